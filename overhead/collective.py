@@ -1,0 +1,178 @@
+"""One call for a collective on a network: arrays in, arrays out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from overhead.collectives.choices import candidates
+from overhead.evaluation import Evaluation
+from overhead.quantity import Array
+from overhead.topology import TopologyDesc
+
+__all__ = ["CollectiveKind", "CollectiveResult", "collective"]
+
+
+class CollectiveKind(StrEnum):
+    """The operations."""
+
+    ALL_REDUCE = "all_reduce"
+    ALL_GATHER = "all_gather"
+    REDUCE_SCATTER = "reduce_scatter"
+    BROADCAST = "broadcast"
+    REDUCE = "reduce"
+    ALL_TO_ALL = "all_to_all"
+    P2P = "p2p"
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveResult:
+    """What a collective costs; arrays of the shape to which the inputs broadcast.
+
+    Attributes
+    ----------
+    latency_s : ndarray
+        The whole time [s]; NaN where the algorithm isn't defined.
+    volume_bytes : ndarray
+        Most bytes that one rank sends [byte].
+    steps : ndarray
+        Steps of the schedule.
+    latency_part_s, bandwidth_part_s : ndarray
+        The time's parts [s].
+    intra_latency_s, inter_latency_s : ndarray
+        The time's parts inside and between nodes [s]; of a flat network all is inside.
+    link_bytes : ndarray
+        Bytes over all links together [byte].
+    energy_j : ndarray
+        Energy of these bytes [J].
+    algbw, busbw : ndarray
+        Algorithm and bus bandwidth as nccl-tests has them [byte/s]; NaN for one rank.
+    lower_bound_s, lower_bound_ratio : ndarray
+        Physical lower bound [s], and the time over it.
+    algorithm : ndarray of str
+        The algorithm whose time it is; empty where none is defined.
+    """
+
+    latency_s: Array
+    volume_bytes: Array
+    steps: Array
+    latency_part_s: Array
+    bandwidth_part_s: Array
+    intra_latency_s: Array
+    inter_latency_s: Array
+    link_bytes: Array
+    energy_j: Array
+    algbw: Array
+    busbw: Array
+    lower_bound_s: Array
+    lower_bound_ratio: Array
+    algorithm: Array
+
+
+QUANTITIES = {
+    "latency_s": "time",
+    "volume_bytes": "sent_bytes",
+    "steps": "steps",
+    "latency_part_s": "latency_time",
+    "bandwidth_part_s": "bandwidth_time",
+    "intra_latency_s": "intra_time",
+    "inter_latency_s": "inter_time",
+    "link_bytes": "link_bytes",
+    "energy_j": "energy",
+    "algbw": "algbw",
+    "busbw": "busbw",
+    "lower_bound_s": "lower_bound",
+    "lower_bound_ratio": "lower_bound_ratio",
+}
+assert {*QUANTITIES, "algorithm"} == {field.name for field in fields(CollectiveResult)}
+
+
+def collective(
+    kind: CollectiveKind | str,
+    message_bytes: Any,
+    topology: TopologyDesc,
+    *,
+    algorithm: str = "standard",
+    chunks: Any = None,
+    phase_chunks: Any = None,
+    reduction_cost: Any = None,
+    hops: Any = 1.0,
+    latency_per: str = "hop",
+) -> CollectiveResult:
+    """Return what a collective operation costs.
+
+    Parameters
+    ----------
+    kind : CollectiveKind or str
+        The operation.
+    message_bytes : array_like
+        Message size as nccl-tests counts it [byte]; broadcasts with the network's values.
+    topology : TopologyDesc
+        The network.
+    algorithm : str
+        A name, or ``standard``, ``nccl``, ``auto`` (the least time of all that are defined).
+    chunks, phase_chunks : array_like, optional
+        Chunks of a pipelined algorithm (default: the optimum), and chunks over which phases on
+        different dimensions are pipelined (default: they run one after another).
+    reduction_cost : array_like, optional
+        Time to reduce a byte [s/byte]; by default reductions cost nothing.
+    hops : array_like
+        Links between sender and receiver of a p2p.
+    latency_per : {"hop", "message"}
+        What pays a latency.
+
+    Returns
+    -------
+    CollectiveResult
+        Arrays of one shape.
+
+    Raises
+    ------
+    ValueError
+        If the collective has no such algorithm on the network.
+    """
+    found = candidates(str(topology.kind), str(CollectiveKind(kind)), algorithm)
+    if not found:
+        message = f"algorithm = '{algorithm}': none of {kind} on {topology.kind} is called so"
+        raise ValueError(message)
+    given = {**topology.values, "message_bytes": np.asarray(message_bytes, dtype=np.float64)}
+    given["hops"] = np.asarray(hops, dtype=np.float64)
+    optional = {"chunks": chunks, "phase_chunks": phase_chunks, "reduction_cost": reduction_cost}
+    for name, value in optional.items():
+        if value is not None:
+            given[name] = np.asarray(value, dtype=np.float64)
+    labels = {
+        "shape": topology.shape,
+        "phases": "sequential" if phase_chunks is None else "pipelined",
+        "reduction": "free" if reduction_cost is None else "counted",
+        "latency_per": latency_per,
+        "link": "intra",
+    }
+    with np.errstate(all="ignore"):
+        return _least([Evaluation(one, given, labels) for one in found])
+
+
+def _least(evaluations: Sequence[Evaluation]) -> CollectiveResult:
+    """Return the result of the algorithm with the least time, cell by cell."""
+    times = [np.where(e.defined(), e["time"], np.inf) for e in evaluations]
+    shape = np.broadcast_shapes(*(time.shape for time in times))
+    stacked = np.stack([np.broadcast_to(time, shape) for time in times])
+    chosen = np.argmin(stacked, axis=0)
+    undefined = ~np.isfinite(np.take_along_axis(stacked, chosen[None], axis=0)[0])
+    alone = np.broadcast_to(evaluations[0]["ranks"] == 1.0, shape)
+
+    def pick(quantity: str) -> Array:
+        each = [np.broadcast_to(e[quantity], shape) for e in evaluations]
+        value = np.choose(chosen, each) if len(each) > 1 else each[0]
+        missing = undefined
+        if quantity in ("algbw", "busbw", "lower_bound_ratio"):
+            missing = missing | alone
+        return np.where(missing, np.nan, value)
+
+    names = np.array([e.algorithm.name for e in evaluations])
+    values = {field: pick(quantity) for field, quantity in QUANTITIES.items()}
+    return CollectiveResult(**values, algorithm=np.where(undefined, "", names[chosen]))

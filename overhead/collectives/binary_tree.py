@@ -1,0 +1,190 @@
+"""Collectives on a physical binary tree: a full-duplex link between rank i and rank (i - 1)//2."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overhead import network
+from overhead.collectives.algorithm import algorithm
+from overhead.collectives.cost import Cost, flat, several
+from overhead.quantity import Array
+
+__all__ = ["all_reduce_tree_pipe", "broadcast_tree_pipe", "direct", "flood"]
+
+EVERY = "(ranks - 1)/ranks*message_bytes"
+MINIMAL = "(ranks - 1)*message_bytes"
+DEPTH = "floor(log2(ranks))"
+# Links at the rank that has most: at a root with its children, or with a parent as well.
+BUSIEST = "where(ranks > 4, 3, minimum(ranks - 1, 2))"
+FORWARDED = f"({BUSIEST} - (ranks - 1)/ranks)*message_bytes"
+
+
+def _depth(ranks: Array) -> Array:
+    return np.floor(np.log2(ranks))
+
+
+def _busiest(ranks: Array) -> Array:
+    return np.where(ranks > 4.0, 3.0, np.minimum(ranks - 1.0, 2.0))
+
+
+@algorithm(
+    "binary_tree",
+    "all_reduce",
+    "tree_pipe",
+    steps=f"where(ranks > 1, 2*{DEPTH} + chunks - 1, 0)",
+    time=f"where(ranks > 1, 2*{DEPTH} + chunks - 1, 0)"
+    "*(latency + message_bytes/(chunks*bandwidth))",
+    sent=f"{BUSIEST}*message_bytes",
+    carried=f"2*{MINIMAL}",
+    source="derivation",
+    assumes=("reduce to the root and broadcast from it overlap, chunk by chunk",),
+)
+def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
+    """Reduce to the root and broadcast from it, pipelined over chunks."""
+    steps = several(ranks) * (2.0 * _depth(ranks) + chunks - 1.0)
+    return flat(
+        steps,
+        steps / chunks,
+        sent=_busiest(ranks),
+        carried=2.0 * (ranks - 1.0),
+        reduced=np.minimum(2.0, ranks - 1.0),
+    )
+
+
+@algorithm(
+    "binary_tree",
+    "broadcast",
+    "tree_pipe",
+    steps=f"where(ranks > 1, {DEPTH} + chunks - 1, 0)",
+    time=f"where(ranks > 1, {DEPTH} + chunks - 1, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    sent="minimum(2, ranks - 1)*message_bytes",
+    carried=MINIMAL,
+    source="derivation",
+    assumes=("the root of the broadcast is the root of the tree",),
+    mirrored=True,
+)
+def broadcast_tree_pipe(ranks: Array, chunks: Array) -> Cost:
+    """Down the tree, pipelined over chunks."""
+    steps = several(ranks) * (_depth(ranks) + chunks - 1.0)
+    return flat(steps, steps / chunks, sent=np.minimum(2.0, ranks - 1.0), carried=ranks - 1.0)
+
+
+FLOOD = "a link passes on a block a step, the oldest that it has not carried yet"
+FLOOD_TIME = "(ranks - 1)*(latency + message_bytes/(ranks*bandwidth))"
+
+
+def _flood(ranks: Array, sent: Array, reduced: Array) -> Cost:
+    steps = ranks - 1.0
+    return flat(steps, steps / ranks, sent=sent, carried=steps, reduced=reduced)
+
+
+@algorithm(
+    "binary_tree",
+    "reduce_scatter",
+    "flood",
+    steps="ranks - 1",
+    time=FLOOD_TIME,
+    sent=EVERY,
+    carried=MINIMAL,
+    source="derivation",
+    assumes=(FLOOD,),
+)
+def flood(ranks: Array) -> Cost:
+    """Flood: blocks come in from all ranks over all links, added up where they meet."""
+    share = (ranks - 1.0) / ranks
+    return _flood(ranks, share, _busiest(ranks) - share)
+
+
+@algorithm(
+    "binary_tree",
+    "all_gather",
+    "flood",
+    steps="ranks - 1",
+    time=FLOOD_TIME,
+    sent=FORWARDED,
+    carried=MINIMAL,
+    source="derivation",
+    assumes=(FLOOD,),
+)
+def all_gather_flood(ranks: Array) -> Cost:
+    """Flood: blocks spread over all links, one a step."""
+    sent = _busiest(ranks) - (ranks - 1.0) / ranks
+    return _flood(ranks, sent, np.zeros_like(sent))
+
+
+@algorithm(
+    "binary_tree",
+    "all_reduce",
+    "flood",
+    steps="2*(ranks - 1)",
+    time=f"2*{FLOOD_TIME}",
+    sent=f"{BUSIEST}*message_bytes",
+    carried=f"2*{MINIMAL}",
+    source="derivation",
+    assumes=(FLOOD,),
+)
+def all_reduce_flood(ranks: Array) -> Cost:
+    """Flood: a reduce_scatter, then an all_gather."""
+    steps = 2.0 * (ranks - 1.0)
+    busiest = _busiest(ranks)
+    return flat(
+        steps,
+        steps / ranks,
+        sent=busiest,
+        carried=steps,
+        reduced=busiest - (ranks - 1.0) / ranks,
+    )
+
+
+# Every pair's message passes the links between its two ranks, so a link carries s (N - s) blocks
+# each way if s ranks are below it.  Summed level by level: all subtrees of a level but one are
+# complete, and that one holds the last rank.
+
+BITS = 53
+INCOMPLETE = " + ".join(
+    f"where(ranks >= {2**bit}, ranks % {2**bit}*({2**bit} - 2 - ranks % {2**bit}), 0)"
+    for bit in range(1, BITS)
+)
+PASSED = (
+    f"2/ranks*(({DEPTH} + 1)*(ranks*ranks + 3*ranks + 1)"
+    f" - (2*2**{DEPTH} - 1)*(4*ranks - 2*2**{DEPTH} + 3) + {INCOMPLETE})*message_bytes"
+)
+
+
+def _passed(ranks: Array) -> Array:
+    """Return how many links all pairs' messages pass together."""
+    depth = _depth(ranks)
+    complete = (depth + 1.0) * (ranks * ranks + 3.0 * ranks + 1.0)
+    total = complete - (2.0 * np.exp2(depth) - 1.0) * (4.0 * ranks - 2.0 * np.exp2(depth) + 3.0)
+    for bit in range(1, BITS):
+        whole = 2.0**bit
+        if not np.any(ranks >= whole):
+            break
+        rest = ranks % whole
+        total = total + np.where(ranks >= whole, rest * (whole - 2.0 - rest), 0.0)
+    return 2.0 * total
+
+
+@algorithm(
+    "binary_tree",
+    "all_to_all",
+    "direct",
+    steps="where(ranks > 1, 1, 0)",
+    time=f"({DEPTH} + maximum(floor(log2(2*ranks/3)), 0))*latency"
+    f" + {network.LEFT}*(ranks - {network.LEFT})/ranks*message_bytes/bandwidth",
+    sent=EVERY,
+    carried=PASSED,
+    source="derivation",
+    assumes=("all messages at once, each along its only path",),
+)
+def direct(ranks: Array) -> Cost:
+    """All pairs at once; the link to the root's larger subtree is the busiest."""
+    below = network.left_subtree(ranks)
+    return flat(
+        several(ranks),
+        below * (ranks - below) / ranks,
+        latencies=network.binary_tree_diameter(ranks),
+        messages=several(ranks),
+        sent=(ranks - 1.0) / ranks,
+        carried=_passed(ranks) / ranks,
+    )

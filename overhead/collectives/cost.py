@@ -1,0 +1,191 @@
+"""What a collective's schedule costs, in latencies and messages: the form that all kernels give.
+
+The time of every algorithm here is, on each level of links, a number of latencies plus a number
+of messages that go through the slowest link one after another.  So a kernel needs the network's
+shape alone, and the engine multiplies the rest in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from overhead.quantity import Array
+
+__all__ = ["COST_PARTS", "LEVELS", "Cost", "Level", "add", "flat", "mirror", "scale", "several", "stack", "twice"]
+
+Number = Array | float
+LEVELS = ("intra", "inter", "pod")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What a schedule costs on one level of links.
+
+    Attributes
+    ----------
+    latencies : array
+        Latencies paid one after another, one a hop.
+    messages : array
+        The same where a message pays one latency whatever its path.
+    transfer : array
+        Bytes that pass the slowest link, summed over steps, in messages M.
+    carried : array
+        Bytes over all of the level's links together, in messages M.
+    """
+
+    latencies: Number
+    messages: Number
+    transfer: Number
+    carried: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a schedule costs.
+
+    Attributes
+    ----------
+    steps : array
+        Its steps.
+    sent : array
+        Bytes that the busiest rank sends, in messages M.
+    levels : tuple of Level
+        One a level of links, innermost first.
+    reduced : array
+        Bytes that the busiest rank reduces, in messages M (nought where nothing is reduced).
+    """
+
+    steps: Number
+    sent: Number
+    levels: tuple[Level, ...]
+    reduced: Number = 0.0
+
+
+def several(ranks: Array) -> Array:
+    """Return 1.0 where there is more than one rank, else 0.0."""
+    return np.asarray(ranks > 1.0, dtype=np.float64)
+
+
+def flat(
+    steps: Number,
+    transfer: Number,
+    *,
+    sent: Number,
+    carried: Number,
+    latencies: Number | None = None,
+    messages: Number | None = None,
+    reduced: Number = 0.0,
+) -> Cost:
+    """Return the cost of a schedule on one level of links.
+
+    Parameters
+    ----------
+    steps, transfer, sent, carried, latencies, messages, reduced : array
+        As in `Cost` and `Level`.  A step pays one latency unless `latencies` says otherwise, and
+        one message's latency unless `messages` does.
+
+    Returns
+    -------
+    Cost
+        The cost.
+    """
+    paid = steps if messages is None else messages
+    hops = paid if latencies is None else latencies
+    return Cost(steps, sent, (Level(hops, paid, transfer, carried),), reduced)
+
+
+def scale(cost: Cost, message: Number, copies: Number = 1.0) -> Cost:
+    """Return the cost for a message of another size, with `copies` of the schedule side by side."""
+    levels = tuple(
+        Level(
+            level.latencies,
+            level.messages,
+            level.transfer * message,
+            level.carried * message * copies,
+        )
+        for level in cost.levels
+    )
+    return Cost(cost.steps, cost.sent * message, levels, cost.reduced * message)
+
+
+def add(costs: Sequence[Cost]) -> Cost:
+    """Return the cost of schedules that run one after another over the same links."""
+    first, *rest = costs
+    for cost in rest:
+        levels = tuple(
+            Level(
+                one.latencies + other.latencies,
+                one.messages + other.messages,
+                one.transfer + other.transfer,
+                one.carried + other.carried,
+            )
+            for one, other in zip(first.levels, cost.levels, strict=True)
+        )
+        first = Cost(
+            first.steps + cost.steps, first.sent + cost.sent, levels, first.reduced + cost.reduced
+        )
+    return first
+
+
+def stack(costs: Sequence[Cost]) -> Cost:
+    """Return the cost of schedules that run one after another, each on its own level of links."""
+    return Cost(
+        sum((cost.steps for cost in costs), start=0.0),
+        sum((cost.sent for cost in costs), start=0.0),
+        tuple(level for cost in costs for level in cost.levels),
+        sum((cost.reduced for cost in costs), start=0.0),
+    )
+
+
+def twice(cost: Cost) -> Cost:
+    """Return the cost of an all_reduce made of a reduce_scatter and its mirror, an all_gather."""
+    doubled = add([cost, cost])
+    return Cost(doubled.steps, doubled.sent, doubled.levels, cost.reduced)
+
+
+def mirror(cost: Cost, ranks: Array) -> Cost:
+    """Return the cost of the reduce that runs a broadcast backwards.
+
+    A rank sends the one message that it got there, and reduces what it sent there.
+    """
+    return Cost(cost.steps, several(ranks), cost.levels, cost.sent)
+
+
+def _total(part: str) -> Callable[[Any, bool], Any]:
+    def take(cost: Any, per_message: bool) -> Any:
+        name = "messages" if part == "latencies" and per_message else part
+        return sum(getattr(level, name) for level in cost.levels)
+
+    return take
+
+
+def _level(index: int, part: str) -> Callable[[Any, bool], Any]:
+    def take(cost: Any, per_message: bool) -> Any:
+        name = "messages" if part == "latencies" and per_message else part
+        return getattr(cost.levels[index], name) if index < len(cost.levels) else 0.0
+
+    return take
+
+
+_PARTS = {"latency_count": "latencies", "transfer_fraction": "transfer", "link_fraction": "carried"}
+# The quantities that a cost gives, from (cost, whether a message pays one latency).
+COST_PARTS: dict[str, Callable[[Any, bool], Any]] = {
+    "steps": lambda cost, _: cost.steps,
+    "sent_fraction": lambda cost, _: cost.sent,
+    "reduced_fraction": lambda cost, _: cost.reduced,
+    **{name: _total(part) for name, part in _PARTS.items()},
+    **{
+        f"{level}_{name}": _level(index, part)
+        for index, level in enumerate(LEVELS)
+        for name, part in _PARTS.items()
+    },
+    **{
+        f"dimension_{index + 1}_{name}": _level(index, part)
+        for index in range(3)
+        for name, part in _PARTS.items()
+    },
+}

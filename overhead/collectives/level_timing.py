@@ -1,0 +1,434 @@
+"""Time and energy on a hierarchy, level by level; and phases pipelined over chunks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overhead.formula import formula
+from overhead.quantity import Array
+
+__all__ = ["inter_time", "intra_time", "pod_time"]
+
+HIERARCHY = {"topology": "hierarchical"}
+SEQUENTIAL = {"phases": "sequential"}
+TWO = {"shape": "two_levels"}
+THREE = {"shape": "three_levels"}
+PIPELINED = {"phases": "pipelined"}
+FLAT = {"shape": "flat"}
+MODEL = ("a latency a hop, and the slowest link's bytes by its bandwidth",)
+PHASES = ("phases on different levels run one after another",)
+OWN = "derivation"
+
+
+@formula(
+    returns="intra_wire_time",
+    expression="message_bytes/intra_bandwidth",
+    source=OWN,
+    ufunc=np.true_divide,
+)
+def intra_wire_time(message_bytes: Array, intra_bandwidth: Array) -> Array:
+    """Time of the whole message over one link inside a node."""
+    return message_bytes / intra_bandwidth
+
+
+@formula(
+    returns="inter_wire_time",
+    expression="message_bytes*oversubscription/inter_bandwidth",
+    source=OWN,
+    assumes=("oversubscription divides the bandwidth of what leaves a node",),
+)
+def inter_wire_time(
+    message_bytes: Array, inter_bandwidth: Array, oversubscription: Array
+) -> Array:
+    """Time of the whole message over one network card between nodes."""
+    return message_bytes * (oversubscription / inter_bandwidth)
+
+
+@formula(
+    returns="pod_wire_time",
+    expression="message_bytes*pod_oversubscription/pod_bandwidth",
+    source=OWN,
+    assumes=("oversubscription divides the bandwidth of what leaves a pod",),
+)
+def pod_wire_time(message_bytes: Array, pod_bandwidth: Array, pod_oversubscription: Array) -> Array:
+    """Time of the whole message over one network card between pods."""
+    return message_bytes * (pod_oversubscription / pod_bandwidth)
+
+
+@formula(
+    returns="intra_time",
+    expression="intra_latency_count*intra_latency + intra_transfer_fraction*intra_wire_time",
+    source="hockney1994",
+    assumes=MODEL,
+    when=HIERARCHY,
+)
+def intra_time(
+    intra_latency_count: Array,
+    intra_latency: Array,
+    intra_transfer_fraction: Array,
+    intra_wire_time: Array,
+) -> Array:
+    """Part of the time spent inside nodes."""
+    return intra_latency_count * intra_latency + intra_transfer_fraction * intra_wire_time
+
+
+@formula(
+    returns="inter_time",
+    expression="inter_latency_count*inter_latency + inter_transfer_fraction*inter_wire_time",
+    source="hockney1994",
+    assumes=MODEL,
+    when=HIERARCHY,
+)
+def inter_time(
+    inter_latency_count: Array,
+    inter_latency: Array,
+    inter_transfer_fraction: Array,
+    inter_wire_time: Array,
+) -> Array:
+    """Part of the time spent between nodes."""
+    return inter_latency_count * inter_latency + inter_transfer_fraction * inter_wire_time
+
+
+@formula(
+    returns="pod_time",
+    expression="pod_latency_count*pod_latency + pod_transfer_fraction*pod_wire_time",
+    source="hockney1994",
+    assumes=MODEL,
+    when=HIERARCHY,
+)
+def pod_time(
+    pod_latency_count: Array,
+    pod_latency: Array,
+    pod_transfer_fraction: Array,
+    pod_wire_time: Array,
+) -> Array:
+    """Part of the time spent between pods."""
+    return pod_latency_count * pod_latency + pod_transfer_fraction * pod_wire_time
+
+
+@formula(
+    returns="time",
+    expression="intra_time + inter_time",
+    source=OWN,
+    assumes=(*PHASES, "the reduction itself costs nothing"),
+    when={**TWO, **SEQUENTIAL, "reduction": "free"},
+    ufunc=np.add,
+)
+def two_level_time(intra_time: Array, inter_time: Array) -> Array:
+    """Time of the operation on two levels."""
+    return intra_time + inter_time
+
+
+@formula(
+    returns="time",
+    expression="intra_time + inter_time + pod_time",
+    source=OWN,
+    assumes=(*PHASES, "the reduction itself costs nothing"),
+    when={**THREE, **SEQUENTIAL, "reduction": "free"},
+)
+def three_level_time(intra_time: Array, inter_time: Array, pod_time: Array) -> Array:
+    """Time of the operation on three levels."""
+    return intra_time + inter_time + pod_time
+
+
+@formula(
+    returns="latency_time",
+    expression="intra_latency_count*intra_latency + inter_latency_count*inter_latency",
+    source=OWN,
+    assumes=MODEL,
+    when=TWO,
+)
+def two_level_latency_time(
+    intra_latency_count: Array,
+    intra_latency: Array,
+    inter_latency_count: Array,
+    inter_latency: Array,
+) -> Array:
+    """Part of the time that is latency, on two levels."""
+    return intra_latency_count * intra_latency + inter_latency_count * inter_latency
+
+
+@formula(
+    returns="latency_time",
+    expression="intra_latency_count*intra_latency + inter_latency_count*inter_latency"
+    " + pod_latency_count*pod_latency",
+    source=OWN,
+    assumes=MODEL,
+    when=THREE,
+)
+def three_level_latency_time(
+    intra_latency_count: Array,
+    intra_latency: Array,
+    inter_latency_count: Array,
+    inter_latency: Array,
+    pod_latency_count: Array,
+    pod_latency: Array,
+) -> Array:
+    """Part of the time that is latency, on three levels."""
+    two = intra_latency_count * intra_latency + inter_latency_count * inter_latency
+    return two + pod_latency_count * pod_latency
+
+
+@formula(
+    returns="bandwidth_time",
+    expression="intra_transfer_fraction*intra_wire_time + inter_transfer_fraction*inter_wire_time",
+    source=OWN,
+    assumes=MODEL,
+    when=TWO,
+)
+def two_level_bandwidth_time(
+    intra_transfer_fraction: Array,
+    intra_wire_time: Array,
+    inter_transfer_fraction: Array,
+    inter_wire_time: Array,
+) -> Array:
+    """Part of the time that is transfer, on two levels."""
+    return intra_transfer_fraction * intra_wire_time + inter_transfer_fraction * inter_wire_time
+
+
+@formula(
+    returns="bandwidth_time",
+    expression="intra_transfer_fraction*intra_wire_time + inter_transfer_fraction*inter_wire_time"
+    " + pod_transfer_fraction*pod_wire_time",
+    source=OWN,
+    assumes=MODEL,
+    when=THREE,
+)
+def three_level_bandwidth_time(
+    intra_transfer_fraction: Array,
+    intra_wire_time: Array,
+    inter_transfer_fraction: Array,
+    inter_wire_time: Array,
+    pod_transfer_fraction: Array,
+    pod_wire_time: Array,
+) -> Array:
+    """Part of the time that is transfer, on three levels."""
+    two = intra_transfer_fraction * intra_wire_time + inter_transfer_fraction * inter_wire_time
+    return two + pod_transfer_fraction * pod_wire_time
+
+
+@formula(
+    returns="link_fraction",
+    expression="intra_link_fraction + inter_link_fraction + pod_link_fraction",
+    source=OWN,
+    when=HIERARCHY,
+)
+def link_fraction(
+    intra_link_fraction: Array, inter_link_fraction: Array, pod_link_fraction: Array
+) -> Array:
+    """Bytes over all links of all levels together, in messages."""
+    return intra_link_fraction + inter_link_fraction + pod_link_fraction
+
+
+@formula(
+    returns="energy",
+    expression="8*message_bytes*(intra_link_fraction*intra_energy_per_bit"
+    " + inter_link_fraction*inter_energy_per_bit)",
+    source=OWN,
+    assumes=("every byte costs its link's energy a bit; idle links cost nothing",),
+    when=TWO,
+)
+def two_level_energy(
+    message_bytes: Array,
+    intra_link_fraction: Array,
+    intra_energy_per_bit: Array,
+    inter_link_fraction: Array,
+    inter_energy_per_bit: Array,
+) -> Array:
+    """Energy of all bytes over all links, on two levels."""
+    per_bit = (
+        intra_link_fraction * intra_energy_per_bit + inter_link_fraction * inter_energy_per_bit
+    )
+    return 8.0 * message_bytes * per_bit
+
+
+@formula(
+    returns="energy",
+    expression="8*message_bytes*(intra_link_fraction*intra_energy_per_bit"
+    " + inter_link_fraction*inter_energy_per_bit + pod_link_fraction*pod_energy_per_bit)",
+    source=OWN,
+    assumes=("every byte costs its link's energy a bit; idle links cost nothing",),
+    when=THREE,
+)
+def three_level_energy(
+    message_bytes: Array,
+    intra_link_fraction: Array,
+    intra_energy_per_bit: Array,
+    inter_link_fraction: Array,
+    inter_energy_per_bit: Array,
+    pod_link_fraction: Array,
+    pod_energy_per_bit: Array,
+) -> Array:
+    """Energy of all bytes over all links, on three levels."""
+    per_bit = (
+        intra_link_fraction * intra_energy_per_bit
+        + inter_link_fraction * inter_energy_per_bit
+        + pod_link_fraction * pod_energy_per_bit
+    )
+    return 8.0 * message_bytes * per_bit
+
+
+# Phases pipelined over chunks of the buffer: one chunk's phases, then the slowest dimension's
+# phases for each further chunk.
+
+
+@formula(
+    returns="phase_1_time",
+    expression="dimension_1_latency_count*latency"
+    " + dimension_1_transfer_fraction*wire_time/phase_chunks",
+    source=OWN,
+    when=FLAT,
+)
+def flat_phase_1(
+    dimension_1_latency_count: Array,
+    latency: Array,
+    dimension_1_transfer_fraction: Array,
+    wire_time: Array,
+    phase_chunks: Array,
+) -> Array:
+    """Time of one chunk's phases on the first dimension."""
+    share = dimension_1_transfer_fraction / phase_chunks
+    return dimension_1_latency_count * latency + share * wire_time
+
+
+@formula(
+    returns="phase_2_time",
+    expression="dimension_2_latency_count*latency"
+    " + dimension_2_transfer_fraction*wire_time/phase_chunks",
+    source=OWN,
+    when=FLAT,
+)
+def flat_phase_2(
+    dimension_2_latency_count: Array,
+    latency: Array,
+    dimension_2_transfer_fraction: Array,
+    wire_time: Array,
+    phase_chunks: Array,
+) -> Array:
+    """Time of one chunk's phases on the second dimension."""
+    share = dimension_2_transfer_fraction / phase_chunks
+    return dimension_2_latency_count * latency + share * wire_time
+
+
+@formula(
+    returns="phase_3_time",
+    expression="dimension_3_latency_count*latency"
+    " + dimension_3_transfer_fraction*wire_time/phase_chunks",
+    source=OWN,
+    when=FLAT,
+)
+def flat_phase_3(
+    dimension_3_latency_count: Array,
+    latency: Array,
+    dimension_3_transfer_fraction: Array,
+    wire_time: Array,
+    phase_chunks: Array,
+) -> Array:
+    """Time of one chunk's phases on the third dimension."""
+    share = dimension_3_transfer_fraction / phase_chunks
+    return dimension_3_latency_count * latency + share * wire_time
+
+
+@formula(
+    returns="phase_1_time",
+    expression="intra_latency_count*intra_latency"
+    " + intra_transfer_fraction*intra_wire_time/phase_chunks",
+    source=OWN,
+    when=HIERARCHY,
+)
+def intra_phase(
+    intra_latency_count: Array,
+    intra_latency: Array,
+    intra_transfer_fraction: Array,
+    intra_wire_time: Array,
+    phase_chunks: Array,
+) -> Array:
+    """Time of one chunk's phases inside nodes."""
+    share = intra_transfer_fraction / phase_chunks
+    return intra_latency_count * intra_latency + share * intra_wire_time
+
+
+@formula(
+    returns="phase_2_time",
+    expression="inter_latency_count*inter_latency"
+    " + inter_transfer_fraction*inter_wire_time/phase_chunks",
+    source=OWN,
+    when=HIERARCHY,
+)
+def inter_phase(
+    inter_latency_count: Array,
+    inter_latency: Array,
+    inter_transfer_fraction: Array,
+    inter_wire_time: Array,
+    phase_chunks: Array,
+) -> Array:
+    """Time of one chunk's phases between nodes."""
+    share = inter_transfer_fraction / phase_chunks
+    return inter_latency_count * inter_latency + share * inter_wire_time
+
+
+@formula(returns="phase_3_time", expression="0*phase_1_time", source=OWN, when=TWO)
+def no_pod_phase(phase_1_time: Array) -> Array:
+    """Time of one chunk's phases between pods, where there are none."""
+    return 0.0 * phase_1_time
+
+
+@formula(
+    returns="phase_3_time",
+    expression="pod_latency_count*pod_latency"
+    " + pod_transfer_fraction*pod_wire_time/phase_chunks",
+    source=OWN,
+    when=THREE,
+)
+def pod_phase(
+    pod_latency_count: Array,
+    pod_latency: Array,
+    pod_transfer_fraction: Array,
+    pod_wire_time: Array,
+    phase_chunks: Array,
+) -> Array:
+    """Time of one chunk's phases between pods."""
+    share = pod_transfer_fraction / phase_chunks
+    return pod_latency_count * pod_latency + share * pod_wire_time
+
+
+@formula(
+    returns="time",
+    expression="phase_1_time + phase_2_time + phase_3_time + (phase_chunks - 1)"
+    "*maximum(maximum(phase_1_time, phase_2_time), phase_3_time)",
+    source=OWN,
+    assumes=(
+        "chunks follow one another through the dimensions",
+        "the phases of one chunk on one dimension block it for the others",
+        "the reduction itself costs nothing",
+    ),
+    when={**PIPELINED, "reduction": "free"},
+)
+def pipelined_time(
+    phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, phase_chunks: Array
+) -> Array:
+    """Time of the operation, its phases pipelined over chunks."""
+    slowest = np.maximum(np.maximum(phase_1_time, phase_2_time), phase_3_time)
+    return phase_1_time + phase_2_time + phase_3_time + (phase_chunks - 1.0) * slowest
+
+
+@formula(
+    returns="time",
+    expression="phase_1_time + phase_2_time + phase_3_time + (phase_chunks - 1)"
+    "*maximum(maximum(phase_1_time, phase_2_time), phase_3_time) + reduction_time",
+    source=OWN,
+    assumes=(
+        "chunks follow one another through the dimensions",
+        "the busiest rank's reductions overlap with nothing",
+    ),
+    when={**PIPELINED, "reduction": "counted"},
+)
+def pipelined_reducing_time(
+    phase_1_time: Array,
+    phase_2_time: Array,
+    phase_3_time: Array,
+    phase_chunks: Array,
+    reduction_time: Array,
+) -> Array:
+    """Time of the operation, its phases pipelined over chunks and its reductions included."""
+    return pipelined_time(phase_1_time, phase_2_time, phase_3_time, phase_chunks) + reduction_time

@@ -1,0 +1,300 @@
+"""Collectives on a mesh, a torus without its wraparound links; with one dimension it is a line."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overhead.collectives.algorithm import algorithm
+from overhead.collectives.cost import Cost, flat, several, twice
+from overhead.collectives.grid import (
+    BOTH,
+    DIMENSIONS,
+    EVERY,
+    LONGEST,
+    MINIMAL,
+    SIZES,
+    bucket,
+    count,
+    in_three_phases,
+    longest,
+    over,
+    side_by_side,
+    staircase,
+)
+from overhead.collectives.requirement import TWO_DIMENSIONS
+from overhead.collectives.torus_multi import BARRIER, PARTS, RING
+from overhead.quantity import Array
+
+__all__ = ["along_line", "gathered_along_line", "hamilton", "line", "multi_line"]
+
+IN_TURN = "the dimensions x, y, z in turn (all_gather: z, y, x), the buffer shrinking"
+STEPS = "mesh_nx + mesh_ny + mesh_nz - 3"
+SPREAD = "each block spreads to both ends of a line"
+# What the busiest rank sends to gather along a line, in messages: inner ranks forward both ways.
+FORWARDED = "where({n} > 2, ({n} + 1)/{n}, ({n} - 1)/{n})"
+
+
+def _forwarded(size: Array) -> Array:
+    return np.where(size > 2.0, size + 1.0, size - 1.0) / size
+
+
+def along_line(size: Array) -> Cost:
+    """Return the cost of a reduce_scatter along a line."""
+    steps = size - 1.0
+    share = steps / size
+    return flat(steps, share, sent=share, carried=steps, reduced=_forwarded(size))
+
+
+def gathered_along_line(size: Array) -> Cost:
+    """Return the cost of an all_gather along a line."""
+    steps = size - 1.0
+    return flat(steps, steps / size, sent=_forwarded(size), carried=steps)
+
+
+LINE_TIME = f"({STEPS})*latency + (ranks - 1)/ranks*message_bytes/bandwidth"
+LINE_SENT = over(f"{FORWARDED}*{{m}}")
+
+
+@algorithm(
+    "mesh",
+    "reduce_scatter",
+    "line",
+    steps=STEPS,
+    time=LINE_TIME,
+    sent=EVERY,
+    carried=MINIMAL,
+    source="derivation",
+    assumes=(SPREAD, IN_TURN),
+)
+def line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Every block comes in from both ends of a line, along one dimension after the other."""
+    return bucket(along_line, mesh_nx, mesh_ny, mesh_nz)
+
+
+@algorithm(
+    "mesh",
+    "all_gather",
+    "line",
+    steps=STEPS,
+    time=LINE_TIME,
+    sent=LINE_SENT,
+    carried=MINIMAL,
+    source="derivation",
+    assumes=(SPREAD, IN_TURN),
+)
+def all_gather_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Every block spreads to both ends of a line, along one dimension after the other."""
+    return bucket(gathered_along_line, mesh_nx, mesh_ny, mesh_nz)
+
+
+def _both(scatter: Cost, gather: Cost) -> Cost:
+    """Return the cost of an all_reduce; its two halves differ in what ranks send."""
+    doubled = twice(scatter)
+    return Cost(doubled.steps, scatter.sent + gather.sent, doubled.levels, scatter.reduced)
+
+
+@algorithm(
+    "mesh",
+    "all_reduce",
+    "line",
+    steps=f"2*({STEPS})",
+    time=f"2*({LINE_TIME})",
+    sent=f"{EVERY} + {LINE_SENT}",
+    carried=f"2*{MINIMAL}",
+    source="derivation",
+    assumes=(SPREAD, IN_TURN),
+)
+def all_reduce_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Reduce_scatter and all_gather along lines, one dimension after the other."""
+    sizes = (mesh_nx, mesh_ny, mesh_nz)
+    return _both(bucket(along_line, *sizes), bucket(gathered_along_line, *sizes))
+
+
+# All dimensions at once, a part of the buffer on each.
+
+MULTI_STEPS = f"{DIMENSIONS}*({LONGEST} - 1)"
+MULTI_TIME = f"{MULTI_STEPS}*latency + {RING}*message_bytes/bandwidth"
+
+
+def _sent_by_parts() -> str:
+    x, y, z = (FORWARDED.format(n=size) for size in SIZES)
+    return (
+        f"(where(mesh_nx > 1, {x} + {y}/mesh_nx + {z}/(mesh_nx*mesh_ny), 0)"
+        f" + where(mesh_ny > 1, {y} + {z}/mesh_ny + {x}/(mesh_ny*mesh_nz), 0)"
+        f" + where(mesh_nz > 1, {z} + {x}/mesh_nz + {y}/(mesh_nz*mesh_nx), 0))"
+        f"/{DIMENSIONS}*message_bytes"
+    )
+
+
+def _multi(sizes: tuple[Array, Array, Array], sent: Array, reduced: Array) -> Cost:
+    lengths = [size - 1.0 for size in sizes]
+
+    def slowest(heights: tuple[Array, ...]) -> Array:
+        return staircase(lengths, heights)
+
+    return flat(
+        count(*sizes) * (longest(*sizes) - 1.0),
+        in_three_phases(slowest, *sizes),
+        sent=sent,
+        carried=sizes[0] * sizes[1] * sizes[2] - 1.0,
+        reduced=reduced,
+    )
+
+
+@algorithm(
+    "mesh",
+    "reduce_scatter",
+    "multi_line",
+    steps=MULTI_STEPS,
+    time=MULTI_TIME,
+    sent=EVERY,
+    carried=MINIMAL,
+    source="derivation",
+    assumes=(SPREAD, PARTS, BARRIER),
+)
+def multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Every block comes in from both ends of a line, along all dimensions at once."""
+    sizes = (mesh_nx, mesh_ny, mesh_nz)
+    ranks = mesh_nx * mesh_ny * mesh_nz
+    return _multi(sizes, (ranks - 1.0) / ranks, side_by_side(_forwarded, *sizes))
+
+
+@algorithm(
+    "mesh",
+    "all_gather",
+    "multi_line",
+    steps=MULTI_STEPS,
+    time=MULTI_TIME,
+    sent=_sent_by_parts(),
+    carried=MINIMAL,
+    source="derivation",
+    assumes=(SPREAD, PARTS, BARRIER),
+)
+def all_gather_multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Every block spreads to both ends of a line, along all dimensions at once."""
+    sizes = (mesh_nx, mesh_ny, mesh_nz)
+    sent = side_by_side(_forwarded, *sizes)
+    return _multi(sizes, sent, np.zeros_like(sent))
+
+
+@algorithm(
+    "mesh",
+    "all_reduce",
+    "multi_line",
+    steps=f"2*{MULTI_STEPS}",
+    time=f"2*({MULTI_TIME})",
+    sent=f"{EVERY} + {_sent_by_parts()}",
+    carried=f"2*{MINIMAL}",
+    source="derivation",
+    assumes=(SPREAD, PARTS, BARRIER),
+)
+def all_reduce_multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Reduce_scatter and all_gather along lines, all dimensions at once, a part on each."""
+    sizes = (mesh_nx, mesh_ny, mesh_nz)
+    return _both(multi_line(*sizes), all_gather_multi_line(*sizes))
+
+
+# Logical rings laid over lines.
+
+
+def _wrapped(size: Array) -> Cost:
+    steps = size - 1.0
+    share = steps / size
+    return flat(
+        steps,
+        share,
+        latencies=steps * steps,
+        messages=steps,
+        sent=share,
+        carried=2.0 * steps * share,
+        reduced=share,
+    )
+
+
+def _folded(size: Array) -> Cost:
+    steps = size - 1.0
+    share = steps / size
+    return flat(
+        steps,
+        share,
+        latencies=np.where(size > 2.0, 2.0, 1.0) * steps,
+        messages=steps,
+        sent=share,
+        carried=2.0 * steps * share,
+        reduced=share,
+    )
+
+
+# In every step the messages of a line's ring pass each of its links once each way.
+DETOUR = f"ranks*({over('2*({n} - 1)*({n} - 1)/({n}*{n})*{m}')})"
+
+
+@algorithm(
+    "mesh",
+    BOTH,
+    "wrap",
+    steps=STEPS,
+    time=f"({over('({n} - 1)*({n} - 1)')})*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
+    sent=EVERY,
+    carried=DETOUR,
+    source="chan2007",
+    where="ring on a linear array; there a message pays one latency whatever its path",
+    assumes=("the last rank's message goes back over the whole line", IN_TURN),
+    doubled=True,
+)
+def wrap(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Ring in the order of a line, along one dimension after the other."""
+    return bucket(_wrapped, mesh_nx, mesh_ny, mesh_nz)
+
+
+@algorithm(
+    "mesh",
+    BOTH,
+    "folded",
+    steps=STEPS,
+    time=f"({over('where({n} > 2, 2, 1)*({n} - 1)')})*latency"
+    " + (ranks - 1)/ranks*message_bytes/bandwidth",
+    sent=EVERY,
+    carried=DETOUR,
+    source="derivation",
+    assumes=("a ring up over every other rank and back over the rest", IN_TURN),
+    doubled=True,
+)
+def folded(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Ring that goes up a line and back, along one dimension after the other."""
+    return bucket(_folded, mesh_nx, mesh_ny, mesh_nz)
+
+
+# Links of the way from the tour's end to its start, which are neighbours if a size is even.
+BACK = "where(ranks % 2 == 0, 1, maximum(mesh_nx + mesh_ny + mesh_nz - 3, 1))"
+
+
+@algorithm(
+    "mesh",
+    BOTH,
+    "hamilton",
+    steps="ranks - 1",
+    time=f"(ranks - 1)*({BACK}*latency + message_bytes/(ranks*bandwidth))",
+    sent=EVERY,
+    carried=f"(ranks - 1)/ranks*(ranks - 1 + {BACK})*message_bytes",
+    source="derivation",
+    assumes=("a tour from neighbour to neighbour; with odd sizes its end is far from its start",),
+    requires=(TWO_DIMENSIONS,),
+    doubled=True,
+)
+def hamilton(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Ring through all ranks of two dimensions."""
+    ranks = mesh_nx * mesh_ny * mesh_nz
+    across = np.maximum(mesh_nx + mesh_ny + mesh_nz - 3.0, 1.0)
+    back = np.where(ranks % 2.0 == 0.0, 1.0, across)
+    steps = ranks - 1.0
+    share = steps / ranks
+    return flat(
+        steps,
+        share,
+        latencies=steps * back,
+        messages=steps,
+        sent=share,
+        carried=share * (steps + back),
+        reduced=share,
+    )

@@ -1,0 +1,366 @@
+"""Collectives on a ring: N ranks, a full-duplex link to each neighbour; two ranks share one cable."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overhead.collectives.algorithm import algorithm
+from overhead.collectives.cost import Cost, flat, several
+from overhead.collectives.requirement import POWER_OF_TWO
+from overhead.quantity import Array
+
+__all__ = [
+    "all_gather_doubling",
+    "all_reduce_tree_pipe",
+    "all_to_all_direct",
+    "all_to_all_fwd_bidir",
+    "all_to_all_fwd_uni",
+    "all_to_all_shift_bidir",
+    "all_to_all_shift_min",
+    "all_to_all_shift_uni",
+    "broadcast_tree_pipe",
+    "bucket",
+    "bucket_short",
+    "bucket_split",
+]
+
+BOTH = ("reduce_scatter", "all_gather")
+HALVES = "where(ranks == 2, 1/2, (ranks - 1)/(2*ranks))"
+# Load of the busiest link when every pair exchanges its block the short way, in messages.
+PAIRS = (
+    "where(ranks == 2, 1/2, where(ranks % 2 == 0, ranks/8, (ranks - 1)*(ranks + 1)/(8*ranks)))"
+)
+FAN = "minimum(2, ranks - 1)*message_bytes"
+EVERY = "(ranks - 1)/ranks*message_bytes"
+
+
+def _pairs(ranks: Array) -> Array:
+    even = np.where(ranks == 2.0, 0.5, ranks / 8.0)
+    return np.where(ranks % 2.0 == 0.0, even, (ranks * ranks - 1.0) / (8.0 * ranks))
+
+
+@algorithm(
+    "ring",
+    BOTH,
+    "ring",
+    steps="ranks - 1",
+    time="(ranks - 1)*(latency + message_bytes/(ranks*bandwidth))",
+    sent=EVERY,
+    carried="(ranks - 1)*message_bytes",
+    source="patarasuk2009",
+    assumes=("full-duplex links",),
+    doubled=True,
+)
+def bucket(ranks: Array) -> Cost:
+    """Ring: each rank passes one block on to its next neighbour in every step."""
+    steps = ranks - 1.0
+    return flat(steps, steps / ranks, sent=steps / ranks, carried=steps, reduced=steps / ranks)
+
+
+@algorithm(
+    "ring",
+    BOTH,
+    "ring_split",
+    steps="ranks - 1",
+    time=f"(ranks - 1)*latency + {HALVES}*message_bytes/bandwidth",
+    sent=EVERY,
+    carried="(ranks - 1)*message_bytes",
+    source="scalingbook",
+    where="chapter 3 (bandwidth of both directions)",
+    assumes=("full-duplex links", "both directions at once"),
+    doubled=True,
+)
+def bucket_split(ranks: Array) -> Cost:
+    """Two rings, half of the buffer each way round."""
+    steps = ranks - 1.0
+    share = steps / ranks
+    transfer = np.where(ranks == 2.0, share, share / 2.0)
+    return flat(steps, transfer, sent=share, carried=steps, reduced=share)
+
+
+@algorithm(
+    "ring",
+    BOTH,
+    "ring_short",
+    steps="floor(ranks/2)",
+    time=f"floor(ranks/2)*latency + {HALVES}*message_bytes/bandwidth",
+    sent=EVERY,
+    carried="(ranks - 1)*message_bytes",
+    source="scalingbook",
+    where="chapter 3 (every block spreads both ways)",
+    assumes=("full-duplex links", "both directions at once"),
+    doubled=True,
+)
+def bucket_short(ranks: Array) -> Cost:
+    """Every block spreads both ways round, half of the ring each."""
+    share = (ranks - 1.0) / ranks
+    transfer = np.where(ranks == 2.0, share, share / 2.0)
+    steps = np.floor(ranks / 2.0)
+    return flat(steps, transfer, sent=share, carried=ranks - 1.0, reduced=share)
+
+
+@algorithm(
+    "ring",
+    "all_gather",
+    "rd",
+    steps="log2(ranks)",
+    time="(ranks - 1)*latency + (ranks - 1)*(ranks + 1)/(3*ranks)*message_bytes/bandwidth",
+    sent=EVERY,
+    carried="(ranks - 1)*(ranks + 1)/3*message_bytes",
+    source="desensi2024",
+    where="on the congestion of recursive doubling; the closed form is derived here",
+    assumes=("messages to ranks further away pass the links between, and share them",),
+    requires=(POWER_OF_TWO,),
+)
+def all_gather_doubling(ranks: Array) -> Cost:
+    """Recursive doubling, its messages routed along the ring."""
+    steps = np.log2(ranks)
+    load = (ranks * ranks - 1.0) / 3.0
+    return flat(
+        steps,
+        load / ranks,
+        latencies=ranks - 1.0,
+        sent=(ranks - 1.0) / ranks,
+        carried=load,
+    )
+
+
+@algorithm(
+    "ring",
+    "all_reduce",
+    "tree_pipe",
+    steps="where(ranks > 1, 2*floor(ranks/2) + chunks - 1, 0)",
+    time="where(ranks > 1, 2*floor(ranks/2) + chunks - 1, 0)"
+    "*(latency + message_bytes/(chunks*bandwidth))",
+    sent=FAN,
+    carried="2*(ranks - 1)*message_bytes",
+    source="derivation",
+    assumes=("reduce to a centre and broadcast from it overlap, chunk by chunk",),
+)
+def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
+    """Reduce to a centre and broadcast from it, pipelined over chunks."""
+    steps = several(ranks) * (2.0 * np.floor(ranks / 2.0) + chunks - 1.0)
+    fan = np.minimum(2.0, ranks - 1.0)
+    return flat(steps, steps / chunks, sent=fan, carried=2.0 * (ranks - 1.0), reduced=fan)
+
+
+@algorithm(
+    "ring",
+    "broadcast",
+    "chain",
+    steps="where(ranks > 1, ranks - 2 + chunks, 0)",
+    time="where(ranks > 1, ranks - 2 + chunks, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    sent="where(ranks > 1, message_bytes, 0*message_bytes)",
+    carried="(ranks - 1)*message_bytes",
+    source="chan2007",
+    assumes=("a rank sends a chunk on while it receives the next",),
+    mirrored=True,
+)
+def broadcast_chain(ranks: Array, chunks: Array) -> Cost:
+    """Chain: the chunks follow one another from neighbour to neighbour."""
+    steps = several(ranks) * (ranks - 2.0 + chunks)
+    return flat(steps, steps / chunks, sent=several(ranks), carried=ranks - 1.0)
+
+
+@algorithm(
+    "ring",
+    "broadcast",
+    "tree_pipe",
+    steps="where(ranks > 1, floor(ranks/2) + chunks - 1, 0)",
+    time="where(ranks > 1, floor(ranks/2) + chunks - 1, 0)"
+    "*(latency + message_bytes/(chunks*bandwidth))",
+    sent=FAN,
+    carried="(ranks - 1)*message_bytes",
+    source="derivation",
+    assumes=("the root sends both ways round at once",),
+    mirrored=True,
+)
+def broadcast_tree_pipe(ranks: Array, chunks: Array) -> Cost:
+    """Two chains from the root, one each way round, each with every chunk."""
+    steps = several(ranks) * (np.floor(ranks / 2.0) + chunks - 1.0)
+    fan = np.minimum(2.0, ranks - 1.0)
+    return flat(steps, steps / chunks, sent=fan, carried=ranks - 1.0)
+
+
+@algorithm(
+    "ring",
+    "broadcast",
+    "phased",
+    steps="where(ranks > 1, floor(ranks/2) + chunks - 1, 0)",
+    time="where(ranks > 1, floor(ranks/2) + chunks - 1, 0)"
+    "*(latency + message_bytes/(chunks*bandwidth))",
+    sent=FAN,
+    carried="(ranks - 1)*message_bytes",
+    source="derivation",
+    assumes=("the root sends both ways round at once",),
+    mirrored=True,
+)
+def broadcast_phased(ranks: Array, chunks: Array) -> Cost:
+    """Dimension by dimension: on a ring, which has one, the same as the tree."""
+    return broadcast_tree_pipe(ranks, chunks)
+
+
+@algorithm(
+    "ring",
+    "broadcast",
+    "two_chains",
+    steps="where(ranks > 1, ranks - 2 + chunks, 0)",
+    time="where(ranks > 1, ranks - 2 + chunks, 0)"
+    "*(latency + message_bytes/(where(ranks == 2, 1, 2)*chunks*bandwidth))",
+    sent="where(ranks > 1, message_bytes, 0*message_bytes)",
+    carried="(ranks - 1)*message_bytes",
+    source="derivation",
+    assumes=("both directions at once",),
+    mirrored=True,
+)
+def broadcast_two_chains(ranks: Array, chunks: Array) -> Cost:
+    """Two chains round the whole ring, half of the buffer each way."""
+    steps = several(ranks) * (ranks - 2.0 + chunks)
+    ways = np.where(ranks == 2.0, 1.0, 2.0)
+    return flat(steps, steps / (ways * chunks), sent=several(ranks), carried=ranks - 1.0)
+
+
+@algorithm(
+    "ring",
+    "broadcast",
+    "binomial",
+    steps="log2(ranks)",
+    time="(ranks - 1)*latency + log2(ranks)*message_bytes/bandwidth",
+    sent="log2(ranks)*message_bytes",
+    carried="log2(ranks)*ranks/2*message_bytes",
+    source="derivation",
+    assumes=("a message passes the links between its ends, whole",),
+    requires=(POWER_OF_TWO,),
+    mirrored=True,
+)
+def broadcast_binomial(ranks: Array) -> Cost:
+    """Binomial tree, its messages routed along the ring."""
+    steps = np.log2(ranks)
+    return flat(
+        steps, steps, latencies=ranks - 1.0, sent=steps, carried=steps * ranks / 2.0
+    )
+
+
+@algorithm(
+    "ring",
+    "all_to_all",
+    "shift_uni",
+    steps="ranks - 1",
+    time="ranks*(ranks - 1)/2*latency + (ranks - 1)/2*message_bytes/bandwidth",
+    sent=EVERY,
+    carried="ranks*(ranks - 1)/2*message_bytes",
+    source="derivation",
+    assumes=("one direction only",),
+)
+def all_to_all_shift_uni(ranks: Array) -> Cost:
+    """Shift by 1, 2, .. N - 1 ranks, all one way round."""
+    steps = ranks - 1.0
+    hops = ranks * steps / 2.0
+    return flat(
+        steps, steps / 2.0, latencies=hops, messages=steps, sent=steps / ranks, carried=hops
+    )
+
+
+@algorithm(
+    "ring",
+    "all_to_all",
+    "shift_min",
+    steps="ranks - 1",
+    time="floor(ranks*ranks/4)*(latency + message_bytes/(ranks*bandwidth))",
+    sent=EVERY,
+    carried="floor(ranks*ranks/4)*message_bytes",
+    source="derivation",
+    assumes=("each shift the shorter way", "one shift at a time"),
+)
+def all_to_all_shift_min(ranks: Array) -> Cost:
+    """Shift by 1, 2, .. N - 1 ranks, each the shorter way round."""
+    steps = ranks - 1.0
+    hops = np.floor(ranks * ranks / 4.0)
+    return flat(
+        steps, hops / ranks, latencies=hops, messages=steps, sent=steps / ranks, carried=hops
+    )
+
+
+@algorithm(
+    "ring",
+    "all_to_all",
+    "shift_bidir",
+    steps="floor(ranks/2)",
+    time="where(ranks % 2 == 0, ranks*(ranks + 2)/8, (ranks - 1)*(ranks + 1)/8)*latency"
+    f" + {PAIRS}*message_bytes/bandwidth",
+    sent=EVERY,
+    carried="floor(ranks*ranks/4)*message_bytes",
+    source="scalingbook",
+    where="chapter 3 (bandwidth)",
+    assumes=("shifts by +r and -r together", "the shift by half of the ring is split both ways"),
+)
+def all_to_all_shift_bidir(ranks: Array) -> Cost:
+    """Shift by r ranks both ways at once, for r = 1 .. N/2."""
+    steps = np.floor(ranks / 2.0)
+    hops = steps * (steps + 1.0) / 2.0
+    return flat(
+        steps,
+        _pairs(ranks),
+        latencies=hops,
+        messages=steps,
+        sent=(ranks - 1.0) / ranks,
+        carried=np.floor(ranks * ranks / 4.0),
+    )
+
+
+@algorithm(
+    "ring",
+    "all_to_all",
+    "fwd_uni",
+    steps="ranks - 1",
+    time="(ranks - 1)*latency + (ranks - 1)/2*message_bytes/bandwidth",
+    sent="(ranks - 1)/2*message_bytes",
+    carried="ranks*(ranks - 1)/2*message_bytes",
+    source="derivation",
+    assumes=("a rank stores what it receives and forwards what isn't its own",),
+)
+def all_to_all_fwd_uni(ranks: Array) -> Cost:
+    """Neighbours store and forward, one way round."""
+    steps = ranks - 1.0
+    return flat(steps, steps / 2.0, sent=steps / 2.0, carried=ranks * steps / 2.0)
+
+
+@algorithm(
+    "ring",
+    "all_to_all",
+    "fwd_bidir",
+    steps="floor(ranks/2)",
+    time=f"floor(ranks/2)*latency + {PAIRS}*message_bytes/bandwidth",
+    sent="floor(ranks*ranks/4)/ranks*message_bytes",
+    carried="floor(ranks*ranks/4)*message_bytes",
+    source="derivation",
+    assumes=("a rank stores what it receives and forwards what isn't its own",),
+)
+def all_to_all_fwd_bidir(ranks: Array) -> Cost:
+    """Neighbours store and forward, both ways round at once."""
+    carried = np.floor(ranks * ranks / 4.0)
+    return flat(np.floor(ranks / 2.0), _pairs(ranks), sent=carried / ranks, carried=carried)
+
+
+@algorithm(
+    "ring",
+    "all_to_all",
+    "direct",
+    steps="where(ranks > 1, 1, 0)",
+    time=f"floor(ranks/2)*latency + {PAIRS}*message_bytes/bandwidth",
+    sent=EVERY,
+    carried="floor(ranks*ranks/4)*message_bytes",
+    source="derivation",
+    assumes=("all messages at once, the shorter way", "the message to half of the ring is split"),
+)
+def all_to_all_direct(ranks: Array) -> Cost:
+    """All pairs at once, each message the shorter way round."""
+    steps = several(ranks)
+    return flat(
+        steps,
+        _pairs(ranks),
+        latencies=np.floor(ranks / 2.0),
+        messages=steps,
+        sent=(ranks - 1.0) / ranks,
+        carried=np.floor(ranks * ranks / 4.0),
+    )

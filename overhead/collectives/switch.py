@@ -1,0 +1,385 @@
+"""Collectives on a non-blocking switch: one full-duplex port a rank; also the logical tree on it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overhead.collectives.algorithm import algorithm
+from overhead.collectives.cost import Cost, flat, several
+from overhead.collectives.requirement import INC, NVLS, POWER_OF_TWO
+from overhead.expression import popcount_sum
+from overhead.quantity import Array
+
+__all__ = ["binomial", "bucket", "chain", "direct", "direct_serial", "halving", "levels"]
+
+BOTH = ("reduce_scatter", "all_gather")
+EVERY = "(ranks - 1)/ranks*message_bytes"
+WHOLE = "where(ranks > 1, message_bytes, 0*message_bytes)"
+MINIMAL = "(ranks - 1)*message_bytes"
+ONCE = "where(ranks > 1, 1, 0)"
+
+
+def levels(ranks: Array) -> Array:
+    """Return ceil(log2 N): the levels of a binomial tree over N ranks."""
+    return np.ceil(np.log2(ranks))
+
+
+@algorithm(
+    ("switch", "tree"),
+    BOTH,
+    "ring",
+    steps="ranks - 1",
+    time="(ranks - 1)*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
+    sent=EVERY,
+    carried=MINIMAL,
+    source="thakur2005",
+)
+def bucket(ranks: Array) -> Cost:
+    """Ring: each rank passes one block on to its next neighbour in every step."""
+    steps = ranks - 1.0
+    return flat(steps, steps / ranks, sent=steps / ranks, carried=steps, reduced=steps / ranks)
+
+
+@algorithm(
+    "switch",
+    "all_reduce",
+    "ring",
+    steps="2*(ranks - 1)",
+    time="2*(ranks - 1)*(latency + message_bytes/(ranks*bandwidth))",
+    sent=f"2*{EVERY}",
+    carried=f"2*{MINIMAL}",
+    source="patarasuk2009",
+)
+def all_reduce_ring(ranks: Array) -> Cost:
+    """Ring: a reduce_scatter round the ring, then an all_gather."""
+    steps = ranks - 1.0
+    share = 2.0 * steps / ranks
+    return flat(2.0 * steps, share, sent=share, carried=2.0 * steps, reduced=share / 2.0)
+
+
+@algorithm(
+    "switch",
+    BOTH,
+    "halving",
+    steps="log2(ranks)",
+    time="log2(ranks)*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
+    sent=EVERY,
+    carried=MINIMAL,
+    source="thakur2005",
+    requires=(POWER_OF_TWO,),
+    doubled=True,
+)
+def halving(ranks: Array) -> Cost:
+    """Recursive halving (all_gather: doubling) of the blocks that pairs exchange."""
+    share = (ranks - 1.0) / ranks
+    return flat(np.log2(ranks), share, sent=share, carried=ranks - 1.0, reduced=share)
+
+
+@algorithm(
+    "switch",
+    "all_gather",
+    "bruck",
+    steps="ceil(log2(ranks))",
+    time="ceil(log2(ranks))*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
+    sent=EVERY,
+    carried=MINIMAL,
+    source="bruck1997",
+)
+def all_gather_bruck(ranks: Array) -> Cost:
+    """Bruck: each rank doubles what it holds in every step, for any number of ranks."""
+    share = (ranks - 1.0) / ranks
+    return flat(levels(ranks), share, sent=share, carried=ranks - 1.0)
+
+
+@algorithm(
+    "switch",
+    BOTH,
+    "direct",
+    steps=ONCE,
+    time=f"{ONCE}*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
+    sent=EVERY,
+    carried=MINIMAL,
+    source="derivation",
+    assumes=("a rank posts its N - 1 messages at once and they pay one latency together",),
+    doubled=True,
+)
+def direct(ranks: Array) -> Cost:
+    """Direct: every rank sends to every other at once."""
+    share = (ranks - 1.0) / ranks
+    return flat(several(ranks), share, sent=share, carried=ranks - 1.0, reduced=share)
+
+
+@algorithm(
+    "switch",
+    BOTH,
+    "direct_serial",
+    steps="ranks - 1",
+    time="(ranks - 1)*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
+    sent=EVERY,
+    carried=MINIMAL,
+    source="derivation",
+    assumes=("a rank posts its N - 1 messages one after another, each for one latency",),
+    doubled=True,
+)
+def direct_serial(ranks: Array) -> Cost:
+    """Direct, its messages posted one after another."""
+    return bucket(ranks)
+
+
+@algorithm(
+    "switch",
+    "all_reduce",
+    "rabenseifner_fold",
+    steps="where(ranks > 2**floor(log2(ranks)), 2, 0) + 2*floor(log2(ranks))",
+    time="2*floor(log2(ranks))*latency"
+    " + 2*(2**floor(log2(ranks)) - 1)/2**floor(log2(ranks))*message_bytes/bandwidth"
+    " + where(ranks > 2**floor(log2(ranks)), 2, 0)*(latency + message_bytes/bandwidth)",
+    sent="2*(2**floor(log2(ranks)) - 1)/2**floor(log2(ranks))*message_bytes"
+    " + where(ranks > 2**floor(log2(ranks)), 1, 0)*message_bytes",
+    carried="(2*(2**floor(log2(ranks)) - 1) + 2*(ranks - 2**floor(log2(ranks))))*message_bytes",
+    source="thakur2005",
+    where="on numbers of ranks that are no power of two (variants differ)",
+    assumes=("the ranks beyond the power of two hand their buffers to a partner and back",),
+)
+def all_reduce_fold(ranks: Array) -> Cost:
+    """Recursive halving and doubling on the largest power of two, the rest folded in and out."""
+    depth = np.floor(np.log2(ranks))
+    inner = np.exp2(depth)
+    folded = np.asarray(ranks > inner, dtype=np.float64)
+    share = (inner - 1.0) / inner
+    return flat(
+        2.0 * depth + 2.0 * folded,
+        2.0 * share + 2.0 * folded,
+        sent=2.0 * share + folded,
+        carried=2.0 * (inner - 1.0) + 2.0 * (ranks - inner),
+        reduced=share + folded,
+    )
+
+
+@algorithm(
+    "switch",
+    "all_reduce",
+    "doubling",
+    steps="log2(ranks)",
+    time="log2(ranks)*(latency + message_bytes/bandwidth)",
+    sent="log2(ranks)*message_bytes",
+    carried="log2(ranks)*ranks*message_bytes",
+    source="thakur2005",
+    requires=(POWER_OF_TWO,),
+)
+def all_reduce_doubling(ranks: Array) -> Cost:
+    """Recursive doubling: pairs exchange the whole vector."""
+    steps = np.log2(ranks)
+    return flat(steps, steps, sent=steps, carried=steps * ranks, reduced=steps)
+
+
+@algorithm(
+    "switch",
+    "all_reduce",
+    "oneshot",
+    steps=ONCE,
+    time=f"{ONCE}*latency + (ranks - 1)*message_bytes/bandwidth",
+    sent=MINIMAL,
+    carried="ranks*(ranks - 1)*message_bytes",
+    source="derivation",
+    assumes=("a rank posts its N - 1 messages at once and they pay one latency together",),
+)
+def all_reduce_oneshot(ranks: Array) -> Cost:
+    """One shot: every rank sends its whole buffer to every other at once."""
+    others = ranks - 1.0
+    return flat(several(ranks), others, sent=others, carried=ranks * others, reduced=others)
+
+
+@algorithm(
+    ("switch", "tree"),
+    "all_reduce",
+    "binomial",
+    steps="2*ceil(log2(ranks))",
+    time="2*ceil(log2(ranks))*(latency + message_bytes/bandwidth)",
+    sent="ceil(log2(ranks))*message_bytes",
+    carried=f"2*{MINIMAL}",
+    source="thakur2005",
+)
+def all_reduce_binomial(ranks: Array) -> Cost:
+    """Binomial tree: reduce to the root, then broadcast from it."""
+    depth = levels(ranks)
+    return flat(
+        2.0 * depth, 2.0 * depth, sent=depth, carried=2.0 * (ranks - 1.0), reduced=depth
+    )
+
+
+POWER = "(log2(ranks) == ceil(log2(ranks)))"
+DBT_DIP = "where(chunks == 2, 1, maximum(minimum(chunks - 3, 2*log2(ranks) - 1 - chunks), 0))"
+# Loads of a port, summed over steps, in half chunks.  With fewer chunks than steps on the way up and
+# down some steps are not full; for powers of two it is known by how much.
+POWER = "(log2(ranks) == ceil(log2(ranks)))"
+DBT_DIP = (
+    f"where({POWER}, where(chunks == 2, 1,"
+    " maximum(minimum(chunks - 3, 2*ceil(log2(ranks)) - 1 - chunks), 0)),"
+    " where((log2(maximum(ranks - 1, 1)) == floor(log2(maximum(ranks - 1, 1))))"
+    " & ((chunks == 1) | (chunks >= 2*ceil(log2(ranks)))), 2, 0))"
+)
+DBT_LOAD = (
+    "where(ranks == 2, 2*chunks, where(ranks == 3, where(chunks < 3, 4*chunks, 3*chunks + 3),"
+    f" 4*chunks + 4*ceil(log2(ranks)) - 6 - {DBT_DIP}))"
+)
+
+
+@algorithm(
+    ("switch", "tree"),
+    "all_reduce",
+    "dbt",
+    steps="where(ranks > 1, 2*ceil(log2(ranks)) + chunks - 1, 0)",
+    time="where(ranks > 1, (2*ceil(log2(ranks)) + chunks - 1)*latency"
+    f" + {DBT_LOAD}*message_bytes/(2*chunks*bandwidth), 0)",
+    sent="where(ranks > 3, 2, where(ranks == 1, 0, ranks/2))*message_bytes",
+    carried=f"2*{MINIMAL}",
+    source="sanders2009",
+    where="two trees; the loads of a shared port are derived here",
+    assumes=(
+        "each tree takes half of the buffer, in chunks",
+        "reduce and broadcast overlap and share a rank's port",
+        "an upper bound where the number of ranks is no power of two and the chunks are few",
+    ),
+    exact_chunks="(ranks <= 4) | (log2(ranks) == ceil(log2(ranks)))"
+    " | (chunks == 1) | (chunks >= 2*ceil(log2(ranks)))",
+)
+def all_reduce_dbt(ranks: Array, chunks: Array) -> Cost:
+    """Double binary tree, each tree with half of the buffer, pipelined over chunks."""
+    depth = levels(ranks)
+    there = several(ranks)
+    ends = 2.0 * depth
+    few = np.maximum(np.minimum(chunks - 3.0, ends - 1.0 - chunks), 0.0)
+    odd = np.exp2(np.floor(np.log2(np.maximum(ranks - 1.0, 1.0)))) == ranks - 1.0
+    dip = np.select(
+        [np.exp2(depth) == ranks, odd & ((chunks == 1.0) | (chunks >= ends))],
+        [np.where(chunks == 2.0, 1.0, few), 2.0],
+        0.0,
+    )
+    load = np.select(
+        [ranks == 2.0, ranks == 3.0],
+        [2.0 * chunks, np.where(chunks < 3.0, 4.0 * chunks, 3.0 * chunks + 3.0)],
+        4.0 * chunks + 4.0 * depth - 6.0 - dip,
+    )
+    return flat(
+        there * (ends + chunks - 1.0),
+        there * load / (2.0 * chunks),
+        sent=np.where(ranks > 3.0, 2.0, there * ranks / 2.0),
+        carried=2.0 * (ranks - 1.0),
+        reduced=np.where(ranks > 2.0, 1.0, there / 2.0),
+    )
+
+
+@algorithm(
+    "switch",
+    "broadcast",
+    "binomial",
+    steps="ceil(log2(ranks))",
+    time="ceil(log2(ranks))*(latency + message_bytes/bandwidth)",
+    sent="ceil(log2(ranks))*message_bytes",
+    carried=MINIMAL,
+    source="thakur2005",
+    mirrored=True,
+)
+def binomial(ranks: Array) -> Cost:
+    """Binomial tree: the ranks that have the message double in every step."""
+    depth = levels(ranks)
+    return flat(depth, depth, sent=depth, carried=ranks - 1.0)
+
+
+@algorithm(
+    ("switch", "tree"),
+    "broadcast",
+    "chain",
+    steps="where(ranks > 1, ranks - 2 + chunks, 0)",
+    time="where(ranks > 1, ranks - 2 + chunks, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    sent=WHOLE,
+    carried=MINIMAL,
+    source="chan2007",
+    assumes=("a rank sends a chunk on while it receives the next",),
+    mirrored=True,
+)
+def chain(ranks: Array, chunks: Array) -> Cost:
+    """Chain: the chunks follow one another from rank to rank."""
+    steps = several(ranks) * (ranks - 2.0 + chunks)
+    return flat(steps, steps / chunks, sent=several(ranks), carried=ranks - 1.0)
+
+
+@algorithm(
+    "switch",
+    "broadcast",
+    "flat",
+    steps=ONCE,
+    time=f"{ONCE}*latency + (ranks - 1)*message_bytes/bandwidth",
+    sent=MINIMAL,
+    carried=MINIMAL,
+    source="derivation",
+    assumes=("the root posts its N - 1 messages at once and they pay one latency together",),
+    mirrored=True,
+)
+def broadcast_flat(ranks: Array) -> Cost:
+    """Flat: the root sends to every other rank at once."""
+    return flat(several(ranks), ranks - 1.0, sent=ranks - 1.0, carried=ranks - 1.0)
+
+
+@algorithm(
+    ("switch", "tree"),
+    "all_to_all",
+    "pairwise",
+    steps="ranks - 1",
+    time="(ranks - 1)*(latency + message_bytes/(ranks*bandwidth))",
+    sent=EVERY,
+    carried=MINIMAL,
+    source="thakur2005",
+)
+def all_to_all_pairwise(ranks: Array) -> Cost:
+    """Pairwise exchange: with one other rank in every step."""
+    return bucket(ranks)
+
+
+@algorithm(
+    "switch",
+    "all_to_all",
+    "direct",
+    steps=ONCE,
+    time=f"{ONCE}*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
+    sent=EVERY,
+    carried=MINIMAL,
+    source="derivation",
+    assumes=("a rank posts its N - 1 messages at once and they pay one latency together",),
+)
+def all_to_all_direct(ranks: Array) -> Cost:
+    """Direct: every rank sends to every other at once."""
+    return direct(ranks)
+
+
+@algorithm(
+    "switch",
+    "all_to_all",
+    "direct_serial",
+    steps="ranks - 1",
+    time="(ranks - 1)*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
+    sent=EVERY,
+    carried=MINIMAL,
+    source="derivation",
+    assumes=("a rank posts its N - 1 messages one after another, each for one latency",),
+)
+def all_to_all_direct_serial(ranks: Array) -> Cost:
+    """Direct, its messages posted one after another."""
+    return bucket(ranks)
+
+
+@algorithm(
+    "switch",
+    "all_to_all",
+    "bruck",
+    steps="ceil(log2(ranks))",
+    time="ceil(log2(ranks))*latency + popcount_sum(ranks)/ranks*message_bytes/bandwidth",
+    sent="popcount_sum(ranks)/ranks*message_bytes",
+    carried="popcount_sum(ranks)*message_bytes",
+    source="bruck1997",
+)
+def all_to_all_bruck(ranks: Array) -> Cost:
+    """Bruck: blocks travel by the bits of their distance, several to a message."""
+    blocks = popcount_sum(ranks)
+    return flat(levels(ranks), blocks / ranks, sent=blocks / ranks, carried=blocks)

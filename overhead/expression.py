@@ -1,0 +1,202 @@
+"""The stated expression of a formula: evaluated (on arrays, or with units) and written as LaTeX."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from overhead.quantity import VOCABULARY, Array
+
+__all__ = ["FUNCTIONS", "evaluate", "latex", "names"]
+
+
+def popcount_sum(ranks: Array) -> Array:
+    """Return the number of one bits in 0 .. ranks - 1 together (shape of `ranks`).
+
+    Bit i is set in half of each period of 2^(i+1) numbers.
+    """
+    whole = np.asarray(ranks, dtype=np.float64)
+    total = np.zeros_like(whole)
+    for bit in range(53):
+        half = 2.0**bit
+        if not np.any(whole > half):
+            break
+        period = 2.0 * half
+        total += np.floor(whole / period) * half + np.maximum(whole % period - half, 0.0)
+    return total
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "log2": np.log2,
+    "sqrt": np.sqrt,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "where": np.where,
+    "popcount_sum": popcount_sum,
+}
+
+_BINARY: dict[type[ast.AST], tuple[Callable[[Any, Any], Any], int]] = {
+    ast.Add: (operator.add, 1),
+    ast.Sub: (operator.sub, 1),
+    ast.Mult: (operator.mul, 2),
+    ast.Div: (operator.truediv, 2),
+    ast.Mod: (operator.mod, 2),
+    ast.Pow: (operator.pow, 4),
+    ast.BitAnd: (operator.and_, 0),
+    ast.BitOr: (operator.or_, 0),
+}
+_COMPARE: dict[type[ast.AST], tuple[Callable[[Any, Any], Any], str]] = {
+    ast.Lt: (operator.lt, "<"),
+    ast.LtE: (operator.le, r"\le"),
+    ast.Gt: (operator.gt, ">"),
+    ast.GtE: (operator.ge, r"\ge"),
+    ast.Eq: (operator.eq, "="),
+    ast.NotEq: (operator.ne, r"\ne"),
+}
+
+
+@lru_cache(maxsize=4096)
+def _parse(expression: str) -> ast.expr:
+    tree = ast.parse(expression, mode="eval").body
+    for node in ast.walk(tree):
+        _check(node, expression)
+    return tree
+
+
+def _check(node: ast.AST, expression: str) -> None:
+    if isinstance(node, ast.Call):
+        called = node.func.id if isinstance(node.func, ast.Name) else "?"
+        if called not in FUNCTIONS:
+            message = f"'{expression}' calls '{called}'; known: {', '.join(FUNCTIONS)}"
+            raise ValueError(message)
+    allowed = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Name, ast.Constant)
+    plain = (ast.operator, ast.unaryop, ast.cmpop, ast.expr_context)
+    if not isinstance(node, allowed + plain):
+        message = f"'{expression}' holds a {type(node).__name__}, which no expression may"
+        raise ValueError(message)  # noqa: TRY004 (the text is at fault, not a type)
+
+
+def names(expression: str) -> tuple[str, ...]:
+    """Return the names of the quantities in an expression, in order of appearance.
+
+    Raises
+    ------
+    ValueError
+        If it isn't an expression of numbers, names, operators and `FUNCTIONS`.
+    SyntaxError
+        If it isn't an expression at all.
+    """
+    found = [node.id for node in ast.walk(_parse(expression)) if isinstance(node, ast.Name)]
+    return tuple(dict.fromkeys(name for name in found if name not in FUNCTIONS))
+
+
+def evaluate(
+    expression: str,
+    values: Mapping[str, Any],
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+) -> Any:
+    """Evaluate an expression.
+
+    Parameters
+    ----------
+    expression : str
+        Arithmetic on names, with `FUNCTIONS`.
+    values : mapping
+        A value for each name: arrays that broadcast, or objects with units.
+    functions : mapping, optional
+        What the functions do to such values, where it isn't numpy's.
+
+    Returns
+    -------
+    array or object
+        The value, of the shape to which the names' values broadcast.
+    """
+    return _value(_parse(expression), values, functions or FUNCTIONS)
+
+
+def _value(node: ast.expr, values: Mapping[str, Any], functions: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return float(value)  # type: ignore[arg-type]
+        case ast.Name(id=name):
+            return values[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand, values, functions)
+        case ast.BinOp(left=left, op=op, right=right):
+            apply = _BINARY[type(op)][0]
+            return apply(_value(left, values, functions), _value(right, values, functions))
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            compare = _COMPARE[type(op)][0]
+            return compare(_value(left, values, functions), _value(right, values, functions))
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return functions[name](*(_value(arg, values, functions) for arg in args))
+    message = f"cannot evaluate {ast.unparse(node)}"
+    raise ValueError(message)
+
+
+def latex(expression: str) -> str:
+    """Return an expression as LaTeX, with the vocabulary's symbols."""
+    return _latex(_parse(expression), 0)
+
+
+def _latex(node: ast.expr, outer: int) -> str:
+    match node:
+        case ast.Constant(value=value):
+            return f"{value:g}" if isinstance(value, float) else str(value)
+        case ast.Name(id=name):
+            return VOCABULARY[name].symbol if name in VOCABULARY else rf"\mathrm{{{name}}}"
+        case ast.UnaryOp(operand=operand):
+            return f"-{_latex(operand, 3)}"
+        case ast.BinOp():
+            return _latex_binary(node, outer)
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return f"{_latex(left, 0)} {_COMPARE[type(op)][1]} {_latex(right, 0)}"
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return _latex_call(name, [_latex(arg, 0) for arg in args])
+    return ast.unparse(node)
+
+
+def _latex_binary(node: ast.BinOp, outer: int) -> str:
+    precedence = _BINARY[type(node.op)][1]
+    match node.op:
+        case ast.Div():
+            return rf"\frac{{{_latex(node.left, 0)}}}{{{_latex(node.right, 0)}}}"
+        case ast.Pow():
+            return f"{{{_latex(node.left, 4)}}}^{{{_latex(node.right, 0)}}}"
+        case ast.Mult():
+            sign = r" \, "
+        case ast.Mod():
+            sign = r" \bmod "
+        case ast.Add():
+            sign = " + "
+        case ast.Sub():
+            sign = " - "
+        case _:
+            sign = r" \wedge " if isinstance(node.op, ast.BitAnd) else r" \vee "
+    right = precedence + 1 if isinstance(node.op, ast.Sub | ast.Mod) else precedence
+    text = f"{_latex(node.left, precedence)}{sign}{_latex(node.right, right)}"
+    return rf"\left({text}\right)" if precedence < outer else text
+
+
+def _latex_call(name: str, args: list[str]) -> str:
+    fenced = {
+        "ceil": (r"\left\lceil ", r" \right\rceil"),
+        "floor": (r"\left\lfloor ", r" \right\rfloor"),
+        "sqrt": (r"\sqrt{", "}"),
+    }
+    if name in fenced:
+        left, right = fenced[name]
+        return f"{left}{args[0]}{right}"
+    if name == "where":
+        return rf"\left({args[1]} \text{{ if }} {args[0]}, \text{{ else }} {args[2]}\right)"
+    if name == "popcount_sum":
+        return rf"\sum_{{d<{args[0]}}} \mathrm{{popcount}}(d)"
+    shown = {"minimum": r"\min", "maximum": r"\max", "log2": r"\log_2"}[name]
+    return rf"{shown}\left({', '.join(args)}\right)"

@@ -1,0 +1,286 @@
+"""The vocabulary: every quantity that a formula may take or give, with its symbol, unit and domain.
+
+The vocabulary is closed: the name of a formula's parameter is the name of a quantity here.  A
+user's own formulas may add to it with `define`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["VOCABULARY", "Array", "Quantity", "define"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A named quantity in its canonical unit.
+
+    Attributes
+    ----------
+    name : str
+        The name, as parameters, files, specs and flags have it.
+    symbol : str
+        LaTeX.
+    units : str
+        The canonical unit as UDUNITS writes it; ``"1"`` for a bare number.
+    meaning : str
+        What it is, in words.
+    minimum, maximum : float
+        The domain's ends, both included unless `above` says otherwise.
+    above : bool
+        Whether the minimum itself is outside of the domain.
+    integer : bool
+        Whether only whole numbers are in the domain.
+    """
+
+    name: str
+    symbol: str
+    units: str
+    meaning: str
+    minimum: float = -np.inf
+    maximum: float = np.inf
+    above: bool = False
+    integer: bool = False
+
+    def domain(self) -> str:
+        """Return the domain in words."""
+        kind = "a whole number" if self.integer else "a number"
+        parts = []
+        if self.minimum > -np.inf:
+            parts.append(f"above {self.minimum:g}" if self.above else f"from {self.minimum:g}")
+        if self.maximum < np.inf:
+            parts.append(f"up to {self.maximum:g}")
+        return " ".join([kind, *parts])
+
+    def outside(self, values: Array) -> Array:
+        """Return a mask of the values that are outside of the domain (shape of `values`)."""
+        low = values <= self.minimum if self.above else values < self.minimum
+        wrong = low | (values > self.maximum) | np.isnan(values)
+        if self.integer:
+            wrong = wrong | (values != np.floor(values))
+        return np.asarray(wrong)
+
+    def attrs(self) -> dict[str, str]:
+        """Return the metadata of a variable that holds this quantity."""
+        return {"long_name": self.meaning, "units": self.units, "symbol": f"${self.symbol}$"}
+
+
+class Vocabulary(Mapping[str, Quantity]):
+    """Quantities by name; a name stands once."""
+
+    def __init__(self) -> None:
+        self._quantities: dict[str, Quantity] = {}
+
+    def __getitem__(self, name: str) -> Quantity:
+        try:
+            return self._quantities[name]
+        except KeyError:
+            message = f"no quantity is called '{name}': define it in the vocabulary first"
+            raise KeyError(message) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._quantities)
+
+    def __len__(self) -> int:
+        return len(self._quantities)
+
+    def add(self, quantity: Quantity) -> Quantity:
+        """Add a quantity.
+
+        Raises
+        ------
+        ValueError
+            If another quantity has its name.
+        """
+        present = self._quantities.get(quantity.name)
+        if present is not None and present != quantity:
+            message = f"the quantity '{quantity.name}' is defined already, as '{present.meaning}'"
+            raise ValueError(message)
+        self._quantities[quantity.name] = quantity
+        return quantity
+
+
+VOCABULARY = Vocabulary()
+
+
+def define(name: str, symbol: str, units: str, meaning: str, **domain: Any) -> Quantity:
+    """Define a quantity and add it to the vocabulary.
+
+    Parameters
+    ----------
+    name, symbol, units, meaning : str
+        As in `Quantity`.
+    **domain
+        ``minimum``, ``maximum``, ``above`` and ``integer`` of `Quantity`.
+
+    Returns
+    -------
+    Quantity
+        The quantity.
+
+    Raises
+    ------
+    ValueError
+        If another quantity has the name already.
+    """
+    return VOCABULARY.add(Quantity(name, symbol, units, meaning, **domain))
+
+
+def _count(name: str, symbol: str, meaning: str, minimum: float = 1) -> None:
+    define(name, symbol, "1", meaning, minimum=minimum, integer=True)
+
+
+def _fraction(name: str, symbol: str, meaning: str) -> None:
+    define(name, symbol, "1", meaning, minimum=0)
+
+
+def _link(level: str, mark: str, words: str) -> None:
+    prefix = f"{level}_" if level else ""
+    define(f"{prefix}latency", rf"\alpha{mark}", "s", f"latency of one {words}", minimum=0)
+    define(
+        f"{prefix}bandwidth",
+        f"B{mark}",
+        "byte s-1",
+        f"bandwidth of one direction of one {words} (on a switch: of a rank's port)",
+        minimum=0,
+        above=True,
+    )
+    define(
+        f"{prefix}energy_per_bit",
+        f"e{mark}",
+        "J bit-1",
+        f"energy of one bit over one {words}",
+        minimum=0,
+    )
+
+
+def _level_counts(level: str, mark: str, words: str) -> None:
+    prefix = f"{level}_" if level else ""
+    _fraction(f"{prefix}latency_count", f"A{mark}", f"latencies paid one after another{words}")
+    _fraction(
+        f"{prefix}transfer_fraction",
+        f"W{mark}",
+        f"bytes sent one after another over the slowest link{words}, in messages",
+    )
+    _fraction(
+        f"{prefix}link_fraction", f"C{mark}", f"bytes over all links together{words}, in messages"
+    )
+
+
+# The group and its message.
+_count("ranks", "N", "number of ranks in the group")
+define("message_bytes", "M", "byte", "message size (as nccl-tests counts it)", minimum=0)
+_count("chunks", "k", "chunks that a pipelined algorithm cuts its message into")
+_count("phase_chunks", "S", "chunks over which phases on different dimensions are pipelined")
+_count("hops", "h", "links between sender and receiver", minimum=0)
+define(
+    "reduction_cost", r"\gamma", "s byte-1", "time to reduce one byte into another", minimum=0
+)
+
+# Links: of a flat network, and of the levels of a hierarchy.
+_link("", "", "link")
+_link("intra", "_1", "link inside a node")
+_link("inter", "_2", "link between nodes (one network card)")
+_link("pod", "_3", "link between pods (one network card)")
+define("oversubscription", "o_2", "1", "oversubscription between nodes", minimum=1)
+define("pod_oversubscription", "o_3", "1", "oversubscription between pods", minimum=1)
+
+# Shapes of networks.
+for _axis, _mark in zip("xyz", "123", strict=True):
+    _count(f"mesh_n{_axis}", f"n_{_mark}", f"ranks along {_axis} of a mesh or torus")
+_count("mesh_dimensions", "d", "dimensions of a mesh or torus that is given by its ranks alone")
+_count("gpus_per_node", "g_0", "GPUs in a node")
+_count("nics_per_node", "c", "network cards in a node")
+_count("nodes_per_pod", "p_0", "nodes in a pod")
+_count("node_ranks", "g", "ranks of the group in one node")
+_count("nodes", "G", "nodes of the group in one pod")
+_count("pods", "P", "pods of the group")
+define(
+    "ranks_per_nic", "f", "1", "ranks of a node that share a network card", minimum=0, above=True
+)
+for _name, _words in (
+    ("intra_nvls", "whether the switch inside a node reduces and multicasts (NVLS)"),
+    ("intra_inc", "whether the switch inside a node reduces in the network (SHARP)"),
+    ("inter_inc", "whether the switches between nodes reduce in the network (SHARP)"),
+    ("has_nvls", "whether the switch reduces and multicasts what ranks read and write (NVLS)"),
+    ("has_inc", "whether the switch reduces in the network (SHARP)"),
+):
+    define(_name, rf"\mathrm{{{_name.replace('_', '-')}}}", "1", _words, minimum=0, maximum=1, integer=True)
+
+# What an algorithm's schedule costs, as multiples of latencies and messages.
+define("steps", "s", "1", "steps of the algorithm's schedule", minimum=0)
+_level_counts("", "", "")
+for _number in (1, 2, 3):
+    _level_counts(f"dimension_{_number}", f"_{_number}", f" on dimension {_number}")
+_level_counts("intra", "_1", " inside nodes")
+_level_counts("inter", "_2", " between nodes")
+_level_counts("pod", "_3", " between pods")
+_fraction("sent_fraction", "V", "bytes that the busiest rank sends, in messages")
+_fraction("reduced_fraction", "R", "bytes that the busiest rank reduces, in messages")
+
+# Results.
+define("wire_time", r"t_w", "s", "time of the whole message over one link", minimum=0)
+for _level, _mark, _words in (
+    ("intra", "1", "inside a node"),
+    ("inter", "2", "between nodes"),
+    ("pod", "3", "between pods"),
+):
+    define(
+        f"{_level}_wire_time",
+        f"t_{{w{_mark}}}",
+        "s",
+        f"time of the whole message over one link {_words}",
+        minimum=0,
+    )
+define("time", "T", "s", "time of the operation", minimum=0)
+define("latency_time", r"T_\alpha", "s", "part of the time that is latency", minimum=0)
+define("bandwidth_time", "T_B", "s", "part of the time that is transfer", minimum=0)
+define("reduction_time", r"T_\gamma", "s", "part of the time that is reduction", minimum=0)
+for _number, _axis in enumerate("xyz", 1):
+    define(
+        f"phase_{_number}_time",
+        f"t_{_number}",
+        "s",
+        f"time of one chunk's phases on dimension {_number}",
+        minimum=0,
+    )
+define("intra_time", "T_1", "s", "part of the time spent inside nodes", minimum=0)
+define("inter_time", "T_2", "s", "part of the time spent between nodes", minimum=0)
+define("pod_time", "T_3", "s", "part of the time spent between pods", minimum=0)
+define("sent_bytes", "V_M", "byte", "most bytes that one rank sends", minimum=0)
+define("link_bytes", "C_M", "byte", "bytes over all links together", minimum=0)
+define("energy", "E", "J", "energy of all bytes over all links", minimum=0)
+define(
+    "algbw", r"B_\mathrm{alg}", "byte s-1", "algorithm bandwidth (message size by time)", minimum=0
+)
+define("bus_factor", r"b", "1", "factor from algorithm to bus bandwidth (nccl-tests)", minimum=0)
+define("busbw", r"B_\mathrm{bus}", "byte s-1", "bus bandwidth as nccl-tests has it", minimum=0)
+_fraction("diameter", "D", "links between the two ranks that are furthest apart (of a broadcast: from the root)")
+_fraction("ports", "p", "links out of the rank that has fewest")
+_fraction("links", r"\ell", "links together, each direction counted")
+_fraction("pair_cut", "w", "messages M through the busiest link of the worst cut, when all pairs exchange")
+for _group, _mark, _words in (
+    ("rank", "1", "one rank that sends alone"),
+    ("mean", r"\mathrm{m}", "one rank when all send"),
+    ("node", "2", "one node, by the group's network cards"),
+    ("pod", "3", "one pod, by the group's network cards"),
+):
+    define(
+        f"{_group}_capacity",
+        f"K_{_mark}",
+        "byte s-1",
+        f"bytes a second out of {_words}",
+        minimum=0,
+        above=True,
+    )
+define("latency_bound", r"L_\alpha", "s", "least latency of the operation", minimum=0)
+define("bandwidth_bound", "L_B", "s", "least time of the operation's bytes", minimum=0)
+define("lower_bound", "L", "s", "physical lower bound of the time", minimum=0)
+define("lower_bound_ratio", "T/L", "1", "time over its physical lower bound", minimum=0)

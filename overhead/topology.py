@@ -1,0 +1,180 @@
+"""A network as one object: its kind, its shape and its links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from overhead.network import factors
+from overhead.quantity import VOCABULARY, Array
+
+__all__ = ["TopologyDesc", "TopologyKind", "build_topology"]
+
+FLAT_LINK = ("bandwidth", "latency", "energy_per_bit")
+LEVEL_LINKS = tuple(f"{level}_{name}" for level in ("intra", "inter") for name in FLAT_LINK)
+
+
+class TopologyKind(StrEnum):
+    """The networks."""
+
+    RING = "ring"
+    TREE = "tree"
+    HIERARCHICAL = "hierarchical"
+    SWITCH = "switch"
+    MESH = "mesh"
+    TORUS = "torus"
+    BINARY_TREE = "binary_tree"
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyDesc:
+    """A network.
+
+    Attributes
+    ----------
+    kind : TopologyKind
+        Which.
+    values : mapping of str to ndarray
+        Its shape and links by quantity, in canonical units; the arrays broadcast.
+    """
+
+    kind: TopologyKind
+    values: Mapping[str, Array]
+
+    @property
+    def ranks(self) -> Array:
+        """Number of ranks."""
+        return self.values["ranks"]
+
+    @property
+    def shape(self) -> str:
+        """Which formulas hold: flat, or so many levels."""
+        if self.kind is not TopologyKind.HIERARCHICAL:
+            return "flat"
+        return "three_levels" if "nodes_per_pod" in self.values else "two_levels"
+
+
+def build_topology(
+    kind: TopologyKind | str,
+    num_gpus: Any = None,
+    *,
+    bandwidth: Any = None,
+    latency: Any = None,
+    energy_per_bit: Any = 0.0,
+    gpus_per_node: Any = None,
+    mesh_nx: Any = None,
+    mesh_ny: Any = None,
+    mesh_nz: Any = None,
+    dimensions: int = 2,
+    **levels: Any,
+) -> TopologyDesc:
+    """Build a network.
+
+    Parameters
+    ----------
+    kind : TopologyKind or str
+        Which.
+    num_gpus : array_like, optional
+        Ranks; of a mesh or torus the product of its sizes where these are given.
+    bandwidth, latency, energy_per_bit : array_like
+        Of a flat network's links: byte/s of one direction (on a switch: of a rank's port), s, J/bit.
+    gpus_per_node : array_like, optional
+        Of a hierarchy: ranks in a node.
+    mesh_nx, mesh_ny, mesh_nz : array_like, optional
+        Sizes of a mesh or torus; by default the factors of `num_gpus` nearest to each other.
+    dimensions : int
+        How many of these.
+    **levels
+        Of a hierarchy: ``intra_bandwidth``, ``intra_latency``, ``inter_bandwidth``,
+        ``inter_latency``, both ``.._energy_per_bit`` (default 0), ``ranks_per_nic`` or
+        ``nics_per_node`` (default: a card a rank), ``oversubscription`` (default 1); with
+        ``nodes_per_pod`` a third level's ``pod_..``.  Of a switch: ``has_nvls``, ``has_inc``.
+
+    Returns
+    -------
+    TopologyDesc
+        The network.
+
+    Raises
+    ------
+    ValueError
+        If something is missing, unknown, or outside of its domain.
+    """
+    which = TopologyKind(kind)
+    given = {
+        "ranks": num_gpus,
+        "bandwidth": bandwidth,
+        "latency": latency,
+        "gpus_per_node": gpus_per_node,
+        "mesh_nx": mesh_nx,
+        "mesh_ny": mesh_ny,
+        "mesh_nz": mesh_nz,
+        **levels,
+    }
+    values = {n: np.asarray(v, dtype=np.float64) for n, v in given.items() if v is not None}
+    values["energy_per_bit"] = np.asarray(energy_per_bit, dtype=np.float64)
+    _complete(which, values, dimensions)
+    _check(which, values)
+    return TopologyDesc(which, values)
+
+
+def _complete(kind: TopologyKind, values: dict[str, Array], dimensions: int) -> None:
+    one = np.asarray(1.0)
+    if kind in (TopologyKind.MESH, TopologyKind.TORUS):
+        if "mesh_nx" in values:
+            values.setdefault("mesh_nz", one)
+            if "ranks" in values:
+                values.setdefault("mesh_ny", values["ranks"] / values["mesh_nx"] / values["mesh_nz"])
+            values.setdefault("mesh_ny", one)
+            values.setdefault("ranks", values["mesh_nx"] * values["mesh_ny"] * values["mesh_nz"])
+        elif "ranks" in values:
+            sizes = np.array([factors(int(n), dimensions) for n in values["ranks"].reshape(-1)])
+            padded = np.ones((sizes.shape[0], 3))
+            padded[:, :dimensions] = sizes
+            for index, name in enumerate(("mesh_nx", "mesh_ny", "mesh_nz")):
+                values[name] = padded[:, index].reshape(values["ranks"].shape)
+    if kind is TopologyKind.SWITCH:
+        values.setdefault("has_nvls", np.asarray(0.0))
+        values.setdefault("has_inc", np.asarray(0.0))
+    if kind is TopologyKind.HIERARCHICAL:
+        values.setdefault("gpus_per_node", np.asarray(1.0))
+        if "nics_per_node" not in values:
+            values.setdefault("ranks_per_nic", one)
+        for name in ("oversubscription", "pod_oversubscription"):
+            values.setdefault(name, one)
+        for level in ("intra", "inter", "pod"):
+            values.setdefault(f"{level}_energy_per_bit", np.asarray(0.0))
+
+
+def _check(kind: TopologyKind, values: Mapping[str, Array]) -> None:
+    needed = ["ranks"]
+    if kind is TopologyKind.HIERARCHICAL:
+        needed += [name for name in LEVEL_LINKS if not name.endswith("bit")]
+    else:
+        needed += ["bandwidth", "latency"]
+    missing = [name for name in needed if name not in values]
+    if missing:
+        message = f"a {kind} network needs {', '.join(missing)}"
+        raise ValueError(message)
+    for name, value in values.items():
+        if name not in VOCABULARY:
+            message = f"a network has no '{name}'"
+            raise ValueError(message)
+        if np.any(VOCABULARY[name].outside(value)):
+            message = f"{name} = {value}: outside of its domain; {VOCABULARY[name].domain()}"
+            raise ValueError(message)
+    ranks = values["ranks"]
+    if kind is TopologyKind.HIERARCHICAL:
+        node = values["gpus_per_node"]
+        if np.any((ranks > node) & (ranks % node != 0)):
+            message = f"gpus_per_node = {node}: doesn't divide the {ranks} ranks; a divisor"
+            raise ValueError(message)
+    if "mesh_nx" in values and kind in (TopologyKind.MESH, TopologyKind.TORUS):
+        sizes = values["mesh_nx"] * values["mesh_ny"] * values["mesh_nz"]
+        if np.any(sizes != ranks):
+            message = f"mesh_nx x mesh_ny x mesh_nz = {sizes}: isn't the number of ranks, {ranks}"
+            raise ValueError(message)

@@ -1,0 +1,20 @@
+"""Sweeps of what distributed training costs: grids of formulas to labelled datasets and figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sweeps.api import open, recompute, run, sweep  # noqa: A004 (read as sweeps.open)
+
+__all__ = ["open", "recompute", "run", "sweep"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the interface when it is used: commands start faster without it."""
+    if name in __all__:
+        from sweeps import api
+
+        return getattr(api, name)
+    message = f"module 'sweeps' has no attribute '{name}'"
+    raise AttributeError(message)

@@ -1,0 +1,5 @@
+"""``python -m sweeps``."""
+
+from sweeps.cli import main
+
+main()

@@ -1,0 +1,130 @@
+"""The interface for notebooks: a sweep in, a labelled dataset out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.job import prepare, recompute
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["open", "recompute", "run", "sweep"]
+
+
+def run(
+    spec: str | Path | Mapping[str, Any], *, hardware_folders: Sequence[str | Path] = ()
+) -> xr.Dataset:
+    """Run a sweep in memory.
+
+    Parameters
+    ----------
+    spec : str, Path or mapping
+        A spec file's path, the name of one that is shipped, or what a spec file would state.
+    hardware_folders : sequence of path
+        Folders of own machines.
+
+    Returns
+    -------
+    xarray.Dataset
+        Labelled; each variable with just the dimensions that it depends on, with units.
+
+    Raises
+    ------
+    InputError
+        With every fault of the spec, a line each.
+    """
+    folders = [Path(folder) for folder in hardware_folders]
+    if isinstance(spec, Mapping):
+        return prepare(spec, command=["sweeps.run"], folders=folders).dataset()
+    from sweeps.spec.catalog import find_sweep
+    from sweeps.spec.sweep import load_sweep
+
+    read, text = load_sweep(find_sweep(spec))
+    return prepare(read, text=text, command=["sweeps.run"], folders=folders).dataset()
+
+
+def sweep(
+    quantities: Sequence[str] | str | None = None,
+    *,
+    hardware_folders: Sequence[str | Path] = (),
+    **axes: Any,
+) -> xr.Dataset:
+    """Evaluate quantities over the product of axes.
+
+    Parameters
+    ----------
+    quantities : sequence of str, optional
+        What is wanted, such as ``["time", "energy"]``; the usual ones by default.
+    hardware_folders : sequence of path
+        Folders of own machines.
+    **axes
+        Values by quantity or label: one value, several, range text, or a mapping of columns that
+        go together.  Numbers are SI.
+
+    Returns
+    -------
+    xarray.Dataset
+        Labelled, as `run` gives it.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+
+    Examples
+    --------
+    >>> import sweeps
+    >>> found = sweeps.sweep("time", topology=["ring", "torus"], ranks=[8, 64], message_bytes=1e9)
+    >>> found.time.sel(topology="torus", ranks=64).dims
+    ()
+    """
+    stated: dict[str, Any] = {"title": "Sweep"}
+    if quantities is not None:
+        names = quantities.split(",") if isinstance(quantities, str) else list(quantities)
+        stated["quantities"] = names
+    varying: dict[str, Any] = {}
+    constants: dict[str, Any] = {}
+    for name, value in axes.items():
+        plain = _plain(value)
+        single = not isinstance(plain, list | Mapping) and not (
+            isinstance(plain, str) and ("," in plain or ":" in plain or plain == "all")
+        )
+        (constants if single else varying)[name] = plain
+    stated |= {"axes": varying} if varying else {}
+    stated |= {"constants": constants} if constants else {}
+    folders = [Path(folder) for folder in hardware_folders]
+    return prepare(stated, command=["sweeps.sweep"], folders=folders).dataset()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple | range) else value
+
+
+def open(path: str | Path) -> xr.Dataset:  # noqa: A001 (read as sweeps.open)
+    """Open a stored sweep.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    xarray.Dataset
+        With its labels: ``ds.sel(topology="torus", ranks=64)`` works.
+
+    Raises
+    ------
+    InputError
+        If it isn't a whole file of ours.
+    """
+    from sweeps.store.read import open_dataset
+
+    return open_dataset(path)

@@ -1,0 +1,114 @@
+"""The command line: one file a command, imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from sweeps.errors import InputError, RunError
+
+__all__ = ["main"]
+
+COMMANDS = {
+    "collective": "Cost of a collective operation on a network.",
+    "run": "Run a sweep: dataset, table and figures.",
+    "plot": "Draw figures from a stored sweep.",
+    "info": "Say what is in a stored sweep, or verify it.",
+    "list": "List the formulas and algorithms.",
+    "show": "Show one formula or algorithm.",
+    "catalog": "List machines and their figures with sources.",
+    "list-cmds": "List suggested commands, one a line.",
+    "run-all": "Run all predefined combinations, as one CSV table.",
+}
+
+
+class _Commands(click.Group):
+    """Commands that are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"sweeps.cli.{cmd_name.replace('-', '_')}_command")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from sweeps.errors import fault, nearest
+
+            raise InputError(fault("command", args[0], "unknown", nearest(args[0], COMMANDS)))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Every argument takes one value or many: 8,16,32 or 2:1024:x2 or 1KiB:8GiB:log97.",
+)
+@click.version_option(package_name="overhead-sweeps", prog_name="sweeps")
+def commands() -> None:
+    """Know what distributed training costs in communication, memory, time and energy."""
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line and exit.
+
+    Parameters
+    ----------
+    args : sequence of str, optional
+        Arguments; those of the process where none are given.
+    """
+    sys.exit(run(args))
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    args : sequence of str, optional
+        Arguments; those of the process where none are given.
+
+    Returns
+    -------
+    int
+        0 done, 1 a failure while running, 2 bad input or a refusal, 130 interrupted.
+    """
+    try:
+        result: Any = commands.main(args=args, prog_name="sweeps", standalone_mode=False)
+        sys.stdout.flush()
+    except InputError as error:
+        return _told(error.faults, 2)
+    except RunError as error:
+        return _told([str(error)], 1)
+    except click.UsageError as error:
+        return _told([error.format_message()], 2)
+    except (KeyboardInterrupt, click.Abort):
+        return _told(["interrupted; nothing was left half done"], 130)
+    except BrokenPipeError:
+        # The reader has had enough; without this, Python complains when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except MemoryError:
+        return _told(["out of memory; ask for fewer cells, or for a reduction"], 1)
+    return result if isinstance(result, int) else 0
+
+
+def _told(lines: Sequence[str], code: int) -> int:
+    for line in lines:
+        click.echo(f"sweeps: {line}", err=True)
+    return code

@@ -1,0 +1,90 @@
+"""``sweeps collective``: a report for one cell, a table for many."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sweeps.cli.options import (
+    COLLECTIVE_FLAGS,
+    collective_options,
+    output_options,
+    stated_sweep,
+    tree_algorithms,
+)
+
+# More cells than this are evaluated for a file or a reduction, not for the terminal.
+MOST_SHOWN = 10**7
+
+
+@click.command("collective")
+@collective_options
+@click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce.")
+@click.option("--verbose", "-v", is_flag=True, help="Formula, source, and the numbers put in.")
+@output_options
+def command(**given: Any) -> int:
+    """Cost of a collective operation on a network.
+
+    One value for every argument prints a report; several print a table.
+    """
+    from sweeps.errors import InputError
+    from sweeps.job import load_formulas, prepare
+
+    for path in given["formulas"]:
+        load_formulas(Path(path))
+    names = [name for _, name, _ in COLLECTIVE_FLAGS]
+    options = {name: given[name] for name in names}
+    if given["tree_algo"]:
+        options["algorithm"] = tree_algorithms(options["topology"], options["algorithm"])
+    _check_needed(options)
+    stated = stated_sweep(options, "Collective operations")
+    folders = [Path(folder) for folder in given["hardware_folder"]]
+    job = prepare(stated, command=["sweeps", *sys.argv[1:]], folders=folders)
+    if given["output"] or given["plot"]:
+        from sweeps.cli.write import write_result
+
+        return write_result(job, given)
+    if job.plan.grid.cells > MOST_SHOWN:
+        from sweeps.errors import fault
+
+        raise InputError(
+            fault("axes", f"{job.plan.grid.cells:,} cells", "too many to print", "use --output")
+        )
+    arrays = job.plan.evaluate()
+    return _print(job, arrays, given)
+
+
+def _check_needed(options: dict[str, Any]) -> None:
+    from sweeps.errors import InputError, fault
+
+    faults = []
+    if options["message_bytes"] is None:
+        faults.append(fault("--M", "(not given)", "needed", "a message size, such as 64MiB"))
+    if options["ranks"] is None and options["mesh_nx"] is None:
+        faults.append(fault("--N", "(not given)", "needed", "a number of ranks, such as 8"))
+    if faults:
+        raise InputError(faults)
+
+
+def _print(job: Any, arrays: Any, given: dict[str, Any]) -> int:
+    from sweeps.cli.records import Cells, as_csv, as_json, as_table
+    from sweeps.cli.report import assumed_lines, report
+
+    cells = Cells(job.plan, arrays)
+    if given["as_json"] or given["as_csv"]:
+        for line in as_json(cells) if given["as_json"] else as_csv(cells):
+            sys.stdout.write(line)
+        return 0
+    if len(cells) == 1:
+        sys.stdout.writelines(line + "\n" for line in report(job, cells, given["verbose"]))
+        return 0
+    sys.stdout.writelines(as_table(cells))
+    sys.stdout.writelines(line + "\n" for line in assumed_lines(job))
+    if given["verbose"]:
+        from sweeps.cli.report import statements
+
+        sys.stdout.writelines(line + "\n" for line in statements(job))
+    return 0

@@ -1,0 +1,93 @@
+"""``sweeps run``: a sweep from its spec file to dataset, table and figures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command("run")
+@click.argument("spec")
+@click.option("--output", metavar="FILE.nc", help="The file.  [default: outputs/SPEC.nc]")
+@click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
+@click.option("--plot/--no-plot", default=True, help="Draw the declared figures.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change the spec.")
+@click.option("--dry-run", is_flag=True, help="Say what it would compute, and stop.")
+@click.option("--compress", is_flag=True, help="Compress the file, lossless.")
+@click.option("--digits", type=int, help="Round to so many digits, and compress.")
+@click.option("--dtype", default="f8", help="f8 or f4: numbers in the file.")
+@click.option("--max-memory", default="2GiB", help="Most memory for reductions and blocks.")
+@click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
+@click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
+@click.option("--verbose", "-v", is_flag=True, help="Show the formulas too.")
+def command(spec: str, **given: Any) -> int:
+    """Run a sweep: dataset to outputs/, table to the terminal, and its figures.
+
+    SPEC is a path, or the name of a sweep that is shipped.
+    """
+    from sweeps.cli.report import assumed_lines, statements
+    from sweeps.cli.write import write_result
+    from sweeps.job import load_formulas, prepare
+    from sweeps.spec.catalog import find_sweep
+    from sweeps.spec.sweep import load_sweep
+
+    for path in given["formulas"]:
+        load_formulas(Path(path))
+    found = find_sweep(spec)
+    sweep, text = load_sweep(found, given["settings"])
+    command_line = ["sweeps", *sys.argv[1:]]
+    folders = [Path(folder) for folder in given["hardware_folder"]]
+    job = prepare(sweep, text=text, command=command_line, bare_is_si=False, folders=folders)
+    job.check_memory(given["max_memory"])
+    if given["verbose"]:
+        sys.stdout.writelines(line + "\n" for line in statements(job))
+    if given["dry_run"]:
+        sys.stdout.writelines(line + "\n" for line in job.estimate())
+        return 0
+    if given["output"] is None:
+        given["output"] = str(Path("outputs") / f"{found.stem}.nc")
+        Path("outputs").mkdir(exist_ok=True)
+    _check_declared(job)
+    figures = sweep.figures if given["plot"] else None
+    code = write_result(job, {**given, "plot": False}, figures)
+    sys.stdout.writelines(line + "\n" for line in summary(Path(given["output"])))
+    sys.stdout.writelines(line + "\n" for line in assumed_lines(job))
+    return code
+
+
+def _check_declared(job: Any) -> None:
+    """Check the declared figures before anything is computed."""
+    if not job.sweep.figures:
+        return
+    from sweeps.plots.declare import check_figures
+
+    dims, variables = job.shape_of_result()
+    check_figures(job.sweep.figures, dims, variables)
+
+
+def summary(path: Path) -> Iterator[str]:
+    """Yield a table of a file's variables: dimensions, ranges, units."""
+    from sweeps.spec.units import format_quantity
+    from sweeps.store.read import describe
+
+    rows = [("variable", "dimensions", "cells", "least", "most", "holes")]
+    for one in describe(path).variables:
+        dims = ", ".join(f"{dim} {size}" for dim, size in zip(one.dims, one.shape, strict=True))
+        cells = 1
+        for size in one.shape:
+            cells *= size
+        ends = ("", "")
+        if one.minimum is not None and not one.flags:
+            units = one.units or "1"
+            ends = (format_quantity(one.minimum, units), format_quantity(one.maximum, units))
+        holes = f"{one.missing:,}" if one.missing else ""
+        rows.append((one.name, dims or "(none)", f"{cells:,}", *ends, holes))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()

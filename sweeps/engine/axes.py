@@ -1,0 +1,92 @@
+"""Axes as tables, and the open grid that they span."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.spec.axis import Axis
+
+__all__ = ["Array", "Grid", "Region", "cut"]
+
+Array = NDArray[Any]
+Region = tuple[slice, ...]
+
+
+class Grid:
+    """The open grid of some axes: every column shaped to broadcast along its own dimension.
+
+    Parameters
+    ----------
+    axes : sequence of Axis
+        The axes; labels come first, then numbers, the longest last (so that blocks are long
+        runs of memory).
+    constants : mapping of str to float
+        Quantities of one value.
+    """
+
+    def __init__(self, axes: Sequence[Axis], constants: Mapping[str, float]) -> None:
+        self.axes = tuple(sorted(axes, key=_order))
+        self.names = tuple(axis.name for axis in self.axes)
+        lengths = tuple(len(axis) for axis in self.axes)
+        self.sizes = dict(zip(self.names, lengths, strict=True))
+        # Without axes one dimension of one cell: numpy gives scalars, not arrays, for none.
+        self.shape = lengths or (1,)
+        self.constants = dict(constants)
+        self.columns: dict[str, Array] = {}
+        self.dims: dict[str, frozenset[str]] = {}
+        for position, axis in enumerate(self.axes):
+            for name, values in axis.columns.items():
+                self._place(name, values, position, axis.name)
+        for name, value in constants.items():
+            self.columns[name] = np.full((1,) * len(self.shape), value, dtype=np.float64)
+            self.dims[name] = frozenset()
+
+    def _place(self, name: str, values: Array, position: int, dim: str) -> None:
+        if values.dtype.kind in "UO":
+            return
+        shape = [1] * len(self.shape)
+        shape[position] = len(values)
+        # A copy: reversed or strided columns would give other bits than contiguous ones.
+        self.columns[name] = np.array(values, dtype=np.float64, order="C").reshape(shape)
+        self.dims[name] = frozenset({dim})
+
+    @property
+    def cells(self) -> int:
+        """Cells of the whole grid."""
+        return int(np.prod([int(n) for n in self.shape], dtype=object))
+
+    def position(self, dim: str) -> int:
+        """Return where a dimension stands in the order."""
+        return self.names.index(dim)
+
+    def ordered(self, dims: frozenset[str]) -> tuple[str, ...]:
+        """Return dimensions in the grid's order."""
+        return tuple(name for name in self.names if name in dims)
+
+    def size(self, dims: frozenset[str]) -> int:
+        """Return the number of cells over some dimensions."""
+        total = 1
+        for dim in dims:
+            total *= self.sizes[dim]
+        return total
+
+
+def _order(axis: Axis) -> tuple[int, int]:
+    if axis.labels or axis.switching:
+        known = {"hardware": 0, "collective": 2, "topology": 3, "algorithm": 4}
+        return (0, known.get(axis.name, 1))
+    return (1, len(axis))
+
+
+def cut(values: Array, region: Region) -> Array:
+    """Return the part of an open-grid array at a region; what doesn't vary is kept whole."""
+    return values[
+        tuple(
+            part if length > 1 else slice(None)
+            for part, length in zip(region, values.shape, strict=True)
+        )
+    ]

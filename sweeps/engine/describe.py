@@ -1,0 +1,162 @@
+"""A plan's layout: its coordinates and variables with the metadata that their declarations give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from overhead.collectives import ALGORITHMS, Algorithm
+from overhead.expression import latex
+from overhead.formula import Formula
+from overhead.quantity import VOCABULARY
+from sweeps.engine.layout import Column, Layout
+from sweeps.engine.plan import FLAGS, Plan, Variable
+from sweeps.engine.validity import fault_texts
+from sweeps.spec.axis import LABELS, Axis
+
+__all__ = ["LABEL_NAMES", "layout_of", "references"]
+
+LABEL_NAMES = {
+    "collective": "collective operation",
+    "topology": "network",
+    "algorithm": "algorithm asked for",
+    "hardware": "machine",
+    "latency_per": "what pays one latency",
+    "link": "link of a flat network",
+}
+# A formula's text grows with the networks and algorithms of a sweep; this many are told.
+TOLD = 60
+
+
+def layout_of(
+    plan: Plan, origins: Mapping[str, str], attrs: Mapping[str, str], extra: Iterable[Column] = ()
+) -> Layout:
+    """Describe the dataset that a plan gives.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    origins : mapping of str to str
+        Where the values come from that the user didn't give.
+    attrs : mapping of str to str
+        Global attributes.
+    extra : iterable of Column
+        Further coordinates.
+
+    Returns
+    -------
+    Layout
+        Without values of variables.
+    """
+    coordinates: list[Column] = []
+    for axis in plan.grid.axes:
+        coordinates += _axis_columns(axis, origins)
+    for name, value in plan.grid.constants.items():
+        coordinates.append(_number(name, (), np.array(value), origins))
+    for name, label in plan.labels.items():
+        coordinates.append(_label(name, (), np.array(label), origins))
+    return Layout(
+        sizes=dict(plan.grid.sizes),
+        coordinates=(*coordinates, *extra),
+        variables=tuple(_variable(plan, variable) for variable in plan.variables),
+        attrs=attrs,
+    )
+
+
+def _axis_columns(axis: Axis, origins: Mapping[str, str]) -> list[Column]:
+    columns = []
+    if axis.name not in axis.columns:
+        index = np.arange(len(axis), dtype=np.int32)
+        about = {"long_name": f"{axis.name} (a row of the table)", "units": "1"}
+        columns.append(Column(axis.name, (axis.name,), index.dtype, about, index))
+    for name, values in axis.columns.items():
+        make = _label if values.dtype.kind in "UO" else _number
+        columns.append(make(name, (axis.name,), values, origins))
+    return columns
+
+
+def _number(
+    name: str, dims: tuple[str, ...], values: np.ndarray[Any, Any], origins: Mapping[str, str]
+) -> Column:
+    quantity = VOCABULARY[name]
+    attrs = {**quantity.attrs(), "origin": origins.get(name, "given")}
+    return Column(name, dims, np.dtype(np.float64), attrs, np.asarray(values, dtype=np.float64))
+
+
+def _label(
+    name: str, dims: tuple[str, ...], values: np.ndarray[Any, Any], origins: Mapping[str, str]
+) -> Column:
+    text = np.asarray(values, dtype=np.str_)
+    attrs = {"long_name": LABEL_NAMES.get(name, name), "origin": origins.get(name, "given")}
+    return Column(name, dims, text.dtype, attrs, text)
+
+
+def _variable(plan: Plan, variable: Variable) -> Column:
+    dtype = np.dtype(np.int32 if variable.name in FLAGS else np.float64)
+    if variable.name == "status":
+        return Column("status", variable.dims, dtype, _status_attrs(plan))
+    if variable.name == "chosen_algorithm":
+        names = ALGORITHMS.names()
+        attrs: dict[str, Any] = {
+            "long_name": "algorithm whose time this is",
+            "flag_values": list(range(len(names) + 1)),
+            "flag_meanings": " ".join(("none", *names)),
+        }
+        return Column(variable.name, variable.dims, dtype, attrs)
+    attrs = {**VOCABULARY[variable.name].attrs(), **_sources(plan, variable)}
+    attrs["ancillary_variables"] = "status"
+    return Column(variable.name, variable.dims, dtype, attrs)
+
+
+def _status_attrs(plan: Plan) -> dict[str, Any]:
+    texts = fault_texts()
+    meaning = "; ".join(f"{fault}: {text}" for fault, text in texts.items())
+    return {
+        "long_name": "why a value doesn't exist (0: it does)",
+        "flag_masks": [plan.bits[fault] for fault in texts],
+        "flag_meanings": " ".join(texts),
+        "comment": meaning,
+    }
+
+
+def _sources(plan: Plan, variable: Variable) -> dict[str, str]:
+    declared: list[Formula | Algorithm] = list(variable.declarations)
+    if variable.name in ("time", "steps", "sent_bytes", "link_bytes"):
+        declared = [*plan.algorithms(), *declared]
+    if not declared:
+        return {}
+    statements = list(dict.fromkeys(_statement(one, variable.name) for one in declared))
+    more = f"; and {len(statements) - TOLD} more" if len(statements) > TOLD else ""
+    attrs = {
+        "formula": "; ".join(statements[:TOLD]) + more,
+        "references": "; ".join(references(declared)),
+    }
+    if len(declared) == 1 or not isinstance(declared[0], Algorithm):
+        attrs["formula_latex"] = f"${_latex(declared[0], variable.name)}$"
+    assumed = dict.fromkeys(phrase for one in declared for phrase in one.assumes)
+    if assumed:
+        attrs["comment"] = f"Assumes {'; '.join(assumed)}."
+    return attrs
+
+
+def _statement(declared: Formula | Algorithm, name: str) -> str:
+    if isinstance(declared, Formula):
+        return declared.statement
+    return f"{'.'.join(declared.key)}: {name} = {declared.statements[name]}"
+
+
+def _latex(declared: Formula | Algorithm, name: str) -> str:
+    if isinstance(declared, Formula):
+        return declared.latex
+    return f"{VOCABULARY[name].symbol} = {latex(declared.statements[name])}"
+
+
+def references(declared: Iterable[Formula | Algorithm]) -> list[str]:
+    """Return the publications of declarations, each once, without the places in them."""
+    return list(dict.fromkeys(one.source.at() for one in declared))
+
+
+assert set(LABEL_NAMES) == set(LABELS)

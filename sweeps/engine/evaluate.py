@@ -1,0 +1,205 @@
+"""Evaluation of a graph's nodes, whole or block by block, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from sweeps.engine.axes import Array, Grid, Region, cut
+from sweeps.engine.graph import Node
+
+__all__ = ["BLOCK_CELLS", "WHOLE_CELLS", "Evaluator", "blocks_over", "settings"]
+
+# Cells of a block: 1 MiB of float64, so that a block stays in a core's cache while the work on it
+# outweighs the dispatch.
+BLOCK_CELLS = 1 << 17
+# Cells up to which a node is computed once and kept, rather than again for each block.
+WHOLE_CELLS = 1 << 18
+
+
+# Elements of numpy's iteration buffer.  With its default of 8192, ufuncs copy operands that
+# broadcast over shorter runs into the buffer, which takes two to three times as long.
+BUFFER_ELEMENTS = 64
+
+
+@contextmanager
+def settings() -> Iterator[None]:
+    """Set numpy up for open grids: no buffering of what broadcasts, no warnings of holes."""
+    with np.errstate(all="ignore"):
+        before = np.setbufsize(BUFFER_ELEMENTS)
+        try:
+            yield
+        finally:
+            np.setbufsize(before)
+
+
+def blocks_over(shape: Sequence[int], cells: int) -> Iterator[Region]:
+    """Cut a shape into regions of at most so many cells, runs of the last dimensions.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Lengths.
+    cells : int
+        Most cells of a region.
+
+    Yields
+    ------
+    tuple of slice
+        Regions that cover the shape, each cell once, in order.
+    """
+    inner, split = 1, len(shape)
+    while split > 0 and inner * shape[split - 1] <= cells:
+        split -= 1
+        inner *= shape[split]
+    whole = tuple(slice(0, length) for length in shape[split:])
+    if split == 0:
+        yield whole
+        return
+    # The first dimension that doesn't fit is cut into runs, those before it into single points.
+    length = shape[split - 1]
+    run = -(-length // -(-length // max(1, cells // inner)))
+    outer = [range(n) for n in shape[: split - 1]]
+    for point in product(*outer):
+        single = tuple(slice(index, index + 1) for index in point)
+        for start in range(0, length, run):
+            yield (*single, slice(start, min(start + run, length)), *whole)
+
+
+class Evaluator:
+    """Computes nodes of a graph on a grid.
+
+    What is small is computed once and kept; what is large is computed for the block asked for,
+    from its inputs' parts, and kept until another block is asked for.
+
+    Parameters
+    ----------
+    grid : Grid
+        The open grid.
+    fixed : mapping of int to slice, optional
+        Positions of dimensions that are held at one point (those that switch formulas).
+    """
+
+    def __init__(self, grid: Grid, fixed: dict[int, slice] | None = None) -> None:
+        self.grid = grid
+        self.fixed = fixed or {}
+        held = {grid.names[position] for position in self.fixed}
+        self._held = frozenset(held)
+        self._whole: dict[int, Any] = {}
+        self._parts: dict[int, tuple[tuple[tuple[int, int], ...], Any]] = {}
+        everything = [slice(0, length) for length in grid.shape]
+        for position, part in self.fixed.items():
+            everything[position] = part
+        self.everything: Region = tuple(everything)
+
+    def cells(self, node: Node) -> int:
+        """Return the cells over a node's own dimensions."""
+        return self.grid.size(node.dims - self._held)
+
+    def value(self, node: Node, region: Region | None = None) -> Any:
+        """Return a node's value over a region (everything where none is given).
+
+        Parameters
+        ----------
+        node : Node
+            The node.
+        region : tuple of slice, optional
+            One slice a dimension of the grid.
+
+        Returns
+        -------
+        ndarray
+            As the open grid has it: length 1 where the value doesn't vary.
+        """
+        if node.given is not None:
+            return cut(node.given, region or self.everything)
+        if self.cells(node) <= WHOLE_CELLS:
+            whole = self._whole.get(id(node))
+            if whole is None:
+                whole = self._run(node, None)
+                self._whole[id(node)] = whole
+            return whole if region is None else self._cut(whole, region)
+        if region is None:
+            return self._run(node, None)
+        where = self._where(node, region)
+        known = self._parts.get(id(node))
+        if known is not None and known[0] == where:
+            return known[1]
+        part = self._run(node, region)
+        self._parts[id(node)] = (where, part)
+        return part
+
+    def into(self, node: Node, region: Region, out: Array) -> None:
+        """Compute a node over a region straight into an array of the region's open shape.
+
+        A chain of ufuncs works in the one array, so that a block stays in cache.
+        """
+        if not self._direct(node, region):
+            out[...] = self.value(node, region)
+            return
+        inputs: list[Array] = []
+        for one in node.inputs:
+            whole = self.grid.size(one.dims) == self.grid.size(node.dims)
+            if whole and self._direct(one, region) and not any(x is out for x in inputs):
+                self.into(one, region, out)
+                inputs.append(out)
+            else:
+                inputs.append(self.value(one, region))
+        assert node.ufunc is not None
+        node.ufunc(*inputs, out=out)
+
+    def _direct(self, node: Node, region: Region) -> bool:
+        """Return whether a node is a ufunc whose value isn't at hand."""
+        if node.ufunc is None or self.cells(node) <= WHOLE_CELLS:
+            return False
+        known = self._parts.get(id(node))
+        return known is None or known[0] != self._where(node, region)
+
+    def _run(self, node: Node, region: Region | None) -> Any:
+        assert node.run is not None
+        return node.run(*(self.value(one, region) for one in node.inputs))
+
+    def _where(self, node: Node, region: Region) -> tuple[tuple[int, int], ...]:
+        places = (self.grid.position(dim) for dim in node.dims)
+        return tuple((region[p].start, region[p].stop) for p in sorted(places))
+
+    def _cut(self, whole: Any, region: Region) -> Any:
+        if isinstance(whole, np.ndarray):
+            # The whole was computed at the held points, where its length is 1 already.
+            return cut(whole, region)
+        if isinstance(whole, tuple):
+            return tuple(self._cut(part, region) for part in whole)
+        return _CutCost(whole, region).cost
+
+
+class _CutCost:
+    """A schedule's cost over a part of the grid."""
+
+    def __init__(self, cost: Any, region: Region) -> None:
+        from dataclasses import replace  # noqa: PLC0415 (rare)
+
+        def part(value: Any) -> Any:
+            array = np.asarray(value)
+            return cut(array, region) if array.ndim == len(region) else array
+
+        levels = tuple(
+            replace(
+                level,
+                latencies=part(level.latencies),
+                messages=part(level.messages),
+                transfer=part(level.transfer),
+                carried=part(level.carried),
+            )
+            for level in cost.levels
+        )
+        self.cost = replace(
+            cost,
+            steps=part(cost.steps),
+            sent=part(cost.sent),
+            levels=levels,
+            reduced=part(cost.reduced),
+        )

@@ -1,0 +1,79 @@
+"""What a labelled dataset holds, before it is in memory or in a file: the shape of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Block", "Column", "Layout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One variable of a dataset: its name, dimensions, type and metadata.
+
+    Attributes
+    ----------
+    name : str
+        The variable's name (of a label coordinate: the dimension's own).
+    dims : tuple of str
+        Its dimensions, in order; empty for a scalar.
+    dtype : numpy.dtype
+        float64, an integer type (flags), or a string type (labels).
+    attrs : mapping
+        CF attributes: text, numbers, or lists of numbers.
+    values : ndarray or None
+        The values where they are known from the start (coordinates); None for what is computed.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    dtype: np.dtype[Any]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    values: NDArray[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A dataset's dimensions, coordinates, variables and global attributes.
+
+    Attributes
+    ----------
+    sizes : mapping of str to int
+        The dimensions, in the order in which variables have them.
+    coordinates : tuple of Column
+        Coordinates, with values.
+    variables : tuple of Column
+        What is computed.
+    attrs : mapping of str to str
+        Global attributes.
+    """
+
+    sizes: Mapping[str, int]
+    coordinates: tuple[Column, ...]
+    variables: tuple[Column, ...]
+    attrs: Mapping[str, str]
+
+    def shape(self, column: Column) -> tuple[int, ...]:
+        """Return the shape of a column."""
+        return tuple(self.sizes[dim] for dim in column.dims)
+
+    def nbytes(self) -> int:
+        """Return the size in bytes of all variables together, uncompressed."""
+        return sum(
+            int(np.prod(self.shape(column), dtype=np.int64)) * column.dtype.itemsize
+            for column in self.variables
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Values of one variable at one region of it (slices over the variable's own dimensions)."""
+
+    name: str
+    region: tuple[slice, ...]
+    values: NDArray[Any]

@@ -1,0 +1,406 @@
+"""A sweep ready to run: what each variable's dimensions are, and its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from overhead.collectives import Algorithm
+from sweeps.engine.axes import Array, Grid, Region, cut
+from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, blocks_over, settings
+from sweeps.engine.graph import Builder, Missing, Node
+from sweeps.engine.layout import Block
+from sweeps.engine.validity import ONE_RANK, fault_bits
+from sweeps.errors import InputError
+from sweeps.spec.axis import Axis
+
+__all__ = ["FLAGS", "Case", "Plan", "Variable"]
+
+FLAGS = ("status", "chosen_algorithm")
+# What a single rank doesn't have.
+NOT_OF_ONE_RANK = ("algbw", "busbw", "lower_bound_ratio")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One set of the labels that decide which formulas hold.
+
+    Attributes
+    ----------
+    labels : mapping of str to str
+        The labels.
+    fixed : mapping of int to slice
+        Where on the grid: one point of each dimension that switches.
+    nodes : mapping of str to Node
+        The wanted quantities' nodes; empty where no algorithm is defined.
+    status : Node
+        Why cells don't exist.
+    algorithms : tuple of Algorithm
+        The algorithms that the labels leave.
+    """
+
+    labels: Mapping[str, str]
+    fixed: Mapping[int, slice]
+    nodes: Mapping[str, Node]
+    status: Node
+    algorithms: tuple[Algorithm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of the result.
+
+    Attributes
+    ----------
+    name : str
+        The quantity.
+    dims : tuple of str
+        The dimensions on which it depends, in the grid's order.
+    declarations : tuple
+        The formulas and algorithms that give it, each once.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    declarations: tuple[Any, ...]
+
+
+class Plan:
+    """A sweep ready to run.
+
+    Parameters
+    ----------
+    axes : sequence of Axis
+        The axes.
+    constants : mapping of str to float
+        Quantities of one value.
+    labels : mapping of str to str
+        Labels of one value.
+    wanted : sequence of str
+        The quantities asked for.
+
+    Raises
+    ------
+    InputError
+        If a quantity can't be given by anything.
+    """
+
+    def __init__(
+        self,
+        axes: Sequence[Axis],
+        constants: Mapping[str, float],
+        labels: Mapping[str, str],
+        wanted: Sequence[str],
+    ) -> None:
+        self.grid = Grid(axes, constants)
+        self.labels = dict(labels)
+        self.wanted = tuple(wanted)
+        self.bits = fault_bits()
+        self._interned: dict[tuple[Any, ...], Node] = {}
+        self._given = {
+            name: Node(name, ("given", name), (), None, self.grid.dims[name], values)
+            for name, values in self.grid.columns.items()
+        }
+        self.switching = tuple(axis for axis in self.grid.axes if axis.switching)
+        self.cases = tuple(self._cases())
+        self.variables = tuple(self._variable(name) for name in (*self.wanted, "status"))
+        self._dims = {variable.name: variable.dims for variable in self.variables}
+
+    def _cases(self) -> Iterator[Case]:
+        faults: list[str] = []
+        for point in product(*(range(len(axis)) for axis in self.switching)):
+            labels, fixed = dict(self.labels), {}
+            for axis, index in zip(self.switching, point, strict=True):
+                labels.update({name: str(axis.columns[name][index]) for name in axis.switching})
+                fixed[self.grid.position(axis.name)] = slice(index, index + 1)
+            builder = Builder(self.grid, self._complete(labels), self._given, self._interned)
+            try:
+                status = builder.status(self.bits)
+                nodes = self._nodes(builder)
+            except Missing as missing:
+                faults.append(_missing(missing))
+                continue
+            yield Case(builder.labels, fixed, nodes, status, builder.algorithms())
+        if faults:
+            raise InputError(list(dict.fromkeys(faults)))
+
+    def _nodes(self, builder: Builder) -> dict[str, Node]:
+        if not builder.algorithms():
+            return {}
+        return {name: builder.node(name) for name in self.wanted}
+
+    def _complete(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """Add what follows: the network's levels, phases and reductions."""
+        shape = "flat"
+        if labels["topology"] == "hierarchical":
+            shape = "three_levels" if "nodes_per_pod" in self._given else "two_levels"
+        return {
+            **labels,
+            "shape": shape,
+            "phases": "pipelined" if "phase_chunks" in self._given else "sequential",
+            "reduction": "counted" if "reduction_cost" in self._given else "free",
+        }
+
+    def builder(self, case: Case) -> Builder:
+        """Return a builder of further nodes for a case."""
+        return Builder(self.grid, case.labels, self._given, self._interned)
+
+    def algorithms(self) -> tuple[Algorithm, ...]:
+        """Return all algorithms that take part, each once."""
+        return tuple(dict.fromkeys(a for case in self.cases for a in case.algorithms))
+
+    # What a variable depends on.
+
+    def _variable(self, name: str) -> Variable:
+        nodes = [(case, self._node(case, name)) for case in self.cases]
+        dims = frozenset[str]()
+        declarations: dict[int, Any] = {}
+        for case, node in nodes:
+            if node is not None:
+                dims |= self._varying(case, node)
+                if node.origin is not None:
+                    declarations.setdefault(id(node.origin), node.origin)
+        dims |= self._switched([(case, node.key if node else None) for case, node in nodes])
+        return Variable(name, self.grid.ordered(dims), tuple(declarations.values()))
+
+    @staticmethod
+    def _node(case: Case, name: str) -> Node | None:
+        return case.status if name == "status" else case.nodes.get(name)
+
+    def _varying(self, case: Case, node: Node) -> frozenset[str]:
+        """Return the dimensions along which a node's value really varies.
+
+        A kernel may take an input without every part of its cost depending on it: the shapes of a
+        trial on two points a dimension tell.
+        """
+        if node.given is not None:
+            return node.dims
+        value = np.asarray(self._trial(case, node))
+        kept = {
+            dim
+            for dim in node.dims
+            if self.grid.sizes[dim] == 1 or value.shape[self.grid.position(dim)] > 1
+        }
+        held = {self.grid.names[position] for position in case.fixed}
+        return frozenset(kept | (node.dims & held))
+
+    def _trial(self, case: Case, node: Node) -> Any:
+        grid = self.grid
+        region = [slice(0, min(2, length)) for length in grid.shape]
+        for position, part in case.fixed.items():
+            region[position] = part
+        memo: dict[int, Any] = self._trials.setdefault(tuple(p.start for p in region), {})
+
+        def value(one: Node) -> Any:
+            if id(one) not in memo:
+                if one.given is not None:
+                    memo[id(one)] = one.given[
+                        tuple(
+                            part if length > 1 else slice(None)
+                            for part, length in zip(region, one.given.shape, strict=True)
+                        )
+                    ]
+                else:
+                    assert one.run is not None
+                    with settings():
+                        memo[id(one)] = one.run(*(value(x) for x in one.inputs))
+            return memo[id(one)]
+
+        return value(node)
+
+    @property
+    def _trials(self) -> dict[tuple[int, ...], dict[int, Any]]:
+        if not hasattr(self, "_trial_memo"):
+            self._trial_memo: dict[tuple[int, ...], dict[int, Any]] = {}
+        return self._trial_memo
+
+    def _switched(self, keys: Sequence[tuple[Case, Any]]) -> frozenset[str]:
+        """Return the switching dimensions along which the formulas differ."""
+        found = set()
+        for axis in self.switching:
+            position = self.grid.position(axis.name)
+            seen: dict[tuple[int, ...], Any] = {}
+            for case, key in keys:
+                others = tuple(s.start for p, s in sorted(case.fixed.items()) if p != position)
+                if seen.setdefault(others, key) != key:
+                    found.add(axis.name)
+                    break
+        return frozenset(found)
+
+    # Blocks.
+
+    def evaluate(self, names: Sequence[str] | None = None) -> dict[str, Array]:
+        """Compute variables whole, in memory.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            The variables wanted; all where none are named.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Each over its own dimensions.
+        """
+        arrays = {
+            variable.name: np.empty(self.shape(variable), dtype=_dtype(variable.name))
+            for variable in self.variables
+            if names is None or variable.name in names
+        }
+        self.fill(arrays)
+        return arrays
+
+    def fill(self, arrays: Mapping[str, Array], cells: int = BLOCK_CELLS) -> None:
+        """Compute variables into arrays of their shapes (C order), without copies.
+
+        Parameters
+        ----------
+        arrays : mapping of str to ndarray
+            By variable.
+        cells : int
+            Most cells that are computed at a time.
+        """
+        for _ in self._run(tuple(arrays), cells, arrays):
+            pass
+
+    def blocks(
+        self, names: Sequence[str] | None = None, cells: int = BLOCK_CELLS
+    ) -> Iterator[Block]:
+        """Compute variables block by block.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            The variables wanted; all where none are named.
+        cells : int
+            Most cells of a block.
+
+        Yields
+        ------
+        Block
+            Values at a region of a variable's own dimensions; together each cell once.  A block
+            shares its memory with the next one of the variable: copy what is to be kept.
+        """
+        wanted = tuple(v.name for v in self.variables if names is None or v.name in names)
+        yield from self._run(wanted, cells, {})
+
+    def shape(self, variable: Variable) -> tuple[int, ...]:
+        """Return a variable's shape."""
+        return tuple(self.grid.sizes[dim] for dim in variable.dims)
+
+    def _run(
+        self, names: Sequence[str], cells: int, arrays: Mapping[str, Array]
+    ) -> Iterator[Block]:
+        wanted = [variable for variable in self.variables if variable.name in names]
+        done: set[tuple[Any, ...]] = set()
+        for case in self.cases:
+            evaluator = Evaluator(self.grid, dict(case.fixed))
+            with settings():
+                masks = _Masks(self, case, evaluator)
+            groups: dict[tuple[str, ...], list[Variable]] = {}
+            for variable in wanted:
+                place = self._place(case, variable)
+                if place not in done:
+                    done.add(place)
+                    groups.setdefault(variable.dims, []).append(variable)
+            for dims, variables in groups.items():
+                group = _Group(self, case, evaluator, dims)
+                yield from group.run(variables, masks, cells, arrays)
+
+    def _place(self, case: Case, variable: Variable) -> tuple[Any, ...]:
+        held = {self.grid.names[p]: s.start for p, s in case.fixed.items()}
+        return (variable.name, *((dim, held[dim]) for dim in variable.dims if dim in held))
+
+
+class _Group:
+    """Variables of the same dimensions in one case, computed together block by block."""
+
+    def __init__(
+        self, plan: Plan, case: Case, evaluator: Evaluator, dims: tuple[str, ...]
+    ) -> None:
+        self.case = case
+        grid = plan.grid
+        self.positions = [grid.position(dim) for dim in dims]
+        self.lengths = [1 if p in case.fixed else grid.shape[p] for p in self.positions]
+        self.idle = set(range(len(grid.shape))) - set(self.positions) - set(case.fixed)
+        self.everything = evaluator.everything
+
+    def run(
+        self, variables: Sequence[Variable], masks: _Masks, cells: int, arrays: Mapping[str, Array]
+    ) -> Iterator[Block]:
+        """Yield the variables' blocks, or fill the arrays given with them."""
+        buffers: dict[str, Array] = {}
+        for part in blocks_over(self.lengths, cells):
+            region, place = list(self.everything), []
+            shape = [1] * len(region)
+            for position, piece in zip(self.positions, part, strict=True):
+                actual = self.case.fixed.get(position, piece)
+                region[position] = actual
+                place.append(actual)
+                shape[position] = actual.stop - actual.start
+            for position in self.idle:
+                region[position] = slice(0, 1)
+            for variable in variables:
+                name, own = variable.name, tuple(place)
+                if name in arrays:
+                    out = arrays[name][(*own, ...)].view()
+                    out.shape = tuple(shape)
+                else:
+                    out = buffers.get(name)
+                    if out is None or out.shape != tuple(shape):
+                        out = buffers[name] = np.empty(shape, dtype=_dtype(name))
+                with settings():
+                    masks.fill(name, tuple(region), out)
+                yield Block(name, own, out.reshape([piece.stop - piece.start for piece in place]))
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    return np.dtype(np.int32 if name in FLAGS else np.float64)
+
+
+class _Masks:
+    """Fills a block with a variable's values, and with NaN where a cell can't be."""
+
+    def __init__(self, plan: Plan, case: Case, evaluator: Evaluator) -> None:
+        self.plan, self.case, self.evaluator = plan, case, evaluator
+        self.status = evaluator.value(case.status)
+        self.any = bool(np.any(self.status & ~plan.bits[ONE_RANK]))
+        ranks = plan.grid.columns.get("ranks")
+        self.single = None if ranks is None else cut_one(ranks, evaluator) == 1.0
+
+    def fill(self, name: str, region: Region, out: Array) -> None:
+        """Fill an array with a variable's values over a region."""
+        if name == "status":
+            out[...] = cut(self.status, region)
+            return
+        node = self.case.nodes.get(name)
+        if node is None:
+            out[...] = 0 if name in FLAGS else np.nan
+            return
+        self.evaluator.into(node, region, out)
+        if self.any:
+            wrong = cut(self.status, region) != 0
+            if wrong.any():
+                np.copyto(out, 0 if name in FLAGS else np.nan, where=wrong)
+        if name in NOT_OF_ONE_RANK and self.single is not None:
+            alone = cut(self.single, region)
+            if alone.any():
+                np.copyto(out, np.nan, where=alone)
+
+
+def cut_one(values: Array, evaluator: Evaluator) -> Array:
+    """Return a column at the points that the evaluator holds."""
+    return cut(values, evaluator.everything)
+
+
+def _missing(missing: Missing) -> str:
+    chain = " needs ".join((*missing.chain,)) if missing.chain else missing.quantity
+    return (
+        f"{missing.quantity} = (not given): {chain} needs it; "
+        f"give it as an axis, a constant or through hardware"
+    )
+

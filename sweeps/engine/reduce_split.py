@@ -1,0 +1,220 @@
+"""How a variable's dimensions split into those that a reduction keeps and those that it reduces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FEW", "Piece", "Split", "over_slices", "split"]
+
+# Up to so many slices, numpy is faster slice by slice than with very short inner loops.
+FEW = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A block of a variable, seen with the kept dimensions first.
+
+    Attributes
+    ----------
+    where : tuple of slice
+        Its place along the kept dimensions.
+    starts, extents : tuple of int
+        Its place along the reduced dimensions.
+    values : ndarray
+        Shape: the kept extents, then the reduced ones (a view).
+    """
+
+    where: tuple[slice, ...]
+    starts: tuple[int, ...]
+    extents: tuple[int, ...]
+    values: NDArray[np.float64]
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The extents along the kept dimensions."""
+        return self.values.shape[: len(self.where)]
+
+    @property
+    def cells(self) -> int:
+        """Cells along the reduced dimensions."""
+        return math.prod(self.extents)
+
+    def rows(self) -> NDArray[np.float64]:
+        """Return the values as a table: a row for each kept cell (a view where that can be)."""
+        return self.values.reshape(math.prod(self.kept), self.cells)
+
+    def slices(self) -> Iterator[tuple[tuple[int, ...], NDArray[np.float64]]]:
+        """Yield each reduced point (from the piece's start) with the kept cells' values there."""
+        for point in np.ndindex(*self.extents):
+            yield point, self.values[(..., *point)]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A variable's dimensions, kept and reduced.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The variable's.
+    kept_axes, reduced_axes : tuple of int
+        Positions of the dimensions, in the variable's order.
+    kept_dims, reduced_dims : tuple of str
+        Their names.
+    kept_shape : tuple of int
+        Lengths of the kept dimensions; ``(1,)`` where none is kept, so that results are arrays.
+    reduced_shape : tuple of int
+        Lengths of the reduced ones.
+    strides : tuple of int
+        How far apart neighbours along each reduced dimension are in canonical order.
+    """
+
+    shape: tuple[int, ...]
+    kept_axes: tuple[int, ...]
+    reduced_axes: tuple[int, ...]
+    kept_dims: tuple[str, ...]
+    reduced_dims: tuple[str, ...]
+    kept_shape: tuple[int, ...]
+    reduced_shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def kept_cells(self) -> int:
+        """Cells of the result."""
+        return math.prod(self.kept_shape)
+
+    @property
+    def reduced_cells(self) -> int:
+        """Cells that each cell of the result comes from."""
+        return math.prod(self.reduced_shape)
+
+    @property
+    def trailing(self) -> bool:
+        """Whether the reduced dimensions are the variable's last: a C-order block has them whole."""
+        return self.reduced_axes == tuple(range(len(self.kept_axes), len(self.shape)))
+
+    def piece(self, region: Sequence[slice], values: NDArray[np.float64]) -> Piece:
+        """Return a block as the reduction sees it.
+
+        Parameters
+        ----------
+        region : sequence of slice
+            Where the block is; one slice of step 1 a dimension of the variable.
+        values : ndarray
+            The block, of the region's shape.
+
+        Returns
+        -------
+        Piece
+            A view of it.
+
+        Raises
+        ------
+        ValueError
+            The region isn't one of this variable, or the values don't have its shape.
+        """
+        bounds = [
+            part.indices(size)[:2]
+            for part, size in zip(region, self.shape, strict=True)
+            if part.step in (None, 1)
+        ]
+        if values.shape != tuple(stop - start for start, stop in bounds):
+            message = f"values of shape {values.shape} don't fill the region {tuple(region)}"
+            raise ValueError(message)
+        view = values.transpose(*self.kept_axes, *self.reduced_axes)
+        where = tuple(slice(*bounds[axis]) for axis in self.kept_axes)
+        if not where:
+            where, view = (slice(0, 1),), view[np.newaxis]
+        starts = tuple(bounds[axis][0] for axis in self.reduced_axes)
+        return Piece(where, starts, view.shape[len(where) :], view)
+
+    def place(self, point: Sequence[int]) -> int:
+        """Return a reduced point's place in canonical (lexicographic) order."""
+        return sum(index * stride for index, stride in zip(point, self.strides, strict=True))
+
+    def places(self, piece: Piece, local: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return places in canonical order of points that are counted within a piece."""
+        found = np.full(local.shape, self.place(piece.starts), dtype=np.int64)
+        within = 1
+        for extent, stride in zip(reversed(piece.extents), reversed(self.strides), strict=True):
+            found += local // within % extent * stride
+            within *= extent
+        return found
+
+    def indices(self, places: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+        """Return the index along each reduced dimension; -1 for a place beyond the last."""
+        none = places >= self.reduced_cells
+        found = {}
+        for dim, size, stride in zip(
+            self.reduced_dims, self.reduced_shape, self.strides, strict=True
+        ):
+            found[dim] = np.where(none, -1, places // stride % size)
+        return found
+
+
+def split(dims: Sequence[str], sizes: Mapping[str, int], over: Sequence[str]) -> Split:
+    """Split a variable's dimensions.
+
+    Parameters
+    ----------
+    dims : sequence of str
+        The variable's, in order.
+    sizes : mapping of str to int
+        Their lengths.
+    over : sequence of str
+        Those to reduce; what the variable doesn't have is passed over.
+
+    Returns
+    -------
+    Split
+        Kept and reduced ones, each in the variable's order.
+    """
+    shape = tuple(int(sizes[dim]) for dim in dims)
+    reduced = tuple(axis for axis, dim in enumerate(dims) if dim in over)
+    kept = tuple(axis for axis, dim in enumerate(dims) if dim not in over)
+    reduced_shape = tuple(shape[axis] for axis in reduced)
+    strides = tuple(math.prod(reduced_shape[n + 1 :]) for n in range(len(reduced)))
+    return Split(
+        shape=shape,
+        kept_axes=kept,
+        reduced_axes=reduced,
+        kept_dims=tuple(dims[axis] for axis in kept),
+        reduced_dims=tuple(dims[axis] for axis in reduced),
+        kept_shape=tuple(shape[axis] for axis in kept) or (1,),
+        reduced_shape=reduced_shape,
+        strides=strides,
+    )
+
+
+def over_slices(ufunc: np.ufunc, piece: Piece) -> NDArray[np.float64]:
+    """Reduce a piece's reduced dimensions by a ufunc, in whatever order is fast.
+
+    Parameters
+    ----------
+    ufunc : numpy.ufunc
+        One whose result here doesn't depend on the order (but for the sign of zero).
+    piece : Piece
+        The values.
+
+    Returns
+    -------
+    ndarray
+        Shape: the piece's kept extents.
+    """
+    values, kept = piece.values, piece.kept
+    if piece.cells <= FEW:
+        slices = piece.slices()
+        total = next(slices)[1].copy()
+        for _, one in slices:
+            ufunc(total, one, out=total)
+        return total
+    if math.prod(kept) <= FEW:
+        rows = [ufunc.reduce(values[point], axis=None) for point in np.ndindex(*kept)]
+        return np.array(rows, dtype=np.float64).reshape(kept)
+    axes = tuple(range(len(kept), values.ndim))
+    return np.asarray(ufunc.reduce(values, axis=axes))

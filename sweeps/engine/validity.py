@@ -1,0 +1,74 @@
+"""Why a cell can't be: conditions on the shape of a network, and the flags that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+import numpy as np
+
+from overhead.collectives.algorithm import ALGORITHMS
+from overhead.collectives.requirement import Requirement
+from overhead.quantity import Array
+
+__all__ = ["ONE_RANK", "STRUCTURAL", "fault_bits", "fault_texts", "topology_requirements"]
+
+NODES_FILLED = Requirement(
+    "ranks_not_multiple_of_gpus_per_node",
+    "gpus_per_node must divide the number of ranks",
+    lambda ranks, gpus_per_node: np.asarray(
+        (ranks <= gpus_per_node) | (ranks % gpus_per_node == 0.0)
+    ),
+)
+
+
+def _pods_filled(ranks: Array, gpus_per_node: Array, nodes_per_pod: Array) -> Array:
+    per_pod = gpus_per_node * nodes_per_pod
+    return np.asarray((ranks <= per_pod) | (ranks % per_pod == 0.0))
+
+
+PODS_FILLED = Requirement(
+    "nodes_not_multiple_of_nodes_per_pod",
+    "nodes_per_pod must divide the number of nodes",
+    _pods_filled,
+)
+GRID_FITS = Requirement(
+    "mesh_sizes_do_not_multiply_to_ranks",
+    "mesh_nx x mesh_ny x mesh_nz must be the number of ranks, each a whole number",
+    lambda ranks, mesh_nx, mesh_ny, mesh_nz: np.asarray(
+        (mesh_nx * mesh_ny * mesh_nz == ranks)
+        & (mesh_nx == np.floor(mesh_nx))
+        & (mesh_ny == np.floor(mesh_ny))
+        & (mesh_nz == np.floor(mesh_nz))
+    ),
+)
+STRUCTURAL = (NODES_FILLED, PODS_FILLED, GRID_FITS)
+NOT_DEFINED = "algorithm_not_defined_on_topology"
+ONE_RANK = "one_rank_has_no_bandwidth"
+
+
+def topology_requirements(
+    labels: Mapping[str, str], given: Container[str]
+) -> tuple[Requirement, ...]:
+    """Return what must hold for a network to exist at all."""
+    match labels["topology"]:
+        case "hierarchical":
+            pods = (PODS_FILLED,) if labels["shape"] == "three_levels" else ()
+            return (NODES_FILLED, *pods)
+        case "mesh" | "torus":
+            return (GRID_FITS,)
+    return ()
+
+
+def fault_texts() -> dict[str, str]:
+    """Return every fault's name with what must hold, in the order of their bits."""
+    texts = {requirement.fault: requirement.text for requirement in STRUCTURAL}
+    texts[NOT_DEFINED] = "the algorithm must be defined for this collective on this network"
+    texts[ONE_RANK] = "one rank has no algbw, busbw and lower_bound_ratio"
+    for algorithm in ALGORITHMS.values():
+        texts.update({requirement.fault: requirement.text for requirement in algorithm.requires})
+    return texts
+
+
+def fault_bits() -> dict[str, int]:
+    """Return every fault's bit."""
+    return {fault: 1 << index for index, fault in enumerate(fault_texts())}

@@ -1,0 +1,71 @@
+"""What a user is told when something can't be: bad input, or a failure while running."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+__all__ = ["InputError", "RunError", "fault", "nearest"]
+
+
+class InputError(ValueError):
+    """Input that can't be used: every fault found, a line each (exit code 2).
+
+    Parameters
+    ----------
+    faults : sequence of str or str
+        The lines; one string is one fault.
+    """
+
+    def __init__(self, faults: Sequence[str] | str) -> None:
+        self.faults: tuple[str, ...] = (faults,) if isinstance(faults, str) else tuple(faults)
+        super().__init__("\n".join(self.faults))
+
+
+class RunError(RuntimeError):
+    """A failure while running that isn't the input's: disk full, lock held (exit code 1)."""
+
+
+def fault(field: str, value: object, wrong: str, allowed: str) -> str:
+    """Compose one fault's line.
+
+    Parameters
+    ----------
+    field, value
+        What was given, under the name that the user knows.
+    wrong, allowed : str
+        What is wrong with it, and what would be right.
+
+    Returns
+    -------
+    str
+        ``field = value: wrong; allowed``.
+    """
+    shown = f"'{value}'" if isinstance(value, str) else f"{value}"
+    return f"{field} = {shown}: {wrong}; {allowed}"
+
+
+def nearest(word: str, known: Iterable[str], *, shown: int = 12) -> str:
+    """Say which known names are like a word that isn't known.
+
+    Parameters
+    ----------
+    word : str
+        The unknown name.
+    known : iterable of str
+        The names there are.
+    shown : int
+        How many of them to list where none is like it.
+
+    Returns
+    -------
+    str
+        ``did you mean 'x'?``, or the list of known names.
+    """
+    names = sorted(set(known))
+    lowered = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(word.lower(), list(lowered), n=2, cutoff=0.6)
+    if close:
+        return "did you mean " + " or ".join(f"'{lowered[name]}'" for name in close) + "?"
+    listed = ", ".join(names[:shown])
+    return f"known: {listed}" + (f", and {len(names) - shown} more" if len(names) > shown else "")

@@ -1,0 +1,347 @@
+"""A sweep from its statement to a labelled dataset, in memory or in a file."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from overhead.collectives import ALGORITHMS
+from overhead.formula import REGISTRY
+from sweeps.engine.describe import layout_of, references
+from sweeps.engine.layout import Block, Column, Layout
+from sweeps.engine.plan import Plan
+from sweeps.errors import InputError, fault
+from sweeps.spec.axis import Axis
+from sweeps.spec.resolve import Resolved, resolve
+from sweeps.spec.sweep import Sweep, read_sweep
+from sweeps.spec.units import format_quantity, parse_quantity
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["Job", "load_formulas", "prepare", "recompute"]
+
+# Most cells that a sweep may have without a reduction: 10^11 float64 are 0.8 TB.
+MOST_CELLS = 10**11
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A sweep ready to run.
+
+    Attributes
+    ----------
+    sweep : Sweep
+        What the user stated.
+    resolved : Resolved
+        With what follows from it.
+    plan : Plan
+        The graph on its grid.
+    attrs : mapping of str to str
+        Global attributes.
+    """
+
+    sweep: Sweep
+    resolved: Resolved
+    plan: Plan
+    attrs: Mapping[str, str]
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of what is stored as it is, without reductions."""
+        return layout_of(self.plan, self.resolved.origins, self.attrs)
+
+    @property
+    def cells(self) -> int:
+        """Cells to compute, all variables together."""
+        shapes = (self.plan.shape(variable) for variable in self.plan.variables)
+        return sum(int(np.prod([int(n) for n in shape], dtype=object)) for shape in shapes)
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The variables that are stored whole."""
+        kept = self.sweep.quantities
+        return tuple(
+            variable.name
+            for variable in self.plan.variables
+            if variable.name in kept or (variable.name == "status" and kept)
+        )
+
+    def check_size(self) -> None:
+        """Refuse a sweep that no disk holds.
+
+        Raises
+        ------
+        InputError
+            Saying how large it is and what to do.
+        """
+        sizes = {v.name: self.plan.shape(v) for v in self.plan.variables if v.name in self.stored}
+        cells = sum(int(np.prod([int(n) for n in s], dtype=object)) for s in sizes.values())
+        if cells > MOST_CELLS:
+            told = " x ".join(f"{name} {size}" for name, size in self.plan.grid.sizes.items())
+            raise InputError(
+                fault(
+                    "axes",
+                    told,
+                    f"{cells:.3g} cells, {8 * cells / 1e12:.3g} TB",
+                    f"at most {MOST_CELLS:.0e} cells can be stored; shorten an axis, or ask for a "
+                    "reduction ([[reductions]] with quantities = [])",
+                )
+            )
+
+    def check_memory(self, limit: str) -> None:
+        """Refuse what needs more memory than the limit: reductions' results are held whole.
+
+        Raises
+        ------
+        InputError
+            If the limit can't be read or isn't enough.
+        """
+        most = parse_quantity(limit, "byte", field="--max-memory", bare_is_si=True)
+        needed = 0
+        for reduction in self.sweep.reductions:
+            variable = next(v for v in self.plan.variables if v.name == reduction.quantity)
+            kept = [n for d, n in self.plan.grid.sizes.items() if d in variable.dims]
+            over = [self.plan.grid.sizes[d] for d in reduction.over if d in variable.dims]
+            cells = int(np.prod(kept, dtype=object)) // int(np.prod(over, dtype=object))
+            needed += 8 * cells * (2 + len(reduction.over)) * max(reduction.count, 1)
+        if needed > most:
+            told = f"the reductions' results need {format_quantity(needed, 'byte')}"
+            raise InputError(fault("--max-memory", limit, told, "raise it, or reduce further"))
+
+    def estimate(self) -> Iterator[str]:
+        """Yield what the sweep would compute and store."""
+        for name, size in self.plan.grid.sizes.items():
+            yield f"axis {name}: {size:,}"
+        yield f"grid: {self.plan.grid.cells:,} cells"
+        for variable in self.plan.variables:
+            if variable.name in self.stored:
+                dims = ", ".join(variable.dims) or "(none)"
+                cells = int(np.prod([int(n) for n in self.plan.shape(variable)], dtype=object))
+                yield f"{variable.name} over {dims}: {cells:,} cells"
+        yield f"to compute: {self.cells:,} cells; file: about {format_quantity(self.nbytes, 'byte')}"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is stored whole, uncompressed."""
+        shapes = [self.plan.shape(v) for v in self.plan.variables if v.name in self.stored]
+        return sum(8 * int(np.prod([int(n) for n in shape], dtype=object)) for shape in shapes)
+
+    def shape_of_result(self) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+        """Return the result's dimensions with their values, and its variables with their dims."""
+        values: dict[str, Any] = {}
+        for axis in self.plan.grid.axes:
+            values[axis.name] = axis.columns.get(axis.name, np.arange(len(axis)))
+        return values, {v.name: v.dims for v in self.plan.variables if v.name in self.stored}
+
+    def result(self, progress: Callable[[int, int], None] | None = None) -> tuple[Layout, Any]:
+        """Return the result's layout and its blocks; reductions run first.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called with cells done and cells in all while reductions run.
+
+        Returns
+        -------
+        Layout, iterator of Block
+            What is to be stored.
+        """
+        layout = self.layout
+        kept = tuple(column for column in layout.variables if column.name in self.stored)
+        extra = self._reduce(progress) if self.sweep.reductions else []
+        sizes = dict(layout.sizes)
+        for column in extra:
+            assert column.values is not None
+            sizes.update(zip(column.dims, column.values.shape, strict=True))
+        used = {dim for column in (*kept, *extra) for dim in column.dims}
+        coordinates = [c for c in layout.coordinates if not kept and self._needed(c, used) or kept]
+        coordinates += [column for column in extra if column.dims == (column.name,)]
+        extra = [column for column in extra if column.dims != (column.name,)]
+        whole = Layout(
+            {name: size for name, size in sizes.items() if kept or name in used},
+            tuple(coordinates),
+            (*kept, *(_without_values(column) for column in extra)),
+            layout.attrs,
+        )
+        return whole, self._blocks(extra)
+
+    @staticmethod
+    def _needed(column: Column, used: set[str]) -> bool:
+        return set(column.dims) <= used
+
+    def _blocks(self, extra: Sequence[Column]) -> Iterator[Block]:
+        for column in extra:
+            assert column.values is not None
+            yield Block(column.name, tuple(slice(0, n) for n in column.values.shape), column.values)
+        yield from self.plan.blocks(self.stored)
+
+    def _reduce(self, progress: Callable[[int, int], None] | None) -> list[Column]:
+        from sweeps.engine.reduce import Reducer, reducer
+
+        variables = {variable.name: variable for variable in self.plan.variables}
+        described = {column.name: column for column in self.layout.variables}
+        labels = {column.name: column.values for column in self.layout.coordinates}
+        columns: list[Column] = []
+        by_quantity: dict[str, list[Reducer]] = {}
+        reducers = []
+        for reduction in self.sweep.reductions:
+            variable = variables[reduction.quantity]
+            made = reducer(reduction, variable.dims, self.plan.grid.sizes, labels)
+            reducers.append((reduction, made))
+            by_quantity.setdefault(reduction.quantity, []).append(made)
+        total = sum(int(np.prod(self.plan.shape(variables[q]))) for q in by_quantity)
+        done = 0
+        for block in self.plan.blocks(tuple(by_quantity)):
+            for made in by_quantity[block.name]:
+                made.update(block.region, block.values)
+            done += block.values.size
+            if progress is not None:
+                progress(done, total)
+        for reduction, made in reducers:
+            attrs = dict(described[reduction.quantity].attrs)
+            attrs.pop("ancillary_variables", None)
+            columns += made.columns(attrs)
+        return columns
+
+    def dataset(self, progress: Callable[[int, int], None] | None = None) -> xr.Dataset:
+        """Compute the result in memory.
+
+        Returns
+        -------
+        xarray.Dataset
+            Labelled; each variable with just the dimensions that it depends on.
+        """
+        from sweeps.store.memory import to_dataset
+
+        self.check_size()
+        layout, blocks = self.result(progress)
+        return to_dataset(layout, blocks)
+
+
+def _without_values(column: Column) -> Column:
+    return Column(column.name, column.dims, column.dtype, column.attrs)
+
+
+def prepare(
+    stated: Mapping[str, Any] | Sweep,
+    *,
+    text: str = "",
+    command: Sequence[str] = ("sweeps",),
+    bare_is_si: bool = True,
+    folders: Sequence[Path] = (),
+) -> Job:
+    """Make a sweep ready to run.
+
+    Parameters
+    ----------
+    stated : mapping or Sweep
+        As a spec file has it, or checked already.
+    text : str
+        The spec's own text, for the file.
+    command : sequence of str
+        The command line, for the file's history.
+    bare_is_si : bool
+        Whether numbers without a unit are SI.
+    folders : sequence of Path
+        The user's own folders of machines.
+
+    Returns
+    -------
+    Job
+        Ready to run.
+
+    Raises
+    ------
+    InputError
+        With every fault in it.
+    """
+    from sweeps.spec.dump import to_toml
+    from sweeps.store.metadata import code_digest, fingerprint, provenance
+
+    sweep = stated if isinstance(stated, Sweep) else read_sweep(stated, bare_is_si=bare_is_si)
+    resolved = resolve(sweep, folders)
+    wanted = dict.fromkeys((*sweep.quantities, *(r.quantity for r in sweep.reductions)))
+    plan = Plan(resolved.axes, resolved.constants, resolved.labels, tuple(wanted))
+    spec = text or (to_toml(stated) if isinstance(stated, Mapping) else "")
+    machines = {m.name: {k: f.value for k, f in m.figures.items()} for m in resolved.machines}
+    attrs = provenance(
+        title=sweep.title or "Sweep of collective operations",
+        summary=sweep.summary,
+        spec_text=spec,
+        command=command,
+        fingerprint=fingerprint(spec, code_digest(), {"machines": repr(machines)}),
+        references="; ".join(references(plan.algorithms())),
+    )
+    return Job(sweep, resolved, plan, attrs)
+
+
+def recompute(dataset: xr.Dataset) -> xr.Dataset:
+    """Compute a stored dataset again from what is in it: coordinates, constants and labels.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        As `sweeps.open` gives it.
+
+    Returns
+    -------
+    xarray.Dataset
+        The same variables; equal bit for bit where the same code computes them on the same
+        machine (and nothing was rounded when it was stored).
+    """
+    from sweeps.store.memory import to_dataset
+
+    columns: dict[str, dict[str, Any]] = {}
+    constants: dict[str, float] = {}
+    labels: dict[str, str] = {}
+    for name, coordinate in dataset.coords.items():
+        values = coordinate.to_numpy()
+        if not coordinate.dims:
+            if values.dtype.kind in "UO":
+                labels[str(name)] = str(values)
+            else:
+                constants[str(name)] = float(values)
+        elif "(a row of the table)" not in str(coordinate.attrs.get("long_name", "")):
+            columns.setdefault(str(coordinate.dims[0]), {})[str(name)] = values
+    axes = [Axis(dim, found) for dim, found in columns.items() if dim in dataset.sizes]
+    wanted = tuple(str(name) for name in dataset.data_vars if name != "status")
+    plan = Plan(axes, constants, labels, wanted)
+    layout = layout_of(plan, {}, {})
+    return to_dataset(layout, plan.blocks())
+
+
+def load_formulas(path: Path) -> None:
+    """Run a user's file of formulas: what it declares joins the registry.
+
+    Parameters
+    ----------
+    path : Path
+        A Python file.
+
+    Raises
+    ------
+    InputError
+        If it can't be read or run, or declares something that can't be.
+    """
+    found = importlib.util.spec_from_file_location(f"formulas_{path.stem}", path)
+    if found is None or found.loader is None or not path.is_file():
+        raise InputError(fault("--formulas", str(path), "no such file", "a Python file"))
+    module = importlib.util.module_from_spec(found)
+    before = (len(REGISTRY), len(ALGORITHMS))
+    try:
+        sys.modules[found.name] = module
+        found.loader.exec_module(module)
+        for formula in list(REGISTRY.values())[before[0] :]:
+            formula.check()
+        for algorithm in list(ALGORITHMS.values())[before[1] :]:
+            algorithm.check()
+    except Exception as error:
+        name = type(error).__name__
+        raise InputError(fault("--formulas", str(path), f"{name}: {error}", "a sound file")) from None

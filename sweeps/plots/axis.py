@@ -1,0 +1,164 @@
+"""Axes: their scale, ends, ticks and label, from the metadata of what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.plots.readable import long_name, sentence, shortened, symbol
+from sweeps.plots.style import SIZE_NOTE, UNBROKEN, text_width
+from sweeps.plots.ticks import Ticks, linear_ticks, log_ticks, value_ticks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Axis", "axis_of", "better_of", "scale_for"]
+
+_LABEL_WIDTH = 0.72  # inches that a tick's label and its space take
+_LABEL_HEIGHT = 0.3
+_COUNTS_ROOM = 1.4  # so many more counts fit than numbers with a unit
+_LONGEST_NAME = 72  # letters of a name beside an axis; symbol and unit come after it
+_LOG_FROM = 16.0  # ratio of the ends from which an axis is logarithmic
+_FEW_VALUES = 12  # so many values may each have a tick of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One direction of a figure.
+
+    Attributes
+    ----------
+    scale : str
+        ``log`` or ``linear``.
+    low, high : float
+        Its ends.
+    ticks : Ticks
+        Its ticks.
+    label : str
+        Long name, symbol and units.
+    """
+
+    scale: Literal["log", "linear"]
+    low: float
+    high: float
+    ticks: Ticks
+    label: str
+
+    def apply(self, axes: Axes, direction: Literal["x", "y"], *, labels: bool = True) -> None:
+        """Set one direction of some axes up; without tick labels where a neighbour has them."""
+        axis = axes.xaxis if direction == "x" else axes.yaxis
+        if direction == "x":
+            axes.set_xscale(self.scale)
+            axes.set_xlim(self.low, self.high)
+        else:
+            axes.set_yscale(self.scale)
+            axes.set_ylim(self.low, self.high)
+        texts = self.ticks.labels if labels else [""] * len(self.ticks.labels)
+        axis.set_ticks(list(self.ticks.positions), labels=list(texts))
+        axis.set_ticks(list(self.ticks.minor), labels=[""] * len(self.ticks.minor), minor=True)
+
+
+def scale_for(values: NDArray[np.float64], wanted: str | None) -> Literal["log", "linear"]:
+    """Return the scale that suits values: logarithmic from 1 to 16 on, where all are above 0."""
+    if wanted is not None:
+        return "linear" if wanted == "linear" else "log"
+    positive = values[np.isfinite(values) & (values > 0)]
+    if positive.size and positive.max() / positive.min() >= _LOG_FROM:
+        return "log"
+    return "linear"
+
+
+def axis_of(  # noqa: PLR0913 - everything that an axis is made from
+    name: str,
+    attrs: Mapping[str, Any],
+    values: NDArray[np.float64],
+    scale: Literal["log", "linear"],
+    inches: float,
+    *,
+    pad: float = 0.03,
+    vertical: bool = False,
+    discrete: bool = False,
+    ends: tuple[float, float] | None = None,
+) -> Axis:
+    """Make an axis for values.
+
+    Parameters
+    ----------
+    name : str
+        What it shows.
+    attrs : mapping
+        Its metadata: long_name, symbol, units.
+    values : ndarray of float
+        What has to find room; what isn't finite (or, on a logarithmic axis, above 0) is left out.
+    scale : str
+        ``log`` or ``linear``.
+    inches : float
+        The axis' length.
+    pad : float
+        Free room at the ends, as a fraction of the length.
+    vertical : bool
+        Whether it stands upright: its labels then need less room.
+    discrete : bool
+        Whether few values shall have a tick each.
+    ends : tuple of float or None
+        The ends, if not from the values.
+
+    Returns
+    -------
+    Axis
+        The axis.
+    """
+    units = str(attrs.get("units", "1"))
+    usable = values[np.isfinite(values) & ((values > 0) | (scale == "linear"))]
+    usable = usable if usable.size else np.array([1.0, 10.0])
+    low, high = ends or _ends(float(usable.min()), float(usable.max()), scale, pad)
+    room = inches / (_LABEL_HEIGHT if vertical else _LABEL_WIDTH)
+    own = value_ticks(np.unique(usable).tolist(), units) if discrete else Ticks((), ())
+    if own.labels and _fit(own, low, high, scale, inches, vertical=vertical):
+        ticks = own
+    elif scale == "log":
+        counts = units == "1" and bool(np.all(usable == np.round(usable)))
+        room *= _COUNTS_ROOM if counts else 1.0
+        ticks = log_ticks(low, high, units, room, binary=counts)
+    else:
+        ticks = linear_ticks(low, high, units, room)
+    words = [shortened(sentence(long_name(name, attrs)), _LONGEST_NAME)]
+    words += [mark] if (mark := symbol(str(attrs.get("symbol", "")))) else []
+    unit = f" ({ticks.units.replace(' ', UNBROKEN)})" if ticks.units else ""
+    return Axis(scale, low, high, ticks, f",{UNBROKEN}".join(words) + unit)
+
+
+def _fit(  # noqa: PLR0913 - ticks, and where they are to stand
+    ticks: Ticks, low: float, high: float, scale: str, inches: float, *, vertical: bool
+) -> bool:
+    """Return whether the ticks' labels keep clear of each other."""
+    if len(ticks.labels) > _FEW_VALUES:
+        return False
+    turn = np.log if scale == "log" else np.asarray
+    places = turn(np.array(ticks.positions)) / (turn(high) - turn(low)) * inches
+    if vertical:
+        sizes = np.full(len(places), _LABEL_HEIGHT * 0.7)
+    else:
+        sizes = np.array([text_width(label, SIZE_NOTE + 0.5) + 0.08 for label in ticks.labels])
+    return bool(np.all(np.diff(places) >= (sizes[1:] + sizes[:-1]) / 2))
+
+
+def _ends(low: float, high: float, scale: str, pad: float) -> tuple[float, float]:
+    if scale == "log":
+        wide = max(np.log(high / low), np.log(1.5))
+        return low * float(np.exp(-pad * wide)), high * float(np.exp(pad * wide))
+    if low >= 0:  # lengths are compared from zero on
+        return 0.0, high * (1 + 2 * pad) or 1.0
+    wide = (high - low) or 1.0
+    return low - pad * wide, high + pad * wide
+
+
+def better_of(wanted: str | None, units: str) -> bool:
+    """Return whether more is better: as declared, else for rates only."""
+    if wanted is not None:
+        return wanted == "more"
+    return "s-1" in units.split()

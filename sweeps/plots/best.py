@@ -1,0 +1,362 @@
+"""Maps: the best topology or algorithm over two numeric dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.plots.axis import Axis, axis_of, better_of, scale_for
+from sweeps.plots.data import View
+from sweeps.plots.frame import Frame, Legend, frame, panel_size
+from sweeps.plots.readable import number, plain
+from sweeps.plots.regions import EQUAL, HOLE, edges, label_place, regions_of, runs
+from sweeps.plots.schema import Figure
+from sweeps.plots.style import (
+    HATCHES,
+    HOLE_COLOUR,
+    INK,
+    MUTED,
+    SIZE_NOTE,
+    SIZE_TEXT,
+    STIPPLE,
+    STROKES,
+    region_colour,
+    text_width,
+)
+from sweeps.plots.words import joined, panels_of, sheet_of, short_name, status_bits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.patches import PathPatch
+
+__all__ = ["draw_best"]
+
+_GRID = (120, 200)  # rows and columns on which a place for a region's name is sought
+_OWN_COLOURS = 8
+_MOST_NAMED = 12  # regions that the legend names one by one
+_CLOSE: dict[str, Any] = {"facecolor": "none", "edgecolor": INK, "linewidth": 0.0, "hatch": STIPPLE}
+_NO_REASON = "no value in the file"
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """A region of the maps: its name, colour and stripes."""
+
+    name: str
+    colour: str
+    stripes: str | None = None
+    hatch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Map:
+    """What is drawn: `which` and `margin` have the shape (panels, rows, columns).
+
+    Holes have the numbers from `first_hole` on.
+    """
+
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    which: NDArray[np.int64]
+    margin: NDArray[np.float64]
+    regions: list[_Region]
+    first_hole: int
+    notes: list[str]
+
+
+def draw_best(figure: Figure, view: View) -> Canvas:
+    """Draw a figure of kind ``best``.
+
+    Parameters
+    ----------
+    figure : Figure
+        Its declaration.
+    view : View
+        What it shows.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The drawing.
+
+    Raises
+    ------
+    InputError
+        If it would have more panels than can be read.
+    """
+    panels = panels_of(figure, view)
+    drawn = _prepared(figure, view, panels)
+    xaxis, yaxis = _axes(figure, view, drawn, len(panels))
+    sheet = sheet_of(
+        figure, view, _title(figure, view), drawn.notes, panels,
+        xlabel=xaxis.label, ylabel=yaxis.label,
+    )  # fmt: skip
+    legend = _legend(figure, view, drawn)
+    made = frame(sheet, legend)
+    for index, axes in enumerate(made.axes):
+        lowest, first = made.outer(index)
+        xaxis.apply(axes, "x", labels=lowest)
+        yaxis.apply(axes, "y", labels=first)
+        axes.grid(visible=False)
+        borders = edges(drawn.x, xaxis.scale), edges(drawn.y, yaxis.scale)
+        for place, region in enumerate(drawn.regions):
+            mask = drawn.which[index] == place
+            if mask.any():
+                axes.add_patch(_patch(_look(region), mask, *borders))
+        close = _close(figure, drawn.margin[index])
+        if close.any():
+            axes.add_patch(_patch(_CLOSE, close, *borders))
+        for level, stroke in zip(figure["levels"], cycle(STROKES)):
+            _draw_level(axes, drawn.margin[index] >= level, borders, stroke)
+        _name_regions(axes, drawn, index, (xaxis, yaxis), made)
+    made.legend(legend)
+    return made.canvas
+
+
+def _title(figure: Figure, view: View) -> str:
+    over = [dim for dim in figure["over"] if view.has(dim)]
+    value = short_name(view, figure["value"])
+    across = f"{short_name(view, figure['x'])} and {short_name(view, figure['y'])}"
+    return f"best {joined(over)} by {value}, over {across}" if over else f"{value} over {across}"
+
+
+def _prepared(figure: Figure, view: View, panels: Sequence[str]) -> _Map:
+    """Find the regions, in all panels together."""
+    x_name, y_name, value = figure["x"], figure["y"], figure["value"]
+    over = [dim for dim in figure["over"] if view.has(dim)]
+    panel_dims = [figure["panels"]] if len(panels) > 1 else []
+    dims = [*over, *panel_dims, y_name, x_name]
+    view, notes = _on_axes(figure, view)
+    x, y = view.coordinate(x_name), view.coordinate(y_name)
+    shape = (len(panels), len(y), len(x))
+    margin = np.full(shape, np.nan)
+    if "flag_meanings" in view.attrs(value):
+        which, regions = _flagged(view, value, np.broadcast_to(view.values(value, dims), shape))
+    else:
+        values = view.numbers(value, dims).reshape(-1, *shape)
+        found = regions_of(values, more=better_of(figure["better"], view.units(value)))
+        which = found.which
+        names = _names(view, over)
+        regions = _compared(found.sets, names)
+        which, regions = _gathered(which, regions, notes)
+        margin = found.margin
+    first_hole = len(regions)
+    if (which == HOLE).any():
+        which = which.copy()
+        for text in _fill_holes(view, which, over, dims[len(over) :], first_hole):
+            hatch = HATCHES[(len(regions) - first_hole) % len(HATCHES)]
+            regions.append(_Region(text, HOLE_COLOUR, MUTED, hatch))
+    return _Map(x, y, which, margin, regions, first_hole, notes)
+
+
+def _on_axes(figure: Figure, view: View) -> tuple[View, list[str]]:
+    """Leave out what has no place on a logarithmic axis, and say so."""
+    notes = []
+    for key in "xy":
+        name = figure[key]
+        values = view.coordinate(name)
+        log = scale_for(values, figure[f"{key}scale"]) == "log"
+        kept = np.isfinite(values) & ((values > 0) | (not log))
+        if not kept.all():
+            left = ", ".join(number(value) for value in values[~kept])
+            notes.append(f"Without a place on its axis: {plain(name)} = {left}.")
+            view = View(view.dataset.isel({name: np.nonzero(kept)[0]}), view.chosen)
+    return view, notes
+
+
+def _names(view: View, over: Sequence[str]) -> list[str]:
+    labels = [view.labels(dim) for dim in over]
+    shape = tuple(len(texts) for texts in labels)
+    return [
+        " · ".join(texts[k] for texts, k in zip(labels, place, strict=True))
+        for place in np.ndindex(shape)
+    ]
+
+
+def _compared(sets: Sequence[Sequence[int]], names: Sequence[str]) -> list[_Region]:
+    """Return the regions; where several are equally good, striped in the second one's colour."""
+    # Few entries keep the colour that they have in other figures; of many only the best get one.
+    seen = dict.fromkeys(entry for entries in sets for entry in entries[:2])
+    order = range(len(names)) if len(names) <= _OWN_COLOURS else seen
+    colours = {entry: region_colour(place) for place, entry in enumerate(order)}
+    regions = []
+    for entries in sets:
+        if len(entries) == 1:
+            regions.append(_Region(names[entries[0]], colours[entries[0]]))
+            continue
+        every = len(entries) == len(names) > 2  # noqa: PLR2004 - two are named
+        text = "all equal" if every else " = ".join(names[entry] for entry in entries)
+        regions.append(_Region(text, colours[entries[0]], colours[entries[1]], "//"))
+    return regions
+
+
+def _gathered(
+    which: NDArray[np.int64], regions: list[_Region], notes: list[str]
+) -> tuple[NDArray[np.int64], list[_Region]]:
+    """Put the smallest regions together where there are more than a legend can name."""
+    if len(regions) <= _MOST_NAMED:
+        return which, regions
+    rest = regions[_MOST_NAMED:]
+    notes.append(f"Others: {'; '.join(region.name for region in rest)}.")
+    which = np.minimum(which, _MOST_NAMED)
+    return which, [*regions[:_MOST_NAMED], _Region(f"{len(rest)} others (below)", "#ffffff")]
+
+
+def _flagged(
+    view: View, name: str, values: NDArray[Any]
+) -> tuple[NDArray[np.int64], list[_Region]]:
+    """Read a flag variable: 0 is a hole, other values have a meaning."""
+    attrs = view.attrs(name)
+    flags = [int(flag) for flag in np.atleast_1d(attrs.get("flag_values", []))]
+    meanings = str(attrs["flag_meanings"]).split()
+    flags = flags if len(flags) == len(meanings) else list(range(len(meanings)))
+    which = np.full(values.shape, HOLE, dtype=np.int64)
+    regions: list[_Region] = []
+    for entry, (flag, meaning) in enumerate(zip(flags, meanings, strict=True)):
+        mask = values == flag
+        if flag and mask.any():
+            which[mask] = len(regions)
+            regions.append(_Region(meaning, region_colour(entry - 1)))
+    return which, regions
+
+
+def _fill_holes(
+    view: View, which: NDArray[np.int64], over: Sequence[str], cells: Sequence[str], first: int
+) -> list[str]:
+    """Give each hole the number of its reason, from `first` on, and return the reasons."""
+    bits, meanings = status_bits(view, [*over, *cells])
+    for _ in over:
+        bits = np.bitwise_or.reduce(bits, axis=0)
+    bits = np.broadcast_to(bits if len(cells) == which.ndim else bits[None], which.shape)
+    holes = which == HOLE
+    found: list[str] = []
+    for one in np.unique(bits[holes]):
+        names = [name for place, name in enumerate(meanings) if int(one) >> place & 1]
+        text = "; ".join(names) or _NO_REASON
+        if text not in found:
+            found.append(text)
+        which[holes & (bits == one)] = first + found.index(text)
+    return found
+
+
+def _axes(figure: Figure, view: View, drawn: _Map, panels: int) -> tuple[Axis, Axis]:
+    made = []
+    for key, values, length in zip("xy", (drawn.x, drawn.y), panel_size(panels), strict=True):
+        name = figure[key]
+        scale = scale_for(values, figure[f"{key}scale"])
+        border = edges(values, scale)
+        axis = axis_of(
+            name, view.attrs(name), values, scale, length,
+            vertical=key == "y", discrete=True, ends=(float(border[0]), float(border[-1])),
+        )  # fmt: skip
+        made.append(axis)
+    return made[0], made[1]
+
+
+def _patch(
+    look: dict[str, Any],
+    mask: NDArray[np.bool_],
+    columns: NDArray[np.float64],
+    rows: NDArray[np.float64],
+) -> PathPatch:
+    """Return a region's cells as one shape, so that its stripes run through all of it."""
+    from matplotlib.patches import PathPatch  # noqa: PLC0415
+    from matplotlib.path import Path  # noqa: PLC0415
+
+    found = np.array(runs(mask))
+    low, high = rows[found[:, 0]], rows[found[:, 0] + 1]
+    left, right = columns[found[:, 1]], columns[found[:, 2]]
+    corners = np.stack(
+        [np.stack([left, right, right, left, left], 1), np.stack([low, low, high, high, low], 1)], 2
+    )
+    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(found)
+    return PathPatch(Path(corners.reshape(-1, 2), codes), zorder=1, **look)
+
+
+def _look(region: _Region) -> dict[str, Any]:
+    # The thin edge closes the hairlines between neighbouring cells; matplotlib draws stripes in
+    # the edge's colour.
+    if not region.hatch:
+        return {"facecolor": region.colour, "edgecolor": region.colour, "linewidth": 0.3}
+    return {
+        "facecolor": region.colour,
+        "edgecolor": region.stripes,
+        "linewidth": 0.0,
+        "hatch": region.hatch,
+    }
+
+
+def _close(figure: Figure, margin: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return where the choice hardly matters; cells shared by equals say so by their stripes."""
+    return np.asarray((margin > 1 + EQUAL) & (margin <= 1 + figure["within"]))
+
+
+def _draw_level(
+    axes: Axes,
+    above: NDArray[np.bool_],
+    borders: tuple[NDArray[np.float64], NDArray[np.float64]],
+    stroke: Any,
+) -> None:
+    """Draw a line between cells above a level and others, along the cells: nothing lies between."""
+    from matplotlib.collections import LineCollection  # noqa: PLC0415
+
+    columns, rows = borders
+    pieces = [
+        [(columns[j + 1], rows[i]), (columns[j + 1], rows[i + 1])]
+        for i, j in np.argwhere(above[:, 1:] != above[:, :-1])
+    ]
+    pieces += [
+        [(columns[j], rows[i + 1]), (columns[j + 1], rows[i + 1])]
+        for i, j in np.argwhere(above[1:] != above[:-1])
+    ]
+    axes.add_collection(
+        LineCollection(pieces, colors=INK, linewidths=1.3, linestyles=[stroke], zorder=3)
+    )
+
+
+def _name_regions(
+    axes: Axes, drawn: _Map, index: int, scales: tuple[Axis, Axis], made: Frame
+) -> None:
+    """Write a region's name into it where it fits."""
+    even = []
+    for axis, count in zip(scales, reversed(_GRID), strict=True):
+        space = np.geomspace if axis.scale == "log" else np.linspace
+        borders = space(axis.low, axis.high, count + 1)
+        even.append((borders[1:] + borders[:-1]) / 2)
+    columns = np.searchsorted(edges(drawn.x, scales[0].scale), even[0]) - 1
+    rows = np.searchsorted(edges(drawn.y, scales[1].scale), even[1]) - 1
+    columns, rows = columns.clip(0, len(drawn.x) - 1), rows.clip(0, len(drawn.y) - 1)
+    cells = drawn.which[index][np.ix_(rows, columns)]
+    size = SIZE_TEXT if len(made.axes) == 1 else SIZE_NOTE
+    for number_, region in enumerate(drawn.regions[: drawn.first_hole]):
+        wide = (text_width(region.name, size) + 0.12) / made.panel[0]
+        high = size * 1.6 / 72 / made.panel[1]
+        place = label_place(cells == number_, (wide, high))
+        if place is not None:
+            axes.text(
+                *place, region.name, size=size, ha="center", va="center",
+                transform=axes.transAxes, zorder=5,
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5},
+            )  # fmt: skip
+
+
+def _legend(figure: Figure, view: View, drawn: _Map) -> Legend:
+    from matplotlib.lines import Line2D  # noqa: PLC0415
+    from matplotlib.patches import Patch  # noqa: PLC0415
+
+    handles: list[Any] = [Patch(**_look(region)) for region in drawn.regions]
+    labels = [plain(region.name) for region in drawn.regions]
+    if _close(figure, drawn.margin).any():
+        handles.append(Patch(**_CLOSE))
+        labels.append(f"second best within {100 * figure['within']:.3g} %")
+    for level, stroke in zip(figure["levels"], cycle(STROKES)):
+        handles.append(Line2D([], [], color=INK, linewidth=1.3, linestyle=stroke))
+        labels.append(f"second best / best = {number(level)}")
+    over = [dim for dim in figure["over"] if view.has(dim)]
+    return Legend(handles, labels, joined(over) if over else "")

@@ -1,0 +1,276 @@
+"""What a figure takes from a dataset: the part it shows, and the words for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.plots.readable import parse, plain, scale_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["Subject", "View", "find", "is_label", "shown", "subject_of", "view_of"]
+
+_MAIN = ("ranks", "message_bytes")  # numbers that a title names even if they are constants
+
+Values = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The dimensions and variables that figures may name.
+
+    Attributes
+    ----------
+    dims : mapping of str to tuple or int
+        Of each dimension its coordinate's values, or its size where it has none. A constant
+        counts as a dimension of one value.
+    variables : mapping of str to (tuple of str or None)
+        Of each variable its dimensions, where they are known.
+    """
+
+    dims: Mapping[str, Values | int]
+    variables: Mapping[str, tuple[str, ...] | None]
+
+    def size(self, dim: str) -> int:
+        """Return how many entries a dimension has; 1 for one that isn't there."""
+        values = self.dims.get(dim, 1)
+        return values if isinstance(values, int) else len(values)
+
+    def varying(self, variable: str) -> tuple[str, ...]:
+        """Return a variable's dimensions that have more than one entry."""
+        return tuple(dim for dim in self.variables.get(variable) or () if self.size(dim) > 1)
+
+    def labels(self, dim: str) -> bool:
+        """Return whether a dimension holds names rather than numbers."""
+        values = self.dims.get(dim, ())
+        return isinstance(values, int) or is_label(values)
+
+
+def is_label(values: Sequence[Any] | NDArray[Any]) -> bool:
+    """Return whether values are names."""
+    return len(values) > 0 and isinstance(values[0], str | bytes)
+
+
+def subject_of(dataset: xr.Dataset) -> Subject:
+    """Return what figures may name in a dataset.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        As read back from a file.
+
+    Returns
+    -------
+    Subject
+        Its dimensions, its scalar coordinates (as dimensions of one value), its variables.
+    """
+    dims: dict[str, Values | int] = {}
+    for dim, size in dataset.sizes.items():
+        known = dim in dataset.coords
+        dims[str(dim)] = _listed(dataset.coords[dim].values) if known else int(size)
+    for name, coordinate in dataset.coords.items():
+        if coordinate.ndim == 0:
+            dims[str(name)] = _listed(coordinate.values.reshape(1))
+    variables = {
+        str(name): tuple(str(dim) for dim in variable.dims)
+        for name, variable in dataset.data_vars.items()
+    }
+    return Subject(dims, variables)
+
+
+def _listed(values: NDArray[Any]) -> Values:
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    return tuple(values.tolist())
+
+
+def find(wanted: object, values: Values | int) -> int | None:
+    """Find an entry of a dimension.
+
+    Parameters
+    ----------
+    wanted : object
+        A label, a number, or text with a unit (``1MiB``); where a dimension has no values of its
+        own, the entry's place, from 0.
+    values : tuple or int
+        The dimension's values, or its size.
+
+    Returns
+    -------
+    int or None
+        Its place; None if there is none.
+    """
+    if isinstance(values, int):
+        values = tuple(range(values))
+    if is_label(values):
+        return values.index(wanted) if wanted in values else None
+    if isinstance(wanted, bool) or not isinstance(wanted, int | float | str):
+        return None
+    value = parse(wanted) if isinstance(wanted, str) else float(wanted)
+    if value is None:
+        return None
+    near = np.nonzero(np.isclose(np.asarray(values, dtype=np.float64), value, rtol=1e-9, atol=0))
+    return int(near[0][0]) if near[0].size else None
+
+
+def shown(value: object, units: str = "1") -> str:
+    """Return a coordinate's value as text."""
+    if isinstance(value, str):
+        return value
+    return scale_of(units).given(float(value))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The part of a dataset that a figure shows: selected, without dimensions of one entry.
+
+    Attributes
+    ----------
+    dataset : xarray.Dataset
+        That part.
+    chosen : tuple of str
+        The dimensions that were fixed, in the order in which the title names them.
+    """
+
+    dataset: xr.Dataset
+    chosen: tuple[str, ...]
+
+    def has(self, dim: str) -> bool:
+        """Return whether a dimension varies here."""
+        return dim in self.dataset.sizes
+
+    def values(self, name: str, dims: Sequence[str]) -> NDArray[Any]:
+        """Return a variable with one axis for each of `dims` (length 1 where it has none)."""
+        variable = self.dataset[name]
+        present = [dim for dim in dims if dim in variable.dims]
+        data = variable.transpose(*present).values
+        places = tuple(slice(None) if dim in present else None for dim in dims)
+        return np.asarray(data[places])
+
+    def numbers(self, name: str, dims: Sequence[str]) -> NDArray[np.float64]:
+        """Return a variable as floating-point numbers, with one axis for each of `dims`."""
+        return self.values(name, dims).astype(np.float64)
+
+    def coordinate(self, dim: str) -> NDArray[np.float64]:
+        """Return a numeric dimension's values; places from 0 where it has none."""
+        if dim not in self.dataset.coords:
+            return np.arange(self.dataset.sizes[dim], dtype=np.float64)
+        return np.asarray(self.dataset.coords[dim].values, dtype=np.float64)
+
+    def is_label(self, dim: str) -> bool:
+        """Return whether a dimension holds names rather than numbers."""
+        return dim not in self.dataset.coords or is_label(_listed(self.dataset.coords[dim].values))
+
+    def attrs(self, name: str) -> Mapping[str, Any]:
+        """Return a variable's or coordinate's metadata; nothing where there is none."""
+        return self.dataset[name].attrs if name in self.dataset.variables else {}
+
+    def units(self, name: str) -> str:
+        """Return a variable's or coordinate's units."""
+        return str(self.attrs(name).get("units", "1"))
+
+    def labels(self, dim: str) -> list[str]:
+        """Return a text for every entry of a dimension.
+
+        Of a table without names of its own, what its columns say that isn't the same everywhere.
+        """
+        if dim in self.dataset.coords:
+            values = _listed(self.dataset.coords[dim].values)
+            if is_label(values):
+                return [str(value) for value in values]
+            return [f"{plain(dim)} = {shown(value, self.units(dim))}" for value in values]
+        columns = [
+            (str(name), _listed(column.values))
+            for name, column in self.dataset.coords.items()
+            if column.dims == (dim,)
+        ]
+        columns = [(name, values) for name, values in columns if len(set(values)) > 1]
+        named = [(name, values) for name, values in columns if is_label(values)]
+        texts = [
+            ", ".join(shown(values[i], self.units(name)) for name, values in named or columns)
+            for i in range(self.dataset.sizes[dim])
+        ]
+        if len(set(texts)) == len(texts):
+            return texts
+        return [f"{text} #{i}".strip() for i, text in enumerate(texts)]
+
+    def fixed(self) -> list[str]:
+        """Return what is fixed, each as ``name = value``."""
+        coordinates = self.dataset.coords
+        return [
+            f"{plain(name)} = {self._scalar(name)}"
+            for name in self.chosen
+            if name in coordinates and coordinates[name].ndim == 0
+        ]
+
+    def constants(self) -> list[str]:
+        """Return the other coordinates that have one value here, each as ``name = value``."""
+        return [
+            f"{plain(str(name))} = {self._scalar(str(name))}"
+            for name, coordinate in self.dataset.coords.items()
+            if coordinate.ndim == 0
+            and name not in self.chosen
+            and coordinate.dtype.kind not in "OUS"  # sources and the like: too long for a figure
+        ]
+
+    def assumed(self) -> list[str]:
+        """Return the coordinates whose values are assumptions, with the value where it is one."""
+        found = []
+        for name, coordinate in self.dataset.coords.items():
+            if "assumed" in str(coordinate.attrs.get("origin", "")).lower():
+                value = f" = {self._scalar(str(name))}" if coordinate.ndim == 0 else ""
+                found.append(f"{plain(str(name))}{value}")
+        return found
+
+    def _scalar(self, name: str) -> str:
+        value = _listed(self.dataset.coords[name].values.reshape(1))[0]
+        return shown(value, self.units(name))
+
+
+def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
+    """Select the part that a figure shows.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        As read back from a file; what isn't selected isn't read.
+    at : mapping of str to value or list
+        One value fixes a dimension, a list keeps those entries. All of them must be there.
+
+    Returns
+    -------
+    View
+        The part, with dimensions of one entry taken by themselves.
+    """
+    dims = subject_of(dataset).dims
+    places: dict[str, int | list[int]] = {}
+    for dim, wanted in at.items():
+        if dim in dataset.sizes:
+            several = [wanted] if not isinstance(wanted, list) else wanted
+            found = [place for one in several if (place := find(one, dims[dim])) is not None]
+            if not is_label(dataset.coords[dim].values if dim in dataset.coords else ()):
+                found.sort()
+            places[dim] = found if len(found) > 1 else found[0]
+    part = dataset.isel(places)
+    single = [str(dim) for dim, size in part.sizes.items() if size == 1]
+    part = part.isel(dict.fromkeys(single, 0))
+    named = [dim for dim in at if dim not in places or not isinstance(places[dim], list)]
+    # A table has no names of its own: what its columns say of the one row is what is fixed.
+    rows = [dim for dim in dict.fromkeys([*named, *single]) if dim not in dataset.coords]
+    columns = [
+        str(name)
+        for name, coordinate in dataset.coords.items()
+        if coordinate.ndim == 1 and coordinate.dims[0] in rows and coordinate.dtype.kind in "OUS"
+    ]
+    scalars = [
+        str(name)
+        for name, coordinate in dataset.coords.items()
+        if coordinate.ndim == 0 and (coordinate.dtype.kind in "OUS" or name in _MAIN)
+    ]
+    return View(part, tuple(dict.fromkeys([*named, *single, *columns, *scalars])))

@@ -1,0 +1,99 @@
+"""Draw a figure into files: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.errors import InputError, RunError
+from sweeps.plots.data import subject_of, view_of
+from sweeps.plots.declare import check_figures, resolve
+from sweeps.plots.schema import Figure
+from sweeps.plots.style import style
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure as Canvas
+
+__all__ = ["draw"]
+
+_RESOLUTION = 150  # dots per inch of a PNG
+
+
+def draw(dataset: xr.Dataset, figure: Figure | Mapping[str, Any], stem: Path) -> list[Path]:
+    """Draw a figure of a dataset.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        As read back from a stored file; every label and unit comes from its metadata.
+    figure : Figure or mapping
+        A checked declaration, or one as a spec's table has it.
+    stem : Path
+        Where, without the ending.
+
+    Returns
+    -------
+    list of Path
+        ``<stem>.png`` and ``<stem>.svg``; the same data give the same bytes.
+
+    Raises
+    ------
+    InputError
+        If the declaration doesn't fit the dataset.
+    RunError
+        If a file can't be written; the files that were there before then still are.
+    """
+    subject = subject_of(dataset)
+    if not isinstance(figure, Figure):
+        figure = check_figures([figure], subject.dims, subject.variables)[0]
+    figure, faults = resolve(figure, subject)
+    if faults:
+        raise InputError(faults)
+    with style():
+        canvas = _drawn(dataset, figure)
+        return _saved(canvas, stem)
+
+
+def _drawn(dataset: xr.Dataset, figure: Figure) -> Canvas:
+    """Draw by kind; the kinds' modules load only when one of them is drawn."""
+    view = view_of(dataset, figure["at"])
+    if figure.kind == "best":
+        from sweeps.plots.best import draw_best as draw_kind  # noqa: PLC0415
+    elif figure.kind == "measured":
+        from sweeps.plots.measured import draw_measured as draw_kind  # noqa: PLC0415
+    elif figure.kind == "bars":
+        from sweeps.plots.bars import draw_bars as draw_kind  # noqa: PLC0415
+    else:
+        from sweeps.plots.curves import draw_curves as draw_kind  # noqa: PLC0415
+    return draw_kind(figure, view)
+
+
+def _saved(canvas: Canvas, stem: Path) -> list[Path]:
+    """Write both files beside their final names, then move them there."""
+    # No date and no program's version in the files: they change only with what is drawn.
+    metadata: dict[str, dict[str, Any]] = {
+        "png": {"Software": None},
+        "svg": {"Date": None, "Creator": None},
+    }
+    paths = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in metadata}
+    parts = {
+        ending: path.with_name(f".{path.name}.{os.getpid()}.tmp") for ending, path in paths.items()
+    }
+    try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        for ending, part in parts.items():
+            canvas.savefig(part, format=ending, dpi=_RESOLUTION, metadata=metadata[ending])
+        for ending, path in paths.items():
+            parts[ending].replace(path)
+    except OSError as error:
+        message = f"{stem.parent}: the figure {stem.name} can't be written: {error.strerror}"
+        raise RunError(message) from error
+    finally:
+        for part in parts.values():
+            with suppress(OSError):  # gone already, or never there
+                part.unlink()
+    return list(paths.values())

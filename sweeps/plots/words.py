@@ -1,0 +1,157 @@
+"""What a figure says around its data: title, what is fixed, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.errors import InputError
+from sweeps.plots.data import View
+from sweeps.plots.frame import Sheet
+from sweeps.plots.readable import long_name, plain, sentence
+from sweeps.plots.schema import Figure
+
+__all__ = ["joined", "panels_of", "reasons", "sheet_of", "short_name", "status_bits"]
+
+_CONSTANTS = 10  # so many constants are named; the file has them all
+_MOST_PANELS = 20
+_MOST_BITS = 62
+_REASONS = 3  # so many reasons for one hole are named
+
+
+def joined(words: Sequence[str]) -> str:
+    """Return names as people list them: a, b and c."""
+    texts = [plain(word) for word in words]
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+
+
+def short_name(view: View, name: str) -> str:
+    """Return what a variable is, without what stands in parentheses."""
+    return long_name(name, view.attrs(name), short=True)
+
+
+def panels_of(figure: Figure, view: View) -> list[str]:
+    """Return a heading for each panel; one empty text where there are no panels.
+
+    Raises
+    ------
+    InputError
+        If there are more panels than can be read.
+    """
+    dim = figure["panels"]
+    if dim is None or not view.has(dim):
+        return [""]
+    labels = view.labels(dim)
+    if len(labels) > _MOST_PANELS:
+        message = (
+            f"{figure.where}.panels = '{dim}': {len(labels)} panels can't be read; at most "
+            f"{_MOST_PANELS}: choose some by at = {{ {dim} = [...] }}"
+        )
+        raise InputError(message)
+    return labels
+
+
+def sheet_of(
+    figure: Figure,
+    view: View,
+    title: str,
+    notes: Sequence[str],
+    panels: Sequence[str],
+    **measures: Any,
+) -> Sheet:
+    """Return the words of a figure.
+
+    Parameters
+    ----------
+    figure : Figure
+        Its declaration, whose title goes before the composed one.
+    view : View
+        What it shows.
+    title : str
+        The composed title.
+    notes : sequence of str
+        What the reader has to know about the data shown.
+    panels : sequence of str
+        A heading for each panel.
+    **measures
+        The axes' labels and what else a sheet takes.
+
+    Returns
+    -------
+    Sheet
+        With what is fixed, the constants, and which values are assumptions.
+    """
+    constants = view.constants()
+    if len(constants) > _CONSTANTS:
+        rest = len(constants) - _CONSTANTS
+        constants = [*constants[:_CONSTANTS], f"and {rest} more constants in the file"]
+    assumed = view.assumed()
+    below = list(notes)
+    if assumed:
+        below.append(f"Assumed, neither specified nor measured: {', '.join(assumed)}.")
+    words = figure["title"] or sentence(title)
+    return Sheet(
+        words, fixed=view.fixed(), constants=constants, notes=below, panels=panels, **measures
+    )
+
+
+def status_bits(view: View, dims: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
+    """Return why values are missing, by the dataset's status variable.
+
+    Parameters
+    ----------
+    view : View
+        What is shown.
+    dims : sequence of str
+        Dimensions.
+
+    Returns
+    -------
+    bits : ndarray of int, one axis for each of `dims`
+        Bit k says that the k-th meaning applies; 0 throughout where no status tells.
+    meanings : list of str
+        The meanings, in words.
+    """
+    if "status" not in view.dataset:
+        return np.zeros((1,) * len(dims), dtype=np.int64), []
+    others = [str(dim) for dim in view.dataset["status"].dims if dim not in dims]
+    status = view.values("status", [*others, *dims]).astype(np.int64)
+    attrs = view.attrs("status")
+    meanings = str(attrs.get("flag_meanings", "")).split()[:_MOST_BITS]
+    masked = "flag_masks" in attrs
+    flags = np.atleast_1d(attrs["flag_masks" if masked else "flag_values"]).astype(np.int64)
+    bits = np.zeros_like(status)
+    for place, flag in enumerate(flags[: len(meanings)]):
+        applies = (status & flag) != 0 if masked else (status == flag) & (flag != 0)
+        bits |= applies.astype(np.int64) << place
+    for _ in others:  # a variable without these dimensions has a hole for all that stands there
+        bits = np.bitwise_or.reduce(bits, axis=0)
+    return bits, [plain(meaning) for meaning in meanings]
+
+
+def reasons(view: View, missing: NDArray[np.bool_], dims: Sequence[str]) -> list[str]:
+    """Return why values are missing, the most frequent reason first.
+
+    Parameters
+    ----------
+    view : View
+        What is shown.
+    missing : ndarray of bool
+        Where a value is missing, with one axis for each of `dims`.
+    dims : sequence of str
+        Its dimensions.
+
+    Returns
+    -------
+    list of str
+        A few reasons; none where no status tells.
+    """
+    bits, meanings = status_bits(view, dims)
+    concerned = np.broadcast_to(bits, missing.shape)[missing]
+    counts = [int(np.count_nonzero(concerned >> place & 1)) for place in range(len(meanings))]
+    order = sorted(range(len(counts)), key=lambda place: -counts[place])
+    found = [meanings[place] for place in order if counts[place]]
+    return [*found[:_REASONS], "and others"] if len(found) > _REASONS else found

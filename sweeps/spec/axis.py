@@ -1,0 +1,48 @@
+"""An axis: one dimension of a sweep, as a small table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+__all__ = ["LABELS", "SWITCHES", "Axis"]
+
+# Labels that decide which formulas hold, rather than what goes into them.
+SWITCHES = ("collective", "topology", "algorithm", "latency_per", "link")
+LABELS = (*SWITCHES, "hardware")
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One dimension of a sweep: a small table, a row a point, with a column or several.
+
+    Attributes
+    ----------
+    name : str
+        The dimension.
+    columns : mapping of str to ndarray
+        Values along it by quantity or label; all of one length.
+    origins : mapping of str to str
+        Where a column comes from, if the user didn't give it.
+    """
+
+    name: str
+    columns: Mapping[str, NDArray[Any]]
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    @property
+    def switching(self) -> tuple[str, ...]:
+        """Its columns that decide which formulas hold."""
+        return tuple(name for name in self.columns if name in SWITCHES)
+
+    @property
+    def labels(self) -> bool:
+        """Whether the dimension's own column holds labels."""
+        own = self.columns.get(self.name)
+        return own is not None and own.dtype.kind in "UO"

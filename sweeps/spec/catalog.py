@@ -1,0 +1,166 @@
+"""Machines and sweeps by name: the user's own folder first, then what is shipped."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import InputError, RunError, fault, nearest
+from sweeps.spec.machine import Figure, Machine, read_machine
+
+__all__ = [
+    "Figure",
+    "Machine",
+    "find_spec",
+    "find_sweep",
+    "hardware_names",
+    "load_hardware",
+    "read_toml",
+    "shipped",
+    "spec_names",
+]
+
+StrPath = str | os.PathLike[str]
+
+_WORDS = {"hardware": "machine", "models": "model", "sweeps": "sweep"}
+
+
+def shipped(kind: str) -> Path:
+    """Return the folder of the specs that come with the package.
+
+    Parameters
+    ----------
+    kind : str
+        ``hardware``, ``models`` or ``sweeps``.
+
+    Returns
+    -------
+    Path
+        In a checkout its ``specs/``, else what the installed package holds.
+
+    Raises
+    ------
+    RunError
+        If neither is there.
+    """
+    package = Path(__file__).resolve().parents[1]
+    checkout = package.parent / "specs" / kind
+    if checkout.is_dir() and (package.parent / "pyproject.toml").is_file():
+        return checkout
+    inside = package / "specs" / kind
+    if inside.is_dir():
+        return inside
+    message = f"the folder specs/{kind} is missing from the installation of sweeps: install again"
+    raise RunError(message)
+
+
+def spec_names(kind: str, folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
+    """Return the names of all specs of a kind, sorted.
+
+    Parameters
+    ----------
+    kind : str
+        ``hardware``, ``models`` or ``sweeps``.
+    folders : sequence of path
+        The user's own, before ``specs/`` of the current folder and the shipped ones.
+    """
+    return tuple(sorted({p.stem for f in _folders(kind, folders) for p in f.glob("*.toml")}))
+
+
+def hardware_names(folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
+    """Return the names of all machines, sorted; `folders` as in `load_hardware`."""
+    return spec_names("hardware", folders)
+
+
+def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Path:
+    """Find a spec by its name or path.
+
+    Parameters
+    ----------
+    kind : str
+        ``hardware``, ``models`` or ``sweeps``.
+    name_or_path : str or path
+        ``dgx-h100``, or a path: with a separator or with ``.toml`` at its end.
+    folders : sequence of path
+        The user's own, before ``specs/`` of the current folder and the shipped ones.
+
+    Returns
+    -------
+    Path
+        The first that is there.
+
+    Raises
+    ------
+    InputError
+        If there is none: with the nearest name.
+    """
+    text = os.fspath(name_or_path)
+    field, word = ("sweep" if kind == "sweeps" else kind.removesuffix("s")), _WORDS[kind]
+    if text.endswith(".toml") or Path(text).name != text:
+        if Path(text).is_file():
+            return Path(text)
+        near = nearest(Path(text).stem, spec_names(kind, folders))
+        raise InputError(fault(field, text, "there is no such file", f"as a name: {near}"))
+    for folder in _folders(kind, folders):
+        found = folder / f"{text}.toml"
+        if text and found.is_file():
+            return found
+    near = nearest(text, spec_names(kind, folders), shown=40)
+    raise InputError(fault(field, text, f"there is no such {word}", near))
+
+
+def find_sweep(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Path:
+    """Find a sweep's spec by its name or path, as `find_spec` does."""
+    return find_spec("sweeps", name_or_path, folders)
+
+
+def _folders(kind: str, folders: Sequence[StrPath]) -> list[Path]:
+    return [*map(Path, folders), Path("specs") / kind, shipped(kind)]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises
+    ------
+    InputError
+        If it can't be read or isn't TOML: one line with the place.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        message = f"{path}: can't be read: {error.strerror or error}"
+    except UnicodeDecodeError as error:
+        message = f"{path}: is not UTF-8 text (byte {error.start})"
+    except ValueError as error:  # also from a number with thousands of digits
+        message = f"{path}: is not TOML: {error}"
+    except RecursionError:
+        message = f"{path}: is not a spec: nested too deeply"
+    raise InputError(message)
+
+
+def load_hardware(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Machine:
+    """Read a machine.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        ``dgx-h100``, or a path: with a separator or with ``.toml`` at its end.
+    folders : sequence of path
+        The user's own, before ``specs/hardware`` of the current folder and the shipped ones.
+
+    Returns
+    -------
+    Machine
+        The machine with its figures in canonical units.
+
+    Raises
+    ------
+    InputError
+        If there is no such machine, or with a line for every fault of its file.
+    """
+    path = find_spec("hardware", name_or_path, folders)
+    return read_machine(path, read_toml(path))

@@ -1,0 +1,281 @@
+"""What the user didn't say: machines' figures, networks' shapes and defaults, each with its origin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.network import factors
+from sweeps.errors import InputError
+from sweeps.spec.axis import SWITCHES, Axis
+from sweeps.spec.catalog import Machine, load_hardware
+from sweeps.spec.sweep import Sweep
+
+__all__ = ["DEFAULT_HARDWARE", "Resolved", "resolve"]
+
+DEFAULT_HARDWARE = "dgx-h100"
+DEFAULT_LABELS = {
+    "collective": "all_reduce",
+    "algorithm": "standard",
+    "latency_per": "hop",
+    "link": "auto",
+}
+DEFAULTS = {
+    "hops": (1.0, "assumed: sender and receiver are neighbours"),
+    "oversubscription": (1.0, "assumed: not oversubscribed"),
+    "mesh_nz": (1.0, "assumed: two dimensions"),
+}
+FIGURES = (
+    "gpus_per_node",
+    "nics_per_node",
+    "intra_latency",
+    "intra_bandwidth",
+    "intra_energy_per_bit",
+    "inter_latency",
+    "inter_bandwidth",
+    "inter_energy_per_bit",
+    "intra_nvls",
+    "intra_inc",
+    "inter_inc",
+)
+PODS = ("pod_latency", "pod_bandwidth", "pod_energy_per_bit", "pod_oversubscription")
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A sweep with everything that it needs.
+
+    Attributes
+    ----------
+    axes : tuple of Axis
+        The user's axes, with what follows from them as further columns.
+    constants : mapping of str to float
+        Quantities of one value.
+    labels : mapping of str to str
+        Labels of one value.
+    origins : mapping of str to str
+        For each quantity and label that the user didn't give: where its value comes from.
+    machines : tuple of Machine
+        The machines that were read.
+    """
+
+    axes: tuple[Axis, ...]
+    constants: Mapping[str, float]
+    labels: Mapping[str, str]
+    origins: Mapping[str, str]
+    machines: tuple[Machine, ...]
+
+
+def resolve(sweep: Sweep, folders: Sequence[Path] = ()) -> Resolved:
+    """Fill in what the user didn't give.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        What the user gave.
+    folders : sequence of Path
+        The user's own folders of machines.
+
+    Returns
+    -------
+    Resolved
+        All that the engine needs.
+
+    Raises
+    ------
+    InputError
+        If a machine isn't known, or a network's ranks aren't given.
+    """
+    return _Resolver(sweep, folders).run()
+
+
+class _Resolver:
+    def __init__(self, sweep: Sweep, folders: Sequence[Path]) -> None:
+        self.sweep, self.folders = sweep, folders
+        self.given = set(sweep.given)
+        self.constants = dict(sweep.constants)
+        self.labels = dict(sweep.labels)
+        self.origins: dict[str, str] = {}
+        self.axes = list(sweep.axes)
+        self.machines: list[Machine] = []
+
+    def run(self) -> Resolved:
+        for name, value in DEFAULT_LABELS.items():
+            if name not in self.given:
+                self.labels[name] = value
+                self.origins[name] = "assumed: the default"
+        if "topology" not in self.given:
+            self.labels["topology"] = "switch"
+            self.origins["topology"] = "assumed: the default"
+        self._machines()
+        self._pods()
+        for name, (default, origin) in DEFAULTS.items():
+            self._constant(name, default, origin)
+        self._grid_sizes()
+        self._shared_cards()
+        return Resolved(
+            tuple(self.axes), self.constants, self.labels, self.origins, tuple(self.machines)
+        )
+
+    def _constant(self, name: str, value: float, origin: str) -> None:
+        if name not in self.given:
+            self.constants[name] = value
+            self.origins[name] = origin
+            self.given.add(name)
+
+    # Machines.
+
+    def _machines(self) -> None:
+        axis = self._axis_of("hardware")
+        if axis is None:
+            name = self.labels.get("hardware")
+            if name is None:
+                name = self.labels["hardware"] = DEFAULT_HARDWARE
+                self.origins["hardware"] = "assumed: the default"
+            machine = load_hardware(name, self.folders)
+            self.machines.append(machine)
+            for figure in (*FIGURES, *self._pod_figures()):
+                value, origin = _figure(machine, figure)
+                if value is not None:
+                    self._constant(figure, value, f"{origin} ({machine.name})")
+            return
+        faults: list[str] = []
+        found: dict[str, Machine] = {}
+        for name in dict.fromkeys(map(str, axis.columns["hardware"])):
+            try:
+                found[name] = load_hardware(name, self.folders)
+            except InputError as error:
+                faults += error.faults
+        if faults:
+            raise InputError(faults)
+        self.machines += found.values()
+        rows = [found[str(name)] for name in axis.columns["hardware"]]
+        columns: dict[str, NDArray[Any]] = {}
+        for figure in (*FIGURES, *self._pod_figures()):
+            if figure in self.given:
+                continue
+            pairs = [_figure(machine, figure) for machine in rows]
+            if all(value is None for value, _ in pairs):
+                continue
+            columns[figure] = np.array([np.nan if v is None else v for v, _ in pairs])
+            self.origins[figure] = "; ".join(
+                dict.fromkeys(
+                    f"{machine.name}: {origin}"
+                    for machine, (_, origin) in zip(rows, pairs, strict=True)
+                )
+            )
+        self.given |= set(columns)
+        self._extend(axis, columns)
+
+    def _pod_figures(self) -> tuple[str, ...]:
+        return PODS if "nodes_per_pod" in self.given else ()
+
+    def _pods(self) -> None:
+        if "nodes_per_pod" not in self.given:
+            return
+        self._constant("pod_oversubscription", 1.0, "assumed: not oversubscribed")
+        for name in ("latency", "bandwidth", "energy_per_bit"):
+            if f"pod_{name}" not in self.given:
+                self._copy(f"inter_{name}", f"pod_{name}", "assumed: as between nodes")
+
+    def _copy(self, source: str, target: str, origin: str) -> None:
+        axis = self._axis_of(source)
+        if axis is not None:
+            self._extend(axis, {target: axis.columns[source]})
+        elif source in self.constants:
+            self.constants[target] = self.constants[source]
+        self.origins[target] = origin
+        self.given.add(target)
+
+    def _axis_of(self, column: str) -> Axis | None:
+        return next((axis for axis in self.axes if column in axis.columns), None)
+
+    def _extend(self, axis: Axis, columns: Mapping[str, NDArray[Any]]) -> None:
+        longer = Axis(axis.name, {**axis.columns, **columns}, axis.origins)
+        self.axes[self.axes.index(axis)] = longer
+
+    # Shapes.
+
+    def _topologies(self) -> set[str]:
+        axis = self._axis_of("topology")
+        if axis is None:
+            return {self.labels["topology"]}
+        return {str(name) for name in axis.columns["topology"]}
+
+    def _grid_sizes(self) -> None:
+        """Give meshes and tori the sizes nearest to each other, where the user gave none."""
+        if not {"mesh", "torus"} & self._topologies():
+            return
+        stated = {"mesh_nx", "mesh_ny"} & self.given
+        if "mesh_nz" in self.sweep.given:
+            stated.add("mesh_nz")
+        if stated:
+            if "ranks" not in self.given:
+                self._constant("mesh_ny", 1.0, "assumed: one dimension")
+            self._constant("mesh_nx", 1.0, "assumed: one dimension")
+            return
+        dimensions = int(self.constants.get("mesh_dimensions", 2.0))
+        words = {1: "a line", 2: "two factors nearest to a square", 3: "three nearest to a cube"}
+        origin = f"assumed: {words.get(dimensions, 'factors')}"
+        self.constants.pop("mesh_nz", None)
+        axis = self._axis_of("ranks")
+        if axis is not None:
+            sizes = np.array([_sizes(n, dimensions) for n in axis.columns["ranks"]])
+            names = ("mesh_nx", "mesh_ny", "mesh_nz")
+            self._extend(axis, {name: sizes[:, i] for i, name in enumerate(names)})
+        elif "ranks" in self.constants:
+            sizes = _sizes(self.constants["ranks"], dimensions)
+            self.constants.update(zip(("mesh_nx", "mesh_ny", "mesh_nz"), sizes, strict=True))
+        for name in ("mesh_nx", "mesh_ny", "mesh_nz"):
+            self.origins[name] = origin
+
+    def _shared_cards(self) -> None:
+        """Say how many ranks share a network card, from the machine where cards aren't given."""
+        if {"ranks_per_nic", "nics_per_node"} & self.sweep.given:
+            return
+        if "gpus_per_node" not in self.sweep.given:
+            return
+        # The group may have fewer members in a node than the node has: its other ranks use their
+        # network cards at the same time, so the machine's own ratio holds.
+        ratios = [_ratio(machine) for machine in self.machines]
+        axis = self._axis_of("hardware")
+        origin = "specification: GPUs by network cards of the machine's node"
+        if axis is None:
+            self._constant("ranks_per_nic", ratios[0], origin)
+        else:
+            by_name = {m.name: r for m, r in zip(self.machines, ratios, strict=True)}
+            names = [str(name) for name in axis.columns["hardware"]]
+            self._extend(axis, {"ranks_per_nic": np.array([by_name[n] for n in names])})
+            self.origins["ranks_per_nic"] = origin
+
+
+def _ratio(machine: Machine) -> float:
+    gpus, _ = _figure(machine, "gpus_per_node")
+    cards, _ = _figure(machine, "nics_per_node")
+    return float(gpus or 1.0) / float(cards or gpus or 1.0)
+
+
+def _sizes(ranks: float, dimensions: int) -> tuple[float, ...]:
+    sizes = factors(int(ranks), dimensions)
+    return tuple(float(n) for n in (*sizes, *(1,) * (3 - dimensions)))
+
+
+def _figure(machine: Machine, name: str) -> tuple[float | None, str]:
+    """Return a machine's figure and where it comes from."""
+    if name.endswith(("_nvls", "_inc")):
+        level, ability = name.split("_")
+        abilities: Iterable[str] = (
+            machine.in_network if level == "intra" else machine.scale_out_in_network
+        )
+        wanted = {"nvls": ("nvls",), "inc": ("inc", "sharp")}[ability]
+        return float(any(word in abilities for word in wanted)), "specification"
+    found = machine.figures.get(name)
+    return (None, "") if found is None else (found.value, f"{found.kind}: {found.source}")
+
+
+assert "topology" in SWITCHES

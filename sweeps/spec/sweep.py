@@ -1,0 +1,427 @@
+"""A sweep as the user states it: axes, constants, quantities, reductions and figures."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.collectives import ALGORITHMS, COLLECTIVES, TOPOLOGIES
+from overhead.quantity import VOCABULARY
+from sweeps.errors import InputError, fault, nearest
+from sweeps.spec.axis import LABELS, SWITCHES, Axis
+from sweeps.spec.dump import to_toml
+from sweeps.spec.ranges import parse_values
+
+__all__ = ["DEFAULT_QUANTITIES", "OUTPUTS", "REDUCTIONS", "Reduction", "Sweep", "read_sweep"]
+
+DEFAULT_QUANTITIES = (
+    "time",
+    "latency_time",
+    "bandwidth_time",
+    "intra_time",
+    "inter_time",
+    "steps",
+    "sent_bytes",
+    "link_bytes",
+    "energy",
+    "algbw",
+    "busbw",
+    "lower_bound",
+    "lower_bound_ratio",
+    "chosen_algorithm",
+)
+OUTPUTS = (*DEFAULT_QUANTITIES, "reduction_time", "chunks")
+REDUCTIONS = ("min", "max", "mean", "top", "quantile", "histogram")
+CHOICES = ("standard", "nccl", "auto")
+KEYS = ("title", "summary", "quantities", "axes", "constants", "reductions", "figures", "measured")
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A reduction of one quantity along dimensions, while its blocks stream by.
+
+    Attributes
+    ----------
+    quantity : str
+        What is reduced.
+    operation : str
+        One of `REDUCTIONS`.
+    over : tuple of str
+        The dimensions that disappear.
+    name : str
+        The result's name.
+    count : int
+        How many, of ``top``.
+    quantiles : tuple of float
+        Which, of ``quantile``.
+    """
+
+    quantity: str
+    operation: str
+    over: tuple[str, ...]
+    name: str
+    count: int = 1
+    quantiles: tuple[float, ...] = (0.5,)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A sweep, checked.
+
+    Attributes
+    ----------
+    title, summary : str
+        What it is about.
+    quantities : tuple of str
+        What is asked for.
+    axes : tuple of Axis
+        The axes that the user gave.
+    constants : mapping of str to float
+        Quantities of one value.
+    labels : mapping of str to str
+        Labels of one value.
+    reductions : tuple of Reduction
+        Reductions.
+    figures : tuple of mapping
+        Figure declarations, as written.
+    measured : mapping
+        A table of measurements to lay beside the predictions, as written; empty: none.
+    """
+
+    title: str
+    summary: str = ""
+    quantities: tuple[str, ...] = DEFAULT_QUANTITIES
+    axes: tuple[Axis, ...] = ()
+    constants: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    reductions: tuple[Reduction, ...] = ()
+    figures: tuple[Mapping[str, Any], ...] = ()
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The names of all quantities and labels that the user gave."""
+        columns = (name for axis in self.axes for name in axis.columns)
+        return frozenset((*columns, *self.constants, *self.labels))
+
+
+def load_sweep(path: Path, settings: Sequence[str] = ()) -> tuple[Sweep, str]:
+    """Read a sweep's file.
+
+    Parameters
+    ----------
+    path : Path
+        A TOML file.
+    settings : sequence of str
+        Changes to it, such as ``axes.ranks=8,16`` or ``title=Mine``.
+
+    Returns
+    -------
+    Sweep, str
+        The sweep and the file's text.
+
+    Raises
+    ------
+    InputError
+        With every fault in it.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise InputError(fault("SPEC", str(path), reason, "a TOML file")) from None
+    try:
+        stated = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path.name}: not TOML: {error}") from None
+    if settings:
+        stated = _changed(stated, settings)
+        text = to_toml(stated)
+    return read_sweep(stated, bare_is_si=False, where=f"{path.name}: "), text
+
+
+def _changed(stated: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Return a stated sweep with changes; a bare name of an axis or constant is found there."""
+    faults = []
+    for setting in settings:
+        name, sign, value = setting.partition("=")
+        if not sign or not name:
+            faults.append(fault("--set", setting, "not a change", "KEY=VALUE"))
+            continue
+        section, dot, key = name.partition(".")
+        if not dot and name not in KEYS:
+            many = "," in value or ":" in value
+            section, key = ("axes" if many else "constants"), name
+        if key:
+            for table in ("axes", "constants"):
+                if isinstance(stated.get(table), dict):
+                    stated[table].pop(key, None)
+            stated.setdefault(section, {})[key] = value
+        else:
+            stated[section] = value.split(",") if section == "quantities" else value
+    if faults:
+        raise InputError(faults)
+    return stated
+
+
+def read_sweep(stated: Mapping[str, Any], *, bare_is_si: bool, where: str = "") -> Sweep:
+    """Check what a user states and make a sweep of it.
+
+    Parameters
+    ----------
+    stated : mapping
+        As a spec file has it.
+    bare_is_si : bool
+        Whether a number without a unit is SI (on the command line) or a fault (in a file).
+    where : str
+        What to put before each fault, such as the file's name.
+
+    Returns
+    -------
+    Sweep
+        The sweep.
+
+    Raises
+    ------
+    InputError
+        With every fault in it, a line each.
+    """
+    reader = _Reader(stated, bare_is_si)
+    sweep = reader.read()
+    if reader.faults:
+        raise InputError([where + line for line in reader.faults])
+    return sweep
+
+
+class _Reader:
+    """Reads a stated sweep, gathering faults."""
+
+    def __init__(self, stated: Mapping[str, Any], bare_is_si: bool) -> None:
+        self.stated, self.bare_is_si = stated, bare_is_si
+        self.faults: list[str] = []
+
+    def read(self) -> Sweep:
+        for key in self.stated:
+            if key not in KEYS:
+                self.faults.append(fault(key, "..", "no such key", nearest(key, KEYS)))
+        axes = self._axes()
+        constants, labels = self._constants()
+        self._twice(axes, constants, labels)
+        dims = [axis.name for axis in axes]
+        quantities = self._quantities()
+        return Sweep(
+            title=str(self.stated.get("title", "")),
+            summary=str(self.stated.get("summary", "")),
+            quantities=quantities,
+            axes=tuple(axes),
+            constants=constants,
+            labels=labels,
+            reductions=self._reductions(dims),
+            figures=tuple(self._tables("figures")),
+            measured=self._table("measured"),
+        )
+
+    def _table(self, key: str) -> Mapping[str, Any]:
+        value = self.stated.get(key, {})
+        if not isinstance(value, Mapping):
+            self.faults.append(fault(key, value, "not a table", f"[{key}] with keys below it"))
+            return {}
+        return value
+
+    def _tables(self, key: str) -> Sequence[Mapping[str, Any]]:
+        value = self.stated.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(row, Mapping) for row in value):
+            self.faults.append(fault(key, value, "not a list of tables", f"[[{key}]]"))
+            return []
+        return value
+
+    # Values.
+
+    def _axes(self) -> list[Axis]:
+        axes = []
+        for name, value in self._table("axes").items():
+            if isinstance(value, Mapping):
+                axis = self._joint(name, value)
+            else:
+                column = self._column(name, value)
+                axis = None if column is None else Axis(name, {name: column})
+            if axis is not None:
+                axes.append(axis)
+        return axes
+
+    def _joint(self, name: str, table: Mapping[str, Any]) -> Axis | None:
+        if name in LABELS or name in VOCABULARY:
+            self.faults.append(
+                fault(f"axes.{name}", "{..}", "a table needs a name of its own", "such as 'case'")
+            )
+            return None
+        columns: dict[str, NDArray[Any]] = {}
+        for key, value in table.items():
+            column = self._column(key, value, joint=True)
+            if column is not None:
+                columns[key] = column
+        lengths = {key: len(column) for key, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            told = ", ".join(f"{key} has {count}" for key, count in lengths.items())
+            self.faults.append(
+                fault(f"axes.{name}", "{..}", f"columns of unequal length ({told})", "equal ones")
+            )
+            return None
+        if not columns:
+            self.faults.append(fault(f"axes.{name}", "{}", "no columns", "one or more"))
+            return None
+        return Axis(name, columns)
+
+    def _column(self, name: str, value: Any, *, joint: bool = False) -> NDArray[Any] | None:
+        if name in LABELS:
+            return self._labels(name, value, joint=joint)
+        if name not in VOCABULARY:
+            known = (*LABELS, *VOCABULARY)
+            self.faults.append(fault(name, str(value), "no such quantity", nearest(name, known)))
+            return None
+        quantity = VOCABULARY[name]
+        try:
+            if joint:
+                listed = value if isinstance(value, list) else [value]
+                parts = [self._parse(name, item) for item in listed]
+                values = np.concatenate(parts) if parts else np.empty(0)
+            else:
+                values = self._parse(name, value)
+        except InputError as error:
+            self.faults += error.faults
+            return None
+        wrong = quantity.outside(values)
+        if wrong.any():
+            shown = f"{values[wrong][0]:g}"
+            self.faults.append(fault(name, shown, "outside of its domain", quantity.domain()))
+            return None
+        return values
+
+    def _parse(self, name: str, value: Any) -> NDArray[Any]:
+        quantity = VOCABULARY[name]
+        return parse_values(
+            value,
+            quantity.units,
+            field=name,
+            integer=quantity.integer,
+            bare_is_si=self.bare_is_si,
+            allow_infinite=name.endswith("bandwidth"),
+        )
+
+    def _labels(self, name: str, value: Any, *, joint: bool) -> NDArray[Any] | None:
+        listed = value if isinstance(value, list) else str(value).split(",")
+        words = [str(word).strip() for word in listed]
+        known = label_values(name)
+        if words == ["all"] and name in ("collective", "topology", "algorithm"):
+            chosen = [word for word in known if word not in CHOICES]
+            words = [w for w in chosen if w != "binary_tree"] if name == "topology" else chosen
+        before = len(self.faults)
+        if not words or words == [""]:
+            self.faults.append(fault(name, str(value), "empty", "one value or more"))
+        if known:
+            for word in words:
+                if word not in known:
+                    self.faults.append(fault(name, word, "unknown", nearest(word, known)))
+        if not joint:
+            for word in sorted({word for word in words if words.count(word) > 1}):
+                self.faults.append(fault(name, word, "stands there twice", "each value once"))
+        return None if len(self.faults) > before else np.array(words, dtype=np.str_)
+
+    def _constants(self) -> tuple[dict[str, float], dict[str, str]]:
+        numbers: dict[str, float] = {}
+        labels: dict[str, str] = {}
+        for name, value in self._table("constants").items():
+            column = self._column(name, value)
+            if column is None:
+                continue
+            if len(column) != 1:
+                self.faults.append(
+                    fault(name, str(value), "a constant has one value", "several make an axis")
+                )
+            elif column.dtype.kind in "UO":
+                labels[name] = str(column[0])
+            else:
+                numbers[name] = float(column[0])
+        return numbers, labels
+
+    def _twice(
+        self, axes: Sequence[Axis], constants: Mapping[str, float], labels: Mapping[str, str]
+    ) -> None:
+        names = [name for axis in axes for name in axis.columns]
+        names += [*constants, *labels]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            self.faults.append(fault(name, "..", "given twice", "one axis or one constant"))
+
+    # What is asked for.
+
+    def _quantities(self) -> tuple[str, ...]:
+        value = self.stated.get("quantities", list(DEFAULT_QUANTITIES))
+        listed = value if isinstance(value, list) else str(value).split(",")
+        names = tuple(str(name).strip() for name in listed if str(name).strip())
+        known = [*VOCABULARY, "chosen_algorithm"]
+        for name in names:
+            if name not in known:
+                self.faults.append(
+                    fault("quantities", name, "no such quantity", nearest(name, known))
+                )
+        return tuple(dict.fromkeys(names))
+
+    def _reductions(self, dims: Sequence[str]) -> tuple[Reduction, ...]:
+        found = []
+        for row in self._tables("reductions"):
+            before = len(self.faults)
+            known = ("quantity", "operation", "over", "name", "count", "quantiles")
+            for key in row:
+                if key not in known:
+                    self.faults.append(
+                        fault(f"reductions.{key}", "..", "no such key", nearest(key, known))
+                    )
+            quantity = str(row.get("quantity", "time"))
+            operation = str(row.get("operation", "min"))
+            listed = row.get("over", [])
+            over = tuple(listed) if isinstance(listed, list) else tuple(str(listed).split(","))
+            if quantity not in VOCABULARY:
+                offer = nearest(quantity, VOCABULARY)
+                self.faults.append(fault("reductions.quantity", quantity, "no such one", offer))
+            if operation not in REDUCTIONS:
+                offer = nearest(operation, REDUCTIONS)
+                self.faults.append(fault("reductions.operation", operation, "unknown", offer))
+            for dim in over:
+                if dim not in dims:
+                    offer = nearest(str(dim), dims)
+                    self.faults.append(fault("reductions.over", dim, "not an axis", offer))
+            if not over:
+                self.faults.append(fault("reductions.over", "[]", "empty", f"some of {dims}"))
+            if len(self.faults) == before:
+                name = str(row.get("name", f"{quantity}_{operation}"))
+                found.append(
+                    Reduction(
+                        quantity,
+                        operation,
+                        tuple(dim for dim in dims if dim in over),
+                        name,
+                        int(row.get("count", 3)),
+                        tuple(float(q) for q in row.get("quantiles", (0.05, 0.5, 0.95))),
+                    )
+                )
+        return tuple(found)
+
+
+def label_values(name: str) -> tuple[str, ...]:
+    """Return the values that a label may have; empty where the catalogue says."""
+    return {
+        "collective": COLLECTIVES,
+        "topology": TOPOLOGIES,
+        "algorithm": (*CHOICES, *ALGORITHMS.names()),
+        "latency_per": ("hop", "message"),
+        "link": ("auto", "intra", "inter"),
+    }.get(name, ())
+
+
+assert set(SWITCHES) < set(LABELS)

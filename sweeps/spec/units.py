@@ -1,0 +1,400 @@
+"""Text with units to numbers in canonical units, and back for people.
+
+A number, a prefix and a unit (``400 Gbit/s``, ``64MiB``, ``5 pJ/bit``) are read by the small table
+below; arithmetic (``18 * 25 GB/s``) goes to pint, with a registry that holds the same table and
+nothing else.  Bits and bytes are never guessed: ``Gb`` is a gigabit, ``GB`` a gigabyte, and what
+could be either, or decimal as well as binary (``gb``, ``KB``), is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from sweeps.errors import InputError, fault, nearest
+
+if TYPE_CHECKING:
+    import pint
+
+__all__ = ["example", "format_quantity", "has_unit", "parse_quantity"]
+
+
+class _Unit(NamedTuple):
+    """A unit as an exact fraction of the base units, and its powers of them."""
+
+    numerator: int
+    denominator: int
+    powers: tuple[int, ...]
+
+
+# Base units, in the order of `_Unit.powers`.  UDUNITS has no floating-point operation (they are a
+# plain number there), so where that is wanted a text may name them or not.
+_BASE = ("byte", "second", "joule", "USD", "FLOP")
+_PLAIN = (0, 0, 0, 0, 0)
+_OPERATIONS = {"1": (0, 0, 0, 0, 1), "1 s-1": (0, -1, 0, 0, 1)}
+
+_SMALL = {"m": -3, "u": -6, "µ": -6, "μ": -6, "n": -9, "p": -12, "f": -15}
+_LARGE = {"k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+# Names, the unit, and which prefixes it takes.  No part of a byte is a thing, and `Ms` is far more
+# often a slip for `ms` than a megasecond, so neither is read.
+_TABLE: tuple[tuple[str, _Unit, str], ...] = (
+    ("B byte bytes Byte Bytes", _Unit(1, 1, (1, 0, 0, 0, 0)), "large binary"),
+    ("b bit bits Bit Bits", _Unit(1, 8, (1, 0, 0, 0, 0)), "large binary"),
+    ("Bps", _Unit(1, 1, (1, -1, 0, 0, 0)), "large binary"),
+    ("bps", _Unit(1, 8, (1, -1, 0, 0, 0)), "large binary"),
+    ("s sec second seconds", _Unit(1, 1, (0, 1, 0, 0, 0)), "small"),
+    ("min minute minutes", _Unit(60, 1, (0, 1, 0, 0, 0)), ""),
+    ("h hr hour hours", _Unit(3600, 1, (0, 1, 0, 0, 0)), ""),
+    ("day days", _Unit(86400, 1, (0, 1, 0, 0, 0)), ""),
+    ("J joule joules", _Unit(1, 1, (0, 0, 1, 0, 0)), "small large"),
+    ("Wh", _Unit(3600, 1, (0, 0, 1, 0, 0)), "large"),
+    ("W watt watts", _Unit(1, 1, (0, -1, 1, 0, 0)), "small large"),
+    ("FLOP FLOPs flop", _Unit(1, 1, (0, 0, 0, 0, 1)), "large"),
+    ("FLOPS", _Unit(1, 1, (0, -1, 0, 0, 1)), "large"),
+    ("USD $", _Unit(1, 1, (0, 0, 0, 1, 0)), ""),
+    ("%", _Unit(1, 100, _PLAIN), ""),
+)
+
+_DOWN, _UP = "f p n u m", "k M G T P E"
+
+
+class _Canonical(NamedTuple):
+    """A canonical unit: what it measures, examples, and how people write it."""
+
+    words: str
+    examples: str
+    symbol: str
+    prefixes: str
+
+
+_CANONICAL = {
+    "1": _Canonical("a plain number", "'8'", "", ""),
+    "s": _Canonical("a time", "'2 us'", "s", _DOWN),
+    "byte": _Canonical("an amount of data", "'64 MiB' or '140 GB'", "B", _UP),
+    "byte s-1": _Canonical("a bandwidth", "'450 GB/s' or '400 Gbit/s'", "B/s", _UP),
+    "J": _Canonical("an energy", "'4.1 kJ'", "J", f"{_DOWN} {_UP}"),
+    "J bit-1": _Canonical("an energy per bit", "'5 pJ/bit'", "J/bit", f"{_DOWN} {_UP}"),
+    "s byte-1": _Canonical("a time per byte", "'11 ps/B'", "s/B", _DOWN),
+    "W": _Canonical("a power", "'700 W'", "W", f"{_DOWN} {_UP}"),
+    "1 s-1": _Canonical("a rate of operations", "'989 TFLOP/s'", "FLOP/s", _UP),
+    "USD h-1": _Canonical("a price per hour", "'2.5 USD/h'", "USD/h", ""),
+    "USD": _Canonical("an amount of money", "'1000 USD'", "USD", ""),
+}
+
+_NUMBER = re.compile(
+    r"(?P<sign>[+-]?)(?:(?P<whole>\d[\d_]*)(?:\.(?P<part>[\d_]*))?|\.(?P<only>\d[\d_]*))"
+    r"(?:[eE](?P<exponent>[+-]?\d+))?"
+)
+_NOT_FINITE = re.compile(r"(?P<sign>[+-]?)(?P<word>infinity|inf|nan)\b", re.IGNORECASE)
+_TOKEN = re.compile(r"(?P<symbol>[^\W\d_]+|%|\$)(?P<power>-?\d)?")
+_UNDERSCORES = re.compile(r"_(?!\d)|__")
+# Not for pint: powers of powers, which take forever, and characters without a meaning here.
+_UNREADABLE = re.compile(
+    r"(\*\*|\^).*(\*\*|\^)|(\*\*|\^)\s*[^\d\s-]|(\*\*|\^)\s*-?\s*(\d{3}|\d*\.)|[^\w\s.+\-*/^()]"
+)
+_EXPONENT = re.compile(r"(?<![^\W\d])(\d[\d_.]*|\.\d+)[eE][+-]?\d+")
+_ARITHMETIC = re.compile(r"[*()^]|/\s*\d|\d\s*[+-]\s*\d")
+_LONGEST, _LARGEST_EXPONENT = 120, 400
+
+
+def _symbols() -> dict[str, _Unit]:
+    """Return every name that can stand in a text: the table's, with their prefixes."""
+    found = {prefix: _Unit(2**power, 1, _PLAIN) for prefix, power in _BINARY.items()}
+    for names, unit, prefixes in _TABLE:
+        scales = [("", 1, 1)]
+        if "small" in prefixes:
+            scales += [(prefix, 1, 10**-power) for prefix, power in _SMALL.items()]
+        if "large" in prefixes:
+            scales += [(prefix, 10**power, 1) for prefix, power in _LARGE.items()]
+        if "binary" in prefixes:
+            scales += [(prefix, 2**power, 1) for prefix, power in _BINARY.items()]
+        for name in names.split():
+            for prefix, above, below in scales:
+                size = unit.numerator * above, unit.denominator * below
+                found[prefix + name] = _Unit(*size, unit.powers)
+    return found
+
+
+_SYMBOLS = _symbols()
+_UNITLESS = _Unit(1, 1, _PLAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What was given for a field, and what is wanted there."""
+
+    field: str
+    given: object
+    units: str
+    bare_is_si: bool
+    allow_infinite: bool
+
+    def refuse(self, wrong: str, hint: str = "") -> NoReturn:
+        """Raise the one line that says what is wrong with the value and how to write it."""
+        allowed = f"write it for example as {example(self.units)}"
+        allowed = f"{hint}; {allowed}" if hint else allowed
+        raise InputError(fault(self.field, self.given, wrong, allowed))
+
+    def check_kind(self, powers: tuple[int, ...]) -> None:
+        """Refuse a unit of another kind than the wanted one."""
+        if not _is_kind(powers, self.units):
+            kinds = (about.words for known, about in _CANONICAL.items() if _is_kind(powers, known))
+            kind = next(kinds, "another kind of quantity")
+            self.refuse(f"is {kind}, not {_about(self.units).words}")
+
+    def bare(self, value: float) -> float:
+        """Return a value that came without a unit, or refuse it."""
+        value = self.finite(value)
+        if self.units != "1" and not self.bare_is_si and math.isfinite(value):
+            self.refuse("has no unit")
+        return value
+
+    def finite(self, value: float) -> float:
+        """Return a value, or refuse it for its size."""
+        said = str(self.given).lower()
+        if "nan" in said and math.isnan(value):
+            self.refuse("is not a number")
+        if "inf" in said and math.isinf(value) and not self.allow_infinite:
+            self.refuse("is not finite")
+        if not math.isfinite(value) and "inf" not in said:
+            size = "large" if math.isinf(value) else "small"
+            self.refuse(f"is too {size} for a 64-bit number")
+        return value + 0.0  # a negative zero is a zero
+
+
+def parse_quantity(
+    text: object, units: str, *, field: str, bare_is_si: bool, allow_infinite: bool = False
+) -> float:
+    """Read a value with its unit.
+
+    Parameters
+    ----------
+    text : str, int or float
+        What was given: ``"400 Gbit/s"``, ``"64MiB"``, ``"1_000"``, ``"$2.5/h"``, or a number.
+    units : str
+        The canonical unit wanted, as UDUNITS writes it (``"byte s-1"``; ``"1"`` for a number).
+    field : str
+        The name under which the user knows the value.
+    bare_is_si : bool
+        Whether a number without a unit is in the canonical unit (command line); else it is a
+        fault (files).  Where ``units`` is ``"1"`` a number is always bare.
+    allow_infinite : bool
+        Whether ``inf`` may stand here.
+
+    Returns
+    -------
+    float
+        The value in canonical units, the float64 nearest to what the text says.
+
+    Raises
+    ------
+    InputError
+        If it can't be read: one line with field, value, and what was expected.
+    """
+    asked = _Asked(field, text, units, bare_is_si, allow_infinite)
+    if isinstance(text, str):
+        return _from_text(text.strip(), asked)
+    # numpy's numbers are numbers by this method, not by their class.
+    if isinstance(text, bool) or not hasattr(text, "__float__"):
+        asked.refuse("is not a number or a text with a unit")
+    try:
+        return asked.bare(float(text))
+    except (TypeError, OverflowError):
+        asked.refuse("can't be read as one number")
+
+
+def has_unit(text: object) -> bool:
+    """Tell whether a text has more than a number: a unit that says what it is."""
+    if not isinstance(text, str):
+        return False
+    found = _NOT_FINITE.match(text.strip()) or _NUMBER.match(text.strip())
+    return found is None or found.end() < len(text.strip())
+
+
+def example(units: str) -> str:
+    """Return examples, quoted, of how a value in some canonical unit can be written."""
+    return _about(units).examples
+
+
+def _from_text(text: str, asked: _Asked) -> float:
+    if not text or len(text) > _LONGEST:
+        asked.refuse("is empty" if not text else "is too long")
+    priced = text.startswith("$")
+    plain = text[1:].lstrip() if priced else text
+    found = _NOT_FINITE.match(plain) or _NUMBER.match(plain)
+    rest = ("USD" if priced else "") + plain[found.end() :].strip() if found else ""
+    if _ARITHMETIC.search(rest if found else plain):
+        return _from_arithmetic(text, asked)
+    if found is None or _UNDERSCORES.search(found.group()):
+        asked.refuse("does not begin with a number")
+    if not rest:
+        return asked.bare(_number(found, _UNITLESS))
+    unit, wanted = _read_units(rest, asked), _canonical(asked.units)
+    asked.check_kind(unit.powers)
+    above, below = unit.numerator * wanted.denominator, unit.denominator * wanted.numerator
+    return asked.finite(_number(found, _Unit(above, below, _PLAIN)))
+
+
+def _number(found: re.Match[str], unit: _Unit) -> float:
+    """Return a matched number times a unit, rounded once; infinite or NaN where it doesn't fit."""
+    groups = found.groupdict()
+    sign = -1.0 if groups["sign"] == "-" else 1.0
+    if "word" in groups:
+        return sign * float(groups["word"])
+    part = (groups["part"] or groups["only"] or "").replace("_", "")
+    mantissa = int((groups["whole"] or "").replace("_", "") + part)
+    exponent = int(groups["exponent"] or 0)
+    if mantissa and abs(exponent) > _LARGEST_EXPONENT:
+        return math.inf if exponent > 0 else math.nan
+    exponent = exponent - len(part) if mantissa else 0
+    above = mantissa * unit.numerator * 10 ** max(exponent, 0)
+    below = unit.denominator * 10 ** max(-exponent, 0)
+    try:
+        value = above / below  # of whole numbers: correctly rounded, whatever their size
+    except OverflowError:
+        return math.inf
+    return sign * value if value or not mantissa else math.nan
+
+
+def _read_units(rest: str, asked: _Asked) -> _Unit:
+    """Read ``unit``, ``unit/unit`` or ``unit unit-1``; refuse the rest with what is near it."""
+    numerator, denominator, powers = 1, 1, list(_PLAIN)
+    for place, part in enumerate(re.sub(r"\bper\b", "/", rest).split("/")):
+        tokens = part.split()
+        if not tokens or (place and len(tokens) > 1):
+            asked.refuse(f"has a unit '{rest}' that can't be read")
+        for token in tokens:
+            found = _TOKEN.fullmatch(token)
+            symbol = found["symbol"] if found else token
+            if found is None or symbol not in _SYMBOLS:
+                asked.refuse(f"has an unknown unit '{symbol}'", _near(symbol))
+            power = int(found["power"] or 1) * (-1 if place else 1)
+            unit = _SYMBOLS[symbol]
+            above, below = (unit.numerator, unit.denominator)[:: 1 if power > 0 else -1]
+            numerator *= above ** abs(power)
+            denominator *= below ** abs(power)
+            powers = [total + power * own for total, own in zip(powers, unit.powers, strict=True)]
+    return _Unit(numerator, denominator, tuple(powers))
+
+
+def _near(symbol: str) -> str:
+    """Say which units are like a symbol that isn't one."""
+    if symbol[0] == "K" and f"k{symbol[1:]}" in _SYMBOLS:
+        return f"k{symbol[1:]} is 1000 and Ki{symbol[1:]} is 1024"
+    if symbol in _LARGE:
+        return f"write 1e{_LARGE[symbol]} for {symbol}, or use Ki, Mi, Gi for powers of 1024"
+    same = [known for known in _SYMBOLS if known.lower() == symbol.lower()]
+    if same:
+        return "did you mean " + " or ".join(f"'{known}'" for known in same) + "?"
+    hint = nearest(symbol, _SYMBOLS, shown=0) if len(symbol) > 2 else ""
+    return hint if hint.startswith("did") else ""
+
+
+@lru_cache(maxsize=64)
+def _canonical(units: str) -> _Unit:
+    """Return a canonical unit's own size and powers (``"1 s-1"`` has a leading 1)."""
+    asked = _Asked("units", units, "1", bare_is_si=True, allow_infinite=False)
+    return _read_units(units.removeprefix("1"), asked) if units != "1" else _UNITLESS
+
+
+def _is_kind(powers: tuple[int, ...], units: str) -> bool:
+    return powers in {_canonical(units).powers, _OPERATIONS.get(units)}
+
+
+def _about(units: str) -> _Canonical:
+    about = _Canonical(f"a quantity in {units}", f"'1 {units}'", units, "")
+    return _CANONICAL.get("1 s-1" if units == "s-1" else units, about)
+
+
+@lru_cache(maxsize=1)
+def _registry() -> pint.UnitRegistry[Any]:
+    """Return a pint registry that knows the table above and nothing else (pint's own has traps).
+
+    Its import takes as long as all the rest of a short command, so it is late.
+    """
+    import pint
+
+    registry: pint.UnitRegistry[Any] = pint.UnitRegistry(None)
+    for name in _BASE:
+        registry.define(f"{name} = [{name}]")
+    for symbol, unit in _SYMBOLS.items():
+        if symbol not in _BASE and symbol.isidentifier():
+            parts = zip(_BASE, unit.powers, strict=True)
+            size = " * ".join(f"{name} ** {power}" for name, power in parts)
+            registry.define(f"{symbol} = {unit.numerator} / {unit.denominator} * {size}")
+    return registry
+
+
+def _from_arithmetic(text: str, asked: _Asked) -> float:
+    """Read an expression of numbers and known units, by pint."""
+    words = re.findall(r"[^\W\d]\w*", _EXPONENT.sub(r"\1", text))
+    unknown = [word for word in words if word not in _SYMBOLS]
+    if unknown:
+        asked.refuse(f"has an unknown unit '{unknown[0]}'", _near(unknown[0]))
+    if _UNREADABLE.search(text):
+        asked.refuse("can't be read")
+    try:
+        read: Any = _registry().parse_expression(text.replace("^", "**"))
+        result: Any = _registry().Quantity(read).to_root_units()
+        powers = tuple(int(result.dimensionality.get(f"[{name}]", 0)) for name in _BASE)
+        value = float(result.magnitude)
+    except Exception:  # whatever pint or its tokenizer makes of it, the user needs one line
+        asked.refuse("can't be read")
+    asked.check_kind(powers)
+    wanted = _canonical(asked.units)
+    return asked.finite(value * wanted.denominator / wanted.numerator)
+
+
+def format_quantity(value: float, units: str) -> str:
+    """Write a value in canonical units as people do: four digits at most, prefix and unit.
+
+    Parameters
+    ----------
+    value : float
+        The value; NaN is a dash.
+    units : str
+        Its canonical unit.
+
+    Returns
+    -------
+    str
+        ``3.2 us``, ``64 MiB`` (where that is exact and decimal isn't short), ``450 GB/s``.
+    """
+    value = float(value)
+    if math.isnan(value):
+        return "-"
+    if units == "1":
+        whole = value.is_integer() and abs(value) < 1e15
+        return f"{int(value)}" if whole else f"{value:.4g}"
+    if units == "byte" and (exact := _binary_size(value)):
+        return exact
+    symbol, prefixes = _about(units)[2:]
+    if units == "s" and 7200 <= abs(value) < math.inf:
+        hours = value / 3600
+        return f"{hours:.4g} h" if abs(hours) < 48 else f"{hours / 24:.4g} days"
+    if not value or math.isinf(value):
+        return f"{value:g} {symbol}"
+    powers = {"": 0, **{prefix: (_SMALL | _LARGE)[prefix] for prefix in prefixes.split()}}
+    for prefix, power in sorted(powers.items(), key=lambda item: item[1]):
+        scaled = value / 10**power if power > 0 else value * 10**-power
+        shown = f"{scaled:.4g} {prefix}{symbol}"
+        # By the rounded number: 999.96 is written 1000, which belongs to the next prefix.
+        if abs(float(f"{scaled:.4g}")) < 1000:
+            break
+    return shown
+
+
+def _binary_size(value: float) -> str:
+    """Return a number of bytes in KiB, MiB, .. where that is exact and the decimal isn't short."""
+    if math.isinf(value) or not value.is_integer() or float(f"{value:.3g}") == value:
+        return ""
+    for prefix, power in _BINARY.items():
+        count = value / 2.0**power
+        if count.is_integer() and abs(count) < 1024:
+            return f"{int(count)} {prefix}B"
+    return ""

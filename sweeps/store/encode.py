@@ -1,0 +1,318 @@
+"""How a layout is stored in netCDF-4: names, types, filters, chunks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.engine.layout import Column, Layout
+from sweeps.errors import InputError, fault
+from sweeps.store.attributes import attributes, is_label, normalised, stored_dtype, values_of
+from sweeps.store.checksum import NO_CHECKSUM
+from sweeps.store.rounding import MOST_DIGITS, round_digits
+
+if TYPE_CHECKING:
+    import netCDF4
+
+__all__ = ["FORMAT", "Storage", "Stored", "create", "stored"]
+
+FORMAT = ("sweeps_format", "1")
+"""The global attribute that marks a file as ours, and the version of this format."""
+
+_CHUNK_BYTES = 1 << 18
+_CACHE_BYTES = 1 << 23
+_FLAG_LEVEL = 1
+_LEVEL = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What a user may choose about storage.
+
+    Attributes
+    ----------
+    compress : bool
+        Lossless compression of the numbers.
+    digits : int or None
+        Significant digits to keep; implies `compress`.
+    dtype : str
+        ``f8`` or ``f4``: the type that computed numbers are stored in.
+
+    Raises
+    ------
+    InputError
+        A type that there isn't, or more digits than it has.
+    """
+
+    compress: bool = False
+    digits: int | None = None
+    dtype: str = "f8"
+
+    def __post_init__(self) -> None:
+        faults = []
+        known = {"f8", "f4"}
+        if self.dtype not in known:
+            faults.append(fault("dtype", self.dtype, "can't hold results", "f8 or f4"))
+        most = MOST_DIGITS[4 if self.dtype == "f4" else 8]
+        if self.digits is not None and not 1 <= self.digits <= most:
+            allowed = f"1 to {most} for {self.dtype}"
+            faults.append(fault("digits", self.digits, "can't be kept", allowed))
+        if faults:
+            raise InputError(faults)
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the file holds exactly what was computed."""
+        return self.digits is None and self.dtype == "f8"
+
+    @property
+    def filtered(self) -> bool:
+        """Whether numbers pass through a filter."""
+        return self.compress or self.digits is not None
+
+    def numbers(self, values: NDArray[Any], name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return computed numbers as they are stored.
+
+        Parameters
+        ----------
+        values : ndarray
+            Of one block.
+        name : str
+            The variable's, for the message.
+        dtype : numpy.dtype
+            The type that the variable is stored in.
+
+        Returns
+        -------
+        ndarray
+            Rounded and cast, in C order.
+
+        Raises
+        ------
+        InputError
+            A number is too large or too small for the type.
+        """
+        if self.digits is not None and dtype.kind == "f":
+            values = round_digits(values, self.digits)
+        try:
+            with np.errstate(over="raise", under="raise", invalid="ignore"):
+                return np.ascontiguousarray(values, dtype=dtype).reshape(values.shape)
+        except FloatingPointError:
+            finite = np.abs(values[np.isfinite(values) & (values != 0)])
+            wrong = f"{name} goes from {finite.min():.3g} to {finite.max():.3g} here"
+            allowed = "f8 holds such numbers"
+            raise InputError(fault("dtype", self.dtype, wrong, allowed)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One variable of the file.
+
+    Attributes
+    ----------
+    name, dims, shape, dtype
+        As they are in the file.
+    attrs : dict
+        Its attributes, but the checksum and the fill value.
+    missing : bool
+        Whether NaN is its fill value.
+    level : int
+        Of zlib; 0 where there is no filter.
+    values : ndarray or None
+        What is known before anything is computed.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    attrs: dict[str, Any]
+    missing: bool
+    level: int
+    values: NDArray[Any] | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its values before any filter."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def file_name(column: Column) -> str:
+    """Return a column's name in the file: a label dimension's text can't have the dimension's.
+
+    Parameters
+    ----------
+    column : Column
+        A coordinate or a variable.
+
+    Returns
+    -------
+    str
+        ``topology_name`` for the labels of the dimension ``topology``; else its own.
+    """
+    if is_label(column) and column.name in column.dims:
+        return f"{column.name}_name"
+    return column.name
+
+
+def stored(layout: Layout, storage: Storage) -> list[Stored]:
+    """Plan the file's variables.
+
+    Parameters
+    ----------
+    layout : Layout
+        The dataset.
+    storage : Storage
+        The user's choices.
+
+    Returns
+    -------
+    list of Stored
+        Coordinates, then variables, each in the layout's order.
+    """
+    known = [_coordinate(layout, each) for each in layout.coordinates]
+    return known + [_variable(layout, each, storage) for each in layout.variables]
+
+
+def _coordinate(layout: Layout, column: Column) -> Stored:
+    values = values_of(column)
+    attrs = attributes(layout, column)
+    name, dims = file_name(column), column.dims
+    if is_label(column):
+        values = _characters(values)
+        dims = (*dims, f"{column.name}_strlen")
+        attrs["_Encoding"] = "utf-8"
+    return Stored(name, dims, values.shape, values.dtype, attrs, False, 0, values)
+
+
+def _characters(text: NDArray[np.str_]) -> NDArray[np.bytes_]:
+    """Return text as an array of UTF-8 bytes with one dimension more."""
+    encoded = [each.encode() for each in text.reshape(-1).tolist()]
+    width = max(1, *(len(each) for each in encoded))
+    flat = np.array(encoded, dtype=f"S{width}").view("S1")
+    return flat.reshape(*text.shape, width)
+
+
+def _variable(layout: Layout, column: Column, storage: Storage) -> Stored:
+    number = column.dtype.kind == "f"
+    dtype = np.dtype(storage.dtype) if number else stored_dtype(column)
+    attrs = attributes(layout, column)
+    named = [file_name(each) for each in referenced(layout, column)]
+    if named:
+        attrs["coordinates"] = " ".join(named)
+    if number and storage.digits is not None:
+        attrs["significant_digits"] = np.int32(storage.digits)
+        attrs["quantization"] = "granular bit rounding"
+    level = 0
+    if column.dims and not number and dtype.itemsize <= np.dtype(np.int16).itemsize:
+        level = _FLAG_LEVEL
+    elif column.dims and storage.filtered:
+        level = _LEVEL
+    shape = layout.shape(column)
+    return Stored(column.name, column.dims, shape, dtype, attrs, number, level, None)
+
+
+def referenced(layout: Layout, column: Column) -> list[Column]:
+    """Return the coordinates that readers can't tell from their dimension's name alone.
+
+    Parameters
+    ----------
+    layout : Layout
+        The dataset.
+    column : Column
+        A variable.
+
+    Returns
+    -------
+    list of Column
+        Labels, and auxiliary and scalar coordinates, that lie within the variable's dimensions.
+    """
+    return [
+        each
+        for each in layout.coordinates
+        if file_name(each) not in layout.sizes and set(each.dims) <= set(column.dims)
+    ]
+
+
+def create(dataset: netCDF4.Dataset, layout: Layout, plan: list[Stored]) -> None:
+    """Make dimensions, variables and attributes in an empty file; coordinates with their values.
+
+    The caller holds the netCDF lock.
+
+    Parameters
+    ----------
+    dataset : netCDF4.Dataset
+        Open for writing, with nothing in it.
+    layout : Layout
+        The dataset.
+    plan : list of Stored
+        As `stored` returns it.
+    """
+    # Every cell is going to be written, so none is filled before.
+    dataset.set_fill_off()
+    for each in plan:
+        for dim, size in zip(each.dims, each.shape, strict=True):
+            if dim not in dataset.dimensions:
+                dataset.createDimension(dim, size)
+        _create_variable(dataset, each)
+    texts = normalised(layout.attrs)
+    named = {name for each in plan for name in str(each.attrs.get("coordinates", "")).split()}
+    unnamed = [
+        file_name(each)
+        for each in layout.coordinates
+        if file_name(each) not in layout.sizes and file_name(each) not in named
+    ]
+    if unnamed:
+        texts["coordinates"] = " ".join(unnamed)
+    dataset.setncatts({**texts, FORMAT[0]: FORMAT[1]})
+
+
+def _create_variable(dataset: netCDF4.Dataset, each: Stored) -> None:
+    options: dict[str, Any] = {"contiguous": True}
+    if each.level:
+        shuffle = each.dtype.itemsize > 1
+        chunks = chunk_shape(each.shape, each.dtype.itemsize)
+        options = {"compression": "zlib", "complevel": each.level, "shuffle": shuffle}
+        options |= {"chunksizes": chunks, "chunk_cache": _CACHE_BYTES}
+    fill = np.nan if each.missing else None
+    variable = dataset.createVariable(each.name, each.dtype, each.dims, fill_value=fill, **options)
+    variable.set_auto_maskandscale(False)
+    variable.set_auto_chartostring(False)
+    # The checksum is known at the end; its room is taken now.
+    variable.setncatts({**each.attrs, "checksum": NO_CHECKSUM})
+    if each.values is not None:
+        variable[...] = each.values
+    elif not each.level:
+        # Its place in the file doesn't depend on which variable's block comes first.
+        variable[(0,) * len(each.shape) or ...] = 0
+
+
+def chunk_shape(shape: tuple[int, ...], itemsize: int, limit: int = _CHUNK_BYTES) -> list[int]:
+    """Return a chunk that is a run of cells in C order, as blocks come: each is filtered once.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The variable's shape, of one dimension or more.
+    itemsize : int
+        Bytes of a cell.
+    limit : int
+        The most bytes of a chunk.
+
+    Returns
+    -------
+    list of int
+        The chunk's shape.
+    """
+    cells = max(1, limit // itemsize)
+    chunk = []
+    for size in reversed(shape):
+        pieces = math.ceil(size / cells)
+        chunk.append(math.ceil(size / pieces))
+        cells = cells // size if pieces == 1 else 1
+        cells = max(1, cells)
+    return chunk[::-1]

@@ -1,0 +1,136 @@
+"""Blocks to a netCDF-4 file that is there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeps.engine.layout import Block, Layout
+from sweeps.store.attributes import check_layout
+from sweeps.store.blocks import target_of, targets
+from sweeps.store.encode import Storage, stored
+from sweeps.store.failures import system_calls
+from sweeps.store.lock import hold
+from sweeps.store.open_file import OpenFile, least_size
+from sweeps.store.publish import check_output, publish, sweep_strays, temporary
+from sweeps.store.space import require
+
+__all__ = ["Written", "write"]
+
+_HEADER_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file that has been written.
+
+    Attributes
+    ----------
+    path : Path
+        The output under the name that was given.
+    nbytes : int
+        Its size.
+    checksums : dict of str to str
+        By the variable's name in the file.
+    """
+
+    path: Path
+    nbytes: int
+    checksums: dict[str, str]
+
+
+def write(
+    path: Path | str,
+    layout: Layout,
+    blocks: Iterable[Block],
+    *,
+    overwrite: bool = False,
+    compress: bool = False,
+    digits: int | None = None,
+    dtype: str = "f8",
+    progress: Callable[[int, int], None] | None = None,
+) -> Written:
+    """Write a dataset while it is computed, with bounded memory.
+
+    What stands under `path` is at any moment what stood there before or the complete new file,
+    also when the process is killed, when the power fails, and when two runs have one output.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file to write.
+    layout : Layout
+        Dimensions, coordinates, variables and attributes.
+    blocks : iterable of Block
+        Values; they may come in any order and give each cell of each variable exactly once. In C
+        order a variable needn't be read back for its checksum.
+    overwrite : bool
+        Whether an existing file is replaced.
+    compress : bool
+        zlib level 4 with shuffle: lossless, and readable everywhere.
+    digits : int, optional
+        Significant digits to keep of computed numbers; they are compressed then.
+    dtype : str
+        ``f8`` or ``f4``: what computed numbers are stored in.
+    progress : callable, optional
+        Called with the number of cells done, and of all cells, after each block.
+
+    Returns
+    -------
+    Written
+        Path, size and checksums.
+
+    Raises
+    ------
+    InputError
+        The output can't be used, or exists already; options that can't be; a layout that can't be
+        a file.
+    RunError
+        The disk is full or fails, another run is writing the same output, or the blocks don't
+        cover the variables.
+    """
+    storage = Storage(compress, digits, dtype)
+    check_layout(layout)
+    plan = stored(layout, storage)
+    output = Path(path)
+    target = check_output(output, overwrite=overwrite)
+    require(least_size(plan) + _HEADER_BYTES, output)
+    with contextlib.ExitStack() as stack:
+        with system_calls(output):
+            if stack.enter_context(hold(target)):
+                sweep_strays(target)
+        check_output(output, overwrite=overwrite)
+        fresh = temporary(target)
+        try:
+            with OpenFile(fresh, output, layout, plan, storage) as file:
+                checksums = _fill(file, layout, blocks, progress)
+            with system_calls(output):
+                nbytes = fresh.stat().st_size
+                publish(fresh, target, overwrite=overwrite)
+        finally:
+            with contextlib.suppress(OSError):
+                fresh.unlink()
+    return Written(output, nbytes, checksums)
+
+
+def _fill(
+    file: OpenFile,
+    layout: Layout,
+    blocks: Iterable[Block],
+    progress: Callable[[int, int], None] | None,
+) -> dict[str, str]:
+    """Write the blocks, check that they cover every variable, and close the file."""
+    known = targets(layout)
+    total = sum(each.coverage.total for each in known.values())
+    done = 0
+    for block in blocks:
+        region, values = target_of(block, known).place(block)
+        file.put(block.name, region, values)
+        done += values.size
+        if progress is not None:
+            progress(done, total)
+    for each in known.values():
+        each.finish()
+    return file.finish()

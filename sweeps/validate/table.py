@@ -1,0 +1,329 @@
+"""A CSV table of measured operations: found by name, its columns and units, every fault with its line."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.quantity import VOCABULARY
+from sweeps.errors import InputError, fault, nearest
+from sweeps.spec.axis import LABELS
+from sweeps.spec.catalog import shipped
+from sweeps.spec.sweep import label_values
+from sweeps.spec.units import parse_quantity
+
+__all__ = ["TEXTS", "USUAL", "Table", "find_table", "read_table"]
+
+TEXTS = ("table", "source")
+# What is read where the table has it; anything else only where the spec names its column.
+USUAL = (
+    *TEXTS,
+    "collective",
+    "hardware",
+    "ranks",
+    "nodes",
+    "gpus_per_node",
+    "message_bytes",
+    "time",
+)
+NEEDED = ("message_bytes", "time")
+# So many faults of one file are told; the same slip is often in every line.
+TOLD = 20
+_UNIT = re.compile(r"(?:_|\s*[(\[])(?P<unit>[^_()\[\]]+)[)\]]?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as it was read.
+
+    Attributes
+    ----------
+    path : Path
+        Its file.
+    digest : str
+        SHA-256 of the file.
+    columns : mapping of str to ndarray, each of shape (rows,)
+        Text, or float64 in canonical units, by quantity or label.
+    """
+
+    path: Path
+    digest: str
+    columns: Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column: what it holds, where, in which unit."""
+
+    name: str
+    heading: str
+    place: int
+    unit: str
+
+
+def find_table(name_or_path: str) -> Path:
+    """Find a table by its name or path.
+
+    Parameters
+    ----------
+    name_or_path : str
+        ``nccl-collectives``: in ``specs/measured`` of the current folder, else among the shipped
+        ones; or a path: with a separator or with ``.csv`` at its end.
+
+    Returns
+    -------
+    Path
+        The first that is there.
+
+    Raises
+    ------
+    InputError
+        If there is none: with the nearest name.
+    """
+    folders = (Path("specs") / "measured", shipped("measured"))
+    known = sorted({path.stem for folder in folders for path in folder.glob("*.csv")})
+    if name_or_path.endswith(".csv") or Path(name_or_path).name != name_or_path:
+        if Path(name_or_path).is_file():
+            return Path(name_or_path)
+        near = nearest(Path(name_or_path).stem, known)
+        raise InputError(
+            fault("measured.table", name_or_path, "there is no such file", f"as a name: {near}")
+        )
+    for folder in folders:
+        path = folder / f"{name_or_path}.csv"
+        if name_or_path and path.is_file():
+            return path
+    raise InputError(
+        fault("measured.table", name_or_path, "there is no such table", nearest(name_or_path, known))
+    )
+
+
+def read_table(
+    path: Path, headings: Mapping[str, str] | None = None, units: Mapping[str, str] | None = None
+) -> Table:
+    """Read a table.
+
+    Parameters
+    ----------
+    path : Path
+        A CSV file with one line of headings; lines that start with ``#`` are remarks.
+    headings : mapping of str to str
+        The heading of a quantity's or label's column, where it isn't its own name (with or
+        without a unit at its end: ``time_us``, ``time (us)``).
+    units : mapping of str to str
+        The unit of a quantity's column, where its heading doesn't end with it.  A message size
+        without any is in bytes.
+
+    Returns
+    -------
+    Table
+        Its columns, each in its canonical unit.
+
+    Raises
+    ------
+    InputError
+        With a line for every fault: a column that isn't there, a number that can't be read.
+    """
+    try:
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig")
+        lines = [
+            (number, row)
+            for number, row in _numbered(text)
+            if any(cell.strip() for cell in row) and not row[0].lstrip().startswith("#")
+        ]
+    except OSError as error:
+        reason = error.strerror or "can't be read"
+        raise InputError(fault("measured.table", str(path), reason, "a CSV file")) from None
+    except UnicodeDecodeError as error:
+        wrong = f"not UTF-8 text (byte {error.start})"
+        raise InputError(fault("measured.table", str(path), wrong, "a CSV file")) from None
+    except csv.Error as error:
+        raise InputError(fault("measured.table", str(path), str(error), "a CSV file")) from None
+    if len(lines) < 2:
+        wrong = "has no rows" if lines else "is empty"
+        raise InputError(
+            fault("measured.table", str(path), wrong, "a line of headings, and rows below it")
+        )
+    header = [cell.strip() for cell in lines[0][1]]
+    found = _columns(path, header, headings or {}, units or {})
+    digest = hashlib.sha256(content).hexdigest()
+    return Table(path, digest, _values(path, found, header, lines[1:]))
+
+
+def _numbered(text: str) -> Iterator[tuple[int, list[str]]]:
+    rows = csv.reader(text.splitlines(keepends=True))
+    for row in rows:
+        yield rows.line_num, row
+
+
+# Columns.
+
+
+def _columns(
+    path: Path, header: Sequence[str], headings: Mapping[str, str], units: Mapping[str, str]
+) -> list[_Column]:
+    faults = [
+        fault(f"{path.name}, heading", name, "stands there twice", "each heading once")
+        for name in sorted({name for name in header if name and header.count(name) > 1})
+    ]
+    known = (*TEXTS, *LABELS, *VOCABULARY)
+    for key in {**headings, **units}:
+        if key not in known:
+            where = "columns" if key in headings else "units"
+            faults.append(
+                fault(f"measured.{where}.{key}", "..", "no such quantity", nearest(key, known))
+            )
+    found = []
+    for name in dict.fromkeys((*USUAL, *headings)):
+        place = _place(name, header, headings)
+        if place is None:
+            if name in headings:
+                offer = nearest(headings[name], header)
+                faults.append(
+                    fault(f"measured.columns.{name}", headings[name], "no such column", offer)
+                )
+            elif name in NEEDED:
+                faults.append(_missing(path, name, header))
+            continue
+        unit = "" if name in (*TEXTS, *LABELS) else _unit(name, header[place], units)
+        if unit is None:
+            faults.append(
+                fault(
+                    f"{path.name}, heading", header[place], "its unit isn't known",
+                    f'end it with one, as in {name}_us, or give units = {{ {name} = "us" }}',
+                )
+            )  # fmt: skip
+            continue
+        found.append(_Column(name, header[place], place, unit))
+    if faults:
+        raise InputError(faults)
+    return found
+
+
+def _missing(path: Path, name: str, header: Sequence[str]) -> str:
+    listed = ", ".join(header[:TOLD])
+    if len(header) == 1:
+        return f"{path.name}: the line of headings has one column, '{listed}'; put commas between"
+    return (
+        f"{path.name}: no column '{name}'; name the one that holds it: "
+        f'columns = {{ {name} = ".." }}, out of {listed}'
+    )
+
+
+def _place(name: str, header: Sequence[str], headings: Mapping[str, str]) -> int | None:
+    """Return where a quantity's column stands; None if it isn't there."""
+    if name in headings:
+        return header.index(headings[name]) if headings[name] in header else None
+    if name in header:
+        return header.index(name)
+    for place, heading in enumerate(header):
+        match = _UNIT.search(heading)
+        if match and heading[: match.start()] == name and name in VOCABULARY:
+            if _reads(match["unit"], VOCABULARY[name].units):
+                return place
+    return None
+
+
+def _unit(name: str, heading: str, units: Mapping[str, str]) -> str | None:
+    """Return the unit of a quantity's column; None if nothing tells."""
+    canonical = VOCABULARY[name].units
+    if name in units:
+        if not _reads(units[name], canonical):
+            raise InputError(
+                fault(f"measured.units.{name}", units[name], "no such unit of it", canonical)
+            )
+        return units[name]
+    if canonical == "1":
+        return ""
+    match = _UNIT.search(heading)
+    if match and _reads(match["unit"], canonical):
+        return match["unit"]
+    return "byte" if name == "message_bytes" else None
+
+
+def _reads(unit: str, canonical: str) -> bool:
+    try:
+        parse_quantity(f"1 {unit}", canonical, field="", bare_is_si=False)
+    except InputError:
+        return False
+    return True
+
+
+# Values.
+
+
+def _values(
+    path: Path,
+    columns: Sequence[_Column],
+    header: Sequence[str],
+    lines: Sequence[tuple[int, Sequence[str]]],
+) -> dict[str, NDArray[Any]]:
+    faults: list[str] = []
+    whole = []
+    for number, row in lines:
+        if len(row) == len(header):
+            whole.append((number, row))
+        else:
+            told = f"{len(row)} cells"
+            faults.append(f"{path.name}, line {number}: {told}; the headings are {len(header)}")
+    values: dict[str, NDArray[Any]] = {}
+    for column in columns:
+        cells = [(number, row[column.place].strip()) for number, row in whole]
+        read = _texts if column.name in (*TEXTS, *LABELS) else _numbers
+        values[column.name] = read(path, column, cells, faults)
+    if faults:
+        more = [f"{path.name}: {len(faults) - TOLD} more faults"] if len(faults) > TOLD else []
+        raise InputError([*faults[:TOLD], *more])
+    return values
+
+
+def _texts(
+    path: Path, column: _Column, cells: Sequence[tuple[int, str]], faults: list[str]
+) -> NDArray[Any]:
+    known = label_values(column.name)
+    for number, cell in cells:
+        where = f"{path.name}, line {number}, {column.heading}"
+        if not cell and column.name not in TEXTS:
+            faults.append(fault(where, cell, "empty", f"a {column.name}"))
+        elif known and cell not in known:
+            faults.append(fault(where, cell, "unknown", nearest(cell, known)))
+    return np.array([cell for _, cell in cells], dtype=np.str_)
+
+
+def _numbers(
+    path: Path, column: _Column, cells: Sequence[tuple[int, str]], faults: list[str]
+) -> NDArray[np.float64]:
+    quantity = VOCABULARY[column.name]
+    values = np.empty(len(cells))
+    for index, (number, cell) in enumerate(cells):
+        value = values[index] = _number(cell, column.unit, quantity.units)
+        where = f"{path.name}, line {number}, {column.heading}"
+        if math.isnan(value):
+            unit = f" in {column.unit}" if column.unit else ""
+            faults.append(fault(where, cell, "can't be read", f"a number{unit}"))
+        elif quantity.outside(np.array(value)) or (column.name == "time" and value == 0):
+            least = "a time above 0" if column.name == "time" else quantity.domain()
+            faults.append(fault(where, cell, "outside of its domain", least))
+    return values
+
+
+def _number(cell: str, unit: str, canonical: str) -> float:
+    """Return a cell's number in the canonical unit; NaN if it can't be read."""
+    for text in (f"{cell} {unit}".strip(), cell):
+        try:
+            value = parse_quantity(text, canonical, field="", bare_is_si=False)
+        except InputError:
+            continue
+        if math.isfinite(value):
+            return value
+    return math.nan

@@ -1,0 +1,191 @@
+"""Declarations: what is understood, and how each fault reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import xarray as xr
+
+from sweeps.errors import InputError
+from sweeps.plots import KINDS, Figure, check_figures, default_figures
+from sweeps.plots.data import subject_of
+from sweeps.plots.schema import FORMS
+
+Make = Callable[..., xr.Dataset]
+
+
+def checked(dataset: xr.Dataset, *declarations: Any) -> list[Figure]:
+    subject = subject_of(dataset)
+    return check_figures(declarations, subject.dims, subject.variables)
+
+
+def faults(dataset: xr.Dataset, *declarations: Any) -> tuple[str, ...]:
+    with pytest.raises(InputError) as caught:
+        checked(dataset, *declarations)
+    return caught.value.faults
+
+
+def test_defaults_are_filled_in(networks: Make) -> None:
+    figure = checked(networks(), {"kind": "curves", "at": {"ranks": 64}, "panels": "collective"})[0]
+    assert figure["x"] == "message_bytes"
+    assert figure["y"] == "time"
+    assert figure["lines"] == ("topology",)
+    assert figure["crossovers"] is True
+
+
+def test_names_are_given_and_unique(networks: Make) -> None:
+    plain = {"kind": "best", "panels": "collective"}
+    figures = checked(networks(), plain, {**plain, "name": "mine"}, plain)
+    assert [figure.name for figure in figures] == ["best", "mine", "best-2"]
+    twice = faults(networks(), {**plain, "name": "a"}, {**plain, "name": "a"})
+    assert twice == ("figures[2].name = 'a': another figure has it; another name",)
+
+
+@pytest.mark.parametrize(
+    ("declaration", "fault"),
+    [
+        (
+            {"kind": "curvs"},
+            "figures[1].kind = 'curvs': no such kind of figure; did you mean 'curves'?",
+        ),
+        ({}, "figures[1].kind: not given; known: curves, scaling, best, measured, bars"),
+        (3, 'figures[1] = 3: not a table; such as { kind = "curves" }'),
+        (
+            {"kind": "curves", "line": "topology"},
+            "figures[1].line = 'topology': no such key of curves; did you mean 'lines'?",
+        ),
+        (
+            {"kind": "curves", "crossovers": 1},
+            "figures[1].crossovers = 1: can't be read; give true or false",
+        ),
+        (
+            {"kind": "curves", "yscale": "ln"},
+            'figures[1].yscale = \'ln\': can\'t be read; give one of "log", "linear"',
+        ),
+        (
+            {"kind": "curves", "y": "tme"},
+            "figures[1].y = 'tme': no such variable here; did you mean 'time'?",
+        ),
+        (
+            {"kind": "curves", "panels": "colective"},
+            "figures[1].panels = 'colective': no such dimension; did you mean 'collective'?",
+        ),
+        (
+            {"kind": "curves", "at": {"ranks": 63}},
+            "figures[1].at.ranks = 63: not on this axis; nearest: 32, 64",
+        ),
+        (
+            {"kind": "curves", "at": {"collective": ["allreduce"]}},
+            "figures[1].at.collective = 'allreduce': not on this axis; "
+            "did you mean 'all_reduce' or 'reduce'?",
+        ),
+        (
+            {"kind": "curves", "at": {"ranks": 64}},
+            "figures[1]: time varies along collective, which this figure neither shows nor holds; "
+            "hold it with at = { collective = ... } (all_reduce, all_gather, reduce_scatter, "
+            "broadcast, reduce, all_to_all, p2p), or name it in lines or best_of or panels",
+        ),
+        (
+            {"kind": "curves", "x": "topology", "at": {"ranks": 2, "message_bytes": 1024}},
+            "figures[1].x = 'topology': holds names, not numbers; known: ",
+        ),
+        (
+            {"kind": "scaling", "y": "lower_bound", "x": "collective"},
+            "figures[1].x = 'collective': holds names, not numbers; known: message_bytes, ranks",
+        ),
+        (
+            {"kind": "curves", "lines": "collective", "panels": "collective"},
+            "figures[1].panels = 'collective': is lines already; another dimension",
+        ),
+        (
+            {"kind": "curves", "panels": "collective", "at": {"collective": "p2p", "ranks": 2}},
+            "figures[1].at = 'collective': is spread out by this figure; hold another dimension",
+        ),
+        (
+            {"kind": "curves", "y": "lower_bound", "lower_bound": True, "at": {"ranks": 64}},
+            "figures[1].lower_bound = true: it bounds the time, and y is lower_bound; leave it out",
+        ),
+        (
+            {"kind": "best", "over": ["topology", "collective", "ranks"]},
+            "figures[1].over = 'topology, collective, ranks': too many; at most 2",
+        ),
+        ({"kind": "bars"}, "figures[1].parts: not given; variables: time, lower_bound, status"),
+    ],
+)
+def test_faults_read_well(networks: Make, declaration: Any, fault: str) -> None:
+    assert any(fault in line for line in faults(networks(), declaration))
+
+
+def test_all_faults_come_at_once(networks: Make) -> None:
+    found = faults(networks(), {"kind": "x"}, {"kind": "best", "y": "rank", "x": "size"}, {})
+    assert len(found) == 4
+    assert [line.split(":")[0].split(" ")[0] for line in found] == [
+        "figures[1].kind",
+        "figures[2].x",
+        "figures[2].y",
+        "figures[3].kind",
+    ]
+
+
+def test_what_is_held_may_have_a_unit(networks: Make) -> None:
+    made = networks(points=24)
+    at = {"message_bytes": "8GiB", "collective": "p2p"}
+    assert checked(made, {"kind": "scaling", "at": at})[0].kind == "scaling"
+
+
+def test_variables_of_unknown_dimensions_are_checked_later(networks: Make) -> None:
+    subject = subject_of(networks())
+    figure = check_figures([{"kind": "curves"}], subject.dims, {"time": None})[0]
+    assert figure["lines"] is None
+
+
+def test_every_key_of_every_kind_has_a_form_and_a_meaning() -> None:
+    for kind in KINDS.values():
+        assert {*kind.shown, *kind.used, kind.filled} <= kind.keys.keys()
+        for key in kind.keys.values():
+            assert key.form in FORMS
+            assert key.meaning
+
+
+@pytest.mark.parametrize(
+    ("make", "kinds"),
+    [
+        ("networks", ["curves", "scaling", "best"]),
+        ("algorithms", ["curves", "scaling", "best"]),
+        ("measured", ["measured"]),
+        ("memory", ["bars"]),
+    ],
+)
+def test_default_figures_are_good_declarations(
+    make: str, kinds: list[str], request: pytest.FixtureRequest
+) -> None:
+    made: xr.Dataset = request.getfixturevalue(make)()
+    declarations = default_figures(made)
+    assert [one["kind"] for one in declarations] == kinds
+    assert len(checked(made, *declarations)) == len(kinds)
+
+
+def test_default_figures_of_one_point_are_bars_or_nothing(networks: Make) -> None:
+    made = networks().isel(message_bytes=[3], ranks=[2])
+    assert [one["kind"] for one in default_figures(made)] == ["bars"]
+    assert default_figures(made.isel(collective=[0], topology=[0])) == []
+
+
+def test_default_bars_show_parts_only_if_they_are_all_of_the_time(networks: Make) -> None:
+    made = networks().isel(message_bytes=3, ranks=2)
+    made["latency_time"] = 0.25 * made["time"]
+    made["bandwidth_time"] = 0.75 * made["time"]
+    assert default_figures(made)[0]["parts"] == ["latency_time", "bandwidth_time"]
+    made["bandwidth_time"] = 0.8 * made["time"]
+    assert default_figures(made)[0]["parts"] == ["time"]
+
+
+def test_many_algorithms_are_drawn_by_their_best(networks: Make) -> None:
+    made = networks(points=5, ranks=(4, 16))
+    many = xr.concat([made["time"] * (1 + k / 10) for k in range(6)], dim="algorithm")
+    made["time"] = many.assign_coords(algorithm=[f"algorithm_{k}" for k in range(6)])
+    figure = default_figures(made)[0]
+    assert figure["lines"] == ["topology"]
+    assert figure["best_of"] == ["algorithm"]

@@ -1,0 +1,133 @@
+"""Numbers, names and ticks as people read them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.plots.readable import long_name, number, parse, scale_of, sentence, shortened, symbol
+from sweeps.plots.ticks import linear_ticks, log_ticks, value_ticks
+
+
+@pytest.mark.parametrize(
+    ("value", "units", "text"),
+    [
+        (1024.0, "byte", "1 KiB"),
+        (1023 * 1024.0, "byte", "1023 KiB"),
+        (1536.0, "byte", "1.5 KiB"),
+        (8 * 2.0**30, "byte", "8 GiB"),
+        (0.0, "byte", "0 B"),
+        (2e-6, "s", "2 µs"),
+        (1.234e-4, "s", "123 µs"),
+        (0.9999999999e-3, "s", "1 ms"),
+        (75.0, "s", "75 s"),
+        (450e9, "byte s-1", "450 GB/s"),
+        (1.3e-12, "J bit-1", "1.3 pJ/bit"),
+        (64.0, "1", "64"),
+        (3.0, "furlong", "3 furlong"),
+    ],
+)
+def test_values_with_units(value: float, units: str, text: str) -> None:
+    assert scale_of(units).text(value) == text
+
+
+def test_given_bytes_keep_the_form_in_which_they_are_round() -> None:
+    assert scale_of("byte").given(140e9) == "140 GB"
+    assert scale_of("byte").given(2.0**20) == "1 MiB"
+    assert scale_of("byte").given(1e6 + 1) == "976.6 KiB"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1024.0, "1024"), (0.25, "0.25"), (1e9, "1e9"), (1234.5, "1234")]
+)
+def test_numbers(value: float, text: str) -> None:
+    assert number(value, 3) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("64MiB", 64 * 2.0**20),
+        ("64 mib", 64 * 2.0**20),
+        ("2 us", 2e-6),
+        ("5µs", 5e-6),
+        ("400Gbit/s", 50e9),
+        ("450 GB/s", 450e9),
+        ("1e9", 1e9),
+        ("1 GB", 1e9),
+        ("ring", None),
+        ("3 parsec", None),
+        ("1.2.3", None),
+    ],
+)
+def test_texts_with_units_are_read(text: str, value: float | None) -> None:
+    assert parse(text) == (pytest.approx(value, rel=1e-12) if value is not None else None)
+
+
+@given(st.floats(1e-9, 1e15))
+def test_what_is_written_can_be_read(value: float) -> None:
+    assert parse(scale_of("byte s-1").text(value, 12)) == pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("latex", "text"),
+    [
+        ("$N$", "N"),
+        (r"$\alpha$", "\N{GREEK SMALL LETTER ALPHA}"),
+        (r"\lambda", "\N{GREEK SMALL LETTER LAMDA}"),
+        (r"$\alpha_1$", "\N{GREEK SMALL LETTER ALPHA}\N{SUBSCRIPT ONE}"),
+        (r"$T_\alpha$", ""),
+        (r"$B_\mathrm{alg}$", ""),
+    ],
+)
+def test_symbols_become_plain_text_or_nothing(latex: str, text: str) -> None:
+    assert symbol(latex) == text
+
+
+def test_names() -> None:
+    attrs = {"long_name": "message size (as nccl-tests counts it)"}
+    assert long_name("message_bytes", attrs) == attrs["long_name"]
+    assert long_name("message_bytes", attrs, short=True) == "message size"
+    assert long_name("message_bytes", {}) == "message bytes"
+    assert sentence("time of it") == "Time of it"
+    assert sentence("all_reduce time") == "all_reduce time"
+    assert shortened("a name of many words", 12) == "a name of…"
+
+
+def test_ticks_of_bytes_are_powers_of_two() -> None:
+    ticks = log_ticks(1000.0, 9e9, "byte", 6)
+    assert ticks.labels == ("1 KiB", "32 KiB", "1 MiB", "32 MiB", "1 GiB")
+    assert ticks.units == "KiB to GiB"
+    narrow = log_ticks(1000.0, 9e9, "byte", 3)
+    assert narrow.labels == ("1 KiB", "1 MiB", "1 GiB")
+
+
+def test_ticks_of_times_are_engineering() -> None:
+    assert log_ticks(8e-6, 0.5, "s", 8).labels == ("10 µs", "100 µs", "1 ms", "10 ms", "100 ms")
+    assert log_ticks(1e-3, 9e-3, "s", 8).labels == ("1 ms", "2 ms", "5 ms")
+    assert log_ticks(1e-3, 1.3e-3, "s", 8).labels[:2] == ("1 ms", "1.05 ms")
+
+
+def test_ticks_of_counts_are_powers_of_two() -> None:
+    ticks = log_ticks(2.0, 1024.0, "1", 5, binary=True)
+    assert ticks.labels == ("4", "16", "64", "256", "1024")
+    assert value_ticks([2.0, 3.0, 6.0], "1").labels == ("2", "3", "6")
+
+
+def test_linear_ticks_are_round_in_one_unit() -> None:
+    ticks = linear_ticks(0.0, 80 * 2.0**30, "byte", 6)
+    assert ticks.labels == ("0", "20", "40", "60", "80")
+    assert ticks.units == "GiB"
+
+
+@given(st.floats(1e-12, 1e12), st.floats(1.01, 1e12), st.sampled_from(["byte", "s", "J", "1"]))
+def test_every_logarithmic_axis_has_ticks_inside(low: float, ratio: float, units: str) -> None:
+    high = low * ratio
+    ticks = log_ticks(low, high, units, 8)
+    inside = [low * (1 - 1e-6) <= position <= high * (1 + 1e-6) for position in ticks.positions]
+    assert 2 <= len(ticks.positions) <= 16
+    assert all(inside)
+    assert len(ticks.labels) == len(ticks.positions)
+    assert np.all(np.diff(ticks.positions) > 0)

@@ -1,0 +1,69 @@
+"""The best entry of each cell, ties and holes, against a loop over cells."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from sweeps.plots.regions import HOLE, edges, label_place, regions_of, runs
+
+values = arrays(
+    np.float64, (4, 3, 5), elements=st.sampled_from([1.0, 1.0 + 1e-12, 1.5, 2.0, 7.0, np.nan])
+)
+
+
+@given(values, st.booleans())
+def test_regions_equal_a_loop_over_cells(cube: np.ndarray, more: bool) -> None:
+    found = regions_of(cube, more=more)
+    for place in np.ndindex(cube.shape[1:]):
+        cell = cube[(slice(None), *place)]
+        usable = sorted(cell[np.isfinite(cell)], reverse=more)
+        if not usable:
+            assert found.which[place] == HOLE
+            assert np.isnan(found.margin[place])
+            continue
+        best = usable[0]
+        entries = tuple(k for k, one in enumerate(cell) if abs(one - best) < 1e-6)
+        assert found.sets[found.which[place]] == entries
+        if len(usable) > 1:
+            ratio = best / usable[1] if more else usable[1] / best
+            assert found.margin[place] == pytest.approx(ratio)
+
+
+def test_the_largest_region_comes_first() -> None:
+    cube = np.array([[1.0, 1, 1, 2], [2.0, 2, 2, 1]])
+    assert regions_of(cube).sets == ((0,), (1,))
+
+
+def test_more_entries_than_bits_take_the_first_best() -> None:
+    cube = np.ones((70, 2))
+    cube[:, 1] = np.arange(70.0)[::-1]
+    found = regions_of(cube)
+    assert {found.sets[k] for k in found.which} == {(0,), (69,)}
+
+
+def test_cells_reach_halfway_to_their_neighbours() -> None:
+    np.testing.assert_allclose(edges(np.array([1.0, 4.0, 16.0]), "log"), [0.5, 2, 8, 32])
+    np.testing.assert_allclose(edges(np.array([1.0, 2.0, 4.0]), "linear"), [0.5, 1.5, 3, 5])
+
+
+@given(arrays(np.bool_, (4, 7)))
+def test_runs_cover_a_mask_exactly(mask: np.ndarray) -> None:
+    covered = np.zeros_like(mask)
+    for row, first, last in runs(mask):
+        assert not covered[row, first:last].any()
+        covered[row, first:last] = True
+    np.testing.assert_array_equal(covered, mask)
+
+
+def test_a_name_stands_inside_its_region_or_nowhere() -> None:
+    mask = np.zeros((40, 100), dtype=bool)
+    mask[10:30, 50:90] = True
+    x, y = label_place(mask, (0.2, 0.1)) or (0.0, 0.0)
+    assert 0.6 <= x <= 0.8
+    assert 0.3 <= y <= 0.7
+    assert label_place(mask, (0.5, 0.1)) is None
+    assert label_place(mask, (2.0, 0.1)) is None

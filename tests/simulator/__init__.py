@@ -1,0 +1,53 @@
+"""Independent simulator of collective operations: schedules on explicit links, exact arithmetic."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from tests.simulator import binary_tree, grid, hierarchical, ring, switch
+from tests.simulator.core import (
+    Block,
+    Case,
+    Link,
+    Message,
+    Network,
+    Outcome,
+    ScheduleFault,
+    Steps,
+    Undefined,
+    run,
+)
+from tests.simulator.patterns import Table
+
+SCHEDULES: Table = {
+    **ring.SCHEDULES,
+    **switch.SCHEDULES,
+    **binary_tree.SCHEDULES,
+    **grid.SCHEDULES,
+    **hierarchical.SCHEDULES,
+}
+
+__all__ = [
+    "SCHEDULES",
+    "Block",
+    "Case",
+    "Link",
+    "Message",
+    "Network",
+    "Outcome",
+    "ScheduleFault",
+    "Steps",
+    "Undefined",
+    "run",
+    "simulate",
+]
+
+
+def simulate(case: Case) -> Outcome:
+    """Run a case's schedule; raise `Undefined` where the algorithm does not exist for its sizes."""
+    schedule = SCHEDULES[case.topology, case.collective, case.algorithm]
+    zero = Fraction(0)
+    if case.ranks == 1:
+        return Outcome(zero, 0, zero, (zero,) * len(case.latency), zero)
+    network, steps = schedule(case)
+    return run(case, network, steps)

@@ -1,0 +1,227 @@
+"""What is shipped: every machine loads, every figure has a source and the right size."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from overhead.quantity import VOCABULARY
+from sweeps.errors import InputError, RunError
+from sweeps.spec import catalog
+from sweeps.spec.catalog import (
+    Machine,
+    find_spec,
+    find_sweep,
+    hardware_names,
+    load_hardware,
+    read_toml,
+    shipped,
+    spec_names,
+)
+from sweeps.spec.machine import ORIGINS
+
+ACCELERATORS = (
+    "dgx-a100",
+    "dgx-a100-40gb",
+    "dgx-h100",
+    "dgx-h200",
+    "dgx-b200",
+    "gb200-nvl72",
+    "mi300x",
+    "tpu-v4",
+    "tpu-v5e",
+    "tpu-v5p",
+    "tpu-v6e",
+)
+NAMED_AFTER_DOCUMENTS = (
+    "hop-energy-notebook",
+    "hop-energy-notebook-corrected",
+    "strategy-calculator",
+)
+
+# Typed from data sheets, not from the files: a port or a link in one direction (byte/s), ranks
+# that it reaches, a network card in one direction (byte/s), memory (byte), bf16 peak (FLOP/s).
+FACTS = {
+    "dgx-a100": (300e9, 8, 25e9, 80e9, 312e12),  # NVLink 3: 600 GB/s both ways; HDR 200
+    "dgx-a100-40gb": (300e9, 8, 25e9, 40e9, 312e12),
+    "dgx-h100": (450e9, 8, 50e9, 80e9, 989e12),  # NVLink 4: 900 GB/s both ways; NDR 400
+    "dgx-h200": (450e9, 8, 50e9, 141e9, 989e12),
+    "dgx-b200": (900e9, 8, 50e9, 180e9, 2250e12),  # NVLink 5: 1.8 TB/s both ways
+    "gb200-nvl72": (900e9, 72, 50e9, 186e9, 2500e12),
+    "mi300x": (7 * 64e9, 8, 50e9, 192e9, 1307e12),
+    "tpu-v4": (45e9, 4096, 25e9, 32e9, 275e12),
+    "tpu-v5e": (45e9, 256, 25e9, 16e9, 197e12),
+    "tpu-v5p": (90e9, 16 * 20 * 28, 25e9, 95e9, 459e12),
+    "tpu-v6e": (90e9, 256, 100e9, 32e9, 918e12),
+}
+# What a figure can be on any machine of this kind, by the end of its quantity's name.  The bounds
+# are closer than 8 to a figure's neighbours where bits and bytes could be mixed up.
+PLAUSIBLE = {
+    "latency": (0.1e-6, 20e-6),
+    "intra_bandwidth": (40e9, 1000e9),
+    "link_bandwidth": (20e9, 100e9),
+    "inter_bandwidth": (12.5e9, 100e9),
+    "energy_per_bit": (1e-12, 100e-12),
+    "memory_capacity": (16e9, 300e9),
+    "memory_bandwidth": (0.5e12, 10e12),
+    "last_level_cache": (20e6, 500e6),
+    "power": (200.0, 2000.0),
+    "peak_flops_bf16": (100e12, 5e15),
+    "peak_flops_fp16": (100e12, 5e15),
+    "peak_flops_fp8": (1e15, 10e15),
+    "peak_flops_tf32": (100e12, 2e15),
+    "peak_flops_fp32": (10e12, 200e12),
+    "best_matmul_flops_bf16": (100e12, 5e15),
+    "best_matmul_flops_fp8": (1e15, 10e15),
+    "gpus_per_node": (8, 10000),
+    "nics_per_node": (8, 3000),
+    "intra_links": (4, 18),
+}
+
+
+@pytest.fixture(params=[*ACCELERATORS, *NAMED_AFTER_DOCUMENTS])
+def machine(request: pytest.FixtureRequest) -> Machine:
+    return load_hardware(shipped("hardware") / f"{request.param}.toml")
+
+
+def test_every_shipped_file_is_tested_here() -> None:
+    stems = {path.stem for path in shipped("hardware").glob("*.toml")}
+    assert stems == {*ACCELERATORS, *NAMED_AFTER_DOCUMENTS}
+
+
+def test_every_figure_says_where_it_comes_from(machine: Machine) -> None:
+    assert machine.title
+    assert machine.summary
+    for name, figure in machine.figures.items():
+        assert figure.kind in ORIGINS, name
+        assert len(figure.source) > 12, name
+        # Public sources stand with the version that was read; what has none is assumed.
+        if figure.kind != "assumed":
+            assert " @" in figure.source, name
+        if "from memory" in figure.source or "no published figure" in figure.source:
+            assert figure.kind == "assumed", name
+
+
+def test_figures_are_in_the_vocabulary_s_units_and_domains(machine: Machine) -> None:
+    for name, figure in machine.figures.items():
+        if name in VOCABULARY:
+            assert figure.units == VOCABULARY[name].units
+            assert not VOCABULARY[name].outside(np.array(figure.value))
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_figures_are_of_a_plausible_size(name: str) -> None:
+    for quantity, figure in load_hardware(name).figures.items():
+        ends = [end for end in PLAUSIBLE if quantity.endswith(end)]
+        assert ends, quantity
+        low, high = PLAUSIBLE[max(ends, key=len)]
+        assert low <= figure.value <= high, quantity
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_figures_are_the_data_sheet_s(name: str) -> None:
+    figures = load_hardware(name).figures
+    names = (
+        "intra_bandwidth",
+        "gpus_per_node",
+        "inter_bandwidth",
+        "memory_capacity",
+        "peak_flops_bf16",
+    )
+    assert tuple(figures[quantity].value for quantity in names) == FACTS[name]
+
+
+def test_every_rank_has_its_share_of_the_cards(machine: Machine) -> None:
+    ranks, cards = (machine.figures[f"{name}_per_node"].value for name in ("gpus", "nics"))
+    assert (ranks / cards).is_integer()
+
+
+def test_kinds_of_links() -> None:
+    assert {name: load_hardware(name).scale_up_kind for name in ACCELERATORS} == {
+        **dict.fromkeys(ACCELERATORS, "switch"),
+        **{name: "torus" for name in ACCELERATORS if name.startswith("tpu")},
+        "mi300x": "fully_connected",
+    }
+    tori = {n: load_hardware(n).torus_dimensions for n in ACCELERATORS if n.startswith("tpu")}
+    assert tori == {"tpu-v4": 3, "tpu-v5e": 2, "tpu-v5p": 3, "tpu-v6e": 2}
+    # NVSwitch reduces from its third generation (Hopper) on.
+    reduces = {n for n in ACCELERATORS if load_hardware(n).in_network == ("nvls",)}
+    assert reduces == {"dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72"}
+    assert all(load_hardware(n).in_network in {(), ("nvls",)} for n in ACCELERATORS)
+
+
+def test_an_achieved_matrix_multiplication_is_below_the_peak(machine: Machine) -> None:
+    for name, figure in machine.figures.items():
+        if name.startswith("best_matmul_flops"):
+            peak = machine.figures[name.replace("best_matmul", "peak")].value
+            assert 0.4 * peak < figure.value < peak
+
+
+def test_the_notebook_s_constants_are_those_of_its_code() -> None:
+    # alpha_nv, beta_nv, epb_nv = 0.2e-6, 1/90e9, 5e-12; the same for InfiniBand.
+    notebook = load_hardware("hop-energy-notebook").figures
+    names = ("latency", "bandwidth", "energy_per_bit")
+    assert [notebook[f"intra_{name}"].value for name in names] == [0.2e-6, 90e9, 5e-12]
+    assert [notebook[f"inter_{name}"].value for name in names] == [2e-6, 50e9, 25e-12]
+    corrected = load_hardware("hop-energy-notebook-corrected").figures
+    differing = {name for name in notebook if notebook[name].value != corrected[name].value}
+    assert differing == {"intra_bandwidth"}
+    assert corrected["intra_bandwidth"].value == 450e9
+
+
+def test_names_and_paths_find_the_same_file() -> None:
+    by_name = load_hardware("dgx-h100")
+    assert by_name.name == "dgx-h100"
+    assert load_hardware(by_name.path) == load_hardware(str(by_name.path)) == by_name
+
+
+def test_the_user_s_folders_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = find_spec("hardware", "dgx-h100").read_text(encoding="utf-8")
+    own, here = tmp_path / "own", tmp_path / "specs" / "hardware"
+    for folder, title in ((own, "Own"), (here, "Here")):
+        folder.mkdir(parents=True)
+        (folder / "dgx-h100.toml").write_text(text.replace("NVIDIA DGX H100", title))
+    (here / "ours.toml").write_text(text.replace('"dgx-h100"', '"ours"'))
+    monkeypatch.chdir(tmp_path)
+    assert load_hardware("dgx-h100").title == "Here"
+    assert load_hardware("dgx-h100", (own,)).title == "Own"
+    assert load_hardware("ours").name == "ours"
+    assert set(hardware_names()) == {*ACCELERATORS, *NAMED_AFTER_DOCUMENTS, "ours"}
+    assert list(hardware_names((str(own),))) == sorted(hardware_names())
+
+
+def test_sweeps_are_found_by_name_and_path(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('title = "Mine"')
+    assert find_sweep("mine", (tmp_path,)) == tmp_path / "mine.toml"
+    assert find_sweep(tmp_path / "mine.toml") == tmp_path / "mine.toml"
+    assert "mine" in spec_names("sweeps", (tmp_path,))
+    assert read_toml(find_sweep("mine", (tmp_path,))) == {"title": "Mine"}
+    with pytest.raises(InputError, match=r"sweep = 'mind': there is no such sweep; did you mean"):
+        find_sweep("mind", (tmp_path,))
+
+
+def test_shipped_is_the_checkout_s_or_the_wheel_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "__file__", str(tmp_path / "sweeps" / "spec" / "catalog.py"))
+    with pytest.raises(RunError, match="specs/hardware is missing"):
+        shipped("hardware")
+    inside = tmp_path / "sweeps" / "specs" / "hardware"
+    inside.mkdir(parents=True)
+    beside = tmp_path / "specs" / "hardware"
+    beside.mkdir(parents=True)
+    # Some folder called specs beside an installed package isn't ours.
+    assert shipped("hardware") == inside
+    (tmp_path / "pyproject.toml").touch()
+    assert shipped("hardware") == beside
+
+
+def test_a_machine_is_read_without_heavy_imports() -> None:
+    code = (
+        "import sys; from sweeps.spec.catalog import load_hardware\n"
+        "load_hardware('dgx-h100')\n"
+        "sys.exit(any(m in sys.modules for m in ('pint', 'pydantic', 'xarray')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

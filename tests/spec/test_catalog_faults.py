@@ -1,0 +1,264 @@
+"""Broken hardware files: every fault at once, each with file, key and what is right."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.errors import InputError
+from sweeps.spec.catalog import find_spec, load_hardware, read_toml
+from sweeps.spec.machine import Machine, read_machine
+
+FIGURE = 'value = "{}", kind = "assumed", source = "this test"'
+GOOD = """\
+title = "A machine"
+[scale_up]
+kind = "switch"
+gpus_per_node = { value = 8, kind = "assumed", source = "this test" }
+bandwidth = { value = "450 GB/s", kind = "assumed", source = "this test" }
+latency = { value = "1 us", kind = "assumed", source = "this test" }
+[scale_out]
+in_network = ["sharp"]
+bandwidth = { value = "400 Gbit/s", kind = "assumed", source = "this test" }
+latency = { value = "2 us", kind = "assumed", source = "this test" }
+nics_per_node = { value = 8, kind = "assumed", source = "this test" }
+"""
+
+
+def load(folder: Path, text: str) -> Machine:
+    (folder / "mine.toml").write_text(text, encoding="utf-8")
+    return load_hardware(folder / "mine.toml")
+
+
+def faults(folder: Path, text: str) -> tuple[str, ...]:
+    with pytest.raises(InputError) as error:
+        load(folder, text)
+    assert all(str(folder / "mine.toml") in line for line in error.value.faults)
+    return tuple(line.removeprefix(f"{folder / 'mine.toml'}: ") for line in error.value.faults)
+
+
+def changed(old: str, new: str) -> str:
+    assert GOOD.count(old) >= 1
+    return GOOD.replace(old, new, 1)
+
+
+def outcome(path: str, content: dict[str, object]) -> tuple[str, ...]:
+    """Return the faults of a content; none where it is a machine."""
+    try:
+        assert read_machine(Path(path), content).name
+    except InputError as error:
+        return error.faults or ("a refusal without a reason",)
+    return ()
+
+
+def test_the_smallest_machine(tmp_path: Path) -> None:
+    machine = load(tmp_path, GOOD)
+    assert machine.name == "mine"
+    assert machine.summary == ""
+    assert machine.scale_out_in_network == ("sharp",)
+    assert machine.figures["inter_bandwidth"].value == 50e9
+    assert "intra_energy_per_bit" not in machine.figures
+
+
+def test_a_node_without_a_network(tmp_path: Path) -> None:
+    machine = load(tmp_path, GOOD.split("[scale_out]", maxsplit=1)[0])
+    assert "inter_bandwidth" not in machine.figures
+
+
+def test_a_third_level(tmp_path: Path) -> None:
+    pod = (
+        "[pod]\n"
+        f"nodes_per_pod = {{ {FIGURE.format(32)} }}\n"
+        f"bandwidth = {{ {FIGURE.format('25 GB/s')} }}\n"
+        f"latency = {{ {FIGURE.format('4 us')} }}\n"
+        f"energy_per_bit = {{ {FIGURE.format('50 pJ/bit')} }}\n"
+        f"oversubscription = {{ {FIGURE.format(2)} }}\n"
+    )
+    figures = load(tmp_path, GOOD + pod).figures
+    found = {name: figure.value for name, figure in figures.items() if "pod" in name}
+    assert found == {
+        "nodes_per_pod": 32.0,
+        "pod_bandwidth": 25e9,
+        "pod_latency": 4e-6,
+        "pod_energy_per_bit": 5e-11,
+        "pod_oversubscription": 2.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('title = "A machine"', "", "title: is missing"),
+        ('title = "A machine"', "title = 3", "title: is not a text"),
+        (
+            'title = "A machine"',
+            'titel = "A"\ntitle = "A"',
+            "titel: no such key; did you mean 'title'?",
+        ),
+        (
+            'title = "A machine"',
+            'name = "yours"\ntitle = "A"',
+            "name = 'yours': is not the file's name; write 'mine'",
+        ),
+        ("[scale_up]", "[scale_upp]", "scale_upp: no such key; did you mean 'scale_up'"),
+        ("[scale_up]", "[scale_upp]", "scale_up: is missing"),
+        ('kind = "switch"', "", "scale_up.kind: is missing"),
+        (
+            'kind = "switch"',
+            'kind = "swich"',
+            "scale_up.kind = 'swich': is unknown; did you mean 'switch'?",
+        ),
+        (
+            'kind = "switch"',
+            'kind = "torus"',
+            "scale_up.dimensions = 0: is missing; a torus has 1, 2 or 3",
+        ),
+        ('kind = "switch"', 'kind = "torus"\ndimensions = 4', "scale_up.dimensions = 4: can't be"),
+        (
+            'kind = "switch"',
+            'kind = "switch"\ndimensions = 2',
+            "only a torus or a mesh has dimensions",
+        ),
+        ('kind = "switch"', 'kind = "switch"\nlinks = 3', "scale_up.links = 3: is not a figure"),
+        (
+            '["sharp"]',
+            '["sharq"]',
+            "scale_out.in_network = 'sharq': is unknown; did you mean 'sharp'?",
+        ),
+        ('["sharp"]', '"sharp"', "scale_out.in_network = 'sharp': is not a list"),
+        (
+            '"450 GB/s"',
+            '"450 GB"',
+            "scale_up.bandwidth.value = '450 GB': is an amount of data, not",
+        ),
+        ('"450 GB/s"', "450e9", "scale_up.bandwidth.value = 450000000000.0: has no unit; write it"),
+        (
+            '"450 GB/s"',
+            '"0 GB/s"',
+            "scale_up.bandwidth.value = '0 GB/s': can't be; a value above 0",
+        ),
+        ('"1 us"', '"-1 us"', "scale_up.latency.value = '-1 us': can't be; a value from 0"),
+        (
+            "value = 8",
+            "value = 7.5",
+            "scale_up.gpus_per_node.value = 7.5: can't be; a whole number",
+        ),
+        ("value = 8", "value = 0", "scale_up.gpus_per_node.value = 0: can't be; a whole number"),
+        ('value = "450 GB/s", ', "", "scale_up.bandwidth.value: is missing"),
+        ('kind = "assumed"', 'kind = "guessed"', "gpus_per_node.kind = 'guessed': is unknown"),
+        ('kind = "assumed", ', "", "scale_up.gpus_per_node.kind: is missing"),
+        (', source = "this test"', "", "scale_up.gpus_per_node.source: is missing"),
+        (
+            'source = "this test"',
+            'source = " "',
+            "gpus_per_node.source: is not a text with something",
+        ),
+        (
+            'source = "this test"',
+            'sorce = "this test"',
+            "sorce: no such key; did you mean 'source'?",
+        ),
+        ("nics_per_node =", "nic_per_node =", "scale_out.nics_per_node: is missing"),
+        ("nics_per_node =", "nic_per_node =", "scale_out.nic_per_node: no such key; did you mean"),
+        ("[scale_up]", "device = 3\n[scale_up]", "device = 3: is not a table"),
+        (
+            "[scale_up]",
+            "device.peak_flops = 3\n[scale_up]",
+            "device.peak_flops = 3: is not a table",
+        ),
+        (
+            "[scale_up]",
+            "device.peak_flops.fp9 = 3\n[scale_up]",
+            "device.peak_flops.fp9: no such key",
+        ),
+        ("[scale_out]", "[scale_out]\nx = [", "is not TOML"),
+    ],
+)
+def test_a_fault_is_told_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
+    lines = faults(tmp_path, changed(old, new))
+    assert any(said in line for line in lines), lines
+
+
+def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
+    text = changed('"450 GB/s"', '"450 Gbit"').replace('"switch"', '"swich"')
+    text = text.replace("value = 8", "value = -8").replace('title = "A machine"', "titel = 3")
+    assert len(faults(tmp_path, text)) == 6
+
+
+@pytest.mark.parametrize(
+    ("port", "right"), [("450 GB/s", True), ("900 GB/s", False), ("450 Gbit/s", False)]
+)
+def test_a_port_is_its_links_together(tmp_path: Path, port: str, right: bool) -> None:
+    links = (
+        f"links = {{ {FIGURE.format(18)} }}\nlink_bandwidth = {{ {FIGURE.format('25 GB/s')} }}\n"
+    )
+    text = changed('kind = "switch"\n', f'kind = "switch"\n{links}').replace("450 GB/s", port)
+    if right:
+        assert load(tmp_path, text).figures["intra_links"].value == 18.0
+    else:
+        assert "18 links of 2.5e+10 byte/s are 4.5e+11" in faults(tmp_path, text)[0]
+
+
+def test_unknown_names_get_the_nearest() -> None:
+    with pytest.raises(InputError) as error:
+        load_hardware("dgx-h1000")
+    assert str(error.value).startswith("hardware = 'dgx-h1000': there is no such machine; did you")
+    assert "'dgx-h100'" in str(error.value)
+    with pytest.raises(InputError, match=r"there is no such machine; known: .*tpu-v6e"):
+        load_hardware("")
+    with pytest.raises(
+        InputError, match=r"there is no such file; as a name: did you mean 'dgx-h100'"
+    ):
+        load_hardware("somewhere/dgx-h10.toml")
+
+
+def test_what_is_no_text_file(tmp_path: Path) -> None:
+    (tmp_path / "bytes.toml").write_bytes(b"title = \xff")
+    with pytest.raises(InputError, match="is not UTF-8 text"):
+        load_hardware(tmp_path / "bytes.toml")
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(InputError, match="there is no such file"):
+        load_hardware(tmp_path / "folder.toml")
+    with pytest.raises(InputError, match="can't be read"):
+        read_toml(tmp_path / "gone.toml")
+
+
+@pytest.mark.parametrize("text", ["[" * 5000, "x = " + "[" * 5000, "x = " + "9" * 5000])
+def test_files_made_to_break_the_reader(tmp_path: Path, text: str) -> None:
+    assert len(faults(tmp_path, text)) == 1
+
+
+SHIPPED = find_spec("hardware", "mi300x").read_text(encoding="utf-8")
+
+
+@given(st.integers(0, len(SHIPPED)), st.integers(0, 40), st.text(max_size=5))
+def test_a_damaged_file_is_read_or_refused(at: int, cut: int, put: str) -> None:
+    try:
+        content = tomllib.loads(SHIPPED[:at] + put + SHIPPED[at + cut :])
+    except ValueError:
+        return
+    assert all(line.startswith("mi300x.toml: ") for line in outcome("mi300x.toml", content))
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+keys = st.sampled_from(["title", "name", "scale_up", "scale_out", "device", "pod"])
+inner_keys = st.sampled_from(
+    ["kind", "bandwidth", "latency", "dimensions", "in_network", "peak_flops", "value", "source"]
+)
+
+
+@given(
+    st.dictionaries(
+        keys, values | st.dictionaries(inner_keys, values | st.dictionaries(inner_keys, values))
+    )
+)
+def test_any_content_is_read_or_refused(content: dict[str, object]) -> None:
+    assert all(line.startswith("any.toml: ") for line in outcome("any.toml", content))

@@ -1,0 +1,245 @@
+"""Text to numbers and back: prefixes, bits and bytes, and lines that help."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overhead.quantity import VOCABULARY
+from sweeps.errors import InputError
+from sweeps.spec import units
+from sweeps.spec.units import example, format_quantity, has_unit, parse_quantity
+
+
+def read(
+    text: object, unit: str, *, bare_is_si: bool = True, allow_infinite: bool = False
+) -> float:
+    return parse_quantity(
+        text, unit, field="field", bare_is_si=bare_is_si, allow_infinite=allow_infinite
+    )
+
+
+def value_or_zero(text: str, unit: str) -> float:
+    """Return what is read, or zero where it is refused as it should be."""
+    try:
+        return read(text, unit)
+    except InputError as error:
+        return 0.0 if len(error.faults) == 1 else math.nan
+
+
+def refusal(text: object, unit: str, *, bare_is_si: bool = True) -> str:
+    with pytest.raises(InputError) as error:
+        read(text, unit, bare_is_si=bare_is_si)
+    assert len(error.value.faults) == 1
+    return error.value.faults[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        ("140e9", "byte", 140e9),
+        ("64MiB", "byte", 67108864.0),
+        ("64 MB", "byte", 64e6),
+        ("1kB", "byte", 1000.0),
+        ("1 KiB", "byte", 1024.0),
+        ("80 GB", "byte", 80e9),
+        ("80 Gbit", "byte", 10e9),
+        ("8 bits", "byte", 1.0),
+        ("400 Gbit/s", "byte s-1", 50e9),
+        ("400Gbps", "byte s-1", 50e9),
+        ("400 Gb/s", "byte s-1", 50e9),
+        ("400 GBps", "byte s-1", 400e9),
+        ("900GB/s", "byte s-1", 900e9),
+        ("900e9 byte s-1", "byte s-1", 900e9),
+        ("3.35 TB/s", "byte s-1", 3.35e12),
+        ("1 GiB per s", "byte s-1", 2.0**30),
+        ("2us", "s", 2e-6),
+        ("2 µs", "s", 2e-6),
+        ("1.5 h", "s", 5400.0),
+        ("5 pJ/bit", "J bit-1", 5e-12),
+        ("40 pJ/B", "J bit-1", 5e-12),
+        ("11 ps/B", "s byte-1", 11e-12),
+        ("1.2 kWh", "J", 4.32e6),
+        ("700 W", "W", 700.0),
+        ("989 TFLOP/s", "1 s-1", 989e12),
+        ("989 TFLOPS", "1 s-1", 989e12),
+        ("$2.5/h", "USD h-1", 2.5),
+        ("2.5 USD/h", "USD h-1", 2.5),
+        ("60 USD/day", "USD h-1", 2.5),
+        ("1_000", "1", 1000.0),
+        ("50%", "1", 0.5),
+        ("4Ki", "1", 4096.0),
+        ("-0", "1", 0.0),
+        (" 8 ", "1", 8.0),
+        (8, "1", 8.0),
+        ("18 * 25 GB/s", "byte s-1", 450e9),
+        ("(3 + 4) us", "s", 7e-6),
+        ("2^10 B", "byte", 1024.0),
+        ("1e3 * 2e-6 s", "s", 2e-3),
+        ("64 MiB / 2", "byte", 2.0**25),
+    ],
+)
+def test_texts_that_people_write(text: object, unit: str, value: float) -> None:
+    assert read(text, unit) == pytest.approx(value, rel=1e-15, abs=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "said"),
+    [
+        (
+            "400 Gbit",
+            "byte s-1",
+            "is an amount of data, not a bandwidth; write it for example as '450 GB/s'",
+        ),
+        ("1 KiB/s", "byte", "is a bandwidth, not an amount of data"),
+        ("989 TFLOPs", "1 s-1", "is a plain number, not a rate of operations"),
+        ("3 GFLOP/s", "byte s-1", "is a rate of operations, not a bandwidth"),
+        ("70B", "1", "is an amount of data, not a plain number"),
+        ("$2", "USD h-1", "is an amount of money, not a price per hour"),
+        ("3 gb", "byte", "unknown unit 'gb'; did you mean 'GB' or 'Gb'?"),
+        ("1KB", "byte", "unknown unit 'KB'; kB is 1000 and KiB is 1024"),
+        ("8k", "1", "write 1e3 for k, or use Ki"),
+        ("2 Ms", "s", "unknown unit 'Ms'; did you mean 'ms'?"),
+        ("5 mB", "byte", "unknown unit 'mB'"),
+        ("5 TW/s", "W", "another kind of quantity, not a power"),
+        ("3 parsec", "s", "unknown unit 'parsec'"),
+        ("fast", "byte s-1", "does not begin with a number"),
+        ("", "s", "is empty"),
+        ("1__0", "1", "does not begin with a number"),
+        ("nan", "s", "is not a number"),
+        ("inf", "byte s-1", "is not finite"),
+        ("1e999", "s", "is too large"),
+        ("1e-999 s", "s", "is too small"),
+        ("1e308 GB", "byte", "is too large"),
+        ("9**9**9", "1", "can't be read"),
+        ("3 / 0", "1", "can't be read"),
+        ("2 * 3 foo", "s", "unknown unit 'foo'"),
+        ("2 * 3 s", "byte", "is a time, not an amount of data"),
+        ("1" * 500, "1", "is too long"),
+        (True, "1", "is not a number"),
+        (None, "s", "is not a number"),
+        ([1], "1", "is not a number"),
+    ],
+)
+def test_refusals_name_field_value_and_what_is_right(text: object, unit: str, said: str) -> None:
+    line = refusal(text, unit)
+    assert line.startswith("field = ")
+    assert said in line
+    assert f"write it for example as {example(unit)}" in line
+
+
+def test_a_bare_number_is_si_on_the_command_line_and_refused_in_a_file() -> None:
+    assert read("450e9", "byte s-1") == 450e9
+    assert read(1024, "byte") == 1024.0
+    assert "field = 450e9" in refusal("450e9", "byte s-1", bare_is_si=False).replace("'", "")
+    assert "has no unit" in refusal(1024, "byte", bare_is_si=False)
+    assert read("8", "1", bare_is_si=False) == 8.0
+
+
+def test_infinite_stands_where_it_is_allowed() -> None:
+    assert math.isinf(read("inf", "byte s-1", allow_infinite=True))
+    assert math.isinf(read("inf GB/s", "byte s-1", allow_infinite=True))
+    assert math.isinf(read(math.inf, "byte s-1", bare_is_si=False, allow_infinite=True))
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["k", "M", "G", "T"]))
+def test_a_bit_is_an_eighth_of_a_byte(count: int, prefix: str) -> None:
+    scale = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}[prefix]
+    assert read(f"{count} {prefix}B", "byte") == count * scale
+    assert read(f"{count} {prefix}b", "byte") == count * scale / 8
+    assert read(f"{count} {prefix}Bps", "byte s-1") == 8 * read(f"{count}{prefix}bps", "byte s-1")
+
+
+@given(st.decimals(min_value=0, max_value=10**6, places=4, allow_nan=False))
+def test_a_prefix_rounds_once(number: object) -> None:
+    # As if the exponent were typed: 1.3 us is the float 1.3e-6, not 1.3 times 1e-6.
+    assert read(f"{number} us", "s") == float(f"{number}e-6")
+    assert read(f"{number} pJ/bit", "J bit-1") == float(f"{number}e-12")
+
+
+@pytest.mark.parametrize("symbol", [name for name in units._SYMBOLS if name.isidentifier()])
+def test_pint_reads_units_as_the_table_does(symbol: str) -> None:
+    unit = units._SYMBOLS[symbol]
+    for wanted in units._CANONICAL:
+        if units._is_kind(unit.powers, wanted):
+            by_table, by_pint = read(f"3 {symbol}", wanted), read(f"3 * {symbol}", wanted)
+            assert by_pint == pytest.approx(by_table, rel=1e-15)
+
+
+@given(st.text(max_size=30), st.sampled_from(list(units._CANONICAL)))
+def test_any_text_is_read_or_refused(text: str, unit: str) -> None:
+    assert math.isfinite(value_or_zero(text, unit))
+
+
+@given(st.text("0123456789.eE+-*/^() GMuBbs", max_size=16))
+def test_any_arithmetic_is_read_or_refused(text: str) -> None:
+    assert math.isfinite(value_or_zero(text, "byte"))
+
+
+def test_a_unit_is_seen() -> None:
+    assert has_unit("64 MiB")
+    assert has_unit("inf GB/s")
+    assert not has_unit("64")
+    assert not has_unit("inf")
+    assert not has_unit(64)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (3.2e-6, "s", "3.2 us"),
+        (0.99996e-3, "s", "1 ms"),
+        (0.0, "s", "0 s"),
+        (86400.0, "s", "24 h"),
+        (30 * 86400.0, "s", "30 days"),
+        (2.0**26, "byte", "64 MiB"),
+        (1024.0, "byte", "1 KiB"),
+        (3 * 2.0**30, "byte", "3 GiB"),
+        (140e9, "byte", "140 GB"),
+        (512000.0, "byte", "512 kB"),
+        (65537.0, "byte", "65.54 kB"),
+        (512.0, "byte", "512 B"),
+        (450e9, "byte s-1", "450 GB/s"),
+        (math.inf, "byte s-1", "inf B/s"),
+        (1.3e-3, "J", "1.3 mJ"),
+        (4100.0, "J", "4.1 kJ"),
+        (5e-12, "J bit-1", "5 pJ/bit"),
+        (11e-12, "s byte-1", "11 ps/B"),
+        (989e12, "1 s-1", "989 TFLOP/s"),
+        (2.5, "USD h-1", "2.5 USD/h"),
+        (1024.0, "1", "1024"),
+        (0.25, "1", "0.25"),
+        (-3e-6, "s", "-3 us"),
+        (math.nan, "byte", "-"),
+        (2.0, "kg", "2 kg"),
+    ],
+)
+def test_values_as_people_write_them(value: float, unit: str, shown: str) -> None:
+    assert format_quantity(value, unit) == shown
+
+
+@given(
+    st.floats(1e-15, 1e20),
+    st.sampled_from(["s", "byte", "byte s-1", "J", "J bit-1", "s byte-1", "W", "1 s-1"]),
+)
+def test_what_is_written_is_read_again(value: float, unit: str) -> None:
+    shown = format_quantity(value, unit)
+    # Four digits of it; below the smallest prefix, digits after the point.
+    assert read(shown, unit) == pytest.approx(value, rel=6e-4)
+
+
+def test_the_vocabulary_has_no_unit_that_cannot_be_read() -> None:
+    for quantity in VOCABULARY.values():
+        assert read(f"1 {quantity.units}" if quantity.units != "1" else "1", quantity.units) == 1.0
+
+
+def test_plain_units_do_not_import_pint() -> None:
+    code = (
+        "import sys; from sweeps.spec.units import parse_quantity as p\n"
+        "p('400 Gbit/s', 'byte s-1', field='f', bare_is_si=True)\n"
+        "sys.exit('pint' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

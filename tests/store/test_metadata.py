@@ -1,0 +1,99 @@
+"""Where a file comes from, without the machine that made it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import InputError
+from sweeps.store.metadata import code_digest, created, fingerprint, portable, provenance, versions
+
+
+def attrs(**changes: object) -> dict[str, str]:
+    given = {
+        "title": "A sweep",
+        "spec_text": 'title = "A sweep"\n',
+        "command": ["/usr/bin/sweeps", "run", "specs/a.toml", "--output=/home/me/x.nc"],
+        "fingerprint": "f",
+        "references": "somebody, 2009",
+    }
+    return provenance(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def test_the_date_is_fixed_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    assert created() == "2023-11-14T22:13:20Z"
+    assert attrs() == attrs()
+    assert attrs()["date_created"] == "2023-11-14T22:13:20Z"
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", created())
+
+
+@pytest.mark.parametrize("text", ["today", "1.5", "9" * 30])
+def test_a_date_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", text)
+    with pytest.raises(InputError, match=f"SOURCE_DATE_EPOCH = '{text}': is no time; whole"):
+        created()
+
+
+def test_what_cf_asks_for_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    found = attrs()
+    wanted = ["Conventions", "title", "institution", "source", "history", "references", "comment"]
+    assert set(wanted) <= set(found)
+    assert all(found.values())
+    assert found["Conventions"] == "CF-1.11"
+    assert found["history"] == "1970-01-01T00:00:00Z sweeps run specs/a.toml --output=x.nc"
+    assert found["spec_sha256"] == hashlib.sha256(b'title = "A sweep"\n').hexdigest()
+    assert re.search(r"numpy \d", found["source"])
+    assert "summary" not in found
+    assert attrs(software={"overhead-sweeps": "1"})["source"] == "overhead-sweeps 1"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["/opt/bin/sweeps", "run", "a b.toml"], "sweeps run 'a b.toml'"),
+        (["sweeps", "run", "specs/sweeps/q.toml"], "sweeps run specs/sweeps/q.toml"),
+        (["sweeps", "--output=/home/me/x.nc"], "sweeps --output=x.nc"),
+        (["sweeps", "~/x.toml", "../me/y.toml"], "sweeps x.toml y.toml"),
+        (["sweeps", "plot", "/a/b.nc,/c/d.nc"], "sweeps plot b.nc,d.nc"),
+        (["sweeps", "--N", "2:8:x2", "--units", "byte/s"], "sweeps --N 2:8:x2 --units byte/s"),
+    ],
+)
+def test_a_command_line_without_places(command: list[str], expected: str) -> None:
+    assert portable(command) == expected
+
+
+def test_fingerprint_changes_with_all_that_matters() -> None:
+    first = fingerprint("spec", "code", {"dtype": "f8", "digits": None})
+    assert first == fingerprint("spec", "code", {"digits": None, "dtype": "f8"})
+    others = {
+        fingerprint("spec ", "code", {"dtype": "f8", "digits": None}),
+        fingerprint("spec", "code2", {"dtype": "f8", "digits": None}),
+        fingerprint("spec", "code", {"dtype": "f4", "digits": None}),
+        fingerprint("spec", "code"),
+        first,
+    }
+    assert len(others) == 5
+
+
+def test_code_digest_changes_with_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "some_package"
+    package.mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = set()
+    for content in ("a = 1\n", "a = 2\n"):
+        (package / "__init__.py").write_text(content)
+        seen.add(code_digest(("some_package", "no_such_package")))
+    (package / "other.py").touch()
+    seen.add(code_digest(("some_package",)))
+    assert len(seen) == 3
+    assert code_digest() == code_digest()
+
+
+def test_versions_of_what_is_installed() -> None:
+    assert list(versions(["numpy", "no-such-distribution"])) == ["numpy"]
