@@ -83,7 +83,7 @@ def pod_nodes(ranks: Array, node_ranks: Array, nodes_per_pod: Array) -> Array:
 )
 def pods(ranks: Array, node_ranks: Array, nodes: Array) -> Array:
     """Pods of the group."""
-    return ranks / (node_ranks * nodes)
+    return np.asarray(ranks / (node_ranks * nodes))
 
 
 @formula(
@@ -224,7 +224,7 @@ def mesh_ports(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
 )
 def regular_links(ranks: Array, ports: Array) -> Array:
     """Links of a network whose ranks have equally many (on a switch: the ports)."""
-    return np.maximum(ranks * ports, 1.0)
+    return np.asarray(np.maximum(ranks * ports, 1.0))
 
 
 @formula(
@@ -248,7 +248,7 @@ def tree_links(ranks: Array) -> Array:
 def mesh_links(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Links of a mesh, both directions."""
     faces = mesh_ny * mesh_nz + mesh_nx * mesh_nz + mesh_nx * mesh_ny
-    return np.maximum(2.0 * (3.0 * mesh_nx * mesh_ny * mesh_nz - faces), 1.0)
+    return np.asarray(np.maximum(2.0 * (3.0 * mesh_nx * mesh_ny * mesh_nz - faces), 1.0))
 
 
 def _half(size: Array) -> Array:
@@ -328,4 +328,4 @@ LEFT = (
 def binary_tree_pair_cut(ranks: Array) -> Array:
     """Load of the link between the root and its larger subtree."""
     below = left_subtree(ranks)
-    return below * (ranks - below) / ranks
+    return np.asarray(below * (ranks - below) / ranks)

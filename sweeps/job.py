@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from overhead.collectives import ALGORITHMS
 from overhead.formula import REGISTRY
+from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import layout_of, references
 from sweeps.engine.layout import Block, Column, Layout
 from sweeps.engine.plan import Plan
@@ -21,9 +23,12 @@ from sweeps.spec.axis import Axis
 from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.sweep import Sweep, read_sweep
 from sweeps.spec.units import format_quantity, parse_quantity
+from sweeps.validate.sizes import SIZE_CLASSES
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from sweeps.validate.measured import MeasuredTable
 
 __all__ = ["Job", "load_formulas", "prepare", "recompute"]
 
@@ -31,7 +36,7 @@ __all__ = ["Job", "load_formulas", "prepare", "recompute"]
 MOST_CELLS = 10**11
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Job:
     """A sweep ready to run.
 
@@ -43,14 +48,44 @@ class Job:
         With what follows from it.
     plan : Plan
         The graph on its grid.
-    attrs : mapping of str to str
-        Global attributes.
+    text : str
+        The spec's text, for the file.
+    command : sequence of str
+        The command line, for the file's history.
+    measured : MeasuredTable or None
+        Measurements beside which the times are laid.
+    options : mapping
+        What else decides the file's contents, such as the type of its numbers.
     """
 
     sweep: Sweep
     resolved: Resolved
     plan: Plan
-    attrs: Mapping[str, str]
+    text: str
+    command: Sequence[str]
+    measured: MeasuredTable | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def attrs(self) -> Mapping[str, str]:
+        """Global attributes: made when a file or a dataset is, for they read all of the code."""
+        from sweeps.store.metadata import code_digest, fingerprint, provenance
+
+        machines = {
+            machine.name: {name: figure.value for name, figure in machine.figures.items()}
+            for machine in self.resolved.machines
+        }
+        inputs = {**self.options, "machines": repr(machines)}
+        if self.measured is not None:
+            inputs["measured"] = self.measured.digest
+        return provenance(
+            title=self.sweep.title or "Sweep of collective operations",
+            summary=self.sweep.summary,
+            spec_text=self.text,
+            command=self.command,
+            fingerprint=fingerprint(self.text, code_digest(), inputs),
+            references="; ".join(references(self.plan.algorithms())),
+        )
 
     @property
     def layout(self) -> Layout:
@@ -137,8 +172,14 @@ class Job:
         """Return the result's dimensions with their values, and its variables with their dims."""
         values: dict[str, Any] = {}
         for axis in self.plan.grid.axes:
-            values[axis.name] = axis.columns.get(axis.name, np.arange(len(axis)))
-        return values, {v.name: v.dims for v in self.plan.variables if v.name in self.stored}
+            values[axis.name] = axis.columns.get(axis.name, len(axis))
+        values |= {name: (value,) for name, value in self.plan.grid.constants.items()}
+        values |= {name: (label,) for name, label in self.plan.labels.items()}
+        variables = {v.name: v.dims for v in self.plan.variables if v.name in self.stored}
+        if self.measured is not None:
+            variables |= self.measured.dims_of(variables["time"])
+            values["size_class"] = np.array(list(SIZE_CLASSES), dtype=np.str_)
+        return values, variables
 
     def result(self, progress: Callable[[int, int], None] | None = None) -> tuple[Layout, Any]:
         """Return the result's layout and its blocks; reductions run first.
@@ -156,6 +197,9 @@ class Job:
         layout = self.layout
         kept = tuple(column for column in layout.variables if column.name in self.stored)
         extra = self._reduce(progress) if self.sweep.reductions else []
+        if self.measured is not None:
+            time = next(v for v in self.plan.variables if v.name == "time")
+            extra += self.measured.columns(time.dims, self.plan.evaluate(("time",))["time"])
         sizes = dict(layout.sizes)
         for column in extra:
             assert column.values is not None
@@ -187,7 +231,7 @@ class Job:
 
         variables = {variable.name: variable for variable in self.plan.variables}
         described = {column.name: column for column in self.layout.variables}
-        labels = {column.name: column.values for column in self.layout.coordinates}
+        labels = {column.name: column for column in self.layout.coordinates}
         columns: list[Column] = []
         by_quantity: dict[str, list[Reducer]] = {}
         reducers = []
@@ -236,6 +280,7 @@ def prepare(
     command: Sequence[str] = ("sweeps",),
     bare_is_si: bool = True,
     folders: Sequence[Path] = (),
+    options: Mapping[str, Any] | None = None,
 ) -> Job:
     """Make a sweep ready to run.
 
@@ -251,6 +296,8 @@ def prepare(
         Whether numbers without a unit are SI.
     folders : sequence of Path
         The user's own folders of machines.
+    options : mapping, optional
+        What else decides the file's contents: part of its fingerprint.
 
     Returns
     -------
@@ -263,23 +310,22 @@ def prepare(
         With every fault in it.
     """
     from sweeps.spec.dump import to_toml
-    from sweeps.store.metadata import code_digest, fingerprint, provenance
 
     sweep = stated if isinstance(stated, Sweep) else read_sweep(stated, bare_is_si=bare_is_si)
+    measured = None
+    if sweep.measured:
+        from sweeps.validate.measured import join_measured
+
+        sweep, measured = join_measured(sweep, folders)
     resolved = resolve(sweep, folders)
     wanted = dict.fromkeys((*sweep.quantities, *(r.quantity for r in sweep.reductions)))
     plan = Plan(resolved.axes, resolved.constants, resolved.labels, tuple(wanted))
     spec = text or (to_toml(stated) if isinstance(stated, Mapping) else "")
-    machines = {m.name: {k: f.value for k, f in m.figures.items()} for m in resolved.machines}
-    attrs = provenance(
-        title=sweep.title or "Sweep of collective operations",
-        summary=sweep.summary,
-        spec_text=spec,
-        command=command,
-        fingerprint=fingerprint(spec, code_digest(), {"machines": repr(machines)}),
-        references="; ".join(references(plan.algorithms())),
-    )
-    return Job(sweep, resolved, plan, attrs)
+    if measured is not None:
+        resolved = replace(resolved, origins={**measured.origins, **resolved.origins})
+        (time,) = (variable.dims for variable in plan.variables if variable.name == "time")
+        measured.check_size({dim: plan.grid.sizes[dim] for dim in time})
+    return Job(sweep, resolved, plan, spec, tuple(command), measured, dict(options or {}))
 
 
 def recompute(dataset: xr.Dataset) -> xr.Dataset:
@@ -311,7 +357,9 @@ def recompute(dataset: xr.Dataset) -> xr.Dataset:
         elif "(a row of the table)" not in str(coordinate.attrs.get("long_name", "")):
             columns.setdefault(str(coordinate.dims[0]), {})[str(name)] = values
     axes = [Axis(dim, found) for dim, found in columns.items() if dim in dataset.sizes]
-    wanted = tuple(str(name) for name in dataset.data_vars if name != "status")
+    # What was measured, or gathered from other variables, isn't computed from coordinates.
+    known = (*VOCABULARY, "chosen_algorithm")
+    wanted = tuple(str(name) for name in dataset.data_vars if name in known)
     plan = Plan(axes, constants, labels, wanted)
     layout = layout_of(plan, {}, {})
     return to_dataset(layout, plan.blocks())

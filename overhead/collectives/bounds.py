@@ -83,7 +83,8 @@ def p2p_latency_bound(ranks: Array, hops: Array, latency: Array) -> Array:
 )
 def gather_bound(ranks: Array, ports: Array, links: Array, wire_time: Array) -> Array:
     """Least transfer of an all_gather or a reduce_scatter."""
-    return np.maximum((ranks - 1.0) / (ranks * ports), (ranks - 1.0) / links) * wire_time
+    share: Array = np.maximum((ranks - 1.0) / (ranks * ports), (ranks - 1.0) / links)
+    return share * wire_time
 
 
 @formula(
@@ -132,4 +133,5 @@ def broadcast_bound(ranks: Array, ports: Array, wire_time: Array) -> Array:
 )
 def all_to_all_bound(ranks: Array, ports: Array, pair_cut: Array, wire_time: Array) -> Array:
     """Least transfer of an all_to_all."""
-    return np.maximum((ranks - 1.0) / (ranks * ports), pair_cut) * wire_time
+    share: Array = np.maximum((ranks - 1.0) / (ranks * ports), pair_cut)
+    return share * wire_time

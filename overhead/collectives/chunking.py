@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -80,7 +80,7 @@ def _fit(
     apart = np.asarray(high - low)
     # One number alone has no slope, and needs none.
     between = np.where(apart > 0.0, 1.0 / np.where(apart > 0.0, apart, 1.0), 0.0)
-    base = slope = waiting = np.float64(0.0)
+    base = slope = waiting = np.asarray(0.0)
     for one, other, (latency, wire_time) in _levels(few, many, prices):
         paid, later = (_paid(level, latency_per) for level in (one, other))
         p1 = (later - paid) * between
@@ -108,7 +108,7 @@ def best_chunks(
     shape: Mapping[str, Array],
     latencies: Sequence[Array],
     wire_times: Sequence[Array],
-    latency_per: Literal["hop", "message"] = "hop",
+    latency_per: str = "hop",
 ) -> Array:
     """Return the number of chunks with the least time.
 
@@ -124,7 +124,7 @@ def best_chunks(
     latencies, wire_times : sequence of array
         For each level of its cost, innermost first: a hop's latency, and the time of the whole
         message over a link [s].  One alone holds for all levels.
-    latency_per : str
+    latency_per : {"hop", "message"}
         Whether a latency is paid for each hop, or for a message whatever its path.
 
     Returns

@@ -197,9 +197,7 @@ def all_gather_intra_inter(
     node = scale(switch.bucket(node_ranks), 1.0 / (nodes * pods), nodes * pods)
     between_nodes = scale(switch.bucket(nodes), 1.0 / pods, node_ranks * pods)
     between_pods = scale(switch.bucket(pods), 1.0, node_ranks * nodes)
-    return stack(
-        [node, shared(between_nodes, ranks_per_nic), shared(between_pods, ranks_per_nic)]
-    )
+    return stack([node, shared(between_nodes, ranks_per_nic), shared(between_pods, ranks_per_nic)])
 
 
 IN_TURN = "(node_ranks - 1)/node_ranks + (nodes - 1)/nodes + (pods - 1)/pods"
@@ -224,6 +222,4 @@ def two_phase(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array
     node = scale(switch.bucket(node_ranks), 1.0, nodes * pods)
     between_nodes = scale(switch.bucket(nodes), 1.0, node_ranks * pods)
     between_pods = scale(switch.bucket(pods), 1.0, node_ranks * nodes)
-    return stack(
-        [node, shared(between_nodes, ranks_per_nic), shared(between_pods, ranks_per_nic)]
-    )
+    return stack([node, shared(between_nodes, ranks_per_nic), shared(between_pods, ranks_per_nic)])

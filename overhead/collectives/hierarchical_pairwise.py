@@ -21,31 +21,26 @@ __all__ = ["flat_pairwise"]
 def _messages(steps: Array, ranks: Array) -> Array:
     """Return the sum over r = 1 .. steps of min(r, ranks): messages through a network card."""
     growing = np.minimum(steps, np.floor(ranks))
-    return growing * (growing + 1.0) / 2.0 + (steps - growing) * ranks
+    return np.asarray(growing * (growing + 1.0) / 2.0 + (steps - growing) * ranks)
 
 
-# A step inside nodes, and one between nodes with every rank's partner outside.
+# A step inside nodes, one between nodes in which every rank's partner is outside, what the first
+# takes longer than latency between nodes, and a message's time through a network card.
 INTRA = f"(intra_latency + {WIRES[0]}/ranks)"
 INTER = f"(inter_latency + ranks_per_nic*{WIRES[1]}/ranks)"
-# Ranks of the group at a network card, and a message's time through it.
-CARD = "minimum(ranks_per_nic, node_ranks)"
+LONGER = f"({INTRA} - inter_latency)"
 PASS = f"({CROWD}*{WIRES[1]}/ranks)"
-# The first so many steps are slower inside nodes.
+# In the first so many steps messages through a card grow by one a step, and in the first so many
+# of those the step is slower inside nodes.
+GROWING = "minimum(node_ranks - 1, floor(ranks_per_nic))"
 SLOWER = (
-    f"where({INTRA} <= inter_latency, 0, where({INTRA} >= {INTER}, node_ranks - 1,"
-    " minimum(node_ranks - 1,"
-    f" floor(({INTRA} - inter_latency)/where({PASS} > 0, {PASS}, 1)))))"
+    f"where({INTRA} <= inter_latency, 0, where({INTRA} >= {INTER}, {GROWING},"
+    f" minimum({GROWING}, floor({LONGER}/{PASS}))))"
 )
-
-
-def _passed(steps: str) -> str:
-    growing = f"minimum({steps}, floor({CARD}))"
-    return f"({growing}*({growing} + 1)/2 + ({steps} - {growing})*{CARD})"
-
-
 MIXED = (
-    f"{SLOWER}*{INTRA} + (node_ranks - 1 - {SLOWER})*inter_latency"
-    f" + ({_passed('(node_ranks - 1)')} - {_passed(SLOWER)})*{PASS}"
+    f"(node_ranks - 1)*{INTRA} - ({GROWING} - {SLOWER})*{LONGER}"
+    f" + ({GROWING}*({GROWING} + 1) - {SLOWER}*({SLOWER} + 1))/2*{PASS}"
+    f" + (node_ranks - 1 - {GROWING})*maximum({INTER} - {INTRA}, 0*{INTRA})"
 )
 
 
@@ -54,8 +49,7 @@ MIXED = (
     "all_to_all",
     "flat_pairwise",
     steps="ranks - 1",
-    time=f"where(nodes > 1, 2*({MIXED}) + (ranks - 2*node_ranks + 1)*{INTER},"
-    f" (ranks - 1)*{INTRA})",
+    time=f"where(nodes > 1, 2*({MIXED}) + (ranks - 2*node_ranks + 1)*{INTER}, (ranks - 1)*{INTRA})",
     sent=EVERY,
     carried=MINIMAL,
     source="derivation",

@@ -92,9 +92,7 @@ RAILS_TIME = (
     f" + ceil(log2(nodes))*(inter_latency + {RAIL}*{WIRES[1]})"
     f" + ceil(log2(pods))*(pod_latency + {RAIL}*{WIRES[2]})"
 )
-RAILS_SENT = (
-    "(2*(node_ranks - 1) + ceil(log2(nodes)) + ceil(log2(pods)))/node_ranks*message_bytes"
-)
+RAILS_SENT = "(2*(node_ranks - 1) + ceil(log2(nodes)) + ceil(log2(pods)))/node_ranks*message_bytes"
 RAILS_CARRIED = "(ranks - 1 + popcount_sum(node_ranks)/node_ranks)*message_bytes"
 PIECES = (
     "where(node_ranks > 1, maximum(node_ranks - 2**(ceil(log2(node_ranks)) - 1),"
@@ -130,9 +128,7 @@ def scatter_rails(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: A
     piece = 1.0 / node_ranks
     between_nodes = scale(switch.binomial(nodes), piece, node_ranks * pods)
     between_pods = scale(switch.binomial(pods), piece, node_ranks)
-    return stack(
-        [node, shared(between_nodes, ranks_per_nic), shared(between_pods, ranks_per_nic)]
-    )
+    return stack([node, shared(between_nodes, ranks_per_nic), shared(between_pods, ranks_per_nic)])
 
 
 @algorithm(

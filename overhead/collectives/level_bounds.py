@@ -144,15 +144,11 @@ def three_level_gather_bound(
     pod_capacity: Array,
 ) -> Array:
     """Least transfer of an all_gather or a reduce_scatter on three levels."""
-    inner = two_level_gather_bound(
-        message_bytes, ranks, node_ranks, mean_capacity, node_capacity
-    )
+    inner = two_level_gather_bound(message_bytes, ranks, node_ranks, mean_capacity, node_capacity)
     return np.maximum(inner, message_bytes / ranks * ((ranks - ranks / pods) / pod_capacity))
 
 
-SUMMED = (
-    "maximum((ranks - 1)/ranks/mean_capacity, (ranks - node_ranks)/ranks/node_capacity)"
-)
+SUMMED = "maximum((ranks - 1)/ranks/mean_capacity, (ranks - node_ranks)/ranks/node_capacity)"
 
 
 @formula(
@@ -221,7 +217,7 @@ def two_level_broadcast_bound(
     """Least transfer of a broadcast or a reduce on two levels."""
     port = np.maximum(1.0 / rank_capacity, (ranks - 1.0) / ranks / mean_capacity)
     node = np.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
-    return message_bytes * np.where(ranks > 1.0, np.maximum(port, node), 0.0)
+    return np.asarray(message_bytes * np.where(ranks > 1.0, np.maximum(port, node), 0.0))
 
 
 @formula(
@@ -245,7 +241,8 @@ def three_level_broadcast_bound(
     inner = two_level_broadcast_bound(
         message_bytes, ranks, node_ranks, rank_capacity, mean_capacity, node_capacity
     )
-    return np.maximum(inner, message_bytes * np.where(pods > 1.0, 1.0 / pod_capacity, 0.0))
+    pod = message_bytes * np.where(pods > 1.0, 1.0 / pod_capacity, 0.0)
+    return np.asarray(np.maximum(inner, pod))
 
 
 @formula(
@@ -265,12 +262,11 @@ def level_p2p_bound(
 ) -> Array:
     """Least transfer of one message, between nodes where there are several."""
     node = np.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
-    return message_bytes * np.where(ranks > 1.0, np.maximum(1.0 / rank_capacity, node), 0.0)
+    port = 1.0 / rank_capacity
+    return np.asarray(message_bytes * np.where(ranks > 1.0, np.maximum(port, node), 0.0))
 
 
-EXCHANGED = (
-    "maximum((ranks - 1)/mean_capacity, node_ranks*(ranks - node_ranks)/node_capacity)"
-)
+EXCHANGED = "maximum((ranks - 1)/mean_capacity, node_ranks*(ranks - node_ranks)/node_capacity)"
 
 
 @formula(
@@ -289,7 +285,8 @@ def two_level_exchange_bound(
 ) -> Array:
     """Least transfer of an all_to_all on two levels."""
     leaving = node_ranks * (ranks - node_ranks) / node_capacity
-    return message_bytes / ranks * np.maximum((ranks - 1.0) / mean_capacity, leaving)
+    most: Array = np.maximum((ranks - 1.0) / mean_capacity, leaving)
+    return message_bytes / ranks * most
 
 
 @formula(
@@ -310,9 +307,7 @@ def three_level_exchange_bound(
     pod_capacity: Array,
 ) -> Array:
     """Least transfer of an all_to_all on three levels."""
-    inner = two_level_exchange_bound(
-        message_bytes, ranks, node_ranks, mean_capacity, node_capacity
-    )
+    inner = two_level_exchange_bound(message_bytes, ranks, node_ranks, mean_capacity, node_capacity)
     pod_ranks = ranks / pods
     leaving = pod_ranks * (ranks - pod_ranks) / pod_capacity
     return np.maximum(inner, message_bytes / ranks * leaving)

@@ -64,9 +64,7 @@ def three_level_rank_capacity(
     return _inside_and_outside(intra_bandwidth, cards, node_ranks, nodes * pods)
 
 
-def _inside_and_outside(
-    inside: Array, outside: Array, node_ranks: Array, groups: Array
-) -> Array:
+def _inside_and_outside(inside: Array, outside: Array, node_ranks: Array, groups: Array) -> Array:
     """Return what the links in a node and out of it bring, of those that the group uses."""
     alone = np.where(groups > 1.0, inside + outside, inside)
     return np.where(node_ranks > 1.0, alone, outside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from overhead.collectives.algorithm import algorithm
-from overhead.collectives.cost import Cost, flat, several, twice
+from overhead.collectives.cost import Cost, flat, twice
 from overhead.collectives.grid import (
     BOTH,
     DIMENSIONS,

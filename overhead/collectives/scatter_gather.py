@@ -21,7 +21,7 @@ DOUBLING_TIME = f"2*log2(ranks)*latency + {TWICE}/bandwidth"
 
 
 def scatter(ranks: Array) -> Cost:
-    """Return the cost of a binomial scatter: a holder gives half of its pieces away in each step."""
+    """Return the cost of a binomial scatter: a holder gives half of its pieces away a step."""
     share = (ranks - 1.0) / ranks
     carried = popcount_sum(ranks) / ranks
     return flat(switch.levels(ranks), share, sent=share, carried=carried)

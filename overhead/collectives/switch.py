@@ -6,7 +6,7 @@ import numpy as np
 
 from overhead.collectives.algorithm import algorithm
 from overhead.collectives.cost import Cost, flat, several
-from overhead.collectives.requirement import INC, NVLS, POWER_OF_TWO
+from overhead.collectives.requirement import POWER_OF_TWO
 from overhead.expression import popcount_sum
 from overhead.quantity import Array
 
@@ -210,8 +210,8 @@ def all_reduce_binomial(ranks: Array) -> Cost:
 
 POWER = "(log2(ranks) == ceil(log2(ranks)))"
 DBT_DIP = "where(chunks == 2, 1, maximum(minimum(chunks - 3, 2*log2(ranks) - 1 - chunks), 0))"
-# Loads of a port, summed over steps, in half chunks.  With fewer chunks than steps on the way up and
-# down some steps are not full; for powers of two it is known by how much.
+# Loads of a port, summed over steps, in half chunks.  With fewer chunks than steps on the way up
+# and down some steps are not full; for powers of two it is known by how much.
 POWER = "(log2(ranks) == ceil(log2(ranks)))"
 DBT_DIP = (
     f"where({POWER}, where(chunks == 2, 1,"
@@ -230,8 +230,8 @@ DBT_LOAD = (
     "all_reduce",
     "dbt",
     steps="where(ranks > 1, 2*ceil(log2(ranks)) + chunks - 1, 0)",
-    time="where(ranks > 1, (2*ceil(log2(ranks)) + chunks - 1)*latency"
-    f" + {DBT_LOAD}*message_bytes/(2*chunks*bandwidth), 0)",
+    time="where(ranks > 1, 1, 0)*((2*ceil(log2(ranks)) + chunks - 1)*latency"
+    f" + {DBT_LOAD}*message_bytes/(2*chunks*bandwidth))",
     sent="where(ranks > 3, 2, where(ranks == 1, 0, ranks/2))*message_bytes",
     carried=f"2*{MINIMAL}",
     source="sanders2009",

@@ -34,8 +34,7 @@ def _reach(nx: Array, ny: Array, nz: Array) -> Array:
     BOTH,
     "ring",
     steps="mesh_nx + mesh_ny + mesh_nz - 3",
-    time="(mesh_nx + mesh_ny + mesh_nz - 3)*latency"
-    " + (ranks - 1)/ranks*message_bytes/bandwidth",
+    time="(mesh_nx + mesh_ny + mesh_nz - 3)*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
     sent=EVERY,
     carried=MINIMAL,
     source="jain2010",

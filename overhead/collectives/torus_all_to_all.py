@@ -7,7 +7,16 @@ import numpy as np
 from overhead.collectives import ring
 from overhead.collectives.algorithm import algorithm
 from overhead.collectives.cost import Cost, flat, several
-from overhead.collectives.grid import DIMENSIONS, EVERY, LONGEST, ONCE, count, exchange, longest, over
+from overhead.collectives.grid import (
+    DIMENSIONS,
+    EVERY,
+    LONGEST,
+    ONCE,
+    count,
+    exchange,
+    longest,
+    over,
+)
 from overhead.collectives.requirement import EQUAL_EVEN_SIZES
 from overhead.quantity import Array
 
@@ -15,9 +24,7 @@ __all__ = ["direct", "multi_shift_bidir"]
 
 IN_TURN = "the dimensions x, y, z in turn, each with the whole buffer"
 # Load of the busiest link of one dimension when every pair exchanges its block, in messages.
-PAIRS = (
-    "where({n} == 2, 1/2, where({n} % 2 == 0, {n}/8, ({n} - 1)*({n} + 1)/(8*{n})))"
-)
+PAIRS = "where({n} == 2, 1/2, where({n} % 2 == 0, {n}/8, ({n} - 1)*({n} + 1)/(8*{n})))"
 SENT = f"({over('({n} - 1)/{n}')})*message_bytes"
 ONE_WAY = f"({over('({n} - 1)/2')})"
 SHORTER = f"({over('floor({n}*{n}/4)/{n}')})"
@@ -203,6 +210,5 @@ def direct(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
         latencies=x.latencies + y.latencies + z.latencies,
         messages=several(ranks),
         sent=(ranks - 1.0) / ranks,
-        carried=ranks
-        * (x.carried / mesh_nx + y.carried / mesh_ny + z.carried / mesh_nz),
+        carried=ranks * (x.carried / mesh_nx + y.carried / mesh_ny + z.carried / mesh_nz),
     )

@@ -130,28 +130,25 @@ def multi_ring_split(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return _rings(mesh_nx, mesh_ny, mesh_nz, 0.5)
 
 
-# Every block both ways round: on a dimension of even size above 2 the last step moves half blocks,
-# so that a part's staircase has two treads.
+# Every block both ways round: on a dimension of even size above 2 the last step moves half blocks.
+# Size 2 has one cable, and moves half of the buffer in its one step: so it has twice the height.
 
-TREADS = "where({n} == 2, 1, floor(({n} - 1)/2))"
+DOUBLED = "where({n} == 2, 2, 1)"
 
 
 def _treads(sizes: tuple[str, ...], heights: tuple[str, ...]) -> str:
-    length = _minimum(tuple(f"floor({size}/2)" for size in sizes))
-    full = _minimum(tuple(TREADS.format(n=size) for size in sizes))
-    last = _minimum(
-        tuple(
-            f"{height}*where({TREADS.format(n=size)} < {length}, 1/2, 1)"
-            for size, height in zip(sizes, heights, strict=True)
-        )
+    length = f"floor({_minimum(sizes)}/2)"
+    last = tuple(
+        f"{height}*minimum(1, ({size} + 1)/2 - {length})"
+        for size, height in zip(sizes, heights, strict=True)
     )
-    return f"({full}*{_minimum(heights)} + ({length} - {full})*{last})"
+    return f"(({length} - 1)*{_minimum(heights)} + {_minimum(last)})"
 
 
 SHORT_STEPS = f"{DIMENSIONS}*floor({LONGEST}/2)"
 SHORT = rotated(
-    union(_treads, "1/{n}"),
-    union(_treads, "{other}/ranks"),
+    union(_treads, f"{DOUBLED}/{{n}}"),
+    union(_treads, f"{DOUBLED}*{{other}}/ranks"),
     f"where({LONGEST} == 2, 1, ({LONGEST} - 1)/2)/ranks",
 )
 
@@ -183,4 +180,3 @@ def multi_ring_short(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
         in_three_phases(slowest, *sizes),
         mesh_nx * mesh_ny * mesh_nz,
     )
-

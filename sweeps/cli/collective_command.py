@@ -11,6 +11,7 @@ import click
 from sweeps.cli.options import (
     COLLECTIVE_FLAGS,
     collective_options,
+    file_options,
     output_options,
     stated_sweep,
     tree_algorithms,
@@ -42,7 +43,12 @@ def command(**given: Any) -> int:
     _check_needed(options)
     stated = stated_sweep(options, "Collective operations")
     folders = [Path(folder) for folder in given["hardware_folder"]]
-    job = prepare(stated, command=["sweeps", *sys.argv[1:]], folders=folders)
+    job = prepare(
+        stated,
+        command=["sweeps", *sys.argv[1:]],
+        folders=folders,
+        options=file_options(given),
+    )
     if given["output"] or given["plot"]:
         from sweeps.cli.write import write_result
 

@@ -15,13 +15,15 @@ __all__ = ["command"]
 @click.option("--topology", help="Only algorithms on this network.")
 @click.option("--op", "collective", help="Only algorithms of this operation.")
 @click.option("--kind", type=click.Choice(["all", "algorithms", "formulas"]), default="all")
-@click.option("--markdown", is_flag=True, help="As a table for documents.")
+@click.option("--markdown", is_flag=True, help="Networks by operations, as a table for documents.")
+@click.option("--references", is_flag=True, help="All of overhead/REFERENCES.md.")
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
 def command(
     topology: str | None,
     collective: str | None,
     kind: str,
     markdown: bool,
+    references: bool,
     formulas: tuple[str, ...],
 ) -> int:
     """List the algorithms (network, operation, name) and the formulas that they share."""
@@ -32,6 +34,12 @@ def command(
 
     for path in formulas:
         load_formulas(Path(path))
+    if references or markdown:
+        from overhead import reference_table
+
+        make = reference_table.references if references else reference_table.algorithm_table
+        sys.stdout.write(make())
+        return 0
     faults = []
     for flag, value, known in (
         ("--topology", topology, TOPOLOGIES),
@@ -42,33 +50,25 @@ def command(
     if faults:
         raise InputError(faults)
     if kind != "formulas":
-        rows = [("network", "operation", "algorithm", "time", "summary")]
+        rows = [("network", "operation", "algorithm", "summary")]
         rows += [
-            (*algorithm.key, algorithm.expression, algorithm.title)
+            (*algorithm.key, algorithm.title)
             for algorithm in ALGORITHMS.values()
             if topology in (None, algorithm.topology) and collective in (None, algorithm.collective)
         ]
-        _write(rows, markdown, hidden=() if markdown else (3,))
+        _write(rows)
     if kind != "algorithms" and topology is None and collective is None:
-        rows = [("formula", "gives", "units", "expression", "summary")]
+        rows = [("formula", "gives", "units", "summary")]
         rows += [
-            (one.name, one.returns, one.result.units, one.expression, summary(one.kernel))
+            (one.name, one.returns, one.result.units, summary(one.kernel))
             for one in REGISTRY.values()
         ]
-        _write(rows, markdown, hidden=() if markdown else (3,))
+        _write(rows)
     return 0
 
 
-def _write(rows: Sequence[tuple[str, ...]], markdown: bool, hidden: tuple[int, ...]) -> None:
-    if markdown:
-        head, *rest = rows
-        sys.stdout.write("| " + " | ".join(head) + " |\n|" + " --- |" * len(head) + "\n")
-        for row in rest:
-            cells = (f"`{text}`" if i == 3 else text for i, text in enumerate(row))
-            sys.stdout.write("| " + " | ".join(cells).replace(" & ", " &amp; ") + " |\n")
-        return
-    shown = [[text for i, text in enumerate(row) if i not in hidden] for row in rows]
-    widths = [max(len(row[i]) for row in shown) for i in range(len(shown[0]))]
-    for row in shown:
+def _write(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
         line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
         sys.stdout.write(line.rstrip() + "\n")

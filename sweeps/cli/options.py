@@ -10,7 +10,7 @@ import click
 
 from sweeps.errors import InputError, fault
 
-__all__ = ["COLLECTIVE_FLAGS", "collective_options", "output_options", "stated_sweep"]
+__all__ = ["COLLECTIVE_FLAGS", "collective_options", "file_options", "output_options", "stated_sweep", "tree_algorithms"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -142,6 +142,15 @@ def _with_units(name: str, text: str) -> Any:
         ]
         parts.append(":".join(numbers))
     return ",".join(parts)
+
+
+def file_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that decide a file's contents, for its fingerprint."""
+    from pathlib import Path
+
+    formulas = [Path(path).read_text(encoding="utf-8") for path in given["formulas"]]
+    kept = {name: given[name] for name in ("compress", "digits", "dtype")}
+    return {**kept, "formulas": "".join(formulas)}
 
 
 def tree_algorithms(topology: str | None, algorithm: str | None) -> str:

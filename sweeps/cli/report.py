@@ -117,17 +117,29 @@ def assumed_lines(job: Job) -> Iterator[str]:
         if name not in used:
             continue
         if name in job.plan.labels:
-            shown = job.plan.labels[name]
+            lines.append(f"  {name} = {job.plan.labels[name]}  [{origin}]")
         elif name in job.plan.grid.constants:
             shown = format_quantity(job.plan.grid.constants[name], VOCABULARY[name].units)
+            lines.append(f"  {name} = {shown}  [{origin}]")
+        elif name in columns and " | " in origin:
+            lines.append(f"  {name}")
+            lines += _by_machine(job, name, columns[name], origin)
         elif name in columns:
-            shown = _several(name, columns[name])
-        else:
-            continue
-        lines.append(f"  {name} = {shown}  [{origin}]")
+            lines.append(f"  {name} = {_several(name, columns[name])}  [{origin}]")
     if lines:
         yield "not given, so taken as:"
         yield from lines
+
+
+def _by_machine(job: Job, name: str, values: Any, origin: str) -> Iterator[str]:
+    axis = next(axis for axis in job.plan.grid.axes if name in axis.columns)
+    told = dict(clause.split(": ", 1) for clause in origin.split(" | "))
+    seen = set()
+    for machine, value in zip(axis.columns["hardware"], values, strict=True):
+        if str(machine) not in seen:
+            seen.add(str(machine))
+            shown = format_quantity(float(value), VOCABULARY[name].units)
+            yield f"    {machine} = {shown}  [{told[str(machine)]}]"
 
 
 def _several(name: str, values: Any) -> str:

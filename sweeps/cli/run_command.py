@@ -31,6 +31,7 @@ def command(spec: str, **given: Any) -> int:
 
     SPEC is a path, or the name of a sweep that is shipped.
     """
+    from sweeps.cli.options import file_options
     from sweeps.cli.report import assumed_lines, statements
     from sweeps.cli.write import write_result
     from sweeps.job import load_formulas, prepare
@@ -43,7 +44,8 @@ def command(spec: str, **given: Any) -> int:
     sweep, text = load_sweep(found, given["settings"])
     command_line = ["sweeps", *sys.argv[1:]]
     folders = [Path(folder) for folder in given["hardware_folder"]]
-    job = prepare(sweep, text=text, command=command_line, bare_is_si=False, folders=folders)
+    options = file_options(given)
+    job = prepare(sweep, text=text, command=command_line, folders=folders, options=options)
     job.check_memory(given["max_memory"])
     if given["verbose"]:
         sys.stdout.writelines(line + "\n" for line in statements(job))
@@ -84,7 +86,7 @@ def summary(path: Path) -> Iterator[str]:
             cells *= size
         ends = ("", "")
         if one.minimum is not None and not one.flags:
-            units = one.units or "1"
+            units = str(one.attrs.get("units", "1"))
             ends = (format_quantity(one.minimum, units), format_quantity(one.maximum, units))
         holes = f"{one.missing:,}" if one.missing else ""
         rows.append((one.name, dims or "(none)", f"{cells:,}", *ends, holes))

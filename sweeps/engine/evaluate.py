@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sweeps.engine.axes import Array, Grid, Region, cut
-from sweeps.engine.graph import Node
+from sweeps.engine.graph import Node, best_of, keep_least
 
 __all__ = ["BLOCK_CELLS", "WHOLE_CELLS", "Evaluator", "blocks_over", "settings"]
 
@@ -90,6 +90,11 @@ class Evaluator:
         held = {grid.names[position] for position in self.fixed}
         self._held = frozenset(held)
         self._whole: dict[int, Any] = {}
+        self._kept: dict[int, Any] = {}
+        self._cells: dict[int, int] = {}
+        self._places: dict[int, tuple[int, ...]] = {}
+        self._spares: list[Array] = []
+        self._used = 0
         self._parts: dict[int, tuple[tuple[tuple[int, int], ...], Any]] = {}
         everything = [slice(0, length) for length in grid.shape]
         for position, part in self.fixed.items():
@@ -98,7 +103,10 @@ class Evaluator:
 
     def cells(self, node: Node) -> int:
         """Return the cells over a node's own dimensions."""
-        return self.grid.size(node.dims - self._held)
+        known = self._cells.get(id(node))
+        if known is None:
+            known = self._cells[id(node)] = self.grid.size(node.dims - self._held)
+        return known
 
     def value(self, node: Node, region: Region | None = None) -> Any:
         """Return a node's value over a region (everything where none is given).
@@ -129,9 +137,28 @@ class Evaluator:
         known = self._parts.get(id(node))
         if known is not None and known[0] == where:
             return known[1]
-        part = self._run(node, region)
+        part = self._least(node, region) if node.run is best_of else self._run(node, region)
         self._parts[id(node)] = (where, part)
         return part
+
+    def _least(self, node: Node, region: Region) -> tuple[Array, Array]:
+        """Return the least of the inputs and which it is, in arrays kept for the next block."""
+        places = {self.grid.position(dim) for dim in node.dims}
+        shape = tuple(
+            part.stop - part.start if place in places else 1 for place, part in enumerate(region)
+        )
+        kept = self._kept.get(id(node))
+        if kept is None or kept[0].shape != shape:
+            kept = tuple(np.empty(shape, dtype) for dtype in (float, float, bool, np.int8))
+            self._kept[id(node)] = kept
+        best, other, less, code = kept
+        first, *rest = node.inputs
+        self.into(first, region, best)
+        code[...] = 0
+        for index, one in enumerate(rest, 1):
+            self.into(one, region, other)
+            keep_least(best, code, other, index, less)
+        return best, code
 
     def into(self, node: Node, region: Region, out: Array) -> None:
         """Compute a node over a region straight into an array of the region's open shape.
@@ -142,15 +169,31 @@ class Evaluator:
             out[...] = self.value(node, region)
             return
         inputs: list[Array] = []
+        taken = 0
         for one in node.inputs:
-            whole = self.grid.size(one.dims) == self.grid.size(node.dims)
-            if whole and self._direct(one, region) and not any(x is out for x in inputs):
+            whole = self.cells(one) == self.cells(node)
+            if not whole or not self._direct(one, region):
+                inputs.append(self.value(one, region))
+            elif any(x is out for x in inputs):
+                spare = self._spare(out)
+                taken += 1
+                self.into(one, region, spare)
+                inputs.append(spare)
+            else:
                 self.into(one, region, out)
                 inputs.append(out)
-            else:
-                inputs.append(self.value(one, region))
         assert node.ufunc is not None
         node.ufunc(*inputs, out=out)
+        self._used -= taken
+
+    def _spare(self, like: Array) -> Array:
+        """Return a scratch array: one more than are in use."""
+        if self._used == len(self._spares):
+            self._spares.append(np.empty_like(like))
+        if self._spares[self._used].shape != like.shape:
+            self._spares[self._used] = np.empty_like(like)
+        self._used += 1
+        return self._spares[self._used - 1]
 
     def _direct(self, node: Node, region: Region) -> bool:
         """Return whether a node is a ufunc whose value isn't at hand."""
@@ -164,8 +207,11 @@ class Evaluator:
         return node.run(*(self.value(one, region) for one in node.inputs))
 
     def _where(self, node: Node, region: Region) -> tuple[tuple[int, int], ...]:
-        places = (self.grid.position(dim) for dim in node.dims)
-        return tuple((region[p].start, region[p].stop) for p in sorted(places))
+        places = self._places.get(id(node))
+        if places is None:
+            places = tuple(sorted(self.grid.position(dim) for dim in node.dims))
+            self._places[id(node)] = places
+        return tuple((region[p].start, region[p].stop) for p in places)
 
     def _cut(self, whole: Any, region: Region) -> Any:
         if isinstance(whole, np.ndarray):

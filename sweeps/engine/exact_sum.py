@@ -191,6 +191,6 @@ def rounded(
 
 def _propagate(digits: NDArray[np.int64]) -> None:
     """Bring all digits but the last (which holds the sign) between 0 and 2**32."""
-    for lower, upper in zip(digits[:-1], digits[1:], strict=True):
-        upper += lower >> LIMB_BITS
-        lower &= MASK
+    for limb in range(len(digits) - 1):
+        digits[limb + 1] += digits[limb] >> LIMB_BITS
+        digits[limb] &= MASK

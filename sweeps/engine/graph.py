@@ -17,7 +17,7 @@ from overhead.formula import REGISTRY, Formula
 from sweeps.engine.axes import Array, Grid
 from sweeps.engine.validity import topology_requirements
 
-__all__ = ["Builder", "Missing", "Node", "best_of"]
+__all__ = ["Builder", "Missing", "Node", "best_of", "keep_least"]
 
 CHOICES = ("auto", "nccl")
 
@@ -79,11 +79,30 @@ def best_of(*values: Array) -> tuple[Array, Array]:
     code = np.zeros(shape, dtype=np.int8)
     less = np.empty(shape, dtype=np.bool_)
     for index, value in enumerate(values[1:], 1):
-        np.less(value, best, out=less)
-        np.minimum(best, value, out=best)
-        # Later indices are larger, so the maximum keeps the last that was less.
-        np.maximum(code, less.view(np.int8) * np.int8(index), out=code)
+        keep_least(best, code, value, index, less)
     return best, code
+
+
+def keep_least(best: Array, code: Array, value: Array, index: int, less: Array) -> None:
+    """Update the least and its index, in place, by a value of a higher index.
+
+    Parameters
+    ----------
+    best, code : ndarray
+        The least so far, and its index (int8).
+    value : ndarray
+        The value; infinite where it isn't defined.
+    index : int
+        Its index.
+    less : ndarray of bool
+        Scratch.
+    """
+    np.less(value, best, out=less)
+    np.minimum(best, value, out=best)
+    # Later indices are larger, so the maximum keeps the last that was less.
+    marks = less.view(np.int8)
+    np.multiply(marks, np.int8(index), out=marks)
+    np.maximum(code, marks, out=code)
 
 
 @dataclass(slots=True)
@@ -100,12 +119,15 @@ class Builder:
         What the user gives, and what machines give.
     interned : dict
         Nodes by key, shared between label sets, so that the same thing is computed once.
+    only_time : bool
+        Whether it is enough to know the least time of a choice, not which algorithm has it.
     """
 
     grid: Grid
     labels: Mapping[str, str]
     given: Mapping[str, Node]
     interned: dict[tuple[Any, ...], Node]
+    only_time: bool = False
     memo: dict[tuple[str, str], Node] = field(default_factory=dict)
 
     def node(self, quantity: str, algorithm: Algorithm | None = None) -> Node:
@@ -214,6 +236,8 @@ class Builder:
             return self._chunks(found)
         if quantity == "chosen_algorithm":
             return self._chosen(found)
+        if quantity == "time" and len(found) > 1 and self.only_time:
+            return self._least(found)
         if quantity == "time" and len(found) > 1:
             best = self._best(found)
             return self._intern("time", ("least", best.key), (best,), lambda pair: pair[0])
@@ -284,6 +308,18 @@ class Builder:
         return self._intern("chunks", key, inputs, run, None, algorithm)
 
     def _best(self, found: Sequence[Algorithm]) -> Node:
+        times = self._times(found)
+        key = _short(("best", *(node.key for node in times)))
+        return self._intern("best", key, tuple(times), best_of)
+
+    def _least(self, found: Sequence[Algorithm]) -> Node:
+        first, *rest = self._times(found)
+        for node in rest:
+            key = _short(("lesser", first.key, node.key))
+            first = self._intern("time", key, (first, node), np.minimum, np.minimum)
+        return first
+
+    def _times(self, found: Sequence[Algorithm]) -> list[Node]:
         times = []
         for algorithm in found:
             time = self.node("time", algorithm)
@@ -294,8 +330,7 @@ class Builder:
                 key = ("defined", time.key, defined.key)
                 time = self._intern("time", key, (time, defined), _where_defined)
             times.append(time)
-        key = _short(("best", *(node.key for node in times)))
-        return self._intern("best", key, tuple(times), best_of)
+        return times
 
     def _chosen(self, found: Sequence[Algorithm]) -> Node:
         names = ALGORITHMS.names()

@@ -21,6 +21,8 @@ from sweeps.spec.axis import Axis
 __all__ = ["FLAGS", "Case", "Plan", "Variable"]
 
 FLAGS = ("status", "chosen_algorithm")
+# What follows from the time alone, whichever algorithm has it.
+OF_TIME = {"time", "algbw", "busbw", "lower_bound", "lower_bound_ratio"}
 # What a single rank doesn't have.
 NOT_OF_ONE_RANK = ("algbw", "busbw", "lower_bound_ratio")
 
@@ -117,7 +119,13 @@ class Plan:
             for axis, index in zip(self.switching, point, strict=True):
                 labels.update({name: str(axis.columns[name][index]) for name in axis.switching})
                 fixed[self.grid.position(axis.name)] = slice(index, index + 1)
-            builder = Builder(self.grid, self._complete(labels), self._given, self._interned)
+            builder = Builder(
+                self.grid,
+                self._complete(labels),
+                self._given,
+                self._interned,
+                only_time=set(self.wanted) <= OF_TIME,
+            )
             try:
                 status = builder.status(self.bits)
                 nodes = self._nodes(builder)

@@ -95,7 +95,7 @@ class Split:
 
     @property
     def trailing(self) -> bool:
-        """Whether the reduced dimensions are the variable's last: a C-order block has them whole."""
+        """Whether the reduced dimensions are the last: blocks in C order can have them whole."""
         return self.reduced_axes == tuple(range(len(self.kept_axes), len(self.shape)))
 
     def piece(self, region: Sequence[slice], values: NDArray[np.float64]) -> Piece:
@@ -118,16 +118,13 @@ class Split:
         ValueError
             The region isn't one of this variable, or the values don't have its shape.
         """
-        bounds = [
-            part.indices(size)[:2]
-            for part, size in zip(region, self.shape, strict=True)
-            if part.step in (None, 1)
-        ]
-        if values.shape != tuple(stop - start for start, stop in bounds):
+        bounds = [part.indices(size) for part, size in zip(region, self.shape, strict=True)]
+        extents = tuple(stop - start for start, stop, _ in bounds)
+        if values.shape != extents or any(step != 1 for *_, step in bounds):
             message = f"values of shape {values.shape} don't fill the region {tuple(region)}"
             raise ValueError(message)
         view = values.transpose(*self.kept_axes, *self.reduced_axes)
-        where = tuple(slice(*bounds[axis]) for axis in self.kept_axes)
+        where = tuple(slice(*bounds[axis][:2]) for axis in self.kept_axes)
         if not where:
             where, view = (slice(0, 1),), view[np.newaxis]
         starts = tuple(bounds[axis][0] for axis in self.reduced_axes)

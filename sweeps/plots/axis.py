@@ -72,7 +72,7 @@ def scale_for(values: NDArray[np.float64], wanted: str | None) -> Literal["log",
     return "linear"
 
 
-def axis_of(  # noqa: PLR0913 - everything that an axis is made from
+def axis_of(
     name: str,
     attrs: Mapping[str, Any],
     values: NDArray[np.float64],
@@ -132,7 +132,7 @@ def axis_of(  # noqa: PLR0913 - everything that an axis is made from
     return Axis(scale, low, high, ticks, f",{UNBROKEN}".join(words) + unit)
 
 
-def _fit(  # noqa: PLR0913 - ticks, and where they are to stand
+def _fit(
     ticks: Ticks, low: float, high: float, scale: str, inches: float, *, vertical: bool
 ) -> bool:
     """Return whether the ticks' labels keep clear of each other."""

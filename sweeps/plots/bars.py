@@ -136,7 +136,7 @@ def _prepared(figure: Figure, view: View) -> _Stacks:
         capacity = capacity.reshape(len(panels), -1)
     names = [_name([names_of[k][entry] for k, entry in enumerate(place)]) for place in places]
     # Two dimensions are a product with holes: what has no value in any panel isn't a bar.
-    kept = np.isfinite(parts).any(axis=(0, 1)) | (len(by) < 2)  # noqa: PLR2004
+    kept = np.isfinite(parts).any(axis=(0, 1)) | (len(by) < 2)
     kept = np.asarray(kept)
     if np.count_nonzero(kept) > _MOST_BARS:
         message = (
@@ -144,7 +144,7 @@ def _prepared(figure: Figure, view: View) -> _Stacks:
             f"at most {_MOST_BARS}: choose some by at"
         )
         raise InputError(message)
-    notes = _notes(view, parts, dims, shape)
+    notes = _notes(view, np.isnan(parts).any(axis=1) & kept, dims, shape)
     return _Stacks(
         panels,
         [name for name, keep in zip(names, kept, strict=True) if keep],
@@ -171,9 +171,8 @@ def _spread(
 
 
 def _notes(
-    view: View, parts: NDArray[np.float64], dims: Sequence[str], shape: tuple[int, ...]
+    view: View, missing: NDArray[np.bool_], dims: Sequence[str], shape: tuple[int, ...]
 ) -> list[str]:
-    missing = np.asarray(~np.isfinite(parts).all(axis=1))
     if not missing.any():
         return []
     where = missing.reshape(shape)
@@ -252,8 +251,8 @@ def _write_totals(axes: Axes, stacks: _Stacks, index: int, made: Frame) -> None:
 
 
 def _legend(figure: Figure, view: View, stacks: _Stacks) -> Legend:
-    from matplotlib.lines import Line2D  # noqa: PLC0415
-    from matplotlib.patches import Patch  # noqa: PLC0415
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
     handles: list[Any] = []
     labels: list[str] = []

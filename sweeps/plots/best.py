@@ -190,7 +190,7 @@ def _compared(sets: Sequence[Sequence[int]], names: Sequence[str]) -> list[_Regi
         if len(entries) == 1:
             regions.append(_Region(names[entries[0]], colours[entries[0]]))
             continue
-        every = len(entries) == len(names) > 2  # noqa: PLR2004 - two are named
+        every = len(entries) == len(names) > 2
         text = "all equal" if every else " = ".join(names[entry] for entry in entries)
         regions.append(_Region(text, colours[entries[0]], colours[entries[1]], "//"))
     return regions
@@ -266,8 +266,8 @@ def _patch(
     rows: NDArray[np.float64],
 ) -> PathPatch:
     """Return a region's cells as one shape, so that its stripes run through all of it."""
-    from matplotlib.patches import PathPatch  # noqa: PLC0415
-    from matplotlib.path import Path  # noqa: PLC0415
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
 
     found = np.array(runs(mask))
     low, high = rows[found[:, 0]], rows[found[:, 0] + 1]
@@ -304,7 +304,7 @@ def _draw_level(
     stroke: Any,
 ) -> None:
     """Draw a line between cells above a level and others, along the cells: nothing lies between."""
-    from matplotlib.collections import LineCollection  # noqa: PLC0415
+    from matplotlib.collections import LineCollection
 
     columns, rows = borders
     pieces = [
@@ -347,8 +347,8 @@ def _name_regions(
 
 
 def _legend(figure: Figure, view: View, drawn: _Map) -> Legend:
-    from matplotlib.lines import Line2D  # noqa: PLC0415
-    from matplotlib.patches import Patch  # noqa: PLC0415
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
     handles: list[Any] = [Patch(**_look(region)) for region in drawn.regions]
     labels = [plain(region.name) for region in drawn.regions]

@@ -134,7 +134,7 @@ def refine(
     x, y : ndarray of float, shape (more points,)
         With points on the affine piece between neighbours (as `crossovers` takes it).
     """
-    if len(x) < 2 or np.all(x[1:] <= _FINE * x[:-1]):  # noqa: PLR2004 - nothing lies between
+    if len(x) < 2 or np.all(x[1:] <= _FINE * x[:-1]):
         return x, y
     counts = np.ceil(np.log(x[1:] / x[:-1]) / np.log(_FINE)).astype(np.int64).clip(1)
     pieces = [

@@ -105,7 +105,7 @@ def _drawing(figure: Figure, view: View, plot: Plot, panel: tuple[float, float])
 
 
 def _legend(plot: Plot) -> Legend:
-    from matplotlib.lines import Line2D  # noqa: PLC0415
+    from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], **stroke(line)) for line in plot.lines]
     labels = [line.label for line in plot.lines]

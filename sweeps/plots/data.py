@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,7 +111,7 @@ def find(wanted: object, values: Values | int) -> int | None:
         values = tuple(range(values))
     if is_label(values):
         return values.index(wanted) if wanted in values else None
-    if isinstance(wanted, bool) or not isinstance(wanted, int | float | str):
+    if isinstance(wanted, bool) or not isinstance(wanted, Real | str):
         return None
     value = parse(wanted) if isinstance(wanted, str) else float(wanted)
     if value is None:
@@ -204,15 +205,15 @@ class View:
         """Return what is fixed, each as ``name = value``."""
         coordinates = self.dataset.coords
         return [
-            f"{plain(name)} = {self._scalar(name)}"
+            self.named(name)
             for name in self.chosen
             if name in coordinates and coordinates[name].ndim == 0
         ]
 
     def constants(self) -> list[str]:
-        """Return the other coordinates that have one value here, each as ``name = value``."""
+        """Return the other numbers that have one value here."""
         return [
-            f"{plain(str(name))} = {self._scalar(str(name))}"
+            str(name)
             for name, coordinate in self.dataset.coords.items()
             if coordinate.ndim == 0
             and name not in self.chosen
@@ -220,17 +221,31 @@ class View:
         ]
 
     def assumed(self) -> list[str]:
-        """Return the coordinates whose values are assumptions, with the value where it is one."""
-        found = []
-        for name, coordinate in self.dataset.coords.items():
-            if "assumed" in str(coordinate.attrs.get("origin", "")).lower():
-                value = f" = {self._scalar(str(name))}" if coordinate.ndim == 0 else ""
-                found.append(f"{plain(str(name))}{value}")
-        return found
+        """Return the numbers among the coordinates that are assumptions."""
+        return [
+            str(name)
+            for name, coordinate in self.dataset.coords.items()
+            if self._origin(coordinate).startswith("assumed")
+            and coordinate.dtype.kind not in "OUS"  # a choice, which the title names
+        ]
 
-    def _scalar(self, name: str) -> str:
+    def _origin(self, coordinate: xr.DataArray) -> str:
+        """Return where a coordinate comes from: of several machines' the one that is shown."""
+        told = str(coordinate.attrs.get("origin", "")).lower()
+        machines = dict(part.split(": ", 1) for part in told.split(" | ") if ": " in part)
+        shown_one = self.dataset.coords.get("hardware")
+        if " | " not in told or not machines:
+            return told
+        if shown_one is not None and not shown_one.ndim:
+            return machines.get(str(shown_one.values).lower(), told)
+        return "assumed" if any(one.startswith("assumed") for one in machines.values()) else told
+
+    def named(self, name: str) -> str:
+        """Return a coordinate as ``name = value``; of several values just the name."""
+        if self.dataset.coords[name].ndim:
+            return plain(name)
         value = _listed(self.dataset.coords[name].values.reshape(1))[0]
-        return shown(value, self.units(name))
+        return f"{plain(name)} = {shown(value, self.units(name))}"
 
 
 def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:

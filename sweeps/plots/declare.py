@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
 from sweeps.errors import InputError, fault, nearest
 from sweeps.plots.data import Subject, Values, find, is_label
 from sweeps.plots.readable import number, parse
-from sweeps.plots.schema import FORMS, KINDS, Figure, NotReadableError
+from sweeps.plots.schema import FORMS, KINDS, Figure, NotReadableError, listed
 
 __all__ = ["check_figures", "resolve"]
 
@@ -22,7 +23,7 @@ _FILE_NAME = re.compile(r"[\w.+-]+")
 
 def check_figures(
     declarations: Sequence[Mapping[str, Any]],
-    dims: Mapping[str, Values | int],
+    dims: Mapping[str, Iterable[Any] | int],
     variables: Mapping[str, Sequence[str] | None],
 ) -> list[Figure]:
     """Check declarations of figures, as a spec's ``[[figures]]`` tables have them.
@@ -31,7 +32,7 @@ def check_figures(
     ----------
     declarations : sequence of mapping
         The tables.
-    dims : mapping of str to (tuple or int)
+    dims : mapping of str to (iterable or int)
         Each dimension's values, or its size where it has none; constants as one value.
     variables : mapping of str to (sequence of str or None)
         Each variable's dimensions; None where they aren't known yet.
@@ -144,7 +145,7 @@ def resolve(figure: Figure, subject: Subject) -> tuple[Figure, list[str]]:
     if faults:
         return figure, faults
     kind = KINDS[figure.kind]
-    used = [dim for key in kind.used for dim in _several(figure[key])]
+    used = [dim for key in kind.used for dim in listed(figure[key])]
     faults += [
         fault(f"{figure.where}.at", dim, "is spread out by this figure", "hold another dimension")
         for dim in used
@@ -172,14 +173,8 @@ def resolve(figure: Figure, subject: Subject) -> tuple[Figure, list[str]]:
 
 
 def _variables(figure: Figure) -> list[str]:
-    names = [name for key in KINDS[figure.kind].shown for name in _several(figure[key])]
-    return names + _several(figure.options.get("capacity"))
-
-
-def _several(value: Any) -> list[str]:
-    if value is None:
-        return []
-    return [value] if isinstance(value, str) else list(value)
+    names = [name for key in KINDS[figure.kind].shown for name in listed(figure[key])]
+    return names + listed(figure.options.get("capacity"))
 
 
 def _taken(figure: Figure, labels: Sequence[str]) -> tuple[str, ...]:
@@ -217,7 +212,7 @@ def _unknown_names(figure: Figure, subject: Subject) -> list[str]:
             continue
         faults += [
             fault(f"{figure.where}.{key}", name, what, nearest(name, known))
-            for name in _several(value)
+            for name in listed(value)
             if name not in known
         ]
     if figure.kind == "bars" and figure["parts"] is None:
@@ -243,13 +238,13 @@ def _wrong_choices(figure: Figure, subject: Subject) -> list[str]:
     kind = KINDS[figure.kind]
     most = {"lines": kind.most, "x": 2, "over": 2}
     for key in ("lines", "x", "over"):
-        named = _several(figure.options.get(key))
+        named = listed(figure.options.get(key))
         if len(named) > most[key]:
             text = ", ".join(named)
             faults.append(fault(f"{figure.where}.{key}", text, "too many", f"at most {most[key]}"))
     roles: dict[str, str] = {}
     for key in kind.used:
-        for dim in _several(figure[key]):
+        for dim in listed(figure[key]):
             if dim in roles:
                 wrong = f"is {roles[dim]} already"
                 faults.append(fault(f"{figure.where}.{key}", dim, wrong, "another dimension"))
@@ -306,7 +301,7 @@ def _nearest_value(wanted: object, subject: Subject, dim: str) -> str:
     if isinstance(wanted, str) and is_label(_values(subject, dim)):
         return nearest(wanted, _values(subject, dim))
     wanted = parse(wanted) if isinstance(wanted, str) else wanted
-    if not isinstance(values, int) and isinstance(wanted, int | float) and not is_label(values):
+    if not isinstance(values, int) and isinstance(wanted, Real) and not is_label(values):
         close = sorted(values, key=lambda value: abs(value - wanted))[:2]
         return f"nearest: {', '.join(number(value, 6) for value in sorted(close))}"
     return f"values: {_listing(subject, dim)}"

@@ -62,13 +62,13 @@ def _drawn(dataset: xr.Dataset, figure: Figure) -> Canvas:
     """Draw by kind; the kinds' modules load only when one of them is drawn."""
     view = view_of(dataset, figure["at"])
     if figure.kind == "best":
-        from sweeps.plots.best import draw_best as draw_kind  # noqa: PLC0415
+        from sweeps.plots.best import draw_best as draw_kind
     elif figure.kind == "measured":
-        from sweeps.plots.measured import draw_measured as draw_kind  # noqa: PLC0415
+        from sweeps.plots.measured import draw_measured as draw_kind
     elif figure.kind == "bars":
-        from sweeps.plots.bars import draw_bars as draw_kind  # noqa: PLC0415
+        from sweeps.plots.bars import draw_bars as draw_kind
     else:
-        from sweeps.plots.curves import draw_curves as draw_kind  # noqa: PLC0415
+        from sweeps.plots.curves import draw_curves as draw_kind
     return draw_kind(figure, view)
 
 

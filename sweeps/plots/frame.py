@@ -73,9 +73,9 @@ class Sheet:
         In bold.
     xlabel, ylabel, strip_label : str
         The axes' labels, once for all panels; the last for the second panels.
-    fixed : sequence of str
+    fixed : str
         What is held fixed, under the title.
-    constants : sequence of str
+    constants : str
         Other values that went into it, smaller.
     notes : sequence of str
         What stands below.
@@ -93,8 +93,8 @@ class Sheet:
     xlabel: str = ""
     ylabel: str = ""
     strip_label: str = ""
-    fixed: Sequence[str] = ()
-    constants: Sequence[str] = ()
+    fixed: str = ""
+    constants: str = ""
     notes: Sequence[str] = ()
     panels: Sequence[str] = ("",)
     left: float = 1.05
@@ -242,7 +242,7 @@ def frame(sheet: Sheet, legend: Legend) -> Frame:
     Frame
         With panels, titles, labels and notes; the legend is drawn later.
     """
-    from matplotlib.figure import Figure as Canvas  # noqa: PLC0415
+    from matplotlib.figure import Figure as Canvas
 
     plan, above, below = _planned(sheet, legend)
     width, height = plan.size
@@ -252,7 +252,7 @@ def frame(sheet: Sheet, legend: Legend) -> Frame:
         x, y = plan.corner(index)
         box = (x / width, (y - high) / height, across / width, high / height)
         axes = made.canvas.add_axes(box)
-        axes.set_title("".join(wrap(name, across, SIZE_TEXT, bold=True, most=1)))
+        axes.set_title("\n".join(_heading(name, across)))
         made.axes.append(axes)
         if plan.strip:
             low = y - high - _STRIP_GAP - plan.strip
@@ -271,6 +271,10 @@ def frame(sheet: Sheet, legend: Legend) -> Frame:
     return made
 
 
+def _heading(name: str, width: float) -> list[str]:
+    return wrap(name, width, SIZE_TEXT, bold=True, most=2)
+
+
 Line = tuple[str, float, str]
 
 
@@ -283,7 +287,8 @@ def _planned(sheet: Sheet, legend: Legend) -> tuple[_Geometry, list[Line], list[
     size = legend.size()
     high = panel[1] + (sheet.strip + _STRIP_GAP if sheet.strip else 0.0)
     inside = rows * columns > count and size[0] <= panel[0] + _GAP and size[1] <= high
-    heading = _HEADING if any(sheet.panels) else 0.0
+    lines = max(len(_heading(name, panel[0])) for name in sheet.panels)
+    heading = _HEADING + (lines - 1) * SIZE_TEXT * LINE_HEIGHT if lines else 0.0
 
     def plan(top: float, bottom: float) -> _Geometry:
         beside = bool(legend.labels) and not inside
@@ -305,9 +310,8 @@ def _xlabel(sheet: Sheet, width: float) -> list[str]:
 
 def _words(sheet: Sheet, width: float) -> tuple[list[Line], list[str]]:
     title = wrap(sheet.title, width, SIZE_TITLE, bold=True)
-    fixed = wrap(" · ".join(sheet.fixed), width, SIZE_TEXT)
-    constants = ", ".join(sheet.constants)
-    others = wrap(f"with {constants}" if constants else "", width, SIZE_NOTE, most=2)
+    fixed = wrap(sheet.fixed, width, SIZE_TEXT)
+    others = wrap(sheet.constants, width, SIZE_NOTE)
     above = [
         *((line, SIZE_TITLE, "bold") for line in title),
         *((line, SIZE_TEXT, "normal") for line in fixed),

@@ -123,9 +123,12 @@ def lines_of(
         if not filled[place]:
             continue
         colour = place[0] if place else 0
-        # Two dimensions: of each colour the strokes in turn, whatever else has no value.
-        turn = strokes.get(colour, 0) if len(dims) > 1 else colour
-        strokes[colour] = turn + 1
+        # Two dimensions: a stroke for each entry of the second one, or, if that has too many, of
+        # each colour the strokes in turn.
+        turn = colour if len(dims) < 2 else place[1]
+        if len(dims) > 1 and len(labels[1]) > len(STROKES):
+            turn = strokes.get(colour, 0)
+            strokes[colour] = turn + 1
         label = " · ".join(labels[k][entry] for k, entry in enumerate(place))
         share = colour / (count - 1) if ordered else None
         lines.append(Line(label, place, colour, turn, share))

@@ -232,8 +232,8 @@ def _draw_ratio(
 
 
 def _legend(rows: _Rows, band: float) -> Legend:
-    from matplotlib.lines import Line2D  # noqa: PLC0415
-    from matplotlib.patches import Patch  # noqa: PLC0415
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
     handles: list[Any] = [Line2D([], [], markeredgecolor=INK, **_MEASURED)]
     labels = ["measured"]
@@ -247,6 +247,7 @@ def _legend(rows: _Rows, band: float) -> Legend:
     labels.append(f"ratio within ±{100 * band:.3g} %")
     ratio = rows.predicted / rows.measured
     if np.nanmax(np.abs(np.log(ratio))) > np.log(_WIDEST * 1.1):
-        handles.append(Line2D([], [], color=INK, marker="^", linestyle="none"))
+        marker = "^" if np.nanmax(ratio) > _WIDEST else "v"
+        handles.append(Line2D([], [], color=INK, marker=marker, linestyle="none"))
         labels.append(f"ratio beyond {_WIDEST:.0f} or 1/{_WIDEST:.0f}")
     return Legend(handles, labels)

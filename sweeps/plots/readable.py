@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sweeps.errors import InputError
+from sweeps.spec.units import parse_quantity
+
 __all__ = [
     "Scale",
     "long_name",
@@ -118,16 +121,8 @@ def number(value: float, digits: int = 3) -> str:
     return f"{mantissa}e{int(exponent)}" if mark else mantissa
 
 
-_UNITS = [
-    (factor, text.replace("µ", "u"))
-    for scale in (*_SCALES.values(), _prefixed("B", 0, 15))
-    for factor, text in scale.multiples
-    if text
-]
-
-
 def parse(text: str) -> float | None:
-    """Read a number with or without a unit, as a spec file has it.
+    """Read a number with or without a unit, whatever it is a number of.
 
     Parameters
     ----------
@@ -137,26 +132,16 @@ def parse(text: str) -> float | None:
     Returns
     -------
     float or None
-        In the canonical unit (bandwidths in byte/s); None if it can't be read.
+        In the canonical unit; None if it can't be read.
     """
-    found = re.fullmatch(r"\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([^\s\d].*)?", text)
-    if found is None:
-        return None
-    try:
-        value = float(found[1])
-    except ValueError:
-        return None
-    if found[2] is None:
-        return value
-    unit = found[2].strip().replace("µ", "u")
-    for factor, known in _UNITS:
-        # Of bytes people write kb and kB alike; m and M differ everywhere else.
-        if unit == known or (unit.lower() == known.lower() and known.endswith("B")):
-            return value * factor / (_BITS if known.endswith("bit/s") else 1.0)
+    for units in filter(None, _SCALES):
+        try:
+            return parse_quantity(text, units, field="", bare_is_si=True)
+        except InputError:
+            continue
     return None
 
 
-_BITS = 8.0
 _SUBSCRIPTS = dict(zip("0123456789", "₀₁₂₃₄₅₆₇₈₉", strict=True))
 
 

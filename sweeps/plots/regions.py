@@ -75,7 +75,7 @@ def regions_of(values: NDArray[np.float64], *, more: bool = False) -> Regions:
 
 def _margin(ordered: NDArray[np.float64], *, more: bool) -> NDArray[np.float64]:
     """Return second best over best of values sorted along the first axis, NaN last."""
-    if len(ordered) < 2:  # noqa: PLR2004 - a single entry has no second
+    if len(ordered) < 2:
         return np.full(ordered.shape[1:], np.nan)
     if not more:
         return np.asarray(ordered[1] / ordered[0])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["FORMS", "KINDS", "Figure", "Form", "Key", "Kind"]
+__all__ = ["FORMS", "KINDS", "Figure", "Form", "Key", "Kind", "listed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,13 @@ class Kind:
     most: int = 2
 
 
+def listed(value: Any) -> list[str]:
+    """Return the names that a key gives: none, one or several."""
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else list(value)
+
+
 class NotReadableError(ValueError):
     """A value that doesn't have its key's form."""
 
@@ -137,7 +145,7 @@ def _table(value: Any) -> dict[str, Any]:
     table = {}
     for dim, wanted in value.items():
         several = wanted if isinstance(wanted, list | tuple) else [wanted]
-        if not several or not all(isinstance(one, str | int | float) for one in several):
+        if not several or not all(isinstance(one, str | Real) for one in several):
             raise NotReadableError
         table[dim] = list(several) if isinstance(wanted, list | tuple) else wanted
     return table

@@ -28,6 +28,7 @@ __all__ = [
     "scale_colour",
     "style",
     "text_width",
+    "unbroken",
     "wrap",
 ]
 
@@ -111,7 +112,7 @@ _SETTINGS: dict[str, Any] = {
 @contextmanager
 def style() -> Iterator[None]:
     """Set the style for what is drawn inside, whatever a user's own settings are."""
-    import matplotlib.style  # noqa: PLC0415
+    import matplotlib.style
 
     with matplotlib.style.context(["default", _SETTINGS]):
         yield
@@ -119,7 +120,7 @@ def style() -> Iterator[None]:
 
 def region_colour(index: int) -> str:
     """Return the colour of an area: the lines' colour, then the same ones lighter."""
-    from matplotlib.colors import to_hex, to_rgb  # noqa: PLC0415
+    from matplotlib.colors import to_hex, to_rgb
 
     base = to_rgb(_AREA_COLOURS[index % len(_AREA_COLOURS)])
     lighter = _TINTS[(index // len(_AREA_COLOURS)) % len(_TINTS)]
@@ -129,16 +130,16 @@ def region_colour(index: int) -> str:
 
 def scale_colour(share: float) -> str:
     """Return a colour of the scale for numbers, from 0 to 1; its palest end is left out."""
-    import matplotlib as mpl  # noqa: PLC0415
-    from matplotlib.colors import to_hex  # noqa: PLC0415
+    import matplotlib as mpl
+    from matplotlib.colors import to_hex
 
     return str(to_hex(mpl.colormaps["cividis"](_DARKEST_TO_PALEST * share)))
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Return the width of a line of text in inches."""
-    from matplotlib.font_manager import FontProperties  # noqa: PLC0415
-    from matplotlib.textpath import text_to_path  # noqa: PLC0415
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
 
     font = FontProperties(family="DejaVu Sans", size=size, weight="bold" if bold else "normal")
     width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
@@ -181,6 +182,11 @@ def wrap(text: str, width: float, size: float, *, bold: bool = False, most: int 
             last = last[:-1]
         lines[-1] = f"{last.rstrip()}…"
     return [line.replace(UNBROKEN, " ") for line in lines if line]
+
+
+def unbroken(text: str) -> str:
+    """Return text that a line doesn't end within."""
+    return text.replace(" ", UNBROKEN)
 
 
 def _pieces(word: str, width: float, size: float, *, bold: bool) -> Iterator[str]:

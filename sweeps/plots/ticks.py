@@ -111,7 +111,7 @@ def _power_ticks(low: float, high: float, units: str, room: float, base: float) 
         chosen = [power for power in range(first, last + 1) if power % step == 0]
         if len(chosen) <= room:
             break
-    if len(chosen) < 2:  # noqa: PLR2004 - the two ends say where an axis is
+    if len(chosen) < 2:
         chosen = [first, last]
     between = [base**power for power in range(first, last + 1) if power not in chosen]
     minor = between if len(between) <= _MANY_MINOR else []

@@ -12,11 +12,12 @@ from sweeps.errors import InputError
 from sweeps.plots.data import View
 from sweeps.plots.frame import Sheet
 from sweeps.plots.readable import long_name, plain, sentence
-from sweeps.plots.schema import Figure
+from sweeps.plots.schema import KINDS, Figure, listed
+from sweeps.plots.style import unbroken
 
 __all__ = ["joined", "panels_of", "reasons", "sheet_of", "short_name", "status_bits"]
 
-_CONSTANTS = 10  # so many constants are named; the file has them all
+_NAMED = 10  # so many constants are named; the file has them all
 _MOST_PANELS = 20
 _MOST_BITS = 62
 _REASONS = 3  # so many reasons for one hole are named
@@ -84,18 +85,33 @@ def sheet_of(
     Sheet
         With what is fixed, the constants, and which values are assumptions.
     """
-    constants = view.constants()
-    if len(constants) > _CONSTANTS:
-        rest = len(constants) - _CONSTANTS
-        constants = [*constants[:_CONSTANTS], f"and {rest} more constants in the file"]
-    assumed = view.assumed()
+    shown = [name for key in KINDS[figure.kind].shown for name in listed(figure[key])]
+    energy = any(_is_energy(view.units(name)) for name in shown)
+    beside = [name for name in view.constants() if energy or not _is_energy(view.units(name))]
+    assumed = [name for name in view.assumed() if energy or not _is_energy(view.units(name))]
     below = list(notes)
     if assumed:
-        below.append(f"Assumed, neither specified nor measured: {', '.join(assumed)}.")
-    words = figure["title"] or sentence(title)
+        below.append(f"Assumed, not given, specified or measured: {_some(view, assumed)}.")
     return Sheet(
-        words, fixed=view.fixed(), constants=constants, notes=below, panels=panels, **measures
+        figure["title"] or sentence(title),
+        fixed=" · ".join(unbroken(text) for text in view.fixed()),
+        constants=f"with {_some(view, beside)}" if beside else "",
+        notes=below,
+        panels=panels,
+        **measures,
     )
+
+
+def _is_energy(units: str) -> bool:
+    """Return whether a unit is of energy, which is nothing to a figure of times or bytes."""
+    return "J" in units.split()
+
+
+def _some(view: View, names: Sequence[str]) -> str:
+    """Return the first of some coordinates with their values, and how many more there are."""
+    texts = [unbroken(view.named(name)) for name in names[:_NAMED]]
+    more = len(names) - len(texts)
+    return ", ".join(texts) + (f" and {more} more (in the file)" if more else "")
 
 
 def status_bits(view: View, dims: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:

@@ -118,8 +118,8 @@ def parse_values(
     if faults:
         raise InputError(list(dict.fromkeys(faults)))
     values = np.sort(np.concatenate(found))
-    twice = np.unique(values[1:][values[1:] == values[:-1]])
-    if twice.size:
+    twice = list(dict.fromkeys(values[1:][values[1:] == values[:-1]].tolist()))
+    if twice:
         raise InputError(
             [
                 fault(field, format_quantity(value, units), "stands there twice", "give it once")

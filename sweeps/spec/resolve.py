@@ -163,7 +163,7 @@ class _Resolver:
             if all(value is None for value, _ in pairs):
                 continue
             columns[figure] = np.array([np.nan if v is None else v for v, _ in pairs])
-            self.origins[figure] = "; ".join(
+            self.origins[figure] = " | ".join(
                 dict.fromkeys(
                     f"{machine.name}: {origin}"
                     for machine, (_, origin) in zip(rows, pairs, strict=True)

@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.engine.layout import Column, Layout
-from sweeps.errors import InputError, fault
 from sweeps.store.attributes import attributes, is_label, normalised, stored_dtype, values_of
 from sweeps.store.checksum import NO_CHECKSUM
-from sweeps.store.rounding import MOST_DIGITS, round_digits
+from sweeps.store.storage import Storage
 
 if TYPE_CHECKING:
     import netCDF4
 
-__all__ = ["FORMAT", "Storage", "Stored", "create", "stored"]
+__all__ = ["FORMAT", "Stored", "create", "stored"]
 
 FORMAT = ("sweeps_format", "1")
 """The global attribute that marks a file as ours, and the version of this format."""
@@ -27,85 +26,6 @@ _CHUNK_BYTES = 1 << 18
 _CACHE_BYTES = 1 << 23
 _FLAG_LEVEL = 1
 _LEVEL = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """What a user may choose about storage.
-
-    Attributes
-    ----------
-    compress : bool
-        Lossless compression of the numbers.
-    digits : int or None
-        Significant digits to keep; implies `compress`.
-    dtype : str
-        ``f8`` or ``f4``: the type that computed numbers are stored in.
-
-    Raises
-    ------
-    InputError
-        A type that there isn't, or more digits than it has.
-    """
-
-    compress: bool = False
-    digits: int | None = None
-    dtype: str = "f8"
-
-    def __post_init__(self) -> None:
-        faults = []
-        known = {"f8", "f4"}
-        if self.dtype not in known:
-            faults.append(fault("dtype", self.dtype, "can't hold results", "f8 or f4"))
-        most = MOST_DIGITS[4 if self.dtype == "f4" else 8]
-        if self.digits is not None and not 1 <= self.digits <= most:
-            allowed = f"1 to {most} for {self.dtype}"
-            faults.append(fault("digits", self.digits, "can't be kept", allowed))
-        if faults:
-            raise InputError(faults)
-
-    @property
-    def lossless(self) -> bool:
-        """Whether the file holds exactly what was computed."""
-        return self.digits is None and self.dtype == "f8"
-
-    @property
-    def filtered(self) -> bool:
-        """Whether numbers pass through a filter."""
-        return self.compress or self.digits is not None
-
-    def numbers(self, values: NDArray[Any], name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return computed numbers as they are stored.
-
-        Parameters
-        ----------
-        values : ndarray
-            Of one block.
-        name : str
-            The variable's, for the message.
-        dtype : numpy.dtype
-            The type that the variable is stored in.
-
-        Returns
-        -------
-        ndarray
-            Rounded and cast, in C order.
-
-        Raises
-        ------
-        InputError
-            A number is too large or too small for the type.
-        """
-        if self.digits is not None and dtype.kind == "f":
-            values = round_digits(values, self.digits)
-        try:
-            with np.errstate(over="raise", under="raise", invalid="ignore"):
-                return np.ascontiguousarray(values, dtype=dtype).reshape(values.shape)
-        except FloatingPointError:
-            finite = np.abs(values[np.isfinite(values) & (values != 0)])
-            wrong = f"{name} goes from {finite.min():.3g} to {finite.max():.3g} here"
-            allowed = "f8 holds such numbers"
-            raise InputError(fault("dtype", self.dtype, wrong, allowed)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +128,8 @@ def _variable(layout: Layout, column: Column, storage: Storage) -> Stored:
         attrs["significant_digits"] = np.int32(storage.digits)
         attrs["quantization"] = "granular bit rounding"
     level = 0
-    if column.dims and not number and dtype.itemsize <= np.dtype(np.int16).itemsize:
+    is_flag = "flag_meanings" in attrs or dtype.itemsize <= np.dtype(np.int16).itemsize
+    if column.dims and not number and is_flag:
         level = _FLAG_LEVEL
     elif column.dims and storage.filtered:
         level = _LEVEL

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from sweeps.engine.layout import Layout
 from sweeps.store.checksum import RunningChecksum, checksum, stored_checksum
-from sweeps.store.encode import Storage, Stored, create
+from sweeps.store.encode import Stored, create
 from sweeps.store.failures import LIBRARY_ERRORS, library_calls, system_calls
 from sweeps.store.lock import NETCDF
 from sweeps.store.space import reserve
+from sweeps.store.storage import Storage
 
 if TYPE_CHECKING:
     import netCDF4

@@ -10,12 +10,13 @@ from pathlib import Path
 from sweeps.engine.layout import Block, Layout
 from sweeps.store.attributes import check_layout
 from sweeps.store.blocks import target_of, targets
-from sweeps.store.encode import Storage, stored
+from sweeps.store.encode import stored
 from sweeps.store.failures import system_calls
 from sweeps.store.lock import hold
 from sweeps.store.open_file import OpenFile, least_size
 from sweeps.store.publish import check_output, publish, sweep_strays, temporary
 from sweeps.store.space import require
+from sweeps.store.storage import Storage
 
 __all__ = ["Written", "write"]
 
@@ -101,7 +102,6 @@ def write(
         with system_calls(output):
             if stack.enter_context(hold(target)):
                 sweep_strays(target)
-        check_output(output, overwrite=overwrite)
         fresh = temporary(target)
         try:
             with OpenFile(fresh, output, layout, plan, storage) as file:

@@ -1,11 +1,11 @@
-"""A CSV table of measured operations: found by name, its columns and units, every fault with its line."""
+"""A CSV table of measured operations: its place, columns and units; faults with their lines."""
 
 from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,29 +16,15 @@ from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.axis import LABELS
 from sweeps.spec.catalog import shipped
 from sweeps.spec.sweep import label_values
 from sweeps.spec.units import parse_quantity
+from sweeps.validate.headings import TEXTS, Heading, headings_of
 
-__all__ = ["TEXTS", "USUAL", "Table", "find_table", "read_table"]
+__all__ = ["Table", "find_table", "read_table"]
 
-TEXTS = ("table", "source")
-# What is read where the table has it; anything else only where the spec names its column.
-USUAL = (
-    *TEXTS,
-    "collective",
-    "hardware",
-    "ranks",
-    "nodes",
-    "gpus_per_node",
-    "message_bytes",
-    "time",
-)
-NEEDED = ("message_bytes", "time")
 # So many faults of one file are told; the same slip is often in every line.
 TOLD = 20
-_UNIT = re.compile(r"(?:_|\s*[(\[])(?P<unit>[^_()\[\]]+)[)\]]?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +44,6 @@ class Table:
     path: Path
     digest: str
     columns: Mapping[str, NDArray[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """One column: what it holds, where, in which unit."""
-
-    name: str
-    heading: str
-    place: int
-    unit: str
 
 
 def find_table(name_or_path: str) -> Path:
@@ -102,9 +78,8 @@ def find_table(name_or_path: str) -> Path:
         path = folder / f"{name_or_path}.csv"
         if name_or_path and path.is_file():
             return path
-    raise InputError(
-        fault("measured.table", name_or_path, "there is no such table", nearest(name_or_path, known))
-    )
+    near = nearest(name_or_path, known)
+    raise InputError(fault("measured.table", name_or_path, "there is no such table", near))
 
 
 def read_table(
@@ -149,122 +124,26 @@ def read_table(
         raise InputError(fault("measured.table", str(path), wrong, "a CSV file")) from None
     except csv.Error as error:
         raise InputError(fault("measured.table", str(path), str(error), "a CSV file")) from None
-    if len(lines) < 2:
+    if not lines[1:]:
         wrong = "has no rows" if lines else "is empty"
         raise InputError(
             fault("measured.table", str(path), wrong, "a line of headings, and rows below it")
         )
     header = [cell.strip() for cell in lines[0][1]]
-    found = _columns(path, header, headings or {}, units or {})
+    found = headings_of(path, header, headings or {}, units or {})
     digest = hashlib.sha256(content).hexdigest()
     return Table(path, digest, _values(path, found, header, lines[1:]))
 
 
 def _numbered(text: str) -> Iterator[tuple[int, list[str]]]:
-    rows = csv.reader(text.splitlines(keepends=True))
+    rows = csv.reader(io.StringIO(text, newline=""))
     for row in rows:
         yield rows.line_num, row
 
 
-# Columns.
-
-
-def _columns(
-    path: Path, header: Sequence[str], headings: Mapping[str, str], units: Mapping[str, str]
-) -> list[_Column]:
-    faults = [
-        fault(f"{path.name}, heading", name, "stands there twice", "each heading once")
-        for name in sorted({name for name in header if name and header.count(name) > 1})
-    ]
-    known = (*TEXTS, *LABELS, *VOCABULARY)
-    for key in {**headings, **units}:
-        if key not in known:
-            where = "columns" if key in headings else "units"
-            faults.append(
-                fault(f"measured.{where}.{key}", "..", "no such quantity", nearest(key, known))
-            )
-    found = []
-    for name in dict.fromkeys((*USUAL, *headings)):
-        place = _place(name, header, headings)
-        if place is None:
-            if name in headings:
-                offer = nearest(headings[name], header)
-                faults.append(
-                    fault(f"measured.columns.{name}", headings[name], "no such column", offer)
-                )
-            elif name in NEEDED:
-                faults.append(_missing(path, name, header))
-            continue
-        unit = "" if name in (*TEXTS, *LABELS) else _unit(name, header[place], units)
-        if unit is None:
-            faults.append(
-                fault(
-                    f"{path.name}, heading", header[place], "its unit isn't known",
-                    f'end it with one, as in {name}_us, or give units = {{ {name} = "us" }}',
-                )
-            )  # fmt: skip
-            continue
-        found.append(_Column(name, header[place], place, unit))
-    if faults:
-        raise InputError(faults)
-    return found
-
-
-def _missing(path: Path, name: str, header: Sequence[str]) -> str:
-    listed = ", ".join(header[:TOLD])
-    if len(header) == 1:
-        return f"{path.name}: the line of headings has one column, '{listed}'; put commas between"
-    return (
-        f"{path.name}: no column '{name}'; name the one that holds it: "
-        f'columns = {{ {name} = ".." }}, out of {listed}'
-    )
-
-
-def _place(name: str, header: Sequence[str], headings: Mapping[str, str]) -> int | None:
-    """Return where a quantity's column stands; None if it isn't there."""
-    if name in headings:
-        return header.index(headings[name]) if headings[name] in header else None
-    if name in header:
-        return header.index(name)
-    for place, heading in enumerate(header):
-        match = _UNIT.search(heading)
-        if match and heading[: match.start()] == name and name in VOCABULARY:
-            if _reads(match["unit"], VOCABULARY[name].units):
-                return place
-    return None
-
-
-def _unit(name: str, heading: str, units: Mapping[str, str]) -> str | None:
-    """Return the unit of a quantity's column; None if nothing tells."""
-    canonical = VOCABULARY[name].units
-    if name in units:
-        if not _reads(units[name], canonical):
-            raise InputError(
-                fault(f"measured.units.{name}", units[name], "no such unit of it", canonical)
-            )
-        return units[name]
-    if canonical == "1":
-        return ""
-    match = _UNIT.search(heading)
-    if match and _reads(match["unit"], canonical):
-        return match["unit"]
-    return "byte" if name == "message_bytes" else None
-
-
-def _reads(unit: str, canonical: str) -> bool:
-    try:
-        parse_quantity(f"1 {unit}", canonical, field="", bare_is_si=False)
-    except InputError:
-        return False
-    return True
-
-
-# Values.
-
-
 def _values(
     path: Path,
-    columns: Sequence[_Column],
+    columns: Sequence[Heading],
     header: Sequence[str],
     lines: Sequence[tuple[int, Sequence[str]]],
 ) -> dict[str, NDArray[Any]]:
@@ -279,7 +158,7 @@ def _values(
     values: dict[str, NDArray[Any]] = {}
     for column in columns:
         cells = [(number, row[column.place].strip()) for number, row in whole]
-        read = _texts if column.name in (*TEXTS, *LABELS) else _numbers
+        read = _texts if column.is_text else _numbers
         values[column.name] = read(path, column, cells, faults)
     if faults:
         more = [f"{path.name}: {len(faults) - TOLD} more faults"] if len(faults) > TOLD else []
@@ -288,11 +167,11 @@ def _values(
 
 
 def _texts(
-    path: Path, column: _Column, cells: Sequence[tuple[int, str]], faults: list[str]
+    path: Path, column: Heading, cells: Sequence[tuple[int, str]], faults: list[str]
 ) -> NDArray[Any]:
     known = label_values(column.name)
     for number, cell in cells:
-        where = f"{path.name}, line {number}, {column.heading}"
+        where = f"{path.name}, line {number}, {column.text}"
         if not cell and column.name not in TEXTS:
             faults.append(fault(where, cell, "empty", f"a {column.name}"))
         elif known and cell not in known:
@@ -301,13 +180,13 @@ def _texts(
 
 
 def _numbers(
-    path: Path, column: _Column, cells: Sequence[tuple[int, str]], faults: list[str]
+    path: Path, column: Heading, cells: Sequence[tuple[int, str]], faults: list[str]
 ) -> NDArray[np.float64]:
     quantity = VOCABULARY[column.name]
     values = np.empty(len(cells))
     for index, (number, cell) in enumerate(cells):
         value = values[index] = _number(cell, column.unit, quantity.units)
-        where = f"{path.name}, line {number}, {column.heading}"
+        where = f"{path.name}, line {number}, {column.text}"
         if math.isnan(value):
             unit = f" in {column.unit}" if column.unit else ""
             faults.append(fault(where, cell, "can't be read", f"a number{unit}"))

@@ -57,7 +57,7 @@ def network_costs(ranks: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]
     }
 
 
-def make_networks(  # noqa: PLR0913 - a dataset's parts
+def make_networks(
     *,
     points: int = 97,
     ranks: tuple[int, ...] = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),

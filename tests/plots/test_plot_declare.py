@@ -89,11 +89,11 @@ def test_names_are_given_and_unique(networks: Make) -> None:
         ),
         (
             {"kind": "curves", "x": "topology", "at": {"ranks": 2, "message_bytes": 1024}},
-            "figures[1].x = 'topology': holds names, not numbers; known: ",
+            "figures[1].x = 'topology': holds names, not numbers; none here is numeric",
         ),
         (
             {"kind": "scaling", "y": "lower_bound", "x": "collective"},
-            "figures[1].x = 'collective': holds names, not numbers; known: message_bytes, ranks",
+            "figures[1].x = 'collective': holds names, not numbers; known: ranks, message_bytes",
         ),
         (
             {"kind": "curves", "lines": "collective", "panels": "collective"},

@@ -49,7 +49,7 @@ def test_curves_say_what_they_show(networks: Make, tmp_path: Path) -> None:
         "100 µs",
         "hierarchical",
         "lower bound",
-        "Assumed, neither specified nor measured: latency = 2 µs.",
+        "Assumed, not given, specified or measured: latency = 2 µs.",
     ):
         assert words in text
 
@@ -86,7 +86,7 @@ def test_a_map_of_flags_shows_what_was_chosen(algorithms: Make, tmp_path: Path) 
     text = drawn(algorithms(), tmp_path, kind="best", value="chosen_algorithm")
     assert "Algorithm chosen over message size and number of ranks in the group" in text
     assert "oneshot" in text
-    assert "ranks not power of two; network too small" in text
+    assert "network too small" in text.splitlines()
 
 
 def test_scaling_has_a_tick_at_each_number_of_ranks(networks: Make, tmp_path: Path) -> None:

@@ -50,7 +50,6 @@ def test_numbers(value: float, text: str) -> None:
     ("text", "value"),
     [
         ("64MiB", 64 * 2.0**20),
-        ("64 mib", 64 * 2.0**20),
         ("2 us", 2e-6),
         ("5µs", 5e-6),
         ("400Gbit/s", 50e9),
@@ -59,16 +58,16 @@ def test_numbers(value: float, text: str) -> None:
         ("1 GB", 1e9),
         ("ring", None),
         ("3 parsec", None),
-        ("1.2.3", None),
+        ("1 gb", None),  # a bit or a byte
     ],
 )
 def test_texts_with_units_are_read(text: str, value: float | None) -> None:
     assert parse(text) == (pytest.approx(value, rel=1e-12) if value is not None else None)
 
 
-@given(st.floats(1e-9, 1e15))
-def test_what_is_written_can_be_read(value: float) -> None:
-    assert parse(scale_of("byte s-1").text(value, 12)) == pytest.approx(value, rel=1e-9)
+@given(st.floats(1e-6, 1e14), st.sampled_from(["byte", "byte s-1", "J", "W", "1"]))
+def test_what_is_written_can_be_read(value: float, units: str) -> None:
+    assert parse(scale_of(units).text(value, 12)) == pytest.approx(value, rel=1e-9)
 
 
 @pytest.mark.parametrize(

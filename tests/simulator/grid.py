@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.simulator import grid_all_to_all, grid_buckets, grid_lines, grid_trees, ring
-from tests.simulator.core import Case, Network, Steps
+from tests.simulator.core import Case, Network, Steps, Undefined
 from tests.simulator.grid_network import Grid
 from tests.simulator.patterns import Build, Table, broadcast_family, gather_family, scheduled
 
@@ -51,6 +51,18 @@ def on_grid(build: Callable[[Grid, Case], Steps]) -> Build:
     return lambda case: build(grid_of(case), case)
 
 
+def around_one(name: str) -> Build:
+    """Return a ring's broadcast on the one dimension of a torus."""
+
+    def build(case: Case) -> Steps:
+        if len(grid_of(case).dimensions) > 1:
+            msg = f"{name} runs along one dimension"
+            raise Undefined(msg)
+        return on_ring("broadcast", name)(case)
+
+    return build
+
+
 def along(compose: Callable[[Grid, Case, Build], Steps], build: Build) -> Build:
     """Return a grid's schedule composed of those of its lines."""
     return lambda case: compose(grid_of(case), case, build)
@@ -80,6 +92,8 @@ def table(topology: str) -> Table:
     if topology == "mesh":
         gathers["hamilton"] = lambda case: grid_buckets.around(grid_of(case))
         broadcasts["chain"] = on_grid(grid_trees.chain)
+    else:
+        broadcasts |= {name: around_one(name) for name in ("chain", "two_chains")}
     return {
         **gather_family(topology, network, gathers),
         **broadcast_family(topology, network, broadcasts),

@@ -28,7 +28,7 @@ def defined(algorithm: str, sizes: tuple[int, ...]) -> bool:
         return True
     if algorithm == "hamilton":
         return len(used) == 2
-    if algorithm == "chain":
+    if algorithm in ("chain", "two_chains"):
         return len(used) == 1
     return algorithm not in EXCHANGES_SIDE_BY_SIDE or len(set(used)) == 1
 

@@ -54,9 +54,8 @@ def label(name: str, words: list[str]) -> Column:
 
 
 def layout(coordinates: tuple[Column, ...], variables: tuple[Column, ...], **sizes: int) -> Layout:
-    own = {
-        each.name: np.asarray(each.values).size for each in coordinates if each.dims == (each.name,)
-    }
+    named = [each for each in coordinates if each.dims == (each.name,)]
+    own = {each.name: np.asarray(each.values).size for each in named}
     return Layout({**sizes, **own}, coordinates, variables, GLOBAL)
 
 
@@ -147,9 +146,7 @@ def layouts(draw: st.DrawFn) -> Case:
             )
         else:
             coordinates.append(axis(name, np.arange(size, dtype="f8" if kind == "float" else "i8")))
-    sizes = {
-        name: np.asarray(each.values).size for name, each in zip(names, coordinates, strict=True)
-    }
+    sizes = {each.dims[0]: np.asarray(each.values).size for each in coordinates}
     if draw(st.booleans()):
         coordinates.append(Column("latency", (), np.dtype("f8"), {"units": "s"}, np.array(2.0)))
     variables, values = [], {}

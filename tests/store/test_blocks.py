@@ -130,6 +130,14 @@ def test_a_running_checksum_is_the_checksum_or_unknown(
     assert not in_order or shuffled.result() is not None
 
 
+def test_a_region_that_is_no_run_of_cells_has_no_running_checksum() -> None:
+    array = np.arange(8.0).reshape(2, 4)
+    running = RunningChecksum((2, 4))
+    for start in (0, 2):
+        running.add((slice(0, 2), slice(start, start + 2)), array[:, start : start + 2])
+    assert running.result() is None
+
+
 def test_a_checksum_is_that_of_little_endian_bytes_in_c_order() -> None:
     array = np.arange(6, dtype="<f8").reshape(2, 3)
     assert checksum(array) == checksum(array.astype(">f8")) == checksum(np.asfortranarray(array))

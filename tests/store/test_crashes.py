@@ -33,7 +33,11 @@ from tests.store.test_crashes import long_sweep
 print("ready", flush=True)
 sys.stdin.readline()
 made, pieces = long_sweep()
-say = lambda done, total: print(done, flush=True)
+
+def say(done, total):
+    print(done, flush=True)
+    sys.stdin.readline()
+
 try:
     write(Path(sys.argv[1]), made, pieces, overwrite=sys.argv[2] == "overwrite", progress=say)
 except (InputError, RunError) as error:
@@ -63,15 +67,14 @@ def start(path: Path, how: str = "new") -> subprocess.Popen[str]:
 
 
 def kill_after(path: Path, how: str, lines: int) -> None:
-    """Start a writer and kill it once it has said so many lines."""
+    """Start a writer, which waits after each block, and kill it soon after so many of them."""
     with start(path, how) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        child.stdin.write("go\n")
-        child.stdin.flush()
-        for _ in range(lines):
+        for _ in range(lines + 1):
             assert child.stdout.readline()
+            child.stdin.write("go\n")
+            child.stdin.flush()
         child.kill()
 
 
@@ -121,7 +124,7 @@ def test_of_two_racing_runs_one_wins(tmp_path: Path, complete: bytes) -> None:
         assert child.stdout.readline() == "ready\n"
     for child in children:
         assert child.stdin is not None
-        child.stdin.write("go\n")
+        child.stdin.write("go\n" * (STEPS + 1))
         child.stdin.flush()
     said = [child.communicate() for child in children]
     codes = sorted(child.returncode for child in children)

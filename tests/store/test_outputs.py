@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import pickle
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import netCDF4
 import numpy as np
 import pytest
 
@@ -224,8 +226,6 @@ def test_the_cause_behind_the_library_s_error_is_found(tmp_path: Path, how: str)
 def test_a_library_failure_without_a_cause_is_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import netCDF4
-
     def failing(*_: Any, **__: Any) -> None:
         message = "NetCDF: HDF error"
         raise RuntimeError(message)
@@ -262,8 +262,6 @@ def test_only_this_output_s_strays_are_swept(tmp_path: Path) -> None:
 
 
 def test_a_filesystem_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import fcntl
-
     def unsupported(*_: Any) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 

@@ -1,0 +1,72 @@
+"""The table of all formulas and their sources, as Markdown, from the declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from overhead.collectives import ALGORITHMS, Algorithm
+from overhead.formula import REGISTRY, Formula, summary
+from overhead.source import SOURCES
+from overhead.topology import TopologyKind
+
+__all__ = ["algorithm_table", "references"]
+
+
+def references() -> str:
+    """Return the whole document: algorithms, formulas, sources.
+
+    Returns
+    -------
+    str
+        Markdown; ``overhead/REFERENCES.md`` is this text.
+    """
+    lines = [
+        "# Formulas and their sources",
+        "",
+        "Generated from the declarations by `sweeps list --references`; a test compares.",
+        "Symbols: the names are the vocabulary's (`sweeps show NAME` tells units and meaning).",
+        "",
+        "## Algorithms",
+        "",
+    ]
+    for topology in TopologyKind:
+        of = [a for a in ALGORITHMS.values() if a.topology == topology.value]
+        lines += [f"### {topology.value}", "", *_algorithms(of), ""]
+    lines += ["## Formulas", "", *_formulas(list(REGISTRY.values())), "", "## Sources", ""]
+    lines += [f"- `{key}`: {source.at()}" for key, source in sorted(SOURCES.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _algorithms(algorithms: Sequence[Algorithm]) -> Iterator[str]:
+    yield "| operation | algorithm | steps | time | most bytes a rank sends | bytes over links | source |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for one in algorithms:
+        stated = [f"`{text}`" for text in one.statements.values()]
+        place = f"{one.source.key}{', ' + one.where if one.where else ''}"
+        cells = [one.collective, one.name, *stated, place]
+        yield "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def _formulas(formulas: Sequence[Formula]) -> Iterator[str]:
+    yield "| gives | where | expression | unit | what it is | source |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for one in sorted(formulas, key=lambda f: f.returns):
+        when = ", ".join(f"{k} = {v.replace('|', ' or ')}" for k, v in one.when.items())
+        place = f"{one.source.key}{', ' + one.where if one.where else ''}"
+        cells = [one.returns, when or "always", f"`{one.expression}`", one.result.units]
+        cells += [summary(one.kernel), place]
+        yield "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def algorithm_table() -> str:
+    """Return which algorithms each operation has on each network, as a Markdown table."""
+    topologies = [kind.value for kind in TopologyKind]
+    lines = ["| operation | " + " | ".join(topologies) + " |"]
+    lines.append("| --- |" + " --- |" * len(topologies))
+    keys = sorted(ALGORITHMS, key=lambda key: key[1])
+    for collective, group in groupby(keys, key=lambda key: key[1]):
+        found = list(group)
+        cells = [", ".join(k[2] for k in found if k[0] == t) or "-" for t in topologies]
+        lines.append(f"| {collective} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,124 @@
+"""Reductions of a variable along named dimensions, while its blocks stream by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.quantity import VOCABULARY
+from sweeps.engine.layout import Column
+from sweeps.engine.reduce_base import Reducer, Task
+from sweeps.engine.reduce_binned import MOST_BINNED, Histogram
+from sweeps.engine.reduce_extremes import Extremes
+from sweeps.engine.reduce_mean import Mean
+from sweeps.engine.reduce_quantile import Quantile, is_exact
+from sweeps.engine.reduce_split import Split, split
+from sweeps.errors import InputError, fault, nearest
+from sweeps.spec.sweep import REDUCTIONS, Reduction
+
+__all__ = ["Reducer", "reducer"]
+
+KINDS: Mapping[str, type[Reducer]] = {
+    "min": Extremes,
+    "max": Extremes,
+    "top": Extremes,
+    "mean": Mean,
+    "quantile": Quantile,
+    "histogram": Histogram,
+}
+
+
+def reducer(
+    reduction: Reduction,
+    variable_dims: Sequence[str],
+    sizes: Mapping[str, int],
+    labels: Mapping[str, Column | Sequence[str] | NDArray[Any]],
+) -> Reducer:
+    """Make a reducer for a variable.
+
+    Parameters
+    ----------
+    reduction : Reduction
+        What the user asks for.  A dimension to reduce that the variable doesn't have is passed
+        over: the variable is the same all along it.
+    variable_dims : sequence of str
+        The variable's dimensions, in order.
+    sizes : mapping of str to int
+        The lengths of (at least) these dimensions and those of the reduction.
+    labels : mapping of str to Column, sequence or ndarray
+        What stands along dimensions, by their names.  Where an extreme is, is told by flags along
+        a dimension of text, by the coordinate's value along one of numbers, and by an index where
+        nothing is given.  The units are the column's, else the vocabulary's.
+
+    Returns
+    -------
+    Reducer
+        To be given the variable's blocks.
+
+    Raises
+    ------
+    InputError
+        With every fault of the reduction.
+    """
+    faults = _faults(reduction, sizes)
+    parts = split(variable_dims, sizes, reduction.over)
+    if not faults:
+        faults = _too_large(reduction, parts)
+    if faults:
+        raise InputError(faults)
+    task = Task(
+        reduction,
+        parts,
+        {dim: _coordinate(dim, labels[dim]) for dim in parts.reduced_dims if dim in labels},
+        tuple(dim for dim in reduction.over if dim not in parts.reduced_dims),
+    )
+    return KINDS[reduction.operation](task)
+
+
+def _coordinate(dim: str, given: Column | Sequence[str] | NDArray[Any]) -> Column:
+    if isinstance(given, Column):
+        return given
+    values = np.asarray(given)
+    text = values.dtype.kind in "UOST"
+    attrs: dict[str, str] = {} if text else {"units": "1"}
+    if not text and dim in VOCABULARY:
+        attrs = VOCABULARY[dim].attrs()
+    return Column(dim, (dim,), values.dtype, attrs, values)
+
+
+def _faults(reduction: Reduction, sizes: Mapping[str, int]) -> list[str]:
+    operation = reduction.operation
+    faults = []
+    if operation not in KINDS:
+        offer = nearest(operation, REDUCTIONS)
+        faults.append(fault("reductions.operation", operation, "unknown", offer))
+    faults += [
+        fault("reductions.over", dim, "not an axis", nearest(dim, sizes))
+        for dim in reduction.over
+        if dim not in sizes
+    ]
+    if operation == "top" and reduction.count < 1:
+        faults.append(fault("reductions.count", reduction.count, "nothing to find", "1 or more"))
+    if operation == "quantile":
+        if not reduction.quantiles:
+            faults.append(fault("reductions.quantiles", "[]", "empty", "numbers from 0 to 1"))
+        faults += [
+            fault("reductions.quantiles", q, "no quantile", "numbers from 0 to 1")
+            for q in reduction.quantiles
+            if not 0.0 <= q <= 1.0
+        ]
+    return faults
+
+
+def _too_large(reduction: Reduction, parts: Split) -> list[str]:
+    binned = reduction.operation == "histogram" or (
+        reduction.operation == "quantile" and not is_exact(parts)
+    )
+    if not binned or parts.kept_cells <= MOST_BINNED:
+        return []
+    wrong = f"{reduction.name} has {parts.kept_cells} cells, and counts in bins for each"
+    allowed = f"at most {MOST_BINNED}: reduce over more dimensions"
+    return [fault("reductions.over", ", ".join(reduction.over), wrong, allowed)]

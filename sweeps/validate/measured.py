@@ -1,0 +1,306 @@
+"""A sweep beside a table of measurements: its axes from the table, its errors from both.
+
+A spec's ``[measured]`` says which::
+
+    [measured]
+    table = "nccl-collectives"        # shipped, in specs/measured here, or a path to a CSV file
+    where = { hardware = "dgx-h100", collective = ["all_reduce", "all_gather"] }
+    columns = { message_bytes = "size", time = "elapsed" }   # headings, where they are others
+    units = { time = "us" }           # where the headings don't end with it
+
+The table gives the sweep the axis ``case`` (an operation on so many ranks of a machine, by one
+source) and the axis ``message_bytes``.  What it doesn't say of collective, hardware and ranks the
+spec has to state as a constant.  Nothing is fitted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.engine.layout import Column
+from sweeps.errors import InputError, fault, nearest
+from sweeps.spec.axis import Axis
+from sweeps.spec.sweep import Sweep
+from sweeps.validate.cases import Cases, cases_of
+from sweeps.validate.sizes import SIZE_CLASSES, class_of, medians
+from sweeps.validate.table import Table, find_table, read_table
+
+__all__ = ["MeasuredTable", "join_measured"]
+
+Floats = NDArray[np.float64]
+
+KEYS = ("table", "columns", "units", "where")
+# The errors are gathered in memory; a table of measurements with further axes is far smaller.
+MOST_CELLS = 10**8
+_HOLES = "NaN where the table has no measurement"
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTable:
+    """Measurements on the axes of a sweep.
+
+    Attributes
+    ----------
+    name : str
+        The table's file, without its folder.
+    digest : str
+        SHA-256 of the file.
+    case : Axis
+        The cases: columns ``case`` (what it is called), ``table``, and what the table says.
+    message_bytes : ndarray of float, shape (m,)
+        All message sizes that were measured [byte].
+    time : ndarray of float, shape (cases, m)
+        Measured times [s]; NaN where there is none.
+    references : tuple of str
+        The sources, each once.
+    origins : mapping of str to str
+        Where columns come from that the table doesn't have.
+    """
+
+    name: str
+    digest: str
+    case: Axis
+    message_bytes: Floats
+    time: Floats
+    references: tuple[str, ...]
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def axes(self) -> tuple[Axis, Axis]:
+        """The sweep's axes that the table gives."""
+        return self.case, Axis("message_bytes", {"message_bytes": self.message_bytes})
+
+    def dims_of(self, dims: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return the dimensions of what `columns` gives, by variable.
+
+        Parameters
+        ----------
+        dims : sequence of str
+            The dimensions of the predicted times.
+        """
+        every = _filled(dims)
+        own = (*(dim for dim in every if dim != "message_bytes"), "size_class")
+        by_class = ("median_error", "median_signed_error", "measured_count")
+        return {
+            "measured_time": ("case", "message_bytes"),
+            "relative_error": every,
+            **dict.fromkeys(by_class, own),
+        }
+
+    def check_size(self, sizes: Mapping[str, int]) -> None:
+        """Refuse a sweep whose errors wouldn't fit into memory.
+
+        Parameters
+        ----------
+        sizes : mapping of str to int
+            The dimensions of the predicted times.
+
+        Raises
+        ------
+        InputError
+            Saying how large it is.
+        """
+        cells = math.prod({**self._sizes, **sizes}.values())
+        if cells > MOST_CELLS:
+            told = " x ".join(f"{name} {size}" for name, size in sizes.items())
+            wrong = f"{cells:.3g} errors beside a table of measurements"
+            raise InputError(
+                fault("axes", told, wrong, f"at most {MOST_CELLS:.0e}; shorten an axis")
+            )
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        return {"case": len(self.case), "message_bytes": len(self.message_bytes)}
+
+    def columns(self, dims: Sequence[str], predicted: Floats) -> list[Column]:
+        """Lay predictions beside the measurements.
+
+        Parameters
+        ----------
+        dims : sequence of str
+            The dimensions of the predicted times.
+        predicted : ndarray of float
+            The predicted times over them [s].
+
+        Returns
+        -------
+        list of Column
+            ``measured_time``, ``relative_error`` (over all dimensions), ``median_error``,
+            ``median_signed_error`` and ``measured_count`` (``size_class`` in place of
+            ``message_bytes``), and the coordinate ``size_class``; all with values.
+
+        """
+        about = self.dims_of(dims)
+        every = about["relative_error"]
+        own = dict(zip(dims, predicted.shape, strict=True))
+        predicted = predicted.reshape([own.get(dim, 1) for dim in every])
+        measured = self.time if every.index("case") < every.index("message_bytes") else self.time.T
+        measured = measured.reshape([self._sizes.get(dim, 1) for dim in every])
+        errors = predicted / measured - 1.0
+        last = np.moveaxis(errors, every.index("message_bytes"), -1)
+        by_class = self._by_class(about["median_error"], last)
+        return [self._measured(), _error(every, errors), *by_class]
+
+    def _measured(self) -> Column:
+        attrs = {
+            "long_name": "measured time of the operation",
+            "units": "s",
+            "symbol": r"$T_\mathrm{measured}$",
+            "references": "; ".join(self.references),
+            "comment": f"{_HOLES}; of repeated measurements the median.",
+        }
+        return Column("measured_time", ("case", "message_bytes"), self.time.dtype, attrs, self.time)
+
+    def _by_class(self, own: tuple[str, ...], errors: Floats) -> list[Column]:
+        places = class_of(self.message_bytes)
+        parts = [errors[..., places == place] for place in range(len(SIZE_CLASSES))]
+        sizes, counts = zip(*(medians(np.abs(part)) for part in parts), strict=True)
+        signed = [medians(part)[0] for part in parts]
+        names = np.array(list(SIZE_CLASSES), dtype=np.str_)
+        about = {
+            "long_name": "class of message size (small below 256 KiB, medium below 16 MiB, "
+            "large from there)"
+        }
+        texts = {
+            "median_error": "median size of the relative error of the predicted time",
+            "median_signed_error": "median relative error of the predicted time",
+        }
+        comment = {"units": "1", "comment": "NaN where nothing was both measured and predicted."}
+        pair = (np.stack(sizes, axis=-1), np.stack(signed, axis=-1))
+        found = [Column("size_class", ("size_class",), names.dtype, about, names)]
+        for (name, text), values in zip(texts.items(), pair, strict=True):
+            attrs = {"long_name": text, **comment}
+            found.append(Column(name, own, values.dtype, attrs, values))
+        count = np.stack(counts, axis=-1)
+        attrs = {"long_name": "message sizes both measured and predicted", "units": "1"}
+        return [*found, Column("measured_count", own, count.dtype, attrs, count)]
+
+
+def _filled(dims: Sequence[str]) -> tuple[str, ...]:
+    """Return dimensions with those of the measurements, where a prediction varies along neither."""
+    every = dims if "case" in dims else ("case", *dims)
+    return (*every,) if "message_bytes" in every else (*every, "message_bytes")
+
+
+def _error(dims: tuple[str, ...], errors: Floats) -> Column:
+    attrs = {
+        "long_name": "relative error of the predicted time",
+        "units": "1",
+        "formula": "relative_error = time/measured_time - 1",
+        "comment": f"{_HOLES} or no prediction.",
+    }
+    return Column("relative_error", dims, errors.dtype, attrs, errors)
+
+
+def join_measured(sweep: Sweep, folders: Sequence[Path] = ()) -> tuple[Sweep, MeasuredTable]:
+    """Give a sweep the axes of the table that it is to be laid beside.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        What the user stated, with `measured`.
+    folders : sequence of Path
+        The user's own folders of machines.
+
+    Returns
+    -------
+    Sweep, MeasuredTable
+        The sweep with the axes ``case`` and ``message_bytes``, and with ``time`` among its
+        quantities; and the table, for what comes after.
+
+    Raises
+    ------
+    InputError
+        With a line for every fault of the table, or of what the spec says of it.
+    """
+    stated = _checked(sweep.measured)
+    table = read_table(find_table(stated["table"]), stated["columns"], stated["units"])
+    table = _where(table, stated["where"])
+    cases = cases_of(table, sweep, folders)
+    measured = _table(table, cases)
+    quantities = tuple(dict.fromkeys((*sweep.quantities, "time")))
+    return replace(sweep, axes=(*sweep.axes, *measured.axes), quantities=quantities), measured
+
+
+def _checked(stated: Mapping[str, Any]) -> dict[str, Any]:
+    faults = [
+        fault(f"measured.{key}", "..", "no such key", nearest(key, KEYS))
+        for key in stated
+        if key not in KEYS
+    ]
+    name = stated.get("table")
+    if not isinstance(name, str) or not name:
+        offer = 'a name, as "nccl-collectives", or a path to a CSV file'
+        faults.append(fault("measured.table", name, "no name of a table", offer))
+    found: dict[str, Any] = {"table": name}
+    for key in ("columns", "units", "where"):
+        value = found[key] = stated.get(key, {})
+        if not isinstance(value, Mapping):
+            faults.append(fault(f"measured.{key}", value, "not a table", f"{key} = {{ .. = .. }}"))
+        elif key != "where":
+            faults += [
+                fault(f"measured.{key}.{one}", text, "not a text", 'such as "time_us"')
+                for one, text in value.items()
+                if not isinstance(text, str)
+            ]
+    if faults:
+        raise InputError(faults)
+    return found
+
+
+def _where(table: Table, where: Mapping[str, Any]) -> Table:
+    """Keep the rows that the spec wants."""
+    faults = []
+    rows = len(table.columns["time"])
+    kept = np.ones(rows, dtype=np.bool_)
+    for name, wanted in where.items():
+        column = table.columns.get(name)
+        if column is None:
+            faults.append(
+                fault(f"measured.where.{name}", "..", "no column", nearest(name, table.columns))
+            )
+            continue
+        chosen = np.zeros(rows, dtype=np.bool_)
+        for one in wanted if isinstance(wanted, list) else [wanted]:
+            matches = column == one if isinstance(one, str) == (column.dtype.kind == "U") else None
+            if matches is None or not matches.any():
+                known = dict.fromkeys(f"{value}" for value in column.tolist())
+                offer = nearest(f"{one}", known)
+                faults.append(fault(f"measured.where.{name}", one, "no row has it", offer))
+            else:
+                chosen |= matches
+        kept &= chosen
+    if not faults and not kept.any():
+        told = ", ".join(f"{name} = {wanted}" for name, wanted in where.items())
+        faults.append(fault("measured.where", told, "no row has all of it", "fewer conditions"))
+    if faults:
+        raise InputError(faults)
+    return replace(table, columns={name: column[kept] for name, column in table.columns.items()})
+
+
+def _table(table: Table, cases: Cases) -> MeasuredTable:
+    sizes, place = np.unique(table.columns["message_bytes"], return_inverse=True)
+    time = np.full((len(cases.axis), len(sizes)), np.nan)
+    cell = cases.of_row * len(sizes) + place
+    order = np.argsort(cell, kind="stable")
+    cells, starts = np.unique(cell[order], return_index=True)
+    for index, times in zip(cells, np.split(table.columns["time"][order], starts[1:]), strict=True):
+        time.flat[index] = np.median(times)
+    sources = table.columns.get("source", np.array([], dtype=np.str_))
+    references = tuple(dict.fromkeys(text for text in sources.tolist() if text))
+    return MeasuredTable(
+        table.path.name,
+        table.digest,
+        cases.axis,
+        sizes,
+        time,
+        references or (table.path.name,),
+        cases.origins,
+    )

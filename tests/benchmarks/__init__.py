@@ -1,0 +1,1 @@
+"""Benchmarks: run by `pytest tests/benchmarks -s`, not with the tests."""

@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sweeps
+from sweeps.engine.layout import Column
+from sweeps.errors import InputError
+from sweeps.job import prepare, recompute
+from sweeps.plots.declare import check_figures
+from sweeps.spec.catalog import find_sweep, hardware_names
+from sweeps.spec.sweep import load_sweep, read_sweep
+from sweeps.store.read import open_dataset
+from sweeps.store.write import write
+from sweeps.validate.measured import join_measured
+from sweeps.validate.summary import error_lines, error_rows
+from sweeps.validate.table import find_table, read_table
+
+DATA = Path(__file__).parents[1] / "data" / "measured.csv"
+FOUR = "all_reduce, dgx-h100, 4 ranks, first"
+NODES = "all_gather, dgx-h100, 2 x 8 ranks, first"
+SIX = "all_reduce, dgx-a100, 6 ranks, second"
+LINKS = {
+    "intra_latency": "1 us",
+    "intra_bandwidth": "100 GB/s",
+    "inter_latency": "3 us",
+    "inter_bandwidth": "20 GB/s",
+}
+
+
+def spec(**more: object) -> dict[str, object]:
+    stated: dict[str, object] = {
+        "title": "Measured",
+        "quantities": ["time"],
+        "constants": {**LINKS, "algorithm": "ring"},
+        "measured": {"table": str(DATA), "where": {"collective": "all_reduce"}},
+    }
+    return {**stated, **more}
+
+
+def faults_of(stated: dict[str, object]) -> str:
+    with pytest.raises(InputError) as caught:
+        join_measured(read_sweep(stated, bare_is_si=False))
+    return str(caught.value)
+
+
+def ring(ranks: int, message: float) -> float:
+    return 2 * (ranks - 1) * (1e-6 + message / ranks / 100e9)
+
+
+def test_errors_are_predicted_over_measured() -> None:
+    found = sweeps.run(spec())
+    assert found["time"].dims == found["relative_error"].dims == ("case", "message_bytes")
+    assert found["measured_time"].dims == ("case", "message_bytes")
+    assert list(found["case"].values) == [FOUR, SIX]
+    np.testing.assert_array_equal(found["message_bytes"], [2**10, 2**11, 2**20, 2**26])
+    # 40 and 60 us were measured for 1 MiB: their median counts.
+    measured = np.array([[12.5, np.nan, 50, 2000], [20, 30, np.nan, np.nan]]) * 1e-6
+    np.testing.assert_allclose(found["measured_time"], measured, rtol=1e-14)
+    predicted = [[ring(n, m) for m in found["message_bytes"].values] for n in (4, 6)]
+    np.testing.assert_allclose(found["time"], predicted, rtol=1e-13)
+    errors = np.array(predicted) / measured - 1
+    np.testing.assert_allclose(found["relative_error"], errors, rtol=1e-12)
+    sizes = np.abs(errors)
+    middle = [[sizes[0, 0], sizes[0, 2], sizes[0, 3]], [sizes[1, :2].mean(), np.nan, np.nan]]
+    np.testing.assert_allclose(found["median_error"], middle, rtol=1e-12)
+    assert list(found["size_class"].values) == ["small", "medium", "large"]
+    np.testing.assert_array_equal(found["measured_count"], [[1, 1, 1], [2, 0, 0]])
+    signed = found["median_signed_error"].sel(case=SIX, size_class="small")
+    assert float(signed) == pytest.approx(errors[1, :2].mean())
+    assert float(signed) < 0
+
+
+def test_everything_has_its_metadata() -> None:
+    found = sweeps.run(spec())
+    for name in ("measured_time", "relative_error", "median_error", "measured_count"):
+        assert found[name].attrs["long_name"]
+        assert found[name].attrs["units"]
+    assert found["measured_time"].attrs["references"] == "a log"
+    assert found["topology"].attrs["origin"].startswith("assumed")
+    assert list(found["table"].values) == ["first", "second"]
+
+
+def test_network_follows_from_ranks_and_nodes() -> None:
+    stated = spec(measured={"table": str(DATA)}, constants={**LINKS, "algorithm": "nccl"})
+    found = sweeps.run(stated)
+    topology = dict(zip(found["case"].values, found["topology"].values, strict=True))
+    assert topology == {FOUR: "switch", NODES: "hierarchical", SIX: "switch"}
+    # One ring per channel: 15 steps as long as the network's, whose card carries an eighth.
+    message = 2.0**26
+    own = found["time"].sel(case=NODES, message_bytes=message)
+    assert float(own) == pytest.approx(15 * (3e-6 + message / 16 / 8 / 20e9), rel=1e-12)
+
+
+def test_group_with_some_ranks_of_each_node(tmp_path: Path) -> None:
+    path = tmp_path / "few.csv"
+    path.write_text(
+        "collective,hardware,ranks,nodes,message_bytes,time_us\n"
+        "all_gather,dgx-h100,8,2,1048576,50\nall_gather,dgx-h100,16,2,1048576,50\n"
+    )
+    sweep, table = join_measured(read_sweep(spec(measured={"table": str(path)}), bare_is_si=False))
+    axis = next(axis for axis in sweep.axes if axis.name == "case")
+    np.testing.assert_array_equal(axis.columns["gpus_per_node"], [4, 8])
+    assert list(axis.columns["topology"]) == ["hierarchical", "hierarchical"]
+    assert list(axis.columns["case"]) == [
+        "all_gather, dgx-h100, 2 x 4 ranks",
+        "all_gather, dgx-h100, 2 x 8 ranks",
+    ]
+    assert table.references == ("few.csv",)
+
+
+def test_further_axes_are_kept() -> None:
+    stated = spec(constants=LINKS, axes={"algorithm": ["ring", "halving"]})
+    found = sweeps.run(stated)
+    assert set(found["relative_error"].dims) == {"case", "algorithm", "message_bytes"}
+    assert found["measured_time"].dims == ("case", "message_bytes")
+    expected = found["time"] / found["measured_time"] - 1
+    np.testing.assert_allclose(
+        found["relative_error"].transpose(*expected.dims), expected, rtol=1e-12
+    )
+    # Halving isn't defined on six ranks: measured, and nothing predicted.
+    rows = {(row["table"], row["algorithm"]): row for row in error_rows(found)}
+    assert rows["second", "halving"]["without_prediction"] == 2
+    assert np.isnan(rows["second", "halving"]["median_error"])
+    assert rows["second", "ring"]["without_prediction"] == 0
+    assert any("not predicted" in line for line in error_lines(error_rows(found)))
+
+
+def test_columns_in_any_order_of_dimensions() -> None:
+    _, table = join_measured(read_sweep(spec(), bare_is_si=False))
+    predicted = np.arange(1.0, 25.0).reshape(2, 4, 3) * 1e-5
+
+    def of(dims: tuple[str, ...], values: np.ndarray) -> dict[str, Column]:
+        return {column.name: column for column in table.columns(dims, values)}
+
+    straight = of(("case", "message_bytes", "chunks"), predicted)
+    turned = of(("chunks", "message_bytes", "case"), predicted.transpose())
+    for name, dims in table.dims_of(("chunks", "message_bytes", "case")).items():
+        assert turned[name].dims == dims
+        left, right = straight[name].values, turned[name].values
+        assert left is not None
+        assert right is not None
+        assert right.shape == tuple(
+            {"case": 2, "message_bytes": 4, "chunks": 3, "size_class": 3}[dim] for dim in dims
+        )
+        order = [dims.index(dim) for dim in straight[name].dims]
+        np.testing.assert_array_equal(left, right.transpose(order))
+
+
+def test_a_prediction_that_varies_less_than_the_measurements() -> None:
+    _, table = join_measured(read_sweep(spec(), bare_is_si=False))
+    columns = {c.name: c for c in table.columns((), np.array(1e-5))}
+    assert columns["relative_error"].dims == ("case", "message_bytes")
+    np.testing.assert_allclose(columns["relative_error"].values, 1e-5 / table.time - 1)
+
+
+def test_too_many_errors_are_refused() -> None:
+    _, table = join_measured(read_sweep(spec(), bare_is_si=False))
+    table.check_size({"case": 2, "message_bytes": 4, "ranks": 10**6})
+    with pytest.raises(InputError, match="shorten an axis"):
+        table.check_size({"case": 2, "ranks": 10**9})
+
+
+def test_time_is_added_to_the_quantities() -> None:
+    found = sweeps.run(spec(quantities=["steps"]))
+    assert {"steps", "time", "relative_error"} <= set(found.data_vars)
+
+
+def test_file_keeps_it_all(tmp_path: Path) -> None:
+    job = prepare(spec(), bare_is_si=False)
+    layout, blocks = job.result()
+    write(tmp_path / "x.nc", layout, blocks)
+    stored = open_dataset(tmp_path / "x.nc")
+    fresh = job.dataset()
+    for name in fresh.data_vars:
+        np.testing.assert_array_equal(stored[name], fresh[name])
+    assert error_rows(stored) == error_rows(fresh)
+    again = recompute(stored)
+    np.testing.assert_array_equal(again["time"], fresh["time"])
+
+
+def test_another_table_is_another_result(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    stated = spec(measured={"table": str(path)})
+    prints = []
+    for time in ("10", "11"):
+        path.write_text(
+            f"collective,hardware,ranks,message_bytes,time_us\nall_reduce,dgx-h100,4,1024,{time}\n"
+        )
+        prints.append(prepare(stated, bare_is_si=False).attrs["fingerprint"])
+    assert prints[0] != prints[1]
+
+
+def test_constants_stand_for_missing_columns(tmp_path: Path) -> None:
+    path = tmp_path / "sizes.csv"
+    path.write_text("size,time(us)\n1024,10\n65536,20\n")
+    constants = {**LINKS, "algorithm": "ring", "ranks": 4, "hardware": "dgx-h100"}
+    constants["collective"] = "all_reduce"
+    measured = {"table": str(path), "columns": {"message_bytes": "size"}}
+    found = sweeps.run(spec(constants=constants, measured=measured))
+    assert list(found["case"].values) == ["measured"]
+    errors = [ring(4, 1024) / 10e-6 - 1, ring(4, 65536) / 20e-6 - 1]
+    np.testing.assert_allclose(np.ravel(found["relative_error"]), errors, rtol=1e-12)
+    del constants["ranks"], constants["collective"]
+    told = faults_of(spec(constants=constants, measured=measured))
+    assert told.count("neither in the measured table nor in the spec") == 2
+
+
+def test_further_columns_of_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "algorithms.csv"
+    path.write_text(
+        "collective,hardware,ranks,message_bytes,time_us,algo,link_GB/s\n"
+        "all_reduce,dgx-h100,4,1024,10,ring,100\nall_reduce,dgx-h100,4,1024,10,halving,50\n"
+    )
+    columns = {"algorithm": "algo", "intra_bandwidth": "link_GB/s"}
+    stated = spec(
+        constants={"intra_latency": "1 us"}, measured={"table": str(path), "columns": columns}
+    )
+    found = sweeps.run(stated)
+    assert [str(name).split(", ")[3] for name in found["case"].values] == [
+        "algorithm = ring",
+        "algorithm = halving",
+    ]
+    expected = [ring(4, 1024), 4e-6 + 1.5 * 1024 / 50e9]
+    np.testing.assert_allclose(np.ravel(found["time"]), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("measured", "told"),
+    [
+        ({}, "measured.table = None"),
+        ({"table": "nccl-collectivs"}, "did you mean 'nccl-collectives'?"),
+        ({"table": "no/such.csv"}, "there is no such file"),
+        ({"table": str(DATA), "wher": {}}, "did you mean 'where'?"),
+        ({"table": str(DATA), "where": {"hardwar": "dgx-h100"}}, "did you mean 'hardware'?"),
+        ({"table": str(DATA), "where": {"hardware": "dgx-h10"}}, "did you mean 'dgx-h100'"),
+        ({"table": str(DATA), "where": {"ranks": 5}}, "no row has it; known: 16.0, 4.0, 6.0"),
+        (
+            {"table": str(DATA), "where": {"ranks": 6, "hardware": "dgx-h100"}},
+            "no row has all of it",
+        ),
+        ({"table": str(DATA), "columns": {"tim": "x"}}, "did you mean 'time'"),
+        ({"table": str(DATA), "columns": {"time": "time_ms"}}, "did you mean 'time_us'?"),
+        ({"table": str(DATA), "columns": {"time": 3}}, "not a text"),
+        ({"table": str(DATA), "units": {"time": "GB"}}, "measured.units.time = 'GB'"),
+    ],
+)  # fmt: skip
+def test_faults_of_the_spec(measured: dict[str, object], told: str) -> None:
+    assert told in faults_of(spec(measured=measured))
+
+
+def test_given_twice_is_a_fault() -> None:
+    told = faults_of(spec(constants={"hardware": "dgx-h100", "ranks": 8, "gpus_per_node": 8}))
+    for name in ("hardware", "ranks", "gpus_per_node"):
+        assert f"{name} = '..': given twice" in told
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("all_reduce,dgx-h10,8,1,1024,10", "did you mean 'dgx-h100'"),
+        ("all_reduce,dgx-h100,16,1,1024,10", "16 ranks a node of 8 GPUs"),
+        ("all_reduce,dgx-h100,16,3,1024,10", "as many on each node"),
+        ("all_reduce,mi300x,2,1,1024,10", "its nodes are no switch but fully connected"),
+    ],
+)
+def test_faults_of_a_case(tmp_path: Path, row: str, told: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"collective,hardware,ranks,nodes,message_bytes,time_us\n{row}\n")
+    assert told in faults_of(spec(measured={"table": str(path)}))
+
+
+def test_rows_of_a_dataset_without_measurements() -> None:
+    found = sweeps.sweep("time", topology="ring", ranks=8, message_bytes=[1e6, 1e9])
+    with pytest.raises(InputError, match="a spec with"):
+        error_rows(found)
+    with pytest.raises(InputError, match="did you mean 'hardware'"):
+        error_rows(sweeps.run(spec()), by=("hardwar",))
+
+
+# What is shipped.
+
+
+def test_shipped_table_fits_the_catalogue() -> None:
+    path = find_table("nccl-collectives")
+    assert path.stat().st_size < 400_000
+    columns = read_table(path).columns
+    assert set(columns["hardware"].tolist()) <= set(hardware_names())
+    assert all(columns["source"].tolist())
+    assert len(columns["time"]) > 900
+    # Some of them by hand, as the sources print them.
+    printed = {
+        ("nebius", 2.0**33): 34414.7e-6,
+        ("oci", 2.0**30): 10877.45e-6,
+        ("coreweave", 2.0**29): 1821.3e-6,
+    }
+    for (table, size), time in printed.items():
+        chosen = (columns["table"] == table) & (columns["message_bytes"] == size)
+        np.testing.assert_allclose(columns["time"][chosen], [time], rtol=1e-5)
+
+
+def test_shipped_sweep_predicts_every_measurement() -> None:
+    path = find_sweep("nccl-measured")
+    sweep, text = load_sweep(path)
+    job = prepare(sweep, text=text, bare_is_si=False)
+    found = job.dataset()
+    rows = error_rows(found)
+    assert sum(row["points"] for row in rows) > 800
+    assert sum(row["without_prediction"] for row in rows) == 0
+    # A switch's port can't be faster than its maker says, which long messages show.
+    inside = (found["topology"] == "switch").values
+    large = (found["message_bytes"] >= 2**24).values
+    assert np.nanmax(found["relative_error"].values[np.ix_(inside, large)]) < 0.02
+    dims, variables = job.shape_of_result()
+    assert set(found.data_vars) == set(variables)
+    assert all(found[name].dims == tuple(own) for name, own in variables.items())
+    figures = check_figures(sweep.figures, dims, variables)
+    shown = {case for figure in figures for case in figure["at"]["case"]}
+    assert shown <= set(found["case"].values)
+    assert tomllib.loads(found.attrs["spec"])["measured"]["table"] == "nccl-collectives"
