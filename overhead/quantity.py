@@ -212,7 +212,8 @@ for _name, _words in (
     ("has_nvls", "whether the switch reduces and multicasts what ranks read and write (NVLS)"),
     ("has_inc", "whether the switch reduces in the network (SHARP)"),
 ):
-    define(_name, rf"\mathrm{{{_name.replace('_', '-')}}}", "1", _words, minimum=0, maximum=1, integer=True)
+    _mark = rf"\mathrm{{{_name.replace('_', '-')}}}"
+    define(_name, _mark, "1", _words, minimum=0, maximum=1, integer=True)
 
 # What an algorithm's schedule costs, as multiples of latencies and messages.
 define("steps", "s", "1", "steps of the algorithm's schedule", minimum=0)
@@ -262,10 +263,14 @@ define(
 )
 define("bus_factor", r"b", "1", "factor from algorithm to bus bandwidth (nccl-tests)", minimum=0)
 define("busbw", r"B_\mathrm{bus}", "byte s-1", "bus bandwidth as nccl-tests has it", minimum=0)
-_fraction("diameter", "D", "links between the two ranks that are furthest apart (of a broadcast: from the root)")
+_fraction(
+    "diameter", "D", "links between the ranks furthest apart (of a broadcast: from its root)"
+)
 _fraction("ports", "p", "links out of the rank that has fewest")
 _fraction("links", r"\ell", "links together, each direction counted")
-_fraction("pair_cut", "w", "messages M through the busiest link of the worst cut, when all pairs exchange")
+_fraction(
+    "pair_cut", "w", "messages M through the busiest link of the worst cut, if all pairs exchange"
+)
 for _group, _mark, _words in (
     ("rank", "1", "one rank that sends alone"),
     ("mean", r"\mathrm{m}", "one rank when all send"),

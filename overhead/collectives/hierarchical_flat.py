@@ -71,7 +71,8 @@ def _step(terms: tuple[str, str, str]) -> str:
     """Return the expression of a step's time from those of its levels, where they are."""
     sizes = ("node_ranks", "nodes", "pods")
     intra, inter, pod = (
-        f"where({size} > 1, {term}, 0*intra_latency)" for size, term in zip(sizes, terms, strict=True)
+        f"where({size} > 1, {term}, 0*intra_latency)"
+        for size, term in zip(sizes, terms, strict=True)
     )
     return f"maximum(maximum({intra}, {inter}), {pod})"
 

@@ -1,4 +1,4 @@
-"""Collectives on a ring: N ranks, a full-duplex link to each neighbour; two ranks share one cable."""
+"""Collectives on a ring: N ranks, a full-duplex link to each neighbour; two ranks share a cable."""
 
 from __future__ import annotations
 

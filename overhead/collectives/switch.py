@@ -1,4 +1,4 @@
-"""Collectives on a non-blocking switch: one full-duplex port a rank; also the logical tree on it."""
+"""Collectives on a non-blocking switch: a full-duplex port a rank; also the logical tree on it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ def command(file: str, verifying: bool, showing: bool) -> int:
     if verifying:
         wrong = verify(path)
         if wrong:
-            raise RunError(f"{path}: differs from its checksums: {', '.join(wrong)}")
+            message = f"{path}: differs from its checksums: {', '.join(wrong)}"
+            raise RunError(message)
         sys.stdout.write(f"{path}: every checksum holds\n")
         return 0
     about = describe(path)

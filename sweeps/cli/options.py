@@ -137,7 +137,7 @@ def _with_units(name: str, text: str) -> Any:
     for piece in text.split(","):
         ends = piece.split(":")
         numbers = [
-            f"{end} {unit}" if not re.match(r"\s*(x|log|lin|\+)", end) and end.strip() else end
+            f"{end} {unit}" if not re.match(r"\s*(x|log|lin)", end) and end.strip() else end
             for end in ends
         ]
         parts.append(":".join(numbers))

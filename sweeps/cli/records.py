@@ -28,6 +28,7 @@ FIELDS = {
     "reduction_time": "reduction_part_s",
     "intra_time": "intra_latency_s",
     "inter_time": "inter_latency_s",
+    "pod_time": "pod_latency_s",
     "steps": "steps",
     "sent_bytes": "volume_bytes",
     "link_bytes": "link_bytes",

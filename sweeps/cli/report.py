@@ -26,6 +26,7 @@ LINES = (
     ("bandwidth_time", "  bandwidth part"),
     ("intra_time", "  inside nodes"),
     ("inter_time", "  between nodes"),
+    ("pod_time", "  between pods"),
     ("steps", "steps"),
     ("sent_bytes", "most bytes a rank sends"),
     ("link_bytes", "bytes over all links"),
@@ -58,7 +59,7 @@ def report(job: Job, cells: Cells, verbose: bool) -> Iterator[str]:
     ranks = format_quantity(constants["ranks"], "1") if "ranks" in constants else ""
     message = format_quantity(constants["message_bytes"], "byte")
     used = record["chosen_algorithm"]
-    where = f"{labels['topology']} of {ranks or _sizes(constants)} ranks"
+    where = f"{labels['topology']} network of {ranks or _sizes(constants)} ranks"
     yield f"{labels['collective']} of {message} on a {where}, algorithm {used}"
     for name, words in LINES:
         if name in record:

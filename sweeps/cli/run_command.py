@@ -59,8 +59,19 @@ def command(spec: str, **given: Any) -> int:
     figures = sweep.figures if given["plot"] else None
     code = write_result(job, {**given, "plot": False}, figures)
     sys.stdout.writelines(line + "\n" for line in summary(Path(given["output"])))
+    if job.measured is not None:
+        _tell_errors(Path(given["output"]))
     sys.stdout.writelines(line + "\n" for line in assumed_lines(job))
     return code
+
+
+def _tell_errors(path: Path) -> None:
+    from sweeps.store.read import open_dataset
+    from sweeps.validate.summary import error_lines, error_rows
+
+    sys.stdout.write("predicted beside measured, errors by table and message size:\n")
+    with open_dataset(path) as dataset:
+        sys.stdout.writelines(line + "\n" for line in error_lines(error_rows(dataset)))
 
 
 def _check_declared(job: Any) -> None:
@@ -85,7 +96,7 @@ def summary(path: Path) -> Iterator[str]:
         for size in one.shape:
             cells *= size
         ends = ("", "")
-        if one.minimum is not None and not one.flags:
+        if one.minimum is not None and one.maximum is not None and not one.flags:
             units = str(one.attrs.get("units", "1"))
             ends = (format_quantity(one.minimum, units), format_quantity(one.maximum, units))
         holes = f"{one.missing:,}" if one.missing else ""

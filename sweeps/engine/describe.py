@@ -134,6 +134,9 @@ def _sources(plan: Plan, variable: Variable) -> dict[str, str]:
         "formula": "; ".join(statements[:TOLD]) + more,
         "references": "; ".join(references(declared)),
     }
+    if variable.name == "chunks":
+        attrs["comment"] = "The whole number of chunks with the least time."
+        return attrs
     if len(declared) == 1 or not isinstance(declared[0], Algorithm):
         attrs["formula_latex"] = f"${_latex(declared[0], variable.name)}$"
     assumed = dict.fromkeys(phrase for one in declared for phrase in one.assumes)
@@ -145,6 +148,8 @@ def _sources(plan: Plan, variable: Variable) -> dict[str, str]:
 def _statement(declared: Formula | Algorithm, name: str) -> str:
     if isinstance(declared, Formula):
         return declared.statement
+    if name == "chunks":
+        return f"{'.'.join(declared.key)}: chunks of the least {declared.statement}"
     return f"{'.'.join(declared.key)}: {name} = {declared.statements[name]}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,14 @@ from overhead.collectives.cost import COST_PARTS, LEVELS
 from overhead.collectives.requirement import Requirement
 from overhead.formula import REGISTRY, Formula
 from sweeps.engine.axes import Array, Grid
-from sweeps.engine.validity import topology_requirements
+from sweeps.engine.validity import (
+    NOT_CHUNKED,
+    NOT_KNOWN,
+    NOT_OF_ONE_RANK,
+    ONE_RANK,
+    topology_requirements,
+)
+from sweeps.errors import InputError, RunError, fault
 
 __all__ = ["Builder", "Missing", "Node", "best_of", "keep_least"]
 
@@ -169,21 +176,59 @@ class Builder:
             self.labels["topology"], self.labels["collective"], self.labels["algorithm"]
         )
 
-    def status(self, faults: Mapping[str, int]) -> Node:
-        """Return the node of the reasons why cells don't exist, as bits."""
+    def status(self, faults: Mapping[str, int], wanted: Mapping[str, Node]) -> Node:
+        """Return the node of the reasons why cells, or values in them, don't exist, as bits.
+
+        Parameters
+        ----------
+        faults : mapping of str to int
+            Each reason's bit.
+        wanted : mapping of str to Node
+            The quantities asked for.
+
+        Returns
+        -------
+        Node
+            The node.
+        """
         found = self.algorithms()
         shared = [self._faults(topology_requirements(self.labels, self.given), faults)]
         if not found:
-            fault = "algorithm_not_defined_on_topology"
+            name = "algorithm_not_defined_on_topology"
             none = self._intern(
-                "status", ("fault", fault), (), lambda: np.full(self._ones(), faults[fault])
+                "status", ("fault", name), (), lambda: np.full(self._ones(), faults[name])
             )
             return self._either([*shared, none])
+        shared += self._notes(faults, wanted)
         each = [self._faults(algorithm.requires, faults) for algorithm in found]
         if len(each) > 1:
             # A choice fails only where no candidate is defined.
             each = [self._intern("status", ("all", *(n.key for n in each)), tuple(each), _all_of)]
         return self._either([*shared, *each])
+
+    def _notes(self, faults: Mapping[str, int], wanted: Mapping[str, Node]) -> list[Node]:
+        """Return nodes of the reasons that concern some quantities of a cell alone."""
+        notes = []
+        if set(wanted) & set(NOT_OF_ONE_RANK):
+            ranks = self._ranks()
+            if ranks is not None and (ranks.given is None or np.any(ranks.given == 1.0)):
+                notes.append(self._note(ranks, faults[ONE_RANK], lambda v: v == 1.0))
+        if "chunks" in wanted:
+            notes.append(self._note(wanted["chunks"], faults[NOT_CHUNKED], np.isnan))
+        for node in _given_below(wanted.values()):
+            if np.isnan(node.given).any():
+                notes.append(self._note(node, faults[NOT_KNOWN], np.isnan))
+        return notes
+
+    def _ranks(self) -> Node | None:
+        try:
+            return self.node("ranks")
+        except Missing:
+            return None
+
+    def _note(self, node: Node, bit: int, test: Callable[[Array], Array]) -> Node:
+        key = ("note", bit, node.key)
+        return self._intern("status", key, (node,), lambda v: np.where(test(v), bit, 0))
 
     def _ones(self) -> tuple[int, ...]:
         return (1,) * len(self.grid.shape)
@@ -246,9 +291,8 @@ class Builder:
             raise Missing(quantity)
         inputs = tuple(self.node(name, algorithm) for name in declared.inputs)
         key = (declared.name, id(declared.kernel), *(node.key for node in inputs))
-        return self._intern(
-            quantity, _short(key), inputs, declared.kernel, declared.ufunc, declared
-        )
+        run = declared.kernel if declared.ufunc else _shaped(declared, len(self.grid.shape))
+        return self._intern(quantity, _short(key), inputs, run, declared.ufunc, declared)
 
     def _all_labels(self, found: Sequence[Algorithm]) -> dict[str, str]:
         within = "yes" if any(a.in_network for a in found) else "no"
@@ -271,7 +315,9 @@ class Builder:
             "cost", key, inputs, lambda *v: only.cost(**dict(zip(names, v, strict=True))), None, only
         )
         take, ndim = COST_PARTS[quantity], len(self.grid.shape)
-        per_message = self.labels["latency_per"] == "message"
+        # What pays a latency decides how many latencies there are, and nothing else.
+        counted = quantity.endswith("latency_count")
+        per_message = counted and self.labels["latency_per"] == "message"
 
         def extract(value: Any) -> Array:
             part = np.asarray(take(value, per_message), dtype=np.float64)
@@ -286,10 +332,15 @@ class Builder:
         return self.node(name)
 
     def _chunks(self, found: Sequence[Algorithm]) -> Node:
-        chunked = [algorithm for algorithm in found if algorithm.chunked]
-        if len(chunked) != 1:
-            raise Missing("chunks")
-        (algorithm,) = chunked
+        if len(found) > 1:
+            each = tuple(self._chunks((one,)) for one in found)
+            chosen = self._best(found)
+            key = _short(("select", "chunks", chosen.key, *(node.key for node in each)))
+            return self._intern("chunks", key, (chosen, *each), _select)
+        (algorithm,) = found
+        if not algorithm.chunked:
+            ones = self._ones()
+            return self._intern("chunks", ("no chunks",), (), lambda: np.full(ones, np.nan))
         names = tuple(name for name in algorithm.inputs if name != "chunks")
         if self.labels["shape"] == "flat":
             links = (("latency", "wire_time"),)
@@ -320,6 +371,10 @@ class Builder:
         return first
 
     def _times(self, found: Sequence[Algorithm]) -> list[Node]:
+        if "time" in self.given:
+            choice = self.labels["algorithm"]
+            wrong = "takes the algorithm of the least time, but the time is given"
+            raise InputError(fault("algorithm", choice, wrong, "an algorithm's name, or standard"))
         times = []
         for algorithm in found:
             time = self.node("time", algorithm)
@@ -345,6 +400,41 @@ class Builder:
         return self._intern("chosen_algorithm", key, (best,), lambda pair: codes[pair[1]])
 
 
+def _given_below(nodes: Iterable[Node]) -> list[Node]:
+    """Return the given nodes on which nodes depend, each once."""
+    found: dict[int, Node] = {}
+    stack, seen = list(nodes), set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            stack += node.inputs
+            if node.given is not None:
+                found[id(node)] = node
+    return list(found.values())
+
+
+def _shaped(declared: Formula, ndim: int) -> Callable[..., Array]:
+    """Return a kernel that gives an array of the grid's dimensions, whatever a user's own gives."""
+
+    def run(*values: Array) -> Array:
+        try:
+            value = np.asarray(declared.kernel(*values), dtype=np.float64)
+        except Exception as error:
+            kind = type(error).__name__
+            message = f"the formula '{declared.name}' failed: {kind}: {error}"
+            raise RunError(message) from error
+        if value.ndim == ndim:
+            return value
+        if value.size == 1:
+            return value.reshape((1,) * ndim)
+        shapes = ", ".join(str(one.shape) for one in values)
+        message = f"the formula '{declared.name}' gave shape {value.shape} for inputs of {shapes}"
+        raise RunError(message)
+
+    return run
+
+
 def _short(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a key of small integers in place of nested ones (interning keeps them apart)."""
     return ("k", _NUMBERS.setdefault(key, len(_NUMBERS)))
@@ -368,6 +458,6 @@ def _where_defined(time: Array, undefined: Array) -> Array:
 
 
 def _select(best: tuple[Array, Array], *values: Array) -> Array:
-    chosen = best[1]
-    shape = chosen.shape
+    shape = np.broadcast_shapes(best[1].shape, *(value.shape for value in values))
+    chosen = np.broadcast_to(best[1], shape)
     return np.choose(chosen, [np.broadcast_to(value, shape) for value in values])

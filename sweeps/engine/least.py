@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,7 +50,7 @@ class Least:
         if piece.cells <= FEW and self.count <= BUBBLED:
             for point, values in piece.slices():
                 absolute = tuple(map(operator.add, piece.starts, point))
-                offered = -values if self.greatest else values
+                offered = -values if self.greatest else np.ascontiguousarray(values)
                 put(keys, places, offered, self.split.place(absolute))
             return
         best = -over_slices(np.fmax, piece) if self.greatest else over_slices(np.fmin, piece)
@@ -107,15 +106,22 @@ def put(keys: Keys, places: Places, offered: Keys, place: Places | int) -> None:
     better = before(offered, place, keys[-1], places[-1])
     if not better.any():
         return
-    np.copyto(keys[-1], offered, where=better)
-    np.copyto(places[-1], place, where=better)
+    # Minimum, maximum and putmask are several times as fast as masked copies.
+    np.putmask(places[-1], better, place)
+    if len(keys) == 1:
+        np.fmin(keys[-1], offered, out=keys[-1])
+    else:
+        np.putmask(keys[-1], better, offered)
     for rank in range(len(keys) - 1, 0, -1):
-        better = before(keys[rank], places[rank], keys[rank - 1], places[rank - 1])
+        (low, high), (first, second) = keys[rank - 1 : rank + 1], places[rank - 1 : rank + 1]
+        better = before(high, second, low, first)
         if not better.any():
             return
-        for rows in (keys, places):
-            lower, upper = rows[rank - 1][better], rows[rank][better]
-            rows[rank - 1][better], rows[rank][better] = upper, lower
+        keys[rank - 1], keys[rank] = np.minimum(low, high), np.maximum(low, high)
+        places[rank - 1], places[rank] = (
+            np.where(better, second, first),
+            np.where(better, first, second),
+        )
 
 
 def candidates(

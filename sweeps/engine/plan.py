@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from overhead.collectives import Algorithm
-from sweeps.engine.axes import Array, Grid, Region, cut
+from sweeps.engine.axes import Array, Grid, Region
 from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, blocks_over, settings
 from sweeps.engine.graph import Builder, Missing, Node
+from sweeps.engine.holes import Holes
 from sweeps.engine.layout import Block
-from sweeps.engine.validity import ONE_RANK, fault_bits
-from sweeps.errors import InputError
+from sweeps.engine.validity import NOT_OF_ONE_RANK, fault_bits
+from sweeps.errors import InputError, fault
 from sweeps.spec.axis import Axis
 
 __all__ = ["FLAGS", "Case", "Plan", "Variable"]
@@ -23,8 +24,6 @@ __all__ = ["FLAGS", "Case", "Plan", "Variable"]
 FLAGS = ("status", "chosen_algorithm")
 # What follows from the time alone, whichever algorithm has it.
 OF_TIME = {"time", "algbw", "busbw", "lower_bound", "lower_bound_ratio"}
-# What a single rank doesn't have.
-NOT_OF_ONE_RANK = ("algbw", "busbw", "lower_bound_ratio")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,8 @@ class Plan:
     ) -> None:
         self.grid = Grid(axes, constants)
         self.labels = dict(labels)
-        self.wanted = tuple(wanted)
+        # What is given isn't computed: it is a coordinate.
+        self.wanted = tuple(name for name in wanted if name not in self.grid.columns)
         self.bits = fault_bits()
         self._interned: dict[tuple[Any, ...], Node] = {}
         self._given = {
@@ -127,8 +127,8 @@ class Plan:
                 only_time=set(self.wanted) <= OF_TIME,
             )
             try:
-                status = builder.status(self.bits)
                 nodes = self._nodes(builder)
+                status = builder.status(self.bits, nodes)
             except Missing as missing:
                 faults.append(_missing(missing))
                 continue
@@ -307,8 +307,6 @@ class Plan:
         done: set[tuple[Any, ...]] = set()
         for case in self.cases:
             evaluator = Evaluator(self.grid, dict(case.fixed))
-            with settings():
-                masks = _Masks(self, case, evaluator)
             groups: dict[tuple[str, ...], list[Variable]] = {}
             for variable in wanted:
                 place = self._place(case, variable)
@@ -317,7 +315,7 @@ class Plan:
                     groups.setdefault(variable.dims, []).append(variable)
             for dims, variables in groups.items():
                 group = _Group(self, case, evaluator, dims)
-                yield from group.run(variables, masks, cells, arrays)
+                yield from group.run(variables, cells, arrays)
 
     def _place(self, case: Case, variable: Variable) -> tuple[Any, ...]:
         held = {self.grid.names[p]: s.start for p, s in case.fixed.items()}
@@ -330,15 +328,16 @@ class _Group:
     def __init__(
         self, plan: Plan, case: Case, evaluator: Evaluator, dims: tuple[str, ...]
     ) -> None:
-        self.case = case
+        self.case, self.evaluator = case, evaluator
         grid = plan.grid
         self.positions = [grid.position(dim) for dim in dims]
         self.lengths = [1 if p in case.fixed else grid.shape[p] for p in self.positions]
         self.idle = set(range(len(grid.shape))) - set(self.positions) - set(case.fixed)
         self.everything = evaluator.everything
+        self.holes = Holes(plan, case, evaluator, self.positions)
 
     def run(
-        self, variables: Sequence[Variable], masks: _Masks, cells: int, arrays: Mapping[str, Array]
+        self, variables: Sequence[Variable], cells: int, arrays: Mapping[str, Array]
     ) -> Iterator[Block]:
         """Yield the variables' blocks, or fill the arrays given with them."""
         buffers: dict[str, Array] = {}
@@ -355,60 +354,37 @@ class _Group:
             for variable in variables:
                 name, own = variable.name, tuple(place)
                 if name in arrays:
-                    out = arrays[name][(*own, ...)].view()
-                    out.shape = tuple(shape)
+                    out = np.reshape(arrays[name][(*own, ...)], shape, copy=False)
                 else:
                     out = buffers.get(name)
                     if out is None or out.shape != tuple(shape):
                         out = buffers[name] = np.empty(shape, dtype=_dtype(name))
                 with settings():
-                    masks.fill(name, tuple(region), out)
+                    self._fill(name, tuple(region), out)
                 yield Block(name, own, out.reshape([piece.stop - piece.start for piece in place]))
 
-
-def _dtype(name: str) -> np.dtype[Any]:
-    return np.dtype(np.int32 if name in FLAGS else np.float64)
-
-
-class _Masks:
-    """Fills a block with a variable's values, and with NaN where a cell can't be."""
-
-    def __init__(self, plan: Plan, case: Case, evaluator: Evaluator) -> None:
-        self.plan, self.case, self.evaluator = plan, case, evaluator
-        self.status = evaluator.value(case.status)
-        self.any = bool(np.any(self.status & ~plan.bits[ONE_RANK]))
-        ranks = plan.grid.columns.get("ranks")
-        self.single = None if ranks is None else cut_one(ranks, evaluator) == 1.0
-
-    def fill(self, name: str, region: Region, out: Array) -> None:
-        """Fill an array with a variable's values over a region."""
+    def _fill(self, name: str, region: Region, out: Array) -> None:
+        """Fill an array with a variable's values over a region, and with NaN where there are none."""
         if name == "status":
-            out[...] = cut(self.status, region)
+            out[...] = self.evaluator.value(self.case.status, region)
             return
         node = self.case.nodes.get(name)
         if node is None:
             out[...] = 0 if name in FLAGS else np.nan
             return
         self.evaluator.into(node, region, out)
-        if self.any:
-            wrong = cut(self.status, region) != 0
-            if wrong.any():
-                np.copyto(out, 0 if name in FLAGS else np.nan, where=wrong)
-        if name in NOT_OF_ONE_RANK and self.single is not None:
-            alone = cut(self.single, region)
-            if alone.any():
-                np.copyto(out, np.nan, where=alone)
+        wrong = self.holes.at(region, alone=name in NOT_OF_ONE_RANK)
+        if wrong is not None:
+            np.copyto(out, 0 if name in FLAGS else np.nan, where=wrong)
 
 
-def cut_one(values: Array, evaluator: Evaluator) -> Array:
-    """Return a column at the points that the evaluator holds."""
-    return cut(values, evaluator.everything)
+def _dtype(name: str) -> np.dtype[Any]:
+    return np.dtype(np.int32 if name in FLAGS else np.float64)
 
 
 def _missing(missing: Missing) -> str:
-    chain = " needs ".join((*missing.chain,)) if missing.chain else missing.quantity
-    return (
-        f"{missing.quantity} = (not given): {chain} needs it; "
-        f"give it as an axis, a constant or through hardware"
-    )
+    *needing, last = missing.chain or (missing.quantity,)
+    wrong = " needs ".join(needing) + " needs it" if needing else "nothing gives it"
+    allowed = "give it as an axis, a constant or through hardware"
+    return fault(last, "(not given)", wrong, allowed).replace("'", "")
 

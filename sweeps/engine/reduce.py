@@ -35,7 +35,7 @@ def reducer(
     reduction: Reduction,
     variable_dims: Sequence[str],
     sizes: Mapping[str, int],
-    labels: Mapping[str, Column | Sequence[str] | NDArray[Any]],
+    labels: Mapping[str, Column | Sequence[str] | NDArray[Any] | None],
 ) -> Reducer:
     """Make a reducer for a variable.
 
@@ -48,7 +48,7 @@ def reducer(
         The variable's dimensions, in order.
     sizes : mapping of str to int
         The lengths of (at least) these dimensions and those of the reduction.
-    labels : mapping of str to Column, sequence or ndarray
+    labels : mapping of str to Column, sequence, ndarray or None
         What stands along dimensions, by their names.  Where an extreme is, is told by flags along
         a dimension of text, by the coordinate's value along one of numbers, and by an index where
         nothing is given.  The units are the column's, else the vocabulary's.
@@ -72,7 +72,11 @@ def reducer(
     task = Task(
         reduction,
         parts,
-        {dim: _coordinate(dim, labels[dim]) for dim in parts.reduced_dims if dim in labels},
+        {
+            dim: _coordinate(dim, given)
+            for dim in parts.reduced_dims
+            if (given := labels.get(dim)) is not None
+        },
         tuple(dim for dim in reduction.over if dim not in parts.reduced_dims),
     )
     return KINDS[reduction.operation](task)

@@ -101,11 +101,11 @@ def flag_words(words: Sequence[str]) -> list[str]:
     list of str
         With ``_`` for what isn't allowed, and a number after a word that stood there before.
     """
-    found: list[str] = []
+    found: dict[str, None] = {}
     for word in words:
         plain = NOT_IN_FLAGS.sub("_", word) or "_"
         unique, number = plain, 2
         while unique in found:
             unique, number = f"{plain}_{number}", number + 1
-        found.append(unique)
-    return found
+        found[unique] = None
+    return list(found)

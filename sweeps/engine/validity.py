@@ -10,7 +10,17 @@ from overhead.collectives.algorithm import ALGORITHMS
 from overhead.collectives.requirement import Requirement
 from overhead.quantity import Array
 
-__all__ = ["ONE_RANK", "STRUCTURAL", "fault_bits", "fault_texts", "topology_requirements"]
+__all__ = [
+    "NOTES",
+    "NOT_CHUNKED",
+    "NOT_KNOWN",
+    "NOT_OF_ONE_RANK",
+    "ONE_RANK",
+    "STRUCTURAL",
+    "fault_bits",
+    "fault_texts",
+    "topology_requirements",
+]
 
 NODES_FILLED = Requirement(
     "ranks_not_multiple_of_gpus_per_node",
@@ -44,6 +54,12 @@ GRID_FITS = Requirement(
 STRUCTURAL = (NODES_FILLED, PODS_FILLED, GRID_FITS)
 NOT_DEFINED = "algorithm_not_defined_on_topology"
 ONE_RANK = "one_rank_has_no_bandwidth"
+NOT_CHUNKED = "algorithm_without_chunks"
+NOT_KNOWN = "figure_of_the_machine_not_known"
+# What only some quantities of a cell lack; the cell itself exists.
+NOTES = (ONE_RANK, NOT_CHUNKED, NOT_KNOWN)
+# What a single rank doesn't have.
+NOT_OF_ONE_RANK = ("algbw", "busbw", "lower_bound_ratio")
 
 
 def topology_requirements(
@@ -64,6 +80,8 @@ def fault_texts() -> dict[str, str]:
     texts = {requirement.fault: requirement.text for requirement in STRUCTURAL}
     texts[NOT_DEFINED] = "the algorithm must be defined for this collective on this network"
     texts[ONE_RANK] = "one rank has no algbw, busbw and lower_bound_ratio"
+    texts[NOT_CHUNKED] = "the algorithm cuts its message into no chunks of a number to choose"
+    texts[NOT_KNOWN] = "a figure that a quantity needs, such as an energy, isn't known of the machine"
     for algorithm in ALGORITHMS.values():
         texts.update({requirement.fault: requirement.text for requirement in algorithm.requires})
     return texts

@@ -218,11 +218,11 @@ def _flagged(
     flags = flags if len(flags) == len(meanings) else list(range(len(meanings)))
     which = np.full(values.shape, HOLE, dtype=np.int64)
     regions: list[_Region] = []
-    for entry, (flag, meaning) in enumerate(zip(flags, meanings, strict=True)):
+    for flag, meaning in zip(flags, meanings, strict=True):
         mask = values == flag
         if flag and mask.any():
             which[mask] = len(regions)
-            regions.append(_Region(meaning, region_colour(entry - 1)))
+            regions.append(_Region(meaning, region_colour(len(regions))))
     return which, regions
 
 
@@ -351,7 +351,7 @@ def _legend(figure: Figure, view: View, drawn: _Map) -> Legend:
     from matplotlib.patches import Patch
 
     handles: list[Any] = [Patch(**_look(region)) for region in drawn.regions]
-    labels = [plain(region.name) for region in drawn.regions]
+    labels = [region.name for region in drawn.regions]
     if _close(figure, drawn.margin).any():
         handles.append(Patch(**_CLOSE))
         labels.append(f"second best within {100 * figure['within']:.3g} %")

@@ -133,7 +133,9 @@ def _draw_panel(drawing: _Drawing, axes: Axes, index: int, made: Frame) -> None:
     drawing.xaxis.apply(axes, "x", labels=lowest)
     drawing.yaxis.apply(axes, "y", labels=first)
     for bound in plot.bounds:
-        axes.plot(*_drawn(plot, bound.values[index]), **{**_BOUND, "color": bound.colour})
+        # A bound that is the same in all panels has one row.
+        heights = bound.values[min(index, len(bound.values) - 1)]
+        axes.plot(*_drawn(plot, heights), **{**_BOUND, "color": bound.colour})
     thin: dict[str, Any] = {"linewidth": 1.5} if len(made.axes) > _THIN_FROM else {}
     small: dict[str, Any] = {"markersize": 4.0} if len(made.axes) > _THIN_FROM else {}
     # Of lines with many samples each has its markers at others, so that equal lines both show.

@@ -2,10 +2,109 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["to_toml"]
+from overhead.quantity import VOCABULARY
+
+__all__ = ["to_toml", "with_si_units", "with_unit"]
+
+UNITS = {
+    "byte": "B",
+    "s": "s",
+    "byte s-1": "B/s",
+    "J bit-1": "J/bit",
+    "s byte-1": "s/B",
+    "J": "J",
+}
+# A piece of a range that is no quantity: a factor or a number of points.
+_RULE = re.compile(r"\s*(x|log|lin)")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def with_si_units(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the numbers without a unit in a stated sweep their SI unit.
+
+    Parameters
+    ----------
+    stated : mapping
+        As a spec file has it, but for units.
+
+    Returns
+    -------
+    dict
+        What can stand in a spec file.
+    """
+    tables = ("axes", "constants")
+    return {
+        key: _labelled(value) if key in tables and isinstance(value, Mapping) else value
+        for key, value in stated.items()
+    }
+
+
+def _labelled(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _labelled(value) if isinstance(value, Mapping) else with_unit(name, value)
+        for name, value in table.items()
+    }
+
+
+def with_unit(name: str, value: Any) -> Any:
+    """Give numbers without a unit the SI unit of their quantity.
+
+    Parameters
+    ----------
+    name : str
+        The quantity; anything else is left as it is.
+    value : str, number, or a list of them
+        One value, values with commas between them, or ranges.
+
+    Returns
+    -------
+    str, number, or a list of them
+        The same with units; as it was where some numbers have units and others lack them, so that
+        reading it tells.
+    """
+    unit = UNITS.get(VOCABULARY[name].units) if name in VOCABULARY else None
+    if unit is None:
+        return value
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list | tuple | range):
+        texts = [one if isinstance(one, str) else repr(one) for one in value]
+        if any(map(_is_number, texts)):
+            return [with_unit(name, one) for one in value]
+        return list(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value!r} {unit}" if math.isfinite(value) else value
+    if not isinstance(value, str):
+        return value
+    parts = [part for piece in value.split(",") for part in piece.split(":")]
+    parts = [part for part in parts if not _RULE.match(part)]
+    mixed = not all(_is_number(part.strip().removeprefix("+")) for part in parts)
+    return ",".join(
+        ":".join(_part(part, unit, mixed) for part in piece.split(":"))
+        for piece in value.split(",")
+    )
+
+
+def _part(text: str, unit: str, mixed: bool) -> str:
+    """Return one number with its unit; among others with units only a zero may lack it."""
+    number = text.strip().removeprefix("+")
+    if _RULE.match(text) or not _is_number(number) or not math.isfinite(float(number)):
+        return text
+    return text if mixed and float(number) != 0.0 else f"{text} {unit}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def to_toml(stated: Mapping[str, Any]) -> str:
@@ -21,15 +120,13 @@ def to_toml(stated: Mapping[str, Any]) -> str:
     str
         TOML that reads back as the same.
     """
-    plain = [f"{key} = {_value(value)}" for key, value in stated.items() if not _table(value)]
+    plain = [f"{_key(k)} = {_value(v)}" for k, v in stated.items() if not _table(v)]
     parts = ["\n".join(plain)] if plain else []
     for key, value in stated.items():
         if isinstance(value, Mapping):
-            parts += _tables(key, value)
+            parts.append(_lines(f"[{_key(key)}]", value))
         elif _table(value):
-            for row in value:
-                lines = [f"{name} = {_value(item)}" for name, item in row.items()]
-                parts.append("\n".join([f"[[{key}]]", *lines]))
+            parts += [_lines(f"[[{_key(key)}]]", row) for row in value]
     return "\n\n".join(parts) + "\n"
 
 
@@ -38,23 +135,25 @@ def _table(value: Any) -> bool:
     return isinstance(value, Mapping) or listed
 
 
-def _tables(key: str, table: Mapping[str, Any]) -> list[str]:
-    lines = [f"{k} = {_value(v)}" for k, v in table.items() if not isinstance(v, Mapping)]
-    parts = ["\n".join([f"[{key}]", *lines])] if lines else []
-    for name, inner in table.items():
-        if isinstance(inner, Mapping):
-            parts += _tables(f"{key}.{name}", inner)
-    return parts
+def _lines(head: str, table: Mapping[str, Any]) -> str:
+    # Tables inside are written inline, so that the order of axes stays.
+    return "\n".join([head, *(f"{_key(name)} = {_value(item)}" for name, item in table.items())])
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _value(name)
 
 
 def _value(value: Any) -> str:
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | range):
         return "[" + ", ".join(_value(item) for item in value) + "]"
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + " }"
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{text}"'
+        return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + " }"
+    # JSON escapes what TOML does, but for one character.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

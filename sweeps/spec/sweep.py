@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from overhead.collectives import ALGORITHMS, COLLECTIVES, TOPOLOGIES
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.axis import LABELS, SWITCHES, Axis
-from sweeps.spec.dump import to_toml
+from sweeps.spec.catalog import find_spec
+from sweeps.spec.dump import to_toml, with_unit
 from sweeps.spec.ranges import parse_values
 
 __all__ = ["DEFAULT_QUANTITIES", "OUTPUTS", "REDUCTIONS", "Reduction", "Sweep", "read_sweep"]
@@ -39,6 +41,8 @@ DEFAULT_QUANTITIES = (
 OUTPUTS = (*DEFAULT_QUANTITIES, "reduction_time", "chunks")
 REDUCTIONS = ("min", "max", "mean", "top", "quantile", "histogram")
 CHOICES = ("standard", "nccl", "auto")
+# Names that a file's variables and dimensions can have everywhere.
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 KEYS = ("title", "summary", "quantities", "axes", "constants", "reductions", "figures", "measured")
 
 
@@ -111,7 +115,9 @@ class Sweep:
         return frozenset((*columns, *self.constants, *self.labels))
 
 
-def load_sweep(path: Path, settings: Sequence[str] = ()) -> tuple[Sweep, str]:
+def load_sweep(
+    path: Path, settings: Sequence[str] = (), folders: Sequence[Path] = ()
+) -> tuple[Sweep, str]:
     """Read a sweep's file.
 
     Parameters
@@ -119,7 +125,10 @@ def load_sweep(path: Path, settings: Sequence[str] = ()) -> tuple[Sweep, str]:
     path : Path
         A TOML file.
     settings : sequence of str
-        Changes to it, such as ``axes.ranks=8,16`` or ``title=Mine``.
+        Changes to it, such as ``axes.ranks=8,16`` or ``title=Mine``; numbers without a unit
+        are SI.
+    folders : sequence of Path
+        The user's own folders of machines.
 
     Returns
     -------
@@ -138,12 +147,15 @@ def load_sweep(path: Path, settings: Sequence[str] = ()) -> tuple[Sweep, str]:
         raise InputError(fault("SPEC", str(path), reason, "a TOML file")) from None
     try:
         stated = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also from a number with thousands of digits
         raise InputError(f"{path.name}: not TOML: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path.name}: not a sweep: nested too deeply") from None
     if settings:
         stated = _changed(stated, settings)
         text = to_toml(stated)
-    return read_sweep(stated, bare_is_si=False, where=f"{path.name}: "), text
+    sweep = read_sweep(stated, bare_is_si=False, where=f"{path.name}: ", folders=folders)
+    return sweep, text
 
 
 def _changed(stated: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
@@ -156,13 +168,18 @@ def _changed(stated: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
             continue
         section, dot, key = name.partition(".")
         if not dot and name not in KEYS:
-            many = "," in value or ":" in value
+            many = "," in value or ":" in value or value.strip() == "all"
             section, key = ("axes" if many else "constants"), name
-        if key:
+        if dot and section not in ("axes", "constants"):
+            allowed = "title=.., quantities=.., axes.NAME=.. or constants.NAME=.."
+            faults.append(fault("--set", setting, "can't be changed so", allowed))
+        elif key:
             for table in ("axes", "constants"):
                 if isinstance(stated.get(table), dict):
                     stated[table].pop(key, None)
-            stated.setdefault(section, {})[key] = value
+            values = stated.setdefault(section, {})
+            if isinstance(values, dict):
+                values[key] = with_unit(key, value)
         else:
             stated[section] = value.split(",") if section == "quantities" else value
     if faults:
@@ -170,7 +187,13 @@ def _changed(stated: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     return stated
 
 
-def read_sweep(stated: Mapping[str, Any], *, bare_is_si: bool, where: str = "") -> Sweep:
+def read_sweep(
+    stated: Mapping[str, Any],
+    *,
+    bare_is_si: bool,
+    where: str = "",
+    folders: Sequence[Path] | None = None,
+) -> Sweep:
     """Check what a user states and make a sweep of it.
 
     Parameters
@@ -181,6 +204,8 @@ def read_sweep(stated: Mapping[str, Any], *, bare_is_si: bool, where: str = "") 
         Whether a number without a unit is SI (on the command line) or a fault (in a file).
     where : str
         What to put before each fault, such as the file's name.
+    folders : sequence of Path, optional
+        The user's own folders of machines, if machines are to be looked up too.
 
     Returns
     -------
@@ -192,7 +217,7 @@ def read_sweep(stated: Mapping[str, Any], *, bare_is_si: bool, where: str = "") 
     InputError
         With every fault in it, a line each.
     """
-    reader = _Reader(stated, bare_is_si)
+    reader = _Reader(stated, bare_is_si, folders)
     sweep = reader.read()
     if reader.faults:
         raise InputError([where + line for line in reader.faults])
@@ -202,8 +227,10 @@ def read_sweep(stated: Mapping[str, Any], *, bare_is_si: bool, where: str = "") 
 class _Reader:
     """Reads a stated sweep, gathering faults."""
 
-    def __init__(self, stated: Mapping[str, Any], bare_is_si: bool) -> None:
-        self.stated, self.bare_is_si = stated, bare_is_si
+    def __init__(
+        self, stated: Mapping[str, Any], bare_is_si: bool, folders: Sequence[Path] | None
+    ) -> None:
+        self.stated, self.bare_is_si, self.folders = stated, bare_is_si, folders
         self.faults: list[str] = []
 
     def read(self) -> Sweep:
@@ -214,7 +241,13 @@ class _Reader:
         constants, labels = self._constants()
         self._twice(axes, constants, labels)
         dims = [axis.name for axis in axes]
+        given = {*constants, *labels, *(name for axis in axes for name in axis.columns)}
         quantities = self._quantities()
+        reductions = self._reductions(dims, given)
+        if set(quantities) <= given and not (reductions or self.faults):
+            shown = ", ".join(quantities)
+            wrong = "are given" if quantities else "ask for nothing"
+            self.faults.append(fault("quantities", shown, wrong, "what is to be computed"))
         return Sweep(
             title=str(self.stated.get("title", "")),
             summary=str(self.stated.get("summary", "")),
@@ -222,7 +255,7 @@ class _Reader:
             axes=tuple(axes),
             constants=constants,
             labels=labels,
-            reductions=self._reductions(dims),
+            reductions=reductions,
             figures=tuple(self._tables("figures")),
             measured=self._table("measured"),
         )
@@ -261,6 +294,10 @@ class _Reader:
                 fault(f"axes.{name}", "{..}", "a table needs a name of its own", "such as 'case'")
             )
             return None
+        if not NAME.fullmatch(name) or name in ("status", "chosen_algorithm"):
+            allowed = "letters, digits and _, such as 'case'"
+            self.faults.append(fault("axes", name, "can't be a dimension's name", allowed))
+            return None
         columns: dict[str, NDArray[Any]] = {}
         for key, value in table.items():
             column = self._column(key, value, joint=True)
@@ -288,8 +325,8 @@ class _Reader:
         quantity = VOCABULARY[name]
         try:
             if joint:
-                listed = value if isinstance(value, list) else [value]
-                parts = [self._parse(name, item) for item in listed]
+                # Rows of a table stay in their order, and may have the same value.
+                parts = [self._parse(name, item) for item in _pieces(value)]
                 values = np.concatenate(parts) if parts else np.empty(0)
             else:
                 values = self._parse(name, value)
@@ -324,10 +361,14 @@ class _Reader:
         before = len(self.faults)
         if not words or words == [""]:
             self.faults.append(fault(name, str(value), "empty", "one value or more"))
-        if known:
-            for word in words:
-                if word not in known:
-                    self.faults.append(fault(name, word, "unknown", nearest(word, known)))
+        for word in dict.fromkeys(words) if known else ():
+            if word not in known:
+                self.faults.append(fault(name, word, "unknown", nearest(word, known)))
+        for word in dict.fromkeys(words) if name == "hardware" and self.folders is not None else ():
+            try:
+                find_spec("hardware", word, self.folders)
+            except InputError as error:
+                self.faults += error.faults
         if not joint:
             for word in sorted({word for word in words if words.count(word) > 1}):
                 self.faults.append(fault(name, word, "stands there twice", "each value once"))
@@ -366,13 +407,14 @@ class _Reader:
         names = tuple(str(name).strip() for name in listed if str(name).strip())
         known = [*VOCABULARY, "chosen_algorithm"]
         for name in names:
-            if name not in known:
+            if name not in (*known, "status"):
                 self.faults.append(
                     fault("quantities", name, "no such quantity", nearest(name, known))
                 )
-        return tuple(dict.fromkeys(names))
+        # The status is stored beside whatever is asked for.
+        return tuple(dict.fromkeys(name for name in names if name != "status"))
 
-    def _reductions(self, dims: Sequence[str]) -> tuple[Reduction, ...]:
+    def _reductions(self, dims: Sequence[str], given: Container[str]) -> tuple[Reduction, ...]:
         found = []
         for row in self._tables("reductions"):
             before = len(self.faults)
@@ -389,6 +431,9 @@ class _Reader:
             if quantity not in VOCABULARY:
                 offer = nearest(quantity, VOCABULARY)
                 self.faults.append(fault("reductions.quantity", quantity, "no such one", offer))
+            elif quantity in given:
+                wrong = "is given, not computed"
+                self.faults.append(fault("reductions.quantity", quantity, wrong, "another one"))
             if operation not in REDUCTIONS:
                 offer = nearest(operation, REDUCTIONS)
                 self.faults.append(fault("reductions.operation", operation, "unknown", offer))
@@ -400,17 +445,50 @@ class _Reader:
                 self.faults.append(fault("reductions.over", "[]", "empty", f"some of {dims}"))
             if len(self.faults) == before:
                 name = str(row.get("name", f"{quantity}_{operation}"))
+                if not NAME.fullmatch(name):
+                    allowed = "letters, digits and _"
+                    self.faults.append(fault("reductions.name", name, "can't be", allowed))
                 found.append(
                     Reduction(
                         quantity,
                         operation,
                         tuple(dim for dim in dims if dim in over),
                         name,
-                        int(row.get("count", 3)),
-                        tuple(float(q) for q in row.get("quantiles", (0.05, 0.5, 0.95))),
+                        self._count(row.get("count", 3)),
+                        self._fractions(row.get("quantiles", [0.05, 0.5, 0.95])),
                     )
                 )
+        names = [reduction.name for reduction in found]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            allowed = "a name = '..' for each"
+            self.faults.append(fault("reductions.name", name, "stands there twice", allowed))
         return tuple(found)
+
+    def _count(self, value: Any) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+        allowed = "a whole number from 1"
+        self.faults.append(fault("reductions.count", value, "can't be", allowed))
+        return 1
+
+    def _fractions(self, value: Any) -> tuple[float, ...]:
+        listed = value if isinstance(value, list) else [value]
+        for one in listed:
+            if not isinstance(one, int | float) or isinstance(one, bool) or not 0.0 <= one <= 1.0:
+                allowed = "numbers from 0 to 1"
+                self.faults.append(fault("reductions.quantiles", one, "can't be", allowed))
+                return (0.5,)
+        return tuple(float(one) for one in listed)
+
+
+def _pieces(value: Any) -> list[Any]:
+    """Return the values of a table's column one by one: what stands between commas."""
+    listed = value if isinstance(value, list) else [value]
+    return [
+        piece
+        for item in listed
+        for piece in (item.split(",") if isinstance(item, str) else [item])
+    ]
 
 
 def label_values(name: str) -> tuple[str, ...]:

@@ -89,10 +89,12 @@ def test_network_follows_from_ranks_and_nodes() -> None:
     found = sweeps.run(stated)
     topology = dict(zip(found["case"].values, found["topology"].values, strict=True))
     assert topology == {FOUR: "switch", NODES: "hierarchical", SIX: "switch"}
-    # One ring per channel: 15 steps as long as the network's, whose card carries an eighth.
-    message = 2.0**26
-    own = found["time"].sel(case=NODES, message_bytes=message)
-    assert float(own) == pytest.approx(15 * (3e-6 + message / 16 / 8 / 20e9), rel=1e-12)
+    # A ring through every card: each of 15 steps takes what its slower link takes, which is the
+    # network for short messages, and for long ones the node's.
+    for message in (2.0**10, 2.0**26):
+        links = (1e-6 + 7 / 8 * message / 16 / 100e9, 3e-6 + message / 16 / 8 / 20e9)
+        own = found["time"].sel(case=NODES, message_bytes=message)
+        assert float(own) == pytest.approx(15 * max(links), rel=1e-12)
 
 
 def test_group_with_some_ranks_of_each_node(tmp_path: Path) -> None:

@@ -1,0 +1,114 @@
+"""Where a variable has no value: the cells that can't be, seen along its own dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sweeps.engine.axes import Array, Region
+from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Evaluator, blocks_over
+from sweeps.engine.validity import NOTES, ONE_RANK
+
+if TYPE_CHECKING:
+    from sweeps.engine.plan import Case, Plan
+
+__all__ = ["Holes"]
+
+
+class Holes:
+    """The missing values of variables of the same dimensions, in one case.
+
+    A variable may have fewer dimensions than the reasons for holes: the bus factor, say, doesn't
+    vary along the sizes of a mesh.  Then its value is missing where no cell along the others, and
+    in no other case that shares the value, can be.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    case : Case
+        The case whose formulas give the variables.
+    evaluator : Evaluator
+        Of that case.
+    positions : sequence of int
+        The variables' dimensions on the grid.
+    """
+
+    def __init__(
+        self, plan: Plan, case: Case, evaluator: Evaluator, positions: Sequence[int]
+    ) -> None:
+        self.plan, self.case, self.evaluator = plan, case, evaluator
+        self.positions = frozenset(positions)
+        self.notes = sum(plan.bits[note] for note in NOTES)
+        self.one_rank = plan.bits[ONE_RANK]
+        self.none = False
+        if evaluator.cells(case.status) <= WHOLE_CELLS:
+            bits = self.one_rank | ~self.notes
+            self.none = not np.any(evaluator.value(case.status) & bits)
+        self._sharing: list[tuple[Case, Evaluator]] | None = None
+        self._known: dict[bool, tuple[Region, Array | None]] = {}
+
+    def at(self, region: Region, *, alone: bool) -> Array | None:
+        """Return a mask of the missing values over a region; None where none are missing.
+
+        Parameters
+        ----------
+        region : tuple of slice
+            One slice a dimension of the grid.
+        alone : bool
+            Whether the variables don't exist of a single rank.
+        """
+        if self.none:
+            return None
+        known = self._known.get(alone)
+        if known is None or known[0] != region:
+            known = self._known[alone] = (region, self._missing(region, alone))
+        return known[1]
+
+    def _missing(self, region: Region, alone: bool) -> Array | None:
+        bits = ~self.notes | (self.one_rank if alone else 0)
+        wrong: Array | None = None
+        for case, evaluator in self._cases():
+            mask = self._of_case(case, evaluator, region, bits)
+            wrong = mask if wrong is None else wrong & mask
+            if not wrong.any():
+                return None
+        return wrong
+
+    def _cases(self) -> list[tuple[Case, Evaluator]]:
+        """Return the cases that share the variables' values: the case itself first."""
+        if self._sharing is None:
+            own = self._held(self.case)
+            others = [
+                (case, Evaluator(self.plan.grid, dict(case.fixed)))
+                for case in self.plan.cases
+                if case is not self.case and self._held(case) == own
+            ]
+            self._sharing = [(self.case, self.evaluator), *others]
+        return self._sharing
+
+    def _held(self, case: Case) -> dict[int, slice]:
+        return {p: part for p, part in case.fixed.items() if p in self.positions}
+
+    def _of_case(self, case: Case, evaluator: Evaluator, region: Region, bits: int) -> Array:
+        """Return where no cell of a case along the dimensions that the variables lack can be."""
+        grid = self.plan.grid
+        own = {grid.position(dim) for dim in case.status.dims} - set(case.fixed)
+        idle = tuple(sorted(own - self.positions))
+        place = [case.fixed.get(p, part) for p, part in enumerate(region)]
+        cells = 1
+        for position in own & self.positions:
+            cells *= region[position].stop - region[position].start
+        wrong: Array | None = None
+        for part in blocks_over([grid.shape[p] for p in idle], max(1, BLOCK_CELLS // cells)):
+            for position, piece in zip(idle, part, strict=True):
+                place[position] = piece
+            status = evaluator.value(case.status, tuple(place)) & bits
+            mask = np.asarray((status != 0).all(axis=idle, keepdims=True))
+            wrong = mask if wrong is None else wrong & mask
+            if not wrong.any():
+                break
+        assert wrong is not None
+        return wrong

@@ -1,0 +1,136 @@
+"""What hypothesis draws: quantities from their domains in the vocabulary, of shapes that broadcast.
+
+Sizes of a network depend on one another, so they are drawn together: the ranks of a mesh are the
+product of its sizes, and those of a hierarchy fill its nodes and pods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import cache
+from itertools import product
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import mutually_broadcastable_shapes
+
+from overhead import VOCABULARY, Algorithm, Quantity
+from overhead.quantity import Array
+
+__all__ = [
+    "MOST",
+    "columns",
+    "networks",
+    "prices",
+    "quantities",
+    "values",
+]
+
+# Largest whole number drawn, and the powers of ten between which other numbers lie.
+MOST = 70
+POWERS = (-9, 12)
+# What stands below a fraction line is not nought, though its domain has it.
+POSITIVE = {"time", "lower_bound"}
+LEVELS = ("intra", "inter", "pod")
+GRID = ("mesh_nx", "mesh_ny", "mesh_nz")
+HIERARCHY = ("node_ranks", "nodes", "pods")
+DERIVED = ("ranks", "gpus_per_node", "nodes_per_pod", *GRID, *HIERARCHY)
+
+
+def values(quantity: Quantity) -> st.SearchStrategy[float]:
+    """Return numbers in a quantity's domain."""
+    lowest = quantity.minimum if math.isfinite(quantity.minimum) else 0.0
+    if quantity.integer:
+        highest = min(quantity.maximum, lowest + MOST)
+        return st.integers(int(lowest), int(highest)).map(float)
+    above = st.floats(*POWERS).map(lambda power: lowest + 10.0**power)
+    if quantity.above or quantity.name in POSITIVE:
+        return above
+    return st.one_of(st.just(lowest), above)
+
+
+@st.composite
+def columns(draw: st.DrawFn, names: Iterable[str]) -> dict[str, Array]:
+    """Return an array for each quantity, of shapes that broadcast."""
+    wanted = tuple(dict.fromkeys(names))
+    if not wanted:
+        return {}
+    shapes = draw(mutually_broadcastable_shapes(num_shapes=len(wanted), max_dims=3, max_side=3))
+    arrays = {}
+    for name, shape in zip(wanted, shapes.input_shapes, strict=True):
+        numbers = st.lists(
+            values(VOCABULARY[name]), min_size=math.prod(shape), max_size=math.prod(shape)
+        )
+        arrays[name] = np.array(draw(numbers), dtype=np.float64).reshape(shape)
+    return arrays
+
+
+@st.composite
+def quantities(draw: st.DrawFn, names: Iterable[str]) -> dict[str, Array]:
+    """Return an array for each quantity, of shapes that broadcast; sizes fit one another."""
+    wanted = tuple(dict.fromkeys(names))
+    sizes: tuple[str, ...] = ()
+    if any(name in GRID for name in wanted):
+        sizes = GRID
+    elif any(name in ("gpus_per_node", "nodes_per_pod", *HIERARCHY) for name in wanted):
+        sizes = HIERARCHY
+    free = [name for name in wanted if not sizes or name not in DERIVED]
+    drawn = draw(columns((*sizes, *free)))
+    if sizes == GRID:
+        drawn["ranks"] = drawn["mesh_nx"] * drawn["mesh_ny"] * drawn["mesh_nz"]
+    elif sizes == HIERARCHY:
+        drawn |= _filled(*(drawn[name] for name in HIERARCHY), draw(st.integers(1, 3)))
+    return {name: drawn[name] for name in wanted}
+
+
+def _filled(node_ranks: Array, nodes: Array, pods: Array, spare: int) -> dict[str, Array]:
+    """Return what nodes and pods have room for; those of a group of one may have more."""
+    groups = nodes * pods
+    return {
+        "ranks": node_ranks * groups,
+        "gpus_per_node": np.where(groups > 1.0, node_ranks, node_ranks * spare),
+        "nodes_per_pod": np.where(pods > 1.0, nodes, nodes * spare),
+    }
+
+
+RANKS = (*range(1, 34), 48, 63, 64, 65, 100, 128, 1000, 1024)
+SIZES = (*product((1, 2, 3, 4, 5), repeat=3), (6, 6, 1), (8, 4, 1), (8, 8, 8), (16, 1, 1))
+DEPTHS = (*product((1, 2, 3, 4, 8), (1, 2, 3, 4, 7), (1, 2, 3)), (8, 64, 1), (8, 32, 16))
+
+
+@cache
+def _shapes(topology: str) -> Mapping[str, Array]:
+    """Return columns of networks of many shapes."""
+    if topology in ("mesh", "torus"):
+        drawn = dict(zip(GRID, np.array(SIZES, dtype=np.float64).T, strict=True))
+        return {**drawn, "ranks": drawn["mesh_nx"] * drawn["mesh_ny"] * drawn["mesh_nz"]}
+    if topology == "hierarchical":
+        drawn = dict(zip(HIERARCHY, np.array(DEPTHS, dtype=np.float64).T, strict=True))
+        return {**drawn, **_filled(*drawn.values(), spare=2)}
+    ranks = np.array(RANKS, dtype=np.float64)
+    one = np.ones_like(ranks)
+    return {"ranks": ranks, "has_nvls": one, "has_inc": one} if topology == "switch" else {
+        "ranks": ranks
+    }  # fmt: skip
+
+
+def networks(algorithm: Algorithm) -> dict[str, Array]:
+    """Return columns of all shapes of networks, of many, on which an algorithm is defined."""
+    shapes = _shapes(algorithm.topology)
+    mask = np.ones_like(shapes["ranks"], dtype=bool)
+    for requirement in algorithm.requires:
+        mask &= requirement.holds(**{name: shapes[name] for name in requirement.inputs})
+    return {name: column[mask] for name, column in shapes.items()}
+
+
+@st.composite
+def prices(draw: st.DrawFn, topology: str) -> dict[str, float]:
+    """Return a message and a network's links: one number each."""
+    names = ["message_bytes", "chunks"]
+    for level in LEVELS if topology == "hierarchical" else ("",):
+        prefix = f"{level}_" if level else ""
+        names += [f"{prefix}{name}" for name in ("latency", "bandwidth", "energy_per_bit")]
+    if topology == "hierarchical":
+        names += ["ranks_per_nic", "oversubscription", "pod_oversubscription"]
+    return {name: draw(values(VOCABULARY[name])) for name in names}

@@ -1,0 +1,83 @@
+"""The documents say what the declarations say, and the gallery shows what the code computes."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from overhead.reference_table import algorithm_table, references
+
+TOP = Path(__file__).parents[1]
+README = (TOP / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    """Return README's code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.S | re.M)
+
+
+def test_reference_table_is_the_declarations() -> None:
+    stored = (TOP / "overhead" / "REFERENCES.md").read_text(encoding="utf-8")
+    assert stored == references(), "sweeps list --references > overhead/REFERENCES.md"
+
+
+def test_readme_table_is_the_declarations() -> None:
+    table = README.split("<!-- algorithms: sweeps list --markdown -->\n")[1].split("<!-- end -->")[0]
+    assert table == algorithm_table()
+
+
+def test_readme_has_two_commands() -> None:
+    assert len(blocks("sh")[0].strip().splitlines()) == 2
+
+
+def test_readme_spec_is_a_sweep() -> None:
+    from sweeps.spec.sweep import read_sweep
+
+    read = read_sweep(tomllib.loads(blocks("toml")[0]), bare_is_si=False)
+    assert [axis.name for axis in read.axes] == ["nics_per_node", "ranks", "message_bytes"]
+
+
+def test_readme_notebook_cells_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = blocks("python")[0].split("stored =")[0].rsplit("\n", 2)[0]
+    names: dict[str, object] = {}
+    exec(code.split("found.time.sel")[0], names)
+    found = names["found"]
+    assert found.time.sel(topology="torus", ranks=64, hardware="tpu-v5p").shape == (31,)  # type: ignore[attr-defined]
+    exec(blocks("python")[1], {})
+
+
+def test_readme_algorithm_of_ones_own(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    own = tmp_path / "own.py"
+    own.write_text(blocks("python")[2], encoding="utf-8")
+    asked = ["--topology", "switch", "--algorithm", "two_hop", "--N", "8", "--M", "1GB"]
+    links = ["--bandwidth", "100GB/s", "--latency", "1us", "--formulas", str(own), "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sweeps", "collective", *asked, *links],
+        cwd=TOP,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # Two latencies of 1 us, and 2 GB at 100 GB/s.
+    assert '"latency_s": 0.020002' in done.stdout
+
+
+@pytest.mark.parametrize("path", sorted((TOP / "outputs" / "gallery").glob("*.nc")), ids=str)
+def test_gallery_is_what_the_code_computes(path: Path) -> None:
+    import sweeps
+
+    stored = sweeps.open(path)
+    again = sweeps.recompute(stored)
+    for name in again.data_vars:
+        # Not bit for bit: other processors round logarithms otherwise.
+        np.testing.assert_allclose(again[name], stored[name].values, rtol=1e-12, err_msg=str(name))
+
+
+def test_gallery_has_the_pictures_of_the_readme() -> None:
+    for name in re.findall(r"\((outputs/gallery/[^)]+)\)", README):
+        assert (TOP / name).is_file(), name
