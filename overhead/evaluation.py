@@ -1,4 +1,4 @@
-"""Evaluation of any quantity from given ones, through the registry: small, for one call at a time."""
+"""Evaluation of any quantity from given ones, through the registry, for one call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Evaluation:
     given : mapping of str to array
         What is given, in canonical units; the arrays broadcast.
     labels : mapping of str to str
-        The labels that hold beside the algorithm's own: shape, phases, reduction, latency_per, link.
+        The labels that hold beside the algorithm's: shape, phases, reduction, latency_per, link.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Evaluation:
 
     def defined(self) -> Array:
         """Return a mask of where the algorithm is defined."""
-        mask: Array = np.asarray(True)  # noqa: FBT003 (a mask of no dimensions)
+        mask: Array = np.asarray(True)
         for requirement in self.algorithm.requires:
             mask = mask & requirement.holds(**{name: self[name] for name in requirement.inputs})
         return mask

@@ -54,11 +54,11 @@ _BINARY: dict[type[ast.AST], tuple[Callable[[Any, Any], Any], int]] = {
 }
 _COMPARE: dict[type[ast.AST], tuple[Callable[[Any, Any], Any], str]] = {
     ast.Lt: (operator.lt, "<"),
-    ast.LtE: (operator.le, r"\le"),
+    ast.LtE: (operator.le, r"\leq"),
     ast.Gt: (operator.gt, ">"),
-    ast.GtE: (operator.ge, r"\ge"),
+    ast.GtE: (operator.ge, r"\geq"),
     ast.Eq: (operator.eq, "="),
-    ast.NotEq: (operator.ne, r"\ne"),
+    ast.NotEq: (operator.ne, r"\neq"),
 }
 
 
@@ -80,7 +80,7 @@ def _check(node: ast.AST, expression: str) -> None:
     plain = (ast.operator, ast.unaryop, ast.cmpop, ast.expr_context)
     if not isinstance(node, allowed + plain):
         message = f"'{expression}' holds a {type(node).__name__}, which no expression may"
-        raise ValueError(message)  # noqa: TRY004 (the text is at fault, not a type)
+        raise ValueError(message)
 
 
 def names(expression: str) -> tuple[str, ...]:
@@ -167,13 +167,14 @@ def _latex_binary(node: ast.BinOp, outer: int) -> str:
     precedence = _BINARY[type(node.op)][1]
     match node.op:
         case ast.Div():
-            return rf"\frac{{{_latex(node.left, 0)}}}{{{_latex(node.right, 0)}}}"
+            text = rf"\frac{{{_latex(node.left, 0)}}}{{{_latex(node.right, 0)}}}"
+            return rf"\left({text}\right)" if precedence < outer - 1 else text
         case ast.Pow():
             return f"{{{_latex(node.left, 4)}}}^{{{_latex(node.right, 0)}}}"
         case ast.Mult():
             sign = r" \, "
         case ast.Mod():
-            sign = r" \bmod "
+            sign = r" \, \mathrm{mod} \, "
         case ast.Add():
             sign = " + "
         case ast.Sub():

@@ -66,7 +66,12 @@ def intra_only_bandwidth(intra_bandwidth: Array) -> Array:
     return 1.0 * intra_bandwidth
 
 
-@formula(returns="energy_per_bit", expression="1*intra_energy_per_bit", source=OWN, when={"link": "intra"})
+@formula(
+    returns="energy_per_bit",
+    expression="1*intra_energy_per_bit",
+    source=OWN,
+    when={"link": "intra"},
+)
 def intra_only_energy_per_bit(intra_energy_per_bit: Array) -> Array:
     """Energy of one bit over a flat network's link, inside a node."""
     return 1.0 * intra_energy_per_bit
@@ -84,7 +89,12 @@ def inter_only_bandwidth(inter_bandwidth: Array) -> Array:
     return 1.0 * inter_bandwidth
 
 
-@formula(returns="energy_per_bit", expression="1*inter_energy_per_bit", source=OWN, when={"link": "inter"})
+@formula(
+    returns="energy_per_bit",
+    expression="1*inter_energy_per_bit",
+    source=OWN,
+    when={"link": "inter"},
+)
 def inter_only_energy_per_bit(inter_energy_per_bit: Array) -> Array:
     """Energy of one bit over a flat network's link, between nodes."""
     return 1.0 * inter_energy_per_bit

@@ -151,7 +151,9 @@ class Registry(Mapping[str, Formula]):
         """
         best: Formula | None = None
         for candidate in self._returning.get(quantity, ()):
-            holds = all(labels.get(key) in value.split("|") for key, value in candidate.when.items())
+            holds = all(
+                labels.get(key) in value.split("|") for key, value in candidate.when.items()
+            )
             if holds and (best is None or len(candidate.when) >= len(best.when)):
                 best = candidate
         return best

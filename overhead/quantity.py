@@ -180,9 +180,7 @@ define("message_bytes", "M", "byte", "message size (as nccl-tests counts it)", m
 _count("chunks", "k", "chunks that a pipelined algorithm cuts its message into")
 _count("phase_chunks", "S", "chunks over which phases on different dimensions are pipelined")
 _count("hops", "h", "links between sender and receiver", minimum=0)
-define(
-    "reduction_cost", r"\gamma", "s byte-1", "time to reduce one byte into another", minimum=0
-)
+define("reduction_cost", r"\gamma", "s byte-1", "time to reduce one byte into another", minimum=0)
 
 # Links: of a flat network, and of the levels of a hierarchy.
 _link("", "", "link")
@@ -263,11 +261,9 @@ define(
 )
 define("bus_factor", r"b", "1", "factor from algorithm to bus bandwidth (nccl-tests)", minimum=0)
 define("busbw", r"B_\mathrm{bus}", "byte s-1", "bus bandwidth as nccl-tests has it", minimum=0)
-_fraction(
-    "diameter", "D", "links between the ranks furthest apart (of a broadcast: from its root)"
-)
-_fraction("ports", "p", "links out of the rank that has fewest")
-_fraction("links", r"\ell", "links together, each direction counted")
+_fraction("diameter", "D", "links between the ranks furthest apart (of a broadcast: from its root)")
+define("ports", "p", "1", "links out of the rank that has fewest", minimum=1)
+define("links", r"\ell", "1", "links together, each direction counted", minimum=1)
 _fraction(
     "pair_cut", "w", "messages M through the busiest link of the worst cut, if all pairs exchange"
 )

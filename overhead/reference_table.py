@@ -39,7 +39,10 @@ def references() -> str:
 
 
 def _algorithms(algorithms: Sequence[Algorithm]) -> Iterator[str]:
-    yield "| operation | algorithm | steps | time | most bytes a rank sends | bytes over links | source |"
+    yield (
+        "| operation | algorithm | steps | time | most bytes a rank sends | bytes over links "
+        "| source |"
+    )
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for one in algorithms:
         stated = [f"`{text}`" for text in one.statements.values()]

@@ -81,7 +81,7 @@ def build_topology(
     num_gpus : array_like, optional
         Ranks; of a mesh or torus the product of its sizes where these are given.
     bandwidth, latency, energy_per_bit : array_like
-        Of a flat network's links: byte/s of one direction (on a switch: of a rank's port), s, J/bit.
+        Of a flat network's links: byte/s of one direction (of a rank's port), s, J/bit.
     gpus_per_node : array_like, optional
         Of a hierarchy: ranks in a node.
     mesh_nx, mesh_ny, mesh_nz : array_like, optional
@@ -128,7 +128,9 @@ def _complete(kind: TopologyKind, values: dict[str, Array], dimensions: int) -> 
         if "mesh_nx" in values:
             values.setdefault("mesh_nz", one)
             if "ranks" in values:
-                values.setdefault("mesh_ny", values["ranks"] / values["mesh_nx"] / values["mesh_nz"])
+                values.setdefault(
+                    "mesh_ny", values["ranks"] / values["mesh_nx"] / values["mesh_nz"]
+                )
             values.setdefault("mesh_ny", one)
             values.setdefault("ranks", values["mesh_nx"] * values["mesh_ny"] * values["mesh_nz"])
         elif "ranks" in values:

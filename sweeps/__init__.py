@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweeps.api import open, recompute, run, sweep  # noqa: A004 (read as sweeps.open)
+    from sweeps.api import open, recompute, run, sweep
 
 __all__ = ["open", "recompute", "run", "sweep"]
 

@@ -42,8 +42,11 @@ def run(
     from sweeps.spec.catalog import find_sweep
     from sweeps.spec.sweep import load_sweep
 
-    read, text = load_sweep(find_sweep(spec))
-    return prepare(read, text=text, command=["sweeps.run"], folders=folders).dataset()
+    path = find_sweep(spec)
+    read, text = load_sweep(path, folders=folders)
+    where = f"{path.name}: "
+    job = prepare(read, text=text, command=["sweeps.run"], folders=folders, where=where)
+    return job.dataset()
 
 
 def sweep(
@@ -107,7 +110,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple | range) else value
 
 
-def open(path: str | Path) -> xr.Dataset:  # noqa: A001 (read as sweeps.open)
+def open(path: str | Path) -> xr.Dataset:
     """Open a stored sweep.
 
     Parameters

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,6 +22,7 @@ from sweeps.engine.layout import Block, Column, Layout
 from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
 from sweeps.spec.axis import Axis
+from sweeps.spec.dump import to_toml, with_si_units
 from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.sweep import Sweep, read_sweep
 from sweeps.spec.units import format_quantity, parse_quantity
@@ -72,7 +75,7 @@ class Job:
         from sweeps.store.metadata import code_digest, fingerprint, provenance
 
         machines = {
-            machine.name: {name: figure.value for name, figure in machine.figures.items()}
+            machine.name: (machine.figures, machine.in_network, machine.scale_out_in_network)
             for machine in self.resolved.machines
         }
         inputs = {**self.options, "machines": repr(machines)}
@@ -150,6 +153,18 @@ class Job:
             told = f"the reductions' results need {format_quantity(needed, 'byte')}"
             raise InputError(fault("--max-memory", limit, told, "raise it, or reduce further"))
 
+    def _check_fits(self) -> None:
+        """Refuse a dataset that is larger than the machine's memory."""
+        try:
+            memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        except (AttributeError, ValueError, OSError):
+            return  # not told here
+        if self.nbytes > memory:
+            told = " x ".join(f"{name} {size}" for name, size in self.plan.grid.sizes.items())
+            wrong = f"{format_quantity(self.nbytes, 'byte')} are more than the memory holds"
+            allowed = "run it into a file ('sweeps run'), shorten an axis, or ask for a reduction"
+            raise InputError(fault("axes", told, wrong, allowed))
+
     def estimate(self) -> Iterator[str]:
         """Yield what the sweep would compute and store."""
         for name, size in self.plan.grid.sizes.items():
@@ -205,7 +220,7 @@ class Job:
             assert column.values is not None
             sizes.update(zip(column.dims, column.values.shape, strict=True))
         used = {dim for column in (*kept, *extra) for dim in column.dims}
-        coordinates = [c for c in layout.coordinates if not kept and self._needed(c, used) or kept]
+        coordinates = [c for c in layout.coordinates if (not kept and self._needed(c, used)) or kept]
         coordinates += [column for column in extra if column.dims == (column.name,)]
         extra = [column for column in extra if column.dims != (column.name,)]
         whole = Layout(
@@ -265,6 +280,7 @@ class Job:
         from sweeps.store.memory import to_dataset
 
         self.check_size()
+        self._check_fits()
         layout, blocks = self.result(progress)
         return to_dataset(layout, blocks)
 
@@ -281,6 +297,7 @@ def prepare(
     bare_is_si: bool = True,
     folders: Sequence[Path] = (),
     options: Mapping[str, Any] | None = None,
+    where: str = "",
 ) -> Job:
     """Make a sweep ready to run.
 
@@ -298,6 +315,8 @@ def prepare(
         The user's own folders of machines.
     options : mapping, optional
         What else decides the file's contents: part of its fingerprint.
+    where : str
+        What to put before each fault, such as the spec file's name.
 
     Returns
     -------
@@ -309,9 +328,27 @@ def prepare(
     InputError
         With every fault in it.
     """
-    from sweeps.spec.dump import to_toml
+    try:
+        return _prepared(stated, text, tuple(command), bare_is_si, folders, dict(options or {}))
+    except InputError as error:
+        if not where:
+            raise
+        raise InputError([where + line for line in error.faults]) from None
 
-    sweep = stated if isinstance(stated, Sweep) else read_sweep(stated, bare_is_si=bare_is_si)
+
+def _prepared(
+    stated: Mapping[str, Any] | Sweep,
+    text: str,
+    command: tuple[str, ...],
+    bare_is_si: bool,
+    folders: Sequence[Path],
+    options: Mapping[str, Any],
+) -> Job:
+    if isinstance(stated, Sweep):
+        sweep = stated
+    else:
+        sweep = read_sweep(stated, bare_is_si=bare_is_si, folders=folders)
+        text = text or to_toml(with_si_units(stated) if bare_is_si else stated)
     measured = None
     if sweep.measured:
         from sweeps.validate.measured import join_measured
@@ -320,12 +357,11 @@ def prepare(
     resolved = resolve(sweep, folders)
     wanted = dict.fromkeys((*sweep.quantities, *(r.quantity for r in sweep.reductions)))
     plan = Plan(resolved.axes, resolved.constants, resolved.labels, tuple(wanted))
-    spec = text or (to_toml(stated) if isinstance(stated, Mapping) else "")
     if measured is not None:
         resolved = replace(resolved, origins={**measured.origins, **resolved.origins})
         (time,) = (variable.dims for variable in plan.variables if variable.name == "time")
         measured.check_size({dim: plan.grid.sizes[dim] for dim in time})
-    return Job(sweep, resolved, plan, spec, tuple(command), measured, dict(options or {}))
+    return Job(sweep, resolved, plan, text, command, measured, options)
 
 
 def recompute(dataset: xr.Dataset) -> xr.Dataset:
@@ -390,6 +426,14 @@ def load_formulas(path: Path) -> None:
             formula.check()
         for algorithm in list(ALGORITHMS.values())[before[1] :]:
             algorithm.check()
-    except Exception as error:
-        name = type(error).__name__
-        raise InputError(fault("--formulas", str(path), f"{name}: {error}", "a sound file")) from None
+    except (Exception, SystemExit) as error:
+        raise InputError(fault("--formulas", str(path), _told(error, path), "a sound file")) from None
+
+
+def _told(error: BaseException, path: Path) -> str:
+    """Return an error in a user's file as one line, with its place."""
+    message = error.args[0] if isinstance(error, KeyError) and error.args else error
+    text = " ".join(str(message).split())
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    place = f" (line {lines[-1]})" if lines else ""
+    return f"{type(error).__name__}: {text}{place}"

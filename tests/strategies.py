@@ -81,7 +81,7 @@ def quantities(draw: st.DrawFn, names: Iterable[str]) -> dict[str, Array]:
         drawn["ranks"] = drawn["mesh_nx"] * drawn["mesh_ny"] * drawn["mesh_nz"]
     elif sizes == HIERARCHY:
         drawn |= _filled(*(drawn[name] for name in HIERARCHY), draw(st.integers(1, 3)))
-    return {name: drawn[name] for name in wanted}
+    return {name: np.asarray(drawn[name]) for name in wanted}
 
 
 def _filled(node_ranks: Array, nodes: Array, pods: Array, spare: int) -> dict[str, Array]:

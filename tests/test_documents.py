@@ -24,7 +24,9 @@ def test_reference_table_is_the_declarations() -> None:
 
 
 def test_readme_table_is_the_declarations() -> None:
-    table = README.split("<!-- algorithms: sweeps list --markdown -->\n")[1].split("<!-- end -->")[0]
+    table = README.split("<!-- algorithms: sweeps list --markdown -->\n")[1].split("<!-- end -->")[
+        0
+    ]
     assert table == algorithm_table()
 
 

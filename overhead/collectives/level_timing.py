@@ -37,9 +37,7 @@ def intra_wire_time(message_bytes: Array, intra_bandwidth: Array) -> Array:
     source=OWN,
     assumes=("oversubscription divides the bandwidth of what leaves a node",),
 )
-def inter_wire_time(
-    message_bytes: Array, inter_bandwidth: Array, oversubscription: Array
-) -> Array:
+def inter_wire_time(message_bytes: Array, inter_bandwidth: Array, oversubscription: Array) -> Array:
     """Time of the whole message over one network card between nodes."""
     return message_bytes * (oversubscription / inter_bandwidth)
 
@@ -375,8 +373,7 @@ def no_pod_phase(phase_1_time: Array) -> Array:
 
 @formula(
     returns="phase_3_time",
-    expression="pod_latency_count*pod_latency"
-    " + pod_transfer_fraction*pod_wire_time/phase_chunks",
+    expression="pod_latency_count*pod_latency + pod_transfer_fraction*pod_wire_time/phase_chunks",
     source=OWN,
     when=THREE,
 )

@@ -41,6 +41,10 @@ def _power_of_two(values: Array) -> Array:
     return np.asarray(np.exp2(np.round(np.log2(np.maximum(values, 1.0)))) == values)
 
 
+def _ranks_power_of_two(ranks: Array) -> Array:
+    return _power_of_two(ranks)
+
+
 def _ones(*sizes: Array) -> tuple[Array, Array]:
     """Return how many of the sizes are above 1, and the largest."""
     count = sum((np.asarray(size > 1.0, dtype=np.float64) for size in sizes), start=np.float64(0))
@@ -75,16 +79,14 @@ def _one_dimension(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
 POWER_OF_TWO = Requirement(
     "ranks_not_power_of_two",
     "the number of ranks must be a power of two",
-    lambda ranks: _power_of_two(ranks),
+    _ranks_power_of_two,
 )
 NODES_POWER_OF_TWO = Requirement(
     "nodes_not_power_of_two",
     "the number of nodes, and of pods, must be a power of two",
     lambda nodes, pods: _power_of_two(nodes) & _power_of_two(pods),
 )
-EQUAL_SIZES = Requirement(
-    "dimensions_unequal", "the dimensions must be of equal size", _equal
-)
+EQUAL_SIZES = Requirement("dimensions_unequal", "the dimensions must be of equal size", _equal)
 EQUAL_EVEN_SIZES = Requirement(
     "dimensions_not_equal_and_even",
     "the dimensions must be of equal, even size above 2",

@@ -27,9 +27,7 @@ __all__ = [
 BOTH = ("reduce_scatter", "all_gather")
 HALVES = "where(ranks == 2, 1/2, (ranks - 1)/(2*ranks))"
 # Load of the busiest link when every pair exchanges its block the short way, in messages.
-PAIRS = (
-    "where(ranks == 2, 1/2, where(ranks % 2 == 0, ranks/8, (ranks - 1)*(ranks + 1)/(8*ranks)))"
-)
+PAIRS = "where(ranks == 2, 1/2, where(ranks % 2 == 0, ranks/8, (ranks - 1)*(ranks + 1)/(8*ranks)))"
 FAN = "minimum(2, ranks - 1)*message_bytes"
 EVERY = "(ranks - 1)/ranks*message_bytes"
 
@@ -236,9 +234,7 @@ def broadcast_two_chains(ranks: Array, chunks: Array) -> Cost:
 def broadcast_binomial(ranks: Array) -> Cost:
     """Binomial tree, its messages routed along the ring."""
     steps = np.log2(ranks)
-    return flat(
-        steps, steps, latencies=ranks - 1.0, sent=steps, carried=steps * ranks / 2.0
-    )
+    return flat(steps, steps, latencies=ranks - 1.0, sent=steps, carried=steps * ranks / 2.0)
 
 
 @algorithm(

@@ -203,9 +203,7 @@ def all_reduce_oneshot(ranks: Array) -> Cost:
 def all_reduce_binomial(ranks: Array) -> Cost:
     """Binomial tree: reduce to the root, then broadcast from it."""
     depth = levels(ranks)
-    return flat(
-        2.0 * depth, 2.0 * depth, sent=depth, carried=2.0 * (ranks - 1.0), reduced=depth
-    )
+    return flat(2.0 * depth, 2.0 * depth, sent=depth, carried=2.0 * (ranks - 1.0), reduced=depth)
 
 
 POWER = "(log2(ranks) == ceil(log2(ranks)))"

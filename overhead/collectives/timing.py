@@ -1,4 +1,4 @@
-"""From a schedule's cost to time, bytes, energy and bandwidths: the formulas all algorithms share."""
+"""From a schedule's cost to time, bytes, energy and bandwidths: what all algorithms share."""
 
 from __future__ import annotations
 

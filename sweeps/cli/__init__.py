@@ -88,8 +88,9 @@ def run(args: Sequence[str] | None = None) -> int:
     int
         0 done, 1 a failure while running, 2 bad input or a refusal, 130 interrupted.
     """
+    given = list(sys.argv[1:] if args is None else args)
     try:
-        result: Any = commands.main(args=args, prog_name="sweeps", standalone_mode=False)
+        result: Any = commands.main(args=given or ["--help"], prog_name="sweeps", standalone_mode=False)
         sys.stdout.flush()
     except InputError as error:
         return _told(error.faults, 2)
@@ -99,8 +100,9 @@ def run(args: Sequence[str] | None = None) -> int:
         return _told([error.format_message()], 2)
     except (KeyboardInterrupt, click.Abort):
         return _told(["interrupted; nothing was left half done"], 130)
-    except BrokenPipeError:
-        # The reader has had enough; without this, Python complains when it flushes at exit.
+    except (BrokenPipeError, SystemExit):
+        # Click exits where a pipe has closed, and nothing else here does.  The reader has had
+        # enough; without this, Python complains when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except MemoryError:

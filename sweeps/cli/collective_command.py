@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +17,9 @@ from sweeps.cli.options import (
     stated_sweep,
     tree_algorithms,
 )
+
+if TYPE_CHECKING:
+    from sweeps.job import Job
 
 # More cells than this are evaluated for a file or a reduction, not for the terminal.
 MOST_SHOWN = 10**7
@@ -52,18 +56,24 @@ def command(**given: Any) -> int:
         folders=folders,
         options=file_options(given),
     )
-    if given["output"] or given["plot"]:
-        from sweeps.cli.write import write_result
-
-        return write_result(job, given)
-    if job.plan.grid.cells > MOST_SHOWN:
+    writing = given["output"] or given["plot"]
+    small = job.plan.grid.cells <= MOST_SHOWN
+    if not (writing or small):
         from sweeps.errors import fault
 
-        raise InputError(
-            fault("axes", f"{job.plan.grid.cells:,} cells", "too many to print", "use --output")
-        )
-    arrays = job.plan.evaluate()
-    return _print(job, arrays, given)
+        job.check_size()
+        shown = f"{job.plan.grid.cells:,} cells"
+        allowed = "use --output FILE.nc, or 'sweeps run' with a reduction"
+        raise InputError(fault("axes", shown, "too many to print", allowed))
+    # What can't be printed isn't written either.
+    lines: Iterable[str] = _lines(job, job.plan.evaluate(), given) if small else ()
+    if writing:
+        from sweeps.cli.write import write_result
+
+        lines = list(lines) if job.plan.grid.cells == 1 else lines
+        write_result(job, given)
+    sys.stdout.writelines(lines)
+    return 0
 
 
 def _check_needed(options: dict[str, Any]) -> None:
@@ -78,22 +88,18 @@ def _check_needed(options: dict[str, Any]) -> None:
         raise InputError(faults)
 
 
-def _print(job: Any, arrays: Any, given: dict[str, Any]) -> int:
+def _lines(job: Job, arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is printed: records for programs, a report or a table for people."""
     from sweeps.cli.records import Cells, as_csv, as_json, as_table
-    from sweeps.cli.report import assumed_lines, report
+    from sweeps.cli.report import assumed_lines, report, statements
 
     cells = Cells(job.plan, arrays)
     if given["as_json"] or given["as_csv"]:
-        for line in as_json(cells) if given["as_json"] else as_csv(cells):
-            sys.stdout.write(line)
-        return 0
-    if len(cells) == 1:
-        sys.stdout.writelines(line + "\n" for line in report(job, cells, given["verbose"]))
-        return 0
-    sys.stdout.writelines(as_table(cells))
-    sys.stdout.writelines(line + "\n" for line in assumed_lines(job))
-    if given["verbose"]:
-        from sweeps.cli.report import statements
-
-        sys.stdout.writelines(line + "\n" for line in statements(job))
-    return 0
+        yield from as_json(cells) if given["as_json"] else as_csv(cells)
+    elif len(cells) == 1:
+        yield from (line + "\n" for line in report(job, cells, given["verbose"]))
+    else:
+        yield from as_table(cells)
+        yield from (line + "\n" for line in assumed_lines(job))
+        if given["verbose"]:
+            yield from (line + "\n" for line in statements(job))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -47,14 +46,6 @@ COLLECTIVE_FLAGS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("--hops",), "hops", "Links between the two ranks of a p2p.  [default: 1]"),
     (("--latency-per",), "latency_per", "What pays a latency: hop or message.  [default: hop]"),
 )
-UNITS = {
-    "byte": "B",
-    "s": "s",
-    "byte s-1": "B/s",
-    "J bit-1": "J/bit",
-    "s byte-1": "s/B",
-    "J": "J",
-}
 # The tree algorithm of each network, for --tree-algo.
 TREES = {
     "tree": "dbt",
@@ -110,12 +101,14 @@ def stated_sweep(given: Mapping[str, str | None], title: str) -> dict[str, Any]:
     dict
         As a spec file has it: several values make an axis, one a constant.
     """
+    from sweeps.spec.dump import with_unit
+
     axes: dict[str, Any] = {}
     constants: dict[str, Any] = {}
     for name, text in given.items():
         if text is None:
             continue
-        value = _with_units(name, text)
+        value = with_unit(name, text)
         many = "," in text or ":" in text or text.strip() == "all"
         (axes if many else constants)[name] = value
     stated: dict[str, Any] = {"title": title}
@@ -124,24 +117,6 @@ def stated_sweep(given: Mapping[str, str | None], title: str) -> dict[str, Any]:
     if constants:
         stated["constants"] = constants
     return stated
-
-
-def _with_units(name: str, text: str) -> Any:
-    """Give bare numbers their SI unit, so that the text can stand in a spec file."""
-    from overhead.quantity import VOCABULARY
-
-    unit = UNITS.get(VOCABULARY[name].units) if name in VOCABULARY else None
-    if unit is None or re.search(r"[A-Za-z]", re.sub(r"(?<=\d)[eE](?=[-+]?\d)|log|lin|x", "", text)):
-        return text
-    parts = []
-    for piece in text.split(","):
-        ends = piece.split(":")
-        numbers = [
-            f"{end} {unit}" if not re.match(r"\s*(x|log|lin)", end) and end.strip() else end
-            for end in ends
-        ]
-        parts.append(":".join(numbers))
-    return ",".join(parts)
 
 
 def file_options(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from overhead.collectives import ALGORITHMS
 from overhead.quantity import VOCABULARY
 from sweeps.engine.plan import Plan
-from sweeps.engine.validity import fault_bits
+from sweeps.engine.validity import NOTES, ONE_RANK, fault_bits
 from sweeps.spec.units import format_quantity
 
 __all__ = ["FIELDS", "Cells", "as_csv", "as_json", "as_table", "reasons"]
@@ -85,6 +85,7 @@ class Cells:
             for name, own in variables.items()
             if name in self.arrays
         }
+        notes = sum(bit for fault, bit in fault_bits().items() if fault in NOTES)
         for count, index in enumerate(np.ndindex(*self.shape)):
             if most is not None and count >= most:
                 return
@@ -94,18 +95,21 @@ class Cells:
                 for name in shown:
                     value = axis.columns[name][at]
                     record[name] = str(value) if value.dtype.kind in "UO" else float(value)
-            for name, positions in places.items():
-                value = self.arrays[name][tuple(index[p] for p in positions)]
-                record[name] = self._value(name, value)
-            yield record
+            cell = {
+                name: self.arrays[name][tuple(index[p] for p in positions)]
+                for name, positions in places.items()
+            }
+            exists = not int(cell.get("status", 0)) & ~notes
+            yield record | {name: self._value(name, cell[name], exists) for name in cell}
 
     @staticmethod
-    def _value(name: str, value: Any) -> Any:
+    def _value(name: str, value: Any, exists: bool) -> Any:
         if name == "status":
             return reasons(int(value)) or "ok"
+        # A value that doesn't vary along some dimensions may stand beside a cell that can't be.
         if name == "chosen_algorithm":
-            return algorithm_name(int(value))
-        return float(value)
+            return algorithm_name(int(value) if exists else 0)
+        return float(value) if exists else float("nan")
 
 
 def _named(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,13 +120,17 @@ def as_json(cells: Cells) -> Iterator[str]:
     """Yield the cells as a JSON array, a record a line; what doesn't exist is null."""
     first = True
     for record in cells.records():
-        plain = {
-            name: None if isinstance(value, float) and np.isnan(value) else value
-            for name, value in _named(record).items()
-        }
-        yield ("[\n" if first else ",\n") + json.dumps(plain)
+        members = (f"{json.dumps(k)}: {_json(v)}" for k, v in _named(record).items())
+        yield ("[\n" if first else ",\n") + "{" + ", ".join(members) + "}"
         first = False
     yield "\n]\n"
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, float) and np.isnan(value):
+        return "null"
+    # JSON has no infinity; every reader makes one of a number that is too large.
+    return str(json.dumps(value)).replace("Infinity", "1e999")
 
 
 def as_csv(cells: Cells) -> Iterator[str]:
@@ -171,8 +179,9 @@ def as_table(cells: Cells, most: int = 40) -> Iterator[str]:
             for name, value in record.items()
             if name not in cells.arrays or name in wanted
         }
-        if record.get("status", "ok") not in ("ok", "one_rank_has_no_bandwidth"):
-            row["why"] = record["status"]
+        why = [word for word in str(record.get("status", "ok")).split() if word not in ("ok", ONE_RANK)]
+        if why:
+            row["why"] = " ".join(why)
         rows.append(row)
     header = list(dict.fromkeys(name for row in rows for name in row))
     titles = [{"chosen_algorithm": "algorithm used"}.get(name, name) for name in header]

@@ -33,7 +33,7 @@ def command(spec: str, **given: Any) -> int:
     """
     from sweeps.cli.options import file_options
     from sweeps.cli.report import assumed_lines, statements
-    from sweeps.cli.write import write_result
+    from sweeps.cli.write import default_folder, write_result
     from sweeps.job import load_formulas, prepare
     from sweeps.spec.catalog import find_sweep
     from sweeps.spec.sweep import load_sweep
@@ -41,11 +41,18 @@ def command(spec: str, **given: Any) -> int:
     for path in given["formulas"]:
         load_formulas(Path(path))
     found = find_sweep(spec)
-    sweep, text = load_sweep(found, given["settings"])
-    command_line = ["sweeps", *sys.argv[1:]]
     folders = [Path(folder) for folder in given["hardware_folder"]]
+    sweep, text = load_sweep(found, given["settings"], folders)
+    command_line = ["sweeps", *sys.argv[1:]]
     options = file_options(given)
-    job = prepare(sweep, text=text, command=command_line, folders=folders, options=options)
+    job = prepare(
+        sweep,
+        text=text,
+        command=command_line,
+        folders=folders,
+        options=options,
+        where=f"{found.name}: ",
+    )
     job.check_memory(given["max_memory"])
     if given["verbose"]:
         sys.stdout.writelines(line + "\n" for line in statements(job))
@@ -53,8 +60,7 @@ def command(spec: str, **given: Any) -> int:
         sys.stdout.writelines(line + "\n" for line in job.estimate())
         return 0
     if given["output"] is None:
-        given["output"] = str(Path("outputs") / f"{found.stem}.nc")
-        Path("outputs").mkdir(exist_ok=True)
+        given["output"] = str(default_folder() / f"{found.stem}.nc")
     _check_declared(job)
     figures = sweep.figures if given["plot"] else None
     code = write_result(job, {**given, "plot": False}, figures)

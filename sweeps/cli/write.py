@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from sweeps.errors import InputError, fault, nearest
 from sweeps.job import Job
 
-__all__ = ["Progress", "draw_figures", "write_result"]
+__all__ = ["Progress", "default_folder", "draw_figures", "write_result"]
 
 
 class Progress:
@@ -66,12 +67,11 @@ def write_result(job: Job, given: Mapping[str, Any], figures: Any = None) -> int
     from sweeps.store.read import is_complete
     from sweeps.store.write import write
 
-    output = Path(given["output"] or "outputs/collective.nc")
-    if not given["output"]:
-        output.parent.mkdir(parents=True, exist_ok=True)
-    exists = output.exists() and not given["overwrite"]
-    if exists and is_complete(output, job.attrs["fingerprint"]):
-        sys.stdout.write(f"{output} is complete already: the same sweep by the same code\n")
+    output = Path(given["output"] or default_folder() / "collective.nc")
+    # Programs read records from standard output, so what is for people goes elsewhere.
+    notes = sys.stderr if given.get("as_csv") or given.get("as_json") else sys.stdout
+    if not given["overwrite"] and is_complete(output, job.attrs["fingerprint"]):
+        notes.write(f"{output} is complete already: the same sweep by the same code\n")
     else:
         from sweeps.store.publish import check_output
 
@@ -92,10 +92,19 @@ def write_result(job: Job, given: Mapping[str, Any], figures: Any = None) -> int
             progress=progress,
         )
         progress.end()
-        sys.stdout.write(f"wrote {output} ({readable(written.nbytes)})\n")
+        notes.write(f"wrote {output} ({readable(written.nbytes)})\n")
     if given["plot"] or figures:
-        draw_figures(output, figures)
+        draw_figures(output, figures, notes=notes)
     return 0
+
+
+def default_folder() -> Path:
+    """Return the folder of outputs that aren't named, made if it can be."""
+    folder = Path("outputs")
+    # Where it can't be made, checking the output says why.
+    with contextlib.suppress(OSError):
+        folder.mkdir(exist_ok=True)
+    return folder
 
 
 def readable(nbytes: int) -> str:
@@ -105,7 +114,9 @@ def readable(nbytes: int) -> str:
     return text(nbytes)
 
 
-def draw_figures(path: Path, figures: Any = None, wanted: Sequence[str] = ()) -> None:
+def draw_figures(
+    path: Path, figures: Any = None, wanted: Sequence[str] = (), notes: TextIO | None = None
+) -> None:
     """Draw a stored file's figures beside it.
 
     Parameters
@@ -116,12 +127,14 @@ def draw_figures(path: Path, figures: Any = None, wanted: Sequence[str] = ()) ->
         Declarations; those that suit the dataset where there are none.
     wanted : sequence of str
         Names of figures; all where none are named.
+    notes : file, optional
+        Where to say what was drawn; standard output by default.
     """
     import tomllib
 
+    from sweeps.plots.data import subject_of
     from sweeps.plots.declare import check_figures
     from sweeps.plots.defaults import default_figures
-    from sweeps.plots.data import subject_of
     from sweeps.plots.draw import draw
     from sweeps.store.read import open_dataset
 
@@ -139,9 +152,12 @@ def draw_figures(path: Path, figures: Any = None, wanted: Sequence[str] = ()) ->
     if unknown:
         known = [figure.name for figure in checked]
         raise InputError([fault("--figure", n, "no such one", nearest(n, known)) for n in unknown])
+    notes = notes or sys.stdout
+    if not checked:
+        notes.write("drew nothing: no figure suits a dataset without an axis\n")
     for figure in checked:
         if wanted and figure.name not in wanted:
             continue
         stem = path.with_name(f"{path.stem}-{figure.name}")
         for made in draw(dataset, figure, stem):
-            sys.stdout.write(f"drew {made}\n")
+            notes.write(f"drew {made}\n")

@@ -1,0 +1,1 @@
+"""The engine: axes to labelled datasets."""

@@ -226,7 +226,7 @@ class _CutCost:
     """A schedule's cost over a part of the grid."""
 
     def __init__(self, cost: Any, region: Region) -> None:
-        from dataclasses import replace  # noqa: PLC0415 (rare)
+        from dataclasses import replace
 
         def part(value: Any) -> Any:
             array = np.asarray(value)

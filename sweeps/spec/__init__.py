@@ -1,0 +1,1 @@
+"""Text to axes: units, ranges, machines, sweeps."""

@@ -19,9 +19,14 @@ UNITS = {
     "J bit-1": "J/bit",
     "s byte-1": "s/B",
     "J": "J",
+    "W": "W",
+    "1 s-1": "FLOP/s",
+    "USD h-1": "USD/h",
+    "USD": "USD",
 }
 # A piece of a range that is no quantity: a factor or a number of points.
 _RULE = re.compile(r"\s*(x|log|lin)")
+_ARITHMETIC = re.compile(r"[\d.eE+*/()\s-]+")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -74,10 +79,7 @@ def with_unit(name: str, value: Any) -> Any:
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list | tuple | range):
-        texts = [one if isinstance(one, str) else repr(one) for one in value]
-        if any(map(_is_number, texts)):
-            return [with_unit(name, one) for one in value]
-        return list(value)
+        return [with_unit(name, one) for one in value]
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value!r} {unit}" if math.isfinite(value) else value
     if not isinstance(value, str):
@@ -93,17 +95,22 @@ def with_unit(name: str, value: Any) -> Any:
 
 def _part(text: str, unit: str, mixed: bool) -> str:
     """Return one number with its unit; among others with units only a zero may lack it."""
+    sign = "+" if text.strip().startswith("+") else ""
     number = text.strip().removeprefix("+")
-    if _RULE.match(text) or not _is_number(number) or not math.isfinite(float(number)):
+    if _RULE.match(text) or not _is_number(number):
         return text
-    return text if mixed and float(number) != 0.0 else f"{text} {unit}"
+    try:
+        value = float(number)
+    except ValueError:
+        return text if mixed else f"{sign}({number}) {unit}"
+    return f"{sign}{number} {unit}" if math.isfinite(value) and not (mixed and value) else text
 
 
 def _is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
-        return False
+        return bool(_ARITHMETIC.fullmatch(text))
     return True
 
 

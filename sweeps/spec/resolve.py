@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.collectives import ALGORITHMS
 from overhead.network import factors
-from sweeps.errors import InputError
+from sweeps.errors import InputError, fault
 from sweeps.spec.axis import SWITCHES, Axis
 from sweeps.spec.catalog import Machine, load_hardware
 from sweeps.spec.sweep import Sweep
@@ -112,6 +113,7 @@ class _Resolver:
         if "topology" not in self.given:
             self.labels["topology"] = "switch"
             self.origins["topology"] = "assumed: the default"
+        self._every_algorithm()
         self._machines()
         self._pods()
         for name, (default, origin) in DEFAULTS.items():
@@ -128,6 +130,21 @@ class _Resolver:
             self.origins[name] = origin
             self.given.add(name)
 
+    def _every_algorithm(self) -> None:
+        """Leave out, where all algorithms are asked for, those that nothing here has."""
+        axis = self._axis_of("algorithm")
+        names = ALGORITHMS.names()
+        if axis is None or axis.name != "algorithm" or len(axis) < len(names):
+            return
+        topologies, collectives = self._values("topology"), self._values("collective")
+        here = {
+            a.name
+            for a in ALGORITHMS.values()
+            if a.topology in topologies and a.collective in collectives
+        }
+        column = np.array([name for name in axis.columns["algorithm"] if name in here])
+        self.axes[self.axes.index(axis)] = Axis("algorithm", {"algorithm": column}, axis.origins)
+
     # Machines.
 
     def _machines(self) -> None:
@@ -143,6 +160,8 @@ class _Resolver:
                 value, origin = _figure(machine, figure)
                 if value is not None:
                     self._constant(figure, value, f"{origin} ({machine.name})")
+                elif figure in FIGURES:
+                    self._constant(figure, np.nan, f"not known ({machine.name})")
             return
         faults: list[str] = []
         found: dict[str, Machine] = {}
@@ -160,12 +179,12 @@ class _Resolver:
             if figure in self.given:
                 continue
             pairs = [_figure(machine, figure) for machine in rows]
-            if all(value is None for value, _ in pairs):
+            if all(value is None for value, _ in pairs) and figure not in FIGURES:
                 continue
             columns[figure] = np.array([np.nan if v is None else v for v, _ in pairs])
             self.origins[figure] = " | ".join(
                 dict.fromkeys(
-                    f"{machine.name}: {origin}"
+                    f"{machine.name}: {origin or 'not known'}"
                     for machine, (_, origin) in zip(rows, pairs, strict=True)
                 )
             )
@@ -201,38 +220,65 @@ class _Resolver:
 
     # Shapes.
 
-    def _topologies(self) -> set[str]:
-        axis = self._axis_of("topology")
-        if axis is None:
-            return {self.labels["topology"]}
-        return {str(name) for name in axis.columns["topology"]}
+    def _values(self, label: str) -> set[str]:
+        axis = self._axis_of(label)
+        return {self.labels[label]} if axis is None else set(map(str, axis.columns[label]))
 
     def _grid_sizes(self) -> None:
         """Give meshes and tori the sizes nearest to each other, where the user gave none."""
-        if not {"mesh", "torus"} & self._topologies():
+        if not {"mesh", "torus"} & self._values("topology"):
             return
         stated = {"mesh_nx", "mesh_ny"} & self.given
         if "mesh_nz" in self.sweep.given:
             stated.add("mesh_nz")
+        if stated and "mesh_dimensions" in self.given:
+            wrong, allowed = "sizes are given too", "mesh_dimensions, or mesh_nx, mesh_ny, mesh_nz"
+            raise InputError(fault("mesh_dimensions", "..", wrong, allowed))
         if stated:
             if "ranks" not in self.given:
                 self._constant("mesh_ny", 1.0, "assumed: one dimension")
             self._constant("mesh_nx", 1.0, "assumed: one dimension")
             return
-        dimensions = int(self.constants.get("mesh_dimensions", 2.0))
-        words = {1: "a line", 2: "two factors nearest to a square", 3: "three nearest to a cube"}
-        origin = f"assumed: {words.get(dimensions, 'factors')}"
         self.constants.pop("mesh_nz", None)
-        axis = self._axis_of("ranks")
-        if axis is not None:
-            sizes = np.array([_sizes(n, dimensions) for n in axis.columns["ranks"]])
-            names = ("mesh_nx", "mesh_ny", "mesh_nz")
-            self._extend(axis, {name: sizes[:, i] for i, name in enumerate(names)})
-        elif "ranks" in self.constants:
-            sizes = _sizes(self.constants["ranks"], dimensions)
-            self.constants.update(zip(("mesh_nx", "mesh_ny", "mesh_nz"), sizes, strict=True))
-        for name in ("mesh_nx", "mesh_ny", "mesh_nz"):
-            self.origins[name] = origin
+        axis, ranks, dimensions = self._ranks_and_dimensions()
+        if ranks is None:
+            return
+        sizes = np.array([_sizes(n, int(d)) for n, d in zip(ranks, dimensions, strict=True)])
+        columns = {name: sizes[:, i] for i, name in enumerate(("mesh_nx", "mesh_ny", "mesh_nz"))}
+        if axis is None:
+            self.constants |= {name: float(values[0]) for name, values in columns.items()}
+        else:
+            self._extend(axis, columns)
+        kinds = sorted({int(d) for d in dimensions})
+        words = {1: "a line", 2: "two factors nearest to a square", 3: "three nearest to a cube"}
+        origin = "assumed: " + ", or ".join(words[kind] for kind in kinds)
+        self.origins |= dict.fromkeys(columns, origin)
+
+    def _ranks_and_dimensions(
+        self,
+    ) -> tuple[Axis | None, NDArray[Any] | None, NDArray[Any]]:
+        """Return the ranks and a grid's dimensions, and the axis along which these vary."""
+        first, second = self._axis_of("ranks"), self._axis_of("mesh_dimensions")
+        if first is not None and second is not None and first is not second:
+            wrong = "varies beside the ranks"
+            allowed = "one value, or a table in which both are columns"
+            raise InputError(fault("mesh_dimensions", "..", wrong, allowed))
+        axis = first or second
+        length = 1 if axis is None else len(axis)
+
+        def column(name: str, default: float | None) -> NDArray[Any] | None:
+            if axis is not None and name in axis.columns:
+                return axis.columns[name]
+            value = self.constants.get(name, default)
+            return None if value is None else np.full(length, value)
+
+        dimensions = column("mesh_dimensions", 2.0)
+        assert dimensions is not None
+        for value in dimensions:
+            if value not in (1, 2, 3):
+                wrong = "no mesh or torus has so many"
+                raise InputError(fault("mesh_dimensions", f"{value:g}", wrong, "1, 2 or 3"))
+        return axis, column("ranks", None), dimensions
 
     def _shared_cards(self) -> None:
         """Say how many ranks share a network card, from the machine where cards aren't given."""

@@ -244,7 +244,8 @@ class _Reader:
         given = {*constants, *labels, *(name for axis in axes for name in axis.columns)}
         quantities = self._quantities()
         reductions = self._reductions(dims, given)
-        if set(quantities) <= given and not (reductions or self.faults):
+        nothing = set(quantities) <= given and not (reductions or self.stated.get("measured"))
+        if nothing and not self.faults:
             shown = ", ".join(quantities)
             wrong = "are given" if quantities else "ask for nothing"
             self.faults.append(fault("quantities", shown, wrong, "what is to be computed"))
@@ -485,9 +486,7 @@ def _pieces(value: Any) -> list[Any]:
     """Return the values of a table's column one by one: what stands between commas."""
     listed = value if isinstance(value, list) else [value]
     return [
-        piece
-        for item in listed
-        for piece in (item.split(",") if isinstance(item, str) else [item])
+        piece for item in listed for piece in (item.split(",") if isinstance(item, str) else [item])
     ]
 
 

@@ -13,6 +13,7 @@ from sweeps.engine.layout import Block, Column, Layout
 from sweeps.engine.reduce import reducer
 from sweeps.engine.reduce_extremes import flag_words
 from sweeps.errors import InputError, RunError
+from sweeps.job import prepare
 from sweeps.spec.sweep import REDUCTIONS, Reduction
 from sweeps.store.attributes import check_layout
 from sweeps.store.memory import to_dataset
@@ -78,7 +79,7 @@ SHAPES = [(3, 200), (200, 3), (40, 50), (1, 4000), (4000, 1), (2, 30, 40)]
 @pytest.mark.parametrize("over", [("a",), ("b",), ("a", "c"), ("a", "b", "c")])
 @pytest.mark.parametrize("kind", ["tied", "usual", "special"])
 @pytest.mark.parametrize(("operation", "count"), [("min", 1), ("max", 1), ("top", 3), ("top", 12)])
-def test_shapes(  # noqa: PLR0917
+def test_shapes(
     shape: tuple[int, ...],
     over: tuple[str, ...],
     kind: str,
@@ -106,6 +107,15 @@ def test_ties_go_to_the_first_place_whatever_comes_first() -> None:
         np.testing.assert_array_equal(top["r_b"], [1, 2, 1, 0, 1])
         greatest = results(feed(case.reducer("max"), values, regions))
         assert (greatest["r"], greatest["r_a"], greatest["r_b"]) == (3.0, 0, 0)
+
+
+@pytest.mark.parametrize("operation", ["min", "max", "top"])
+def test_ties_between_blocks_that_interlace(operation: str) -> None:
+    # The first place of the second block is just before the first of the first.
+    case = Case(np.ones((40, 2)), ("a", "b"), ("a", "b"))
+    columns = [(slice(0, 40), slice(n, n + 1)) for n in (1, 0)]
+    found = results(feed(case.reducer(operation, count=2), case.values, columns))
+    assert (found["r_a"].flat[0], found["r_b"].flat[0]) == (0, 0)
 
 
 def test_infinity_is_a_value_and_has_a_place() -> None:
@@ -293,3 +303,31 @@ def test_bins_for_too_many_cells_are_refused(operation: str) -> None:
     sizes = {"a": 1 << 10, "b": 1 << 20}
     with pytest.raises(InputError, match=r"1048576 cells.*reduce over more dimensions"):
         reducer(Reduction("time", operation, ("a",), "r"), ("a", "b"), sizes, {})
+
+
+@pytest.mark.parametrize("over", [("topology", "ranks"), ("message_bytes",), ("topology",)])
+def test_blocks_of_a_sweep(over: tuple[str, ...]) -> None:
+    stated = {
+        "quantities": ["time", "algbw"],
+        "axes": {
+            "topology": "ring,switch,mesh",
+            "ranks": "1:20:x2",
+            "message_bytes": "1024:1e9:log30",
+        },
+        "constants": {"latency": 1e-6, "bandwidth": 1e11, "collective": "all_reduce"},
+    }
+    plan = prepare(stated).plan
+    for variable in plan.variables[:2]:
+        values = plan.evaluate((variable.name,))[variable.name]
+        case = Case(values, variable.dims, over)
+        for operation in REDUCTIONS:
+            found = [case.reducer(operation) for _ in range(3)]
+            for made, cells in zip(found, (1, 7, 1 << 17), strict=True):
+                for block in plan.blocks((variable.name,), cells):
+                    made.update(block.region, block.values)
+            alone = results(feed(case.reducer(operation), values, [whole(values.shape)]))
+            for made in found:
+                for name, wanted in alone.items():
+                    assert results(made)[name].tobytes() == wanted.tobytes()
+            if operation in {"min", "max"}:
+                check(case, alone, operation)

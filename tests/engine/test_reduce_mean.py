@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.engine.exact_sum import ExactSum, rounded
+from sweeps.engine.exact_sum import MOST_LOAD, ExactSum, rounded
 from tests.engine.reduce_cases import Case, cases, feed, in_any_blocks, results, singles, whole
 
 
@@ -142,3 +142,14 @@ def test_limbs_are_rounded_to_nearest_even(limbs: dict[int, int]) -> None:
     assert Fraction(float(numbers[0])) * Fraction(2) ** (int(exponents[0]) + 1088 - scale) == (
         Fraction(total / (1 << scale))
     )
+
+
+def test_merging_many_sums_does_not_overflow() -> None:
+    total = ExactSum((1,))
+    for _ in range(9):
+        one = ExactSum((1,))
+        one.limbs, one._load = {40: np.array([2**61 - 1])}, MOST_LOAD
+        total.merge(one)
+    number, exponent = total.rounded()
+    wanted = float(9 * (2**61 - 1))
+    assert math.ldexp(float(number[0]), int(exponent[0]) - 32 * 40 + 1088) == wanted

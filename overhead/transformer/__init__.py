@@ -1,0 +1,17 @@
+"""Transformers: from a model's shapes to its parameters and its floating-point operations."""
+
+from overhead import transformer_quantities
+from overhead.transformer import sources  # isort: skip  (the formulas cite them)
+from overhead.transformer import attention, flops, mlp, parameters
+from overhead.transformer.derive import MissingQuantities, derive
+
+__all__ = [
+    "MissingQuantities",
+    "attention",
+    "derive",
+    "flops",
+    "mlp",
+    "parameters",
+    "sources",
+    "transformer_quantities",
+]

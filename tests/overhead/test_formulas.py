@@ -1,0 +1,327 @@
+"""Every formula of the registry, and every algorithm's statements: values, units, shapes, LaTeX."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.mathtext import MathTextParser
+
+from overhead import ALGORITHMS, REGISTRY, VOCABULARY, Algorithm, Formula, Quantity
+from overhead import expression as ex
+from overhead.evaluation import Evaluation
+from tests.strategies import networks, prices, quantities
+
+# Other tests may declare formulas of their own.
+FORMULAS = tuple(REGISTRY.values())
+KEYS = tuple(ALGORITHMS)
+NETWORKS = tuple(dict.fromkeys(key[:2] for key in KEYS))
+STATED = {"steps": "1", "time": "s", "sent_bytes": "byte", "link_bytes": "byte"}
+
+every_formula = pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: formula.name)
+every_algorithm = pytest.mark.parametrize("key", KEYS, ids=map(".".join, KEYS))
+every_network = pytest.mark.parametrize(
+    ("topology", "collective"), NETWORKS, ids=map("-".join, NETWORKS)
+)
+fewer = settings(max_examples=max(settings().max_examples // 3, 10))
+
+
+# Values.
+
+
+@every_formula
+def test_a_declaration_holds_together(formula: Formula) -> None:
+    formula.check()
+    assert formula.inputs
+    assert formula.reference.startswith(formula.source.citation)
+    for label, value in formula.when.items():
+        assert label in {"topology", "collective", "shape", "phases", "reduction", "latency_per",
+                         "link", "in_network"}  # fmt: skip
+        assert all(value.split("|"))
+
+
+@every_formula
+@fewer
+@given(data=st.data())
+def test_a_kernel_is_what_it_states(formula: Formula, data: st.DataObject) -> None:
+    columns = data.draw(quantities(formula.inputs))
+    before = {name: column.copy() for name, column in columns.items()}
+    for column in columns.values():
+        column.flags.writeable = False
+    with np.errstate(divide="raise", invalid="raise"):
+        given_by_kernel = np.asarray(formula.kernel(*columns.values()))
+    with np.errstate(all="ignore"):
+        given_by_text = ex.evaluate(formula.expression, columns)
+
+    shape = np.broadcast_shapes(*(column.shape for column in columns.values()))
+    assert given_by_kernel.shape == shape
+    assert given_by_kernel.dtype == np.float64
+    np.testing.assert_allclose(
+        given_by_kernel, np.broadcast_to(given_by_text, shape), rtol=1e-11, atol=0.0
+    )
+    for name, column in before.items():
+        np.testing.assert_array_equal(columns[name], column)
+    outside = formula.result.outside(given_by_kernel)
+    assert not outside.any(), f"{given_by_kernel[outside]} isn't {formula.result.domain()}"
+
+    spread = {name: np.broadcast_to(column, shape) for name, column in columns.items()}
+    for cell in np.ndindex(shape):
+        scalars = [np.asarray(column[cell]) for column in spread.values()]
+        alone = formula.kernel(*scalars)
+        assert np.shape(alone) == ()
+        np.testing.assert_allclose(given_by_kernel[cell], alone, rtol=1e-15, atol=0.0)
+
+
+@every_formula
+def test_a_ufunc_is_the_kernel(formula: Formula) -> None:
+    if formula.ufunc is not None:
+        one, other = np.array([3.0, 5.0, 2.0]), np.array([7.0, 4.0, 2.0])
+        np.testing.assert_array_equal(formula.kernel(one, other), formula.ufunc(one, other))
+
+
+@every_network
+@fewer
+@given(data=st.data())
+def test_an_algorithm_costs_what_it_states(
+    topology: str, collective: str, data: st.DataObject
+) -> None:
+    """On all shapes of networks at once, with the registry's formulas from cost to time."""
+    drawn = {name: np.asarray(value) for name, value in data.draw(prices(topology)).items()}
+    for algorithm in ALGORITHMS.of(topology, collective):
+        columns = {**networks(algorithm), **drawn, "hops": np.asarray(3.0)}
+        evaluation = Evaluation(algorithm, columns, labels(algorithm))
+        known = {name: evaluation[name] for name in named(algorithm)}
+        for quantity, text in algorithm.statements.items():
+            with np.errstate(all="ignore"):
+                stated = ex.evaluate(text, known)
+            ours = evaluation[quantity]
+            shape = columns["ranks"].shape
+            assert np.broadcast_shapes(np.shape(ours), shape) == shape
+            assert not VOCABULARY[quantity].outside(np.asarray(ours)).any()
+            np.testing.assert_allclose(
+                *(np.broadcast_to(values, shape) for values in (ours, stated)),
+                rtol=1e-11,
+                err_msg=f"{algorithm.name}: {quantity}",
+            )
+
+
+def named(algorithm: Algorithm) -> set[str]:
+    return {name for text in algorithm.statements.values() for name in ex.names(text)}
+
+
+def labels(algorithm: Algorithm) -> dict[str, str]:
+    return {
+        "shape": "three_levels" if algorithm.topology == "hierarchical" else "flat",
+        "phases": "sequential",
+        "reduction": "free",
+        "latency_per": "hop",
+        "link": "intra",
+    }
+
+
+# Units: seconds, joules and bytes.  A bit is one of a byte, so that 8 has no unit.
+
+
+class UnitError(Exception):
+    """Quantities of different units are added, compared or chosen from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """Powers of base units; `any` for the literal 0 beside something else: it has every unit."""
+
+    powers: tuple[tuple[str, float], ...] = ()
+    any: bool = False
+
+    @staticmethod
+    def of(value: Any) -> Unit:
+        return value if isinstance(value, Unit) else Unit(any=value == 0.0)
+
+    @staticmethod
+    def parse(text: str) -> Unit:
+        powers: Counter[str] = Counter()
+        for word in text.split():
+            name, _, power = word.partition("-") if "-" in word else (word, "", "")
+            powers["byte" if name == "bit" else name] += -int(power) if power else 1
+        powers.pop("1", None)
+        return Unit(tuple(sorted(powers.items())))
+
+    def same(self, other: Any) -> Unit:
+        """Return the unit of both, which must be one."""
+        other = Unit.of(other)
+        if self.any or other.any:
+            return other if self.any else self
+        if self.powers != other.powers:
+            message = f"{self.powers} beside {other.powers}"
+            raise UnitError(message)
+        return self
+
+    def pure(self) -> Unit:
+        """Return that there is no unit; there must be none."""
+        self.same(Unit())
+        return Unit()
+
+    def times(self, other: Any, sign: int = 1) -> Unit:
+        powers = Counter(dict(self.powers))
+        for name, power in Unit.of(other).powers:
+            powers[name] += sign * power
+        return Unit(tuple(sorted((name, power) for name, power in powers.items() if power)))
+
+    def __add__(self, other: Any) -> Unit:
+        return self.same(other)
+
+    __radd__ = __sub__ = __rsub__ = __mod__ = __add__
+
+    def __neg__(self) -> Unit:
+        return self
+
+    def __mul__(self, other: Any) -> Unit:
+        return self.times(other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Unit:
+        return self.times(other, -1)
+
+    def __rtruediv__(self, other: Any) -> Unit:
+        return Unit().times(self, -1)
+
+    def __pow__(self, other: Any) -> Unit:
+        if isinstance(other, Unit):
+            return self.pure().same(other.pure())
+        return Unit(tuple((name, power * other) for name, power in self.powers))
+
+    def __rpow__(self, other: Any) -> Unit:
+        return self.pure()
+
+    def _truth(self, other: Any) -> Unit:
+        self.same(other)
+        return Unit()
+
+    __lt__ = __le__ = __gt__ = __ge__ = __and__ = __or__ = _truth  # type: ignore[assignment]
+    __eq__ = __ne__ = _truth  # type: ignore[assignment]
+
+
+def pure(value: Any) -> Unit:
+    return Unit.of(value).pure()
+
+
+def same(one: Any, other: Any) -> Unit:
+    return Unit.of(one).same(other)
+
+
+UNITS: dict[str, Callable[..., Unit]] = {
+    **dict.fromkeys(("ceil", "floor", "log2", "popcount_sum"), pure),
+    **dict.fromkeys(("minimum", "maximum"), same),
+    "where": lambda condition, one, other: (pure(condition), same(one, other))[1],
+    "sqrt": lambda value: Unit.of(value) ** 0.5,
+}
+
+
+def unit(text: str) -> Unit:
+    held = {name: Unit.parse(VOCABULARY[name].units) for name in ex.names(text)}
+    return Unit.of(ex.evaluate(text, held, UNITS))
+
+
+@every_formula
+def test_a_formula_has_its_result_s_units(formula: Formula) -> None:
+    unit(formula.expression).same(Unit.parse(formula.result.units))
+
+
+@every_algorithm
+def test_an_algorithm_s_statements_have_their_units(key: tuple[str, str, str]) -> None:
+    statements = ALGORITHMS[key].statements
+    assert set(statements) == set(STATED)
+    for quantity, units in STATED.items():
+        assert VOCABULARY[quantity].units == units
+        unit(statements[quantity]).same(Unit.parse(units))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "latency + wire_time/bandwidth",
+        "latency + 1",
+        "where(ranks > 1, latency, 1)",
+        "maximum(latency, message_bytes)",
+        "where(latency > ranks, 1, 0)",
+        "ceil(latency)",
+        "log2(message_bytes)",
+        "2**latency",
+        "message_bytes % ranks",
+    ],
+)
+def test_units_that_do_not_fit_are_found(text: str) -> None:
+    with pytest.raises(UnitError):
+        unit(text)
+
+
+def test_units_of_products() -> None:
+    assert unit("message_bytes/bandwidth").powers == (("s", 1),)
+    assert unit("8*message_bytes*energy_per_bit").powers == (("J", 1),)
+    assert unit("sqrt(latency*latency)").powers == (("s", 1.0),)
+    assert unit("ranks*2**ceil(log2(ranks)) % 2").powers == ()
+
+
+def test_a_byte_has_eight_bits() -> None:
+    energy = REGISTRY["energy"].kernel(np.asarray(1.0), np.asarray(1.0))
+    assert float(energy) == 8.0
+    two_levels = REGISTRY["two_level_energy"].kernel(*(np.asarray(1.0) for _ in range(5)))
+    assert float(two_levels) == 16.0
+
+
+# The vocabulary and LaTeX.
+
+
+@pytest.mark.parametrize("quantity", VOCABULARY.values(), ids=lambda quantity: quantity.name)
+def test_a_quantity_is_described(quantity: Quantity) -> None:
+    assert quantity.meaning
+    assert not quantity.meaning.endswith(".")
+    assert {name for name, _ in Unit.parse(quantity.units).powers} <= {"s", "byte", "J"}
+    assert quantity.minimum <= quantity.maximum
+    low = np.array([quantity.minimum])
+    assert quantity.outside(low)[0] == quantity.above
+    assert quantity.outside(np.array([np.nan]))[0]
+    assert quantity.outside(np.array([quantity.minimum - 1.0]))[0]
+    if quantity.integer:
+        assert quantity.outside(np.array([quantity.minimum + 0.5]))[0]
+
+
+def test_no_statement_has_a_symbol_twice() -> None:
+    statements = {(*formula.inputs, formula.returns) for formula in FORMULAS}
+    statements |= {tuple(sorted(named(ALGORITHMS[key]))) for key in KEYS}
+    for names in statements:
+        symbols = Counter(VOCABULARY[name].symbol for name in names)
+        assert max(symbols.values()) == 1, (names, symbols)
+
+
+def test_latex_parses() -> None:
+    parser = MathTextParser("path")
+    texts = {quantity.symbol for quantity in VOCABULARY.values()}
+    texts |= {formula.latex for formula in FORMULAS}
+    statements = {text for key in KEYS for text in ALGORITHMS[key].statements.values()}
+    texts |= {ex.latex(text) for text in statements}
+    for text in texts:
+        parser.parse(f"${text}$")
+
+
+@pytest.mark.parametrize(
+    ("text", "latex"),
+    [
+        ("(ranks - 1)/ranks*message_bytes", r"\frac{N - 1}{N} \, M"),
+        ("ranks - (chunks - 1)", r"N - \left(k - 1\right)"),
+        ("ranks*(chunks + 1)", r"N \, \left(k + 1\right)"),
+        ("(ranks/2)**2", r"{\left(\frac{N}{2}\right)}^{2}"),
+        ("2**ceil(log2(ranks))", r"{2}^{\left\lceil \log_2\left(N\right) \right\rceil}"),
+        ("ranks % 2 == 0", r"N \, \mathrm{mod} \, 2 = 0"),
+        ("where(ranks > 1, 1, 0)", r"\left(1 \text{ if } N > 1, \text{ else } 0\right)"),
+    ],
+)
+def test_latex_says_the_same(text: str, latex: str) -> None:
+    assert ex.latex(text) == latex
