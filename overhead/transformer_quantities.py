@@ -57,13 +57,13 @@ SHAPES: tuple[str, ...] = (*_SIZES, *_FLAGS)
 
 # What isn't the model's own but needed with it.
 define("sequence_length", "s", "1", "tokens in a sequence", minimum=1, integer=True)
-define("tokens_per_step", "T_s", "1", "tokens in the global batch of a step", minimum=1, integer=True)
+define("tokens_per_step", "T_s", "1", "tokens in a step's global batch", minimum=1, integer=True)
 
 # One layer's attention.
 define("query_head_size", "d_q", "1", "size of a query or key head as scores need it", minimum=0)
 define("value_head_size", r"d_{vo}", "1", "size of a value head as the context has it", minimum=0)
 for _name, _symbol, _meaning in (
-    ("query_down_weights", r"W_{\downarrow q}", "weights from hidden to the queries' latent vector"),
+    ("query_down_weights", r"W_{\downarrow q}", "weights from hidden to the queries' latent"),
     ("query_weights", "W_q", "weights to the queries (from their latent vector, if any)"),
     ("key_value_down_weights", r"W_{\downarrow kv}", "weights from hidden to the latent vector"),
     ("key_value_weights", r"W_{kv}", "weights to keys and values (from the latent vector, if any)"),

@@ -1,7 +1,6 @@
 """Transformers: from a model's shapes to its parameters and its floating-point operations."""
 
 from overhead import transformer_quantities
-from overhead.transformer import sources  # isort: skip  (the formulas cite them)
 from overhead.transformer import attention, flops, mlp, parameters
 from overhead.transformer.derive import MissingQuantities, derive
 
@@ -12,6 +11,5 @@ __all__ = [
     "flops",
     "mlp",
     "parameters",
-    "sources",
     "transformer_quantities",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 
 from overhead.formula import formula
 from overhead.quantity import Array
-from overhead.transformer import sources
+from overhead.transformer.sources import AINSLIE, DEEPSEEK_V2, VASWANI
 
 __all__ = [
     "attention_bias_parameters",
@@ -25,12 +25,11 @@ __all__ = [
     "query_down_weights",
     "query_head_size",
     "query_weights",
-    "sources",
     "value_head_size",
 ]
 
-HEADS = ("vaswani2017", "section 3.2.2")
-LATENT = ("deepseekv2", "section 2.1")
+HEADS = (VASWANI, "section 3.2.2")
+LATENT = (DEEPSEEK_V2, "section 2.1")
 
 
 @formula(
@@ -75,9 +74,7 @@ def query_down_weights(hidden_size: Array, q_rank: Array) -> Array:
     source=HEADS[0],
     where=HEADS[1],
 )
-def query_weights(
-    q_rank: Array, hidden_size: Array, heads: Array, query_head_size: Array
-) -> Array:
+def query_weights(q_rank: Array, hidden_size: Array, heads: Array, query_head_size: Array) -> Array:
     """Weights to the queries, from hidden or from their latent vector."""
     return np.asarray(np.where(q_rank > 0.0, q_rank, hidden_size) * heads * query_head_size)
 
@@ -98,7 +95,7 @@ def key_value_down_weights(hidden_size: Array, kv_rank: Array, head_size_rope: A
     returns="key_value_weights",
     expression="where(kv_rank > 0, kv_rank*heads*(head_size_plain + head_size_value),"
     " 2*hidden_size*kv_heads*head_size)",
-    source="ainslie2023",
+    source=AINSLIE,
     where="section 2.2; latent attention: DeepSeek-V2, section 2.1",
 )
 def key_value_weights(

@@ -11,7 +11,7 @@ import numpy as np
 
 from overhead.formula import formula
 from overhead.quantity import Array
-from overhead.transformer import sources
+from overhead.transformer.sources import CHOWDHERY, MISTRAL, NARAYANAN
 
 __all__ = [
     "active_weights",
@@ -26,13 +26,12 @@ __all__ = [
     "logits_flops_per_token",
     "model_flops",
     "model_flops_per_token",
-    "sources",
     "weight_flops_per_token",
 ]
 
-APPENDIX = ("narayanan2021", "appendix on floating-point operations")
-PALM = ("chowdhery2022", "appendix B")
-WINDOW = ("mistral2023", "section 2, sliding window attention")
+APPENDIX = (NARAYANAN, "appendix on floating-point operations")
+PALM = (CHOWDHERY, "appendix B")
+WINDOW = (MISTRAL, "section 2, sliding window attention")
 SPAN = "where(window > 0, minimum(sequence_length, window), sequence_length)"
 FULL = "masked scores count as computed"
 CAUSAL = "a token attends to itself and to earlier ones: half of the scores if there is no window"
@@ -170,8 +169,7 @@ def forward_flops_per_token(
 
 @formula(
     returns="causal_forward_flops_per_token",
-    expression="weight_flops_per_token + causal_attention_flops_per_token"
-    " + logits_flops_per_token",
+    expression="weight_flops_per_token + causal_attention_flops_per_token + logits_flops_per_token",
     source=APPENDIX[0],
     where=APPENDIX[1],
     assumes=(CAUSAL,),

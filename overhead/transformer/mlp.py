@@ -6,7 +6,7 @@ import numpy as np
 
 from overhead.formula import formula
 from overhead.quantity import Array
-from overhead.transformer import sources
+from overhead.transformer.sources import DEEPSEEK_V3, MIXTRAL, VASWANI
 
 __all__ = [
     "active_moe_parameters",
@@ -21,12 +21,11 @@ __all__ = [
     "router_weights",
     "shared_expert_parameters",
     "shared_expert_weights",
-    "sources",
 ]
 
-PLAIN = ("vaswani2017", "section 3.3; gated: Shazeer 2020, section 2")
-EXPERTS = ("mixtral2024", "section 2.1")
-SHARED = ("deepseekv3", "section 2.1.2")
+PLAIN = (VASWANI, "section 3.3; gated: Shazeer 2020, section 2")
+EXPERTS = (MIXTRAL, "section 2.1")
+SHARED = (DEEPSEEK_V3, "section 2.1.2")
 
 
 @formula(
@@ -153,8 +152,7 @@ def moe_parameters(
 
 @formula(
     returns="active_moe_parameters",
-    expression="experts_per_token*expert_parameters + router_parameters"
-    " + shared_expert_parameters",
+    expression="experts_per_token*expert_parameters + router_parameters + shared_expert_parameters",
     source=EXPERTS[0],
     where=EXPERTS[1],
     assumes=("router and shared experts count as active",),

@@ -6,7 +6,7 @@ import numpy as np
 
 from overhead.formula import formula
 from overhead.quantity import Array
-from overhead.transformer import sources
+from overhead.transformer.sources import MIXTRAL, NARAYANAN, VASWANI
 
 __all__ = [
     "active_moe_layer_parameters",
@@ -19,22 +19,16 @@ __all__ = [
     "outside_parameters",
     "parameters",
     "position_parameters",
-    "sources",
 ]
 
-LAYER = {
-    "source": "vaswani2017",
-    "where": "section 3.1",
-    "assumes": ("two norms a layer",),
-}
-EMBEDDING = {"source": "vaswani2017", "where": "section 3.4"}
+NORMS = ("two norms a layer",)
 MTP = ("layers that predict further tokens (MTP) aren't counted",)
 
 
 @formula(
     returns="norm_parameters",
     expression="(1 + layer_norm)*hidden_size",
-    source="vaswani2017",
+    source=VASWANI,
     where="section 3.1",
     assumes=("a layer norm has a bias, an RMS norm has none",),
 )
@@ -46,7 +40,9 @@ def norm_parameters(layer_norm: Array, hidden_size: Array) -> Array:
 @formula(
     returns="dense_layer_parameters",
     expression="attention_parameters + mlp_parameters + 2*norm_parameters",
-    **LAYER,
+    source=VASWANI,
+    where="section 3.1",
+    assumes=NORMS,
 )
 def dense_layer_parameters(
     attention_parameters: Array, mlp_parameters: Array, norm_parameters: Array
@@ -58,7 +54,9 @@ def dense_layer_parameters(
 @formula(
     returns="moe_layer_parameters",
     expression="attention_parameters + moe_parameters + 2*norm_parameters",
-    **LAYER,
+    source=VASWANI,
+    where="section 3.1",
+    assumes=NORMS,
 )
 def moe_layer_parameters(
     attention_parameters: Array, moe_parameters: Array, norm_parameters: Array
@@ -70,7 +68,9 @@ def moe_layer_parameters(
 @formula(
     returns="active_moe_layer_parameters",
     expression="attention_parameters + active_moe_parameters + 2*norm_parameters",
-    **LAYER,
+    source=VASWANI,
+    where="section 3.1",
+    assumes=NORMS,
 )
 def active_moe_layer_parameters(
     attention_parameters: Array, active_moe_parameters: Array, norm_parameters: Array
@@ -83,7 +83,8 @@ def active_moe_layer_parameters(
     returns="embedding_parameters",
     expression="vocabulary_size*hidden_size",
     ufunc=np.multiply,
-    **EMBEDDING,
+    source=VASWANI,
+    where="section 3.4",
 )
 def embedding_parameters(vocabulary_size: Array, hidden_size: Array) -> Array:
     """Parameters of the embedding's table."""
@@ -94,11 +95,10 @@ def embedding_parameters(vocabulary_size: Array, hidden_size: Array) -> Array:
     returns="output_parameters",
     expression="(1 - tied_embeddings)*vocabulary_size*hidden_size",
     assumes=("the output layer has no bias",),
-    **EMBEDDING,
+    source=VASWANI,
+    where="section 3.4",
 )
-def output_parameters(
-    tied_embeddings: Array, vocabulary_size: Array, hidden_size: Array
-) -> Array:
+def output_parameters(tied_embeddings: Array, vocabulary_size: Array, hidden_size: Array) -> Array:
     """Parameters of the output layer that the embedding lacks: none where they are tied."""
     return (1.0 - tied_embeddings) * vocabulary_size * hidden_size
 
@@ -106,7 +106,7 @@ def output_parameters(
 @formula(
     returns="position_parameters",
     expression="learned_positions*hidden_size",
-    source="vaswani2017",
+    source=VASWANI,
     where="section 3.5",
     ufunc=np.multiply,
 )
@@ -117,10 +117,10 @@ def position_parameters(learned_positions: Array, hidden_size: Array) -> Array:
 
 @formula(
     returns="outside_parameters",
-    expression="embedding_parameters + position_parameters + norm_parameters"
-    " + output_parameters",
+    expression="embedding_parameters + position_parameters + norm_parameters + output_parameters",
     assumes=("one norm after the last layer",),
-    **EMBEDDING,
+    source=VASWANI,
+    where="section 3.4",
 )
 def outside_parameters(
     embedding_parameters: Array,
@@ -136,7 +136,7 @@ def outside_parameters(
     returns="parameters",
     expression="dense_mlp_layers*dense_layer_parameters + moe_layers*moe_layer_parameters"
     " + outside_parameters",
-    source="narayanan2021",
+    source=NARAYANAN,
     where="equation (2), by parts, with its norm after the last layer",
     assumes=MTP,
 )
@@ -156,7 +156,7 @@ def parameters(
     returns="active_parameters",
     expression="dense_mlp_layers*dense_layer_parameters"
     " + moe_layers*active_moe_layer_parameters + outside_parameters",
-    source="mixtral2024",
+    source=MIXTRAL,
     where="section 2.1",
     assumes=(*MTP, "embeddings count as active"),
 )

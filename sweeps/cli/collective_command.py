@@ -21,8 +21,10 @@ from sweeps.cli.options import (
 if TYPE_CHECKING:
     from sweeps.job import Job
 
-# More cells than this are evaluated for a file or a reduction, not for the terminal.
+# More cells than this are evaluated for a file or a reduction, not for the terminal; beside a file
+# fewer, for only the first of them are shown.
 MOST_SHOWN = 10**7
+MOST_BESIDE = 10**5
 
 
 @click.command("collective")
@@ -57,7 +59,8 @@ def command(**given: Any) -> int:
         options=file_options(given),
     )
     writing = given["output"] or given["plot"]
-    small = job.plan.grid.cells <= MOST_SHOWN
+    beside = writing and not (given["as_csv"] or given["as_json"])
+    small = job.plan.grid.cells <= (MOST_BESIDE if beside else MOST_SHOWN)
     if not (writing or small):
         from sweeps.errors import fault
 
@@ -91,7 +94,8 @@ def _check_needed(options: dict[str, Any]) -> None:
 def _lines(job: Job, arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is printed: records for programs, a report or a table for people."""
     from sweeps.cli.records import Cells, as_csv, as_json, as_table
-    from sweeps.cli.report import assumed_lines, report, statements
+    from sweeps.cli.origins import assumed_lines
+    from sweeps.cli.report import report, statements
 
     cells = Cells(job.plan, arrays)
     if given["as_json"] or given["as_csv"]:
@@ -100,6 +104,6 @@ def _lines(job: Job, arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Ite
         yield from (line + "\n" for line in report(job, cells, given["verbose"]))
     else:
         yield from as_table(cells)
-        yield from (line + "\n" for line in assumed_lines(job))
+        yield from (line + "\n" for line in assumed_lines(job, brief=True))
         if given["verbose"]:
             yield from (line + "\n" for line in statements(job))

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from overhead.collectives import Algorithm
 from overhead.expression import evaluate, names
+from overhead.formula import REGISTRY
 from overhead.quantity import VOCABULARY
+from sweeps.cli.origins import assumed_lines
 from sweeps.cli.records import Cells, reasons
 from sweeps.engine.evaluate import Evaluator
-from sweeps.engine.validity import ONE_RANK, fault_texts
+from sweeps.engine.validity import NOT_KNOWN, NOTES, fault_texts
 from sweeps.errors import InputError, fault
 from sweeps.job import Job
 from sweeps.spec.units import format_quantity
 
-__all__ = ["assumed_lines", "report", "statements"]
+__all__ = ["report", "statements"]
 
 LINES = (
     ("time", "time"),
@@ -48,14 +50,8 @@ def report(job: Job, cells: Cells, verbose: bool) -> Iterator[str]:
     """
     (record,) = cells.records()
     status = int(np.asarray(cells.arrays["status"]).reshape(-1)[0])
-    _refuse(job, status)
-    constants, labels = job.plan.grid.constants, job.plan.labels
-    for axis in job.plan.grid.axes:
-        for name, values in axis.columns.items():
-            if values.dtype.kind in "UO":
-                labels = {**labels, name: str(values[0])}
-            else:
-                constants = {**constants, name: float(values[0])}
+    constants, labels = _cell(job)
+    notes = _refuse(constants, labels, reasons(status).split(), record["time"])
     ranks = format_quantity(constants["ranks"], "1") if "ranks" in constants else ""
     message = format_quantity(constants["message_bytes"], "byte")
     used = record["chosen_algorithm"]
@@ -65,8 +61,7 @@ def report(job: Job, cells: Cells, verbose: bool) -> Iterator[str]:
         if name in record:
             shown = format_quantity(record[name], VOCABULARY[name].units)
             yield f"  {words:<26}{shown}"
-    if status:
-        yield f"  ({fault_texts()[ONE_RANK]})"
+    yield from (f"  ({fault_texts()[note]})" for note in notes)
     if verbose:
         yield from _terms(job, record)
     yield from assumed_lines(job)
@@ -77,25 +72,45 @@ def _sizes(constants: Mapping[str, float]) -> str:
     return " x ".join(sizes)
 
 
-def _refuse(job: Job, status: int) -> None:
+def _cell(job: Job) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the numbers and the labels of a result's one cell."""
+    constants, labels = dict(job.plan.grid.constants), dict(job.plan.labels)
+    for axis in job.plan.grid.axes:
+        for name, values in axis.columns.items():
+            if values.dtype.kind in "UO":
+                labels[name] = str(values[0])
+            else:
+                constants[name] = float(values[0])
+    return constants, labels
+
+
+def _refuse(
+    constants: Mapping[str, float], labels: Mapping[str, str], found: Sequence[str], time: float
+) -> list[str]:
+    """Refuse a cell that can't be; return the reasons why some of its values are missing."""
     texts = fault_texts()
-    found = [name for name in reasons(status).split() if name != ONE_RANK]
-    if not found:
-        return
-    labels = {**job.plan.labels}
-    if found == ["algorithm_not_defined_on_topology"]:
+    notes = [name for name in found if name in NOTES]
+    faults = [name for name in found if name not in NOTES]
+    if not faults and np.isnan(time) and NOT_KNOWN in notes:
+        unknown = ", ".join(name for name, value in constants.items() if np.isnan(value))
+        wrong = f"the machine's file has no {unknown}"
+        raise InputError(fault("hardware", labels.get("hardware", ""), wrong, "give what it lacks"))
+    if "algorithm_not_defined_on_topology" in faults:
         from overhead.collectives import ALGORITHMS
 
         known = [a.name for a in ALGORITHMS.of(labels["topology"], labels["collective"])]
         wrong = f"no algorithm of {labels['collective']} on {labels['topology']}"
-        raise InputError(fault("algorithm", labels["algorithm"], wrong, ", ".join(known)))
-    constants = job.plan.grid.constants
+        allowed = f"known there: {', '.join(known)}"
+        raise InputError(fault("algorithm", labels["algorithm"], wrong, allowed))
     lines = []
-    for name in found:
+    for name in faults:
         given = {n: f"{constants[n]:g}" for n in _about(name) if n in constants}
         shown = ", ".join(given.values()) or labels["algorithm"]
-        lines.append(fault(", ".join(given) or "algorithm", shown, name, texts[name]))
-    raise InputError(lines)
+        wrong = name.replace("_", " ")
+        lines.append(fault(", ".join(given) or "algorithm", shown, wrong, texts[name]))
+    if lines:
+        raise InputError(lines)
+    return notes
 
 
 def _about(name: str) -> tuple[str, ...]:
@@ -106,63 +121,6 @@ def _about(name: str) -> tuple[str, ...]:
     if "nodes_per_pod" in name:
         return ("ranks", "gpus_per_node", "nodes_per_pod")
     return ("ranks",) if name.startswith("ranks") else ()
-
-
-def assumed_lines(job: Job) -> Iterator[str]:
-    """Yield what the user didn't give, with its values and origin."""
-    origins = job.resolved.origins
-    columns = {n: v for axis in job.plan.grid.axes for n, v in axis.columns.items()}
-    used = _used(job)
-    lines = []
-    for name, origin in origins.items():
-        if name not in used:
-            continue
-        if name in job.plan.labels:
-            lines.append(f"  {name} = {job.plan.labels[name]}  [{origin}]")
-        elif name in job.plan.grid.constants:
-            shown = format_quantity(job.plan.grid.constants[name], VOCABULARY[name].units)
-            lines.append(f"  {name} = {shown}  [{origin}]")
-        elif name in columns and " | " in origin:
-            lines.append(f"  {name}")
-            lines += _by_machine(job, name, columns[name], origin)
-        elif name in columns:
-            lines.append(f"  {name} = {_several(name, columns[name])}  [{origin}]")
-    if lines:
-        yield "not given, so taken as:"
-        yield from lines
-
-
-def _by_machine(job: Job, name: str, values: Any, origin: str) -> Iterator[str]:
-    axis = next(axis for axis in job.plan.grid.axes if name in axis.columns)
-    told = dict(clause.split(": ", 1) for clause in origin.split(" | "))
-    seen = set()
-    for machine, value in zip(axis.columns["hardware"], values, strict=True):
-        if str(machine) not in seen:
-            seen.add(str(machine))
-            shown = format_quantity(float(value), VOCABULARY[name].units)
-            yield f"    {machine} = {shown}  [{told[str(machine)]}]"
-
-
-def _several(name: str, values: Any) -> str:
-    units = VOCABULARY[name].units if name in VOCABULARY else "1"
-    shown = list(dict.fromkeys(format_quantity(float(v), units) for v in values))
-    return ", ".join(shown[:6]) + (", .." if len(shown) > 6 else "")
-
-
-def _used(job: Job) -> set[str]:
-    """Return the names that the graph of the result really takes."""
-    used = {"hardware", *job.plan.labels}
-    seen: set[int] = set()
-    stack = [node for case in job.plan.cases for node in (*case.nodes.values(), case.status)]
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if node.given is not None:
-            used.add(node.name)
-        stack += node.inputs
-    return used
 
 
 def statements(job: Job) -> Iterator[str]:
@@ -178,6 +136,7 @@ def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
     (case,) = job.plan.cases
     algorithm = next(a for a in case.algorithms if a.name == record["chosen_algorithm"])
     values = _values(job, algorithm)
+    unequal = not np.isclose(_evaluated(algorithm.expression, values), record["time"], rtol=1e-9)
     yield ""
     yield f"{'.'.join(algorithm.key)}: {algorithm.title}"
     for name, expression in algorithm.statements.items():
@@ -186,6 +145,8 @@ def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {name} = {expression}"
         yield f"    = {_put_in(expression, values)}"
         yield f"    = {format_quantity(result, units)}"
+        if name == "time" and unequal:
+            yield from _composed(job, algorithm, record)
     yield "  where"
     for name in dict.fromkeys(n for text in algorithm.statements.values() for n in names(text)):
         quantity = VOCABULARY[name]
@@ -195,6 +156,27 @@ def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
         yield f"  assumes {phrase}"
     yield f"  source  {algorithm.reference}"
     yield ""
+
+
+def _composed(job: Job, algorithm: Algorithm, record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how the time comes about where it isn't the stated one."""
+    (case,) = job.plan.cases
+    within = "yes" if algorithm.in_network else "no"
+    declared = REGISTRY.returning("time", {**case.labels, "in_network": within})
+    if declared is None:
+        return
+    if algorithm.exact_chunks:
+        yield f"    (exact where {algorithm.exact_chunks}; elsewhere an upper bound)"
+    builder, evaluator = job.plan.builder(case), Evaluator(job.plan.grid, dict(case.fixed))
+    values = {}
+    with np.errstate(all="ignore"):
+        for name in declared.inputs:
+            node = builder.node(name, algorithm)
+            values[name] = float(np.asarray(evaluator.value(node)).reshape(-1)[0])
+    yield "  which becomes, as asked for,"
+    yield f"  {declared.statement}"
+    yield f"    = {_put_in(declared.expression, values)}"
+    yield f"    = {format_quantity(record['time'], VOCABULARY['time'].units)}"
 
 
 def _values(job: Job, algorithm: Algorithm) -> dict[str, float]:

@@ -32,7 +32,8 @@ def command(spec: str, **given: Any) -> int:
     SPEC is a path, or the name of a sweep that is shipped.
     """
     from sweeps.cli.options import file_options
-    from sweeps.cli.report import assumed_lines, statements
+    from sweeps.cli.origins import assumed_lines
+    from sweeps.cli.report import statements
     from sweeps.cli.write import default_folder, write_result
     from sweeps.job import load_formulas, prepare
     from sweeps.spec.catalog import find_sweep
@@ -67,7 +68,7 @@ def command(spec: str, **given: Any) -> int:
     sys.stdout.writelines(line + "\n" for line in summary(Path(given["output"])))
     if job.measured is not None:
         _tell_errors(Path(given["output"]))
-    sys.stdout.writelines(line + "\n" for line in assumed_lines(job))
+    sys.stdout.writelines(line + "\n" for line in assumed_lines(job, brief=True))
     return code
 
 

@@ -19,6 +19,7 @@ from sweeps.engine.validity import (
     NOT_CHUNKED,
     NOT_KNOWN,
     NOT_OF_ONE_RANK,
+    NO_TIME,
     ONE_RANK,
     topology_requirements,
 )
@@ -213,6 +214,9 @@ class Builder:
             ranks = self._ranks()
             if ranks is not None and (ranks.given is None or np.any(ranks.given == 1.0)):
                 notes.append(self._note(ranks, faults[ONE_RANK], lambda v: v == 1.0))
+            time = self.node("time")
+            if _may_be_zero(time):
+                notes.append(self._note(time, faults[NO_TIME], lambda v: v == 0.0))
         if "chunks" in wanted:
             notes.append(self._note(wanted["chunks"], faults[NOT_CHUNKED], np.isnan))
         for node in _given_below(wanted.values()):
@@ -412,6 +416,16 @@ def _given_below(nodes: Iterable[Node]) -> list[Node]:
             if node.given is not None:
                 found[id(node)] = node
     return list(found.values())
+
+
+def _may_be_zero(time: Node) -> bool:
+    """Return whether a time can be zero of several ranks: no latency, and no bytes or no wire."""
+    free = {"latency": False, "message_bytes": False, "bandwidth": False}
+    for node in _given_below([time]):
+        kind = next((name for name in free if node.name.endswith(name)), None)
+        if kind is not None and node.given is not None:
+            free[kind] |= bool(np.any(node.given == (np.inf if kind == "bandwidth" else 0.0)))
+    return free["latency"] and (free["message_bytes"] or free["bandwidth"])
 
 
 def _shaped(declared: Formula, ndim: int) -> Callable[..., Array]:

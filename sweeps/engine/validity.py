@@ -12,6 +12,7 @@ from overhead.quantity import Array
 
 __all__ = [
     "NOTES",
+    "NO_TIME",
     "NOT_CHUNKED",
     "NOT_KNOWN",
     "NOT_OF_ONE_RANK",
@@ -56,8 +57,9 @@ NOT_DEFINED = "algorithm_not_defined_on_topology"
 ONE_RANK = "one_rank_has_no_bandwidth"
 NOT_CHUNKED = "algorithm_without_chunks"
 NOT_KNOWN = "figure_of_the_machine_not_known"
+NO_TIME = "nothing_takes_time"
 # What only some quantities of a cell lack; the cell itself exists.
-NOTES = (ONE_RANK, NOT_CHUNKED, NOT_KNOWN)
+NOTES = (ONE_RANK, NO_TIME, NOT_CHUNKED, NOT_KNOWN)
 # What a single rank doesn't have.
 NOT_OF_ONE_RANK = ("algbw", "busbw", "lower_bound_ratio")
 
@@ -80,6 +82,7 @@ def fault_texts() -> dict[str, str]:
     texts = {requirement.fault: requirement.text for requirement in STRUCTURAL}
     texts[NOT_DEFINED] = "the algorithm must be defined for this collective on this network"
     texts[ONE_RANK] = "one rank has no algbw, busbw and lower_bound_ratio"
+    texts[NO_TIME] = "without latency and transfer the time is zero, and ratios to it aren't defined"
     texts[NOT_CHUNKED] = "the algorithm cuts its message into no chunks of a number to choose"
     texts[NOT_KNOWN] = "a figure that a quantity needs, such as an energy, isn't known of the machine"
     for algorithm in ALGORITHMS.values():
