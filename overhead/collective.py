@@ -11,7 +11,7 @@ import numpy as np
 
 from overhead.collectives.choices import candidates
 from overhead.evaluation import Evaluation
-from overhead.quantity import Array
+from overhead.quantity import VOCABULARY, Array
 from overhead.topology import TopologyDesc
 
 __all__ = ["CollectiveKind", "CollectiveResult", "collective"]
@@ -44,7 +44,8 @@ class CollectiveResult:
     latency_part_s, bandwidth_part_s : ndarray
         The time's parts [s].
     intra_latency_s, inter_latency_s : ndarray
-        The time's parts inside and between nodes [s]; of a flat network all is inside.
+        The time's parts inside and between nodes, between pods included [s]; of a flat network
+        all is inside.
     link_bytes : ndarray
         Bytes over all links together [byte].
     energy_j : ndarray
@@ -133,24 +134,34 @@ def collective(
     Raises
     ------
     ValueError
-        If the collective has no such algorithm on the network.
+        If the collective has no such algorithm on the network, a name is unknown, or a value
+        outside of its domain.
     """
-    found = candidates(str(topology.kind), str(CollectiveKind(kind)), algorithm)
+    found = candidates(str(topology.kind), str(kind), algorithm)
     if not found:
         message = f"algorithm = '{algorithm}': none of {kind} on {topology.kind} is called so"
         raise ValueError(message)
     given = {**topology.values, "message_bytes": np.asarray(message_bytes, dtype=np.float64)}
     given["hops"] = np.asarray(hops, dtype=np.float64)
+    if latency_per not in ("hop", "message"):
+        message = f"latency_per = '{latency_per}': hop or message"
+        raise ValueError(message)
     optional = {"chunks": chunks, "phase_chunks": phase_chunks, "reduction_cost": reduction_cost}
     for name, value in optional.items():
         if value is not None:
             given[name] = np.asarray(value, dtype=np.float64)
+    for name in ("message_bytes", "hops", *optional):
+        if name in given and np.any(VOCABULARY[name].outside(given[name])):
+            domain = VOCABULARY[name].domain()
+            message = f"{name} = {given[name]}: outside of its domain; {domain}"
+            raise ValueError(message)
     labels = {
         "shape": topology.shape,
         "phases": "sequential" if phase_chunks is None else "pipelined",
         "reduction": "free" if reduction_cost is None else "counted",
         "latency_per": latency_per,
-        "link": "intra",
+        # Flat networks are given by their own link; a hierarchy's message goes between nodes.
+        "link": "intra" if topology.shape == "flat" else "auto",
     }
     with np.errstate(all="ignore"):
         return _least([Evaluation(one, given, labels) for one in found])
@@ -166,7 +177,7 @@ def _least(evaluations: Sequence[Evaluation]) -> CollectiveResult:
     alone = np.broadcast_to(evaluations[0]["ranks"] == 1.0, shape)
 
     def pick(quantity: str) -> Array:
-        each = [np.broadcast_to(e[quantity], shape) for e in evaluations]
+        each = [np.broadcast_to(_quantity(e, quantity), shape) for e in evaluations]
         value = np.choose(chosen, each) if len(each) > 1 else each[0]
         missing = undefined
         if quantity in ("algbw", "busbw", "lower_bound_ratio"):
@@ -176,3 +187,11 @@ def _least(evaluations: Sequence[Evaluation]) -> CollectiveResult:
     names = np.array([e.algorithm.name for e in evaluations])
     values = {field: pick(quantity) for field, quantity in QUANTITIES.items()}
     return CollectiveResult(**values, algorithm=np.where(undefined, "", names[chosen]))
+
+
+def _quantity(evaluation: Evaluation, quantity: str) -> Array:
+    """Return a quantity; what goes between pods goes between nodes too."""
+    value = evaluation[quantity]
+    if quantity == "inter_time" and evaluation.labels["shape"] == "three_levels":
+        return np.asarray(value + evaluation["pod_time"])
+    return value

@@ -54,6 +54,18 @@ def node_ranks(gpus_per_node: Array, ranks: Array) -> Array:
 
 
 @formula(
+    returns="node_ranks",
+    expression="1*ranks",
+    source=OWN,
+    assumes=("both ranks of a message share a node",),
+    when={**HIERARCHY, "collective": "p2p", "link": "intra"},
+)
+def p2p_node_ranks(ranks: Array) -> Array:
+    """Ranks in one node, of a message that is said to stay inside it: all."""
+    return 1.0 * ranks
+
+
+@formula(
     returns="nodes",
     expression="ranks/node_ranks",
     source=OWN,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from overhead.collectives import ALGORITHMS, Algorithm
-from overhead.formula import REGISTRY, Formula, summary
+from overhead.collectives import Algorithm
+from overhead.everything import algorithms, formulas
+from overhead.formula import Formula, summary
 from overhead.source import SOURCES
 from overhead.topology import TopologyKind
 
@@ -31,10 +32,13 @@ def references() -> str:
         "",
     ]
     for topology in TopologyKind:
-        of = [a for a in ALGORITHMS.values() if a.topology == topology.value]
+        of = [a for a in algorithms() if a.topology == topology.value]
         lines += [f"### {topology.value}", "", *_algorithms(of), ""]
-    lines += ["## Formulas", "", *_formulas(list(REGISTRY.values())), "", "## Sources", ""]
-    lines += [f"- `{key}`: {source.at()}" for key, source in sorted(SOURCES.items())]
+    cited = {one.source.key for one in algorithms()} | {one.source.key for one in formulas()}
+    lines += ["## Formulas", "", *_formulas(formulas()), "", "## Sources", ""]
+    lines += [
+        f"- `{key}`: {source.at()}" for key, source in sorted(SOURCES.items()) if key in cited
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -67,7 +71,7 @@ def algorithm_table() -> str:
     topologies = [kind.value for kind in TopologyKind]
     lines = ["| operation | " + " | ".join(topologies) + " |"]
     lines.append("| --- |" + " --- |" * len(topologies))
-    keys = sorted(ALGORITHMS, key=lambda key: key[1])
+    keys = sorted((one.key for one in algorithms()), key=lambda key: key[1])
     for collective, group in groupby(keys, key=lambda key: key[1]):
         found = list(group)
         cells = [", ".join(k[2] for k in found if k[0] == t) or "-" for t in topologies]

@@ -104,6 +104,12 @@ def build_topology(
     ValueError
         If something is missing, unknown, or outside of its domain.
     """
+    if kind not in list(TopologyKind):
+        message = f"topology = '{kind}': is unknown; one of {', '.join(TopologyKind)}"
+        raise ValueError(message)
+    if dimensions not in (1, 2, 3):
+        message = f"dimensions = {dimensions}: a mesh or torus has 1, 2 or 3"
+        raise ValueError(message)
     which = TopologyKind(kind)
     given = {
         "ranks": num_gpus,
@@ -125,20 +131,7 @@ def build_topology(
 def _complete(kind: TopologyKind, values: dict[str, Array], dimensions: int) -> None:
     one = np.asarray(1.0)
     if kind in (TopologyKind.MESH, TopologyKind.TORUS):
-        if "mesh_nx" in values:
-            values.setdefault("mesh_nz", one)
-            if "ranks" in values:
-                values.setdefault(
-                    "mesh_ny", values["ranks"] / values["mesh_nx"] / values["mesh_nz"]
-                )
-            values.setdefault("mesh_ny", one)
-            values.setdefault("ranks", values["mesh_nx"] * values["mesh_ny"] * values["mesh_nz"])
-        elif "ranks" in values:
-            sizes = np.array([factors(int(n), dimensions) for n in values["ranks"].reshape(-1)])
-            padded = np.ones((sizes.shape[0], 3))
-            padded[:, :dimensions] = sizes
-            for index, name in enumerate(("mesh_nx", "mesh_ny", "mesh_nz")):
-                values[name] = padded[:, index].reshape(values["ranks"].shape)
+        _complete_grid(values, dimensions)
     if kind is TopologyKind.SWITCH:
         values.setdefault("has_nvls", np.asarray(0.0))
         values.setdefault("has_inc", np.asarray(0.0))
@@ -152,10 +145,35 @@ def _complete(kind: TopologyKind, values: dict[str, Array], dimensions: int) -> 
             values.setdefault(f"{level}_energy_per_bit", np.asarray(0.0))
 
 
+def _complete_grid(values: dict[str, Array], dimensions: int) -> None:
+    one, sizes = np.asarray(1.0), ("mesh_nx", "mesh_ny", "mesh_nz")
+    if any(name in values for name in sizes):
+        open_size = "mesh_ny" if "mesh_nx" in values else "mesh_nx"
+        others = [values.setdefault(name, one) for name in sizes if name != open_size]
+        if "ranks" in values:
+            given = others[0] * others[1]
+            if open_size not in values and np.any(values["ranks"] % given != 0.0):
+                words = " x ".join(name for name in sizes if name != open_size)
+                ranks = values["ranks"]
+                message = f"{words} = {given}: doesn't divide the {ranks} ranks; a divisor"
+                raise ValueError(message)
+            values.setdefault(open_size, np.asarray(values["ranks"] / given))
+        last = values.setdefault(open_size, one)
+        values.setdefault("ranks", np.asarray(others[0] * others[1] * last))
+    elif "ranks" in values:
+        split = np.array([factors(int(n), dimensions) for n in values["ranks"].reshape(-1)])
+        padded = np.ones((split.shape[0], 3))
+        padded[:, :dimensions] = split
+        for index, name in enumerate(sizes):
+            values[name] = padded[:, index].reshape(values["ranks"].shape)
+
+
 def _check(kind: TopologyKind, values: Mapping[str, Array]) -> None:
     needed = ["ranks"]
     if kind is TopologyKind.HIERARCHICAL:
         needed += [name for name in LEVEL_LINKS if not name.endswith("bit")]
+        if "nodes_per_pod" in values:
+            needed += ["pod_bandwidth", "pod_latency"]
     else:
         needed += ["bandwidth", "latency"]
     missing = [name for name in needed if name not in values]
@@ -174,6 +192,10 @@ def _check(kind: TopologyKind, values: Mapping[str, Array]) -> None:
         node = values["gpus_per_node"]
         if np.any((ranks > node) & (ranks % node != 0)):
             message = f"gpus_per_node = {node}: doesn't divide the {ranks} ranks; a divisor"
+            raise ValueError(message)
+        nodes, pod = ranks / np.minimum(node, ranks), values.get("nodes_per_pod", ranks)
+        if np.any((nodes > pod) & (nodes % pod != 0)):
+            message = f"nodes_per_pod = {pod}: doesn't divide the {nodes} nodes; a divisor"
             raise ValueError(message)
     if "mesh_nx" in values and kind in (TopologyKind.MESH, TopologyKind.TORUS):
         sizes = values["mesh_nx"] * values["mesh_ny"] * values["mesh_nz"]

@@ -89,6 +89,7 @@ for _name, _symbol, _meaning in (
         "parameters of one layer's mixture of experts that one token meets",
     ),
     ("moe_layers", r"L_\mathrm{moe}", "layers whose MLP is a mixture of experts"),
+    ("dense_mlp_layers", r"L_\mathrm{mlp}", "layers whose MLP is dense"),
     # The whole.
     ("norm_parameters", r"P_\nu", "parameters of one norm over the hidden size"),
     ("dense_layer_parameters", r"P_{Ld}", "parameters of one dense layer"),
@@ -148,5 +149,3 @@ for _name, _symbol, _meaning in (
     ),
 ):
     define(_name, _symbol, "1", _meaning, minimum=0)
-# A difference: no domain.
-define("dense_mlp_layers", r"L_\mathrm{mlp}", "1", "layers whose MLP is dense")

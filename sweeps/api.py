@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.job import prepare, recompute
+from sweeps.job import prepare
+from sweeps.recomputation import recompute
 
 if TYPE_CHECKING:
     import xarray as xr

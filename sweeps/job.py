@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,14 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overhead.collectives import ALGORITHMS
-from overhead.formula import REGISTRY
-from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import layout_of, references
 from sweeps.engine.layout import Block, Column, Layout
 from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
-from sweeps.spec.axis import Axis
 from sweeps.spec.dump import to_toml, with_si_units
 from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.sweep import Sweep, read_sweep
@@ -33,7 +26,7 @@ if TYPE_CHECKING:
 
     from sweeps.validate.measured import MeasuredTable
 
-__all__ = ["Job", "load_formulas", "prepare", "recompute"]
+__all__ = ["Job", "prepare"]
 
 # Most cells that a sweep may have without a reduction: 10^11 float64 are 0.8 TB.
 MOST_CELLS = 10**11
@@ -175,7 +168,8 @@ class Job:
                 dims = ", ".join(variable.dims) or "(none)"
                 cells = int(np.prod([int(n) for n in self.plan.shape(variable)], dtype=object))
                 yield f"{variable.name} over {dims}: {cells:,} cells"
-        yield f"to compute: {self.cells:,} cells; file: about {format_quantity(self.nbytes, 'byte')}"
+        nbytes = format_quantity(self.nbytes, "byte")
+        yield f"to compute: {self.cells:,} cells; file: about {nbytes}"
 
     @property
     def nbytes(self) -> int:
@@ -220,7 +214,9 @@ class Job:
             assert column.values is not None
             sizes.update(zip(column.dims, column.values.shape, strict=True))
         used = {dim for column in (*kept, *extra) for dim in column.dims}
-        coordinates = [c for c in layout.coordinates if (not kept and self._needed(c, used)) or kept]
+        coordinates = [
+            c for c in layout.coordinates if (not kept and self._needed(c, used)) or kept
+        ]
         coordinates += [column for column in extra if column.dims == (column.name,)]
         extra = [column for column in extra if column.dims != (column.name,)]
         whole = Layout(
@@ -362,78 +358,3 @@ def _prepared(
         (time,) = (variable.dims for variable in plan.variables if variable.name == "time")
         measured.check_size({dim: plan.grid.sizes[dim] for dim in time})
     return Job(sweep, resolved, plan, text, command, measured, options)
-
-
-def recompute(dataset: xr.Dataset) -> xr.Dataset:
-    """Compute a stored dataset again from what is in it: coordinates, constants and labels.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        As `sweeps.open` gives it.
-
-    Returns
-    -------
-    xarray.Dataset
-        The same variables; equal bit for bit where the same code computes them on the same
-        machine (and nothing was rounded when it was stored).
-    """
-    from sweeps.store.memory import to_dataset
-
-    columns: dict[str, dict[str, Any]] = {}
-    constants: dict[str, float] = {}
-    labels: dict[str, str] = {}
-    for name, coordinate in dataset.coords.items():
-        values = coordinate.to_numpy()
-        if not coordinate.dims:
-            if values.dtype.kind in "UO":
-                labels[str(name)] = str(values)
-            else:
-                constants[str(name)] = float(values)
-        elif "(a row of the table)" not in str(coordinate.attrs.get("long_name", "")):
-            columns.setdefault(str(coordinate.dims[0]), {})[str(name)] = values
-    axes = [Axis(dim, found) for dim, found in columns.items() if dim in dataset.sizes]
-    # What was measured, or gathered from other variables, isn't computed from coordinates.
-    known = (*VOCABULARY, "chosen_algorithm")
-    wanted = tuple(str(name) for name in dataset.data_vars if name in known)
-    plan = Plan(axes, constants, labels, wanted)
-    layout = layout_of(plan, {}, {})
-    return to_dataset(layout, plan.blocks())
-
-
-def load_formulas(path: Path) -> None:
-    """Run a user's file of formulas: what it declares joins the registry.
-
-    Parameters
-    ----------
-    path : Path
-        A Python file.
-
-    Raises
-    ------
-    InputError
-        If it can't be read or run, or declares something that can't be.
-    """
-    found = importlib.util.spec_from_file_location(f"formulas_{path.stem}", path)
-    if found is None or found.loader is None or not path.is_file():
-        raise InputError(fault("--formulas", str(path), "no such file", "a Python file"))
-    module = importlib.util.module_from_spec(found)
-    before = (len(REGISTRY), len(ALGORITHMS))
-    try:
-        sys.modules[found.name] = module
-        found.loader.exec_module(module)
-        for formula in list(REGISTRY.values())[before[0] :]:
-            formula.check()
-        for algorithm in list(ALGORITHMS.values())[before[1] :]:
-            algorithm.check()
-    except (Exception, SystemExit) as error:
-        raise InputError(fault("--formulas", str(path), _told(error, path), "a sound file")) from None
-
-
-def _told(error: BaseException, path: Path) -> str:
-    """Return an error in a user's file as one line, with its place."""
-    message = error.args[0] if isinstance(error, KeyError) and error.args else error
-    text = " ".join(str(message).split())
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-    place = f" (line {lines[-1]})" if lines else ""
-    return f"{type(error).__name__}: {text}{place}"

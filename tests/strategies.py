@@ -20,6 +20,7 @@ from overhead.quantity import Array
 
 __all__ = [
     "MOST",
+    "POINTS",
     "columns",
     "networks",
     "prices",
@@ -27,9 +28,12 @@ __all__ = [
     "values",
 ]
 
-# Largest whole number drawn, and the powers of ten between which other numbers lie.
+# Largest whole number drawn, and the powers of ten between which other numbers lie; of many drawn
+# at once most lie nearer to one another, so that no term of a sum hides the others.
 MOST = 70
 POWERS = (-9, 12)
+NEAR = (-2, 3)
+POINTS = 6
 # What stands below a fraction line is not nought, though its domain has it.
 POSITIVE = {"time", "lower_bound"}
 LEVELS = ("intra", "inter", "pod")
@@ -47,7 +51,17 @@ def values(quantity: Quantity) -> st.SearchStrategy[float]:
     above = st.floats(*POWERS).map(lambda power: lowest + 10.0**power)
     if quantity.above or quantity.name in POSITIVE:
         return above
-    return st.one_of(st.just(lowest), above)
+    return st.one_of(above, above, st.just(lowest))
+
+
+def _sample(quantity: Quantity, count: int, rng: np.random.Generator) -> Array:
+    """Return numbers in a quantity's domain."""
+    lowest = quantity.minimum if math.isfinite(quantity.minimum) else 0.0
+    if quantity.integer:
+        highest = min(quantity.maximum, lowest + MOST)
+        return rng.integers(int(lowest), int(highest), count, endpoint=True).astype(np.float64)
+    above = lowest + 10.0 ** rng.uniform(*NEAR, count)
+    return above if quantity.above else np.where(rng.random(count) < 0.1, lowest, above)
 
 
 @st.composite
@@ -80,12 +94,13 @@ def quantities(draw: st.DrawFn, names: Iterable[str]) -> dict[str, Array]:
     if sizes == GRID:
         drawn["ranks"] = drawn["mesh_nx"] * drawn["mesh_ny"] * drawn["mesh_nz"]
     elif sizes == HIERARCHY:
-        drawn |= _filled(*(drawn[name] for name in HIERARCHY), draw(st.integers(1, 3)))
+        drawn |= _filled(drawn, draw(st.integers(1, 3)))
     return {name: np.asarray(drawn[name]) for name in wanted}
 
 
-def _filled(node_ranks: Array, nodes: Array, pods: Array, spare: int) -> dict[str, Array]:
+def _filled(sizes: Mapping[str, Array], spare: int) -> dict[str, Array]:
     """Return what nodes and pods have room for; those of a group of one may have more."""
+    node_ranks, nodes, pods = (sizes[name] for name in HIERARCHY)
     groups = nodes * pods
     return {
         "ranks": node_ranks * groups,
@@ -107,7 +122,7 @@ def _shapes(topology: str) -> Mapping[str, Array]:
         return {**drawn, "ranks": drawn["mesh_nx"] * drawn["mesh_ny"] * drawn["mesh_nz"]}
     if topology == "hierarchical":
         drawn = dict(zip(HIERARCHY, np.array(DEPTHS, dtype=np.float64).T, strict=True))
-        return {**drawn, **_filled(*drawn.values(), spare=2)}
+        return {**drawn, **_filled(drawn, spare=2)}
     ranks = np.array(RANKS, dtype=np.float64)
     one = np.ones_like(ranks)
     return {"ranks": ranks, "has_nvls": one, "has_inc": one} if topology == "switch" else {
@@ -125,12 +140,18 @@ def networks(algorithm: Algorithm) -> dict[str, Array]:
 
 
 @st.composite
-def prices(draw: st.DrawFn, topology: str) -> dict[str, float]:
-    """Return a message and a network's links: one number each."""
+def prices(draw: st.DrawFn, topology: str) -> dict[str, Array]:
+    """Return messages and a network's links: `POINTS` of each, as a column of two dimensions."""
     names = ["message_bytes", "chunks"]
     for level in LEVELS if topology == "hierarchical" else ("",):
         prefix = f"{level}_" if level else ""
         names += [f"{prefix}{name}" for name in ("latency", "bandwidth", "energy_per_bit")]
     if topology == "hierarchical":
         names += ["ranks_per_nic", "oversubscription", "pod_oversubscription"]
-    return {name: draw(values(VOCABULARY[name])) for name in names}
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    drawn = {}
+    for name in names:
+        first = draw(values(VOCABULARY[name]))
+        more = _sample(VOCABULARY[name], POINTS - 1, rng)
+        drawn[name] = np.concatenate([[first], more])[:, None]
+    return drawn

@@ -1,8 +1,8 @@
 """Every closed form against the step-by-step execution of its schedule, and the table of proofs.
 
-For every algorithm: time, steps, the most bytes that a rank sends, the bytes over the links of each
-level, the most bytes that a rank reduces, and the energy.  `proofs.md` says what was compared; after
-a change of algorithms, schedules or cases write it anew with
+For every algorithm: time, steps, the most bytes that a rank sends, the bytes over the links of
+each level, the most bytes that a rank reduces, and the energy.  `proofs.md` says what was compared;
+after a change of algorithms, schedules or cases write it anew with
 
     PROOFS=write python -m pytest tests/test_proofs.py
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
@@ -147,7 +147,9 @@ def given(case: Case) -> dict[str, float]:
         values |= zip(axes, (*case.sizes, 1, 1), strict=False)
     elif case.topology == "hierarchical":
         values |= {"ranks_per_nic": case.ranks_per_nic, "gpus_per_node": case.sizes[0]}
-        values |= zip(("oversubscription", "pod_oversubscription"), OVERSUBSCRIPTION[1:], strict=True)
+        values |= zip(
+            ("oversubscription", "pod_oversubscription"), OVERSUBSCRIPTION[1:], strict=True
+        )
         if len(case.sizes) == 3:
             values["nodes_per_pod"] = case.sizes[1]
         for number, level in enumerate(LEVELS[: len(case.sizes)]):
@@ -172,13 +174,12 @@ def expected(run: Outcome) -> dict[str, float]:
 
 
 def labels(case: Case) -> dict[str, str]:
-    shape = {2: "two_levels", 3: "three_levels"}[len(case.latency)] if len(case.latency) > 1 else ""
     return {
-        "shape": shape or "flat",
+        "shape": ("flat", "two_levels", "three_levels")[len(case.latency) - 1],
         "phases": "sequential",
         "reduction": "free",
         "latency_per": case.latency_per,
-        "link": "intra",
+        "link": "auto" if case.topology == "hierarchical" else "intra",
     }
 
 
@@ -271,7 +272,9 @@ def proof(key: Key) -> Proof:
         defined = np.broadcast_to(evaluation.defined(), len(runs))
         for (case, run), ours in zip(runs, defined, strict=True):
             if ours != (run is not None) and not (key[2] in NARROWER and not ours):
-                faults.append(f"{case}: defined {'only here' if ours else 'only in the simulation'}")
+                faults.append(
+                    f"{case}: defined {'only here' if ours else 'only in the simulation'}"
+                )
         both = [i for i, (_, run) in enumerate(runs) if run is not None and defined[i]]
         done += [runs[i][0] for i in both]
         wanted = [expected(run) for i in both if (run := runs[i][1]) is not None]
@@ -314,7 +317,8 @@ Each closed form in `overhead/collectives` equals the step-by-step execution of 
 most bytes that one rank sends, the bytes over the links of each level, the most bytes that one rank
 reduces, and the energy. The last column bounds the relative difference in all cases of a row; the
 cases differ in shape, chunks k, ranks that share a network card, latency paid a hop or a message,
-and prices of links. Sizes are ranks; nx x ny x nz of meshes and tori; GPUs in a node x nodes x pods.
+and prices of links. Sizes are ranks; of meshes and tori nx x ny x nz; of hierarchies GPUs in a node
+x nodes x pods.
 
 `tests/test_proofs.py` compares this table with what it finds. To write it anew:
 
@@ -354,7 +358,7 @@ def test_the_table_lists_every_algorithm() -> None:
     assert list(stated()) == sorted(KEYS)
 
 
-def broken(change: Callable[[Case], Mapping[str, float]], key: Key, ranks: int) -> bool:
+def broken(change: Callable[[Case], dict[str, float]], key: Key, ranks: int) -> bool:
     """Tell whether a closed form with an error in it differs from the simulation."""
     case = next(case for case in cases(key) if case.ranks == ranks)
     wrong = {name: np.asarray(value) for name, value in (given(case) | change(case)).items()}

@@ -1,6 +1,6 @@
 """Transformers: from a model's shapes to its parameters and its floating-point operations."""
 
-from overhead import transformer_quantities
+from overhead import plan_quantities, transformer_quantities
 from overhead.transformer import attention, flops, mlp, parameters
 from overhead.transformer.derive import MissingQuantities, derive
 
@@ -11,5 +11,6 @@ __all__ = [
     "flops",
     "mlp",
     "parameters",
+    "plan_quantities",
     "transformer_quantities",
 ]

@@ -26,6 +26,7 @@ __all__ = [
     "logits_flops_per_token",
     "model_flops",
     "model_flops_per_token",
+    "tokens_per_step",
     "weight_flops_per_token",
 ]
 
@@ -205,6 +206,18 @@ def model_flops_per_token(forward_flops_per_token: Array) -> Array:
 def causal_model_flops_per_token(causal_forward_flops_per_token: Array) -> Array:
     """FLOPs of one token's training, masked scores not counted."""
     return 3.0 * causal_forward_flops_per_token
+
+
+@formula(
+    returns="tokens_per_step",
+    expression="global_batch*sequence_length",
+    source=NARAYANAN,
+    where="section 5.1",
+    ufunc=np.multiply,
+)
+def tokens_per_step(global_batch: Array, sequence_length: Array) -> Array:
+    """Tokens in a step's global batch."""
+    return global_batch * sequence_length
 
 
 @formula(

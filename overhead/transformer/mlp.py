@@ -182,11 +182,10 @@ def moe_layers(layers: Array, dense_layers: Array, moe_every: Array, experts: Ar
 
 @formula(
     returns="dense_mlp_layers",
-    expression="layers - moe_layers",
+    expression="maximum(layers - moe_layers, 0)",
     source=SHARED[0],
     where="section 4.2",
-    ufunc=np.subtract,
 )
 def dense_mlp_layers(layers: Array, moe_layers: Array) -> Array:
     """Layers whose MLP is dense."""
-    return layers - moe_layers
+    return np.maximum(layers - moe_layers, 0.0)

@@ -21,7 +21,7 @@ COMMANDS = {
     "info": "Say what is in a stored sweep, or verify it.",
     "list": "List the formulas and algorithms.",
     "show": "Show one formula or algorithm.",
-    "catalog": "List machines and their figures with sources.",
+    "catalog": "List machines and models, their figures and sources.",
     "list-cmds": "List suggested commands, one a line.",
     "run-all": "Run all predefined combinations, as one CSV table.",
 }
@@ -54,12 +54,30 @@ class _Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
+def _tell_version(ctx: click.Context) -> None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        told = version("overhead-sweeps")
+    except PackageNotFoundError:
+        told = "of a checkout that isn't installed"
+    click.echo(f"sweeps, version {told}")
+    ctx.exit()
+
+
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Every argument takes one value or many: 8,16,32 or 2:1024:x2 or 1KiB:8GiB:log97.",
 )
-@click.version_option(package_name="overhead-sweeps", prog_name="sweeps")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, _, wanted: _tell_version(ctx) if wanted else None,
+    help="Show the version and exit.",
+)
 def commands() -> None:
     """Know what distributed training costs in communication, memory, time and energy."""
 
@@ -90,7 +108,7 @@ def run(args: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if args is None else args)
     try:
-        result: Any = commands.main(args=given or ["--help"], prog_name="sweeps", standalone_mode=False)
+        result: Any = commands.main(given or ["--help"], "sweeps", standalone_mode=False)
         sys.stdout.flush()
     except InputError as error:
         return _told(error.faults, 2)

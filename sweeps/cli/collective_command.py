@@ -21,6 +21,8 @@ from sweeps.cli.options import (
 if TYPE_CHECKING:
     from sweeps.job import Job
 
+__all__ = ["command"]
+
 # More cells than this are evaluated for a file or a reduction, not for the terminal; beside a file
 # fewer, for only the first of them are shown.
 MOST_SHOWN = 10**7
@@ -38,7 +40,8 @@ def command(**given: Any) -> int:
     One value for every argument prints a report; several print a table.
     """
     from sweeps.errors import InputError
-    from sweeps.job import load_formulas, prepare
+    from sweeps.job import prepare
+    from sweeps.own_formulas import load_formulas
     from sweeps.spec.sweep import DEFAULT_QUANTITIES
 
     for path in given["formulas"]:
@@ -93,8 +96,8 @@ def _check_needed(options: dict[str, Any]) -> None:
 
 def _lines(job: Job, arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is printed: records for programs, a report or a table for people."""
-    from sweeps.cli.records import Cells, as_csv, as_json, as_table
     from sweeps.cli.origins import assumed_lines
+    from sweeps.cli.records import Cells, as_csv, as_json, as_table
     from sweeps.cli.report import report, statements
 
     cells = Cells(job.plan, arrays)

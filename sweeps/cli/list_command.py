@@ -28,10 +28,12 @@ def command(
 ) -> int:
     """List the algorithms (network, operation, name) and the formulas that they share."""
     from overhead.collectives import ALGORITHMS, COLLECTIVES, TOPOLOGIES
+    from overhead.everything import load
     from overhead.formula import REGISTRY, summary
     from sweeps.errors import InputError, fault, nearest
-    from sweeps.job import load_formulas
+    from sweeps.own_formulas import load_formulas
 
+    load()
     for path in formulas:
         load_formulas(Path(path))
     if references or markdown:

@@ -9,7 +9,14 @@ import click
 
 from sweeps.errors import InputError, fault
 
-__all__ = ["COLLECTIVE_FLAGS", "collective_options", "file_options", "output_options", "stated_sweep", "tree_algorithms"]
+__all__ = [
+    "COLLECTIVE_FLAGS",
+    "collective_options",
+    "file_options",
+    "output_options",
+    "stated_sweep",
+    "tree_algorithms",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

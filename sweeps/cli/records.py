@@ -179,9 +179,9 @@ def as_table(cells: Cells, most: int = 40) -> Iterator[str]:
             for name, value in record.items()
             if name not in cells.arrays or name in wanted
         }
-        why = [word for word in str(record.get("status", "ok")).split() if word not in ("ok", ONE_RANK)]
+        why = set(str(record.get("status", "ok")).split()) - {"ok", ONE_RANK}
         if why:
-            row["why"] = " ".join(why)
+            row["why"] = " ".join(sorted(why))
         rows.append(row)
     header = list(dict.fromkeys(name for row in rows for name in row))
     titles = [{"chosen_algorithm": "algorithm used"}.get(name, name) for name in header]

@@ -185,9 +185,7 @@ def _values(job: Job, algorithm: Algorithm) -> dict[str, float]:
     evaluator = Evaluator(job.plan.grid, dict(case.fixed))
     builder = job.plan.builder(case)
     wanted = dict.fromkeys(n for text in algorithm.statements.values() for n in names(text))
-    nodes = {
-        name: builder.input(name, algorithm) for name in wanted
-    }
+    nodes = {name: builder.input(name, algorithm) for name in wanted}
     with np.errstate(all="ignore"):
         return {
             name: float(np.asarray(evaluator.value(node)).reshape(-1)[0])

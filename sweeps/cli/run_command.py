@@ -35,7 +35,8 @@ def command(spec: str, **given: Any) -> int:
     from sweeps.cli.origins import assumed_lines
     from sweeps.cli.report import statements
     from sweeps.cli.write import default_folder, write_result
-    from sweeps.job import load_formulas, prepare
+    from sweeps.job import prepare
+    from sweeps.own_formulas import load_formulas
     from sweeps.spec.catalog import find_sweep
     from sweeps.spec.sweep import load_sweep
 

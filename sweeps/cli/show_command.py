@@ -18,10 +18,12 @@ __all__ = ["command"]
 def command(name: str, as_latex: bool, formulas: tuple[str, ...]) -> int:
     """Show a formula, or an algorithm as NETWORK.OPERATION.ALGORITHM (or a part of that)."""
     from overhead.collectives import ALGORITHMS
+    from overhead.everything import load
     from overhead.formula import REGISTRY
     from sweeps.errors import InputError, fault, nearest
-    from sweeps.job import load_formulas
+    from sweeps.own_formulas import load_formulas
 
+    load()
     for path in formulas:
         load_formulas(Path(path))
     keys = {".".join(key): key for key in ALGORITHMS}

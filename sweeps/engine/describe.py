@@ -11,8 +11,9 @@ from overhead.collectives import ALGORITHMS, Algorithm
 from overhead.expression import latex
 from overhead.formula import Formula
 from overhead.quantity import VOCABULARY
+from sweeps.engine.case import FLAGS, Variable
 from sweeps.engine.layout import Column, Layout
-from sweeps.engine.plan import FLAGS, Plan, Variable
+from sweeps.engine.plan import Plan
 from sweeps.engine.validity import fault_texts
 from sweeps.spec.axis import LABELS, Axis
 

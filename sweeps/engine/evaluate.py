@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from sweeps.engine.axes import Array, Grid, Region, cut
-from sweeps.engine.graph import Node, best_of, keep_least
+from sweeps.engine.fastest import best_of, keep_least
+from sweeps.engine.node import Node
 
 __all__ = ["BLOCK_CELLS", "WHOLE_CELLS", "Evaluator", "blocks_over", "settings"]
 

@@ -1,9 +1,10 @@
-"""The graph of what is asked: which formulas are needed, in what order, each on its own dimensions."""
+"""The graph of what is asked: which formulas, in what order, each on its own dimensions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,102 +16,19 @@ from overhead.collectives.cost import COST_PARTS, LEVELS
 from overhead.collectives.requirement import Requirement
 from overhead.formula import REGISTRY, Formula
 from sweeps.engine.axes import Array, Grid
-from sweeps.engine.validity import (
-    NOT_CHUNKED,
-    NOT_KNOWN,
-    NOT_OF_ONE_RANK,
-    NO_TIME,
-    ONE_RANK,
-    topology_requirements,
-)
-from sweeps.errors import InputError, RunError, fault
+from sweeps.engine.fastest import best_of
+from sweeps.engine.node import Missing, Node, costing, shaped
+from sweeps.engine.notes import notes
+from sweeps.engine.validity import NOT_DEFINED, NOT_OF_NETWORK, topology_requirements
+from sweeps.errors import InputError, fault
 
-__all__ = ["Builder", "Missing", "Node", "best_of", "keep_least"]
+__all__ = ["Builder", "Missing", "Node"]
 
 CHOICES = ("auto", "nccl")
 
 
-class Missing(LookupError):
-    """A quantity that nothing gives; `chain` says what needs it."""
-
-    def __init__(self, quantity: str, chain: tuple[str, ...] = ()) -> None:
-        super().__init__(quantity)
-        self.quantity = quantity
-        self.chain = chain
-
-
-@dataclass(eq=False, slots=True)
-class Node:
-    """One computation of the graph.
-
-    Attributes
-    ----------
-    name : str
-        What it gives.
-    key : tuple
-        What it is: two nodes of one key give the same.
-    inputs : tuple of Node
-        What it takes.
-    run : callable or None
-        From the inputs' values to its own; None for what is given.
-    dims : frozenset of str
-        The dimensions that its inputs have together.
-    given : ndarray or None
-        The value, if it is given.
-    ufunc : numpy.ufunc or None
-        The one ufunc that `run` is, if it is one.
-    origin : Formula, Algorithm or None
-        The declaration that it comes from.
-    """
-
-    name: str
-    key: tuple[Any, ...]
-    inputs: tuple[Node, ...]
-    run: Callable[..., Any] | None
-    dims: frozenset[str]
-    given: Array | None = None
-    ufunc: np.ufunc | None = None
-    origin: Formula | Algorithm | None = None
-
-
 def _join(inputs: Sequence[Node]) -> frozenset[str]:
     return frozenset().union(*(node.dims for node in inputs))
-
-
-def best_of(*values: Array) -> tuple[Array, Array]:
-    """Return the least of several arrays and the index of the first that has it.
-
-    A value that isn't defined is infinite.
-    """
-    shape = np.broadcast_shapes(*(value.shape for value in values))
-    best = np.broadcast_to(values[0], shape).copy()
-    code = np.zeros(shape, dtype=np.int8)
-    less = np.empty(shape, dtype=np.bool_)
-    for index, value in enumerate(values[1:], 1):
-        keep_least(best, code, value, index, less)
-    return best, code
-
-
-def keep_least(best: Array, code: Array, value: Array, index: int, less: Array) -> None:
-    """Update the least and its index, in place, by a value of a higher index.
-
-    Parameters
-    ----------
-    best, code : ndarray
-        The least so far, and its index (int8).
-    value : ndarray
-        The value; infinite where it isn't defined.
-    index : int
-        Its index.
-    less : ndarray of bool
-        Scratch.
-    """
-    np.less(value, best, out=less)
-    np.minimum(best, value, out=best)
-    # Later indices are larger, so the maximum keeps the last that was less.
-    marks = less.view(np.int8)
-    np.multiply(marks, np.int8(index), out=marks)
-    np.maximum(code, marks, out=code)
 
 
 @dataclass(slots=True)
@@ -171,13 +89,22 @@ class Builder:
             self.memo[quantity, scope] = known
         return known
 
+    def perhaps(self, quantity: str) -> Node | None:
+        """Return the node that gives a quantity, or None if nothing does."""
+        try:
+            return self.node(quantity)
+        except Missing:
+            return None
+
     def algorithms(self) -> tuple[Algorithm, ...]:
         """Return the algorithms that the labels leave: one, or several for a choice."""
         return candidates(
             self.labels["topology"], self.labels["collective"], self.labels["algorithm"]
         )
 
-    def status(self, faults: Mapping[str, int], wanted: Mapping[str, Node]) -> Node:
+    def status(
+        self, faults: Mapping[str, int], wanted: Mapping[str, Node], *, lacking: bool
+    ) -> Node:
         """Return the node of the reasons why cells, or values in them, don't exist, as bits.
 
         Parameters
@@ -186,6 +113,8 @@ class Builder:
             Each reason's bit.
         wanted : mapping of str to Node
             The quantities asked for.
+        lacking : bool
+            Whether quantities are asked for that this network doesn't have.
 
         Returns
         -------
@@ -195,44 +124,21 @@ class Builder:
         found = self.algorithms()
         shared = [self._faults(topology_requirements(self.labels, self.given), faults)]
         if not found:
-            name = "algorithm_not_defined_on_topology"
-            none = self._intern(
-                "status", ("fault", name), (), lambda: np.full(self._ones(), faults[name])
-            )
-            return self._either([*shared, none])
-        shared += self._notes(faults, wanted)
+            return self._either([*shared, self._everywhere(faults[NOT_DEFINED])])
+        if lacking:
+            shared.append(self._everywhere(faults[NOT_OF_NETWORK]))
+        shared += [
+            self._intern("status", ("note", bit, node.key), (node,), run)
+            for node, bit, run in notes(wanted, self.perhaps, faults)
+        ]
         each = [self._faults(algorithm.requires, faults) for algorithm in found]
         if len(each) > 1:
             # A choice fails only where no candidate is defined.
             each = [self._intern("status", ("all", *(n.key for n in each)), tuple(each), _all_of)]
         return self._either([*shared, *each])
 
-    def _notes(self, faults: Mapping[str, int], wanted: Mapping[str, Node]) -> list[Node]:
-        """Return nodes of the reasons that concern some quantities of a cell alone."""
-        notes = []
-        if set(wanted) & set(NOT_OF_ONE_RANK):
-            ranks = self._ranks()
-            if ranks is not None and (ranks.given is None or np.any(ranks.given == 1.0)):
-                notes.append(self._note(ranks, faults[ONE_RANK], lambda v: v == 1.0))
-            time = self.node("time")
-            if _may_be_zero(time):
-                notes.append(self._note(time, faults[NO_TIME], lambda v: v == 0.0))
-        if "chunks" in wanted:
-            notes.append(self._note(wanted["chunks"], faults[NOT_CHUNKED], np.isnan))
-        for node in _given_below(wanted.values()):
-            if np.isnan(node.given).any():
-                notes.append(self._note(node, faults[NOT_KNOWN], np.isnan))
-        return notes
-
-    def _ranks(self) -> Node | None:
-        try:
-            return self.node("ranks")
-        except Missing:
-            return None
-
-    def _note(self, node: Node, bit: int, test: Callable[[Array], Array]) -> Node:
-        key = ("note", bit, node.key)
-        return self._intern("status", key, (node,), lambda v: np.where(test(v), bit, 0))
+    def _everywhere(self, bit: int) -> Node:
+        return self._intern("status", ("fault", bit), (), lambda: np.full(self._ones(), bit))
 
     def _ones(self) -> tuple[int, ...]:
         return (1,) * len(self.grid.shape)
@@ -274,7 +180,8 @@ class Builder:
                 rest = rest[count:]
             return total
 
-        key = ("faults", *(r.fault for r in requires), *(n.key for n in inputs))
+        bits = tuple((r.fault, faults[r.fault]) for r in requires)
+        key = ("faults", bits, *(n.key for n in inputs))
         return self._intern("status", key, tuple(inputs), run)
 
     def _make(self, quantity: str, algorithm: Algorithm | None) -> Node:
@@ -290,33 +197,54 @@ class Builder:
         if quantity == "time" and len(found) > 1:
             best = self._best(found)
             return self._intern("time", ("least", best.key), (best,), lambda pair: pair[0])
-        declared = REGISTRY.returning(quantity, self._all_labels(found))
+        declared, *others = self._formulas(quantity, found)
+        if any(other is not declared for other in others):
+            # The bound with reductions in the network is for the algorithms that use them alone.
+            return self._chosen_of(quantity, found, [self.node(quantity, one) for one in found])
         if declared is None:
             raise Missing(quantity)
         inputs = tuple(self.node(name, algorithm) for name in declared.inputs)
         key = (declared.name, id(declared.kernel), *(node.key for node in inputs))
-        run = declared.kernel if declared.ufunc else _shaped(declared, len(self.grid.shape))
+        run = declared.kernel if declared.ufunc else shaped(declared, len(self.grid.shape))
         return self._intern(quantity, _short(key), inputs, run, declared.ufunc, declared)
 
-    def _all_labels(self, found: Sequence[Algorithm]) -> dict[str, str]:
-        within = "yes" if any(a.in_network for a in found) else "no"
-        return {**self.labels, "in_network": within}
+    def _formulas(self, quantity: str, found: Sequence[Algorithm]) -> list[Formula | None]:
+        """Return what gives a quantity: of algorithms in the network, and of others."""
+        kinds = {"yes" if algorithm.in_network else "no" for algorithm in found} or {"no"}
+        return [
+            REGISTRY.returning(quantity, {**self.labels, "in_network": kind})
+            for kind in sorted(kinds)
+        ]
+
+    def _chosen_of(self, quantity: str, found: Sequence[Algorithm], each: Sequence[Node]) -> Node:
+        """Return the node of a quantity of the algorithm that has the least time."""
+        chosen = self._best(found)
+        key = _short(("select", quantity, chosen.key, *(node.key for node in each)))
+        return self._intern(quantity, key, (chosen, *each), _select)
 
     def _cost(self, quantity: str, algorithm: Algorithm | None) -> Node:
         found = (algorithm,) if algorithm else self.algorithms()
         if not found:
             raise Missing(quantity)
         if len(found) > 1:
-            chosen = self._best(found)
-            each = tuple(self._cost(quantity, one) for one in found)
-            key = _short(("select", quantity, chosen.key, *(node.key for node in each)))
-            return self._intern(quantity, key, (chosen, *each), _select)
+            return self._chosen_of(quantity, found, [self._cost(quantity, a) for a in found])
         (only,) = found
-        inputs = tuple(self.input(name, only) for name in only.inputs)
         names = only.inputs
+        inputs = tuple(self.input(name, only) for name in names)
+        if only.chunked and not depends_on_chunks(only, quantity):
+            # Else what the best number of chunks depends on would seem to matter.
+            one = self._intern("chunks", ("one chunk",), (), lambda: np.ones(self._ones()))
+            inputs = tuple(
+                one if name == "chunks" else node for name, node in zip(names, inputs, strict=True)
+            )
         key = _short((*only.key, *(node.key for node in inputs)))
         cost = self._intern(
-            "cost", key, inputs, lambda *v: only.cost(**dict(zip(names, v, strict=True))), None, only
+            "cost",
+            key,
+            inputs,
+            costing(only, names),
+            None,
+            only,
         )
         take, ndim = COST_PARTS[quantity], len(self.grid.shape)
         # What pays a latency decides how many latencies there are, and nothing else.
@@ -337,17 +265,14 @@ class Builder:
 
     def _chunks(self, found: Sequence[Algorithm]) -> Node:
         if len(found) > 1:
-            each = tuple(self._chunks((one,)) for one in found)
-            chosen = self._best(found)
-            key = _short(("select", "chunks", chosen.key, *(node.key for node in each)))
-            return self._intern("chunks", key, (chosen, *each), _select)
+            return self._chosen_of("chunks", found, [self._chunks((one,)) for one in found])
         (algorithm,) = found
         if not algorithm.chunked:
             ones = self._ones()
             return self._intern("chunks", ("no chunks",), (), lambda: np.full(ones, np.nan))
         names = tuple(name for name in algorithm.inputs if name != "chunks")
         if self.labels["shape"] == "flat":
-            links = (("latency", "wire_time"),)
+            links: tuple[tuple[str, str], ...] = (("latency", "wire_time"),)
         else:
             links = tuple((f"{x}_latency", f"{x}_wire_time") for x in LEVELS)
         pairs = [name for pair in links for name in pair]
@@ -383,9 +308,7 @@ class Builder:
         for algorithm in found:
             time = self.node("time", algorithm)
             if algorithm.requires:
-                defined = self._faults(
-                    algorithm.requires, {r.fault: 1 for r in algorithm.requires}
-                )
+                defined = self._faults(algorithm.requires, {r.fault: 1 for r in algorithm.requires})
                 key = ("defined", time.key, defined.key)
                 time = self._intern("time", key, (time, defined), _where_defined)
             times.append(time)
@@ -404,57 +327,23 @@ class Builder:
         return self._intern("chosen_algorithm", key, (best,), lambda pair: codes[pair[1]])
 
 
-def _given_below(nodes: Iterable[Node]) -> list[Node]:
-    """Return the given nodes on which nodes depend, each once."""
-    found: dict[int, Node] = {}
-    stack, seen = list(nodes), set[int]()
-    while stack:
-        node = stack.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
-            stack += node.inputs
-            if node.given is not None:
-                found[id(node)] = node
-    return list(found.values())
-
-
-def _may_be_zero(time: Node) -> bool:
-    """Return whether a time can be zero of several ranks: no latency, and no bytes or no wire."""
-    free = {"latency": False, "message_bytes": False, "bandwidth": False}
-    for node in _given_below([time]):
-        kind = next((name for name in free if node.name.endswith(name)), None)
-        if kind is not None and node.given is not None:
-            free[kind] |= bool(np.any(node.given == (np.inf if kind == "bandwidth" else 0.0)))
-    return free["latency"] and (free["message_bytes"] or free["bandwidth"])
-
-
-def _shaped(declared: Formula, ndim: int) -> Callable[..., Array]:
-    """Return a kernel that gives an array of the grid's dimensions, whatever a user's own gives."""
-
-    def run(*values: Array) -> Array:
-        try:
-            value = np.asarray(declared.kernel(*values), dtype=np.float64)
-        except Exception as error:
-            kind = type(error).__name__
-            message = f"the formula '{declared.name}' failed: {kind}: {error}"
-            raise RunError(message) from error
-        if value.ndim == ndim:
-            return value
-        if value.size == 1:
-            return value.reshape((1,) * ndim)
-        shapes = ", ".join(str(one.shape) for one in values)
-        message = f"the formula '{declared.name}' gave shape {value.shape} for inputs of {shapes}"
-        raise RunError(message)
-
-    return run
-
-
 def _short(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a key of small integers in place of nested ones (interning keeps them apart)."""
     return ("k", _NUMBERS.setdefault(key, len(_NUMBERS)))
 
 
 _NUMBERS: dict[tuple[Any, ...], int] = {}
+
+
+@cache
+def depends_on_chunks(algorithm: Algorithm, quantity: str) -> bool:
+    """Return whether a part of a chunked algorithm's cost varies with the number of chunks."""
+    names = tuple(algorithm.inputs)
+    values = (np.array([2.0, 4.0]) if name == "chunks" else np.array(4.0) for name in names)
+    with np.errstate(all="ignore"):
+        cost = costing(algorithm, names)(*values)
+        parts = [COST_PARTS[quantity](cost, per_message) for per_message in (True, False)]
+    return any(np.asarray(part).size > 1 for part in parts)
 
 
 def _all_of(*reasons: Array) -> Array:

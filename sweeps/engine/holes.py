@@ -12,7 +12,8 @@ from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Evaluator, blocks_o
 from sweeps.engine.validity import NOTES, ONE_RANK
 
 if TYPE_CHECKING:
-    from sweeps.engine.plan import Case, Plan
+    from sweeps.engine.case import Case
+    from sweeps.engine.plan import Plan
 
 __all__ = ["Holes"]
 

@@ -3,71 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from overhead.collectives import Algorithm
-from sweeps.engine.axes import Array, Grid, Region
-from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, blocks_over, settings
+from sweeps.engine.axes import Array, Grid
+from sweeps.engine.case import Case, Variable
+from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, settings
 from sweeps.engine.graph import Builder, Missing, Node
-from sweeps.engine.holes import Holes
+from sweeps.engine.group import Group, dtype_of
 from sweeps.engine.layout import Block
-from sweeps.engine.validity import NOT_OF_ONE_RANK, fault_bits
+from sweeps.engine.validity import fault_bits
 from sweeps.errors import InputError, fault
 from sweeps.spec.axis import Axis
 
-__all__ = ["FLAGS", "Case", "Plan", "Variable"]
+__all__ = ["Plan"]
 
-FLAGS = ("status", "chosen_algorithm")
 # What follows from the time alone, whichever algorithm has it.
-OF_TIME = {"time", "algbw", "busbw", "lower_bound", "lower_bound_ratio"}
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One set of the labels that decide which formulas hold.
-
-    Attributes
-    ----------
-    labels : mapping of str to str
-        The labels.
-    fixed : mapping of int to slice
-        Where on the grid: one point of each dimension that switches.
-    nodes : mapping of str to Node
-        The wanted quantities' nodes; empty where no algorithm is defined.
-    status : Node
-        Why cells don't exist.
-    algorithms : tuple of Algorithm
-        The algorithms that the labels leave.
-    """
-
-    labels: Mapping[str, str]
-    fixed: Mapping[int, slice]
-    nodes: Mapping[str, Node]
-    status: Node
-    algorithms: tuple[Algorithm, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A variable of the result.
-
-    Attributes
-    ----------
-    name : str
-        The quantity.
-    dims : tuple of str
-        The dimensions on which it depends, in the grid's order.
-    declarations : tuple
-        The formulas and algorithms that give it, each once.
-    """
-
-    name: str
-    dims: tuple[str, ...]
-    declarations: tuple[Any, ...]
+OF_TIME = {"time", "algbw", "busbw"}
 
 
 class Plan:
@@ -114,6 +69,9 @@ class Plan:
 
     def _cases(self) -> Iterator[Case]:
         faults: list[str] = []
+        # What some networks have and others don't is a hole there; what none has is a fault.
+        lacking: dict[str, Missing] = {}
+        found: set[str] = set()
         for point in product(*(range(len(axis)) for axis in self.switching)):
             labels, fixed = dict(self.labels), {}
             for axis, index in zip(self.switching, point, strict=True):
@@ -127,19 +85,29 @@ class Plan:
                 only_time=set(self.wanted) <= OF_TIME,
             )
             try:
-                nodes = self._nodes(builder)
-                status = builder.status(self.bits, nodes)
+                nodes = self._nodes(builder, lacking)
+                some = len(nodes) < len(self.wanted)
+                status = builder.status(self.bits, nodes, lacking=some)
             except Missing as missing:
                 faults.append(_missing(missing))
                 continue
+            found |= set(nodes)
             yield Case(builder.labels, fixed, nodes, status, builder.algorithms())
+        faults += [_missing(missing) for name, missing in lacking.items() if name not in found]
         if faults:
             raise InputError(list(dict.fromkeys(faults)))
 
-    def _nodes(self, builder: Builder) -> dict[str, Node]:
-        if not builder.algorithms():
-            return {}
-        return {name: builder.node(name) for name in self.wanted}
+    def _nodes(self, builder: Builder, lacking: dict[str, Missing]) -> dict[str, Node]:
+        """Return the wanted quantities' nodes; those that nothing gives here are told."""
+        nodes: dict[str, Node] = {}
+        for name in self.wanted if builder.algorithms() else ():
+            try:
+                nodes[name] = builder.node(name)
+            except Missing as missing:
+                if missing.quantity != name:
+                    raise
+                lacking[name] = missing
+        return nodes
 
     def _complete(self, labels: Mapping[str, str]) -> dict[str, str]:
         """Add what follows: the network's levels, phases and reductions."""
@@ -255,7 +223,7 @@ class Plan:
             Each over its own dimensions.
         """
         arrays = {
-            variable.name: np.empty(self.shape(variable), dtype=_dtype(variable.name))
+            variable.name: np.empty(self.shape(variable), dtype=dtype_of(variable.name))
             for variable in self.variables
             if names is None or variable.name in names
         }
@@ -314,7 +282,7 @@ class Plan:
                     done.add(place)
                     groups.setdefault(variable.dims, []).append(variable)
             for dims, variables in groups.items():
-                group = _Group(self, case, evaluator, dims)
+                group = Group(self, case, evaluator, dims)
                 yield from group.run(variables, cells, arrays)
 
     def _place(self, case: Case, variable: Variable) -> tuple[Any, ...]:
@@ -322,69 +290,8 @@ class Plan:
         return (variable.name, *((dim, held[dim]) for dim in variable.dims if dim in held))
 
 
-class _Group:
-    """Variables of the same dimensions in one case, computed together block by block."""
-
-    def __init__(
-        self, plan: Plan, case: Case, evaluator: Evaluator, dims: tuple[str, ...]
-    ) -> None:
-        self.case, self.evaluator = case, evaluator
-        grid = plan.grid
-        self.positions = [grid.position(dim) for dim in dims]
-        self.lengths = [1 if p in case.fixed else grid.shape[p] for p in self.positions]
-        self.idle = set(range(len(grid.shape))) - set(self.positions) - set(case.fixed)
-        self.everything = evaluator.everything
-        self.holes = Holes(plan, case, evaluator, self.positions)
-
-    def run(
-        self, variables: Sequence[Variable], cells: int, arrays: Mapping[str, Array]
-    ) -> Iterator[Block]:
-        """Yield the variables' blocks, or fill the arrays given with them."""
-        buffers: dict[str, Array] = {}
-        for part in blocks_over(self.lengths, cells):
-            region, place = list(self.everything), []
-            shape = [1] * len(region)
-            for position, piece in zip(self.positions, part, strict=True):
-                actual = self.case.fixed.get(position, piece)
-                region[position] = actual
-                place.append(actual)
-                shape[position] = actual.stop - actual.start
-            for position in self.idle:
-                region[position] = slice(0, 1)
-            for variable in variables:
-                name, own = variable.name, tuple(place)
-                if name in arrays:
-                    out = np.reshape(arrays[name][(*own, ...)], shape, copy=False)
-                else:
-                    out = buffers.get(name)
-                    if out is None or out.shape != tuple(shape):
-                        out = buffers[name] = np.empty(shape, dtype=_dtype(name))
-                with settings():
-                    self._fill(name, tuple(region), out)
-                yield Block(name, own, out.reshape([piece.stop - piece.start for piece in place]))
-
-    def _fill(self, name: str, region: Region, out: Array) -> None:
-        """Fill an array with a variable's values over a region, and with NaN where there are none."""
-        if name == "status":
-            out[...] = self.evaluator.value(self.case.status, region)
-            return
-        node = self.case.nodes.get(name)
-        if node is None:
-            out[...] = 0 if name in FLAGS else np.nan
-            return
-        self.evaluator.into(node, region, out)
-        wrong = self.holes.at(region, alone=name in NOT_OF_ONE_RANK)
-        if wrong is not None:
-            np.copyto(out, 0 if name in FLAGS else np.nan, where=wrong)
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    return np.dtype(np.int32 if name in FLAGS else np.float64)
-
-
 def _missing(missing: Missing) -> str:
     *needing, last = missing.chain or (missing.quantity,)
     wrong = " needs ".join(needing) + " needs it" if needing else "nothing gives it"
     allowed = "give it as an axis, a constant or through hardware"
     return fault(last, "(not given)", wrong, allowed).replace("'", "")
-

@@ -12,10 +12,12 @@ from overhead.quantity import Array
 
 __all__ = [
     "NOTES",
-    "NO_TIME",
     "NOT_CHUNKED",
+    "NOT_DEFINED",
     "NOT_KNOWN",
+    "NOT_OF_NETWORK",
     "NOT_OF_ONE_RANK",
+    "NO_TIME",
     "ONE_RANK",
     "STRUCTURAL",
     "fault_bits",
@@ -58,8 +60,9 @@ ONE_RANK = "one_rank_has_no_bandwidth"
 NOT_CHUNKED = "algorithm_without_chunks"
 NOT_KNOWN = "figure_of_the_machine_not_known"
 NO_TIME = "nothing_takes_time"
+NOT_OF_NETWORK = "quantity_not_of_this_network"
 # What only some quantities of a cell lack; the cell itself exists.
-NOTES = (ONE_RANK, NO_TIME, NOT_CHUNKED, NOT_KNOWN)
+NOTES = (ONE_RANK, NO_TIME, NOT_OF_NETWORK, NOT_CHUNKED, NOT_KNOWN)
 # What a single rank doesn't have.
 NOT_OF_ONE_RANK = ("algbw", "busbw", "lower_bound_ratio")
 
@@ -82,9 +85,10 @@ def fault_texts() -> dict[str, str]:
     texts = {requirement.fault: requirement.text for requirement in STRUCTURAL}
     texts[NOT_DEFINED] = "the algorithm must be defined for this collective on this network"
     texts[ONE_RANK] = "one rank has no algbw, busbw and lower_bound_ratio"
-    texts[NO_TIME] = "without latency and transfer the time is zero, and ratios to it aren't defined"
+    texts[NO_TIME] = "where nothing takes time, ratios to the time aren't defined"
+    texts[NOT_OF_NETWORK] = "some quantities, such as nodes, are of some networks alone"
     texts[NOT_CHUNKED] = "the algorithm cuts its message into no chunks of a number to choose"
-    texts[NOT_KNOWN] = "a figure that a quantity needs, such as an energy, isn't known of the machine"
+    texts[NOT_KNOWN] = "the machine's file lacks a figure that a quantity needs, such as an energy"
     for algorithm in ALGORITHMS.values():
         texts.update({requirement.fault: requirement.text for requirement in algorithm.requires})
     return texts

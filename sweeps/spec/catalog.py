@@ -9,15 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import InputError, RunError, fault, nearest
+from sweeps.spec.hugging_face import read_config
 from sweeps.spec.machine import Figure, Machine, read_machine
+from sweeps.spec.model import Model
+from sweeps.spec.model_file import read_model
 
 __all__ = [
     "Figure",
     "Machine",
+    "Model",
     "find_spec",
     "find_sweep",
     "hardware_names",
     "load_hardware",
+    "load_model",
+    "model_names",
     "read_toml",
     "shipped",
     "spec_names",
@@ -73,6 +79,11 @@ def spec_names(kind: str, folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
 def hardware_names(folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
     """Return the names of all machines, sorted; `folders` as in `load_hardware`."""
     return spec_names("hardware", folders)
+
+
+def model_names(folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
+    """Return the names of all models, sorted; `folders` as in `load_model`."""
+    return spec_names("models", folders)
 
 
 def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Path:
@@ -164,3 +175,53 @@ def load_hardware(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Mac
     """
     path = find_spec("hardware", name_or_path, folders)
     return read_machine(path, read_toml(path))
+
+
+def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:
+    """Read a model.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        ``llama3-70b``; a name of Hugging Face's (``meta-llama/Meta-Llama-3-70B``); a model file's
+        path; or the path of a ``config.json`` or of a folder that has one.
+    folders : sequence of path
+        The user's own, before ``specs/models`` of the current folder and the shipped ones.
+
+    Returns
+    -------
+    Model
+        The model with its shapes.
+
+    Raises
+    ------
+    InputError
+        If there is no such model, or with a line for every fault of its file.
+    """
+    text = os.fspath(name_or_path)
+    config = Path(text) if text.endswith(".json") else Path(text) / "config.json"
+    named = Path(text).name == text
+    if text.endswith(".json") or (config.is_file() and not named):
+        return read_config(config)
+    if not named and not text.endswith(".toml"):
+        text = _by_hugging_face(text, folders)
+    path = find_spec("models", text, folders)
+    return read_model(path, read_toml(path))
+
+
+def _by_hugging_face(name: str, folders: Sequence[StrPath]) -> str:
+    """Return the catalogue's name of a model that Hugging Face calls so."""
+    names: dict[str, str] = {}
+    for own in model_names(folders):
+        try:
+            given = read_toml(find_spec("models", own, folders)).get("hugging_face", [])
+        except InputError:  # a broken file isn't the one that is asked for
+            continue
+        for one in given if isinstance(given, list) else [given]:
+            names.setdefault(str(one), own)
+    for one, own in names.items():
+        if one.lower() == name.lower():
+            return own
+    wrong = "there is no such file or folder, and the catalogue has no model of that name"
+    near = nearest(name, names, shown=6)
+    raise InputError(fault("model", name, wrong, f"{near}; or give the path of its config.json"))

@@ -1,4 +1,4 @@
-"""What the user didn't say: machines' figures, networks' shapes and defaults, each with its origin."""
+"""What the user didn't say: machines' figures, shapes and defaults, each with its origin."""
 
 from __future__ import annotations
 

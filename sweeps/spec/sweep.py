@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,10 @@ from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.axis import LABELS, SWITCHES, Axis
 from sweeps.spec.catalog import find_spec
-from sweeps.spec.dump import to_toml, with_unit
+from sweeps.spec.dump import to_toml
 from sweeps.spec.ranges import parse_values
+from sweeps.spec.reductions import NAME, REDUCTIONS, Reduction, read_reductions
+from sweeps.spec.settings import KEYS, changed
 
 __all__ = ["DEFAULT_QUANTITIES", "OUTPUTS", "REDUCTIONS", "Reduction", "Sweep", "read_sweep"]
 
@@ -39,39 +40,7 @@ DEFAULT_QUANTITIES = (
     "chosen_algorithm",
 )
 OUTPUTS = (*DEFAULT_QUANTITIES, "reduction_time", "chunks")
-REDUCTIONS = ("min", "max", "mean", "top", "quantile", "histogram")
 CHOICES = ("standard", "nccl", "auto")
-# Names that a file's variables and dimensions can have everywhere.
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-KEYS = ("title", "summary", "quantities", "axes", "constants", "reductions", "figures", "measured")
-
-
-@dataclass(frozen=True, slots=True)
-class Reduction:
-    """A reduction of one quantity along dimensions, while its blocks stream by.
-
-    Attributes
-    ----------
-    quantity : str
-        What is reduced.
-    operation : str
-        One of `REDUCTIONS`.
-    over : tuple of str
-        The dimensions that disappear.
-    name : str
-        The result's name.
-    count : int
-        How many, of ``top``.
-    quantiles : tuple of float
-        Which, of ``quantile``.
-    """
-
-    quantity: str
-    operation: str
-    over: tuple[str, ...]
-    name: str
-    count: int = 1
-    quantiles: tuple[float, ...] = (0.5,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,43 +117,16 @@ def load_sweep(
     try:
         stated = tomllib.loads(text)
     except ValueError as error:  # also from a number with thousands of digits
-        raise InputError(f"{path.name}: not TOML: {error}") from None
+        message = f"{path.name}: not TOML: {error}"
+        raise InputError(message) from None
     except RecursionError:
-        raise InputError(f"{path.name}: not a sweep: nested too deeply") from None
+        message = f"{path.name}: not a sweep: nested too deeply"
+        raise InputError(message) from None
     if settings:
-        stated = _changed(stated, settings)
+        stated = changed(stated, settings)
         text = to_toml(stated)
     sweep = read_sweep(stated, bare_is_si=False, where=f"{path.name}: ", folders=folders)
     return sweep, text
-
-
-def _changed(stated: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """Return a stated sweep with changes; a bare name of an axis or constant is found there."""
-    faults = []
-    for setting in settings:
-        name, sign, value = setting.partition("=")
-        if not sign or not name:
-            faults.append(fault("--set", setting, "not a change", "KEY=VALUE"))
-            continue
-        section, dot, key = name.partition(".")
-        if not dot and name not in KEYS:
-            many = "," in value or ":" in value or value.strip() == "all"
-            section, key = ("axes" if many else "constants"), name
-        if dot and section not in ("axes", "constants"):
-            allowed = "title=.., quantities=.., axes.NAME=.. or constants.NAME=.."
-            faults.append(fault("--set", setting, "can't be changed so", allowed))
-        elif key:
-            for table in ("axes", "constants"):
-                if isinstance(stated.get(table), dict):
-                    stated[table].pop(key, None)
-            values = stated.setdefault(section, {})
-            if isinstance(values, dict):
-                values[key] = with_unit(key, value)
-        else:
-            stated[section] = value.split(",") if section == "quantities" else value
-    if faults:
-        raise InputError(faults)
-    return stated
 
 
 def read_sweep(
@@ -243,12 +185,13 @@ class _Reader:
         dims = [axis.name for axis in axes]
         given = {*constants, *labels, *(name for axis in axes for name in axis.columns)}
         quantities = self._quantities()
-        reductions = self._reductions(dims, given)
+        reductions, wrong = read_reductions(self._tables("reductions"), dims, given)
+        self.faults += wrong
         nothing = set(quantities) <= given and not (reductions or self.stated.get("measured"))
         if nothing and not self.faults:
             shown = ", ".join(quantities)
-            wrong = "are given" if quantities else "ask for nothing"
-            self.faults.append(fault("quantities", shown, wrong, "what is to be computed"))
+            why = "are given" if quantities else "ask for nothing"
+            self.faults.append(fault("quantities", shown, why, "what is to be computed"))
         return Sweep(
             title=str(self.stated.get("title", "")),
             summary=str(self.stated.get("summary", "")),
@@ -365,15 +308,19 @@ class _Reader:
         for word in dict.fromkeys(words) if known else ():
             if word not in known:
                 self.faults.append(fault(name, word, "unknown", nearest(word, known)))
-        for word in dict.fromkeys(words) if name == "hardware" and self.folders is not None else ():
-            try:
-                find_spec("hardware", word, self.folders)
-            except InputError as error:
-                self.faults += error.faults
+        if name == "hardware" and self.folders is not None:
+            self._find_machines(words, self.folders)
         if not joint:
             for word in sorted({word for word in words if words.count(word) > 1}):
                 self.faults.append(fault(name, word, "stands there twice", "each value once"))
         return None if len(self.faults) > before else np.array(words, dtype=np.str_)
+
+    def _find_machines(self, words: Sequence[str], folders: Sequence[Path]) -> None:
+        for word in dict.fromkeys(words):
+            try:
+                find_spec("hardware", word, folders)
+            except InputError as error:
+                self.faults += error.faults
 
     def _constants(self) -> tuple[dict[str, float], dict[str, str]]:
         numbers: dict[str, float] = {}
@@ -414,72 +361,6 @@ class _Reader:
                 )
         # The status is stored beside whatever is asked for.
         return tuple(dict.fromkeys(name for name in names if name != "status"))
-
-    def _reductions(self, dims: Sequence[str], given: Container[str]) -> tuple[Reduction, ...]:
-        found = []
-        for row in self._tables("reductions"):
-            before = len(self.faults)
-            known = ("quantity", "operation", "over", "name", "count", "quantiles")
-            for key in row:
-                if key not in known:
-                    self.faults.append(
-                        fault(f"reductions.{key}", "..", "no such key", nearest(key, known))
-                    )
-            quantity = str(row.get("quantity", "time"))
-            operation = str(row.get("operation", "min"))
-            listed = row.get("over", [])
-            over = tuple(listed) if isinstance(listed, list) else tuple(str(listed).split(","))
-            if quantity not in VOCABULARY:
-                offer = nearest(quantity, VOCABULARY)
-                self.faults.append(fault("reductions.quantity", quantity, "no such one", offer))
-            elif quantity in given:
-                wrong = "is given, not computed"
-                self.faults.append(fault("reductions.quantity", quantity, wrong, "another one"))
-            if operation not in REDUCTIONS:
-                offer = nearest(operation, REDUCTIONS)
-                self.faults.append(fault("reductions.operation", operation, "unknown", offer))
-            for dim in over:
-                if dim not in dims:
-                    offer = nearest(str(dim), dims)
-                    self.faults.append(fault("reductions.over", dim, "not an axis", offer))
-            if not over:
-                self.faults.append(fault("reductions.over", "[]", "empty", f"some of {dims}"))
-            if len(self.faults) == before:
-                name = str(row.get("name", f"{quantity}_{operation}"))
-                if not NAME.fullmatch(name):
-                    allowed = "letters, digits and _"
-                    self.faults.append(fault("reductions.name", name, "can't be", allowed))
-                found.append(
-                    Reduction(
-                        quantity,
-                        operation,
-                        tuple(dim for dim in dims if dim in over),
-                        name,
-                        self._count(row.get("count", 3)),
-                        self._fractions(row.get("quantiles", [0.05, 0.5, 0.95])),
-                    )
-                )
-        names = [reduction.name for reduction in found]
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            allowed = "a name = '..' for each"
-            self.faults.append(fault("reductions.name", name, "stands there twice", allowed))
-        return tuple(found)
-
-    def _count(self, value: Any) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-        allowed = "a whole number from 1"
-        self.faults.append(fault("reductions.count", value, "can't be", allowed))
-        return 1
-
-    def _fractions(self, value: Any) -> tuple[float, ...]:
-        listed = value if isinstance(value, list) else [value]
-        for one in listed:
-            if not isinstance(one, int | float) or isinstance(one, bool) or not 0.0 <= one <= 1.0:
-                allowed = "numbers from 0 to 1"
-                self.faults.append(fault("reductions.quantiles", one, "can't be", allowed))
-                return (0.5,)
-        return tuple(float(one) for one in listed)
 
 
 def _pieces(value: Any) -> list[Any]:

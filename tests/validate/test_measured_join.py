@@ -9,8 +9,9 @@ import pytest
 import sweeps
 from sweeps.engine.layout import Column
 from sweeps.errors import InputError
-from sweeps.job import prepare, recompute
+from sweeps.job import prepare
 from sweeps.plots.declare import check_figures
+from sweeps.recomputation import recompute
 from sweeps.spec.catalog import find_sweep, hardware_names
 from sweeps.spec.sweep import load_sweep, read_sweep
 from sweeps.store.read import open_dataset

@@ -1,0 +1,316 @@
+"""What one layer stores of one token for its backward, by part, as bytes a token of a rank.
+
+The tokens of a micro-batch on a rank are those of its sequences by the context-parallel degree.
+The part between blocks (norms, latent vectors, router) is shared by the tensor-parallel ranks only
+with sequence parallelism; the part inside blocks always is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from overhead.formula import formula
+from overhead.memory import quantities, sources
+from overhead.quantity import Array
+
+__all__ = [
+    "attention_activations",
+    "attention_block_activations",
+    "block_activations",
+    "checkpoint_activations",
+    "dense_layer_activations",
+    "expert_activations",
+    "fused_score_activations",
+    "latent_activations",
+    "matmul_input_bytes",
+    "mlp_activations",
+    "moe_layer_activations",
+    "quantities",
+    "rank_tokens",
+    "router_activations",
+    "sequence_shards",
+    "shared_expert_activations",
+    "sources",
+    "unfused_score_activations",
+]
+
+LAYER: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.1"}
+TENSOR: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.1"}
+SEQUENCE: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.2"}
+CAST = "an FP8 product's input is kept as FP8 alone"
+FUSED = "flash_1|flash_2|flash_3|cudnn"
+
+
+@formula(
+    returns="rank_tokens",
+    expression="sequence_length*micro_batch/cp",
+    **LAYER,
+)
+def rank_tokens(sequence_length: Array, micro_batch: Array, cp: Array) -> Array:
+    """Tokens of a micro-batch on a rank."""
+    return sequence_length * micro_batch / cp
+
+
+@formula(
+    returns="sequence_shards",
+    expression="where(sequence_parallel > 0, tp, 1)",
+    **SEQUENCE,
+)
+def sequence_shards(sequence_parallel: Array, tp: Array) -> Array:
+    """Ranks that share the activations between blocks."""
+    return np.where(sequence_parallel > 0.0, tp, 1.0)
+
+
+@formula(
+    returns="matmul_input_bytes",
+    expression="1*activation_bytes",
+    assumes=("matrix products take activations as they are",),
+    **LAYER,
+)
+def matmul_input_bytes(activation_bytes: Array) -> Array:
+    """Bytes of a stored input of a matrix product."""
+    return 1.0 * activation_bytes
+
+
+@formula(
+    returns="checkpoint_activations",
+    expression="activation_bytes*hidden_size/sequence_shards",
+    source="korthikanti2022",
+    where="section 5, full recomputation; split along the sequence with sequence parallelism",
+)
+def checkpoint_activations(
+    activation_bytes: Array, hidden_size: Array, sequence_shards: Array
+) -> Array:
+    """Bytes a token of a layer's input: all that full recomputation keeps."""
+    return activation_bytes * hidden_size / sequence_shards
+
+
+@formula(
+    returns="block_activations",
+    expression="(2*activation_bytes + 2*matmul_input_bytes + 2*dropout*mask_bytes)*hidden_size"
+    "/sequence_shards",
+    assumes=("dropout behind attention and behind the MLP", CAST),
+    **SEQUENCE,
+)
+def block_activations(
+    activation_bytes: Array,
+    matmul_input_bytes: Array,
+    dropout: Array,
+    mask_bytes: Array,
+    hidden_size: Array,
+    sequence_shards: Array,
+) -> Array:
+    """Bytes a token of inputs of norms and of first matrix products, with dropout masks."""
+    element = 2.0 * activation_bytes + 2.0 * matmul_input_bytes + 2.0 * dropout * mask_bytes
+    return element * hidden_size / sequence_shards
+
+
+@formula(
+    returns="latent_activations",
+    expression="where(kv_rank > 0,"
+    " activation_bytes*(2*(q_rank + kv_rank) + head_size_rope)/sequence_shards, 0)",
+    source="deepseekv2",
+    where="section 2.1",
+    assumes=("a latent vector is stored before its norm and after it",),
+)
+def latent_activations(
+    kv_rank: Array,
+    activation_bytes: Array,
+    q_rank: Array,
+    head_size_rope: Array,
+    sequence_shards: Array,
+) -> Array:
+    """Bytes a token of latent vectors of attention, and of the rotated key."""
+    latent = activation_bytes * (2.0 * (q_rank + kv_rank) + head_size_rope) / sequence_shards
+    return np.where(kv_rank > 0.0, latent, 0.0)
+
+
+@formula(
+    returns="attention_activations",
+    expression="heads/tp*(activation_bytes*query_head_size + matmul_input_bytes*value_head_size)"
+    " + activation_bytes*rank_kv_heads*(query_head_size + value_head_size)"
+    " + qk_norms*activation_bytes*(heads/tp + rank_kv_heads)*head_size",
+    assumes=(
+        "the context is kept once, as the output projection takes it",
+        "norms of queries and keys keep their inputs",
+        CAST,
+    ),
+    **TENSOR,
+)
+def attention_activations(
+    heads: Array,
+    tp: Array,
+    activation_bytes: Array,
+    query_head_size: Array,
+    matmul_input_bytes: Array,
+    value_head_size: Array,
+    rank_kv_heads: Array,
+    qk_norms: Array,
+    head_size: Array,
+) -> Array:
+    """Bytes a token of queries, keys, values and context."""
+    own = heads / tp
+    queries = own * (activation_bytes * query_head_size + matmul_input_bytes * value_head_size)
+    keys = activation_bytes * rank_kv_heads * (query_head_size + value_head_size)
+    return queries + keys + qk_norms * activation_bytes * (own + rank_kv_heads) * head_size
+
+
+@formula(
+    returns="score_activations",
+    expression="heads/tp*sequence_length*where(dropout > 0, 2*activation_bytes + mask_bytes,"
+    " activation_bytes)",
+    assumes=("the softmax's output, and with dropout the mask and the output of it",),
+    when={"attention_kernel": "unfused"},
+    **TENSOR,
+)
+def unfused_score_activations(
+    heads: Array,
+    tp: Array,
+    sequence_length: Array,
+    dropout: Array,
+    activation_bytes: Array,
+    mask_bytes: Array,
+) -> Array:
+    """Bytes a token of scores against all tokens of the sequence, masked ones too."""
+    dropped = 2.0 * activation_bytes + mask_bytes
+    element = np.where(dropout > 0.0, dropped, activation_bytes)
+    return np.asarray(heads / tp * sequence_length * element)
+
+
+@formula(
+    returns="score_activations",
+    expression="heads/tp*single_bytes",
+    source="dao2022",
+    where="section 3.1",
+    assumes=("the logarithm of each row's sum is kept; dropout is drawn anew",),
+    when={"attention_kernel": FUSED},
+)
+def fused_score_activations(heads: Array, tp: Array, single_bytes: Array) -> Array:
+    """Bytes a token of what a fused attention keeps of its scores."""
+    return heads / tp * single_bytes
+
+
+@formula(
+    returns="mlp_activations",
+    expression="((1 + gated)*activation_bytes + matmul_input_bytes)*ffn_size/tp",
+    assumes=("the activation function and the gate's product are one kernel", CAST),
+    **TENSOR,
+)
+def mlp_activations(
+    gated: Array, activation_bytes: Array, matmul_input_bytes: Array, ffn_size: Array, tp: Array
+) -> Array:
+    """Bytes a token of the inside of a dense MLP."""
+    return ((1.0 + gated) * activation_bytes + matmul_input_bytes) * ffn_size / tp
+
+
+# A mixture of experts.
+
+
+@formula(
+    returns="router_activations",
+    expression="2*single_bytes*experts/sequence_shards",
+    source="megatron",
+    where="megatron/core/transformer/moe/router.py",
+    assumes=("logits and probabilities are in single precision",),
+)
+def router_activations(single_bytes: Array, experts: Array, sequence_shards: Array) -> Array:
+    """Bytes a token of logits and probabilities of the router."""
+    return 2.0 * single_bytes * experts / sequence_shards
+
+
+@formula(
+    returns="shared_expert_activations",
+    expression="((1 + gated)*activation_bytes + matmul_input_bytes)*shared_ffn_size/tp",
+    source="megatron",
+    where="megatron/core/transformer/moe/shared_experts.py",
+    assumes=(CAST,),
+)
+def shared_expert_activations(
+    gated: Array,
+    activation_bytes: Array,
+    matmul_input_bytes: Array,
+    shared_ffn_size: Array,
+    tp: Array,
+) -> Array:
+    """Bytes a token of the inside of shared experts."""
+    return ((1.0 + gated) * activation_bytes + matmul_input_bytes) * shared_ffn_size / tp
+
+
+@formula(
+    returns="expert_activations",
+    expression="expert_imbalance*experts_per_token*etp/tp*("
+    "(matmul_input_bytes + activation_bytes)*hidden_size"
+    " + ((1 + gated)*activation_bytes + matmul_input_bytes)*expert_ffn_size/etp)",
+    source="megatron",
+    where="megatron/core/transformer/moe/experts.py and token_dispatcher.py",
+    assumes=(
+        "tensor-parallel ranks dispatch a share of the tokens each (sequence parallelism)",
+        "an expert's output is kept: the probabilities multiply it",
+        CAST,
+    ),
+)
+def expert_activations(
+    expert_imbalance: Array,
+    experts_per_token: Array,
+    etp: Array,
+    tp: Array,
+    matmul_input_bytes: Array,
+    activation_bytes: Array,
+    hidden_size: Array,
+    gated: Array,
+    expert_ffn_size: Array,
+) -> Array:
+    """Bytes a token of inputs, inside and outputs of routed experts."""
+    rows = expert_imbalance * experts_per_token * etp / tp
+    ends = (matmul_input_bytes + activation_bytes) * hidden_size
+    inside = ((1.0 + gated) * activation_bytes + matmul_input_bytes) * expert_ffn_size / etp
+    return rows * (ends + inside)
+
+
+# A layer, before anything is recomputed.
+
+
+@formula(
+    returns="attention_block_activations",
+    expression="block_activations + latent_activations + attention_activations + score_activations",
+    **TENSOR,
+)
+def attention_block_activations(
+    block_activations: Array,
+    latent_activations: Array,
+    attention_activations: Array,
+    score_activations: Array,
+) -> Array:
+    """Bytes a token of what a layer stores beside the inside of its MLP."""
+    return block_activations + latent_activations + attention_activations + score_activations
+
+
+@formula(
+    returns="dense_layer_activations",
+    expression="attention_block_activations + mlp_activations",
+    ufunc=np.add,
+    **TENSOR,
+)
+def dense_layer_activations(attention_block_activations: Array, mlp_activations: Array) -> Array:
+    """Bytes a token of what a dense layer makes."""
+    return attention_block_activations + mlp_activations
+
+
+@formula(
+    returns="moe_layer_activations",
+    expression="attention_block_activations + router_activations + shared_expert_activations"
+    " + expert_activations",
+    source="megatron",
+    where="megatron/core/transformer/moe/moe_layer.py",
+)
+def moe_layer_activations(
+    attention_block_activations: Array,
+    router_activations: Array,
+    shared_expert_activations: Array,
+    expert_activations: Array,
+) -> Array:
+    """Bytes a token of what a mixture-of-experts layer makes."""
+    experts = router_activations + shared_expert_activations + expert_activations
+    return attention_block_activations + experts

@@ -1,0 +1,252 @@
+"""Memory of a plan by part and stage, from what is given, through the registry."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from overhead import schedule
+from overhead.formula import REGISTRY
+from overhead.memory.recomputation import RECOMPUTE
+from overhead.quantity import VOCABULARY, Array
+from overhead.transformer.derive import MissingQuantities
+
+__all__ = ["DEFAULTS", "LABELS", "PARTS", "STAGES", "Derivation", "StageMemory", "stage_memory"]
+
+# What a total is made of.
+PARTS = (
+    "weight_memory",
+    "gradient_memory",
+    "optimizer_memory",
+    "gathered_memory",
+    "pending_gradient_memory",
+    "bucket_memory",
+    "stored_activation_memory",
+    "live_activation_memory",
+    "embedding_activation_memory",
+    "output_activation_memory",
+    "logits_memory",
+    "workspace_bytes",
+    "communicator_memory",
+    "context_bytes",
+)
+TOTALS = ("model_state_memory", "activation_memory", "allocated_memory", "memory")
+STAGES = ("first", "second", "expert", "last")
+
+# Labels with all their values; the first is what holds if nothing is said.
+LABELS: dict[str, tuple[str, ...]] = {
+    "recompute": RECOMPUTE,
+    "attention_kernel": ("flash_2", "flash_1", "flash_3", "cudnn", "unfused"),
+    "sharding": ("full", "hybrid"),
+    "shapes": ("known", "unknown"),
+    "schedule": ("given", *schedule.SCHEDULES),
+}
+
+_NONE = {
+    "learned_positions", "experts", "experts_per_token", "expert_ffn_size", "shared_ffn_size",
+    "dense_layers", "q_rank", "kv_rank", "head_size_plain", "head_size_rope", "head_size_value",
+    "window", "gated", "tied_embeddings", "biases", "qkv_biases", "qk_norms", "layer_norm",
+    "router_bias", "zero_stage", "sequence_parallel", "dropout", "embedding_as_layer",
+    "loss_as_layer", "pending_share", "buckets", "bucket_bytes",
+}  # fmt: skip
+_ONE = {
+    "tp", "cp", "pp", "dp", "ep", "virtual_stages", "micro_batch", "moe_every", "weight_copies",
+    "expert_imbalance", "loss_chunks", "gathered_ends", "mask_bytes", "reserve_factor",
+}  # fmt: skip
+GIB = 2.0**30
+DEFAULTS: dict[str, float] = {
+    **dict.fromkeys(sorted(_NONE), 0.0),
+    **dict.fromkeys(sorted(_ONE), 1.0),
+    "activation_bytes": 2.0,
+    "gathered_bytes": 2.0,
+    "gathered_layers": 2.0,  # the layer at work and the one fetched ahead
+    "single_bytes": 4.0,
+    "logit_bytes": 8.0,  # Megatron-LM; 12 where the loss is in single precision (torchtitan)
+    "vocabulary_multiple": 128.0,  # Megatron-LM's default
+    "communicator_channels": 16.0,  # assumed
+    "channel_buffer_bytes": 9633792.0,  # NCCL: Simple 4 MiB, LL 512 KiB, LL128 4800 KiB
+    "workspace_bytes": 0.7 * GIB,  # assumed: workspaces of libraries, small tensors
+    "context_bytes": 0.5 * GIB,  # assumed: CUDA context and modules
+}
+
+
+class Derivation:
+    """Quantities of memory from given ones; what is computed once is kept.
+
+    Parameters
+    ----------
+    given : mapping of str to array_like
+        What is given, in canonical units; the arrays broadcast.  `DEFAULTS` holds for the rest,
+        and experts are as tensor-parallel as all else if ``etp`` isn't given.
+    labels : mapping of str to str, optional
+        The labels that hold, of `LABELS`; a schedule gives ``in_flight_micro_batches``.
+
+    Raises
+    ------
+    ValueError
+        If a label has a value that isn't known.
+    """
+
+    def __init__(
+        self, given: Mapping[str, ArrayLike], labels: Mapping[str, str] | None = None
+    ) -> None:
+        values = {**DEFAULTS, **given}
+        values.setdefault("etp", values["tp"])
+        self.known: dict[str, Array] = {
+            name: np.asarray(value, dtype=np.float64) for name, value in values.items()
+        }
+        self.labels = {name: known[0] for name, known in LABELS.items()} | dict(labels or {})
+        for name, known in LABELS.items():
+            if self.labels[name] not in known:
+                close = difflib.get_close_matches(self.labels[name], known, n=1)
+                offer = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+                message = f"{name} = {self.labels[name]}: no such value; {offer}"
+                raise ValueError(message)
+
+    def __getitem__(self, quantity: str) -> Array:
+        """Return a quantity, of the shape to which broadcast what it depends on.
+
+        Raises
+        ------
+        MissingQuantities
+            If something that it needs is neither given nor follows from what is.
+        """
+        missing: dict[str, None] = {}
+        value = self._value(quantity, missing)
+        if value is None:
+            raise MissingQuantities(quantity, tuple(missing))
+        return value
+
+    def _value(self, name: str, missing: dict[str, None]) -> Array | None:
+        known = self.known.get(name)
+        if known is not None:
+            return known
+        declared = REGISTRY.returning(name, self.labels)
+        if declared is None:
+            missing[name] = None
+            return None
+        inputs = [self._value(one, missing) for one in declared.inputs]
+        if any(one is None for one in inputs):
+            return None
+        result = self.known[name] = np.asarray(declared.kernel(*inputs))
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """Memory of the stages that can be the fullest.
+
+    Attributes
+    ----------
+    stage : ndarray
+        Their numbers; the leading axis is `STAGES`.
+    parts : dict of str to ndarray
+        The parts of `PARTS` and the totals, in bytes; each has the leading axis if it depends on
+        the stage.
+    peak_memory : ndarray
+        The total of the fullest stage, in bytes.
+    """
+
+    stage: Array
+    parts: dict[str, Array]
+    peak_memory: Array
+
+    def headroom(self, memory_capacity: ArrayLike) -> Array:
+        """Return what is left of a capacity in bytes; below nought the plan doesn't fit."""
+        capacity = np.asarray(memory_capacity, dtype=np.float64)
+        return np.asarray(REGISTRY["headroom"].kernel(capacity, self.peak_memory))
+
+
+def candidate_stages(given: Mapping[str, ArrayLike], depth: int) -> Array:
+    """Return the stages that can be the fullest, on a new leading axis.
+
+    From the second stage on less and less is in flight, so of the middle ones the second is the
+    fullest, or in a mixture of experts the first without dense layers.  Between the two, where
+    dense layers reach beyond the second stage, a stage could be fuller by a layer.
+
+    Parameters
+    ----------
+    given : mapping of str to array_like
+        ``pp`` and, where there are experts, ``layers`` and ``dense_layers``.
+    depth : int
+        The dimensions that the leading axis comes before.
+
+    Returns
+    -------
+    ndarray
+        Of shape (4, ...), with depth + 1 dimensions: first, second, first of experts alone, last.
+    """
+    held = Derivation({**given, "stage": 0.0})
+    last = held["pp"] - 1.0
+    second = np.minimum(last, 1.0)
+    expert = second
+    if "layers" in held.known:
+        chunk = np.maximum(held["stage_layers"] / held["virtual_stages"], 1.0)
+        leading = np.ceil(held["dense_layers"] / chunk)
+        expert = np.minimum(np.maximum(leading, second), last)
+    return _before(np.stack(np.broadcast_arrays(0.0 * last, second, expert, last)), depth)
+
+
+def _before(values: Array, depth: int) -> Array:
+    """Return values whose leading axis is the stages' with that axis before `depth` others."""
+    own = values.shape[1:]
+    return values.reshape(values.shape[0], *(1,) * (depth - len(own)), *own)
+
+
+def _check_names(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in VOCABULARY:
+            close = difflib.get_close_matches(name, VOCABULARY, n=1)
+            offer = f"did you mean '{close[0]}'?" if close else "see overhead.VOCABULARY"
+            message = f"{name}: no such quantity; {offer}"
+            raise ValueError(message)
+
+
+def stage_memory(
+    given: Mapping[str, ArrayLike],
+    labels: Mapping[str, str] | None = None,
+    by_stage: Mapping[str, ArrayLike] | None = None,
+) -> StageMemory:
+    """Compute the memory of a plan by part, on the stages that can be the fullest.
+
+    Parameters
+    ----------
+    given : mapping of str to array_like
+        Shapes, degrees, bytes a parameter (`overhead.memory.precision.RECIPES`) and what else is
+        known, in canonical units; the arrays broadcast.
+    labels : mapping of str to str, optional
+        As for `Derivation`.
+    by_stage : mapping of str to array_like, optional
+        What differs by stage, such as ``in_flight_micro_batches``, which is needed unless the
+        label ``schedule`` names one; the leading axis is `STAGES`, and the others broadcast with
+        `given`.
+
+    Returns
+    -------
+    StageMemory
+        Parts, totals and the fullest stage.
+
+    Raises
+    ------
+    MissingQuantities
+        If something isn't given.
+    ValueError
+        If a label has no such value, or a name isn't a quantity's.
+    """
+    staged = {name: np.asarray(value, dtype=np.float64) for name, value in (by_stage or {}).items()}
+    _check_names((*given, *staged))
+    depth = max(
+        *(np.ndim(value) for value in given.values()), *(v.ndim - 1 for v in staged.values()), 0, 0
+    )
+    stages = candidate_stages(given, depth)
+    staged = {name: _before(value, depth) for name, value in staged.items()}
+    held = Derivation({**given, **staged, "stage": stages}, labels)
+    parts = {name: held[name] for name in (*PARTS, *TOTALS)}
+    shape = np.broadcast_shapes(parts["memory"].shape, stages.shape)
+    first, second, expert, last = np.broadcast_to(parts["memory"], shape)
+    peak = REGISTRY["peak_memory"].kernel(first, np.maximum(second, expert), last)
+    return StageMemory(stages, parts, np.asarray(peak))

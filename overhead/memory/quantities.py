@@ -1,0 +1,139 @@
+"""The vocabulary of memory: stages, what a rank holds, what it stores, what all of it takes."""
+
+from __future__ import annotations
+
+from overhead import placement, plan_quantities, schedule_quantities, transformer_quantities
+from overhead.quantity import define
+
+__all__ = ["placement", "plan_quantities", "schedule_quantities", "transformer_quantities"]
+
+
+def _named(name: str) -> str:
+    return rf"\mathrm{{{name}}}"
+
+
+# A stage of the pipeline, and how a plan keeps it.
+define("stage_layers", "L_i", "1", "layers of the stage", minimum=0)
+define("weight_copies", "c_w", "1", "stages that a rank holds (DualPipe: 2)", minimum=1, maximum=2)
+for _name, _symbol, _meaning in (
+    ("embedding_as_layer", "l_e", "whether the embedding counts as a layer in cutting stages"),
+    ("loss_as_layer", "l_l", "whether the output layer counts as a layer in cutting stages"),
+    ("holds_embedding", "i_e", "whether the stage's rank holds the embedding"),
+    ("holds_output", "i_o", "whether the stage's rank holds the output layer"),
+    ("dropout", r"\delta", "whether dropout is applied"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0, maximum=1, integer=True)
+for _name, _symbol, _meaning in (
+    ("stage_leading_layers", "L_{di}", "first dense layers (of a mixture of experts) in the stage"),
+    ("stage_moe_layers", "L_{ei}", "layers of the stage whose MLP is a mixture of experts"),
+    ("stage_mlp_layers", "L_{mi}", "layers of the stage whose MLP is dense"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0)
+define("vocabulary_multiple", "V_0", "1", "multiple of tp to which the vocabulary is padded",
+       minimum=1, integer=True)  # fmt: skip
+define("padded_vocabulary", "V_p", "1", "vocabulary as it is padded", minimum=1)
+
+# Parameters of one rank.
+for _name, _mark, _meaning in (
+    ("rank_kv_heads", "k", "key and value heads of a rank"),
+    ("rank_key_value_weights", "W_kv", "weights to keys and values, on one rank"),
+    ("attention_rank_weights", "W_a", "weights of one layer's attention, on one rank"),
+    ("attention_rank_biases", "b_a", "biases of one layer's attention, on one rank"),
+    ("attention_rank_parameters", "attention", "parameters of one layer's attention, on one rank"),
+    ("mlp_rank_parameters", "MLP", "parameters of one dense layer's MLP, on one rank"),
+    ("shared_rank_parameters", "shared", "parameters of one layer's router and shared experts, "
+     "on one rank"),
+    ("expert_rank_parameters", "experts", "parameters of one layer's routed experts, on one rank"),
+    ("embedding_rank_parameters", "embedding", "parameters of embedding and positions, on one "
+     "rank"),
+    ("output_rank_parameters", "output", "parameters of the last norm and the output layer, on one "
+     "rank"),
+    ("stage_parameters", "stage", "parameters of a rank, routed experts left out"),
+    ("stage_expert_parameters", "stage,e", "parameters of a rank that are routed experts"),
+    ("rank_parameters", "rank", "parameters of a rank"),
+    ("layer_rank_parameters", "layer", "parameters of the stage's largest layer, on one rank, "
+     "routed experts left out"),
+    ("layer_rank_expert_parameters", "layer,e", "parameters of one layer's routed experts, on one "
+     "rank of a stage that has them"),
+):  # fmt: skip
+    _mark = _mark.replace("_", r"\_")
+    define(_name, rf"\psi_{{{_named(_mark)}}}", "1", _meaning, minimum=0)
+
+# Sharding of the model's states.
+define("shards", "z_d", "1", "ranks over which ZeRO shards", minimum=1)
+define("expert_shards", "z_e", "1", "ranks over which ZeRO shards experts", minimum=1)
+define("gathered_layers", "n_g", "1", "layers whose weights ZeRO-3 holds gathered", minimum=0)
+define("gathered_ends", "n_e", "1", "share of embedding and output that ZeRO-3 holds gathered",
+       minimum=0, maximum=1)  # fmt: skip
+define("pending_share", "n_p", "1", "share of the gradients that wait, not sharded yet (ZeRO-2, 3)",
+       minimum=0, maximum=1)  # fmt: skip
+define("loss_chunks", "n_l", "1", "chunks over which the loss is computed", minimum=1)
+
+# Bytes of one element.
+for _name, _symbol, _meaning in (
+    ("gathered_bytes", "b_{gw}", "a weight that ZeRO-3 gathered"),
+    ("matmul_input_bytes", "b_m", "a stored input of a matrix product (FP8: 1)"),
+    ("mask_bytes", r"b_\delta", "an element of a dropout mask"),
+    ("single_bytes", "b_4", "a number that is kept in single precision"),
+    ("logit_bytes", "b_l", "a logit with its softmax and its gradient"),
+):
+    define(_name, _symbol, "byte", f"bytes of {_meaning}", minimum=0)
+
+# Activations of one token and one layer.
+define("rank_tokens", "T", "1", "tokens of a micro-batch on a rank", minimum=0, above=True)
+define("sequence_shards", "t_s", "1", "ranks that share the activations between blocks", minimum=1)
+for _name, _mark, _meaning in (
+    ("checkpoint_activations", "0", "a layer's input"),
+    ("block_activations", "block", "inputs of norms and of first matrix products, with masks"),
+    ("latent_activations", "latent", "latent vectors of attention"),
+    ("attention_activations", "attention", "queries, keys, values and context"),
+    ("score_activations", "scores", "what attention keeps of its scores"),
+    ("mlp_activations", "MLP", "inside of a dense MLP"),
+    ("router_activations", "router", "logits and probabilities of the router"),
+    ("shared_expert_activations", "shared", "inside of shared experts"),
+    ("expert_activations", "experts", "inputs, inside and outputs of routed experts"),
+    ("attention_block_activations", "half", "what a layer stores beside its MLP"),
+    ("dense_layer_activations", "dense", "what a dense layer makes"),
+    ("moe_layer_activations", "MoE", "what a mixture-of-experts layer makes"),
+    ("kept_dense_layer_activations", "dense,kept", "what a dense layer keeps for its backward"),
+    ("kept_moe_layer_activations", "MoE,kept",
+     "what a mixture-of-experts layer keeps for its backward"),
+):  # fmt: skip
+    define(_name, f"a_{{{_named(_mark)}}}", "byte", f"bytes a token: {_meaning}", minimum=0)
+
+# Memory of a rank, by part.
+for _name, _mark, _meaning in (
+    ("weight_memory", "weights", "weights"),
+    ("gradient_memory", "gradients", "gradients"),
+    ("optimizer_memory", "optimizer", "states of the optimizer"),
+    ("model_state_memory", "states", "weights, gradients and optimizer together"),
+    ("gathered_memory", "gathered", "weights that ZeRO-3 holds gathered"),
+    ("pending_gradient_memory", "pending", "gradients that wait, not sharded yet"),
+    ("bucket_memory", "buckets", "buckets of gradients on their way"),
+    ("stored_activation_memory", "stored", "activations of layers, of all micro-batches in flight"),
+    ("live_activation_memory", "live", "activations of the one layer that is recomputed"),
+    ("embedding_activation_memory", "embedding", "dropout mask behind the embedding"),
+    ("output_activation_memory", "output", "inputs of the last norm and of the output layer"),
+    ("activation_memory", "activations", "all activations but logits"),
+    ("logits_memory", "logits", "logits and loss"),
+    ("allocated_memory", "allocated", "all that the framework allocates"),
+    ("communicator_memory", "communicators", "buffers of the communicators"),
+    ("memory", "total", "all together"),
+    ("first_stage_memory", "first", "all together, on the first stage"),
+    ("middle_stage_memory", "middle", "all together, on the fullest of the middle stages"),
+    ("last_stage_memory", "last", "all together, on the last stage"),
+    ("peak_memory", "peak", "all together, on the fullest stage"),
+    ("memory_capacity", "capacity", "what the GPU has"),
+    ("workspace_bytes", "workspace", "workspaces of libraries"),
+    ("context_bytes", "context", "the driver's context"),
+    ("bucket_bytes", "bucket", "one bucket of gradients"),
+    ("channel_buffer_bytes", "channel", "buffers of one channel of a communicator"),
+):
+    define(_name, f"M_{{{_named(_mark)}}}", "byte", f"memory: {_meaning}", minimum=0)
+# A difference: no domain.
+define("headroom", r"M_{\mathrm{free}}", "byte", "memory that is left on the fullest stage")
+define("buckets", "n_b", "1", "buckets of gradients that exist at once", minimum=0)
+define("communicators", "n_c", "1", "communicators of more than one rank", minimum=0)
+define("communicator_channels", "n_{ch}", "1", "channels of a communicator", minimum=0)
+define("reserve_factor", "r_m", "1", "memory that the allocator reserves by what it allocates",
+       minimum=1)  # fmt: skip

@@ -1,0 +1,81 @@
+"""Variables of the same dimensions, computed together block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sweeps.engine.axes import Array, Region
+from sweeps.engine.case import FLAGS, Case, Variable
+from sweeps.engine.evaluate import Evaluator, blocks_over, settings
+from sweeps.engine.holes import Holes
+from sweeps.engine.layout import Block
+from sweeps.engine.validity import NOT_OF_ONE_RANK
+
+if TYPE_CHECKING:
+    from sweeps.engine.plan import Plan
+
+__all__ = ["Group", "dtype_of"]
+
+
+class Group:
+    """Variables of the same dimensions in one case, computed together block by block."""
+
+    def __init__(self, plan: Plan, case: Case, evaluator: Evaluator, dims: tuple[str, ...]) -> None:
+        self.case, self.evaluator = case, evaluator
+        grid = plan.grid
+        self.positions = [grid.position(dim) for dim in dims]
+        self.lengths = [1 if p in case.fixed else grid.shape[p] for p in self.positions]
+        self.idle = set(range(len(grid.shape))) - set(self.positions) - set(case.fixed)
+        self.everything = evaluator.everything
+        self.holes = Holes(plan, case, evaluator, self.positions)
+
+    def run(
+        self, variables: Sequence[Variable], cells: int, arrays: Mapping[str, Array]
+    ) -> Iterator[Block]:
+        """Yield the variables' blocks, or fill the arrays given with them."""
+        buffers: dict[str, Array] = {}
+        for part in blocks_over(self.lengths, cells):
+            region, place = list(self.everything), []
+            shape = [1] * len(region)
+            for position, piece in zip(self.positions, part, strict=True):
+                actual = self.case.fixed.get(position, piece)
+                region[position] = actual
+                place.append(actual)
+                shape[position] = actual.stop - actual.start
+            for position in self.idle:
+                region[position] = slice(0, 1)
+            for variable in variables:
+                name, own = variable.name, tuple(place)
+                if name in arrays:
+                    # With the ellipsis a variable without dimensions gives its array, too.
+                    index: tuple[Any, ...] = (*own, ...)
+                    out = np.reshape(arrays[name][index], shape, copy=False)
+                else:
+                    if name not in buffers or buffers[name].shape != tuple(shape):
+                        buffers[name] = np.empty(shape, dtype=dtype_of(name))
+                    out = buffers[name]
+                with settings():
+                    self._fill(name, tuple(region), out)
+                yield Block(name, own, out.reshape([piece.stop - piece.start for piece in place]))
+
+    def _fill(self, name: str, region: Region, out: Array) -> None:
+        """Fill an array with a variable's values over a region, NaN where there are none."""
+        if name == "status":
+            out[...] = self.evaluator.value(self.case.status, region)
+            return
+        node = self.case.nodes.get(name)
+        if node is None:
+            out[...] = 0 if name in FLAGS else np.nan
+            return
+        self.evaluator.into(node, region, out)
+        wrong = self.holes.at(region, alone=name in NOT_OF_ONE_RANK)
+        if wrong is not None:
+            np.copyto(out, 0 if name in FLAGS else np.nan, where=wrong)
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """Return the type of a variable's values."""
+    return np.dtype(np.int32 if name in FLAGS else np.float64)

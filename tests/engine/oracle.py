@@ -1,0 +1,142 @@
+"""What a sweep must give, a cell at a time: one call of `overhead.collective` for each."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from overhead import TopologyDesc, build_topology, collective
+from overhead.collectives import ALGORITHMS
+from sweeps.spec.catalog import Machine, load_hardware
+
+__all__ = ["FIELDS", "cells", "expected"]
+
+# The result's fields by the dataset's variables.
+FIELDS = {
+    "time": "latency_s",
+    "latency_time": "latency_part_s",
+    "bandwidth_time": "bandwidth_part_s",
+    "steps": "steps",
+    "sent_bytes": "volume_bytes",
+    "link_bytes": "link_bytes",
+    "energy": "energy_j",
+    "algbw": "algbw",
+    "busbw": "busbw",
+    "lower_bound": "lower_bound_s",
+    "lower_bound_ratio": "lower_bound_ratio",
+}
+DEFAULTS: dict[str, Any] = {
+    "topology": "switch",
+    "collective": "all_reduce",
+    "algorithm": "standard",
+    "hardware": "dgx-h100",
+    "latency_per": "hop",
+    "link": "auto",
+}
+
+
+def cells(dataset: xr.Dataset) -> list[dict[str, Any]]:
+    """Return every cell of a dataset: its place by dimension, and what its coordinates say."""
+    sizes = dict(dataset.sizes)
+    found = []
+    for index in itertools.product(*(range(size) for size in sizes.values())):
+        place = dict(zip(sizes, index, strict=True))
+        found.append({"place": place})
+    return found
+
+
+def values_at(dataset: xr.Dataset, given: Mapping[str, Any], place: Mapping[str, int]) -> Any:
+    """Return what the user gave for a cell, by quantity or label."""
+    told: dict[str, Any] = {}
+    for name in given:
+        coordinate = dataset.coords[name]
+        where = {dim: place[str(dim)] for dim in coordinate.dims}
+        told[name] = coordinate.isel(where).item()
+    return told
+
+
+def network(told: Mapping[str, Any], machine: Machine) -> TopologyDesc | None:
+    """Build a cell's network; None if its ranks don't fill it."""
+    figures = {name: figure.value for name, figure in machine.figures.items()}
+    kind, ranks = told["topology"], told["ranks"]
+    if kind == "hierarchical":
+        return hierarchy(told, figures, ranks)
+    inside = {"intra": True, "inter": False}.get(
+        told["link"], ranks <= told.get("gpus_per_node", figures["gpus_per_node"])
+    )
+    level = "intra" if inside else "inter"
+    link = {
+        name: told.get(name, told.get(f"{level}_{name}", figures[f"{level}_{name}"]))
+        for name in ("bandwidth", "latency", "energy_per_bit")
+    }
+    sizes = {name: told[name] for name in ("mesh_nx", "mesh_ny", "mesh_nz") if name in told}
+    if sizes and math.prod(sizes.values()) != ranks:
+        return None
+    abilities: dict[str, float] = {}
+    if kind == "switch":
+        reducing = machine.in_network if inside else machine.scale_out_in_network
+        abilities = {
+            "has_nvls": float(inside and "nvls" in machine.in_network),
+            "has_inc": float("sharp" in reducing),
+        }
+    return build_topology(kind, ranks, **link, **sizes, **abilities)
+
+
+def hierarchy(
+    told: Mapping[str, Any], figures: Mapping[str, float], ranks: float
+) -> TopologyDesc | None:
+    node = told.get("gpus_per_node", figures["gpus_per_node"])
+    pod = told.get("nodes_per_pod")
+    full = ranks <= node or ranks % node == 0
+    if pod is not None:
+        full = full and (ranks <= node * pod or ranks % (node * pod) == 0)
+    if not full:
+        return None
+    # Whoever puts fewer ranks on a node shares its cards with the node's other ranks.
+    shared = figures["gpus_per_node"] / figures["nics_per_node"]
+    if "nics_per_node" in told:
+        shared = node / told["nics_per_node"]
+    levels = {
+        f"{level}_{name}": told.get(f"{level}_{name}", figures[f"{level}_{name}"])
+        for level in ("intra", "inter")
+        for name in ("bandwidth", "latency", "energy_per_bit")
+    }
+    levels |= {"ranks_per_nic": shared, "oversubscription": told.get("oversubscription", 1.0)}
+    if pod is not None:
+        levels["nodes_per_pod"] = pod
+        for name in ("bandwidth", "latency", "energy_per_bit"):
+            levels[f"pod_{name}"] = told.get(f"pod_{name}", levels[f"inter_{name}"])
+    return build_topology("hierarchical", ranks, gpus_per_node=node, **levels)
+
+
+def expected(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a cell's values by variable; NaN for all of them where the cell can't be."""
+    told = {**DEFAULTS, **told}
+    found = network(told, load_hardware(told["hardware"]))
+    nothing = {**dict.fromkeys(FIELDS, np.nan), "chosen_algorithm": "none"}
+    if found is None:
+        return nothing
+    key = told["topology"], told["collective"], told["algorithm"]
+    if told["algorithm"] not in ("standard", "nccl", "auto") and key not in ALGORITHMS:
+        return nothing
+    options = {
+        name: told[name]
+        for name in ("chunks", "phase_chunks", "reduction_cost", "hops")
+        if name in told
+    }
+    result = collective(
+        told["collective"],
+        told["message_bytes"],
+        found,
+        algorithm=told["algorithm"],
+        latency_per=told["latency_per"],
+        **options,
+    )
+    values: dict[str, Any] = {name: float(getattr(result, field)) for name, field in FIELDS.items()}
+    values["chosen_algorithm"] = str(result.algorithm) or "none"
+    return values

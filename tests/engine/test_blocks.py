@@ -1,0 +1,199 @@
+"""Blocks of any size, one array filled, and the whole at once: the same bits."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from sweeps.engine.evaluate import blocks_over
+from sweeps.engine.plan import Plan
+from sweeps.job import prepare
+from sweeps.spec.sweep import DEFAULT_QUANTITIES
+
+SIZES = (1, 7, 64, 10**9)
+QUANTITIES = [*DEFAULT_QUANTITIES, "chunks"]
+RANKS = [1, 2, 3, 6, 8, 12, 16, 20, 64]
+MESSAGES = "1:8e9:log23"
+# Every kernel of every network and operation, with pipelines, choices, holes and levels.
+GRIDS: dict[str, dict[str, Any]] = {
+    "auto": {
+        "collective": "all",
+        "topology": "all",
+        "algorithm": ["auto"],
+        "ranks": [1, 6, 16],
+        "message_bytes": "1:8e9:log9",
+    },
+    "algorithms": {
+        "topology": "switch",
+        "algorithm": "all",
+        "ranks": RANKS,
+        "message_bytes": MESSAGES,
+    },
+    "pods": {
+        "topology": "hierarchical",
+        "collective": "all",
+        "algorithm": ["standard", "auto"],
+        "ranks": RANKS,
+        "gpus_per_node": [2, 4],
+        "nodes_per_pod": [2, 3],
+        "oversubscription": [1, 2],
+        "message_bytes": [1e3, 1e9],
+    },
+    "grids": {
+        "topology": ["mesh", "torus"],
+        "collective": "all",
+        "algorithm": "auto",
+        "mesh_nx": [1, 2, 3, 4, 6],
+        "mesh_ny": [1, 2, 4],
+        "mesh_nz": [1, 2],
+        "latency": [0, 1e-6],
+        "message_bytes": [1e3, 1e9],
+    },
+    "table": {
+        "case": {
+            "topology": ["torus", "hierarchical", "ring", "switch"],
+            "hardware": ["tpu-v5p", "dgx-h100", "dgx-a100", "strategy-calculator"],
+            "ranks": [64, 12, 8, 1],
+        },
+        "message_bytes": MESSAGES,
+        "reduction_cost": [0, 1e-12],
+    },
+}
+
+
+def plan_of(axes: dict[str, Any], quantities: list[str] = QUANTITIES) -> Plan:
+    several = {
+        name: v for name, v in axes.items() if not isinstance(v, str) or ":" in v or v == "all"
+    }
+    single = {name: v for name, v in axes.items() if name not in several}
+    return prepare({"quantities": quantities, "axes": several, "constants": single}).plan
+
+
+def gathered(plan: Plan, cells: int) -> dict[str, NDArray[Any]]:
+    """Put blocks together; each cell must come just once."""
+    arrays = {v.name: np.full(plan.shape(v), -7, dtype=float) for v in plan.variables}
+    seen = {v.name: np.zeros(plan.shape(v), dtype=np.int64) for v in plan.variables}
+    largest = 0
+    for block in plan.blocks(cells=cells):
+        arrays[block.name][block.region] = block.values
+        seen[block.name][block.region] += 1
+        assert block.values.shape == arrays[block.name][block.region].shape
+        largest = max(largest, block.values.size)
+    assert all((count == 1).all() for count in seen.values())
+    assert largest <= max(cells, 1)
+    return arrays
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_blocks_of_any_size_give_the_same_bits(grid: str) -> None:
+    whole = plan_of(GRIDS[grid]).evaluate()
+    assert any(np.isfinite(values).any() for values in whole.values())
+    for cells in SIZES[1:] if math.prod(plan_of(GRIDS[grid]).grid.shape) > 1000 else SIZES:
+        parts = gathered(plan_of(GRIDS[grid]), cells)
+        assert parts.keys() == whole.keys()
+        for name, values in parts.items():
+            np.testing.assert_array_equal(values, whole[name], f"{name} in blocks of {cells}")
+
+
+def test_a_single_cell_at_a_time() -> None:
+    axes = {
+        "topology": ["ring", "switch"],
+        "algorithm": "auto",
+        "ranks": [6, 8],
+        "message_bytes": [1e3, 1e9],
+    }
+    plan = plan_of(axes)
+    for name, values in gathered(plan, 1).items():
+        np.testing.assert_array_equal(values, plan.evaluate()[name], name)
+
+
+def test_large_nodes_are_computed_in_parts_with_the_same_bits() -> None:
+    """Above the size up to which a value is kept whole, each block computes its part."""
+    axes = {
+        "topology": ["switch", "hierarchical"],
+        "algorithm": ["auto", "standard"],
+        "ranks": "2:400:+1",
+        "message_bytes": "1:8e9:log700",
+    }
+    names = ["time", "busbw", "chosen_algorithm", "energy", "chunks"]
+    arrays = plan_of(axes, names).evaluate()
+    parts = gathered(plan_of(axes, names), 5000)
+    for name, values in parts.items():
+        np.testing.assert_array_equal(values, arrays[name], name)
+    # And the same as where all of it is small.
+    few = {**axes, "ranks": [2, 255, 400], "message_bytes": "1:8e9:log700"}
+    small = plan_of(few, names).evaluate()
+    rows = [0, 253, 398]
+    for name, values in small.items():
+        dims = next(v.dims for v in plan_of(few, names).variables if v.name == name)
+        if "ranks" in dims:
+            taken = np.take(
+                arrays[name],
+                rows,
+                axis=next(v.dims for v in plan_of(axes, names).variables if v.name == name).index(
+                    "ranks"
+                ),
+            )
+            where = plan_of(axes, names)
+            order = next(v.dims for v in where.variables if v.name == name)
+            moved = np.moveaxis(taken, [order.index(d) for d in dims], range(len(dims)))
+            np.testing.assert_array_equal(values, moved, name)
+
+
+def test_filling_an_array_is_the_same_and_touches_nothing_else() -> None:
+    plan = plan_of(GRIDS["algorithms"], ["time", "steps"])
+    whole = plan.evaluate()
+    outer = {name: np.full((3, *values.shape), -7.0) for name, values in whole.items()}
+    inner = {name: values[1] for name, values in outer.items()}
+    plan.fill(inner, cells=100)
+    for name, values in whole.items():
+        np.testing.assert_array_equal(inner[name], values)
+        assert (outer[name][[0, 2]] == -7).all()
+    # Variables that aren't asked for aren't computed.
+    time = np.full(whole["time"].shape, -7.0)
+    plan.fill({"time": time})
+    np.testing.assert_array_equal(time, whole["time"])
+
+
+def test_a_scalar_is_filled() -> None:
+    plan = plan_of({"topology": "ring", "ranks": "8", "message_bytes": "1e9"}, ["time"])
+    out = np.full((), -7.0)
+    plan.fill({"time": out})
+    assert out.item() == plan.evaluate()["time"].item() > 0
+
+
+def test_only_the_names_asked_for_come() -> None:
+    plan = plan_of(GRIDS["algorithms"])
+    assert {block.name for block in plan.blocks(["time", "status"])} == {"time", "status"}
+
+
+@given(st.lists(st.integers(1, 9), max_size=5), st.integers(1, 200))
+def test_regions_cover_a_shape_once_and_in_order(shape: list[int], cells: int) -> None:
+    seen = np.zeros(shape, dtype=np.int64)
+    starts = []
+    for region in blocks_over(shape, cells):
+        part = seen[region]
+        assert part.size <= cells
+        seen[region] += 1
+        starts.append([piece.start for piece in region])
+    assert (seen == 1).all()
+    assert starts == sorted(starts)
+
+
+def test_the_order_in_which_axes_are_given_changes_no_bit() -> None:
+    axes = GRIDS["pods"]
+    found = plan_of(axes).evaluate()
+    for order in itertools.islice(itertools.permutations(axes), 1, 400, 150):
+        plan = plan_of({name: axes[name] for name in order})
+        for variable in plan.variables:
+            first = next(v.dims for v in plan_of(axes).variables if v.name == variable.name)
+            values = plan.evaluate([variable.name])[variable.name]
+            moved = np.moveaxis(values, [variable.dims.index(d) for d in first], range(len(first)))
+            np.testing.assert_array_equal(moved, found[variable.name], variable.name)

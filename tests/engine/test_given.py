@@ -1,0 +1,161 @@
+"""Whatever is given isn't computed, and takes the place of what would have been."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import sweeps
+from overhead.formula import REGISTRY
+from sweeps.engine.plan import Plan
+from sweeps.errors import InputError
+from sweeps.job import prepare
+
+RING = {"topology": "ring", "ranks": [2, 8], "message_bytes": [1e6, 1e9]}
+
+
+def computed(plan: Plan) -> set[str]:
+    """Return the names of all that a plan computes."""
+    names, stack = set(), [node for case in plan.cases for node in case.nodes.values()]
+    while stack:
+        node = stack.pop()
+        if node.given is None:
+            names.add(node.name)
+        stack += node.inputs
+    return names
+
+
+def plan_of(quantities: list[str], **axes: object) -> Plan:
+    stated = {name: value if isinstance(value, list) else [value] for name, value in axes.items()}
+    return prepare({"quantities": quantities, "axes": stated}).plan
+
+
+def test_only_what_is_asked_for_is_computed() -> None:
+    assert computed(plan_of(["bus_factor"], **RING)) == {"bus_factor"}
+    steps = computed(plan_of(["steps"], **RING))
+    assert steps == {"steps", "cost"}
+    assert "wire_time" not in computed(plan_of(["latency_time"], **RING))
+
+
+def test_a_time_that_is_given_is_not_computed() -> None:
+    time = [1e-3, 2e-3, 5e-3]
+    plan = plan_of(["time", "algbw", "busbw"], time=time, **RING)
+    assert computed(plan) == {"algbw", "bus_factor", "busbw"}
+    assert [variable.name for variable in plan.variables] == ["algbw", "busbw", "status"]
+    found = sweeps.sweep(["time", "algbw", "busbw"], time=time, **RING)
+    assert found["algbw"].dims == ("message_bytes", "time")
+    assert found["busbw"].dims == ("ranks", "message_bytes", "time")
+    sizes, times = np.array([1e6, 1e9]), np.array(time)
+    np.testing.assert_array_equal(found["algbw"], sizes[:, None] / times)
+    assert found["time"].dims == ("time",)
+    assert "time" in found.coords
+
+
+def test_a_part_of_the_time_that_is_given() -> None:
+    given = [1e-3, 4e-3]
+    found = sweeps.sweep(["time", "bandwidth_time", "latency_time"], bandwidth_time=given, **RING)
+    assert set(found["time"].dims) == {"ranks", "bandwidth_time"}
+    total = found["latency_time"] + found.coords["bandwidth_time"]
+    np.testing.assert_array_equal(found["time"], total.transpose(*found["time"].dims))
+
+
+def test_a_wire_time_takes_the_place_of_message_and_bandwidth() -> None:
+    axes = {"topology": "ring", "ranks": 8, "latency": 0.0}
+    found = sweeps.sweep(["time"], wire_time=[1e-3, 8e-3], **axes)
+    np.testing.assert_allclose(found["time"], 2 * 7 / 8 * np.array([1e-3, 8e-3]), rtol=1e-15)
+    # Not even a message is needed then, but what takes one says so.
+    with pytest.raises(InputError, match=r"message_bytes = \(not given\): sent_bytes needs it"):
+        sweeps.sweep(["sent_bytes"], wire_time=[1e-3], **axes)
+
+
+def test_counts_of_a_schedule_that_are_given() -> None:
+    found = sweeps.sweep(["time", "steps"], transfer_fraction=[1.0, 3.0], latency=0.0, **RING)
+    wire = RING["message_bytes"] / np.array([450e9, 450e9])  # type: ignore[operator]
+    expected = np.multiply.outer([1.0, 3.0], wire)
+    time = found["time"].transpose("ranks", "transfer_fraction", "message_bytes")
+    np.testing.assert_allclose(time.sel(ranks=8), expected, rtol=1e-15)
+    np.testing.assert_array_equal(time.sel(ranks=8), time.sel(ranks=2))
+    assert found["steps"].to_numpy().tolist() == [2.0, 14.0]
+
+
+def test_a_choice_between_times_needs_them_computed() -> None:
+    for choice in ("auto", "nccl"):
+        with pytest.raises(InputError, match=rf"algorithm = '{choice}'.*but the time is given"):
+            sweeps.sweep(["steps"], **{**RING, "topology": "switch"}, algorithm=choice, time=1e-3)
+    # What doesn't depend on the choice is fine.
+    found = sweeps.sweep(["busbw"], **{**RING, "topology": "switch"}, algorithm="auto", time=1e-3)
+    assert found["busbw"].sel(ranks=8, message_bytes=1e9).item() == pytest.approx(1.75e12)
+
+
+def test_parts_of_the_time_that_are_given_leave_a_choice() -> None:
+    axes = {"topology": "switch", "ranks": [6, 8], "message_bytes": [1e6]}
+    parts = {"latency_time": [1e-3], "bandwidth_time": [1e-2, 1e-3]}
+    found = sweeps.sweep(["steps", "time"], algorithm="auto", **axes, **parts)
+    assert found["time"].transpose("bandwidth_time", ...).to_numpy().ravel()[0] == 2e-3
+    assert np.isfinite(found["steps"]).all()
+
+
+def test_quantities_that_are_given_and_asked_for_are_coordinates() -> None:
+    found = sweeps.sweep(["ranks", "time", "intra_latency"], **RING)
+    assert set(found.data_vars) == {"time", "status"}
+    assert found.coords["ranks"].to_numpy().tolist() == [2, 8]
+    with pytest.raises(InputError, match="quantities = 'ranks, message_bytes': are given"):
+        sweeps.sweep(["ranks", "message_bytes"], **RING)
+
+
+def test_what_nothing_gives_is_told_with_what_needs_it() -> None:
+    with pytest.raises(InputError) as caught:
+        sweeps.sweep(["time", "energy"], topology=["ring", "torus"], ranks=8)
+    (line,) = caught.value.faults
+    assert line.startswith("message_bytes = (not given): time needs ")
+    assert line.endswith("wire_time needs it; give it as an axis, a constant or through hardware")
+
+
+def test_a_quantity_of_some_networks_is_missing_on_the_others() -> None:
+    found = sweeps.sweep(
+        ["nodes"], topology=["ring", "hierarchical"], ranks=[8, 32], message_bytes=1e6
+    )
+    assert np.isnan(found["nodes"].sel(topology="ring")).all()
+    assert found["nodes"].sel(topology="hierarchical").to_numpy().tolist() == [1, 4]
+    meanings = dict(
+        zip(
+            found["status"].attrs["flag_meanings"].split(),
+            found["status"].attrs["flag_masks"].tolist(),
+            strict=True,
+        )
+    )
+    status = found["status"].sel(topology="ring").to_numpy()
+    assert (status & meanings["quantity_not_of_this_network"] != 0).all()
+    assert (found["status"].sel(topology="hierarchical") == 0).all()
+    # What none of the networks has is a fault.
+    with pytest.raises(InputError, match=r"nodes = \(not given\): nothing gives it"):
+        sweeps.sweep(["nodes"], topology=["ring", "switch"], ranks=8, message_bytes=1e6)
+
+
+NETWORKS = ("ring", "tree", "hierarchical", "switch", "mesh", "torus", "binary_tree")
+OF_NETWORKS = ("overhead.collectives.", "overhead.network", "overhead.flat_network")
+
+
+@pytest.mark.parametrize("pods", [{}, {"nodes_per_pod": 2, "gpus_per_node": 4}])
+def test_whatever_a_formula_gives_can_be_asked_for(pods: dict[str, float]) -> None:
+    """On the networks that have it: there it has values, elsewhere none."""
+    of_networks = [f for f in REGISTRY.values() if f.kernel.__module__.startswith(OF_NETWORKS)]
+    labels = {"topology": list(NETWORKS), "collective": ["all_reduce", "all_to_all", "p2p"]}
+    given = {"ranks": 16, "message_bytes": 1e6, "reduction_cost": 1e-12, **pods}
+    asked = {f.returns for f in of_networks} - set(given)
+    absent = set()
+    for name in sorted(asked):
+        constants = {n: v for n, v in given.items() if n != name}
+        if name.startswith("phase_"):
+            constants["phase_chunks"] = 2
+        stated = {"quantities": [name], "axes": labels, "constants": constants}
+        try:
+            values = prepare(stated).plan.evaluate()
+        except InputError as error:
+            absent.add(name)
+            lines = error.faults
+            assert len(lines) == 1, lines
+            continue
+        assert name not in values or np.isfinite(values[name]).any(), name
+    # Between pods there is nothing where there are no pods.
+    assert absent == (set() if pods else {n for n in absent if n.startswith("pod")})

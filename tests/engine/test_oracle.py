@@ -1,0 +1,124 @@
+"""Grids drawn at random equal one scalar call for each of their cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import sweeps
+from overhead.collectives import ALGORITHMS, COLLECTIVES, TOPOLOGIES
+from tests.engine.oracle import FIELDS, cells, expected, values_at
+
+MACHINES = ("dgx-h100", "dgx-a100", "gb200-nvl72", "tpu-v5p", "mi300x")
+LABELS: dict[str, tuple[str, ...]] = {
+    "topology": TOPOLOGIES,
+    "collective": COLLECTIVES,
+    "algorithm": ("auto", "nccl", "standard", *ALGORITHMS.names()),
+    "hardware": MACHINES,
+    "latency_per": ("hop", "message"),
+    "link": ("auto", "intra", "inter"),
+}
+NUMBERS: dict[str, tuple[float, ...]] = {
+    "ranks": (1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 27, 32, 36, 64, 72),
+    "message_bytes": (1.0, 1024.0, 65536.0, 1e6, 3e8, 8e9),
+    "chunks": (1, 4, 17),
+    "phase_chunks": (1, 3, 8),
+    "reduction_cost": (0.0, 1e-12, 3e-11),
+    "oversubscription": (1.0, 1.5, 4.0),
+    "gpus_per_node": (1, 2, 4, 6, 8),
+    "nodes_per_pod": (1, 2, 3, 4),
+    "nics_per_node": (1, 2, 4, 8),
+    "bandwidth": (1e9, 4e11),
+    "latency": (0.0, 1e-6),
+    "inter_latency": (1e-6, 5e-6),
+    "hops": (1, 3),
+}
+NEEDED = ("ranks", "message_bytes")
+
+
+@st.composite
+def stated(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw what a user gives: each label and number left out, one value, or an axis."""
+    told: dict[str, Any] = {}
+    for name, known in LABELS.items():
+        several = draw(st.lists(st.sampled_from(known), max_size=2, unique=True))
+        if several:
+            told[name] = several if len(several) > 1 or draw(st.booleans()) else several[0]
+    optional = draw(st.lists(st.sampled_from(sorted(set(NUMBERS) - set(NEEDED))), max_size=3))
+    for name in (*NEEDED, *dict.fromkeys(optional)):
+        most = 3 if name in NEEDED else 2
+        several_numbers = draw(
+            st.lists(st.sampled_from(NUMBERS[name]), min_size=1, max_size=most, unique=True)
+        )
+        told[name] = several_numbers if len(several_numbers) > 1 else several_numbers[0]
+    if "hierarchical" in told.get("topology", ()) and "p2p" in told.get("collective", ()):
+        # A single call sends a hierarchy's message between nodes, if there are several.
+        told.pop("link", None)
+    return told
+
+
+def check(dataset: xr.Dataset, told: dict[str, Any]) -> int:
+    """Compare every cell; return how many there are that can't be."""
+    names = ("none", *ALGORITHMS.names())
+    missing = 0
+    for cell in cells(dataset):
+        place = cell["place"]
+        wanted = expected(values_at(dataset, told, place))
+        status = at(dataset, "status", place)
+        exists = not np.isnan(wanted["time"])
+        missing += not exists
+        for name in FIELDS:
+            value = at(dataset, name, place)
+            if not exists and set(dataset["status"].dims) <= set(dataset[name].dims):
+                assert np.isnan(value), f"{name} at {place} of {told}"
+            if exists:
+                np.testing.assert_array_equal(value, wanted[name], f"{name} at {place} of {told}")
+            if np.isnan(value):
+                assert status != 0, f"{name} is missing at {place} for no reason: {told}"
+        if exists:
+            code = int(at(dataset, "chosen_algorithm", place))
+            assert names[code] == wanted["chosen_algorithm"], f"at {place} of {told}"
+        else:
+            assert status != 0, f"no reason at {place} of {told}"
+            assert np.isnan(at(dataset, "time", place)), f"time at {place} of {told}"
+    return missing
+
+
+def at(dataset: xr.Dataset, name: str, place: dict[str, int]) -> float:
+    variable = dataset[name]
+    return float(variable.isel({dim: place[str(dim)] for dim in variable.dims}).item())
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+@given(stated())
+def test_a_grid_equals_its_cells(told: dict[str, Any]) -> None:
+    check(sweeps.sweep(**told), told)
+
+
+def test_every_network_and_operation_by_every_choice() -> None:
+    told = {
+        "topology": list(TOPOLOGIES),
+        "collective": list(COLLECTIVES),
+        "algorithm": ["standard", "nccl", "auto"],
+        "ranks": [1, 6, 16],
+        "message_bytes": 1e6,
+    }
+    assert check(sweeps.sweep(**told), told) == 0
+
+
+def test_cells_that_cannot_be_are_among_those_compared() -> None:
+    told = {
+        "topology": ["hierarchical", "ring"],
+        "algorithm": ["ring", "ring_ring", "standard"],
+        "ranks": [8, 10, 12],
+        "gpus_per_node": [4, 8],
+        "message_bytes": [1e6],
+    }
+    # ring isn't defined on the hierarchy nor ring_ring on the ring; 10 fills no nodes, 12 no 8.
+    assert check(sweeps.sweep(**told), told) == 2 * 3 * 2 + 2 * 3

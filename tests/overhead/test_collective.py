@@ -1,0 +1,400 @@
+"""The one call for a collective on a network: worked examples, shapes, choices, faults."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overhead import CollectiveKind, CollectiveResult, TopologyKind, build_topology, collective
+from overhead.collectives import ALGORITHMS, COLLECTIVES, TOPOLOGIES, candidates
+from overhead.evaluation import Evaluation
+from overhead.topology import TopologyDesc
+
+NUMBERS = [field.name for field in fields(CollectiveResult) if field.name != "algorithm"]
+NETWORKS = [(topology, name) for topology in TOPOLOGIES for name in COLLECTIVES]
+LEVELS = {
+    "intra_latency": 1.0,
+    "intra_bandwidth": 8.0,
+    "inter_latency": 10.0,
+    "inter_bandwidth": 2.0,
+}
+
+
+def network(kind: str, ranks: Any, **other: Any) -> TopologyDesc:
+    """Return a network with easy numbers: 2 bytes a second and 3 seconds a hop."""
+    if kind == "hierarchical":
+        return build_topology(kind, ranks, **{"gpus_per_node": 4, **LEVELS, **other})
+    links = {"bandwidth": 2.0, "latency": 3.0, "energy_per_bit": 0.5}
+    return build_topology(kind, ranks, **links | other)
+
+
+def seconds(kind: str, message: float, on: TopologyDesc, algorithm: str, **other: Any) -> float:
+    return float(collective(kind, message, on, algorithm=algorithm, **other).latency_s)
+
+
+# Worked examples.
+
+
+def test_ring_of_eight() -> None:
+    """14 steps of 3 s and 160/8 = 20 bytes at 2 bytes/s: 14 x 13 s."""
+    result = collective("all_reduce", 160.0, network("ring", 8))
+    assert float(result.latency_s) == 182.0
+    assert float(result.latency_part_s) == 42.0
+    assert float(result.bandwidth_part_s) == 140.0
+    assert float(result.steps) == 14.0
+    # 14 blocks of 20 bytes out of each rank, and 8 ranks.
+    assert float(result.volume_bytes) == 280.0
+    assert float(result.link_bytes) == 2240.0
+    # 2240 bytes x 8 bit x 0.5 J.
+    assert float(result.energy_j) == 8960.0
+    assert (result.algbw, result.busbw) == (160 / 182, pytest.approx(160 / 182 * 14 / 8))
+    # Two ports a rank carry 160 bytes in 40 s, but all 16 links 2 x 7 x 160 bytes in 70 s.
+    assert float(result.lower_bound_s) == 70.0
+    assert float(result.lower_bound_ratio) == pytest.approx(2.6)
+    assert (float(result.intra_latency_s), float(result.inter_latency_s)) == (182.0, 0.0)
+    assert result.algorithm == "ring"
+
+
+def test_other_ways_round_a_ring() -> None:
+    ring = network("ring", 8)
+    # Half of each block each way: 14 x 3 + 14 x 10/2.
+    assert seconds("all_reduce", 160.0, ring, "ring_split") == 112.0
+    # Every block both ways, half of the ring: 2 x 4 steps, the same transfer.
+    assert seconds("all_reduce", 160.0, ring, "ring_short") == 94.0
+    # Blocks of 20 bytes; the busiest link has 1 + 2 + 3 + 4/2 of them: N/8 messages, 80 s.
+    for name, latencies in {"shift_bidir": 10, "fwd_bidir": 4, "direct": 4}.items():
+        assert seconds("all_to_all", 160.0, ring, name) == latencies * 3.0 + 80.0
+    # A latency a message rather than a hop: 4 shifts.
+    assert seconds("all_to_all", 160.0, ring, "shift_bidir", latency_per="message") == 92.0
+    # A chain of 8 ranks: with 1 chunk 7 steps of 80 s, with 4 chunks 10 of 20 s.
+    assert seconds("broadcast", 160.0, ring, "chain", chunks=1) == 7 * 83.0
+    assert seconds("broadcast", 160.0, ring, "chain", chunks=4) == 10 * 23.0
+    # Chosen: sqrt(6 x 80/3) = 12.65, and 12: 18 x 3 + 18 x 80/12 = 174; 13: 19 x 3 + 116.92.
+    assert seconds("broadcast", 160.0, ring, "chain") == pytest.approx(19 * (3 + 80 / 13))
+
+
+def test_switch_of_eight() -> None:
+    switch = network("switch", 8, has_nvls=1, has_inc=1)
+    # Halving and doubling: 3 + 3 steps; 4 + 2 + 1 blocks of 20 bytes each way.
+    assert seconds("all_reduce", 160.0, switch, "halving") == 6 * 3 + 2 * 140 / 2
+    assert seconds("all_reduce", 160.0, switch, "doubling") == 3 * (3 + 80.0)
+    assert seconds("all_reduce", 160.0, switch, "direct") == 2 * 3 + 2 * 140 / 2
+    assert seconds("all_reduce", 160.0, switch, "binomial") == 6 * (3 + 80.0)
+    assert seconds("all_reduce", 160.0, switch, "inc") == 3 + 80.0
+    # Blocks by the bits of their distance, 12 bits in 1 .. 7: 12 blocks of 20 bytes.
+    assert seconds("all_to_all", 160.0, switch, "bruck") == 3 * 3 + 240 / 2
+    # Six ranks: two hand their buffers to a partner, four halve and double, two get it back.
+    six = network("switch", 6)
+    folded = 2 * (3 + 80.0) + 4 * 3 + 2 * (3 / 4 * 160) / 2
+    assert seconds("all_reduce", 160.0, six, "rabenseifner_fold") == folded
+
+
+def test_torus_of_four_by_four() -> None:
+    torus = network("torus", 16, mesh_nx=4, mesh_ny=4)
+    # x: 3 steps of 160/4 bytes; y: 3 of 40/4; and back.
+    assert seconds("all_reduce", 160.0, torus, "ring") == 2 * (3 * (3 + 20.0) + 3 * (3 + 5.0))
+    # Two halves of the buffer, each beginning with another dimension: half of the transfer.
+    assert seconds("all_reduce", 160.0, torus, "multi_ring") == 2 * (6 * 3 + 75 / 2)
+    # Exchanges don't shrink: twice that of a ring of four, 4/8 messages.
+    assert seconds("all_to_all", 160.0, torus, "shift_bidir") == 2 * (3 * 3 + 40.0)
+    mesh = network("mesh", 16, mesh_nx=4, mesh_ny=4)
+    assert seconds("all_to_all", 160.0, mesh, "direct") == 6 * 3 + 80.0
+
+
+@pytest.mark.parametrize(("cards", "sharers"), [(4, 1), (2, 2), (1, 4)])
+def test_two_nodes_of_four(cards: int, sharers: int) -> None:
+    """In a node 3 steps of 160/4 bytes at 8 bytes/s; between them one of 20 bytes a rank."""
+    nodes = network("hierarchical", 8, nics_per_node=cards)
+    result = collective("all_reduce", 160.0, nodes)
+    inside, between = 2 * (3 * 1 + 120 / 8), 2 * (10 + sharers * 20 / 2)
+    assert float(result.latency_s) == inside + between
+    assert float(result.intra_latency_s) == inside
+    assert float(result.inter_latency_s) == between
+    # 7/8 of the message out of each rank, and back.
+    assert float(result.volume_bytes) == 280.0
+
+
+def test_nodes_behind_a_narrow_network() -> None:
+    plain = network("hierarchical", 8)
+    narrow = network("hierarchical", 8, oversubscription=3)
+    there = collective("all_reduce", 160.0, narrow).inter_latency_s
+    assert float(there) == 2 * (10 + 3 * 20 / 2)
+    same = collective("all_reduce", 160.0, network("hierarchical", 8, oversubscription=1))
+    assert same.latency_s == collective("all_reduce", 160.0, plain).latency_s
+
+
+def test_three_levels() -> None:
+    """2 x 2 x 2 ranks: 80 bytes in a node, 40 between nodes, 20 between pods."""
+    pods = network(
+        "hierarchical", 8, gpus_per_node=2, nodes_per_pod=2, pod_latency=20.0, pod_bandwidth=1.0
+    )
+    result = collective("reduce_scatter", 160.0, pods)
+    assert float(result.latency_s) == (1 + 80 / 8) + (10 + 40 / 2) + (20 + 20 / 1)
+    assert float(result.intra_latency_s) == 11.0
+    assert float(result.inter_latency_s) == 70.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "ranks", "algorithm", "share"),
+    [
+        ("switch", 8, "dbt", 2.0),
+        ("switch", 3, "dbt", 1.5),
+        ("switch", 2, "dbt", 1.0),
+        ("switch", 8, "nvls", 9 / 8),
+        ("switch", 8, "inc_pipe", 1.0),
+        ("ring", 8, "tree_pipe", 1.0),
+        ("binary_tree", 15, "tree_pipe", 1.0),
+    ],
+)
+def test_many_chunks_come_near_a_known_limit(
+    kind: str, ranks: int, algorithm: str, share: float
+) -> None:
+    """Without latency chunks are free: time tends to so many messages by the bandwidth."""
+    switched = {"has_nvls": 1, "has_inc": 1} if kind == "switch" else {}
+    instant = network(kind, ranks, latency=0.0, **switched)
+    assert seconds("all_reduce", 160.0, instant, algorithm) == pytest.approx(share * 80.0)
+
+
+def test_phases_on_a_torus_overlap_over_chunks() -> None:
+    """Two chunks: 3 x (3 + 10) and 3 x (3 + 2.5) s a chunk, and the slower one once more."""
+    torus = network("torus", 16, mesh_nx=4, mesh_ny=4)
+    assert seconds("all_gather", 160.0, torus, "ring", phase_chunks=2) == 39 + 16.5 + 39
+    assert seconds("all_gather", 160.0, torus, "ring", phase_chunks=1) == 69 + 24
+
+
+def test_reductions_cost_what_they_are_told_to() -> None:
+    """Seven of eight blocks of 20 bytes are added to another, at 0.1 s a byte."""
+    ring = network("ring", 8)
+    assert seconds("all_reduce", 160.0, ring, "ring", reduction_cost=0.1) == pytest.approx(196.0)
+    free = seconds("all_gather", 160.0, ring, "ring")
+    assert seconds("all_gather", 160.0, ring, "ring", reduction_cost=0.1) == free
+
+
+def test_one_message() -> None:
+    assert seconds("p2p", 160.0, network("ring", 8), "direct", hops=4) == 4 * 3 + 80.0
+    assert seconds("p2p", 160.0, network("hierarchical", 8), "direct") == 10 + 80.0
+    assert seconds("p2p", 160.0, network("hierarchical", 4), "direct") == 1 + 20.0
+
+
+def test_one_message_that_is_said_to_stay_in_a_node() -> None:
+    nodes = network("hierarchical", 8)
+    held = {"shape": "two_levels", "phases": "sequential", "reduction": "free"}
+    given = {**nodes.values, "message_bytes": np.asarray(160.0), "hops": np.asarray(1.0)}
+    direct = ALGORITHMS["hierarchical", "p2p", "direct"]
+    inside = Evaluation(direct, given, {**held, "latency_per": "hop", "link": "intra"})
+    assert float(inside["time"]) == 1 + 20.0
+    between = Evaluation(direct, given, {**held, "latency_per": "hop", "link": "auto"})
+    assert float(between["time"]) == 10 + 80.0
+
+
+# Shapes, choices, what isn't there.
+
+
+@pytest.mark.parametrize(("topology", "kind"), NETWORKS, ids=map("-".join, NETWORKS))
+def test_arrays_are_scalars_side_by_side(topology: str, kind: str) -> None:
+    ranks, messages = [1, 2, 4, 6, 8], np.array([0.0, 1.0, 160.0, 1e6])[:, None]
+    sized = {"gpus_per_node": 2} if topology == "hierarchical" else {}
+    for name in ("standard", "nccl", "auto"):
+        whole = collective(kind, messages, network(topology, ranks, **sized), algorithm=name)
+        for field in (*NUMBERS, "algorithm"):
+            values = getattr(whole, field)
+            assert values.shape == (4, 5)
+            assert (values.dtype == np.float64) == (field != "algorithm")
+        for row, column in np.ndindex(4, 5):
+            small = network(topology, ranks[column], **sized)
+            cell = collective(kind, messages[row, 0], small, algorithm=name)
+            for field in (*NUMBERS, "algorithm"):
+                value = getattr(cell, field)
+                assert isinstance(value, np.ndarray)
+                assert value.shape == ()
+                np.testing.assert_array_equal(getattr(whole, field)[row, column], value)
+
+
+@pytest.mark.parametrize(("topology", "kind"), NETWORKS, ids=map("-".join, NETWORKS))
+@pytest.mark.parametrize("per", ["hop", "message"])
+def test_auto_takes_the_least_of_all(topology: str, kind: str, per: str) -> None:
+    ranks = [1, 2, 3, 4, 6, 8, 12, 16, 60]
+    messages = np.array([1.0, 30.0, 1e3, 1e6])[:, None]
+    sized: dict[str, Any] = {"gpus_per_node": [1, 2, 1, 2, 3, 4, 6, 8, 4]}
+    if topology != "hierarchical":
+        sized = {"has_nvls": 1, "has_inc": 1} if topology == "switch" else {}
+    there = network(topology, ranks, **sized)
+    best = collective(kind, messages, there, algorithm="auto", latency_per=per)
+    least = np.full((4, 9), np.inf)
+    for one in candidates(topology, kind, "all"):
+        alone = collective(kind, messages, there, algorithm=one.name, latency_per=per)
+        least = np.fmin(least, alone.latency_s)
+        chosen = best.algorithm == one.name
+        for field in NUMBERS:
+            one_s, best_s = getattr(alone, field)[chosen], getattr(best, field)[chosen]
+            np.testing.assert_array_equal(best_s, one_s)
+    np.testing.assert_array_equal(best.latency_s, least)
+    assert np.all(best.algorithm != "")
+    for choice in ("standard", "nccl"):
+        other = collective(kind, messages, there, algorithm=choice, latency_per=per)
+        assert np.all(best.latency_s <= other.latency_s)
+        members = {one.name for one in candidates(topology, kind, choice)}
+        assert set(np.unique(other.algorithm)) <= members
+
+
+def test_what_is_not_defined_is_nan_and_names_nothing() -> None:
+    result = collective("all_reduce", 160.0, network("switch", [6, 8]), algorithm="halving")
+    assert result.algorithm.tolist() == ["", "halving"]
+    for field in NUMBERS:
+        assert np.isnan(getattr(result, field)).tolist() == [True, False]
+    assert np.isnan(seconds("all_reduce", 160.0, network("switch", 8), "nvls"))
+
+
+def test_one_rank_has_no_bandwidth() -> None:
+    result = collective("all_reduce", 160.0, network("ring", 1))
+    assert result.latency_s == result.lower_bound_s == 0.0
+    for field in ("algbw", "busbw", "lower_bound_ratio"):
+        assert np.isnan(getattr(result, field))
+
+
+GATHERING = ("all_gather", "reduce_scatter")
+USUAL = {
+    "ring": ("ring", "ring", "chain", "shift_bidir"),
+    "torus": ("ring", "ring", "tree_pipe", "shift_bidir"),
+    "mesh": ("line", "line", "tree_pipe", "shift_line"),
+    "switch": ("ring", "ring", "chain", "pairwise"),
+    "tree": ("dbt", "ring", "chain", "pairwise"),
+    "binary_tree": ("tree_pipe", "flood", "tree_pipe", "direct"),
+    "hierarchical": ("ring_ring", "ring_ring", "chain", "two_phase"),
+}
+
+
+@pytest.mark.parametrize(("topology", "names"), USUAL.items())
+def test_standard_is_what_the_field_means(topology: str, names: tuple[str, ...]) -> None:
+    summed, gathered, rooted, exchanged = names
+    usual = {"all_reduce": summed, "all_to_all": exchanged, "p2p": "direct"}
+    usual |= dict.fromkeys(GATHERING, gathered) | dict.fromkeys(("broadcast", "reduce"), rooted)
+    assert set(usual) == set(COLLECTIVES)
+    for kind, name in usual.items():
+        assert collective(kind, 160.0, network(topology, 8)).algorithm == name
+
+
+def test_nccl_takes_what_the_switch_offers() -> None:
+    plain, nvls = network("switch", 8), network("switch", 8, has_nvls=1)
+    large = 1e9
+    assert collective("all_reduce", large, plain, algorithm="nccl").algorithm == "ring"
+    assert collective("all_reduce", large, nvls, algorithm="nccl").algorithm == "nvls"
+    assert collective("all_reduce", 1.0, plain, algorithm="nccl").algorithm == "dbt"
+    nodes = collective("all_reduce", large, network("hierarchical", 8), algorithm="nccl")
+    assert nodes.algorithm == "flat_ring_channels"
+
+
+def test_kinds_are_those_of_the_registry() -> None:
+    assert tuple(CollectiveKind) == COLLECTIVES
+    assert set(TopologyKind) == set(TOPOLOGIES) == {key[0] for key in ALGORITHMS}
+    ring = network("ring", 8)
+    assert collective(CollectiveKind.BROADCAST, 160.0, ring).algorithm == "chain"
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [
+        ({"num_gpus": 12}, (4, 3, 1)),
+        ({"num_gpus": 12, "dimensions": 3}, (3, 2, 2)),
+        ({"num_gpus": 12, "dimensions": 1}, (12, 1, 1)),
+        ({"num_gpus": 7}, (7, 1, 1)),
+        ({"num_gpus": 12, "mesh_nx": 2}, (2, 6, 1)),
+        ({"num_gpus": 12, "mesh_ny": 6}, (2, 6, 1)),
+        ({"num_gpus": 12, "mesh_nz": 3}, (4, 1, 3)),
+        ({"num_gpus": 12, "mesh_nx": 2, "mesh_nz": 3}, (2, 2, 3)),
+        ({"mesh_nx": 2, "mesh_ny": 3}, (2, 3, 1)),
+        ({"mesh_nx": 2, "mesh_ny": 3, "mesh_nz": 4}, (2, 3, 4)),
+    ],
+)
+def test_sizes_of_a_mesh(given: dict[str, Any], sizes: tuple[int, int, int]) -> None:
+    built = build_topology("mesh", bandwidth=1.0, latency=1.0, **given)
+    for name, size in zip(("mesh_nx", "mesh_ny", "mesh_nz"), sizes, strict=True):
+        assert isinstance(built.values[name], np.ndarray)
+        assert float(built.values[name]) == size
+    assert float(built.ranks) == np.prod(sizes)
+
+
+RING = network("ring", 8)
+NODES = {"num_gpus": 16, "gpus_per_node": 4, **LEVELS}
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "text"),
+    [
+        ("star", {}, "topology = 'star': is unknown; one of ring, tree"),
+        ("ring", {"num_gpus": 0}, "ranks = 0.0: outside of its domain; a whole number from 1"),
+        ("ring", {"num_gpus": 2.5}, "ranks = 2.5: outside of its domain; a whole number from 1"),
+        ("ring", {"num_gpus": np.nan}, "ranks = nan: outside of its domain"),
+        ("ring", {"bandwidth": 0.0}, "bandwidth = 0.0: outside of its domain; a number above 0"),
+        ("ring", {"latency": -1.0}, "latency = -1.0: outside of its domain; a number from 0"),
+        ("ring", {"latency": None}, "a ring network needs latency"),
+        ("ring", {"colour": 1.0}, "a network has no 'colour'"),
+        (
+            "mesh",
+            {"mesh_nx": 2, "mesh_ny": 3},
+            "mesh_nx x mesh_ny x mesh_nz = 6.0: isn't the number",
+        ),
+        (
+            "mesh",
+            {"mesh_nx": 3},
+            "mesh_nx x mesh_nz = 3.0: doesn't divide the 8.0 ranks; a divisor",
+        ),
+        ("mesh", {"dimensions": 4}, "dimensions = 4: a mesh or torus has 1, 2 or 3"),
+        (
+            "hierarchical",
+            {**NODES, "gpus_per_node": 3},
+            "gpus_per_node = 3.0: doesn't divide the 16",
+        ),
+        ("hierarchical", {**NODES, "inter_latency": None}, "network needs inter_latency"),
+        ("hierarchical", {**NODES, "nodes_per_pod": 2}, "needs pod_bandwidth, pod_latency"),
+        (
+            "hierarchical",
+            {**NODES, "nodes_per_pod": 3, "pod_bandwidth": 1.0, "pod_latency": 1.0},
+            "nodes_per_pod = 3.0: doesn't divide the 4.0 nodes",
+        ),
+        ("hierarchical", {**NODES, "oversubscription": 0.5}, "oversubscription = 0.5: outside"),
+    ],
+)
+def test_a_wrong_network_is_refused(kind: str, other: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the text is compared below)
+        build_topology(kind, **{"num_gpus": 8, "bandwidth": 1.0, "latency": 1.0, **other})
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "other", "text"),
+    [
+        ("gather", 1.0, {}, "'gather' is unknown; known: all_reduce, all_gather"),
+        ("all_reduce", -1.0, {}, "message_bytes = -1.0: outside of its domain; a number from 0"),
+        ("all_reduce", np.nan, {}, "message_bytes = nan: outside of its domain"),
+        (
+            "all_reduce",
+            1.0,
+            {"algorithm": "rign"},
+            "no algorithm is called 'rign'; did you mean 'ring'",
+        ),
+        (
+            "all_reduce",
+            1.0,
+            {"algorithm": "nvls"},
+            "algorithm = 'nvls': none of all_reduce on ring",
+        ),
+        ("all_reduce", 1.0, {"latency_per": "mile"}, "latency_per = 'mile': hop or message"),
+        ("broadcast", 1.0, {"chunks": 0}, "chunks = 0.0: outside of its domain; a whole number"),
+        ("broadcast", 1.0, {"chunks": 2.5}, "chunks = 2.5: outside of its domain; a whole number"),
+        ("broadcast", 1.0, {"phase_chunks": 0}, "phase_chunks = 0.0: outside of its domain"),
+        ("reduce", 1.0, {"reduction_cost": -1.0}, "reduction_cost = -1.0: outside of its domain"),
+        ("p2p", 1.0, {"hops": -1}, "hops = -1.0: outside of its domain; a whole number from 0"),
+    ],
+)
+def test_a_wrong_call_is_refused(
+    kind: str, message: float, other: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the text is compared below)
+        collective(kind, message, RING, **other)
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)

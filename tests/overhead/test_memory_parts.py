@@ -1,0 +1,157 @@
+"""Parts of memory against worked examples."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overhead.memory import DEFAULTS, RECIPES
+from overhead.transformer.derive import derive
+from tests.overhead.memory_cases import (
+    DEEPSEEK_V3,
+    LLAMA3_70B,
+    gpt,
+    held,
+)
+
+# Parameters of a rank.
+
+
+def test_no_parallelism_holds_the_whole_model() -> None:
+    for shapes in (LLAMA3_70B, DEEPSEEK_V3, gpt(96, 12288, 96, 50304)):
+        whole = derive("parameters", {**DEFAULTS, **shapes})
+        assert float(held(shapes)["rank_parameters"]) == float(whole)
+
+
+def test_llama_3_70b_by_hand() -> None:
+    """On tp = 8, pp = 4: 20 layers, a key and value head a rank."""
+    plan = {**LLAMA3_70B, "tp": 8, "pp": 4, "stage": [0.0, 1.0, 3.0]}
+    attention = 8192 * 8 * 128 + 2 * 8192 * 1 * 128 + 8 * 128 * 8192
+    mlp = 3 * 8192 * 28672 // 8
+    layers = 20 * (attention + mlp + 2 * 8192)
+    table = 129024 * 8192 // 8  # 128,256 tokens, padded to a multiple of 1,024
+    expected = [layers + table, layers, layers + table + 8192]
+    np.testing.assert_array_equal(held(plan)["rank_parameters"], expected)
+
+
+def test_heads_that_are_fewer_than_ranks_are_copied() -> None:
+    eight, sixteen = (held({**LLAMA3_70B, "tp": t}) for t in (8, 16))
+    np.testing.assert_array_equal(sixteen["rank_kv_heads"], 1.0)
+    np.testing.assert_array_equal(
+        eight["rank_key_value_weights"], sixteen["rank_key_value_weights"]
+    )
+
+
+def test_a_tied_table_is_held_at_both_ends_of_a_pipeline() -> None:
+    shapes = {**gpt(4, 1024, 16), "stage": [0.0, 1.0, 3.0], "pp": 4}
+    tied = held(shapes)
+    untied = held({**shapes, "tied_embeddings": 0})
+    np.testing.assert_array_equal(tied["rank_parameters"], untied["rank_parameters"])
+    alone = held({**gpt(4, 1024, 16)})["rank_parameters"]
+    table = 51200 * 1024
+    assert float(tied["rank_parameters"] @ [1.0, 2.0, 1.0]) == float(alone) + table
+
+
+def test_deepseek_v3_by_hand() -> None:
+    """On tp = 1, pp = 16, ep = 64: 3 dense layers of the 4 of the first stage."""
+    stages = np.array([0.0, 1.0, 15.0])
+    plan = {**DEEPSEEK_V3, "pp": 16, "dp": 128, "ep": 64, "stage": stages}
+    memory = held(plan)
+    np.testing.assert_array_equal(memory["stage_moe_layers"], [1.0, 4.0, 4.0])
+    np.testing.assert_array_equal(memory["stage_expert_parameters"],
+                                  np.array([1.0, 4.0, 4.0]) * 4 * 3 * 7168 * 2048)  # fmt: skip
+    assert float(memory["edp"]) == 2.0
+    attention = (
+        7168 * 1536 + 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 + 512 * 128 * 256
+        + 128 * 128 * 7168
+    )  # fmt: skip
+    shared = 7168 * 256 + 256 + 3 * 7168 * 2048
+    every = attention + 2 * 7168
+    first = 4 * every + 3 * (3 * 7168 * 18432) + shared + 129280 * 7168
+    middle = 4 * (every + shared)
+    expected = [first, middle, middle + 129280 * 7168 + 7168]
+    np.testing.assert_array_equal(memory["stage_parameters"], expected)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    layers=st.integers(1, 12),
+    dense=st.integers(0, 12),
+    pp=st.integers(1, 4),
+    v=st.integers(1, 3),
+)
+def test_leading_dense_layers_are_where_they_are(layers: int, dense: int, pp: int, v: int) -> None:
+    """Against a list of layers, dealt to stages chunk by chunk."""
+    layers, dense = layers * pp * v, min(dense, layers * pp * v)
+    chunk = layers // (pp * v)
+    owners = [(layer // chunk) % pp for layer in range(layers)]
+    expected = [sum(owner == i for owner in owners[:dense]) for i in range(pp)]
+    plan = {
+        **DEEPSEEK_V3, "layers": layers, "dense_layers": dense, "pp": pp, "virtual_stages": v,
+        "stage": np.arange(pp),
+    }  # fmt: skip
+    memory = held(plan)
+    np.testing.assert_allclose(memory["stage_leading_layers"], expected, atol=1e-9)
+    np.testing.assert_allclose(memory["stage_moe_layers"], layers / pp - np.array(expected))
+
+
+def test_dualpipe_s_ranks_hold_the_stage_and_its_opposite() -> None:
+    plan = {**DEEPSEEK_V3, "layers": 64, "pp": 4, "stage": np.arange(4.0)}
+    one = held(plan)
+    two = held({**plan, "weight_copies": 2})
+    both = one["rank_parameters"] + one["rank_parameters"][::-1]
+    np.testing.assert_allclose(two["rank_parameters"], both, rtol=1e-12)
+
+
+def test_ends_may_count_as_layers() -> None:
+    """Llama-3.1 405B has 126 layers on 16 stages: the first and the last have one less."""
+    plan = {"layers": 126, "pp": 8, "virtual_stages": 8, "stage": [0.0, 1.0, 7.0]}
+    np.testing.assert_array_equal(held(plan)["stage_layers"], 16.0)
+    ends = {"embedding_as_layer": 1, "loss_as_layer": 1}
+    np.testing.assert_array_equal(held({**plan, **ends})["stage_layers"], [15.0, 16.0, 15.0])
+
+
+# Activations by hand.
+
+
+def test_activations_of_llama_3_70b_by_hand() -> None:
+    """A fused kernel, tp = 8 with sequence parallelism, two context-parallel ranks."""
+    memory = held({**LLAMA3_70B, "tp": 8, "cp": 2, "sequence_parallel": 1})
+    assert float(memory["rank_tokens"]) == 4096.0
+    expected = (8 * 8192 + 4 * 64 * 128 + 4 * 8 * 128 + 6 * 28672 + 4 * 64) / 8
+    assert float(memory["dense_layer_activations"]) == expected
+
+
+def test_activations_of_eight_bit_products() -> None:
+    plan = {**LLAMA3_70B, **RECIPES["fp8_adam"].given()}
+    expected = 6 * 8192 + (2 + 1) * 64 * 128 + 4 * 8 * 128 + 5 * 28672 + 4 * 64
+    assert float(held(plan)["dense_layer_activations"]) == expected
+
+
+def test_activations_of_deepseek_v3_by_hand() -> None:
+    memory = held({**DEEPSEEK_V3, "tp": 2, "sequence_parallel": 1, "expert_imbalance": 1.5})
+    attention = 8 * 7168 / 2 + (4 * (1536 + 512) + 2 * 64) / 2 + 4 * 128 * (192 + 128) / 2
+    experts = 1.5 * 8 / 2 * (4 * 7168 + 2 * 3 * 2048)
+    shared = 2 * 3 * 2048 / 2
+    expected = attention + 4 * 128 / 2 + experts + shared + 8 * 256 / 2
+    assert float(memory["moe_layer_activations"]) == expected
+
+
+def test_logits_are_on_the_last_stage_alone() -> None:
+    plan = {**LLAMA3_70B, "tp": 8, "pp": 4, "stage": [0.0, 1.0, 3.0]}
+    logits = held(plan)["logits_memory"]
+    np.testing.assert_array_equal(logits, [0.0, 0.0, 8192 * 129024 / 8 * 8])
+    np.testing.assert_array_equal(held({**plan, "loss_chunks": 4})["logits_memory"], logits / 4)
+
+
+def test_gathered_weights_of_fully_sharded_layers_by_hand() -> None:
+    plan = {**LLAMA3_70B, "dp": 64, "zero_stage": 3, "gathered_layers": 3}
+    layer = 8192 * 64 * 128 * 2 + 2 * 8192 * 8 * 128 + 3 * 8192 * 28672 + 2 * 8192
+    ends = 2 * 128256 * 8192 + 8192
+    assert float(held(plan)["gathered_memory"]) == 2 * (3 * layer + ends)
+    assert float(held({**plan, "dp": 1})["gathered_memory"]) == 0.0
+    assert float(held({**plan, "zero_stage": 2})["gathered_memory"]) == 0.0
+    waiting = {**plan, **RECIPES["fsdp_adam"].given(), "pending_share": 1}
+    parameters = float(held(plan)["rank_parameters"])
+    assert float(held(waiting)["pending_gradient_memory"]) == 4 * parameters

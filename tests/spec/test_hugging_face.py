@@ -1,0 +1,200 @@
+"""config.json of Hugging Face's: what each key means, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overhead.transformer_quantities import SHAPES
+from sweeps.errors import InputError
+from sweeps.spec.catalog import load_model
+from sweeps.spec.hugging_face import MODEL_TYPES
+from tests.spec.model_files import OTHERS, TOTALS, anything, outcome
+
+CONFIGS = Path(__file__).parents[1] / "data" / "models"
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.json")), ids=lambda path: path.stem)
+def test_a_config_is_the_catalogue_s_model(path: Path) -> None:
+    model = load_model(path)
+    assert model.name == path.stem
+    assert model.path == path
+    if path.stem in OTHERS:
+        assert model.quantity("parameters") == OTHERS[path.stem]
+        return
+    ours = load_model(path.stem)
+    # Some configs state sizes that no layer has.
+    idle = {"ffn_size"} if ours.quantity("dense_mlp_layers") == 0 else set()
+    names = [name for name in SHAPES if name not in idle]
+    assert [model.shapes[name] for name in names] == [ours.shapes[name] for name in names]
+    assert model.labels == ours.labels
+    assert model.quantity("parameters") == TOTALS[path.stem][0]
+    for figure in model.figures.values():
+        assert str(path) in figure.source or figure.source.startswith("not stated")
+
+
+def test_every_kind_of_model_has_a_config() -> None:
+    kinds = {json.loads(path.read_text())["model_type"] for path in CONFIGS.glob("*.json")}
+    assert kinds == set(MODEL_TYPES)
+
+
+def test_a_window_of_mistral_s() -> None:
+    assert load_model(CONFIGS / "mistral-7b.json").shapes["window"] == 4096
+    # It states a window and that it isn't used.
+    assert load_model(CONFIGS / "qwen2.5-7b.json").shapes["window"] == 0
+
+
+def changed(folder: Path, name: str, change: dict[str, Any]) -> Path:
+    """Write a config with some keys changed; None drops a key, ``...`` writes null."""
+    content = {**json.loads((CONFIGS / f"{name}.json").read_text()), **change}
+    kept = {key: value for key, value in content.items() if value is not None}
+    path = folder / "config.json"
+    path.write_text(json.dumps({k: None if v is ... else v for k, v in kept.items()}))
+    return path
+
+
+def test_a_folder_is_found_by_its_config(tmp_path: Path) -> None:
+    changed(tmp_path, "gpt2", {})
+    model = load_model(tmp_path)
+    assert model.name == tmp_path.name
+    assert model.quantity("parameters") == OTHERS["gpt2"]
+
+
+REQUIRED = {
+    "llama3-70b": ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size",
+                   "vocab_size"),
+    "mistral-7b": ("num_key_value_heads", "sliding_window"),
+    "qwen2.5-7b": ("num_key_value_heads",),
+    "qwen3-0.6b": ("head_dim",),
+    "qwen3-30b-a3b": ("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+    "mixtral-8x7b": ("num_local_experts", "num_experts_per_tok"),
+    "deepseek-v3": ("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
+                    "v_head_dim", "n_routed_experts", "n_shared_experts", "first_k_dense_replace"),
+    "kimi-k2": ("moe_intermediate_size",),
+    "gpt2": ("n_layer", "n_embd", "n_head", "n_positions"),
+    "pythia-6.9b": ("intermediate_size", "vocab_size"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [(name, key) for name, keys in REQUIRED.items() for key in keys]
+)
+def test_a_missing_key_is_named(name: str, key: str, tmp_path: Path) -> None:
+    path = changed(tmp_path, name, {key: None})
+    with pytest.raises(InputError) as error:
+        load_model(path)
+    kind = json.loads(path.read_text())["model_type"]
+    assert error.value.faults == (f"{path}: {key}: is missing; every {kind} model has one",)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "shape", "value"),
+    [
+        ("llama3-70b", {"num_key_value_heads": None}, "kv_heads", 64),
+        ("llama3-70b", {"head_dim": 64}, "head_size", 64),
+        ("llama3-70b", {"head_dim": ...}, "head_size", 128),
+        ("llama3-70b", {"tie_word_embeddings": None}, "tied_embeddings", 0),
+        ("llama3-70b", {"attention_bias": True, "mlp_bias": True}, "biases", 1),
+        ("mistral-7b", {"sliding_window": ...}, "window", 0),
+        ("qwen2.5-7b", {"use_sliding_window": True, "max_window_layers": 0}, "window", 131072),
+        ("qwen2.5-7b", {"use_sliding_window": True}, "window", 0),
+        ("qwen2.5-7b", {"max_window_layers": 0}, "window", 0),
+        (
+            "qwen3-0.6b",
+            {
+                "use_sliding_window": True,
+                "sliding_window": 512,
+                "layer_types": ["sliding_attention"] * 28,
+            },
+            "window",
+            512,
+        ),
+        ("qwen3-30b-a3b", {"mlp_only_layers": [0, 1]}, "dense_layers", 2),
+        ("qwen3-30b-a3b", {"decoder_sparse_step": 2}, "moe_every", 2),
+        ("deepseek-v3", {"q_lora_rank": ...}, "q_rank", 0),
+        ("deepseek-v3", {"n_shared_experts": 2}, "shared_ffn_size", 4096),
+        ("deepseek-v3", {"n_shared_experts": ...}, "shared_ffn_size", 0),
+        ("deepseek-v3", {"topk_method": "greedy"}, "router_bias", 0),
+        ("gpt2", {"n_inner": 100}, "ffn_size", 100),
+        ("gpt2", {"tie_word_embeddings": False}, "tied_embeddings", 0),
+    ],
+)
+def test_what_a_key_means(
+    name: str, change: dict[str, Any], shape: str, value: float, tmp_path: Path
+) -> None:
+    assert load_model(changed(tmp_path, name, change)).shapes[shape] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "expected"),
+    [
+        ("gpt2", {"model_type": "gemma2"}, "model_type = 'gemma2': is a kind of model that isn't "),
+        ("gpt2", {"model_type": None}, "model_type: is missing; known: deepseek_v3, gpt2, gpt_neo"),
+        ("gpt2", {"model_type": ["gpt2"]}, "model_type = ['gpt2']: is a kind of model that isn't"),
+        ("gpt2", {"n_layer": 2.5}, "n_layer = 2.5: can't be; write a whole number from 1"),
+        ("gpt2", {"n_layer": 10**400}, "n_layer = 1000"),
+        ("gpt2", {"n_layer": {}}, "n_layer = {}: is not a number"),
+        ("gpt2", {"n_head": 7}, "head_size = 109.714: is not whole as hidden_size/heads"),
+        ("gpt2", {"tie_word_embeddings": 3}, "tie_word_embeddings = 3: is no flag; true or fals"),
+        ("llama3-70b", {"attention_bias": True}, "attention_bias = true: gives biases to a part"),
+        ("qwen3-0.6b", {"attention_bias": True}, "attention_bias = true: isn't known with this"),
+        ("pythia-6.9b", {"attention_bias": False}, "attention_bias = false: gives biases to th"),
+        (
+            "qwen2.5-7b",
+            {"use_sliding_window": True, "max_window_layers": 10},
+            "max_window_layers = 10: gives a window to 18 of 28 layers",
+        ),
+        ("deepseek-v3", {"moe_layer_freq": 2}, "moe_layer_freq = 2: isn't known; 1"),
+        (
+            "deepseek-v3",
+            {"n_shared_experts": "x"},
+            'n_shared_experts = "x": is not a number of',
+        ),
+        ("qwen3-30b-a3b", {"mlp_only_layers": 1}, "mlp_only_layers = 1: are not the first layers"),
+        ("qwen3-30b-a3b", {"mlp_only_layers": [3]}, "mlp_only_layers = [3]: are not the first l"),
+        ("mixtral-8x7b", {"num_experts_per_tok": 9}, "experts_per_token = 9: is more than there "),
+    ],
+)
+def test_a_config_that_can_t_be(
+    name: str, change: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
+    path = changed(tmp_path, name, change)
+    with pytest.raises(InputError) as error:
+        load_model(path)
+    (line,) = error.value.faults
+    assert line.startswith(f"{path}: {expected}")
+
+
+def test_a_file_that_is_no_config(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    for text, expected in (
+        ("[1]", "is not a config: an object"),
+        ("{", "is not JSON: "),
+        ("[" * 100_000, "is not a config: nested too deeply"),
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError, match=expected):
+            load_model(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(InputError, match="is not UTF-8"):
+        load_model(path)
+    with pytest.raises(InputError, match=r"nowhere.json: can't be read: No such file"):
+        load_model(tmp_path / "nowhere.json")
+
+
+@given(path=st.sampled_from(sorted(CONFIGS.glob("*.json"))), data=st.data())
+def test_any_config_is_a_model_or_a_list_of_faults(
+    path: Path, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    content = json.loads(path.read_text())
+    keys = st.sampled_from(sorted(content))
+    content |= data.draw(st.dictionaries(keys, anything | st.integers(0, 100), max_size=3))
+    written = tmp_path_factory.mktemp("config") / "config.json"
+    written.write_text(json.dumps(content))
+    found = outcome(lambda: load_model(written))
+    assert all(line.startswith(f"{written}: ") for line in found)

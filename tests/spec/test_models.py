@@ -1,0 +1,354 @@
+"""Models: what is shipped, model files and their faults, bare counts, the catalogue."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overhead.quantity import VOCABULARY
+from overhead.transformer_quantities import SHAPES
+from sweeps.cli import run
+from sweeps.errors import InputError
+from sweeps.spec.catalog import Model, hardware_names, load_model, model_names, shipped
+from sweeps.spec.machine import ORIGINS
+from sweeps.spec.model import bare_model
+from sweeps.spec.model_file import read_model
+from tests.spec.model_files import TOTALS, anything, outcome
+
+CONFIGS = Path(__file__).parents[1] / "data" / "models"
+# Narayanan et al. 2021, table 1, in billions to one digit.
+MEGATRON = {
+    "megatron-1.7b": 1.7,
+    "megatron-3.6b": 3.6,
+    "megatron-7.5b": 7.5,
+    "megatron-18b": 18.4,
+    "megatron-39b": 39.1,
+    "megatron-76b": 76.1,
+    "megatron-145b": 145.6,
+    "megatron-310b": 310.1,
+    "megatron-530b": 529.6,
+    "megatron-1t": 1008.0,
+}
+GOOD = """\
+title = "A model"
+kind = "assumed"
+source = "this test"
+[shapes]
+layers = 2
+hidden_size = 8
+heads = 2
+ffn_size = 16
+vocabulary_size = 10
+gated = true
+tied_embeddings = false
+"""
+
+
+# What is shipped.
+
+
+def test_every_shipped_model_is_tested_here() -> None:
+    assert {path.stem for path in shipped("models").glob("*.toml")} == {*TOTALS, *MEGATRON}
+
+
+@pytest.mark.parametrize("name", [*TOTALS, *MEGATRON])
+def test_a_shipped_model(name: str) -> None:
+    model = load_model(shipped("models") / f"{name}.toml")
+    total = model.quantity("parameters")
+    if name in MEGATRON:
+        assert round(total / 1e9, 1) == MEGATRON[name]
+    else:
+        assert total == TOTALS[name][0]
+        assert model.quantity("active_parameters") == (TOTALS[name][1] or total)
+    assert model.name == name
+    assert model.title
+    assert model.summary
+    assert model.kind in ORIGINS
+    assert " @" in model.source
+    assert tuple(model.shapes) == SHAPES
+    assert model.labels == {"attention": "mla" if name in {"deepseek-v3", "kimi-k2"} else "mha"}
+    for shape, figure in model.figures.items():
+        assert figure.source == (model.source if shape in model.stated else figure.source)
+        assert figure.units == VOCABULARY[shape].units
+        assert (figure.kind == "assumed") == (shape not in model.stated)
+    # What a catalogue shows can be had of every model.
+    assert model.quantity("causal_model_flops", sequence_length=4096, global_batch=2) > 0
+
+
+def test_hugging_face_s_names_are_one_model_s_each() -> None:
+    models = [load_model(name) for name in model_names()]
+    names = [name.lower() for model in models for name in model.hugging_face]
+    assert len(names) == len(set(names))
+    assert all(name.count("/") == 1 for name in names)
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("meta-llama/Meta-Llama-3-70B", "llama3-70b"),
+        ("meta-llama/llama-3.1-70b-instruct", "llama3-70b"),
+        ("Qwen/Qwen3-0.6B", "qwen3-0.6b"),
+        ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
+    ],
+)
+def test_a_name_of_hugging_face_finds_the_model(name: str, ours: str) -> None:
+    assert load_model(name) == load_model(ours)
+
+
+def test_a_name_that_nobody_has() -> None:
+    with pytest.raises(InputError, match=r"model = 'llama3-7b': there is no such model; did you"):
+        load_model("llama3-7b")
+    with pytest.raises(InputError, match=r"model = 'Qwen/Qwen3-6B': .*did you mean 'Qwen/Qwen3-"):
+        load_model("Qwen/Qwen3-6B")
+    with pytest.raises(InputError, match=r"there is no such file; as a name: did you mean"):
+        load_model("nowhere/llama3-70.toml")
+
+
+def test_the_user_s_models_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "llama3-70b.toml").write_text(GOOD)
+    (tmp_path / "mine.toml").write_text('hugging_face = "us/ours"\n' + GOOD)
+    (tmp_path / "broken.toml").write_text("hugging_face = [")
+    assert load_model("llama3-70b", (tmp_path,)).title == "A model"
+    assert load_model("us/Ours", (str(tmp_path),)).name == "mine"
+    assert "mine" in model_names((tmp_path,))
+    (tmp_path / "specs" / "models").mkdir(parents=True)
+    (tmp_path / "specs" / "models" / "here.toml").write_text(GOOD)
+    monkeypatch.chdir(tmp_path)
+    assert load_model("here").path == Path("specs/models/here.toml")
+
+
+# Model files.
+
+
+def faults(text: str) -> tuple[str, ...]:
+    """Return the faults of a model file, without its path."""
+    with pytest.raises(InputError) as error:
+        load(text)
+    assert all(line.startswith("mine.toml: ") for line in error.value.faults)
+    return tuple(line.removeprefix("mine.toml: ") for line in error.value.faults)
+
+
+def load(text: str) -> Model:
+    return read_model(Path("mine.toml"), tomllib.loads(text))
+
+
+def test_the_smallest_model() -> None:
+    model = load(GOOD)
+    assert (model.name, model.summary, model.hugging_face) == ("mine", "", ())
+    assert model.shapes["kv_heads"] == 2
+    assert model.shapes["head_size"] == 4
+    assert model.figures["head_size"].source == "not stated: hidden_size/heads"
+    assert model.figures["layers"].source == "this test"
+    assert model.shapes["moe_every"] == 1
+    assert sum(value for name, value in model.shapes.items() if name not in model.stated) == 7
+    # Layers of 4*64 + 3*8*16 + 16, two tables of 80 and a norm.
+    assert model.quantity("parameters") == 2 * (256 + 384 + 16) + 168
+
+
+def test_a_shape_has_a_source_of_its_own() -> None:
+    own = '{ value = 12, kind = "measured", source = "elsewhere" }'
+    model = load(GOOD.replace("vocabulary_size = 10", f"vocabulary_size = {own}"))
+    figure = model.figures["vocabulary_size"]
+    assert (figure.value, figure.kind, figure.source) == (12, "measured", "elsewhere")
+
+
+MIXTURE = "experts = 4\nexperts_per_token = 2\nexpert_ffn_size = 8\n"
+LATENT = "kv_rank = 4\nhead_size_plain = 2\nhead_size_rope = 2\nhead_size_value = 3\n"
+
+
+def test_experts_and_latent_attention() -> None:
+    model = load(GOOD.replace("ffn_size = 16\n", "") + MIXTURE + LATENT)
+    assert model.labels == {"attention": "mla"}
+    assert model.shapes["head_size"] == 4
+    assert model.shapes["ffn_size"] == 0
+    assert model.quantity("moe_layers") == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("heads = 2", "head = 2"), "shapes.head: no such key; did you mean 'heads'"),
+        (("title", "titel"), "titel: no such key; did you mean 'title'?"),
+        (('title = "A model"', ""), "title: is missing"),
+        (('source = "this test"', ""), "source: is missing"),
+        (('"assumed"', '"guessed"'), "kind = 'guessed': is unknown; known: assumed, measured"),
+        (("layers = 2\n", ""), "shapes.layers: is missing; every model has one"),
+        (("gated = true\n", ""), "shapes.gated: is missing; every model has one"),
+        (("ffn_size = 16\n", ""), "shapes.ffn_size: is missing; 2 layers are dense"),
+        (("ffn_size = 16", "ffn_size = 0"), "shapes.ffn_size: is zero; 2 layers are dense"),
+        (
+            ("layers = 2", "layers = 0"),
+            "shapes.layers = 0: can't be; write a whole number from 1 (transf",
+        ),
+        (
+            ("layers = 2", "layers = 2.5"),
+            "shapes.layers = 2.5: can't be; write a whole number from 1",
+        ),
+        (("layers = 2", "layers = true"), "shapes.layers = True: is not a number"),
+        (("layers = 2", 'layers = "2 GB"'), "shapes.layers = '2 GB': is"),
+        (("gated = true", "gated = 2"), "shapes.gated = 2: can't be; write true or false (whether"),
+        (("heads = 2", "heads = 2\nkv_heads = 3"), "shapes.kv_heads = 3: does not divide heads"),
+        (("heads = 2", "heads = 3"), "shapes.head_size = 2.667: is not whole as hidden_size/hea"),
+        (
+            ("layers = 2", "layers = 2\ndense_layers = 1"),
+            "shapes.dense_layers = 1: stands without ",
+        ),
+        (("layers = 2", "layers = 2\nq_rank = 1"), "shapes.q_rank = 1: stands without kv_rank"),
+        (
+            ("layers = 2", "layers = 2\nexperts = 8"),
+            "shapes.experts_per_token: is missing; every m",
+        ),
+        (("layers = 2", "layers = 2\nkv_rank = 8"), "shapes.head_size_plain: is missing; every la"),
+        (("[shapes]", "shapes = 3\n[other]"), "shapes: is not a table; write [shapes]"),
+        (("[shapes]", "parameters = 3\n[shapes]"), "parameters = 3: stands beside shapes; it foll"),
+        (('title = "A', 'hugging_face = 3\ntitle = "A'), "hugging_face = 3: is not a name; write"),
+        (('title = "A', 'name = "b"\ntitle = "A'), "name = 'b': is not the file's name; write 'm"),
+        (("layers = 2", "layers = { value = 2 }"), "shapes.layers.kind: is missing"),
+        (
+            ("layers = 2", 'layers = { kind = "assumed", source = "x" }'),
+            "shapes.layers.value: is m",
+        ),
+    ],
+)
+def test_a_fault_says_what_is_right(change: tuple[str, str], expected: str) -> None:
+    assert change[0] in GOOD
+    found = faults(GOOD.replace(*change, 1))
+    assert any(line.startswith(expected) for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (MIXTURE.replace("token = 2", "token = 5"), "shapes.experts_per_token = 5: is more than"),
+        (f"{MIXTURE}dense_layers = 3", "shapes.dense_layers = 3: is more than there are"),
+        (f"{MIXTURE}dense_layers = 2", "shapes.experts = 4: no layer has them"),
+        (f"{MIXTURE}moe_every = 0", "shapes.moe_every = 0: can't be"),
+        (f"{LATENT}kv_heads = 1", "shapes.kv_heads = 1: is not heads"),
+    ],
+)
+def test_shapes_that_contradict_each_other(more: str, expected: str) -> None:
+    found = faults(GOOD + more)
+    assert len(found) == 1
+    assert found[0].startswith(expected)
+
+
+def test_all_faults_at_once() -> None:
+    text = GOOD.replace("layers = 2", "layers = -1\nlayer = 2").replace("title", "tilte")
+    assert len(faults(text)) == 4
+
+
+def test_a_bare_count_of_parameters() -> None:
+    text = GOOD.split("[shapes]", maxsplit=1)[0]
+    assert faults(text) == ("shapes: is missing; write [shapes], or parameters for a bare count",)
+    model = load(f"{text}parameters = 70e9\nactive_parameters = 7e9")
+    assert model.shapes == {"parameters": 70e9, "active_parameters": 7e9}
+    assert model.labels == {}
+    assert model.quantity("parameters") == 70e9
+    assert faults(f"{text}parameters = 0") == (
+        "parameters = 0: can't be; write a whole number from 1 (parameters of the model)",
+    )
+    assert faults(f"{text}parameters = 5\nactive_parameters = 6")[0].startswith("active_parameters")
+    assert faults(f"{text}active_parameters = 6")[0].startswith("parameters: is missing")
+
+
+def test_what_needs_shapes_says_which() -> None:
+    model = bare_model(70e9)
+    assert model.shapes == {"parameters": 70e9}
+    with pytest.raises(InputError) as error:
+        model.quantity("forward_flops_per_token")
+    assert str(error.value) == (
+        "model = '7e+10-parameters': doesn't say enough: it is a number of parameters alone; "
+        "forward_flops_per_token needs layers, hidden_size, heads, ffn_size, vocabulary_size, "
+        "gated, sequence_length"
+    )
+    with pytest.raises(InputError, match=r"alone; tensor parallelism needs hidden_size$"):
+        model.need(("hidden_size", "parameters", "sequence_length"), "tensor parallelism",
+                   {"sequence_length": 4096})  # fmt: skip
+    with pytest.raises(InputError, match=r"doesn't say enough; model_flops_per_token needs sequen"):
+        load(GOOD).quantity("model_flops_per_token")
+    with pytest.raises(InputError, match=r"quantity = 'parametres': is unknown; did you mean"):
+        model.quantity("parametres")
+    with pytest.raises(InputError, match=r"parameters = nan"):
+        bare_model(float("nan"))
+    with pytest.raises(InputError, match=r"parameters = -1"):
+        bare_model(-1)
+
+
+def test_a_model_is_read_without_heavy_imports() -> None:
+    code = (
+        "import sys; from sweeps.spec.catalog import load_model\n"
+        "load_model('llama3-70b')\n"
+        "sys.exit(any(m in sys.modules for m in ('pint', 'pydantic', 'xarray')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+KEYS = ("title", "kind", "source", "shapes", "parameters", "hugging_face", "name")
+
+
+@given(
+    st.dictionaries(st.sampled_from(KEYS), anything, max_size=4),
+    st.dictionaries(st.sampled_from(SHAPES), anything | st.integers(0, 100), max_size=6),
+)
+def test_any_file_is_a_model_or_a_list_of_faults(
+    top: dict[str, Any], shapes: dict[str, Any]
+) -> None:
+    good = tomllib.loads(GOOD)
+    for content in (top, good | top, good | {"shapes": good["shapes"] | shapes}):
+        found = outcome(lambda content=content: read_model(Path("mine.toml"), content))
+        assert all(line.startswith("mine.toml: ") for line in found)
+
+
+# The command.
+
+
+def test_the_catalogue_lists_machines_and_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["catalog"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split() == ["dgx-h100", "NVIDIA", "DGX", "H100"] for line in lines)
+    assert any(line.split() == ["llama3-70b", "Llama", "3", "70B"] for line in lines)
+    assert len(lines) == len(hardware_names()) + len(model_names()) + 3
+
+
+def told(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, str]:
+    assert run(["catalog", *args]) == 0
+    pairs = (line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    return dict(pair for pair in pairs if len(pair) == 2)
+
+
+def test_the_catalogue_shows_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = told(capsys, "llama3-70b", "--seq-len", "8192")
+    assert shown["kv_heads"] == "8"
+    assert shown["parameters"] == "70,553,706,496"
+    assert shown["forward"] == "FLOPs of one token in a sequence of 8,192"
+    assert shown["attention_flops_per_token"] == f"{4 * 8192 * 64 * 128 * 80:,}"
+    assert shown["logits_flops_per_token"] == f"{2 * 8192 * 128256:,}"
+    assert shown["shapes:"].startswith("specification, ai-dynamo/aiconfigurator, aic-core")
+    # By Hugging Face's name, by the path of a config, and beside a machine.
+    assert told(capsys, "Qwen/Qwen3-30B-A3B")["active_parameters"] == "3,353,032,704"
+    assert told(capsys, str(CONFIGS / "gpt2.json"))["parameters"] == "124,439,808"
+    both = told(capsys, "dgx-h100", "llama3-8b")
+    assert both["gpus_per_node"].startswith("8 ")
+    assert both["active_parameters"] == "8,030,261,248"
+
+
+def test_the_catalogue_shows_the_user_s_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count = GOOD.split("[shapes]", maxsplit=1)[0] + "parameters = 7e9"
+    (tmp_path / "mine.toml").write_text(count)
+    for args in (("mine", "--model-folder", str(tmp_path)), (str(tmp_path / "mine.toml"),)):
+        shown = told(capsys, *args)
+        assert shown["parameters"] == "7,000,000,000"
+        assert "forward" not in shown
+    assert run(["catalog", "llama3-7b"]) == 2
+    assert "no such machine or model; did you mean 'llama3-" in capsys.readouterr().err
+    assert run(["catalog", "llama3-8b", "--seq-length", "0"]) == 2
+    assert "seq_length = '0': can't be; write a whole number" in capsys.readouterr().err

@@ -1,0 +1,200 @@
+"""The interface for notebooks: `sweeps.sweep`, `run`, `open` and `recompute`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sweeps
+from overhead import build_topology, collective
+from overhead.collectives import ALGORITHMS
+from sweeps.errors import InputError
+from sweeps.job import prepare
+from sweeps.spec.sweep import DEFAULT_QUANTITIES
+from sweeps.store.write import write
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_a_sweep_by_names_selects_by_names() -> None:
+    found = sweeps.sweep("time", topology=["ring", "torus"], ranks=[8, 64], message_bytes=1e9)
+    assert found["time"].sel(topology="torus", ranks=64).dims == ()
+    machine = build_topology("ring", 8, bandwidth=450e9, latency=8e-7)
+    alone = collective("all_reduce", 1e9, machine).latency_s
+    assert found["time"].sel(topology="ring", ranks=8).item() == float(alone)
+
+
+def test_the_usual_quantities_come_by_themselves() -> None:
+    found = sweeps.sweep(topology="ring", ranks=[8], message_bytes=1e9)
+    assert set(found.data_vars) == {*DEFAULT_QUANTITIES, "status"}
+    assert set(
+        sweeps.sweep("time, steps", topology="ring", ranks=8, message_bytes=1).data_vars
+    ) == {
+        "time",
+        "steps",
+        "status",
+    }
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        [2, 4, 8],
+        (2, 4, 8),
+        range(2, 9, 1),
+        np.array([2, 4, 8]),
+        np.array([2.0, 4.0, 8.0]),
+        [np.int32(2), 4.0, "8"],
+        "2:8:x2",
+        "8, 2,4",
+        "2,4:8:x2",
+    ],
+)
+def test_values_of_an_axis_in_any_form(ranks: object) -> None:
+    found = sweeps.sweep("steps", topology="ring", ranks=ranks, message_bytes=1e6)
+    assert found["steps"].dims == ("ranks",)
+    expected = list(ranks) if isinstance(ranks, range) else [2, 4, 8]
+    assert found.coords["ranks"].to_numpy().tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "size", [1e9, "1e9", "1 GB", "1000MB", np.float64(1e9), np.array(1e9), 10**9]
+)
+def test_one_value_in_any_form_makes_no_axis(size: object) -> None:
+    found = sweeps.sweep("time", topology="ring", ranks=8, message_bytes=size)
+    assert found["time"].dims == ()
+    assert found.coords["message_bytes"].item() == 1e9
+
+
+def test_numbers_are_si_and_text_may_have_units() -> None:
+    plain = sweeps.sweep("time", topology="ring", ranks=8, message_bytes=2**20, bandwidth=5e10)
+    units = sweeps.sweep(
+        "time", topology="ring", ranks=8, message_bytes="1MiB", bandwidth="400 Gbit/s"
+    )
+    assert plain["time"].item() == units["time"].item()
+
+
+def test_all_means_each_that_there_is() -> None:
+    found = sweeps.sweep("time", topology="all", collective="all", ranks=8, message_bytes=1e6)
+    assert found.sizes["topology"] == 6
+    assert found.sizes["collective"] == 7
+    names = sweeps.sweep("time", topology="ring", algorithm="all", ranks=8, message_bytes=1e6)
+    there = {algorithm.name for algorithm in ALGORITHMS.of("ring", "all_reduce")}
+    assert set(names["algorithm"].to_numpy()) == there
+    assert np.isfinite(names["time"]).all()
+    both = sweeps.sweep(
+        "time", topology=["ring", "mesh"], algorithm="all", ranks=8, message_bytes=1e6
+    )
+    assert np.isfinite(both["time"]).any("topology").all()
+
+
+def test_runs_a_mapping_a_path_and_a_name(tmp_path: Path) -> None:
+    stated = {
+        "quantities": ["time"],
+        "axes": {"ranks": [4, 8]},
+        "constants": {"message_bytes": "1 MB"},
+    }
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'quantities = ["time"]\naxes.ranks = [4, 8]\nconstants.message_bytes = "1 MB"\n'
+    )
+    found = [sweeps.run(stated), sweeps.run(path), sweeps.run(str(path))]
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0]["time"], other["time"])
+    shipped = sweeps.run("quickstart")
+    assert shipped.sizes["ranks"] == 10
+    assert np.isfinite(shipped["time"].sel(topology="ring")).all()
+
+
+def test_machines_of_ones_own(tmp_path: Path) -> None:
+    text = (ROOT / "specs/hardware/dgx-h100.toml").read_text(encoding="utf-8")
+    text = text.replace('name = "dgx-h100"', 'name = "mine"').replace('"0.8 us"', '"1.6 us"')
+    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+    axes = {"topology": "ring", "ranks": 8, "message_bytes": 0}
+    own = sweeps.sweep("time", hardware="mine", hardware_folders=[tmp_path], **axes)
+    assert own["time"].item() == pytest.approx(14 * 1.6e-6)
+    both = sweeps.sweep(
+        "time", hardware=["mine", "dgx-h100"], hardware_folders=[str(tmp_path)], **axes
+    )
+    assert both["time"].to_numpy().tolist() == pytest.approx([14 * 1.6e-6, 14 * 0.8e-6])
+    by_path = sweeps.sweep("time", hardware=str(tmp_path / "mine.toml"), **axes)
+    assert by_path["time"].item() == own["time"].item()
+    spec = tmp_path / "spec.toml"
+    spec.write_text(
+        '[constants]\nhardware = "mine"\nranks = 8\nmessage_bytes = "0 B"\ntopology = "ring"\n'
+    )
+    assert sweeps.run(spec, hardware_folders=[tmp_path])["time"].item() == own["time"].item()
+    with pytest.raises(InputError, match=r"spec.toml: hardware = 'mine': there is no such machine"):
+        sweeps.run(spec)
+
+
+def test_a_machine_without_links_between_nodes_has_those_within(tmp_path: Path) -> None:
+    text = (ROOT / "specs/hardware/dgx-h100.toml").read_text(encoding="utf-8")
+    head, _, rest = text.replace('name = "dgx-h100"', 'name = "alone"').partition("[scale_out]")
+    tail = rest[rest.index("[device]") :]
+    (tmp_path / "alone.toml").write_text(head + tail, encoding="utf-8")
+    found = sweeps.sweep(
+        ["time", "busbw"],
+        topology="ring",
+        ranks=[8, 16],
+        hardware="alone",
+        hardware_folders=[tmp_path],
+        message_bytes=1e6,
+    )
+    assert np.isfinite(found["time"]).to_numpy().tolist() == [True, False]
+    assert (found["status"] != 0).any()
+
+
+def test_opens_what_was_stored(tmp_path: Path) -> None:
+    job = prepare(
+        {
+            "axes": {"topology": ["ring", "torus"], "ranks": [8, 64]},
+            "constants": {"message_bytes": 1e9},
+        }
+    )
+    layout, blocks = job.result()
+    write(tmp_path / "x.nc", layout, blocks)
+    with sweeps.open(tmp_path / "x.nc") as dataset:
+        assert dataset["time"].sel(topology="torus", ranks=64).item() > 0
+        np.testing.assert_array_equal(dataset["time"], job.dataset()["time"])
+        assert dataset["topology"].to_numpy().tolist() == ["ring", "torus"]
+    with pytest.raises(InputError, match="does not exist"):
+        sweeps.open(tmp_path / "nothing.nc")
+
+
+def test_every_fault_is_told_at_once() -> None:
+    with pytest.raises(InputError) as caught:
+        sweeps.sweep(
+            ["tiem"],
+            topology=["ring", "rnig"],
+            ranks=[0, 8],
+            message_bytes="5 s",
+            hardware="dgx-h10",
+            chunks=1.5,
+        )
+    assert len(caught.value.faults) == 6
+    assert all(": " in line and "; " in line for line in caught.value.faults)
+
+
+def test_importing_is_light() -> None:
+    """Heavy libraries come when they are used."""
+    script = """
+import sys, sweeps
+heavy = {"xarray", "matplotlib", "netCDF4", "pint", "rich", "numpy"}
+print(sorted(heavy & set(sys.modules)))
+sweeps.sweep
+print(sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[:2] == ["[]", "['numpy']"]
+
+
+def test_an_unknown_name_of_the_module() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'swep'"):
+        sweeps.swep  # noqa: B018

@@ -1,0 +1,214 @@
+"""How the code is laid out: who imports whom, what loads when, how long files are, what is told."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("overhead", "sweeps")
+LONGEST_FILE = 400
+# Each wing of sweeps imports only those before it.
+WINGS = (
+    "errors", "spec", "engine", "store", "plans", "tuner", "traces", "validate", "plots",
+    "own_formulas", "recomputation", "job", "api", "cli",
+)  # fmt: skip
+# What sweeps has at its top hands on to api and cli.
+ENTRIES = ("__init__", "__main__")
+HEAVY = {"numpy", "xarray", "matplotlib", "netCDF4", "pint", "rich", "pandas"}
+STANDARD = set(sys.stdlib_module_names)
+
+
+def modules(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+SOURCES = modules(*PACKAGES)
+every_source = pytest.mark.parametrize("path", SOURCES, ids=named)
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def for_types_only(node: ast.AST) -> bool:
+    """Tell whether a statement is ``if TYPE_CHECKING``."""
+    test = node.test if isinstance(node, ast.If) else None
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
+
+
+def imports(node: ast.AST, *, at_start: bool) -> Iterator[str]:
+    """Yield the modules that a file imports, or only those that it imports when it is loaded."""
+    for child in ast.iter_child_nodes(node):
+        if for_types_only(child):
+            continue
+        if at_start and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            assert child.level == 0, "a relative import"
+            yield from (f"{child.module}.{alias.name}" for alias in child.names)
+        yield from imports(child, at_start=at_start)
+
+
+def imported(path: Path, *, at_start: bool = False) -> set[str]:
+    return set(imports(tree(path), at_start=at_start))
+
+
+def package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def wing(module: str) -> str:
+    """Return the wing of a module of sweeps."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def dotted(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 2 else parts)
+
+
+# Who imports whom.
+
+
+@pytest.mark.parametrize("path", modules("overhead"), ids=named)
+def test_overhead_imports_numpy_and_itself(path: Path) -> None:
+    assert {package(module) for module in imported(path)} <= STANDARD | {"numpy", "overhead"}
+
+
+@pytest.mark.parametrize("path", modules("sweeps"), ids=named)
+def test_wings_import_earlier_wings(path: Path) -> None:
+    own = wing(dotted(path))
+    if own in ENTRIES:
+        allowed = {"api", "cli"}
+    else:
+        assert own in WINGS, f"{own} has no place in the order"
+        allowed = set(WINGS[: WINGS.index(own) + 1])
+    used = {wing(module) for module in imported(path) if package(module) == "sweeps"}
+    # From the package itself comes what it hands on.
+    assert used <= allowed
+
+
+def test_no_module_needs_itself_to_load() -> None:
+    known = {dotted(path): path for path in SOURCES}
+    needs = {name: set(_needed(path, known)) - {name} for name, path in known.items()}
+    done: set[str] = set()
+    while ready := {name for name, others in needs.items() if name not in done and others <= done}:
+        done |= ready
+    circle = {name: sorted(needs[name] - done) for name in needs if name not in done}
+    assert not circle
+
+
+def _needed(path: Path, known: dict[str, Path]) -> Iterator[str]:
+    """Yield the modules of ours that a file imports to load."""
+    for module in imported(path, at_start=True):
+        if module in known:
+            yield module
+        elif (parent := module.rpartition(".")[0]) in known:
+            yield parent
+
+
+@pytest.mark.parametrize("path", modules("tests/simulator"), ids=named)
+def test_the_simulator_is_independent(path: Path) -> None:
+    allowed = STANDARD | {"tests"} | ({"pytest"} if path.name.startswith("test_") else set())
+    used = imported(path)
+    assert {package(module) for module in used} <= allowed
+    ours = {module for module in used if package(module) == "tests"}
+    assert all(module.startswith("tests.simulator") for module in ours)
+
+
+# What is in a file.
+
+
+@every_source
+def test_a_file_is_short(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
+
+
+def public(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.ClassDef]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from public(node.body)
+
+
+@every_source
+def test_what_is_public_is_described(path: Path) -> None:
+    module = tree(path)
+    empty = not module.body
+    assert empty or ast.get_docstring(module)
+    assert not [node.name for node in public(module.body) if not ast.get_docstring(node)]
+
+
+@every_source
+def test_a_module_says_what_it_offers(path: Path) -> None:
+    module = tree(path)
+    defined = [node.name for node in public(module.body)]
+    if path.name == "__main__.py" or (path.name == "__init__.py" and not defined):
+        return
+    assert any(_assigns(node, "__all__") for node in module.body), "__all__ is missing"
+
+
+def _assigns(node: ast.stmt, name: str) -> bool:
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    else:
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else []
+    return any(isinstance(target, ast.Name) and target.id == name for target in targets)
+
+
+# What loads when: the command line has to answer at once.
+
+LOADED = "import json, sys; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+COLLECTIVE = ["collective", "--topology", "ring", "--N", "8", "--M", "1KiB,1GiB"]
+
+
+def loaded(code: str, *arguments: str) -> set[str]:
+    """Return the packages that are loaded after some code ran in a fresh interpreter."""
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{LOADED}", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return set(json.loads(ran.stdout.splitlines()[-1]))
+
+
+def command(*arguments: str) -> set[str]:
+    code = "import sys; from sweeps.cli import run; assert run(sys.argv[1:]) == 0"
+    return loaded(code, *arguments)
+
+
+def test_the_command_line_loads_nothing_heavy() -> None:
+    assert not loaded("import sweeps.cli") & HEAVY
+    assert not loaded("import sweeps, sweeps.errors") & HEAVY
+
+
+def test_help_loads_nothing_heavy() -> None:
+    assert not command("--help") & HEAVY
+
+
+def test_one_collective_loads_numpy_alone() -> None:
+    assert command(*COLLECTIVE) & HEAVY == {"numpy"}
+
+
+def test_formulas_load_numpy_alone() -> None:
+    assert loaded("import overhead") & HEAVY == {"numpy"}

@@ -1,0 +1,271 @@
+"""A user's own file of formulas: what it declares appears everywhere by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import netCDF4
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OWN = '''
+import numpy as np
+
+from overhead import algorithm, cite, define, flat, formula
+from overhead.collectives.requirement import Requirement
+
+cite("own2026", "A. User, Notes on magic, 2026")
+define("spread", r"\\\\sigma", "s", "spread of the time between ranks", minimum=0)
+define("slowest_time", "T_s", "s", "time of the slowest rank", minimum=0)
+
+
+@formula(
+    returns="slowest_time",
+    expression="time + 2*spread",
+    source="own2026",
+    where="eq. 3",
+    assumes=("ranks differ as they did last year",),
+)
+def slowest(time, spread):
+    """Time of the slowest rank."""
+    return time + 2.0 * spread
+
+
+EVEN = Requirement(
+    "ranks_odd", "the number of ranks must be even", lambda ranks: ranks % 2.0 == 0.0
+)
+
+
+@algorithm(
+    "ring",
+    "all_reduce",
+    "magic",
+    steps="ranks/2",
+    time="ranks/2*latency + 0.5*message_bytes/bandwidth",
+    sent="0.5*message_bytes",
+    carried="0.5*ranks*message_bytes",
+    source="own2026",
+    where="section 4",
+    requires=(EVEN,),
+)
+def magic(ranks):
+    """Magic: half of a message."""
+    return flat(ranks / 2.0, 0.5 * np.ones_like(ranks), sent=0.5, carried=0.5 * ranks)
+'''
+OTHER = '''
+from overhead import formula
+
+
+@formula(returns="wire_time", expression="2*message_bytes/bandwidth", source="derivation")
+def slow_wire(message_bytes, bandwidth):
+    """Time on a wire that is half as fast."""
+    return 2.0 * message_bytes / bandwidth
+'''
+SPEC = """
+quantities = ["slowest_time", "time", "steps", "chosen_algorithm"]
+[axes]
+algorithm = ["ring", "magic", "auto"]
+ranks = [3, 8]
+spread = ["0 s", "1 us", "1 ms"]
+[constants]
+topology = "ring"
+message_bytes = "1 MB"
+"""
+
+
+def sweeps(*args: str, cwd: Path, code: int = 0) -> str:
+    """Run a command in a process of its own: what is declared stays in a process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sweeps", *args],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    if code:
+        assert done.stdout == ""
+        assert done.stderr.startswith("sweeps: ")
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
+    (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
+    return tmp_path
+
+
+def test_they_are_listed_and_shown(folder: Path) -> None:
+    listed = sweeps("list", "--formulas", "own.py", cwd=folder)
+    rows = [line.split("  ") for line in listed.splitlines()]
+    named = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    assert ["ring", "all_reduce", "magic", "Magic: half of a message"] in named
+    assert ["slowest", "slowest_time", "s", "Time of the slowest rank"] in named
+    shown = sweeps("show", "slowest", "--latex", "--formulas", "own.py", cwd=folder)
+    assert "slowest_time = time + 2*spread" in shown
+    assert r"T_s = " in shown
+    assert "spread of the time between ranks" in shown
+    assert "assumes ranks differ as they did last year" in shown
+    assert "Notes on magic" in shown
+    assert "eq. 3" in shown
+    told = sweeps("show", "ring.all_reduce.magic", "--formulas", "own.py", cwd=folder)
+    assert "time = ranks/2*latency + 0.5*message_bytes/bandwidth" in told
+    assert "needs   the number of ranks must be even" in told
+    assert "section 4" in told
+    # Without the file they aren't there.
+    assert "no such formula" in sweeps("show", "slowest", cwd=folder, code=2)
+    assert "magic" not in sweeps("list", cwd=folder)
+
+
+def test_an_algorithm_is_taken_by_name_by_all_and_by_auto(folder: Path) -> None:
+    base = ("collective", "--topology", "ring", "--M", "1e9", "--formulas", "own.py")
+    verbose = sweeps(*base, "--N", "8", "--algorithm", "magic", "--verbose", cwd=folder)
+    assert "ring.all_reduce.magic: Magic: half of a message" in verbose
+    assert "= 8/2*8e-07 + 0.5*1e+09/4.5e+11" in verbose
+    assert "Notes on magic" in verbose
+    for choice, count in (("all", 5), ("auto,ring", 2)):
+        out = sweeps(*base, "--N", "8", "--algorithm", choice, "--json", cwd=folder)
+        records = json.loads(out)
+        assert len(records) >= count
+        if choice == "all":
+            (mine,) = [record for record in records if record["algorithm"] == "magic"]
+            assert mine["latency_s"] == pytest.approx(4 * 8e-7 + 0.5e9 / 450e9)
+            assert mine["volume_bytes"] == 0.5e9
+            assert mine["energy_j"] > 0
+        else:
+            assert records[0]["algorithm"] == "magic"
+    refused = sweeps(*base, "--N", "7", "--algorithm", "magic", cwd=folder, code=2)
+    assert refused == "sweeps: ranks = '7': ranks odd; the number of ranks must be even\n"
+
+
+def test_they_are_in_a_file_with_their_metadata(folder: Path) -> None:
+    run = ("run", "spec.toml", "--formulas", "own.py", "--output", "x.nc")
+    sweeps(*run, cwd=folder)
+    with netCDF4.Dataset(folder / "x.nc") as file:
+        slowest, status = file["slowest_time"], file["status"]
+        assert slowest.dimensions == ("algorithm", "ranks", "spread")
+        assert slowest.units == "s"
+        assert slowest.long_name == "time of the slowest rank"
+        assert slowest.formula == "slowest_time = time + 2*spread"
+        assert slowest.comment == "Assumes ranks differ as they did last year."
+        assert "Notes on magic" in slowest.references
+        assert "Notes on magic" in file.references
+        assert "ring.all_reduce.magic: time = " in file["time"].formula
+        assert file["spread"].long_name == "spread of the time between ranks"
+        meanings = dict(zip(status.flag_meanings.split(), status.flag_masks, strict=True))
+        assert status[1].tolist() == [meanings["ranks_odd"], 0]
+        assert slowest[:].mask.any(axis=2).tolist() == [[False] * 2, [True, False], [False] * 2]
+        names = file["chosen_algorithm"].flag_meanings.split()
+        odd, even = (names[code] for code in file["chosen_algorithm"][2])
+        assert odd != "magic"
+        assert even == "magic"
+        time, extra = file["time"][0], file["slowest_time"][0]
+        assert (extra[:, 2] - time).tolist() == pytest.approx([2e-3, 2e-3])
+    # The same formulas: complete; others: another file.
+    assert "is complete already" in sweeps(*run, cwd=folder)
+    (folder / "own.py").write_text(OWN.replace("2.0 * spread", "3.0 * spread"), encoding="utf-8")
+    assert "exists already; --overwrite replaces it" in sweeps(*run, cwd=folder, code=2)
+
+
+def test_a_formula_of_ones_own_takes_the_place_of_ours(folder: Path) -> None:
+    (folder / "other.py").write_text(OTHER, encoding="utf-8")
+    base = ("collective", "--topology", "ring", "--N", "8", "--M", "1e9", "--json")
+    (ours,) = json.loads(sweeps(*base, cwd=folder))
+    (theirs,) = json.loads(sweeps(*base, "--formulas", "other.py", cwd=folder))
+    assert theirs["bandwidth_part_s"] == 2 * ours["bandwidth_part_s"]
+
+
+HEAD = "from overhead import define, formula, algorithm, flat\n"
+FORMULA = HEAD + '@formula(returns="{returns}", expression="{text}", source="{source}")\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("def f(:\n", ["SyntaxError", "line 1"]),
+        ("x = 1\nraise ValueError('a\\nb')\n", ["ValueError: a b", "(line 2)"]),
+        ("import sys\nsys.exit(3)\n", ["SystemExit: 3", "(line 2)"]),
+        ("import nothing_such\n", ["No module named 'nothing_such'", "(line 1)"]),
+        (
+            FORMULA.format(returns="tiem", text="1*time", source="derivation")
+            + "def f(time):\n    return time\n",
+            ["no quantity is called 'tiem'"],
+        ),
+        (
+            FORMULA.format(returns="time", text="1*tiem", source="derivation")
+            + "def f(time):\n    return time\n",
+            ["the expression names ['tiem'], which it isn't given"],
+        ),
+        (
+            FORMULA.format(returns="time", text="1*time", source="nobody")
+            + "def f(time):\n    return time\n",
+            ["nobody"],
+        ),
+        (
+            FORMULA.format(returns="time", text="1*wire_time", source="derivation")
+            + "def wire_time(wire_time):\n    return wire_time\n",
+            ["a formula called 'wire_time' is declared already"],
+        ),
+        (HEAD + 'define("time", "T", "s", "another time")\n', ["'time' is defined already"]),
+    ],
+)
+def test_a_broken_file_is_one_line(folder: Path, content: str, words: list[str]) -> None:
+    (folder / "broken.py").write_text(content, encoding="utf-8")
+    line = sweeps("list", "--formulas", "broken.py", cwd=folder, code=2)
+    assert line.startswith("sweeps: --formulas = 'broken.py': ")
+    for word in words:
+        assert word in line
+
+
+def test_a_file_that_is_not_there(folder: Path) -> None:
+    for command in (("list",), ("collective", "--N", "8", "--M", "1"), ("run", "spec.toml")):
+        line = sweeps(*command, "--formulas", "nothing.py", cwd=folder, code=2)
+        assert line == "sweeps: --formulas = 'nothing.py': no such file; a Python file\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("    return time.nothing\n", "the formula 'slowest' failed: AttributeError"),
+        (
+            "    return time.reshape(-1)[:2]\n",
+            "the formula 'slowest' gave shape (2,) for inputs of",
+        ),
+        ("    return 'x'\n", "the formula 'slowest' failed: ValueError"),
+    ],
+)
+def test_a_formula_that_fails_when_it_runs_is_one_line(folder: Path, body: str, words: str) -> None:
+    broken = OWN.replace("    return time + 2.0 * spread\n", body)
+    (folder / "own.py").write_text(broken, encoding="utf-8")
+    line = sweeps(
+        "run", "spec.toml", "--formulas", "own.py", "--output", "x.nc", cwd=folder, code=1
+    )
+    assert words in line
+    assert not (folder / "x.nc").exists()
+
+
+def test_an_algorithm_that_fails_when_it_runs_is_one_line(folder: Path) -> None:
+    broken = OWN.replace("return flat(ranks / 2.0", "return flat(ranks.nothing / 2.0")
+    (folder / "own.py").write_text(broken, encoding="utf-8")
+    line = sweeps(
+        "run", "spec.toml", "--formulas", "own.py", "--output", "x.nc", cwd=folder, code=1
+    )
+    assert "the algorithm 'ring.all_reduce.magic' failed: AttributeError" in line
+
+
+def test_a_formula_may_give_one_number_for_all_cells(folder: Path) -> None:
+    constant = OWN.replace("    return time + 2.0 * spread\n", "    return 7.0\n")
+    (folder / "own.py").write_text(constant, encoding="utf-8")
+    sweeps("run", "spec.toml", "--formulas", "own.py", "--output", "x.nc", cwd=folder)
+    with netCDF4.Dataset(folder / "x.nc") as file:
+        assert file["slowest_time"].dimensions == ("algorithm",)
+        assert (file["slowest_time"][:] == 7.0).all()
