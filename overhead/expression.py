@@ -12,7 +12,7 @@ import numpy as np
 
 from overhead.quantity import VOCABULARY, Array
 
-__all__ = ["FUNCTIONS", "evaluate", "latex", "names"]
+__all__ = ["FUNCTIONS", "greatest_common_divisor", "evaluate", "latex", "names"]
 
 
 def popcount_sum(ranks: Array) -> Array:
@@ -31,6 +31,15 @@ def popcount_sum(ranks: Array) -> Array:
     return total
 
 
+def greatest_common_divisor(one: Array, other: Array) -> Array:
+    """Return the greatest common divisor of whole numbers, of the shape to which they broadcast.
+
+    What isn't whole is cut off.
+    """
+    whole = (np.asarray(number, dtype=np.float64).astype(np.int64) for number in (one, other))
+    return np.asarray(np.gcd(*whole), dtype=np.float64)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": np.ceil,
     "floor": np.floor,
@@ -39,6 +48,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "minimum": np.minimum,
     "maximum": np.maximum,
     "where": np.where,
+    "gcd": greatest_common_divisor,
     "popcount_sum": popcount_sum,
 }
 
@@ -199,5 +209,5 @@ def _latex_call(name: str, args: list[str]) -> str:
         return rf"\left({args[1]} \text{{ if }} {args[0]}, \text{{ else }} {args[2]}\right)"
     if name == "popcount_sum":
         return rf"\sum_{{d<{args[0]}}} \mathrm{{popcount}}(d)"
-    shown = {"minimum": r"\min", "maximum": r"\max", "log2": r"\log_2"}[name]
+    shown = {"minimum": r"\min", "maximum": r"\max", "log2": r"\log_2", "gcd": r"\gcd"}[name]
     return rf"{shown}\left({', '.join(args)}\right)"

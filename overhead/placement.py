@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from overhead import plan_quantities, schedule_quantities
+from overhead.expression import greatest_common_divisor
 from overhead.formula import formula
 from overhead.quantity import Array, define
 from overhead.source import cite
@@ -22,7 +23,6 @@ __all__ = [
     "GROUPS",
     "boundary_in_node",
     "edp",
-    "greatest_common_divisor",
     "group_nodes",
     "members_in_node",
     "node_boundaries",
@@ -57,15 +57,6 @@ cite("megatron", "NVIDIA, Megatron-LM", "github.com/NVIDIA/Megatron-LM")
 MEGATRON = "megatron"
 ORDER = "megatron/core/parallel_state.py, the default order of ranks"
 FULL_NODES = ("nodes are full, or there is one",)
-
-
-def greatest_common_divisor(one: Array, other: Array) -> Array:
-    """Return the greatest common divisor of whole numbers, of the shape to which they broadcast.
-
-    What isn't whole is cut off.
-    """
-    whole = (np.asarray(number, dtype=np.float64).astype(np.int64) for number in (one, other))
-    return np.asarray(np.gcd(*whole), dtype=np.float64)
 
 
 # Sizes.

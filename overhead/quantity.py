@@ -223,6 +223,15 @@ _level_counts("inter", "_2", " between nodes")
 _level_counts("pod", "_3", " between pods")
 _fraction("sent_fraction", "V", "bytes that the busiest rank sends, in messages")
 _fraction("reduced_fraction", "R", "bytes that the busiest rank reduces, in messages")
+define(
+    "phases_apart",
+    r"\phi",
+    "1",
+    "whether phases on different levels follow one another",
+    minimum=0,
+    maximum=1,
+    integer=True,
+)
 
 # Results.
 define("wire_time", r"t_w", "s", "time of the whole message over one link", minimum=0)

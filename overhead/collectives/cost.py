@@ -69,12 +69,16 @@ class Cost:
         One a level of links, innermost first.
     reduced : array
         Bytes that the busiest rank reduces, in messages M (nought where nothing is reduced).
+    apart : float
+        1.0 where phases on different levels follow one another, so that chunks of the message may
+        overlap them; 0.0 where every step works on all levels.
     """
 
     steps: Number
     sent: Number
     levels: tuple[Level, ...]
     reduced: Number = 0.0
+    apart: float = 1.0
 
 
 def several(ranks: Array) -> Array:
@@ -138,7 +142,11 @@ def add(costs: Sequence[Cost]) -> Cost:
             for one, other in zip(first.levels, cost.levels, strict=True)
         )
         first = Cost(
-            first.steps + cost.steps, first.sent + cost.sent, levels, first.reduced + cost.reduced
+            first.steps + cost.steps,
+            first.sent + cost.sent,
+            levels,
+            first.reduced + cost.reduced,
+            first.apart,
         )
     return first
 
@@ -156,7 +164,7 @@ def stack(costs: Sequence[Cost]) -> Cost:
 def twice(cost: Cost) -> Cost:
     """Return the cost of an all_reduce made of a reduce_scatter and its mirror, an all_gather."""
     doubled = add([cost, cost])
-    return Cost(doubled.steps, doubled.sent, doubled.levels, cost.reduced)
+    return Cost(doubled.steps, doubled.sent, doubled.levels, cost.reduced, cost.apart)
 
 
 def mirror(cost: Cost, ranks: Array) -> Cost:
@@ -189,6 +197,7 @@ COST_PARTS: dict[str, Callable[[Any, bool], Any]] = {
     "steps": lambda cost, _: cost.steps,
     "sent_fraction": lambda cost, _: cost.sent,
     "reduced_fraction": lambda cost, _: cost.reduced,
+    "phases_apart": lambda cost, _: cost.apart,
     **{name: _total(part) for name, part in _PARTS.items()},
     **{
         f"{level}_{name}": _level(index, part)

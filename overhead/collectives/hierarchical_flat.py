@@ -56,7 +56,7 @@ def _cost(
         Level(steps * here, steps * here, steps * here * share, passed)
         for here, share, passed in zip(_slowest(times), shares, carried, strict=True)
     )
-    return Cost(steps, sent, levels, sent)
+    return Cost(steps, sent, levels, sent, apart=0.0)
 
 
 def _edges(node_ranks: Array, nodes: Array, pods: Array) -> tuple[Array, Array, Array]:

@@ -96,4 +96,4 @@ def flat_pairwise(
         Level(inter_steps, inter_steps, passed / ranks, ranks - node_ranks),
         Level(0.0 * ranks, 0.0 * ranks, 0.0 * ranks, 0.0 * ranks),
     )
-    return Cost(ranks - 1.0, sent, levels)
+    return Cost(ranks - 1.0, sent, levels, apart=0.0)

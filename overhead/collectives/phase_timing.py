@@ -139,35 +139,45 @@ def pod_phase(
     return pod_latency_count * pod_latency + share * pod_wire_time
 
 
+# Where every step works on all levels there are no phases, and chunks change nothing.
+PIPELINE = (
+    "where(phases_apart > 0, phase_1_time + phase_2_time + phase_3_time + (phase_chunks - 1)"
+    "*maximum(maximum(phase_1_time, phase_2_time), phase_3_time), latency_time + bandwidth_time)"
+)
+FOLLOW = "chunks follow one another through the dimensions"
+
+
 @formula(
     returns="time",
-    expression="phase_1_time + phase_2_time + phase_3_time + (phase_chunks - 1)"
-    "*maximum(maximum(phase_1_time, phase_2_time), phase_3_time)",
+    expression=PIPELINE,
     source=OWN,
     assumes=(
-        "chunks follow one another through the dimensions",
+        FOLLOW,
         "the phases of one chunk on one dimension block it for the others",
         "the reduction itself costs nothing",
     ),
     when={**PIPELINED, "reduction": "free"},
 )
 def pipelined_time(
-    phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, phase_chunks: Array
+    phase_1_time: Array,
+    phase_2_time: Array,
+    phase_3_time: Array,
+    phase_chunks: Array,
+    phases_apart: Array,
+    latency_time: Array,
+    bandwidth_time: Array,
 ) -> Array:
     """Time of the operation, its phases pipelined over chunks."""
     slowest = np.maximum(np.maximum(phase_1_time, phase_2_time), phase_3_time)
-    return phase_1_time + phase_2_time + phase_3_time + (phase_chunks - 1.0) * slowest
+    pipelined = phase_1_time + phase_2_time + phase_3_time + (phase_chunks - 1.0) * slowest
+    return np.where(phases_apart > 0.0, pipelined, latency_time + bandwidth_time)
 
 
 @formula(
     returns="time",
-    expression="phase_1_time + phase_2_time + phase_3_time + (phase_chunks - 1)"
-    "*maximum(maximum(phase_1_time, phase_2_time), phase_3_time) + reduction_time",
+    expression=f"{PIPELINE} + reduction_time",
     source=OWN,
-    assumes=(
-        "chunks follow one another through the dimensions",
-        "the busiest rank's reductions overlap with nothing",
-    ),
+    assumes=(FOLLOW, "the busiest rank's reductions overlap with nothing"),
     when={**PIPELINED, "reduction": "counted"},
 )
 def pipelined_reducing_time(
@@ -175,7 +185,19 @@ def pipelined_reducing_time(
     phase_2_time: Array,
     phase_3_time: Array,
     phase_chunks: Array,
+    phases_apart: Array,
+    latency_time: Array,
+    bandwidth_time: Array,
     reduction_time: Array,
 ) -> Array:
     """Time of the operation, its phases pipelined over chunks and its reductions included."""
-    return pipelined_time(phase_1_time, phase_2_time, phase_3_time, phase_chunks) + reduction_time
+    pipelined = pipelined_time(
+        phase_1_time,
+        phase_2_time,
+        phase_3_time,
+        phase_chunks,
+        phases_apart,
+        latency_time,
+        bandwidth_time,
+    )
+    return pipelined + reduction_time

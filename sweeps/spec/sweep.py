@@ -182,7 +182,8 @@ class _Reader:
         axes = self._axes()
         constants, labels = self._constants()
         self._twice(axes, constants, labels)
-        dims = [axis.name for axis in axes]
+        # Axes with faults are axes too.
+        dims = list(stated) if isinstance(stated := self.stated.get("axes"), Mapping) else []
         given = {*constants, *labels, *(name for axis in axes for name in axis.columns)}
         quantities = self._quantities()
         reductions, wrong = read_reductions(self._tables("reductions"), dims, given)

@@ -9,12 +9,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 START = """
-import resource
+from pathlib import Path
 import numpy as np
 from sweeps.job import prepare
 
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not ru_maxrss, which a new process inherits from the one that starts it.
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 def plan_of(quantities, axes, **constants):
     return prepare({"quantities": quantities, "axes": axes, "constants": constants}).plan

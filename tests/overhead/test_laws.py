@@ -199,7 +199,9 @@ def test_phases_pipelined_over_chunks(topology: str, collective: str, data: st.D
             for number, level in enumerate(levels, 1)
         ]
         slowest = np.maximum(np.maximum(busy[0], busy[1]), busy[2])
-        equal(many["time"], slowest, algorithm.name)
+        # Where every step works on all levels, there are no phases to overlap.
+        whole = "message_bytes" in algorithm.inputs
+        equal(many["time"], evaluate(algorithm, free)["time"] if whole else slowest, algorithm.name)
 
 
 # Algorithms and networks that are kin.
@@ -356,7 +358,6 @@ def test_dimensions_of_two_ranks_need_no_wraparound(collective: str, data: st.Da
 @few
 @data_of
 def test_two_ranks_have_one_cable_on_every_network(collective: str, data: st.DataObject) -> None:
-    """Where a rank sends all that it must once, no network differs."""
     price = data.draw(prices("ring"))
     shapes = {"ranks": 2.0, "mesh_nx": 2.0, "mesh_ny": 1.0, "mesh_nz": 1.0}
     names = {"ring", "line", "flood", "direct", "chain", "fwd_bidir", "shift_min", "pairwise"}

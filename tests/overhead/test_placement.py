@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from overhead import REGISTRY
 from overhead.collectives.requirement import Requirement
-from overhead.placement import GROUPS, greatest_common_divisor
+from overhead.expression import greatest_common_divisor
+from overhead.placement import GROUPS
 from overhead.placement_requirements import CONTEXT, FRAMEWORK, PLAN, SCHEDULE, requirements
 
 Plan = dict[str, int]
