@@ -83,7 +83,8 @@ class Evaluation:
     def _chunks(self) -> Array:
         shape = {name: self[name] for name in self.algorithm.inputs if name != "chunks"}
         if self.labels["shape"] == "flat":
-            links = [("latency", "wire_time")]
+            within = self.algorithm.in_network
+            links = [("in_network_latency" if within else "latency", "wire_time")]
         else:
             links = [(f"{level}_latency", f"{level}_wire_time") for level in LEVELS]
         return best_chunks(

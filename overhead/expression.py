@@ -12,7 +12,7 @@ import numpy as np
 
 from overhead.quantity import VOCABULARY, Array
 
-__all__ = ["FUNCTIONS", "greatest_common_divisor", "evaluate", "latex", "names"]
+__all__ = ["FUNCTIONS", "evaluate", "greatest_common_divisor", "latex", "names"]
 
 
 def popcount_sum(ranks: Array) -> Array:

@@ -101,6 +101,37 @@ def inter_only_energy_per_bit(inter_energy_per_bit: Array) -> Array:
 
 
 @formula(
+    returns="in_network_latency",
+    expression="latency*where(ranks <= gpus_per_node, in_network_latency_factor, 1)",
+    source=OWN,
+    assumes=("the factor is that of the switch inside a node",),
+    when={"link": "auto"},
+)
+def flat_in_network_latency(
+    latency: Array, ranks: Array, gpus_per_node: Array, in_network_latency_factor: Array
+) -> Array:
+    """Latency of a message that the switch reduces or multicasts."""
+    return latency * np.where(ranks <= gpus_per_node, in_network_latency_factor, 1.0)
+
+
+@formula(
+    returns="in_network_latency",
+    expression="latency*in_network_latency_factor",
+    source=OWN,
+    when={"link": "intra"},
+)
+def intra_only_in_network_latency(latency: Array, in_network_latency_factor: Array) -> Array:
+    """Latency of a message that the switch inside a node reduces or multicasts."""
+    return latency * in_network_latency_factor
+
+
+@formula(returns="in_network_latency", expression="1*latency", source=OWN, when={"link": "inter"})
+def inter_only_in_network_latency(latency: Array) -> Array:
+    """Latency of a message that the switches between nodes reduce: a plain one's."""
+    return 1.0 * latency
+
+
+@formula(
     returns="has_nvls",
     expression="where(ranks <= gpus_per_node, intra_nvls, 0*intra_nvls)",
     source=OWN,

@@ -190,6 +190,21 @@ _link("pod", "_3", "link between pods (one network card)")
 define("oversubscription", "o_2", "1", "oversubscription between nodes", minimum=1)
 define("pod_oversubscription", "o_3", "1", "oversubscription between pods", minimum=1)
 
+define(
+    "in_network_latency",
+    r"\alpha_s",
+    "s",
+    "latency of a message that the switch reduces or multicasts",
+    minimum=0,
+)
+define(
+    "in_network_latency_factor",
+    r"\phi_s",
+    "1",
+    "latency of a message that the switch reduces or multicasts, by a plain one's",
+    minimum=0,
+)
+
 # Shapes of networks.
 for _axis, _mark in zip("xyz", "123", strict=True):
     _count(f"mesh_n{_axis}", f"n_{_mark}", f"ranks along {_axis} of a mesh or torus")

@@ -92,7 +92,8 @@ def build_topology(
         Of a hierarchy: ``intra_bandwidth``, ``intra_latency``, ``inter_bandwidth``,
         ``inter_latency``, both ``.._energy_per_bit`` (default 0), ``ranks_per_nic`` or
         ``nics_per_node`` (default: a card a rank), ``oversubscription`` (default 1); with
-        ``nodes_per_pod`` a third level's ``pod_..``.  Of a switch: ``has_nvls``, ``has_inc``.
+        ``nodes_per_pod`` a third level's ``pod_..``.  Of a switch: ``has_nvls``, ``has_inc``,
+        and ``in_network_latency_factor`` (default 1).
 
     Returns
     -------
@@ -133,6 +134,7 @@ def _complete(kind: TopologyKind, values: dict[str, Array], dimensions: int) -> 
     if kind in (TopologyKind.MESH, TopologyKind.TORUS):
         _complete_grid(values, dimensions)
     if kind is TopologyKind.SWITCH:
+        values.setdefault("in_network_latency_factor", np.asarray(1.0))
         values.setdefault("has_nvls", np.asarray(0.0))
         values.setdefault("has_inc", np.asarray(0.0))
     if kind is TopologyKind.HIERARCHICAL:

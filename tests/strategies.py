@@ -125,9 +125,10 @@ def _shapes(topology: str) -> Mapping[str, Array]:
         return {**drawn, **_filled(drawn, spare=2)}
     ranks = np.array(RANKS, dtype=np.float64)
     one = np.ones_like(ranks)
-    return {"ranks": ranks, "has_nvls": one, "has_inc": one} if topology == "switch" else {
-        "ranks": ranks
-    }  # fmt: skip
+    if topology == "switch":
+        able = ("has_nvls", "has_inc", "in_network_latency_factor")
+        return {"ranks": ranks, **dict.fromkeys(able, one)}
+    return {"ranks": ranks}
 
 
 def networks(algorithm: Algorithm) -> dict[str, Array]:

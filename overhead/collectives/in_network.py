@@ -16,7 +16,7 @@ __all__ = ["all_reduce", "all_reduce_nvls", "broadcast"]
 
 ONCE = "where(ranks > 1, 1, 0)"
 SENT = f"{ONCE}*message_bytes"
-TIME = f"{ONCE}*(latency + message_bytes/bandwidth)"
+TIME = f"{ONCE}*(in_network_latency + message_bytes/bandwidth)"
 STREAMED = "the switch passes on what comes in as it comes in"
 
 
@@ -44,7 +44,7 @@ def all_reduce(ranks: Array) -> Cost:
     "all_reduce",
     "inc_pipe",
     steps=f"{ONCE}*(chunks + 1)",
-    time=f"{ONCE}*(chunks + 1)*(latency/2 + message_bytes/(chunks*bandwidth))",
+    time=f"{ONCE}*(chunks + 1)*(in_network_latency/2 + message_bytes/(chunks*bandwidth))",
     sent=SENT,
     carried=f"{ONCE}*ranks*message_bytes",
     source="derivation",
@@ -71,7 +71,7 @@ def all_reduce_stored(ranks: Array, chunks: Array) -> Cost:
     "all_reduce",
     "nvls",
     steps=f"{ONCE}*(chunks + 1)",
-    time=f"{ONCE}*((chunks + 1)*latency"
+    time=f"{ONCE}*((chunks + 1)*in_network_latency"
     " + (2 + (chunks - 1)*(1 + 1/ranks))*message_bytes/(chunks*bandwidth))",
     sent=f"{ONCE}*(1 + 1/ranks)*message_bytes",
     carried=f"{ONCE}*(ranks + 1)*message_bytes",

@@ -42,6 +42,19 @@ def latency_time(latency_count: Array, latency: Array) -> Array:
 
 
 @formula(
+    returns="latency_time",
+    expression="latency_count*in_network_latency",
+    source=HOCKNEY,
+    assumes=(*MODEL, "the switch that reduces or multicasts has a latency of its own"),
+    when={**FLAT, "in_network": "yes"},
+    ufunc=np.multiply,
+)
+def in_network_latency_time(latency_count: Array, in_network_latency: Array) -> Array:
+    """Part of the time that is latency, where the switch takes part."""
+    return latency_count * in_network_latency
+
+
+@formula(
     returns="bandwidth_time",
     expression="transfer_fraction*wire_time",
     source=HOCKNEY,

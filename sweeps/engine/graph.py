@@ -272,7 +272,8 @@ class Builder:
             return self._intern("chunks", ("no chunks",), (), lambda: np.full(ones, np.nan))
         names = tuple(name for name in algorithm.inputs if name != "chunks")
         if self.labels["shape"] == "flat":
-            links: tuple[tuple[str, str], ...] = (("latency", "wire_time"),)
+            latency = "in_network_latency" if algorithm.in_network else "latency"
+            links: tuple[tuple[str, str], ...] = ((latency, "wire_time"),)
         else:
             links = tuple((f"{x}_latency", f"{x}_wire_time") for x in LEVELS)
         pairs = [name for pair in links for name in pair]

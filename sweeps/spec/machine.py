@@ -111,6 +111,7 @@ _FIGURES: dict[str, dict[str, _Entry]] = {
     "scale_up": {
         **_link("intra"),
         "gpus_per_node": _count("gpus_per_node", required=True),
+        "in_network_latency": _Entry("in_network_latency", "s", above=True),
         "links": _count("intra_links"),
         "link_bandwidth": _Entry("intra_link_bandwidth", "byte s-1", above=True),
     },

@@ -43,6 +43,7 @@ FIGURES = (
     "intra_nvls",
     "intra_inc",
     "inter_inc",
+    "in_network_latency_factor",
 )
 PODS = ("pod_latency", "pod_bandwidth", "pod_energy_per_bit", "pod_oversubscription")
 
@@ -114,6 +115,9 @@ class _Resolver:
             self.labels["topology"] = "switch"
             self.origins["topology"] = "assumed: the default"
         self._every_algorithm()
+        if {"latency", "intra_latency"} & self.given:
+            origin = "assumed: of a link that is given, a message's latency"
+            self._constant("in_network_latency_factor", 1.0, origin)
         self._machines()
         self._pods()
         for name, (default, origin) in DEFAULTS.items():
@@ -311,6 +315,14 @@ def _sizes(ranks: float, dimensions: int) -> tuple[float, ...]:
     return tuple(float(n) for n in (*sizes, *(1,) * (3 - dimensions)))
 
 
+def _in_network_factor(machine: Machine) -> tuple[float, str]:
+    """Return how much slower a message is that the switch reduces or multicasts."""
+    slow, plain = machine.figures.get("in_network_latency"), machine.figures.get("intra_latency")
+    if slow is None or plain is None or not plain.value:
+        return 1.0, "assumed: as any message"
+    return slow.value / plain.value, f"{slow.kind}: {slow.source}"
+
+
 def _figure(machine: Machine, name: str) -> tuple[float | None, str]:
     """Return a machine's figure and where it comes from."""
     if name.endswith(("_nvls", "_inc")):
@@ -320,6 +332,8 @@ def _figure(machine: Machine, name: str) -> tuple[float | None, str]:
         )
         wanted = {"nvls": ("nvls",), "inc": ("inc", "sharp")}[ability]
         return float(any(word in abilities for word in wanted)), "specification"
+    if name == "in_network_latency_factor":
+        return _in_network_factor(machine)
     found = machine.figures.get(name)
     return (None, "") if found is None else (found.value, f"{found.kind}: {found.source}")
 

@@ -247,3 +247,16 @@ def test_every_reason_has_its_own_bit_and_a_text() -> None:
     assert all(
         found["comment"].count(f"{name}: {text}") == 1 for name, text in fault_texts().items()
     )
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_reasons_are_the_same_beside_a_choice(order: int) -> None:
+    """What a choice leaves out for itself is no reason of its cells, nor of other algorithms'."""
+    names = ["auto", "doubling", "halving", "nvls"][::order]
+    found = sweeps.sweep(
+        "time", topology="switch", algorithm=names, ranks=[6, 16], message_bytes=1e6
+    )
+    why = {name: reasons(found, algorithm=name, ranks=6) for name in names}
+    power = {"ranks_not_power_of_two"}
+    assert why == {"auto": set(), "doubling": power, "halving": power, "nvls": set()}
+    assert reasons(found, algorithm="nvls", ranks=16) == {"no_nvls_in_the_network"}

@@ -112,6 +112,25 @@ def test_every_network_and_operation_by_every_choice() -> None:
     assert check(sweeps.sweep(**told), told) == 0
 
 
+def test_shared_network_cards() -> None:
+    """A group with fewer ranks in a node than it has shares its cards as the machine does."""
+    told = {
+        "topology": "hierarchical",
+        "collective": ["all_reduce", "all_to_all", "p2p"],
+        "hardware": ["tpu-v5p", "dgx-h100"],
+        "ranks": [2, 8, 32],
+        "gpus_per_node": [1, 2, 4],
+        "message_bytes": 1e8,
+    }
+    for more in ({}, {"nics_per_node": [1, 2]}, {"nodes_per_pod": [2], "oversubscription": 2.0}):
+        axes = {**told, **more}
+        missing = check(sweeps.sweep(**axes), axes)
+        assert missing == 0
+    # Without a node's size it is the machine's, and so are its cards.
+    whole = {name: value for name, value in told.items() if name != "gpus_per_node"}
+    assert check(sweeps.sweep(**whole), whole) == 0
+
+
 def test_cells_that_cannot_be_are_among_those_compared() -> None:
     told = {
         "topology": ["hierarchical", "ring"],

@@ -69,7 +69,7 @@ def test_statements_use_nothing_that_the_kernel_cannot_know(algorithm: Algorithm
     prices = {"message_bytes", "ranks"}
     for level in ("", "intra_", "inter_", "pod_"):
         prices |= {f"{level}latency", f"{level}bandwidth"}
-    prices |= {"oversubscription", "pod_oversubscription"}
+    prices |= {"oversubscription", "pod_oversubscription", "in_network_latency"}
     named = {name for text in algorithm.statements.values() for name in ex.names(text)}
     assert named <= prices | set(algorithm.inputs)
 

@@ -1,0 +1,47 @@
+"""Runs commands as a user does, in this process, and returns what they tell."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from sweeps.cli import run
+
+__all__ = ["Done", "Runner"]
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(self.out)))
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        return json.loads(self.out)  # type: ignore[no-any-return]
+
+
+class Runner:
+    """Runs commands in this process, in a folder of their own."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+
+    def __call__(self, line: str, *more: str, fine: bool = True) -> Done:
+        self.capsys.readouterr()
+        code = run([*shlex.split(line), *more])
+        told = self.capsys.readouterr()
+        if fine:
+            assert code == 0, told.err
+            assert told.err == ""
+        return Done(code, told.out, told.err)

@@ -1,0 +1,47 @@
+"""Runs commands that must be refused, and looks at the lines that say why."""
+
+from __future__ import annotations
+
+import shlex
+import time
+
+import pytest
+
+from sweeps.cli import run
+
+__all__ = ["BASE", "Refused", "one"]
+
+BASE = "collective --topology ring --N 8 --M 1e6"
+
+
+class Refused:
+    """Runs a command that must be refused, and returns the lines that say why."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+
+    def __call__(self, line: str, *more: str, code: int = 2) -> list[str]:
+        self.capsys.readouterr()
+        begun = time.monotonic()
+        returned = run([*shlex.split(line), *more])
+        told = self.capsys.readouterr()
+        assert returned == code, (told.out, told.err)
+        assert told.out == ""
+        assert time.monotonic() - begun < 10
+        lines = told.err.splitlines()
+        assert lines
+        assert all(one.startswith("sweeps: ") for one in lines), lines
+        assert "Traceback" not in told.err
+        return [one.removeprefix("sweeps: ") for one in lines]
+
+
+def one(lines: list[str], *parts: str) -> None:
+    """Check that there is one line, that has the form of a fault, with these parts in order."""
+    (line,) = lines
+    assert " = " in line
+    assert ": " in line
+    assert "; " in line
+    place = 0
+    for part in parts:
+        assert part in line[place:], (part, line)
+        place = line.index(part, place) + len(part)

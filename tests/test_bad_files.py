@@ -1,0 +1,335 @@
+"""Specs and files that can't be used: one line a fault, with the file's name; exit 2."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import netCDF4
+import pytest
+
+import sweeps
+from sweeps.cli import run
+from sweeps.errors import InputError
+from tests.refusals import BASE, Refused, one
+
+
+@pytest.fixture
+def refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Refused:
+    monkeypatch.chdir(tmp_path)
+    return Refused(capsys)
+
+
+# Specs.
+
+
+def written(tmp_path: Path, text: str, name: str = "mine.toml") -> Path:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+GOOD = """
+quantities = ["time"]
+[axes]
+ranks = [8, 16]
+topology = ["ring", "torus"]
+[constants]
+message_bytes = "1 MB"
+"""
+
+
+def test_all_faults_of_a_spec_at_once_with_the_name_of_its_file(
+    refused: Refused, tmp_path: Path
+) -> None:
+    written(
+        tmp_path,
+        """
+        titel = "x"
+        quantities = ["tiem", "steps"]
+        [axes]
+        ranks = [8, 0]
+        topology = ["ring", "rnig"]
+        message_bytes = [1000, "1 MB"]
+        hardware = ["dgx-h100", "dgx-h10"]
+        latency = "2 GB"
+        case = { chunks = [1, 2], hops = [1, 2, 3] }
+        [constants]
+        link = "outer"
+        nics_per_node = [1, 2]
+        oversubscriptoin = 2
+        [[reductions]]
+        quantity = "tim"
+        over = ["rank"]
+        operation = "minimum"
+        """,
+    )
+    lines = refused("run mine.toml")
+    assert all(line.startswith("mine.toml: ") for line in lines)
+    told = [line.removeprefix("mine.toml: ") for line in lines]
+    starts = [
+        "titel = '..': no such key; did you mean 'title'",
+        "quantities = 'tiem': no such quantity; did you mean 'time'",
+        "ranks = '0': outside of its domain; a whole number from 1",
+        "topology = 'rnig': unknown; did you mean 'ring'",
+        "message_bytes = 1000: has no unit; write it for example as '64 MiB'",
+        "hardware = 'dgx-h10': there is no such machine; did you mean 'dgx-h100'",
+        "latency = '2 GB': is an amount of data, not a time",
+        "axes.case = '{..}': columns of unequal length (chunks has 2, hops has 3)",
+        "link = 'outer': unknown; did you mean 'inter'",
+        "nics_per_node = '[1, 2]': a constant has one value; several make an axis",
+        "oversubscriptoin = '2': no such quantity; did you mean 'oversubscription'",
+        "reductions.quantity = 'tim': no such one; did you mean 'time'",
+        "reductions.over = 'rank': not an axis; did you mean 'ranks'",
+        "reductions.operation = 'minimum': unknown; did you mean 'min'",
+    ]
+    for start in starts:
+        assert any(line.startswith(start) for line in told), (start, told)
+    assert len(told) == len(starts)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("[axes]", "[axes", ("mine.toml: not TOML: ", "line 3")),
+        ('"1 MB"', "1" * 5000, ("mine.toml: not TOML: ",)),
+        ('"1 MB"', "[" * 3000, ("mine.toml: ",)),
+    ],
+)
+def test_a_spec_that_is_no_toml(
+    refused: Refused, tmp_path: Path, old: str, new: str, parts: tuple[str, ...]
+) -> None:
+    written(tmp_path, GOOD.replace(old, new))
+    (line,) = refused("run mine.toml")
+    for part in parts:
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ('"1 MB"', "1000000", ("message_bytes = 1000000", "has no unit", "'64 MiB'")),
+        ('"1 MB"', "true", ("message_bytes = True", "is not a number")),
+        ('"1 MB"', "2020-01-01", ("message_bytes = ", "2020", "64 MiB")),
+        ("[8, 16]", "[]", ("ranks = []", "holds no value", "one value")),
+        ("[8, 16]", '"4:4:lin5"', ("ranks = '4:4:lin5'", "has one end twice", "the value alone")),
+        ("[8, 16]", "[[8, 16]]", ("ranks = [8, 16]", "is not a number")),
+        ("[8, 16]", "{ }", ("axes.ranks = '{..}'", "a table needs a name of its own", "'case'")),
+        ('["ring", "torus"]', "[]", ("topology = '[]'", "empty", "one value")),
+        (
+            '["ring", "torus"]',
+            '["ring", "ring"]',
+            ("topology = 'ring'", "stands there twice", "once"),
+        ),
+        ('["time"]', "[]", ("quantities = ''", "ask for nothing", "computed")),
+        ('["time"]', '["ranks"]', ("quantities = 'ranks'", "are given", "computed")),
+        (
+            '["time"]',
+            '["pod_wire_tiem"]',
+            ("quantities = 'pod_wire_tiem'", "no such quantity", "pod_wire_time"),
+        ),
+        ("ranks =", "ranks = 8\nhops =", ("ranks",)),
+        (
+            "message_bytes =",
+            "ranks = 8\nmessage_bytes =",
+            ("ranks = '..'", "given twice", "one axis or one"),
+        ),
+        ("[axes]", "axes = 3\n[constant]", ("axes = 3", "not a table", "[axes]")),
+        (
+            "[axes]",
+            "[axes]\nstatus = { hops = [1] }",
+            ("axes = 'status'", "can't be a dimension's name"),
+        ),
+        (
+            "[axes]",
+            '[axes]\n"a b" = { hops = [1] }',
+            ("axes = 'a b'", "can't be a dimension's name", "letters"),
+        ),
+        ("[axes]", "[axes]\ncase = { }", ("axes.case = '{}'", "no columns", "one or more")),
+        (
+            "[axes]",
+            "[axes]\ncase = { hopps = [1] }",
+            ("hopps = '[1]'", "no such quantity", "'hops'"),
+        ),
+    ],
+)
+def test_faults_of_a_spec(
+    refused: Refused, tmp_path: Path, old: str, new: str, parts: tuple[str, ...]
+) -> None:
+    assert old in GOOD
+    written(tmp_path, GOOD.replace(old, new, 1))
+    if parts == ("ranks",):
+        # Fine: another axis.
+        assert sweeps.run(tmp_path / "mine.toml").sizes["hops"] == 2
+        return
+    lines = refused("run mine.toml")
+    assert any(all(part in line for part in parts) for line in lines), lines
+    assert all(line.startswith("mine.toml: ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("row", "parts"),
+    [
+        ('quantity = "time"', ("reductions.over = '[]'", "empty", "ranks, topology")),
+        ('quantity = "time"\nover = ["hop"]', ("reductions.over = 'hop'", "not an axis", "ranks")),
+        (
+            'quantity = "ranks"\nover = ["ranks"]',
+            ("reductions.quantity = 'ranks'", "is given, not computed"),
+        ),
+        (
+            'over = ["ranks"]\ncount = "three"',
+            ("reductions.count = 'three'", "a whole number from 1"),
+        ),
+        ('over = ["ranks"]\ncount = 0', ("reductions.count = 0", "a whole number from 1")),
+        ('over = ["ranks"]\nquantiles = [2]', ("reductions.quantiles = [2]", "from 0 to 1")),
+        ('over = ["ranks"]\nquantiles = "x"', ("reductions.quantiles = 'x'", "from 0 to 1")),
+        ('over = ["ranks"]\nname = "a/b"', ("reductions.name = 'a/b'", "letters, digits and _")),
+        (
+            'over = ["ranks"]\nnmae = "x"',
+            ("reductions.nmae = '..'", "no such key", "did you mean 'name'"),
+        ),
+        (
+            'over = ["ranks"]\n[[reductions]]\nover = ["topology"]',
+            ("reductions.name = 'time_min'", "stands there twice"),
+        ),
+    ],
+)
+def test_faults_of_reductions(
+    refused: Refused, tmp_path: Path, row: str, parts: tuple[str, ...]
+) -> None:
+    written(tmp_path, f"{GOOD}\n[[reductions]]\n{row}\n")
+    one(refused("run mine.toml"), "mine.toml: ", *parts)
+
+
+def test_reductions_and_figures_that_are_no_lists(refused: Refused, tmp_path: Path) -> None:
+    written(tmp_path, 'reductions = "x"\nfigures = [1]\nmeasured = 3\n' + GOOD)
+    lines = refused("run mine.toml")
+    assert [line.split(" = ")[0] for line in lines] == [
+        f"mine.toml: {name}" for name in ("reductions", "figures", "measured")
+    ]
+
+
+def test_what_nothing_gives_is_told_with_the_file(refused: Refused, tmp_path: Path) -> None:
+    written(tmp_path, GOOD.replace("message_bytes", "hops").replace('"1 MB"', "1"))
+    (line,) = refused("run mine.toml")
+    assert line.startswith("mine.toml: message_bytes = (not given): time needs ")
+
+
+def test_specs_that_cannot_be_read(refused: Refused, tmp_path: Path) -> None:
+    one(refused("run nothing.toml"), "sweep = 'nothing.toml'", "there is no such file")
+    (tmp_path / "folder.toml").mkdir()
+    one(refused("run ./folder.toml"), "folder.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    (line,) = refused("run bytes.toml")
+    assert "bytes.toml" in line
+    assert "UTF-8" in line
+
+
+# Files.
+
+
+def torn(tmp_path: Path) -> dict[str, Path]:
+    """Make files that are no stored sweeps, each in its way."""
+    assert (
+        run(
+            ["collective", "--topology", "ring", "--N", "2:64:x2", "--M", "1e6", "--output", "x.nc"]
+        )
+        == 0
+    )
+    whole = (tmp_path / "x.nc").read_bytes()
+    made = {
+        "cut": whole[: len(whole) // 2],
+        "begun": whole[:100],
+        "empty": b"",
+        "text": b"not a dataset",
+        "zeros": bytes(4096),
+    }
+    for name, content in made.items():
+        (tmp_path / f"{name}.nc").write_bytes(content)
+    with netCDF4.Dataset(tmp_path / "foreign.nc", "w") as file:
+        file.createDimension("x", 3)
+        file.createVariable("t", "f8", ("x",))[:] = 1.0
+    (tmp_path / "folder.nc").mkdir()
+    return {path.stem: path for path in tmp_path.glob("*.nc") if path.stem != "x"}
+
+
+def test_torn_and_foreign_files(refused: Refused, tmp_path: Path) -> None:
+    for name in torn(tmp_path):
+        for command in ("info", "info --verify", "info --spec", "plot"):
+            if (name, command) == ("foreign", "plot"):
+                continue
+            lines = refused(f"{command} {name}.nc")
+            one(lines, f"file = '{name}.nc'")
+        with pytest.raises(InputError):
+            sweeps.open(f"{name}.nc")
+    for command in ("info", "plot"):
+        one(refused(f"{command} nothing.nc"), "file = 'nothing.nc'", "does not exist")
+
+
+def test_a_foreign_file_is_not_replaced_by_chance(refused: Refused, tmp_path: Path) -> None:
+    for name in ("text", "foreign", "cut"):
+        path = (
+            torn(tmp_path)[name]
+            if not (tmp_path / f"{name}.nc").exists()
+            else tmp_path / f"{name}.nc"
+        )
+        before = path.read_bytes()
+        one(
+            refused(f"{BASE} --output {name}.nc"),
+            f"output = '{name}.nc'",
+            "exists already",
+            "--overwrite",
+        )
+        assert path.read_bytes() == before
+
+
+def test_outputs_that_cannot_be_written(refused: Refused, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    written(tmp_path, GOOD)
+    cases = {
+        "file/x.nc": "'file' is a file, not a folder",
+        "nothing/x.nc": "'nothing' is a folder that does not exist",
+        "folder": "is not a file but a folder",
+        f"{'x' * 300}.nc": "too long",
+    }
+    for output, wrong in cases.items():
+        for command in (BASE, "run mine.toml"):
+            one(refused(f"{command} --output {output}"), f"output = '{output}'", wrong)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "mine.toml"]
+
+
+def test_a_file_where_outputs_go(refused: Refused, tmp_path: Path) -> None:
+    (tmp_path / "outputs").touch()
+    written(tmp_path, GOOD)
+    for line in ("run mine.toml", f"{BASE} --plot"):
+        one(refused(line), "output = 'outputs/", "'outputs' is a file, not a folder")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_is_read_only(refused: Refused, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir(mode=0o500)
+    one(refused(f"{BASE} --output folder/x.nc"), "output = 'folder/x.nc'", "can't be written to")
+
+
+def test_options_of_a_file_that_cannot_be(refused: Refused, tmp_path: Path) -> None:
+    one(refused(f"{BASE} --output x.nc --dtype f2"), "dtype = 'f2'", "f8 or f4")
+    one(refused(f"{BASE} --output x.nc --digits 0"), "digits = ")
+    one(refused(f"{BASE} --output x.nc --digits 99"), "digits = ")
+    written(tmp_path, GOOD)
+    one(refused("run mine.toml --max-memory much"), "--max-memory = 'much'")
+    one(refused("run mine.toml --max-memory '3 s'"), "--max-memory = '3 s'", "is a time")
+    assert not (tmp_path / "x.nc").exists()
+
+
+def test_a_time_of_the_source_that_is_none(
+    refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+    one(
+        refused(f"{BASE} --output x.nc"),
+        "SOURCE_DATE_EPOCH = 'yesterday'",
+        "whole seconds since 1970",
+    )

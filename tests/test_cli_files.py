@@ -1,0 +1,337 @@
+"""The command line with files: what it writes, draws, refuses, and leaves behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+
+import sweeps
+from overhead.collectives import ALGORITHMS
+from sweeps.cli import COMMANDS
+from sweeps.cli.suggestions import COMMANDS as SUGGESTED
+from tests.cli_runner import Runner
+
+ROOT = Path(__file__).parents[1]
+SPEC = """
+title = "Mine"
+[axes]
+topology = ["ring", "torus"]
+ranks = "2:16:x2"
+message_bytes = "1KiB:1GiB:log5"
+[[figures]]
+kind = "curves"
+name = "latency"
+lines = ["topology"]
+at = { ranks = 16 }
+"""
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)
+
+
+def started(*args: str, cwd: Path, **options: Any) -> subprocess.Popen[str]:
+    """Start a command in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "sweeps", *args],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+# Files.
+
+
+def test_output_is_written_and_the_table_printed(cli: Runner, tmp_path: Path) -> None:
+    line = "collective --topology ring,torus --N 4,16 --M 1KiB:1GiB:log4 --output x.nc"
+    done = cli(line)
+    assert "wrote x.nc (" in done.out
+    assert "topology  ranks" in done.out.replace("message_bytes  ", "")
+    with sweeps.open(tmp_path / "x.nc") as dataset:
+        assert dict(dataset.sizes) == {"topology": 2, "ranks": 2, "message_bytes": 4}
+        expected = sweeps.sweep(
+            "time", topology=["ring", "torus"], ranks=[4, 16], message_bytes="1KiB:1GiB:log4"
+        )
+        np.testing.assert_array_equal(dataset["time"], expected["time"])
+    again = cli(line)
+    assert "x.nc is complete already: the same sweep by the same code" in again.out
+    assert "wrote" not in again.out
+
+
+def test_records_and_an_output_at_once(cli: Runner, tmp_path: Path) -> None:
+    done = cli("collective --topology ring --N 4,16 --M 1KiB --csv --output x.nc", fine=False)
+    assert done.code == 0
+    assert len(done.rows) == 2
+    assert done.err.startswith("wrote x.nc (")
+    assert (tmp_path / "x.nc").exists()
+
+
+def test_another_sweep_does_not_replace_a_file(cli: Runner, tmp_path: Path) -> None:
+    line = "collective --topology ring --M 1KiB,1MiB --output x.nc"
+    cli(f"{line} --N 4")
+    before = (tmp_path / "x.nc").read_bytes()
+    refused = cli(f"{line} --N 8", fine=False)
+    assert refused.code == 2
+    assert refused.err == "sweeps: output = 'x.nc': exists already; --overwrite replaces it\n"
+    assert (tmp_path / "x.nc").read_bytes() == before
+    for options in ("--digits 3", "--dtype f4", "--compress"):
+        assert cli(f"{line} --N 4 {options}", fine=False).code == 2
+    cli(f"{line} --N 8 --overwrite")
+    with sweeps.open(tmp_path / "x.nc") as dataset:
+        assert dataset.coords["ranks"].item() == 8
+
+
+def test_a_cell_that_cannot_be_is_not_written(cli: Runner, tmp_path: Path) -> None:
+    line = "collective --topology hierarchical --N 10 --gpus-per-node 4 --M 1e6 --output x.nc"
+    assert cli(line, fine=False).code == 2
+    assert not (tmp_path / "x.nc").exists()
+
+
+def test_options_of_a_file(cli: Runner, tmp_path: Path) -> None:
+    line = "collective --topology ring --N 2:64:+1 --M 1KiB:1GiB:log50"
+    for name, options in (
+        ("plain", ""),
+        ("small", "--compress"),
+        ("f4", "--dtype f4"),
+        ("digits", "--digits 3"),
+    ):
+        cli(f"{line} --output {name}.nc {options}")
+    sizes = {path.stem: path.stat().st_size for path in tmp_path.glob("*.nc")}
+    assert sizes["digits"] < sizes["small"] < sizes["plain"]
+    assert sizes["f4"] < sizes["plain"]
+    with sweeps.open(tmp_path / "plain.nc") as plain:
+        for name, places in (("small", 0.0), ("f4", 1e-7), ("digits", 5e-3)):
+            with sweeps.open(tmp_path / f"{name}.nc") as other:
+                np.testing.assert_allclose(other["time"], plain["time"], rtol=places)
+
+
+def test_plot_draws_beside_the_output(cli: Runner, tmp_path: Path) -> None:
+    line = "collective --topology ring,torus --N 2:64:x2 --M 1KiB:1GiB:log7 --plot"
+    done = cli(line)
+    drawn = re.findall(r"drew (.*)", done.out)
+    assert drawn
+    assert all((tmp_path / path).stat().st_size > 1000 for path in drawn)
+    assert {Path(path).suffix for path in drawn} == {".png", ".svg"}
+    assert (tmp_path / "outputs/collective.nc").exists()
+    for path in drawn:
+        (tmp_path / path).unlink()
+    again = cli(line)
+    assert "is complete already" in again.out
+    assert re.findall(r"drew (.*)", again.out) == drawn
+    assert all((tmp_path / path).exists() for path in drawn)
+
+
+def test_a_plot_of_one_cell_says_that_there_is_none(cli: Runner) -> None:
+    assert "drew nothing" in cli("collective --topology ring --N 8 --M 1KiB --plot").out
+
+
+# Specs.
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(SPEC, encoding="utf-8")
+    return path
+
+
+def test_a_run_writes_prints_and_draws(cli: Runner, spec: Path, tmp_path: Path) -> None:
+    done = cli("run mine.toml")
+    assert "wrote outputs/mine.nc" in done.out
+    assert re.search(
+        r"time +topology 2, message_bytes 5, ranks 4|time +topology 2, ranks 4", done.out
+    )
+    assert {
+        path.name for path in (tmp_path / "outputs").iterdir() if not path.name.startswith(".")
+    } == {
+        "mine.nc",
+        "mine-latency.png",
+        "mine-latency.svg",
+    }
+    (tmp_path / "outputs/mine-latency.png").unlink()
+    again = cli("run mine.toml")
+    assert "outputs/mine.nc is complete already" in again.out
+    assert (tmp_path / "outputs/mine-latency.png").exists()
+    refused = cli("run mine.toml --set ranks=8,16", fine=False)
+    assert refused.code == 2
+    assert refused.err.endswith("exists already; --overwrite replaces it\n")
+    cli("run mine.toml --set ranks=8,16 --overwrite --no-plot --output outputs/mine.nc")
+    with sweeps.open(tmp_path / "outputs/mine.nc") as dataset:
+        assert dataset.coords["ranks"].to_numpy().tolist() == [8, 16]
+
+
+def test_a_dry_run_computes_nothing(cli: Runner, spec: Path, tmp_path: Path) -> None:
+    out = cli("run mine.toml --dry-run").out
+    assert "axis ranks: 4" in out
+    assert "grid: 40 cells" in out
+    assert "to compute: " in out
+    assert list(tmp_path.iterdir()) == [spec]
+
+
+def test_a_huge_sweep_says_how_large_it_is_in_a_dry_run(cli: Runner, spec: Path) -> None:
+    line = "run mine.toml --set latency=1e-7:1:log100000 --set message_bytes=1:1e9:log100000"
+    assert "grid: 80,000,000,000 cells" in cli(f"{line} --dry-run").out
+
+
+def test_a_name_is_a_shipped_sweep(cli: Runner) -> None:
+    assert "axis collective: 7" in cli("run quickstart --dry-run").out
+
+
+def test_a_stored_spec_runs_again(cli: Runner, tmp_path: Path) -> None:
+    cli("collective --topology ring,torus --N 4,16 --M 1e3:1e9:log4 --latency 0,2us --output x.nc")
+    (tmp_path / "again.toml").write_text(cli("info --spec x.nc").out, encoding="utf-8")
+    cli("run again.toml --output y.nc")
+    with sweeps.open(tmp_path / "x.nc") as one, sweeps.open(tmp_path / "y.nc") as other:
+        for name in one.data_vars:
+            assert one[name].to_numpy().tobytes() == other[name].to_numpy().tobytes(), name
+        assert one.attrs["spec"] == other.attrs["spec"]
+
+
+def test_plot_info_and_verify_of_a_stored_sweep(cli: Runner, spec: Path, tmp_path: Path) -> None:
+    cli("run mine.toml --no-plot")
+    drawn = re.findall(r"drew (.*)", cli("plot outputs/mine.nc").out)
+    assert drawn == ["outputs/mine-latency.png", "outputs/mine-latency.svg"]
+    assert cli("plot outputs/mine.nc --figure latency").out.count("drew") == 2
+    unknown = cli("plot outputs/mine.nc --figure latencie", fine=False)
+    assert unknown.code == 2
+    assert "did you mean 'latency'" in unknown.err
+    told = cli("info outputs/mine.nc").out
+    assert "title       Mine" in told
+    assert "Conventions CF-1.11" in told
+    assert re.search(r"time +topology 2, .*40 ", told)
+    assert str(tmp_path) not in told
+    assert cli("info --verify outputs/mine.nc").out == "outputs/mine.nc: every checksum holds\n"
+    with netCDF4.Dataset(tmp_path / "outputs/mine.nc", "a") as file:
+        file["time"][1, 2, 3] *= 1.0000001
+    broken = cli("info --verify outputs/mine.nc", fine=False)
+    assert broken.code == 1
+    assert broken.err == "sweeps: outputs/mine.nc: differs from its checksums: time\n"
+
+
+# What there is.
+
+
+def test_lists_and_shows_each_algorithm(cli: Runner) -> None:
+    out = cli("list").out
+    for key in ALGORITHMS:
+        assert re.search(rf"^{key[0]} +{key[1]} +{key[2]} ", out, re.MULTILINE), key
+    rows = cli("list --op all_reduce --topology switch").out.splitlines()[1:]
+    assert len(rows) == len(ALGORITHMS.of("switch", "all_reduce"))
+    assert "formula " not in cli("list --kind algorithms").out
+    assert not cli("list --kind formulas").out.startswith("network ")
+    shown = cli("show switch.all_reduce.ring").out
+    for part in ("switch.all_reduce.ring  ", "  time = ", "  sent_bytes = ", "  source  "):
+        assert part in shown
+    assert "$" in cli("show wire_time --latex").out or "\\frac" in cli("show wire_time --latex").out
+    assert "wire_time = message_bytes/bandwidth" in cli("show wire_time").out
+
+
+def test_the_catalogue_tells_figures_with_sources(cli: Runner) -> None:
+    assert "dgx-h100" in cli("catalog").out
+    told = cli("catalog dgx-h100").out
+    assert re.search(r"intra_bandwidth +450 GB/s +specification +\S", told)
+
+
+def test_help_names_every_command(cli: Runner) -> None:
+    told = cli("--help").out
+    assert all(f"  {name} " in told for name in COMMANDS)
+    assert cli("").out == told
+    for name in COMMANDS:
+        assert cli(f"{name} --help").out.startswith(f"Usage: sweeps {name}")
+    assert cli("--version").out.startswith("sweeps, version")
+
+
+def test_the_suggested_commands_all_run(cli: Runner) -> None:
+    listed = cli("list-cmds").out.splitlines()
+    assert listed == list(SUGGESTED)
+    for line in listed:
+        program, *args = shlex.split(line)
+        assert program == "sweeps"
+        assert cli(shlex.join(args)).out, line
+
+
+def test_all_predefined_combinations(cli: Runner) -> None:
+    rows = cli("run-all").rows
+    assert len(rows) == 7 * 6 * 7
+    assert {"collective", "topology", "ranks", "latency_s", "volume_bytes", "steps"} <= set(rows[0])
+    assert {row["topology"] for row in rows} == {
+        "ring",
+        "tree",
+        "hierarchical",
+        "switch",
+        "mesh",
+        "torus",
+    }
+    assert all(float(row["latency_s"]) > 0 for row in rows)
+    assert len(cli("run-all --json").records) == len(rows)
+
+
+# Pipes and signals.
+
+
+def test_a_pipe_that_closes_early_is_no_error(tmp_path: Path) -> None:
+    for args in (
+        (
+            "collective",
+            "--op",
+            "all",
+            "--topology",
+            "all",
+            "--N",
+            "2:512:x2",
+            "--M",
+            "1KiB:1GiB:log40",
+            "--csv",
+        ),
+        ("list",),
+    ):
+        process = started(*args, cwd=tmp_path)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        error = process.stderr.read()
+        assert (process.wait(30), error) == (0, "")
+        process.stderr.close()
+
+
+def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
+    spec = tmp_path / "big.toml"
+    spec.write_text(
+        'quantities = ["time", "energy", "algbw", "busbw"]\n[axes]\nranks = "2:3000:+1"\n'
+        'message_bytes = "1KiB:8GiB:log40000"\n[constants]\ntopology = "ring"\n',
+        encoding="utf-8",
+    )
+    process = started("run", "big.toml", "--compress", cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("outputs/.big.nc.*.tmp")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert error.strip() == "sweeps: interrupted; nothing was left half done"
+    assert "wrote" not in out
+    assert [
+        path.name for path in (tmp_path / "outputs").iterdir() if path.suffix in (".nc", ".tmp")
+    ] == []
