@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 
 import overhead
 from overhead.collectives import ALGORITHMS, Algorithm
@@ -18,14 +19,17 @@ def load() -> None:
         importlib.import_module(module.name)
 
 
-def formulas() -> tuple[Formula, ...]:
-    """Return the package's own formulas, without a user's."""
+def formulas(*, others: bool = False) -> tuple[Formula, ...]:
+    """Return the package's formulas; a user's, too, where `others` are wanted."""
     load()
-    return tuple(one for one in REGISTRY.values() if one.kernel.__module__.startswith("overhead."))
+    return tuple(one for one in REGISTRY.values() if others or _own(one.kernel))
 
 
-def algorithms() -> tuple[Algorithm, ...]:
-    """Return the package's own algorithms, without a user's."""
+def algorithms(*, others: bool = False) -> tuple[Algorithm, ...]:
+    """Return the package's algorithms; a user's, too, where `others` are wanted."""
     load()
-    own = (one for one in ALGORITHMS.values() if one.kernel.__module__.startswith("overhead."))
-    return tuple(own)
+    return tuple(one for one in ALGORITHMS.values() if others or _own(one.kernel))
+
+
+def _own(kernel: Callable[..., object]) -> bool:
+    return kernel.__module__.startswith("overhead.")

@@ -14,8 +14,13 @@ from overhead.topology import TopologyKind
 __all__ = ["algorithm_table", "references"]
 
 
-def references() -> str:
+def references(*, others: bool = False) -> str:
     """Return the whole document: algorithms, formulas, sources.
+
+    Parameters
+    ----------
+    others : bool
+        Whether a user's own declarations are told, too.
 
     Returns
     -------
@@ -32,10 +37,12 @@ def references() -> str:
         "",
     ]
     for topology in TopologyKind:
-        of = [a for a in algorithms() if a.topology == topology.value]
+        of = [a for a in algorithms(others=others) if a.topology == topology.value]
         lines += [f"### {topology.value}", "", *_algorithms(of), ""]
-    cited = {one.source.key for one in algorithms()} | {one.source.key for one in formulas()}
-    lines += ["## Formulas", "", *_formulas(formulas()), "", "## Sources", ""]
+    told = formulas(others=others)
+    cited = {one.source.key for one in algorithms(others=others)}
+    cited |= {one.source.key for one in told}
+    lines += ["## Formulas", "", *_formulas(told), "", "## Sources", ""]
     lines += [
         f"- `{key}`: {source.at()}" for key, source in sorted(SOURCES.items()) if key in cited
     ]
@@ -66,12 +73,23 @@ def _formulas(formulas: Sequence[Formula]) -> Iterator[str]:
         yield "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
-def algorithm_table() -> str:
-    """Return which algorithms each operation has on each network, as a Markdown table."""
+def algorithm_table(*, others: bool = False) -> str:
+    """Return which algorithms each operation has on each network, as a Markdown table.
+
+    Parameters
+    ----------
+    others : bool
+        Whether a user's own algorithms are told, too.
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
     topologies = [kind.value for kind in TopologyKind]
     lines = ["| operation | " + " | ".join(topologies) + " |"]
     lines.append("| --- |" + " --- |" * len(topologies))
-    keys = sorted((one.key for one in algorithms()), key=lambda key: key[1])
+    keys = sorted((one.key for one in algorithms(others=others)), key=lambda key: key[1])
     for collective, group in groupby(keys, key=lambda key: key[1]):
         found = list(group)
         cells = [", ".join(k[2] for k in found if k[0] == t) or "-" for t in topologies]

@@ -40,7 +40,7 @@ def command(
         from overhead import reference_table
 
         make = reference_table.references if references else reference_table.algorithm_table
-        sys.stdout.write(make())
+        sys.stdout.write(make(others=True))
         return 0
     faults = []
     for flag, value, known in (

@@ -43,6 +43,11 @@ FIELDS = {
 }
 
 
+# Of what is the same in all cells, what records hold.
+FIXED_LABELS = ("hardware", "collective", "topology")
+FIXED_NUMBERS = ("ranks", "message_bytes")
+
+
 def reasons(status: int) -> str:
     """Return the names of the faults in a cell's status."""
     return " ".join(fault for fault, bit in fault_bits().items() if status & bit)
@@ -75,6 +80,12 @@ class Cells:
 
     def __len__(self) -> int:
         return self.plan.grid.cells
+
+    def fixed(self) -> dict[str, Any]:
+        """Return what every cell has in common, of that which a program asks for by name."""
+        labels, constants = self.plan.labels, self.plan.grid.constants
+        found: dict[str, Any] = {n: labels[n] for n in FIXED_LABELS if n in labels}
+        return found | {n: float(constants[n]) for n in FIXED_NUMBERS if n in constants}
 
     def records(self, most: int | None = None) -> Iterator[dict[str, Any]]:
         """Yield a record for each cell: its coordinates, then its values by quantity."""
@@ -119,8 +130,10 @@ def _named(record: Mapping[str, Any]) -> dict[str, Any]:
 def as_json(cells: Cells) -> Iterator[str]:
     """Yield the cells as a JSON array, a record a line; what doesn't exist is null."""
     first = True
+    fixed = cells.fixed()
     for record in cells.records():
-        members = (f"{json.dumps(k)}: {_json(v)}" for k, v in _named(record).items())
+        named = {**fixed, **_named(record)}
+        members = (f"{json.dumps(k)}: {_json(v)}" for k, v in named.items())
         yield ("[\n" if first else ",\n") + "{" + ", ".join(members) + "}"
         first = False
     yield "\n]\n"
@@ -136,8 +149,9 @@ def _json(value: Any) -> str:
 def as_csv(cells: Cells) -> Iterator[str]:
     """Yield the cells as CSV, a record a line; what doesn't exist is empty."""
     header: list[str] | None = None
+    fixed = cells.fixed()
     for record in cells.records():
-        named = _named(record)
+        named = {**fixed, **_named(record)}
         if header is None:
             header = list(named)
             yield _line(header)
