@@ -22,7 +22,7 @@ NETWORKS = tuple(dict.fromkeys(key[:2] for key in ALGORITHMS))
 every_network = pytest.mark.parametrize(
     ("topology", "collective"), NETWORKS, ids=map("-".join, NETWORKS)
 )
-few = settings(max_examples=max(settings().max_examples // 3, 10))
+few = settings(max_examples=max(settings().max_examples // 4, 10))
 data_of = given(data=st.data())
 
 ROUNDING = 1e-11
