@@ -1,7 +1,8 @@
 """Which algorithm stands for a collective where none is named.
 
 ``standard`` is the one that the field means by a network and an operation.  ``nccl`` is the fastest
-of those that NCCL has on such a machine; where NCCL has nothing of its own, the standard one.
+of those that NCCL has on such a machine; on networks for which NCCL has nothing of its own, the
+standard one.  An all_to_all over three levels it doesn't have: that cell is a hole.
 ``auto`` is the fastest of all that are defined there; ``all`` is each of them.
 """
 

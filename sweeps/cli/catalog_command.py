@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from sweeps.spec.catalog import Figure, Machine, Model
+    from sweeps.spec.catalog import Figure, Machine
+    from sweeps.spec.model import Model
 
 __all__ = ["command"]
 

@@ -42,7 +42,6 @@ def command(**given: Any) -> int:
     from sweeps.errors import InputError
     from sweeps.job import prepare
     from sweeps.own_formulas import load_formulas
-    from sweeps.spec.sweep import DEFAULT_QUANTITIES
 
     for path in given["formulas"]:
         load_formulas(Path(path))
@@ -52,8 +51,6 @@ def command(**given: Any) -> int:
         options["algorithm"] = tree_algorithms(options["topology"], options["algorithm"])
     _check_needed(options)
     stated = stated_sweep(options, "Collective operations")
-    if options["nodes_per_pod"] is not None:
-        stated["quantities"] = [*DEFAULT_QUANTITIES, "pod_time"]
     folders = [Path(folder) for folder in given["hardware_folder"]]
     job = prepare(
         stated,

@@ -6,18 +6,17 @@ import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import InputError, RunError, fault, nearest
-from sweeps.spec.hugging_face import read_config
 from sweeps.spec.machine import Figure, Machine, read_machine
-from sweeps.spec.model import Model
-from sweeps.spec.model_file import read_model
+
+if TYPE_CHECKING:
+    from sweeps.spec.model import Model
 
 __all__ = [
     "Figure",
     "Machine",
-    "Model",
     "find_spec",
     "find_sweep",
     "hardware_names",
@@ -202,10 +201,14 @@ def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:
     config = Path(text) if text.endswith(".json") else Path(text) / "config.json"
     named = Path(text).name == text
     if text.endswith(".json") or (config.is_file() and not named):
+        from sweeps.spec.hugging_face import read_config
+
         return read_config(config)
     if not named and not text.endswith(".toml"):
         text = _by_hugging_face(text, folders)
     path = find_spec("models", text, folders)
+    from sweeps.spec.model_file import read_model
+
     return read_model(path, read_toml(path))
 
 

@@ -351,7 +351,12 @@ class _Reader:
     # What is asked for.
 
     def _quantities(self) -> tuple[str, ...]:
-        value = self.stated.get("quantities", list(DEFAULT_QUANTITIES))
+        # The parts inside nodes, between them and between pods are the time.
+        told = {**self._table("axes"), **self._table("constants")}
+        networks = str(told.get("topology", ""))
+        pods = "nodes_per_pod" in told and ("hierarchical" in networks or networks == "all")
+        usual = [*DEFAULT_QUANTITIES, *(["pod_time"] if pods else [])]
+        value = self.stated.get("quantities", usual)
         listed = value if isinstance(value, list) else str(value).split(",")
         names = tuple(str(name).strip() for name in listed if str(name).strip())
         known = [*VOCABULARY, "chosen_algorithm"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from sweeps.errors import InputError
-from sweeps.spec.catalog import Model
+from sweeps.spec.model import Model
 
 __all__ = ["OTHERS", "TOTALS", "anything", "outcome"]
 

@@ -16,9 +16,9 @@ from overhead.quantity import VOCABULARY
 from overhead.transformer_quantities import SHAPES
 from sweeps.cli import run
 from sweeps.errors import InputError
-from sweeps.spec.catalog import Model, hardware_names, load_model, model_names, shipped
+from sweeps.spec.catalog import hardware_names, load_model, model_names, shipped
 from sweeps.spec.machine import ORIGINS
-from sweeps.spec.model import bare_model
+from sweeps.spec.model import Model, bare_model
 from sweeps.spec.model_file import read_model
 from tests.spec.model_files import TOTALS, anything, outcome
 
