@@ -21,7 +21,7 @@ from sweeps.spec.ranges import parse_values
 from sweeps.spec.reductions import NAME, REDUCTIONS, Reduction, read_reductions
 from sweeps.spec.settings import KEYS, changed
 
-__all__ = ["DEFAULT_QUANTITIES", "OUTPUTS", "REDUCTIONS", "Reduction", "Sweep", "read_sweep"]
+__all__ = ["DEFAULT_QUANTITIES", "REDUCTIONS", "Reduction", "Sweep", "read_sweep"]
 
 DEFAULT_QUANTITIES = (
     "time",
@@ -39,7 +39,6 @@ DEFAULT_QUANTITIES = (
     "lower_bound_ratio",
     "chosen_algorithm",
 )
-OUTPUTS = (*DEFAULT_QUANTITIES, "reduction_time", "chunks")
 CHOICES = ("standard", "nccl", "auto")
 
 
