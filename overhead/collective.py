@@ -164,7 +164,7 @@ def collective(
         "link": "intra" if topology.shape == "flat" else "auto",
     }
     with np.errstate(all="ignore"):
-        return _least([Evaluation(one, given, labels) for one in found])
+        return _least([Evaluation(given, labels, one) for one in found])
 
 
 def _least(evaluations: Sequence[Evaluation]) -> CollectiveResult:
@@ -184,7 +184,7 @@ def _least(evaluations: Sequence[Evaluation]) -> CollectiveResult:
             missing = missing | alone
         return np.where(missing, np.nan, value)
 
-    names = np.array([e.algorithm.name for e in evaluations])
+    names = np.array([e.algorithm.name if e.algorithm else "" for e in evaluations])
     values = {field: pick(quantity) for field, quantity in QUANTITIES.items()}
     return CollectiveResult(**values, algorithm=np.where(undefined, "", names[chosen]))
 

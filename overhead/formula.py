@@ -13,7 +13,17 @@ from overhead import expression as ex
 from overhead.quantity import VOCABULARY, Quantity
 from overhead.source import SOURCES, Source
 
-__all__ = ["REGISTRY", "Formula", "Registry", "document", "formula", "parameters", "summary"]
+__all__ = [
+    "REGISTRY",
+    "Call",
+    "Formula",
+    "Registry",
+    "call",
+    "document",
+    "formula",
+    "parameters",
+    "summary",
+]
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
@@ -95,12 +105,71 @@ class Formula:
             raise ValueError(message)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A quantity that is another one where some quantities are bound and some labels set.
+
+    So one formula serves many places: the time of a matrix product serves each of a layer's, the
+    time of an all_reduce each group's.
+
+    Attributes
+    ----------
+    returns : str
+        The quantity that it gives.
+    of : str
+        The quantity that it evaluates.
+    bind : mapping of str to str
+        What is given to it: for each quantity there, the one here that it is.
+    labels : mapping of str to str
+        Labels that hold there; what is bound is evaluated with them, too.
+    when : mapping of str to str
+        The labels for which the call holds; empty: always.
+    """
+
+    returns: str
+    of: str
+    bind: Mapping[str, str]
+    labels: Mapping[str, str]
+    when: Mapping[str, str]
+
+    @property
+    def result(self) -> Quantity:
+        """The quantity that it gives."""
+        return VOCABULARY[self.returns]
+
+    @property
+    def statement(self) -> str:
+        """The call as an equation with its bindings."""
+        bound = ", ".join(f"{inner} = {outer}" for inner, outer in self.bind.items())
+        places = ", ".join(f"{label} {value}" for label, value in self.labels.items())
+        of = f"{self.of} of {places}" if places else self.of
+        return f"{self.returns} = {of}({bound})"
+
+    def check(self) -> None:
+        """Check that the declaration holds together.
+
+        Raises
+        ------
+        ValueError
+            If a name isn't in the vocabulary, or the two quantities differ in unit.
+        """
+        for name in (self.returns, self.of, *self.bind, *self.bind.values()):
+            if name not in VOCABULARY:
+                message = f"{self.returns}: '{name}' is not in the vocabulary"
+                raise ValueError(message)
+        for one, other in ((self.returns, self.of), *self.bind.items()):
+            if VOCABULARY[one].units != VOCABULARY[other].units:
+                message = f"{self.returns}: '{one}' and '{other}' differ in unit"
+                raise ValueError(message)
+
+
 class Registry(Mapping[str, Formula]):
-    """Formulas by name; a name stands once."""
+    """Formulas by name, a name stands once; and calls."""
 
     def __init__(self) -> None:
         self._formulas: dict[str, Formula] = {}
-        self._returning: dict[str, list[Formula]] = {}
+        self._returning: dict[str, list[Formula | Call]] = {}
+        self.calls: list[Call] = []
 
     def __getitem__(self, name: str) -> Formula:
         try:
@@ -131,8 +200,13 @@ class Registry(Mapping[str, Formula]):
         self._formulas[declared.name] = declared
         self._returning.setdefault(declared.returns, []).append(declared)
 
-    def returning(self, quantity: str, labels: Mapping[str, str]) -> Formula | None:
-        """Find the formula that gives a quantity where the labels are these.
+    def add_call(self, declared: Call) -> None:
+        """Add a call."""
+        self.calls.append(declared)
+        self._returning.setdefault(declared.returns, []).append(declared)
+
+    def returning(self, quantity: str, labels: Mapping[str, str]) -> Formula | Call | None:
+        """Find the formula or call that gives a quantity where the labels are these.
 
         The one with the most conditions wins, and of equals the last declared, so that a user's
         own takes the place of ours.
@@ -146,10 +220,10 @@ class Registry(Mapping[str, Formula]):
 
         Returns
         -------
-        Formula or None
-            None where no formula gives it.
+        Formula, Call or None
+            None where nothing gives it.
         """
-        best: Formula | None = None
+        best: Formula | Call | None = None
         for candidate in self._returning.get(quantity, ()):
             holds = all(
                 labels.get(key) in value.split("|") for key, value in candidate.when.items()
@@ -194,6 +268,8 @@ def formula(
     assumes: tuple[str, ...] = (),
     when: Mapping[str, str] | None = None,
     ufunc: np.ufunc | None = None,
+    inputs: tuple[str, ...] = (),
+    name: str = "",
 ) -> Callable[[Kernel], Kernel]:
     """Declare a function as a formula and register it; the function stays as it is.
 
@@ -213,6 +289,11 @@ def formula(
         Labels for which it holds; several values of one label are joined by ``|``.
     ufunc : numpy.ufunc, optional
         The ufunc that it is, if it is just one.
+    inputs : tuple of str, optional
+        The quantities that it takes, where they aren't its parameters' names: of a function that
+        serves several formulas.
+    name : str, optional
+        The formula's name, if it isn't the function's.
 
     Returns
     -------
@@ -230,9 +311,9 @@ def formula(
 
     def declare(kernel: Kernel) -> Kernel:
         declared = Formula(
-            name=kernel.__name__,
+            name=name or kernel.__name__,
             kernel=kernel,
-            inputs=parameters(kernel),
+            inputs=inputs or parameters(kernel),
             returns=returns,
             expression=expression,
             source=cited,
@@ -242,8 +323,43 @@ def formula(
             ufunc=ufunc,
         )
         result = VOCABULARY[returns]
-        document(kernel, f"{returns} [{result.units}]", declared.reference, "; ".join(assumes))
+        if not inputs:
+            what = f"{returns} [{result.units}]"
+            document(kernel, what, declared.reference, "; ".join(assumes))
         REGISTRY.add(declared)
         return kernel
 
     return declare
+
+
+def call(
+    *,
+    returns: str,
+    of: str,
+    bind: Mapping[str, str],
+    labels: Mapping[str, str] | None = None,
+    when: Mapping[str, str] | None = None,
+) -> Call:
+    """Declare that a quantity is another one with quantities bound and labels set; register it.
+
+    Parameters
+    ----------
+    returns : str
+        The quantity that it gives.
+    of : str
+        The quantity that it evaluates.
+    bind : mapping of str to str
+        For each quantity there, the one here that it is.
+    labels : mapping, optional
+        Labels that hold there.
+    when : mapping, optional
+        Labels for which the call holds; several values of one label are joined by ``|``.
+
+    Returns
+    -------
+    Call
+        The declaration.
+    """
+    declared = Call(returns, of, dict(bind), dict(labels or {}), dict(when or {}))
+    REGISTRY.add_call(declared)
+    return declared

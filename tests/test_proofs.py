@@ -282,7 +282,7 @@ def proof(key: Key) -> Proof:
     for held, runs in groups.items():
         rows = [given(case) for case, _ in runs]
         columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-        evaluation = Evaluation(ALGORITHMS[key], columns, dict(held))
+        evaluation = Evaluation(columns, dict(held), ALGORITHMS[key])
         defined = np.broadcast_to(evaluation.defined(), len(runs))
         for (case, run), ours in zip(runs, defined, strict=True):
             if ours != (run is not None) and not (key[2] in NARROWER and not ours):
@@ -378,7 +378,7 @@ def broken(change: Callable[[Case], dict[str, float]], key: Key, ranks: int) -> 
     wrong = {name: np.asarray(value) for name, value in (given(case) | change(case)).items()}
     run = outcome(case)
     assert run is not None
-    evaluation = Evaluation(ALGORITHMS[key], wrong, labels(case))
+    evaluation = Evaluation(wrong, labels(case), ALGORITHMS[key])
     return abs(float(evaluation["time"]) - float(run.time)) > TOLERANCE * float(run.time)
 
 

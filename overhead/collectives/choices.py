@@ -9,10 +9,11 @@ standard one.  An all_to_all over three levels it doesn't have: that cell is a h
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 
 from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES, Algorithm
 
-__all__ = ["CHOICES", "NCCL", "STANDARD", "candidates"]
+__all__ = ["CHOICES", "NCCL", "STANDARD", "candidates", "usable"]
 
 CHOICES = ("standard", "nccl", "auto", "all")
 HALVES = ("all_gather", "reduce_scatter")
@@ -103,3 +104,24 @@ def candidates(topology: str, collective: str, choice: str) -> tuple[Algorithm, 
         raise ValueError(message)
     keys = ((topology, collective, name) for name in names)
     return tuple(ALGORITHMS[key] for key in keys if key in ALGORITHMS)
+
+
+def usable(labels: Mapping[str, str]) -> tuple[Algorithm, ...]:
+    """Return the algorithms of a collective inside of a model: a network has one for each.
+
+    A name that the collective doesn't have there stands for the standard algorithm: it was meant
+    for another of the model's collectives.
+
+    Parameters
+    ----------
+    labels : mapping of str to str
+        With ``topology``, ``collective`` and ``algorithm``.
+
+    Returns
+    -------
+    tuple of Algorithm
+        One, or several of which the fastest counts.
+    """
+    topology, collective = labels["topology"], labels["collective"]
+    found = candidates(topology, collective, labels["algorithm"])
+    return found or candidates(topology, collective, "standard")

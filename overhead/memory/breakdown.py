@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from overhead import schedule
+from overhead.evaluation import Evaluation
 from overhead.formula import REGISTRY
 from overhead.memory.recomputation import RECOMPUTE
 from overhead.quantity import VOCABULARY, Array
-from overhead.transformer.derive import MissingQuantities
 
 __all__ = ["DEFAULTS", "LABELS", "PARTS", "STAGES", "Derivation", "StageMemory", "stage_memory"]
 
@@ -74,7 +74,7 @@ DEFAULTS: dict[str, float] = {
 }
 
 
-class Derivation:
+class Derivation(Evaluation):
     """Quantities of memory from given ones; what is computed once is kept.
 
     Parameters
@@ -96,44 +96,14 @@ class Derivation:
     ) -> None:
         values = {**DEFAULTS, **given}
         values.setdefault("etp", values["tp"])
-        self.known: dict[str, Array] = {
-            name: np.asarray(value, dtype=np.float64) for name, value in values.items()
-        }
-        self.labels = {name: known[0] for name, known in LABELS.items()} | dict(labels or {})
+        held = {name: known[0] for name, known in LABELS.items()} | dict(labels or {})
         for name, known in LABELS.items():
-            if self.labels[name] not in known:
-                close = difflib.get_close_matches(self.labels[name], known, n=1)
+            if held[name] not in known:
+                close = difflib.get_close_matches(held[name], known, n=1)
                 offer = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
-                message = f"{name} = {self.labels[name]}: no such value; {offer}"
+                message = f"{name} = {held[name]}: no such value; {offer}"
                 raise ValueError(message)
-
-    def __getitem__(self, quantity: str) -> Array:
-        """Return a quantity, of the shape to which broadcast what it depends on.
-
-        Raises
-        ------
-        MissingQuantities
-            If something that it needs is neither given nor follows from what is.
-        """
-        missing: dict[str, None] = {}
-        value = self._value(quantity, missing)
-        if value is None:
-            raise MissingQuantities(quantity, tuple(missing))
-        return value
-
-    def _value(self, name: str, missing: dict[str, None]) -> Array | None:
-        known = self.known.get(name)
-        if known is not None:
-            return known
-        declared = REGISTRY.returning(name, self.labels)
-        if declared is None:
-            missing[name] = None
-            return None
-        inputs = [self._value(one, missing) for one in declared.inputs]
-        if any(one is None for one in inputs):
-            return None
-        result = self.known[name] = np.asarray(declared.kernel(*inputs))
-        return result
+        super().__init__(values, held)
 
 
 @dataclass(frozen=True, slots=True)

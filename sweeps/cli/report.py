@@ -10,7 +10,7 @@ import numpy as np
 
 from overhead.collectives import Algorithm
 from overhead.expression import evaluate, names
-from overhead.formula import REGISTRY
+from overhead.formula import REGISTRY, Formula
 from overhead.quantity import VOCABULARY
 from sweeps.cli.origins import assumed_lines
 from sweeps.cli.records import Cells, reasons
@@ -163,7 +163,7 @@ def _composed(job: Job, algorithm: Algorithm, record: Mapping[str, Any]) -> Iter
     (case,) = job.plan.cases
     within = "yes" if algorithm.in_network else "no"
     declared = REGISTRY.returning("time", {**case.labels, "in_network": within})
-    if declared is None:
+    if not isinstance(declared, Formula):
         return
     if algorithm.exact_chunks:
         yield f"    (exact where {algorithm.exact_chunks}; elsewhere an upper bound)"

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from overhead.collectives.algorithm import ALGORITHMS, Algorithm
-from overhead.collectives.choices import candidates
+from overhead.collectives.choices import candidates, usable
 from overhead.collectives.chunking import best_chunks
 from overhead.collectives.cost import COST_PARTS, LEVELS
 from overhead.collectives.requirement import Requirement
-from overhead.formula import REGISTRY, Formula
+from overhead.formula import REGISTRY, Call, Formula
 from sweeps.engine.axes import Array, Grid
 from sweeps.engine.fastest import best_of
 from sweeps.engine.node import Missing, Node, costing, shaped
@@ -47,6 +47,8 @@ class Builder:
         Nodes by key, shared between label sets, so that the same thing is computed once.
     only_time : bool
         Whether it is enough to know the least time of a choice, not which algorithm has it.
+    inside : bool
+        Whether it builds what a call evaluates, rather than what is asked for.
     """
 
     grid: Grid
@@ -54,7 +56,10 @@ class Builder:
     given: Mapping[str, Node]
     interned: dict[tuple[Any, ...], Node]
     only_time: bool = False
+    inside: bool = False
     memo: dict[tuple[str, str], Node] = field(default_factory=dict)
+    scopes: dict[tuple[Any, ...], Builder] = field(default_factory=dict)
+    found: tuple[Algorithm, ...] | None = None
 
     def node(self, quantity: str, algorithm: Algorithm | None = None) -> Node:
         """Return the node that gives a quantity.
@@ -98,9 +103,12 @@ class Builder:
 
     def algorithms(self) -> tuple[Algorithm, ...]:
         """Return the algorithms that the labels leave: one, or several for a choice."""
-        return candidates(
-            self.labels["topology"], self.labels["collective"], self.labels["algorithm"]
-        )
+        if self.found is None:
+            self.found = ()
+            if "collective" in self.labels:
+                names = (self.labels[n] for n in ("topology", "collective", "algorithm"))
+                self.found = usable(self.labels) if self.inside else candidates(*names)
+        return self.found
 
     def status(
         self, faults: Mapping[str, int], wanted: Mapping[str, Node], *, lacking: bool
@@ -203,12 +211,41 @@ class Builder:
             return self._chosen_of(quantity, found, [self.node(quantity, one) for one in found])
         if declared is None:
             raise Missing(quantity)
+        if isinstance(declared, Call):
+            return self._call(declared)
         inputs = tuple(self.node(name, algorithm) for name in declared.inputs)
         key = (declared.name, id(declared.kernel), *(node.key for node in inputs))
         run = declared.kernel if declared.ufunc else shaped(declared, len(self.grid.shape))
         return self._intern(quantity, _short(key), inputs, run, declared.ufunc, declared)
 
-    def _formulas(self, quantity: str, found: Sequence[Algorithm]) -> list[Formula | None]:
+    def _call(self, declared: Call) -> Node:
+        """Return the node of what a call evaluates, with its quantities bound to nodes here."""
+        outer = self
+        if declared.labels:
+            plain = {k: v for k, v in declared.labels.items() if k != "collective"}
+            outer = self._scope(("labels", *sorted(plain.items())), self.given, plain)
+        bound = {inner: outer.node(name) for inner, name in declared.bind.items()}
+        key = (declared.of == "time", *sorted(declared.bind.items()))
+        labels = declared.labels
+        where = ("bind", *sorted(labels.items()), *key)
+        inner = outer._scope(where, {**self.given, **bound}, labels, least=declared.of == "time")
+        return inner.node(declared.of)
+
+    def _scope(
+        self,
+        key: tuple[Any, ...],
+        given: Mapping[str, Node],
+        labels: Mapping[str, str],
+        *,
+        least: bool = False,
+    ) -> Builder:
+        if key not in self.scopes:
+            self.scopes[key] = Builder(
+                self.grid, {**self.labels, **labels}, given, self.interned, least, inside=True
+            )
+        return self.scopes[key]
+
+    def _formulas(self, quantity: str, found: Sequence[Algorithm]) -> list[Formula | Call | None]:
         """Return what gives a quantity: of algorithms in the network, and of others."""
         kinds = {"yes" if algorithm.in_network else "no" for algorithm in found} or {"no"}
         return [

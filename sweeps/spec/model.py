@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from overhead.evaluation import MissingQuantities, derive
 from overhead.quantity import VOCABULARY
-from overhead.transformer import MissingQuantities, derive
-from overhead.transformer_quantities import FLAGS, SHAPES
+from overhead.transformer import transformer_quantities
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.machine import Figure
 from sweeps.spec.units import parse_quantity
+
+FLAGS, SHAPES = transformer_quantities.FLAGS, transformer_quantities.SHAPES
 
 __all__ = [
     "COUNTS",

@@ -95,7 +95,7 @@ def test_an_algorithm_costs_what_it_states(
     drawn = data.draw(prices(topology))
     for algorithm in ALGORITHMS.of(topology, collective):
         columns = {**networks(algorithm), **drawn, "hops": np.asarray(3.0)}
-        evaluation = Evaluation(algorithm, columns, labels(algorithm))
+        evaluation = Evaluation(columns, labels(algorithm), algorithm)
         known = {name: evaluation[name] for name in named(algorithm)}
         for quantity, text in algorithm.statements.items():
             with np.errstate(all="ignore"):

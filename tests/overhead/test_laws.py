@@ -51,7 +51,7 @@ def evaluate(
         "link": "auto" if algorithm.topology == "hierarchical" else "intra",
     }
     arrays = {name: np.asarray(value, dtype=np.float64) for name, value in columns.items()}
-    return Evaluation(algorithm, arrays, held | labels)
+    return Evaluation(arrays, held | labels, algorithm)
 
 
 def changed(price: Prices, ending: str, value: float) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overhead.evaluation import MissingQuantities
 from overhead.memory import PARTS, RECIPES, Derivation, stage_memory
-from overhead.transformer.derive import MissingQuantities
 from tests.overhead.memory_cases import (
     DEEPSEEK_V3,
     K22,

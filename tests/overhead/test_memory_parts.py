@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overhead.evaluation import derive
 from overhead.memory import DEFAULTS, RECIPES
-from overhead.transformer.derive import derive
 from tests.overhead.memory_cases import (
     DEEPSEEK_V3,
     LLAMA3_70B,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overhead.evaluation import MissingQuantities, derive
 from overhead.formula import REGISTRY
 from overhead.quantity import VOCABULARY
-from overhead.transformer import MissingQuantities, derive
 from overhead.transformer_quantities import SHAPES
 from tests.overhead.transformers import Shapes, count, routed, shapes
 
