@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from sweeps.engine.axes import Array, Grid
 from sweeps.engine.fastest import best_of
 from sweeps.engine.node import Missing, Node, costing, shaped
 from sweeps.engine.notes import notes
+from sweeps.engine.selection import all_of, depends_on_chunks, select, short, where_defined
 from sweeps.engine.validity import NOT_DEFINED, NOT_OF_NETWORK, topology_requirements
 from sweeps.errors import InputError, fault
 
@@ -142,7 +142,7 @@ class Builder:
         each = [self._faults(algorithm.requires, faults) for algorithm in found]
         if len(each) > 1:
             # A choice fails only where no candidate is defined.
-            each = [self._intern("status", ("all", *(n.key for n in each)), tuple(each), _all_of)]
+            each = [self._intern("status", ("all", *(n.key for n in each)), tuple(each), all_of)]
         return self._either([*shared, *each])
 
     def _everywhere(self, bit: int) -> Node:
@@ -216,7 +216,7 @@ class Builder:
         inputs = tuple(self.node(name, algorithm) for name in declared.inputs)
         key = (declared.name, id(declared.kernel), *(node.key for node in inputs))
         run = declared.kernel if declared.ufunc else shaped(declared, len(self.grid.shape))
-        return self._intern(quantity, _short(key), inputs, run, declared.ufunc, declared)
+        return self._intern(quantity, short(key), inputs, run, declared.ufunc, declared)
 
     def _call(self, declared: Call) -> Node:
         """Return the node of what a call evaluates, with its quantities bound to nodes here."""
@@ -256,8 +256,8 @@ class Builder:
     def _chosen_of(self, quantity: str, found: Sequence[Algorithm], each: Sequence[Node]) -> Node:
         """Return the node of a quantity of the algorithm that has the least time."""
         chosen = self._best(found)
-        key = _short(("select", quantity, chosen.key, *(node.key for node in each)))
-        return self._intern(quantity, key, (chosen, *each), _select)
+        key = short(("select", quantity, chosen.key, *(node.key for node in each)))
+        return self._intern(quantity, key, (chosen, *each), select)
 
     def _cost(self, quantity: str, algorithm: Algorithm | None) -> Node:
         found = (algorithm,) if algorithm else self.algorithms()
@@ -274,7 +274,7 @@ class Builder:
             inputs = tuple(
                 one if name == "chunks" else node for name, node in zip(names, inputs, strict=True)
             )
-        key = _short((*only.key, *(node.key for node in inputs)))
+        key = short((*only.key, *(node.key for node in inputs)))
         cost = self._intern(
             "cost",
             key,
@@ -322,18 +322,18 @@ class Builder:
             rest = values[len(names) :]
             return best_chunks(algorithm, shape, rest[::2], rest[1::2], latency_per)
 
-        key = _short(("chunks", *algorithm.key, latency_per, *(node.key for node in inputs)))
+        key = short(("chunks", *algorithm.key, latency_per, *(node.key for node in inputs)))
         return self._intern("chunks", key, inputs, run, None, algorithm)
 
     def _best(self, found: Sequence[Algorithm]) -> Node:
         times = self._times(found)
-        key = _short(("best", *(node.key for node in times)))
+        key = short(("best", *(node.key for node in times)))
         return self._intern("best", key, tuple(times), best_of)
 
     def _least(self, found: Sequence[Algorithm]) -> Node:
         first, *rest = self._times(found)
         for node in rest:
-            key = _short(("lesser", first.key, node.key))
+            key = short(("lesser", first.key, node.key))
             first = self._intern("time", key, (first, node), np.minimum, np.minimum)
         return first
 
@@ -348,7 +348,7 @@ class Builder:
             if algorithm.requires:
                 defined = self._faults(algorithm.requires, {r.fault: 1 for r in algorithm.requires})
                 key = ("defined", time.key, defined.key)
-                time = self._intern("time", key, (time, defined), _where_defined)
+                time = self._intern("time", key, (time, defined), where_defined)
             times.append(time)
         return times
 
@@ -363,42 +363,3 @@ class Builder:
         best = self._best(found)
         key = ("chosen", *map(int, codes), best.key)
         return self._intern("chosen_algorithm", key, (best,), lambda pair: codes[pair[1]])
-
-
-def _short(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a key of small integers in place of nested ones (interning keeps them apart)."""
-    return ("k", _NUMBERS.setdefault(key, len(_NUMBERS)))
-
-
-_NUMBERS: dict[tuple[Any, ...], int] = {}
-
-
-@cache
-def depends_on_chunks(algorithm: Algorithm, quantity: str) -> bool:
-    """Return whether a part of a chunked algorithm's cost varies with the number of chunks."""
-    names = tuple(algorithm.inputs)
-    values = (np.array([2.0, 4.0]) if name == "chunks" else np.array(4.0) for name in names)
-    with np.errstate(all="ignore"):
-        cost = costing(algorithm, names)(*values)
-        parts = [COST_PARTS[quantity](cost, per_message) for per_message in (True, False)]
-    return any(np.asarray(part).size > 1 for part in parts)
-
-
-def _all_of(*reasons: Array) -> Array:
-    """Return all candidates' reasons where each has one, else none."""
-    every = reasons[0] != 0
-    total = reasons[0]
-    for reason in reasons[1:]:
-        every = every & (reason != 0)
-        total = total | reason
-    return np.where(every, total, 0)
-
-
-def _where_defined(time: Array, undefined: Array) -> Array:
-    return np.where(undefined != 0, np.inf, time) if undefined.any() else time
-
-
-def _select(best: tuple[Array, Array], *values: Array) -> Array:
-    shape = np.broadcast_shapes(best[1].shape, *(value.shape for value in values))
-    chosen = np.broadcast_to(best[1], shape)
-    return np.choose(chosen, [np.broadcast_to(value, shape) for value in values])
