@@ -241,13 +241,13 @@ def shared_expert_activations(
 @formula(
     returns="expert_activations",
     expression="expert_imbalance*experts_per_token*etp/tp*("
-    "(matmul_input_bytes + activation_bytes)*hidden_size"
+    "(matmul_input_bytes + weighted_outputs*activation_bytes)*hidden_size"
     " + ((1 + gated)*activation_bytes + matmul_input_bytes)*expert_ffn_size/etp)",
     source="megatron",
     where="megatron/core/transformer/moe/experts.py and token_dispatcher.py",
     assumes=(
         "tensor-parallel ranks dispatch a share of the tokens each (sequence parallelism)",
-        "an expert's output is kept: the probabilities multiply it",
+        "an expert's output is kept where the probabilities multiply it, not its inside",
         CAST,
     ),
 )
@@ -257,6 +257,7 @@ def expert_activations(
     etp: Array,
     tp: Array,
     matmul_input_bytes: Array,
+    weighted_outputs: Array,
     activation_bytes: Array,
     hidden_size: Array,
     gated: Array,
@@ -264,7 +265,7 @@ def expert_activations(
 ) -> Array:
     """Bytes a token of inputs, inside and outputs of routed experts."""
     rows = expert_imbalance * experts_per_token * etp / tp
-    ends = (matmul_input_bytes + activation_bytes) * hidden_size
+    ends = (matmul_input_bytes + weighted_outputs * activation_bytes) * hidden_size
     inside = ((1.0 + gated) * activation_bytes + matmul_input_bytes) * expert_ffn_size / etp
     return rows * (ends + inside)
 

@@ -25,6 +25,7 @@ PARTS = (
     "gathered_memory",
     "pending_gradient_memory",
     "bucket_memory",
+    "placeholder_memory",
     "stored_activation_memory",
     "live_activation_memory",
     "embedding_activation_memory",
@@ -51,7 +52,8 @@ _NONE = {
     "dense_layers", "q_rank", "kv_rank", "head_size_plain", "head_size_rope", "head_size_value",
     "window", "gated", "tied_embeddings", "biases", "qkv_biases", "qk_norms", "layer_norm",
     "router_bias", "zero_stage", "sequence_parallel", "dropout", "embedding_as_layer",
-    "loss_as_layer", "pending_share", "buckets", "bucket_bytes",
+    "loss_as_layer", "pending_share", "buckets", "bucket_bytes", "placeholder_bytes",
+    "weighted_outputs",
 }  # fmt: skip
 _ONE = {
     "tp", "cp", "pp", "dp", "ep", "virtual_stages", "micro_batch", "moe_every", "weight_copies",

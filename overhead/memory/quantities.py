@@ -21,6 +21,11 @@ for _name, _symbol, _meaning in (
     ("holds_embedding", "i_e", "whether the stage's rank holds the embedding"),
     ("holds_output", "i_o", "whether the stage's rank holds the output layer"),
     ("dropout", r"\delta", "whether dropout is applied"),
+    (
+        "weighted_outputs",
+        "w_e",
+        "whether probabilities multiply experts' outputs",
+    ),
 ):
     define(_name, _symbol, "1", _meaning, minimum=0, maximum=1, integer=True)
 for _name, _symbol, _meaning in (
@@ -75,6 +80,7 @@ for _name, _symbol, _meaning in (
     ("matmul_input_bytes", "b_m", "a stored input of a matrix product (FP8: 1)"),
     ("mask_bytes", r"b_\delta", "an element of a dropout mask"),
     ("single_bytes", "b_4", "a number that is kept in single precision"),
+    ("placeholder_bytes", "b_0", "a placeholder for a gradient added up elsewhere (0: none)"),
     ("logit_bytes", "b_l", "a logit with its softmax and its gradient"),
 ):
     define(_name, _symbol, "byte", f"bytes of {_meaning}", minimum=0)
@@ -95,6 +101,8 @@ for _name, _mark, _meaning in (
     ("attention_block_activations", "half", "what a layer stores beside its MLP"),
     ("dense_layer_activations", "dense", "what a dense layer makes"),
     ("moe_layer_activations", "MoE", "what a mixture-of-experts layer makes"),
+    ("saved_attention_activations", "half,kept",
+     "what a layer keeps beside its MLP where every second matrix product is kept"),
     ("kept_dense_layer_activations", "dense,kept", "what a dense layer keeps for its backward"),
     ("kept_moe_layer_activations", "MoE,kept",
      "what a mixture-of-experts layer keeps for its backward"),
@@ -110,6 +118,7 @@ for _name, _mark, _meaning in (
     ("gathered_memory", "gathered", "weights that ZeRO-3 holds gathered"),
     ("pending_gradient_memory", "pending", "gradients that wait, not sharded yet"),
     ("bucket_memory", "buckets", "buckets of gradients on their way"),
+    ("placeholder_memory", "placeholders", "placeholders for gradients added up elsewhere"),
     ("stored_activation_memory", "stored", "activations of layers, of all micro-batches in flight"),
     ("live_activation_memory", "live", "activations of the one layer that is recomputed"),
     ("embedding_activation_memory", "embedding", "dropout mask behind the embedding"),

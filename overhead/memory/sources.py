@@ -46,3 +46,9 @@ cite(
     "T. Chen, B. Xu, C. Zhang and C. Guestrin, Training deep nets with sublinear memory cost, 2016",
     "arXiv:1604.06174",
 )
+cite(
+    "transformerengine",
+    "NVIDIA, Transformer Engine",
+    "github.com/NVIDIA/TransformerEngine",
+)
+cite("torchtitan", "PyTorch, torchtitan", "github.com/pytorch/torchtitan")

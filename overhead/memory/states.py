@@ -20,6 +20,7 @@ __all__ = [
     "model_state_memory",
     "optimizer_memory",
     "pending_gradient_memory",
+    "placeholder_memory",
     "quantities",
     "shards",
     "sources",
@@ -261,3 +262,23 @@ def pending_gradient_memory(
 def bucket_memory(dp: Array, cp: Array, buckets: Array, bucket_bytes: Array) -> Array:
     """Memory of buckets of gradients on their way."""
     return np.where(dp * cp > 1.0, buckets * bucket_bytes, 0.0)
+
+
+@formula(
+    returns="placeholder_memory",
+    expression="placeholder_bytes*(layer_rank_parameters"
+    " + where(stage_moe_layers > 0, expert_weights/etp, 0))",
+    source="transformerengine",
+    where="transformer_engine/pytorch/module/base.py, get_dummy_wgrad",
+    assumes=("one a shape of weight, kept for good; the experts of a layer share theirs",),
+)
+def placeholder_memory(
+    placeholder_bytes: Array,
+    layer_rank_parameters: Array,
+    stage_moe_layers: Array,
+    expert_weights: Array,
+    etp: Array,
+) -> Array:
+    """Memory of what a product hands back whose gradient was added to the sum already."""
+    expert = np.where(stage_moe_layers > 0.0, expert_weights / etp, 0.0)
+    return placeholder_bytes * (layer_rank_parameters + expert)

@@ -189,7 +189,7 @@ def communicator_memory(
 @formula(
     returns="allocated_memory",
     expression="model_state_memory + activation_memory + logits_memory + gathered_memory"
-    " + pending_gradient_memory + bucket_memory + workspace_bytes",
+    " + pending_gradient_memory + bucket_memory + placeholder_memory + workspace_bytes",
     assumes=(SUM,),
     **TOTAL,
 )
@@ -200,11 +200,14 @@ def allocated_memory(
     gathered_memory: Array,
     pending_gradient_memory: Array,
     bucket_memory: Array,
+    placeholder_memory: Array,
     workspace_bytes: Array,
 ) -> Array:
     """Memory that the framework allocates."""
-    buffers = gathered_memory + pending_gradient_memory + bucket_memory + workspace_bytes
-    return model_state_memory + activation_memory + logits_memory + buffers
+    # What depends on few axes of a sweep is added up first.
+    gradients = pending_gradient_memory + bucket_memory + placeholder_memory
+    states = model_state_memory + (gathered_memory + gradients + workspace_bytes)
+    return states + (activation_memory + logits_memory)
 
 
 @formula(
@@ -220,7 +223,7 @@ def memory(
     context_bytes: Array,
 ) -> Array:
     """Memory of all parts together."""
-    return reserve_factor * allocated_memory + communicator_memory + context_bytes
+    return reserve_factor * allocated_memory + (communicator_memory + context_bytes)
 
 
 @formula(

@@ -75,7 +75,9 @@ def test_a_higher_stage_of_zero_never_needs_more_states(
 
 
 @laws
-@given(plan=PLANS, model=MODELS, kernel=KERNELS, recompute=st.sampled_from(["none", "full"]))
+@given(
+    plan=PLANS, model=MODELS, kernel=KERNELS, recompute=st.sampled_from(["none", "full", "per_op"])
+)
 def test_memory_falls_with_tensor_and_pipeline_parallelism(
     plan: dict[str, float], model: Given, kernel: str, recompute: str
 ) -> None:

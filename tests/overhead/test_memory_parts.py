@@ -130,12 +130,15 @@ def test_activations_of_eight_bit_products() -> None:
 
 
 def test_activations_of_deepseek_v3_by_hand() -> None:
-    memory = held({**DEEPSEEK_V3, "tp": 2, "sequence_parallel": 1, "expert_imbalance": 1.5})
+    plan = {**DEEPSEEK_V3, "tp": 2, "sequence_parallel": 1, "expert_imbalance": 1.5}
+    memory = held({**plan, "weighted_outputs": 1})
     attention = 8 * 7168 / 2 + (4 * (1536 + 512) + 2 * 64) / 2 + 4 * 128 * (192 + 128) / 2
     experts = 1.5 * 8 / 2 * (4 * 7168 + 2 * 3 * 2048)
     shared = 2 * 3 * 2048 / 2
     expected = attention + 4 * 128 / 2 + experts + shared + 8 * 256 / 2
     assert float(memory["moe_layer_activations"]) == expected
+    # Megatron-LM multiplies inside the experts by now, and keeps no outputs.
+    assert float(held(plan)["moe_layer_activations"]) == expected - 1.5 * 8 / 2 * 2 * 7168
 
 
 def test_logits_are_on_the_last_stage_alone() -> None:
@@ -155,3 +158,34 @@ def test_gathered_weights_of_fully_sharded_layers_by_hand() -> None:
     waiting = {**plan, **RECIPES["fsdp_adam"].given(), "pending_share": 1}
     parameters = float(held(plan)["rank_parameters"])
     assert float(held(waiting)["pending_gradient_memory"]) == 4 * parameters
+
+
+def test_what_every_second_product_leaves_by_hand() -> None:
+    """Queries, values and context, the MLP's first product and its last; inputs of layers."""
+    memory = held({**LLAMA3_70B}, recompute="per_op")
+    scores = 4 * 64
+    expected = 2 * 8192 + 2 * (64 + 64 + 8) * 128 + scores + 2 * 28672 + 2 * 8192
+    assert float(memory["kept_dense_layer_activations"]) == expected
+    split = held({**LLAMA3_70B, "tp": 8, "sequence_parallel": 1}, recompute="per_op")
+    own = (2 * 8192 + 2 * (64 + 64 + 8) * 128 + scores + 2 * 28672 + 2 * 2 * 8192) / 8
+    assert float(split["kept_dense_layer_activations"]) == own + 2 * 8192
+    plain = held({**LLAMA3_70B, "gated": 0}, recompute="per_op")
+    assert float(plain["kept_dense_layer_activations"]) == expected - 2 * 8192
+
+
+def test_full_recomputation_keeps_as_much_wherever_it_stops() -> None:
+    for shapes in (LLAMA3_70B, DEEPSEEK_V3):
+        one, other = (held(shapes, recompute=mode) for mode in ("full", "full_early_stop"))
+        for name in ("stored_activation_memory", "live_activation_memory"):
+            assert float(one[name]) == float(other[name])
+
+
+def test_placeholders_are_one_of_each_weight_of_a_layer() -> None:
+    plan = {**DEEPSEEK_V3, "placeholder_bytes": 2, "ep": 64, "dp": 64}
+    memory = held(plan)
+    layer = float(memory["layer_rank_parameters"])
+    assert float(memory["placeholder_memory"]) == 2 * (layer + 3 * 7168 * 2048)
+    assert float(held({**LLAMA3_70B})["placeholder_memory"]) == 0.0
+    whole = held({**LLAMA3_70B, "placeholder_bytes": 2, "tp": 8})
+    weights = 8192 * 2 * 64 * 128 / 8 + 2 * 8192 * 128 + 3 * 8192 * 28672 / 8 + 2 * 8192
+    assert float(whole["placeholder_memory"]) == 2 * weights
