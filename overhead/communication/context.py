@@ -1,0 +1,359 @@
+"""Context parallelism: ranks that each hold a part of the sequences exchange for attention.
+
+By all_to_all (Ulysses) each gets all tokens of some heads, and gives the result back; that is what
+holds unless the label ``context_parallel`` says otherwise.  In a ring keys and values go from rank
+to rank, in the backward with their gradients.  By all_gather each gets all keys and values, and
+their gradients are reduced and scattered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from overhead.communication import passes, tensor
+from overhead.communication.operation import never, on_network, operation
+from overhead.formula import formula
+from overhead.memory import rank_parameters
+from overhead.quantity import Array, define
+from overhead.sums import product
+
+__all__ = ["KINDS", "cp_key_value_bytes", "cp_query_bytes", "passes", "rank_parameters", "tensor"]
+
+KINDS = ("all_to_all", "ring", "all_gather")
+ULYSSES: dict[str, Any] = {"source": "jacobs2023", "where": "section 3.1"}
+RING: dict[str, Any] = {"source": "liu2023", "where": "section 3"}
+GATHER: dict[str, Any] = {"source": "grattafiori2024", "where": "section 3.3.2"}
+UNKNOWN = {"shapes": "unknown"}
+ROUND = {"context_parallel": "ring"}
+GATHERED = {"context_parallel": "all_gather"}
+LATENT = "of latent attention, whose keys and values differ in size, their mean"
+
+for _name, _mark, _meaning in (
+    ("cp_query_bytes", "q", "queries of a micro-batch's tokens on a rank, or what attention gives"),
+    ("cp_key_value_bytes", "k", "keys of a micro-batch's tokens on a rank, or values"),
+    ("cp_ring_bytes", "kv", "keys and values of a micro-batch's tokens on a rank"),
+    ("cp_gather_bytes", "KV", "keys and values of all tokens of a micro-batch"),
+):
+    define(_name, rf"M_{{c,{_mark}}}", "byte", _meaning, minimum=0)
+define("cp_inner_energy", r"e_{\mathrm{c,in}}", "J",
+       "energy of one message of a context-parallel ring inside a node", minimum=0)  # fmt: skip
+define("cp_hop_energy", r"e_{\mathrm{c}}", "J",
+       "energy of one message of a context-parallel ring between nodes", minimum=0)  # fmt: skip
+
+
+@formula(
+    returns="cp_query_bytes",
+    expression="communication_bytes*rank_tokens*(heads/tp)*((query_head_size + value_head_size)/2)",
+    assumes=(LATENT,),
+    **ULYSSES,
+)
+def cp_query_bytes(
+    communication_bytes: Array,
+    rank_tokens: Array,
+    heads: Array,
+    tp: Array,
+    query_head_size: Array,
+    value_head_size: Array,
+) -> Array:
+    """Queries of a micro-batch's tokens on a rank, or what attention gives for them."""
+    head = (query_head_size + value_head_size) / 2.0
+    return communication_bytes * rank_tokens * (heads / tp) * head
+
+
+@formula(
+    returns="cp_key_value_bytes",
+    expression="communication_bytes*rank_tokens*rank_kv_heads"
+    "*((query_head_size + value_head_size)/2)",
+    assumes=(LATENT,),
+    **ULYSSES,
+)
+def cp_key_value_bytes(
+    communication_bytes: Array,
+    rank_tokens: Array,
+    rank_kv_heads: Array,
+    query_head_size: Array,
+    value_head_size: Array,
+) -> Array:
+    """Keys of a micro-batch's tokens on a rank, or values."""
+    head = (query_head_size + value_head_size) / 2.0
+    return communication_bytes * rank_tokens * rank_kv_heads * head
+
+
+def _hidden(tp_message_bytes: Array, tp: Array) -> Array:
+    """A rank's part of the activations of a micro-batch's tokens."""
+    return tp_message_bytes / tp
+
+
+for _name in ("cp_query_bytes", "cp_key_value_bytes"):
+    formula(
+        returns=_name,
+        expression="tp_message_bytes/tp",
+        assumes=("heads aren't known: they make up the hidden size, each with keys and values",),
+        when=UNKNOWN,
+        inputs=("tp_message_bytes", "tp"),
+        name=f"{_name}_of_hidden",
+        **ULYSSES,
+    )(_hidden)
+
+
+@formula(returns="cp_ring_bytes", expression="2*cp_key_value_bytes", **RING)
+def cp_ring_bytes(cp_key_value_bytes: Array) -> Array:
+    """Keys and values of a micro-batch's tokens on a rank."""
+    return 2.0 * cp_key_value_bytes
+
+
+@formula(returns="cp_gather_bytes", expression="cp*cp_ring_bytes", ufunc=np.multiply, **GATHER)
+def cp_gather_bytes(cp: Array, cp_ring_bytes: Array) -> Array:
+    """Keys and values of all tokens of a micro-batch, for a rank's heads."""
+    return cp * cp_ring_bytes
+
+
+CP: dict[str, Any] = {"dimension": "cp", "share": "layer_share"}
+for _what, _words in (
+    ("query", "queries, or of what attention gives"),
+    ("key_value", "keys or values"),
+):
+    operation(
+        f"cp_{_what}_all_to_all",
+        f"all_to_all of {_words}",
+        group="cp",
+        collective="all_to_all",
+        message=f"cp_{_what}_bytes",
+        when={"context_parallel": "all_to_all"},
+        **CP,
+    )
+operation(
+    "cp_ring",
+    "p2p of keys and values, or of their gradients, to the next rank of the ring",
+    group="cp_ring",
+    collective="p2p",
+    message="cp_ring_bytes",
+    of="cp",
+    when=ROUND,
+    own=("energy",),
+    **CP,
+)
+for _collective, _words in (
+    ("all_gather", "keys and values"),
+    ("reduce_scatter", "gradients of keys and values"),
+):
+    operation(
+        f"cp_{_collective}",
+        f"{_collective} of {_words}",
+        group="cp",
+        collective=_collective,
+        message="cp_gather_bytes",
+        when=GATHERED,
+        **CP,
+    )
+
+# Energy of a ring's step: as many of its messages as it spans nodes leave one.
+on_network("cp_hop_energy", "energy", "cp_ring", "p2p", "cp_ring_bytes")
+on_network("cp_inner_energy", "energy", "inner_ring", "p2p", "cp_ring_bytes")
+LEAVING = "where(cp_nodes > 1, minimum(cp_nodes, cp), 0)"
+
+
+@formula(
+    returns="cp_ring_energy",
+    expression=f"{LEAVING}*cp_hop_energy + (cp - {LEAVING})*cp_inner_energy",
+    source="derivation",
+)
+def cp_ring_energy(
+    cp_nodes: Array, cp: Array, cp_hop_energy: Array, cp_inner_energy: Array
+) -> Array:
+    """Energy of one step of a ring, in which each of its ranks sends a message."""
+    leaving = np.where(cp_nodes > 1.0, np.minimum(cp_nodes, cp), 0.0)
+    return leaving * cp_hop_energy + (cp - leaving) * cp_inner_energy
+
+
+# Counts: two messages of queries' size and two of keys' each way, by all_to_all.
+
+BY_ALL_TO_ALL = ("cp_query_all_to_all", "cp_key_value_all_to_all")
+
+
+def _twice(times: Array, cp_layers: Array) -> Array:
+    """How often a step exchanges messages of which a layer has two."""
+    return 2.0 * times * cp_layers
+
+
+for _name in BY_ALL_TO_ALL:
+    for _way, _times in (("forward", "micro_batches"), ("backward", "returning_attentions")):
+        formula(
+            returns=f"{_name}_{_way}_count",
+            expression=f"2*{_times}*cp_layers",
+            inputs=(_times, "cp_layers"),
+            name=f"{_name}_{_way}_count",
+            **ULYSSES,
+        )(_twice)
+        never(f"{_name}_{_way}_count", when={"context_parallel": "ring|all_gather"})
+never(
+    *(f"{name}_{way}_count" for name in ("cp_ring", "cp_all_gather", "cp_reduce_scatter")
+      for way in ("forward", "backward")),
+)  # fmt: skip
+
+define("ring_steps", "k_c", "1", "messages of a rank in one ring of keys and values", minimum=0)
+define("ring_backward_steps", "k'_c", "1", "messages of a rank in the rings of a backward",
+       minimum=0)  # fmt: skip
+
+
+@formula(returns="ring_steps", expression="cp - 1", **RING)
+def ring_steps(cp: Array) -> Array:
+    """Messages of a rank in one ring of keys and values: to all others in turn."""
+    return cp - 1.0
+
+
+@formula(
+    returns="ring_backward_steps",
+    expression="where(cp > 1, 2*(cp - 1 + ring_return), 0)",
+    source="transformerengine",
+    where="transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
+    assumes=("keys and values go round, and their gradients with them",),
+)
+def ring_backward_steps(cp: Array, ring_return: Array) -> Array:
+    """Messages of a rank in a backward: keys and values, and their gradients."""
+    return np.where(cp > 1.0, 2.0 * (cp - 1.0 + ring_return), 0.0)
+
+
+product(
+    "cp_ring_forward_count",
+    ("ring_steps", "micro_batches", "cp_layers"),
+    when=ROUND,
+    name="cp_ring_forward_count_of_ring",
+    **RING,
+)
+
+
+@formula(
+    returns="cp_ring_backward_count",
+    expression="(ring_backward_steps + ring_steps*repeated_attentions)*backward_passes*cp_layers",
+    when=ROUND,
+    **RING,
+)
+def cp_ring_backward_count(
+    ring_backward_steps: Array,
+    ring_steps: Array,
+    repeated_attentions: Array,
+    backward_passes: Array,
+    cp_layers: Array,
+) -> Array:
+    """How often a rank sends keys and values, or gradients, to the next one in backwards."""
+    around = ring_backward_steps + ring_steps * repeated_attentions
+    return around * backward_passes * cp_layers
+
+
+product(
+    "cp_all_gather_forward_count",
+    ("micro_batches", "cp_layers"),
+    when=GATHERED,
+    name="cp_all_gather_forward_count_of_all_gather",
+    **GATHER,
+)
+
+
+@formula(
+    returns="cp_all_gather_backward_count",
+    expression="(1 - kept_keys + repeated_attentions)*backward_passes*cp_layers",
+    when=GATHERED,
+    **GATHER,
+)
+def cp_all_gather_backward_count(
+    kept_keys: Array, repeated_attentions: Array, backward_passes: Array, cp_layers: Array
+) -> Array:
+    """How often a step's backwards gather keys and values, what they repeat included."""
+    return (1.0 - kept_keys + repeated_attentions) * backward_passes * cp_layers
+
+
+product(
+    "cp_reduce_scatter_backward_count",
+    ("backward_passes", "cp_layers"),
+    when=GATHERED,
+    name="cp_reduce_scatter_backward_count_of_all_gather",
+    **GATHER,
+)
+
+
+# One layer and micro-batch.
+
+for _way, _mark, _words in (
+    ("forward", "f", "forward"),
+    ("backward", "b", "backward, without what it repeats of the forward"),
+):
+    define(
+        f"cp_layer_{_way}_time",
+        rf"\tau_{{c{_mark}}}",
+        "s",
+        f"time of context-parallel communication: {_words} of a layer, one micro-batch",
+        minimum=0,
+    )
+
+
+@formula(
+    returns="cp_layer_forward_time",
+    expression="2*(cp_query_all_to_all_time + cp_key_value_all_to_all_time)",
+    **ULYSSES,
+)
+def cp_layer_forward_time(
+    cp_query_all_to_all_time: Array, cp_key_value_all_to_all_time: Array
+) -> Array:
+    """Time of a layer's forward by all_to_all: queries, keys, values, and the result."""
+    return 2.0 * (cp_query_all_to_all_time + cp_key_value_all_to_all_time)
+
+
+@formula(
+    returns="cp_layer_backward_time",
+    expression="1*cp_layer_forward_time",
+    **ULYSSES,
+)
+def cp_layer_backward_time(cp_layer_forward_time: Array) -> Array:
+    """Time of a layer's backward by all_to_all: the gradients of what the forward sent."""
+    return 1.0 * cp_layer_forward_time
+
+
+@formula(
+    returns="cp_layer_forward_time",
+    expression="ring_steps*cp_ring_time",
+    when=ROUND,
+    ufunc=np.multiply,
+    **RING,
+)
+def ring_layer_forward_time(ring_steps: Array, cp_ring_time: Array) -> Array:
+    """Time of a layer's forward in a ring."""
+    return ring_steps * cp_ring_time
+
+
+@formula(
+    returns="cp_layer_backward_time",
+    expression="ring_backward_steps*cp_ring_time",
+    when=ROUND,
+    ufunc=np.multiply,
+    **RING,
+)
+def ring_layer_backward_time(ring_backward_steps: Array, cp_ring_time: Array) -> Array:
+    """Time of a layer's backward in a ring."""
+    return ring_backward_steps * cp_ring_time
+
+
+@formula(
+    returns="cp_layer_forward_time",
+    expression="1*cp_all_gather_time",
+    when=GATHERED,
+    **GATHER,
+)
+def gathered_layer_forward_time(cp_all_gather_time: Array) -> Array:
+    """Time of a layer's forward by all_gather."""
+    return 1.0 * cp_all_gather_time
+
+
+@formula(
+    returns="cp_layer_backward_time",
+    expression="(1 - kept_keys)*cp_all_gather_time + cp_reduce_scatter_time",
+    when=GATHERED,
+    **GATHER,
+)
+def gathered_layer_backward_time(
+    kept_keys: Array, cp_all_gather_time: Array, cp_reduce_scatter_time: Array
+) -> Array:
+    """Time of a layer's backward by all_gather."""
+    return (1.0 - kept_keys) * cp_all_gather_time + cp_reduce_scatter_time

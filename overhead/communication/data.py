@@ -1,0 +1,305 @@
+"""Data parallelism: gradients reduced and weights gathered among ranks of equal weights.
+
+Stage 0 of ZeRO adds up all gradients once a step; 1 and 2 reduce and scatter them, 2 each
+micro-batch if it shards them at once, and gather the updated weights; 3 gathers weights for each
+micro-batch's forward and again for its backward.  With hybrid sharding that goes on within a shard
+group, and gradients of a shard are added up over its replicas.  Experts do the same by themselves.
+
+By default (`overhead.communication.quantities.DEFAULTS`) ZeRO-3 gathers for each micro-batch, and
+again for the backward.  Gradients are reduced each micro-batch unless they wait for the end of the
+step (``pending_share`` of the model of memory).  A message is a layer's (ZeRO-3), a bucket's where
+buckets have a size, or everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from overhead.communication import groups, parameters, passes
+from overhead.communication.operation import never, operation
+from overhead.formula import formula
+from overhead.quantity import Array, define
+
+__all__ = ["FAMILIES", "Family", "groups", "parameters", "passes", "reduction_bytes"]
+
+ZERO: dict[str, Any] = {"source": "rajbhandari2020", "where": "section 7"}
+FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Parameters that go their own way: those of dense layers, or those of routed experts.
+
+    Attributes
+    ----------
+    name, mark, words : str
+        What its quantities' names, and their symbols, begin with; and what it is.
+    group, shard, replica : str
+        Its kinds of groups: of equal weights, of which one shards, which hold the same shard.
+    shards, held, layers, share : str
+        Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of
+        all stages by that.
+    """
+
+    name: str
+    mark: str
+    words: str
+    group: str
+    shard: str
+    replica: str
+    shards: str
+    held: str
+    layers: str
+    share: str
+
+
+FAMILIES = (
+    Family(
+        "dp", "d", "all but routed experts", "zero", "shard", "replica", "shards",
+        "busiest_dense_parameters", "busiest_layers", "dense_share",
+    ),
+    Family(
+        "edp", "e", "routed experts", "edp", "expert_shard", "expert_replica", "expert_shards",
+        "busiest_expert_parameters", "busiest_moe_layers", "moe_share",
+    ),
+)  # fmt: skip
+
+
+@formula(
+    returns="reduction_bytes",
+    expression="1*gradient_bytes",
+    source="megatron",
+    where="megatron/core/distributed/param_and_grad_buffer.py",
+)
+def reduction_bytes(gradient_bytes: Array) -> Array:
+    """Bytes of a gradient as it is reduced: as it is kept, unless given."""
+    return 1.0 * gradient_bytes
+
+
+@formula(
+    returns="reduce_every_micro_batch",
+    expression="where(pending_share < 1, 1, 0)",
+    assumes=("gradients that don't wait for the end of the step are sharded at once",),
+    **FSDP,
+)
+def reduce_every_micro_batch(pending_share: Array) -> Array:
+    """Whether ZeRO-2 and 3 reduce gradients each micro-batch."""
+    return np.where(pending_share < 1.0, 1.0, 0.0)
+
+
+# How often.
+
+for _name, _symbol, _meaning in (
+    ("gradient_reductions", "r_z", "how often a step reduces sharded gradients"),
+    ("forward_gathers", "g_z", "how often a step gathers weights for forwards"),
+    ("backward_gathers", "g'_z", "how often a step gathers weights for backwards"),
+    ("gradient_sums", "r_0", "how often a step adds up gradients that aren't sharded"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0)
+
+
+@formula(
+    returns="gradient_sums",
+    expression="where(zero_stage < 1, has_backward, 0)",
+    **ZERO,
+)
+def gradient_sums(zero_stage: Array, has_backward: Array) -> Array:
+    """How often a step adds up gradients that aren't sharded: once, without ZeRO."""
+    return np.where(zero_stage < 1.0, has_backward, 0.0)
+
+
+@formula(
+    returns="gradient_reductions",
+    expression="where(zero_stage < 1, 0, where(zero_stage < 2, has_backward,"
+    " where(reduce_every_micro_batch > 0, backward_passes, has_backward)))",
+    assumes=("from stage 2 on gradients may be sharded as soon as they are there",),
+    **ZERO,
+)
+def gradient_reductions(
+    zero_stage: Array,
+    has_backward: Array,
+    reduce_every_micro_batch: Array,
+    backward_passes: Array,
+) -> Array:
+    """How often a step reduces and scatters gradients."""
+    sharded = np.where(reduce_every_micro_batch > 0.0, backward_passes, has_backward)
+    once = np.where(zero_stage < 2.0, has_backward, sharded)
+    return np.where(zero_stage < 1.0, 0.0, once)
+
+
+@formula(
+    returns="forward_gathers",
+    expression="where(zero_stage < 1, 0, where(zero_stage < 3, has_backward,"
+    " where(gather_every_micro_batch > 0, micro_batches, 1)))",
+    assumes=("updated weights count for the forward that they precede",),
+    **ZERO,
+)
+def forward_gathers(
+    zero_stage: Array, has_backward: Array, gather_every_micro_batch: Array, micro_batches: Array
+) -> Array:
+    """How often a step gathers weights, updated ones or for forwards."""
+    sharded = np.where(gather_every_micro_batch > 0.0, micro_batches, 1.0)
+    once = np.where(zero_stage < 3.0, has_backward, sharded)
+    return np.where(zero_stage < 1.0, 0.0, once)
+
+
+@formula(
+    returns="backward_gathers",
+    expression="where(zero_stage < 3, 0,"
+    " gather_every_micro_batch*(1 - keep_gathered)*backward_passes)",
+    **ZERO,
+)
+def backward_gathers(
+    zero_stage: Array, gather_every_micro_batch: Array, keep_gathered: Array, backward_passes: Array
+) -> Array:
+    """How often a step gathers weights for backwards."""
+    again = gather_every_micro_batch * (1.0 - keep_gathered) * backward_passes
+    return np.where(zero_stage < 3.0, 0.0, again)
+
+
+# Messages of one round, in which all of a rank's parameters go.
+
+
+def _pieces(
+    held: Array,
+    zero_stage: Array,
+    weight_copies: Array,
+    layers: Array,
+    bucket_bytes: Array,
+    reduction_bytes: Array,
+) -> Array:
+    """Messages of a round: one a layer, one a bucket, or one; none where there is nothing."""
+    size = np.where(bucket_bytes > 0.0, bucket_bytes, 1.0)
+    buckets = np.maximum(np.ceil(reduction_bytes * held / size), 1.0)
+    whole = np.where(bucket_bytes > 0.0, buckets, 1.0)
+    pieces = np.where(zero_stage < 3.0, whole, weight_copies * np.maximum(layers, 1.0))
+    return np.where(held > 0.0, pieces, 0.0)
+
+
+def _reduced(reduction_bytes: Array, held: Array, pieces: Array) -> Array:
+    """Gradients of one message."""
+    return np.asarray(reduction_bytes * held / np.maximum(pieces, 1.0))
+
+
+def _gathered(
+    zero_stage: Array, weight_bytes: Array, gathered_bytes: Array, held: Array, pieces: Array
+) -> Array:
+    """Weights of one message."""
+    element = np.where(zero_stage < 3.0, weight_bytes, gathered_bytes)
+    return np.asarray(element * held / np.maximum(pieces, 1.0))
+
+
+def _replicated(message: Array, shards: Array) -> Array:
+    """Gradients of a shard, of one message."""
+    return np.asarray(message / shards)
+
+
+def _declare_messages(family: Family) -> None:
+    """Declare a family's messages, and of how many a round consists."""
+    name, mark, held = family.name, family.mark, family.held
+    pieces = f"{name}_messages"
+    define(pieces, f"k_{{{mark}}}", "1", f"messages in which {family.words} go", minimum=0)
+    for part, symbol, what in (
+        ("reduce_bytes", "r", "gradients of one message"),
+        ("gather_bytes", "g", "weights of one message"),
+        ("replica_bytes", "s", "gradients of a shard of one message"),
+    ):
+        meaning = f"{what}, of {family.words}"
+        define(f"{name}_{part}", f"M_{{{mark}{symbol}}}", "byte", meaning, minimum=0)
+    formula(
+        returns=pieces,
+        expression=f"where({held} > 0, where(zero_stage < 3, where(bucket_bytes > 0,"
+        f" maximum(ceil(reduction_bytes*{held}/bucket_bytes), 1), 1),"
+        f" weight_copies*maximum({family.layers}, 1)), 0)",
+        inputs=(
+            held,
+            "zero_stage",
+            "weight_copies",
+            family.layers,
+            "bucket_bytes",
+            "reduction_bytes",
+        ),
+        name=pieces,
+        **FSDP,
+    )(_pieces)
+    formula(
+        returns=f"{name}_reduce_bytes",
+        expression=f"reduction_bytes*{held}/maximum({pieces}, 1)",
+        inputs=("reduction_bytes", held, pieces),
+        name=f"{name}_reduce_bytes",
+        **ZERO,
+    )(_reduced)
+    formula(
+        returns=f"{name}_gather_bytes",
+        expression=f"where(zero_stage < 3, weight_bytes, gathered_bytes)*{held}"
+        f"/maximum({pieces}, 1)",
+        inputs=("zero_stage", "weight_bytes", "gathered_bytes", held, pieces),
+        name=f"{name}_gather_bytes",
+        **ZERO,
+    )(_gathered)
+    formula(
+        returns=f"{name}_replica_bytes",
+        expression=f"{name}_reduce_bytes/{family.shards}",
+        inputs=(f"{name}_reduce_bytes", family.shards),
+        name=f"{name}_replica_bytes",
+        **FSDP,
+    )(_replicated)
+
+
+# Operations.
+
+
+def _count(ranks: Array, rounds: Array, pieces: Array) -> Array:
+    """How often a step has a message, where there are ranks to exchange it."""
+    return np.where(ranks > 1.0, rounds * pieces, 0.0)
+
+
+def _declare(family: Family, name: str, collective: str, group: str, message: str) -> None:
+    operation(
+        name,
+        f"{collective} of {SENT[message]} of {family.words}",
+        dimension="dp",
+        group=group,
+        collective=collective,
+        message=f"{family.name}_{message}",
+        share=family.share,
+    )
+    ranks, pieces = groups.ranks_of(group), f"{family.name}_messages"
+    for way, rounds in ROUNDS[name.removeprefix(f"{family.name}_")].items():
+        returns = f"{name}_{way}_count"
+        if not rounds:
+            never(returns)
+            continue
+        formula(
+            returns=returns,
+            expression=f"where({ranks} > 1, {rounds}*{pieces}, 0)",
+            inputs=(ranks, rounds, pieces),
+            name=returns,
+            **ZERO,
+        )(_count)
+
+
+SENT = {
+    "reduce_bytes": "gradients",
+    "gather_bytes": "weights",
+    "replica_bytes": "a shard's gradients over its replicas",
+}
+# By which quantity a round is repeated in a step's forwards and in its backwards.
+ROUNDS = {
+    "all_reduce": {"forward": "", "backward": "gradient_sums"},
+    "reduce_scatter": {"forward": "", "backward": "gradient_reductions"},
+    "all_gather": {"forward": "forward_gathers", "backward": "backward_gathers"},
+    "replica_all_reduce": {"forward": "", "backward": "gradient_reductions"},
+}
+for _family in FAMILIES:
+    _declare_messages(_family)
+    for _operation, _collective, _group, _message in (
+        ("all_reduce", "all_reduce", _family.group, "reduce_bytes"),
+        ("reduce_scatter", "reduce_scatter", _family.shard, "reduce_bytes"),
+        ("all_gather", "all_gather", _family.shard, "gather_bytes"),
+        ("replica_all_reduce", "all_reduce", _family.replica, "replica_bytes"),
+    ):
+        _declare(_family, f"{_family.name}_{_operation}", _collective, _group, _message)

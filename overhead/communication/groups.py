@@ -1,0 +1,326 @@
+"""Groups of ranks beyond those of `overhead.placement`, and what of a machine each kind gets.
+
+Sharded states have groups of their own: ``shard`` and ``replica``, for experts ``expert_shard`` and
+``expert_replica``; with full sharding a shard is all ranks of equal weights.  Messages between two
+ranks have pairs: ``boundary`` of neighbouring stages, ``ends`` of the first and the last stage,
+``cp_ring`` of neighbours in a context-parallel ring.  A pair stands for the slowest of its kind,
+and ``inner_boundary`` and ``inner_ring`` for those within a node.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overhead.communication import quantities
+from overhead.communication.quantities import named
+from overhead.formula import call, formula
+from overhead.memory import states
+from overhead.quantity import VOCABULARY, Array, define
+
+__all__ = ["effective_intra_bandwidth", "number_of", "quantities", "ranks_of", "states"]
+
+OWN = "derivation"
+ZERO = "rajbhandari2020"
+HYBRID = "zhao2023"
+BETWEEN_STAGES = {"group": "boundary|ends"}
+INSIDE = {"group": "inner_boundary|inner_ring"}
+RING = {"group": "cp_ring"}
+PAIRS = "boundary|inner_boundary|ends"
+RINGS = "cp_ring|inner_ring"
+
+define("cp_members_in_node", r"\mu_c", "1", "members of a context-parallel group in one node",
+       minimum=1)  # fmt: skip
+define("cp_nodes", "G_c", "1", "nodes that a context-parallel group spans", minimum=1)
+call(returns="cp_members_in_node", of="members_in_node", bind={}, labels={"group": "cp"})
+call(returns="cp_nodes", of="group_nodes", bind={}, labels={"group": "cp"})
+
+
+# Links.
+
+
+@formula(
+    returns="effective_intra_bandwidth",
+    expression="intra_efficiency*intra_bandwidth",
+    source=OWN,
+    ufunc=np.multiply,
+)
+def effective_intra_bandwidth(intra_efficiency: Array, intra_bandwidth: Array) -> Array:
+    """Bandwidth that long messages reach over one link inside a node."""
+    return intra_efficiency * intra_bandwidth
+
+
+@formula(
+    returns="effective_inter_bandwidth",
+    expression="inter_efficiency*inter_bandwidth",
+    source=OWN,
+    ufunc=np.multiply,
+)
+def effective_inter_bandwidth(inter_efficiency: Array, inter_bandwidth: Array) -> Array:
+    """Bandwidth that long messages reach over one link between nodes."""
+    return inter_efficiency * inter_bandwidth
+
+
+@formula(
+    returns="effective_pod_bandwidth",
+    expression="inter_efficiency*pod_bandwidth",
+    source=OWN,
+    assumes=("between pods messages reach what they reach between nodes",),
+    ufunc=np.multiply,
+)
+def effective_pod_bandwidth(inter_efficiency: Array, pod_bandwidth: Array) -> Array:
+    """Bandwidth that long messages reach over one link between pods."""
+    return inter_efficiency * pod_bandwidth
+
+
+@formula(returns="group_ranks_per_nic", expression="1*ranks_per_nic", source=OWN)
+def group_ranks_per_nic(ranks_per_nic: Array) -> Array:
+    """Ranks at a network card: all of the node's, for all groups of a kind work at a time."""
+    return 1.0 * ranks_per_nic
+
+
+@formula(
+    returns="group_ranks_per_nic",
+    expression="maximum(ranks_per_nic*minimum(tp*cp*dp/gpus_per_node, 1),"
+    " minimum(ranks_per_nic, 1))",
+    source=OWN,
+    assumes=("of a node's stages one sends at a time, and its ranks use all cards",),
+    when=BETWEEN_STAGES,
+)
+def stage_ranks_per_nic(
+    ranks_per_nic: Array, tp: Array, cp: Array, dp: Array, gpus_per_node: Array
+) -> Array:
+    """Ranks at a network card where one stage's ranks send."""
+    sending = ranks_per_nic * np.minimum(tp * cp * dp / gpus_per_node, 1.0)
+    return np.maximum(sending, np.minimum(ranks_per_nic, 1.0))
+
+
+@formula(
+    returns="group_ranks_per_nic",
+    expression="maximum(ranks_per_nic/cp_members_in_node, minimum(ranks_per_nic, 1))",
+    source=OWN,
+    assumes=("a ring leaves a node once, and the node's rings use all cards",),
+    when=RING,
+)
+def ring_ranks_per_nic(ranks_per_nic: Array, cp_members_in_node: Array) -> Array:
+    """Ranks at a network card that send out of the node, in context-parallel rings."""
+    return np.maximum(ranks_per_nic / cp_members_in_node, np.minimum(ranks_per_nic, 1.0))
+
+
+# Sharded states.
+
+
+@formula(
+    returns="group_size",
+    expression="ceil(shards)",
+    source=ZERO,
+    where="section 5",
+    when={"group": "shard"},
+)
+def shard_size(shards: Array) -> Array:
+    """Ranks among which the states of dense layers are cut."""
+    return np.ceil(shards)
+
+
+@formula(
+    returns="group_size",
+    expression="ceil(dp*cp/shards)",
+    source=HYBRID,
+    where="section 3.2.2",
+    when={"group": "replica"},
+)
+def replica_size(dp: Array, cp: Array, shards: Array) -> Array:
+    """Ranks that hold the same shard of dense layers."""
+    return np.ceil(dp * cp / shards)
+
+
+@formula(
+    returns="group_size",
+    expression="ceil(expert_shards)",
+    source=ZERO,
+    where="section 5",
+    when={"group": "expert_shard"},
+)
+def expert_shard_size(expert_shards: Array) -> Array:
+    """Ranks among which the states of experts are cut."""
+    return np.ceil(expert_shards)
+
+
+@formula(
+    returns="group_size",
+    expression="ceil(edp/expert_shards)",
+    source=HYBRID,
+    where="section 3.2.2",
+    when={"group": "expert_replica"},
+)
+def expert_replica_size(edp: Array, expert_shards: Array) -> Array:
+    """Ranks that hold the same shard of experts."""
+    return np.ceil(edp / expert_shards)
+
+
+@formula(returns="group_stride", expression="1*tp", source=OWN, when={"group": "shard"})
+def shard_stride(tp: Array) -> Array:
+    """Distance in rank of neighbours among which dense layers' states are cut."""
+    return 1.0 * tp
+
+
+@formula(returns="group_stride", expression="tp*shards", source=OWN, when={"group": "replica"})
+def replica_stride(tp: Array, shards: Array) -> Array:
+    """Distance in rank of neighbours that hold the same shard of dense layers."""
+    return tp * shards
+
+
+@formula(returns="group_stride", expression="etp*ep", source=OWN, when={"group": "expert_shard"})
+def expert_shard_stride(etp: Array, ep: Array) -> Array:
+    """Distance in rank of neighbours among which experts' states are cut."""
+    return etp * ep
+
+
+@formula(
+    returns="group_stride",
+    expression="etp*ep*expert_shards",
+    source=OWN,
+    when={"group": "expert_replica"},
+)
+def expert_replica_stride(etp: Array, ep: Array, expert_shards: Array) -> Array:
+    """Distance in rank of neighbours that hold the same shard of experts."""
+    return etp * ep * expert_shards
+
+
+# Pairs.
+
+
+@formula(
+    returns="group_size",
+    expression="where(pp > 1, 2, 1)",
+    source=OWN,
+    when={"group": PAIRS},
+)
+def stage_pair_size(pp: Array) -> Array:
+    """Ranks of a pair in a pipeline: none to pair with where there is one stage."""
+    return np.where(pp > 1.0, 2.0, 1.0)
+
+
+@formula(returns="group_size", expression="where(cp > 1, 2, 1)", source=OWN, when={"group": RINGS})
+def ring_pair_size(cp: Array) -> Array:
+    """Ranks of a pair in a context-parallel ring: none to pair with where there is one."""
+    return np.where(cp > 1.0, 2.0, 1.0)
+
+
+@formula(
+    returns="members_in_node",
+    expression="where(node_boundaries > 0, 1, group_size)",
+    source=OWN,
+    assumes=("the slowest pair of the pipeline counts",),
+    when=BETWEEN_STAGES,
+)
+def stage_pair_members(node_boundaries: Array, group_size: Array) -> Array:
+    """Members in one node of the slowest pair in a pipeline."""
+    return np.where(node_boundaries > 0.0, 1.0, group_size)
+
+
+@formula(
+    returns="members_in_node",
+    expression="where(cp_nodes > 1, 1, group_size)",
+    source=OWN,
+    assumes=("the slowest pair of the ring counts",),
+    when=RING,
+)
+def ring_pair_members(cp_nodes: Array, group_size: Array) -> Array:
+    """Members in one node of the slowest pair in a context-parallel ring."""
+    return np.where(cp_nodes > 1.0, 1.0, group_size)
+
+
+@formula(returns="members_in_node", expression="1*group_size", source=OWN, when=INSIDE)
+def inner_pair_members(group_size: Array) -> Array:
+    """Members in one node of a pair inside of it."""
+    return 1.0 * group_size
+
+
+@formula(
+    returns="group_nodes",
+    expression="group_size/members_in_node",
+    source=OWN,
+    when={"group": f"{PAIRS}|{RINGS}"},
+)
+def pair_nodes(group_size: Array, members_in_node: Array) -> Array:
+    """Nodes that a pair spans."""
+    return group_size / members_in_node
+
+
+# Pods.
+
+NEAR = (
+    "minimum(maximum(floor(nodes_per_pod/maximum(group_stride/gpus_per_node, 1)), 1), group_nodes)"
+)
+
+
+@formula(
+    returns="group_pod_nodes",
+    expression=f"where((uneven_placement > 0) | (group_nodes % {NEAR} > 0), 1, {NEAR})",
+    source=OWN,
+    assumes=("pods hold equally many of a group's nodes, or but one is sure",),
+)
+def group_pod_nodes(
+    uneven_placement: Array,
+    group_nodes: Array,
+    nodes_per_pod: Array,
+    group_stride: Array,
+    gpus_per_node: Array,
+) -> Array:
+    """Nodes of a group in one pod."""
+    apart = np.maximum(group_stride / gpus_per_node, 1.0)
+    near = np.minimum(np.maximum(np.floor(nodes_per_pod / apart), 1.0), group_nodes)
+    ragged = (uneven_placement > 0.0) | (group_nodes % near > 0.0)
+    return np.where(ragged, 1.0, near)
+
+
+@formula(
+    returns="group_pod_nodes",
+    expression="where(tp*cp*pp*dp > gpus_per_node*nodes_per_pod, 1, 2)",
+    source=OWN,
+    assumes=("the slowest pair of the pipeline counts",),
+    when={"group": PAIRS},
+)
+def stage_pair_pod_nodes(
+    tp: Array, cp: Array, pp: Array, dp: Array, gpus_per_node: Array, nodes_per_pod: Array
+) -> Array:
+    """Nodes in one pod of the slowest pair in a pipeline."""
+    return np.where(tp * cp * pp * dp > gpus_per_node * nodes_per_pod, 1.0, 2.0)
+
+
+@formula(
+    returns="group_pod_nodes",
+    expression="where(tp*cp > gpus_per_node*nodes_per_pod, 1, 2)",
+    source=OWN,
+    assumes=("the slowest pair of the ring counts",),
+    when={"group": RINGS},
+)
+def ring_pair_pod_nodes(tp: Array, cp: Array, gpus_per_node: Array, nodes_per_pod: Array) -> Array:
+    """Nodes in one pod of the slowest pair in a context-parallel ring."""
+    return np.where(tp * cp > gpus_per_node * nodes_per_pod, 1.0, 2.0)
+
+
+# Numbers of groups.
+
+
+@formula(returns="groups", expression="tp*cp*pp*dp/group_size", source=OWN)
+def groups(tp: Array, cp: Array, pp: Array, dp: Array, group_size: Array) -> Array:
+    """Groups of a kind in the whole plan."""
+    return tp * cp * pp * dp / group_size
+
+
+def number_of(group: str) -> str:
+    """Return the quantity that is the number of groups of a kind, declared when first wanted."""
+    return _of_group(f"{group}_groups", "groups", "Q", f"groups of the kind {group}", group, 0)
+
+
+def ranks_of(group: str) -> str:
+    """Return the quantity that is the ranks of a kind of groups, declared when first wanted."""
+    return _of_group(f"{group}_ranks", "group_size", "n", f"ranks of a group, {group}", group, 1)
+
+
+def _of_group(name: str, of: str, symbol: str, words: str, group: str, least: float) -> str:
+    if name not in VOCABULARY:
+        define(name, f"{symbol}_{{{named(group)}}}", "1", words, minimum=least)
+        call(returns=name, of=of, bind={}, labels={"group": group})
+    return name

@@ -1,0 +1,237 @@
+"""How a communication of the training step is declared, and the table of all of them.
+
+An operation is one collective of a kind of groups with one message.  It has a time, bytes that a
+rank sends and an energy, each once; and counts: how often the rank that does it most often does it
+in a step, in the forward direction and in the backward one.  From these follow its totals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from overhead.communication import groups
+from overhead.communication.quantities import named
+from overhead.formula import call, formula
+from overhead.quantity import VOCABULARY, Array, define
+from overhead.sums import product
+
+__all__ = [
+    "DIMENSIONS",
+    "OPERATIONS",
+    "PARTS",
+    "Operation",
+    "groups",
+    "never",
+    "on_network",
+    "operation",
+]
+
+# What communicates, in the order in which reports tell it.
+DIMENSIONS: dict[str, str] = {
+    "tp": "tensor parallelism",
+    "vocabulary": "embedding, output layer and loss, split over tensor-parallel ranks",
+    "cp": "context parallelism",
+    "pp": "pipeline parallelism",
+    "ep": "expert parallelism",
+    "dp": "data parallelism",
+}
+
+# An operation's quantities by the end of their names: symbol, unit, and what it is.
+PARTS: dict[str, tuple[str, str, str]] = {
+    "time": ("t", "s", "time of {}"),
+    "sent_bytes": ("v", "byte", "most bytes that a rank sends in {}"),
+    "energy": ("e", "J", "energy of {}, by one group"),
+    "forward_count": ("n", "1", "how often in a step's forwards there is {}"),
+    "backward_count": ("n'", "1", "how often in a step's backwards there is {}"),
+    "forward_time": ("T", "s", "time in a step's forwards of {}"),
+    "backward_time": ("T'", "s", "time in a step's backwards of {}"),
+    "volume": ("V", "byte", "most bytes that a rank sends in a step in {}"),
+    "total_energy": ("E", "J", "energy of a step, by all groups, of {}"),
+}
+ONCE = {"time": "time", "sent_bytes": "sent_bytes", "energy": "energy"}
+
+# What a collective takes for what, of the group that the label names.
+BIND = {
+    "ranks": "group_size",
+    "gpus_per_node": "members_in_node",
+    "ranks_per_nic": "group_ranks_per_nic",
+    "intra_bandwidth": "effective_intra_bandwidth",
+    "inter_bandwidth": "effective_inter_bandwidth",
+}
+GRID = {f"mesh_n{axis}": f"group_n{axis}" for axis in "xyz"}
+PODS = {"nodes_per_pod": "group_pod_nodes", "pod_bandwidth": "effective_pod_bandwidth"}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A communication of the training step.
+
+    Attributes
+    ----------
+    name : str
+        Its name, with which the names of its quantities begin.
+    title : str
+        What it is, in words.
+    dimension : str
+        Of `DIMENSIONS`.
+    group : str
+        The kind of groups that do it: the label ``group`` of `overhead.placement`, or of
+        `overhead.communication.groups`.
+    collective : str
+        What they do.
+    message : str
+        The quantity that is its message [byte].
+    of : str
+        The kind of groups by whose number its energy is multiplied.
+    share : str
+        The quantity by which all stages' counts, on average, fall short of the busiest stage's.
+    when : mapping of str to str
+        Labels of the plans that have it; empty: each has.
+    """
+
+    name: str
+    title: str
+    dimension: str
+    group: str
+    collective: str
+    message: str
+    of: str
+    share: str
+    when: Mapping[str, str]
+
+    def quantity(self, part: str) -> str:
+        """Return the name of one of its quantities, of `PARTS`."""
+        return f"{self.name}_{part}"
+
+
+OPERATIONS: dict[str, Operation] = {}
+
+
+def operation(
+    name: str,
+    title: str,
+    *,
+    dimension: str,
+    group: str,
+    collective: str,
+    message: str,
+    of: str = "",
+    share: str = "",
+    when: Mapping[str, str] | None = None,
+    own: tuple[str, ...] = (),
+) -> Operation:
+    """Declare a communication: its quantities, its cost on the network, its totals of a step.
+
+    Its counts stay to be declared.
+
+    Parameters
+    ----------
+    name, title, dimension, group, collective, message
+        As in `Operation`.
+    of : str, optional
+        As in `Operation`; `group` if not given.
+    share : str, optional
+        As in `Operation`; all stages do it as often if not given.
+    when : mapping, optional
+        As in `Operation`.
+    own : tuple of str
+        The ends of names of quantities that are declared elsewhere.
+
+    Returns
+    -------
+    Operation
+        The operation; `OPERATIONS` has it, too.
+    """
+    made = Operation(
+        name, title, dimension, group, collective, message, of or group, share, dict(when or {})
+    )
+    OPERATIONS[name] = made
+    mark = named(name)
+    for part, (symbol, units, meaning) in PARTS.items():
+        define(f"{name}_{part}", f"{symbol}_{{{mark}}}", units, meaning.format(title), minimum=0)
+    for part, quantity in ONCE.items():
+        if part not in own:
+            on_network(f"{name}_{part}", quantity, group, collective, message)
+    for way in ("forward", "backward"):
+        product(f"{name}_{way}_time", (f"{name}_{way}_count", f"{name}_time"))
+    if "volume" not in own:
+        _counted(made, "volume", (f"{name}_sent_bytes",))
+    if "total_energy" not in own:
+        factors = (f"{name}_energy", groups.number_of(made.of), *([share] if share else []))
+        _counted(made, "total_energy", factors)
+    return made
+
+
+def _counted(made: Operation, part: str, factors: tuple[str, ...]) -> None:
+    """Declare a quantity as both counts together times some others."""
+    counts = tuple(made.quantity(f"{way}_count") for way in ("forward", "backward"))
+
+    def kernel(forward: Array, backward: Array, *others: Array) -> Array:
+        result = forward + backward
+        for other in others:
+            result = result * other
+        return np.asarray(result)
+
+    returns = made.quantity(part)
+    meaning = VOCABULARY[returns].meaning
+    kernel.__doc__ = f"{meaning[0].upper()}{meaning[1:]}."
+    formula(
+        returns=returns,
+        expression="*".join((f"({' + '.join(counts)})", *factors)),
+        source="derivation",
+        inputs=(*counts, *factors),
+        name=returns,
+    )(kernel)
+
+
+def on_network(returns: str, of: str, group: str, collective: str, message: str) -> None:
+    """Declare a quantity as one of a collective by one kind of groups, on whatever network.
+
+    Parameters
+    ----------
+    returns : str
+        The quantity.
+    of : str
+        What of the collective it is, such as ``time``.
+    group, collective, message : str
+        As in `Operation`.
+    """
+    labels = {"group": group, "collective": collective}
+    bind = {**BIND, "message_bytes": message}
+    call(returns=returns, of=of, bind=bind, labels=labels)
+    grid = {"topology": "mesh|torus"}
+    call(returns=returns, of=of, bind={**bind, **GRID}, labels=labels, when=grid)
+    pods = {"topology": "hierarchical", "shape": "three_levels"}
+    call(returns=returns, of=of, bind={**bind, **PODS}, labels=labels, when=pods)
+
+
+def never(*counts: str, when: Mapping[str, str] | None = None, mark: str = "never") -> None:
+    """Declare that there is nothing to count.
+
+    Parameters
+    ----------
+    *counts : str
+        The counts.
+    when : mapping, optional
+        Labels for which that holds.
+    mark : str
+        The end of the formulas' names, which keeps those of several labels apart.
+    """
+    for returns in counts:
+        formula(
+            returns=returns,
+            expression="0*micro_batches",
+            source="derivation",
+            when=when,
+            inputs=("micro_batches",),
+            name=f"{returns}_{mark}",
+        )(_nothing)
+
+
+def _nothing(micro_batches: Array) -> Any:
+    """Nothing to count."""
+    return 0.0 * micro_batches

@@ -1,0 +1,283 @@
+"""How often a step passes the layers of its stages, and how many of them the busiest stages have.
+
+Recomputation repeats what a layer's forward communicates, in its backward.  Where it stops once it
+has all that the backward needs (``full_early_stop``), the last reduction of a layer isn't repeated;
+where outputs that were reduced are kept (``per_op``), gathers and exchanges alone are.  Selective
+recomputation repeats attention, with what it communicates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from overhead.communication import quantities
+from overhead.formula import call, formula
+from overhead.memory import stage
+from overhead.quantity import Array
+from overhead.sums import product
+
+__all__ = ["busiest_layers", "quantities", "stage"]
+
+OWN = "derivation"
+FORWARD = {"schedule": "forward_only"}
+UNKNOWN = {"shapes": "unknown"}
+REPEATED: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5"}
+TITAN: dict[str, Any] = {
+    "source": "torchtitan",
+    "where": "torchtitan/models/llama3/infra/parallelize.py, _save_list",
+}
+BLOCKS: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
+
+
+# Directions.
+
+
+@formula(returns="has_backward", expression="1 + 0*micro_batches", source=OWN)
+def has_backward(micro_batches: Array) -> Array:
+    """Whether a step has a backward: it trains."""
+    return 1.0 + 0.0 * micro_batches
+
+
+@formula(returns="has_backward", expression="0*micro_batches", source=OWN, when=FORWARD)
+def no_backward(micro_batches: Array) -> Array:
+    """Whether a step has a backward: forwards are alone."""
+    return 0.0 * micro_batches
+
+
+product("backward_passes", ("has_backward", "micro_batches"))
+
+
+@formula(
+    returns="sequence_whole",
+    expression="1 - sequence_parallel",
+    source="korthikanti2022",
+    where="section 4.2.2",
+)
+def sequence_whole(sequence_parallel: Array) -> Array:
+    """Whether activations between tensor-parallel blocks are whole on each rank."""
+    return 1.0 - sequence_parallel
+
+
+# What is repeated.
+
+_SHARES: tuple[tuple[str, dict[str, float]], ...] = (
+    ("gathers", {"full": 1.0, "full_early_stop": 1.0, "per_op": 1.0}),
+    ("reductions", {"full": 1.0, "full_early_stop": 0.5, "per_op": 0.0}),
+    ("exchanges", {"full": 1.0, "full_early_stop": 1.0, "per_op": 1.0}),
+    ("attentions", {"selective": 1.0, "full": 1.0, "full_early_stop": 1.0, "per_op": 0.0}),
+)
+
+
+def _share(share: float) -> Any:
+    def kernel(micro_batches: Array) -> Array:
+        return share + 0.0 * micro_batches
+
+    kernel.__doc__ = f"Share of a layer's communication that is repeated: {share:g}."
+    return kernel
+
+
+def _declare_repeats(what: str, labels: dict[str, float]) -> None:
+    returns = f"repeated_{what}"
+    for label, share in {"": 0.0, **labels}.items():
+        formula(
+            returns=returns,
+            expression=f"{share:g} + 0*micro_batches",
+            inputs=("micro_batches",),
+            when={"recompute": label} if label else None,
+            name=f"{returns}_{label or 'none'}",
+            **(TITAN if label == "per_op" else REPEATED),
+        )(_share(share))
+
+
+def _returning(backward_passes: Array, repeated: Array) -> Array:
+    """Backwards of a step, and forwards that they repeat."""
+    return backward_passes * (1.0 + repeated)
+
+
+for _what, _labels in _SHARES:
+    _declare_repeats(_what, _labels)
+    formula(
+        returns=f"returning_{_what}",
+        expression=f"backward_passes*(1 + repeated_{_what})",
+        inputs=("backward_passes", f"repeated_{_what}"),
+        name=f"returning_{_what}",
+        **REPEATED,
+    )(_returning)
+
+
+# Layers of stages.
+
+
+@formula(returns="later_stage", expression="maximum(pp - 2, 0)", source=OWN)
+def later_stage(pp: Array) -> Array:
+    """The pipeline's last stage but one: the full one with fewest of the first dense layers."""
+    return np.maximum(pp - 2.0, 0.0)
+
+
+for _stages, _counted in (
+    (("first", "second"), "layers"),
+    (("later", "last"), "moe_layers"),
+    (("first", "second"), "tp_blocks"),
+):
+    for _stage in _stages:
+        call(
+            returns=f"{_stage}_stage_{_counted}",
+            of=f"stage_{_counted}",
+            bind={"stage": f"{_stage}_stage"},
+        )
+
+
+@formula(
+    returns="busiest_layers",
+    expression="maximum(first_stage_layers, second_stage_layers)",
+    source=OWN,
+    ufunc=np.maximum,
+)
+def busiest_layers(first_stage_layers: Array, second_stage_layers: Array) -> Array:
+    """Layers of the largest stage: of three or more the second has no end of the model."""
+    return np.maximum(first_stage_layers, second_stage_layers)
+
+
+@formula(
+    returns="busiest_moe_layers",
+    expression="maximum(later_stage_moe_layers, last_stage_moe_layers)",
+    source=OWN,
+    ufunc=np.maximum,
+)
+def busiest_moe_layers(later_stage_moe_layers: Array, last_stage_moe_layers: Array) -> Array:
+    """Mixture-of-experts layers of the stage that has most: dense layers come first."""
+    return np.maximum(later_stage_moe_layers, last_stage_moe_layers)
+
+
+@formula(
+    returns="moe_layer_blocks",
+    expression="where(shared_ffn_size > 0, 2, 1)",
+    assumes=("routed experts are no tensor-parallel block",),
+    **BLOCKS,
+)
+def moe_layer_blocks(shared_ffn_size: Array) -> Array:
+    """Tensor-parallel blocks of a mixture-of-experts layer: attention, and shared experts."""
+    return np.where(shared_ffn_size > 0.0, 2.0, 1.0)
+
+
+@formula(
+    returns="stage_tp_blocks",
+    expression="2*stage_mlp_layers + moe_layer_blocks*stage_moe_layers",
+    **BLOCKS,
+)
+def stage_tp_blocks(
+    stage_mlp_layers: Array, moe_layer_blocks: Array, stage_moe_layers: Array
+) -> Array:
+    """Tensor-parallel blocks of a stage: attention and MLP of each dense layer."""
+    return 2.0 * stage_mlp_layers + moe_layer_blocks * stage_moe_layers
+
+
+@formula(
+    returns="stage_tp_blocks",
+    expression="2*stage_layers",
+    assumes=("shapes aren't known: all layers are dense",),
+    when=UNKNOWN,
+    **BLOCKS,
+)
+def dense_stage_tp_blocks(stage_layers: Array) -> Array:
+    """Tensor-parallel blocks of a stage whose layers all are dense."""
+    return 2.0 * stage_layers
+
+
+@formula(
+    returns="busiest_tp_blocks",
+    expression="maximum(first_stage_tp_blocks, second_stage_tp_blocks)",
+    source=OWN,
+    ufunc=np.maximum,
+)
+def busiest_tp_blocks(first_stage_tp_blocks: Array, second_stage_tp_blocks: Array) -> Array:
+    """Tensor-parallel blocks of the stage that has most: dense layers come first."""
+    return np.maximum(first_stage_tp_blocks, second_stage_tp_blocks)
+
+
+@formula(returns="tp_blocks", expression="where(tp > 1, busiest_tp_blocks, 0)", source=OWN)
+def tp_blocks(tp: Array, busiest_tp_blocks: Array) -> Array:
+    """Tensor-parallel blocks of the stage that has most, if a block is split."""
+    return np.where(tp > 1.0, busiest_tp_blocks, 0.0)
+
+
+@formula(returns="cp_layers", expression="where(cp > 1, busiest_layers, 0)", source=OWN)
+def cp_layers(cp: Array, busiest_layers: Array) -> Array:
+    """Layers of the largest stage, if sequences are split."""
+    return np.where(cp > 1.0, busiest_layers, 0.0)
+
+
+@formula(returns="ep_layers", expression="where(ep > 1, busiest_moe_layers, 0)", source=OWN)
+def ep_layers(ep: Array, busiest_moe_layers: Array) -> Array:
+    """Most mixture-of-experts layers in a stage, if experts are spread."""
+    return np.where(ep > 1.0, busiest_moe_layers, 0.0)
+
+
+@formula(returns="etp_layers", expression="where(etp > 1, busiest_moe_layers, 0)", source=OWN)
+def etp_layers(etp: Array, busiest_moe_layers: Array) -> Array:
+    """Most mixture-of-experts layers in a stage, if an expert is split."""
+    return np.where(etp > 1.0, busiest_moe_layers, 0.0)
+
+
+@formula(returns="busiest_moe_layers", expression="0*pp", source=OWN, when=UNKNOWN)
+def no_busiest_moe_layers(pp: Array) -> Array:
+    """Mixture-of-experts layers of the stage that has most: none are known."""
+    return 0.0 * pp
+
+
+# All stages by the busiest one.
+
+
+@formula(
+    returns="all_tp_blocks",
+    expression="2*dense_mlp_layers + moe_layer_blocks*moe_layers",
+    **BLOCKS,
+)
+def all_tp_blocks(dense_mlp_layers: Array, moe_layer_blocks: Array, moe_layers: Array) -> Array:
+    """Tensor-parallel blocks of all stages."""
+    return 2.0 * dense_mlp_layers + moe_layer_blocks * moe_layers
+
+
+@formula(returns="all_tp_blocks", expression="2*layers", when=UNKNOWN, **BLOCKS)
+def all_dense_tp_blocks(layers: Array) -> Array:
+    """Tensor-parallel blocks of all stages, if all layers are dense."""
+    return 2.0 * layers
+
+
+def _mean_by_most(everything: Array, pp: Array, most: Array) -> Array:
+    """What stages have on average, by what one has at most."""
+    return np.asarray(everything / (pp * np.maximum(most, 1.0)))
+
+
+for _returns, _all, _most in (
+    ("tp_share", "all_tp_blocks", "busiest_tp_blocks"),
+    ("layer_share", "layers", "busiest_layers"),
+    ("moe_share", "moe_layers", "busiest_moe_layers"),
+):
+    formula(
+        returns=_returns,
+        expression=f"{_all}/(pp*maximum({_most}, 1))",
+        source=OWN,
+        inputs=(_all, "pp", _most),
+        name=_returns,
+    )(_mean_by_most)
+
+
+@formula(returns="moe_share", expression="1/pp", source=OWN, when=UNKNOWN)
+def unknown_moe_share(pp: Array) -> Array:
+    """Mixture-of-experts layers of a stage, mean by most: there are none."""
+    return 1.0 / pp
+
+
+@formula(returns="end_share", expression="1/pp", source=OWN)
+def end_share(pp: Array) -> Array:
+    """Share of the stages that are one end of the pipeline."""
+    return 1.0 / pp
+
+
+@formula(returns="ends_share", expression="where(pp > 1, 2/pp, 1)", source=OWN)
+def ends_share(pp: Array) -> Array:
+    """Pairs of the pipeline's ends, one a pipeline, by all that its ranks could be."""
+    return np.where(pp > 1.0, 2.0 / pp, 1.0)

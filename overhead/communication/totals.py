@@ -1,0 +1,120 @@
+"""Communication of a step: of each dimension, and of all, as if nothing overlapped.
+
+Each operation counts for the rank that does most of it.  These may be different ranks, so that the
+sums are no less than what any rank does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from overhead.communication import context, data, expert, layerwise, pipeline, tensor, vocabulary
+from overhead.communication.operation import DIMENSIONS, OPERATIONS, Operation
+from overhead.formula import formula
+from overhead.quantity import Array, define
+from overhead.sums import total
+
+__all__ = [
+    "TOTALS",
+    "context",
+    "data",
+    "expert",
+    "layerwise",
+    "of_dimension",
+    "pipeline",
+    "tensor",
+    "vocabulary",
+]
+
+# In the order of their dimensions, whichever module was imported first.
+_ORDER = tuple(DIMENSIONS)
+_sorted = sorted(OPERATIONS.values(), key=lambda one: _ORDER.index(one.dimension))
+OPERATIONS.clear()
+OPERATIONS.update({one.name: one for one in _sorted})
+
+# A dimension's totals by the end of their names: symbol, unit, meaning, and part of operations.
+TOTALS: dict[str, tuple[str, str, str, str]] = {
+    "forward_communication_time": ("T_f", "s", "time in forwards", "forward_time"),
+    "backward_communication_time": ("T_b", "s", "time in backwards", "backward_time"),
+    "communication_volume": ("V", "byte", "most bytes that a rank sends", "volume"),
+    "communication_energy": ("E", "J", "energy, of all groups", "total_energy"),
+}
+
+
+def of_dimension(dimension: str, context_parallel: str = "") -> tuple[Operation, ...]:
+    """Return a dimension's operations.
+
+    Parameters
+    ----------
+    dimension : str
+        Of `DIMENSIONS`.
+    context_parallel : str, optional
+        Only those of this kind of context parallelism.
+
+    Returns
+    -------
+    tuple of Operation
+        In the order of declaration.
+    """
+    return tuple(
+        one
+        for one in OPERATIONS.values()
+        if one.dimension == dimension
+        and context_parallel in ("", one.when.get("context_parallel", context_parallel))
+    )
+
+
+def _equal(value: Array) -> Array:
+    """What has one part alone."""
+    return 1.0 * value
+
+
+def _declare(returns: str, names: Sequence[str], context_parallel: str = "") -> None:
+    """Declare a total; the kind of context parallelism that is no label's is by all_to_all."""
+    default = context_parallel in ("", context.KINDS[0])
+    when = None if default else {"context_parallel": context_parallel}
+    name = returns if default else f"{returns}_by_{context_parallel}"
+    if len(names) > 1:
+        total(returns, names, when=when, name=name)
+    else:
+        formula(
+            returns=returns,
+            expression=f"1*{names[0]}",
+            source="derivation",
+            when=when,
+            inputs=tuple(names),
+            name=name,
+        )(_equal)
+
+
+for _dimension, _title in DIMENSIONS.items():
+    _mark = rf"\mathrm{{{_dimension}}}"
+    for _end, (_symbol, _units, _meaning, _part) in TOTALS.items():
+        _returns = f"{_dimension}_{_end}"
+        _meaning = f"communication of a step for {_title}: {_meaning}"
+        define(_returns, f"{_symbol}^{{{_mark}}}", _units, _meaning, minimum=0)
+        for _kind in context.KINDS if _dimension == "cp" else ("",):
+            _names = [one.quantity(_part) for one in of_dimension(_dimension, _kind)]
+            _declare(_returns, _names, _kind)
+    define(
+        f"{_dimension}_communication_time",
+        f"T^{{{_mark}}}",
+        "s",
+        f"communication of a step for {_title}: time, if nothing overlaps",
+        minimum=0,
+    )
+    total(
+        f"{_dimension}_communication_time",
+        [f"{_dimension}_{way}_communication_time" for way in ("forward", "backward")],
+    )
+
+for _returns, _symbol, _units, _meaning, _end in (
+    ("communication_upper_bound", r"T^\Sigma", "s", "time of a step's communication, if nothing "
+     "overlaps: an upper bound", "communication_time"),
+    ("communication_volume", r"V^\Sigma", "byte", "most bytes that a rank sends in a step",
+     "communication_volume"),
+    ("communication_energy", r"E^\Sigma", "J", "energy of a step's communication, of all GPUs",
+     "communication_energy"),
+):  # fmt: skip
+    define(_returns, _symbol, _units, _meaning, minimum=0)
+    total(_returns, [f"{dimension}_{_end}" for dimension in DIMENSIONS])
