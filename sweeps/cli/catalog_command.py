@@ -1,4 +1,4 @@
-"""``sweeps catalog``: machines and models, what they are and where that comes from."""
+"""``sweeps catalog``: machines, models, frameworks, what they are and where that comes from."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from sweeps.spec.catalog import Figure, Machine
+    from sweeps.spec.framework import Choice, Framework
     from sweeps.spec.model import Model
 
 __all__ = ["command"]
@@ -32,6 +33,7 @@ PASS = (
 @click.argument("names", nargs=-1)
 @click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
 @click.option("--model-folder", multiple=True, metavar="FOLDER", help="Own models.")
+@click.option("--framework-folder", multiple=True, metavar="FOLDER", help="Own frameworks.")
 @click.option(
     "--seq-length",
     "--seq-len",
@@ -44,32 +46,43 @@ def command(
     names: tuple[str, ...],
     hardware_folder: tuple[str, ...],
     model_folder: tuple[str, ...],
+    framework_folder: tuple[str, ...],
     seq_length: str,
 ) -> int:
-    """List machines and models; with NAMES, all of these with its sources.
+    """List machines, models and frameworks; with NAMES, all of these with its sources.
 
-    A model's name may be Hugging Face's, or the path of a config.json.
+    A model's name may be Hugging Face's, or the path of a config.json.  A framework's options
+    stand behind its name: torchtitan+eager.
     """
     from sweeps.spec.catalog import (
         Machine,
+        framework_names,
         hardware_names,
+        load_framework,
         load_hardware,
         load_model,
         model_names,
     )
+    from sweeps.spec.framework import Framework
 
     machines = [Path(folder) for folder in hardware_folder]
     models = [Path(folder) for folder in model_folder]
+    frameworks = [Path(folder) for folder in framework_folder]
     if not names:
         known = hardware_names(machines)
         _list("machines", known, lambda name: load_hardware(name, machines).title)
         sys.stdout.write("\n")
         _list("models", model_names(models), lambda name: load_model(name, models).title)
+        sys.stdout.write("\n")
+        known = framework_names(frameworks)
+        _list("frameworks", known, lambda name: load_framework(name, frameworks).title)
         return 0
-    found = [_load(name, machines, models) for name in names]
+    found = [_load(name, machines, models, frameworks) for name in names]
     for one in found:
         if isinstance(one, Machine):
             _show_machine(one)
+        elif isinstance(one, Framework):
+            _show_framework(one)
         else:
             _show_model(one, seq_length)
     return 0
@@ -82,27 +95,37 @@ def _list(heading: str, names: Sequence[str], title: Callable[[str], str]) -> No
         sys.stdout.write(f"  {name.ljust(width)}  {title(name)}\n")
 
 
-def _load(name: str, machines: Sequence[Path], models: Sequence[Path]) -> Machine | Model:
+def _load(
+    name: str, machines: Sequence[Path], models: Sequence[Path], frameworks: Sequence[Path]
+) -> Machine | Model | Framework:
     """Load what is called so: a file is what its keys say, a name what has it."""
     from sweeps.errors import InputError, fault, nearest
     from sweeps.spec.catalog import (
+        framework_names,
         hardware_names,
+        load_framework,
         load_hardware,
         load_model,
         model_names,
         read_toml,
     )
 
-    if name.endswith(".toml") and Path(name).is_file():
-        content = read_toml(Path(name))
+    base = name.partition("+")[0]
+    if base.endswith(".toml") and Path(base).is_file():
+        content = read_toml(Path(base))
+        if {"figures", "labels", "recipes", "plan", "options"} & set(content):
+            return load_framework(name)
         return load_hardware(name) if "scale_up" in content else load_model(name)
     ours, theirs = hardware_names(machines), model_names(models)
     if name in ours:
         return load_hardware(name, machines)
+    software = framework_names(frameworks)
+    if base in software:
+        return load_framework(name, frameworks)
     if name in theirs or name.endswith(".json") or Path(name).name != name:
         return load_model(name, models)
-    near = nearest(name, (*ours, *theirs), shown=60)
-    raise InputError(fault("name", name, "there is no such machine or model", near))
+    near = nearest(name, (*ours, *theirs, *software), shown=60)
+    raise InputError(fault("name", name, "there is no such machine, model or framework", near))
 
 
 def _show_machine(machine: Machine) -> None:
@@ -114,6 +137,30 @@ def _show_machine(machine: Machine) -> None:
     ):
         told = ", ".join(abilities) or "nothing"
         sys.stdout.write(f"  the {level}'s switch reduces in the network by: {told}\n")
+
+
+def _show_framework(framework: Framework) -> None:
+    sys.stdout.write(f"{framework.name}  {framework.title}\n  {framework.summary}\n")
+    _show_figures(framework.figures)
+    sys.stdout.write("  what holds unless it is given\n")
+    _show_choices(framework.choices)
+    _show_figures(framework.plan)
+    if framework.precisions:
+        sys.stdout.write("  bytes a parameter, by precision\n")
+        _show_choices(framework.precisions)
+    if framework.options:
+        example = f"{framework.path.stem}+{next(iter(framework.options))}"
+        sys.stdout.write(f"  options, as in {example}\n")
+        width = max(map(len, framework.options))
+        for name, option in framework.options.items():
+            sys.stdout.write(f"  {name.ljust(width)}  {option.summary}\n")
+
+
+def _show_choices(choices: Mapping[str, Choice]) -> None:
+    width = max(map(len, choices), default=0)
+    for name, choice in choices.items():
+        told = f"{choice.value:<14} {choice.kind:<14} {choice.source}"
+        sys.stdout.write(f"  {name.ljust(width)}  {told}\n")
 
 
 def _show_figures(figures: Mapping[str, Figure]) -> None:

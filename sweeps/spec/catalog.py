@@ -12,6 +12,7 @@ from sweeps.errors import InputError, RunError, fault, nearest
 from sweeps.spec.machine import Figure, Machine, read_machine
 
 if TYPE_CHECKING:
+    from sweeps.spec.framework import Framework
     from sweeps.spec.model import Model
 
 __all__ = [
@@ -19,7 +20,9 @@ __all__ = [
     "Machine",
     "find_spec",
     "find_sweep",
+    "framework_names",
     "hardware_names",
+    "load_framework",
     "load_hardware",
     "load_model",
     "model_names",
@@ -30,7 +33,12 @@ __all__ = [
 
 StrPath = str | os.PathLike[str]
 
-_WORDS = {"hardware": "machine", "models": "model", "sweeps": "sweep"}
+_WORDS = {
+    "hardware": "machine",
+    "models": "model",
+    "frameworks": "framework",
+    "sweeps": "sweep",
+}
 
 
 def shipped(kind: str) -> Path:
@@ -39,7 +47,7 @@ def shipped(kind: str) -> Path:
     Parameters
     ----------
     kind : str
-        ``hardware``, ``models`` or ``sweeps``.
+        ``hardware``, ``models``, ``frameworks`` or ``sweeps``.
 
     Returns
     -------
@@ -68,7 +76,7 @@ def spec_names(kind: str, folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
     Parameters
     ----------
     kind : str
-        ``hardware``, ``models`` or ``sweeps``.
+        ``hardware``, ``models``, ``frameworks`` or ``sweeps``.
     folders : sequence of path
         The user's own, before ``specs/`` of the current folder and the shipped ones.
     """
@@ -85,15 +93,21 @@ def model_names(folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
     return spec_names("models", folders)
 
 
+def framework_names(folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
+    """Return the names of all frameworks, sorted; `folders` as in `load_framework`."""
+    return spec_names("frameworks", folders)
+
+
 def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Path:
     """Find a spec by its name or path.
 
     Parameters
     ----------
     kind : str
-        ``hardware``, ``models`` or ``sweeps``.
+        ``hardware``, ``models``, ``frameworks`` or ``sweeps``.
     name_or_path : str or path
-        ``dgx-h100``, or a path: with a separator or with ``.toml`` at its end.
+        ``dgx-h100``, or a path: with a separator or with ``.toml`` at its end.  A framework's
+        options (``torchtitan+eager``) are left out.
     folders : sequence of path
         The user's own, before ``specs/`` of the current folder and the shipped ones.
 
@@ -107,7 +121,7 @@ def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ())
     InputError
         If there is none: with the nearest name.
     """
-    text = os.fspath(name_or_path)
+    text, _ = _split(kind, os.fspath(name_or_path))
     field, word = ("sweep" if kind == "sweeps" else kind.removesuffix("s")), _WORDS[kind]
     if text.endswith(".toml") or Path(text).name != text:
         if Path(text).is_file():
@@ -120,6 +134,14 @@ def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ())
             return found
     near = nearest(text, spec_names(kind, folders), shown=40)
     raise InputError(fault(field, text, f"there is no such {word}", near))
+
+
+def _split(kind: str, text: str) -> tuple[str, tuple[str, ...]]:
+    """Return a name or path without the options of a framework, and these."""
+    if kind != "frameworks" or Path(text).is_file():
+        return text, ()
+    place = text.find("+", text.rfind(os.sep) + 1)
+    return (text, ()) if place < 0 else (text[:place], tuple(text[place + 1 :].split("+")))
 
 
 def find_sweep(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Path:
@@ -174,6 +196,34 @@ def load_hardware(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Mac
     """
     path = find_spec("hardware", name_or_path, folders)
     return read_machine(path, read_toml(path))
+
+
+def load_framework(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Framework:
+    """Read a framework: the software that trains.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        ``megatron-lm``, or a path: with a separator or with ``.toml`` at its end; with options
+        behind it that are on (``torchtitan+eager+async_tp``).
+    folders : sequence of path
+        The user's own, before ``specs/frameworks`` of the current folder and the shipped ones.
+
+    Returns
+    -------
+    Framework
+        The framework with its constants in canonical units.
+
+    Raises
+    ------
+    InputError
+        If there is no such framework or option, or with a line for every fault of its file.
+    """
+    from sweeps.spec.framework import read_framework
+
+    path = find_spec("frameworks", name_or_path, folders)
+    framework = read_framework(path, read_toml(path))
+    return framework.with_options(_split("frameworks", os.fspath(name_or_path))[1])
 
 
 def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:

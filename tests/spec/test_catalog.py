@@ -20,6 +20,7 @@ from sweeps.spec.catalog import (
     shipped,
     spec_names,
 )
+from sweeps.spec.figures import KERNELS
 from sweeps.spec.machine import ORIGINS
 
 ACCELERATORS = (
@@ -28,8 +29,13 @@ ACCELERATORS = (
     "dgx-h100",
     "dgx-h200",
     "dgx-b200",
+    "dgx-b300",
     "gb200-nvl72",
+    "gb300-nvl72",
+    "grand-teton-h100",
     "mi300x",
+    "mi355x",
+    "tpu-7x",
     "tpu-v4",
     "tpu-v5e",
     "tpu-v5p",
@@ -49,8 +55,13 @@ FACTS = {
     "dgx-h100": (450e9, 8, 50e9, 80e9, 989e12),  # NVLink 4: 900 GB/s both ways; NDR 400
     "dgx-h200": (450e9, 8, 50e9, 141e9, 989e12),
     "dgx-b200": (900e9, 8, 50e9, 180e9, 2250e12),  # NVLink 5: 1.8 TB/s both ways
+    "dgx-b300": (900e9, 8, 100e9, 288e9, 2250e12),  # ConnectX-8: 800 Gbit/s
     "gb200-nvl72": (900e9, 72, 50e9, 186e9, 2500e12),
+    "gb300-nvl72": (900e9, 72, 100e9, 288e9, 2500e12),
+    "grand-teton-h100": (450e9, 8, 50e9, 96e9, 989e12),
     "mi300x": (7 * 64e9, 8, 50e9, 192e9, 1307e12),
+    "mi355x": (7 * 76.5e9, 8, 50e9, 288e9, 2500e12),
+    "tpu-7x": (100e9, 9216, 50e9, 192e9, 2307e12),
     "tpu-v4": (45e9, 4096, 25e9, 32e9, 275e12),
     "tpu-v5e": (45e9, 256, 25e9, 16e9, 197e12),
     "tpu-v5p": (90e9, 16 * 20 * 28, 25e9, 95e9, 459e12),
@@ -67,14 +78,24 @@ PLAUSIBLE = {
     "memory_capacity": (16e9, 300e9),
     "memory_bandwidth": (0.5e12, 10e12),
     "last_level_cache": (20e6, 500e6),
-    "power": (200.0, 2000.0),
+    "power": (150.0, 2000.0),
     "peak_flops_bf16": (100e12, 5e15),
     "peak_flops_fp16": (100e12, 5e15),
     "peak_flops_fp8": (1e15, 10e15),
+    "peak_flops_fp4": (5e15, 20e15),
     "peak_flops_tf32": (100e12, 2e15),
     "peak_flops_fp32": (10e12, 200e12),
     "best_matmul_flops_bf16": (100e12, 5e15),
     "best_matmul_flops_fp8": (1e15, 10e15),
+    "best_matmul_flops_fp4": (5e15, 15e15),
+    # Shares that long runs reach: none of nothing, none of all.
+    "memory_efficiency": (0.5, 0.95),
+    "intra_efficiency": (0.5, 0.95),
+    "inter_efficiency": (0.5, 0.95),
+    **dict.fromkeys((f"matmul_efficiency_{p}" for p in ("bf16", "fp8", "fp4")), (0.45, 0.95)),
+    **dict.fromkeys((f"attention_efficiency_{k}" for k in KERNELS), (0.2, 0.8)),
+    "idle_power_fraction": (0.05, 0.6),
+    "step_overhead": (1e-4, 0.1),
     "gpus_per_node": (8, 10000),
     "nics_per_node": (8, 3000),
     "intra_links": (4, 18),
@@ -143,12 +164,14 @@ def test_kinds_of_links() -> None:
         **dict.fromkeys(ACCELERATORS, "switch"),
         **{name: "torus" for name in ACCELERATORS if name.startswith("tpu")},
         "mi300x": "fully_connected",
+        "mi355x": "fully_connected",
     }
     tori = {n: load_hardware(n).torus_dimensions for n in ACCELERATORS if n.startswith("tpu")}
-    assert tori == {"tpu-v4": 3, "tpu-v5e": 2, "tpu-v5p": 3, "tpu-v6e": 2}
+    assert tori == {"tpu-7x": 3, "tpu-v4": 3, "tpu-v5e": 2, "tpu-v5p": 3, "tpu-v6e": 2}
     # NVSwitch reduces from its third generation (Hopper) on.
     reduces = {n for n in ACCELERATORS if load_hardware(n).in_network == ("nvls",)}
-    assert reduces == {"dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72"}
+    newer = {"dgx-b200", "dgx-b300", "gb200-nvl72", "gb300-nvl72"}
+    assert reduces == {"dgx-h100", "dgx-h200", "grand-teton-h100"} | newer
     assert all(load_hardware(n).in_network in {(), ("nvls",)} for n in ACCELERATORS)
 
 

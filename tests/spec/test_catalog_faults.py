@@ -187,6 +187,48 @@ def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
     assert len(faults(tmp_path, text)) == 6
 
 
+TRAINING = f"""
+[device.peak_flops]
+bf16 = {{ {FIGURE.format("989 TFLOP/s")} }}
+[device.best_matmul_flops]
+bf16 = {{ {FIGURE.format("794 TFLOP/s")} }}
+[training]
+memory_efficiency = {{ {FIGURE.format("85 %")} }}
+step_overhead = {{ {FIGURE.format("1 ms")} }}
+[training.matmul_efficiency]
+bf16 = {{ {FIGURE.format("80 %")} }}
+[training.attention_efficiency]
+flash_2 = {{ {FIGURE.format("40 %")} }}
+"""
+
+
+def test_what_long_runs_sustain(tmp_path: Path) -> None:
+    figures = load(tmp_path, GOOD + TRAINING).figures
+    names = ("memory_efficiency", "matmul_efficiency_bf16", "attention_efficiency_flash_2")
+    assert [figures[name].value for name in names] == [0.85, 0.8, 0.4]
+    assert figures["step_overhead"].value == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"85 %"', '"0 %"', "training.memory_efficiency.value = '0 %': can't be; a value above 0"),
+        ('"85 %"', "1.2", "training.memory_efficiency.value = 1.2: can't be; a value above 0 to 1"),
+        ('"1 ms"', '"-1 ms"', "training.step_overhead.value = '-1 ms': can't be"),
+        ("memory_eff", "memmory_eff", "training.memmory_efficiency: no such key; did you mean"),
+        ("flash_2", "flash2", "training.attention_efficiency.flash2: no such key; did you mean"),
+        ("[training.matmul_efficiency]\nbf16", "[training.matmul_efficiency]\nfp16",
+         "training.matmul_efficiency.fp16 = 0.8: is a share of device.best_matmul_flops.fp16, "
+         "which isn't stated; state both"),
+    ],
+)  # fmt: skip
+def test_faults_of_what_long_runs_sustain(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert TRAINING.count(old) == 1
+    lines = faults(tmp_path, GOOD + TRAINING.replace(old, new))
+    assert len(lines) == 1
+    assert said in lines[0]
+
+
 @pytest.mark.parametrize(
     ("port", "right"), [("450 GB/s", True), ("900 GB/s", False), ("450 Gbit/s", False)]
 )
@@ -249,9 +291,20 @@ values = st.recursive(
     ),
     max_leaves=6,
 )
-keys = st.sampled_from(["title", "name", "scale_up", "scale_out", "device", "pod"])
+keys = st.sampled_from(["title", "name", "scale_up", "scale_out", "device", "pod", "training"])
 inner_keys = st.sampled_from(
-    ["kind", "bandwidth", "latency", "dimensions", "in_network", "peak_flops", "value", "source"]
+    [
+        "kind",
+        "bandwidth",
+        "latency",
+        "dimensions",
+        "in_network",
+        "peak_flops",
+        "matmul_efficiency",
+        "bf16",
+        "value",
+        "source",
+    ]
 )
 
 

@@ -16,7 +16,13 @@ from overhead.quantity import VOCABULARY
 from overhead.transformer_quantities import SHAPES
 from sweeps.cli import run
 from sweeps.errors import InputError
-from sweeps.spec.catalog import hardware_names, load_model, model_names, shipped
+from sweeps.spec.catalog import (
+    framework_names,
+    hardware_names,
+    load_model,
+    model_names,
+    shipped,
+)
 from sweeps.spec.machine import ORIGINS
 from sweeps.spec.model import Model, bare_model
 from sweeps.spec.model_file import read_model
@@ -309,12 +315,15 @@ def test_any_file_is_a_model_or_a_list_of_faults(
 # The command.
 
 
-def test_the_catalogue_lists_machines_and_models(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_catalogue_lists_machines_models_and_frameworks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["catalog"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split() == ["dgx-h100", "NVIDIA", "DGX", "H100"] for line in lines)
     assert any(line.split() == ["llama3-70b", "Llama", "3", "70B"] for line in lines)
-    assert len(lines) == len(hardware_names()) + len(model_names()) + 3
+    listed = (hardware_names(), model_names(), framework_names())
+    assert len(lines) == sum(map(len, listed)) + 5
 
 
 def told(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, str]:
@@ -349,6 +358,6 @@ def test_the_catalogue_shows_the_user_s_own(
         assert shown["parameters"] == "7,000,000,000"
         assert "forward" not in shown
     assert run(["catalog", "llama3-7b"]) == 2
-    assert "no such machine or model; did you mean 'llama3-" in capsys.readouterr().err
+    assert "no such machine, model or framework; did you mean 'llama3-" in capsys.readouterr().err
     assert run(["catalog", "llama3-8b", "--seq-length", "0"]) == 2
     assert "seq_length = '0': can't be; write a whole number" in capsys.readouterr().err

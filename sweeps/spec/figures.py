@@ -1,0 +1,162 @@
+"""Figures of the catalogue's files: a number, what it is, where it comes from; and their reader."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sweeps.errors import InputError, fault, nearest
+from sweeps.spec.units import parse_quantity
+
+__all__ = ["KERNELS", "ORIGINS", "PRECISIONS", "Entry", "Figure", "FigureReader"]
+
+ORIGINS = ("specification", "measured", "assumed")
+# What matrix products can be computed in, and the kinds of attention kernels.
+PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32")
+KERNELS = ("flash_1", "flash_2", "flash_3", "cudnn", "unfused")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of a machine or of software, and where it comes from.
+
+    Attributes
+    ----------
+    value : float
+        In `units`.
+    units : str
+        The canonical unit.
+    kind : str
+        ``specification`` (the maker's), ``measured``, or ``assumed`` (nobody's: a choice).
+    source : str
+        Who says so, where; of an assumption, why this value.
+    """
+
+    value: float
+    units: str
+    kind: str
+    source: str
+
+    @property
+    def origin(self) -> str:
+        """What it is and where it comes from, as one text."""
+        return f"{self.kind}: {self.source}"
+
+
+class Entry(NamedTuple):
+    """A figure that a file may hold: the quantity it gives, in which unit, and its domain."""
+
+    quantity: str
+    units: str
+    minimum: float = 0.0
+    above: bool = False
+    integer: bool = False
+    required: bool = False
+    maximum: float = math.inf
+
+    def allows(self, value: float) -> bool:
+        """Return whether a value is in the domain."""
+        low = value <= self.minimum if self.above else value < self.minimum
+        return not (low or value > self.maximum or (self.integer and not value.is_integer()))
+
+    def domain(self) -> str:
+        """Return the domain in words."""
+        number = "a whole number" if self.integer else "a value"
+        least = f"{'above' if self.above else 'from'} {self.minimum:g}"
+        return f"{number} {least}" + (
+            f" to {self.maximum:g}" if math.isfinite(self.maximum) else ""
+        )
+
+
+class FigureReader:
+    """A walk over a file of the catalogue that collects its faults.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    content : mapping
+        What it holds, as TOML gives it.
+    """
+
+    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
+        self.path, self.content = path, content
+        self.faults: list[str] = []
+
+    def fault(self, place: str, value: object, wrong: str, allowed: str) -> None:
+        """Note what is wrong with a value."""
+        self.faults.append(fault(f"{self.path}: {place}", value, wrong, allowed))
+
+    def name(self) -> str:
+        """Read the file's name, which may stand in it."""
+        name = self.text("", self.content, "name", default=self.path.stem)
+        if name != self.path.stem:
+            self.fault("name", name, "is not the file's name", f"write '{self.path.stem}'")
+        return name
+
+    def table(self, place: str) -> dict[str, Any]:
+        """Return the table of a dotted place; an empty one where there is none."""
+        table: Any = self.content
+        for key in place.split("."):
+            table = table.get(key, {}) if isinstance(table, dict) else {}
+        if isinstance(table, dict):
+            return table
+        self.fault(place, table, "is not a table", f"write [{place}] and its keys below")
+        return {}
+
+    def unknown(self, place: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
+        """Note every key of a table that isn't known."""
+        names = tuple(known)
+        for key in table:
+            if key not in names:
+                where = f"{place}.{key}".strip(".")
+                self.faults.append(f"{self.path}: {where}: no such key; {nearest(key, names)}")
+
+    def figure(self, place: str, given: object, entry: Entry) -> Figure | None:
+        """Read ``{ value = .., kind = .., source = .. }``; nothing where it has no value."""
+        form = "write { value = .., kind = .., source = .. }"
+        if not isinstance(given, dict):
+            self.fault(place, given, "is not a figure", form)
+            return None
+        self.unknown(place, given, ("value", "kind", "source"))
+        kind = self.choice(place, given, "kind", ORIGINS)
+        source = self.text(place, given, "source")
+        if "value" not in given:
+            self.faults.append(f"{self.path}: {place}.value: is missing; {form}")
+            return None
+        try:
+            value = parse_quantity(
+                given["value"],
+                entry.units,
+                field=f"{self.path}: {place}.value",
+                bare_is_si=False,
+                allow_infinite=entry.units == "byte s-1",
+            )
+        except InputError as error:
+            self.faults += error.faults
+            return None
+        if not entry.allows(value):
+            self.fault(f"{place}.value", given["value"], "can't be", entry.domain())
+        return Figure(value, entry.units, kind, source)
+
+    def text(
+        self, place: str, table: Mapping[str, Any], key: str, default: str | None = None
+    ) -> str:
+        """Read a text with something in it."""
+        value = table.get(key, default)
+        if isinstance(value, str) and (value.strip() or value == default):
+            return value
+        where = f"{self.path}: {place}.{key}".replace(": .", ": ")
+        wrong = "is missing" if key not in table else "is not a text with something in it"
+        self.faults.append(f"{where}: {wrong}")
+        return ""
+
+    def choice(self, place: str, table: Mapping[str, Any], key: str, known: Sequence[str]) -> str:
+        """Read one of some known texts."""
+        value = self.text(place, table, key)
+        if value and value not in known:
+            self.fault(f"{place}.{key}", value, "is unknown", nearest(value, known))
+        return value

@@ -1,0 +1,275 @@
+"""Constants of a step's time: where they come from, what holds where a file is silent."""
+
+import math
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from overhead.memory.precision import RECIPES
+from overhead.quantity import VOCABULARY
+from sweeps.errors import InputError
+from sweeps.spec.catalog import load_framework, load_hardware, shipped
+from sweeps.spec.figures import KERNELS, ORIGINS, Figure
+from sweeps.spec.machine import Machine
+from sweeps.spec.training import PRECISIONS, training_constants
+from sweeps.spec.training_rule import (
+    ATTENTION_RULE,
+    INPUT_WIDTHS,
+    MACHINE_RULE,
+    RECIPE_RULE,
+    TYPICAL_BEST,
+)
+
+MEGATRON = load_framework("megatron-lm")
+# What a step takes of a machine and of the software, whatever these are.
+EVERY = {
+    "peak_flops", "attention_peak_flops", "best_matmul_flops", "matmul_efficiency",
+    "matmul_floor", "matmul_depth_time", "memory_bandwidth", "memory_efficiency",
+    "memory_capacity", "attention_efficiency", "intra_efficiency", "inter_efficiency",
+    "matmul_input_bytes", "weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes",
+    "gathered_bytes", "host_time", "elementwise_factor", "loss_bytes", "logit_bytes", "tp_overlap",
+    "cp_overlap", "ep_overlap", "dp_overlap", "overlap_contention", "forward_operations",
+    "backward_operations", "recompute_operations", "embedding_as_layer", "loss_as_layer",
+    "dropout", "step_overhead", "power", "idle_power_fraction", "price",
+}  # fmt: skip
+MACHINES = sorted(path.stem for path in shipped("hardware").glob("*.toml"))
+# Sustained rates that step times were fitted with, as shares of the peak, by precision and kernel.
+FITTED = {
+    ("dgx-a100", "bf16"): 0.771,
+    ("dgx-h100", "bf16"): 0.62,
+    ("dgx-h100", "fp8"): 0.54,
+    ("grand-teton-h100", "bf16"): 0.54,
+    ("grand-teton-h100", "fp8"): 0.59,
+    ("dgx-b200", "bf16"): 0.48,
+    ("dgx-b200", "fp8"): 0.505,
+    ("dgx-b200", "fp4"): 0.39,
+    ("gb200-nvl72", "bf16"): 0.48,
+    ("gb200-nvl72", "fp8"): 0.505,
+    ("gb200-nvl72", "fp4"): 0.39,
+    ("gb300-nvl72", "fp4"): 0.39,
+    ("tpu-7x", "bf16"): 0.64,
+    ("tpu-v6e", "bf16"): 0.65,
+}
+
+
+def value(machine: Machine | str, name: str, precision: str = "bf16", **more: str) -> float:
+    loaded = load_hardware(machine) if isinstance(machine, str) else machine
+    return training_constants(loaded, MEGATRON, precision=precision, **more)[name][0]
+
+
+def without(name: str, *dropped: str, **changed: float) -> Machine:
+    """Return a machine without some figures, and with others of another value."""
+    machine = load_hardware(name)
+    figures = {n: figure for n, figure in machine.figures.items() if n not in dropped}
+    figures |= {n: replace(figures[n], value=new) for n, new in changed.items()}
+    return replace(machine, figures=figures)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_every_constant_has_a_value_and_an_origin(name: str, precision: str) -> None:
+    machine = load_hardware(name)
+    for kernel in KERNELS:
+        found = training_constants(machine, MEGATRON, precision=precision, attention_kernel=kernel)
+        assert set(found) == EVERY
+        for quantity, (number, origin) in found.items():
+            assert isinstance(number, float)
+            if math.isnan(number):
+                assert origin == f"not known ({name})", quantity
+                continue
+            kind, _, source = origin.partition(": ")
+            assert kind in ORIGINS, quantity
+            assert len(source) > 9, quantity
+            if quantity in VOCABULARY:
+                assert VOCABULARY[quantity].minimum <= number <= VOCABULARY[quantity].maximum
+
+
+@pytest.mark.parametrize(("name", "precision"), FITTED)
+def test_fitted_rates_are_the_published_shares_of_the_peak(name: str, precision: str) -> None:
+    peak, best, share = (
+        value(name, quantity, precision)
+        for quantity in ("peak_flops", "best_matmul_flops", "matmul_efficiency")
+    )
+    assert best * share / peak == pytest.approx(FITTED[name, precision], abs=0.002)
+    figure = load_hardware(name).figures[f"matmul_efficiency_{precision}"]
+    assert figure.kind == "measured"
+    assert "fitted" in figure.source
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_nothing_sustained_beats_a_peak(name: str) -> None:
+    for precision in PRECISIONS:
+        best, peak = (value(name, n, precision) for n in ("best_matmul_flops", "peak_flops"))
+        assert math.isnan(peak) == math.isnan(best)
+        assert math.isnan(peak) or 0.0 < best < peak
+        for kernel in KERNELS:
+            share = value(name, "attention_efficiency", precision, attention_kernel=kernel)
+            assert math.isnan(share) or 0.0 < share < 1.0
+        share = value(name, "matmul_efficiency", precision)
+        assert math.isnan(share) == math.isnan(peak)
+        assert math.isnan(share) or 0.0 < share < 1.0
+
+
+def test_what_a_machine_cannot_compute_in_is_not_known() -> None:
+    found = training_constants(load_hardware("dgx-a100"), MEGATRON, precision="fp8")
+    for quantity in ("peak_flops", "best_matmul_flops", "matmul_efficiency"):
+        assert math.isnan(found[quantity][0])
+        assert found[quantity][1] == "not known (dgx-a100)"
+    # Attention is in 16 bits all the same, and the bytes of a parameter are no machine's.
+    assert found["attention_peak_flops"][0] == 312e12
+    assert found["weight_bytes"][0] == 2.0
+
+
+def test_the_rule_holds_where_a_file_is_silent() -> None:
+    bare = without(
+        "dgx-h100", "best_matmul_flops_bf16", "matmul_efficiency_bf16", "memory_efficiency"
+    )
+    found = training_constants(bare, MEGATRON)
+    assert found["best_matmul_flops"][0] == pytest.approx(TYPICAL_BEST.value * 989e12)
+    assert found["best_matmul_flops"][1].startswith("assumed: 0.74 of the peak, ")
+    for quantity in ("matmul_efficiency", "memory_efficiency", "intra_efficiency"):
+        rule = MACHINE_RULE[quantity]
+        assert found[quantity] == (rule.value, f"{rule.kind}: {rule.source}")
+    for kernel, rule in ATTENTION_RULE.items():
+        other = without("dgx-h100", f"attention_efficiency_{kernel}")
+        assert value(other, "attention_efficiency", attention_kernel=kernel) == rule.value
+
+
+def test_the_typical_best_is_the_median_of_the_catalogue() -> None:
+    ratios = set()  # machines with the same chip count once
+    for name in MACHINES:
+        figures = load_hardware(name).figures
+        for precision in ("bf16", "fp8"):
+            best = figures.get(f"best_matmul_flops_{precision}")
+            if best is not None and best.kind == "measured":
+                ratios.add(best.value / figures[f"peak_flops_{precision}"].value)
+    assert len(ratios) > 10
+    assert TYPICAL_BEST.value == pytest.approx(statistics.median(ratios), abs=0.01)
+
+
+def test_a_best_of_one_machine_is_not_fitted_twice() -> None:
+    """Rates that a file derives from the typical best come out as the rule has them."""
+    for name in ("dgx-b200", "gb200-nvl72", "gb300-nvl72"):
+        figures = load_hardware(name).figures
+        peak, best = (figures[f"{n}_fp4"].value for n in ("peak_flops", "best_matmul_flops"))
+        assert best == pytest.approx(TYPICAL_BEST.value * peak)
+
+
+def test_both_formats_of_16_bits_are_as_fast() -> None:
+    for quantity in ("best_matmul_flops", "matmul_efficiency"):
+        found = training_constants(load_hardware("dgx-a100"), MEGATRON, precision="fp16")
+        assert found[quantity][0] == value("dgx-a100", quantity)
+        assert found[quantity][1].endswith("(of bf16, which has the same peak)")
+    # Where the peaks differ one tells nothing of the other.
+    slower = without("dgx-a100", peak_flops_fp16=156e12)
+    assert value(slower, "best_matmul_flops", "fp16") == pytest.approx(TYPICAL_BEST.value * 156e12)
+    assert value(slower, "matmul_efficiency", "fp16") == MACHINE_RULE["matmul_efficiency"].value
+
+
+def test_attention_is_in_16_bits_at_least() -> None:
+    for precision, peak in {
+        "bf16": 989e12, "fp16": 989e12, "fp8": 989e12, "tf32": 494.5e12, "fp32": 67e12,
+    }.items():  # fmt: skip
+        assert value("dgx-h100", "attention_peak_flops", precision) == peak
+    only_fp16 = without("dgx-h100", "peak_flops_bf16")
+    assert value(only_fp16, "attention_peak_flops", "fp8") == 989e12
+
+
+def test_unfused_attention_is_a_share_of_what_products_sustain() -> None:
+    asked = {"attention_kernel": "unfused"}
+    assert value("dgx-a100", "attention_efficiency", **asked) == pytest.approx(
+        0.6 * 0.887 * 271.2 / 312
+    )
+    # In 8 bits too it is the rate of 16 bits.
+    for precision in ("fp8", "fp4"):
+        eight = value("dgx-b200", "attention_efficiency", precision, **asked)
+        assert eight == value("dgx-b200", "attention_efficiency", **asked)
+    stated = load_hardware("dgx-h100")
+    own = Figure(0.3, "1", "measured", "this test")
+    stated = replace(stated, figures={**stated.figures, "attention_efficiency_unfused": own})
+    assert value(stated, "attention_efficiency", **asked) == 0.3
+
+
+def test_recipes_follow_the_precision_the_framework_and_the_user() -> None:
+    machine = load_hardware("dgx-b200")
+    names = ("weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes")
+
+    def found(framework: str, precision: str, recipe: str | None = None) -> list[float]:
+        constants = training_constants(
+            machine, load_framework(framework), precision=precision, recipe=recipe
+        )
+        return [constants[n][0] for n in (*names, "matmul_input_bytes", "gathered_bytes")]
+
+    assert found("megatron-lm", "bf16") == [2, 4, 12, 2, 2, 2]
+    assert found("megatron-lm", "fp16") == [2, 2, 16, 2, 2, 2]
+    assert found("megatron-lm", "fp32") == [4, 4, 8, 4, 4, 4]
+    assert found("megatron-lm", "fp8") == [2, 4, 12, 2, 1, 2]
+    assert found("megatron-lm+fp8_parameters", "fp8") == [1, 2, 12, 2, 1, 1]
+    assert found("megatron-lm", "fp4")[4] == 0.5625
+    assert found("torchtitan", "fp8") == [4, 4, 8, 2, 1, 2]
+    assert found("fsdp-llmfoundry+pure", "bf16") == [4, 2, 8, 2, 2, 2]
+    # What the user names comes before what the framework has.
+    assert found("torchtitan", "bf16", "bf16_adam") == [2, 2, 4, 2, 2, 2]
+
+
+def test_every_precision_has_a_recipe() -> None:
+    assert set(RECIPE_RULE) == set(INPUT_WIDTHS) == set(PRECISIONS)
+    assert set(RECIPE_RULE.values()) <= set(RECIPES)
+    for precision, name in RECIPE_RULE.items():
+        assert RECIPES[name].matmul_input_bytes >= INPUT_WIDTHS[precision]
+
+
+def test_a_framework_s_kernels_can_be_slower_than_the_machine() -> None:
+    machine = load_hardware("grand-teton-h100")
+    plain = training_constants(machine, load_framework("torchtitan"), precision="fp8")
+    by_rows = training_constants(machine, load_framework("torchtitan+rowwise_fp8"), precision="fp8")
+    assert by_rows["matmul_efficiency"][0] == 0.5 * plain["matmul_efficiency"][0]
+    assert "; times measured: fitted" in by_rows["matmul_efficiency"][1]
+    assert "matmul_share" not in by_rows
+
+
+def test_the_kernel_is_the_framework_s_unless_it_is_given() -> None:
+    machine = load_hardware("dgx-h100")
+    found = {
+        name: training_constants(machine, load_framework(name))["attention_efficiency"][0]
+        for name in ("megatron-lm", "torchtitan", "fsdp-llmfoundry")
+    }
+    assert found == {"megatron-lm": 0.75, "torchtitan": 0.4, "fsdp-llmfoundry": 0.21}
+    assert value(machine, "attention_efficiency", attention_kernel="flash_3") == 0.65
+
+
+def test_a_framework_s_figures_come_through() -> None:
+    machine = load_hardware("dgx-a100")
+    found = training_constants(machine, load_framework("megatron-deepspeed-2022"), precision="fp16")
+    assert found["host_time"][0] == 42e-6
+    assert found["host_time"][1].startswith("measured: fitted on step times")
+    assert found["power"] == (400.0, f"specification: {machine.figures['power'].source}")
+
+
+def test_prices_and_powers_are_told_where_they_are_known(tmp_path: Path) -> None:
+    text = (shipped("hardware") / "dgx-h100.toml").read_text(encoding="utf-8")
+    price = 'price = { value = "2.5 USD/h", kind = "assumed", source = "a contract of ours" }\n'
+    (tmp_path / "ours.toml").write_text(
+        text.replace('"dgx-h100"', '"ours"').replace("[device]\n", f"[device]\n{price}"),
+        encoding="utf-8",
+    )
+    ours = training_constants(load_hardware(tmp_path / "ours.toml"), MEGATRON)
+    assert ours["price"] == (2.5, "assumed: a contract of ours")
+    assert math.isnan(value("dgx-h100", "price"))
+    assert math.isnan(value("tpu-v5p", "power"))
+    assert value("tpu-v4", "idle_power_fraction") == 0.47
+
+
+def test_unknown_names_are_refused_together() -> None:
+    with pytest.raises(InputError) as error:
+        training_constants(
+            load_hardware("dgx-h100"), MEGATRON,
+            precision="bf61", attention_kernel="flash2", recipe="fsdp_adm",
+        )  # fmt: skip
+    assert error.value.faults == (
+        "precision = 'bf61': unknown; did you mean 'bf16'?",
+        "attention_kernel = 'flash2': unknown; did you mean 'flash_2' or 'flash_3'?",
+        "recipe = 'fsdp_adm': unknown; did you mean 'fsdp_adam' or 'fp8_adam'?",
+    )
