@@ -1,5 +1,10 @@
 """Closed-form models of what distributed training costs: formulas as numpy functions."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from overhead.collective import CollectiveKind, CollectiveResult, collective
 from overhead.collectives import ALGORITHMS, Algorithm, algorithm
 from overhead.collectives.cost import Cost, Level, flat
@@ -8,14 +13,20 @@ from overhead.quantity import VOCABULARY, Quantity, define
 from overhead.source import SOURCES, Source, cite
 from overhead.topology import TopologyDesc, TopologyKind, build_topology
 
+if TYPE_CHECKING:
+    from overhead.analysis import AnalysisResult, analyze_config
+    from overhead.config import Config
+
 __all__ = [
     "ALGORITHMS",
     "REGISTRY",
     "SOURCES",
     "VOCABULARY",
     "Algorithm",
+    "AnalysisResult",
     "CollectiveKind",
     "CollectiveResult",
+    "Config",
     "Cost",
     "Formula",
     "Level",
@@ -24,6 +35,7 @@ __all__ = [
     "TopologyDesc",
     "TopologyKind",
     "algorithm",
+    "analyze_config",
     "build_topology",
     "cite",
     "collective",
@@ -31,3 +43,14 @@ __all__ = [
     "flat",
     "formula",
 ]
+
+# A single collective doesn't need what a training step is made of.
+LATE = {"AnalysisResult": "analysis", "Config": "config", "analyze_config": "analysis"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what only training steps need when it is asked for."""
+    if name not in LATE:
+        message = f"module 'overhead' has no attribute '{name}'"
+        raise AttributeError(message)
+    return getattr(import_module(f"overhead.{LATE[name]}"), name)

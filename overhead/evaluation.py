@@ -71,8 +71,6 @@ class Evaluation:
                 "collective": algorithm.collective,
                 "in_network": "yes" if algorithm.in_network else "no",
             }
-        # Labels that hold where something is bound, not for what is bound.
-        self._within: Mapping[str, str] = {}
         self._cost: Cost | None = None
         self._scopes: dict[tuple[Any, ...], Evaluation] = {}
         self._fastest: tuple[list[Evaluation], Array] | None = None
@@ -132,7 +130,7 @@ class Evaluation:
 
     def _call(self, declared: Call, missing: dict[str, None]) -> Array | None:
         outer = self._scope(declared.labels)
-        inner = outer._bound(declared.bind, missing)
+        inner = outer._bound(declared, missing)
         return None if inner is None else inner.value(declared.of, missing)
 
     def _scope(self, labels: Mapping[str, str]) -> Evaluation:
@@ -140,21 +138,21 @@ class Evaluation:
         if not labels:
             return self
         plain = {name: value for name, value in labels.items() if name != "collective"}
-        key = ("labels", *sorted(labels.items()))
+        key = ("labels", *sorted(plain.items()))
         if key not in self._scopes:
-            scope = Evaluation(self.given, self.labels | plain)
-            scope._within = labels
-            self._scopes[key] = scope
+            self._scopes[key] = Evaluation(self.given, self.labels | plain)
         return self._scopes[key]
 
-    def _bound(self, bind: Mapping[str, str], missing: dict[str, None]) -> Evaluation | None:
-        key = ("bind", *sorted(bind.items()))
+    def _bound(self, declared: Call, missing: dict[str, None]) -> Evaluation | None:
+        """Return the evaluation in which what a call binds is given."""
+        bind = declared.bind
+        key = ("bind", *sorted(bind.items()), *sorted(declared.labels.items()))
         if key not in self._scopes:
             values = self._inputs(tuple(bind.values()), missing)
             if values is None:
                 return None
             given = self.given | dict(zip(bind, values, strict=True))
-            self._scopes[key] = Evaluation(given, self.labels | dict(self._within))
+            self._scopes[key] = Evaluation(given, self.labels | dict(declared.labels))
         return self._scopes[key]
 
     # Collectives.

@@ -54,6 +54,8 @@ class Formula:
         The labels for which it holds, such as ``{"topology": "hierarchical"}``; empty: always.
     ufunc : numpy.ufunc or None
         The one ufunc that the kernel is, if it is one of two inputs.
+    commutes : bool
+        Whether its inputs may come in any order: those of few dimensions are best put first.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Formula:
     assumes: tuple[str, ...] = ()
     when: Mapping[str, str] = field(default_factory=dict)
     ufunc: np.ufunc | None = None
+    commutes: bool = False
 
     @property
     def result(self) -> Quantity:
@@ -270,6 +273,7 @@ def formula(
     ufunc: np.ufunc | None = None,
     inputs: tuple[str, ...] = (),
     name: str = "",
+    commutes: bool = False,
 ) -> Callable[[Kernel], Kernel]:
     """Declare a function as a formula and register it; the function stays as it is.
 
@@ -294,6 +298,8 @@ def formula(
         serves several formulas.
     name : str, optional
         The formula's name, if it isn't the function's.
+    commutes : bool
+        Whether its inputs may come in any order.
 
     Returns
     -------
@@ -321,6 +327,7 @@ def formula(
             assumes=assumes,
             when=dict(when or {}),
             ufunc=ufunc,
+            commutes=commutes,
         )
         result = VOCABULARY[returns]
         if not inputs:

@@ -85,6 +85,7 @@ def _declare(
         ufunc=ufunc if len(names) == 2 else None,
         inputs=tuple(names),
         name=name,
+        commutes=True,
     )(_kernel(ufunc, VOCABULARY[returns].meaning))
 
 

@@ -72,16 +72,23 @@ class Job:
             for machine in self.resolved.machines
         }
         inputs = {**self.options, "machines": repr(machines)}
+        if self.resolved.models:
+            shapes = {model.name: model.shapes for model in self.resolved.models}
+            inputs["models"] = repr(shapes)
         if self.measured is not None:
             inputs["measured"] = self.measured.digest
         return provenance(
-            title=self.sweep.title or "Sweep of collective operations",
+            title=self.sweep.title or self._title,
             summary=self.sweep.summary,
             spec_text=self.text,
             command=self.command,
             fingerprint=fingerprint(self.text, code_digest(), inputs),
-            references="; ".join(references(self.plan.algorithms())),
+            references="; ".join(references(self.plan.declarations())),
         )
+
+    @property
+    def _title(self) -> str:
+        return "Sweep of training steps" if self.plan.training else "Sweep of collective operations"
 
     @property
     def layout(self) -> Layout:
@@ -352,7 +359,15 @@ def _prepared(
         sweep, measured = join_measured(sweep, folders)
     resolved = resolve(sweep, folders)
     wanted = dict.fromkeys((*sweep.quantities, *(r.quantity for r in sweep.reductions)))
-    plan = Plan(resolved.axes, resolved.constants, resolved.labels, tuple(wanted))
+    plan = Plan(
+        resolved.axes,
+        resolved.constants,
+        resolved.labels,
+        tuple(wanted),
+        fields=resolved.fields,
+        implied=resolved.implied,
+        optional=sweep.optional,
+    )
     if measured is not None:
         resolved = replace(resolved, origins={**measured.origins, **resolved.origins})
         (time,) = (variable.dims for variable in plan.variables if variable.name == "time")

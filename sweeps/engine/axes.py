@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from sweeps.spec.axis import Axis
 
-__all__ = ["Array", "Grid", "Region", "cut"]
+__all__ = ["Array", "Field", "Grid", "Region", "cut"]
 
 Array = NDArray[Any]
 Region = tuple[slice, ...]
+# Values over several axes: the axes' names, in order, and an array of these dimensions.
+Field = tuple[tuple[str, ...], Array]
 
 
 class Grid:
@@ -26,9 +28,16 @@ class Grid:
         runs of memory).
     constants : mapping of str to float
         Quantities of one value.
+    fields : mapping of str to Field, optional
+        Quantities that vary along several axes.
     """
 
-    def __init__(self, axes: Sequence[Axis], constants: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        axes: Sequence[Axis],
+        constants: Mapping[str, float],
+        fields: Mapping[str, Field] | None = None,
+    ) -> None:
         self.axes = tuple(sorted(axes, key=_order))
         self.names = tuple(axis.name for axis in self.axes)
         lengths = tuple(len(axis) for axis in self.axes)
@@ -41,6 +50,16 @@ class Grid:
         for position, axis in enumerate(self.axes):
             for name, values in axis.columns.items():
                 self._place(name, values, position, axis.name)
+        self.fields = dict(fields or {})
+        for name, (dims, values) in self.fields.items():
+            places = [self.position(dim) for dim in dims]
+            order = np.argsort(places)
+            shape = [1] * len(self.shape)
+            for place, length in zip(places, values.shape, strict=True):
+                shape[place] = length
+            turned = np.array(np.transpose(values, order), dtype=np.float64, order="C")
+            self.columns[name] = turned.reshape(shape)
+            self.dims[name] = frozenset(dims)
         for name, value in constants.items():
             self.columns[name] = np.full((1,) * len(self.shape), value, dtype=np.float64)
             self.dims[name] = frozenset()
@@ -77,7 +96,7 @@ class Grid:
 
 def _order(axis: Axis) -> tuple[int, int]:
     if axis.labels or axis.switching:
-        known = {"hardware": 0, "collective": 2, "topology": 3, "algorithm": 4}
+        known = {"model": 0, "hardware": 0, "collective": 2, "topology": 3, "algorithm": 4}
         return (0, known.get(axis.name, 1))
     return (1, len(axis))
 

@@ -9,12 +9,11 @@ import numpy as np
 
 from overhead.collectives import ALGORITHMS, Algorithm
 from overhead.expression import latex
-from overhead.formula import Formula
+from overhead.formula import Call, Formula
 from overhead.quantity import VOCABULARY
 from sweeps.engine.case import FLAGS, Variable
 from sweeps.engine.layout import Column, Layout
 from sweeps.engine.plan import Plan
-from sweeps.engine.validity import fault_texts
 from sweeps.spec.axis import LABELS, Axis
 
 __all__ = ["LABEL_NAMES", "layout_of", "references"]
@@ -26,6 +25,16 @@ LABEL_NAMES = {
     "hardware": "machine",
     "latency_per": "what pays one latency",
     "link": "link of a flat network",
+    "model": "model",
+    "framework": "software that trains",
+    "precision": "numbers of the matrix products",
+    "recipe": "bytes of weights, gradients and optimizer",
+    "recompute": "activations computed again in the backward pass",
+    "attention_kernel": "kernel of the attention",
+    "schedule": "schedule of the pipeline",
+    "context_parallel": "how attention crosses context-parallel ranks",
+    "mask": "mask of the attention's scores",
+    "sharding": "ranks over which ZeRO shards",
 }
 # A formula's text grows with the networks and algorithms of a sweep; this many are told.
 TOLD = 60
@@ -53,10 +62,17 @@ def layout_of(
         Without values of variables.
     """
     coordinates: list[Column] = []
+    # A training step has more constants than it takes: those of what it doesn't do.
+    used = plan.used() if plan.training else set(plan.grid.columns)
+    kept = used | {name for name in plan.grid.columns if name not in origins}
     for axis in plan.grid.axes:
-        coordinates += _axis_columns(axis, origins)
+        coordinates += _axis_columns(axis, origins, kept)
+    for name, (dims, values) in plan.grid.fields.items():
+        if name in kept:
+            coordinates.append(_number(name, dims, values, origins))
     for name, value in plan.grid.constants.items():
-        coordinates.append(_number(name, (), np.array(value), origins))
+        if name in kept:
+            coordinates.append(_number(name, (), np.array(value), origins))
     for name, label in plan.labels.items():
         coordinates.append(_label(name, (), np.array(label), origins))
     return Layout(
@@ -67,13 +83,15 @@ def layout_of(
     )
 
 
-def _axis_columns(axis: Axis, origins: Mapping[str, str]) -> list[Column]:
+def _axis_columns(axis: Axis, origins: Mapping[str, str], kept: set[str]) -> list[Column]:
     columns = []
     if axis.name not in axis.columns:
         index = np.arange(len(axis), dtype=np.int32)
         about = {"long_name": f"{axis.name} (a row of the table)", "units": "1"}
         columns.append(Column(axis.name, (axis.name,), index.dtype, about, index))
     for name, values in axis.columns.items():
+        if values.dtype.kind not in "UO" and name not in kept and name != axis.name:
+            continue
         make = _label if values.dtype.kind in "UO" else _number
         columns.append(make(name, (axis.name,), values, origins))
     return columns
@@ -113,17 +131,20 @@ def _variable(plan: Plan, variable: Variable) -> Column:
 
 
 def _status_attrs(plan: Plan) -> dict[str, Any]:
-    texts = fault_texts()
+    texts = plan.faults.texts
     meaning = "; ".join(f"{fault}: {text}" for fault, text in texts.items())
     return {
         "long_name": "why a value doesn't exist (0: it does)",
-        "flag_masks": [plan.bits[fault] for fault in texts],
+        "flag_masks": [plan.faults.bits[fault] for fault in texts],
         "flag_meanings": " ".join(texts),
         "comment": meaning,
     }
 
 
 def _sources(plan: Plan, variable: Variable) -> dict[str, str]:
+    called = [one for one in variable.declarations if isinstance(one, Call)]
+    if called:
+        return {"formula": "; ".join(dict.fromkeys(one.statement for one in called))}
     declared: list[Formula | Algorithm] = list(variable.declarations)
     if variable.name in ("time", "steps", "sent_bytes", "link_bytes"):
         declared = [*plan.algorithms(), *declared]

@@ -23,15 +23,25 @@ WHOLE_CELLS = 1 << 18
 
 
 # Elements of numpy's iteration buffer.  With its default of 8192, ufuncs copy operands that
-# broadcast over shorter runs into the buffer, which takes two to three times as long.
+# broadcast over shorter runs into the buffer, which takes two to three times as long as working
+# on the runs themselves, unless these are short: then starting each costs more than the copies.
 BUFFER_ELEMENTS = 64
+BUFFER_OF_SHORT_RUNS = 2048
+SHORT_RUN = 300
 
 
 @contextmanager
-def settings() -> Iterator[None]:
-    """Set numpy up for open grids: no buffering of what broadcasts, no warnings of holes."""
+def settings(run: int) -> Iterator[None]:
+    """Set numpy up for open grids: no needless copies of what broadcasts, no warnings of holes.
+
+    Parameters
+    ----------
+    run : int
+        Length of the grid's last dimension.
+    """
     with np.errstate(all="ignore"):
-        before = np.setbufsize(BUFFER_ELEMENTS)
+        size = BUFFER_OF_SHORT_RUNS if run < SHORT_RUN else BUFFER_ELEMENTS
+        before = np.setbufsize(size)
         try:
             yield
         finally:

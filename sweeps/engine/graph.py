@@ -17,7 +17,7 @@ from overhead.formula import REGISTRY, Call, Formula
 from sweeps.engine.axes import Array, Grid
 from sweeps.engine.fastest import best_of
 from sweeps.engine.node import Missing, Node, costing, shaped
-from sweeps.engine.notes import notes
+from sweeps.engine.notes import notes, unknowns
 from sweeps.engine.selection import all_of, depends_on_chunks, select, short, where_defined
 from sweeps.engine.validity import NOT_DEFINED, NOT_OF_NETWORK, topology_requirements
 from sweeps.errors import InputError, fault
@@ -132,7 +132,7 @@ class Builder:
         found = self.algorithms()
         shared = [self._faults(topology_requirements(self.labels, self.given), faults)]
         if not found:
-            return self._either([*shared, self._everywhere(faults[NOT_DEFINED])])
+            return self.either([*shared, self._everywhere(faults[NOT_DEFINED])])
         if lacking:
             shared.append(self._everywhere(faults[NOT_OF_NETWORK]))
         shared += [
@@ -143,7 +143,28 @@ class Builder:
         if len(each) > 1:
             # A choice fails only where no candidate is defined.
             each = [self._intern("status", ("all", *(n.key for n in each)), tuple(each), all_of)]
-        return self._either([*shared, *each])
+        return self.either([*shared, *each])
+
+    def failing(self, requirement: Requirement, bit: int) -> Node:
+        """Return the node of a requirement's bit where it doesn't hold.
+
+        Raises
+        ------
+        Missing
+            If something that it looks at isn't given.
+        """
+        return self._faults((requirement,), {requirement.fault: bit})
+
+    def unknown(self, wanted: Mapping[str, Node], bit: int) -> list[Node]:
+        """Return nodes of a bit where something given that quantities take is NaN."""
+        return [
+            self._intern("status", ("note", bit, node.key), (node,), run)
+            for node, _, run in unknowns(wanted.values(), bit)
+        ]
+
+    def nothing(self) -> Node:
+        """Return the node of no reason at all."""
+        return self._everywhere(0)
 
     def _everywhere(self, bit: int) -> Node:
         return self._intern("status", ("fault", bit), (), lambda: np.full(self._ones(), bit))
@@ -166,7 +187,8 @@ class Builder:
             self.interned[key] = known
         return known
 
-    def _either(self, nodes: Sequence[Node]) -> Node:
+    def either(self, nodes: Sequence[Node]) -> Node:
+        """Return the node of several nodes' bits together."""
         first, *rest = nodes
         for node in rest:
             key = ("either", first.key, node.key)
@@ -214,6 +236,9 @@ class Builder:
         if isinstance(declared, Call):
             return self._call(declared)
         inputs = tuple(self.node(name, algorithm) for name in declared.inputs)
+        if declared.commutes:
+            # Then few of the steps are as large as all dimensions together.
+            inputs = tuple(sorted(inputs, key=lambda node: self.grid.size(node.dims)))
         key = (declared.name, id(declared.kernel), *(node.key for node in inputs))
         run = declared.kernel if declared.ufunc else shaped(declared, len(self.grid.shape))
         return self._intern(quantity, short(key), inputs, run, declared.ufunc, declared)

@@ -12,7 +12,6 @@ from sweeps.engine.case import FLAGS, Case, Variable
 from sweeps.engine.evaluate import Evaluator, blocks_over, settings
 from sweeps.engine.holes import Holes
 from sweeps.engine.layout import Block
-from sweeps.engine.validity import NOT_OF_ONE_RANK
 
 if TYPE_CHECKING:
     from sweeps.engine.plan import Plan
@@ -24,8 +23,9 @@ class Group:
     """Variables of the same dimensions in one case, computed together block by block."""
 
     def __init__(self, plan: Plan, case: Case, evaluator: Evaluator, dims: tuple[str, ...]) -> None:
-        self.case, self.evaluator = case, evaluator
+        self.case, self.evaluator, self.faults = case, evaluator, plan.faults
         grid = plan.grid
+        self.run_length = grid.shape[-1]
         self.positions = [grid.position(dim) for dim in dims]
         self.lengths = [1 if p in case.fixed else grid.shape[p] for p in self.positions]
         self.idle = set(range(len(grid.shape))) - set(self.positions) - set(case.fixed)
@@ -57,7 +57,7 @@ class Group:
                     if name not in buffers or buffers[name].shape != tuple(shape):
                         buffers[name] = np.empty(shape, dtype=dtype_of(name))
                     out = buffers[name]
-                with settings():
+                with settings(self.run_length):
                     self._fill(name, tuple(region), out)
                 yield Block(name, own, out.reshape([piece.stop - piece.start for piece in place]))
 
@@ -71,7 +71,7 @@ class Group:
             out[...] = 0 if name in FLAGS else np.nan
             return
         self.evaluator.into(node, region, out)
-        wrong = self.holes.at(region, alone=name in NOT_OF_ONE_RANK)
+        wrong = self.holes.at(region, self.faults.masking(name))
         if wrong is not None:
             np.copyto(out, 0 if name in FLAGS else np.nan, where=wrong)
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from sweeps.engine.axes import Array, Region
 from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Evaluator, blocks_over
-from sweeps.engine.validity import NOTES, ONE_RANK
 
 if TYPE_CHECKING:
     from sweeps.engine.case import Case
@@ -42,34 +41,31 @@ class Holes:
     ) -> None:
         self.plan, self.case, self.evaluator = plan, case, evaluator
         self.positions = frozenset(positions)
-        self.notes = sum(plan.bits[note] for note in NOTES)
-        self.one_rank = plan.bits[ONE_RANK]
-        self.none = False
+        self.found = -1
         if evaluator.cells(case.status) <= WHOLE_CELLS:
-            bits = self.one_rank | ~self.notes
-            self.none = not np.any(evaluator.value(case.status) & bits)
+            status = np.asarray(evaluator.value(case.status))
+            self.found = int(np.bitwise_or.reduce(status, axis=None))
         self._sharing: list[tuple[Case, Evaluator]] | None = None
-        self._known: dict[bool, tuple[Region, Array | None]] = {}
+        self._known: dict[int, tuple[Region, Array | None]] = {}
 
-    def at(self, region: Region, *, alone: bool) -> Array | None:
+    def at(self, region: Region, bits: int) -> Array | None:
         """Return a mask of the missing values over a region; None where none are missing.
 
         Parameters
         ----------
         region : tuple of slice
             One slice a dimension of the grid.
-        alone : bool
-            Whether the variables don't exist of a single rank.
+        bits : int
+            Of the faults that the variable doesn't survive.
         """
-        if self.none:
+        if not self.found & bits:
             return None
-        known = self._known.get(alone)
+        known = self._known.get(bits)
         if known is None or known[0] != region:
-            known = self._known[alone] = (region, self._missing(region, alone))
+            known = self._known[bits] = (region, self._missing(region, bits))
         return known[1]
 
-    def _missing(self, region: Region, alone: bool) -> Array | None:
-        bits = ~self.notes | (self.one_rank if alone else 0)
+    def _missing(self, region: Region, bits: int) -> Array | None:
         wrong: Array | None = None
         for case, evaluator in self._cases():
             mask = self._of_case(case, evaluator, region, bits)

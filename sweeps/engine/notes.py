@@ -10,7 +10,7 @@ from sweeps.engine.axes import Array
 from sweeps.engine.node import Node
 from sweeps.engine.validity import NO_TIME, NOT_CHUNKED, NOT_KNOWN, NOT_OF_ONE_RANK, ONE_RANK
 
-__all__ = ["notes"]
+__all__ = ["notes", "unknowns"]
 
 Note = tuple[Node, int, Callable[[Array], Array]]
 
@@ -44,9 +44,27 @@ def notes(
             yield _note(time, bits[NO_TIME], lambda values: values == 0.0)
     if "chunks" in wanted:
         yield _note(wanted["chunks"], bits[NOT_CHUNKED], np.isnan)
-    for node in _given_below(wanted.values()):
+    yield from unknowns(wanted.values(), bits[NOT_KNOWN])
+
+
+def unknowns(wanted: Iterable[Node], bit: int) -> Iterator[Note]:
+    """Yield what is given as NaN and taken by quantities, with a bit where it is.
+
+    Parameters
+    ----------
+    wanted : iterable of Node
+        The quantities.
+    bit : int
+        The bit.
+
+    Yields
+    ------
+    Node, int, callable
+        As `notes` does.
+    """
+    for node in _given_below(wanted):
         if node.given is not None and np.isnan(node.given).any():
-            yield _note(node, bits[NOT_KNOWN], np.isnan)
+            yield _note(node, bit, np.isnan)
 
 
 def _note(node: Node, bit: int, test: Callable[[Array], Array]) -> Note:

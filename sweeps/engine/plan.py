@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from overhead.collectives import Algorithm
-from sweeps.engine.axes import Array, Grid
+from overhead.formula import REGISTRY, Call, Formula
+from sweeps.engine.axes import Array, Field, Grid
 from sweeps.engine.case import Case, Variable
 from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, settings
 from sweeps.engine.graph import Builder, Missing, Node
 from sweeps.engine.group import Group, dtype_of
 from sweeps.engine.layout import Block
-from sweeps.engine.validity import fault_bits
+from sweeps.engine.validity import Faults, collective_faults
 from sweeps.errors import InputError, fault
 from sweeps.spec.axis import Axis
 
@@ -38,6 +39,13 @@ class Plan:
         Labels of one value.
     wanted : sequence of str
         The quantities asked for.
+    fields : mapping of str to (tuple of str, ndarray), optional
+        Quantities that vary along several axes: these, and the values.
+    implied : mapping of str to str, optional
+        Labels that aren't coordinates.
+    optional : bool
+        Whether quantities that what is given doesn't suffice for are left out, rather than a
+        fault; `missing` then says why.
 
     Raises
     ------
@@ -51,12 +59,21 @@ class Plan:
         constants: Mapping[str, float],
         labels: Mapping[str, str],
         wanted: Sequence[str],
+        *,
+        fields: Mapping[str, Field] | None = None,
+        implied: Mapping[str, str] | None = None,
+        optional: bool = False,
     ) -> None:
-        self.grid = Grid(axes, constants)
+        self.grid = Grid(axes, constants, fields or {})
         self.labels = dict(labels)
+        self.implied = dict(implied or {})
+        self.optional = optional
         # What is given isn't computed: it is a coordinate.
         self.wanted = tuple(name for name in wanted if name not in self.grid.columns)
-        self.bits = fault_bits()
+        named = {name for axis in axes for name in axis.columns}
+        self.training = "collective" not in {*labels, *named}
+        self.faults: Faults = _faults(self.training)
+        self.missing: dict[str, str] = {}
         self._interned: dict[tuple[Any, ...], Node] = {}
         self._given = {
             name: Node(name, ("given", name), (), None, self.grid.dims[name], values)
@@ -86,25 +103,37 @@ class Plan:
             )
             try:
                 nodes = self._nodes(builder, lacking)
-                some = len(nodes) < len(self.wanted)
-                status = builder.status(self.bits, nodes, lacking=some)
+                status = self._status(builder, nodes)
             except Missing as missing:
                 faults.append(_missing(missing))
                 continue
             found |= set(nodes)
             yield Case(builder.labels, fixed, nodes, status, builder.algorithms())
-        faults += [_missing(missing) for name, missing in lacking.items() if name not in found]
+        never = {name: one for name, one in lacking.items() if name not in found}
+        if self.optional:
+            self.missing = {name: _chain(missing) for name, missing in never.items()}
+            self.wanted = tuple(name for name in self.wanted if name not in never)
+        else:
+            faults += [_missing(missing) for missing in never.values()]
         if faults:
             raise InputError(list(dict.fromkeys(faults)))
+
+    def _status(self, builder: Builder, nodes: Mapping[str, Node]) -> Node:
+        if self.training:
+            from sweeps.engine.feasibility import feasibility
+
+            return feasibility(builder, self.faults.bits, nodes)
+        some = len(nodes) < len(self.wanted)
+        return builder.status(self.faults.bits, nodes, lacking=some)
 
     def _nodes(self, builder: Builder, lacking: dict[str, Missing]) -> dict[str, Node]:
         """Return the wanted quantities' nodes; those that nothing gives here are told."""
         nodes: dict[str, Node] = {}
-        for name in self.wanted if builder.algorithms() else ():
+        for name in self.wanted if self.training or builder.algorithms() else ():
             try:
                 nodes[name] = builder.node(name)
             except Missing as missing:
-                if missing.quantity != name:
+                if missing.quantity != name and not self.optional:
                     raise
                 lacking[name] = missing
         return nodes
@@ -114,7 +143,11 @@ class Plan:
         shape = "flat"
         if labels["topology"] == "hierarchical":
             shape = "three_levels" if "nodes_per_pod" in self._given else "two_levels"
+        if self.training:
+            even = labels["schedule"].startswith(("zero_bubble", "dual"))
+            labels = {**labels, "stages": "even" if even else "uneven"}
         return {
+            **self.implied,
             **labels,
             "shape": shape,
             "phases": "pipelined" if "phase_chunks" in self._given else "sequential",
@@ -129,6 +162,28 @@ class Plan:
         """Return all algorithms that take part, each once."""
         return tuple(dict.fromkeys(a for case in self.cases for a in case.algorithms))
 
+    def declarations(self) -> tuple[Formula | Algorithm, ...]:
+        """Return the algorithms, or of training steps every formula, that take part."""
+        if not self.training:
+            return self.algorithms()
+        origins = (node.origin for node in self.nodes())
+        return tuple({id(one): one for one in origins if one is not None}.values())
+
+    def nodes(self) -> Iterator[Node]:
+        """Yield every node on which a result depends, each once."""
+        stack = [node for case in self.cases for node in (*case.nodes.values(), case.status)]
+        seen: set[int] = set()
+        while stack:
+            node = stack.pop()
+            if id(node) not in seen:
+                seen.add(id(node))
+                stack += node.inputs
+                yield node
+
+    def used(self) -> set[str]:
+        """Return the names of given quantities on which a result depends."""
+        return {node.name for node in self.nodes() if node.given is not None}
+
     # What a variable depends on.
 
     def _variable(self, name: str) -> Variable:
@@ -138,8 +193,10 @@ class Plan:
         for case, node in nodes:
             if node is not None:
                 dims |= self._varying(case, node)
-                if node.origin is not None:
-                    declarations.setdefault(id(node.origin), node.origin)
+                called = REGISTRY.returning(name, case.labels) if self.training else None
+                origin = called if isinstance(called, Call) else node.origin
+                if origin is not None:
+                    declarations.setdefault(id(origin), origin)
         dims |= self._switched([(case, node.key if node else None) for case, node in nodes])
         return Variable(name, self.grid.ordered(dims), tuple(declarations.values()))
 
@@ -182,7 +239,7 @@ class Plan:
                     ]
                 else:
                     assert one.run is not None
-                    with settings():
+                    with settings(self.grid.shape[-1]):
                         memo[id(one)] = one.run(*(value(x) for x in one.inputs))
             return memo[id(one)]
 
@@ -288,6 +345,18 @@ class Plan:
     def _place(self, case: Case, variable: Variable) -> tuple[Any, ...]:
         held = {self.grid.names[p]: s.start for p, s in case.fixed.items()}
         return (variable.name, *((dim, held[dim]) for dim in variable.dims if dim in held))
+
+
+def _faults(training: bool) -> Faults:
+    if not training:
+        return collective_faults()
+    from sweeps.engine.feasibility import training_faults
+
+    return training_faults()
+
+
+def _chain(missing: Missing) -> str:
+    return " needs ".join(missing.chain or (missing.quantity,))
 
 
 def _missing(missing: Missing) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -20,8 +22,8 @@ __all__ = [
     "NO_TIME",
     "ONE_RANK",
     "STRUCTURAL",
-    "fault_bits",
-    "fault_texts",
+    "Faults",
+    "collective_faults",
     "topology_requirements",
 ]
 
@@ -80,8 +82,37 @@ def topology_requirements(
     return ()
 
 
-def fault_texts() -> dict[str, str]:
-    """Return every fault's name with what must hold, in the order of their bits."""
+@dataclass(frozen=True)
+class Faults:
+    """The reasons why a cell, or a value in it, doesn't exist.
+
+    Attributes
+    ----------
+    texts : mapping of str to str
+        Each fault's name with what must hold, in the order of their bits.
+    concerns : callable
+        Takes a fault's and a variable's name: whether the variable is missing where the fault is.
+    """
+
+    texts: Mapping[str, str]
+    concerns: Callable[[str, str], bool]
+
+    @cached_property
+    def bits(self) -> dict[str, int]:
+        """Every fault's bit."""
+        return {fault: 1 << index for index, fault in enumerate(self.texts)}
+
+    def masking(self, variable: str) -> int:
+        """Return the bits of all faults that a variable's value doesn't survive."""
+        return sum(bit for fault, bit in self.bits.items() if self.concerns(fault, variable))
+
+    def named(self, status: int) -> tuple[str, ...]:
+        """Return the names of the faults in a status."""
+        return tuple(fault for fault, bit in self.bits.items() if status & bit)
+
+
+def collective_faults() -> Faults:
+    """Return what can be wrong with a collective operation on a network."""
     texts = {requirement.fault: requirement.text for requirement in STRUCTURAL}
     texts[NOT_DEFINED] = "the algorithm must be defined for this collective on this network"
     texts[ONE_RANK] = "one rank has no algbw, busbw and lower_bound_ratio"
@@ -91,9 +122,8 @@ def fault_texts() -> dict[str, str]:
     texts[NOT_KNOWN] = "the machine's file lacks a figure that a quantity needs, such as an energy"
     for algorithm in ALGORITHMS.values():
         texts.update({requirement.fault: requirement.text for requirement in algorithm.requires})
-    return texts
+    return Faults(texts, _concerns)
 
 
-def fault_bits() -> dict[str, int]:
-    """Return every fault's bit."""
-    return {fault: 1 << index for index, fault in enumerate(fault_texts())}
+def _concerns(fault: str, variable: str) -> bool:
+    return fault not in NOTES or (fault == ONE_RANK and variable in NOT_OF_ONE_RANK)

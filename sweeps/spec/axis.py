@@ -8,11 +8,26 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-__all__ = ["LABELS", "SWITCHES", "Axis"]
+__all__ = ["LABELS", "OF_TRAINING", "SWITCHES", "Axis"]
 
 # Labels that decide which formulas hold, rather than what goes into them.
-SWITCHES = ("collective", "topology", "algorithm", "latency_per", "link")
-LABELS = (*SWITCHES, "hardware")
+SWITCHES = (
+    "collective",
+    "topology",
+    "algorithm",
+    "latency_per",
+    "link",
+    "recompute",
+    "attention_kernel",
+    "schedule",
+    "context_parallel",
+    "mask",
+    "sharding",
+)
+# Labels of what the catalogue holds, and of what chooses among its figures.
+LABELS = (*SWITCHES, "hardware", "model", "framework", "precision", "recipe")
+# Labels that only the model of a training step has.
+OF_TRAINING = (*SWITCHES[5:], "model", "framework", "precision", "recipe")
 
 
 @dataclass(frozen=True, slots=True)

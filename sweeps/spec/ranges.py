@@ -20,6 +20,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 from sweeps.errors import InputError, fault
 from sweeps.spec.units import format_quantity, has_unit, parse_quantity
 
-__all__ = ["LARGEST_AXIS", "parse_values"]
+__all__ = ["LARGEST_AXIS", "parse_values", "pieces"]
 
 Floats = NDArray[np.float64]
 
@@ -323,3 +324,17 @@ def _up_to(last: float, values: Floats) -> Floats:
 
 def _whole(values: Floats, about: _Field) -> Floats:
     return np.unique(np.rint(values)) if about.integer else values
+
+
+def pieces(value: Any) -> list[Any]:
+    """Return the values of a table's column one by one: what stands between commas.
+
+    Parameters
+    ----------
+    value : list or other
+        As it is stated.
+    """
+    listed = value if isinstance(value, list) else [value]
+    return [
+        piece for item in listed for piece in (item.split(",") if isinstance(item, str) else [item])
+    ]

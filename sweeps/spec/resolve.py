@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,10 @@ from sweeps.spec.axis import SWITCHES, Axis
 from sweeps.spec.catalog import Machine, load_hardware
 from sweeps.spec.sweep import Sweep
 
-__all__ = ["DEFAULT_HARDWARE", "Resolved", "resolve"]
+if TYPE_CHECKING:
+    from sweeps.spec.model import Model
+
+__all__ = ["DEFAULT_HARDWARE", "Resolved", "Resolver", "resolve"]
 
 DEFAULT_HARDWARE = "dgx-h100"
 DEFAULT_LABELS = {
@@ -64,6 +67,12 @@ class Resolved:
         For each quantity and label that the user didn't give: where its value comes from.
     machines : tuple of Machine
         The machines that were read.
+    fields : mapping of str to (tuple of str, ndarray)
+        Quantities that vary along several axes: these, and the values.
+    models : tuple of Model
+        The models that were read.
+    implied : mapping of str to str
+        Labels that follow from what is given and what isn't; no coordinates.
     """
 
     axes: tuple[Axis, ...]
@@ -71,6 +80,9 @@ class Resolved:
     labels: Mapping[str, str]
     origins: Mapping[str, str]
     machines: tuple[Machine, ...]
+    fields: Mapping[str, tuple[tuple[str, ...], NDArray[Any]]] = field(default_factory=dict)
+    models: tuple[Model, ...] = ()
+    implied: Mapping[str, str] = field(default_factory=dict)
 
 
 def resolve(sweep: Sweep, folders: Sequence[Path] = ()) -> Resolved:
@@ -93,10 +105,24 @@ def resolve(sweep: Sweep, folders: Sequence[Path] = ()) -> Resolved:
     InputError
         If a machine isn't known, or a network's ranks aren't given.
     """
-    return _Resolver(sweep, folders).run()
+    if sweep.training:
+        from sweeps.spec.resolve_training import TrainingResolver
+
+        return TrainingResolver(sweep, folders).run()
+    return Resolver(sweep, folders).run()
 
 
-class _Resolver:
+class Resolver:
+    """Fills in what a sweep of collective operations doesn't say.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        What the user gave.
+    folders : sequence of Path
+        The user's own folders of machines.
+    """
+
     def __init__(self, sweep: Sweep, folders: Sequence[Path]) -> None:
         self.sweep, self.folders = sweep, folders
         self.given = set(sweep.given)
@@ -107,6 +133,7 @@ class _Resolver:
         self.machines: list[Machine] = []
 
     def run(self) -> Resolved:
+        """Return the sweep with all that follows."""
         for name, value in DEFAULT_LABELS.items():
             if name not in self.given:
                 self.labels[name] = value

@@ -11,35 +11,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.collectives import ALGORITHMS, COLLECTIVES, TOPOLOGIES
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.axis import LABELS, SWITCHES, Axis
-from sweeps.spec.catalog import find_spec
+from sweeps.spec.catalog import find_spec, load_model
 from sweeps.spec.dump import to_toml
-from sweeps.spec.ranges import parse_values
+from sweeps.spec.labels import CATALOGUED, CHOICES, label_values
+from sweeps.spec.plans import every_plan
+from sweeps.spec.ranges import parse_values, pieces
 from sweeps.spec.reductions import NAME, REDUCTIONS, Reduction, read_reductions
 from sweeps.spec.settings import KEYS, changed
+from sweeps.spec.usual_quantities import (
+    DEFAULT_QUANTITIES,
+    TRAINING_QUANTITIES,
+    declare_for,
+    is_training,
+)
 
 __all__ = ["DEFAULT_QUANTITIES", "REDUCTIONS", "Reduction", "Sweep", "read_sweep"]
-
-DEFAULT_QUANTITIES = (
-    "time",
-    "latency_time",
-    "bandwidth_time",
-    "intra_time",
-    "inter_time",
-    "steps",
-    "sent_bytes",
-    "link_bytes",
-    "energy",
-    "algbw",
-    "busbw",
-    "lower_bound",
-    "lower_bound_ratio",
-    "chosen_algorithm",
-)
-CHOICES = ("standard", "nccl", "auto")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +53,8 @@ class Sweep:
         Figure declarations, as written.
     measured : mapping
         A table of measurements to lay beside the predictions, as written; empty: none.
+    optional : bool
+        Whether quantities are left out that what is given doesn't suffice for.
     """
 
     title: str
@@ -75,6 +66,12 @@ class Sweep:
     reductions: tuple[Reduction, ...] = ()
     figures: tuple[Mapping[str, Any], ...] = ()
     measured: Mapping[str, Any] = field(default_factory=dict)
+    optional: bool = False
+
+    @property
+    def training(self) -> bool:
+        """Whether it is of training steps, rather than of collective operations."""
+        return is_training(self.given)
 
     @property
     def given(self) -> frozenset[str]:
@@ -178,13 +175,18 @@ class _Reader:
         for key in self.stated:
             if key not in KEYS:
                 self.faults.append(fault(key, "..", "no such key", nearest(key, KEYS)))
+        declare_for(self._named())
         axes = self._axes()
         constants, labels = self._constants()
         self._twice(axes, constants, labels)
         # Axes with faults are axes too.
         dims = list(stated) if isinstance(stated := self.stated.get("axes"), Mapping) else []
         given = {*constants, *labels, *(name for axis in axes for name in axis.columns)}
-        quantities = self._quantities()
+        training = is_training(given)
+        quantities = self._quantities(training=training)
+        if training and "collective" in given:
+            why = "of a single operation, beside a training step's"
+            self.faults.append(fault("collective", "..", why, "one of the two"))
         reductions, wrong = read_reductions(self._tables("reductions"), dims, given)
         self.faults += wrong
         nothing = set(quantities) <= given and not (reductions or self.stated.get("measured"))
@@ -202,6 +204,7 @@ class _Reader:
             reductions=reductions,
             figures=tuple(self._tables("figures")),
             measured=self._table("measured"),
+            optional=training and "quantities" not in self.stated,
         )
 
     def _table(self, key: str) -> Mapping[str, Any]:
@@ -217,6 +220,14 @@ class _Reader:
             self.faults.append(fault(key, value, "not a list of tables", f"[[{key}]]"))
             return []
         return value
+
+    def _named(self) -> set[str]:
+        """Return every name that might be a quantity's."""
+        named = set(self._table("constants"))
+        for name, value in self._table("axes").items():
+            named |= set(value) - {"every"} if isinstance(value, Mapping) else {name}
+        asked = self.stated.get("quantities", [])
+        return named | {str(one).strip() for one in asked if isinstance(asked, list)}
 
     # Values.
 
@@ -243,10 +254,20 @@ class _Reader:
             self.faults.append(fault("axes", name, "can't be a dimension's name", allowed))
             return None
         columns: dict[str, NDArray[Any]] = {}
+        stated = table.get("every", [])
+        every = stated if isinstance(stated, list) else str(stated).split(",")
         for key, value in table.items():
+            if key == "every":
+                continue
             column = self._column(key, value, joint=True)
             if column is not None:
                 columns[key] = column
+        if every:
+            try:
+                return Axis(name, every_plan([str(one).strip() for one in every], columns))
+            except InputError as error:
+                self.faults += [f"axes.{name}: {line}" for line in error.faults]
+                return None
         lengths = {key: len(column) for key, column in columns.items()}
         if len(set(lengths.values())) > 1:
             told = ", ".join(f"{key} has {count}" for key, count in lengths.items())
@@ -270,7 +291,7 @@ class _Reader:
         try:
             if joint:
                 # Rows of a table stay in their order, and may have the same value.
-                parts = [self._parse(name, item) for item in _pieces(value)]
+                parts = [self._parse(name, item) for item in pieces(value)]
                 values = np.concatenate(parts) if parts else np.empty(0)
             else:
                 values = self._parse(name, value)
@@ -292,7 +313,7 @@ class _Reader:
             field=name,
             integer=quantity.integer,
             bare_is_si=self.bare_is_si,
-            allow_infinite=name.endswith("bandwidth"),
+            allow_infinite=name.endswith(("bandwidth", "memory_capacity")),
         )
 
     def _labels(self, name: str, value: Any, *, joint: bool) -> NDArray[Any] | None:
@@ -308,17 +329,20 @@ class _Reader:
         for word in dict.fromkeys(words) if known else ():
             if word not in known:
                 self.faults.append(fault(name, word, "unknown", nearest(word, known)))
-        if name == "hardware" and self.folders is not None:
-            self._find_machines(words, self.folders)
+        if name in CATALOGUED and self.folders is not None:
+            self._find_specs(name, words, self.folders)
         if not joint:
             for word in sorted({word for word in words if words.count(word) > 1}):
                 self.faults.append(fault(name, word, "stands there twice", "each value once"))
         return None if len(self.faults) > before else np.array(words, dtype=np.str_)
 
-    def _find_machines(self, words: Sequence[str], folders: Sequence[Path]) -> None:
+    def _find_specs(self, name: str, words: Sequence[str], folders: Sequence[Path]) -> None:
         for word in dict.fromkeys(words):
             try:
-                find_spec("hardware", word, folders)
+                if name == "model":
+                    load_model(word, folders)
+                else:
+                    find_spec(CATALOGUED[name], word, folders)
             except InputError as error:
                 self.faults += error.faults
 
@@ -349,12 +373,13 @@ class _Reader:
 
     # What is asked for.
 
-    def _quantities(self) -> tuple[str, ...]:
+    def _quantities(self, *, training: bool) -> tuple[str, ...]:
         # The parts inside nodes, between them and between pods are the time.
         told = {**self._table("axes"), **self._table("constants")}
         networks = str(told.get("topology", ""))
         pods = "nodes_per_pod" in told and ("hierarchical" in networks or networks == "all")
         usual = [*DEFAULT_QUANTITIES, *(["pod_time"] if pods else [])]
+        usual = list(TRAINING_QUANTITIES) if training else usual
         value = self.stated.get("quantities", usual)
         listed = value if isinstance(value, list) else str(value).split(",")
         names = tuple(str(name).strip() for name in listed if str(name).strip())
@@ -366,25 +391,6 @@ class _Reader:
                 )
         # The status is stored beside whatever is asked for.
         return tuple(dict.fromkeys(name for name in names if name != "status"))
-
-
-def _pieces(value: Any) -> list[Any]:
-    """Return the values of a table's column one by one: what stands between commas."""
-    listed = value if isinstance(value, list) else [value]
-    return [
-        piece for item in listed for piece in (item.split(",") if isinstance(item, str) else [item])
-    ]
-
-
-def label_values(name: str) -> tuple[str, ...]:
-    """Return the values that a label may have; empty where the catalogue says."""
-    return {
-        "collective": COLLECTIVES,
-        "topology": TOPOLOGIES,
-        "algorithm": (*CHOICES, *ALGORITHMS.names()),
-        "latency_per": ("hop", "message"),
-        "link": ("auto", "intra", "inter"),
-    }.get(name, ())
 
 
 assert set(SWITCHES) < set(LABELS)

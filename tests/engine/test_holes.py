@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import sweeps
-from sweeps.engine.validity import fault_texts
+from sweeps.engine.validity import collective_faults
 from sweeps.spec.sweep import DEFAULT_QUANTITIES
 
 RATIOS = ("algbw", "busbw", "lower_bound_ratio")
@@ -243,10 +243,9 @@ def test_every_reason_has_its_own_bit_and_a_text() -> None:
     found = sweeps.sweep("time", topology="ring", ranks=8, message_bytes=1e6)["status"].attrs
     masks = np.atleast_1d(found["flag_masks"]).tolist()
     assert sorted(masks) == [1 << index for index in range(len(masks))]
-    assert set(found["flag_meanings"].split()) == set(fault_texts())
-    assert all(
-        found["comment"].count(f"{name}: {text}") == 1 for name, text in fault_texts().items()
-    )
+    assert set(found["flag_meanings"].split()) == set(collective_faults().texts)
+    texts = collective_faults().texts
+    assert all(found["comment"].count(f"{name}: {text}") == 1 for name, text in texts.items())
 
 
 @pytest.mark.parametrize("order", [1, -1])

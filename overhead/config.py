@@ -1,0 +1,304 @@
+"""A training configuration as plain values, and the quantities and labels that it stands for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from overhead import training, whole_grid
+from overhead.communication import DEFAULTS as COMMUNICATION_DEFAULTS
+from overhead.memory import DEFAULTS as MEMORY_DEFAULTS
+from overhead.memory import LABELS as MEMORY_LABELS
+from overhead.quantity import VOCABULARY, Array
+from overhead.schedule import SCHEDULES
+from overhead.topology import TopologyKind
+from overhead.transformer_quantities import SHAPES
+
+__all__ = ["Config", "training", "whole_grid"]
+
+# The quantities that fields are, where their names differ.
+RENAMED = {
+    "num_gpus": "world_size",
+    "dp_degree": "dp",
+    "tp_degree": "tp",
+    "cp_degree": "cp",
+    "pp_degree": "pp",
+    "ep_degree": "ep",
+    "etp_degree": "etp",
+    "num_parameters": "parameters",
+    "batch_size": "micro_batch",
+    "seq_length": "sequence_length",
+    "num_layers": "layers",
+    "num_heads": "heads",
+    "num_kv_heads": "kv_heads",
+}
+# Fields that are labels, with their values.
+LABELS: dict[str, tuple[str, ...]] = {
+    "context_parallel": ("all_to_all", "ring", "all_gather"),
+    "recompute": MEMORY_LABELS["recompute"],
+    "attention_kernel": MEMORY_LABELS["attention_kernel"],
+    "schedule": SCHEDULES,
+    "mask": ("causal", "full"),
+    "latency_per": ("hop", "message"),
+}
+OTHERS = ("topology_kind", "algorithm", "tree_algo", "more", *LABELS)
+# The tree algorithm of an all_reduce on each network that has one.
+TREES = {"tree": "dbt", "switch": "dbt"} | dict.fromkeys(
+    ("ring", "mesh", "torus", "binary_tree"), "tree_pipe"
+)
+# A model's shapes that no rule gives: without them only the number of its parameters is known.
+VITAL = ("layers", "hidden_size", "heads", "vocabulary_size", "gated", "tied_embeddings")
+# What formulas give if it isn't given.
+DERIVED = ("dp", "etp", "weight_copies", "kv_heads", "head_size", "ffn_size")
+NETWORK_DEFAULTS = {
+    "intra_nvls": 0.0,
+    "intra_inc": 0.0,
+    "inter_inc": 0.0,
+    "in_network_latency_factor": 1.0,
+    "uneven_stages": 1.0,
+    "mesh_nz": 1.0,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A training configuration.  Every number may be an array; all of them broadcast.
+
+    What isn't given has a default: degrees are 1, and `dp_degree` is what the others leave of the
+    GPUs; a step is one micro-batch of one sequence; bytes are those of mixed precision with
+    gradients added up in single precision; the network is that of a DGX H100 by its data sheets.
+
+    Attributes
+    ----------
+    num_gpus : array_like, optional
+        GPUs; by default the product of the degrees.
+    topology_kind : TopologyKind or str
+        The network.  On a hierarchy a group of ranks lies as its ranks lie on nodes; on any other
+        network each group is that network of its own size.
+    dp_degree, tp_degree, cp_degree, pp_degree, ep_degree, etp_degree : array_like, optional
+        Degrees of parallelism; `etp_degree`, of experts, is by default `tp_degree`.
+    virtual_stages : array_like
+        Virtual stages of a rank; above 1 the schedule is ``interleaved`` unless it is given.
+    num_parameters : array_like, optional
+        The model's parameters; with shapes they follow from these.
+    batch_size : array_like
+        Sequences that a rank computes at once: the micro-batch.
+    global_batch, micro_batches : array_like, optional
+        Sequences of a step over all ranks, or micro-batches of a step on a rank (default: 1).
+    seq_length, hidden_size, num_layers, num_heads, num_kv_heads, head_size, ffn_size,
+    vocabulary_size, gated, tied_embeddings : array_like, optional
+        The model's shapes; without layers, communication is that of one layer a stage.
+    zero_stage, sequence_parallel, hsdp_shard : array_like, optional
+        Stage of ZeRO; whether tensor parallelism splits the sequence; ranks of a hybrid shard.
+    weight_bytes, gradient_bytes, optimizer_bytes : array_like
+        Bytes of a parameter.
+    memory_capacity : array_like, optional
+        Memory of a GPU [byte].
+    gpus_per_node, nics_per_node : array_like
+        Of a node; by default there is a network card a GPU.
+    mesh_nx, mesh_ny, mesh_nz : array_like, optional
+        Sides of the group that is the whole mesh or torus; other groups are as near to a square
+        as can be.
+    bandwidth, latency, energy_per_bit : array_like, optional
+        Of a flat network's links, if they aren't those inside or between nodes.
+    intra_bandwidth, intra_latency, intra_energy_per_bit : array_like
+        Inside a node: byte/s of one direction of a GPU, s, J/bit.
+    inter_bandwidth, inter_latency, inter_energy_per_bit : array_like
+        Between nodes: byte/s of one direction of a card, s, J/bit.
+    intra_efficiency, inter_efficiency : array_like
+        Share of these bandwidths that long messages reach.
+    oversubscription : array_like
+        Of the network between nodes.
+    algorithm : str
+        A name, or ``standard``, ``nccl``, ``auto``.
+    tree_algo : bool
+        Whether an all_reduce takes the network's tree algorithm.
+    context_parallel, recompute, attention_kernel, schedule, mask, latency_per : str
+        Kinds, as the command line has them.
+    more : mapping of str to array_like
+        Further quantities by the vocabulary's names, such as those of a mixture of experts.
+    """
+
+    num_gpus: ArrayLike | None = None
+    topology_kind: TopologyKind | str = TopologyKind.HIERARCHICAL
+    dp_degree: ArrayLike | None = None
+    tp_degree: ArrayLike = 1.0
+    cp_degree: ArrayLike = 1.0
+    pp_degree: ArrayLike = 1.0
+    ep_degree: ArrayLike = 1.0
+    etp_degree: ArrayLike | None = None
+    virtual_stages: ArrayLike = 1.0
+    num_parameters: ArrayLike | None = None
+    batch_size: ArrayLike = 1.0
+    global_batch: ArrayLike | None = None
+    micro_batches: ArrayLike | None = None
+    seq_length: ArrayLike | None = None
+    hidden_size: ArrayLike | None = None
+    num_layers: ArrayLike | None = None
+    num_heads: ArrayLike | None = None
+    num_kv_heads: ArrayLike | None = None
+    head_size: ArrayLike | None = None
+    ffn_size: ArrayLike | None = None
+    vocabulary_size: ArrayLike | None = None
+    gated: ArrayLike | None = None
+    tied_embeddings: ArrayLike | None = None
+    zero_stage: ArrayLike = 0.0
+    sequence_parallel: ArrayLike = 0.0
+    hsdp_shard: ArrayLike | None = None
+    weight_bytes: ArrayLike = 2.0
+    gradient_bytes: ArrayLike = 4.0
+    optimizer_bytes: ArrayLike = 12.0
+    memory_capacity: ArrayLike | None = None
+    gpus_per_node: ArrayLike = 8.0
+    nics_per_node: ArrayLike | None = None
+    mesh_nx: ArrayLike | None = None
+    mesh_ny: ArrayLike | None = None
+    mesh_nz: ArrayLike | None = None
+    bandwidth: ArrayLike | None = None
+    latency: ArrayLike | None = None
+    energy_per_bit: ArrayLike | None = None
+    intra_bandwidth: ArrayLike = 450e9
+    intra_latency: ArrayLike = 0.8e-6
+    intra_energy_per_bit: ArrayLike = 0.0
+    intra_efficiency: ArrayLike = 1.0
+    inter_bandwidth: ArrayLike = 50e9
+    inter_latency: ArrayLike = 2.7e-6
+    inter_energy_per_bit: ArrayLike = 0.0
+    inter_efficiency: ArrayLike = 1.0
+    oversubscription: ArrayLike = 1.0
+    algorithm: str = "nccl"
+    tree_algo: bool = False
+    context_parallel: str = "all_to_all"
+    recompute: str = "none"
+    attention_kernel: str = "flash_2"
+    schedule: str = ""
+    mask: str = "causal"
+    latency_per: str = "hop"
+    more: Mapping[str, ArrayLike] = field(default_factory=dict)
+
+    def stated(self) -> dict[str, Array]:
+        """Return what the fields give, by quantity.
+
+        Raises
+        ------
+        ValueError
+            If a value is outside of its domain, or a name isn't a quantity's.
+        """
+        names = {one.name: RENAMED.get(one.name, one.name) for one in fields(self)}
+        own = {name: getattr(self, field) for field, name in names.items() if field not in OTHERS}
+        given = {name: value for name, value in {**own, **self.more}.items() if value is not None}
+        values = {name: np.asarray(value, dtype=np.float64) for name, value in given.items()}
+        for name, value in values.items():
+            if name not in VOCABULARY:
+                message = f"{name}: no such quantity; {_near(name, VOCABULARY)}"
+                raise ValueError(message)
+            if np.any(VOCABULARY[name].outside(value)):
+                domain = VOCABULARY[name].domain()
+                message = f"{name} = {value}: outside of its domain; {domain}"
+                raise ValueError(message)
+        return values
+
+    def given(self) -> dict[str, Array]:
+        """Return all that is given, by quantity: what the fields give, and defaults.
+
+        Raises
+        ------
+        ValueError
+            As `stated`.
+        """
+        stated = self.stated()
+        _check_sides(stated)
+        shapes = (*VITAL, *DERIVED)
+        defaults = {**MEMORY_DEFAULTS, **COMMUNICATION_DEFAULTS, **NETWORK_DEFAULTS}
+        values = {
+            name: np.asarray(value) for name, value in defaults.items() if name not in shapes
+        } | stated
+        if not {"global_batch", "micro_batches"} & set(stated):
+            values["micro_batches"] = np.asarray(1.0)
+        if not {"dp", "world_size"} & set(stated):
+            values["dp"] = np.asarray(1.0)
+        if "nics_per_node" not in stated:
+            values.setdefault("ranks_per_nic", np.asarray(1.0))
+        return values
+
+    def labels(self) -> dict[str, str]:
+        """Return the labels that hold.
+
+        Raises
+        ------
+        ValueError
+            If a label has no such value.
+        """
+        if self.topology_kind not in list(TopologyKind):
+            raise ValueError(_unknown("topology", str(self.topology_kind), TopologyKind))
+        stated = self.stated()
+        plain = bool(np.all(np.asarray(self.virtual_stages) == 1.0))
+        schedule = self.schedule or ("one_f_one_b" if plain else "interleaved")
+        labels = {name: getattr(self, name) for name in LABELS} | {"schedule": schedule}
+        for name, value in labels.items():
+            if value not in LABELS[name]:
+                raise ValueError(_unknown(name, value, LABELS[name]))
+        flat = self.topology_kind != TopologyKind.HIERARCHICAL
+        levels = "three_levels" if "nodes_per_pod" in stated else "two_levels"
+        even = schedule.startswith(("zero_bubble", "dual"))
+        labels |= {
+            "topology": str(self.topology_kind),
+            "algorithm": self._algorithm(),
+            "shape": "flat" if flat else levels,
+            "link": "auto",
+            "phases": "sequential",
+            "reduction": "counted" if "reduction_cost" in stated else "free",
+            "sharding": "hybrid" if "hsdp_shard" in stated else "full",
+            "stages": "even" if even else "uneven",
+            "shapes": "known" if _known(stated) else "unknown",
+        }
+        labels |= {"depth": "unknown"} if "layers" not in stated else {}
+        labels |= {"sized_by": "world"} if "dp" not in stated else {}
+        labels |= {"batched_by": "micro_batches"} if "global_batch" not in stated else {}
+        return labels | (whole_grid.GIVEN if "mesh_nx" in stated else {})
+
+    def _algorithm(self) -> str:
+        if not self.tree_algo:
+            return self.algorithm
+        if self.topology_kind not in TREES:
+            message = f"tree_algo = True: no tree algorithm on {self.topology_kind}; one of "
+            raise ValueError(message + ", ".join(TREES))
+        return TREES[self.topology_kind]
+
+
+def _check_sides(stated: Mapping[str, Array]) -> None:
+    """Refuse sides of a mesh or torus that aren't all there, or don't multiply to its ranks."""
+    if ("mesh_nx" in stated) != ("mesh_ny" in stated):
+        message = "mesh_nx and mesh_ny: one stands without the other; give both"
+        raise ValueError(message)
+    world = stated.get("world_size")
+    if "mesh_nx" not in stated or world is None:
+        return
+    sides = stated["mesh_nx"] * stated["mesh_ny"] * stated.get("mesh_nz", np.asarray(1.0))
+    if np.any(sides != world):
+        message = f"mesh_nx x mesh_ny x mesh_nz = {sides}: isn't the number of GPUs, {world}"
+        raise ValueError(message)
+
+
+def _known(stated: Mapping[str, Any]) -> bool:
+    """Return whether a model's tensors are known, not its number of parameters alone."""
+    inner = "expert_ffn_size" if "expert_ffn_size" in stated else "ffn_size"
+    return all(name in stated for name in (*VITAL[:4], inner))
+
+
+def _near(name: str, known: Any) -> str:
+    close = difflib.get_close_matches(name, [str(one) for one in known], n=2)
+    listed = " or ".join(map(repr, close))
+    return f"did you mean {listed}?" if close else "see overhead.VOCABULARY"
+
+
+def _unknown(name: str, value: str, known: Any) -> str:
+    return f"{name} = '{value}': is unknown; one of {', '.join(map(str, known))}"
+
+
+assert set(VITAL) <= set(SHAPES)

@@ -1,0 +1,106 @@
+"""Why a parallel plan can't be, or can't run: the conditions on it, as flags of its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from overhead.collectives.requirement import Requirement
+from overhead.placement_requirements import (
+    CONTEXT,
+    FRAMEWORK,
+    PLAN,
+    SCHEDULE,
+    requirements,
+)
+from sweeps.engine.node import Missing, Node
+from sweeps.engine.validity import NOT_KNOWN, NOT_OF_NETWORK, Faults
+
+if TYPE_CHECKING:
+    from sweeps.engine.graph import Builder
+
+__all__ = ["DOES_NOT_FIT", "OF_A_RUN", "feasibility", "training_faults"]
+
+DOES_NOT_FIT = "does_not_fit"
+# What only a step that runs has; memory and communication are told of plans that don't fit, too.
+OF_A_RUN = (
+    "step_time",
+    "tokens_per_second",
+    "tokens_per_second_per_gpu",
+    "model_flops_per_gpu",
+    "mfu",
+    "causal_mfu",
+    "hfu",
+    "step_energy",
+    "device_energy",
+    "training_days",
+    "training_energy",
+    "gpu_hours",
+    "cost",
+    "cost_per_trillion_tokens",
+)
+FITS = Requirement(
+    DOES_NOT_FIT,
+    "the fullest GPU must hold its part: peak_memory up to memory_capacity",
+    lambda peak_memory, memory_capacity: ~np.asarray(peak_memory > memory_capacity),
+)
+
+
+def training_faults() -> Faults:
+    """Return what can be wrong with a parallel plan."""
+    every = (
+        PLAN,
+        *CONTEXT.values(),
+        *SCHEDULE.values(),
+        *FRAMEWORK.values(),
+        (FITS,),
+    )
+    texts: dict[str, str] = {}
+    for group in every:
+        for one in group:
+            known = texts.setdefault(one.fault, one.text)
+            if one.text not in known:
+                texts[one.fault] = f"{known}; or {one.text}"
+    texts[NOT_KNOWN] = "the machine's file lacks a figure that a quantity needs, such as an energy"
+    texts[NOT_OF_NETWORK] = "some quantities are of some plans or networks alone"
+    return Faults(texts, _concerns)
+
+
+def _concerns(fault: str, variable: str) -> bool:
+    if fault == DOES_NOT_FIT:
+        return variable in OF_A_RUN
+    return fault not in (NOT_KNOWN, NOT_OF_NETWORK)
+
+
+def feasibility(builder: Builder, faults: Mapping[str, int], nodes: Mapping[str, Node]) -> Node:
+    """Return the node of the reasons why plans can't be, or can't run, as bits.
+
+    Parameters
+    ----------
+    builder : Builder
+        For the labels that hold.
+    faults : mapping of str to int
+        Each reason's bit.
+    nodes : mapping of str to Node
+        The quantities asked for.
+
+    Returns
+    -------
+    Node
+        The node; conditions that need what isn't given are left out.
+    """
+    flat = builder.labels["topology"] != "hierarchical"
+    each: list[Node] = []
+    for one in (*requirements(builder.labels), FITS):
+        if flat and one.fault == "nodes_not_filled":
+            continue  # a flat network has no nodes
+        try:
+            each.append(builder.failing(one, faults[one.fault]))
+        except Missing:
+            continue
+    each += builder.unknown(nodes, faults[NOT_KNOWN])
+    # Small ones first, so that few nodes are as large as all axes together.
+    each.sort(key=lambda node: builder.grid.size(node.dims))
+    return builder.either(each) if each else builder.nothing()

@@ -1,0 +1,264 @@
+"""What a sweep of training steps doesn't say: shapes, constants, defaults, each with its origin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead import communication, memory, step
+from overhead.transformer_quantities import SHAPES
+from sweeps.errors import InputError
+from sweeps.spec.axis import Axis
+from sweeps.spec.catalog import load_framework, load_hardware, load_model
+from sweeps.spec.framework import Framework
+from sweeps.spec.machine import Machine
+from sweeps.spec.model import Model, complete_shapes
+from sweeps.spec.resolve import DEFAULTS, Resolved, Resolver
+from sweeps.spec.training import training_constants
+from sweeps.spec.training_defaults import (
+    LABEL_DEFAULTS,
+    NUMBER_DEFAULTS,
+    needed_shapes,
+)
+
+__all__ = ["DEFAULT_FRAMEWORK", "DEFAULT_PRECISION", "TrainingResolver"]
+
+DEFAULT_FRAMEWORK = "megatron-lm"
+DEFAULT_PRECISION = "bf16"
+# Models of parts of a step, each with its own defaults.
+MODELS = {
+    "the step": step.DEFAULTS,
+    "communication": communication.DEFAULTS,
+    "memory": memory.DEFAULTS,
+}
+# What formulas give if the user doesn't.
+DERIVED = ("weight_copies", "etp", "dp", "hsdp_shard")
+# The labels on which the constants of a machine and its software depend.
+DECIDING = ("hardware", "framework", "precision", "attention_kernel", "recipe")
+
+
+class TrainingResolver(Resolver):
+    """Fills in what a sweep of training steps doesn't say.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        What the user gave.
+    folders : sequence of Path
+        The user's own folders of machines.
+    """
+
+    fields: dict[str, tuple[tuple[str, ...], NDArray[Any]]]
+    implied: dict[str, str]
+
+    def run(self) -> Resolved:
+        """Return the sweep with all that follows."""
+        self.fields, self.implied = {}, {}
+        self.models: list[Model] = []
+        self.named = "framework" in self.given
+        self._label("framework", DEFAULT_FRAMEWORK, "assumed: the default")
+        self._label("precision", DEFAULT_PRECISION, "assumed: the default")
+        self._machines()
+        self._pods()
+        self._labels()
+        self._model()
+        self._plan()
+        self._constants()
+        for name, (default, origin) in {**DEFAULTS, **NUMBER_DEFAULTS}.items():
+            self._constant(name, default, origin)
+        for part, defaults in MODELS.items():
+            for name, default in defaults.items():
+                if name not in (*SHAPES, *DERIVED):
+                    self._constant(name, default, f"assumed: the default of the model of {part}")
+        self._shared_cards()
+        return Resolved(
+            tuple(self.axes),
+            self.constants,
+            self.labels,
+            self.origins,
+            tuple(self.machines),
+            self.fields,
+            tuple(self.models),
+            self.implied,
+        )
+
+    def _label(self, name: str, value: str, origin: str) -> None:
+        if name not in self.given:
+            self.labels[name] = value
+            self.origins[name] = origin
+            self.given.add(name)
+
+    # Labels.
+
+    def _labels(self) -> None:
+        framework = self._only_framework()
+        for name, choice in (framework.choices if framework else {}).items():
+            # A framework's habits are a user's who names it; its kernels come with its constants.
+            if name in LABEL_DEFAULTS and (self.named or name == "attention_kernel"):
+                origin = f"{choice.origin} ({self.labels['framework']})"
+                self._label(name, choice.value, origin)
+        if {"latency", "intra_latency"} & self.given:
+            origin = "assumed: of a link that is given, a message's latency"
+            self._constant("in_network_latency_factor", 1.0, origin)
+        if "virtual_stages" in self.given:
+            self._label("schedule", "interleaved", "assumed: virtual stages are given")
+        if "hsdp_shard" in self.given:
+            self._label("sharding", "hybrid", "assumed: the ranks of a shard are given")
+        for name, value in LABEL_DEFAULTS.items():
+            self._label(name, value, "assumed: the default")
+
+    def _only_framework(self) -> Framework | None:
+        names = self._values("framework")
+        return load_framework(names.pop(), self.folders) if len(names) == 1 else None
+
+    # The model.
+
+    def _model(self) -> None:
+        """Give the shapes of the models, or of what the user gave of one."""
+        axis = self._axis_of("model")
+        if axis is not None:
+            self._models(axis)
+        elif "model" in self.labels:
+            model = load_model(self.labels["model"], self.folders)
+            self.models.append(model)
+            for name, figure in model.figures.items():
+                self._constant(name, figure.value, f"{figure.kind}: {figure.source}")
+        else:
+            self._bare()
+        known = all(name in self.given for name in needed_shapes(self.given))
+        self.implied["shapes"] = "known" if known else "unknown"
+        if "layers" not in self.given:
+            self.implied["depth"] = "unknown"
+
+    def _models(self, axis: Axis) -> None:
+        faults: list[str] = []
+        found: dict[str, Model] = {}
+        for name in dict.fromkeys(map(str, axis.columns["model"])):
+            try:
+                found[name] = load_model(name, self.folders)
+            except InputError as error:
+                faults += error.faults
+        if faults:
+            raise InputError(faults)
+        self.models += found.values()
+        rows = [found[str(name)] for name in axis.columns["model"]]
+        every = dict.fromkeys(name for model in rows for name in model.figures)
+        columns = {
+            name: np.array([m.figures[name].value if name in m.figures else np.nan for m in rows])
+            for name in every
+            if name not in self.given
+        }
+        for name in columns:
+            self.origins[name] = " | ".join(
+                f"{m.name}: {m.figures[name].kind}: {m.figures[name].source}"
+                for m in found.values()
+                if name in m.figures
+            )
+        self.given |= set(columns)
+        self._extend(axis, columns)
+
+    def _bare(self) -> None:
+        """Complete shapes that the user gave one by one; what can't be had stays away."""
+        given = {name: self._first(name) for name in SHAPES if name in self.given}
+        completed = complete_shapes({k: v for k, v in given.items() if v is not None})
+        for name, (value, why) in completed.items():
+            # Formulas give what follows from other shapes.
+            if name not in ("kv_heads", "head_size", "ffn_size"):
+                self._constant(name, value, f"assumed: {why}")
+
+    def _first(self, name: str) -> float | None:
+        axis = self._axis_of(name)
+        if axis is not None:
+            return float(axis.columns[name][0])
+        return self.constants.get(name)
+
+    # The plan.
+
+    def _plan(self) -> None:
+        framework = self._only_framework() if self.named else None
+        for name, figure in (framework.plan if framework else {}).items():
+            self._constant(name, figure.value, f"{figure.origin} ({self.labels['framework']})")
+        one = "assumed: not given, so not split"
+        for name in ("tp", "cp", "pp", "ep", "virtual_stages"):
+            self._constant(name, 1.0, one)
+        if not {"dp", "world_size"} & self.given:
+            self._constant("dp", 1.0, one)
+        if "dp" not in self.given:
+            self.implied["sized_by"] = "world"
+        if "micro_batch" not in self.given:
+            self._constant("micro_batch", 1.0, "assumed: one sequence")
+        if not {"global_batch", "micro_batches"} & self.given:
+            self._constant("micro_batches", 1.0, "assumed: one micro-batch a step")
+        if "global_batch" not in self.given:
+            self.implied["batched_by"] = "micro_batches"
+        experts = self._first("experts") or 0.0
+        axis = self._axis_of("experts")
+        if axis is not None and "sequence_parallel" not in self.given:
+            routed = (axis.columns["experts"] > 0).astype(np.float64)
+            self._extend(axis, {"sequence_parallel": routed})
+            self.given.add("sequence_parallel")
+            self.origins["sequence_parallel"] = "assumed: with experts, as Megatron-LM demands"
+        why = "as Megatron-LM demands of experts" if experts else "off"
+        self._constant("sequence_parallel", float(experts > 0), f"assumed: {why}")
+
+    # Constants of the machine and its software.
+
+    def _constants(self) -> None:
+        """Give every constant, along the axes on which it depends."""
+        axes = [axis for axis in self.axes if set(DECIDING) & set(axis.columns)]
+        lengths = [len(axis) for axis in axes]
+        tables = [self._table(labels) for labels in self._combinations(axes)]
+        for name in dict.fromkeys(name for table in tables for name in table):
+            if name in self.given:
+                continue
+            nothing = (np.nan, "not known")
+            values = np.array([table.get(name, nothing)[0] for table in tables])
+            told = list(dict.fromkeys(table.get(name, nothing)[1] for table in tables))
+            self._spread(name, values.reshape(lengths), axes)
+            self.origins[name] = "; or ".join(told[:4])
+            self.given.add(name)
+
+    def _combinations(self, axes: Sequence[Axis]) -> Iterator[dict[str, str]]:
+        for point in product(*(range(len(axis)) for axis in axes)):
+            labels = {name: self.labels[name] for name in DECIDING if name in self.labels}
+            for axis, index in zip(axes, point, strict=True):
+                own = set(DECIDING) & set(axis.columns)
+                labels |= {name: str(axis.columns[name][index]) for name in own}
+            yield labels
+
+    def _table(self, labels: Mapping[str, str]) -> dict[str, tuple[float, str]]:
+        machine: Machine = next(
+            (m for m in self.machines if m.name == labels["hardware"]),
+            None,
+        ) or load_hardware(labels["hardware"], self.folders)
+        framework = load_framework(labels["framework"], self.folders)
+        return training_constants(
+            machine,
+            framework,
+            precision=labels["precision"],
+            attention_kernel=labels["attention_kernel"],
+            recipe=labels.get("recipe"),
+        )
+
+    def _spread(self, name: str, values: NDArray[Any], axes: Sequence[Axis]) -> None:
+        """Give a quantity along just those axes on which it varies."""
+        varying = []
+        for place, axis in enumerate(axes):
+            first = np.take(values, [0], axis=place)
+            same = (values == first) | (np.isnan(values) & np.isnan(first))
+            if not same.all():
+                varying.append((place, axis))
+        kept = {place for place, _ in varying}
+        index = tuple(slice(None) if p in kept else 0 for p in range(values.ndim))
+        part = np.asarray(values[index])
+        if not varying:
+            self.constants[name] = float(part)
+        elif len(varying) == 1:
+            own = next(axis for axis in self.axes if axis.name == varying[0][1].name)
+            self._extend(own, {name: part})
+        else:
+            self.fields[name] = (tuple(axis.name for _, axis in varying), part)

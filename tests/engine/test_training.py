@@ -1,0 +1,186 @@
+"""Training steps through the engine: equal to one evaluation a cell, masked with their reasons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sweeps
+from overhead.evaluation import Evaluation
+from overhead.peak_memory import PEAK_PARTS
+from overhead.step import PARTS
+from sweeps.errors import InputError
+from sweeps.job import Job, prepare
+
+QUANTITIES = [
+    "step_time",
+    "mfu",
+    "bubble_fraction",
+    "peak_memory",
+    "communication_upper_bound",
+    "tp_communication_time",
+    "step_energy",
+    *PARTS,
+    *PEAK_PARTS,
+]
+SMALL = {
+    "model": "llama3-8b",
+    "hardware": "dgx-h100",
+    "sequence_length": 8192,
+    "global_batch": 64,
+}
+RUN = {**SMALL, "tp": 2, "pp": 2, "dp": 4}
+
+
+def job(axes: dict[str, Any], constants: dict[str, Any], quantities: list[str]) -> Job:
+    """Return a sweep ready to run."""
+    return prepare({"quantities": quantities, "axes": axes, "constants": constants})
+
+
+def faults(found: Any) -> set[str]:
+    """Return the names of all reasons in a dataset's status."""
+    status = int(np.bitwise_or.reduce(found.status.values, axis=None))
+    attrs = found.status.attrs
+    pairs = zip(attrs["flag_meanings"].split(), attrs["flag_masks"], strict=True)
+    return {name for name, bit in pairs if status & bit}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"topology": "switch"},
+        {"topology": "torus"},
+        {"model": "mixtral-8x7b", "hardware": "dgx-h200", "framework": "megatron-lm"},
+        {"schedule": "zero_bubble_h1"},
+        {"precision": "fp8", "hsdp_shard": 4},
+        {"schedule": "forward_only"},
+    ],
+)
+def test_every_cell_is_its_own_evaluation(more: dict[str, Any]) -> None:
+    axes = {
+        "plan": {"tp": [1, 2, 4, 8], "pp": [2, 2, 4, 1], "ep": [1, 1, 1, 1]},
+        "micro_batch": [1, 2],
+        "zero_stage": [0, 1, 3],
+        "recompute": ["none", "full"],
+    }
+    if more.get("model"):
+        axes["plan"]["ep"] = [1, 2, 4, 8]
+    made = job(axes, {**SMALL, "world_size": 64, **more}, QUANTITIES)
+    arrays = made.plan.evaluate()
+    grid = made.plan.grid
+    seen = 0
+    for case in made.plan.cases:
+        for index in np.ndindex(*(grid.sizes[name] for name in ("micro_batch", "plan"))):
+            at = dict(zip(("micro_batch", "plan"), index, strict=True), zero_stage=seen % 3)
+            place = {grid.names[p]: part.start for p, part in case.fixed.items()} | at
+            given = {name: cell(made, values, name, place) for name, values in grid.columns.items()}
+            alone = Evaluation(given, case.labels)
+            for variable in made.plan.variables:
+                if variable.name == "status":
+                    continue
+                ours = arrays[variable.name][tuple(place[dim] for dim in variable.dims)]
+                if not np.isnan(ours):
+                    theirs = float(alone[variable.name])
+                    assert ours == pytest.approx(theirs, rel=1e-12), variable.name
+                    seen += 1
+    assert seen > 100
+
+
+def cell(made: Job, values: np.ndarray, name: str, place: dict[str, int]) -> float:
+    """Return a column's value at a cell."""
+    index = tuple(
+        place[dim] if length > 1 else 0
+        for dim, length in zip(made.plan.grid.names, values.shape, strict=True)
+    )
+    return float(values[index])
+
+
+def test_a_plan_that_cant_be_is_masked_with_its_reasons() -> None:
+    found = sweeps.sweep(
+        ["step_time", "peak_memory"],
+        **SMALL,
+        plan={"tp": [8, 3, 1, 1, 64], "dp": [1, 1, 7, 8, 1]},
+        gpus_per_node=8,
+    )
+    ok, heads, batch, whole, wide = np.isnan(found.step_time.values)
+    assert (ok, heads, batch, wide) == (False, True, True, True)
+    assert {"heads_not_divisible", "batch_not_divisible", "does_not_fit"} <= faults(found)
+    # A plan that doesn't fit has memory to tell of, one that can't be has none.
+    assert whole
+    np.testing.assert_array_equal(
+        np.isnan(found.peak_memory.values), [False, True, True, False, True]
+    )
+    assert found.peak_memory.values[3] > 80e9
+
+
+def test_memory_without_limit_lets_every_plan_run() -> None:
+    found = sweeps.sweep("step_time", **SMALL, tp=1, dp=8, memory_capacity=np.inf)
+    assert np.isfinite(float(found.step_time))
+
+
+def test_constants_follow_machine_and_precision() -> None:
+    found = sweeps.sweep(
+        ["step_time", "peak_memory"],
+        **{**RUN, "hardware": ["dgx-h100", "dgx-b200"]},
+        precision=["bf16", "fp8"],
+    )
+    assert found.best_matmul_flops.dims == ("hardware", "precision")
+    assert found.step_time.dims == ("hardware", "precision")
+    rates = found.best_matmul_flops.values
+    assert (rates[:, 1] > rates[:, 0]).all()
+    times = found.step_time.values
+    assert (times[:, 1] < times[:, 0]).all()
+    assert (times[1] < times[0]).all()
+
+
+def test_every_plan_of_some_gpus() -> None:
+    found = sweeps.sweep(
+        "peak_memory", **SMALL, plan={"every": "tp,pp", "world_size": [8, 12], "tp": [1, 2, 3, 4]}
+    )
+    product = found.tp * found.pp * found.dp
+    np.testing.assert_array_equal(product, found.world_size)
+    rows = {
+        tuple(row) for row in np.stack([found.tp, found.pp, found.dp], axis=1).astype(int).tolist()
+    }
+    assert len(rows) == found.sizes["plan"]
+    assert (3, 4, 1) in rows
+    assert all(tp in (1, 2, 3, 4) for tp, _, _ in rows)
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ({"every": "tq", "world_size": 8}, "every = 'tq'"),
+        ({"every": "tp"}, "world_size"),
+        ({"every": "tp,pp", "world_size": 8, "tp": 3, "pp": 3}, "no degrees"),
+    ],
+)
+def test_a_wrong_enumeration_is_a_fault(table: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        sweeps.sweep("peak_memory", **SMALL, plan=table)
+
+
+def test_what_cant_be_told_is_left_out_only_where_nothing_is_asked_for() -> None:
+    bare = prepare({"axes": {}, "constants": {"parameters": 70e9, "dp": 8}})
+    assert bare.plan.wanted == ("first_stage_model_state_memory",)
+    assert bare.plan.evaluate()["first_stage_model_state_memory"] == 18 * 70e9
+    assert "step_time" in bare.plan.missing
+    assert "sequence_length" in " ".join(bare.plan.missing.values())
+    with pytest.raises(InputError, match="step_time needs"):
+        prepare({"quantities": ["step_time"], "constants": {"parameters": 70e9, "dp": 8}})
+
+
+def test_a_step_beside_an_operation_is_a_fault() -> None:
+    with pytest.raises(InputError, match="collective"):
+        prepare({"constants": {"collective": "all_reduce", "tp": 2}})
+
+
+def test_a_file_holds_only_the_constants_that_it_takes(tmp_path: Any) -> None:
+    found = sweeps.sweep("peak_memory", **RUN)
+    assert "memory_capacity" in found.coords
+    assert "intra_bandwidth" not in found.coords
+    assert found.weight_bytes.attrs["origin"].startswith("specification: recipe")
+    assert found.heads.attrs["units"] == "1"
