@@ -48,7 +48,7 @@ def values(quantity: Quantity) -> st.SearchStrategy[float]:
     if quantity.integer:
         highest = min(quantity.maximum, lowest + MOST)
         return st.integers(int(lowest), int(highest)).map(float)
-    above = st.floats(*POWERS).map(lambda power: lowest + 10.0**power)
+    above = st.floats(*POWERS).map(lambda power: min(lowest + 10.0**power, quantity.maximum))
     if quantity.above or quantity.name in POSITIVE:
         return above
     return st.one_of(above, above, st.just(lowest))
@@ -60,7 +60,7 @@ def _sample(quantity: Quantity, count: int, rng: np.random.Generator) -> Array:
     if quantity.integer:
         highest = min(quantity.maximum, lowest + MOST)
         return rng.integers(int(lowest), int(highest), count, endpoint=True).astype(np.float64)
-    above = lowest + 10.0 ** rng.uniform(*NEAR, count)
+    above = np.minimum(lowest + 10.0 ** rng.uniform(*NEAR, count), quantity.maximum)
     return above if quantity.above else np.where(rng.random(count) < 0.1, lowest, above)
 
 

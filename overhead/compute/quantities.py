@@ -1,0 +1,218 @@
+"""The vocabulary of what a GPU computes: its rates, one layer's work by part, a stage's layers."""
+
+from __future__ import annotations
+
+from overhead import plan_quantities, schedule_quantities, transformer_quantities
+from overhead.memory import quantities as memory_quantities
+from overhead.quantity import define
+
+__all__ = [
+    "CLASSES",
+    "memory_quantities",
+    "plan_quantities",
+    "schedule_quantities",
+    "transformer_quantities",
+]
+
+RATE, BANDWIDTH = "1 s-1", "byte s-1"
+
+
+def _named(name: str) -> str:
+    return rf"\mathrm{{{name}}}"
+
+
+# What a GPU and its software do.
+for _name, _symbol, _meaning in (
+    ("peak_flops", r"F_\mathrm{peak}", "dense peak rate, at the matrix products' precision"),
+    ("attention_peak_flops", "F_{16}", "dense peak rate in 16 bit, of which attention makes use"),
+    ("best_matmul_flops", r"F_\mathrm{best}", "rate of the best measured matrix product"),
+    (
+        "output_matmul_flops",
+        r"F_\mathrm{best,16}",
+        "rate of the best matrix product in 16 bit (output layer, router, unfused attention)",
+    ),
+):
+    define(_name, _symbol, RATE, _meaning, minimum=0, above=True)
+define(
+    "memory_bandwidth", r"B_\mathrm{mem}", BANDWIDTH, "bandwidth of a GPU's memory", minimum=0,
+    above=True,
+)  # fmt: skip
+for _name, _symbol, _meaning in (
+    ("matmul_efficiency", r"\eta_m", "share of the best product's rate that a long run sustains"),
+    ("memory_efficiency", r"\eta_b", "share of the memory's bandwidth that a kernel reaches"),
+    ("attention_efficiency", r"\eta_a", "share of the peak that the attention kernel reaches"),
+    (
+        "attention_backward_efficiency",
+        r"\eta_{ab}",
+        "rate of a fused attention's backward by its forward's",
+    ),
+    (
+        "unfused_efficiency",
+        r"\eta_u",
+        "rate of an unfused attention's matrix products by that of others",
+    ),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0, above=True)
+define("matmul_floor", r"t_0", "s", "least time of a matrix product's kernel", minimum=0)
+define(
+    "matmul_depth_time", r"t_k", "s", "time of a matrix product by each unit of its depth",
+    minimum=0,
+)  # fmt: skip
+define(
+    "attention_half_length", r"s_{1/2}", "1",
+    "keys at which an attention kernel runs at half of its rate", minimum=0,
+)  # fmt: skip
+define("host_time", r"t_h", "s", "time in which the host launches one operation", minimum=0)
+for _name, _mark, _meaning in (
+    ("forward_operations", "f", "operations that the host launches in a layer's forward"),
+    ("backward_operations", "b", "operations that the host launches in a layer's backward"),
+    ("recompute_operations", "r", "operations that the host launches to recompute a layer"),
+):
+    define(_name, f"o_{_mark}", "1", _meaning, minimum=0)
+define(
+    "elementwise_factor", r"\phi_e", "1",
+    "bytes that element-wise work moves by those of fused kernels (1; eager: about 4)", minimum=0,
+)  # fmt: skip
+define("loss_bytes", r"b_\ell", "byte", "bytes that loss and its gradient move, a logit", minimum=0)
+
+# One matrix product.
+for _name, _symbol, _meaning in (
+    ("matmul_rows", "m_r", "rows of a matrix product's result"),
+    ("matmul_columns", "n_c", "columns of a matrix product's result"),
+    ("matmul_depth", "k_d", "depth of a matrix product: what its sums run over"),
+    ("matmul_groups", "g_m", "products that one grouped kernel computes"),
+    # Sizes on one rank.
+    ("qkv_width", "n_q", "outputs of the projections to queries, keys, values, on one rank"),
+    ("attention_width", "n_o", "size of the attention's context, on one rank"),
+    ("mlp_width", "n_f", "inner size of a dense MLP, on one rank"),
+    ("mlp_up_width", "n_{uf}", "outputs of a dense MLP's first product, on one rank"),
+    ("shared_width", "n_s", "inner size of shared experts, on one rank"),
+    ("shared_up_width", "n_{us}", "outputs of the shared experts' first product, on one rank"),
+    ("expert_width", "n_e", "inner size of one routed expert, on one rank"),
+    ("expert_up_width", "n_{ue}", "outputs of a routed expert's first product, on one rank"),
+    ("vocabulary_width", "n_V", "rows of the output layer's table, on one rank"),
+    ("router_tokens", "T_r", "tokens that a rank routes"),
+    ("local_experts", "E_l", "routed experts of a rank"),
+    ("expert_tokens", "T_e", "tokens of a micro-batch that one expert of a rank works on"),
+    ("attended_span", "s_a", "tokens against which attention computes one token's scores"),
+    ("attention_length", "s_k", "keys that one call of the attention kernel goes through"),
+    ("attention_forward_flops", "F_{af}", "operations of a layer's scores and values, on one rank"),
+    ("attention_backward_flops", "F_{ab}", "operations of their backward, on one rank"),
+    ("attention_scores", "S_a", "scores that a layer's attention holds, on one rank"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0)
+define("matmul_time", r"t_\mathrm{mm}", "s", "time of a matrix product", minimum=0)
+define(
+    "grouped_matmul_time", r"t_\mathrm{gmm}", "s", "time of matrix products in one kernel",
+    minimum=0,
+)  # fmt: skip
+
+PRODUCTS = (
+    ("qkv", "qkv", "the product to queries, keys and values"),
+    ("attention_output", "o", "the product of the attention's context"),
+    ("mlp_up", "u", "the first product of a dense MLP"),
+    ("mlp_down", "d", "the last product of a dense MLP"),
+    ("router", "r", "the router's product"),
+    ("shared_up", "su", "the first product of the shared experts"),
+    ("shared_down", "sd", "the last product of the shared experts"),
+    ("expert_up", "eu", "the first product of a rank's routed experts"),
+    ("expert_down", "ed", "the last product of a rank's routed experts"),
+    ("logits", "V", "the output layer's product"),
+)
+for _name, _mark, _words in PRODUCTS:
+    for _kind, _letter, _what in (
+        ("forward", "f", _words),
+        ("input_gradient", "x", f"the input's gradient of {_words}"),
+        ("weight_gradient", "w", f"the weights' gradient of {_words}"),
+    ):
+        _symbol = rf"t_{{\mathrm{{{_mark},{_letter}}}}}"
+        define(f"{_name}_{_kind}_time", _symbol, "s", f"time of {_what}", minimum=0)
+
+# One layer and one micro-batch, on one rank.
+CLASSES = (("dense", "D", "a dense layer"), ("moe", "E", "a mixture-of-experts layer"))
+_OF_A_LAYER = (
+    ("layer_matmul_forward", "m,f", "the forward's matrix products"),
+    ("layer_input_gradient", "m,x", "the matrix products that give inputs' gradients"),
+    ("layer_weight_gradient", "m,w", "the matrix products that give weights' gradients"),
+    ("layer_matmul", "m", "all matrix products"),
+    ("layer_elementwise_forward", "e,f", "the forward's element-wise work"),
+    ("layer_elementwise_backward", "e,b", "the backward's element-wise work"),
+    ("layer_elementwise", "e", "all element-wise work"),
+    ("layer_recompute", "r", "what is computed again for the backward"),
+    ("layer_forward_gpu", "g,f", "the forward, but for the host"),
+    ("layer_backward_gpu", "g,b", "the backward, but for the host"),
+    ("layer_forward", "f", "the forward"),
+    ("layer_backward", "b", "the backward"),
+    ("layer", "L", "the layer"),
+    ("layer_host", "h", "what waiting for the host adds"),
+    ("exposed_tp_forward", "tp,f", "tensor parallelism's communication exposed in the forward"),
+    ("exposed_tp_backward", "tp,b", "tensor parallelism's communication exposed in the backward"),
+    ("exposed_tp", "tp", "tensor parallelism's exposed communication"),
+)
+for _class, _letter, _words in CLASSES:
+    for _name, _mark, _what in _OF_A_LAYER:
+        _symbol = rf"t_{{{_named(f'{_letter},{_mark}')}}}"
+        define(f"{_class}_{_name}_time", _symbol, "s", f"time, of {_words}: {_what}", minimum=0)
+for _name, _mark, _meaning in (
+    ("attention_forward", "a,f", "attention's scores and values, forward"),
+    ("attention_backward", "a,b", "attention's scores and values, backward"),
+    ("attention", "a", "attention's scores and values"),
+    ("layer_forward_host", "h,f", "the host's launches of the forward"),
+    ("layer_backward_host", "h,b", "the host's launches of the backward"),
+    ("exposed_cp_forward", "cp,f", "context parallelism's communication exposed in the forward"),
+    ("exposed_cp_backward", "cp,b", "context parallelism's communication exposed in the backward"),
+    ("layer_exposed_cp", "cp", "context parallelism's exposed communication"),
+    ("exposed_ep_forward", "ep,f", "expert parallelism's communication exposed in the forward"),
+    ("exposed_ep_backward", "ep,b", "expert parallelism's communication exposed in the backward"),
+    ("layer_exposed_ep", "ep", "expert parallelism's exposed communication"),
+):
+    _symbol = rf"t_{{{_named(_mark)}}}"
+    define(f"{_name}_time", _symbol, "s", f"time, of a layer: {_meaning}", minimum=0)
+for _name, _mark, _meaning in (
+    ("half_elementwise", "e", "element-wise work beside the MLP"),
+    ("dense_elementwise", "D,e", "element-wise work of a dense layer"),
+    ("moe_elementwise", "E,e", "element-wise work of a mixture-of-experts layer"),
+    ("dense_cast_forward", "D,c,f", "casts of a dense layer's forward to the products' precision"),
+    ("dense_cast_backward", "D,c,b", "casts of a dense layer's backward"),
+    ("moe_cast_forward", "E,c,f", "casts of a mixture-of-experts layer's forward"),
+    ("moe_cast_backward", "E,c,b", "casts of a mixture-of-experts layer's backward"),
+):
+    _symbol = rf"\beta_{{{_named(_mark)}}}"
+    define(f"{_name}_bytes", _symbol, "byte", f"bytes moved: {_meaning}", minimum=0)
+
+# Ends of the model, of one micro-batch.
+for _name, _mark, _meaning in (
+    ("embedding", "emb", "the embedding, forward and backward"),
+    ("loss", "loss", "loss and its gradient"),
+    ("output", "out", "output layer and loss, forward and backward"),
+):
+    define(f"{_name}_time", rf"t_{{{_named(_mark)}}}", "s", f"time of {_meaning}", minimum=0)
+
+# Stages.
+define(
+    "middle_stage", "i_m", "1", "place of the stage that stands for those between the ends",
+    minimum=0, integer=True,
+)  # fmt: skip
+for _place, _letter, _words in (
+    ("first", "0", "the first stage"),
+    ("middle", "i", "a stage between"),
+    ("last", r"\ell", "the last stage"),
+):
+    for _name, _mark, _what in (("mlp", "m", "dense"), ("moe", "e", "with experts")):
+        _meaning = f"layers of {_words}: {_what}"
+        define(f"{_place}_{_name}_layers", rf"L_{{{_mark}{_letter}}}'", "1", _meaning, minimum=0)
+        define(f"{_place}_even_{_name}_layers", rf"L_{{{_mark}{_letter}}}''", "1",
+               f"{_meaning}, were all stages even", minimum=0)  # fmt: skip
+define(
+    "lacking_layers", r"\delta_L", "1", "layers that the last stage has fewer than the others",
+    minimum=0,
+)  # fmt: skip
+for _name, _mark, _meaning in (
+    ("middle_forward", "i,f", "a stage's layers, forward"),
+    ("middle_backward", "i,b", "a stage's layers, backward"),
+):
+    define(f"{_name}_time", rf"T_{{{_named(_mark)}}}", "s", f"time of {_meaning}", minimum=0)
+define(
+    "ends_extra_time", r"x_{\mathrm{ends}}", "s",
+    "time of a micro-batch in the slower of the ends beyond that in a stage between",
+)  # fmt: skip

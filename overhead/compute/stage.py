@@ -1,0 +1,266 @@
+"""Stages: their layers by kind, a stage's time of one micro-batch, and what the ends have beyond.
+
+The stage of which parts and times are told is the last but one: of the stages between the ends it
+has the fewest leading dense layers.  With two stages it is the first, with one it is all there is;
+the ends' times are told as differences from it, so that every sum is right there, too.
+
+With label ``stages = uneven`` these differences stand apart, as the schedules with a form for them
+need it (`overhead.schedule.uneven`).  Else every stage takes as long as the slower end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from overhead import communication, peak_memory
+from overhead.compute import quantities, sources
+from overhead.compute.declare import declare
+from overhead.formula import call, formula
+from overhead.quantity import Array
+
+__all__ = [
+    "communication",
+    "ends_extra_time",
+    "even_stage_backward_time",
+    "even_stage_forward_time",
+    "forward_only_stage_forward_time",
+    "lacking_layers",
+    "middle_stage",
+    "peak_memory",
+    "quantities",
+    "sources",
+    "uneven_stage_backward_time",
+    "uneven_stage_forward_time",
+]
+
+PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
+UNEVEN = {"stages": "uneven"}
+
+
+@formula(
+    returns="middle_stage",
+    expression="maximum(pp - 2, 0)",
+    assumes=("stages between the ends take equally long",),
+    **PIPELINE,
+)
+def middle_stage(pp: Array) -> Array:
+    """Place of the stage that stands for those between the ends: the last of them."""
+    return np.maximum(pp - 2.0, 0.0)
+
+
+@formula(
+    returns="lacking_layers",
+    expression="maximum(pp*virtual_stages*ceil((layers + embedding_as_layer + loss_as_layer)"
+    "/(pp*virtual_stages)) - (layers + embedding_as_layer + loss_as_layer), 0)",
+    assumes=("where layers don't divide evenly, the last stage has fewer than the others",),
+    **PIPELINE,
+)
+def lacking_layers(
+    pp: Array,
+    virtual_stages: Array,
+    layers: Array,
+    embedding_as_layer: Array,
+    loss_as_layer: Array,
+) -> Array:
+    """Layers that the last stage has fewer than others because they don't divide evenly."""
+    places = layers + embedding_as_layer + loss_as_layer
+    chunks = pp * virtual_stages
+    return np.maximum(chunks * np.ceil(places / chunks) - places, 0.0)
+
+
+LACKING = "where(pp > 1, 0, lacking_layers)"
+
+
+def _fewer(layers: Array, lacking: Array) -> Array:
+    return np.maximum(layers - lacking, 0.0)
+
+
+def _fewer_experts(experts: Array, lacking: Array, dense: Array) -> Array:
+    return _fewer(experts, np.maximum(lacking - dense, 0.0))
+
+
+def _single_fewer(layers: Array, pp: Array, lacking: Array) -> Array:
+    return _fewer(layers, np.where(pp > 1.0, 0.0, lacking))
+
+
+def _single_fewer_experts(experts: Array, pp: Array, lacking: Array, dense: Array) -> Array:
+    return _fewer_experts(experts, np.where(pp > 1.0, 0.0, lacking), dense)
+
+
+def _declare_layers(place: str) -> None:
+    """Declare the layers of a stage by kind: as many as even stages have, but for the last."""
+    dense, experts = f"{place}_even_mlp_layers", f"{place}_even_moe_layers"
+    for kind, returns in (("mlp", dense), ("moe", experts)):
+        call(returns=returns, of=f"stage_{kind}_layers", bind={"stage": f"{place}_stage"})
+    last = place == "last"
+    lacking = "lacking_layers" if last else LACKING
+    taken = ("lacking_layers",) if last else ("pp", "lacking_layers")
+    declare(
+        f"{place}_mlp_layers",
+        (dense, *taken),
+        f"maximum({dense} - {lacking}, 0)",
+        _fewer if last else _single_fewer,
+        **PIPELINE,
+    )
+    declare(
+        f"{place}_moe_layers",
+        (experts, *taken, dense),
+        f"maximum({experts} - maximum({lacking} - {dense}, 0), 0)",
+        _fewer_experts if last else _single_fewer_experts,
+        **PIPELINE,
+    )
+
+
+for _place in ("first", "middle", "last"):
+    _declare_layers(_place)
+
+
+# A stage's layers.
+
+
+def _layers(dense: Array, dense_time: Array, experts: Array, expert_time: Array) -> Array:
+    return dense * dense_time + experts * expert_time
+
+
+for _returns, _name in (
+    ("middle_forward_time", "layer_forward_time"),
+    ("middle_backward_time", "layer_backward_time"),
+    ("stage_weight_time", "layer_weight_gradient_time"),
+):
+    _each = (f"dense_{_name}", f"moe_{_name}")
+    declare(
+        _returns,
+        ("middle_mlp_layers", _each[0], "middle_moe_layers", _each[1]),
+        f"middle_mlp_layers*{_each[0]} + middle_moe_layers*{_each[1]}",
+        _layers,
+        **PIPELINE,
+    )
+
+
+# What the ends have beyond it.
+
+
+def _extra(
+    dense: Array,
+    middle_dense: Array,
+    dense_time: Array,
+    experts: Array,
+    middle_experts: Array,
+    expert_time: Array,
+    own: Array,
+    communication: Array,
+) -> Array:
+    layers = (dense - middle_dense) * dense_time + (experts - middle_experts) * expert_time
+    return layers + own + communication
+
+
+for _place, _own in (("first", "embedding_time"), ("last", "output_time")):
+    declare(
+        f"{_place}_stage_extra_time",
+        (
+            f"{_place}_mlp_layers",
+            "middle_mlp_layers",
+            "dense_layer_time",
+            f"{_place}_moe_layers",
+            "middle_moe_layers",
+            "moe_layer_time",
+            _own,
+            f"vocabulary_{_place}_time",
+        ),
+        f"({_place}_mlp_layers - middle_mlp_layers)*dense_layer_time"
+        f" + ({_place}_moe_layers - middle_moe_layers)*moe_layer_time"
+        f" + {_own} + vocabulary_{_place}_time",
+        _extra,
+        **PIPELINE,
+    )
+
+
+@formula(
+    returns="ends_extra_time",
+    expression="where(pp > 1, maximum(maximum(first_stage_extra_time, last_stage_extra_time), 0),"
+    " first_stage_extra_time + last_stage_extra_time)",
+    source="derivation",
+    assumes=("one stage is both ends",),
+)
+def ends_extra_time(
+    pp: Array, first_stage_extra_time: Array, last_stage_extra_time: Array
+) -> Array:
+    """Time of a micro-batch in the slower of the ends beyond that in a stage between."""
+    slower = np.maximum(np.maximum(first_stage_extra_time, last_stage_extra_time), 0.0)
+    return np.where(pp > 1.0, slower, first_stage_extra_time + last_stage_extra_time)
+
+
+# A stage's time, which is never nought: it has at least an operation a token.
+
+LEAST = "rank_tokens/attention_peak_flops"
+EVERY = "every stage takes as long as the slower end; its extra work counts as backward"
+
+
+def _at_least(time: Array, rank_tokens: Array, attention_peak_flops: Array) -> Array:
+    return np.maximum(time, rank_tokens / attention_peak_flops)
+
+
+@formula(
+    returns="stage_forward_time",
+    expression=f"maximum(middle_forward_time, {LEAST})",
+    **PIPELINE,
+)
+def even_stage_forward_time(
+    middle_forward_time: Array, rank_tokens: Array, attention_peak_flops: Array
+) -> Array:
+    """Time of a stage's forward of one micro-batch."""
+    return _at_least(middle_forward_time, rank_tokens, attention_peak_flops)
+
+
+@formula(
+    returns="stage_backward_time",
+    expression="maximum(middle_backward_time + ends_extra_time, 0)",
+    assumes=(EVERY,),
+    **PIPELINE,
+)
+def even_stage_backward_time(middle_backward_time: Array, ends_extra_time: Array) -> Array:
+    """Time of a stage's backward of one micro-batch, the slower end's extra work included."""
+    return np.maximum(middle_backward_time + ends_extra_time, 0.0)
+
+
+@formula(
+    returns="stage_forward_time",
+    expression=f"maximum(middle_forward_time + ends_extra_time, {LEAST})",
+    assumes=("every stage takes as long as the slower end",),
+    when={"schedule": "forward_only"},
+    **PIPELINE,
+)
+def forward_only_stage_forward_time(
+    middle_forward_time: Array,
+    ends_extra_time: Array,
+    rank_tokens: Array,
+    attention_peak_flops: Array,
+) -> Array:
+    """Time of a stage's forward where there are forwards alone, the slower end's work included."""
+    return _at_least(middle_forward_time + ends_extra_time, rank_tokens, attention_peak_flops)
+
+
+@formula(
+    returns="stage_forward_time",
+    expression=f"maximum(middle_forward_time, {LEAST})",
+    when={**UNEVEN, "schedule": "gpipe|one_f_one_b|interleaved|forward_only"},
+    **PIPELINE,
+)
+def uneven_stage_forward_time(
+    middle_forward_time: Array, rank_tokens: Array, attention_peak_flops: Array
+) -> Array:
+    """Time of a stage's forward of one micro-batch, the ends' extra work apart."""
+    return _at_least(middle_forward_time, rank_tokens, attention_peak_flops)
+
+
+@formula(
+    returns="stage_backward_time",
+    expression="1*middle_backward_time",
+    when={**UNEVEN, "schedule": "gpipe|one_f_one_b|interleaved|forward_only"},
+    **PIPELINE,
+)
+def uneven_stage_backward_time(middle_backward_time: Array) -> Array:
+    """Time of a stage's backward of one micro-batch, the ends' extra work apart."""
+    return 1.0 * middle_backward_time

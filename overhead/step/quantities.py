@@ -1,0 +1,154 @@
+"""The vocabulary of a training step: its parts, what overlaps, rates, energy, cost, error."""
+
+from __future__ import annotations
+
+from overhead import communication, placement_requirements
+from overhead.compute import quantities as compute_quantities
+from overhead.quantity import define
+
+__all__ = ["communication", "compute_quantities", "placement_requirements"]
+
+
+def _named(name: str) -> str:
+    return rf"\mathrm{{{name}}}"
+
+
+def _share(name: str, symbol: str, meaning: str) -> None:
+    define(name, symbol, "1", meaning, minimum=0, maximum=1)
+
+
+# Overlap.
+for _dimension, _words in (
+    ("tp", "tensor"),
+    ("cp", "context"),
+    ("ep", "expert"),
+    ("dp", "data"),
+):
+    _meaning = f"share of {_words} parallelism's communication that hides behind computing"
+    _share(f"{_dimension}_overlap", rf"\omega_{{{_named(_dimension)}}}", _meaning)
+_share(
+    "overlap_contention",
+    r"\kappa_o",
+    "time that hidden communication costs the computing it hides behind, by its own",
+)
+
+# Data parallelism, of a step.
+for _name, _mark, _meaning in (
+    ("layer_compute_forward_time", "1,f", "mean time of a layer's forward in a stage"),
+    ("layer_compute_backward_time", "1,b", "mean time of a layer's backward in a stage"),
+    ("layer_gather_time", "1,gat", "gathering of a layer's weights, mean of a stage's layers"),
+    ("layer_reduce_time", "1,red", "reduction of a layer's gradients, mean of a stage's layers"),
+    ("ends_gather_time", "e,gat", "gathering of weights outside of layers, once"),
+    ("ends_reduce_time", "e,red", "reduction of gradients outside of layers, once"),
+    ("exposed_dp_ends_time", "dp,ends", "gathering and reduction outside of layers: nothing hides"),
+    ("sent_dp_layer_time", "dp,all", "gathering and reduction of stage 3 of ZeRO"),
+    ("dp_window_time", "dp,win", "backwards behind which gradients can be reduced"),
+    ("dp_forward_window_time", "dp,win,f", "forwards behind which weights can be gathered"),
+    ("exposed_dp_reduce_time", "dp,red", "reduction of gradients that nothing hides"),
+    ("exposed_dp_gather_time", "dp,gat", "gathering of weights that nothing hides"),
+    (
+        "exposed_dp_layer_time",
+        "dp,lay",
+        "gathering and reduction layer by layer that nothing hides",
+    ),
+):
+    define(_name, rf"d_{{{_named(_mark)}}}", "s", f"time: {_meaning}", minimum=0)
+define("middle_layers", "L_i'", "1", "layers of a stage between", minimum=0)
+
+# Parts of a step, on a rank of a stage between.
+for _name, _mark, _meaning in (
+    ("matmul_part", "mm", "matrix products of its layers"),
+    ("attention_part", "attn", "scores and values"),
+    ("elementwise_part", "elem", "element-wise work"),
+    ("recompute_part", "again", "what it computes again for the backward"),
+    ("host_part", "host", "what waiting for the host adds"),
+    ("exposed_tp", "tp", "tensor parallelism's exposed communication"),
+    ("exposed_cp", "cp", "context parallelism's exposed communication"),
+    ("exposed_dp", "dp", "data parallelism's exposed communication"),
+    ("optimizer", "opt", "the optimizer's update"),
+    ("computing", "comp", "all its computing, of the ends its share"),
+):
+    define(f"{_name}_time", rf"S_{{{_named(_mark)}}}", "s", f"time of a step: {_meaning}",
+           minimum=0)  # fmt: skip
+# Less than nought where DualPipe hides more than that: no domain.
+define(
+    "exposed_ep_time", r"S_\mathrm{ep}", "s",
+    "time of a step: expert parallelism's exposed communication",
+)  # fmt: skip
+define("step_overhead", r"S_0", "s", "time of a step that no part explains", minimum=0)
+define("step_time", "S", "s", "time of a step", minimum=0, above=True)
+define(
+    "host_bound", r"\chi_h", "1", "whether layers wait for the host longer than they compute",
+    minimum=0, maximum=1, integer=True,
+)  # fmt: skip
+define(
+    "optimizer_traffic_bytes", r"b_\mathrm{opt}", "byte",
+    "bytes that the optimizer moves, a parameter", minimum=0,
+)  # fmt: skip
+for _name, _mark, _meaning in (
+    ("updated_parameters", "up", "parameters that the last stage's rank updates, experts left out"),
+    (
+        "updated_expert_parameters",
+        "up,e",
+        "parameters of experts that the last stage's rank updates",
+    ),
+    ("owned_parameters", "own", "parameters that a rank updates: its shard"),
+):
+    define(_name, rf"\Psi_{{{_named(_mark)}}}", "1", _meaning, minimum=0)
+
+# Rates.
+for _name, _symbol, _meaning in (
+    ("tokens_per_second", r"R_\Sigma", "tokens a second, over all GPUs"),
+    ("tokens_per_second_per_gpu", "R_1", "tokens a second, a GPU"),
+):
+    define(_name, _symbol, "s-1", _meaning, minimum=0)
+define(
+    "model_flops_per_gpu", r"\Phi", "1 s-1",
+    "model's FLOP/s of a GPU, masked scores counted, nothing recomputed", minimum=0,
+)  # fmt: skip
+for _name, _symbol, _meaning in (
+    ("mfu", r"u_m", "model's FLOP/s by the peak, masked scores counted"),
+    ("causal_mfu", r"u_c", "model's FLOP/s by the peak, masked scores not counted"),
+    ("hfu", r"u_h", "FLOP/s by the peak, what is recomputed counted, and masked scores"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0)
+for _name, _symbol, _meaning in (
+    ("recomputed_flops_per_token", "F_r", "FLOPs of one token that are computed again"),
+    ("hardware_flops", r"F_{\Sigma h}", "FLOPs of a step, masked scores and recomputed counted"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0)
+
+# Energy and cost.
+define("power", r"P_1", "W", "power of a GPU at work", minimum=0)
+_share("idle_power_fraction", r"\pi_0", "power of an idle GPU by that of one at work")
+for _name, _mark, _meaning in (
+    ("device_energy", "gpu", "energy of a step: all GPUs"),
+    ("step_energy", "step", "energy of a step: all GPUs and what their power leaves out"),
+    ("training_energy", "train", "energy of a whole training"),
+):
+    define(_name, rf"W_{{{_named(_mark)}}}", "J", _meaning, minimum=0)
+define("training_tokens", r"T_\mathrm{train}", "1", "tokens of a whole training", minimum=0)
+define(
+    "training_steps", r"n_\mathrm{train}", "1", "steps of a whole training (not rounded)", minimum=0
+)
+define("training_time", r"\Theta", "s", "time of a whole training", minimum=0)
+define("hour", r"\eta_h", "s h-1", "seconds of an hour", minimum=0, above=True)
+define("day", r"\eta_d", "s d-1", "seconds of a day", minimum=0, above=True)
+define("gpu_hours", r"\Theta_h", "h", "GPU-hours of a whole training", minimum=0)
+define("training_days", r"\Theta_d", "d", "days of a whole training", minimum=0)
+define("price", r"p_h", "USD h-1", "price of a GPU for an hour", minimum=0)
+define("cost", r"\Gamma", "USD", "cost of a whole training", minimum=0)
+define(
+    "cost_per_trillion_tokens", r"\Gamma_{12}", "USD", "cost of training on 1e12 tokens", minimum=0
+)
+
+# The error to expect.
+define("error_band", r"\epsilon", "1", "error of the step's time to expect", minimum=0)
+define(
+    "unknown_settings", "n_u", "1", "settings of a run that aren't known", minimum=0, integer=True
+)
+for _name, _symbol, _meaning in (
+    ("unseen_device", r"\chi_d", "whether no run on the GPU has been compared with the model"),
+    ("fine_grained_experts", r"\chi_e", "whether experts are narrower than the hidden size"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0, maximum=1, integer=True)

@@ -1,0 +1,125 @@
+"""Models, machines and plans whose steps the tests compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from numpy.typing import ArrayLike
+
+from overhead import training
+from overhead.communication import DEFAULTS as OF_COMMUNICATION
+from overhead.evaluation import Evaluation
+from overhead.memory import DEFAULTS as OF_MEMORY
+from overhead.step import DEFAULTS
+from tests.overhead.transformers import shapes
+
+__all__ = [
+    "BARE",
+    "DEEPSEEK",
+    "EVEN_ONLY",
+    "GPT",
+    "LLAMA",
+    "MACHINE",
+    "MIXTRAL",
+    "MODELS",
+    "NETWORK",
+    "SILENT",
+    "UNEVEN",
+    "evaluation",
+    "training",
+    "value",
+]
+
+Given = Mapping[str, ArrayLike]
+
+GPT = {
+    **shapes(
+        layers=48, hidden_size=6144, heads=64, ffn_size=24576, vocabulary_size=51200,
+        learned_positions=2048, tied_embeddings=1, biases=1, layer_norm=1,
+    ),
+    "sequence_length": 2048, "dropout": 1,
+}  # fmt: skip
+LLAMA = {
+    **shapes(
+        layers=32, hidden_size=4096, heads=32, kv_heads=8, ffn_size=14336, gated=1,
+        vocabulary_size=128000,
+    ),
+    "sequence_length": 4096,
+}  # fmt: skip
+MIXTRAL = {
+    **shapes(
+        layers=32, hidden_size=4096, heads=32, kv_heads=8, gated=1, vocabulary_size=32000,
+        experts=8, experts_per_token=2, expert_ffn_size=14336,
+    ),
+    "sequence_length": 4096, "etp": 1,
+}  # fmt: skip
+DEEPSEEK = {
+    **shapes(
+        layers=61, hidden_size=7168, heads=128, head_size=128, ffn_size=18432, gated=1,
+        vocabulary_size=129280, q_rank=1536, kv_rank=512, head_size_plain=128, head_size_rope=64,
+        head_size_value=128, experts=256, experts_per_token=8, expert_ffn_size=2048,
+        shared_ffn_size=2048, dense_layers=3,
+    ),
+    "sequence_length": 4096, "etp": 1,
+}  # fmt: skip
+MODELS = {"gpt": GPT, "llama": LLAMA, "mixtral": MIXTRAL, "deepseek": DEEPSEEK}
+
+MACHINE = {
+    "peak_flops": 1e15, "attention_peak_flops": 1e15, "best_matmul_flops": 8e14,
+    "memory_bandwidth": 3e12, "attention_efficiency": 0.5, "power": 700, "price": 2,
+}  # fmt: skip
+# A machine on which operations alone take time.
+BARE = {
+    "matmul_floor": 0, "matmul_depth_time": 0, "matmul_efficiency": 1, "memory_bandwidth": 1e300,
+    "attention_efficiency": 1, "attention_half_length": 0, "attention_backward_efficiency": 1,
+    "host_time": 0, "peak_flops": 1e15, "attention_peak_flops": 1e15, "best_matmul_flops": 1e15,
+    "unfused_efficiency": 1, "vocabulary_multiple": 1,
+}  # fmt: skip
+NETWORK = {
+    "gpus_per_node": 8, "nics_per_node": 8, "intra_bandwidth": 4e11, "inter_bandwidth": 5e10,
+    "intra_latency": 1e-6, "inter_latency": 3e-6, "intra_energy_per_bit": 1e-12,
+    "inter_energy_per_bit": 4e-11, "oversubscription": 1, "intra_nvls": 0, "intra_inc": 0,
+    "inter_inc": 0, "in_network_latency_factor": 1, "ranks_per_nic": 1,
+}  # fmt: skip
+# Communication that takes no time.
+SILENT = dict.fromkeys(
+    [f"{layer}_{way}_time" for layer in ("tp_layer", "tp_moe_layer")
+     for way in ("forward", "backward", "gather", "recompute")]
+    + [f"{layer}_{way}_time" for layer in ("cp_layer", "ep_layer")
+       for way in ("forward", "backward")]
+    + [f"vocabulary_{place}_time" for place in ("first", "last")]
+    + [f"{family}_{way}_time" for family in ("dp_layer", "edp_layer", "dp")
+       for way in ("gather", "reduce")]
+    + ["p2p_time", "communication_energy"],
+    0.0,
+)  # fmt: skip
+LABELS = {
+    "topology": "hierarchical", "shape": "two_levels", "algorithm": "nccl", "latency_per": "hop",
+    "phases": "sequential", "reduction": "free", "link": "auto", "recompute": "none",
+    "attention_kernel": "flash_2", "schedule": "one_f_one_b", "context_parallel": "all_to_all",
+    "mask": "causal", "sharding": "full", "shapes": "known", "stages": "uneven",
+}  # fmt: skip
+EVEN_ONLY = ("zero_bubble_h1", "zero_bubble_h2", "dual_pipe")
+UNEVEN = ("gpipe", "one_f_one_b", "interleaved")
+DERIVED = ("etp", "dropout", "weight_copies", "kv_heads", "head_size")
+
+
+def evaluation(given: Given, **labels: str) -> Evaluation:
+    """Return all that follows from a model and a plan; what isn't said is one or has a default."""
+    held = {**LABELS, **labels}
+    if held["schedule"] in EVEN_ONLY and "stages" not in labels:
+        held["stages"] = "even"
+    defaults = {name: value for name, value in OF_MEMORY.items() if name not in DERIVED}
+    plain = {"micro_batches": 1, "zero_stage": 0, "dropout": 0, "weight_copies": 1}
+    states = {"weight_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 12}
+    machine = {**NETWORK, **MACHINE}
+    everything = {**defaults, **OF_COMMUNICATION, **DEFAULTS, **plain, **states, **machine}
+    if "micro_batches" not in given:
+        everything |= {"global_batch": 1}
+        del everything["micro_batches"]
+    return Evaluation({**everything, **given}, held)
+
+
+def value(given: Given, quantity: str, **labels: str) -> float:
+    """Return one number that follows from a model and a plan."""
+    return float(evaluation(given, **labels)[quantity])

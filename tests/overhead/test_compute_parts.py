@@ -1,0 +1,290 @@
+"""Parts of a layer's time: matrix products, attention, element-wise work, the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import ArrayLike
+
+from overhead import REGISTRY
+from overhead.evaluation import derive
+from tests.overhead.step_cases import BARE, DEEPSEEK, GPT, LLAMA, MIXTRAL, MODELS, evaluation, value
+
+every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+PRODUCT = {
+    "matmul_floor": 5e-6, "matmul_depth_time": 1e-9, "matmul_efficiency": 0.5,
+    "best_matmul_flops": 1e14, "matmul_input_bytes": 1, "activation_bytes": 2,
+    "memory_efficiency": 0.5, "memory_bandwidth": 1e12,
+}  # fmt: skip
+
+
+def product(rows: ArrayLike, columns: ArrayLike, depth: ArrayLike, **more: ArrayLike) -> Any:
+    sizes = {"matmul_rows": rows, "matmul_columns": columns, "matmul_depth": depth}
+    taken = {**PRODUCT, **sizes, **more}
+    name = "grouped_matmul_time" if "matmul_groups" in more else "matmul_time"
+    kernel = REGISTRY[name]
+    return kernel.kernel(*(np.asarray(taken[each], dtype=float) for each in kernel.inputs))
+
+
+# Matrix products.
+
+
+def test_a_product_by_hand() -> None:
+    operations, inputs, result = 2 * 100 * 200 * 300, 100 * 300 + 300 * 200, 100 * 200
+    expected = 5e-6 + 300e-9 + operations / 5e13 + (inputs + 2 * result) / 5e11
+    assert product(100, 200, 300) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_product_of_nothing_takes_no_time() -> None:
+    assert not np.any(product([0, 5, 5], [5, 0, 5], [5, 5, 0]))
+    assert product(0, 5, 5, matmul_groups=4) == product(5, 5, 5, matmul_groups=0) == 0
+
+
+def test_a_group_of_products_has_one_floor() -> None:
+    one = product(100, 200, 300)
+    assert product(100, 200, 300, matmul_groups=1) == pytest.approx(one, rel=1e-12)
+    start = 5e-6 + 300e-9
+    grouped = product(100, 200, 300, matmul_groups=8)
+    assert grouped == pytest.approx(start + 8 * (one - start), rel=1e-12)
+
+
+@given(sizes=st.tuples(*[st.integers(1, 10**5)] * 3), more=st.integers(2, 9))
+def test_a_product_never_beats_its_roofline(sizes: tuple[int, int, int], more: int) -> None:
+    rows, columns, depth = sizes
+    time = product(rows, columns, depth)
+    assert time >= 2 * rows * columns * depth / 5e13
+    assert time >= (depth * (rows + columns) + 2 * rows * columns) / 5e11
+    assert product(rows * more, columns, depth) >= time
+    assert product(rows, columns, depth * more) >= time
+
+
+@every_model
+@pytest.mark.parametrize("tp", [1, 2, 4, 8])
+def test_products_have_the_model_s_operations(model: Mapping[str, float], tp: int) -> None:
+    """Where operations alone take time, layers take the transformer's FLOPs at the best rate."""
+    plan = {"tp": tp, "micro_batch": 3, "sequence_parallel": 1, "ep": 2 if tp > 1 else 1}
+    held = evaluation({**model, **BARE, **plan})
+    tokens = 3 * model["sequence_length"]
+    weights = float(derive("weight_flops_per_token", model)) * tokens
+    dense = float(derive("dense_mlp_layers", model))
+    experts = float(derive("moe_layers", model))
+    for part, times in (
+        ("matmul_forward", 1),
+        ("input_gradient", 1),
+        ("weight_gradient", 1),
+        ("matmul", 3),
+    ):
+        layers = dense * held[f"dense_layer_{part}_time"] + experts * held[f"moe_layer_{part}_time"]
+        # Every rank has what all project down to latent vectors.
+        down = derive("query_down_weights", model) + derive("key_value_down_weights", model)
+        again = 2 * tokens * float(down) * (dense + experts) * (tp - 1)
+        assert float(layers) * 1e15 * tp == pytest.approx(times * (weights + again), rel=1e-9)
+    logits = float(derive("logits_flops_per_token", model)) * tokens
+    assert float(held["logits_forward_time"]) * 1e15 * tp == pytest.approx(logits, rel=1e-9)
+
+
+def test_more_ranks_than_keys_have_copies_of_them() -> None:
+    """With 8 heads of keys and values, of 16 ranks each has one whole head."""
+    plan = {**LLAMA, "heads": 64, "head_size": 64, "kv_heads": 8}
+    assert value({**plan, "tp": 16}, "qkv_width") == (64 / 16 + 2) * 64
+    assert value({**plan, "tp": 4}, "qkv_width") == (64 / 4 + 2 * 8 / 4) * 64
+
+
+def test_experts_share_what_is_routed() -> None:
+    plan = {**DEEPSEEK, "tp": 2, "ep": 32, "micro_batch": 2, "expert_imbalance": 1.5}
+    held = evaluation(plan)
+    assert float(held["local_experts"]) == 8
+    # Each rank has its tokens' copies, half of the tokens each; so many reach an expert.
+    assert float(held["expert_tokens"]) == 1.5 * 8 * 8192 / 2 / 8
+    split = evaluation({**plan, "etp": 2})
+    assert float(split["expert_tokens"]) == 2 * float(held["expert_tokens"])
+    assert float(split["expert_width"]) == 1024
+
+
+def test_a_dense_model_has_no_expert_products() -> None:
+    held = evaluation(LLAMA)
+    for name in ("router", "shared_up", "shared_down", "expert_up", "expert_down"):
+        assert float(held[f"{name}_forward_time"]) == 0.0
+
+
+def test_fp8_is_faster_but_for_the_output_layer_and_the_router() -> None:
+    plan = {**MIXTRAL, **BARE}
+    fast = {**plan, "best_matmul_flops": 2e15, "peak_flops": 2e15}
+    one, other = evaluation(plan), evaluation(fast)
+    for name in ("qkv", "attention_output", "expert_up", "expert_down"):
+        quantity = f"{name}_weight_gradient_time"
+        assert float(one[quantity]) == pytest.approx(2 * float(other[quantity]))
+    for quantity in ("logits_forward_time", "router_forward_time", "attention_forward_time"):
+        assert float(one[quantity]) == float(other[quantity])
+
+
+# Attention.
+
+
+@every_model
+@pytest.mark.parametrize("mask", ["causal", "full"])
+@pytest.mark.parametrize("window", [0, 512])
+def test_attention_has_the_model_s_operations(
+    model: Mapping[str, float], mask: str, window: int
+) -> None:
+    plan = {**model, **BARE, "window": window, "tp": 4, "micro_batch": 2, "cp": 2}
+    prefix = "causal_" if mask == "causal" else ""
+    flops = float(derive(f"{prefix}attention_flops_per_token", {**model, "window": window}))
+    tokens = model["sequence_length"]
+    time = value(plan, "attention_forward_time", mask=mask) * model["layers"]
+    assert time * 1e15 * 4 == pytest.approx(flops * tokens, rel=1e-9)
+
+
+def test_a_fused_backward_has_five_products_for_two() -> None:
+    held = evaluation({**LLAMA, "attention_backward_efficiency": 0.8})
+    ratio = float(held["attention_backward_time"]) / float(held["attention_forward_time"])
+    assert ratio == pytest.approx(2.5 / 0.8)
+    latent = evaluation({**DEEPSEEK, "attention_backward_efficiency": 1})
+    ratio = float(latent["attention_backward_time"]) / float(latent["attention_forward_time"])
+    assert ratio == pytest.approx((3 * 192 + 2 * 128) / (192 + 128))
+
+
+def test_attention_is_slower_on_short_sequences() -> None:
+    long = {**LLAMA, **BARE, "sequence_length": 8192}
+    rate = value(long, "attention_forward_time")
+    assert value({**long, "attention_half_length": 512}, "attention_forward_time") == (
+        pytest.approx(rate * (1 + 512 / 8192))
+    )
+    ring = {**long, "attention_half_length": 512, "cp": 8}
+    shared = value({**ring, "attention_half_length": 0}, "attention_forward_time")
+    blocks = value(ring, "attention_forward_time", context_parallel="ring")
+    whole = value(ring, "attention_forward_time", context_parallel="all_gather")
+    assert blocks == pytest.approx(shared * (1 + 512 / 1024))
+    assert whole == pytest.approx(shared * (1 + 512 / 8192))
+
+
+def test_an_unfused_attention_computes_all_scores_and_moves_them() -> None:
+    plan = {**GPT, **BARE, "memory_bandwidth": 1e12, "memory_efficiency": 0.5, "tp": 8}
+    scores = 2048 * 2048 * 64 / 8
+    flops = scores * 2 * (2 * 96)
+    held = evaluation(plan, attention_kernel="unfused")
+    forward, backward = flops / 1e15, 2 * flops / 1e15
+    assert float(held["attention_forward_time"]) == pytest.approx(forward + scores * 13 / 5e11)
+    assert float(held["attention_backward_time"]) == pytest.approx(backward + scores * 19 / 5e11)
+    plain = evaluation({**plan, "dropout": 0}, attention_kernel="unfused")
+    assert float(plain["attention_forward_time"]) == pytest.approx(forward + scores * 8 / 5e11)
+
+
+# Element-wise work.
+
+
+def test_element_wise_work_by_hand() -> None:
+    """Of a GPT with dropout: 22 bytes between blocks, 4 of 3h for heads, 4 inside the MLP."""
+    plan = {**GPT, "tp": 8, "memory_bandwidth": 1e12, "memory_efficiency": 1}
+    tokens, hidden = 2048, 6144
+    heads, inner = 4 * 3 * hidden / 8, 4 * 4 * hidden / 8
+    whole = tokens * (22 * hidden + heads + inner) / 1e12
+    split = tokens * (22 * hidden / 8 + heads + inner) / 1e12
+    name = "dense_layer_elementwise_forward_time"
+    assert value(plan, name) == pytest.approx(whole)
+    assert value({**plan, "sequence_parallel": 1}, name) == pytest.approx(split)
+    assert value({**plan, "elementwise_factor": 4}, name) == pytest.approx(4 * whole)
+    backward = value(plan, "dense_layer_elementwise_backward_time")
+    assert backward == pytest.approx(2 * whole)
+
+
+def test_casts_are_for_narrow_products_alone() -> None:
+    plan = {**LLAMA, "memory_bandwidth": 1e12, "memory_efficiency": 1}
+    names = [f"dense_layer_elementwise_{way}_time" for way in ("forward", "backward")]
+    plain = [value(plan, name) for name in names]
+    casts = [value({**plan, "matmul_input_bytes": 1}, name) for name in names]
+    inputs = 2 * 4096 + 4096 + 14336
+    gradients = 2 * 4096 + (4096 + 2 * 1024) + 2 * 14336
+    assert casts[0] - plain[0] == pytest.approx(3 * 4096 * inputs / 1e12)
+    assert casts[1] - plain[1] == pytest.approx(3 * 4096 * gradients / 1e12)
+    wide = [value({**plan, "matmul_input_bytes": 2}, name) for name in names]
+    assert wide == plain
+
+
+def test_experts_move_what_is_routed() -> None:
+    plan = {**MIXTRAL, "memory_bandwidth": 1e12, "memory_efficiency": 1, "ep": 8}
+    half = value(plan, "half_elementwise_bytes")
+    routed = 2 * 4096
+    expected = half + 6 * routed * 14336 + 16 * routed * 4096
+    assert value(plan, "moe_elementwise_bytes") == pytest.approx(expected)
+    busy = value({**plan, "expert_imbalance": 2}, "moe_elementwise_bytes")
+    assert busy - half == pytest.approx(2 * (expected - half))
+
+
+# Recomputation and the host.
+
+
+@every_model
+def test_what_is_computed_again(model: Mapping[str, float]) -> None:
+    kind = "moe" if model["experts"] else "dense"
+    forward = evaluation(model)
+    parts = [
+        float(forward[name])
+        for name in (
+            f"{kind}_layer_matmul_forward_time",
+            "attention_forward_time",
+            f"{kind}_layer_elementwise_forward_time",
+        )
+    ]
+    again = {
+        mode: value(model, f"{kind}_layer_recompute_time", recompute=mode)
+        for mode in ("none", "selective", "per_op", "full_early_stop", "full")
+    }
+    assert again["none"] == 0
+    assert again["selective"] == parts[1]
+    assert again["full"] == pytest.approx(sum(parts))
+    stopped = float(forward["mlp_down_forward_time"]) if kind == "dense" else 0
+    assert again["full_early_stop"] == pytest.approx(again["full"] - stopped)
+    assert 0 < again["per_op"] < again["full"] - parts[1]
+
+
+def test_every_second_product_is_computed_again() -> None:
+    """Of the 8 billion parameters of Llama 3, keys, the context's product and the gate's."""
+    held = evaluation({**LLAMA, **BARE}, recompute="per_op")
+    share = float(held["dense_layer_recompute_time"]) / float(
+        held["dense_layer_matmul_forward_time"]
+    )
+    weights = 4096 * (1024 + 4096 + 14336)
+    assert share == pytest.approx(weights / (4096 * (2 * 4096 + 2 * 1024 + 3 * 14336)))
+
+
+@pytest.mark.parametrize(
+    ("recompute", "tp", "operations"),
+    [
+        ("none", 1, 55),
+        ("selective", 1, 55),
+        ("full", 1, 75),
+        ("none", 2, 59),
+        ("full", 2, 81),
+        ("per_op", 4, 81),
+    ],
+)
+def test_the_host_launches_operations(recompute: str, tp: int, operations: int) -> None:
+    held = evaluation({**GPT, "tp": tp, "host_time": 1e-5}, recompute=recompute)
+    times = [float(held[f"layer_{way}_host_time"]) for way in ("forward", "backward")]
+    assert sum(times) == pytest.approx(operations * 1e-5)
+    assert times[0] == pytest.approx(2e-4 if tp == 1 else 2.2e-4)
+
+
+@given(gpu=st.floats(0, 1), host=st.floats(0, 1))
+def test_host_and_gpu_are_joined_by_a_norm(gpu: float, host: float) -> None:
+    kernel = REGISTRY["dense_layer_forward_time"].kernel
+    both = float(kernel(np.asarray(gpu), np.asarray(host)))
+    tolerance = 1e-12 + 1e-70
+    assert both >= max(gpu, host) * (1 - tolerance) - 1e-70
+    assert both <= 2**0.25 * max(gpu, host) * (1 + tolerance)
+    assert float(kernel(np.asarray(host), np.asarray(gpu))) == both
+
+
+def test_the_host_is_told_to_rule() -> None:
+    plan = {**GPT, "host_time": 1e-3}
+    assert value({**plan, "host_time": 0}, "host_bound") == 0
+    assert value(plan, "host_bound") == 1
+    assert value(plan, "host_bound", schedule="forward_only") == 1
+    host = value(plan, "layer_forward_host_time") + value(plan, "layer_backward_host_time")
+    assert value(plan, "dense_layer_time") == pytest.approx(host, rel=0.05)

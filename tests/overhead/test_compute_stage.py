@@ -1,0 +1,141 @@
+"""Stages: their layers, what the ends have beyond, and where every stage counts as slow as they."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.overhead.step_cases import (
+    DEEPSEEK,
+    EVEN_ONLY,
+    GPT,
+    LLAMA,
+    MODELS,
+    SILENT,
+    evaluation,
+    value,
+)
+
+KINDS = ("mlp", "moe")
+PLACES = ("first", "middle", "last")
+
+
+def held_layers(model: Mapping[str, float], **plan: float) -> dict[str, tuple[float, float]]:
+    held = evaluation({**model, **plan})
+    found = {}
+    for place in PLACES:
+        one, other = (float(held[f"{place}_{kind}_layers"]) for kind in KINDS)
+        found[place] = one, other
+    return found
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("virtual_stages", [1, 3])
+def test_one_stage_has_all_layers(model: Mapping[str, float], virtual_stages: int) -> None:
+    dense, experts = model["layers"], 0.0
+    if model["experts"]:
+        dense, experts = model["dense_layers"], model["layers"] - model["dense_layers"]
+    found = held_layers(model, pp=1, virtual_stages=virtual_stages)
+    assert set(found.values()) == {(dense, experts)}
+
+
+@given(
+    layers=st.integers(1, 130),
+    pp=st.integers(1, 16),
+    virtual_stages=st.integers(1, 4),
+    ends=st.tuples(st.integers(0, 1), st.integers(0, 1)),
+)
+def test_stages_have_all_layers_together(
+    layers: int, pp: int, virtual_stages: int, ends: tuple[int, int]
+) -> None:
+    """Unless the last stage would have to have less than nothing."""
+    plan = {
+        **LLAMA, "layers": layers, "pp": pp, "virtual_stages": virtual_stages,
+        "embedding_as_layer": ends[0], "loss_as_layer": ends[1],
+    }  # fmt: skip
+    held = evaluation(plan)
+    counts = [float(held[f"{place}_mlp_layers"]) for place in PLACES]
+    together = counts[0] if pp == 1 else counts[0] + counts[1] * (pp - 2) + counts[2]
+    if pp == 2:
+        together = counts[0] + counts[2]
+    assert together >= layers
+    if counts[2] > 0:
+        assert together == layers
+    assert counts[0] <= counts[1]
+
+
+def test_the_last_stage_has_what_is_left() -> None:
+    found = held_layers(DEEPSEEK, pp=16)
+    assert found == {"first": (3, 1), "middle": (0, 4), "last": (0, 1)}
+    found = held_layers({**LLAMA, "layers": 126}, pp=16, embedding_as_layer=1, loss_as_layer=1)
+    assert found == {"first": (7, 0), "middle": (8, 0), "last": (7, 0)}
+    found = held_layers({**LLAMA, "layers": 94}, pp=8, virtual_stages=4)
+    assert found == {"first": (12, 0), "middle": (12, 0), "last": (10, 0)}
+
+
+@pytest.mark.parametrize("pp", [1, 2, 4, 8])
+def test_the_ends_have_their_own_work_beside_their_layers(pp: int) -> None:
+    held = evaluation({**DEEPSEEK, **SILENT, "layers": 64, "pp": pp, "micro_batch": 2})
+    layer = {kind: float(held[f"{kind}_layer_time"]) for kind in ("dense", "moe")}
+    each = 64 / pp
+    middle = 3 * layer["dense"] + (each - 3) * layer["moe"] if pp < 3 else each * layer["moe"]
+    first = 3 * layer["dense"] + (each - 3) * layer["moe"] - middle
+    last = (3 * layer["dense"] + 61 * layer["moe"] if pp == 1 else each * layer["moe"]) - middle
+    extra = {place: float(held[f"{place}_stage_extra_time"]) for place in ("first", "last")}
+    tolerance = 1e-12 * middle
+    assert extra["first"] == pytest.approx(first + float(held["embedding_time"]), abs=tolerance)
+    assert extra["last"] == pytest.approx(last + float(held["output_time"]), abs=tolerance)
+    both = float(held["stage_forward_time"]) + float(held["stage_backward_time"])
+    assert both == pytest.approx(middle)
+
+
+def test_the_ends_work_by_hand() -> None:
+    plan = {**LLAMA, **SILENT, "memory_bandwidth": 1e12, "memory_efficiency": 1, "loss_bytes": 40}
+    held = evaluation({**plan, "tp": 8})
+    assert float(held["embedding_time"]) == pytest.approx(5 * 2 * 4096 * 4096 / 1e12)
+    assert float(held["loss_time"]) == pytest.approx(40 * 4096 * 128000 / 8 / 1e12)
+    products = sum(
+        float(held[f"logits_{kind}_time"])
+        for kind in ("forward", "input_gradient", "weight_gradient")
+    )
+    assert float(held["output_time"]) == pytest.approx(products + float(held["loss_time"]))
+    alone = evaluation({**plan, "tp": 8}, schedule="forward_only")
+    assert float(alone["output_time"]) == float(held["logits_forward_time"])
+    assert float(alone["embedding_time"]) == pytest.approx(2 * 2 * 4096 * 4096 / 1e12)
+
+
+def test_communication_of_the_ends_is_theirs() -> None:
+    plan = {**GPT, **SILENT, "pp": 4}
+    more = {**plan, "vocabulary_first_time": 1e-3, "vocabulary_last_time": 2e-3}
+    for place, time in (("first", 1e-3), ("last", 2e-3)):
+        quantity = f"{place}_stage_extra_time"
+        assert value(more, quantity) - value(plan, quantity) == pytest.approx(time)
+
+
+@pytest.mark.parametrize("schedule", [*EVEN_ONLY, "one_f_one_b", "forward_only"])
+@pytest.mark.parametrize("pp", [1, 2, 4])
+def test_even_stages_are_as_slow_as_the_slower_end(schedule: str, pp: int) -> None:
+    plan = {**GPT, **SILENT, "pp": pp, "micro_batches": 8}
+    held = evaluation(plan, schedule=schedule, stages="even")
+    extra = [float(held[f"{place}_stage_extra_time"]) for place in ("first", "last")]
+    slower = sum(extra) if pp == 1 else max(*extra, 0)
+    uneven = evaluation(plan, schedule="one_f_one_b")
+    forward = float(uneven["stage_forward_time"])
+    if schedule == "forward_only":
+        assert float(held["stage_forward_time"]) == pytest.approx(forward + slower)
+    else:
+        assert float(held["stage_forward_time"]) == forward
+        backward = float(uneven["stage_backward_time"]) + slower
+        assert float(held["stage_backward_time"]) == pytest.approx(backward)
+    assert float(held["imbalance_time"]) == pytest.approx(8 * slower)
+
+
+def test_weights_are_a_part_of_the_backward() -> None:
+    plan = {**DEEPSEEK, **SILENT, "pp": np.array([1.0, 4.0, 16.0])}
+    held = evaluation(plan)
+    assert np.all(held["stage_weight_time"] < held["stage_backward_time"])
+    assert np.all(held["stage_weight_time"] > 0.25 * held["stage_backward_time"])

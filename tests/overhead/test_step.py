@@ -1,0 +1,200 @@
+"""The step as a whole: its parts, its limits, its pipeline, the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from overhead.step import PARTS
+from tests.overhead.step_cases import (
+    DEEPSEEK,
+    EVEN_ONLY,
+    GPT,
+    LLAMA,
+    MIXTRAL,
+    MODELS,
+    SILENT,
+    UNEVEN,
+    evaluation,
+    value,
+)
+
+SCHEDULES = (*UNEVEN, *EVEN_ONLY)
+# A number for each communication, so that parts can be told apart.
+TIMES = {name: 1e-5 * (index + 1) for index, name in enumerate(SILENT)} | {
+    "communication_energy": 0.0
+}
+PLANS = {
+    "tp": np.array([1.0, 2.0, 8.0])[:, None, None],
+    "pp": np.array([1.0, 2.0, 4.0, 8.0])[:, None],
+    "zero_stage": np.array([0.0, 1.0, 3.0]),
+    "micro_batches": 16.0,
+    "sequence_parallel": 1.0,
+    "host_time": 4e-5,
+    "tp_overlap": 0.5,
+    "dp_overlap": 0.5,
+    "step_overhead": 1e-3,
+}
+
+
+# Parts.
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("schedule", [*SCHEDULES, "forward_only"])
+def test_parts_sum_to_the_step(model: Mapping[str, float], schedule: str) -> None:
+    for recompute in ("none", "selective", "full", "full_early_stop", "per_op"):
+        virtual = 2.0 if schedule == "interleaved" else 1.0
+        plan = {**model, **TIMES, **PLANS, "virtual_stages": virtual}
+        held = evaluation(plan, schedule=schedule, recompute=recompute)
+        together = sum(np.asarray(held[part]) for part in PARTS)
+        np.testing.assert_allclose(together, held["step_time"], rtol=1e-12, atol=0)
+
+
+def test_parts_sum_where_pairs_overlap() -> None:
+    plan = {**DEEPSEEK, **TIMES, "pp": 4, "micro_batches": 16, "weight_copies": 2}
+    held = evaluation(plan, schedule="dual_pipe")
+    both = float(held["stage_forward_time"]) + float(held["stage_backward_time"])
+    for share in (1.0, 0.9, 0.7):
+        paired = evaluation({**plan, "stage_overlapped_time": share * both}, schedule="dual_pipe")
+        together = sum(float(paired[part]) for part in PARTS)
+        assert together == pytest.approx(float(paired["step_time"]), rel=1e-12)
+        assert float(paired["step_time"]) <= float(held["step_time"])
+
+
+def test_parts_are_what_their_names_say() -> None:
+    plan = {**LLAMA, **SILENT, "micro_batches": 8, "pp": 4, "host_time": 1e-5}
+    held = evaluation(plan, recompute="full")
+    layers = 8 * 8
+    for part, quantity in (
+        ("matmul_part_time", "dense_layer_matmul_time"),
+        ("attention_part_time", "attention_time"),
+        ("elementwise_part_time", "dense_layer_elementwise_time"),
+        ("recompute_part_time", "dense_layer_recompute_time"),
+        ("host_part_time", "dense_layer_host_time"),
+    ):
+        assert float(held[part]) == pytest.approx(layers * float(held[quantity])), part
+        assert float(held[part]) > 0
+    busy = float(held["dense_layer_time"]) * layers
+    assert float(held["busy_time"]) == pytest.approx(busy)
+
+
+# Limits.
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("micro_batches", [1, 5])
+def test_one_gpu_alone(model: Mapping[str, float], micro_batches: int) -> None:
+    """No parallelism: nothing but layers, ends and the update, with communication unaided."""
+    plan = {**model, "micro_batches": micro_batches, "step_overhead": 0}
+    held = evaluation(plan)
+    assert float(held["communication_upper_bound"]) == 0.0
+    for part in ("exposed_tp_time", "exposed_cp_time", "exposed_ep_time", "exposed_p2p_time",
+                 "bubble_time", "exposed_dp_time", "host_part_time"):  # fmt: skip
+        assert float(held[part]) == pytest.approx(0.0, abs=1e-12), part
+    layers = float(model["layers"])
+    dense = layers if not model["experts"] else float(model["dense_layers"])
+    each = dense * held["dense_layer_time"] + (layers - dense) * held["moe_layer_time"]
+    ends = held["embedding_time"] + held["output_time"]
+    whole = micro_batches * float(each + ends) + float(held["optimizer_time"])
+    assert float(held["step_time"]) == pytest.approx(whole, rel=1e-12)
+
+
+def test_infinite_bandwidth_leaves_operations_and_floors() -> None:
+    plan = {
+        **LLAMA, **SILENT, "memory_bandwidth": np.inf, "matmul_floor": 0, "matmul_depth_time": 0,
+        "attention_half_length": 0,
+    }  # fmt: skip
+    held = evaluation(plan)
+    weights = 2 * 32 * 4096 * (2 * 4096 + 2 * 1024 + 3 * 14336) * 4096
+    logits = 2 * 4096 * 128000 * 4096
+    assert float(held["optimizer_time"]) == 0.0
+    assert float(held["elementwise_part_time"]) == 0.0
+    products = 3 * (weights + logits) / (0.8 * 8e14)
+    scores = 32 * 2 * 4096 * 4096 * 4096 * (1 + 2.5 / 0.85) / (0.5 * 1e15)
+    assert float(held["step_time"]) == pytest.approx(products + scores, rel=1e-9)
+
+
+def test_a_model_as_large_costs_as_much_however_it_is_cut() -> None:
+    """Without communication, floors, copies and ends, tensor and pipeline parallelism are even."""
+    plan = {
+        **LLAMA, **SILENT, "matmul_floor": 0, "matmul_depth_time": 0, "memory_bandwidth": np.inf,
+        "micro_batches": 64,
+    }  # fmt: skip
+    whole = value(plan, "busy_time")
+    assert value({**plan, "tp": 8}, "busy_time") == pytest.approx(whole / 8)
+    assert value({**plan, "pp": 8}, "busy_time") == pytest.approx(whole / 8)
+    assert value({**plan, "cp": 8}, "busy_time") == pytest.approx(whole / 8)
+
+
+# Pipelines.
+
+
+@pytest.mark.parametrize("schedule", [*UNEVEN, "forward_only"])
+def test_the_pipeline_is_the_schedule_s(schedule: str) -> None:
+    plan = {**GPT, **SILENT, "pp": 4, "micro_batches": 16, "virtual_stages": 2}
+    held = evaluation(plan, schedule=schedule)
+    forward = float(held["stage_forward_time"])
+    backward = 0.0 if schedule == "forward_only" else float(held["stage_backward_time"])
+    bubble = 3 * (forward + backward) / (2 if schedule == "interleaved" else 1)
+    even = 16 * (forward + backward) + bubble
+    assert float(held["pipeline_time"]) - float(held["imbalance_time"]) == pytest.approx(even)
+    last = float(held["last_stage_extra_time"])
+    assert float(held["imbalance_time"]) == pytest.approx(16 * last, rel=0.01)
+
+
+@pytest.mark.parametrize("schedule", EVEN_ONLY)
+def test_schedules_for_even_stages_work_with_either_label(schedule: str) -> None:
+    plan = {**GPT, **SILENT, "pp": 4, "global_batch": 16}
+    even, uneven = (evaluation(plan, schedule=schedule, stages=kind) for kind in ("even", "uneven"))
+    for quantity in ("step_time", "bubble_fraction", "mfu"):
+        assert float(even[quantity]) == float(uneven[quantity])
+    late = value(plan, "step_time", stages="even")
+    if schedule != "dual_pipe":
+        assert float(even["step_time"]) < late
+
+
+def test_uneven_stages_are_no_slower_than_even_ones() -> None:
+    plan = {**LLAMA, **SILENT, "pp": np.array([1.0, 2.0, 4.0, 8.0]), "micro_batches": 16}
+    for schedule in (*UNEVEN, "forward_only"):
+        even = evaluation(plan, schedule=schedule, stages="even")["step_time"]
+        uneven = evaluation(plan, schedule=schedule)["step_time"]
+        assert np.all(uneven <= even * (1 + 1e-12))
+        assert uneven[0] == pytest.approx(even[0])
+
+
+def test_fewer_layers_at_the_ends_are_faster() -> None:
+    """Llama 3.1 405B's 126 layers, with embedding and output layer as one each."""
+    plan = {**LLAMA, "layers": 126, "hidden_size": 16384, "heads": 128, "ffn_size": 53248,
+            "tp": 8, "pp": 16, "micro_batches": 64, **SILENT}  # fmt: skip
+    ends = {**plan, "embedding_as_layer": 1, "loss_as_layer": 1}
+    assert value(ends, "step_time") < 0.99 * value({**plan, "layers": 128}, "step_time")
+
+
+def test_prefill_has_no_backward() -> None:
+    plan = {**LLAMA, **TIMES, "pp": 4, "micro_batches": 4, "zero_stage": 1, "step_overhead": 0}
+    held = evaluation(plan, schedule="forward_only", recompute="full")
+    forward = float(held["stage_forward_time"])
+    assert float(held["optimizer_time"]) == float(held["recompute_part_time"]) == 0.0
+    assert float(held["busy_time"]) == 4 * forward
+    assert float(held["step_time"]) < 0.5 * value(plan, "step_time")
+
+
+# The optimizer.
+
+
+def test_the_update_moves_bytes_of_what_a_rank_owns() -> None:
+    parameters = value(LLAMA, "parameters")
+    plan = {**LLAMA, "dp": 16, "global_batch": 16, "vocabulary_multiple": 1}
+    whole = 40 * parameters / (0.85 * 3e12)
+    assert value(plan, "optimizer_time") == pytest.approx(whole)
+    for stage in (1, 2, 3):
+        sharded = value({**plan, "zero_stage": stage}, "optimizer_time")
+        assert sharded == pytest.approx(whole / 16)
+    experts = {**MIXTRAL, "dp": 16, "ep": 8, "global_batch": 16, "zero_stage": 1}
+    owned = value(experts, "owned_parameters")
+    held = value(experts, "parameters")
+    routed = 32 * 8 * 3 * 4096 * 14336
+    assert owned == pytest.approx((held - routed) / 16 + routed / 8 / 2, rel=1e-3)

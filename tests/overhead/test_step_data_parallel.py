@@ -1,0 +1,171 @@
+"""What of data parallelism's communication nothing hides: windows, and chains of layers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.overhead.step_cases import LLAMA, MIXTRAL, SILENT, evaluation, value
+
+PLAN = {**LLAMA, **SILENT, "dp": 64, "global_batch": 512, "overlap_contention": 0}
+
+
+def chain(layers: int, forward: float, backward: float, gather: float, reduce: float) -> float:
+    """Return the time of a forward and a backward through fully sharded layers, step by step.
+
+    One stream computes, one communicates in the order of issue; the next layer's weights are
+    fetched when a layer begins, its gradients reduced when it ends.
+    """
+    computed = link = 0.0
+    ready = [0.0] * layers
+    link = ready[0] = gather
+    for layer in range(layers):
+        start = max(computed, ready[layer])
+        computed = start + forward
+        if layer + 1 < layers:
+            link = max(link, start) + gather
+            ready[layer + 1] = link
+    ready[layers - 1] = computed
+    for layer in reversed(range(layers)):
+        start = max(computed, ready[layer])
+        computed = start + backward
+        if layer:
+            link = max(link, start) + gather
+            ready[layer - 1] = link
+        link = max(link, computed) + reduce
+    return max(link, computed)
+
+
+seconds = st.floats(0.05, 2.0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(forward=seconds, backward=seconds, gather=seconds, reduce=seconds, layers=st.integers(1, 40))
+def test_a_chain_of_layers_is_that_of_a_simulation(
+    forward: float, backward: float, gather: float, reduce: float, layers: int
+) -> None:
+    plan = {
+        **PLAN, "layers": layers, "zero_stage": 3, "dp_overlap": 1, "global_batch": 64,
+        "stage_forward_time": layers * forward, "stage_backward_time": layers * backward,
+        "dp_layer_gather_time": gather, "dp_layer_reduce_time": reduce,
+    }  # fmt: skip
+    exposed = value(plan, "exposed_dp_time")
+    whole = layers * (forward + backward) + exposed
+    assert whole == pytest.approx(chain(layers, forward, backward, gather, reduce), rel=1e-9)
+    everything = (2 * layers - 1) * gather + layers * reduce
+    assert gather + reduce <= exposed * (1 + 1e-12)
+    assert exposed <= everything * (1 + 1e-12)
+    serial = value({**plan, "dp_overlap": 0}, "exposed_dp_time")
+    assert serial == pytest.approx(everything)
+
+
+def test_each_micro_batch_gathers_and_reduces() -> None:
+    plan = {
+        **PLAN, "zero_stage": 3, "dp_overlap": 0, "dp_layer_gather_time": 1e-3,
+        "dp_layer_reduce_time": 2e-3,
+    }  # fmt: skip
+    # 8 micro-batches of 32 layers; the first layer of a backward is kept.
+    assert value(plan, "exposed_dp_time") == pytest.approx(8 * (32 + 31) * 1e-3 + 8 * 32 * 2e-3)
+    once = {**plan, "pending_share": 1}
+    assert value(once, "exposed_dp_time") == pytest.approx(8 * (32 + 31) * 1e-3 + 32 * 2e-3)
+    kept = {**once, "keep_gathered": 1}
+    assert value(kept, "exposed_dp_time") == pytest.approx(8 * 32 * 1e-3 + 32 * 2e-3)
+    alone = value(plan, "exposed_dp_time", schedule="forward_only")
+    assert alone == pytest.approx(8 * 32 * 1e-3)
+
+
+def test_the_embedding_is_gathered_first_and_reduced_last() -> None:
+    """What the whole takes beyond its layers is the ends'; half of it is the embedding's."""
+    plan = {
+        **PLAN, "zero_stage": 3, "dp_overlap": 1, "global_batch": 64, "dp_layer_gather_time": 1e-9,
+        "dp_gather_time": 2 * (32e-9 + 1e-3), "dp_reduce_time": 3e-3,
+    }  # fmt: skip
+    assert value(plan, "exposed_dp_time") == pytest.approx((1e-3 + 3e-3) / 2, rel=1e-5)
+    tied = {**plan, "tied_embeddings": 1}
+    assert value(tied, "exposed_dp_time") == pytest.approx(1e-3 + 3e-3, rel=1e-5)
+    serial = value({**plan, "dp_overlap": 0}, "exposed_dp_time")
+    assert serial == pytest.approx(2e-3 + 3e-3, rel=1e-3)
+
+
+def test_experts_are_gathered_with_their_layers() -> None:
+    plan = {
+        **MIXTRAL, **SILENT, "dp": 8, "global_batch": 8, "zero_stage": 3, "overlap_contention": 0,
+        "dp_layer_gather_time": 1e-3, "edp_layer_gather_time": 5e-3,
+    }  # fmt: skip
+    assert value(plan, "layer_gather_time") == pytest.approx(6e-3)
+    assert value({**plan, "moe_every": 2}, "layer_gather_time") == pytest.approx(3.5e-3)
+    assert value({**plan, **LLAMA}, "layer_gather_time") == pytest.approx(1e-3)
+
+
+def test_hidden_communication_costs_its_share() -> None:
+    plan = {
+        **PLAN, "zero_stage": 3, "dp_overlap": 1, "global_batch": 64,
+        "dp_layer_gather_time": 1e-5, "dp_layer_reduce_time": 1e-5,
+    }  # fmt: skip
+    free = value(plan, "exposed_dp_time")
+    assert free == pytest.approx(2e-5)
+    hidden = (63 + 32) * 1e-5 - free
+    assert value({**plan, "overlap_contention": 0.08}, "exposed_dp_time") == pytest.approx(
+        free + 0.08 * hidden
+    )
+
+
+# Windows.
+
+
+@pytest.mark.parametrize("zero_stage", [0, 1, 2])
+def test_without_overlap_all_is_exposed(zero_stage: int) -> None:
+    plan = {
+        **PLAN, "zero_stage": zero_stage, "dp_reduce_time": 3e-3, "dp_gather_time": 2e-3,
+        "dp_overlap": 0,
+    }  # fmt: skip
+    assert value(plan, "exposed_dp_time") == 5e-3
+
+
+def test_gradients_hide_behind_the_last_backward() -> None:
+    plan = {
+        **PLAN, "zero_stage": 1, "dp_overlap": 0.9, "stage_forward_time": 10e-3,
+        "stage_backward_time": 20e-3, "dp_reduce_time": 100e-3,
+    }  # fmt: skip
+    assert value(plan, "exposed_dp_reduce_time") == pytest.approx(100e-3 - 0.9 * 20e-3)
+    short = {**plan, "dp_reduce_time": 10e-3}
+    assert value(short, "exposed_dp_reduce_time") == pytest.approx(1e-3)
+    whole = {**short, "dp_overlap": 1}
+    # The last of 32 layers has nothing left to hide behind.
+    assert value(whole, "exposed_dp_reduce_time") == pytest.approx(10e-3 / 32)
+    gathered = {**plan, "dp_gather_time": 50e-3}
+    assert value(gathered, "exposed_dp_gather_time") == pytest.approx(50e-3 - 0.9 * 10e-3)
+
+
+def test_interleaving_opens_the_window() -> None:
+    plan = {
+        **PLAN, "pp": 4, "virtual_stages": 2, "zero_stage": 1, "dp_overlap": 1, "dp": 16,
+        "stage_forward_time": 10e-3, "stage_backward_time": 20e-3, "dp_reduce_time": 1.0,
+    }  # fmt: skip
+    for micro_batches, window in ((32, 4), (2, 2), (1, 1)):
+        more = {**plan, "global_batch": 16 * micro_batches}
+        found = value(more, "exposed_dp_reduce_time", schedule="interleaved")
+        assert found == pytest.approx(1.0 - window * 20e-3)
+        assert value(more, "exposed_dp_reduce_time") == pytest.approx(1.0 - 20e-3)
+
+
+def test_gradients_that_are_reduced_each_time_hide_each_time() -> None:
+    plan = {
+        **PLAN, "zero_stage": 2, "dp_overlap": 1, "stage_forward_time": 10e-3,
+        "stage_backward_time": 20e-3, "dp_reduce_time": 1.0,
+    }  # fmt: skip
+    assert value(plan, "exposed_dp_reduce_time") == pytest.approx(1.0 - 8 * 20e-3)
+    waiting = {**plan, "pending_share": 1}
+    assert value(waiting, "exposed_dp_reduce_time") == pytest.approx(1.0 - 20e-3)
+
+
+def test_stages_of_zero_are_told_apart() -> None:
+    plan = {
+        **PLAN, "zero_stage": np.array([0.0, 1.0, 2.0, 3.0]), "dp_overlap": 0,
+        "dp_reduce_time": 3e-3, "dp_layer_gather_time": 1e-3,
+    }  # fmt: skip
+    found = evaluation(plan)["exposed_dp_time"]
+    assert list(found[:3]) == [3e-3] * 3
+    assert found[3] == pytest.approx(8 * 63e-3, rel=0.02)

@@ -1,0 +1,159 @@
+"""Laws that a step's time obeys, with the communication that its plan has on a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overhead.quantity import Array
+from overhead.step import PARTS
+from tests.overhead.step_cases import DEEPSEEK, GPT, LLAMA, MIXTRAL, NETWORK, evaluation
+
+laws = settings(max_examples=40, deadline=None)
+SCHEDULES = ("gpipe", "one_f_one_b", "interleaved", "zero_bubble_h1", "dual_pipe", "forward_only")
+SMALL = {"gpt": {**GPT, "layers": 16}, "llama": LLAMA, "mixtral": MIXTRAL,
+         "deepseek": {**DEEPSEEK, "layers": 64}}  # fmt: skip
+OVERLAPS = ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")
+BANDWIDTHS = ("memory_bandwidth", "intra_bandwidth", "inter_bandwidth")
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, str]]:
+    """Draw a model with a plan, and the labels that hold."""
+    model = SMALL[draw(st.sampled_from(sorted(SMALL)))]
+    degrees = {name: draw(st.sampled_from([1, 2, 4, 8])) for name in ("tp", "cp", "pp", "dp")}
+    schedule = draw(st.sampled_from(SCHEDULES))
+    micro_batches = 2 * degrees["pp"] * draw(st.sampled_from([1, 3]))
+    plan = {
+        **model,
+        **degrees,
+        "micro_batch": draw(st.sampled_from([1, 4])),
+        "virtual_stages": draw(st.sampled_from([1, 2])) if schedule == "interleaved" else 1,
+        "zero_stage": draw(st.integers(0, 3)),
+        "sequence_parallel": 1.0 if model["experts"] else draw(st.integers(0, 1)),
+        "host_time": draw(st.sampled_from([0.0, 1e-5, 1e-4])),
+        **{name: draw(st.sampled_from([0.0, 0.3, 1.0])) for name in OVERLAPS},
+    }
+    plan["global_batch"] = plan["dp"] * plan["micro_batch"] * micro_batches
+    if model["experts"]:
+        plan["ep"] = draw(st.sampled_from([1, degrees["dp"]]))
+    labels = {
+        "schedule": schedule,
+        "recompute": draw(st.sampled_from(["none", "selective", "full", "per_op"])),
+        "attention_kernel": draw(st.sampled_from(["flash_2", "unfused"])),
+        "context_parallel": draw(st.sampled_from(["all_to_all", "ring", "all_gather"])),
+    }
+    return plan, labels
+
+
+def step(plan: Mapping[str, Any], labels: Mapping[str, str], **more: Any) -> Array:
+    return evaluation({**plan, **more}, **labels)["step_time"]
+
+
+@laws
+@given(case=plans())
+def test_parts_sum_and_none_is_longer_than_the_step(
+    case: tuple[dict[str, Any], dict[str, str]],
+) -> None:
+    plan, labels = case
+    held = evaluation(plan, **labels)
+    time = float(held["step_time"])
+    parts = {part: float(held[part]) for part in PARTS}
+    assert sum(parts.values()) == pytest.approx(time, rel=1e-11)
+    assert all(part <= time * (1 + 1e-12) for part in parts.values())
+    least = {part: value for part, value in parts.items() if part != "imbalance_time"}
+    assert min(least.values()) >= 0.0
+    computed = sum(parts[f"{part}_part_time"] for part in ("matmul", "attention", "elementwise"))
+    assert time >= computed
+    assert time >= float(held["pipeline_time"])
+    # Nothing hides more than there is.
+    exposed = sum(value for part, value in parts.items() if part.startswith("exposed_"))
+    hidden = 1.08 * float(held["communication_upper_bound"])
+    if labels["schedule"] in ("gpipe", "forward_only") and plan["pp"] == 1:
+        assert exposed <= hidden * (1 + 1e-9)
+
+
+@laws
+@given(case=plans(), name=st.sampled_from([*BANDWIDTHS, "all"]))
+def test_twice_the_bandwidth_never_slows_a_step(
+    case: tuple[dict[str, Any], dict[str, str]], name: str
+) -> None:
+    plan, labels = case
+    known = {"memory_bandwidth": 3e12, **NETWORK}
+    factors = np.array([1.0, 2.0, 4.0, 1e3])
+    names = BANDWIDTHS if name == "all" else (name,)
+    times = step(plan, labels, **{each: known[each] * factors for each in names})
+    assert np.all(np.diff(times) <= 1e-12 * times[:-1])
+
+
+@laws
+@given(case=plans(), name=st.sampled_from(OVERLAPS))
+def test_more_overlap_is_never_slower(
+    case: tuple[dict[str, Any], dict[str, str]], name: str
+) -> None:
+    plan, labels = case
+    times = step(plan, labels, **{name: np.linspace(0.0, 1.0, 11)})
+    times = np.broadcast_to(times, (11,))
+    assert np.all(np.diff(times) <= 1e-12 * times[:-1])
+
+
+@laws
+@given(
+    case=plans(),
+    name=st.sampled_from(
+        ["host_time", "matmul_floor", "intra_latency", "inter_latency", "elementwise_factor",
+         "loss_bytes", "step_overhead", "optimizer_traffic_bytes"]
+    ),
+)  # fmt: skip
+def test_what_costs_more_never_speeds_a_step_up(
+    case: tuple[dict[str, Any], dict[str, str]], name: str
+) -> None:
+    plan, labels = case
+    base = {"elementwise_factor": 1.0, "loss_bytes": 32.0, "optimizer_traffic_bytes": 40.0}
+    values = base.get(name, 1e-6) * np.array([0.0, 1.0, 3.0, 10.0])
+    times = np.broadcast_to(step(plan, labels, **{name: values}), (4,))
+    assert np.all(np.diff(times) >= -1e-12 * times[:-1])
+
+
+@laws
+@given(case=plans())
+def test_a_longer_batch_takes_longer_and_has_a_smaller_bubble(
+    case: tuple[dict[str, Any], dict[str, str]],
+) -> None:
+    plan, labels = case
+    batches = plan["global_batch"] * np.array([1.0, 2.0, 5.0])
+    held = evaluation({**plan, "global_batch": batches}, **labels)
+    assert np.all(np.diff(held["step_time"]) > 0)
+    share = np.broadcast_to(held["bubble_time"] / held["step_time"], (3,))
+    assert np.all(np.diff(share) <= 1e-12)
+
+
+@laws
+@given(case=plans())
+def test_recomputation_costs_time(case: tuple[dict[str, Any], dict[str, str]]) -> None:
+    plan, labels = case
+    modes = ("none", "selective", "full_early_stop", "full")
+    times = [float(step(plan, {**labels, "recompute": mode})) for mode in modes]
+    if labels["schedule"] == "forward_only":
+        assert len(set(times)) == 1
+    else:
+        assert all(one <= other * (1 + 1e-12) for one, other in pairwise(times))
+
+
+@laws
+@given(case=plans(), efficiency=st.floats(0.1, 0.9))
+def test_a_faster_gpu_is_faster(
+    case: tuple[dict[str, Any], dict[str, str]], efficiency: float
+) -> None:
+    plan, labels = case
+    for name in ("matmul_efficiency", "attention_efficiency", "memory_efficiency"):
+        slow, fast = (
+            float(step(plan, labels, **{name: e})) for e in (efficiency, efficiency + 0.1)
+        )
+        assert fast <= slow * (1 + 1e-12)

@@ -1,0 +1,138 @@
+"""Rates, energy, cost and error band of a step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from overhead.evaluation import MissingQuantities, derive
+from tests.overhead.step_cases import DEEPSEEK, GPT, LLAMA, MIXTRAL, SILENT, evaluation, value
+
+PLAN = {**LLAMA, **SILENT, "tp": 2, "dp": 4, "pp": 2, "global_batch": 64, "step_time": 2.0}
+
+
+def test_tokens() -> None:
+    held = evaluation(PLAN)
+    assert float(held["tokens_per_second"]) == 64 * 4096 / 2
+    assert float(held["tokens_per_second_per_gpu"]) == 64 * 4096 / 2 / 16
+
+
+def test_utilisation_is_of_the_peak() -> None:
+    held = evaluation(PLAN)
+    flops = float(derive("model_flops_per_token", LLAMA)) * 64 * 4096
+    assert float(held["model_flops_per_gpu"]) == pytest.approx(flops / 2 / 16)
+    assert float(held["mfu"]) == pytest.approx(flops / 2 / 16 / 1e15)
+    causal = float(derive("causal_model_flops_per_token", LLAMA)) * 64 * 4096
+    assert float(held["causal_mfu"]) == pytest.approx(causal / 2 / 16 / 1e15)
+    assert float(held["hfu"]) == float(held["mfu"])
+    assert value({**PLAN, "peak_flops": 2e15}, "mfu") == pytest.approx(flops / 2 / 16 / 2e15)
+
+
+def test_recomputed_operations_count_in_hfu_alone() -> None:
+    layers = float(derive("weight_flops_per_token", LLAMA))
+    scores = float(derive("attention_flops_per_token", LLAMA))
+    whole = float(derive("model_flops_per_token", LLAMA))
+    down = 32 * 2 * 4096 * 14336
+    kept = 32 * 2 * 4096 * (1024 + 4096 + 14336)
+    for mode, again in (
+        ("none", 0.0),
+        ("selective", scores),
+        ("full", layers + scores),
+        ("full_early_stop", layers + scores - down),
+        ("per_op", kept),
+    ):
+        held = evaluation(PLAN, recompute=mode)
+        assert float(held["recomputed_flops_per_token"]) == pytest.approx(again), mode
+        ratio = float(held["hfu"]) / float(held["mfu"])
+        assert ratio == pytest.approx((whole + again) / whole), mode
+        assert float(held["mfu"]) == value(PLAN, "mfu")
+
+
+def test_recomputed_operations_take_the_time_of_their_own() -> None:
+    """On a machine where operations alone take time, HFU is what of the peak is used."""
+    bare = {
+        **GPT, **SILENT, "matmul_floor": 0, "matmul_depth_time": 0, "matmul_efficiency": 1,
+        "memory_bandwidth": 1e300, "unfused_efficiency": 1, "peak_flops": 1e15,
+        "attention_peak_flops": 1e15, "best_matmul_flops": 1e15, "global_batch": 4,
+    }  # fmt: skip
+    for mode in ("none", "selective", "full", "full_early_stop"):
+        found = value(bare, "hfu", recompute=mode, attention_kernel="unfused")
+        assert found == pytest.approx(1.0, rel=1e-9), mode
+
+
+def test_prefill_counts_its_forward() -> None:
+    held = evaluation(PLAN, schedule="forward_only", recompute="full")
+    flops = float(derive("forward_flops_per_token", LLAMA)) * 64 * 4096
+    assert float(held["model_flops"]) == pytest.approx(flops)
+    assert float(held["hfu"]) == float(held["mfu"]) == pytest.approx(flops / 2 / 16 / 1e15)
+
+
+# Energy and cost.
+
+
+def test_idle_gpus_take_their_share_of_power() -> None:
+    plan = {**PLAN, "computing_time": 1.5, "idle_power_fraction": 0.2, "power": 700}
+    assert value(plan, "device_energy") == pytest.approx(16 * 700 * (0.2 * 2 + 0.8 * 1.5))
+    busy = {**plan, "computing_time": 9.0}
+    assert value(busy, "device_energy") == pytest.approx(16 * 700 * 2)
+    assert value({**plan, "communication_energy": 123.0}, "step_energy") == pytest.approx(
+        123 + 16 * 700 * (0.2 * 2 + 0.8 * 1.5)
+    )
+
+
+@pytest.mark.parametrize("pp", [1, 4])
+def test_a_gpu_computes_for_what_it_computes(pp: int) -> None:
+    plan = {**GPT, **SILENT, "pp": pp, "global_batch": 8, "p2p_time": 1e-3 * (pp > 1)}
+    held = evaluation(plan)
+    layers = 48 / pp * float(held["dense_layer_time"])
+    ends = float(held["embedding_time"]) + float(held["output_time"])
+    expected = 8 * (layers + ends / pp) + float(held["optimizer_time"])
+    assert float(held["computing_time"]) == pytest.approx(expected)
+    assert float(held["computing_time"]) <= float(held["step_time"]) * (1 + 1e-12)
+
+
+def test_a_training_is_its_steps() -> None:
+    plan = {**PLAN, "training_tokens": 1e12, "price": 3.0, "step_energy": 5.0}
+    held = evaluation(plan)
+    steps = 1e12 / (64 * 4096)
+    assert float(held["training_steps"]) == pytest.approx(steps)
+    assert float(held["training_time"]) == pytest.approx(2 * steps)
+    assert float(held["training_days"]) == pytest.approx(2 * steps / 86400)
+    assert float(held["gpu_hours"]) == pytest.approx(16 * 2 * steps / 3600)
+    assert float(held["cost"]) == pytest.approx(3 * 16 * 2 * steps / 3600)
+    assert float(held["training_energy"]) == pytest.approx(5 * steps)
+    assert float(held["cost_per_trillion_tokens"]) == pytest.approx(float(held["cost"]))
+    short = {**plan, "training_tokens": 1e9}
+    assert value(short, "cost_per_trillion_tokens") == pytest.approx(float(held["cost"]))
+    with pytest.raises(MissingQuantities, match="training_tokens"):
+        value(PLAN, "cost")
+
+
+# The error to expect.
+
+
+@pytest.mark.parametrize(
+    ("plan", "band"),
+    [
+        ({}, 0.06),
+        ({"unknown_settings": 1}, 0.12),
+        ({"unknown_settings": 3}, 0.12),
+        ({"cp": 2}, 0.06),
+        ({"cp": 4}, 0.25),
+        ({"unseen_device": 1}, 0.25),
+        (MIXTRAL, 0.12),
+        (DEEPSEEK, 0.25),
+    ],
+)
+def test_the_error_to_expect(plan: dict[str, float], band: float) -> None:
+    assert value({**LLAMA, **plan}, "error_band") == band
+
+
+def test_rates_broadcast() -> None:
+    plan = {
+        **LLAMA,
+        **SILENT,
+        "tp": np.array([[1.0], [2.0]]),
+        "global_batch": np.array([8.0, 16, 32]),
+    }
+    assert evaluation(plan)["mfu"].shape == (2, 3)
