@@ -16,9 +16,13 @@ __all__ = ["main"]
 
 COMMANDS = {
     "collective": "Cost of a collective operation on a network.",
+    "analysis": "Memory, communication and step time of a training configuration.",
+    "hops": "Latency and energy over typed hops, per strategy.",
+    "overlap": "Overlap of computation and communication.",
     "run": "Run a sweep: dataset, table and figures.",
     "plot": "Draw figures from a stored sweep.",
     "info": "Say what is in a stored sweep, or verify it.",
+    "validate": "Lay predictions beside published measurements.",
     "list": "List the formulas and algorithms.",
     "show": "Show one formula or algorithm.",
     "catalog": "List machines and models, their figures and sources.",

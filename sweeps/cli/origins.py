@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 from typing import Any
 
 from overhead.quantity import VOCABULARY
 from sweeps.job import Job
 from sweeps.spec.units import format_quantity
 
-__all__ = ["assumed_lines"]
+__all__ = ["assumed_lines", "grouped_lines"]
 
 # An origin longer than this is cut to its kind in a table; the catalogue tells the rest.
 LONGEST = 60
+# What says how units convert, and a model's shapes that it doesn't have.
+CONVERSIONS = ("hour", "day")
+ABSENT = "assumed: not stated: none"
+DEFAULT = "assumed: the default"
 
 
 def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
@@ -56,6 +61,55 @@ def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
     yield from lines
 
 
+def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
+    """Yield what the user didn't give as `assumed_lines` does, gathered by origin: it is much.
+
+    Parameters
+    ----------
+    job : Job
+        What was run.
+    brief : bool
+        Whether to leave long origins to ``sweeps catalog`` and say their kind alone.
+
+    Yields
+    ------
+    str
+        Lines: an origin, and below it the quantities that come from there with their values.
+    """
+    columns = {n: v for axis in job.plan.grid.axes for n, v in axis.columns.items()}
+    used = _used(job)
+    groups: dict[str, dict[str, list[str]]] = {}
+    for name, origin in job.resolved.origins.items():
+        if name not in used or name in CONVERSIONS or (brief and origin == ABSENT):
+            continue
+        if name in job.plan.labels:
+            value = job.plan.labels[name]
+        elif name in job.plan.grid.constants:
+            value = format_quantity(job.plan.grid.constants[name], VOCABULARY[name].units)
+        elif name in columns:
+            value = _several(name, columns[name])
+        else:
+            value = _several(name, job.plan.grid.columns[name].reshape(-1))
+        told = _owner(origin) if brief else origin
+        groups.setdefault(told, {}).setdefault(value, []).append(name)
+    if not groups:
+        return
+    named = [one.name for one in job.resolved.machines]
+    machines = " ".join([*named, *(one.name for one in job.resolved.models)])
+    yield "not given, so taken as" + (f" (sources: sweeps catalog {machines}):" if brief else ":")
+    for told, values in groups.items():
+        yield f"  {told}"
+        text = "; ".join(f"{', '.join(names)} = {value}" for value, names in values.items())
+        yield from wrap(text, 96, initial_indent=" " * 6, subsequent_indent=" " * 6)
+
+
+def _owner(origin: str) -> str:
+    """Return an origin in short: what stands in the catalogue for each entry, or its kind."""
+    if " | " in origin:
+        return "of each machine or model"
+    return origin if origin == DEFAULT else origin.split(":", 1)[0]
+
+
 def _kind(origin: str) -> str:
     return origin.split(":", 1)[0] if len(origin) > LONGEST else origin
 
@@ -97,15 +151,4 @@ def _several(name: str, values: Any) -> str:
 
 def _used(job: Job) -> set[str]:
     """Return the names that the graph of the result really takes."""
-    used = {"hardware", *job.plan.labels}
-    seen: set[int] = set()
-    stack = [node for case in job.plan.cases for node in (*case.nodes.values(), case.status)]
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if node.given is not None:
-            used.add(node.name)
-        stack += node.inputs
-    return used
+    return {"hardware", *job.plan.labels, *job.plan.used()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,20 @@ from numpy.typing import NDArray
 from overhead.collectives import ALGORITHMS
 from overhead.quantity import VOCABULARY
 from sweeps.engine.plan import Plan
-from sweeps.engine.validity import NOTES, ONE_RANK, fault_bits
+from sweeps.engine.validity import ONE_RANK
 from sweeps.spec.units import format_quantity
 
-__all__ = ["FIELDS", "Cells", "as_csv", "as_json", "as_table", "reasons"]
+__all__ = [
+    "FIELDS",
+    "Cells",
+    "as_csv",
+    "as_json",
+    "as_table",
+    "csv_lines",
+    "json_lines",
+    "named_records",
+    "shown",
+]
 
 # A result's names in Python, beside the quantities'.
 FIELDS = {
@@ -40,17 +50,27 @@ FIELDS = {
     "chosen_algorithm": "algorithm",
     "chunks": "chunks",
     "status": "status",
+    # Of a training step.
+    "peak_memory": "per_gpu_memory_bytes",
+    "headroom": "headroom_bytes",
+    "communication_upper_bound": "total_comm_time_per_step_upper_bound_s",
+    "communication_volume": "communication_volume_bytes",
+    "communication_energy": "communication_energy_j",
+    "step_time": "step_time_s",
+    "step_energy": "step_energy_j",
 }
-
+# Other quantities' names end in their units.
+ENDINGS = {"s": "_s", "byte": "_bytes", "J": "_j", "USD": "_usd", "1 s-1": "_per_s"}
 
 # Of what is the same in all cells, what records hold.
-FIXED_LABELS = ("hardware", "collective", "topology")
-FIXED_NUMBERS = ("ranks", "message_bytes")
-
-
-def reasons(status: int) -> str:
-    """Return the names of the faults in a cell's status."""
-    return " ".join(fault for fault, bit in fault_bits().items() if status & bit)
+FIXED_LABELS = (
+    *("model", "hardware", "collective", "topology"),
+    *("precision", "recompute", "schedule", "context_parallel"),
+)
+FIXED_NUMBERS = (
+    *("ranks", "message_bytes"),
+    *("world_size", "dp", "tp", "cp", "pp", "ep", "zero_stage", "micro_batch", "global_batch"),
+)
 
 
 def algorithm_name(code: int) -> str:
@@ -96,7 +116,8 @@ class Cells:
             for name, own in variables.items()
             if name in self.arrays
         }
-        notes = sum(bit for fault, bit in fault_bits().items() if fault in NOTES)
+        faults = self.plan.faults
+        masking = {name: faults.masking(name) for name in places}
         for count, index in enumerate(np.ndindex(*self.shape)):
             if most is not None and count >= most:
                 return
@@ -110,30 +131,45 @@ class Cells:
                 name: self.arrays[name][tuple(index[p] for p in positions)]
                 for name, positions in places.items()
             }
-            exists = not int(cell.get("status", 0)) & ~notes
-            yield record | {name: self._value(name, cell[name], exists) for name in cell}
+            status = int(cell.get("status", 0))
+            yield record | {
+                name: self._value(name, cell[name], not status & masking[name]) for name in cell
+            }
 
-    @staticmethod
-    def _value(name: str, value: Any, exists: bool) -> Any:
+    def _value(self, name: str, value: Any, exists: bool) -> Any:
         if name == "status":
-            return reasons(int(value)) or "ok"
+            return " ".join(self.plan.faults.named(int(value))) or "ok"
         # A value that doesn't vary along some dimensions may stand beside a cell that can't be.
         if name == "chosen_algorithm":
             return algorithm_name(int(value) if exists else 0)
         return float(value) if exists else float("nan")
 
 
-def _named(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {FIELDS.get(name, name): value for name, value in record.items()}
+def named_records(cells: Cells) -> Iterator[dict[str, Any]]:
+    """Yield a record for each cell, with the names of the Python results."""
+    fixed = cells.fixed()
+    for record in cells.records():
+        yield {**fixed, **{_field(name, cells): value for name, value in record.items()}}
+
+
+def _field(name: str, cells: Cells) -> str:
+    """Return a quantity's name in a record."""
+    if name in FIELDS or name not in cells.arrays or not cells.plan.training:
+        return FIELDS.get(name, name)
+    ending = ENDINGS.get(VOCABULARY[name].units, "")
+    return name if name.endswith(ending) else name + ending
 
 
 def as_json(cells: Cells) -> Iterator[str]:
     """Yield the cells as a JSON array, a record a line; what doesn't exist is null."""
+    yield from json_lines(named_records(cells))
+
+
+def json_lines(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield records as a JSON array, each on a line of its own."""
     first = True
-    fixed = cells.fixed()
-    for record in cells.records():
-        named = {**fixed, **_named(record)}
-        members = (f"{json.dumps(k)}: {_json(v)}" for k, v in named.items())
+    for record in records:
+        members = (f"{json.dumps(k)}: {_json(v)}" for k, v in record.items())
         yield ("[\n" if first else ",\n") + "{" + ", ".join(members) + "}"
         first = False
     yield "\n]\n"
@@ -148,14 +184,26 @@ def _json(value: Any) -> str:
 
 def as_csv(cells: Cells) -> Iterator[str]:
     """Yield the cells as CSV, a record a line; what doesn't exist is empty."""
-    header: list[str] | None = None
-    fixed = cells.fixed()
-    for record in cells.records():
-        named = {**fixed, **_named(record)}
-        if header is None:
-            header = list(named)
+    yield from csv_lines(named_records(cells))
+
+
+def csv_lines(
+    records: Iterable[Mapping[str, Any]], header: Sequence[str] | None = None
+) -> Iterator[str]:
+    """Yield records as CSV, each on a line of its own.
+
+    Parameters
+    ----------
+    records : iterable of mapping
+        The records.
+    header : sequence of str, optional
+        The columns; the first record's if not given.
+    """
+    for count, record in enumerate(records):
+        header = header or list(record)
+        if count == 0:
             yield _line(header)
-        yield _line([_plain(value) for value in named.values()])
+        yield _line([_plain(record.get(name, "")) for name in header])
 
 
 def _plain(value: Any) -> str:
@@ -172,6 +220,38 @@ def _line(fields: Sequence[str]) -> str:
 
 # What a table for people shows, if it is there.
 SHOWN = ("chosen_algorithm", "time", "steps", "sent_bytes", "busbw", "lower_bound_ratio", "energy")
+PLAN = ("world_size", "dp")
+STATES = "first_stage_model_state_memory"
+STEP = (
+    *("communication_upper_bound", "step_time", "tokens_per_second_per_gpu"),
+    *("mfu", "bubble_fraction", "cost"),
+)
+TITLES = {
+    "chosen_algorithm": "algorithm used",
+    "peak_memory": "memory",
+    "first_stage_model_state_memory": "model states",
+    "communication_upper_bound": "communication, upper bound",
+    "tokens_per_second_per_gpu": "tokens/s a GPU",
+    "bubble_fraction": "bubble",
+}
+SHARES = ("mfu", "causal_mfu", "hfu", "bubble_fraction", "error_band")
+
+
+def _wanted(cells: Cells) -> list[str]:
+    """Return the variables that a table shows."""
+    if not cells.plan.training:
+        wanted = [name for name in SHOWN if name in cells.arrays]
+        return wanted + [name for name in cells.arrays if name not in (*FIELDS, *wanted)]
+    memory = "peak_memory" if "peak_memory" in cells.arrays else STATES
+    times = [name for name in cells.arrays if name.endswith("_communication_time")]
+    # Of what some plans have alone, what none here has is left out.
+    perhaps = {*times, "bubble_fraction"}
+    usual = (*PLAN, memory, *times, *STEP)
+    return [
+        name
+        for name in usual
+        if name in cells.arrays and (name not in perhaps or np.any(cells.arrays[name] > 0.0))
+    ] or list(cells.arrays)
 
 
 def as_table(cells: Cells, most: int = 40) -> Iterator[str]:
@@ -185,11 +265,10 @@ def as_table(cells: Cells, most: int = 40) -> Iterator[str]:
         Most rows.
     """
     rows = []
-    wanted = [name for name in SHOWN if name in cells.arrays]
-    wanted += [name for name in cells.arrays if name not in (*FIELDS, *wanted)]
+    wanted = _wanted(cells)
     for record in cells.records(most):
         row = {
-            name: _shown(name, value)
+            name: shown(name, value)
             for name, value in record.items()
             if name not in cells.arrays or name in wanted
         }
@@ -198,7 +277,7 @@ def as_table(cells: Cells, most: int = 40) -> Iterator[str]:
             row["why"] = " ".join(sorted(why))
         rows.append(row)
     header = list(dict.fromkeys(name for row in rows for name in row))
-    titles = [{"chosen_algorithm": "algorithm used"}.get(name, name) for name in header]
+    titles = [TITLES.get(name, name.replace("_communication_time", " time")) for name in header]
     lines = [titles, *([row.get(name, "") for name in header] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     for line in lines:
@@ -208,8 +287,26 @@ def as_table(cells: Cells, most: int = 40) -> Iterator[str]:
         yield f"... and {len(cells) - most:,} more: --csv, --json or --output give them all\n"
 
 
-def _shown(name: str, value: Any) -> str:
+def shown(name: str, value: Any) -> str:
+    """Return a value as people write it.
+
+    Parameters
+    ----------
+    name : str
+        The quantity or label.
+    value : str or number
+        Its value, in the canonical unit.
+    """
     if isinstance(value, str):
         return value
     units = VOCABULARY[name].units if name in VOCABULARY else "1"
+    value = float(value)
+    if np.isfinite(value):
+        if name in SHARES:
+            return f"{value:.1%}"
+        if units in ("s-1", "h", "d"):
+            words = {"s-1": "/s", "h": "h", "d": "days"}[units]
+            return f"{value:,.0f} {words}" if abs(value) >= 1000 else f"{value:.4g} {words}"
+        if units == "USD":
+            return f"{value:,.2f} USD" if abs(value) < 1000 else f"{value:,.0f} USD"
     return format_quantity(value, units)

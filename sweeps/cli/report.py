@@ -13,14 +13,14 @@ from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Formula
 from overhead.quantity import VOCABULARY
 from sweeps.cli.origins import assumed_lines
-from sweeps.cli.records import Cells, reasons
+from sweeps.cli.records import Cells
 from sweeps.engine.evaluate import Evaluator
-from sweeps.engine.validity import NOT_KNOWN, NOTES, fault_texts
+from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault
 from sweeps.job import Job
 from sweeps.spec.units import format_quantity
 
-__all__ = ["report", "statements"]
+__all__ = ["evaluated", "put_in", "report", "statements"]
 
 LINES = (
     ("time", "time"),
@@ -51,7 +51,9 @@ def report(job: Job, cells: Cells, verbose: bool) -> Iterator[str]:
     (record,) = cells.records()
     status = int(np.asarray(cells.arrays["status"]).reshape(-1)[0])
     constants, labels = _cell(job)
-    notes = _refuse(constants, labels, reasons(status).split(), record["time"])
+    texts = job.plan.faults.texts
+    found = job.plan.faults.named(status)
+    notes = _refuse(constants, labels, found, record["time"], texts)
     ranks = format_quantity(constants["ranks"], "1") if "ranks" in constants else ""
     message = format_quantity(constants["message_bytes"], "byte")
     used = record["chosen_algorithm"]
@@ -61,7 +63,7 @@ def report(job: Job, cells: Cells, verbose: bool) -> Iterator[str]:
         if name in record:
             shown = format_quantity(record[name], VOCABULARY[name].units)
             yield f"  {words:<26}{shown}"
-    yield from (f"  ({fault_texts()[note]})" for note in notes)
+    yield from (f"  ({texts[note]})" for note in notes)
     if verbose:
         yield from _terms(job, record)
     yield from assumed_lines(job)
@@ -85,10 +87,13 @@ def _cell(job: Job) -> tuple[dict[str, float], dict[str, str]]:
 
 
 def _refuse(
-    constants: Mapping[str, float], labels: Mapping[str, str], found: Sequence[str], time: float
+    constants: Mapping[str, float],
+    labels: Mapping[str, str],
+    found: Sequence[str],
+    time: float,
+    texts: Mapping[str, str],
 ) -> list[str]:
     """Refuse a cell that can't be; return the reasons why some of its values are missing."""
-    texts = fault_texts()
     notes = [name for name in found if name in NOTES]
     faults = [name for name in found if name not in NOTES]
     if not faults and np.isnan(time) and NOT_KNOWN in notes:
@@ -136,14 +141,14 @@ def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
     (case,) = job.plan.cases
     algorithm = next(a for a in case.algorithms if a.name == record["chosen_algorithm"])
     values = _values(job, algorithm)
-    unequal = not np.isclose(_evaluated(algorithm.expression, values), record["time"], rtol=1e-9)
+    unequal = not np.isclose(evaluated(algorithm.expression, values), record["time"], rtol=1e-9)
     yield ""
     yield f"{'.'.join(algorithm.key)}: {algorithm.title}"
     for name, expression in algorithm.statements.items():
-        result = _evaluated(expression, values)
+        result = evaluated(expression, values)
         units = VOCABULARY[name].units
         yield f"  {name} = {expression}"
-        yield f"    = {_put_in(expression, values)}"
+        yield f"    = {put_in(expression, values)}"
         yield f"    = {format_quantity(result, units)}"
         if name == "time" and unequal:
             yield from _composed(job, algorithm, record)
@@ -175,7 +180,7 @@ def _composed(job: Job, algorithm: Algorithm, record: Mapping[str, Any]) -> Iter
             values[name] = float(np.asarray(evaluator.value(node)).reshape(-1)[0])
     yield "  which becomes, as asked for,"
     yield f"  {declared.statement}"
-    yield f"    = {_put_in(declared.expression, values)}"
+    yield f"    = {put_in(declared.expression, values)}"
     yield f"    = {format_quantity(record['time'], VOCABULARY['time'].units)}"
 
 
@@ -193,13 +198,16 @@ def _values(job: Job, algorithm: Algorithm) -> dict[str, float]:
         }
 
 
-def _evaluated(expression: str, values: Mapping[str, float]) -> float:
+def evaluated(expression: str, values: Mapping[str, float]) -> float:
+    """Return what an expression gives for some values."""
     with np.errstate(all="ignore"):
         arrays = {name: np.float64(value) for name, value in values.items()}
         return float(evaluate(expression, arrays))
 
 
-def _put_in(expression: str, values: Mapping[str, float]) -> str:
+def put_in(expression: str, values: Mapping[str, float]) -> str:
+    """Return an expression with values in the place of names."""
+
     def number(found: re.Match[str]) -> str:
         name = found.group()
         return f"{values[name]:.6g}" if name in values else name

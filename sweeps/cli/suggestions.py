@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["COMMANDS", "combinations"]
+__all__ = ["COMMANDS", "analyses", "combinations"]
 
+SIZES = "--params 70e9 --seq-length 1024 --hidden-size 4096"
 # Each command is complete, so that `sweeps list-cmds | sh` runs them one after another.
 COMMANDS = (
     # One operation on one network.
@@ -30,6 +31,36 @@ COMMANDS = (
     # Machines side by side, and records for programs.
     "sweeps collective --hardware dgx-a100,dgx-h100,gb200-nvl72 --N 64 --M 256MiB",
     "sweeps collective --topology ring,switch,torus --N 2:64:x2 --M 1MiB --csv",
+    # Memory and communication of a training configuration, on each network.
+    "sweeps analysis --topology ring --num-gpus 8 --dp 8 --params 70e9",
+    "sweeps analysis --topology hierarchical --num-gpus 8 --dp 8 --gpus-per-node 4 --params 70e9",
+    "sweeps analysis --topology switch,mesh,torus,tree --num-gpus 8 --dp 8 --params 70e9",
+    "sweeps analysis --topology torus --num-gpus 16 --mesh-nx 8 --mesh-ny 2 --dp 16 --params 70e9",
+    # Nothing split: memory alone.
+    "sweeps analysis --topology ring --num-gpus 1 --dp 1 --tp 1 --cp 1 --params 70e9",
+    # Tensor, context and pipeline parallelism need the sizes of what they send.
+    f"sweeps analysis --topology ring --num-gpus 8 --dp 4 --tp 2 {SIZES}",
+    f"sweeps analysis --topology ring --num-gpus 8 --dp 2 --cp 4 {SIZES}",
+    f"sweeps analysis --topology ring --num-gpus 8 --dp 2 --tp 2 --cp 2 {SIZES} --num-layers 32",
+    f"sweeps analysis --topology ring --num-gpus 8 --dp 2 --pp 4 {SIZES} --num-layers 32",
+    "sweeps analysis --topology hierarchical --num-gpus 8 --dp 8 --gpus-per-node 4 --params 70e9"
+    " --verbose",
+    # Whole steps of real models: memory, communication, time, energy.
+    "sweeps analysis --model llama3-70b --num-gpus 512 --tp 8 --pp 4 --sp --zero-stage 1"
+    " --global-batch 512 --seq-length 8192",
+    "sweeps analysis --model gpt3-175b --hardware dgx-a100 --num-gpus 1024 --tp 8 --pp 8"
+    " --recompute none,selective,full --sp --micro-batch 1,2 --global-batch 1536"
+    " --seq-length 2048",
+    "sweeps analysis --model mixtral-8x7b --num-gpus 64 --tp 2 --ep 8 --zero-stage 1 --sp"
+    " --global-batch 256 --seq-length 4096",
+    "sweeps analysis --model llama3-8b --num-gpus 64 --tp 1,2,4,8 --zero-stage 0,1,2,3"
+    " --global-batch 64 --seq-length 8192",
+    # Other machines, and a what-if of the network.
+    "sweeps analysis --hardware dgx-a100,dgx-h100,dgx-b200 --model llama3-70b --num-gpus 64"
+    " --tp 8 --pp 4 --sp --zero-stage 1 --global-batch 64 --seq-length 8192",
+    "sweeps analysis --model llama3-70b --num-gpus 64 --tp 8 --pp 2 --zero-stage 3 --sp"
+    " --global-batch 64 --seq-length 8192 --inter-bandwidth 25e9:100e9:x2 --oversubscription 1,4"
+    " --csv",
     # What there is.
     "sweeps list --op all_reduce --topology switch",
     "sweeps show switch.all_reduce.ring",
@@ -48,3 +79,13 @@ def combinations() -> dict[str, Any]:
         },
         "constants": {"message_bytes": "140 GB"},
     }
+
+
+def analyses() -> tuple[str, ...]:
+    """Return the suggested analyses: the commands' arguments, each once."""
+    start = "sweeps analysis "
+    output = (" --verbose", " --csv")
+    found = [line.removeprefix(start) for line in COMMANDS if line.startswith(start)]
+    for end in output:
+        found = [line.removesuffix(end) for line in found]
+    return tuple(dict.fromkeys(found))

@@ -10,14 +10,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps.plots.plans import PLAN_NAMES, cell_names, told_first
 from sweeps.plots.readable import parse, plain, scale_of
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Subject", "View", "find", "is_label", "shown", "subject_of", "view_of"]
+__all__ = ["Subject", "View", "entries", "find", "is_label", "shown", "subject_of", "view_of"]
 
-_MAIN = ("ranks", "message_bytes")  # numbers that a title names even if they are constants
+# Numbers that a title names even if they are constants.
+_MAIN = ("ranks", "message_bytes", "world_size", "global_batch", "sequence_length")
+# Choices of a training step that a title names only if somebody made them.
+_MINOR = (
+    "topology",
+    "algorithm",
+    "latency_per",
+    "link",
+    "attention_kernel",
+    "context_parallel",
+    "mask",
+    "sharding",
+)
 
 Values = tuple[Any, ...]
 
@@ -33,10 +46,13 @@ class Subject:
         counts as a dimension of one value.
     variables : mapping of str to (tuple of str or None)
         Of each variable its dimensions, where they are known.
+    columns : mapping of str to tuple of str, or None
+        Of each coordinate that varies along other dimensions these; None where not known.
     """
 
     dims: Mapping[str, Values | int]
     variables: Mapping[str, tuple[str, ...] | None]
+    columns: Mapping[str, tuple[str, ...]] | None = None
 
     def size(self, dim: str) -> int:
         """Return how many entries a dimension has; 1 for one that isn't there."""
@@ -44,8 +60,11 @@ class Subject:
         return values if isinstance(values, int) else len(values)
 
     def varying(self, variable: str) -> tuple[str, ...]:
-        """Return a variable's dimensions that have more than one entry."""
-        return tuple(dim for dim in self.variables.get(variable) or () if self.size(dim) > 1)
+        """Return a variable's or coordinate's dimensions that have more than one entry."""
+        own = self.variables.get(variable) or (self.columns or {}).get(variable)
+        if own is None:
+            own = (variable,) if variable in self.dims else ()
+        return tuple(dim for dim in own if self.size(dim) > 1)
 
     def labels(self, dim: str) -> bool:
         """Return whether a dimension holds names rather than numbers."""
@@ -72,8 +91,9 @@ def subject_of(dataset: xr.Dataset) -> Subject:
         Its dimensions, its scalar coordinates (as dimensions of one value), its variables.
     """
     dims: dict[str, Values | int] = {}
+    rows = _tables(dataset)
     for dim, size in dataset.sizes.items():
-        known = dim in dataset.coords
+        known = dim in dataset.coords and dim not in rows
         dims[str(dim)] = _listed(dataset.coords[dim].values) if known else int(size)
     for name, coordinate in dataset.coords.items():
         if coordinate.ndim == 0:
@@ -82,7 +102,31 @@ def subject_of(dataset: xr.Dataset) -> Subject:
         str(name): tuple(str(dim) for dim in variable.dims)
         for name, variable in dataset.data_vars.items()
     }
-    return Subject(dims, variables)
+    columns = {
+        str(name): tuple(str(dim) for dim in coordinate.dims)
+        for name, coordinate in dataset.coords.items()
+        if coordinate.ndim and name not in dims
+    }
+    return Subject(dims, variables, columns)
+
+
+def entries(dataset: xr.Dataset, dim: str) -> Values | int:
+    """Return a dimension's values, or its size where it has none."""
+    if dim in dataset.coords:
+        return _listed(np.atleast_1d(dataset.coords[dim].values))
+    return int(dataset.sizes[dim])
+
+
+def _tables(dataset: xr.Dataset) -> list[str]:
+    """Return the dimensions of tables' rows: what just numbers them isn't a value of anything."""
+    return [
+        str(dim)
+        for dim, size in dataset.sizes.items()
+        if dim in dataset.coords
+        and dataset.coords[dim].dtype.kind in "iu"
+        and np.array_equal(dataset.coords[dim].values, np.arange(size))
+        and any(one.dims == (dim,) for name, one in dataset.coords.items() if name != dim)
+    ]
 
 
 def _listed(values: NDArray[Any]) -> Values:
@@ -191,6 +235,8 @@ class View:
             for name, column in self.dataset.coords.items()
             if column.dims == (dim,)
         ]
+        if any(name in PLAN_NAMES for name, _ in columns):
+            return cell_names(self.dataset, [dim], [np.arange(self.dataset.sizes[dim])])
         columns = [(name, values) for name, values in columns if len(set(values)) > 1]
         named = [(name, values) for name, values in columns if is_label(values)]
         texts = [
@@ -211,23 +257,24 @@ class View:
         ]
 
     def constants(self) -> list[str]:
-        """Return the other numbers that have one value here."""
-        return [
+        """Return the other numbers that have one value here, those of plans first."""
+        return told_first(
             str(name)
             for name, coordinate in self.dataset.coords.items()
             if coordinate.ndim == 0
             and name not in self.chosen
             and coordinate.dtype.kind not in "OUS"  # sources and the like: too long for a figure
-        ]
+        )
 
     def assumed(self) -> list[str]:
-        """Return the numbers among the coordinates that are assumptions."""
-        return [
+        """Return the coordinates that are assumptions: numbers, and what the title leaves out."""
+        return told_first(
             str(name)
             for name, coordinate in self.dataset.coords.items()
             if self._origin(coordinate).startswith("assumed")
-            and coordinate.dtype.kind not in "OUS"  # a choice, which the title names
-        ]
+            # Other labels are choices, which the title names.
+            and (coordinate.dtype.kind not in "OUS" or _is_minor(self.dataset, str(name)))
+        )
 
     def _origin(self, coordinate: xr.DataArray) -> str:
         """Return where a coordinate comes from: of several machines' the one that is shown."""
@@ -264,6 +311,7 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
         The part, with dimensions of one entry taken by themselves.
     """
     dims = subject_of(dataset).dims
+    dataset = dataset.drop_vars(_tables(dataset))
     places: dict[str, int | list[int]] = {}
     for dim, wanted in at.items():
         if dim in dataset.sizes:
@@ -272,7 +320,7 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
             if not is_label(dataset.coords[dim].values if dim in dataset.coords else ()):
                 found.sort()
             places[dim] = found if len(found) > 1 else found[0]
-    part = dataset.isel(places)
+    part = _without_constant_columns(dataset.isel(places))
     single = [str(dim) for dim, size in part.sizes.items() if size == 1]
     part = part.isel(dict.fromkeys(single, 0))
     named = [dim for dim in at if dim not in places or not isinstance(places[dim], list)]
@@ -285,7 +333,28 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
     ]
     scalars = [
         str(name)
-        for name, coordinate in dataset.coords.items()
-        if coordinate.ndim == 0 and (coordinate.dtype.kind in "OUS" or name in _MAIN)
+        for name, coordinate in part.coords.items()
+        if coordinate.ndim == 0
+        and (coordinate.dtype.kind in "OUS" or name in _MAIN)
+        and not _is_minor(part, str(name))
     ]
     return View(part, tuple(dict.fromkeys([*named, *single, *columns, *scalars])))
+
+
+def _without_constant_columns(part: xr.Dataset) -> xr.Dataset:
+    """Make numbers of what a table's plans have in common, which the figure then says."""
+    same = {
+        str(name): ((), column.values.reshape(-1)[0], column.attrs)
+        for name, column in part.coords.items()
+        if name in (*PLAN_NAMES, *_MAIN)
+        and column.ndim
+        and name not in part.sizes
+        and (column.values == column.values.reshape(-1)[0]).all()
+    }
+    return part.assign_coords(same) if same else part
+
+
+def _is_minor(dataset: xr.Dataset, name: str) -> bool:
+    """Return whether a label is a training step's assumption that needs no place in a title."""
+    origin = str(dataset.coords[name].attrs.get("origin", ""))
+    return name in _MINOR and "framework" in dataset.coords and origin.startswith("assumed")

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
+from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.plots.data import Subject, Values, find, is_label
+from sweeps.plots.fill import fill, taken, with_options
+from sweeps.plots.kinds import KINDS
 from sweeps.plots.readable import number, parse
-from sweeps.plots.schema import FORMS, KINDS, Figure, NotReadableError, listed
+from sweeps.plots.schema import FORMS, Figure, NotReadableError, listed
 
 __all__ = ["check_figures", "resolve"]
 
 _LISTED = 12  # values of a dimension that a fault lists
-_CHOICE = "chosen_"  # variables that already say which is best
+_BESIDE = ("capacity", "sort", "above", "by")  # keys that name what is shown beside the variables
 _FILE_NAME = re.compile(r"[\w.+-]+")
 
 
@@ -25,6 +28,7 @@ def check_figures(
     declarations: Sequence[Mapping[str, Any]],
     dims: Mapping[str, Iterable[Any] | int],
     variables: Mapping[str, Sequence[str] | None],
+    columns: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Figure]:
     """Check declarations of figures, as a spec's ``[[figures]]`` tables have them.
 
@@ -36,6 +40,9 @@ def check_figures(
         Each dimension's values, or its size where it has none; constants as one value.
     variables : mapping of str to (sequence of str or None)
         Each variable's dimensions; None where they aren't known yet.
+    columns : mapping of str to sequence of str, optional
+        The dimensions of each coordinate that isn't a dimension's own; None where these aren't
+        known yet.
 
     Returns
     -------
@@ -50,6 +57,7 @@ def check_figures(
     subject = Subject(
         {dim: values if isinstance(values, int) else tuple(values) for dim, values in dims.items()},
         {name: None if own is None else tuple(own) for name, own in variables.items()},
+        None if columns is None else {name: tuple(own) for name, own in columns.items()},
     )
     faults: list[str] = []
     figures: list[Figure] = []
@@ -141,26 +149,30 @@ def resolve(figure: Figure, subject: Subject) -> tuple[Figure, list[str]]:
     faults : list of str
         What is wrong; empty if nothing is.
     """
+    figure = fill(figure, subject)
     faults = [*_unknown_names(figure, subject), *_wrong_choices(figure, subject)]
     if faults:
         return figure, faults
     kind = KINDS[figure.kind]
-    used = [dim for key in kind.used for dim in listed(figure[key])]
+    used = _used(figure, subject)
     faults += [
         fault(f"{figure.where}.at", dim, "is spread out by this figure", "hold another dimension")
         for dim in used
         if dim in figure["at"] and not isinstance(figure["at"][dim], list)
     ]
-    if any(subject.variables[name] is None for name in _variables(figure)):
+    if any(_unsettled(name, subject) for name in (*_variables(figure), *used)):
         return figure, faults
     varying = _varying(figure, subject)
     left = [dim for dim in varying if dim not in used]
-    if figure[kind.filled] is None and str(figure.options.get("value")).startswith(_CHOICE):
-        figure = replace(figure, options=MappingProxyType({**figure.options, "over": ()}))
     if figure[kind.filled] is None:
-        taken = _taken(figure, [dim for dim in left if subject.labels(dim)])
-        left = [dim for dim in left if dim not in taken]
-        figure = replace(figure, options=MappingProxyType({**figure.options, kind.filled: taken}))
+        own = taken(figure, left, subject)
+        left = [dim for dim in left if dim not in own]
+        figure = with_options(figure, **{kind.filled: own})
+    faults += [
+        fault(f"{figure.where}.relative_to", dim, "isn't spread out by this figure", "x or lines")
+        for dim in figure.options.get("relative_to") or ()
+        if dim not in [one for key in ("x", "lines", "panels") for one in listed(figure[key])]
+    ]
     ways = " or ".join(key for key in kind.used if key in {"panels", kind.filled, "best_of"})
     faults += [
         f"{figure.where}: {', '.join(_variables(figure))} varies along {dim}, which this figure "
@@ -172,23 +184,23 @@ def resolve(figure: Figure, subject: Subject) -> tuple[Figure, list[str]]:
     return figure, faults
 
 
+def _used(figure: Figure, subject: Subject) -> list[str]:
+    """Return the dimensions that a figure spreads out; of a table's column the table's."""
+    columns = subject.columns or {}
+    named = [dim for key in KINDS[figure.kind].used for dim in listed(figure[key])]
+    return [one for dim in named for one in columns.get(dim, (dim,))]
+
+
 def _variables(figure: Figure) -> list[str]:
     names = [name for key in KINDS[figure.kind].shown for name in listed(figure[key])]
-    return names + listed(figure.options.get("capacity"))
+    return names + [name for key in _BESIDE for name in listed(figure.options.get(key))]
 
 
-def _taken(figure: Figure, labels: Sequence[str]) -> tuple[str, ...]:
-    """Return the dimensions that a figure spreads out by itself, of those of labels left over.
-
-    Topology and algorithm are what is compared; where they vary, another dimension isn't mixed in
-    without being named.
-    """
-    most = KINDS[figure.kind].most
-    first = [dim for dim in ("topology", "algorithm") if dim in labels]
-    others = [dim for dim in labels if dim not in first]
-    if figure.kind != "bars":
-        others = [] if first else others[:1]
-    return tuple([*first, *others][:most])
+def _unsettled(name: str, subject: Subject) -> bool:
+    """Return whether a name's dimensions aren't known before there is a dataset."""
+    if name in subject.variables:
+        return subject.variables[name] is None
+    return name not in subject.dims and name not in (subject.columns or ())
 
 
 def _varying(figure: Figure, subject: Subject) -> list[str]:
@@ -202,12 +214,19 @@ def _varying(figure: Figure, subject: Subject) -> list[str]:
 
 def _unknown_names(figure: Figure, subject: Subject) -> list[str]:
     faults = []
+    columns = subject.columns
+    every = {*subject.variables, *subject.dims, *(VOCABULARY if columns is None else columns)}
     for key, value in figure.options.items():
         form = KINDS[figure.kind].keys[key].form
+        known: Collection[str]
         if form.startswith("dimension"):
             known, what = subject.dims.keys(), "no such dimension"
         elif form.startswith("variable"):
             known, what = subject.variables.keys(), "no such variable here"
+        elif form == "quantity":
+            known, what = every, "no such variable or coordinate here"
+        elif form == "axis":
+            known, what = every - {*subject.variables}, "no such dimension"
         else:
             continue
         faults += [
@@ -215,36 +234,27 @@ def _unknown_names(figure: Figure, subject: Subject) -> list[str]:
             for name in listed(value)
             if name not in known
         ]
-    if figure.kind == "bars" and figure["parts"] is None:
-        known_names = ", ".join(subject.variables)
-        faults.append(f"{figure.where}.parts: not given; variables: {known_names}")
+    if "parts" in figure.options and figure["parts"] is None:
+        none = "not given" if figure.kind == "bars" else f"none of {figure.kind} is here"
+        known_names = ", ".join(list(subject.variables)[:_LISTED])
+        faults.append(f"{figure.where}.parts: {none}; variables: {known_names}")
     return faults
 
 
 def _wrong_choices(figure: Figure, subject: Subject) -> list[str]:
-    """Return the faults of `at`, and of keys that don't go together."""
-    faults = []
-    for dim, wanted in figure["at"].items():
-        where = f"{figure.where}.at.{dim}"
-        if dim not in subject.dims:
-            faults.append(fault(where, wanted, "no such dimension", nearest(dim, subject.dims)))
-            continue
-        values = subject.dims[dim]
-        faults += [
-            fault(where, one, "not on this axis", _nearest_value(one, subject, dim))
-            for one in (wanted if isinstance(wanted, list) else [wanted])
-            if find(one, values) is None
-        ]
+    """Return the faults of what is held, and of keys that don't go together."""
+    faults = [
+        line for key in ("at", "relative_to") for line in _wrong_entries(figure, key, subject)
+    ]
     kind = KINDS[figure.kind]
-    most = {"lines": kind.most, "x": 2, "over": 2}
-    for key in ("lines", "x", "over"):
-        named = listed(figure.options.get(key))
-        if len(named) > most[key]:
-            text = ", ".join(named)
-            faults.append(fault(f"{figure.where}.{key}", text, "too many", f"at most {most[key]}"))
+    named = listed(figure[kind.filled])
+    if len(named) > kind.most:
+        where = f"{figure.where}.{kind.filled}"
+        faults.append(fault(where, ", ".join(named), "too many", f"at most {kind.most}"))
     roles: dict[str, str] = {}
+    columns = subject.columns or {}
     for key in kind.used:
-        for dim in listed(figure[key]):
+        for dim in [one for name in listed(figure[key]) for one in columns.get(name, (name,))]:
             if dim in roles:
                 wrong = f"is {roles[dim]} already"
                 faults.append(fault(f"{figure.where}.{key}", dim, wrong, "another dimension"))
@@ -254,18 +264,39 @@ def _wrong_choices(figure: Figure, subject: Subject) -> list[str]:
     return faults
 
 
+def _wrong_entries(figure: Figure, key: str, subject: Subject) -> list[str]:
+    """Return the faults of a table of dimensions with their entries."""
+    faults = []
+    for dim, wanted in (figure.options.get(key) or {}).items():
+        where = f"{figure.where}.{key}.{dim}"
+        if key != "at" and dim == figure["x"] and dim not in subject.dims:
+            continue  # a table's column
+        if dim not in subject.dims:
+            faults.append(fault(where, wanted, "no such dimension", nearest(dim, subject.dims)))
+            continue
+        values = subject.dims[dim]
+        faults += [
+            fault(where, one, "not on this axis", _nearest_value(one, subject, dim))
+            for one in (wanted if isinstance(wanted, list) else [wanted])
+            if find(one, values) is None
+        ]
+    return faults
+
+
 def _bound_faults(figure: Figure, subject: Subject) -> list[str]:
     where = f"{figure.where}.lower_bound"
     if "lower_bound" not in subject.variables:
         return [f"{where} = true: there is no variable lower_bound; add it to the quantities"]
     if figure["y"] != "time":
         return [f"{where} = true: it bounds the time, and y is {figure['y']}; leave it out"]
+    if figure["relative_to"] is not None:
+        return [f"{where} = true: relative_to makes percentages; leave one of the two out"]
     return []
 
 
 def _nothing_along(figure: Figure, subject: Subject, varying: Sequence[str]) -> list[str]:
     """Return a fault for each numeric axis along which there is one value, or none."""
-    axes = {"best": ("x", "y"), "bars": ()}.get(figure.kind, ("x",))
+    axes = KINDS[figure.kind].axes
     names = ", ".join(_variables(figure))
     faults = []
     for key in axes:
@@ -275,7 +306,7 @@ def _nothing_along(figure: Figure, subject: Subject, varying: Sequence[str]) -> 
             numeric = [other for other in varying if not subject.labels(other)]
             allowed = f"known: {', '.join(numeric)}" if numeric else "none here is numeric"
             faults.append(fault(where, dim, "holds names, not numbers", allowed))
-        elif dim not in varying:
+        elif dim not in varying and not {*(subject.columns or {}).get(dim, ())} & {*varying}:
             allowed = f"it varies along {', '.join(varying)}" if varying else "it varies nowhere"
             faults.append(fault(where, dim, f"{names} doesn't vary along it", allowed))
     return faults

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sweeps.plots.data import Subject, subject_of
+from sweeps.plots.training_defaults import is_of_training, training_figures
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -35,10 +36,13 @@ def default_figures(dataset: xr.Dataset) -> list[dict[str, Any]]:
     list of dict
         Curves over the message size, scaling over the ranks, a map of the best over both,
         predictions beside measurements, or bars where no number varies; none where nothing does.
+        Of training steps plans, memory, step and communication by part, and scaling.
         Dimensions that a figure doesn't spread out are held at a usual value, which its title
         names.
     """
     subject = subject_of(dataset)
+    if is_of_training(subject):
+        return training_figures(dataset, subject)
     variable = _main_variable(dataset, subject)
     if variable is None:
         return []

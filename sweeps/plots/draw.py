@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.errors import InputError, RunError
 from sweeps.plots.data import subject_of, view_of
 from sweeps.plots.declare import check_figures, resolve
+from sweeps.plots.kinds import BREAKDOWNS
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import style
 
@@ -49,7 +50,7 @@ def draw(dataset: xr.Dataset, figure: Figure | Mapping[str, Any], stem: Path) ->
     """
     subject = subject_of(dataset)
     if not isinstance(figure, Figure):
-        figure = check_figures([figure], subject.dims, subject.variables)[0]
+        figure = check_figures([figure], subject.dims, subject.variables, subject.columns)[0]
     figure, faults = resolve(figure, subject)
     if faults:
         raise InputError(faults)
@@ -67,6 +68,10 @@ def _drawn(dataset: xr.Dataset, figure: Figure) -> Canvas:
         from sweeps.plots.measured import draw_measured as draw_kind
     elif figure.kind == "bars":
         from sweeps.plots.bars import draw_bars as draw_kind
+    elif figure.kind == "best_plans":
+        from sweeps.plots.best_plans import draw_best_plans as draw_kind
+    elif figure.kind in BREAKDOWNS:
+        from sweeps.plots.breakdown import draw_breakdown as draw_kind
     else:
         from sweeps.plots.curves import draw_curves as draw_kind
     return draw_kind(figure, view)

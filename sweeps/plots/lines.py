@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from sweeps.errors import InputError
 from sweeps.plots.axis import better_of, scale_for
 from sweeps.plots.data import View
+from sweeps.plots.relative import ideal_of, in_percent, percent_attrs
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import BOUND, COLOURS, MARKERS, STROKES, scale_colour
 from sweeps.plots.words import reasons
 
 __all__ = ["Bound", "Line", "Plot", "lines_of", "pick", "prepare", "stroke"]
 
+LOWER_BOUND = "lower bound"
+IDEAL = "ideal"
 _MOST_LINES = 24
 _FEW_COLOURS = 3  # more values of a number than these are told apart by a colour scale
 
@@ -75,6 +78,10 @@ class Plot:
         Whether `x` has no values between whole numbers.
     notes : list of str
         What isn't drawn, and why.
+    bound : str
+        What the lower bounds, or other lines beside the lines, are called.
+    attrs : mapping
+        Metadata of what the lines show.
     """
 
     lines: list[Line]
@@ -86,6 +93,8 @@ class Plot:
     more: bool
     whole: bool
     notes: list[str]
+    bound: str
+    attrs: Mapping[str, Any]
 
 
 def lines_of(
@@ -208,6 +217,8 @@ def prepare(figure: Figure, view: View, panels: Sequence[str]) -> Plot:
     values = view.numbers(y_name, dims)
     missing = np.isnan(values)
     values = _best(values, len(best_of), more=more)
+    if figure["relative_to"] is not None:
+        values = in_percent(figure, view, values, [*panel_dims, *by, x_name])
     values = values if panel_dims else values[None]
     xscale = scale_for(x, figure["xscale"])
     shown = np.isfinite(values) & ((values > 0) | (yscale == "linear"))
@@ -229,10 +240,21 @@ def prepare(figure: Figure, view: View, panels: Sequence[str]) -> Plot:
         notes.append(f"Without values here: {', '.join(absent)}.")
     curves = pick(np.where(shown, values, np.nan), lines)
     bounds = _bounds(figure, view, panel_dims, lines) if figure["lower_bound"] else []
+    name = LOWER_BOUND
+    if figure.options.get("ideal"):
+        name = IDEAL
+        ideal = ideal_of(figure, view.units(y_name), x, curves)
+        single = len(lines) == 1
+        bounds += [
+            Bound(BOUND if single else stroke(line)["color"], ideal[:, k])
+            for k, line in enumerate(lines)
+        ]
     if len(bounds) > 1:
-        notes.append("Thin dashed lines: lower bound of the line of the same colour.")
+        which = name if name == LOWER_BOUND else "ideal scaling from the first point"
+        notes.append(f"Thin dashed lines: {which} of the line of the same colour.")
     whole = view.units(x_name) == "1" and bool(np.all(x == np.round(x)))
-    return Plot(lines, x, curves, bounds, xscale, yscale, more, whole, notes)
+    attrs = percent_attrs(figure, view)
+    return Plot(lines, x, curves, bounds, xscale, yscale, more, whole, notes, name, attrs)
 
 
 def _best(values: NDArray[np.float64], count: int, *, more: bool) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from sweeps.plots.style import INK, MUTED, SIZE_NOTE, SIZE_TEXT, text_width, wra
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["End", "label_ends", "mark_crossovers", "room_for_labels"]
+__all__ = ["End", "in_panel", "label_ends", "mark_crossovers", "room_for_labels", "spread"]
 
 _LABEL_WIDTH = 2.3  # inches of a label beside the panel
 _SAMPLE = 0.42  # inches of the sample stroke before it
@@ -55,7 +55,7 @@ def mark_crossovers(
             markeredgecolor=INK, markeredgewidth=1.4, linestyle="none", zorder=4,
         )  # fmt: skip
         text = scale.text(crossover.x)
-        x, y = _in_panel(axes, crossover.x, crossover.y)
+        x, y = in_panel(axes, crossover.x, crossover.y)
         wide, high = (text_width(text, size) + 0.06) / panel[0], size * 1.5 / 72 / panel[1]
         step = (0.3 if above else -0.3) / panel[1]
         place = _free_place((x, y + step), (wide, high), taken, above=above)
@@ -67,7 +67,7 @@ def mark_crossovers(
         )  # fmt: skip
 
 
-def _in_panel(axes: Axes, x: float, y: float) -> tuple[float, float]:
+def in_panel(axes: Axes, x: float, y: float) -> tuple[float, float]:
     """Return a point of the data as fractions of its panel."""
     where = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
     return float(where[0]), float(where[1])
@@ -136,14 +136,14 @@ def label_ends(axes: Axes, ends: Sequence[End], panel: tuple[float, float]) -> N
     found = []
     for end in ends:
         last = int(np.nonzero(np.isfinite(end.y))[0][-1])
-        found.append((_in_panel(axes, end.x[last], end.y[last]), end))
+        found.append((in_panel(axes, end.x[last], end.y[last]), end))
     # Of lines that end together the first one named stands on top.
     found = [
         item for _, item in sorted(enumerate(found), key=lambda item: (item[1][0][1], -item[0]))
     ]
     texts = [wrap(end.label, _LABEL_WIDTH, SIZE_TEXT) for _, end in found]
     sizes = [len(lines) * SIZE_TEXT * 1.3 / 72 / panel[1] for lines in texts]
-    places = _spread([place[1] for place, _ in found], sizes)
+    places = spread([place[1] for place, _ in found], sizes)
     inch = 1.0 / panel[0]
     start = 1.0 + _LEADER * inch
     for (place, end), lines, y in zip(found, texts, places, strict=True):
@@ -158,8 +158,21 @@ def label_ends(axes: Axes, ends: Sequence[End], panel: tuple[float, float]) -> N
         )  # fmt: skip
 
 
-def _spread(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
-    """Move places apart until boxes of the given sizes don't overlap; `wanted` increases."""
+def spread(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
+    """Move places apart until boxes of the given sizes don't overlap.
+
+    Parameters
+    ----------
+    wanted : sequence of float
+        The boxes' middles, increasing, as fractions of the panel.
+    sizes : sequence of float
+        The boxes' sizes.
+
+    Returns
+    -------
+    list of float
+        The middles, within the panel as far as there is room.
+    """
     groups: list[tuple[float, float, list[int]]] = []  # middle, size, members
     for index, (place, size) in enumerate(zip(wanted, sizes, strict=True)):
         middle, whole, members = place, size, [index]

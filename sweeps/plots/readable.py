@@ -99,6 +99,7 @@ _SCALES = {
     "J bit-1": _prefixed("J/bit", -12, 0),
     "J byte-1": _prefixed("J/B", -12, 0),
     "W": _prefixed("W", -3, 12),
+    "s-1": _prefixed("/s", 0, 15),
     "1": Scale(((1.0, ""),)),
     "": Scale(((1.0, ""),)),
 }

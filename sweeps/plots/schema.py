@@ -1,4 +1,4 @@
-"""What a figure's declaration may hold: its kinds, their keys, forms and defaults."""
+"""What a figure's declaration is made of: keys, their forms, and how these are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["FORMS", "KINDS", "Figure", "Form", "Key", "Kind", "listed"]
+__all__ = ["FORMS", "Figure", "Form", "Key", "Kind", "NotReadableError", "listed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Figure:
     Attributes
     ----------
     kind : str
-        One of `KINDS`.
+        One of `sweeps.plots.kinds.KINDS`.
     name : str
         What the figure's file is called after; unique among the figures of a sweep.
     where : str
@@ -82,6 +82,8 @@ class Kind:
         The key of `used` that takes the label dimensions left over when it isn't given.
     most : int
         How many dimensions `filled` takes.
+    axes : tuple of str
+        The keys that name dimensions of numbers.
     """
 
     meaning: str
@@ -90,6 +92,7 @@ class Kind:
     used: tuple[str, ...]
     filled: str
     most: int = 2
+    axes: tuple[str, ...] = ("x",)
 
 
 def listed(value: Any) -> list[str]:
@@ -134,6 +137,12 @@ def _number(value: Any) -> float:
     return float(value)
 
 
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise NotReadableError
+    return value
+
+
 def _numbers(value: Any) -> tuple[float, ...]:
     several = value if isinstance(value, list | tuple) else [value]
     return tuple(sorted(_number(one) for one in several))
@@ -151,6 +160,13 @@ def _table(value: Any) -> dict[str, Any]:
     return table
 
 
+def _entries(value: Any) -> dict[str, Any]:
+    table = _table(value)
+    if not table or any(isinstance(one, list) for one in table.values()):
+        raise NotReadableError
+    return table
+
+
 def _choice(*allowed: str) -> Form:
     def read(value: Any) -> str:
         if value not in allowed:
@@ -164,111 +180,21 @@ FORMS: Mapping[str, Form] = {
     "text": Form(_text, "text"),
     "flag": Form(_flag, "true or false"),
     "dimension": Form(_text, "a dimension's name"),
+    "axis": Form(_text, "a dimension's name, or that of a table's column"),
     "dimensions": Form(_texts, "a dimension's name, or a list of them"),
     "variable": Form(_text, "a variable's name"),
     "variables": Form(_some_texts, "a variable's name, or a list of them"),
+    "quantity": Form(_text, "the name of a variable or coordinate"),
     "number": Form(_number, "a number from 0"),
+    "count": Form(_count, "a whole number from 1"),
     "numbers": Form(_numbers, "numbers from 0"),
     "selection": Form(
         _table, 'a table of dimensions, such as { ranks = 64, topology = ["ring", "torus"] }'
     ),
+    "entries": Form(
+        _entries, 'a table of dimensions with a value each, such as { inter_bandwidth = "50GB/s" }'
+    ),
     "scale": _choice("log", "linear"),
     "better": _choice("less", "more"),
-}
-
-_COMMON = {
-    "kind": Key("text", None, "the kind of figure"),
-    "name": Key("text", None, "what its file is called after"),
-    "title": Key("text", None, "its title; composed from the metadata by default"),
-    "at": Key("selection", {}, "dimensions held at one value, or cut down to a list of values"),
-    "panels": Key("dimension", None, "a panel for every entry of this dimension"),
-}
-_SCALES = {
-    "xscale": Key("scale", None, "scale of the horizontal axis; by default as the values suggest"),
-    "yscale": Key("scale", "log", "scale of the vertical axis"),
-}
-_BETTER = Key("better", None, "whether less or more is better; more for rates by default")
-
-
-def _lines(x: str, *, crossovers: bool) -> dict[str, Key]:
-    return {
-        **_COMMON,
-        **_SCALES,
-        "x": Key("dimension", x, "the horizontal axis"),
-        "y": Key("variable", "time", "the variable to show"),
-        "lines": Key("dimensions", None, "a line for each entry of one or two dimensions"),
-        "best_of": Key("dimensions", (), "dimensions over which a line takes its best value"),
-        "better": _BETTER,
-        "crossovers": Key("flag", crossovers, "mark where the best line changes"),
-        "lower_bound": Key("flag", False, "draw the lower bound of the time as well"),
-    }
-
-
-KINDS: Mapping[str, Kind] = {
-    "curves": Kind(
-        "a variable against message size, with the crossover points",
-        _lines("message_bytes", crossovers=True),
-        ("y",),
-        ("x", "lines", "best_of", "panels"),
-        "lines",
-    ),
-    "scaling": Kind(
-        "a variable against the number of ranks",
-        _lines("ranks", crossovers=False),
-        ("y",),
-        ("x", "lines", "best_of", "panels"),
-        "lines",
-    ),
-    "best": Kind(
-        "a map of the best topology or algorithm over two numeric dimensions",
-        {
-            **_COMMON,
-            "x": Key("dimension", "message_bytes", "the horizontal axis"),
-            "y": Key("dimension", "ranks", "the vertical axis"),
-            "xscale": _SCALES["xscale"],
-            "yscale": Key("scale", None, "scale of the vertical axis; by default as for x"),
-            "value": Key(
-                "variable", "time", "what is compared, or a flag variable such as chosen_algorithm"
-            ),
-            "over": Key("dimensions", None, "the dimensions whose best entry is shown"),
-            "better": _BETTER,
-            "within": Key(
-                "number", 0.1, "stipple where the second best is worse by at most this fraction"
-            ),
-            "levels": Key("numbers", (), "lines at these ratios of the second best to the best"),
-        },
-        ("value",),
-        ("x", "y", "over", "panels"),
-        "over",
-    ),
-    "measured": Kind(
-        "predictions beside measurements, and their ratio",
-        {
-            **_COMMON,
-            **_SCALES,
-            "x": Key("dimension", "message_bytes", "the horizontal axis"),
-            "y": Key("variable", "time", "the prediction"),
-            "measured": Key("variable", "measured_time", "the measurement"),
-            "lines": Key("dimensions", None, "a line for each entry of one dimension"),
-            "band": Key(
-                "number", 0.25, "the error, as a fraction, up to which the ratio is shaded"
-            ),
-        },
-        ("y", "measured"),
-        ("x", "lines", "panels"),
-        "lines",
-        1,
-    ),
-    "bars": Kind(
-        "several variables stacked, for every entry of one or two dimensions",
-        {
-            **_COMMON,
-            "parts": Key("variables", None, "the variables to stack"),
-            "x": Key("dimensions", None, "a bar for each entry of one or two dimensions"),
-            "capacity": Key("variable", None, "a variable drawn as the limit, such as the memory"),
-        },
-        ("parts",),
-        ("x", "panels"),
-        "x",
-    ),
+    "measure": _choice("time", "volume", "energy"),
 }

@@ -28,6 +28,7 @@ __all__ = [
     "scale_colour",
     "style",
     "text_width",
+    "together",
     "unbroken",
     "wrap",
 ]
@@ -64,6 +65,7 @@ SIZE_TEXT = 10.5
 SIZE_NOTE = 9.0
 UNBROKEN = "\u00a0"  # a space at which no line ends
 LINE_HEIGHT = 1.35 / 72  # inches for each point of type
+_LONG = 24  # letters from which a part of a name may be broken
 
 _SETTINGS: dict[str, Any] = {
     "font.family": "sans-serif",
@@ -187,6 +189,13 @@ def wrap(text: str, width: float, size: float, *, bold: bool = False, most: int 
 def unbroken(text: str) -> str:
     """Return text that a line doesn't end within."""
     return text.replace(" ", UNBROKEN)
+
+
+def together(name: str) -> str:
+    """Return a name of several parts, of which a line ends only between them."""
+    parts = name.split(" · ")
+    joint = f"{UNBROKEN}· "  # a line may end after the dot, and not begin with it
+    return joint.join(part if len(part) > _LONG else unbroken(part) for part in parts)
 
 
 def _pieces(word: str, width: float, size: float, *, bold: bool) -> Iterator[str]:

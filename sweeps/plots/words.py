@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from sweeps.errors import InputError
 from sweeps.plots.data import View
 from sweeps.plots.frame import Sheet
+from sweeps.plots.kinds import KINDS
 from sweeps.plots.readable import long_name, plain, sentence
-from sweeps.plots.schema import KINDS, Figure, listed
+from sweeps.plots.schema import Figure, listed
 from sweeps.plots.style import unbroken
 
 __all__ = ["joined", "panels_of", "reasons", "sheet_of", "short_name", "status_bits"]

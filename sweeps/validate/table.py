@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.catalog import shipped
-from sweeps.spec.sweep import label_values
+from sweeps.spec.labels import label_values
 from sweeps.spec.units import parse_quantity
 from sweeps.validate.headings import TEXTS, Heading, headings_of
 

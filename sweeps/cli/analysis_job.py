@@ -1,0 +1,275 @@
+"""The sweep behind ``sweeps analysis``: what it asks for, and what it can't do without."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from overhead import whole_grid
+from overhead.breakdown import is_needed
+from overhead.communication import DIMENSIONS
+from overhead.evaluation import Evaluation, MissingQuantities
+from overhead.memory import PARTS as MEMORY_PARTS
+from overhead.peak_memory import PEAK_PARTS
+from overhead.quantity import VOCABULARY
+from overhead.step import PARTS as STEP_PARTS
+from overhead.transformer_quantities import SHAPES
+from sweeps.cli.analysis_faults import plan_faults
+from sweeps.cli.analysis_options import flag_of
+from sweeps.engine.plan import Plan
+from sweeps.errors import InputError, fault
+from sweeps.job import Job, prepare
+from sweeps.spec.catalog import load_hardware
+from sweeps.spec.dump import to_toml, with_si_units
+from sweeps.spec.resolve import DEFAULT_HARDWARE
+from sweeps.spec.sweep import Sweep, read_sweep
+from sweeps.spec.training_defaults import needed_shapes
+from sweeps.spec.usual_quantities import TRAINING_QUANTITIES
+
+__all__ = ["LACKING", "SETTINGS", "analysis_job", "check_printable", "evaluation_of", "roots"]
+
+# More cells than this are evaluated for a file or a reduction, not for the terminal; beside a file
+# fewer, for only the first of them are shown.
+MOST_SHOWN = 10**6
+MOST_BESIDE = 10**5
+STATES = (*MEMORY_PARTS[:3], "first_stage_model_state_memory")
+PLAN = ("world_size", "dp", "micro_batches", "global_batch")
+TIMES = {f"{name}_communication_time": name for name in DIMENSIONS}
+BOUND = "communication_upper_bound"
+WHOLE_STEP = (BOUND, "communication_volume", "communication_energy")
+OF_TRAINING = ("training_days", "gpu_hours", "training_energy")
+COSTS = ("cost", "cost_per_trillion_tokens")
+ASKED = tuple(
+    dict.fromkeys(
+        (
+            *(*PLAN, "peak_memory", "headroom", *PEAK_PARTS, *STATES),
+            *(*TIMES, *WHOLE_STEP),
+            *("step_time", *STEP_PARTS),
+            *TRAINING_QUANTITIES,
+            *("causal_mfu", *OF_TRAINING),
+        )
+    )
+)
+# Settings of a run that move its time most; where they aren't given, the error to expect grows.
+SETTINGS = ("recompute", "attention_kernel", "precision", "framework")
+# What a reader looks for and may not find, in words.
+LACKING = {
+    "peak_memory": "activations, and memory all together",
+    "step_time": "step time",
+    BOUND: "communication of a whole step",
+    "cost": "cost of the training",
+}
+
+
+def analysis_job(
+    stated: Mapping[str, Any],
+    *,
+    command: Sequence[str] = ("sweeps", "analysis"),
+    folders: Sequence[Path] = (),
+    options: Mapping[str, Any] | None = None,
+) -> Job:
+    """Make a sweep of training steps ready to run.
+
+    Parameters
+    ----------
+    stated : mapping
+        As `sweeps.cli.analysis_options.stated_analysis` gives it.
+    command : sequence of str
+        The command line, for the file's history.
+    folders : sequence of Path
+        The user's own folders of machines.
+    options : mapping, optional
+        What else decides the file's contents.
+
+    Returns
+    -------
+    Job
+        Ready to run: it asks for all that what is given suffices for.
+
+    Raises
+    ------
+    InputError
+        If what is given can't be, or doesn't suffice for what the plan is about.
+    """
+    stated, settings = _with_settings(stated)
+    sweep = read_sweep(stated, bare_is_si=True, folders=folders)
+    _check_model(sweep.given)
+    job = prepare(
+        replace(sweep, quantities=(*ASKED, *_costs(sweep, folders)), optional=True),
+        text=" ",
+        command=command,
+        folders=folders,
+        options=options,
+    )
+    job = _with_sides(job)
+    job = replace(job, resolved=replace(job.resolved, origins={**job.resolved.origins, **settings}))
+    _check_needed(job)
+    wanted = [name for name in job.plan.wanted if not _of_one_layer(job, name)]
+    text = to_toml(with_si_units({**stated, "quantities": wanted}))
+    return replace(job, sweep=replace(job.sweep, quantities=tuple(wanted)), text=text)
+
+
+def _with_settings(stated: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Say how many settings of the run are assumed, and which."""
+    given = {**stated.get("axes", {}), **stated.get("constants", {})}
+    assumed = [name for name in SETTINGS if name not in given]
+    constants = {**stated.get("constants", {}), "unknown_settings": len(assumed)}
+    told = f"not given are {', '.join(map(flag_of, assumed))}" if assumed else "all are given"
+    return {**stated, "constants": constants}, {"unknown_settings": f"assumed: {told}"}
+
+
+def _costs(sweep: Sweep, folders: Sequence[Path]) -> tuple[str, ...]:
+    """Return the costs to ask for: none where no price is known."""
+    if "price" in sweep.given:
+        return COSTS
+    axes = [axis.columns["hardware"] for axis in sweep.axes if "hardware" in axis.columns]
+    names = axes[0] if axes else [sweep.labels.get("hardware", DEFAULT_HARDWARE)]
+    priced = ("price" in load_hardware(str(name), folders).figures for name in names)
+    return COSTS if any(priced) else ()
+
+
+def _with_sides(job: Job) -> Job:
+    """Give the sides of a mesh or torus to the group that is the whole of it."""
+    given = {"mesh_nx", "mesh_ny"} & job.sweep.given
+    if not given:
+        return job
+    for name in sorted({"mesh_nx", "mesh_ny"} - given):
+        other = flag_of(given.pop())
+        raise InputError(fault(flag_of(name), "(not given)", f"{other} stands alone", "both"))
+    values = evaluation_of(job, whole=True)
+    each = [values[name] for name in ("mesh_nx", "mesh_ny", "mesh_nz")]
+    sides, world = each[0] * each[1] * each[2], values["world_size"]
+    if not np.any(sides == world):
+        told = "*".join(f"{side.flat[0]:g}" for side in each)
+        wrong = f"is {sides.flat[0]:g}, not the {world.flat[0]:g} GPUs"
+        raise InputError(fault("mesh_nx*mesh_ny*mesh_nz", told, wrong, "sides of all GPUs"))
+    resolved = replace(job.resolved, implied={**job.resolved.implied, **whole_grid.GIVEN})
+    plan = Plan(
+        resolved.axes,
+        resolved.constants,
+        resolved.labels,
+        job.sweep.quantities,
+        fields=resolved.fields,
+        implied=resolved.implied,
+        optional=True,
+    )
+    return replace(job, resolved=resolved, plan=plan)
+
+
+def _check_model(given: Collection[str]) -> None:
+    """Refuse a number of parameters beside the shapes from which it follows."""
+    if "parameters" in given and all(name in given for name in needed_shapes(given)):
+        wrong = "stands beside shapes, from which it follows"
+        raise InputError(fault("--params", "..", wrong, "leave it out, or some of the shapes"))
+
+
+def _of_one_layer(job: Job, name: str) -> bool:
+    """Return whether a total of a step would be one of a step of one layer a stage."""
+    split = (job.plan.grid.columns.get(degree) for degree in ("tp", "cp", "ep"))
+    deep = job.plan.implied.get("depth") != "unknown"
+    return name in WHOLE_STEP and not deep and any(np.any(n > 1.0) for n in split if n is not None)
+
+
+def evaluation_of(job: Job, *, whole: bool = False) -> Evaluation:
+    """Return the evaluation of a result's first cell, for what isn't among its variables.
+
+    Parameters
+    ----------
+    job : Job
+        The result.
+    whole : bool
+        Whether to keep all cells' values rather than the first ones: the labels are the first's.
+
+    Returns
+    -------
+    Evaluation
+        With all that is given.
+    """
+    columns = job.plan.grid.columns
+    first = {name: values.reshape(-1)[:1].reshape(()) for name, values in columns.items()}
+    return Evaluation(columns if whole else first, job.plan.cases[0].labels)
+
+
+def roots(job: Job, name: str) -> tuple[str, ...]:
+    """Return what would have to be given for a quantity, in order of need; empty if nothing.
+
+    The communication of a step needs nothing for what the plan doesn't split.
+    """
+    if name == BOUND:
+        return ("layers",) if _of_one_layer(job, name) else ()
+    try:
+        evaluation_of(job)[name]
+    except MissingQuantities as error:
+        return error.missing
+    return ()
+
+
+def _check_needed(job: Job) -> None:
+    """Refuse one plan that can't be, or whose dimensions or model can't be told."""
+    why: dict[str, list[str]] = {}
+    if {"peak_memory", "weight_memory"} <= set(job.plan.missing):
+        for name in roots(job, "weight_memory"):
+            why.setdefault(name, []).append("memory")
+    with np.errstate(all="ignore"):
+        every = evaluation_of(job, whole=True)
+        for total, dimension in TIMES.items():
+            if total in job.plan.missing and is_needed(every, dimension):
+                for name in roots(job, total):
+                    why.setdefault(name, []).append(_messages(job, dimension))
+        lines = list(plan_faults(evaluation_of(job))) if job.plan.grid.cells == 1 else []
+    lines += [_lacking(name, list(dict.fromkeys(needing))) for name, needing in why.items()]
+    if lines:
+        raise InputError(lines)
+
+
+def _messages(job: Job, dimension: str) -> str:
+    """Return in words what a dimension sends."""
+    degree = "tp" if dimension == "vocabulary" else dimension
+    values = job.plan.grid.columns.get(degree)
+    shown = (
+        f" {flag_of(degree)} {values.flat[0]:g}" if values is not None and values.size == 1 else ""
+    )
+    return f"the messages of {DIMENSIONS[degree]}{shown}"
+
+
+def _lacking(name: str, needing: Sequence[str]) -> str:
+    meaning = VOCABULARY[name].meaning if name in VOCABULARY else name
+    known = name in (*SHAPES, "parameters")
+    allowed = f"give the {meaning}, or --model with a model that has it" if known else meaning
+    return fault(flag_of(name), "(not given)", f"needed for {' and '.join(needing)}", allowed)
+
+
+def check_printable(job: Job, given: Mapping[str, Any], *, writing: bool) -> bool:
+    """Return whether a result is small enough to be printed; refuse one that goes nowhere.
+
+    Parameters
+    ----------
+    job : Job
+        The result.
+    given : mapping
+        The options of the command.
+    writing : bool
+        Whether it is written to a file.
+
+    Returns
+    -------
+    bool
+        Whether to print it.
+
+    Raises
+    ------
+    InputError
+        If it is too large to be printed, and not written either.
+    """
+    beside = writing and not (given["as_csv"] or given["as_json"])
+    small = job.plan.grid.cells <= (MOST_BESIDE if beside else MOST_SHOWN)
+    if not (writing or small):
+        job.check_size()
+        shown = f"{job.plan.grid.cells:,} cells"
+        allowed = "use --output FILE.nc, or 'sweeps run' with a reduction"
+        raise InputError(fault("axes", shown, "too many to print", allowed))
+    return small

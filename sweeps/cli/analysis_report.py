@@ -1,0 +1,347 @@
+"""The report of one training configuration for a person, and what is told below a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from overhead.analysis import AnalysisResult, analyze
+from overhead.breakdown import CollectiveReport
+from overhead.communication import DIMENSIONS
+from overhead.evaluation import Evaluation
+from overhead.quantity import VOCABULARY
+from overhead.step import PARTS as STEP_PARTS
+from overhead.transformer_quantities import SHAPES
+from sweeps.cli.analysis_job import LACKING, evaluation_of, roots
+from sweeps.cli.analysis_options import flag_of
+from sweeps.cli.origins import grouped_lines
+from sweeps.cli.records import shown
+from sweeps.job import Job
+
+__all__ = ["report", "table_notes"]
+
+WIDTH = 42
+# What the vocabulary's words are too long for.
+WORDS = {
+    "stored_activation_memory": "activations kept for the backward",
+    "live_activation_memory": "activations of the layer recomputed",
+    "embedding_activation_memory": "dropout mask behind the embedding",
+    "output_activation_memory": "inputs of the output layer",
+    "gathered_memory": "weights gathered (ZeRO-3)",
+    "pending_gradient_memory": "gradients not sharded yet",
+    "bucket_memory": "buckets of gradients",
+    "placeholder_memory": "placeholders for gradients",
+    "matmul_part_time": "matrix products",
+    "attention_part_time": "attention's scores and values",
+    "recompute_part_time": "recomputation",
+    "host_part_time": "waiting for the host",
+    "imbalance_time": "extra work of the first and last stage",
+    "bubble_time": "bubble of the pipeline",
+    "exposed_tp_time": "tensor parallelism, exposed",
+    "exposed_cp_time": "context parallelism, exposed",
+    "exposed_ep_time": "expert parallelism, exposed",
+    "exposed_p2p_time": "transfers between stages, exposed",
+    "exposed_dp_time": "data parallelism, exposed",
+    "optimizer_time": "optimizer",
+    "step_overhead": "what no part explains",
+}
+PER_LAYER = ("tp", "cp", "ep")
+RATES = (
+    ("tokens_per_second", "tokens a second"),
+    ("tokens_per_second_per_gpu", "  a GPU"),
+    ("model_flops_per_gpu", "model's FLOP/s of a GPU"),
+    ("mfu", "MFU (masked scores counted)"),
+    ("causal_mfu", "MFU (masked scores not counted)"),
+    ("hfu", "HFU (recomputation counted)"),
+    ("bubble_fraction", "bubble, of the pipeline's time"),
+    ("step_energy", "energy of a step"),
+    ("training_days", "whole training"),
+    ("gpu_hours", "  GPU-hours"),
+    ("training_energy", "  energy"),
+    ("cost", "  cost"),
+    ("cost_per_trillion_tokens", "cost of 1e12 tokens"),
+)
+
+
+def report(job: Job, verbose: bool) -> Iterator[str]:
+    """Yield the report's lines.
+
+    Parameters
+    ----------
+    job : Job
+        A sweep of one cell.
+    verbose : bool
+        Whether to tell formulas with the numbers put in.
+    """
+    evaluation = evaluation_of(job)
+    with np.errstate(all="ignore"):
+        result = analyze(evaluation)
+        yield from _heading(job, evaluation, result)
+        yield from _memory(evaluation, result)
+        yield from _communication(evaluation, result)
+        yield from _step(job, evaluation)
+        yield from _lacking(job)
+        if verbose:
+            from sweeps.cli.analysis_verbose import explanation
+
+            yield from explanation(evaluation, result)
+    yield from unused_lines(job)
+    yield from grouped_lines(job, brief=not verbose)
+
+
+def table_notes(job: Job, verbose: bool) -> Iterator[str]:
+    """Yield what stands below a table of many configurations."""
+    yield from _lacking(job)
+    yield from unused_lines(job)
+    yield from grouped_lines(job, brief=not verbose)
+    if verbose:
+        from sweeps.cli.analysis_verbose import declarations
+
+        yield from declarations(job)
+
+
+def unused_lines(job: Job) -> Iterator[str]:
+    """Yield what the user gave and nothing that is told depends on."""
+    used = job.plan.used() | set(job.plan.labels)
+    idle = [
+        flag_of(name)
+        for name in job.plan.grid.columns
+        if name not in used and name not in job.resolved.origins
+    ]
+    if idle:
+        yield f"given, but nothing here depends on it: {', '.join(idle)}"
+
+
+# The parts of a report.
+
+
+def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
+    labels = evaluation.labels
+    world = evaluation["tp"] * evaluation["cp"] * evaluation["pp"] * evaluation["dp"]
+    degrees = ", ".join(
+        f"{name} {evaluation[name]:g}"
+        for name in ("dp", "tp", "cp", "pp", "ep")
+        if name != "ep" or evaluation[name] > 1.0
+    )
+    yield f"training step of {_model(job, evaluation)} on {_some(world, 'GPU')}: {degrees}"
+    batch = evaluation.value("global_batch", {})
+    length = evaluation.value("sequence_length", {})
+    tokens = "" if length is None else f" of {length:g} tokens"
+    several = _some(evaluation["micro_batches"], "micro-batch", "micro-batches")
+    each = f"{several} of {_text(evaluation, 'micro_batch')} on a rank"
+    if batch is not None:
+        yield f"  batch of {_some(batch, 'sequence')}{tokens}: {each}"
+    flat = labels["topology"] != "hierarchical"
+    inside = min(float(result.gpus_per_node), float(world))
+    where = "" if flat else f" of {_some(result.num_nodes, 'node')} x {_some(inside, 'GPU')}"
+    machine = f"{labels['hardware']}, {labels['framework']}, {labels['precision']}"
+    yield f"  {labels['topology']} network{where}; algorithm {labels['algorithm']}; {machine}"
+    yield f"  {'; '.join(_settings(evaluation))}"
+    if result.per_gpu_memory_bytes > _number(evaluation, "memory_capacity"):
+        yield f"  DOES NOT FIT: {_needs(evaluation, result)}"
+    yield from (f"  ({note})" for note in _notes(evaluation, result, flat=flat))
+    yield ""
+
+
+def _settings(evaluation: Evaluation) -> Iterator[str]:
+    """Yield what the plan has beside its degrees."""
+    labels = evaluation.labels
+    yield f"ZeRO stage {evaluation['zero_stage']:g}"
+    if labels["sharding"] == "hybrid":
+        yield f"sharded over {evaluation['hsdp_shard']:g} ranks"
+    if evaluation["tp"] > 1.0:
+        yield f"sequence parallelism {'on' if evaluation['sequence_parallel'] > 0.0 else 'off'}"
+    if evaluation["cp"] > 1.0:
+        yield f"context parallelism by {labels['context_parallel']}"
+    if evaluation["pp"] > 1.0:
+        chunks = evaluation["virtual_stages"]
+        yield f"schedule {labels['schedule']}" + (f", {chunks:g} chunks" if chunks > 1.0 else "")
+    yield f"recompute {labels['recompute']}"
+    yield f"attention {labels['attention_kernel']}, {labels['mask']}"
+
+
+def _some(count: Any, word: str, words: str = "") -> str:
+    return f"{count:g} {word if count == 1.0 else words or word + 's'}"
+
+
+def _model(job: Job, evaluation: Evaluation) -> str:
+    for model in job.resolved.models:
+        return model.name
+    count = evaluation.value("parameters", {})
+    if count is None:
+        return "a model"
+    size, word = (1e9, "billion") if count >= 1e9 else (1e6, "million")
+    return f"{count / size:.4g} {word} parameters"
+
+
+def _notes(evaluation: Evaluation, result: AnalysisResult, *, flat: bool) -> Iterator[str]:
+    """Yield how the configuration is read."""
+    cut = evaluation["tp"] * evaluation["pp"]
+    if not result.memory_is_whole:
+        yield "a number of parameters without shapes: of memory, model states can be told"
+        if cut > 1.0:
+            states = "the whole model's states" if evaluation["zero_stage"] < 1.0 else "all states"
+            whole = shown("memory", result.per_gpu_memory_bytes * cut)
+            yield f"a GPU holds 1/(tp*pp) = 1/{cut:g} of the parameters; {states}: {whole}"
+    if flat and result.collective_reports:
+        name = evaluation.labels["topology"]
+        yield f"each group of ranks is a {name} of its own size"
+    layers = evaluation.value("layers", {})
+    chunks = evaluation["pp"] * evaluation["virtual_stages"]
+    if layers is not None and layers % chunks > 0.0:
+        yield f"{layers:g} layers don't divide into {chunks:g} stages: the largest counts for all"
+    uneven = [
+        name
+        for name in ("tp", "cp", "dp", "ep")
+        if not flat and evaluation[name] > 1.0 and _uneven(evaluation, name)
+    ]
+    if uneven:
+        told = ", ".join(uneven)
+        yield f"groups of {told} lie on nodes unevenly: timed as if no two members shared one"
+
+
+def _uneven(evaluation: Evaluation, group: str) -> bool:
+    scope = Evaluation(evaluation.given, {**evaluation.labels, "group": group})
+    return bool(scope["uneven_placement"] > 0.0)
+
+
+def _number(evaluation: Evaluation, name: str) -> float:
+    """Return a quantity; NaN where it can't be told."""
+    value = evaluation.value(name, {})
+    return float("nan") if value is None else float(value)
+
+
+def _text(evaluation: Evaluation, name: str) -> str:
+    return shown(name, _number(evaluation, name))
+
+
+def _needs(evaluation: Evaluation, result: AnalysisResult) -> str:
+    held = "" if result.memory_is_whole else " for model states alone"
+    needed = shown("memory", result.per_gpu_memory_bytes)
+    return f"{needed}{held} of the GPU's {_text(evaluation, 'memory_capacity')}"
+
+
+def _line(words: str, text: str) -> str:
+    return f"  {words:<{WIDTH}}{text}"
+
+
+def _memory(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
+    held = "memory" if result.memory_is_whole else "model states"
+    stage = evaluation.value("fullest_stage", {}) if result.memory_is_whole else None
+    stages = evaluation["pp"]
+    place = f" (stage {stage + 1:g} of {stages:g})" if stage is not None and stages > 1.0 else ""
+    yield f"{held} of {'the fullest' if stages > 1.0 else 'a'} GPU{place}"
+    for name, value in result.memory.items():
+        if value > 0.0:
+            words = VOCABULARY[name].meaning.removeprefix("memory: ")
+            yield _line(WORDS.get(name, words), shown(name, value))
+    yield _line("all together", shown("memory", result.per_gpu_memory_bytes))
+    left = _number(evaluation, "memory_capacity") - float(result.per_gpu_memory_bytes)
+    capacity = _text(evaluation, "memory_capacity")
+    if np.isnan(left):
+        yield _line("capacity", "not known")
+    elif left < 0.0:
+        yield _line("capacity", f"{capacity}: DOES NOT FIT, {shown('memory', -left)} too much")
+    elif result.memory_is_whole:
+        yield _line("capacity", f"{capacity}: fits, {shown('memory', left)} left")
+    else:
+        yield _line("capacity", f"{capacity}: {shown('memory', left)} left for activations")
+    yield ""
+
+
+def _communication(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
+    if not result.collective_reports:
+        yield "communication of a step: none, for nothing is split"
+        yield ""
+        return
+    shallow = evaluation.labels.get("depth") == "unknown"
+    parts = [name for name in PER_LAYER if name in result.collective_reports]
+    of = "a step"
+    if shallow and parts:
+        of = f"one layer a stage for {', '.join(parts)} (layers aren't given), else of a step"
+    yield f"communication of {of}, nothing hidden"
+    rows: list[Sequence[str]] = [("", "messages", "a rank sends", "time", "energy")]
+    for name, reports in result.collective_reports.items():
+        rows.append((f"{name}: {DIMENSIONS[name]}",))
+        for one in reports:
+            rows.append((f"  {one.operation.title}, on {_place(evaluation, one)}",))
+            rows += _ways(one)
+        rows.append(_together("  together", reports, result.dimension_times[name]))
+    total = result.total_comm_time_per_step_upper_bound_s
+    if total is not None:
+        every = [one for reports in result.collective_reports.values() for one in reports]
+        rows.append(_together("upper bound of a step's communication", every, total))
+    widths = [max(len(row[i]) for row in rows if len(row) > 1) for i in range(len(rows[0]))]
+    for row in rows:
+        cells = (text.ljust(width) for text, width in zip(row, widths, strict=False))
+        yield "  ".join(cells).rstrip()
+    yield ""
+
+
+def _place(evaluation: Evaluation, one: CollectiveReport) -> str:
+    """Return where the ranks of a group are."""
+    if evaluation.labels["topology"] == "hierarchical":
+        return f"{_some(one.nodes, 'node')} x {one.ranks / one.nodes:.3g}"
+    ranks = _some(one.ranks, "rank")
+    if evaluation.labels["link"] != "auto" or "bandwidth" in evaluation.given:
+        return ranks
+    inside = one.ranks <= one.members_in_node
+    return f"{ranks}, by the link {'in a node' if inside else 'between nodes'}"
+
+
+def _ways(one: CollectiveReport) -> Iterator[Sequence[str]]:
+    for way, count, whole in (
+        ("forward", one.forward_count, one.forward_time_s),
+        ("backward", one.backward_count, one.backward_time_s),
+    ):
+        if count > 0.0:
+            yield (
+                f"    {way}",
+                f"{count:g} x {shown('message_bytes', one.message_bytes)}",
+                shown("sent_bytes", count * one.volume_bytes),
+                f"{count:g} x {shown('time', one.latency_s)} = {shown('time', whole)}",
+                "",
+            )
+
+
+def _together(words: str, reports: Sequence[CollectiveReport], time: Any) -> Sequence[str]:
+    volume = sum(float(one.total_volume_bytes) for one in reports)
+    energy = sum(float(one.total_energy_j) for one in reports)
+    return (words, "", shown("sent_bytes", volume), shown("time", time), shown("energy", energy))
+
+
+def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
+    whole = evaluation.value("step_time", {})
+    if whole is None:
+        return
+    fits = not _number(evaluation, "headroom") < 0.0
+    yield "step" if fits else "step, if the GPU's memory sufficed"
+    for name in STEP_PARTS:
+        value = _number(evaluation, name)
+        if value != 0.0:
+            words = WORDS.get(name, VOCABULARY[name].meaning.removeprefix("time of a step: "))
+            yield _line(words, f"{shown(name, value):<12}{value / whole:6.1%}")
+    band = _number(evaluation, "error_band")
+    yield _line("all together", f"{shown('step_time', whole)}, +- {band:.0%}")
+    settings = job.resolved.origins["unknown_settings"].removeprefix("assumed: ")
+    yield f"  (error to expect on average; {settings})"
+    if _number(evaluation, "host_bound") > 0.0:
+        yield "  (host-bound: layers wait for their launches longer than they compute)"
+    for name, words in RATES:
+        value = _number(evaluation, name)
+        if not np.isnan(value):
+            yield _line(words, shown(name, value))
+    yield ""
+
+
+def _lacking(job: Job) -> Iterator[str]:
+    """Yield what can't be told, and what would have to be given for it."""
+    for name, words in LACKING.items():
+        needed = roots(job, name)
+        if name == "cost" and not {"price", "training_tokens"} & job.sweep.given:
+            continue
+        if needed:
+            model = ", or --model" if set(needed) & set(SHAPES) else ""
+            yield f"{words}: needs {', '.join(map(flag_of, needed))}{model}"

@@ -1,0 +1,237 @@
+"""``sweeps overlap``: computation and communication at once, by mechanism."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from sweeps.cli.options import output_options
+from sweeps.overlap.flags import FLAGS
+
+if TYPE_CHECKING:
+    from overhead.overlap.timeline import Span
+    from sweeps.overlap.request import Request
+
+__all__ = ["command"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# More cells than this are for a file, not for the terminal.
+MOST_SHOWN = 10**7
+MOST_BESIDE = 10**5
+
+
+def _flags(command: Command) -> Command:
+    for names, quantity, words in reversed(FLAGS):
+        command = click.option(*names, quantity, help=words, metavar="VALUES")(command)
+    return command
+
+
+@click.command("overlap")
+@click.option("--kind", "mechanism", metavar="NAMES", help="Mechanism(s), or all.  [two_durations]")
+@click.option(
+    "--efficiency-of",
+    metavar="NAMES",
+    help="What the efficiency is of: shorter or communication.  [shorter]",
+)
+@_flags
+@click.option("--schedule", metavar="NAMES", help="Of pipelines.  [one_f_one_b]")
+@click.option("--hardware", metavar="NAME", help="Machine for rates that aren't given.")
+@click.option("--timeline", metavar="FILE.json", help="Predicted course, as a Chrome trace.")
+@click.option("--verbose", "-v", is_flag=True, help="Formula, source, and the numbers put in.")
+@output_options
+def command(**given: Any) -> int:
+    """Overlap of computation and communication.
+
+    One value for every argument prints a report; several print a table.  Kinds: two_durations
+    with an --efficiency, ddp_buckets, fsdp_prefetch, fsdp_backward, zero3_prefetch,
+    layer_by_layer, gradient_accumulation, ring_exchange, ring_exchange_aggregate,
+    reduce_scatter_ring, reduce_scatter_pipeline, bulk_margin, bulk_shared, bulk_queued, pipeline,
+    fused_messages.
+    """
+    from sweeps.overlap.request import LABELS, read_request
+    from sweeps.own_formulas import load_formulas
+
+    for path in given["formulas"]:
+        load_formulas(Path(path))
+    asked = {name: given[name] for name in (*LABELS, *_quantities())}
+    _load_what_is_asked(asked)
+    request = read_request(asked, _machine(given))
+    one = not request.axes
+    if given["timeline"] or (given["plot"] and one):
+        _check_one(request)
+        # What can't be drawn isn't written either.
+        courses = _courses(request)
+    writing = bool(given["output"]) or (given["plot"] and not one)
+    programs = given["as_csv"] or given["as_json"]
+    most = MOST_BESIDE if writing and not programs else MOST_SHOWN
+    if request.cells > most and not writing:
+        from sweeps.errors import InputError, fault
+
+        allowed = "use --output FILE.nc"
+        raise InputError(fault("axes", f"{request.cells:,} cells", "too many to print", allowed))
+    lines = list(_lines(request, given)) if request.cells <= most else []
+    if writing:
+        _write(request, given, asked)
+    sys.stdout.writelines(lines)
+    if given["timeline"] or (given["plot"] and one):
+        _draw(request, courses, given)
+    return 0
+
+
+def _quantities() -> Iterator[str]:
+    return (name for _, name, _ in FLAGS)
+
+
+def _load_what_is_asked(asked: Mapping[str, str | None]) -> None:
+    """Import the formulas that only some requests take."""
+    import overhead.overlap
+
+    if asked["matmul_rows"] is not None:
+        import overhead.overlap.waves  # noqa: F401
+
+
+def _machine(given: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
+    """Return a machine's figures with their origins, where rates are asked of one."""
+    rated = ("matmul_rows", "sm_bandwidth", "half_bandwidth_sms", "copy_engine_bandwidth")
+    rates = given["hardware"] or any(given[name] is not None for name in rated)
+    if not rates:
+        return {}
+    from sweeps.spec.catalog import load_hardware
+    from sweeps.spec.resolve import DEFAULT_HARDWARE
+
+    name = given["hardware"] or DEFAULT_HARDWARE
+    machine = load_hardware(name, [Path(folder) for folder in given["hardware_folder"]])
+    return {
+        figure: (found.value, f"{found.kind}: {found.source} ({machine.name})")
+        for figure, found in machine.figures.items()
+    }
+
+
+def _lines(request: Request, given: Mapping[str, Any]) -> Iterable[str]:
+    from sweeps.overlap.evaluate import records
+    from sweeps.overlap.report import assumed_lines, report_lines, statement_lines
+    from sweeps.overlap.tables import csv_lines, json_lines, table_lines
+
+    if given["as_json"] or given["as_csv"]:
+        named = (_fields(record) for record in records(request))
+        yield from json_lines(named) if given["as_json"] else csv_lines(named)
+        return
+    if request.cells == 1:
+        yield from (
+            line + "\n" for line in report_lines(request, request.cases[0], given["verbose"])
+        )
+    else:
+        yield from table_lines(_rows(request), total=request.cells)
+        if given["verbose"]:
+            for case in request.cases:
+                yield from (line + "\n" for line in statement_lines(request, case))
+    yield from (line + "\n" for line in assumed_lines(request))
+
+
+def _fields(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with the names that programs know: times in seconds."""
+    return {f"{name}_s" if name.endswith("_time") else name: v for name, v in record.items()}
+
+
+def _rows(request: Request) -> Iterator[dict[str, Any]]:
+    """Yield what a table for people shows."""
+    from sweeps.overlap.evaluate import records
+
+    hidden = {"ideal_overlapped_time", "hidden_communication_share", "communication_share"}
+    hidden |= set(request.constants) | ({"mechanism"} - set(request.labels))
+    for record in records(request):
+        row = {name: value for name, value in record.items() if name not in hidden}
+        status = row.pop("status")
+        if status != "ok":
+            row["why"] = status
+        yield row
+
+
+def _write(request: Request, given: Mapping[str, Any], asked: Mapping[str, str | None]) -> None:
+    from sweeps.cli.write import default_folder
+    from sweeps.overlap.dataset import write_dataset
+
+    output = Path(given["output"] or default_folder() / "overlap.nc")
+    write_dataset(request, {n: text for n, text in asked.items() if text}, given, output)
+
+
+# Timelines.
+
+
+def _check_one(request: Request) -> None:
+    from sweeps.errors import InputError, fault
+
+    if request.axes:
+        shown = ", ".join(f"{name} {len(values)}" for name, values in request.axes.items())
+        wrong = "a timeline is of one case"
+        raise InputError(fault("--timeline", shown, wrong, "one value for each, kinds apart"))
+    if "overlapped_time" in request.constants:
+        wrong = "of what was measured nothing is known but its time"
+        raise InputError(fault("--measured", "..", wrong, "leave it out, or the timeline"))
+
+
+def _courses(request: Request) -> dict[str, list[Span]]:
+    from overhead.overlap import MECHANISMS
+    from overhead.overlap.timeline import DERIVED, TIMELINES, timeline
+    from sweeps.errors import InputError, fault
+    from sweeps.overlap.evaluate import cell_of
+    from sweeps.overlap.report import check_cell
+
+    courses: dict[str, list[Span]] = {}
+    for case in request.cases:
+        others = [case.labels[name] for name in request.labels if name != "mechanism"]
+        name = " ".join([case.mechanism, *others])
+        if case.mechanism not in TIMELINES:
+            wrong = "its course isn't drawn: its stages' is the schedule's"
+            raise InputError(fault("--kind", case.mechanism, wrong, ", ".join(TIMELINES)))
+        check_cell(request, case)
+        values = cell_of(request, case, (*MECHANISMS[case.mechanism].takes, *DERIVED))
+        try:
+            courses[name] = timeline(case.mechanism, values)
+        except ValueError as error:
+            wrong, _, allowed = str(error).partition("; ")
+            raise InputError(fault("--timeline", name, wrong, allowed)) from None
+    return courses
+
+
+def _draw(request: Request, courses: Mapping[str, list[Span]], given: Mapping[str, Any]) -> None:
+    from overhead.quantity import VOCABULARY
+    from sweeps.overlap.evaluate import cell_of
+    from sweeps.spec.units import format_quantity
+
+    notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
+    if given["timeline"]:
+        from sweeps.overlap.trace_file import write_trace
+
+        path = Path(given["timeline"])
+        write_trace(courses, path, overwrite=given["overwrite"])
+        notes.write(f"wrote {path}: open it in Perfetto or chrome://tracing\n")
+    if given["plot"]:
+        from sweeps.cli.write import default_folder
+        from sweeps.plots.readable import plain
+        from sweeps.plots.style import unbroken
+        from sweeps.plots.timeline import draw_timelines
+
+        kinds = {case.mechanism for case in request.cases}
+        usual = default_folder() / ("overlap" if len(kinds) > 1 else f"overlap-{kinds.pop()}")
+        stem = Path(given["output"]).with_suffix("") if given["output"] else usual
+        fixed = " · ".join(
+            unbroken(f"{plain(name)} = {format_quantity(value, VOCABULARY[name].units)}")
+            for name, value in request.constants.items()
+        )
+        sequential = {
+            name: cell_of(request, case, ["sequential_time"])["sequential_time"]
+            for name, case in zip(courses, request.cases, strict=True)
+        }
+        title = "Overlap of computation and communication, predicted"
+        made = draw_timelines(
+            courses, stem.with_name(f"{stem.name}-timeline"), title=title, fixed=fixed,
+            sequential=sequential,
+        )  # fmt: skip
+        for path in made:
+            notes.write(f"drew {path}\n")

@@ -1,0 +1,304 @@
+"""All plans as points of time against memory: those that don't fit, the best, the Pareto front."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.errors import InputError
+from sweeps.plots.axis import Axis, axis_of, better_of, scale_for
+from sweeps.plots.data import View, is_label, shown
+from sweeps.plots.frame import Legend, frame
+from sweeps.plots.front import numbers_at, pareto, thinned
+from sweeps.plots.plans import cell_names
+from sweeps.plots.readable import plain, scale_of, sentence
+from sweeps.plots.schema import Figure
+from sweeps.plots.style import (
+    ALARM,
+    COLOURS,
+    HOLE_COLOUR,
+    INK,
+    MARKERS,
+    MUTED,
+    SIZE_NOTE,
+    scale_colour,
+    together,
+    unbroken,
+)
+from sweeps.plots.words import reasons, sheet_of, short_name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+__all__ = ["draw_best_plans"]
+
+_PANEL = (5.6, 4.4)
+_BEYOND = 1.35  # how far the axis goes on after the capacity, by it
+_MOST_COLOURS = 7
+_FEW_COLOURS = 3  # more numbers than these are told apart by a colour scale
+_PALE = "#b8b8b8"
+_CAPACITY: dict[str, Any] = {"color": INK, "linewidth": 1.8, "linestyle": (0, (4, 1.5))}
+_FRONT: dict[str, Any] = {"color": ALARM, "linewidth": 1.4}
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """All plans, flat: NaN where a value is missing.
+
+    Attributes
+    ----------
+    dims : list of str
+        The dimensions that are spread out.
+    x, y : ndarray of float
+        Where each plan stands.
+    fits : ndarray of bool
+        Which have both values, and need no more than the capacity.
+    limit : float
+        The capacity; infinite where none is shown.
+    colour : ndarray of int
+        The place in `names` of each plan's colour.
+    names : list of str
+        What the colours show; one empty text where they show nothing.
+    ordered : bool
+        Whether they show a number.
+    """
+
+    dims: list[str]
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    fits: NDArray[np.bool_]
+    limit: float
+    colour: NDArray[np.int64]
+    names: list[str]
+    ordered: bool
+
+    @property
+    def outside(self) -> NDArray[np.bool_]:
+        """Which plans don't fit."""
+        return np.asarray(np.isfinite(self.x) & (self.x > self.limit))
+
+    def look(self, place: int) -> dict[str, Any]:
+        """Return how the points of one colour are drawn."""
+        shade: str = COLOURS[place % len(COLOURS)]
+        if self.ordered and len(self.names) > _FEW_COLOURS:
+            shade = scale_colour(place / (len(self.names) - 1))
+        return {"color": shade, "marker": MARKERS[place % len(MARKERS)], "linestyle": "none"}
+
+
+def draw_best_plans(figure: Figure, view: View) -> Canvas:
+    """Draw a figure of kind ``best_plans``.
+
+    Parameters
+    ----------
+    figure : Figure
+        Its declaration.
+    view : View
+        What it shows.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The drawing.
+
+    Raises
+    ------
+    InputError
+        If no plan has both values, or the points' colours can't be told apart.
+    """
+    points = _points(figure, view)
+    more = better_of(figure["better"], view.units(figure["y"]))
+    best = _best(points, figure["labelled"], more=more)
+    front = pareto(points.x, points.y, points.fits, more=more) if figure["front"] else best[:0]
+    axes_of = _axes(figure, view, points)
+    title = f"every plan: {plain(figure['y'])} over {plain(figure['x'])}"
+    notes = _notes(figure, view, points, axes_of[0])
+    sheet = sheet_of(
+        figure, view, title, notes, [""], xlabel=axes_of[0].label, ylabel=axes_of[1].label,
+        panel=_PANEL,
+    )  # fmt: skip
+    legend = _legend(figure, view, points, best, front)
+    made = frame(sheet, legend)
+    axes = made.axes[0]
+    axes_of[0].apply(axes, "x")
+    axes_of[1].apply(axes, "y")
+    _draw(axes, points, axes_of, front)
+    numbers_at(axes, points.x[best], points.y[best], made.panel, above=more)
+    made.legend(legend)
+    return made.canvas
+
+
+def _points(figure: Figure, view: View) -> _Points:
+    dims = [dim for dim in figure["plans"] if view.has(dim)]
+    shape = tuple(view.dataset.sizes[dim] for dim in dims)
+
+    def flat(values: NDArray[Any]) -> NDArray[Any]:
+        return np.broadcast_to(values, shape).reshape(-1)
+
+    x, y = (flat(view.numbers(figure[key], dims)) for key in ("x", "y"))
+    limits = np.full(x.shape, np.inf)
+    capacity = figure["capacity"]
+    if capacity is not None:
+        if view.units(capacity) != view.units(figure["x"]):
+            message = (
+                f"{figure.where}.capacity = '{capacity}': in {view.units(capacity)}, x in "
+                f"{view.units(figure['x'])}; a limit of x"
+            )
+            raise InputError(message)
+        limits = flat(view.numbers(capacity, dims))
+    if len(np.unique(limits)) > 1:
+        message = (
+            f"{figure.where}.capacity = '{capacity}': has several values here; hold the dimension "
+            "that it varies along by at"
+        )
+        raise InputError(message)
+    fits = np.isfinite(x) & np.isfinite(y) & ~(x > limits)
+    if not fits.any():
+        why = "; ".join(reasons(view, ~fits.reshape(shape), dims))
+        message = (
+            f"{figure.where}.y = '{figure['y']}': no plan has a value and fits"
+            f"{f' ({why})' if why else ''}; hold other entries by at"
+        )
+        raise InputError(message)
+    colour, names, ordered = _colours(figure, view, dims, shape)
+    return _Points(dims, x, y, fits, float(limits[0]), colour, names, ordered)
+
+
+def _colours(
+    figure: Figure, view: View, dims: Sequence[str], shape: tuple[int, ...]
+) -> tuple[NDArray[np.int64], list[str], bool]:
+    """Return what the points' colours show."""
+    by = figure["by"]
+    if by is None:
+        return np.zeros(int(np.prod(shape)), dtype=np.int64), [""], False
+    values = view.values(by, dims)
+    found, places = np.unique(values, return_inverse=True)
+    if len(found) > _MOST_COLOURS:
+        message = (
+            f"{figure.where}.by = '{by}': {len(found)} values can't be told apart; at most "
+            f"{_MOST_COLOURS}"
+        )
+        raise InputError(message)
+    spread = np.broadcast_to(places.reshape(values.shape), shape).reshape(-1)
+    named = found.tolist()
+    label = is_label(named)
+    names = [shown(one, view.units(by)) for one in named]
+    return spread, [f"{plain(by)} {name}" for name in names], not label
+
+
+def _best(points: _Points, count: int, *, more: bool) -> NDArray[np.int64]:
+    """Return the best plans' places: of equal times those of less memory first."""
+    places = np.nonzero(points.fits)[0]
+    order = np.lexsort((points.x[places], -points.y[places] if more else points.y[places]))
+    return np.asarray(places[order][:count])
+
+
+def _axes(figure: Figure, view: View, points: _Points) -> tuple[Axis, Axis]:
+    x, y = points.x[points.fits], points.y[points.fits]
+    xscale, yscale = scale_for(x, figure["xscale"]), scale_for(y, figure["yscale"])
+    if np.isfinite(points.limit):
+        # What doesn't fit is shown up to some way beyond the capacity.
+        reach = np.append(points.x[points.outside], points.limit)
+        x = np.append(x, min(float(reach.max()), points.limit * _BEYOND))
+    attrs = [view.attrs(figure[key]) for key in ("x", "y")]
+    # Times of one order are compared around each other, not from zero on.
+    wide = max(float(np.ptp(y)), 0.02 * float(np.abs(y).max()), 1e-300)
+    ends = (float(y.min()) - 0.15 * wide, float(y.max()) + 0.1 * wide)
+    return (
+        axis_of(figure["x"], attrs[0], x, xscale, _PANEL[0], pad=0.03),
+        axis_of(
+            figure["y"], attrs[1], y, yscale, _PANEL[1], pad=0.08, vertical=True,
+            ends=ends if yscale == "linear" else None,
+        ),
+    )  # fmt: skip
+
+
+def _draw(
+    axes: Axes,
+    points: _Points,
+    axes_of: tuple[Axis, Axis],
+    front: NDArray[np.int64],
+) -> None:
+    xaxis, yaxis = axes_of
+    outside = points.outside & (points.x <= xaxis.high)
+    timed = thinned(points.x, points.y, outside & np.isfinite(points.y), axes_of)
+    axes.plot(points.x[timed], points.y[timed], color=_PALE, marker="o", linestyle="none")
+    # Of those without a time the memory alone is known: strokes at the edge.
+    alone = thinned(points.x, np.full(points.x.shape, yaxis.low), outside, axes_of)
+    strokes: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "clip_on": False}
+    axes.vlines(points.x[alone], 0.0, 0.03, colors=_PALE, linewidth=1.2, **strokes)
+    for place in range(len(points.names)):
+        own = thinned(points.x, points.y, points.fits & (points.colour == place), axes_of)
+        axes.plot(
+            points.x[own], points.y[own], **points.look(place), markersize=5.0,
+            markeredgecolor="white", markeredgewidth=0.5, zorder=2.2,
+        )  # fmt: skip
+    if len(front):
+        axes.step(points.x[front], points.y[front], where="post", zorder=2.1, **_FRONT)
+    if np.isfinite(points.limit):
+        axes.axvspan(points.limit, xaxis.high, color=HOLE_COLOUR, zorder=0)
+        axes.axvline(points.limit, **_CAPACITY, zorder=3)
+        if points.outside.any():
+            beside: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "color": MUTED}
+            axes.annotate(
+                "don't fit", (points.limit, 1.0), (5, -4), textcoords="offset points",
+                size=SIZE_NOTE, va="top", **beside,
+            )  # fmt: skip
+
+
+def _notes(figure: Figure, view: View, points: _Points, xaxis: Axis) -> list[str]:
+    """Say how many plans there are, how many don't fit, and why others are missing."""
+    count = int(np.count_nonzero(points.fits))
+    notes = [f"{count:,} plan{'s' if count > 1 else ''} shown that fit."]
+    outside = points.outside
+    if outside.any():
+        beyond = int(np.count_nonzero(outside & (points.x > xaxis.high)))
+        scale = scale_of(view.units(figure["x"]))
+        most = unbroken(scale.text(float(points.x[outside].max())))
+        far = f", {beyond:,} of them beyond the axis, up to {most}" if beyond else ""
+        notes.append(f"Grey: {np.count_nonzero(outside):,} that don't{far}.")
+    none = ~points.fits & ~outside
+    if none.any():
+        shape = tuple(view.dataset.sizes[dim] for dim in points.dims)
+        why = "; ".join(reasons(view, none.reshape(shape), points.dims))
+        notes.append(f"Not shown: {np.count_nonzero(none):,}{f' ({why})' if why else ''}.")
+    return notes
+
+
+def _legend(
+    figure: Figure,
+    view: View,
+    points: _Points,
+    best: NDArray[np.int64],
+    front: NDArray[np.int64],
+) -> Legend:
+    from matplotlib.lines import Line2D
+
+    handles: list[Any] = []
+    labels: list[str] = []
+    if points.names != [""]:
+        handles += [Line2D([], [], **points.look(place)) for place in range(len(points.names))]
+        labels += points.names
+    if len(front):
+        handles.append(Line2D([], [], **_FRONT))
+        labels.append("Pareto front")
+    if np.isfinite(points.limit):
+        text = scale_of(view.units(figure["x"])).given(points.limit, 3)
+        name = sentence(short_name(view, figure["capacity"]).removeprefix("memory: "))
+        handles.append(Line2D([], [], **_CAPACITY))
+        labels.append(f"{name}: {text}")
+    shape = tuple(view.dataset.sizes[dim] for dim in points.dims)
+    places = [np.asarray(one) for one in np.unravel_index(best, shape)] if shape else []
+    names = cell_names(view.dataset, points.dims, places)
+    for rank, (place, name) in enumerate(zip(best.tolist(), names, strict=True), 1):
+        values = [
+            unbroken(scale_of(view.units(figure[key])).text(float(one[place])))
+            for key, one in (("y", points.y), ("x", points.x))
+        ]
+        handles.append(Line2D([], [], **points.look(int(points.colour[place]))))
+        labels.append(together(" · ".join(filter(None, [f"{rank}: {', '.join(values)}", name]))))
+    return Legend(handles, labels)

@@ -1,0 +1,207 @@
+"""What a training step's memory, time and communication are made of: a stack for each plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.errors import InputError
+from sweeps.plots.bars import refuse_mixed_units
+from sweeps.plots.data import View
+from sweeps.plots.fill import with_options
+from sweeps.plots.parts import STEP_TOTAL, known_parts, labelled, stacked, total_of
+from sweeps.plots.plans import cell_names
+from sweeps.plots.readable import number, plain, scale_of, sentence
+from sweeps.plots.schema import Figure
+from sweeps.plots.selected import Bars, are_plans, select
+from sweeps.plots.stacks import Stacks, draw_stacks
+from sweeps.plots.words import joined, panels_of, sheet_of, short_name, status_bits
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+__all__ = ["draw_breakdown"]
+
+_ADDED_UP = 1e-6  # relative difference from which parts aren't all of their total
+_REASON_LETTERS = 40
+_REST = 15  # the colour of what no part is
+_TITLES = {
+    "memory": "memory of {whose} GPU by part",
+    "step_parts": "time of a step by part",
+    "communication": "communication of a step by parallel dimension: {of}",
+}
+
+
+def draw_breakdown(figure: Figure, view: View) -> Canvas:
+    """Draw a figure of kind ``memory``, ``step_parts`` or ``communication``.
+
+    Parameters
+    ----------
+    figure : Figure
+        Its declaration.
+    view : View
+        What it shows.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The drawing.
+
+    Raises
+    ------
+    InputError
+        If the parts have different units, or what bars are sorted by isn't a number.
+    """
+    panels = panels_of(figure, view)
+    bars = select(figure, view, [figure["panels"]] if len(panels) > 1 else [])
+    stacks = _stacks(figure, view, panels, bars)
+    whose = "the fullest" if figure["parts"][0].startswith("peak_") else "a"
+    title = _TITLES[figure.kind].format(of=figure.options.get("of"), whose=whose)
+    if len(figure["parts"]) == 1:
+        single = short_name(view, figure["parts"][0])
+        title = title.removesuffix(" by part") if figure.kind == "memory" else single
+    if figure["title"] and bars.said:
+        figure = with_options(figure, title=f"{figure['title']} ({bars.said})")
+    elif bars.said:
+        title += f", {bars.said}"
+    elif bars.dims:
+        title += f", for each {'plan' if are_plans(view, bars.dims) else joined(bars.dims)}"
+    return draw_stacks(stacks, sheet_of(figure, view, title, stacks.notes, panels))
+
+
+def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks:
+    units = refuse_mixed_units(figure.where, view, figure["parts"])
+    usual = known_parts(
+        figure.kind, set(map(str, view.dataset.data_vars)), figure.options.get("of", "")
+    )
+    chosen = tuple(figure["parts"]) != usual
+    parts = stacked(figure.kind, figure["parts"], chosen=chosen)
+    every = {name: bars.values(view, name) for part in parts for name in part.variables}
+    values = np.stack(
+        [np.sum([every[name] for name in part.variables], axis=0) for part in parts], axis=1
+    )
+    labels = labelled(parts, {name: view.attrs(name) for name in every})
+    colours = [part.colour for part in parts]
+    rest = _rest(figure, view, bars, values.sum(axis=1), units)
+    notes = [*bars.notes, *_notes(figure, view, rest, chosen=chosen)]
+    if len(parts) > 1 and not chosen and np.any(rest > 0):
+        values = np.concatenate([values, rest[:, None]], axis=1)
+        labels, colours = [*labels, "the rest"], [*colours, _REST]
+    kept = [place for place in range(len(labels)) if np.any(np.nan_to_num(values[:, place]))]
+    kept = kept or [0]
+    limits, limit = _limits(figure, view, bars, units)
+    total = "memory" if figure.kind == "memory" else figure.options.get("of") or "time"
+    missing = ~np.isfinite(values.sum(axis=1))
+    halted = _halted(figure, view, bars)
+    return Stacks(
+        panels, cell_names(view.dataset, bars.dims, bars.places(view)),
+        [sentence(labels[place]) for place in kept],
+        # Parts that are nothing anywhere are left out; those without a value aren't.
+        np.where(missing[:, None], np.nan, values[:, kept]),
+        limits, limit, units, notes,
+        quantity=total, colours=tuple(colours[place] for place in kept), striped=True,
+        beside=_beside(figure, view, bars, halted), alarm=halted & ~missing,
+        missing=_reasons(view, bars, missing),
+    )  # fmt: skip
+
+
+def _rest(
+    figure: Figure, view: View, bars: Bars, sums: NDArray[np.float64], units: str
+) -> NDArray[np.float64]:
+    """Return what the parts leave of their total: nothing where that isn't in the file."""
+    name = total_of(figure.kind, figure["parts"], figure.options.get("of") or "time")
+    nothing = np.zeros_like(sums)
+    if name not in view.dataset or view.units(name) != units:
+        return nothing
+    if not {str(dim) for dim in view.dataset[name].dims} <= {*bars.panel_dims, *bars.dims}:
+        return nothing
+    totals = bars.values(view, name)
+    rest = totals - sums
+    rest = np.where(np.abs(rest) <= _ADDED_UP * np.abs(totals), 0.0, rest)
+    # A plan that doesn't run has parts and no total: they are all there is if others' are.
+    complete = not np.any(np.nan_to_num(rest))
+    return np.where(np.isnan(totals) & np.isfinite(sums) & complete, 0.0, rest)
+
+
+def _limits(
+    figure: Figure, view: View, bars: Bars, units: str
+) -> tuple[NDArray[np.float64] | None, str]:
+    """Return the bars' capacity, if it is shown, and what it is called."""
+    capacity = figure.options.get("capacity")
+    if capacity is None:
+        return None, ""
+    if view.units(capacity) != units:
+        message = (
+            f"{figure.where}.capacity = '{capacity}': in {view.units(capacity)}, the parts in "
+            f"{units}; a limit in {units}"
+        )
+        raise InputError(message)
+    words = short_name(view, capacity)
+    return bars.values(view, capacity), sentence(words.removeprefix("memory: "))
+
+
+def _notes(figure: Figure, view: View, rest: NDArray[np.float64], *, chosen: bool) -> list[str]:
+    """Say what the bars' ends show, and where parts aren't all of the whole."""
+    notes = []
+    above = figure.options.get("above")
+    if above is not None:
+        notes.append(f"Beside each total: {plain(above)}, {short_name(view, above)}.")
+    if np.any(rest < 0) or (chosen and np.any(rest > 0)):
+        whole = total_of(figure.kind, figure["parts"], figure.options.get("of") or "time")
+        notes.append(f"The parts shown don't add up to the {plain(whole)}.")
+    return notes
+
+
+def _halted(figure: Figure, view: View, bars: Bars) -> NDArray[np.bool_]:
+    """Return which bars are of plans that don't run, such as those that don't fit.
+
+    A memory says so itself, by its capacity.
+    """
+    known = {*bars.panel_dims, *bars.dims}
+    total = view.dataset.get(STEP_TOTAL)
+    if figure.kind == "memory" or total is None or not {str(dim) for dim in total.dims} <= known:
+        return np.zeros(bars.values(view, figure["parts"][0]).shape, dtype=np.bool_)
+    return ~np.isfinite(bars.values(view, STEP_TOTAL))
+
+
+def _beside(
+    figure: Figure, view: View, bars: Bars, halted: NDArray[np.bool_]
+) -> tuple[tuple[str, ...], ...]:
+    """Return what stands after each bar's total: shares of one in percent, or what is wrong."""
+    above = figure.options.get("above")
+    if above is None and not halted.any():
+        return ()
+    why = _reasons(view, bars, halted) or (("",) * len(bars.cells),) * len(halted)
+    if above is None:
+        return why
+    values = bars.values(view, above)
+    units = view.units(above)
+    name = plain(above)
+    share = units == "1" and bool(np.all((values >= 0) & (values <= 1) | np.isnan(values)))
+
+    def text(value: float) -> str:
+        if not np.isfinite(value):
+            return ""
+        return f"{name} {number(100 * value)} %" if share else scale_of(units).text(value)
+
+    return tuple(
+        tuple(told or text(value) for told, value in zip(notes, row, strict=True))
+        for notes, row in zip(why, values.tolist(), strict=True)
+    )
+
+
+def _reasons(view: View, bars: Bars, concerned: NDArray[np.bool_]) -> tuple[tuple[str, ...], ...]:
+    """Return why bars aren't, or can't be, by the dataset's status."""
+    if not concerned.any():
+        return ()
+    bits, meanings = status_bits(view, [*bars.panel_dims, *bars.dims])
+    sizes = tuple(view.dataset.sizes[dim] for dim in (*bars.panel_dims, *bars.dims))
+    flat = np.broadcast_to(bits, sizes).reshape(len(concerned), -1)[:, bars.cells]
+
+    def text(bit: int) -> str:
+        told = [meaning for place, meaning in enumerate(meanings) if bit >> place & 1]
+        return told[0][:_REASON_LETTERS] if told else ""
+
+    return tuple(tuple(text(bit) for bit in row) for row in np.where(concerned, flat, 0).tolist())

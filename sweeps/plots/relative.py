@@ -1,0 +1,179 @@
+"""Lines against something: percentages of a baseline, ideal scaling, the best rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.errors import InputError
+from sweeps.plots.data import View, entries, find
+from sweeps.plots.readable import plain, scale_of
+from sweeps.plots.schema import Figure
+
+__all__ = [
+    "baseline_words",
+    "by_column",
+    "ideal_of",
+    "in_percent",
+    "percent_attrs",
+    "percent_ends",
+]
+
+_ROOM = 0.15  # of the range of percentages, free at either end
+
+
+def by_column(view: View, x: str, y: str, *, more: bool) -> tuple[View, str]:
+    """Return a view in which a table's column is a dimension, with the best of its rows.
+
+    Parameters
+    ----------
+    view : View
+        What is shown.
+    x : str
+        A dimension, with which nothing changes, or a column of numbers.
+    y : str
+        The variable that is compared.
+    more : bool
+        Whether the largest is the best.
+
+    Returns
+    -------
+    view : View
+        With `x` as a dimension; of the variables it has `y` alone if `x` is a column.
+    dim : str
+        The dimension of the table; empty if `x` is none of its columns.
+    """
+    whole = view.dataset
+    if x in whole.sizes or x not in whole.coords or whole.coords[x].ndim != 1:
+        return view, ""
+    dim = str(whole.coords[x].dims[0])
+    values, group = np.unique(np.asarray(whole.coords[x].values, np.float64), return_inverse=True)
+    dims = [str(one) for one in whole[y].dims if one != dim]
+    order = np.argsort(group, kind="stable")
+    rows = view.numbers(y, [dim, *dims])[order]
+    starts = np.searchsorted(group[order], np.arange(len(values)))
+    best = (np.fmax if more else np.fmin).reduceat(rows, starts, axis=0)
+    kept = whole.drop_vars([name for name, one in whole.variables.items() if dim in one.dims])
+    kept = kept.drop_vars(list(kept.data_vars))
+    kept = kept.assign_coords({x: ((x,), values, whole.coords[x].attrs)})
+    return View(kept.assign({y: ((x, *dims), best, whole[y].attrs)}), view.chosen), dim
+
+
+def in_percent(
+    figure: Figure, view: View, values: NDArray[np.float64], dims: Sequence[str]
+) -> NDArray[np.float64]:
+    """Return values in percent of those at the figure's baseline.
+
+    Parameters
+    ----------
+    figure : Figure
+        Whose ``relative_to`` says what the baseline is.
+    view : View
+        What it shows.
+    values : ndarray of float
+        With one axis for each of `dims`.
+    dims : sequence of str
+        Their dimensions; an empty name for an axis that is none.
+
+    Returns
+    -------
+    ndarray of float
+        NaN where the baseline has no value or is zero.
+
+    Raises
+    ------
+    InputError
+        If the baseline isn't among what is shown, or has no value at all.
+    """
+    base = values
+    for dim, wanted in figure["relative_to"].items():
+        if dim not in dims:  # held at one value
+            continue
+        known = entries(view.dataset, dim)
+        place = find(wanted, known)
+        where = f"{figure.where}.relative_to.{dim} = '{wanted}'"
+        if place is None:
+            message = f"{where}: not among what is shown; name it in at as well"
+            raise InputError(message)
+        base = np.take(base, [place], axis=list(dims).index(dim))
+    if not np.any(np.isfinite(base) & (base != 0)):
+        told = ", ".join(_entry(view, dim, wanted) for dim, wanted in figure["relative_to"].items())
+        message = f"{figure.where}.relative_to: nothing has a value at {told}; another baseline"
+        raise InputError(message)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(100.0 * values / np.where(base == 0, np.nan, base))
+
+
+def _entry(view: View, dim: str, wanted: Any) -> str:
+    """Return an entry as ``name = value``, as the axis shows it."""
+    units = view.units(dim)
+    known = entries(view.dataset, dim)
+    place = find(wanted, known)
+    if place is None or isinstance(known, int) or isinstance(known[place], str):
+        return f"{plain(dim)} = {wanted}"
+    return f"{plain(dim)} = {scale_of(units).given(float(known[place]))}"
+
+
+def baseline_words(figure: Figure, view: View) -> str:
+    """Return the baseline in words; empty where there is none."""
+    wanted = figure["relative_to"] or {}
+    return ", ".join(_entry(view, dim, value) for dim, value in wanted.items())
+
+
+def percent_attrs(figure: Figure, view: View) -> dict[str, Any]:
+    """Return the metadata of what is shown: of percentages, where there is a baseline."""
+    attrs = dict(view.attrs(figure["y"]))
+    if figure["relative_to"] is None:
+        return attrs
+    words = f"{plain(figure['y'])} by that at {baseline_words(figure, view)}"
+    return {"long_name": words, "units": "%"}
+
+
+def percent_ends(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the ends of an axis of percentages: around 100, not from zero on."""
+    shown = values[np.isfinite(values)]
+    low, high = float(shown.min(initial=100.0)), float(shown.max(initial=100.0))
+    room = max(_ROOM * (high - low), 1.0)
+    return max(low - room, 0.0), high + room
+
+
+def ideal_of(
+    figure: Figure, units: str, x: NDArray[np.float64], curves: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return what lines would be if they grew like `x` from their first points on.
+
+    Parameters
+    ----------
+    figure : Figure
+        For its fault.
+    units : str
+        The lines' unit.
+    x : ndarray of float, shape (points,)
+        Increasing, above zero.
+    curves : ndarray of float, shape (panels, lines, points)
+        NaN where there is no value.
+
+    Returns
+    -------
+    ndarray of float
+        Of the shape of `curves`; NaN before a line's first point.
+
+    Raises
+    ------
+    InputError
+        If the lines are no rate, which alone grows so.
+    """
+    if "s-1" not in units.split():
+        message = (
+            f"{figure.where}.ideal = true: '{figure['y']}' is no rate but in {units}; "
+            "a rate such as tokens_per_second"
+        )
+        raise InputError(message)
+    there = np.isfinite(curves)
+    first = np.argmax(there, axis=-1)[..., None]
+    start = np.take_along_axis(curves, first, axis=-1)
+    grown = start * x / x[first]
+    return np.where((np.arange(len(x)) >= first) & there.any(axis=-1, keepdims=True), grown, np.nan)

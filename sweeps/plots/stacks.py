@@ -1,0 +1,340 @@
+"""Stacked bars as they are drawn: parts, totals, capacity, what stands at the bars' ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.plots.axis import Axis, axis_of
+from sweeps.plots.frame import Frame, Legend, Sheet, frame, panel_size
+from sweeps.plots.readable import number, scale_of
+from sweeps.plots.style import (
+    ALARM,
+    INK,
+    MUTED,
+    SIZE_NOTE,
+    region_colour,
+    text_width,
+    together,
+    wrap,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+__all__ = ["Stacks", "draw_stacks"]
+
+_SLOT = 0.34  # inches that a lying bar takes
+_SLOT_OF_TWO = 0.42  # the same where names take two lines
+_MOST_STANDING = 12
+_NAME_WIDTH = 3.1  # inches of a name beside a lying bar
+_BAR = 0.72  # of its slot
+_TOTALS_UP_TO = 3  # columns of panels that leave room for the totals
+_MOST_ROOM = 0.6  # of a panel's width, for what stands at a lying bar's end
+_OWN_COLOURS = 8  # areas after these are lighter, and striped to be told apart
+_CAPACITY: dict[str, Any] = {"linewidth": 1.8, "linestyle": (0, (4, 1.5))}
+_QUANTITIES = {"s": "time", "byte": "bytes", "J": "energy", "W": "power"}
+# What is beyond the capacity: paler, with stripes.
+_OVER: dict[str, Any] = {
+    "facecolor": (1.0, 1.0, 1.0, 0.6), "edgecolor": ALARM, "linewidth": 0.0, "hatch": "////"
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """What is drawn.
+
+    Attributes
+    ----------
+    panels : list of str
+        A heading for each panel.
+    names : list of str
+        The bars' names.
+    labels : list of str
+        The parts' names.
+    parts : ndarray of float, shape (panels, parts, bars)
+        NaN where there is no value.
+    capacity : ndarray of float, shape (panels, bars), or None
+        The limit of each bar.
+    limit : str
+        What the capacity is called.
+    units : str
+        The parts' unit.
+    notes : list of str
+        What the reader has to know.
+    quantity : str
+        What the parts are parts of; empty: what their names or their unit say.
+    colours : tuple of int
+        The area's colour of each part; empty: in their order.
+    beside : tuple of tuple of str
+        What stands after each bar's total, by panel; empty: nothing.
+    missing : tuple of tuple of str
+        Why there is no bar, by panel; empty: just that there is none.
+    striped : bool
+        Whether what is beyond the capacity is striped.
+    alarm : ndarray of bool, shape (panels, bars), or None
+        Which bars can't be, for another reason than their capacity.
+    """
+
+    panels: list[str]
+    names: list[str]
+    labels: list[str]
+    parts: NDArray[np.float64]
+    capacity: NDArray[np.float64] | None
+    limit: str
+    units: str
+    notes: list[str]
+    quantity: str = ""
+    colours: tuple[int, ...] = ()
+    beside: tuple[tuple[str, ...], ...] = ()
+    missing: tuple[tuple[str, ...], ...] = ()
+    striped: bool = False
+    alarm: NDArray[np.bool_] | None = None
+
+    @property
+    def totals(self) -> NDArray[np.float64]:
+        """Height of each stack, shape (panels, bars); NaN where a part is missing."""
+        return np.asarray(self.parts.sum(axis=1))
+
+    @property
+    def tops(self) -> NDArray[np.float64]:
+        """Where each bar ends: its total, unless a part is below nought."""
+        return np.where(np.isnan(self.totals), np.nan, np.maximum(self.parts, 0.0).sum(axis=1))
+
+    @property
+    def total_of(self) -> str:
+        """What the parts are parts of: their names' common first word, else by their unit."""
+        if self.quantity:
+            return self.quantity
+        words = {label.split()[0].lower() for label in self.labels}
+        if len(words) == 1 and not words & {"part", "parts", "number"}:
+            return words.pop()
+        return _QUANTITIES.get(self.units, "total")
+
+    @property
+    def standing(self) -> bool:
+        """Whether the bars stand: where their names fit below them."""
+        if len(self.names) > _MOST_STANDING or any(any(row) for row in self.missing):
+            return False
+        slot = panel_size(len(self.panels))[0] / max(len(self.names), 1)
+        return all(text_width(name, SIZE_NOTE + 0.5) + 0.1 < slot for name in self.names)
+
+    @property
+    def beyond(self) -> NDArray[np.bool_]:
+        """Which bars exceed the capacity, shape (panels, bars)."""
+        if self.capacity is None:
+            return np.zeros(self.totals.shape, dtype=np.bool_)
+        return np.asarray(self.totals > self.capacity)
+
+    def fill(self, part: int) -> dict[str, Any]:
+        """Return how a part's area is filled."""
+        own = self.colours[part] if self.colours else part
+        look: dict[str, Any] = {"facecolor": region_colour(own), "edgecolor": "white"}
+        if self.colours and own >= _OWN_COLOURS:
+            look |= {"hatch": "....", "edgecolor": MUTED, "linewidth": 0.0}
+        return look
+
+    def panel(self) -> tuple[float, float]:
+        """Return a panel's width and height in inches."""
+        size = panel_size(len(self.panels))
+        if self.standing:
+            return size
+        slot = _SLOT_OF_TWO if any(len(_lines(name)) > 1 for name in self.names) else _SLOT
+        return size[0], max(slot * len(self.names), 1.0)
+
+
+def _lines(name: str) -> list[str]:
+    lines = wrap(together(name), _NAME_WIDTH, SIZE_NOTE + 0.5, most=2)
+    return [line.removesuffix(" ·") for line in lines]
+
+
+def draw_stacks(stacks: Stacks, sheet: Sheet) -> Canvas:
+    """Draw stacked bars.
+
+    Parameters
+    ----------
+    stacks : Stacks
+        What is drawn.
+    sheet : Sheet
+        The words around it, without the axes' labels and measures.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The drawing.
+    """
+    size, standing = stacks.panel(), stacks.standing
+    value = _value_axis(stacks, size[1] if standing else size[0])
+    legend = _legend(stacks)
+    if standing:
+        sheet = replace(sheet, panel=size, ylabel=value.label)
+    else:
+        lines = [line for name in stacks.names for line in _lines(name)]
+        widest = max((text_width(line, SIZE_NOTE + 0.5) for line in lines), default=0.0)
+        sheet = replace(sheet, panel=size, xlabel=value.label, left=widest + 0.3, right=0.3)
+    made = frame(sheet, legend)
+    for index, axes in enumerate(made.axes):
+        _draw_panel(axes, stacks, index, value, made)
+    made.legend(legend)
+    return made.canvas
+
+
+def _value_axis(stacks: Stacks, inches: float) -> Axis:
+    values = [stacks.tops.ravel(), np.minimum(stacks.parts, 0.0).sum(axis=1).ravel()]
+    if stacks.capacity is not None:
+        values.append(stacks.capacity.ravel())
+    attrs = {"long_name": stacks.total_of, "units": stacks.units}
+    standing = stacks.standing
+    # Room beyond the longest bar for what stands at its end.
+    pad = 0.05 if standing else 0.09
+    if any(any(row) for row in stacks.beside):
+        factor = _factor(stacks)
+        texts = [
+            _end_text(stacks, panel, place, factor)
+            for panel, place in np.ndindex(stacks.totals.shape)
+        ]
+        lines = [line for text in texts for line in text.split("\n")]
+        room = max(text_width(line, SIZE_NOTE, bold=True) for line in lines) + 0.15
+        share = min(room / inches, _MOST_ROOM)
+        pad = 0.09 if standing else max(share / (1 - share) / 2, pad)
+    return axis_of(
+        "total", attrs, np.concatenate(values), "linear", inches, pad=pad, vertical=standing
+    )
+
+
+def _draw_panel(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Frame) -> None:
+    lowest, first = made.outer(index)
+    standing = stacks.standing
+    places = np.arange(len(stacks.names), dtype=np.float64)
+    ends = (-0.5, len(places) - 0.5)
+    whole = np.isfinite(stacks.totals[index])
+    done = np.zeros((2, len(places)))  # what is above nought, and below
+    for part, values in enumerate(stacks.parts[index]):
+        heights = np.where(whole, values, 0.0)
+        # What isn't there gets no bar, not one of height zero.
+        there = heights != 0
+        below = (heights < 0).astype(np.int64)
+        starts = np.take_along_axis(done, below[None], axis=0)[0]
+        look = {"linewidth": 0.8, **stacks.fill(part)}
+        _bars(axes, places[there], heights[there], starts[there], look, standing=standing)
+        done += np.where(np.arange(2)[:, None] == below, heights, 0.0)
+    if standing:
+        value.apply(axes, "y", labels=first)
+        axes.set_xlim(*ends)
+        axes.set_xticks(places, _names(stacks) if lowest else [""] * len(places))
+    else:
+        value.apply(axes, "x", labels=lowest)
+        axes.set_ylim(*reversed(ends))  # the first bar on top
+        axes.set_yticks(places, _names(stacks) if first else [""] * len(places))
+    axes.grid(visible=False, axis="x" if standing else "y")
+    _draw_capacity(axes, stacks, index, places)
+    _write_totals(axes, stacks, index, made)
+
+
+def _names(stacks: Stacks) -> list[str]:
+    return ["\n".join(_lines(name)) for name in stacks.names]
+
+
+def _bars(
+    axes: Axes,
+    places: NDArray[np.float64],
+    heights: NDArray[np.float64],
+    starts: NDArray[np.float64],
+    look: dict[str, Any],
+    *,
+    standing: bool,
+) -> None:
+    if standing:
+        axes.bar(places, heights, width=_BAR, bottom=starts, **look)
+    else:
+        axes.barh(places, heights, height=_BAR, left=starts, **look)
+
+
+def _draw_capacity(axes: Axes, stacks: Stacks, index: int, places: NDArray[np.float64]) -> None:
+    if stacks.capacity is None:
+        return
+    standing = stacks.standing
+    limits, over = stacks.capacity[index], stacks.beyond[index]
+    if stacks.striped and over.any():
+        rest = (stacks.totals[index] - limits)[over]
+        _bars(axes, places[over], rest, limits[over], {**_OVER, "zorder": 2.5}, standing=standing)
+    lines = axes.hlines if standing else axes.vlines
+    lines(
+        limits, places - 0.5, places + 0.5, colors=INK, linewidth=_CAPACITY["linewidth"],
+        linestyles=_CAPACITY["linestyle"], zorder=3,
+    )  # fmt: skip
+
+
+def _factor(stacks: Stacks) -> float:
+    factor, _ = scale_of(stacks.units).pick(float(np.nanmax(stacks.totals, initial=0.0)))
+    return factor
+
+
+def _end_text(stacks: Stacks, panel: int, place: int, factor: float) -> str:
+    """Return what stands at a bar's end: its total and what else there is, or why it isn't."""
+    total = stacks.totals[panel, place]
+    if not np.isfinite(total):
+        return (stacks.missing[panel][place] if stacks.missing else "") or "none"
+    beside = stacks.beside[panel][place] if stacks.beside else ""
+    joint = "\n" if stacks.standing else " · "
+    return number(total / factor) + (f"{joint}{beside}" if beside else "")
+
+
+def _write_totals(axes: Axes, stacks: Stacks, index: int, made: Frame) -> None:
+    """Write each bar's total at its end, in the alarm's colour where it exceeds the capacity."""
+    standing = stacks.standing
+    roomy = made.geometry.columns <= _TOTALS_UP_TO or not standing
+    factor = _factor(stacks)
+    for place, total in enumerate(stacks.totals[index]):
+        over = bool(stacks.beyond[index, place])
+        over = over or (stacks.alarm is not None and bool(stacks.alarm[index, place]))
+        none = not np.isfinite(total)
+        if not (roomy or over or none):
+            continue
+        end = 0.0 if none else stacks.tops[index, place]
+        point = (place, end) if standing else (end, place)
+        axes.annotate(
+            _end_text(stacks, index, place, factor), point, (0, 3) if standing else (4, 0),
+            textcoords="offset points",
+            ha="center" if standing else "left", va="bottom" if standing else "center",
+            size=SIZE_NOTE, color=ALARM if over else MUTED, weight="bold" if over else "normal",
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 0.6}, zorder=4,
+        )  # fmt: skip
+
+
+def _legend(stacks: Stacks) -> Legend:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = []
+    labels: list[str] = []
+    if len(stacks.labels) > 1:
+        # A standing stack is read from the top.
+        order: Sequence[int] = range(len(stacks.labels))
+        for part in reversed(order) if stacks.standing else order:
+            handles.append(Patch(**stacks.fill(part)))
+            labels.append(stacks.labels[part])
+    if stacks.capacity is not None:
+        handles.append(Line2D([], [], color=INK, **_CAPACITY))
+        labels.append(_limit(stacks, stacks.capacity))
+    if stacks.striped and stacks.beyond.any():
+        handles.append(Patch(**_OVER))
+        labels.append("does not fit")
+    return Legend(handles, labels)
+
+
+def _limit(stacks: Stacks, capacity: NDArray[np.float64]) -> str:
+    """Return the capacity's name, with its value where there is one."""
+    values = np.unique(capacity[np.isfinite(capacity)])
+    if len(values) != 1:
+        return stacks.limit
+    scale = scale_of(stacks.units)
+    text = scale.given(float(values[0]), 3)
+    factor, unit = scale.pick(float(np.nanmax(stacks.totals, initial=0.0)))
+    axis = f"{number(float(values[0]) / factor)} {unit}"
+    return f"{stacks.limit}: {text}" + (f" ({axis})" if axis != text else "")

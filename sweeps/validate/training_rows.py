@@ -1,0 +1,335 @@
+"""Measured runs as cases to predict: the numbers and labels that a prediction needs of each.
+
+What a row doesn't say is assumed and listed; a row that can't be predicted is skipped, and says
+why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from overhead.quantity import VOCABULARY
+from sweeps.errors import InputError, nearest
+from sweeps.spec.catalog import (
+    Machine,
+    hardware_names,
+    load_framework,
+    load_hardware,
+    load_model,
+    model_names,
+)
+from sweeps.spec.framework import Framework
+from sweeps.spec.labels import label_values
+from sweeps.spec.model import complete_shapes
+from sweeps.validate.nodes import network_of
+from sweeps.validate.plan_of_run import (
+    Unpredictable,
+    complete_batch,
+    complete_plan,
+    even_ends,
+    gpus_of,
+    refuse,
+)
+from sweeps.validate.rules import HELPERS, Rule, Settings, settings_of, shipped_rules
+from sweeps.validate.run_table import LABELS, NUMBERS, Run
+
+__all__ = ["FORMULAS", "KINDS", "Case", "Cases", "Skipped", "cases_of_runs"]
+
+KINDS = ("step_time", "memory")
+# The class of what nobody measured: values that a publication's own formulas give.
+FORMULAS = "published formulas"
+GIB = 2.0**30
+# Columns of words of which a rule has to understand what they say.
+UNDERSTOOD = ("gpu_type", "precision", "recompute", "zero_or_sharding", "sp", "quantity", "unit")
+# Shapes without which nothing can be predicted.
+SHAPES = ("layers", "hidden_size", "heads", "vocabulary_size")
+DEFAULT_FRAMEWORK = "megatron-lm"
+DEFAULT_PRECISION = "bf16"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One measured value and what a prediction of it needs.
+
+    Attributes
+    ----------
+    name, source, reference : str
+        The row, its source, and where that stands.
+    model, group : str
+        What was trained, and the class that its errors are gathered in.
+    kind : str
+        One of `KINDS`.
+    quantity : str
+        What is predicted.
+    measured : float
+        In the quantity's canonical unit.
+    numbers : dict of str to float
+        Shapes, plan and what else is known, in canonical units.
+    labels : dict of str to str
+        ``hardware``, ``framework``, ``precision``, ``attention_kernel``, ..
+    assumed : tuple of str
+        Settings that the row doesn't state.
+    """
+
+    name: str
+    source: str
+    reference: str
+    model: str
+    group: str
+    kind: str
+    quantity: str
+    measured: float
+    numbers: dict[str, float]
+    labels: dict[str, str]
+    assumed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A row that can't be predicted."""
+
+    name: str
+    source: str
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cases:
+    """All rows of tables: those that can be predicted, and the others."""
+
+    cases: tuple[Case, ...]
+    skipped: tuple[Skipped, ...] = field(default=())
+
+
+def cases_of_runs(
+    runs: Iterable[Run],
+    rules: Sequence[Rule] | None = None,
+    folders: Sequence[Path] = (),
+    kinds: Sequence[str] = KINDS,
+) -> Cases:
+    """Turn rows into cases.
+
+    Parameters
+    ----------
+    runs : iterable of Run
+        Of one or several tables.
+    rules : sequence of Rule, optional
+        What is known of sources and words; the shipped rules by default.
+    folders : sequence of Path
+        The user's own folders of machines and models.
+    kinds : sequence of str
+        Which of `KINDS` are wanted.
+
+    Returns
+    -------
+    Cases
+        In the order of the rows; a row of both kinds gives two.
+    """
+    known = shipped_rules() if rules is None else rules
+    reader = _Reader(known, folders)
+    found: list[Case] = []
+    skipped: list[Skipped] = []
+    every = list(runs)
+    linked = {run.texts.get("linked_training_row", "") for run in every} - {""}
+    for run in every:
+        for kind in _kinds(run, linked):
+            if kind not in kinds:
+                continue
+            try:
+                found.append(reader.case(run, kind))
+            except Unpredictable as error:
+                skipped.append(Skipped(run.name, run.source, kind, str(error)))
+    return Cases(tuple(found), tuple(skipped))
+
+
+def _kinds(run: Run, linked: set[str]) -> list[str]:
+    """Return what a row measured: a training run's memory may stand in a table of its own."""
+    if run.texts.get("quantity") or "value" in run.numbers:
+        return ["memory"]
+    both = "peak_mem_gib" in run.numbers and run.texts.get("row_id", "") not in linked
+    return ["step_time", "memory"] if both else ["step_time"]
+
+
+class _Reader:
+    def __init__(self, rules: Sequence[Rule], folders: Sequence[Path]) -> None:
+        self.rules, self.folders = rules, folders
+        self.machines, self.models = hardware_names(folders), model_names(folders)
+        self._machines: dict[str, Machine | None] = {}
+        self._frameworks: dict[str, Framework] = {}
+        self._models: dict[str, Mapping[str, float]] = {}
+
+    def case(self, run: Run, kind: str) -> Case:
+        settings = settings_of(run, self.rules)
+        if settings.skip:
+            refuse(settings.skip)
+        assumed = dict(settings.assumed)
+        _check_words(run, settings, self.machines)
+        quantity, measured = _measured(run, kind, settings)
+        labels = self._labels(run, settings, assumed, step=kind == "step_time")
+        numbers = self._numbers(run, settings, labels, assumed, step=kind == "step_time")
+        group = labels.pop("class", "") or labels.get("hardware", "not classed")
+        return Case(
+            run.name, run.source, run.texts.get("source_ref", ""), run.texts.get("model", ""),
+            group, kind, quantity, measured, numbers, labels, tuple(assumed),
+        )  # fmt: skip
+
+    # Labels.
+
+    def _labels(
+        self, run: Run, settings: Settings, assumed: dict[str, None], *, step: bool
+    ) -> dict[str, str]:
+        own = {name: run.texts[name] for name in LABELS if run.texts.get(name)}
+        for name, value in own.items():
+            known = label_values(name)
+            if known and value not in known:
+                refuse(f"{name} '{value}': unknown; {nearest(value, known)}")
+        labels = {**settings.words, **own}
+        if run.texts.get("gpu_type") in self.machines:
+            labels.setdefault("hardware", run.texts["gpu_type"])
+        for name in ("model", "measure"):
+            labels.pop(name, None)
+        if labels.get("recompute") == "unknown":
+            # A row that leaves it open is taken as keeping everything, as recent recipes do.
+            labels["recompute"] = "none"
+            assumed["recompute"] = None
+        for name in ("framework", "precision", "recompute"):
+            if name not in labels or "assumed" in run.texts.get(name, ""):
+                assumed[name] = None
+        labels.setdefault("framework", DEFAULT_FRAMEWORK)
+        labels.setdefault("precision", DEFAULT_PRECISION)
+        usual = self._framework(labels["framework"]).labels
+        # Virtual stages say what the schedule is, so a row that has none says it too.
+        labels = {**usual, **labels}
+        labels.setdefault("recompute", "none")
+        self._check_machine(run, labels, step=step)
+        return labels
+
+    def _check_machine(self, run: Run, labels: dict[str, str], *, step: bool) -> None:
+        if "hardware" in labels and self._machine(labels["hardware"]) is not None:
+            return
+        name = labels.pop("hardware", run.texts.get("gpu_type") or "not stated")
+        if step:
+            refuse(f"GPU {name}: not in the catalogue")
+
+    def _machine(self, name: str) -> Machine | None:
+        if name not in self._machines:
+            try:
+                self._machines[name] = load_hardware(name, self.folders)
+            except InputError:
+                self._machines[name] = None
+        return self._machines[name]
+
+    def _framework(self, name: str) -> Framework:
+        if name not in self._frameworks:
+            try:
+                self._frameworks[name] = load_framework(name, self.folders)
+            except InputError as error:
+                refuse("; ".join(error.faults))
+        return self._frameworks[name]
+
+    # Numbers.
+
+    def _numbers(
+        self,
+        run: Run,
+        settings: Settings,
+        labels: dict[str, str],
+        assumed: dict[str, None],
+        *,
+        step: bool,
+    ) -> dict[str, float]:
+        stated = {name: quantity for name, quantity in NUMBERS.items() if quantity}
+        own = {stated.get(name, name): value for name, value in run.numbers.items()}
+        own = {name: value for name, value in own.items() if name in VOCABULARY}
+        helpers = {n: value for n, value in settings.numbers.items() if n in HELPERS}
+        known = {n: value for n, value in settings.numbers.items() if n not in HELPERS}
+        numbers = {**settings.usual, **self._shapes(run, settings), **own, **known}
+        _complete_shapes(run, numbers, helpers, labels)
+        for name, remark in run.remarks.items():
+            if "assumed" in remark:
+                assumed[NUMBERS.get(name) or name] = None
+        for name, figure in self._framework(labels["framework"]).plan.items():
+            if name in numbers:
+                continue
+            numbers[name] = figure.value
+            if name != "sequence_parallel" or numbers.get("tp", 1.0) > 1.0:
+                assumed[name] = None
+        complete_plan(run, numbers, assumed)
+        complete_batch(run, numbers, assumed, step=step)
+        even_ends(numbers)
+        machine = self._machine(labels["hardware"]) if "hardware" in labels else None
+        if machine is not None:
+            numbers |= network_of(machine, run, {**helpers, **known}, gpus_of(run, numbers))
+        if "loss_chunk_words" in helpers:
+            chunks = numbers["vocabulary_size"] / helpers["loss_chunk_words"]
+            numbers["loss_chunks"] = max(chunks, 1.0)
+        return numbers
+
+    def _shapes(self, run: Run, settings: Settings) -> dict[str, float]:
+        """Return a model's shapes as the catalogue has them; none if it hasn't."""
+        name = settings.words.get("model", "")
+        if not name and run.texts.get("model") in self.models:
+            name = run.texts["model"]
+        if not name:
+            return {}
+        if name not in self._models:
+            self._models[name] = load_model(name, self.folders).shapes
+        return dict(self._models[name])
+
+
+def _complete_shapes(
+    run: Run,
+    numbers: dict[str, float],
+    helpers: Mapping[str, float],
+    labels: dict[str, str],
+) -> None:
+    """Fill in what follows from other shapes; with a parameter count alone, say so."""
+    if "shared_experts" in helpers:
+        shared = helpers["shared_experts"] * numbers.get("expert_ffn_size", 0.0)
+        numbers.setdefault("shared_ffn_size", shared)
+    missing = [name for name in SHAPES if name not in numbers]
+    if missing and "n_params_b" in run.numbers and not set(SHAPES) & set(run.numbers):
+        numbers["parameters"] = run.numbers["n_params_b"] * 1e9
+        labels["shapes"] = "unknown"
+        return
+    if missing:
+        refuse("shapes not stated: " + ", ".join(missing))
+    if numbers.get("gated", 1.0) == 0.0:
+        numbers.setdefault("ffn_size", 4.0 * numbers["hidden_size"])
+    for name, (value, _) in complete_shapes(numbers).items():
+        numbers.setdefault(name, value)
+    if numbers["ffn_size"] == 0.0 and numbers["experts"] == 0.0:
+        refuse("shapes not stated: ffn_size")
+
+
+def _check_words(run: Run, settings: Settings, machines: Sequence[str]) -> None:
+    for column in UNDERSTOOD:
+        text = run.texts.get(column, "")
+        if text and column not in settings.read and text not in machines:
+            refuse(f"{column} '{text}': not understood")
+
+
+def _measured(run: Run, kind: str, settings: Settings) -> tuple[str, float]:
+    """Return what was measured and its value in the canonical unit."""
+    if kind == "step_time":
+        if "step_time_s" in run.numbers:
+            return "step_time", run.numbers["step_time_s"]
+        needed = ("tokens_per_s_per_gpu", "global_batch", "seq_len", "gpus")
+        if any(name not in run.numbers for name in needed):
+            refuse("no step time, and no rate to compute it from")
+        rate, batch, length, gpus = (run.numbers[name] for name in needed)
+        return "step_time", batch * length / (rate * gpus)
+    if "value" not in run.numbers:
+        if "peak_mem_gib" not in run.numbers:
+            refuse("no value of memory")
+        return "allocated_memory", run.numbers["peak_mem_gib"] * GIB
+    measure = settings.words.get("measure", "")
+    unit = settings.numbers.get("unit_bytes", 0.0)
+    if not measure:
+        refuse(f"quantity '{run.texts.get('quantity', '')}': not understood")
+    if not unit:
+        refuse(f"unit '{run.texts.get('unit', '')}': no unit of memory")
+    return measure, run.numbers["value"] * unit

@@ -1,0 +1,480 @@
+"""``sweeps analysis``: what it prints for the usual configurations, with the arithmetic by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sweeps
+from overhead import Config, analyze_config, build_topology, collective
+from overhead.communication import DIMENSIONS, OPERATIONS
+from overhead.step import PARTS as STEP_PARTS
+from sweeps.cli.analysis_command import command
+from sweeps.cli.analysis_job import analysis_job, evaluation_of
+from sweeps.cli.analysis_options import stated_analysis
+from sweeps.cli.suggestions import analyses
+from sweeps.job import Job
+from tests.cli_runner import Runner
+
+# DGX H100 by its data sheet, times what long messages reach of it; latencies of a step.
+INSIDE, BETWEEN = 0.78 * 450e9, 0.85 * 50e9
+STEP_INSIDE, STEP_BETWEEN = 0.8e-6, 2.7e-6
+P = 70e9
+SIZES = "--params 70e9 --seq-length 1024 --hidden-size 4096"
+LLAMA = (
+    "--model llama3-70b --num-gpus 512 --tp 8 --pp 4 --sp --zero-stage 1 --global-batch 512"
+    " --seq-length 8192"
+)
+MIB = 2.0**20
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)
+
+
+def record(cli: Runner, line: str) -> dict[str, Any]:
+    (found,) = cli(f"analysis {line} --json").records
+    return dict(found)
+
+
+def job_of(line: str) -> Job:
+    params = command.make_context("analysis", shlex.split(line)).params
+    return analysis_job(stated_analysis(params))
+
+
+def ring_all_reduce(ranks: int, message: float, latency: float, bandwidth: float) -> float:
+    # Twice round the ring but for one step: each sends 1/ranks of the message.
+    return 2 * (ranks - 1) * (latency + message / ranks / bandwidth)
+
+
+# The usual examples, each with its arithmetic.
+
+
+def test_data_parallelism_on_a_ring(cli: Runner) -> None:
+    line = "--topology ring --num-gpus 8 --dp 8 --params 70e9"
+    found = record(cli, line)
+    # 2 + 4 + 12 bytes a parameter, nothing sharded: each GPU has the whole model.
+    assert found["weight_memory_bytes"] == 140e9
+    assert found["gradient_memory_bytes"] == 280e9
+    assert found["optimizer_memory_bytes"] == 840e9
+    assert found["first_stage_model_state_memory_bytes"] == 1260e9
+    # 14 steps of 280 GB / 8 at 351 GB/s: 1.396 s.
+    time = ring_all_reduce(8, 4 * P, STEP_INSIDE, INSIDE)
+    assert found["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
+    assert time == pytest.approx(1.396, abs=1e-3)
+    out = cli(f"analysis {line}").out
+    assert "DOES NOT FIT: 1.26 TB for model states alone of the GPU's 80 GB" in out
+    # A rank sends 2 x 7/8 x 280 GB = 490 GB.
+    assert re.search(r"backward +1 x 280 GB +490 GB +1 x 1.396 s = 1.396 s", out)
+    assert re.search(r"upper bound of a step's communication +490 GB +1.396 s", out)
+
+
+def test_gradients_of_two_bytes_are_half_the_message(cli: Runner) -> None:
+    found = record(cli, "--topology ring --num-gpus 8 --dp 8 --params 70e9 --gradient-bytes 2")
+    time = ring_all_reduce(8, 140e9, STEP_INSIDE, INSIDE)
+    assert found["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
+
+
+def test_data_parallelism_on_two_nodes(cli: Runner) -> None:
+    base = "--topology hierarchical --num-gpus 8 --dp 8 --gpus-per-node 4 --params 70e9"
+    # One ring through both nodes of 4, whose 4 cards each carry a quarter: 14 steps of
+    # 280 GB / 8 / 4 at 42.5 GB/s, slower than 3/4 x 280 GB / 8 at 351 GB/s inside.
+    outer = STEP_BETWEEN + 280e9 / 8 / 4 / BETWEEN
+    assert outer > STEP_INSIDE + 0.75 * 280e9 / 8 / INSIDE
+    assert record(cli, base)["dp_communication_time_s"] == pytest.approx(14 * outer, rel=1e-12)
+    # On two levels: 2 x 3/4 x 280 GB inside, 2 x 1/2 x a quarter of it between.
+    two = 2 * (3 * STEP_INSIDE + STEP_BETWEEN + 0.75 * 280e9 / INSIDE + 280e9 / 8 / BETWEEN)
+    told = record(cli, f"{base} --algorithm standard")
+    assert told["dp_communication_time_s"] == pytest.approx(two, rel=1e-12)
+    assert "on 2 nodes x 4" in cli(f"analysis {base}").out
+
+
+def test_without_parallelism_there_is_memory_alone(cli: Runner) -> None:
+    out = cli("analysis --topology ring --num-gpus 1 --dp 1 --tp 1 --cp 1 --params 70e9").out
+    assert "communication of a step: none, for nothing is split" in out
+    assert re.search(r"all together +1.26 TB", out)
+    assert "upper bound" not in out
+
+
+def test_tensor_parallelism_of_one_layer(cli: Runner) -> None:
+    line = f"--topology ring --num-gpus 8 --dp 4 --tp 2 {SIZES}"
+    found = record(cli, line)
+    # 1024 tokens x 4096 x 2 bytes = 8 MiB, over 2 ranks: 2 steps of half of it.
+    each = ring_all_reduce(2, 8 * MIB, STEP_INSIDE, INSIDE)
+    # A layer has two blocks, each with an all_reduce in each direction.
+    assert found["tp_communication_time_s"] == pytest.approx(4 * each, rel=1e-12)
+    # The embedding forward and the logits backward; and 3 numbers a token for the loss.
+    loss = 3 * ring_all_reduce(2, 4 * 1024, STEP_INSIDE, INSIDE)
+    told = found["vocabulary_communication_time_s"]
+    assert told == pytest.approx(2 * each + loss, rel=1e-12)
+    # Half of the model a GPU: 4 x 35e9 bytes of gradients over 4 ranks.
+    time = ring_all_reduce(4, 4 * P / 2, STEP_INSIDE, INSIDE)
+    assert found["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
+    assert found["weight_memory_bytes"] == 70e9
+    assert "total_comm_time_per_step_upper_bound_s" not in found
+    out = cli(f"analysis {line}").out
+    assert "communication of one layer a stage for tp (layers aren't given)" in out
+    assert "upper bound" not in out
+    assert "communication of a whole step: needs --num-layers, or --model" in out
+    assert "a GPU holds 1/(tp*pp) = 1/2 of the parameters" in out
+    assert "each group of ranks is a ring of its own size" in out
+
+
+def test_context_parallelism_by_all_to_all(cli: Runner) -> None:
+    found = record(cli, f"--topology ring --num-gpus 8 --dp 2 --cp 4 {SIZES}")
+    # 256 tokens a rank x 4096 x 2 bytes = 2 MiB; the short way round a ring of 4 that is
+    # 4 x 4 / 4 = 4 steps of a quarter.  Queries, keys, values and results, and back again.
+    each = 4 * (STEP_INSIDE + 2 * MIB / 4 / INSIDE)
+    assert found["cp_communication_time_s"] == pytest.approx(8 * each, rel=1e-12)
+    # All 8 GPUs have equal weights, and reduce their gradients together.
+    time = ring_all_reduce(8, 4 * P, STEP_INSIDE, INSIDE)
+    assert found["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
+
+
+def test_three_dimensions_and_all_layers(cli: Runner) -> None:
+    line = f"--topology ring --num-gpus 8 --dp 2 --tp 2 --cp 2 {SIZES} --num-layers 32"
+    found = record(cli, line)
+    # 512 tokens a rank: messages of 4 MiB; 32 layers x 2 blocks x 2 directions.
+    each = ring_all_reduce(2, 4 * MIB, STEP_INSIDE, INSIDE)
+    assert found["tp_communication_time_s"] == pytest.approx(128 * each, rel=1e-12)
+    # Half of the heads a rank: 2 MiB, over 2 ranks one step of half; 32 x 4 x 2 times.
+    exchange = STEP_INSIDE + 2 * MIB / 2 / INSIDE
+    assert found["cp_communication_time_s"] == pytest.approx(256 * exchange, rel=1e-12)
+    gradients = ring_all_reduce(4, 4 * P / 2, STEP_INSIDE, INSIDE)
+    assert found["dp_communication_time_s"] == pytest.approx(gradients, rel=1e-12)
+    ends = 2 * each + 3 * ring_all_reduce(2, 4 * 512, STEP_INSIDE, INSIDE)
+    total = 128 * each + 256 * exchange + gradients + ends
+    told = found["total_comm_time_per_step_upper_bound_s"]
+    assert told == pytest.approx(total, rel=1e-12)
+    out = cli(f"analysis {line}").out
+    assert re.search(rf"upper bound of a step's communication +\S+ GB +{total * 1e3:.4g} ms", out)
+
+
+def test_pipeline_parallelism(cli: Runner) -> None:
+    line = f"--topology ring --num-gpus 8 --dp 2 --pp 4 {SIZES} --num-layers 32"
+    found = record(cli, f"{line} --micro-batches 6")
+    # 8 MiB to the next stage and back, each of 6 micro-batches.
+    each = STEP_INSIDE + 8 * MIB / INSIDE
+    assert found["pp_communication_time_s"] == pytest.approx(12 * each, rel=1e-12)
+    assert found["weight_memory_bytes"] == 2 * P / 4
+
+
+def test_a_tree_algorithm(cli: Runner) -> None:
+    base = "--topology switch --num-gpus 8 --dp 8 --params 7e9"
+    plain = record(cli, base)["dp_communication_time_s"]
+    network = build_topology("switch", 8, bandwidth=INSIDE, latency=STEP_INSIDE)
+    tree = collective("all_reduce", 28e9, network, algorithm="dbt")
+    told = record(cli, f"{base} --tree-algo")["dp_communication_time_s"]
+    assert told == pytest.approx(float(tree.latency_s), rel=1e-12)
+    assert plain < told
+
+
+def test_sides_of_a_mesh_are_those_of_the_whole(cli: Runner) -> None:
+    base = "--topology torus --num-gpus 16 --params 7e9 --seq-length 1024 --hidden-size 4096"
+    link = {"bandwidth": BETWEEN, "latency": STEP_BETWEEN}
+    for more, sides in (("", (4, 4)), ("--mesh-nx 8 --mesh-ny 2", (8, 2))):
+        network = build_topology("torus", 16, mesh_nx=sides[0], mesh_ny=sides[1], **link)
+        time = float(collective("all_reduce", 28e9, network, algorithm="nccl").latency_s)
+        told = record(cli, f"{base} --dp 16 {more}")["dp_communication_time_s"]
+        assert told == pytest.approx(time, rel=1e-12)
+    # Half of it is as near to a square as can be, whatever the whole is.
+    network = build_topology("torus", 8, mesh_nx=4, mesh_ny=2, bandwidth=INSIDE, latency=8e-7)
+    time = float(collective("all_reduce", 14e9, network, algorithm="nccl").latency_s)
+    told = record(cli, f"{base} --dp 8 --tp 2 --mesh-nx 16 --mesh-ny 1")
+    assert told["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
+
+
+# A whole step of a real model.
+
+
+def test_a_whole_step(cli: Runner) -> None:
+    out = cli(f"analysis {LLAMA}").out
+    found = record(cli, LLAMA)
+    assert out.startswith("training step of llama3-70b on 512 GPUs: dp 16, tp 8, cp 1, pp 4\n")
+    assert "32 micro-batches of 1 on a rank" in out
+    for words in (
+        "memory of the fullest GPU",
+        "fits, ",
+        "upper bound of a step's",
+        "MFU",
+        "+- 12%",
+    ):
+        assert words in out
+    # Parts make up the whole.
+    parts = sum(v for name, v in found.items() if name.startswith("peak_"))
+    assert parts == pytest.approx(found["per_gpu_memory_bytes"], rel=1e-12)
+    assert found["headroom_bytes"] == 80e9 - found["per_gpu_memory_bytes"]
+    times = sum(found[f"{name}_communication_time_s"] for name in DIMENSIONS)
+    assert times == pytest.approx(found["total_comm_time_per_step_upper_bound_s"], rel=1e-12)
+    step = sum(found.get(f"{name}_s", found.get(name, 0.0)) for name in STEP_PARTS)
+    overhead = evaluation_of(job_of(LLAMA))["step_overhead"]
+    assert step + float(overhead) == pytest.approx(found["step_time_s"], rel=1e-9)
+    tokens = 512 * 8192 / found["step_time_s"]
+    assert found["tokens_per_second"] == pytest.approx(tokens, rel=1e-12)
+    # What a person reads is what a program reads.
+    assert re.search(rf"all together +{found['step_time_s']:.4g} s, \+- 12%", out)
+    assert f"{found['mfu']:.1%}" in out
+
+
+def test_a_plan_that_does_not_fit_is_told_loudly(cli: Runner) -> None:
+    out = cli("analysis --model llama3-70b --num-gpus 8 --tp 8 --seq-length 8192").out
+    assert out.count("DOES NOT FIT") == 2
+    assert "step, if the GPU's memory sufficed" in out
+
+
+def test_flags_that_mean_the_same(cli: Runner) -> None:
+    outputs = {
+        json.dumps(record(cli, f"--topology ring {n} 8 --dp 8 --params 7e9 {b} 2 {s} 512"))
+        for n in ("--num-gpus", "--gpus")
+        for b in ("--batch-size", "--micro-batch", "--batch-size 2 --micro-batch")
+        for s in ("--seq-length", "--seq-len")
+    }
+    assert len(outputs) == 1
+    on = [record(cli, f"{LLAMA.replace('--sp', sp)}") for sp in ("--sp", "--sp on", "--sp 1")]
+    assert on[0] == on[1] == on[2] != record(cli, LLAMA.replace("--sp", "--sp off"))
+
+
+@pytest.mark.parametrize(
+    ("more", "name", "rises"),
+    [
+        ("--zero-stage 3", "per_gpu_memory_bytes", False),
+        ("--recompute full", "per_gpu_memory_bytes", False),
+        ("--recompute full", "step_time_s", True),
+        ("--micro-batch 2", "per_gpu_memory_bytes", True),
+        ("--virtual-stages 2", "bubble_fraction", False),
+        ("--inter-bandwidth 10e9", "dp_communication_time_s", True),
+        ("--intra-bandwidth 100e9", "tp_communication_time_s", True),
+        ("--inter-efficiency 0.5", "dp_communication_time_s", True),
+        ("--oversubscription 4", "dp_communication_time_s", True),
+        ("--nics-per-node 2", "pp_communication_time_s", True),
+        ("--optimizer-bytes 8", "per_gpu_memory_bytes", False),
+        ("--precision fp8", "matmul_part_time_s", False),
+        ("--attention-kernel unfused", "attention_part_time_s", True),
+        ("--num-layers 160", "step_time_s", True),
+        ("--schedule gpipe", "per_gpu_memory_bytes", True),
+        ("--framework deepspeed", "error_band", None),
+        ("--hardware dgx-a100", "step_time_s", True),
+    ],
+)
+def test_each_flag_changes_what_it_says(
+    cli: Runner, more: str, name: str, rises: bool | None
+) -> None:
+    before, after = record(cli, LLAMA)[name], record(cli, f"{LLAMA} {more}")[name]
+    if rises is not None:
+        assert (after > before) if rises else (after < before)
+
+
+def test_experts(cli: Runner) -> None:
+    base = "--model mixtral-8x7b --num-gpus 64 --tp 2 --zero-stage 1 --seq-length 4096"
+    base += " --global-batch 256"
+    one, eight = record(cli, base), record(cli, f"{base} --ep 8")
+    assert one["ep_communication_time_s"] < eight["ep_communication_time_s"]
+    assert one["per_gpu_memory_bytes"] > eight["per_gpu_memory_bytes"]
+    worse = record(cli, f"{base} --ep 8 --imbalance 2")
+    assert worse["ep_communication_time_s"] > eight["ep_communication_time_s"]
+    assert "ep: expert parallelism" in cli(f"analysis {base} --ep 8").out
+
+
+def test_a_price(cli: Runner) -> None:
+    found = record(cli, f"{LLAMA} --price 2.5USD/h --training-tokens 1e12")
+    hours = 1e12 / (512 * 8192) * found["step_time_s"] * 512 / 3600
+    assert found["gpu_hours"] == pytest.approx(hours, rel=1e-12)
+    assert found["cost_usd"] == pytest.approx(2.5 * hours, rel=1e-12)
+    assert "cost" in cli(f"analysis {LLAMA} --price 2.5USD/h --training-tokens 1e12").out
+
+
+def test_a_model_of_hugging_face(cli: Runner, tmp_path: Path) -> None:
+    shapes = {
+        "model_type": "llama",
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+        "vocab_size": 128256,
+        "tie_word_embeddings": False,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(shapes), encoding="utf-8")
+    base = "--num-gpus 64 --tp 8 --global-batch 64 --seq-length 8192"
+    own = record(cli, f"--model ./config.json {base}")
+    assert own["step_time_s"] == record(cli, f"--model llama3-8b {base}")["step_time_s"]
+
+
+# Many configurations.
+
+
+def test_several_values_make_a_table(cli: Runner) -> None:
+    line = "--model llama3-8b --num-gpus 64 --tp 2,4,8 --zero-stage 0,1 --seq-length 8192"
+    head, *rows = cli(f"analysis {line} --global-batch 64").out.split("not given")[0].splitlines()
+    assert head.split()[:4] == ["tp", "zero_stage", "dp", "memory"]
+    assert len(rows) == 6
+    assert rows[0].split()[:3] == ["2", "0", "32"]
+    assert rows[0].endswith("does_not_fit")
+    records = cli(f"analysis {line} --global-batch 64 --json").records
+    assert [one["status"] for one in records] == ["does_not_fit", *["ok"] * 5]
+    # What only a step that runs has is missing; memory and communication are told.
+    assert records[0]["step_time_s"] is None
+    assert records[0]["per_gpu_memory_bytes"] > 80e9
+    rows_of = cli(f"analysis {line} --global-batch 64 --csv").rows
+    for row, one in zip(rows_of, records, strict=True):
+        assert list(row) == list(one)
+        for name, value in one.items():
+            told = row[name]
+            assert told == value if isinstance(value, str) else (told == "") == (value is None)
+    for one in records:
+        alone = f"--model llama3-8b --num-gpus 64 --tp {one['tp']:g} --seq-length 8192"
+        alone += f" --zero-stage {one['zero_stage']:g} --global-batch 64"
+        assert record(cli, alone)["per_gpu_memory_bytes"] == one["per_gpu_memory_bytes"]
+
+
+def test_plans_that_cannot_be_are_masked_with_their_reasons(cli: Runner) -> None:
+    line = f"analysis --topology ring --num-gpus 8 --dp 4,8 --tp 1,2 {SIZES} --json"
+    told = {(one["dp"], one["tp"]): one for one in cli(line).records}
+    assert told[4, 2]["status"] == told[8, 1]["status"] == "ok"
+    assert told[4, 1]["status"] == told[8, 2]["status"] == "product_of_degrees"
+    assert told[8, 2]["dp_communication_time_s"] is None
+    assert told[4, 2]["dp_communication_time_s"] > 0.0
+
+
+def test_machines_models_and_labels_are_axes(cli: Runner) -> None:
+    line = "--model llama3-8b,mixtral-8x7b --hardware dgx-a100,dgx-h100 --num-gpus 64 --tp 2"
+    line += " --recompute none,full --zero-stage 1 --seq-length 4096 --global-batch 128"
+    records = cli(f"analysis {line} --json").records
+    assert len(records) == 8
+    assert {one["model"] for one in records} == {"llama3-8b", "mixtral-8x7b"}
+    table = cli(f"analysis {line}").out
+    assert "of each machine or model" in table
+    every = cli(
+        "analysis --model llama3-8b --tp 2 --seq-length 4096 --recompute all --json"
+    ).records
+    assert len(every) >= 4
+
+
+def test_a_file_recomputes_from_its_own_spec(cli: Runner, tmp_path: Path) -> None:
+    line = "analysis --model llama3-8b --num-gpus 64 --tp 4,8 --seq-length 8192"
+    out = cli(f"{line} --global-batch 64 --output plans.nc").out
+    assert "wrote plans.nc" in out
+    stored = sweeps.open(tmp_path / "plans.nc")
+    (tmp_path / "plans.toml").write_text(stored.attrs["spec"], encoding="utf-8")
+    again = sweeps.run("plans.toml")
+    for name in stored.data_vars:
+        np.testing.assert_array_equal(stored[name].values, again[name].values)
+
+
+# How it comes about.
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--topology ring --num-gpus 8 --dp 8 --params 70e9",
+        "--topology hierarchical --num-gpus 8 --dp 8 --gpus-per-node 4 --params 70e9",
+        f"--topology switch --num-gpus 8 --dp 2 --tp 2 --cp 2 {SIZES} --num-layers 32",
+        LLAMA,
+        "--model mixtral-8x7b --num-gpus 16 --ep 8 --tp 2 --seq-length 4096",
+    ],
+)
+def test_verbose_puts_the_numbers_in(cli: Runner, line: str) -> None:
+    out = cli(f"analysis {line} --verbose").out
+    evaluation = evaluation_of(job_of(line))
+    blocks = re.findall(r"\n  (\w+) = (.*)\n    = (.*)\n    = (.*?)  \[\d+\]", out)
+    told = {name for name, *_ in blocks}
+    # Each formula with the numbers in the place of its names gives what stands below it.
+    functions = {
+        "minimum": min,
+        "maximum": max,
+        "ceil": math.ceil,
+        "floor": math.floor,
+        "where": lambda condition, yes, no: yes if condition else no,
+        "square_divisor": lambda n: max(k for k in range(1, int(n**0.5) + 1) if n % k == 0),
+        "gcd": lambda a, b: math.gcd(int(a), int(b)),
+        "log2": math.log2,
+        "sqrt": math.sqrt,
+    }
+    checked = 0
+    for name, _, numbers, shown in blocks:
+        assert not set(re.findall(r"[A-Za-z_]\w*", numbers)) - set(functions) - {"e"}, numbers
+        known = evaluation.value(name, {})
+        value = eval(numbers, {"__builtins__": {}}, functions)
+        if known is not None and name in ("dp_all_reduce_time", "weight_memory", "step_time"):
+            assert value == pytest.approx(float(known), rel=1e-4), name
+            checked += 1
+        plain = re.fullmatch(r"-?[\d.e+]+", shown)
+        if plain:
+            assert value == pytest.approx(float(shown), rel=1e-3, abs=1e-6), name
+            checked += 1
+    assert checked > 5
+    # Every operation that the report tells has its message, its counts and its time explained.
+    report = out.split("memory, with the numbers put in")[0]
+    for one in OPERATIONS.values():
+        if f"  {one.title}, on " in report:
+            assert one.message in told or one.message in out
+            assert {one.quantity("time"), one.quantity("volume")} <= told
+    assert re.findall(r"\n  \[1\] \S", out)
+
+
+def test_what_is_assumed_is_said(cli: Runner) -> None:
+    out = cli("analysis --topology ring --num-gpus 8 --dp 8 --params 70e9 --latency 1us").out
+    after = out.split("not given, so taken as")[1]
+    assert "hardware = dgx-h100" in after
+    assert "gradient_bytes = 4 B" in after
+    assert "micro_batch" in after
+    assert not re.search(r"\bdp\b|\btopology\b|\blatency\b", after)
+    idle = "analysis --num-gpus 8 --dp 8 --params 70e9 --bandwidth 1e9"
+    assert "given, but nothing here depends on it: --bandwidth" in cli(idle).out
+
+
+def test_help_names_the_flags(cli: Runner) -> None:
+    told = cli("analysis --help").out
+    flags = "--topology --num-gpus --gpus --dp --tp --cp --pp --ep --params --seq-length --seq-len"
+    flags += " --hidden-size --batch-size --num-layers --gpus-per-node --mesh-nx --mesh-ny"
+    flags += " --tree-algo --verbose --model --hardware --zero-stage --sp --cp-kind --recompute"
+    flags += " --micro-batch --global-batch --virtual-stages --schedule --etp --imbalance"
+    flags += " --hsdp-shard --rank-order --nics-per-node --attention-kernel --framework --precision"
+    for flag in flags.split():
+        assert re.search(rf"{flag}\b", told), flag
+
+
+# The same by one call in Python.
+
+
+@pytest.mark.parametrize("line", [one for one in analyses() if "70e9" in one and "," not in one])
+def test_the_command_tells_what_the_call_gives(line: str) -> None:
+    job = job_of(line)
+    values = {name: float(value) for name, value in evaluation_of(job).given.items()}
+    kept = (
+        *("dp", "tp", "cp", "pp", "parameters", "sequence_length", "hidden_size", "layers"),
+        *("world_size", "gpus_per_node", "nics_per_node", "mesh_nx", "mesh_ny"),
+        *("intra_bandwidth", "intra_latency", "intra_efficiency", "intra_energy_per_bit"),
+        *("inter_bandwidth", "inter_latency", "inter_efficiency", "inter_energy_per_bit"),
+        *("intra_nvls", "in_network_latency_factor"),
+    )
+    given = {name: values[name] for name in kept if name in values}
+    if "mesh_ny" in given and "mesh_nx" not in job.sweep.given:
+        del given["mesh_nx"], given["mesh_ny"]
+    result = analyze_config(
+        Config(topology_kind=job.plan.labels["topology"], dp_degree=given.pop("dp"), more=given)
+    )
+    arrays = job.plan.evaluate(job.stored)
+    assert result.per_gpu_memory_bytes == pytest.approx(
+        float(arrays["first_stage_model_state_memory"]), rel=1e-12
+    )
+    for name, time in result.dimension_times.items():
+        if f"{name}_communication_time" in arrays:
+            told = float(arrays[f"{name}_communication_time"])
+            assert float(time) == pytest.approx(told, rel=1e-12), name
+    bound = result.total_comm_time_per_step_upper_bound_s
+    if "communication_upper_bound" in arrays:
+        told = float(arrays["communication_upper_bound"])
+        assert float(bound) == pytest.approx(told, rel=1e-12)  # type: ignore[arg-type]

@@ -1,0 +1,172 @@
+"""Rows as cases: what is taken of them, what is assumed, what can't be predicted."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweeps.validate.run_table import NUMBERS, Run
+from sweeps.validate.training_rows import Case, cases_of_runs
+
+STEP = {
+    "model": "llama3-70b", "gpu_type": "dgx-h100", "framework": "megatron-lm", "precision": "bf16",
+    "recompute": "none", "zero_or_sharding": "ZeRO-1", "sp": "yes", "gpus": 64, "tp": 4, "pp": 4,
+    "cp": 1, "dp": 4, "vpp": 1, "seq_len": 8192, "global_batch": 128, "micro_batch": 1,
+    "step_time_s": 14.6,
+}  # fmt: skip
+
+
+def run(**more: object) -> Run:
+    cells = {**STEP, **more}
+    stated = {name: value for name, value in cells.items() if value is not None}
+    numbers = {name: float(str(v)) for name, v in stated.items() if name in NUMBERS}
+    texts = {name: str(v) for name, v in stated.items() if name not in NUMBERS}
+    return Run(2, texts, numbers)
+
+
+def case(**more: object) -> Case:
+    found = cases_of_runs([run(**more)])
+    assert not found.skipped, found.skipped
+    return found.cases[0]
+
+
+def reason(**more: object) -> str:
+    found = cases_of_runs([run(**more)])
+    assert not found.cases
+    return found.skipped[0].reason
+
+
+def test_a_row_that_says_it_all() -> None:
+    one = case()
+    assert one.kind == one.quantity == "step_time"
+    assert one.measured == 14.6
+    assert one.assumed == ()
+    assert one.group == "dgx-h100"
+    assert one.labels["hardware"] == "dgx-h100"
+    assert one.labels["attention_kernel"] == "cudnn"  # Transformer Engine's, by the framework
+    assert one.labels["schedule"] == "one_f_one_b"
+    expected = {"tp": 4, "dp": 4, "micro_batches": 32, "zero_stage": 1, "layers": 80, "etp": 4}
+    assert {name: one.numbers[name] for name in expected} == expected
+
+
+def test_columns_go_before_the_catalogue() -> None:
+    one = case(layers=12, tp=8, pp=1, dp=8)
+    assert one.numbers["layers"] == 12
+    assert one.numbers["hidden_size"] == 8192
+
+
+def test_what_isn_t_said_is_assumed_and_told() -> None:
+    assert case(recompute=None).assumed == ("recompute",)
+    assert case(recompute="unspecified (recipe)").assumed == ("recompute",)
+    assert case(recompute="none (assumed)").assumed == ("recompute",)
+    assert case(vpp=None).assumed == ("virtual_stages",)
+    assert "micro_batch" in case(micro_batch=None).assumed
+    assert case(framework=None).assumed == ("framework",)
+    assert case(zero_or_sharding=None).assumed == ("zero_stage",)
+
+
+def test_micro_batch_from_accumulation() -> None:
+    one = case(micro_batch=None, grad_accum=16)
+    assert (one.numbers["micro_batch"], one.numbers["micro_batches"]) == (2, 16)
+    assert one.assumed == ()
+
+
+def test_degrees_that_follow() -> None:
+    assert case(dp=None).numbers["dp"] == 4
+    assert case(pp=1, vpp=5, dp=16).numbers["virtual_stages"] == 1
+
+
+@pytest.mark.parametrize(
+    ("layers", "pp", "v", "ends"),
+    [(126, 8, 8, 1), (30, 4, 8, 1), (128, 8, 8, 0), (61, 4, 4, 0), (80, 4, 5, 0)],
+)
+def test_ends_count_as_layers_only_where_that_evens_stages(
+    layers: int, pp: int, v: int, ends: int
+) -> None:
+    one = case(layers=layers, pp=pp, vpp=v, dp=16 // pp)
+    for name in ("embedding_as_layer", "loss_as_layer"):
+        assert one.numbers.get(name, 0.0) == ends
+    assert one.labels["schedule"] == "interleaved"
+
+
+@pytest.mark.parametrize(
+    ("gpu_type", "gpus", "stated", "node", "cards"),
+    [
+        ("dgx-h100", 64, None, 8, 8),
+        ("dgx-h100", 64, 4, 4, 4),
+        ("GB200-NVL72", 64, 4, 64, 64),
+        ("GB200-NVL72", 256, 4, 64, 64),
+        ("GB200-NVL72", 2304, 4, 72, 72),
+        ("GB200-NVL72", 8, 4, 8, 8),
+    ],
+)
+def test_nodes(gpu_type: str, gpus: int, stated: int | None, node: int, cards: int) -> None:
+    one = case(gpu_type=gpu_type, gpus=gpus, gpus_per_node=stated, tp=1, pp=1, dp=gpus,
+               global_batch=gpus)  # fmt: skip
+    assert one.numbers["gpus_per_node"] == node
+    assert one.numbers["nics_per_node"] == cards
+    assert one.numbers["ranks_per_nic"] == 1
+
+
+def test_network_cards_of_a_row() -> None:
+    one = case(interconnect="NVLink3; 4x100Gb RoCE per node")
+    assert one.numbers["nics_per_node"] == 4
+    assert one.numbers["ranks_per_nic"] == 2
+    assert one.numbers["inter_bandwidth"] == 12.5e9
+    one = case(interconnect="NVLink; 1600 Gb/s per node RoCE")
+    assert one.numbers["inter_bandwidth"] * one.numbers["nics_per_node"] == 200e9
+
+
+def test_time_from_a_rate() -> None:
+    one = case(step_time_s=None, tokens_per_s_per_gpu=1000)
+    assert one.measured == 128 * 8192 / (64 * 1000)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"gpu_type": "Trainium1"}, "GPU Trainium1: not in the catalogue"),
+        ({"gpu_type": "abacus"}, "gpu_type 'abacus': not understood"),
+        ({"model": "llama3-70b SFT"}, "fine-tuning"),
+        ({"model": "unheard-of"}, "shapes not stated: layers, hidden_size, heads, vocabulary_size"),
+        ({"precision": "bf17"}, "precision 'bf17': not understood"),
+        ({"recompute": "some"}, "recompute 'some': not understood"),
+        ({"gpus": 65}, "plan tp 4 x cp 1 x pp 4 x dp 4 isn't 65 GPUs"),
+        ({"global_batch": None}, "global batch not stated"),
+        ({"global_batch": 2}, "2 sequences for 4 data-parallel ranks"),
+        ({"seq_len": None}, "sequence length not stated"),
+        ({"step_time_s": None}, "no step time, and no rate"),
+        ({"framework": "megatron"}, "there is no such framework"),
+        ({"framework": "torchtitan+lazy"}, "has no such option"),
+        ({"attention_kernel": "flash_9"}, "attention_kernel 'flash_9': unknown; did you mean"),
+        ({"model": "mixtral-8x7b", "ep": None}, "plan not stated: ep"),
+    ],
+)
+def test_rows_that_can_t_be_predicted(more: dict[str, object], told: str) -> None:
+    assert told in reason(**more)
+
+
+def test_a_row_of_time_and_memory_is_two_cases_unless_a_table_of_memory_has_it() -> None:
+    both = run(row_id="T1", peak_mem_gib=60)
+    found = cases_of_runs([both])
+    assert [one.kind for one in found.cases] == ["step_time", "memory"]
+    assert found.cases[1].measured == 60 * 2.0**30
+    linked = run(row_id="M1", linked_training_row="T1", quantity="peak memory per GPU", value=60,
+                 unit="GiB", step_time_s=None)  # fmt: skip
+    found = cases_of_runs([both, linked])
+    assert [one.name for one in found.cases] == ["T1", "M1"]
+    assert not cases_of_runs([linked], kinds=("step_time",)).cases
+
+
+def test_memory_needs_no_machine() -> None:
+    one = case(gpu_type="abacus 80 GB"[:0], quantity="peak memory per GPU", value=60, unit="GiB",
+               step_time_s=None, global_batch=None, grad_accum=8)  # fmt: skip
+    assert "hardware" not in one.labels
+    assert one.numbers["micro_batches"] == 8
+
+
+def test_a_count_of_parameters_is_enough_for_states() -> None:
+    one = case(model="7.5B params", n_params_b=7.5, quantity="model-state memory per device",
+               value=31.4, unit="GB (1e9)", step_time_s=None)  # fmt: skip
+    assert one.labels["shapes"] == "unknown"
+    assert one.numbers["parameters"] == 7.5e9
+    assert one.measured == 31.4e9

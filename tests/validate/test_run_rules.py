@@ -1,0 +1,141 @@
+"""Rules that make settings of words: the shipped ones, and a user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import InputError
+from sweeps.spec.catalog import hardware_names, load_framework, model_names
+from sweeps.validate.rules import Settings, read_rules, settings_of, shipped_rules
+from sweeps.validate.run_table import Run
+
+
+def settings(**texts: str) -> Settings:
+    return settings_of(Run(1, texts, {}), shipped_rules())
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "expected"),
+    [
+        ("zero_or_sharding", "DP replicated (Megatron-DeepSpeed)", {"zero_stage": 0}),
+        ("zero_or_sharding", "distributed optimizer (ZeRO-1)", {"zero_stage": 1}),
+        ("zero_or_sharding", "distributed fused Adam (ZeRO-1/2)", {"zero_stage": 1}),
+        ("zero_or_sharding", "FSDP SHARD_GRAD_OP (ZeRO-2) mp_mode=DEFAULT", {"zero_stage": 2}),
+        ("zero_or_sharding", "FSDP2 over dp x cp = 8", {"zero_stage": 3}),
+        ("zero_or_sharding", "2", {"zero_stage": 2}),
+        (
+            "zero_or_sharding",
+            "ZeRO-1 sharded within groups of 8",
+            {"zero_stage": 1, "hsdp_shard": 8},
+        ),
+        ("sp", "yes (TP>1)", {"sequence_parallel": 1}),
+        ("sp", "no", {"sequence_parallel": 0}),
+        (
+            "moe",
+            "64 experts top-6 + 2 shared expert_ffn=1408, first layer dense",
+            {
+                "experts": 64,
+                "experts_per_token": 6,
+                "shared_experts": 2,
+                "expert_ffn_size": 1408,
+                "dense_layers": 1,
+            },
+        ),
+        ("moe", "256 routed experts top-8 first 3 layers dense", {"dense_layers": 3}),
+        ("interconnect", "4x100Gb RoCE per node", {"nics_per_node": 4, "card_gigabits": 100}),
+        ("interconnect", "NVLink; 800 Gb/s per node", {"node_gigabits": 800}),
+        ("interconnect", "NVLink4; 400Gb/s CX-7 per GPU", {"gpu_gigabits": 400}),
+        ("interconnect", "NVLink3 single node", {}),
+        ("unit", "GiB", {"unit_bytes": 2.0**30}),
+        ("unit", "GB (1e9)", {"unit_bytes": 1e9}),
+    ],
+)  # fmt: skip
+def test_words_to_numbers(column: str, text: str, expected: dict[str, float]) -> None:
+    found = settings(**{column: text}).numbers
+    assert {name: found.get(name) for name in expected} == expected
+    if not expected:
+        assert not found
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "expected"),
+    [
+        ("recompute", "full (use_checkpoint=true in matching config)", {"recompute": "full"}),
+        ("recompute", "selective (attention core)", {"recompute": "selective"}),
+        ("recompute", "selective (per-op SAC)", {"recompute": "per_op"}),
+        ("recompute", "none or selective (config env-driven)", {"recompute": "unknown"}),
+        ("recompute", "unspecified (recipe)", {"recompute": "unknown"}),
+        ("precision", "fp8 (TE hybrid)", {"precision": "fp8"}),
+        ("precision", "mxfp8", {"precision": "fp8"}),
+        ("precision", "nvfp4", {"precision": "fp4"}),
+        ("precision", "amp bf16", {"precision": "bf16"}),
+        ("gpu_type", "A100-80GB-SXM (Ampere)", {"hardware": "dgx-a100"}),
+        ("gpu_type", "GB300-NVL72", {"hardware": "gb300-nvl72"}),
+        ("quantity", "GPU memory per GPU", {"measure": "memory"}),
+        ("quantity", "peak memory per GPU", {"measure": "allocated_memory"}),
+    ],
+)
+def test_words_to_labels(column: str, text: str, expected: dict[str, str]) -> None:
+    found = settings(**{column: text}).words
+    assert {name: found.get(name) for name in expected} == expected
+
+
+def test_what_shipped_rules_name_exists() -> None:
+    machines, models = hardware_names(), model_names()
+    for rule in shipped_rules():
+        if "hardware" in rule.words:
+            assert rule.words["hardware"] in machines
+        if "model" in rule.words:
+            assert rule.words["model"] in models
+        if "framework" in rule.words:
+            load_framework(rule.words["framework"])
+
+
+def test_no_rule_is_of_one_row() -> None:
+    assert not [
+        rule for rule in shipped_rules() if {"row_id", "linked_training_row"} & {*rule.where}
+    ]
+
+
+def test_rules_of_sources_say_where_that_is_known_from() -> None:
+    told = [rule for rule in shipped_rules() if "source_id" in rule.where and rule.numbers]
+    assert told
+    assert all(rule.because for rule in told)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[[rules]]\nwhere = { modell = 'x' }", "where.modell = '..': no such column"),
+        ("[[rules]]\nwhere = { model = '(' }", "where.model = '(': no expression"),
+        ("[[rules]]\nset = { tpp = 1 }", "set.tpp = 1: no such setting"),
+        ("[[rules]]\nset = { recipe = 'adam' }", "set.recipe = 'adam': unknown"),
+        ("[[rules]]\nusual = { framework = 'x' }", "usual.framework = '..': no number"),
+        ("[[rules]]\nwhen = {}", "rule 1, when = '..': no such key; did you mean 'where'"),
+        ("[[rules]]\nwhere = { model = '(?P<tpp>1)' }", "no such quantity"),
+    ],
+)  # fmt: skip
+def test_faults_of_own_rules(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_rules(path)
+    assert len(caught.value.faults) == 1
+    assert told in caught.value.faults[0]
+
+
+def test_later_rules_win(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(
+        "[[rules]]\nset = { tp = 1, framework = 'torchtitan' }\n"
+        "[[rules]]\nwhere = { model = 'big' }\nset = { tp = 8 }\nassumed = ['tp']\n"
+        "[[rules]]\nwhere = { model = 'odd' }\nskip = 'odd'\n"
+    )
+    rules = read_rules(path)
+    small, big, odd = (settings_of(Run(1, {"model": m}, {}), rules) for m in ("s", "BIG", "odd"))
+    assert (small.numbers, big.numbers) == ({"tp": 1}, {"tp": 8})
+    assert small.words == big.words == {"framework": "torchtitan"}
+    assert (list(small.assumed), list(big.assumed)) == ([], ["tp"])
+    assert (small.skip, odd.skip) == ("", "odd")

@@ -1,0 +1,148 @@
+"""``sweeps validate``: reports, records, files, figures, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sweeps.store.read import open_dataset, verify
+from tests.cli_runner import Runner
+
+OWN = (
+    "row_id,source_id,model,gpu_type,framework,gpus,tp,pp,dp,vpp,zero_or_sharding,sp,recompute,"
+    "precision,seq_len,global_batch,micro_batch,step_time_s,peak_mem_gib\n"
+    "a,mine,llama3-70b,dgx-h100,megatron-lm,64,4,4,4,5,ZeRO-1,yes,none,bf16,8192,128,1,14.6,60\n"
+    "b,mine,llama3-8b,dgx-a100,torchtitan,8,1,1,8,1,FSDP,no,full,bf16,8192,16,2,6.5,\n"
+    "c,mine,llama3-8b,abacus,torchtitan,8,1,1,8,1,FSDP,no,full,bf16,8192,16,2,6.5,\n"
+)
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.csv").write_text(OWN)
+    return Runner(capsys)
+
+
+def test_report_of_shipped_memory(cli: Runner) -> None:
+    done = cli("validate memory --source simumax_b200 --source prime_rl")
+    assert "memory of a GPU, predicted beside measured, by class:" in done.out
+    assert "by source:" in done.out
+    assert "time of a step" not in done.out
+    assert "all measured" in done.out
+    assert "fine-tuning" in done.out
+    told = next(line for line in done.out.splitlines() if line.startswith("simumax_b200"))
+    assert int(told.split()[1]) == 15
+
+
+def test_report_of_an_own_table(cli: Runner) -> None:
+    done = cli("validate own.csv")
+    assert "time of a step" in done.out
+    assert "memory of a GPU" in done.out
+    assert "left out, 1 rows:" in done.out
+    assert "gpu_type 'abacus': not understood (mine)" in done.out
+    assert "memory of a GPU" not in cli("validate own.csv --kind step-time").out
+
+
+def test_records(cli: Runner) -> None:
+    rows = cli("validate own.csv --csv").rows
+    assert [row["row"] for row in rows] == ["a", "a", "b"]
+    assert [row["kind"] for row in rows] == ["step_time", "memory", "step_time"]
+    for row in rows:
+        measured, predicted = float(row["measured"]), float(row["predicted"])
+        assert float(row["error"]) == pytest.approx(predicted / measured - 1)
+    assert rows[1]["error_band"] == ""
+    same = cli("validate own.csv --json").records
+    assert [row["predicted"] for row in same] == [float(row["predicted"]) for row in rows]
+    assert same[1]["error_band"] is None
+    assert [row["units"] for row in same] == ["s", "byte", "s"]
+
+
+def test_classes_and_sources(cli: Runner) -> None:
+    assert [r["row"] for r in cli("validate own.csv --class dgx-a100 --csv").rows] == ["b"]
+    assert len(cli("validate own.csv --source mine --csv").rows) == 3
+    refused = cli("validate own.csv --class dgx-a10 --source min", fine=False)
+    assert refused.code == 2
+    assert "--class = 'dgx-a10': no row has it; did you mean 'dgx-a100'" in refused.err
+    assert "--source = 'min': no row has it" in refused.err
+
+
+def test_own_rules(cli: Runner) -> None:
+    Path("own.toml").write_text(
+        "[[rules]]\nwhere = { row_id = '^a$' }\nset = { recompute = 'full', class = 'deep' }\n"
+    )
+    plain, changed = (
+        cli(f"validate own.csv --csv{more}").rows for more in ("", " --rules own.toml")
+    )
+    assert changed[0]["class"] == "deep"
+    assert float(changed[0]["predicted"]) > 1.2 * float(plain[0]["predicted"])
+    assert changed[2] == plain[2]
+
+
+def test_files(cli: Runner) -> None:
+    told = cli("validate own.csv --output rows.csv --csv", fine=False)
+    assert told.code == 0
+    assert told.err == "wrote rows.csv\n"
+    assert Path("rows.csv").read_text() == told.out
+    assert "exists" in cli("validate own.csv --output rows.csv", fine=False).err
+    assert cli("validate own.csv --output rows.csv --overwrite").code == 0
+    cli("validate own.csv --output rows.nc")
+    assert not verify(Path("rows.nc"))
+    with open_dataset(Path("rows.nc")) as found:
+        assert dict(found.sizes) == {"row": 3}
+        assert found["measured_step_time"].attrs["units"] == "s"
+        assert found["predicted_memory"].attrs["units"] == "byte"
+        np.testing.assert_array_equal(np.isnan(found["measured_memory"]), [True, False, True])
+        error = found["predicted_step_time"] / found["measured_step_time"] - 1
+        np.testing.assert_allclose(found["relative_error"][[0, 2]], error[[0, 2]])
+        assert list(found["source"].values) == ["mine"] * 3
+    refused = cli("validate own.csv --output rows.txt", fine=False)
+    assert refused.code == 2
+    assert "FILE.csv or FILE.nc" in refused.err
+
+
+def test_figures(cli: Runner) -> None:
+    cli("validate own.csv --plot --output rows.csv")
+    for name in ("rows-step-time", "rows-memory"):
+        text = Path(f"{name}.svg").read_text()
+        assert "predicted and measured" in text
+        assert "dgx-h100 (1):" in text
+        assert Path(f"{name}.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("validate nosuch.csv", "TABLE = 'nosuch.csv': there is no such file"),
+        ("validate trainin", "did you mean 'training'?"),
+        ("validate own.csv --kind both", "'both' is not one of"),
+        ("validate own.csv --rules nosuch.toml", "nosuch.toml: can't be read"),
+        ("validate nccl-collectives --plot", "sweeps run nccl-measured"),
+    ],
+)
+def test_refusals(cli: Runner, line: str, told: str) -> None:
+    done = cli(line, fine=False)
+    assert done.code == 2
+    assert told in done.err
+    assert "Traceback" not in done.err
+
+
+def test_nothing_to_predict(cli: Runner) -> None:
+    Path("own.csv").write_text("model,gpu_type,step_time_s\nx,abacus,1\n")
+    done = cli("validate own.csv", fine=False)
+    assert done.code == 2
+    assert "no row can be predicted; 1  gpu_type 'abacus': not understood" in done.err
+
+
+def test_tables_of_operations(cli: Runner) -> None:
+    Path("links.csv").write_text(
+        "collective,hardware,ranks,message_bytes,time_us\nall_reduce,dgx-h100,8,1073741824,4300\n"
+    )
+    done = cli("validate links.csv")
+    assert "median error" in done.out
+    (row,) = cli("validate links.csv --csv").rows
+    assert row["points"] == "1"
