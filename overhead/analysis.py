@@ -113,7 +113,8 @@ def _needed(result: AnalysisResult) -> dict[str, tuple[str, ...]]:
         dimensions[name]: result.missing[name] for name in result.missing if name in dimensions
     }
     if not result.memory:
-        found["memory"] = result.missing["model_state_memory"]
+        first, *others = result.missing["model_state_memory"]
+        found["memory"] = (f"num_parameters, or {first}", *others)
     return found
 
 

@@ -12,7 +12,19 @@ import numpy as np
 
 from overhead.quantity import VOCABULARY, Array
 
-__all__ = ["FUNCTIONS", "evaluate", "greatest_common_divisor", "latex", "names"]
+__all__ = [
+    "FUNCTIONS",
+    "evaluate",
+    "greatest_common_divisor",
+    "latex",
+    "names",
+    "never_drawn",
+    "square_divisor",
+]
+
+
+# More experts a token than this no model has.
+MOST_DRAWS = 4096
 
 
 def popcount_sum(ranks: Array) -> Array:
@@ -40,6 +52,36 @@ def greatest_common_divisor(one: Array, other: Array) -> Array:
     return np.asarray(np.gcd(*whole), dtype=np.float64)
 
 
+def square_divisor(number: Array) -> Array:
+    """Return the largest divisor of whole numbers that is no larger than their root.
+
+    What isn't whole is cut off.
+    """
+    whole = np.asarray(number, dtype=np.float64).astype(np.int64)
+    each, place = np.unique(whole, return_inverse=True)
+    best = np.ones_like(each)
+    # Divisors one by one, for all numbers at once.
+    for divisor in range(2, int(np.sqrt(each[-1])) + 1 if each.size else 0):
+        best = np.where((each % divisor == 0) & (divisor * divisor <= each), divisor, best)
+    return np.asarray(best[place].reshape(whole.shape), dtype=np.float64)
+
+
+def never_drawn(total: Array, marked: Array, draws: Array) -> Array:
+    """Return the share of draws without replacement that meet none of the marked ones.
+
+    Of `total` things `draws` are drawn: C(total - marked, draws)/C(total, draws).
+    """
+    total, marked, draws = (np.asarray(n, dtype=np.float64) for n in (total, marked, draws))
+    share = np.ones(np.broadcast_shapes(total.shape, marked.shape, draws.shape))
+    most = float(np.max(draws, initial=0.0))
+    # Draw by draw, for all numbers at once; a draw beyond what there is changes nothing.
+    for drawn in range(int(min(most, MOST_DRAWS))):
+        left = np.maximum(total - drawn, 1.0)
+        missed = np.maximum(total - marked - drawn, 0.0) / left
+        share = share * np.where(drawn < np.minimum(draws, total), missed, 1.0)
+    return share
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": np.ceil,
     "floor": np.floor,
@@ -50,6 +92,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "where": np.where,
     "gcd": greatest_common_divisor,
     "popcount_sum": popcount_sum,
+    "square_divisor": square_divisor,
+    "never_drawn": never_drawn,
 }
 
 _BINARY: dict[type[ast.AST], tuple[Callable[[Any, Any], Any], int]] = {
@@ -209,5 +253,10 @@ def _latex_call(name: str, args: list[str]) -> str:
         return rf"\left({args[1]} \text{{ if }} {args[0]}, \text{{ else }} {args[2]}\right)"
     if name == "popcount_sum":
         return rf"\sum_{{d<{args[0]}}} \mathrm{{popcount}}(d)"
+    if name == "never_drawn":
+        total, marked, draws = args
+        return rf"{{{total} - {marked} \choose {draws}}} / {{{total} \choose {draws}}}"
+    if name == "square_divisor":
+        return rf"\max\left\{{k \mid {args[0]}, k \leq \sqrt{{{args[0]}}}\right\}}"
     shown = {"minimum": r"\min", "maximum": r"\max", "log2": r"\log_2", "gcd": r"\gcd"}[name]
     return rf"{shown}\left({', '.join(args)}\right)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from overhead.communication import grid
-from overhead.communication.grid import square_divisor
+from overhead.expression import square_divisor
 from overhead.formula import formula
 from overhead.quantity import Array
 

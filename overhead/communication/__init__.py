@@ -9,6 +9,7 @@ of it hides.
 from overhead.communication import (
     context,
     data,
+    deduplicated,
     expert,
     grid,
     groups,
@@ -35,6 +36,7 @@ __all__ = [
     "Operation",
     "context",
     "data",
+    "deduplicated",
     "expert",
     "grid",
     "groups",

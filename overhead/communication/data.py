@@ -35,8 +35,9 @@ class Family:
 
     Attributes
     ----------
-    name, mark, words : str
-        What its quantities' names, and their symbols, begin with; and what it is.
+    name, mark, words, owner : str
+        What its quantities' names, and their symbols, begin with; what it is; and whose a
+        gradient is, where that has to be said.
     group, shard, replica : str
         Its kinds of groups: of equal weights, of which one shards, which hold the same shard.
     shards, held, layers, share : str
@@ -47,6 +48,7 @@ class Family:
     name: str
     mark: str
     words: str
+    owner: str
     group: str
     shard: str
     replica: str
@@ -58,12 +60,12 @@ class Family:
 
 FAMILIES = (
     Family(
-        "dp", "d", "all but routed experts", "zero", "shard", "replica", "shards",
+        "dp", "d", "all but routed experts", "", "zero", "shard", "replica", "shards",
         "busiest_dense_parameters", "busiest_layers", "dense_share",
     ),
     Family(
-        "edp", "e", "routed experts", "edp", "expert_shard", "expert_replica", "expert_shards",
-        "busiest_expert_parameters", "busiest_moe_layers", "moe_share",
+        "edp", "e", "routed experts", "routed experts' ", "edp", "expert_shard", "expert_replica",
+        "expert_shards", "busiest_expert_parameters", "busiest_moe_layers", "moe_share",
     ),
 )  # fmt: skip
 
@@ -260,7 +262,7 @@ def _count(ranks: Array, rounds: Array, pieces: Array) -> Array:
 def _declare(family: Family, name: str, collective: str, group: str, message: str) -> None:
     operation(
         name,
-        f"{collective} of {SENT[message]} of {family.words}",
+        f"{collective} of {SENT[message].format(family.owner)}",
         dimension="dp",
         group=group,
         collective=collective,
@@ -282,10 +284,11 @@ def _declare(family: Family, name: str, collective: str, group: str, message: st
         )(_count)
 
 
+# What is sent, in words, where a family of parameters has a name of its own.
 SENT = {
-    "reduce_bytes": "gradients",
-    "gather_bytes": "weights",
-    "replica_bytes": "a shard's gradients over its replicas",
+    "reduce_bytes": "{}gradients",
+    "gather_bytes": "{}weights",
+    "replica_bytes": "{}gradients of a shard over its replicas",
 }
 # By which quantity a round is repeated in a step's forwards and in its backwards.
 ROUNDS = {

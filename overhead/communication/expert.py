@@ -103,7 +103,7 @@ for _returns, _message in (
 EP: dict[str, Any] = {"dimension": "ep", "share": "routed_share"}
 for _name, _words, _group, _collective, _message in (
     ("ep_dispatch", "tokens to experts", "ep", "all_to_all", "dispatch_message_bytes"),
-    ("ep_combine", "experts' results to tokens", "ep", "all_to_all", "combine_message_bytes"),
+    ("ep_combine", "experts' results", "ep", "all_to_all", "combine_message_bytes"),
     ("etp_all_gather", "a split expert's tokens", "etp", "all_gather", "etp_gather_bytes"),
     ("etp_reduce_scatter", "a split expert's results", "etp", "reduce_scatter",
      "etp_scatter_bytes"),

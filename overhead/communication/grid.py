@@ -5,42 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from overhead.communication import quantities
-from overhead.expression import FUNCTIONS
+from overhead.expression import square_divisor
 from overhead.formula import formula
 from overhead.quantity import Array
 
-__all__ = ["group_nx", "group_ny", "group_nz", "quantities", "square_divisor"]
+__all__ = ["group_nx", "group_ny", "group_nz", "quantities"]
 
 OWN = "derivation"
 # Where the sides of a mesh or torus are given, a group of as many ranks is that one.
 GIVEN = {"grid": "given"}
 WHOLE = "group_size == mesh_nx*mesh_ny*mesh_nz"
 SQUARE = ("a group is a network of its own, of two dimensions",)
-
-
-def square_divisor(number: Array) -> Array:
-    """Return the largest divisor of whole numbers that is no larger than their root.
-
-    Parameters
-    ----------
-    number : array_like
-        The numbers; what isn't whole is cut off.
-
-    Returns
-    -------
-    ndarray
-        The divisors, of the same shape; 1 for a prime.
-    """
-    whole = np.asarray(number, dtype=np.float64).astype(np.int64)
-    each, place = np.unique(whole, return_inverse=True)
-    best = np.ones_like(each)
-    # Divisors one by one, for all numbers at once.
-    for divisor in range(2, int(np.sqrt(each[-1])) + 1 if each.size else 0):
-        best = np.where((each % divisor == 0) & (divisor * divisor <= each), divisor, best)
-    return np.asarray(best[place].reshape(whole.shape), dtype=np.float64)
-
-
-FUNCTIONS.setdefault("square_divisor", square_divisor)
 
 
 @formula(

@@ -238,13 +238,13 @@ def inner_pair_members(group_size: Array) -> Array:
 
 @formula(
     returns="group_nodes",
-    expression="group_size/members_in_node",
+    expression="maximum(group_size/members_in_node, 1)",
     source=OWN,
     when={"group": f"{PAIRS}|{RINGS}"},
 )
 def pair_nodes(group_size: Array, members_in_node: Array) -> Array:
     """Nodes that a pair spans."""
-    return group_size / members_in_node
+    return np.maximum(group_size / members_in_node, 1.0)
 
 
 # Pods.

@@ -124,19 +124,36 @@ def _layers(dense: Array, dense_time: Array, experts: Array, expert_time: Array)
     return dense * dense_time + experts * expert_time
 
 
-for _returns, _name in (
-    ("middle_forward_time", "layer_forward_time"),
-    ("middle_backward_time", "layer_backward_time"),
-    ("stage_weight_time", "layer_weight_gradient_time"),
-):
-    _each = (f"dense_{_name}", f"moe_{_name}")
+for _name in ("forward", "backward"):
+    _each = (f"dense_layer_{_name}_time", f"moe_layer_{_name}_time")
     declare(
-        _returns,
+        f"middle_{_name}_time",
         ("middle_mlp_layers", _each[0], "middle_moe_layers", _each[1]),
         f"middle_mlp_layers*{_each[0]} + middle_moe_layers*{_each[1]}",
         _layers,
         **PIPELINE,
     )
+
+
+def _weights(
+    dense: Array, dense_time: Array, experts: Array, expert_time: Array, *more: Array
+) -> Array:
+    whole, layers = more[0], _layers(dense, more[1], experts, more[2])
+    return _layers(dense, dense_time, experts, expert_time) + np.maximum(whole - layers, 0.0) / 2.0
+
+
+_each = ("dense_layer_weight_gradient_time", "moe_layer_weight_gradient_time")
+_gpu = ("dense_layer_backward_gpu_time", "moe_layer_backward_gpu_time")
+declare(
+    "stage_weight_time",
+    ("middle_mlp_layers", _each[0], "middle_moe_layers", _each[1], "middle_backward_time", *_gpu),
+    f"middle_mlp_layers*{_each[0]} + middle_moe_layers*{_each[1]} + maximum(middle_backward_time"
+    f" - (middle_mlp_layers*{_gpu[0]} + middle_moe_layers*{_gpu[1]}), 0)/2",
+    _weights,
+    source="qi2023",
+    where="section 2.1",
+    assumes=("half of what waiting for the host adds to a backward is with the weights' part",),
+)
 
 
 # What the ends have beyond it.

@@ -25,6 +25,7 @@ COMMANDS = {
     "validate": "Lay predictions beside published measurements.",
     "list": "List the formulas and algorithms.",
     "show": "Show one formula or algorithm.",
+    "trace": "Overlap, idle and exposed time in profiler traces.",
     "catalog": "List machines and models, their figures and sources.",
     "list-cmds": "List suggested commands, one a line.",
     "run-all": "Run all predefined combinations, as one CSV table.",

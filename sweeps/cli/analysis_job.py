@@ -229,10 +229,8 @@ def _check_needed(job: Job) -> None:
 def _messages(job: Job, dimension: str) -> str:
     """Return in words what a dimension sends."""
     degree = "tp" if dimension == "vocabulary" else dimension
-    values = job.plan.grid.columns.get(degree)
-    shown = (
-        f" {flag_of(degree)} {values.flat[0]:g}" if values is not None and values.size == 1 else ""
-    )
+    values = job.plan.grid.columns.get(degree, np.empty(0))
+    shown = f" ({degree} {values.flat[0]:g})" if values.size == 1 else ""
     return f"the messages of {DIMENSIONS[degree]}{shown}"
 
 

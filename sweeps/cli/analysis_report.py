@@ -125,7 +125,8 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
         for name in ("dp", "tp", "cp", "pp", "ep")
         if name != "ep" or evaluation[name] > 1.0
     )
-    yield f"training step of {_model(job, evaluation)} on {_some(world, 'GPU')}: {degrees}"
+    step = "forward" if labels["schedule"] == "forward_only" else "training step"
+    yield f"{step} of {_model(job, evaluation)} on {_some(world, 'GPU')}: {degrees}"
     batch = evaluation.value("global_batch", {})
     length = evaluation.value("sequence_length", {})
     tokens = "" if length is None else f" of {length:g} tokens"
@@ -331,7 +332,7 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
         yield "  (host-bound: layers wait for their launches longer than they compute)"
     for name, words in RATES:
         value = _number(evaluation, name)
-        if not np.isnan(value):
+        if not np.isnan(value) and (value > 0.0 or name != "bubble_fraction"):
             yield _line(words, shown(name, value))
     yield ""
 

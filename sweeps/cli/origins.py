@@ -118,9 +118,10 @@ def _rows(job: Job, name: str, origin: str) -> dict[str, tuple[str, str]]:
     """Return each machine's value and origin."""
     axis = next(axis for axis in job.plan.grid.axes if name in axis.columns)
     told = dict(clause.split(": ", 1) for clause in origin.split(" | "))
-    pairs = zip(axis.columns["hardware"], axis.columns[name], strict=True)
+    owner = "model" if "model" in axis.columns else "hardware"
+    pairs = zip(axis.columns[owner], axis.columns[name], strict=True)
     shown = {str(m): format_quantity(float(v), VOCABULARY[name].units) for m, v in pairs}
-    return {machine: (value, told[machine]) for machine, value in shown.items()}
+    return {entry: (value, told.get(entry, "")) for entry, value in shown.items()}
 
 
 def _listed(job: Job, by_machine: dict[str, str]) -> Iterator[str]:

@@ -32,7 +32,7 @@ def command(spec: str, **given: Any) -> int:
     SPEC is a path, or the name of a sweep that is shipped.
     """
     from sweeps.cli.options import file_options
-    from sweeps.cli.origins import assumed_lines
+    from sweeps.cli.origins import assumed_lines, grouped_lines
     from sweeps.cli.report import statements
     from sweeps.cli.write import default_folder, write_result
     from sweeps.job import prepare
@@ -69,7 +69,8 @@ def command(spec: str, **given: Any) -> int:
     sys.stdout.writelines(line + "\n" for line in summary(Path(given["output"])))
     if job.measured is not None:
         _tell_errors(Path(given["output"]))
-    sys.stdout.writelines(line + "\n" for line in assumed_lines(job, brief=True))
+    told = grouped_lines if job.plan.training else assumed_lines
+    sys.stdout.writelines(line + "\n" for line in told(job, brief=True))
     return code
 
 

@@ -34,6 +34,7 @@ LABEL_NAMES = {
     "schedule": "schedule of the pipeline",
     "context_parallel": "how attention crosses context-parallel ranks",
     "mask": "mask of the attention's scores",
+    "dispatcher": "how tokens reach experts",
     "sharding": "ranks over which ZeRO shards",
 }
 # A formula's text grows with the networks and algorithms of a sweep; this many are told.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -81,8 +82,11 @@ class Plan:
         }
         self.switching = tuple(axis for axis in self.grid.axes if axis.switching)
         self.cases = tuple(self._cases())
-        self.variables = tuple(self._variable(name) for name in (*self.wanted, "status"))
-        self._dims = {variable.name: variable.dims for variable in self.variables}
+
+    @cached_property
+    def variables(self) -> tuple[Variable, ...]:
+        """The quantities asked for, and the status: found when asked for, by trials on the grid."""
+        return tuple(self._variable(name) for name in (*self.wanted, "status"))
 
     def _cases(self) -> Iterator[Case]:
         faults: list[str] = []

@@ -23,6 +23,7 @@ SWITCHES = (
     "context_parallel",
     "mask",
     "sharding",
+    "dispatcher",
 )
 # Labels of what the catalogue holds, and of what chooses among its figures.
 LABELS = (*SWITCHES, "hardware", "model", "framework", "precision", "recipe")

@@ -17,6 +17,7 @@ LABEL_DEFAULTS = {
     "context_parallel": "all_to_all",
     "mask": "causal",
     "sharding": "full",
+    "dispatcher": "all_to_all",
 }
 # What `Resolved` names where the user says nothing.
 NUMBER_DEFAULTS: dict[str, tuple[float, str]] = {

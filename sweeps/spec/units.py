@@ -82,6 +82,7 @@ _CANONICAL = {
     "s byte-1": _Canonical("a time per byte", "'11 ps/B'", "s/B", _DOWN),
     "W": _Canonical("a power", "'700 W'", "W", f"{_DOWN} {_UP}"),
     "1 s-1": _Canonical("a rate of operations", "'989 TFLOP/s'", "FLOP/s", _UP),
+    "s-1": _Canonical("a rate", "'1000/s'", "/s", _UP),
     "USD h-1": _Canonical("a price per hour", "'2.5 USD/h'", "USD/h", ""),
     "USD": _Canonical("an amount of money", "'1000 USD'", "USD", ""),
 }
@@ -308,7 +309,7 @@ def _is_kind(powers: tuple[int, ...], units: str) -> bool:
 
 def _about(units: str) -> _Canonical:
     about = _Canonical(f"a quantity in {units}", f"'1 {units}'", units, "")
-    return _CANONICAL.get("1 s-1" if units == "s-1" else units, about)
+    return _CANONICAL.get(units, about)
 
 
 @lru_cache(maxsize=1)

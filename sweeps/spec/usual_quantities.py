@@ -104,6 +104,7 @@ def training_label_values(name: str) -> dict[str, tuple[str, ...]]:
         "schedule": SCHEDULES,
         "context_parallel": ("all_to_all", "ring", "all_gather"),
         "mask": ("causal", "full"),
+        "dispatcher": ("all_to_all", "deduplicated"),
         "precision": PRECISIONS,
         "recipe": tuple(RECIPES),
     }

@@ -15,7 +15,7 @@ from overhead.quantity import Array
 from overhead.step import PARTS
 from tests.overhead.step_cases import DEEPSEEK, GPT, LLAMA, MIXTRAL, NETWORK, evaluation
 
-laws = settings(max_examples=40, deadline=None)
+laws = settings(max_examples=25, deadline=None)
 SCHEDULES = ("gpipe", "one_f_one_b", "interleaved", "zero_bubble_h1", "dual_pipe", "forward_only")
 SMALL = {"gpt": {**GPT, "layers": 16}, "llama": LLAMA, "mixtral": MIXTRAL,
          "deepseek": {**DEEPSEEK, "layers": 64}}  # fmt: skip
@@ -138,7 +138,9 @@ def test_a_longer_batch_takes_longer_and_has_a_smaller_bubble(
 @given(case=plans())
 def test_recomputation_costs_time(case: tuple[dict[str, Any], dict[str, str]]) -> None:
     plan, labels = case
-    modes = ("none", "selective", "full_early_stop", "full")
+    # What stops early saves in dense layers alone, which the slowest stage needn't have.
+    early = () if plan["experts"] else ("full_early_stop",)
+    modes = ("none", "selective", *early, "full")
     times = [float(step(plan, {**labels, "recompute": mode})) for mode in modes]
     if labels["schedule"] == "forward_only":
         assert len(set(times)) == 1

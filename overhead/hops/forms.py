@@ -1,0 +1,169 @@
+"""Typed hops as formulas: a path over links of two types, and the all_reduce round a ring of them.
+
+Any number of link types, and any matrix of hops, take `overhead.hops.paths` and
+`overhead.hops.strategies`, which give the same where both apply.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overhead.formula import call, formula
+from overhead.hops import quantities
+from overhead.quantity import Array
+
+__all__ = [
+    "crossing_links",
+    "cut_through_path_time",
+    "path_energy",
+    "quantities",
+    "ring_chunk_bytes",
+    "ring_energy",
+    "ring_rank_bytes",
+    "ring_time",
+    "store_and_forward_path_time",
+]
+
+SLOWEST = (
+    "maximum(where(intra_hops > 0, message_bytes/intra_bandwidth, 0),"
+    " where(inter_hops > 0, message_bytes/inter_bandwidth, 0))"
+)
+
+
+@formula(
+    returns="path_time",
+    expression="intra_hops*(intra_latency + message_bytes/intra_bandwidth)"
+    " + inter_hops*(inter_latency + message_bytes/inter_bandwidth)",
+    source="hockney1994",
+    assumes=("each link waits for the whole message: store and forward",),
+)
+def store_and_forward_path_time(
+    intra_hops: Array,
+    intra_latency: Array,
+    message_bytes: Array,
+    intra_bandwidth: Array,
+    inter_hops: Array,
+    inter_latency: Array,
+    inter_bandwidth: Array,
+) -> Array:
+    """Time of a message that every link passes on when it has all of it."""
+    inside = intra_hops * (intra_latency + message_bytes / intra_bandwidth)
+    return inside + inter_hops * (inter_latency + message_bytes / inter_bandwidth)
+
+
+@formula(
+    returns="path_time",
+    expression=f"intra_hops*intra_latency + inter_hops*inter_latency + {SLOWEST}",
+    source="hockney1994",
+    assumes=("a link passes a message on while it comes in: cut-through",),
+    when={"switching": "cut_through"},
+)
+def cut_through_path_time(
+    intra_hops: Array,
+    intra_latency: Array,
+    inter_hops: Array,
+    inter_latency: Array,
+    message_bytes: Array,
+    intra_bandwidth: Array,
+    inter_bandwidth: Array,
+) -> Array:
+    """Time of a message that streams through all links at the slowest one's bandwidth."""
+    inside = np.where(intra_hops > 0.0, message_bytes / intra_bandwidth, 0.0)
+    between = np.where(inter_hops > 0.0, message_bytes / inter_bandwidth, 0.0)
+    latency = intra_hops * intra_latency + inter_hops * inter_latency
+    return latency + np.maximum(inside, between)
+
+
+@formula(
+    returns="path_energy",
+    expression="8*message_bytes"
+    "*(intra_hops*intra_energy_per_bit + inter_hops*inter_energy_per_bit)",
+    source="derivation",
+    assumes=("every link that a bit passes takes its energy",),
+)
+def path_energy(
+    message_bytes: Array,
+    intra_hops: Array,
+    intra_energy_per_bit: Array,
+    inter_hops: Array,
+    inter_energy_per_bit: Array,
+) -> Array:
+    """Energy of a message: 8 bits a byte on every link of its path."""
+    each = intra_hops * intra_energy_per_bit + inter_hops * inter_energy_per_bit
+    return 8.0 * message_bytes * each
+
+
+# A ring in the order of the nodes: a link of it lies in a node, or crosses to the next one.
+
+
+@formula(
+    returns="ring_chunk_bytes", expression="message_bytes/ranks", source="patarasuk2009",
+    ufunc=np.true_divide,
+)  # fmt: skip
+def ring_chunk_bytes(message_bytes: Array, ranks: Array) -> Array:
+    """Bytes of each message of a ring."""
+    return message_bytes / ranks
+
+
+@formula(
+    returns="crossing_links",
+    expression="where(ranks > gpus_per_node, ceil(ranks/gpus_per_node), 0)",
+    source="derivation",
+    assumes=("nodes are filled one after another",),
+)
+def crossing_links(ranks: Array, gpus_per_node: Array) -> Array:
+    """Links of a ring that lead from one node to the next."""
+    return np.where(ranks > gpus_per_node, np.ceil(ranks / gpus_per_node), 0.0)
+
+
+for _end in ("node", "crossing"):
+    _bind = {
+        "message_bytes": "ring_chunk_bytes",
+        "intra_hops": f"{_end}_intra_hops",
+        "inter_hops": f"{_end}_inter_hops",
+    }
+    for _what in ("time", "energy"):
+        call(returns=f"{_end}_path_{_what}", of=f"path_{_what}", bind=_bind)
+
+
+@formula(
+    returns="ring_time",
+    expression="2*(ranks - 1)*maximum(where(ranks > crossing_links, node_path_time, 0),"
+    " where(crossing_links > 0, crossing_path_time, 0))",
+    source="patarasuk2009",
+    where="reduce_scatter, then all_gather",
+    assumes=("a step takes as long as its slowest link",),
+)
+def ring_time(
+    ranks: Array, crossing_links: Array, node_path_time: Array, crossing_path_time: Array
+) -> Array:
+    """Time of an all_reduce round a ring of typed links."""
+    inside = np.where(ranks > crossing_links, node_path_time, 0.0)
+    between = np.where(crossing_links > 0.0, crossing_path_time, 0.0)
+    return 2.0 * (ranks - 1.0) * np.maximum(inside, between)
+
+
+@formula(
+    returns="ring_energy",
+    expression="2*(ranks - 1)*(maximum(ranks - crossing_links, 0)*node_path_energy"
+    " + crossing_links*crossing_path_energy)",
+    source="derivation",
+    assumes=("in each step every link of the ring carries a message",),
+)
+def ring_energy(
+    ranks: Array, crossing_links: Array, node_path_energy: Array, crossing_path_energy: Array
+) -> Array:
+    """Energy of an all_reduce round a ring of typed links."""
+    inside = np.maximum(ranks - crossing_links, 0.0) * node_path_energy
+    return 2.0 * (ranks - 1.0) * (inside + crossing_links * crossing_path_energy)
+
+
+@formula(
+    returns="ring_rank_bytes",
+    expression="2*(ranks - 1)*ring_chunk_bytes",
+    source="patarasuk2009",
+    assumes=("both halves, reduce_scatter and all_gather",),
+)
+def ring_rank_bytes(ranks: Array, ring_chunk_bytes: Array) -> Array:
+    """Bytes that a rank sends in an all_reduce round a ring."""
+    return 2.0 * (ranks - 1.0) * ring_chunk_bytes

@@ -1,0 +1,206 @@
+"""Gradients reduced in buckets behind the backward; many messages against one fused."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overhead.formula import formula
+from overhead.overlap import quantities, sources
+from overhead.quantity import Array
+
+__all__ = [
+    "counted_messages_time",
+    "ddp_buckets_time",
+    "equal_first_bucket",
+    "fused_messages_time",
+    "gradient_accumulation_time",
+    "megatron_bucket_elements",
+    "megatron_buckets",
+    "messages_of_buckets",
+    "quantities",
+    "sized_buckets",
+    "sized_first_bucket",
+    "sources",
+    "window_of_last_backward",
+]
+
+# The last gradients are ready when the backward ends, so the last bucket shows in any case.
+IN_TURN = (
+    "buckets are reduced one after another, each when its gradients are ready",
+    "gradients become ready evenly",
+)
+# One bucket has all of it.
+FIRST = "where(gradient_buckets > 1, first_bucket_share, 1)"
+REST = f"(1 - {FIRST})"
+OTHERS = "maximum(gradient_buckets - 1, 1)"
+SIZED = {"buckets": "sized"}
+MEGATRON = {"buckets": "megatron"}
+
+
+@formula(
+    returns="overlapped_time",
+    expression=f"maximum(maximum({FIRST}*compute_time + communication_time,"
+    f" {FIRST}*compute_time + {REST}*(compute_time/{OTHERS} + communication_time)),"
+    f" compute_time + {REST}*communication_time/{OTHERS})",
+    source=sources.BUCKETS,
+    where="section 3.2.3; the closed form is derived here",
+    assumes=(*IN_TURN, "all buckets but the first are equal"),
+    when={"mechanism": "ddp_buckets"},
+)
+def ddp_buckets_time(
+    gradient_buckets: Array,
+    first_bucket_share: Array,
+    compute_time: Array,
+    communication_time: Array,
+) -> Array:
+    """Time of a backward behind which its gradients' buckets are reduced."""
+    first = np.where(gradient_buckets > 1.0, first_bucket_share, 1.0)
+    others = np.maximum(gradient_buckets - 1.0, 1.0)
+    start = first * compute_time
+    from_first = start + communication_time
+    from_second = start + (1.0 - first) * (compute_time / others + communication_time)
+    from_last = compute_time + (1.0 - first) * communication_time / others
+    return np.maximum(np.maximum(from_first, from_second), from_last)
+
+
+@formula(
+    returns="first_bucket_share",
+    expression="1/gradient_buckets",
+    source="derivation",
+    assumes=("all buckets are equal",),
+)
+def equal_first_bucket(gradient_buckets: Array) -> Array:
+    """Share of the first of equal buckets."""
+    return 1.0 / gradient_buckets
+
+
+@formula(
+    returns="gradient_buckets",
+    expression="1 + ceil(maximum(message_bytes - first_bucket_capacity, 0)/bucket_capacity)",
+    source=sources.BUCKETS,
+    where="section 3.2.3 (PyTorch: first bucket 1 MiB, then 25 MiB)",
+    when=SIZED,
+)
+def sized_buckets(
+    message_bytes: Array, first_bucket_capacity: Array, bucket_capacity: Array
+) -> Array:
+    """Buckets of all gradients: a first one, and what the others hold."""
+    left = np.maximum(message_bytes - first_bucket_capacity, 0.0)
+    return 1.0 + np.ceil(left / bucket_capacity)
+
+
+@formula(
+    returns="first_bucket_share",
+    expression="where(message_bytes > first_bucket_capacity,"
+    " first_bucket_capacity/maximum(message_bytes, first_bucket_capacity), 1)",
+    source=sources.BUCKETS,
+    where="section 3.2.3",
+    assumes=("time is in proportion to bytes",),
+    when=SIZED,
+)
+def sized_first_bucket(message_bytes: Array, first_bucket_capacity: Array) -> Array:
+    """Share of the gradients that the first bucket holds."""
+    whole = np.maximum(message_bytes, first_bucket_capacity)
+    return np.where(message_bytes > first_bucket_capacity, first_bucket_capacity / whole, 1.0)
+
+
+@formula(
+    returns="bucket_elements",
+    expression="maximum(40000000, 1000000*dp)",
+    source=sources.MEGATRON,
+    where="megatron/core/distributed/distributed_data_parallel.py",
+    when=MEGATRON,
+)
+def megatron_bucket_elements(dp: Array) -> Array:
+    """Gradients of a bucket as Megatron chooses them: a million a rank, and 40 at least."""
+    return np.maximum(40e6, 1e6 * dp)
+
+
+@formula(
+    returns="gradient_buckets",
+    expression="maximum(ceil(reduced_elements/bucket_elements), 1)",
+    source=sources.MEGATRON,
+    where="megatron/core/distributed/param_and_grad_buffer.py",
+    assumes=("buckets are filled to the last gradient",),
+    when=MEGATRON,
+)
+def megatron_buckets(reduced_elements: Array, bucket_elements: Array) -> Array:
+    """Buckets of all gradients where each holds as many."""
+    return np.maximum(np.ceil(reduced_elements / bucket_elements), 1.0)
+
+
+# Gradient accumulation: only the last micro-batch's backward has gradients to be sent.
+
+
+@formula(
+    returns="overlap_window",
+    expression="backward_share*compute_time/micro_batches",
+    source="derivation",
+    assumes=("all micro-batches take equally long",),
+)
+def window_of_last_backward(
+    backward_share: Array, compute_time: Array, micro_batches: Array
+) -> Array:
+    """Computation of the last micro-batch's backward."""
+    return backward_share * compute_time / micro_batches
+
+
+@formula(
+    returns="overlapped_time",
+    expression="compute_time + maximum(communication_time/gradient_buckets,"
+    " communication_time - minimum(overlap_window, compute_time)*(1 - 1/gradient_buckets))",
+    source=sources.BUCKETS,
+    where="section 3.2.4 (no_sync); the closed form is derived here",
+    assumes=(*IN_TURN, "all buckets are equal", "only the last micro-batch's backward reduces"),
+    when={"mechanism": "gradient_accumulation"},
+)
+def gradient_accumulation_time(
+    compute_time: Array, communication_time: Array, gradient_buckets: Array, overlap_window: Array
+) -> Array:
+    """Time of micro-batches of which only the last one's backward hides the reduction."""
+    window = np.minimum(overlap_window, compute_time)
+    beyond = communication_time - window * (1.0 - 1.0 / gradient_buckets)
+    return compute_time + np.maximum(communication_time / gradient_buckets, beyond)
+
+
+# Messages: each one costs its latency.
+
+
+@formula(
+    returns="communication_time",
+    expression="messages*message_latency + transfer_time",
+    source="hockney1994",
+    assumes=("messages follow one another",),
+    when={"communication": "messages"},
+)
+def counted_messages_time(messages: Array, message_latency: Array, transfer_time: Array) -> Array:
+    """Time of the communication by itself, from its messages."""
+    return messages * message_latency + transfer_time
+
+
+@formula(
+    returns="messages",
+    expression="1*gradient_buckets",
+    source="derivation",
+    when={"mechanism": "ddp_buckets|gradient_accumulation"},
+)
+def messages_of_buckets(gradient_buckets: Array) -> Array:
+    """Messages of gradients: a bucket each."""
+    return 1.0 * gradient_buckets
+
+
+@formula(
+    returns="overlapped_time",
+    expression="compute_time + message_latency + transfer_time + copy_time",
+    source="hockney1994",
+    assumes=(
+        "the fused message starts when all of its parts are there, and hides behind nothing",
+        "what it is compared with waits for each of the messages",
+    ),
+    when={"mechanism": "fused_messages"},
+)
+def fused_messages_time(
+    compute_time: Array, message_latency: Array, transfer_time: Array, copy_time: Array
+) -> Array:
+    """Time with all messages fused into one: one latency, and the copies in and out."""
+    return compute_time + message_latency + transfer_time + copy_time

@@ -1,0 +1,283 @@
+"""When what runs: the predicted course of one case, as spans on rows.
+
+Each mechanism is run as it is described: parts in their order on their row, each as early as what
+it needs is done.  The last end is the time that its formula gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+__all__ = [
+    "COMMUNICATION",
+    "COMPUTATION",
+    "DERIVED",
+    "MOST_SPANS",
+    "TIMELINES",
+    "Span",
+    "timeline",
+]
+
+COMPUTATION, COMMUNICATION = "computation", "communication"
+# A figure or a trace of more can't be read.
+MOST_SPANS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something that runs.
+
+    Attributes
+    ----------
+    row : str
+        Where: computation, communication, or a pipeline's stage.
+    name : str
+        What.
+    start, duration : float
+        When [s].
+    """
+
+    row: str
+    name: str
+    start: float
+    duration: float
+
+    @property
+    def end(self) -> float:
+        """When it is done [s]."""
+        return self.start + self.duration
+
+
+@dataclass
+class _Course:
+    """Spans so far, and when each row is free again."""
+
+    spans: list[Span] = field(default_factory=list)
+    free: dict[str, float] = field(default_factory=dict)
+
+    def run(self, row: str, name: str, duration: float, after: float = 0.0) -> float:
+        """Run something on a row as soon as it is free; return its end."""
+        start = max(self.free.get(row, 0.0), after)
+        self.spans.append(Span(row, name, start, duration))
+        self.free[row] = start + duration
+        return start + duration
+
+    def compute(self, name: str, duration: float, after: float = 0.0) -> float:
+        """Run computation."""
+        return self.run(COMPUTATION, name, duration, after)
+
+    def send(self, name: str, duration: float, after: float = 0.0) -> float:
+        """Run communication."""
+        return self.run(COMMUNICATION, name, duration, after)
+
+
+Given = Mapping[str, float]
+Run = Callable[[_Course, Given], None]
+
+
+def _both(given: Given) -> tuple[float, float]:
+    return given["compute_time"], given["communication_time"]
+
+
+def _two_durations(course: _Course, given: Given) -> None:
+    compute, communication = _both(given)
+    course.compute("computation", compute)
+    # As late as the whole allows: what hides is the end of the one, the start of the other.
+    late = max(given["overlapped_time"] - communication, 0.0)
+    course.send("communication", communication, after=late)
+
+
+def _buckets(
+    course: _Course, window: float, communication: float, count: int, first: float
+) -> None:
+    for index in range(count):
+        share = first if index == 0 else (1.0 - first) / (count - 1)
+        ready = course.compute(f"backward of bucket {index + 1}", window * share)
+        course.send(f"bucket {index + 1}", communication * share, after=ready)
+
+
+def _ddp_buckets(course: _Course, given: Given) -> None:
+    count = int(given["gradient_buckets"])
+    first = given["first_bucket_share"] if count > 1 else 1.0
+    _buckets(course, *_both(given), count, first)
+
+
+def _gradient_accumulation(course: _Course, given: Given) -> None:
+    compute, communication = _both(given)
+    count = int(given["micro_batches"])
+    window = min(given["overlap_window"], compute)
+    if count > 1:
+        each = min(compute / count, (compute - window) / (count - 1))
+        for index in range(count - 1):
+            course.compute(f"micro-batch {index + 1}", each)
+    left = compute - window - course.free.get(COMPUTATION, 0.0)
+    course.compute(f"forward of micro-batch {count}", max(left, 0.0))
+    buckets = int(given["gradient_buckets"])
+    _buckets(course, window, communication, buckets, 1.0 / buckets)
+
+
+def _prefetch(course: _Course, given: Given) -> None:
+    compute, communication = _both(given)
+    count, ahead = int(given["layers"]), int(given["prefetched_layers"])
+    ends: list[float] = []
+    for index in range(count):
+        freed = index - ahead - 1
+        after = ends[freed] if freed >= 0 else 0.0
+        arrived = course.send(f"weights of layer {index + 1}", communication / count, after)
+        ends.append(course.compute(f"layer {index + 1}", compute / count, arrived))
+
+
+def _sharded_backward(course: _Course, given: Given) -> None:
+    compute, communication = _both(given)
+    count = int(given["layers"])
+    reduce = communication * given["reduction_share"] / count
+    gather = communication / count - reduce
+    arrived = course.send(f"weights of layer {count}", gather)
+    for left in range(count, 0, -1):
+        done = course.compute(f"layer {left}", compute / count, arrived)
+        if left > 1:
+            arrived = course.send(f"weights of layer {left - 1}", gather)
+        course.send(f"gradients of layer {left}", reduce, done)
+
+
+def _layer_by_layer(course: _Course, given: Given) -> None:
+    compute, communication = _both(given)
+    count = int(given["layers"])
+    each = compute / count
+    arrived = 0.0
+    for index in range(count):
+        free = given["independent_share"] * each if index else 0.0
+        if free:
+            course.compute(f"layer {index + 1}, independent", free)
+        done = course.compute(f"layer {index + 1}", each - free, arrived)
+        arrived = course.send(f"all_reduce of layer {index + 1}", communication / count, done)
+
+
+def _ring_exchange(course: _Course, given: Given) -> None:
+    compute, communication = _both(given)
+    ranks = int(given["ranks"])
+    arrived = course.send("chunk", communication) if ranks == 1 else 0.0
+    for index in range(ranks):
+        if index:
+            arrived = course.send(f"chunk {index + 1}", communication / (ranks - 1))
+        course.compute(f"product of chunk {index + 1}", compute / ranks, arrived)
+
+
+def _ring_exchange_aggregate(course: _Course, given: Given) -> None:
+    compute, communication = _both(given)
+    ranks = int(given["ranks"])
+    if ranks == 1:
+        _ring_exchange(course, given)
+        return
+    each = communication / (ranks - 1)
+    arrived = course.send("chunk 2", each)
+    for index in range(0, ranks, 2):
+        if index:
+            arrived = course.send(f"chunks {index + 1} and {index + 2}", 2.0 * each)
+        name = f"product of chunks {index + 1} and {index + 2}"
+        course.compute(name, 2.0 * compute / ranks, arrived)
+
+
+def _reduce_scatter_ring(course: _Course, given: Given) -> None:
+    compute, communication = _both(given)
+    ranks = int(given["ranks"])
+    for index in range(ranks):
+        done = course.compute(f"product of chunk {index + 1}", compute / ranks)
+        if index < ranks - 1:
+            course.send(f"chunk {index + 1}", communication / (ranks - 1), done)
+    if ranks == 1:
+        course.send("chunk", communication, course.free[COMPUTATION])
+    both = max(course.free.values())
+    course.compute("sums", given["partial_sum_time"], both)
+
+
+def _reduce_scatter_pipeline(course: _Course, given: Given) -> None:
+    compute, communication = _both(given)
+    splits = int(given["splits"])
+    for index in range(splits):
+        done = course.compute(f"product of part {index + 1}", compute / splits)
+        last = index == splits - 1
+        time = given["last_split_time"] if last else communication / splits
+        course.send(f"part {index + 1}", time, done)
+
+
+def _bulk_margin(course: _Course, given: Given) -> None:
+    course.compute("product on fewer multiprocessors", given["carved_compute_time"])
+    course.send("collective", given["communication_time"])
+
+
+def _bulk_shared(course: _Course, given: Given) -> None:
+    compute, communication = _both(given)
+    course.send("collective", communication)
+    share = min(given["num_sm"] / given["sms"], 1.0)
+    shared = communication if share == 1.0 else min(communication, compute / (1.0 - share))
+    course.compute("product on fewer multiprocessors", shared)
+    course.compute("product", max(compute - shared * (1.0 - share), 0.0))
+
+
+def _bulk_queued(course: _Course, given: Given) -> None:
+    compute, communication = _both(given)
+    course.send("collective", communication, course.compute("product", compute))
+
+
+def _fused_messages(course: _Course, given: Given) -> None:
+    course.compute("computation", given["compute_time"])
+    together = course.compute("copy together", given["copy_time"] / 2.0)
+    sent = course.send("one message", given["message_latency"] + given["transfer_time"], together)
+    course.compute("copy apart", given["copy_time"] / 2.0, sent)
+
+
+TIMELINES: dict[str, Run] = {
+    "two_durations": _two_durations,
+    "ddp_buckets": _ddp_buckets,
+    "fsdp_prefetch": _prefetch,
+    "fsdp_backward": _sharded_backward,
+    "zero3_prefetch": _prefetch,
+    "layer_by_layer": _layer_by_layer,
+    "gradient_accumulation": _gradient_accumulation,
+    "ring_exchange": _ring_exchange,
+    "ring_exchange_aggregate": _ring_exchange_aggregate,
+    "reduce_scatter_ring": _reduce_scatter_ring,
+    "reduce_scatter_pipeline": _reduce_scatter_pipeline,
+    "bulk_margin": _bulk_margin,
+    "bulk_shared": _bulk_shared,
+    "bulk_queued": _bulk_queued,
+    "fused_messages": _fused_messages,
+}
+# What says in how many parts a course is.
+COUNTS = ("gradient_buckets", "layers", "ranks", "splits", "micro_batches")
+# What a course takes beside what its mechanism takes.
+DERIVED = ("overlapped_time", "overlap_window", "carved_compute_time")
+
+
+def timeline(mechanism: str, given: Given) -> list[Span]:
+    """Return the course of one case.
+
+    Parameters
+    ----------
+    mechanism : str
+        Of `TIMELINES`.
+    given : mapping of str to float
+        The quantities that the mechanism takes, and those of `DERIVED` that it has.
+
+    Returns
+    -------
+    list of Span
+        In the order in which they are issued; spans of no duration are left out.
+
+    Raises
+    ------
+    KeyError
+        If there is no such mechanism or a quantity is missing.
+    ValueError
+        If there are too many spans.
+    """
+    parts = 2.0 * sum(given.get(name, 0.0) for name in COUNTS)
+    if not math.isfinite(parts) or parts > MOST_SPANS:
+        message = f"{parts:.3g} spans; at most {MOST_SPANS:,}"
+        raise ValueError(message)
+    course = _Course()
+    TIMELINES[mechanism](course, given)
+    return [span for span in course.spans if span.duration > 0.0]

@@ -1,0 +1,164 @@
+"""``sweeps hops``: latency and energy over typed hops, per strategy and per message."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sweeps.cli.options import output_options
+
+if TYPE_CHECKING:
+    from sweeps.hops.study import Case, Study
+
+__all__ = ["command"]
+
+DEFAULT = "llama3-8b"
+# Flags, the option, and what it is.
+FLAGS = (
+    (("--spec",), "spec", f"Study: a name, or a TOML file.  [default: {DEFAULT}]"),
+    (("--model",), "model", "Model of the catalogue, or its config.json."),
+    (("--hardware",), "hardware", "Machine(s): a case each, in place of the study's."),
+    (("--seq-length", "--seq-len"), "sequence_length", "Tokens of a sequence."),
+    (("--element-bytes",), "element_bytes", "Bytes of a gradient and of an activation."),
+    (("--dp",), "data_parallel", "Data-parallel ranks."),
+    (("--tp",), "tensor_parallel", "Tensor-parallel ranks."),
+    (("--switching",), "switching", "store_and_forward, cut_through, or both."),
+    (("--tensor",), "tensor", "A block's tensor parallelism: ring, or two whole messages."),
+    (("--M", "--message-bytes"), "message_bytes", "Sizes of the per-message curves."),
+)
+
+
+def _flags(command: Any) -> Any:
+    for names, option, words in reversed(FLAGS):
+        command = click.option(*names, option, help=words, metavar="VALUES")(command)
+    return command
+
+
+@click.command("hops")
+@_flags
+@click.option("--messages", is_flag=True, help="Records of messages, not of strategies.")
+@output_options
+def command(**given: Any) -> int:
+    """Latency and energy over typed hops, per strategy and per message.
+
+    Ring data parallelism, tensor and pipeline parallelism of one layer over links of any number of
+    types.  Without flags: Llama-3 8B as the hop-energy notebook computes it, and corrected.
+    """
+    from sweeps.hops.tables import message_records, report_lines, strategy_records
+    from sweeps.overlap.tables import csv_lines, json_lines
+
+    study = _study(given)
+    if given["output"] or given["plot"]:
+        from sweeps.cli.write import default_folder
+        from sweeps.hops.dataset import write_study
+
+        asked = {name: str(given[name]) for _, name, _ in FLAGS if given[name] is not None}
+        stem = "hops" if given["spec"] is None else f"hops-{Path(given['spec']).stem}"
+        output = Path(given["output"] or default_folder() / f"{stem}.nc")
+        write_study(study, asked, given, output)
+    records = message_records(study) if given["messages"] else strategy_records(study)
+    if given["as_json"] or given["as_csv"]:
+        sys.stdout.writelines(json_lines(records) if given["as_json"] else csv_lines(records))
+    else:
+        sys.stdout.writelines(report_lines(study))
+    return 0
+
+
+def _study(given: Mapping[str, Any]) -> Study:
+    """Return the study that is asked for: the spec's, changed by flags."""
+    from dataclasses import replace
+
+    from sweeps.hops.spec import find_study, read_study
+    from sweeps.overlap.given import Faults, numbers_of
+    from sweeps.spec.catalog import load_model
+
+    folders = [Path(folder) for folder in given["hardware_folder"]]
+    study = read_study(find_study(given["spec"] or DEFAULT), folders)
+    faults = Faults()
+    changes: dict[str, Any] = {}
+    if given["model"] is not None:
+        changes["model"] = faults.of(load_model, given["model"])
+    if given["model"] is not None or given["hardware"] is not None:
+        changes["title"] = f"{given['model'] or study.model.name} on typed hops"
+        changes["summary"] = ""
+    for names, option, _ in FLAGS:
+        quantity = {"data_parallel": "ranks", "tensor_parallel": "ranks"}.get(option, option)
+        if given[option] is None or option not in (
+            "sequence_length", "data_parallel", "tensor_parallel", "message_bytes",
+        ):  # fmt: skip
+            continue
+        values = faults.of(numbers_of, quantity, given[option], names[0])
+        if values is not None:
+            whole = quantity == "ranks"
+            changes[option] = tuple(int(n) for n in values) if whole else values
+    if given["element_bytes"] is not None:
+        values = faults.of(
+            numbers_of, "activation_bytes", given["element_bytes"], "--element-bytes"
+        )
+        if values is not None and len(values) > 1:
+            faults.add("--element-bytes", given["element_bytes"], "is several", "one value")
+        changes["element_bytes"] = 2.0 if values is None else float(values[0])
+    cases = faults.of(_cases, study, given, folders)
+    faults.tell()
+    assert cases is not None
+    changed = replace(study, **changes, cases=cases)
+    _check_ranks(changed)
+    return changed
+
+
+def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple[Case, ...]:
+    """Return the study's cases, or one for each machine and switching that is given."""
+    from dataclasses import replace
+
+    from overhead.hops import SWITCHING
+    from sweeps.hops.study import TENSOR, Case, from_machine
+    from sweeps.overlap.given import names_of
+    from sweeps.spec.catalog import load_hardware
+
+    cases = study.cases
+    if given["hardware"] is not None or given["model"] is not None:
+        plain = [case.where for case in cases]
+        names = given["hardware"].split(",") if given["hardware"] else list(dict.fromkeys(plain))
+        cases = tuple(
+            Case(name.strip(), *from_machine(load_hardware(name.strip(), folders)), name.strip())
+            for name in names
+        )
+    if given["tensor"] is not None:
+        (tensor,) = names_of(given["tensor"], TENSOR, "--tensor")[:1]
+        cases = tuple(replace(case, tensor=tensor) for case in cases)
+    if given["switching"] is not None:
+        ways = names_of(given["switching"], SWITCHING, "--switching")
+        several = len(ways) > 1
+        cases = tuple(
+            replace(case, switching=way, name=f"{case.name}, {way}" if several else case.name)
+            for case in cases
+            for way in ways
+        )
+    return cases
+
+
+def _check_ranks(study: Study) -> None:
+    """Refuse more ranks, or more levels, than a network has."""
+    from sweeps.errors import InputError, fault
+    from sweeps.hops.study import levels_of
+
+    wanted = {"--dp": study.data_parallel, "--tp": study.tensor_parallel}
+    lines = [
+        fault(flag, ranks, f"'{case.name}' has fewer ranks", f"at most {case.network.ranks}")
+        for case in study.cases
+        for flag, values in wanted.items()
+        for ranks in values
+        if case.network.ranks is not None and ranks > case.network.ranks
+    ]
+    lines += [
+        fault("pipeline", level, f"'{case.name}' has no such level", "a network with more levels")
+        for case in study.cases
+        for level in study.pipeline.values()
+        if level >= levels_of(case.network)
+    ]
+    if lines:
+        raise InputError(lines)

@@ -1,0 +1,109 @@
+"""Dispatch once to each node: against an enumeration of experts, and against its bounds."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overhead.evaluation import Evaluation
+from overhead.everything import load
+from overhead.expression import never_drawn
+
+load()
+LABELS = {
+    "topology": "hierarchical",
+    "shape": "two_levels",
+    "algorithm": "nccl",
+    "latency_per": "hop",
+    "phases": "sequential",
+    "reduction": "free",
+    "link": "auto",
+}
+MACHINE = {
+    "gpus_per_node": 8.0,
+    "nics_per_node": 8.0,
+    "oversubscription": 1.0,
+    "intra_bandwidth": 400e9,
+    "inter_bandwidth": 50e9,
+    "intra_latency": 1e-6,
+    "inter_latency": 3e-6,
+    "intra_efficiency": 1.0,
+    "inter_efficiency": 1.0,
+    "in_network_latency_factor": 1.0,
+    "intra_nvls": 0.0,
+    "intra_inc": 0.0,
+    "inter_inc": 0.0,
+    "intra_energy_per_bit": 1e-11,
+    "inter_energy_per_bit": 4e-11,
+}
+PLAN = {"tp": 1.0, "cp": 1.0, "pp": 1.0, "dp": 64.0, "etp": 1.0, "communication_bytes": 2.0}
+MODEL = {
+    "experts": 256.0,
+    "experts_per_token": 8.0,
+    "expert_imbalance": 1.0,
+    "hidden_size": 7168.0,
+    "rank_tokens": 4096.0,
+}
+
+
+def dispatch(part: str, dispatcher: str, **more: float) -> float:
+    """Return a quantity of the dispatch."""
+    values = {**MACHINE, **PLAN, **MODEL, **more}
+    return float(Evaluation(values, {**LABELS, "dispatcher": dispatcher})[f"ep_dispatch_{part}"])
+
+
+@pytest.mark.parametrize(("experts", "nodes", "chosen"), [(8, 2, 3), (12, 4, 2), (6, 6, 6)])
+def test_distinct_nodes_are_those_of_all_choices(experts: int, nodes: int, chosen: int) -> None:
+    each = experts // nodes
+    choices = list(combinations(range(experts), chosen))
+    mean = sum(len({one // each for one in choice}) for choice in choices) / len(choices)
+    values = {"ep_nodes": nodes, "experts": experts, "experts_per_token": chosen}
+    assert float(Evaluation(values)["distinct_nodes"]) == pytest.approx(mean, rel=1e-12)
+
+
+@given(st.integers(1, 60), st.integers(0, 60), st.integers(0, 20))
+def test_never_drawn_is_the_binomials_quotient(total: int, marked: int, draws: int) -> None:
+    marked, draws = min(marked, total), min(draws, total)
+    expected = comb(total - marked, draws) / comb(total, draws)
+    assert never_drawn(total, marked, draws) == pytest.approx(expected, rel=1e-9, abs=1e-15)
+
+
+def test_a_worked_example() -> None:
+    # 64-fold on 8 nodes: of 8 experts a token meets 8 (1 - C(224, 8)/C(256, 8)) nodes.
+    distinct = 8 * (1 - comb(224, 8) / comb(256, 8))
+    remote = 4096 * 7168 * 2 * distinct * 7 / 8
+    assert dispatch("time", "deduplicated", ep=64.0) == pytest.approx(remote / 50e9 + 4e-6)
+    inside = 4096 * 8 * 7168 * 2 * 7 / 8
+    assert dispatch("sent_bytes", "deduplicated", ep=64.0) == pytest.approx(remote + inside)
+
+
+def test_inside_a_node_it_is_the_plain_all_to_all_of_bytes() -> None:
+    plain = dispatch("sent_bytes", "all_to_all", ep=8.0)
+    assert dispatch("sent_bytes", "deduplicated", ep=8.0) == pytest.approx(plain)
+    assert dispatch("time", "deduplicated", ep=8.0) == pytest.approx(plain / 400e9 + 1e-6)
+
+
+def test_alone_nothing_is_sent() -> None:
+    for part in ("time", "sent_bytes", "energy"):
+        assert dispatch(part, "deduplicated", ep=1.0) == 0.0
+
+
+@given(st.sampled_from([2.0, 4.0, 8.0, 16.0, 32.0, 64.0]), st.integers(1, 32))
+def test_it_never_takes_longer_than_a_message_for_every_expert(ep: float, chosen: int) -> None:
+    known = {"ep": ep, "experts_per_token": float(chosen), "intra_latency": 0.0}
+    known["inter_latency"] = 0.0
+    plain = dispatch("time", "all_to_all", **known)
+    assert dispatch("time", "deduplicated", **known) <= plain * (1 + 1e-12)
+
+
+def test_more_experts_a_token_never_meet_fewer_nodes() -> None:
+    values = {"ep_nodes": 8.0, "experts": 64.0, "experts_per_token": np.arange(1.0, 65.0)}
+    nodes = Evaluation(values)["distinct_nodes"]
+    assert (np.diff(nodes) >= -1e-12).all()
+    assert nodes[0] == pytest.approx(1.0)
+    assert nodes[-1] == pytest.approx(8.0)
