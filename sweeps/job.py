@@ -77,7 +77,7 @@ class Job:
             inputs["models"] = repr(shapes)
         if self.measured is not None:
             inputs["measured"] = self.measured.digest
-        return provenance(
+        found = provenance(
             title=self.sweep.title or self._title,
             summary=self.sweep.summary,
             spec_text=self.text,
@@ -85,6 +85,8 @@ class Job:
             fingerprint=fingerprint(self.text, code_digest(), inputs),
             references="; ".join(references(self.plan.declarations())),
         )
+        implied = "; ".join(f"{name} = {value}" for name, value in self.plan.implied.items())
+        return found | ({"implied_labels": implied} if implied else {})
 
     @property
     def _title(self) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import layout_of
 from sweeps.engine.plan import Plan
-from sweeps.spec.axis import Axis
+from sweeps.spec.axis import OF_TRAINING, Axis
+from sweeps.spec.usual_quantities import declare_for
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -32,6 +33,7 @@ def recompute(dataset: xr.Dataset) -> xr.Dataset:
     from sweeps.store.memory import to_dataset
 
     columns: dict[str, dict[str, Any]] = {}
+    fields: dict[str, Any] = {}
     constants: dict[str, float] = {}
     labels: dict[str, str] = {}
     for name, coordinate in dataset.coords.items():
@@ -41,12 +43,18 @@ def recompute(dataset: xr.Dataset) -> xr.Dataset:
                 labels[str(name)] = str(values)
             else:
                 constants[str(name)] = float(values)
+        elif len(coordinate.dims) > 1:
+            fields[str(name)] = (tuple(map(str, coordinate.dims)), values)
         elif "(a row of the table)" not in str(coordinate.attrs.get("long_name", "")):
             columns.setdefault(str(coordinate.dims[0]), {})[str(name)] = values
     axes = [Axis(dim, found) for dim, found in columns.items() if dim in dataset.sizes]
     # What was measured, or gathered from other variables, isn't computed from coordinates.
     known = (*VOCABULARY, "chosen_algorithm")
     wanted = tuple(str(name) for name in dataset.data_vars if name in known)
-    plan = Plan(axes, constants, labels, wanted)
+    pairs = str(dataset.attrs.get("implied_labels", "")).split("; ")
+    implied = dict(pair.split(" = ", 1) for pair in pairs if pair)
+    if "collective" not in {*labels, *(name for axis in axes for name in axis.columns)}:
+        declare_for(OF_TRAINING)
+    plan = Plan(axes, constants, labels, wanted, fields=fields, implied=implied)
     layout = layout_of(plan, {}, {})
     return to_dataset(layout, plan.blocks())

@@ -20,6 +20,7 @@ import sweeps
 from overhead.collectives import ALGORITHMS
 from sweeps.cli import COMMANDS
 from sweeps.cli.suggestions import COMMANDS as SUGGESTED
+from sweeps.cli.suggestions import analyses
 from tests.cli_runner import Runner
 
 ROOT = Path(__file__).parents[1]
@@ -270,7 +271,8 @@ def test_the_suggested_commands_all_run(cli: Runner) -> None:
 
 
 def test_all_predefined_combinations(cli: Runner) -> None:
-    rows = cli("run-all").rows
+    every = cli("run-all").rows
+    rows = [row for row in every if row["command"] == "collective"]
     assert len(rows) == 7 * 6 * 7
     assert {"collective", "topology", "ranks", "latency_s", "volume_bytes", "steps"} <= set(rows[0])
     assert {row["topology"] for row in rows} == {
@@ -282,7 +284,12 @@ def test_all_predefined_combinations(cli: Runner) -> None:
         "torus",
     }
     assert all(float(row["latency_s"]) > 0 for row in rows)
-    assert len(cli("run-all --json").records) == len(rows)
+    # And each suggested analysis, one row a configuration.
+    told = {row["command"] for row in every} - {"collective"}
+    assert told == {f"analysis {line}" for line in analyses()}
+    for row in every[len(rows) :]:
+        assert float(row["per_gpu_memory_bytes"] or row["first_stage_model_state_memory_bytes"]) > 0
+    assert len(cli("run-all --json").records) == len(every)
 
 
 # Pipes and signals.

@@ -2,6 +2,7 @@
 
 from overhead.memory import (
     activations,
+    forward_only,
     quantities,
     rank_parameters,
     recomputation,
@@ -31,6 +32,7 @@ __all__ = [
     "Recipe",
     "StageMemory",
     "activations",
+    "forward_only",
     "quantities",
     "rank_parameters",
     "recomputation",

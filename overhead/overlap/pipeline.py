@@ -19,10 +19,13 @@ __all__ = ["PIPELINES", "pipeline_communication_time", "quantities", "schedule"]
 PIPELINES = ("gpipe", "one_f_one_b", "interleaved")
 WHEN = {"mechanism": "pipeline", "schedule": "|".join(PIPELINES)}
 
+EVEN = ("all stages take equally long", "a transfer occupies no device")
+
 total("compute_time", ("busy_time", "bubble_time"), when=WHEN, name="pipeline_compute_time")
 total(
     "overlapped_time",
     ("busy_time", "bubble_time", "exposed_p2p_time"),
+    assumes=EVEN,
     when=WHEN,
     name="pipeline_overlapped_time",
 )

@@ -75,6 +75,8 @@ class TrainingResolver(Resolver):
                 if name not in (*SHAPES, *DERIVED):
                     self._constant(name, default, f"assumed: the default of the model of {part}")
         self._shared_cards()
+        if {"mesh_nx", "mesh_ny"} <= self.sweep.given:
+            self.implied["grid"] = "given"
         return Resolved(
             tuple(self.axes),
             self.constants,

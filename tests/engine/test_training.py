@@ -184,3 +184,17 @@ def test_a_file_holds_only_the_constants_that_it_takes(tmp_path: Any) -> None:
     assert "intra_bandwidth" not in found.coords
     assert found.weight_bytes.attrs["origin"].startswith("specification: recipe")
     assert found.heads.attrs["units"] == "1"
+
+
+def test_a_dataset_is_computed_again_from_what_is_in_it() -> None:
+    found = sweeps.sweep(
+        ["step_time", "peak_memory", "tokens_per_second"],
+        **{**SMALL, "hardware": ["dgx-h100", "dgx-b200"]},
+        precision=["bf16", "fp8"],
+        world_size=64,
+        tp=[1, 2, 4],
+        pp=2,
+    )
+    again = sweeps.recompute(found)
+    for name in found.data_vars:
+        np.testing.assert_array_equal(found[name].values, again[name].values)

@@ -217,7 +217,7 @@ def same(one: Any, other: Any) -> Unit:
 UNITS: dict[str, Callable[..., Unit]] = {
     **dict.fromkeys(("ceil", "floor", "log2", "popcount_sum", "square_divisor"), pure),
     **dict.fromkeys(("minimum", "maximum", "gcd"), same),
-    "never_drawn": lambda *counts: [pure(count) for count in counts][0],
+    "never_drawn": lambda *counts: next(pure(count) for count in counts),
     "where": lambda condition, one, other: (pure(condition), same(one, other))[1],
     "sqrt": lambda value: Unit.of(value) ** 0.5,
 }

@@ -164,3 +164,13 @@ def test_what_is_missing_is_named() -> None:
         stage_memory({**LLAMA3_70B, **MIXED, "in_flight_micro_batches": 1}, {"recompute": "fill"})
     with pytest.raises(ValueError, match="micro_bach: no such quantity; did you mean 'micro_batch"):
         stage_memory({**LLAMA3_70B, **MIXED, "in_flight_micro_batches": 1, "micro_bach": 2})
+
+
+def test_forwards_alone_have_neither_gradients_nor_optimizer() -> None:
+    values = {**LLAMA3_70B, **MIXED, "tp": 8, "zero_stage": 2, "dp": 4, "pending_share": 1}
+    parts = stage_memory({**values, "placeholder_bytes": 2}, {"schedule": "forward_only"}).parts
+    for name in PARTS:
+        training = "gradient" in name or name.startswith(("optimizer", "bucket", "placeholder"))
+        if training:
+            assert not parts[name].any(), name
+    assert (parts["weight_memory"] > 0).all()

@@ -1,0 +1,136 @@
+"""``sweeps analysis``: how a report comes about, and the same from Python."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overhead import Config, analyze_config
+from overhead.communication import OPERATIONS
+from sweeps.cli.analysis_job import evaluation_of
+from sweeps.cli.suggestions import analyses
+from tests.analysis_cases import LLAMA, SIZES, job_of
+from tests.cli_runner import Runner
+
+PLAIN = ("minimum", "maximum", "ceil", "floor", "where", "sqrt", "log2")
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)
+
+
+# How it comes about.
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--topology ring --num-gpus 8 --dp 8 --params 70e9",
+        "--topology hierarchical --num-gpus 8 --dp 8 --gpus-per-node 4 --params 70e9",
+        f"--topology switch --num-gpus 8 --dp 2 --tp 2 --cp 2 {SIZES} --num-layers 32",
+        LLAMA,
+        "--model mixtral-8x7b --num-gpus 16 --ep 8 --tp 2 --seq-length 4096",
+    ],
+)
+def test_verbose_puts_the_numbers_in(cli: Runner, line: str) -> None:
+    out = cli(f"analysis {line} --verbose").out
+    evaluation = evaluation_of(job_of(line))
+    blocks = re.findall(r"\n  (\w+) = (.*)\n    = (.*)\n    = (.*?)  \[\d+\]", out)
+    told = {name for name, *_ in blocks}
+    # Each formula with the numbers in the place of its names gives what stands below it.
+    functions: dict[str, Any] = {
+        "number": np.float64,
+        **{name: getattr(np, name) for name in PLAIN},
+        "square_divisor": lambda n: max(k for k in range(1, int(n**0.5) + 1) if n % k == 0),
+        "gcd": lambda a, b: math.gcd(int(a), int(b)),
+    }
+    checked = 0
+    for name, _, numbers, shown in blocks:
+        assert not set(re.findall(r"[A-Za-z_]\w*", numbers)) - set(functions) - {"e"}, numbers
+        known = evaluation.value(name, {})
+        floats = re.sub(r"(?<![\w.])\d[\d.]*(e[+-]?\d+)?", r"number(\g<0>)", numbers)
+        with np.errstate(all="ignore"):
+            value = eval(floats, {"__builtins__": {}}, functions)
+        if known is not None and name in ("dp_all_reduce_time", "weight_memory", "step_time"):
+            assert value == pytest.approx(float(known), rel=1e-4), name
+            checked += 1
+        plain = re.fullmatch(r"-?[\d.e+]+", shown)
+        if plain:
+            assert value == pytest.approx(float(shown), rel=1e-3, abs=1e-6), name
+            checked += 1
+    assert checked > 5
+    # Every operation that the report tells has its message, its counts and its time explained.
+    report = out.split("memory, with the numbers put in")[0]
+    for one in OPERATIONS.values():
+        if f"  {one.title}, on " in report:
+            assert one.message in told or one.message in out
+            assert {one.quantity("time"), one.quantity("volume")} <= told
+    assert re.findall(r"\n  \[1\] \S", out)
+
+
+def test_what_is_assumed_is_said(cli: Runner) -> None:
+    out = cli("analysis --topology ring --num-gpus 8 --dp 8 --params 70e9 --latency 1us").out
+    after = out.split("not given, so taken as")[1]
+    assert "hardware = dgx-h100" in after
+    assert "gradient_bytes = 4 B" in after
+    assert "micro_batch" in after
+    assert not re.search(r"\bdp\b|\btopology\b|\blatency\b", after)
+    idle = "analysis --num-gpus 8 --dp 8 --params 70e9 --bandwidth 1e9"
+    assert "given, but nothing here depends on it: --bandwidth" in cli(idle).out
+
+
+def test_help_names_the_flags(cli: Runner) -> None:
+    told = cli("analysis --help").out
+    flags = "--topology --num-gpus --gpus --dp --tp --cp --pp --ep --params --seq-length --seq-len"
+    flags += " --hidden-size --batch-size --num-layers --gpus-per-node --mesh-nx --mesh-ny"
+    flags += " --tree-algo --verbose --model --hardware --zero-stage --sp --cp-kind --recompute"
+    flags += " --micro-batch --global-batch --virtual-stages --schedule --etp --imbalance"
+    flags += " --hsdp-shard --rank-order --nics-per-node --attention-kernel --framework --precision"
+    for flag in flags.split():
+        assert re.search(rf"{flag}\b", told), flag
+
+
+# The same by one call in Python.
+
+
+@pytest.mark.parametrize("line", [one for one in analyses() if "70e9" in one and "," not in one])
+def test_the_command_tells_what_the_call_gives(line: str) -> None:
+    job = job_of(line)
+    values = {name: float(value) for name, value in evaluation_of(job).given.items()}
+    kept = (
+        *("dp", "tp", "cp", "pp", "parameters", "sequence_length", "hidden_size", "layers"),
+        *("world_size", "gpus_per_node", "nics_per_node", "mesh_nx", "mesh_ny"),
+        *("intra_bandwidth", "intra_latency", "intra_efficiency", "intra_energy_per_bit"),
+        *("inter_bandwidth", "inter_latency", "inter_efficiency", "inter_energy_per_bit"),
+        *("intra_nvls", "in_network_latency_factor"),
+    )
+    given = {name: values[name] for name in kept if name in values}
+    if "ranks_per_nic" in values:
+        given["ranks_per_nic"] = values["ranks_per_nic"]
+        del given["nics_per_node"]
+    if "mesh_ny" in given and "mesh_nx" not in job.sweep.given:
+        del given["mesh_nx"], given["mesh_ny"]
+    result = analyze_config(
+        Config(topology_kind=job.plan.labels["topology"], dp_degree=given.pop("dp"), more=given)
+    )
+    arrays = job.plan.evaluate(job.stored)
+    assert result.per_gpu_memory_bytes == pytest.approx(
+        float(arrays["first_stage_model_state_memory"]), rel=1e-12
+    )
+    for name, time in result.dimension_times.items():
+        if f"{name}_communication_time" in arrays:
+            told = float(arrays[f"{name}_communication_time"])
+            assert float(time) == pytest.approx(told, rel=1e-12), name
+    bound = result.total_comm_time_per_step_upper_bound_s
+    if "communication_upper_bound" in arrays:
+        told = float(arrays["communication_upper_bound"])
+        assert float(bound) == pytest.approx(told, rel=1e-12)  # type: ignore[arg-type]
