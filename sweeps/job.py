@@ -30,6 +30,8 @@ __all__ = ["Job", "prepare"]
 
 # Most cells that a sweep may have without a reduction: 10^11 float64 are 0.8 TB.
 MOST_CELLS = 10**11
+# Reductions whose result has no dimension of its own.
+PLAIN_RESULTS = ("min", "max", "mean")
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,11 @@ class Job:
         values |= {name: (value,) for name, value in self.plan.grid.constants.items()}
         values |= {name: (label,) for name, label in self.plan.labels.items()}
         variables = {v.name: v.dims for v in self.plan.variables if v.name in self.stored}
+        own = {v.name: v.dims for v in self.plan.variables}
+        for reduction in self.sweep.reductions:
+            if reduction.operation in PLAIN_RESULTS:
+                dims = own[reduction.quantity]
+                variables[reduction.name] = tuple(d for d in dims if d not in reduction.over)
         if self.measured is not None:
             variables |= self.measured.dims_of(variables["time"])
             values["size_class"] = np.array(list(SIZE_CLASSES), dtype=np.str_)
