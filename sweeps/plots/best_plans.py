@@ -41,6 +41,8 @@ _PANEL = (5.6, 4.4)
 _BEYOND = 1.35  # how far the axis goes on after the capacity, by it
 _MOST_COLOURS = 7
 _FEW_COLOURS = 3  # more numbers than these are told apart by a colour scale
+_NAME_LINES = 5
+_LOG_FROM = 4.0  # ratio of the times from which their axis is logarithmic: the best ones matter
 _PALE = "#b8b8b8"
 _CAPACITY: dict[str, Any] = {"color": INK, "linewidth": 1.8, "linestyle": (0, (4, 1.5))}
 _FRONT: dict[str, Any] = {"color": ALARM, "linewidth": 1.4}
@@ -200,6 +202,8 @@ def _best(points: _Points, count: int, *, more: bool) -> NDArray[np.int64]:
 def _axes(figure: Figure, view: View, points: _Points) -> tuple[Axis, Axis]:
     x, y = points.x[points.fits], points.y[points.fits]
     xscale, yscale = scale_for(x, figure["xscale"]), scale_for(y, figure["yscale"])
+    if figure["yscale"] is None and y.min() > 0 and y.max() >= _LOG_FROM * y.min():
+        yscale = "log"
     if np.isfinite(points.limit):
         # What doesn't fit is shown up to some way beyond the capacity.
         reach = np.append(points.x[points.outside], points.limit)
@@ -301,4 +305,4 @@ def _legend(
         ]
         handles.append(Line2D([], [], **points.look(int(points.colour[place]))))
         labels.append(together(" · ".join(filter(None, [f"{rank}: {', '.join(values)}", name]))))
-    return Legend(handles, labels)
+    return Legend(handles, labels, most=_NAME_LINES)

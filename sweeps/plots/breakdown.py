@@ -73,9 +73,8 @@ def draw_breakdown(figure: Figure, view: View) -> Canvas:
 
 def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks:
     units = refuse_mixed_units(figure.where, view, figure["parts"])
-    usual = known_parts(
-        figure.kind, set(map(str, view.dataset.data_vars)), figure.options.get("of", "")
-    )
+    there = {*map(str, view.dataset.variables)}
+    usual = known_parts(figure.kind, there, figure.options.get("of") or "time")
     chosen = tuple(figure["parts"]) != usual
     parts = stacked(figure.kind, figure["parts"], chosen=chosen)
     every = {name: bars.values(view, name) for part in parts for name in part.variables}

@@ -9,11 +9,12 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
+from overhead.everything import load
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.plots.data import Subject, Values, find, is_label
 from sweeps.plots.fill import fill, taken, with_options
-from sweeps.plots.kinds import KINDS
+from sweeps.plots.kinds import KINDS, OF_PLANS
 from sweeps.plots.readable import number, parse
 from sweeps.plots.schema import FORMS, Figure, NotReadableError, listed
 
@@ -21,6 +22,7 @@ __all__ = ["check_figures", "resolve"]
 
 _LISTED = 12  # values of a dimension that a fault lists
 _BESIDE = ("capacity", "sort", "above", "by")  # keys that name what is shown beside the variables
+_DEFERRED = ("quantity", "quantities", "axis")  # forms of names that only a file settles
 _FILE_NAME = re.compile(r"[\w.+-]+")
 
 
@@ -65,9 +67,10 @@ def check_figures(
         field = f"figures[{place}]"
         figure = _read(declaration, field, faults)
         if figure is not None:
-            figure, found = resolve(figure, subject)
+            settled, found = resolve(figure, subject)
             faults += found
-            figures.append(figure)
+            # Without a file's columns it isn't known yet what plans' figures show by themselves.
+            figures.append(figure if columns is None and figure.kind in OF_PLANS else settled)
     figures = _named(figures, faults)
     if faults:
         raise InputError(faults)
@@ -123,10 +126,11 @@ def _named(figures: Sequence[Figure], faults: list[str]) -> list[Figure]:
         taken.add(figure.name)
     named = []
     for figure in figures:
-        name, count = figure.name or figure.kind, 1
+        kind = figure.kind.replace("_", "-")
+        name, count = figure.name or kind, 1
         while not figure.name and name in taken:
             count += 1
-            name = f"{figure.kind}-{count}"
+            name = f"{kind}-{count}"
         taken.add(name)
         named.append(replace(figure, name=name))
     return named
@@ -212,10 +216,21 @@ def _varying(figure: Figure, subject: Subject) -> list[str]:
     ]
 
 
+def _every_name(figure: Figure, subject: Subject) -> set[str]:
+    """Return what variables and coordinates may be called; before a file is, any quantity."""
+    every = {*subject.variables, *subject.dims, *(subject.columns or ())}
+    if subject.columns is not None:
+        return every
+    keys = KINDS[figure.kind].keys
+    beside = [figure[key] for key in figure.options if keys[key].form in _DEFERRED]
+    if not {name for one in beside for name in listed(one)} <= {*every, *VOCABULARY}:
+        load()  # quantities are those of all modules, of which only some may be there
+    return every | {*VOCABULARY}
+
+
 def _unknown_names(figure: Figure, subject: Subject) -> list[str]:
     faults = []
-    columns = subject.columns
-    every = {*subject.variables, *subject.dims, *(VOCABULARY if columns is None else columns)}
+    every = _every_name(figure, subject)
     for key, value in figure.options.items():
         form = KINDS[figure.kind].keys[key].form
         known: Collection[str]
@@ -223,7 +238,7 @@ def _unknown_names(figure: Figure, subject: Subject) -> list[str]:
             known, what = subject.dims.keys(), "no such dimension"
         elif form.startswith("variable"):
             known, what = subject.variables.keys(), "no such variable here"
-        elif form == "quantity":
+        elif form in {"quantity", "quantities"}:
             known, what = every, "no such variable or coordinate here"
         elif form == "axis":
             known, what = every - {*subject.variables}, "no such dimension"

@@ -101,7 +101,10 @@ def _filled(
     held: dict[str, Any],
 ) -> int:
     """Return how many combinations of labels have a value."""
-    places = {dim: list(subject.dims[dim]).index(value) for dim, value in held.items()}  # type: ignore[arg-type]
+    places = {}
+    for dim, value in held.items():
+        known = subject.dims[dim]
+        places[dim] = value if isinstance(known, int) else known.index(value)
     values = dataset[variable].isel({d: k for d, k in places.items() if d in dataset.sizes})
     others = [dim for dim in values.dims if dim not in dims]
     return int(values.notnull().any(others).sum())

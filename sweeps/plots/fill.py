@@ -47,7 +47,10 @@ def fill(figure: Figure, subject: Subject) -> Figure:
     if figure.kind in {"curves", "scaling"}:
         options = _of_lines(figure, subject)
     elif figure.kind in BREAKDOWNS:
-        parts = known_parts(figure.kind, subject.variables, given.get("of") or "time")
+        # A part that is the same everywhere, or by machine, is a coordinate.
+        there = {*subject.variables, *subject.dims, *(subject.columns or ())}
+        parts = known_parts(figure.kind, there, given.get("of") or "time")
+        parts = parts if {*parts} & {*subject.variables} else ()
         options = {"parts": given["parts"] or parts or None}
         if "above" in given and given["above"] is None and "mfu" in subject.variables:
             options["above"] = "mfu"

@@ -48,10 +48,11 @@ class Legend:
     handles: Sequence[Any] = ()
     labels: Sequence[str] = ()
     heading: str = ""
+    most: int = 3  # lines of a label
 
     def lines(self) -> list[list[str]]:
         """Return each label's lines."""
-        return [wrap(label, _LEGEND_TEXT, SIZE_TEXT, most=3) for label in self.labels]
+        return [wrap(label, _LEGEND_TEXT, SIZE_TEXT, most=self.most) for label in self.labels]
 
     def size(self) -> tuple[float, float]:
         """Return its width and height in inches; 0 for an empty one."""

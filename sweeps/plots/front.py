@@ -117,5 +117,6 @@ def numbers_at(
             f"{rank + 1}", places[rank], (place, row), xycoords="axes fraction",
             textcoords="axes fraction", size=SIZE_NOTE, weight="bold", color=INK, ha="center",
             va="center", zorder=5,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
             arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.8, "shrinkB": 3},
         )  # fmt: skip

@@ -49,7 +49,7 @@ def _breakdown(what: str, **keys: Key) -> dict[str, Key]:
     return {
         **_COMMON,
         **_PANELS,
-        "parts": Key("variables", None, f"the variables to stack; by default {what}"),
+        "parts": Key("quantities", None, f"what to stack; by default {what}"),
         "x": Key("dimensions", None, "a bar for each entry of these dimensions; plans by default"),
         "sort": Key("quantity", None, "what bars are sorted by, the best first"),
         "better": _BETTER,

@@ -185,6 +185,7 @@ FORMS: Mapping[str, Form] = {
     "variable": Form(_text, "a variable's name"),
     "variables": Form(_some_texts, "a variable's name, or a list of them"),
     "quantity": Form(_text, "the name of a variable or coordinate"),
+    "quantities": Form(_some_texts, "the name of a variable or coordinate, or a list of them"),
     "number": Form(_number, "a number from 0"),
     "count": Form(_count, "a whole number from 1"),
     "numbers": Form(_numbers, "numbers from 0"),

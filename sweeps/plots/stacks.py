@@ -37,6 +37,7 @@ _BAR = 0.72  # of its slot
 _TOTALS_UP_TO = 3  # columns of panels that leave room for the totals
 _MOST_ROOM = 0.6  # of a panel's width, for what stands at a lying bar's end
 _OWN_COLOURS = 8  # areas after these are lighter, and striped to be told apart
+_STRIPES = "\\\\\\"  # lines: hundreds of dots would make a vector file large
 _CAPACITY: dict[str, Any] = {"linewidth": 1.8, "linestyle": (0, (4, 1.5))}
 _QUANTITIES = {"s": "time", "byte": "bytes", "J": "energy", "W": "power"}
 # What is beyond the capacity: paler, with stripes.
@@ -136,7 +137,7 @@ class Stacks:
         own = self.colours[part] if self.colours else part
         look: dict[str, Any] = {"facecolor": region_colour(own), "edgecolor": "white"}
         if self.colours and own >= _OWN_COLOURS:
-            look |= {"hatch": "....", "edgecolor": MUTED, "linewidth": 0.0}
+            look |= {"hatch": _STRIPES, "edgecolor": MUTED, "linewidth": 0.0}
         return look
 
     def panel(self) -> tuple[float, float]:

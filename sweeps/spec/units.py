@@ -308,8 +308,7 @@ def _is_kind(powers: tuple[int, ...], units: str) -> bool:
 
 
 def _about(units: str) -> _Canonical:
-    about = _Canonical(f"a quantity in {units}", f"'1 {units}'", units, "")
-    return _CANONICAL.get(units, about)
+    return _CANONICAL.get(units) or _Canonical(f"a {units}", f"'1 {units}'", units, "")
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,548 @@
+"""Figures of training steps: memory, time and communication by part, as bars."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import Rectangle
+
+import sweeps
+from overhead.quantity import VOCABULARY
+from sweeps.errors import InputError
+from sweeps.plots import check_figures, default_figures, draw
+from sweeps.plots.breakdown import draw_breakdown
+from sweeps.plots.data import subject_of, view_of
+from sweeps.plots.declare import resolve
+from sweeps.plots.parts import known_parts, labelled, stacked
+from sweeps.plots.plans import cell_names, evenly
+from sweeps.plots.stacks import Stacks
+from sweeps.plots.style import region_colour, style
+from tests.plots.training_datasets import CAPACITY, MEMORY, STEP, make_training
+
+ONE = {"micro_batch": 1}
+
+
+def canvas_of(dataset: xr.Dataset, **declaration: Any) -> Canvas:
+    subject = subject_of(dataset)
+    figure = check_figures([declaration], subject.dims, subject.variables, subject.columns)[0]
+    figure, faults = resolve(figure, subject)
+    assert not faults
+    with style():
+        return draw_breakdown(figure, view_of(dataset, figure["at"]))
+
+
+def lengths(canvas: Canvas, panel: int = 0) -> dict[str, dict[int, float]]:
+    """Return the bars' lengths: by colour, then by place; stripes under ``over``."""
+    found: dict[str, dict[int, float]] = {}
+    for patch in canvas.axes[panel].patches:
+        assert isinstance(patch, Rectangle)
+        colour = mpl.colors.to_hex(patch.get_facecolor(), keep_alpha=True)
+        colour = "over" if patch.get_hatch() == "////" else colour[:7]
+        across = (patch.get_y(), patch.get_height(), patch.get_width())
+        if stands(canvas):
+            across = (patch.get_x(), patch.get_width(), patch.get_height())
+        found.setdefault(colour, {})[round(across[0] + across[1] / 2)] = across[2]
+    return found
+
+
+def stands(canvas: Canvas) -> bool:
+    return not canvas.axes[0].yaxis_inverted()  # lying bars are read from the top
+
+
+def totals(canvas: Canvas, panel: int = 0) -> dict[int, float]:
+    whole: dict[int, float] = {}
+    for colour, bars in lengths(canvas, panel).items():
+        for place, length in bars.items() if colour != "over" else ():
+            whole[place] = whole.get(place, 0.0) + length
+    return whole
+
+
+def limits(canvas: Canvas, panel: int = 0) -> set[float]:
+    (lines,) = canvas.axes[panel].collections
+    assert isinstance(lines, LineCollection)
+    along = 1 if stands(canvas) else 0
+    return {end for segment in lines.get_segments() for end in segment[:, along]}
+
+
+def names(canvas: Canvas) -> list[str]:
+    axes = canvas.axes[0]
+    labels = axes.get_xticklabels() if stands(canvas) else axes.get_yticklabels()
+    return [label.get_text().replace("\n", " ") for label in labels]
+
+
+def ends(canvas: Canvas, panel: int = 0) -> list[str]:
+    return [text.get_text() for text in canvas.axes[panel].texts]
+
+
+def title(canvas: Canvas) -> str:
+    return " ".join(text.get_text() for text in canvas.texts)
+
+
+def faults_of(dataset: xr.Dataset, **declaration: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        canvas_of(dataset, **declaration)
+    assert all("\n" not in line for line in caught.value.faults)
+    return "\n".join(caught.value.faults)
+
+
+# Heights are the data.
+
+
+def test_memory_bars_are_as_long_as_the_data() -> None:
+    made = make_training(recompute=("full",))
+    at = {"plan": [15, 16, 17, 18], "micro_batch": 1}
+    canvas = canvas_of(made, kind="memory", at=at)
+    part = made.isel(plan=at["plan"]).sel(micro_batch=1)
+    assert totals(canvas) == pytest.approx(dict(enumerate(part["peak_memory"].values)))
+    bars = lengths(canvas)
+    gradients = part["peak_gradient_memory"] + part["peak_pending_gradient_memory"]
+    for colour, values in (
+        (0, part["peak_weight_memory"]),
+        (1, gradients),
+        (2, part["peak_optimizer_memory"]),
+        (3, part["peak_stored_activation_memory"]),
+        (7, part["peak_communicator_memory"] + part["peak_context_bytes"]),
+    ):
+        assert bars[region_colour(colour)] == pytest.approx(dict(enumerate(values.values)))
+
+
+def test_related_parts_are_one_bar() -> None:
+    made = make_training(recompute=("full",), micro_batch=(1,))
+    made["peak_pending_gradient_memory"] = made["peak_gradient_memory"] / 2
+    made["peak_pending_gradient_memory"].attrs = dict(made["peak_gradient_memory"].attrs)
+    del made["peak_memory"]
+    bars = lengths(canvas_of(made, kind="memory", at={"plan": [18, 19]}))
+    wanted = 1.5 * made["peak_gradient_memory"].values[18:20]
+    assert bars[region_colour(1)] == pytest.approx(dict(enumerate(wanted)))
+
+
+def test_parts_named_one_by_one_stay_apart() -> None:
+    made = make_training(recompute=("full",), micro_batch=(1,))
+    parts = ["peak_optimizer_memory", "peak_weight_memory"]
+    canvas = canvas_of(made, kind="memory", parts=parts, at={"plan": [18, 19]})
+    bars = lengths(canvas)
+    for place, name in enumerate(parts):
+        wanted = dict(enumerate(made[name].values[18:20]))
+        assert bars[region_colour(place)] == pytest.approx(wanted)
+    assert "The parts shown don't add up to the peak memory." in title(canvas)
+
+
+def test_step_bars_add_up_to_the_step_with_mfu_beside() -> None:
+    made = make_training(recompute=("full",))
+    at = {"plan": [16, 17, 18, 19], "micro_batch": 1}
+    canvas = canvas_of(made, kind="step_parts", at=at)
+    part = made.isel(plan=at["plan"]).sel(micro_batch=1)
+    assert totals(canvas) == pytest.approx(dict(enumerate(part["step_time"].values)))
+    matmul = lengths(canvas)[region_colour(0)]
+    assert matmul == pytest.approx(dict(enumerate(part["matmul_part_time"].values)))
+    for time, mfu, text in zip(
+        part["step_time"].values, part["mfu"].values, ends(canvas), strict=True
+    ):
+        assert text.replace("\n", " · ") == f"{time:.3g} · mfu {100 * mfu:.3g} %"
+
+
+@pytest.mark.parametrize(("of", "units"), [("time", "Time (s)"), ("volume", "Volume (GiB)")])
+def test_communication_is_stacked_by_dimension(of: str, units: str) -> None:
+    made = make_training(recompute=("full",), micro_batch=(1,))
+    canvas = canvas_of(made, kind="communication", of=of, at={"plan": [5, 6, 7]})
+    bars = lengths(canvas)
+    for dim, colour in (("tp", 1), ("pp", 4), ("dp", 0)):
+        values = made[f"{dim}_communication_{of}"].values[5:8]
+        wanted = {place: value for place, value in enumerate(values) if value}
+        assert bars[region_colour(colour)] == pytest.approx(wanted)
+    assert units in title(canvas)
+    legend = [text.get_text() for text in canvas.legends[0].get_texts()]
+    # The bars stand, and are read from the top.
+    assert legend == ["Data parallelism", "Pipeline parallelism", "Tensor parallelism"]
+
+
+def test_a_dimensions_forwards_are_not_counted_twice() -> None:
+    there = ["tp_communication_time", "tp_forward_communication_time", "sms_communication_time"]
+    assert known_parts("communication", there) == ("tp_communication_time",)
+
+
+def test_a_part_below_nought_lies_below_it() -> None:
+    made = make_training(recompute=("none",), micro_batch=(1,))
+    made["exposed_ep_time"] = made["exposed_ep_time"] - 1.0
+    made["exposed_ep_time"].attrs = {"long_name": "time of a step: experts", "units": "s"}
+    made["step_time"] = made["step_time"] - 1.0
+    made["step_time"].attrs = {"long_name": "time of a step", "units": "s"}
+    canvas = canvas_of(made, kind="step_parts", at={"plan": [17, 18]})
+    assert lengths(canvas)[region_colour(3)] == pytest.approx({0: -1.0, 1: -1.0})
+    assert totals(canvas) == pytest.approx(dict(enumerate(made["step_time"].values[17:19])))
+    assert canvas.axes[0].get_ylim()[0] < -1.0
+
+
+def test_what_no_part_explains_is_the_rest() -> None:
+    made = make_training(recompute=("full",), micro_batch=(1,)).drop_vars(
+        ["peak_stored_activation_memory", "peak_context_bytes"]
+    )
+    canvas = canvas_of(made, kind="memory", at={"plan": [15, 16, 17, 18]})
+    assert totals(canvas) == pytest.approx(dict(enumerate(made["peak_memory"].values[15:19])))
+    assert canvas.legends[0].get_texts()[0].get_text() == "The rest"
+
+
+# What isn't there isn't drawn.
+
+
+def test_a_masked_plan_has_no_bar_but_a_reason() -> None:
+    made = make_training(recompute=("full",), micro_batch=(1,))
+    canvas = canvas_of(made, kind="memory", at={"plan": [3, 4, 5]})
+    assert names(canvas)[1] == "tp 1 · pp 16 · dp 32"
+    assert set(totals(canvas)) == {0, 2}
+    assert ends(canvas)[1] == "product of degrees"
+
+
+def test_parts_that_are_nothing_are_not_in_the_legend() -> None:
+    canvas = canvas_of(make_training(), kind="step_parts", at=ONE)
+    legend = " ".join(text.get_text() for text in canvas.legends[0].get_texts())
+    assert "Matrix products of its layers" in legend
+    assert "Context" not in legend
+    assert "Expert" not in legend
+    assert "host" not in legend
+
+
+def test_the_capacity_is_a_line_and_what_is_beyond_it_striped() -> None:
+    made = make_training(recompute=("full",), micro_batch=(1,))
+    canvas = canvas_of(made, kind="memory", at={"plan": [0, 5, 10, 15]})
+    assert limits(canvas) == {CAPACITY}
+    peak = made["peak_memory"].values[[0, 5, 10, 15]]
+    beyond = {k: value - CAPACITY for k, value in enumerate(peak) if value > CAPACITY}
+    assert 0 < len(beyond) < 4
+    assert lengths(canvas)["over"] == pytest.approx(beyond)
+    weights = [text.get_fontweight() for text in canvas.axes[0].texts]
+    assert [weight == "bold" for weight in weights] == (peak > CAPACITY).tolist()
+    texts = [text.get_text() for text in canvas.legends[0].get_texts()]
+    assert texts[-1] == "does not fit"
+    assert texts[-2].replace("\n", " ") == "What the GPU has: 80 GB (74.5 GiB)"
+
+
+def test_a_capacity_by_machine_is_each_panels_own() -> None:
+    made = make_training(recompute=("full",), micro_batch=(1,))
+    made = made.drop_vars(["hardware", "memory_capacity"])
+    made = made.assign_coords(
+        hardware=("hardware", ["small", "large"]),
+        memory_capacity=("hardware", [40e9, 80e9], {"long_name": "memory", "units": "byte"}),
+    )
+    canvas = canvas_of(made, kind="memory", panels="hardware", at={"plan": [17, 18]})
+    for panel, limit in enumerate((40e9, 80e9)):
+        assert limits(canvas, panel) == {limit}
+    fault = faults_of(made, kind="memory", at={"plan": [17, 18]})
+    assert (
+        "memory_capacity varies along hardware, which this figure neither shows nor hold" in fault
+    )
+
+
+def test_a_step_that_does_not_fit_says_so() -> None:
+    made = make_training(recompute=("full",), micro_batch=(1,))
+    canvas = canvas_of(made, kind="step_parts", at={"plan": [15, 0]})
+    assert [text.endswith("does not fit") for text in ends(canvas)] == [True, False]
+    assert set(totals(canvas)) == {0, 1}
+
+
+# Which bars.
+
+
+def test_of_many_plans_the_fastest_are_shown() -> None:
+    made = make_training()
+    canvas = canvas_of(made, kind="memory", most=5)
+    flat = made.stack(cell=("plan", "recompute", "micro_batch"), create_index=False)
+    order = np.argsort(flat["step_time"].values, kind="stable")[:5]
+    assert totals(canvas) == pytest.approx(dict(enumerate(flat["peak_memory"].values[order])))
+    count = int(made["step_time"].notnull().sum())
+    assert f"the 5 of {count} plans with the least step time" in title(canvas)
+    best = flat.isel(cell=order[0])
+    assert names(canvas)[0].startswith(
+        f"tp {best.tp:.0f} · pp {best.pp:.0f} · dp {best.dp:.0f} · micro-batch"
+    )
+
+
+def test_without_a_step_time_they_are_evenly_spread() -> None:
+    made = make_training(recompute=("full",), micro_batch=(1,)).drop_vars("step_time")
+    canvas = canvas_of(made, kind="memory", most=4)
+    there = np.nonzero(made["peak_memory"].notnull().values)[0]
+    chosen = there[evenly(len(there), 4)]
+    assert totals(canvas) == pytest.approx(dict(enumerate(made["peak_memory"].values[chosen])))
+    assert f"4 of {len(there)} plans, evenly chosen" in title(canvas)
+    assert "Left out, without a peak weight memory: 1 plan (product of degrees)." in title(canvas)
+
+
+def test_a_title_of_ones_own_keeps_the_selection() -> None:
+    canvas = canvas_of(make_training(), kind="memory", most=3, title="Mine")
+    assert canvas.texts is not None
+    assert re.search(r"Mine \(the 3 of \d+ plans with the least step time\)", title(canvas))
+
+
+@pytest.mark.parametrize(("better", "sign"), [("more", -1), ("less", 1)])
+def test_bars_are_sorted_as_declared(better: str, sign: int) -> None:
+    made = make_training(recompute=("none",), micro_batch=(1,))
+    at = {"plan": [16, 17, 18, 19]}
+    canvas = canvas_of(made, kind="step_parts", sort="mfu", better=better, at=at)
+    part = made.isel(plan=at["plan"])
+    order = np.argsort(sign * part["mfu"].values)
+    assert totals(canvas) == pytest.approx(dict(enumerate(part["step_time"].values[order])))
+    assert "sorted by mfu" in title(canvas)
+
+
+def test_any_one_axis_may_have_the_bars() -> None:
+    made = make_training(bandwidth=tuple(1e9 * k for k in range(10, 50)))
+    at = {"plan": 18, "micro_batch": 1, "recompute": "none"}
+    canvas = canvas_of(made, kind="communication", x="inter_bandwidth", most=6, at=at)
+    assert names(canvas)[0] == "inter bandwidth 10 GB/s"
+    assert names(canvas)[-1] == "inter bandwidth 49 GB/s"
+    assert len(names(canvas)) == 6
+    assert "6 of 40 values of inter bandwidth, evenly chosen" in title(canvas)
+
+
+def test_few_bars_stand_where_names_fit() -> None:
+    made = make_training()
+    canvas = canvas_of(made, kind="step_parts", x="recompute", at={"plan": 18, "micro_batch": 1})
+    assert stands(canvas)
+    wanted = made["step_time"].isel(plan=18).sel(micro_batch=1).values
+    assert totals(canvas) == pytest.approx(dict(enumerate(wanted)))
+    assert names(canvas) == ["no recompute", "full recompute"]
+
+
+def test_what_all_rows_have_in_common_is_said_once() -> None:
+    made = make_training()
+    canvas = canvas_of(made, kind="memory", at={"plan": [15, 16, 17], "micro_batch": 1})
+    assert all("tp" not in name for name in names(canvas))
+    assert "with tp = 8" in title(canvas)
+    assert "world size = 512" in title(canvas)
+
+
+def test_rows_that_nothing_tells_apart_are_numbered() -> None:
+    made = make_training(micro_batch=(1,), recompute=("none",))
+    same = made.assign_coords(tp=("plan", np.ones(20)), pp=("plan", np.ones(20)))
+    same = same.assign_coords(dp=("plan", np.ones(20))).drop_vars("plan")
+    assert cell_names(same, ["plan"], [np.array([3, 4])]) == ["plan #3", "plan #4"]
+
+
+# Declarations.
+
+
+@pytest.mark.parametrize(
+    ("declaration", "fault"),
+    [
+        ({"kind": "memry"}, "figures[1].kind = 'memry': no such kind of figure; did you mean 'mem"),
+        (
+            {"kind": "memory", "pats": ["a"]},
+            "figures[1].pats = ['a']: no such key of memory; did you mean 'parts'",
+        ),
+        (
+            {"kind": "memory", "capacity": "memory_capacty"},
+            "figures[1].capacity = 'memory_capacty': no such variable or coordinate here; "
+            "did you mean 'memory_capacity'",
+        ),
+        (
+            {"kind": "step_parts", "sort": "step_tme"},
+            "figures[1].sort = 'step_tme': no such variable or coordinate here; did you mean "
+            "'step_time'",
+        ),
+        (
+            {"kind": "communication", "of": "bytes"},
+            'figures[1].of = \'bytes\': can\'t be read; give one of "time", "volume", "energy"',
+        ),
+        (
+            {"kind": "communication", "of": "energy"},
+            "figures[1].parts: none of communication is here; variables: ",
+        ),
+        (
+            {"kind": "memory", "most": 0},
+            "figures[1].most = 0: can't be read; give a whole number from 1",
+        ),
+        (
+            {"kind": "memory", "x": "plans"},
+            "figures[1].x = 'plans': no such dimension; did you mean 'plan'?",
+        ),
+        (
+            {"kind": "memory", "x": "plan"},
+            "varies along recompute, which this figure neither shows nor holds; hold it with "
+            "at = { recompute = ... } (none, full), or name it in x or panels",
+        ),
+        (
+            {"kind": "memory", "capacity": "step_time"},
+            "figures[1].capacity = 'step_time': in s, the parts in byte; a limit in byte",
+        ),
+        (
+            {"kind": "memory", "sort": "recompute"},
+            "figures[1]: 'recompute' holds names, not numbers; give a variable of numbers",
+        ),
+        (
+            {"kind": "step_parts", "parts": ["step_time", "peak_memory"]},
+            "different units can't be stacked",
+        ),
+    ],
+)
+def test_faults_read_well(declaration: dict[str, Any], fault: str) -> None:
+    assert fault in faults_of(make_training(), **declaration)
+
+
+def test_columns_that_are_not_known_yet_are_checked_later() -> None:
+    subject = subject_of(make_training())
+    declared = {"kind": "memory", "capacity": "memory_capacity", "at": {"micro_batch": 1}}
+    dims = {name: values for name, values in subject.dims.items() if name != "memory_capacity"}
+    assert check_figures([declared], dims, subject.variables)[0]["x"] is None
+    with pytest.raises(InputError, match="memory_capacity"):
+        check_figures([declared], dims, subject.variables, {})
+
+
+@pytest.mark.parametrize(
+    ("make", "kinds"),
+    [
+        ({}, ["best_plans", "memory", "step_parts", "communication"]),
+        (
+            {"worlds": (128, 256, 512), "models": ("llama3-8b", "llama3-70b")},
+            ["best_plans", "memory", "step_parts", "communication", "scaling"],
+        ),
+        (
+            {"bandwidth": (25e9, 50e9, 1e11)},
+            ["best_plans", "memory", "step_parts", "communication", "curves"],
+        ),
+    ],
+)
+def test_default_figures_are_what_the_file_has(make: dict[str, Any], kinds: list[str]) -> None:
+    made = make_training(**make)
+    declared = default_figures(made)
+    assert [one["kind"] for one in declared] == kinds
+    subject = subject_of(made)
+    assert len(check_figures(declared, subject.dims, subject.variables, subject.columns)) == len(
+        kinds
+    )
+    bare = made[["peak_memory", "status"]]
+    assert [one["kind"] for one in default_figures(bare)] == ["memory"]
+    nothing = made[["mfu"]]
+    assert {one["kind"] for one in default_figures(nothing)} <= {"bars", "curves", "scaling"}
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_the_same_data_give_the_same_bytes(place: int, tmp_path: Path) -> None:
+    made = make_training()
+    made.to_netcdf(tmp_path / "data.nc", engine="netcdf4")
+    declaration = default_figures(made)[place]
+    first = draw(made, declaration, tmp_path / "a")
+    with xr.open_dataset(tmp_path / "data.nc", engine="netcdf4") as stored:
+        second = draw(stored, default_figures(stored)[place], tmp_path / "b")
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+    text = unescape(first[1].read_text(encoding="utf-8"))
+    assert "model = llama3-70b" in text
+    assert "mask = causal" in text  # an assumption, which the title leaves out
+
+
+# Parts.
+
+
+def test_every_part_of_the_memory_is_in_one_group() -> None:
+    from overhead.peak_memory import PEAK_PARTS
+
+    parts = stacked("memory", known_parts("memory", PEAK_PARTS), chosen=False)
+    assert sorted(name for part in parts for name in part.variables) == sorted(PEAK_PARTS)
+    assert len({part.colour for part in parts}) == len(parts) == 7
+    plain = [name.removeprefix("peak_") for name in PEAK_PARTS]
+    assert len(known_parts("memory", plain)) == len(PEAK_PARTS)
+
+
+def test_every_part_of_a_step_has_its_own_colour() -> None:
+    parts = stacked("step_parts", known_parts("step_parts", STEP), chosen=False)
+    assert [name for part in parts for name in part.variables] == list(STEP)
+    assert len({part.colour for part in parts}) == len(STEP)
+
+
+def test_labels_leave_out_what_all_have_in_common() -> None:
+    attrs = {name: {"long_name": f"memory of the fullest stage: {MEMORY[name]}"} for name in MEMORY}
+    parts = stacked("memory", tuple(MEMORY), chosen=True)
+    assert labelled(parts, attrs) == list(MEMORY.values())
+    alone = stacked("memory", ("peak_weight_memory",), chosen=True)
+    assert labelled(alone, attrs) == ["memory of the fullest stage: weights"]
+
+
+def test_a_bar_that_stands_for_nothing_keeps_its_place() -> None:
+    parts = np.array([[[1.0, np.nan]]])
+    stacks = Stacks(["", ""], ["a", "b"], ["part"], parts, None, "", "s", [])
+    assert np.isnan(stacks.totals[0, 1])
+    assert np.isnan(stacks.tops[0, 1])
+
+
+# What a sweep gives.
+
+
+@pytest.fixture(scope="module")
+def real() -> xr.Dataset:
+    from overhead.peak_memory import PEAK_PARTS
+
+    rows = [(t, p, 64 // (t * p)) for t in (1, 2, 4, 8) for p in (1, 2, 4)]
+    columns = dict(zip(("tp", "pp", "dp"), map(list, zip(*rows, strict=True)), strict=True))
+    return sweeps.sweep(
+        ["peak_memory", *PEAK_PARTS, "headroom"],
+        model="llama3-8b",
+        hardware="dgx-h100",
+        world_size=64,
+        plan=columns,
+        recompute=["none", "full"],
+        micro_batch=1,
+        global_batch=128,
+        sequence_length=8192,
+    )
+
+
+def test_memory_of_a_sweep_adds_up(real: xr.Dataset) -> None:
+    canvas = canvas_of(real, kind="memory", most=30)
+    shown = totals(canvas)
+    flat = real["peak_memory"].transpose("recompute", "plan").values.ravel()
+    order = {
+        name: place
+        for place, name in enumerate(
+            cell_names(
+                view_of(real, {}).dataset,
+                ["recompute", "plan"],
+                [np.repeat([0, 1], 12), np.tile(np.arange(12), 2)],
+            )
+        )
+    }
+    assert len(order) == 24
+    for place, name in enumerate(names(canvas)):
+        assert shown.get(place, np.nan) == pytest.approx(flat[order[name]], nan_ok=True)
+    assert "add up" not in title(canvas)
+    legend = [text.get_text() for text in canvas.legends[0].get_texts()]
+    assert legend[:2] == ["Weights", "Gradients"]
+    assert "The rest" not in legend
+
+
+def test_default_figures_of_a_sweep_can_be_drawn(real: xr.Dataset, tmp_path: Path) -> None:
+    (declared,) = default_figures(real)
+    assert declared["kind"] == "memory"
+    png, _ = draw(real, declared, tmp_path / "memory")
+    assert png.stat().st_size > 10_000
+
+
+def test_known_parts_are_quantities_of_the_vocabulary() -> None:
+    import overhead.training  # noqa: F401
+
+    every = {*known_parts("step_parts", VOCABULARY), *known_parts("memory", VOCABULARY)}
+    for of in ("time", "volume", "energy"):
+        every |= {*known_parts("communication", VOCABULARY, of)}
+    assert len(every) == 14 + 15 + 3 * 6
+    assert {VOCABULARY[name].units for name in every} == {"s", "byte", "J"}
+
+
+def test_a_part_that_is_the_same_everywhere_is_a_coordinate() -> None:
+    made = make_training(recompute=("full",), micro_batch=(1,))
+    constant = made.drop_vars("step_overhead").assign_coords(step_overhead=0.02)
+    constant["step_overhead"].attrs = made["step_overhead"].attrs
+    at = {"plan": [17, 18, 19]}
+    canvas = canvas_of(constant, kind="step_parts", at=at)
+    assert lengths(canvas)[region_colour(15)] == pytest.approx({0: 0.02, 1: 0.02, 2: 0.02})
+    wanted = dict(enumerate(made["step_time"].values[17:20]))
+    assert totals(canvas) == pytest.approx(wanted)
+    top = canvas.legends[0].get_texts()[0].get_text().replace("\n", " ")
+    assert top == "Time of a step that no part explains"

@@ -1,0 +1,386 @@
+"""Figures of training steps: all plans as points, scaling over GPUs, percentages of a baseline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+
+from sweeps.errors import InputError
+from sweeps.plots import check_figures, draw
+from sweeps.plots.axis import axis_of
+from sweeps.plots.best_plans import draw_best_plans
+from sweeps.plots.curves import draw_curves
+from sweeps.plots.data import subject_of, view_of
+from sweeps.plots.declare import resolve
+from sweeps.plots.front import pareto, thinned
+from sweeps.plots.relative import by_column
+from sweeps.plots.style import style
+from tests.plots.training_datasets import CAPACITY, make_training
+
+DIMS = ("plan", "recompute", "micro_batch")
+BANDWIDTH = (12.5e9, 25e9, 50e9, 100e9)
+OVER = {"best_of": ["recompute", "micro_batch"]}
+
+
+def canvas_of(dataset: xr.Dataset, **declaration: Any) -> Canvas:
+    subject = subject_of(dataset)
+    figure = check_figures([declaration], subject.dims, subject.variables, subject.columns)[0]
+    figure, faults = resolve(figure, subject)
+    assert not faults
+    draw_kind = draw_best_plans if figure.kind == "best_plans" else draw_curves
+    with style():
+        return draw_kind(figure, view_of(dataset, figure["at"]))
+
+
+def faults_of(dataset: xr.Dataset, **declaration: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        canvas_of(dataset, **declaration)
+    assert all("\n" not in line for line in caught.value.faults)
+    return "\n".join(caught.value.faults)
+
+
+def words(canvas: Canvas) -> str:
+    return " ".join(text.get_text() for text in canvas.texts)
+
+
+def curves(axes: Axes, least: int = 2) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return what is drawn as lines in the panel, without samples of legends and leaders."""
+    return [
+        (np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float))
+        for line in axes.lines
+        if line.get_transform() == axes.transData
+        and line.get_linestyle() != "None"
+        and len(np.atleast_1d(line.get_xdata())) >= least
+    ]
+
+
+def points(axes: Axes) -> set[tuple[float, float]]:
+    return {
+        (float(x), float(y))
+        for line in axes.lines
+        if line.get_linestyle() == "None" and line.get_transform() == axes.transData
+        for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
+    }
+
+
+# All plans.
+
+
+def test_every_plan_that_fits_is_a_point() -> None:
+    made = make_training()
+    axes = canvas_of(made, kind="best_plans").axes[0]
+    x, y = made["peak_memory"].values.ravel(), made["step_time"].values.ravel()
+    fits = np.isfinite(y) & (x <= CAPACITY)
+    assert 10 < np.count_nonzero(fits) < len(x)
+    wanted = set(zip(x[fits].tolist(), y[fits].tolist(), strict=True))
+    drawn = points(axes)
+    assert drawn <= wanted
+    # Those left out lie under another point.
+    for lost in wanted - drawn:
+        assert any(np.allclose(lost, one, rtol=0.01) for one in drawn)
+
+
+def test_the_front_is_a_staircase_of_plans_that_no_plan_beats() -> None:
+    made = make_training()
+    canvas = canvas_of(made, kind="best_plans")
+    x, y = made["peak_memory"].values.ravel(), made["step_time"].values.ravel()
+    fits = np.isfinite(y)
+    unbeaten = {
+        (a, b)
+        for a, b in zip(x[fits], y[fits], strict=True)
+        if not np.any((x <= a) & (y <= b) & ((x < a) | (y < b)))
+    }
+    (front,) = curves(canvas.axes[0], 3)
+    assert set(zip(*front, strict=True)) == unbeaten
+    assert "Pareto front" in [text.get_text() for text in canvas.legends[0].get_texts()]
+    without = canvas_of(made, kind="best_plans", front=False)
+    assert curves(without.axes[0], 3) == []
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.booleans()), max_size=25),
+    st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_front_is_what_nothing_beats(rows: list[tuple[int, int, bool]], more: bool) -> None:
+    x, y, valid = (np.array([row[k] for row in rows], dtype=float) for k in range(3))
+    there = valid.astype(bool)
+    found = pareto(x, y, there, more=more)
+    cost = -y if more else y
+    kept = {(x[k], cost[k]) for k in np.nonzero(there)[0]}
+    wanted = {
+        one
+        for one in kept
+        if not any(a <= one[0] and b <= one[1] and (a, b) != one for a, b in kept)
+    }
+    assert {(x[k], cost[k]) for k in found} == wanted
+    assert len(found) == len(wanted)
+    assert np.all(np.diff(x[found]) > 0)
+
+
+def test_the_best_are_numbered_and_named() -> None:
+    made = make_training()
+    canvas = canvas_of(made, kind="best_plans", labelled=3)
+    flat = made.stack(cell=DIMS, create_index=False)
+    order = np.lexsort((flat["peak_memory"].values, flat["step_time"].values))[:3]
+    told = [text.get_text().replace("\n", " ") for text in canvas.legends[0].get_texts()][2:]
+    for rank, (text, place) in enumerate(zip(told, order.tolist(), strict=True), 1):
+        plan = flat.isel(cell=place)
+        memory = float(plan["peak_memory"]) / 2**30
+        assert text.startswith(f"{rank}: {float(plan['step_time']):.3g} s, {memory:.3g} GiB · ")
+        assert f"tp {plan.tp:.0f} · pp {plan.pp:.0f} · dp {plan.dp:.0f}" in text
+    numbers = {
+        text.get_text(): text.xy for text in canvas.axes[0].texts if text.get_text().isdigit()
+    }
+    assert sorted(numbers) == ["1", "2", "3"]
+
+
+def test_plans_that_do_not_fit_are_grey_beyond_the_capacity() -> None:
+    made = make_training()
+    canvas = canvas_of(made, kind="best_plans")
+    axes = canvas.axes[0]
+    memory = made["peak_memory"].values.ravel()
+    outside = memory[memory > CAPACITY]
+    (strokes,) = axes.collections
+    at = {round(float(segment[0, 0]), 3) for segment in strokes.get_segments()}
+    assert at <= {round(float(x), 3) for x in outside}
+    assert len(at) > 1
+    (limit,) = (line for line in axes.lines if line.get_transform() == axes.get_xaxis_transform())
+    assert set(limit.get_xdata()) == {CAPACITY}
+    assert f"Grey: {len(outside)} that don't, " in words(canvas)
+    assert "Not shown: 4 (product of degrees" in words(canvas)
+    # A time that is known all the same is a grey point.
+    made["step_time"] = made["step_time"].fillna(30.0)
+    timed = canvas_of(made, kind="best_plans")
+    grey = [line for line in timed.axes[0].lines if line.get_color() == "#b8b8b8"]
+    assert set(np.concatenate([line.get_ydata() for line in grey])) == {30.0}
+    assert all(x > CAPACITY for line in grey for x in line.get_xdata())
+
+
+def test_colours_show_a_column_and_more_may_be_better() -> None:
+    made = make_training()
+    canvas = canvas_of(made, kind="best_plans", y="mfu", better="more", by="tp", labelled=1)
+    told = [text.get_text() for text in canvas.legends[0].get_texts()]
+    assert told[:4] == ["tp 1", "tp 2", "tp 4", "tp 8"]
+    assert told[-1].startswith(f"1: {float(made['mfu'].max()):.3g}, ")
+    (front,) = curves(canvas.axes[0], 3)
+    assert np.all(np.diff(front[1]) > 0)
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_points_that_cover_each_other_are_drawn_once(scale: Any) -> None:
+    rng = np.random.default_rng(3)
+    x, y = np.exp(rng.normal(0.0, 1.0, (2, 20_000)))
+    axes = tuple(axis_of(name, {}, one, scale, 4.0) for name, one in (("x", x), ("y", y)))
+    valid = rng.random(len(x)) < 0.5
+    kept = thinned(x, y, valid, (axes[0], axes[1]))
+    assert valid[kept].all()
+    assert 500 < len(kept) < np.count_nonzero(valid)
+    assert len(thinned(x, y, np.zeros(len(x), bool), (axes[0], axes[1]))) == 0
+    again = thinned(np.full(9, 1.0), np.full(9, 1.0), np.ones(9, bool), (axes[0], axes[1]))
+    assert again.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("declaration", "fault"),
+    [
+        (
+            {"plan": "plan"},
+            "figures[1].plan = 'plan': no such key of best_plans; did you mean 'plans'?",
+        ),
+        ({"y": "step_tim"}, "figures[1].y = 'step_tim': no such variable here; did you mean 'step"),
+        ({"by": "tpp"}, "figures[1].by = 'tpp': no such variable or coordinate here; did you mean"),
+        ({"by": "step_time"}, "figures[1].by = 'step_time': "),
+        ({"capacity": "step_time"}, "figures[1].capacity = 'step_time': in s, x in byte; a limit"),
+        ({"labelled": -1}, "figures[1].labelled = -1: can't be read; give a whole number from 1"),
+        ({"plans": ["plan"]}, "varies along recompute, which this figure neither shows nor holds"),
+        (
+            {"at": {"plan": 0}},
+            "figures[1].y = 'step_time': no plan has a value and fits (does not fit); hold other",
+        ),
+    ],
+)
+def test_faults_of_plans_read_well(declaration: dict[str, Any], fault: str) -> None:
+    assert fault in faults_of(make_training(), **{"kind": "best_plans", **declaration})
+
+
+# Scaling.
+
+
+@pytest.fixture(scope="module")
+def worlds() -> xr.Dataset:
+    return make_training(worlds=(64, 128, 256, 512), models=("llama3-8b", "llama3-70b"))
+
+
+def test_scaling_shows_the_best_plan_of_each_number_of_gpus(worlds: xr.Dataset) -> None:
+    canvas = canvas_of(worlds, kind="scaling", **OVER)
+    best = worlds["tokens_per_second"].max(["recompute", "micro_batch"])
+    drawn = [line for line in curves(canvas.axes[0]) if len(line[0]) == 4]
+    for model in ("llama3-8b", "llama3-70b"):
+        wanted = [
+            float(best.sel(model=model)[worlds["world_size"].values == size].max())
+            for size in (64, 128, 256, 512)
+        ]
+        assert any(np.allclose(y, wanted) and x[0] == 64 for x, y in drawn)
+        ideal = [wanted[0] * k for k in (1, 2, 4, 8)]
+        assert any(np.allclose(y, ideal) for _, y in drawn)
+    assert len(drawn) == 4
+    assert canvas.axes[0].get_xscale() == canvas.axes[0].get_yscale() == "log"
+    assert "Tokens a second over GPUs of the plan, by model (best plan, " in words(canvas)
+
+
+def test_one_line_and_its_ideal_are_named(worlds: xr.Dataset) -> None:
+    canvas = canvas_of(worlds, kind="scaling", at={"model": "llama3-70b"}, **OVER)
+    told = {text.get_text() for text in canvas.axes[0].texts}
+    assert told >= {"ideal", "tokens per second"}
+    alone = canvas_of(worlds, kind="scaling", ideal=False, at={"model": "llama3-70b"}, **OVER)
+    assert len(curves(alone.axes[0], 4)) == 1
+
+
+def test_an_ideal_starts_where_a_line_does(worlds: xr.Dataset) -> None:
+    made = worlds.copy(deep=True)
+    early = made["world_size"].values == 64
+    made["tokens_per_second"][{"plan": early, "model": 1}] = np.nan
+    canvas = canvas_of(made, kind="scaling", at={"model": "llama3-70b"}, **OVER)
+    ideal, line = curves(canvas.axes[0], 4)
+    assert np.isnan(ideal[1][0])
+    assert np.isnan(line[1][0])
+    assert np.allclose(ideal[1][1:], line[1][1] * np.array([1, 2, 4]))
+
+
+def test_a_dimension_of_gpus_needs_no_table() -> None:
+    made = make_training(worlds=(64, 128, 256, 512), recompute=("full",), micro_batch=(1,))
+    best = made["tokens_per_second"].groupby("world_size").max()
+    alone = best.to_dataset().drop_vars("plan", errors="ignore")
+    alone["tokens_per_second"].attrs = made["tokens_per_second"].attrs
+    line = curves(canvas_of(alone, kind="scaling").axes[0], 4)[-1]
+    assert np.allclose(line[1], best.values)
+    view = view_of(alone, {})
+    assert by_column(view, "world_size", "tokens_per_second", more=True) == (view, "")
+
+
+@pytest.mark.parametrize(
+    ("declaration", "fault"),
+    [
+        (
+            {"y": "step_time", "ideal": True},
+            "figures[1].ideal = true: 'step_time' is no rate but in s; a rate such as tokens",
+        ),
+        ({"x": "world"}, "figures[1].x = 'world': no such dimension"),
+        ({"x": "world_size", "panels": "plan"}, "figures[1].panels = 'plan': is x already"),
+        ({"at": {"plan": 3}}, "figures[1].at = 'plan': is spread out by this figure"),
+        ({"best_of": []}, "varies along recompute, which this figure neither shows nor holds"),
+    ],
+)
+def test_faults_of_scaling_read_well(
+    worlds: xr.Dataset, declaration: dict[str, Any], fault: str
+) -> None:
+    assert fault in faults_of(worlds, **{"kind": "scaling", **OVER, **declaration})
+
+
+def test_a_column_is_checked_once_there_is_a_file(worlds: xr.Dataset) -> None:
+    subject = subject_of(worlds)
+    declared = {"kind": "scaling", **OVER}
+    assert check_figures([declared], subject.dims, subject.variables)[0]["x"] == "world_size"
+
+
+# Percentages.
+
+
+def test_curves_are_in_percent_of_their_baseline(tmp_path: Path) -> None:
+    made = make_training(bandwidth=BANDWIDTH)
+    declared: dict[str, Any] = {
+        "kind": "curves",
+        "x": "inter_bandwidth",
+        "y": "step_time",
+        "lines": "recompute",
+        "best_of": ["plan", "micro_batch"],
+        "relative_to": {"inter_bandwidth": "50GB/s"},
+    }
+    canvas = canvas_of(made, **declared)
+    best = made["step_time"].min(["plan", "micro_batch"]).transpose("recompute", ...).values
+    drawn = [y for x, y in curves(canvas.axes[0], 4)]
+    assert np.allclose(drawn, 100 * best / best[:, [2]])
+    assert all(y[2] == 100.0 for y in drawn)
+    low, high = canvas.axes[0].get_ylim()
+    assert 50 < low < 100 < high
+    text = words(canvas)
+    assert "Step time by that at inter bandwidth = 50 GB/s (%)" in text
+    assert "Time of a step, relative, over bandwidth" in text
+    assert draw(made, declared, tmp_path / "relative")[0].stat().st_size > 10_000
+
+
+def test_a_baseline_may_be_one_of_the_lines() -> None:
+    made = make_training(bandwidth=BANDWIDTH)
+    base = {"inter_bandwidth": 25e9, "recompute": "none"}
+    canvas = canvas_of(
+        made, kind="curves", x="inter_bandwidth", y="step_time", lines="recompute",
+        best_of=["plan", "micro_batch"], relative_to=base,
+    )  # fmt: skip
+    best = made["step_time"].min(["plan", "micro_batch"]).transpose("recompute", ...).values
+    drawn = [y for x, y in curves(canvas.axes[0], 4)]
+    assert np.allclose(drawn, 100 * best / best[0, 1])
+
+
+def test_a_line_without_a_baseline_is_not_drawn() -> None:
+    made = make_training(bandwidth=BANDWIDTH)
+    made["step_time"].loc[{"recompute": "full", "inter_bandwidth": 50e9}] = np.nan
+    held: dict[str, Any] = {"x": "inter_bandwidth", "y": "step_time", "lines": "recompute"}
+    held |= {"best_of": ["plan", "micro_batch"], "relative_to": {"inter_bandwidth": 50e9}}
+    canvas = canvas_of(made, kind="curves", **held)
+    assert len(curves(canvas.axes[0], 4)) == 1
+    assert "Without values here: full." in words(canvas)
+    made["step_time"].loc[{"recompute": "none", "inter_bandwidth": 50e9}] = np.nan
+    fault = faults_of(made, kind="curves", **held)
+    assert "relative_to: nothing has a value at inter bandwidth = 50 GB/s; another" in fault
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        (
+            {"relative_to": {"inter_bandwith": 1.0}},
+            "figures[1].relative_to.inter_bandwith = 1.0: no such dimension; did you mean "
+            "'inter_bandwidth'",
+        ),
+        (
+            {"relative_to": {"inter_bandwidth": "60GB/s"}},
+            "relative_to.inter_bandwidth = '60GB/s': not on this axis; nearest: 2.5e10, 5e10",
+        ),
+        (
+            {"relative_to": {"inter_bandwidth": ["25GB/s", "50GB/s"]}},
+            "can't be read; give a table of dimensions with a value each",
+        ),
+        (
+            {"relative_to": {"plan": 3}},
+            "figures[1].relative_to = 'plan': isn't spread out by this figure; x or lines",
+        ),
+        (
+            {"at": {"inter_bandwidth": ["12.5GB/s", "25GB/s", "100GB/s"]}},
+            "figures[1].relative_to.inter_bandwidth = '50GB/s': not among what is shown",
+        ),
+        (
+            {"lower_bound": True},
+            "figures[1].lower_bound = true: there is no variable lower_bound",
+        ),
+    ],
+)
+def test_faults_of_a_baseline_read_well(changed: dict[str, Any], fault: str) -> None:
+    declared: dict[str, Any] = {
+        "kind": "curves",
+        "x": "inter_bandwidth",
+        "y": "step_time",
+        "lines": "recompute",
+        "best_of": ["plan", "micro_batch"],
+        "relative_to": {"inter_bandwidth": "50GB/s"},
+    }
+    made = make_training(bandwidth=BANDWIDTH)
+    assert fault in faults_of(made, **{**declared, **changed})

@@ -1,0 +1,215 @@
+"""Datasets of training steps as a sweep stores them, from costs written out here."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+GIB = 2.0**30
+CAPACITY = 80e9
+FAULTS = ("product_of_degrees", "batch_not_divisible", "does_not_fit")
+MEMORY = {
+    "peak_weight_memory": "weights",
+    "peak_gradient_memory": "gradients",
+    "peak_optimizer_memory": "states of the optimizer",
+    "peak_gathered_memory": "weights that ZeRO-3 holds gathered",
+    "peak_pending_gradient_memory": "gradients that wait, not sharded yet",
+    "peak_stored_activation_memory": "activations of layers, of all micro-batches in flight",
+    "peak_logits_memory": "logits and loss",
+    "peak_communicator_memory": "buffers of the communicators",
+    "peak_context_bytes": "the driver's context",
+}
+STEP = {
+    "matmul_part_time": "time of a step: matrix products of its layers",
+    "attention_part_time": "time of a step: scores and values",
+    "elementwise_part_time": "time of a step: element-wise work",
+    "recompute_part_time": "time of a step: what it computes again for the backward",
+    "host_part_time": "time of a step: what waiting for the host adds",
+    "exposed_tp_time": "time of a step: tensor parallelism's exposed communication",
+    "exposed_cp_time": "time of a step: context parallelism's exposed communication",
+    "exposed_ep_time": "time of a step: expert parallelism's exposed communication",
+    "imbalance_time": "time that the first and the last stage's extra work adds",
+    "bubble_time": "time for which a device waits for the pipeline to fill and drain",
+    "exposed_p2p_time": "time that transfers between stages add to the pipeline",
+    "exposed_dp_time": "time of a step: data parallelism's exposed communication",
+    "optimizer_time": "time of a step: the optimizer's update",
+    "step_overhead": "time of a step that no part explains",
+}
+DIMENSIONS = {
+    "tp": "tensor parallelism",
+    "cp": "context parallelism",
+    "pp": "pipeline parallelism",
+    "ep": "expert parallelism",
+    "dp": "data parallelism",
+}
+COORDINATES = {
+    "tp": ("tensor-parallel degree", "1"),
+    "pp": ("pipeline-parallel degree", "1"),
+    "dp": ("data-parallel degree", "1"),
+    "micro_batch": ("sequences of a micro-batch", "1"),
+    "global_batch": ("sequences of a step, over all ranks", "1"),
+    "world_size": ("GPUs of the plan", "1"),
+    "sequence_length": ("tokens in a sequence", "1"),
+    "inter_bandwidth": ("bandwidth of one direction of one link between nodes", "byte s-1"),
+    "memory_capacity": ("memory: what the GPU has", "byte"),
+    "recompute": ("activations computed again in the backward pass", ""),
+    "model": ("model", ""),
+    "hardware": ("machine", ""),
+    "framework": ("software that trains", ""),
+    "mask": ("mask of the attention's scores", ""),
+}
+
+
+def plan_rows(
+    worlds: tuple[int, ...] = (512,), tp: tuple[int, ...] = (1, 2, 4, 8)
+) -> dict[str, list[int]]:
+    """Return the columns of all plans of some numbers of GPUs."""
+    rows = [
+        (world, t, p, world // (t * p))
+        for world, t, p in itertools.product(worlds, tp, (1, 2, 4, 8, 16))
+        if world % (t * p) == 0
+    ]
+    return dict(
+        zip(("world_size", "tp", "pp", "dp"), map(list, zip(*rows, strict=True)), strict=True)
+    )
+
+
+def make_training(
+    *,
+    worlds: tuple[int, ...] = (512,),
+    recompute: tuple[str, ...] = ("none", "full"),
+    micro_batch: tuple[int, ...] = (1, 2),
+    bandwidth: tuple[float, ...] = (50e9,),
+    models: tuple[str, ...] = ("llama3-70b",),
+) -> xr.Dataset:
+    """Return memory, time and communication of every plan of a transformer, with holes."""
+    columns = plan_rows(worlds)
+    sizes = {
+        "model": len(models),
+        "plan": len(columns["tp"]),
+        "recompute": len(recompute),
+        "micro_batch": len(micro_batch),
+        "inter_bandwidth": len(bandwidth),
+    }
+    dims = tuple(sizes)
+
+    def along(values: Any, dim: str) -> np.ndarray:
+        shape = [1] * len(dims)
+        shape[dims.index(dim)] = -1
+        return np.asarray(values, dtype=np.float64).reshape(shape)
+
+    tp, pp, dp, world = (along(columns[name], "plan") for name in ("tp", "pp", "dp", "world_size"))
+    b, net = along(micro_batch, "micro_batch"), along(bandwidth, "inter_bandwidth")
+    again = along([one == "full" for one in recompute], "recompute")
+    size = along([70e9 if "70" in one else 8e9 for one in models], "model")
+    tokens, batch, layers, hidden = 8192.0, 1024.0, 80.0, 8192.0
+    share = size / (tp * pp)
+    flight = np.minimum(pp, batch / (dp * b)) * layers / pp
+    memory = {
+        "peak_weight_memory": 2 * share,
+        "peak_gradient_memory": 4 * share,
+        "peak_optimizer_memory": 12 * share / dp,
+        "peak_gathered_memory": 0 * share,
+        "peak_pending_gradient_memory": 0 * share,
+        "peak_stored_activation_memory": tokens * b * hidden * flight * np.where(again, 2, 34) / tp,
+        "peak_logits_memory": 4 * tokens * b * 128256 / tp * np.where(pp == 1, 1, 0),
+        "peak_communicator_memory": 0.5 * GIB * (1 + (tp > 1) + (pp > 1)),
+        "peak_context_bytes": 0.7 * GIB,
+    }
+    flops = 6 * size * tokens * batch / world
+    matmul = flops / 989e12 / 0.7
+    volume = {
+        "tp": 8 * tokens * (batch / dp) * hidden * layers / pp * (tp - 1) / tp,
+        "cp": 0 * share,
+        "pp": np.where(pp > 1, 4 * tokens * (batch / dp) * hidden / tp, 0),
+        "ep": 0 * share,
+        "dp": 6 * share * (dp - 1) / dp,
+    }
+    spent = {name: one / (450e9 if name == "tp" else net) for name, one in volume.items()}
+    step = {
+        "matmul_part_time": matmul,
+        "attention_part_time": 0.15 * matmul,
+        "elementwise_part_time": 0.08 * matmul,
+        "recompute_part_time": 0.33 * matmul * again,
+        "host_part_time": 0 * matmul,
+        "exposed_tp_time": spent["tp"],
+        "exposed_cp_time": 0 * matmul,
+        "exposed_ep_time": 0 * matmul,
+        "imbalance_time": 0.01 * matmul * (pp > 1),
+        "bubble_time": matmul * (1 + 0.33 * again) * (pp - 1) * dp * b / batch,
+        "exposed_p2p_time": 0.2 * spent["pp"],
+        "exposed_dp_time": 0.4 * spent["dp"],
+        "optimizer_time": 20 * share / dp / 3.35e12,
+        "step_overhead": 0.02 + 0 * matmul,
+    }
+    shape = tuple(sizes.values())
+    whole = {name: np.broadcast_to(one, shape).copy() for name, one in {**memory, **step}.items()}
+    status = np.zeros(shape, dtype=np.int32)
+    impossible = np.broadcast_to((tp == 1) & (pp == 16), shape)
+    undivided = np.broadcast_to(batch % (dp * b) != 0, shape)
+    status[impossible] |= 1
+    status[undivided] |= 2
+    peak = sum(whole[name] for name in memory)
+    status[peak > CAPACITY] |= 4
+    masked = (status & 3) != 0
+    for name in memory:
+        whole[name][masked] = np.nan
+    for name in step:
+        whole[name][masked] = np.nan
+    time = sum(whole[name] for name in step)
+    time = np.where(status & 4, np.nan, time)
+    found: dict[str, tuple[Any, Any, dict[str, Any]]] = {}
+
+    def put(name: str, values: Any, words: str, units: str) -> None:
+        found[name] = (dims, values, {"long_name": words, "units": units})
+
+    for name, words in MEMORY.items():
+        put(name, whole[name], f"memory of the fullest stage: {words}", "byte")
+    put("peak_memory", np.where(masked, np.nan, peak), "memory: all together", "byte")
+    for name, words in STEP.items():
+        put(name, whole[name], words, "s")
+    put("step_time", time, "time of a step", "s")
+    put("mfu", flops / time / 989e12, "model's FLOP/s by the peak, masked scores counted", "1")
+    put("tokens_per_second", tokens * batch / time, "tokens a second, over all GPUs", "s-1")
+    for name, words in DIMENSIONS.items():
+        about = f"communication of a step for {words}"
+        filled = {"time": spent[name], "volume": volume[name]}
+        for measure, units, what in (
+            ("time", "s", "time, if nothing overlaps"),
+            ("volume", "byte", "most bytes that a rank sends"),
+        ):
+            values = np.where(masked, np.nan, filled[measure])
+            put(f"{name}_communication_{measure}", values, f"{about}: {what}", units)
+    found["status"] = (
+        dims,
+        status,
+        {
+            "long_name": "why a value doesn't exist (0: it does)",
+            "flag_masks": np.array([1, 2, 4], dtype=np.int32),
+            "flag_meanings": " ".join(FAULTS),
+        },
+    )
+    coords: dict[str, Any] = {
+        "plan": ("plan", np.arange(sizes["plan"], dtype=np.int32), {"long_name": "plan (a row)"}),
+        "recompute": ("recompute", list(recompute)),
+        "micro_batch": ("micro_batch", np.asarray(micro_batch, dtype=np.float64)),
+        "inter_bandwidth": ("inter_bandwidth", np.asarray(bandwidth)),
+        "model": ("model", list(models)),
+        "memory_capacity": ((), CAPACITY),
+        "global_batch": ((), batch),
+        "sequence_length": ((), tokens),
+        "hardware": ((), "dgx-h100"),
+        "framework": ((), "megatron-lm"),
+        "mask": ((), "causal"),
+    }
+    for name, values in columns.items():
+        coords[name] = ("plan", np.asarray(values, dtype=np.float64))
+    made = xr.Dataset(found, coords=coords)
+    for name, (words, units) in COORDINATES.items():
+        origin = "assumed: the default" if name in ("mask", "framework") else "given"
+        made[name].attrs = {"long_name": words, "units": units, "origin": origin}
+    single = [dim for dim, count in sizes.items() if count == 1]
+    return made.isel(dict.fromkeys(single, 0))
