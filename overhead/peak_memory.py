@@ -129,8 +129,12 @@ def fullest_candidate(
 def _choose(candidate: Array, *values: Array) -> Array:
     """Return the value of the stage that is the fullest."""
     one, two, three, last = values
-    if not np.any(candidate):
-        return np.broadcast_to(one, np.broadcast_shapes(candidate.shape, *_shapes(values))) + 0.0
+    if all(value is one for value in values):
+        return one
+    lowest = candidate.min()
+    if lowest == candidate.max():
+        chosen = values[int(lowest)]
+        return np.broadcast_to(chosen, np.broadcast_shapes(candidate.shape, *_shapes(values)))
     later = np.where(candidate == 1.0, two, np.where(candidate == 2.0, three, last))
     return np.where(candidate == 0.0, one, later)
 

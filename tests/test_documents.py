@@ -48,6 +48,8 @@ def test_readme_notebook_cells_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = names["found"]
     assert found.time.sel(topology="torus", ranks=64, hardware="tpu-v5p").shape == (31,)  # type: ignore[attr-defined]
     exec(blocks("python")[1], {})
+    exec("import sweeps\n" + blocks("python")[2], names)
+    assert np.isfinite(names["best"]).all()  # type: ignore[call-overload]
 
 
 def test_readme_algorithm_of_ones_own(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_readme_algorithm_of_ones_own(tmp_path: Path) -> None:
     import sys
 
     own = tmp_path / "own.py"
-    own.write_text(blocks("python")[2], encoding="utf-8")
+    own.write_text(blocks("python")[3], encoding="utf-8")
     asked = ["--topology", "switch", "--algorithm", "two_hop", "--N", "8", "--M", "1GB"]
     links = ["--bandwidth", "100GB/s", "--latency", "1us", "--formulas", str(own), "--json"]
     done = subprocess.run(

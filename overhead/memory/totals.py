@@ -49,7 +49,7 @@ def stored_activation_memory(
     """Memory of the layers' activations of all micro-batches in flight."""
     dense = stage_mlp_layers * kept_dense_layer_activations
     layers = dense + stage_moe_layers * kept_moe_layer_activations
-    return in_flight_micro_batches * rank_tokens * layers
+    return in_flight_micro_batches * (rank_tokens * layers)
 
 
 @formula(
@@ -97,8 +97,8 @@ def embedding_activation_memory(
     sequence_shards: Array,
 ) -> Array:
     """Memory of the dropout mask behind the embedding."""
-    tokens = holds_embedding * in_flight_micro_batches * rank_tokens
-    return tokens * dropout * mask_bytes * hidden_size / sequence_shards
+    mask = dropout * mask_bytes * hidden_size * holds_embedding
+    return in_flight_micro_batches * (mask * rank_tokens / sequence_shards)
 
 
 @formula(
@@ -223,7 +223,8 @@ def memory(
     context_bytes: Array,
 ) -> Array:
     """Memory of all parts together."""
-    return reserve_factor * allocated_memory + (communicator_memory + context_bytes)
+    reserved = np.asarray(reserve_factor * allocated_memory)
+    return reserved + (communicator_memory + context_bytes)
 
 
 @formula(

@@ -78,7 +78,7 @@ def equal_first_bucket(gradient_buckets: Array) -> Array:
     returns="gradient_buckets",
     expression="1 + ceil(maximum(message_bytes - first_bucket_capacity, 0)/bucket_capacity)",
     source=sources.BUCKETS,
-    where="section 3.2.3 (PyTorch: first bucket 1 MiB, then 25 MiB)",
+    where="section 3.2.2 (PyTorch's reducer.hpp: first bucket 1 MiB, then 25 MiB)",
     when=SIZED,
 )
 def sized_buckets(
@@ -94,7 +94,7 @@ def sized_buckets(
     expression="where(message_bytes > first_bucket_capacity,"
     " first_bucket_capacity/maximum(message_bytes, first_bucket_capacity), 1)",
     source=sources.BUCKETS,
-    where="section 3.2.3",
+    where="section 3.2.2",
     assumes=("time is in proportion to bytes",),
     when=SIZED,
 )

@@ -31,7 +31,7 @@ RING = {"mechanism": "reduce_scatter_ring"}
     returns="overlapped_time",
     expression="maximum(compute_time, communication_time + compute_time/ranks)",
     source=sources.DECOMPOSED,
-    where="section 5 (all_gather, then einsum); the closed form is derived here",
+    where="all_gather, then einsum, in a loop of chunks; the closed form is derived here",
     assumes=(CHUNKS, "a rank starts with the chunk that it holds"),
     when={"mechanism": "ring_exchange"},
 )

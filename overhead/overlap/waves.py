@@ -91,7 +91,7 @@ def tile_time(
     expression="activation_bytes*(matmul_rows*matmul_depth + matmul_depth*matmul_columns"
     " + matmul_rows*matmul_columns)",
     source=sources.TILES,
-    where="chapter 2, arithmetic intensity",
+    where="math and memory bounds",
     assumes=("each matrix is moved once",),
 )
 def moved_bytes(
@@ -131,7 +131,7 @@ def one_chunk(matmul_rows: Array) -> Array:
     returns="product_chunks",
     expression="1*ranks",
     source=sources.DECOMPOSED,
-    where="section 5",
+    where="decomposition into a loop of chunks",
     when=RING,
 )
 def ring_chunks(ranks: Array) -> Array:
@@ -167,7 +167,7 @@ def split_chunks(splits: Array) -> Array:
     returns="chunk_rows",
     expression="ceil(matmul_rows/product_chunks)",
     source=sources.DECOMPOSED,
-    where="section 5",
+    where="decomposition into a loop of chunks",
 )
 def chunk_rows(matmul_rows: Array, product_chunks: Array) -> Array:
     """Rows of a chunk: rings cut along the tokens."""
@@ -176,7 +176,7 @@ def chunk_rows(matmul_rows: Array, product_chunks: Array) -> Array:
 
 @formula(
     returns="chunk_columns", expression="1*matmul_columns", source=sources.DECOMPOSED,
-    where="section 5",
+    where="decomposition into a loop of chunks",
 )  # fmt: skip
 def chunk_columns(matmul_columns: Array) -> Array:
     """Columns of a chunk: all."""

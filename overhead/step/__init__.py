@@ -9,6 +9,7 @@ from overhead.step import (
     overlap,
     parts,
     rates,
+    sharded,
     whole,
 )
 from overhead.step.defaults import DEFAULTS
@@ -25,5 +26,6 @@ __all__ = [
     "parts",
     "quantities",
     "rates",
+    "sharded",
     "whole",
 ]

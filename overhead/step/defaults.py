@@ -31,7 +31,7 @@ DEFAULTS: dict[str, float] = {
     # The step.
     "optimizer_traffic_bytes": 40.0,
     "step_overhead": 0.0,
-    "idle_power_fraction": 0.15,
+    "idle_power_fraction": 0.15,  # assumed
     "hour": 3600.0,
     "day": 86400.0,
     # What is known of the run.

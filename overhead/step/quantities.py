@@ -32,28 +32,38 @@ _share(
     "time that hidden communication costs the computing it hides behind, by its own",
 )
 
-# Data parallelism, of a step.
+# Data parallelism.
 for _name, _mark, _meaning in (
-    ("layer_compute_forward_time", "1,f", "mean time of a layer's forward in a stage"),
-    ("layer_compute_backward_time", "1,b", "mean time of a layer's backward in a stage"),
-    ("layer_gather_time", "1,gat", "gathering of a layer's weights, mean of a stage's layers"),
-    ("layer_reduce_time", "1,red", "reduction of a layer's gradients, mean of a stage's layers"),
-    ("ends_gather_time", "e,gat", "gathering of weights outside of layers, once"),
-    ("ends_reduce_time", "e,red", "reduction of gradients outside of layers, once"),
-    ("exposed_dp_ends_time", "dp,ends", "gathering and reduction outside of layers: nothing hides"),
-    ("sent_dp_layer_time", "dp,all", "gathering and reduction of stage 3 of ZeRO"),
-    ("dp_window_time", "dp,win", "backwards behind which gradients can be reduced"),
-    ("dp_forward_window_time", "dp,win,f", "forwards behind which weights can be gathered"),
-    ("exposed_dp_reduce_time", "dp,red", "reduction of gradients that nothing hides"),
-    ("exposed_dp_gather_time", "dp,gat", "gathering of weights that nothing hides"),
-    (
-        "exposed_dp_layer_time",
-        "dp,lay",
-        "gathering and reduction layer by layer that nothing hides",
-    ),
+    ("layer_compute_forward", "1,f", "a layer's forward, mean of a stage's layers"),
+    ("layer_compute_backward", "1,b", "a layer's backward, mean of a stage's layers"),
+    ("layer_gather", "1,gat", "gathering of a layer's weights, mean of a stage's layers"),
+    ("layer_reduce", "1,red", "reduction of a layer's gradients, mean of a stage's layers"),
+    ("dp_shard_reduce", "d,red", "reduction of a message of gradients, experts left out"),
+    ("edp_shard_reduce", "e,red", "reduction of a message of experts' gradients"),
+    ("gather_round", "all,gat", "gathering of all weights of a rank, message by message"),
+    ("reduce_round", "all,red", "reduction of all gradients of a rank, message by message"),
+    ("ends_gather", "ends,gat", "gathering of weights outside of layers"),
+    ("ends_reduce", "ends,red", "reduction of gradients outside of layers"),
+    ("exposed_forward_pass", "x,f", "what a forward exposes that gathers"),
+    ("exposed_backward_pass", "x,b", "what a backward exposes that gathers and reduces"),
+    ("exposed_gather_pass", "x,gat", "what a backward exposes that gathers"),
+    ("exposed_reduce_pass", "x,red", "what a backward exposes that reduces"),
+    ("exposed_sharded", "x", "of a step: data parallelism of stage 3 of ZeRO, exposed"),
+    ("dp_window", "win", "backwards behind which gradients can be reduced"),
+    ("dp_forward_window", "win,f", "forwards behind which weights can be gathered"),
+    ("exposed_dp_reduce", "X,red", "of a step: reduction of gradients that nothing hides"),
+    ("exposed_dp_gather", "X,gat", "of a step: gathering of weights that nothing hides"),
 ):
-    define(_name, rf"d_{{{_named(_mark)}}}", "s", f"time: {_meaning}", minimum=0)
-define("middle_layers", "L_i'", "1", "layers of a stage between", minimum=0)
+    define(f"{_name}_time", rf"d_{{{_named(_mark)}}}", "s", f"time: {_meaning}", minimum=0)
+for _name, _symbol, _meaning in (
+    ("middle_layers", "L_i'", "layers of a stage between"),
+    ("leading_share", r"q_1", "share of what is outside of layers that nothing can hide"),
+    ("dp_unhidden_share", r"q_0", "share of data parallelism's communication that nothing hides"),
+    ("paired_passes", "m_2", "backwards of a step that gather weights and reduce gradients"),
+    ("gather_passes", "m_g", "backwards of a step that gather weights alone"),
+    ("reduce_passes", "m_r", "backwards of a step that reduce gradients alone"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0)
 
 # Parts of a step, on a rank of a stage between.
 for _name, _mark, _meaning in (

@@ -53,13 +53,16 @@ def command(**given: Any) -> int:
 
     study = _study(given)
     if given["output"] or given["plot"]:
-        from sweeps.cli.write import default_folder
-        from sweeps.hops.dataset import write_study
+        from sweeps.cli.write import default_folder, draw_figures
+        from sweeps.hops.dataset import charts_of, write_study
 
         asked = {name: str(given[name]) for _, name, _ in FLAGS if given[name] is not None}
         stem = "hops" if given["spec"] is None else f"hops-{Path(given['spec']).stem}"
         output = Path(given["output"] or default_folder() / f"{stem}.nc")
         write_study(study, asked, given, output)
+        if given["plot"]:
+            notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
+            draw_figures(output, charts_of(study), notes=notes)
     records = message_records(study) if given["messages"] else strategy_records(study)
     if given["as_json"] or given["as_csv"]:
         sys.stdout.writelines(json_lines(records) if given["as_json"] else csv_lines(records))

@@ -153,11 +153,15 @@ def _rows(request: Request) -> Iterator[dict[str, Any]]:
 
 
 def _write(request: Request, given: Mapping[str, Any], asked: Mapping[str, str | None]) -> None:
-    from sweeps.cli.write import default_folder
-    from sweeps.overlap.dataset import write_dataset
+    from sweeps.cli.write import default_folder, draw_figures
+    from sweeps.overlap.dataset import figures_of, write_dataset
 
     output = Path(given["output"] or default_folder() / "overlap.nc")
     write_dataset(request, {n: text for n, text in asked.items() if text}, given, output)
+    figures = figures_of(request)
+    if given["plot"] and figures:
+        notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
+        draw_figures(output, figures, notes=notes)
 
 
 # Timelines.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -52,6 +52,8 @@ def command(files: tuple[str, ...], **given: Any) -> int:
         patterns=patterns,
         include_last_step=given["include_last_step"],
     )
+    if window is not None and window[0] >= max(own.end_to_end for own in ranks.overlaps):
+        _refuse_window(given["window"], "is after the last GPU work")
     if given["output"] or given["plot"]:
         _write(ranks, given, window)
     sys.stdout.writelines(_lines(ranks, given))
@@ -70,13 +72,19 @@ def _window(given: dict[str, Any]) -> tuple[float, float] | None:
     if text is None:
         return None
     ends = text.split(":")
-    allowed = "two times from the trace's first row of GPU work on, such as 0:20ms"
     if len(ends) != 2:
-        raise InputError(fault("--window", text, "is no window", allowed))
+        _refuse_window(text, "is no window")
     start, end = (parse_quantity(e, "s", field="--window", bare_is_si=True) for e in ends)
     if not 0.0 <= start < end:
-        raise InputError(fault("--window", text, "ends before it starts", allowed))
+        _refuse_window(text, "ends before it starts")
     return start, end
+
+
+def _refuse_window(text: str, wrong: str) -> NoReturn:
+    from sweeps.errors import InputError, fault
+
+    allowed = "two times from the first row of GPU work on, such as 0:20ms"
+    raise InputError(fault("--window", text, wrong, allowed))
 
 
 def _output(given: dict[str, Any]) -> Path:

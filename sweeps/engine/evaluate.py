@@ -20,6 +20,9 @@ __all__ = ["BLOCK_CELLS", "WHOLE_CELLS", "Evaluator", "blocks_over", "settings"]
 BLOCK_CELLS = 1 << 17
 # Cells up to which a node is computed once and kept, rather than again for each block.
 WHOLE_CELLS = 1 << 18
+# Cells up to which reasons are kept: 64 MiB.
+KEPT_REASONS = 1 << 23
+UNSET = -1
 
 
 # Elements of numpy's iteration buffer.  With its default of 8192, ufuncs copy operands that
@@ -106,6 +109,7 @@ class Evaluator:
         self._places: dict[int, tuple[int, ...]] = {}
         self._spares: list[Array] = []
         self._used = 0
+        self._reasons: dict[int, Array] = {}
         self._parts: dict[int, tuple[tuple[tuple[int, int], ...], Any]] = {}
         everything = [slice(0, length) for length in grid.shape]
         for position, part in self.fixed.items():
@@ -170,6 +174,23 @@ class Evaluator:
             self.into(one, region, other)
             keep_least(best, code, other, index, less)
         return best, code
+
+    def reasons(self, node: Node, region: Region) -> Array:
+        """Return the status over a region; variables of fewer dimensions ask for it again.
+
+        So it is kept, as long as it isn't large.
+        """
+        if not WHOLE_CELLS < self.cells(node) <= KEPT_REASONS:
+            return np.asarray(self.value(node, region))
+        kept = self._reasons.get(id(node))
+        if kept is None:
+            places = {self.grid.position(dim) for dim in node.dims - self._held}
+            shape = [n if place in places else 1 for place, n in enumerate(self.grid.shape)]
+            kept = self._reasons[id(node)] = np.full(shape, UNSET, dtype=np.int64)
+        part = cut(kept, region)
+        if part.min() == UNSET:
+            part[...] = self.value(node, region)
+        return part
 
     def into(self, node: Node, region: Region, out: Array) -> None:
         """Compute a node over a region straight into an array of the region's open shape.

@@ -64,7 +64,7 @@ class Group:
     def _fill(self, name: str, region: Region, out: Array) -> None:
         """Fill an array with a variable's values over a region, NaN where there are none."""
         if name == "status":
-            out[...] = self.evaluator.value(self.case.status, region)
+            out[...] = self.evaluator.reasons(self.case.status, region)
             return
         node = self.case.nodes.get(name)
         if node is None:

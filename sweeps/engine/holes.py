@@ -102,7 +102,7 @@ class Holes:
         for part in blocks_over([grid.shape[p] for p in idle], max(1, BLOCK_CELLS // cells)):
             for position, piece in zip(idle, part, strict=True):
                 place[position] = piece
-            status = evaluator.value(case.status, tuple(place)) & bits
+            status = evaluator.reasons(case.status, tuple(place)) & bits
             mask = np.asarray((status != 0).all(axis=idle, keepdims=True))
             wrong = mask if wrong is None else wrong & mask
             if not wrong.any():

@@ -342,7 +342,9 @@ class Plan:
                 if place not in done:
                     done.add(place)
                     groups.setdefault(variable.dims, []).append(variable)
-            for dims, variables in groups.items():
+            # Those of most dimensions first: the others see their reasons for holes.
+            largest = sorted(groups.items(), key=lambda one: -self.grid.size(frozenset(one[0])))
+            for dims, variables in largest:
                 group = Group(self, case, evaluator, dims)
                 yield from group.run(variables, cells, arrays)
 

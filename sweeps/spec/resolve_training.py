@@ -24,6 +24,7 @@ from sweeps.spec.training_defaults import (
     NUMBER_DEFAULTS,
     needed_shapes,
 )
+from sweeps.spec.training_rule import MACHINE_RULE
 
 __all__ = ["DEFAULT_FRAMEWORK", "DEFAULT_PRECISION", "TrainingResolver"]
 
@@ -35,6 +36,8 @@ MODELS = {
     "communication": communication.DEFAULTS,
     "memory": memory.DEFAULTS,
 }
+# Where the rule gives a rate, no run has been compared.
+RULE_ORIGIN = MACHINE_RULE["matmul_efficiency"].origin
 # What formulas give if the user doesn't.
 DERIVED = ("weight_copies", "etp", "dp", "hsdp_shard")
 # The labels on which the constants of a machine and its software depend.
@@ -238,13 +241,18 @@ class TrainingResolver(Resolver):
             None,
         ) or load_hardware(labels["hardware"], self.folders)
         framework = load_framework(labels["framework"], self.folders)
-        return training_constants(
+        found = training_constants(
             machine,
             framework,
             precision=labels["precision"],
             attention_kernel=labels["attention_kernel"],
             recipe=labels.get("recipe"),
         )
+        _, origin = found["matmul_efficiency"]
+        fitted = not origin.startswith(RULE_ORIGIN)
+        told = "measured" if fitted else "assumed"
+        why = f"{told}: whether {machine.name}'s rates were compared with runs in {labels['precision']}"
+        return found | {"unseen_device": (float(not fitted), why)}
 
     def _spread(self, name: str, values: NDArray[Any], axes: Sequence[Axis]) -> None:
         """Give a quantity along just those axes on which it varies."""

@@ -144,7 +144,7 @@ class Unit:
     @staticmethod
     def parse(text: str) -> Unit:
         powers: Counter[str] = Counter()
-        for word in text.split():
+        for word in text.replace("W", "J s-1").split():
             name, _, power = word.partition("-") if "-" in word else (word, "", "")
             powers["byte" if name == "bit" else name] += -int(power) if power else 1
         powers.pop("1", None)

@@ -1,0 +1,1 @@
+"""Typed hops as a command has them: from a spec or flags to tables, charts and a file."""

@@ -1,0 +1,217 @@
+"""``sweeps hops``: the notebook's table, corrected beside it, other networks, bad input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from overhead.hops import HopMatrix, ring_all_reduce
+from tests.cli_runner import Runner
+from tests.hops.test_forms import BLOCK, NOTEBOOK, TABLE
+
+SHIPPED = Path(__file__).parents[2] / "specs" / "hops" / "llama3-8b.toml"
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)
+
+
+def test_the_notebook_s_table_to_the_printed_digit(cli: Runner) -> None:
+    out = cli("hops").out
+    table = out.split("\nnotebook (")[1].split("\n\n")[0].splitlines()[2:]
+    found = {}
+    for line in table:
+        layer, mode, sent, mib, _, _, time, energy = line.split()
+        found[layer, mode] = (float(sent), float(time), float(energy))
+        assert float(mib) == pytest.approx(float(sent) * 1e6 / 2**20, abs=1e-3)
+    assert found == TABLE
+
+
+def test_corrected_stands_beside_with_its_reasons(cli: Runner) -> None:
+    out = cli("hops").out
+    beside = out.split("\nside by side\n")[1].split("\n\n")[0].splitlines()
+    assert beside[0].count("ms, ") == beside[0].count("mJ, ") == 3
+    assert len(beside) == 1 + len(TABLE)
+    assert "11.11" in out
+    assert "2.222" in out
+    for words in ("90e9 byte/s", "450 GB/s of one direction", "gate"):
+        assert words in out.replace("\n", " ")
+    records = cli("hops --json").records
+    by_case = {(r["case"], r["layer"], r["mode"]): r for r in records}
+    for layer, mode in TABLE:
+        old, new = (by_case[case, layer, mode] for case in ("notebook", "corrected links"))
+        assert new["energy_j"] == old["energy_j"]
+        assert new["volume_bytes"] == old["volume_bytes"]
+        slower = old["latency_s"] / new["latency_s"]
+        assert 1.0 < slower <= 5.0
+        if "Cross" not in mode and mode != "DP-16":
+            assert slower > 4.9
+    real = by_case["corrected model", "MLP", "DP-8"]
+    assert real["volume_bytes"] == pytest.approx(2 * 7 / 8 * 2 * 3 * 14336 * 4096)
+    assert real["total_volume_bytes"] == 8 * real["volume_bytes"]
+    assert real["volume_MiB"] == real["volume_bytes"] / 2**20
+
+
+def test_messages_by_mix_of_hops(cli: Runner) -> None:
+    rows = cli("hops --messages --csv").rows
+    notebook = [row for row in rows if row["case"] == "notebook"]
+    assert {row["hop_mix"] for row in notebook} == {"1 NVLink", "2 NVLink + 1 InfiniBand"}
+    (cross,) = [row for row in notebook if row["message"] == "PP-Cross"]
+    assert float(cross["message_bytes"]) == BLOCK
+    assert float(cross["latency_s"]) * 1e3 == pytest.approx(0.711, abs=5e-4)
+    assert float(cross["energy_j"]) * 1e3 == pytest.approx(4.698, abs=5e-4)
+    assert "per message, by mix of hops" in cli("hops").out
+
+
+def test_flags_change_the_study(cli: Runner) -> None:
+    line = "hops --model llama3-70b --hardware dgx-h100,dgx-a100 --dp 8,64 --tp 4 --json"
+    records = cli(
+        line + " --seq-length 4096,8192 --switching store_and_forward,cut_through"
+    ).records
+    assert len({r["case"] for r in records}) == 4
+    assert {r["mode"] for r in records} == {"DP-8", "DP-64", "TP-4", "PP-NV", "PP-Cross"}
+    one = {(r["case"], r["mode"], r["layer"], r["sequence_length"]): r for r in records}
+    case = "dgx-h100, cut_through"
+    short, long = (one[case, "PP-NV", "BLOCK", s] for s in (4096.0, 8192.0))
+    assert long["volume_bytes"] == 2 * short["volume_bytes"]
+    stored = one["dgx-h100, store_and_forward", "PP-Cross", "BLOCK", 4096.0]
+    assert one[case, "PP-Cross", "BLOCK", 4096.0]["latency_s"] < stored["latency_s"]
+    # Among 72 GPUs of a node the boundary between nodes lies elsewhere.
+    rows = cli("hops --hardware dgx-h100,gb200-nvl72 --messages --csv").rows
+    mixes = {row["case"]: row["hop_mix"] for row in rows if row["message"] == "PP-Cross"}
+    assert set(mixes.values()) == {"2 in-node link + 1 link between nodes"}
+    whole = cli("hops --tensor messages --json").records
+    ring = cli("hops --tensor ring --json").records
+    assert any(a["latency_s"] != b["latency_s"] for a, b in zip(whole, ring, strict=True))
+
+
+OWN = """
+title = "Three types of links"
+model = "llama3-8b"
+sequence_length = 1024
+[strategies]
+data_parallel = [2, 4]
+tensor_parallel = [2]
+pipeline = { near = 0, far = 1 }
+[networks.given]
+links = [
+  { name = "chip", latency = "0.1 us", bandwidth = "900 GB/s", energy_per_bit = "1 pJ/bit" },
+  { name = "board", latency = "0.5 us", bandwidth = "200 GB/s", energy_per_bit = "5 pJ/bit" },
+  { name = "fibre", latency = "3 us", bandwidth = "25 GB/s", energy_per_bit = "30 pJ/bit" },
+]
+matrix = [
+  [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 2, 1]],
+  [[1, 0, 0], [0, 0, 0], [0, 2, 1], [0, 1, 0]],
+  [[0, 1, 0], [0, 2, 1], [0, 0, 0], [1, 0, 0]],
+  [[0, 2, 1], [0, 1, 0], [1, 0, 0], [0, 0, 0]],
+]
+[[cases]]
+name = "own"
+network = "given"
+"""
+
+
+def test_a_given_matrix_of_three_types(cli: Runner, tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(OWN)
+    records = cli("hops --spec own.toml --json").records
+    (four,) = [r for r in records if r["mode"] == "DP-4" and r["layer"] == "MLP"]
+    cells = np.zeros((3, 4, 4))
+    for one, other, hops in ((0, 1, (1, 0, 0)), (1, 2, (0, 2, 1)), (2, 3, (1, 0, 0)),
+                             (0, 3, (0, 2, 1)), (0, 2, (0, 1, 0)), (1, 3, (0, 1, 0))):  # fmt: skip
+        cells[:, one, other] = cells[:, other, one] = hops
+    from overhead.hops import Links
+
+    links = Links(("chip", "board", "fibre"), (0.1e-6, 0.5e-6, 3e-6), (900e9, 200e9, 25e9),
+                  (1e-12, 5e-12, 30e-12))  # fmt: skip
+    ours = ring_all_reduce(2 * 3 * 14336 * 4096, 4, HopMatrix(cells), links)
+    assert four["latency_s"] == pytest.approx(float(ours.time), rel=1e-12)
+    assert four["energy_j"] == pytest.approx(float(ours.energy), rel=1e-12)
+    mixes = {row["hop_mix"] for row in cli("hops --spec own.toml --messages --csv").rows}
+    assert mixes == {"1 chip", "2 board + 1 fibre"}
+    done = cli("hops --spec own.toml --dp 8", fine=False)
+    assert done.code == 2
+    assert done.err == "sweeps: --dp = 8: 'own' has fewer ranks; at most 4\n"
+
+
+def test_a_file_with_charts(cli: Runner, tmp_path: Path) -> None:
+    from sweeps.store.read import is_complete, open_dataset, verify
+
+    out = cli("hops --output h.nc --plot").out
+    assert "wrote h.nc" in out
+    assert not verify(Path("h.nc"))
+    drawn = {path.name for path in tmp_path.glob("h-*.png")}
+    assert drawn == {"h-latency.png", "h-energy.png", "h-volume.png", "h-messages.png"}
+    with open_dataset(Path("h.nc")) as dataset:
+        assert dataset.strategy_time.dims == ("case", "strategy")
+        value = dataset.strategy_time.sel(case="notebook", strategy="MLP DP-16")
+        assert round(float(value) * 1e3, 3) == 18.667
+        size = dataset.message_bytes.values
+        time = dataset.path_time.sel(case="notebook", hop_mix="1 NVLink").values
+        np.testing.assert_allclose(time, NOTEBOOK.latency[0] + size / NOTEBOOK.bandwidth[0])
+        assert is_complete(Path("h.nc"), dataset.attrs["fingerprint"])
+    again = cli("hops --output h.nc --seq-length 1024", fine=False)
+    assert again.code == 2
+    assert "exists already" in again.err
+    cli("hops --output lengths.nc --seq-length 1024,2048")
+    with open_dataset(Path("lengths.nc")) as dataset:
+        assert dataset.strategy_time.dims == ("case", "strategy", "sequence_length")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            ("data_parallel = [2, 4]", "data_parallel = [2, 8]"),
+            "data_parallel = 8: 'own' has fewer",
+        ),
+        (("pipeline = { near = 0, far = 1 }", "pipeline = { far = 2 }"), "no such level; 0 to 1"),
+        (('network = "given"', 'network = "gven"'), "did you mean 'given'?"),
+        (('network = "given"', ""), "needs a machine or a network"),
+        (("[[0, 0, 0], [1, 0, 0]", "[[1, 0, 0], [1, 0, 0]"), "to itself there is no hop"),
+        (("[0, 0, 0]],\n]", "[0, 0]],\n]"), "hops can't be read"),
+        (('bandwidth = "25 GB/s"', 'bandwidth = "0 GB/s"'), "outside of its domain; above 0"),
+        (('latency = "3 us"', 'latency = "-3 us"'), "outside of its domain; from 0"),
+        (('latency = "3 us"', 'lattency = "3 us"'), "did you mean 'latency'?"),
+        (('name = "own"', 'name = "own"\nswitching = "warp"'), "switching"),
+        (('model = "llama3-8b"', 'model = "llama3-9b"'), "there is no such model"),
+        (("title", "titel"), "did you mean 'title'?"),
+    ],
+)
+def test_faults_of_a_spec(cli: Runner, tmp_path: Path, change: tuple[str, str], told: str) -> None:
+    assert change[0] in OWN
+    (tmp_path / "own.toml").write_text(OWN.replace(*change))
+    done = cli("hops --spec own.toml", fine=False)
+    assert done.code == 2
+    assert told in done.err
+    assert all(line.startswith("sweeps: ") for line in done.err.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--spec nothing", "there is no such study"),
+        ("--spec ./nothing.toml", "there is no such file"),
+        ("--model gpt-9", "there is no such model"),
+        ("--hardware dgx-h101", "did you mean 'dgx-h100'"),
+        ("--dp 0", "outside of its domain"),
+        ("--seq-length many", "--seq-length"),
+        ("--switching warp", "there is no such one"),
+        ("--tensor tree", "there is no such one"),
+        ("--element-bytes 1,2", "is several"),
+    ],
+)
+def test_bad_input(cli: Runner, line: str, told: str) -> None:
+    done = cli(f"hops {line}", fine=False)
+    assert done.code == 2
+    assert told in done.err
+    assert not done.out
+
+
+def test_the_shipped_study_is_read_by_its_path(cli: Runner) -> None:
+    assert cli(f"hops --spec {SHIPPED} --json").out == cli("hops --json").out

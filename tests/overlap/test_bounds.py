@@ -1,0 +1,251 @@
+"""Overlap: bounds, limits, monotony, the overlap guide's numbers, buckets, timelines."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overhead import REGISTRY
+from overhead.evaluation import Evaluation
+from overhead.formula import Formula
+from overhead.overlap import (
+    MECHANISMS,
+)
+from overhead.overlap.timeline import COUNTS, DERIVED, TIMELINES, timeline
+from tests.overlap.cases import (
+    EXACT,
+    evaluated,
+    overlapped,
+    some_times,
+)
+
+# Bounds and limits.
+
+BOUNDED = [one.name for one in MECHANISMS.values() if one.bounded and one.name != "pipeline"]
+NEEDED = {"zero3_prefetch": {"layer_elements": 1e8}}
+
+
+@st.composite
+def cases(draw: st.DrawFn, mechanism: str) -> dict[str, float]:
+    """Return what a mechanism takes."""
+    taken = {**MECHANISMS[mechanism].defaults, **NEEDED.get(mechanism, {})}
+    found: dict[str, float] = {}
+    for name, value in taken.items():
+        if name in (*COUNTS, "prefetched_layers"):
+            found[name] = float(draw(st.integers(1, 9)))
+        elif value <= 1.0 and name != "partial_sum_time":
+            found[name] = draw(st.floats(0, 1))
+        else:
+            found[name] = value
+    if mechanism == "bulk_shared":
+        found["num_sm"] = float(draw(st.integers(0, 132)))
+    if mechanism == "ring_exchange_aggregate":
+        found["ranks"] *= 2.0
+    return found
+
+
+lengths = st.one_of(st.just(0.0), st.floats(1e-6, 1e6))
+
+
+@pytest.mark.parametrize("mechanism", BOUNDED)
+@given(data=st.data(), compute=lengths, communication=lengths)
+def test_never_below_the_longer_nor_above_both(
+    mechanism: str, data: st.DataObject, compute: float, communication: float
+) -> None:
+    known = data.draw(cases(mechanism))
+    time, ratio, speedup, ideal, hidden = evaluated(
+        mechanism, "overlapped_time", "overlap_ratio", "overlap_speedup", "ideal_speedup",
+        "hidden_time", compute_time=compute, communication_time=communication, **known,
+    )  # fmt: skip
+    slack = EXACT * (compute + communication)
+    assert max(compute, communication) - slack <= time <= compute + communication + slack
+    assert -1e-9 <= ratio <= 1.0
+    assert hidden >= -slack
+    assert 1 - 1e-9 <= speedup <= ideal * (1 + 1e-9)
+    if not compute or not communication:
+        assert time == pytest.approx(compute + communication, rel=EXACT)
+        assert ratio == 0.0
+    longer = overlapped(mechanism, compute * 1.5, communication, **known)
+    assert longer >= time - slack
+    longer = overlapped(mechanism, compute, communication * 1.5, **known)
+    assert longer >= time - slack
+
+
+@given(some_times, some_times)
+def test_two_ranks_that_aggregate_overlap_nothing(one: Fraction, other: Fraction) -> None:
+    ours = overlapped("ring_exchange_aggregate", one, other, ranks=2)
+    assert ours == float(one) + float(other)
+    plain = overlapped("ring_exchange", one, other, ranks=2)
+    assert plain <= ours
+    assert plain < ours or not other
+
+
+@given(some_times, some_times)
+def test_more_parts_hide_more(compute: Fraction, communication: Fraction) -> None:
+    ideal = float(max(compute, communication))
+    for mechanism, count in (
+        ("ddp_buckets", "gradient_buckets"), ("fsdp_prefetch", "layers"),
+        ("fsdp_backward", "layers"), ("layer_by_layer", "layers"), ("ring_exchange", "ranks"),
+        ("reduce_scatter_pipeline", "splits"), ("reduce_scatter_ring", "ranks"),
+    ):  # fmt: skip
+        found = [
+            overlapped(mechanism, compute, communication, **{count: n}) for n in (1, 2, 7, 1e9)
+        ]
+        assert all(a >= b * (1 - EXACT) for a, b in pairwise(found))
+        assert found[0] == pytest.approx(float(compute + communication), rel=EXACT)
+        assert found[-1] == pytest.approx(ideal, rel=1e-6)
+
+
+@given(some_times, st.integers(2, 132), st.floats(0.1, 50), st.floats(0, 1))
+def test_a_carve_out_falls_then_rises(
+    compute: Fraction, sms: int, per_sm: float, latency: float
+) -> None:
+    """Monotone on each side of the crossing of product and communication."""
+    taken = np.arange(1.0, sms)
+    known: dict[str, Any] = {
+        "compute_time": float(compute), "sms": float(sms), "num_sm": taken,
+        "bandwidth": 20 * per_sm, "sm_bandwidth": per_sm, "message_bytes": 1e3,
+        "ranks": 8.0,
+        "latency": latency,
+    }  # fmt: skip
+    labels = {"mechanism": "bulk_margin", "communication": "sms", "sm_law": "linear"}
+    evaluation = Evaluation(known, labels)
+    product, sent = evaluation["carved_compute_time"], evaluation["communication_time"]
+    time = np.asarray(evaluation["overlapped_time"])
+    assert np.all(np.diff(product) > 0)
+    assert np.all(np.diff(sent) <= 0)
+    crossed = product >= sent
+    assert np.all(np.diff(time[~crossed]) <= 0)
+    assert np.all(np.diff(time[crossed]) >= 0)
+
+
+def test_a_carve_out_can_cost_more_than_it_hides() -> None:
+    time, both, hidden, speedup, ratio = evaluated(
+        "bulk_margin", "overlapped_time", "sequential_time", "hidden_time", "overlap_speedup",
+        "overlap_ratio", compute_time=1.0, communication_time=0.01, sms=100, num_sm=50,
+    )  # fmt: skip
+    assert time == 2.0
+    assert hidden == pytest.approx(both - 2.0)
+    assert hidden < 0.0
+    assert speedup < 1.0
+    assert ratio < 0.0
+
+
+# The overlap guide's own numbers.
+
+
+def test_the_worked_example() -> None:
+    known = {"compute_time": 0.050, "communication_time": 0.010, "overlap_efficiency": 0.8}
+    for of in ("shorter", "communication"):
+        time, speedup, ideal = evaluated(
+            "two_durations", "overlapped_time", "overlap_speedup", "ideal_speedup",
+            efficiency_of=of, **known,
+        )  # fmt: skip
+        assert time == pytest.approx(0.052, rel=EXACT)
+        assert speedup == pytest.approx(60 / 52, rel=EXACT)
+        assert ideal == pytest.approx(1.2, rel=EXACT)
+
+
+def test_the_case_that_can_not_be_is_bounded() -> None:
+    """50 ms of computation can't make 80 ms of communication take 50 ms."""
+    time = overlapped("two_durations", 50, 80, overlap_efficiency=1, efficiency_of="communication")
+    assert time == 80.0
+    assert 50 + 80 * (1 - 1) < 80
+
+
+@pytest.mark.parametrize(("share", "most"), [(0.1, 0.111), (0.3, 0.429)])
+def test_what_overlap_can_gain(share: float, most: float) -> None:
+    ideal, found = evaluated(
+        "two_durations", "ideal_speedup", "communication_share", compute_time=1 - share,
+        communication_time=share,
+    )  # fmt: skip
+    assert ideal - 1 == pytest.approx(most, abs=5e-4)
+    assert found == pytest.approx(share)
+
+
+# How gradients are cut.
+
+
+def test_buckets_by_size() -> None:
+    mib = 2.0**20
+    known: dict[str, Any] = {
+        "message_bytes": np.array([0.5, 1, 26, 26.5, 51]) * mib,
+        "first_bucket_capacity": mib, "bucket_capacity": 25 * mib,
+    }  # fmt: skip
+    evaluation = Evaluation(known, {"buckets": "sized"})
+    np.testing.assert_array_equal(evaluation["gradient_buckets"], [1, 1, 2, 3, 3])
+    np.testing.assert_allclose(evaluation["first_bucket_share"], [1, 1, 1 / 26, 1 / 26.5, 1 / 51])
+    known = {"reduced_elements": np.array([1e7, 4e7, 1e9]), "dp": 64.0}
+    evaluation = Evaluation(known, {"buckets": "megatron"})
+    np.testing.assert_array_equal(evaluation["gradient_buckets"], [1, 1, 16])
+
+
+def test_small_buckets_pay_their_latency() -> None:
+    """Few buckets hide little, many pay for each: there is a best number."""
+    known: dict[str, Any] = {
+        "compute_time": 0.05, "transfer_time": 0.03, "message_latency": 1e-4,
+        "gradient_buckets": np.arange(1.0, 1000.0),
+    }  # fmt: skip
+    labels = {"mechanism": "ddp_buckets", "communication": "messages"}
+    time = np.asarray(Evaluation(known, labels)["overlapped_time"])
+    best = int(np.argmin(time))
+    assert 5 < best < 400
+    assert np.all(np.diff(time[best:]) >= -1e-15)
+
+
+# Timelines.
+
+
+@pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name in TIMELINES])
+@given(data=st.data(), compute=lengths, communication=lengths)
+def test_a_timeline_ends_when_the_formula_says(
+    mechanism: str, data: st.DataObject, compute: float, communication: float
+) -> None:
+    known = data.draw(cases(mechanism))
+    labels = {"mechanism": mechanism}
+    if mechanism == "fused_messages":
+        known = {"messages": 5.0, "message_latency": communication, "transfer_time": compute / 3,
+                 "copy_time": communication / 7, "compute_time": compute}  # fmt: skip
+        labels["communication"] = "messages"
+    else:
+        known |= {"compute_time": compute, "communication_time": communication}
+    if mechanism.startswith("bulk_m"):
+        known["num_sm"] = float(data.draw(st.integers(0, 131)))
+    evaluation = Evaluation(known, labels)
+    values: dict[str, float] = {}
+    for name in (*MECHANISMS[mechanism].takes, *DERIVED):
+        found = evaluation.value(name, {})
+        if found is not None:
+            values[name] = float(found)
+    spans = timeline(mechanism, values)
+    time = values["overlapped_time"]
+    slack = 1e-9 * (compute + communication)
+    assert max((span.end for span in spans), default=0.0) == pytest.approx(
+        time, rel=1e-9, abs=slack
+    )
+    for row in {span.row for span in spans}:
+        own = [span for span in spans if span.row == row]
+        assert all(a.end <= b.start + slack for a, b in pairwise(own))
+    sent = sum(span.duration for span in spans if span.row == "communication")
+    if mechanism != "fused_messages":
+        assert sent == pytest.approx(communication, rel=1e-9)
+
+
+def test_a_timeline_of_too_many_parts_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most"):
+        timeline("fsdp_prefetch", {"layers": 1e7, "prefetched_layers": 1.0})
+
+
+def test_every_mechanism_has_its_form() -> None:
+    for name in MECHANISMS:
+        labels = {"mechanism": name, "schedule": "gpipe"}
+        found = REGISTRY.returning("overlapped_time", labels)
+        assert isinstance(found, Formula)
+        assert name in found.when["mechanism"].split("|")
+    assert set(TIMELINES) <= set(MECHANISMS)

@@ -1,0 +1,284 @@
+"""``sweeps overlap``: report, tables, timelines, files, bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from overhead.overlap import MECHANISMS
+from overhead.overlap.timeline import TIMELINES
+from tests.cli_runner import Runner
+
+NEEDS = {
+    "zero3_prefetch": "--layer-elements 2e8",
+    "pipeline": "--forward 1ms --backward 2ms --p2p 0.1ms",
+    "fused_messages": "--messages 100 --message-latency 20us --transfer 1ms",
+}
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)
+
+
+def of(mechanism: str) -> str:
+    """Return the flags of one case of a mechanism."""
+    durations = {"pipeline": "", "fused_messages": "--compute 50ms"}
+    both = durations.get(mechanism, "--compute 50ms --comm 10ms")
+    return f"overlap --kind {mechanism} {both} {NEEDS.get(mechanism, '')}"
+
+
+def told(out: str) -> dict[str, str]:
+    return {line[2:32].strip(): line[32:] for line in out.splitlines() if line.startswith("  ")}
+
+
+# One case: a report.
+
+
+def test_the_worked_example(cli: Runner) -> None:
+    found = told(cli("overlap --compute 50ms --comm 10ms --efficiency 0.8").out)
+    assert found["one after the other"] == "60 ms"
+    assert found["overlapped"] == "52 ms"
+    assert found["ideal (the longer one)"] == "50 ms"
+    assert found["hidden"] == "8 ms"
+    assert found["exposed"] == "2 ms"
+    assert found["speedup"] == "1.154x"
+    assert found["ideal speedup"] == "1.2x"
+    assert found["hidden, of the shorter one"] == "80 %"
+    assert found["bounded by"].startswith("the computation")
+    record = cli("overlap --compute 50ms --comm 10ms --efficiency 0.8 --json").records[0]
+    assert record["overlapped_time_s"] == pytest.approx(0.052)
+    assert record["overlap_speedup"] == pytest.approx(1.1538, abs=5e-5)
+    assert record["mechanism"] == "two_durations"
+    assert record["compute_time_s"] == 0.05
+
+
+def test_what_can_not_be_is_bounded_and_explained(cli: Runner) -> None:
+    out = cli("overlap --compute 50ms --comm 80ms --efficiency-of communication").out
+    found = told(out)
+    assert found["overlapped"] == "80 ms"
+    assert "would be 50 ms, less than the" in out
+    assert "bounded by" in found
+    assert "would be" not in cli("overlap --compute 50ms --comm 10ms --efficiency 0.8").out
+
+
+@pytest.mark.parametrize("mechanism", list(MECHANISMS))
+def test_every_mechanism_reports(cli: Runner, mechanism: str) -> None:
+    out = cli(of(mechanism) + " --verbose").out
+    assert out.startswith(f"{mechanism}: {MECHANISMS[mechanism].title}\n")
+    assert "  source  " in out
+    assert "  assumes " in out
+    (record,) = cli(of(mechanism) + " --json").records
+    assert record["status"] == "ok"
+    both = record["sequential_time_s"]
+    hidden, time = record["hidden_time_s"], record["overlapped_time_s"]
+    assert hidden == pytest.approx(both - time)
+    assert record["overlap_speedup"] == pytest.approx(both / time)
+
+
+def test_what_was_measured(cli: Runner) -> None:
+    out = cli("overlap --compute 50ms --comm 10ms --measured 52ms").out
+    assert out.startswith("measured\n")
+    assert told(out)["hidden, of communication"] == "80 %"
+    done = cli("overlap --compute 50ms --comm 10ms --measured 42ms", fine=False)
+    assert done.code == 2
+    assert "both at once can't be shorter than the longer of them" in done.err
+
+
+def test_a_carve_out_that_costs_is_told(cli: Runner) -> None:
+    out = cli("overlap --kind bulk_margin --compute 1s --comm 10ms --sms 100 --num-sm 50").out
+    assert told(out)["bounded by"] == "running at once: it costs more than it hides"
+    assert told(out)["speedup"] == "0.505x"
+
+
+def test_durations_from_shapes_and_bytes(cli: Runner) -> None:
+    line = "overlap --kind ring_exchange --rows 8192 --columns 3584 --depth 4096 --M 64MiB"
+    line += " --ranks 8 --sm-bandwidth 20GB/s --num-sm 2:32:x2"
+    found = cli(line + " --json").records
+    times = [one["communication_time_s"] for one in found]
+    assert times[0] > times[-1]
+    assert times[0] == pytest.approx(7 * (0.8e-6 + 2**26 / 8 / 40e9))
+    assert len({one["compute_time_s"] for one in found}) == 1
+    assert "best_matmul_flops" in cli(line).out
+    half = "overlap --kind bulk_margin --compute 1ms --M 64MiB --ranks 8 --latency 1us"
+    assert cli(half + " --half-sms 4 --num-sm 4 --json").records[0][
+        "communication_time_s"
+    ] == pytest.approx(7 * (1e-6 + 2**23 / 225e9))
+    engine = cli(half + " --copy-engine 300GB/s --num-sm 0 --json").records[0]
+    assert engine["overlapped_time_s"] == 1e-3
+    buckets = "overlap --kind ddp_buckets --compute 50ms --comm 10ms"
+    sized = cli(f"{buckets} --M 101MiB --bucket-size 25MiB --json").records[0]
+    assert sized["overlapped_time_s"] == pytest.approx(0.05 + 0.01 * 25 / 101)
+    counted = cli(f"{buckets} --gradients 1e9 --dp 8 --json").records[0]
+    assert counted["overlapped_time_s"] == pytest.approx(0.05 + 0.01 / 25)
+
+
+# Many: tables, files, figures.
+
+
+def test_all_that_suffices(cli: Runner) -> None:
+    found = cli("overlap --kind all --compute 50ms --comm 10ms --csv").rows
+    kinds = {row["mechanism"] for row in found}
+    assert kinds == set(MECHANISMS) - set(NEEDS)
+    more = cli("overlap --kind all --compute 50ms --comm 10ms --layer-elements 2e8 --csv").rows
+    assert {row["mechanism"] for row in more} == kinds | {"zero3_prefetch"}
+
+
+def test_grids(cli: Runner) -> None:
+    line = "overlap --kind ddp_buckets,ring_exchange_aggregate --compute 50ms"
+    line += " --comm 1ms:100ms:log5 --buckets 4,25 --ranks 2,3"
+    done = cli(line)
+    head, *rows = done.out.split("not given")[0].splitlines()
+    assert head.split()[:4] == [
+        "mechanism", "communication_time", "gradient_buckets", "ranks",
+    ]  # fmt: skip
+    assert len(rows) == 40
+    odd = [row for row in rows if row.startswith("ring") and " 3 " in row]
+    assert odd
+    assert all(row.split()[-1] == "ranks_odd" for row in odd)
+    records = cli(line + " --json").records
+    assert len(records) == 40
+    assert all((r["overlapped_time_s"] is None) == (r["status"] != "ok") for r in records)
+    two = [r for r in records if r["mechanism"].endswith("aggregate") and r["ranks"] == 2.0]
+    assert all(r["overlap_ratio"] == 0.0 for r in two)
+
+
+def test_pipelines_by_schedule(cli: Runner) -> None:
+    line = "overlap --kind pipeline --forward 1ms --backward 2ms --p2p 100us --pp 8"
+    line += " --micro-batches 8,12 --schedule gpipe,interleaved --virtual-stages 2 --json"
+    by = {(r["schedule"], r["micro_batches"]): r for r in cli(line).records}
+    assert by["gpipe", 8.0]["status"] == "virtual_stages_need_interleaving"
+    assert by["interleaved", 12.0]["status"] == "micro_batches_not_multiple_of_stages"
+    assert by["interleaved", 8.0]["overlapped_time_s"] == pytest.approx(
+        8 * 3e-3 + 7 * 3e-3 / 2 + 2 * 1e-4 * 15
+    )
+
+
+def test_a_file_and_its_figures(cli: Runner, tmp_path: Path) -> None:
+    from sweeps.store.read import open_dataset, verify
+
+    line = "overlap --kind ddp_buckets,bulk_shared --compute 50ms --comm 1ms:1s:log40"
+    out = cli(f"{line} --buckets 1,8 --output o.nc --plot").out
+    assert "wrote o.nc" in out
+    assert not verify(Path("o.nc"))
+    assert {p.name for p in tmp_path.glob("o-*.png")} == {"o-time.png", "o-speedup.png"}
+    with open_dataset(Path("o.nc")) as dataset:
+        assert dataset.overlapped_time.dims == (
+            "mechanism", "communication_time", "gradient_buckets",
+        )  # fmt: skip
+        found = dataset.overlapped_time.sel(mechanism="ddp_buckets", gradient_buckets=8).values
+        sent = dataset.communication_time.values
+        np.testing.assert_allclose(found, np.maximum(0.05 + sent / 8, sent + 0.05 / 8))
+        assert "li2020" in str(dataset.overlapped_time.attrs) or "PyTorch distributed" in str(
+            dataset.overlapped_time.attrs
+        )
+        assert dataset.compute_time.attrs["units"] == "s"
+    done = cli(f"{line} --output o.nc", fine=False)
+    assert done.code == 2
+    assert "exists already" in done.err
+    assert "complete already" in cli(f"{line} --buckets 1,8 --output o.nc").out
+
+
+def test_blocks_cover_a_grid() -> None:
+    from sweeps.overlap.evaluate import blocks, evaluate
+    from sweeps.overlap.request import read_request
+
+    asked = {"mechanism": "ring_exchange,two_durations", "compute_time": "1:2:lin7",
+             "communication_time": "1:3:lin5", "ranks": "2,4,8"}  # fmt: skip
+    request = read_request(asked)
+    seen = np.zeros(request.shape, dtype=int)
+    values = np.full(request.shape, np.nan)
+    for block in blocks(request, cells=4):
+        if block.name == "overlapped_time":
+            assert block.values.size <= 4
+            seen[block.region] += 1
+            values[block.region] = block.values
+    assert np.all(seen == 1)
+    for place, case in enumerate(request.cases):
+        np.testing.assert_array_equal(values[place], evaluate(request, case)["overlapped_time"])
+
+
+# Timelines.
+
+
+@pytest.mark.parametrize("mechanism", list(TIMELINES))
+def test_timelines_are_chrome_traces(cli: Runner, tmp_path: Path, mechanism: str) -> None:
+    cli(of(mechanism) + " --timeline t.json")
+    trace = json.loads((tmp_path / "t.json").read_text())
+    complete = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    about = [event for event in trace["traceEvents"] if event["ph"] == "M"]
+    assert {event["name"] for event in about} == {"process_name", "thread_name"}
+    rows = {event["args"]["name"] for event in about if event["name"] == "thread_name"}
+    assert rows == {"computation", "communication"}
+    (record,) = cli(of(mechanism) + " --json").records
+    end = max(event["ts"] + event["dur"] for event in complete)
+    assert end == pytest.approx(record["overlapped_time_s"] * 1e6)
+    assert all(event["dur"] > 0 and event["ts"] >= 0 for event in complete)
+    done = cli(of(mechanism) + " --timeline t.json", fine=False)
+    assert done.code == 2
+    assert "exists already" in done.err
+
+
+def test_timelines_as_a_figure(cli: Runner, tmp_path: Path) -> None:
+    cli("overlap --kind ddp_buckets --compute 50ms --comm 10ms --plot")
+    assert (tmp_path / "outputs" / "overlap-ddp_buckets-timeline.png").stat().st_size > 5000
+    cli("overlap --kind all --compute 50ms --comm 10ms --plot --timeline all.json")
+    assert (tmp_path / "outputs" / "overlap-timeline.svg").is_file()
+    trace = json.loads((tmp_path / "all.json").read_text())
+    assert len({event["pid"] for event in trace["traceEvents"]}) > 10
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        ("--compute 1", ["--comm = '(not given)': --kind two_durations needs it"]),
+        ("", ["--compute = '(not given)'", "--comm = '(not given)'"]),
+        ("--kind all", ["--compute = '(not given)'", "--comm = '(not given)'"]),
+        ("--kind foo --compute 1x --comm -3", ["--kind = 'foo'", "--compute = '1x'", "--comm"]),
+        ("--compute 1 --comm 1 --buckets 3", ["--buckets = '..': --kind two_durations doesn't"]),
+        ("--compute 1 --comm 1 --efficiency 1.2", ["--efficiency = '1.2': outside of its domain"]),
+        ("--compute 1 --comm 1 --kind bulk_margin --num-sm 132", ["--num-sm = '132'"]),
+        (
+            "--compute 1 --comm 1 --kind ring_exchange_aggregate --ranks 3",
+            ["--ranks = '3': ranks odd; two chunks at a time need an even number"],
+        ),
+        ("--compute 1 --comm 1,2 --timeline x.json", ["--timeline = 'communication_time 2'"]),
+        ("--kind zero3_prefetch --compute 1 --comm 1", ["--layer-elements = '(not given)'"]),
+        (
+            "--kind pipeline --compute 1 --comm 1",
+            ["--forward = '(not given)'", "--backward = '(not given)'", "--p2p"],
+        ),
+        (
+            "--kind fsdp_prefetch --layers 1e6 --compute 1 --comm 1 --timeline t.json",
+            ["--timeline = 'fsdp_prefetch': 2e+06 spans; at most 100,000"],
+        ),
+        ("--compute 1 --comm 1 --schedule gpipe,one_f_one_b", ["--schedule"]),
+        ("--compute 1 --comm 1 --kind ring_exchange,ring_exchange", ["stands there twice"]),
+        ("--kind pipeline --forward 1 --backward 1 --p2p 1 --timeline t.json", ["--kind"]),
+        ("--compute 1 --comm 1 --hardware dgx-h101 --kind bulk_queued", ["dgx-h100"]),
+    ],
+)
+def test_bad_input(cli: Runner, tmp_path: Path, line: str, lines: list[str]) -> None:
+    done = cli(f"overlap {line}", fine=False)
+    assert done.code == 2
+    given = done.err.splitlines()
+    assert len(given) == len(lines)
+    for words, found in zip(lines, given, strict=True):
+        assert found.startswith("sweeps: ")
+        assert words in found
+    assert not done.out
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_names_every_kind(cli: Runner) -> None:
+    out = " ".join(cli("overlap --help").out.split())
+    assert all(name in out for name in MECHANISMS)
