@@ -251,7 +251,8 @@ class TrainingResolver(Resolver):
         _, origin = found["matmul_efficiency"]
         fitted = not origin.startswith(RULE_ORIGIN)
         told = "measured" if fitted else "assumed"
-        why = f"{told}: whether {machine.name}'s rates were compared with runs in {labels['precision']}"
+        rates = f"{machine.name}'s rates in {labels['precision']}"
+        why = f"{told}: whether {rates} were compared with runs"
         return found | {"unseen_device": (float(not fitted), why)}
 
     def _spread(self, name: str, values: NDArray[Any], axes: Sequence[Axis]) -> None:
