@@ -1,0 +1,208 @@
+"""What rows of a trace are, by patterns that are data."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.errors import InputError, fault, nearest
+from sweeps.spec.catalog import read_toml, shipped
+from sweeps.traces.trace import Trace
+
+__all__ = ["CLASSES", "EXCLUDED", "Patterns", "Rule", "load_patterns"]
+
+CLASSES = ("gemm", "other", "communication", "copy", "wait")
+"""What GPU rows can be; their places are the codes that `Patterns.classify` gives."""
+
+EXCLUDED = -1
+"""The code of rows that are no work of the GPU."""
+
+_EXCLUDED_WORD = "excluded"
+_KEYS = ("class", "categories", "names", "except", "because")
+_FILE_KEYS = ("activity", "alone", "rules")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: whose rows it is about, and what these are.
+
+    Attributes
+    ----------
+    code : int
+        The class's place, or that of excluded rows.
+    names, exceptions : tuple of re.Pattern
+        What is looked for in a name (nothing for all names), and what must not be in it.
+    categories : frozenset of str
+        In small letters; empty for all.
+    """
+
+    code: int
+    names: tuple[re.Pattern[str], ...]
+    exceptions: tuple[re.Pattern[str], ...]
+    categories: frozenset[str]
+
+    def holds(self, category: str, name: str) -> bool:
+        """Tell whether the rule holds for a row."""
+        if self.categories and category not in self.categories:
+            return False
+        if self.names and not any(each.search(name) for each in self.names):
+            return False
+        return not any(each.search(name) for each in self.exceptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """Rules in order; the first that holds decides.
+
+    Attributes
+    ----------
+    activity : frozenset of str
+        Categories of rows that are work of the GPU, in small letters.
+    rules : tuple of Rule
+        As they are tried.
+    text : str
+        The files that they come from.
+    """
+
+    activity: frozenset[str]
+    rules: tuple[Rule, ...]
+    text: str
+
+    def code(self, category: str, name: str) -> int:
+        """Return the code of a row by its category and name."""
+        small = category.lower()
+        if small not in self.activity:
+            return EXCLUDED
+        found = (rule.code for rule in self.rules if rule.holds(small, name))
+        return next(found, CLASSES.index("other"))
+
+    def classify(self, trace: Trace) -> NDArray[np.int8]:
+        """Return the code of each of a trace's rows.
+
+        Parameters
+        ----------
+        trace : Trace
+            As read from its file.
+
+        Returns
+        -------
+        ndarray of int8
+            Places in `CLASSES`, or `EXCLUDED`.
+        """
+        rows, count = trace.rows, max(len(trace.names), 1)
+        kinds, places = np.unique(
+            rows.category.astype(np.int64) * count + rows.name, return_inverse=True
+        )
+        codes = [
+            self.code(trace.categories[kind // count], trace.names[kind % count])
+            for kind in kinds.tolist()
+        ]
+        return np.array(codes, dtype=np.int8)[places]
+
+
+def load_patterns(path: str | os.PathLike[str] | None = None) -> Patterns:
+    """Read the patterns that tell what rows are.
+
+    Parameters
+    ----------
+    path : str or path, optional
+        A file of one's own, whose rules go before the shipped ones, or instead of them.
+
+    Returns
+    -------
+    Patterns
+        Ready to classify rows.
+
+    Raises
+    ------
+    InputError
+        The file can't be used: a line for each fault.
+    """
+    ours = _read(shipped("traces") / "patterns.toml")
+    if path is None:
+        return ours[0]
+    theirs, alone = _read(Path(path))
+    if alone:
+        return theirs
+    text = f"{theirs.text}\n{ours[0].text}"
+    return Patterns(theirs.activity or ours[0].activity, theirs.rules + ours[0].rules, text)
+
+
+def _read(path: Path) -> tuple[Patterns, bool]:
+    """Read one file; return its patterns, and whether they stand alone."""
+    content = read_toml(path)
+    faults = [
+        fault(f"{path}: {key}", _short(content[key]), "unknown key", nearest(key, _FILE_KEYS))
+        for key in content
+        if key not in _FILE_KEYS
+    ]
+    alone, activity = content.get("alone", False), content.get("activity", [])
+    if not isinstance(alone, bool):
+        faults.append(fault(f"{path}: alone", alone, "is neither true nor false", "true or false"))
+    if not _is_texts(activity) or (alone is True and not activity):
+        faults.append(
+            fault(f"{path}: activity", _short(activity), "are no categories", "such as ['kernel']")
+        )
+    listed = content.get("rules", [])
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        faults.append(fault(f"{path}: rules", _short(listed), "are no tables", "[[rules]]"))
+        listed = []
+    for place, stated in enumerate(listed, start=1):
+        faults += _faults(stated, f"{path}: rule {place}")
+    if faults:
+        raise InputError(faults)
+    rules = tuple(_rule(stated) for stated in listed)
+    text = path.read_text(encoding="utf-8")
+    return Patterns(frozenset(each.lower() for each in activity), rules, text), alone
+
+
+def _faults(stated: Mapping[str, Any], where: str) -> Iterator[str]:
+    """Yield what is wrong with a rule."""
+    for key in stated:
+        if key not in _KEYS:
+            yield fault(f"{where}: {key}", _short(stated[key]), "unknown key", nearest(key, _KEYS))
+    known = (*CLASSES, _EXCLUDED_WORD)
+    name = stated.get("class", "(not given)")
+    if name not in known:
+        yield fault(f"{where}: class", _short(name), "unknown", nearest(str(name), known))
+    for key in ("names", "categories", "except"):
+        if key in stated and not (_is_texts(stated[key]) and stated[key]):
+            yield fault(f"{where}: {key}", _short(stated[key]), "is no list of texts", "['nccl']")
+    if not {"names", "categories"} & stated.keys():
+        yield fault(f"{where}: names", "(not given)", "needed", "names, or categories")
+    for key in ("names", "except"):
+        for text in stated.get(key, ()) if _is_texts(stated.get(key, ())) else ():
+            try:
+                re.compile(text)
+            except re.error as error:
+                yield fault(f"{where}: {key}", text, f"is no regular expression ({error})", "one")
+
+
+def _rule(stated: Mapping[str, Any]) -> Rule:
+    name = stated["class"]
+    return Rule(
+        EXCLUDED if name == _EXCLUDED_WORD else CLASSES.index(name),
+        _compiled(stated.get("names", ())),
+        _compiled(stated.get("except", ())),
+        frozenset(each.lower() for each in stated.get("categories", ())),
+    )
+
+
+def _compiled(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(text) for text in texts)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"

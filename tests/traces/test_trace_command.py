@@ -1,0 +1,155 @@
+"""``sweeps trace``: report, records, file and figures."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from sweeps.store.read import open_dataset
+from tests.cli_runner import Runner
+from tests.traces.make import GEMM, NCCL, kernel, launched, step, write
+
+FOLDER = Path(__file__).parents[1] / "data" / "traces"
+TWO = f"{FOLDER / 'sampled_rank-0.json.gz'} {FOLDER / 'sampled_rank-1.json.gz'}"
+
+
+@pytest.fixture
+def sweeps(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)
+
+
+def texts(path: Path) -> str:
+    found = re.findall(r"<text[^>]*>(.*?)</text>", path.read_text(encoding="utf-8"), re.DOTALL)
+    return "\n".join(unescape(text) for text in found)
+
+
+def test_report(sweeps: Runner) -> None:
+    told = sweeps(f"trace {TWO}").out
+    for words in (
+        "sampled_rank-0.json.gz: rank 0 of 128, 1,204 rows of GPU work on 5 streams",
+        "14.95 % of communication, 28.16 % of the smaller (computation)",
+        "19.93 % of communication",
+        "note: 2 of 128 ranks",
+        "all together",
+        "4 of 10",
+    ):
+        assert words in told
+    assert re.search(r"exposed +337 ms", told)
+    assert re.search(r"\n +551 +600\.1 ms", told)
+
+
+def test_report_by_holistic_trace_analysis(sweeps: Runner) -> None:
+    told = sweeps(f"trace {TWO} --mode hta").out
+    assert "by HolisticTraceAnalysis' definitions" in told
+    assert "11.81 % of communication" in told
+    assert "20.05 % of communication" in told
+    assert "what the last step launched is left out" in told
+    told = sweeps(f"trace {TWO} --mode hta --include-last-step").out
+    assert "14.95 % of communication" in told
+    assert "left out" not in told
+
+
+def test_names_by_class(sweeps: Runner) -> None:
+    told = sweeps(f"trace {FOLDER / 'nccl_data.json.gz'} --verbose").out
+    assert "communication: 2 names, 46.88 ms" in told
+    assert "ncclKernel_AllReduce_RING_LL_Sum_float" in told
+    assert re.search(r"gemm: \d+ names, 19\.65 ms", told)
+
+
+def test_records(sweeps: Runner) -> None:
+    records = sweeps(f"trace {TWO} --json").records
+    rows = sweeps(f"trace {TWO} --csv").rows
+    assert len(records) == len(rows) == 2 * (1 + 2 + 5)
+    first = records[0]
+    assert (first["rank"], first["step"], first["stream"]) == (0, "all", "all")
+    assert first["communication_s"] == 0.396199
+    assert first["exposed_communication_s"] == 0.336983
+    assert first["overlap_of_communication"] == pytest.approx(0.14946, abs=1e-6)
+    assert first["matched_collectives"] == 4
+    assert records[1]["step"] == 551
+    assert records[1]["matched_collectives"] is None
+    assert float(rows[0]["communication_s"]) == 0.396199
+    assert rows[0]["host_s"] == ""
+    assert {tuple(record) for record in records} == {tuple(rows[0])}
+    (only,) = sweeps(f"trace {FOLDER / 'triton_example.json.gz'} --json --mode hta").records
+    assert only["overlap_of_communication"] is None
+
+
+def test_file_and_figures(sweeps: Runner, tmp_path: Path) -> None:
+    done = sweeps(f"trace {TWO} --output t.nc --plot")
+    assert "wrote t.nc" in done.out
+    made = sorted(path.name for path in tmp_path.iterdir())
+    assert made == ["t-classes.png", "t-classes.svg", "t-timeline.png", "t-timeline.svg", "t.nc"]
+    with open_dataset(tmp_path / "t.nc") as dataset:
+        assert dataset["overlap_of_communication"].values == pytest.approx(
+            [0.149460, 0.199260], abs=1e-6
+        )
+    told = texts(tmp_path / "t-classes.svg")
+    for words in ("What the time of each rank went into", "rank 1", "14.9 % hidden", "Idle"):
+        assert words in told
+    told = texts(tmp_path / "t-timeline.svg")
+    for words in ("2 traces · step 552", "rank 0 · stream 84", "Communication, exposed"):
+        assert words in told
+    # The same again is no work; something else needs leave.
+    assert "t.nc is complete already" in sweeps(f"trace {TWO} --output t.nc").out
+    refused = sweeps(f"trace {TWO} --output t.nc --mode hta", fine=False)
+    assert refused.code == 2
+    assert "exists already; --overwrite replaces it" in refused.err
+    assert "wrote t.nc" in sweeps(f"trace {TWO} --output t.nc --mode hta --overwrite").out
+    quiet = sweeps(f"trace {TWO} --output other.nc --json", fine=False)
+    assert quiet.code == 0
+    assert "wrote other.nc" in quiet.err
+    assert len(quiet.records) == 16
+
+
+def test_figures_of_one_trace(sweeps: Runner, tmp_path: Path) -> None:
+    events = [step(k, 100 * k, 100) for k in range(3)]
+    for k in range(3):
+        events += launched(GEMM, 100 * k + 1, 100 * k + 10, 50, 7, 2 * k)
+        events += launched(NCCL, 100 * k + 2, 100 * k + 40, 40, 20, 2 * k + 1)
+    write(tmp_path / "one.json", events)
+    done = sweeps("trace one.json --plot")
+    assert "drew outputs/trace-timeline.png" in done.out
+    told = texts(tmp_path / "outputs" / "trace-classes.svg")
+    assert "What the time of each step went into" in told
+    assert "50 % hidden" in told
+    told = texts(tmp_path / "outputs" / "trace-timeline.svg")
+    assert "one.json · step 1" in told
+    assert "Communication, hidden" in told
+    sweeps("trace one.json --plot --overwrite --window 90us:95us")
+    told = texts(tmp_path / "outputs" / "trace-timeline.svg")
+    assert "from 90 µs to 95 µs" in told
+    assert "Nothing runs in this time." in told
+
+
+def test_figures_by_holistic_trace_analysis(sweeps: Runner, tmp_path: Path) -> None:
+    sweeps(f"trace {TWO} --mode hta --output h.nc --plot")
+    told = texts(tmp_path / "h-classes.svg")
+    assert "No computation" in told
+    assert "11.8 % hidden" in told
+
+
+def test_clocks_that_differ(sweeps: Runner, tmp_path: Path) -> None:
+    for rank, zero in ((0, 0), (1, 10**9)):
+        rows = [kernel(GEMM, zero, 30), kernel(NCCL, zero + 20, 30, 20)]
+        write(tmp_path / f"{rank}.json", rows, distributedInfo={"rank": rank})
+    sweeps("trace 0.json 1.json --output c.nc --plot")
+    told = texts(tmp_path / "c-timeline.svg")
+    assert "The ranks' clocks differ" in told
+    assert "rank 1 · stream 20" in told
+
+
+def test_own_patterns(sweeps: Runner, tmp_path: Path) -> None:
+    write(tmp_path / "t.json", [kernel("my_ring_step", 0, 10), kernel(GEMM, 0, 10)])
+    (tmp_path / "own.toml").write_text('[[rules]]\nclass = "communication"\nnames = ["my_ring"]\n')
+    (before,) = [r for r in sweeps("trace t.json --json").records if r["stream"] == "all"]
+    command = "trace t.json --patterns own.toml --json"
+    (after,) = [r for r in sweeps(command).records if r["stream"] == "all"]
+    assert (before["communication_s"], after["communication_s"]) == (0.0, 1e-05)
+    assert after["overlap_of_communication"] == 1.0
