@@ -14,9 +14,9 @@ from sweeps.cli.options import output_options
 if TYPE_CHECKING:
     from sweeps.hops.study import Case, Study
 
-__all__ = ["command"]
+__all__ = ["command", "run_study"]
 
-DEFAULT = "llama3-8b"
+DEFAULT = "llama3-8b-hops"
 # Flags, the option, and what it is.
 FLAGS = (
     (("--spec",), "spec", f"Study: a name, or a TOML file.  [default: {DEFAULT}]"),
@@ -68,6 +68,47 @@ def command(**given: Any) -> int:
         sys.stdout.writelines(json_lines(records) if given["as_json"] else csv_lines(records))
     else:
         sys.stdout.writelines(report_lines(study))
+    return 0
+
+
+def run_study(path: Path, given: Mapping[str, Any]) -> int:
+    """Run a study's spec as ``sweeps run`` does a sweep: dataset, report and charts.
+
+    Parameters
+    ----------
+    path : Path
+        The spec file.
+    given : mapping
+        The options of ``sweeps run``.
+
+    Returns
+    -------
+    int
+        The exit code.
+
+    Raises
+    ------
+    InputError
+        If something is asked for that only sweeps have.
+    """
+    from sweeps.cli.write import default_folder, draw_figures
+    from sweeps.errors import InputError, fault
+    from sweeps.hops.dataset import charts_of, write_study
+    from sweeps.hops.spec import read_study
+    from sweeps.hops.tables import report_lines
+
+    if given["settings"]:
+        wrong = "changes a sweep, and this is a study of hops"
+        raise InputError(fault("--set", given["settings"][0], wrong, "the flags of 'sweeps hops'"))
+    study = read_study(path, [Path(folder) for folder in given["hardware_folder"]])
+    if given["dry_run"]:
+        sys.stdout.write(f"{study.title}: {len(study.cases)} cases\n")
+        return 0
+    output = Path(given["output"] or default_folder() / f"{path.stem}.nc")
+    write_study(study, {}, given, output)
+    if given["plot"]:
+        draw_figures(output, charts_of(study))
+    sys.stdout.writelines(report_lines(study))
     return 0
 
 

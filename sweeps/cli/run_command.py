@@ -35,14 +35,19 @@ def command(spec: str, **given: Any) -> int:
     from sweeps.cli.origins import assumed_lines, grouped_lines
     from sweeps.cli.report import statements
     from sweeps.cli.write import default_folder, write_result
+    from sweeps.hops.spec import is_study
     from sweeps.job import prepare
     from sweeps.own_formulas import load_formulas
-    from sweeps.spec.catalog import find_sweep
+    from sweeps.spec.catalog import find_sweep, read_toml
     from sweeps.spec.sweep import load_sweep
 
     for path in given["formulas"]:
         load_formulas(Path(path))
     found = find_sweep(spec)
+    if is_study(read_toml(found)):
+        from sweeps.cli.hops_command import run_study
+
+        return run_study(found, given)
     folders = [Path(folder) for folder in given["hardware_folder"]]
     sweep, text = load_sweep(found, given["settings"], folders)
     command_line = ["sweeps", *sys.argv[1:]]

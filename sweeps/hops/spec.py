@@ -10,16 +10,15 @@ import numpy as np
 
 from overhead.hops import SWITCHING, HopMatrix, Hops, LevelHops, Links
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError
 from sweeps.hops.study import TENSOR, VOLUMES, Case, Study, from_machine, levels_of
-from sweeps.spec.catalog import load_hardware, load_model, read_toml, shipped
+from sweeps.spec.catalog import find_sweep, load_hardware, load_model, read_toml, spec_names
 from sweeps.spec.figures import FigureReader
 from sweeps.spec.ranges import parse_values
 from sweeps.spec.units import parse_quantity
 
 __all__ = ["find_study", "read_study"]
 
-KIND = "hops"
 KEYS = (
     "title", "summary", "model", "sequence_length", "element_bytes", "strategies", "messages",
     "networks", "cases",
@@ -33,36 +32,32 @@ LINK = {"latency": "s", "bandwidth": "byte s-1", "energy_per_bit": "J bit-1"}
 
 
 def find_study(name_or_path: str) -> Path:
-    """Find a study's spec by its name or path.
+    """Find a study's spec by its name or path, among the sweeps.
 
     Parameters
     ----------
     name_or_path : str
-        ``llama3-8b``, or a path: with a separator or with ``.toml`` at its end.
+        ``llama3-8b-hops``, ``llama3-8b``, or a path: with a separator or ``.toml`` at its end.
 
     Returns
     -------
     Path
-        The user's own in ``specs/hops``, else the one that is shipped.
+        The user's own in ``specs/sweeps``, else the one that is shipped.
 
     Raises
     ------
     InputError
         If there is none: with the nearest name.
     """
-    path = Path(name_or_path)
-    folders = [Path("specs") / KIND, shipped(KIND)]
-    names = sorted({found.stem for folder in folders for found in folder.glob("*.toml")})
-    if name_or_path.endswith(".toml") or path.name != name_or_path:
-        if path.is_file():
-            return path
-        near = nearest(path.stem, names)
-        raise InputError(fault("--spec", name_or_path, "there is no such file", near))
-    for folder in folders:
-        if (folder / f"{name_or_path}.toml").is_file():
-            return folder / f"{name_or_path}.toml"
-    near = nearest(name_or_path, names)
-    raise InputError(fault("--spec", name_or_path, "there is no such study", near))
+    named = Path(name_or_path).name == name_or_path and not name_or_path.endswith(".toml")
+    if named and f"{name_or_path}-hops" in spec_names("sweeps"):
+        return find_sweep(f"{name_or_path}-hops")
+    return find_sweep(name_or_path)
+
+
+def is_study(content: Mapping[str, Any]) -> bool:
+    """Return whether a spec file's content is a study of hops rather than a sweep."""
+    return {"strategies", "cases"} <= set(content)
 
 
 def read_study(path: Path, folders: Sequence[Path] = ()) -> Study:

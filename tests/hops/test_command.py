@@ -11,7 +11,7 @@ from overhead.hops import HopMatrix, ring_all_reduce
 from tests.cli_runner import Runner
 from tests.hops.test_forms import BLOCK, NOTEBOOK, TABLE
 
-SHIPPED = Path(__file__).parents[2] / "specs" / "hops" / "llama3-8b.toml"
+SHIPPED = Path(__file__).parents[2] / "specs" / "sweeps" / "llama3-8b-hops.toml"
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_faults_of_a_spec(cli: Runner, tmp_path: Path, change: tuple[str, str], 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("--spec nothing", "there is no such study"),
+        ("--spec nothing", "there is no such sweep"),
         ("--spec ./nothing.toml", "there is no such file"),
         ("--model gpt-9", "there is no such model"),
         ("--hardware dgx-h101", "did you mean 'dgx-h100'"),
@@ -215,3 +215,13 @@ def test_bad_input(cli: Runner, line: str, told: str) -> None:
 
 def test_the_shipped_study_is_read_by_its_path(cli: Runner) -> None:
     assert cli(f"hops --spec {SHIPPED} --json").out == cli("hops --json").out
+
+
+def test_run_runs_a_study_as_it_does_a_sweep(cli: Runner, tmp_path: Path) -> None:
+    output = tmp_path / "mine.nc"
+    done = cli(f"run llama3-8b-hops --output {output} --no-plot")
+    assert done.code == 0
+    assert "ATTN   DP-16     78.643" in done.out
+    assert output.is_file()
+    assert "cases" in cli("run llama3-8b-hops --dry-run").out
+    assert cli("run llama3-8b-hops --set title=x", fine=False).code == 2
