@@ -255,7 +255,7 @@ def _latex_call(name: str, args: list[str]) -> str:
         return rf"\sum_{{d<{args[0]}}} \mathrm{{popcount}}(d)"
     if name == "never_drawn":
         total, marked, draws = args
-        return rf"{{{total} - {marked} \choose {draws}}} / {{{total} \choose {draws}}}"
+        return rf"\binom{{{total} - {marked}}}{{{draws}}} / \binom{{{total}}}{{{draws}}}"
     if name == "square_divisor":
         return rf"\max\left\{{k \mid {args[0]}, k \leq \sqrt{{{args[0]}}}\right\}}"
     shown = {"minimum": r"\min", "maximum": r"\max", "log2": r"\log_2", "gcd": r"\gcd"}[name]

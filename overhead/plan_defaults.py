@@ -115,10 +115,10 @@ def kv_heads_of_heads(heads: Array) -> Array:
 
 @formula(
     returns="head_size",
-    expression="maximum(hidden_size/heads, 1)",
+    expression="maximum(floor(hidden_size/heads), 1)",
     source=OWN,
     assumes=("heads share the hidden size, for nothing else is given",),
 )
 def head_size_of_hidden(hidden_size: Array, heads: Array) -> Array:
     """Size of an attention head: the heads' share of the hidden size."""
-    return np.maximum(hidden_size / heads, 1.0)
+    return np.maximum(np.floor(hidden_size / heads), 1.0)

@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("dev", max_examples=50, deadline=None, derandomize=True, database=None)
 settings.register_profile("deep", max_examples=500, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Give a test back its settings: each of its parameters would nest them once more.
+
+    A thousand parameters, such as all formulas, would nest them deeper than Python recurses.
+    """
+    test, name = getattr(item, "obj", None), "_hypothesis_internal_use_settings"
+    kept = getattr(test, name, None)
+    try:
+        return (yield)
+    finally:
+        if kept is not None:
+            setattr(test, name, kept)
