@@ -350,3 +350,18 @@ def test_a_file_recomputes_from_its_own_spec(cli: Runner, tmp_path: Path) -> Non
     again = sweeps.run("plans.toml")
     for name in stored.data_vars:
         np.testing.assert_array_equal(stored[name].values, again[name].values)
+
+
+def test_communication_says_what_it_hides_behind(cli: Runner) -> None:
+    asked = "--hardware dgx-h100 --gpus 256 --tp 4 --pp 4 --ep 8 --etp 1 --seq-len 4096"
+    line = f"analysis --model mixtral-8x22b {asked} --global-batch 512 --zero-stage 1 --sp"
+    plain = cli(line).out.split("what communication hides behind")[1]
+    rows = {row.split()[0]: row for row in plain.splitlines()[2:7] if row.strip()}
+    assert {"tp", "ep", "pp", "dp"} <= set(rows)
+    # Nothing of expert parallelism may hide: all of it is exposed.
+    assert "0 s (0%)" in rows["ep"]
+    assert "ep_overlap = 0" in rows["ep"]
+    repeated = cli(f"{line} --recompute full").out.split("what communication hides behind")[1]
+    again = next(row for row in repeated.splitlines() if row.split()[:1] == ["ep"])
+    assert "0 s (0%)" in again
+    assert "recomputation's" in again

@@ -16,6 +16,7 @@ from overhead.step import PARTS as STEP_PARTS
 from overhead.transformer_quantities import SHAPES
 from sweeps.cli.analysis_job import LACKING, evaluation_of, roots
 from sweeps.cli.analysis_options import flag_of
+from sweeps.cli.analysis_overlap import overlap_lines
 from sweeps.cli.origins import grouped_lines
 from sweeps.cli.records import shown
 from sweeps.job import Job
@@ -335,6 +336,7 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
         if not np.isnan(value) and (value > 0.0 or name != "bubble_fraction"):
             yield _line(words, shown(name, value))
     yield ""
+    yield from overlap_lines(evaluation)
 
 
 def _lacking(job: Job) -> Iterator[str]:

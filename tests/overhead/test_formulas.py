@@ -25,7 +25,7 @@ FORMULAS = formulas()
 KEYS = tuple(ALGORITHMS)
 NETWORKS = tuple(dict.fromkeys(key[:2] for key in KEYS))
 SHORT_LATEX = 350
-COMMAND = re.compile(r"\\[A-Za-z]+|[_^]\{?\\?[A-Za-z]*")
+COMMAND = re.compile(r"\\[A-Za-z]+|[_^]")
 STATED = {"steps": "1", "time": "s", "sent_bytes": "byte", "link_bytes": "byte"}
 
 every_formula = pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: formula.name)
