@@ -55,9 +55,12 @@ def find_study(name_or_path: str) -> Path:
     return find_sweep(name_or_path)
 
 
-def is_study(content: Mapping[str, Any]) -> bool:
-    """Return whether a spec file's content is a study of hops rather than a sweep."""
-    return {"strategies", "cases"} <= set(content)
+def is_study(path: Path) -> bool:
+    """Return whether a spec file is a study of hops rather than a sweep; a broken one isn't."""
+    try:
+        return {"strategies", "cases"} <= set(read_toml(path))
+    except InputError:
+        return False
 
 
 def read_study(path: Path, folders: Sequence[Path] = ()) -> Study:

@@ -33,7 +33,7 @@ every_algorithm = pytest.mark.parametrize("key", KEYS, ids=map(".".join, KEYS))
 every_network = pytest.mark.parametrize(
     ("topology", "collective"), NETWORKS, ids=map("-".join, NETWORKS)
 )
-fewer = settings(max_examples=max(settings().max_examples // 4, 10))
+fewer = settings(max_examples=max(settings().max_examples // 8, 6))
 
 
 # Values.
