@@ -38,13 +38,13 @@ def command(spec: str, **given: Any) -> int:
     from sweeps.hops.spec import is_study
     from sweeps.job import prepare
     from sweeps.own_formulas import load_formulas
-    from sweeps.spec.catalog import find_sweep, read_toml
+    from sweeps.spec.catalog import find_sweep
     from sweeps.spec.sweep import load_sweep
 
     for path in given["formulas"]:
         load_formulas(Path(path))
     found = find_sweep(spec)
-    if is_study(read_toml(found)):
+    if is_study(found):
         from sweeps.cli.hops_command import run_study
 
         return run_study(found, given)
