@@ -50,7 +50,7 @@ _TABLE: tuple[tuple[str, _Unit, str], ...] = (
     ("s sec second seconds", _Unit(1, 1, (0, 1, 0, 0, 0)), "small"),
     ("min minute minutes", _Unit(60, 1, (0, 1, 0, 0, 0)), ""),
     ("h hr hour hours", _Unit(3600, 1, (0, 1, 0, 0, 0)), ""),
-    ("day days", _Unit(86400, 1, (0, 1, 0, 0, 0)), ""),
+    ("day days d", _Unit(86400, 1, (0, 1, 0, 0, 0)), ""),
     ("J joule joules", _Unit(1, 1, (0, 0, 1, 0, 0)), "small large"),
     ("Wh", _Unit(3600, 1, (0, 0, 1, 0, 0)), "large"),
     ("W watt watts", _Unit(1, 1, (0, -1, 1, 0, 0)), "small large"),
