@@ -19,6 +19,7 @@ COMMANDS = {
     "analysis": "Memory, communication and step time of a training configuration.",
     "hops": "Latency and energy over typed hops, per strategy.",
     "overlap": "Overlap of computation and communication.",
+    "tune": "Tensor-parallel overlap: cases, prediction, report, YAML.",
     "run": "Run a sweep: dataset, table and figures.",
     "plot": "Draw figures from a stored sweep.",
     "info": "Say what is in a stored sweep, or verify it.",

@@ -40,6 +40,7 @@ def command(spec: str, **given: Any) -> int:
     from sweeps.own_formulas import load_formulas
     from sweeps.spec.catalog import find_sweep
     from sweeps.spec.sweep import load_sweep
+    from sweeps.tuner.benefit import is_study as is_tuning
 
     for path in given["formulas"]:
         load_formulas(Path(path))
@@ -48,6 +49,10 @@ def command(spec: str, **given: Any) -> int:
         from sweeps.cli.hops_command import run_study
 
         return run_study(found, given)
+    if is_tuning(found):
+        from sweeps.cli.tune_command import run_study as run_tuning
+
+        return run_tuning(found, given)
     folders = [Path(folder) for folder in given["hardware_folder"]]
     sweep, text = load_sweep(found, given["settings"], folders)
     command_line = ["sweeps", *sys.argv[1:]]

@@ -1,0 +1,263 @@
+"""Times of cases from recorded profiler traces: a folder for each, named as the case.
+
+Forward and backward are told apart by the host's thread that launched the work, for PyTorch runs
+backwards on a thread of its own, and what the first thread launches after that belongs to neither.
+A row is never cut: it belongs to one pass, wherever it runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.errors import InputError, fault
+from sweeps.traces.intervals import sweep
+from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns
+from sweeps.traces.ranks import split_devices
+from sweeps.traces.reader import read_trace
+from sweeps.traces.steps import steps_of
+from sweeps.traces.trace import Trace, nanoseconds
+from sweeps.tuner.cases import Case, parse_case
+from sweeps.tuner.times import PassTimes, Result
+
+__all__ = ["case_folder", "read_case", "read_folder", "trace_files"]
+
+_SECOND = 1e9
+_USERBUFFERS = re.compile(r"userbuffers")
+_ENGINES = re.compile(r"userbuffers|PtoP|Peer")
+_GEMM, _COMM = CLASSES.index("gemm"), CLASSES.index("communication")
+NEITHER, FORWARD, BACKWARD = -1, 0, 1
+
+Passes = tuple[PassTimes, PassTimes]
+
+
+class _Found(NamedTuple):
+    """What a case's traces say: its passes, or why there are none, and what to know of them."""
+
+    passes: Passes | None
+    note: str
+
+
+def case_folder(folder: Path) -> Path:
+    """Return the folder that has a folder for each case: ``traces`` in a run's, or itself."""
+    inside = folder / "traces"
+    return inside if inside.is_dir() else folder
+
+
+def trace_files(folder: Path) -> list[Path]:
+    """Return the traces in a case's folder, one of each rank."""
+    found = (p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    return sorted(p for p in found if p.name.endswith((".json", ".json.gz")))
+
+
+def read_folder(folder: Path, cases: Sequence[Case]) -> tuple[list[Result], list[str]]:
+    """Analyse the traces of cases.
+
+    Parameters
+    ----------
+    folder : Path
+        Of a run, or its ``traces``.
+    cases : sequence of Case
+        Those that are wanted; others that are found there are analysed too.
+
+    Returns
+    -------
+    results : list of Result
+        Of each wanted case, and of further ones; what has no trace is ``missing``, what can't be
+        read has ``failed``.
+    notes : list of str
+        Folders whose names aren't cases'.
+
+    Raises
+    ------
+    InputError
+        If there is no such folder, or none of its folders is of a case.
+    """
+    if not folder.is_dir():
+        wrong = "is no folder"
+        raise InputError(fault("--from-traces", str(folder), wrong, "a folder with case folders"))
+    root = case_folder(folder)
+    names = sorted(p.name for p in root.iterdir() if p.is_dir())
+    held = {name: parse_case(name) for name in names}
+    if not any(held.values()):
+        allowed = f"such as {cases[0].config_id}/*.pt.trace.json"
+        wrong = "has no folder with the name of a case"
+        raise InputError(fault("--from-traces", str(folder), wrong, allowed))
+    by_case: dict[Case, str] = {}
+    for name in names:
+        for case in held[name]:
+            # A name with a phase is about that phase, and comes before one without.
+            if case not in by_case or case.config_id == name:
+                by_case[case] = name
+    patterns = load_patterns()
+    read: dict[str, _Found] = {}
+    results = []
+    for case in _wanted(cases, by_case):
+        found = by_case.get(case) or by_case.get(_twin(case))
+        if found is None:
+            results.append(Result(case, "missing", f"there is no folder {case.config_id}"))
+            continue
+        if found not in read:
+            read[found] = _read(root / found, case, patterns)
+        results.append(_result(case, read[found]))
+    odd = [name for name in names if not held[name]]
+    notes = [f"{name}: isn't the name of a case; left out" for name in odd]
+    return results, notes
+
+
+def _wanted(cases: Sequence[Case], held: Iterable[Case]) -> Iterator[Case]:
+    yield from cases
+    for case in held:
+        if case not in cases and case.legality.level == "legal":
+            yield case
+
+
+def _twin(case: Case) -> Case:
+    """Return the case that a ring's reduce_scatter is the same as, aggregate or not."""
+    if case.same_as != case:
+        return case.same_as
+    other = Case(case.tp_size, case.operator, case.phase, case.method, 1, case.num_sm)
+    return other if other.same_as == case else case
+
+
+def read_case(folder: Path, case: Case, patterns: Patterns | None = None) -> Result:
+    """Analyse the traces of one case.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder with its traces, one of each rank.
+    case : Case
+        What was run.
+    patterns : Patterns, optional
+        What tells products and communication.
+
+    Returns
+    -------
+    Result
+        With times of the slowest rank, the median over its steps; or missing or failed.
+    """
+    return _result(case, _read(folder, case, patterns or load_patterns()))
+
+
+def _result(case: Case, found: _Found) -> Result:
+    if found.passes is None:
+        status = "missing" if found.note.startswith("no trace") else "failed"
+        return Result(case, status, found.note)  # type: ignore[arg-type]
+    forward, backward = found.passes
+    return Result(case, "done", found.note, forward, backward, "traces")
+
+
+def _read(folder: Path, case: Case, patterns: Patterns) -> _Found:
+    files = trace_files(folder)
+    if not files:
+        return _Found(None, f"no trace (*.json, *.json.gz) in {folder.name}")
+    ranks: list[Passes] = []
+    notes: list[str] = []
+    for path in files:
+        try:
+            for trace in split_devices(read_trace(path), patterns):
+                passes, told = _of_trace(trace, case, patterns)
+                ranks.append(passes)
+                notes += told
+        except InputError as error:
+            return _Found(None, error.faults[0])
+    if case.is_baseline and any("userbuffers ran" in note for note in notes):
+        return _Found(None, "userbuffers ran in it: this is no case without overlap")
+    slowest = max(ranks, key=lambda one: float(one[0].e2e + one[1].e2e))
+    return _Found(slowest, "; ".join(dict.fromkeys(notes)))
+
+
+def _of_trace(trace: Trace, case: Case, patterns: Patterns) -> tuple[Passes, list[str]]:
+    codes = patterns.classify(trace)
+    kept = codes != EXCLUDED
+    if not kept.any():
+        message = f"{trace.file}: has no GPU work"
+        raise InputError(message)
+    which, notes = _pass_of(trace, kept)
+    starts, ends = trace.rows.bounds()
+    steps = steps_of(trace).places
+    numbers = np.unique(steps[kept & (steps >= 0)]).tolist()
+    each: list[Passes] = []
+    for chosen in [kept & (steps == number) for number in numbers] or [kept]:
+        own = [chosen & (which == part) for part in (FORWARD, BACKWARD)]
+        forward, backward = (_measured(starts[o], ends[o], codes[o]) for o in own)
+        each.append((forward, backward))
+    notes += _doubts(trace, case, codes)
+    return _median(each), notes
+
+
+def _pass_of(trace: Trace, kept: NDArray[np.bool_]) -> tuple[NDArray[np.int8], list[str]]:
+    """Return which pass each row belongs to, by who launched it."""
+    found = trace.launches.of(trace.rows.correlation)
+    which = np.full(len(found), FORWARD, dtype=np.int8)
+    known = kept & (found >= 0)
+    if not known.any():
+        return which, ["the trace says no launches: all of it counts as forward"]
+    launched = nanoseconds(trace.launches.start)[found]
+    threads = trace.launches.thread[found]
+    places = np.flatnonzero(known)
+    first = threads[places[np.argmin(launched[places])]]
+    other = known & (threads != first)
+    if not other.any():
+        return which, ["one thread of the host launched everything: it counts as forward"]
+    which[other] = BACKWARD
+    steps = steps_of(trace).places
+    for number in np.unique(steps[other]).tolist():
+        own = known & (steps == number)
+        start = launched[own & other].min()
+        # Such as the optimizer: the first thread's, after the backward has begun.
+        which[own & ~other & (launched > start)] = NEITHER
+    return _filled(which, known, trace), []
+
+
+def _filled(which: NDArray[np.int8], known: NDArray[np.bool_], trace: Trace) -> NDArray[np.int8]:
+    """Give rows without a launch the pass of the row that starts before them."""
+    order = np.argsort(trace.rows.start, kind="stable")
+    places = np.where(known[order], np.arange(len(order)), 0)
+    latest = np.maximum.accumulate(places)
+    filled = which.copy()
+    filled[order] = which[order][latest]
+    return filled
+
+
+def _measured(
+    starts: NDArray[np.int64], ends: NDArray[np.int64], codes: NDArray[np.int8]
+) -> PassTimes:
+    """Measure the rows of one pass."""
+    if not len(starts):
+        return PassTimes(0.0, 0.0, 0.0)
+    cut = sweep(starts, ends, codes, len(CLASSES))
+    gemm, comm = cut.active[_GEMM], cut.active[_COMM]
+    return PassTimes(
+        gemm=cut.length(gemm) / _SECOND,
+        comm=cut.length(comm) / _SECOND,
+        overlap=cut.length(gemm & comm) / _SECOND,
+        other=(cut.span - cut.length(gemm | comm)) / _SECOND,
+        gemm_events=int(np.count_nonzero(codes == _GEMM)),
+        comm_events=int(np.count_nonzero(codes == _COMM)),
+    )
+
+
+def _median(each: Sequence[Passes]) -> Passes:
+    """Return the step in the middle of those ordered by their time."""
+    ordered = sorted(each, key=lambda one: float(one[0].e2e + one[1].e2e))
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _doubts(trace: Trace, case: Case, codes: NDArray[np.int8]) -> list[str]:
+    """Return whether what ran is what the case's name says."""
+    used = {trace.names[k] for k in np.unique(trace.rows.name[codes == _COMM]).tolist()}
+    every = {trace.names[k] for k in np.unique(trace.rows.name[codes != EXCLUDED]).tolist()}
+    if case.is_baseline:
+        return ["userbuffers ran"] if any(_USERBUFFERS.search(name) for name in every) else []
+    if not used:
+        return ["no communication was found"]
+    if not any(_ENGINES.search(name) for name in used):
+        return ["no userbuffers ran: the configuration didn't reach Transformer Engine"]
+    return []

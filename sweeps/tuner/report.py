@@ -1,0 +1,227 @@
+"""A tuning's results: as Python objects, as JSON, as a summary for people."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweeps.tuner.choose import Choice
+from sweeps.tuner.configuration import Companion, companion_of, yaml_of
+from sweeps.tuner.predict import ASSUMPTIONS
+from sweeps.tuner.recommend import Recommendation
+from sweeps.tuner.scaling import Scaling
+from sweeps.tuner.settings import TPOverlapTunerConfig
+from sweeps.tuner.times import Result, records
+
+__all__ = ["TuningReport"]
+
+BEST_YAML = "optimal_tp_comm_overlap_cfg.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class TuningReport:
+    """What a tuning found.
+
+    Attributes
+    ----------
+    config : TPOverlapTunerConfig
+        What was tuned.
+    threshold : float
+        Overlap from which one is effective.
+    results : list of Result
+        Every case with its times, or why it has none.
+    choices : list of Choice
+        The configuration of each tensor-parallel size.
+    scaling : Scaling
+        Which sizes are efficient.
+    choices_told : list of Recommendation
+        Every layer that overlaps, those that aren't effective among them.
+    notes : list of str
+        What is to be known.
+    output_dir : Path or None
+        Where the files are.
+    """
+
+    config: TPOverlapTunerConfig
+    threshold: float
+    results: list[Result]
+    choices: list[Choice]
+    scaling: Scaling
+    choices_told: list[Recommendation]
+    notes: list[str] = field(default_factory=list)
+    output_dir: Path | None = None
+
+    @property
+    def recommendations(self) -> list[Recommendation]:
+        """Overlaps that are effective: they reach the threshold and save time."""
+        return [one for one in self.choices_told if one.effective]
+
+    @property
+    def best(self) -> Choice:
+        """The configuration of the optimal size; of the smallest where none is efficient."""
+        sizes = {choice.tp_size: choice for choice in self.choices}
+        return sizes.get(self.scaling.optimal or 0) or self.choices[0]
+
+    @property
+    def missing(self) -> list[Result]:
+        """Cases that nothing was recorded of."""
+        return [result for result in self.results if result.status == "missing"]
+
+    @property
+    def failed(self) -> list[Result]:
+        """Cases that couldn't be run or read."""
+        return [result for result in self.results if result.status == "failed"]
+
+    def yaml(self, choice: Choice) -> str:
+        """Return the configuration file of a choice."""
+        config = self.config
+        how = (
+            "measured"
+            if any(r.source == "traces" for r in self.results if r.done)
+            else (f"predicted for {config.machine.name}")
+        )
+        heading = [
+            f"Tensor-parallel overlap of {config.model_name}, TP={choice.tp_size}, "
+            f"{config.max_token_len} tokens, {config.precision}; {how}.",
+            "It needs the flags of the .flags.sh file beside it: a layer without a key here "
+            "overlaps by default.",
+        ]
+        if not choice.layers:
+            heading.append("No overlap pays here: leave --tp-comm-overlap out.")
+        return yaml_of(choice, sm_margin=config.sm_margin, heading=heading)
+
+    def companion(self, choice: Choice) -> Companion:
+        """Return the flags that a choice's configuration needs."""
+        return companion_of(choice.groups, scattered_dgrad=choice.scattered_dgrad)
+
+    def record(self) -> dict[str, Any]:
+        """Return it as JSON has it: nothing in it is infinite or no number."""
+        rates = self.config.machine.figures
+        found: dict[str, Any] = {
+            "config": self.config.record(),
+            "overlap_threshold": self.threshold,
+            "counts": dict(Counter(result.status for result in self.results)),
+            "cases": records(self.results),
+            "best_configs": {str(c.tp_size): _choice(c, self.companion(c)) for c in self.choices},
+            "best_tp_size": self.best.tp_size,
+            "recommendations": [one.record() for one in self.recommendations],
+            "not_effective": [one.record() for one in self.choices_told if not one.effective],
+            "tp_scaling": self.scaling.record(),
+            "missing": [result.case.config_id for result in self.missing],
+            "failed": {result.case.config_id: result.reason for result in self.failed},
+            "notes": list(self.notes),
+        }
+        if self._predicted:
+            found["assumptions"] = list(ASSUMPTIONS)
+            found["rates"] = {name: {"value": v, "origin": o} for name, (v, o) in rates.items()}
+        plain: dict[str, Any] = _finite(found)
+        return plain
+
+    @property
+    def _predicted(self) -> bool:
+        return any(r.done and r.source == "predicted" for r in self.results)
+
+    def summary(self) -> str:
+        """Return what people read."""
+        return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        config = self.config
+        how = f"predicted for {config.machine.name}" if self._predicted else "from traces"
+        yield f"TP overlap of {config.model_name}: {how}, {config.precision}"
+        yield (
+            f"  hidden {config.hidden_size}, MLP {config.ffn_hidden_size}, heads "
+            f"{config.num_attention_heads}, kv heads {config.num_kv_heads} of "
+            f"{config.head_size}; {config.max_token_len} tokens"
+        )
+        yield f"  {self._counted()}"
+        for choice in self.choices:
+            yield ""
+            yield from self._of_choice(choice)
+        yield ""
+        yield from self._scaling_lines()
+        yield from _listed("Not recorded", [r.case.config_id for r in self.missing])
+        yield from _listed("Failed", [f"{r.case.config_id}: {r.reason}" for r in self.failed])
+        doubts = [
+            f"{r.case.config_id}: {r.reason}"
+            for r in self.results
+            if r.done and r.source == "traces" and r.reason
+        ]
+        yield from _listed("To be looked at", doubts)
+        yield from _listed("Notes", self.notes)
+        if self._predicted:
+            yield from _listed("Assumed", list(ASSUMPTIONS))
+
+    def _counted(self) -> str:
+        grid = [r for r in self.results if r.case.tp_size > 1 and not r.refined]
+        kinds = Counter(result.status for result in grid)
+        told = ", ".join(f"{count} {status}" for status, count in kinds.items())
+        base = sum(r.case.tp_size == 1 for r in self.results)
+        more = sum(result.refined for result in self.results)
+        return f"{len(grid)} cases ({told}), {base} on one rank, {more} added by bisection"
+
+    def _of_choice(self, choice: Choice) -> Iterator[str]:
+        gains = [
+            f"{operator} {choice.baselines[operator].e2e * 1e6:,.1f} -> "
+            f"{choice.e2e(operator) * 1e6:,.1f} us"
+            for operator in choice.passes
+        ]
+        yield f"TP={choice.tp_size}: {'; '.join(gains) or 'no baseline to compare with'}"
+        for one in self.choices_told:
+            if one.tp_size == choice.tp_size:
+                mark = "+" if one.effective else "-"
+                yield f"  {mark} {str(one).partition(' ')[2]}"
+        for layer, reason in choice.reasons.items():
+            if layer not in choice.layers:
+                yield f"  . {layer.replace('_', ' ')}: in turn: {reason}"
+        flags = " ".join(self.companion(choice).flags).replace("-cfg", "-cfg FILE")
+        yield f"  flags: {flags or 'none: nothing overlaps'}"
+
+    def _scaling_lines(self) -> Iterator[str]:
+        optimal = self.scaling.optimal
+        if optimal is None:
+            yield "TP scaling: the times on one rank aren't known"
+            return
+        tolerance = f"{self.scaling.tolerance:.0%}"
+        yield f"TP scaling: use TP={optimal} (a size counts while within {tolerance} of linear)"
+        for operator, one in self.scaling.operators.items():
+            ratios = ", ".join(f"TP={n} {r:.2f}" for n, r in one.ratios.items() if n > 1)
+            yield f"  {operator}: up to TP={one.optimal} ({ratios})"
+
+
+def _listed(title: str, lines: Sequence[str], most: int = 20) -> Iterator[str]:
+    if lines:
+        yield ""
+        yield f"{title}:"
+        yield from (f"  {line}" for line in lines[:most])
+        if len(lines) > most:
+            yield f"  and {len(lines) - most} more: tuning_report.json has all"
+
+
+def _choice(choice: Choice, companion: Companion) -> dict[str, Any]:
+    return {
+        "layers": {layer: result.case.config_id for layer, result in choice.layers.items()},
+        "in_turn": {k: why for k, why in choice.reasons.items() if k not in choice.layers},
+        "flags": list(companion.flags),
+        "operator_e2e_time_us": {
+            operator: round(choice.e2e(operator) * 1e6, 6) for operator in choice.passes
+        },
+        "operator_e2e_time_without_overlap_us": {
+            operator: round(base.e2e * 1e6, 6) for operator, base in choice.baselines.items()
+        },
+    }
+
+
+def _finite(value: Any) -> Any:
+    """Return a value without what JSON can't hold."""
+    if isinstance(value, dict):
+        return {name: _finite(own) for name, own in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(own) for own in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,169 @@
+"""How long a case takes: products, communication, what of both overlaps, and the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.tuner.cases import Case
+
+__all__ = ["PassTimes", "Result", "Status", "ratio_of", "records"]
+
+Status = Literal["done", "illegal", "missing", "failed"]
+_MICRO = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class PassTimes:
+    """Times of a forward or a backward in seconds: numbers, or arrays of many cases.
+
+    Attributes
+    ----------
+    gemm, comm : float or ndarray
+        While matrix products run, and while communication does.
+    overlap : float or ndarray
+        While both do.
+    other : float or ndarray
+        Of other work within the same span, such as sums of partial results, and gaps.
+    gemm_events, comm_events : float or ndarray
+        How many products and transfers these are.
+    """
+
+    gemm: Any
+    comm: Any
+    overlap: Any
+    other: Any = 0.0
+    gemm_events: Any = 0
+    comm_events: Any = 0
+
+    @property
+    def e2e(self) -> Any:
+        """From the first start to the last end."""
+        return self.gemm + self.comm + self.other - self.overlap
+
+    @property
+    def ratio(self) -> Any:
+        """Overlap by the shorter of products and communication; 0 where one is nothing."""
+        return ratio_of(self.overlap, np.minimum(self.gemm, self.comm))
+
+    def __add__(self, more: PassTimes) -> PassTimes:
+        return PassTimes(
+            *(getattr(self, one.name) + getattr(more, one.name) for one in fields(self))
+        )
+
+    def at(self, place: Any) -> PassTimes:
+        """Return the times of one of many cases."""
+        return PassTimes(*(float(getattr(self, one.name)[place]) for one in fields(self)))
+
+
+def ratio_of(overlap: Any, shorter: Any) -> Any:
+    """Return an overlap by the shorter duration; 0 where that is nothing."""
+    some = np.asarray(shorter) > 0.0
+    share = np.where(some, overlap / np.where(some, shorter, 1.0), 0.0)
+    # A measured overlap and its shorter duration come from one time line; only rounding is beyond.
+    found: NDArray[np.float64] = np.minimum(share, 1.0)
+    return found if found.ndim else float(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A case with its times, or why it has none.
+
+    Attributes
+    ----------
+    case : Case
+        The case.
+    status : str
+        ``done``, ``illegal``, ``missing`` (nothing was recorded), or ``failed``.
+    reason : str
+        Why it has no times, or what to know of them.
+    forward, backward : PassTimes or None
+        Its times.
+    source : str
+        Where they come from: ``predicted`` or ``traces``.
+    refined : bool
+        Whether the search over multiprocessors added it to the grid.
+    """
+
+    case: Case
+    status: Status
+    reason: str = ""
+    forward: PassTimes | None = None
+    backward: PassTimes | None = None
+    source: str = "predicted"
+    refined: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Whether it has times."""
+        return self.forward is not None and self.backward is not None
+
+    @property
+    def passes(self) -> tuple[PassTimes, PassTimes]:
+        """Its forward and backward."""
+        assert self.forward is not None
+        assert self.backward is not None
+        return self.forward, self.backward
+
+    @property
+    def e2e(self) -> float:
+        """The linear layer's forward and backward together, in seconds."""
+        forward, backward = self.passes
+        return float(forward.e2e + backward.e2e)
+
+    @property
+    def own(self) -> PassTimes:
+        """The pass in which the case's phase is."""
+        return self.passes[self.case.phase != "fprop"]
+
+    @property
+    def total_ratio(self) -> float:
+        """Overlap of both passes by their shorter durations."""
+        forward, backward = self.passes
+        shorter = min(forward.gemm, forward.comm) + min(backward.gemm, backward.comm)
+        return float(ratio_of(forward.overlap + backward.overlap, shorter))
+
+    def record(self) -> dict[str, Any]:
+        """Return it as the report has it: times in microseconds, None where there are none."""
+        case = self.case
+        bulk = case.method in {"bulk", "pipeline"}
+        found: dict[str, Any] = {
+            "config_id": case.config_id,
+            "operator": case.operator,
+            "phase": case.phase,
+            "tp_size": case.tp_size,
+            "overlap_method": case.method,
+            "aggregate": case.aggregate if case.method == "ring_exchange" else None,
+            "num_sm": case.num_sm if bulk else None,
+            "status": self.status,
+            "reason": self.reason,
+            "source": self.source if self.done else None,
+            "refined": self.refined,
+        }
+        return found | dict(self._figures())
+
+    def _figures(self) -> Iterator[tuple[str, Any]]:
+        for name, part in (("forward", self.forward), ("backward", self.backward)):
+            for what in ("gemm", "comm", "overlap", "other"):
+                yield f"{name}_{what}_time_us", part and _micro(getattr(part, what))
+            yield f"{name}_overlap_ratio", part and float(part.ratio)
+            yield f"{name}_e2e_time_us", part and _micro(part.e2e)
+        known = self.done
+        yield "operator_e2e_time_us", _micro(self.e2e) if known else None
+        yield "total_overlap_ratio", self.total_ratio if known else None
+        for name in ("gemm", "comm"):
+            events = [getattr(part, f"{name}_events") for part in self.passes] if known else None
+            yield f"num_{name}_events", events and int(sum(events))
+
+
+def _micro(seconds: Any) -> float:
+    return round(float(seconds) * _MICRO, 6)
+
+
+def records(results: Any) -> list[dict[str, Any]]:
+    """Return results as records."""
+    return [result.record() for result in results]

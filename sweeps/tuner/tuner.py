@@ -1,0 +1,247 @@
+"""The tuner: cases, their times from one of three sources, what is best, and the files of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from sweeps.errors import InputError, RunError, fault
+from sweeps.tuner.cases import Case, base_cases
+from sweeps.tuner.choose import Choice, choose
+from sweeps.tuner.commands import Runner
+from sweeps.tuner.predict import predict
+from sweeps.tuner.recommend import recommend
+from sweeps.tuner.recorded import read_folder
+from sweeps.tuner.report import TuningReport
+from sweeps.tuner.scaling import scale
+from sweeps.tuner.search import best_count, bracket
+from sweeps.tuner.settings import TPOverlapTunerConfig
+from sweeps.tuner.times import Result
+from sweeps.tuner.userbuffers import COLUMN
+from sweeps.tuner.write import write_cases, write_report
+
+__all__ = ["THRESHOLD", "TPOverlapTuner"]
+
+THRESHOLD = 0.5
+"""Overlap from which one is effective."""
+MEASURED_TOLERANCE = 0.01  # measured times that differ by less are the same
+
+Time = Callable[[Sequence[Case]], list[Result]]
+
+
+class TPOverlapTuner:
+    """Finds how tensor-parallel communication should overlap with matrix products.
+
+    Parameters
+    ----------
+    config : TPOverlapTunerConfig
+        What is tuned.
+    overlap_threshold : float
+        Overlap from which one is recommended.
+    tell : callable, optional
+        Is called with a line before each case that a command runs.
+
+    Raises
+    ------
+    InputError
+        If the threshold isn't a share.
+
+    Examples
+    --------
+    >>> config = TPOverlapTunerConfig(model_name="Qwen/Qwen3-0.6B", max_tp_size=4)
+    >>> report = TPOverlapTuner(config).run(write=False)
+    >>> report.scaling.optimal in (1, 2, 4)
+    True
+    """
+
+    def __init__(
+        self,
+        config: TPOverlapTunerConfig,
+        overlap_threshold: float = THRESHOLD,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        if not 0.0 <= overlap_threshold <= 1.0:
+            raise InputError(fault("--overlap-threshold", overlap_threshold, "can't be", "0 to 1"))
+        self.config, self.threshold, self.tell = config, overlap_threshold, tell
+
+    def run(self, *, write: bool = True, overwrite: bool = False) -> TuningReport:
+        """Tune, and write the results.
+
+        Parameters
+        ----------
+        write : bool
+            Whether files are written; a command's cases always are.
+        overwrite : bool
+            Whether a folder may hold results already.
+
+        Returns
+        -------
+        TuningReport
+            The results.
+
+        Raises
+        ------
+        InputError
+            If the folder holds results, or the traces can't be found.
+        RunError
+            If no case has times.
+        """
+        config = self.config
+        writes = write or config.command is not None
+        folder = self._folder(overwrite=overwrite or config.resume) if writes else None
+        notes = list(config.notes)
+        cases = [*config.cases(), *base_cases(config.operators)]
+        if config.from_traces is not None:
+            results, more = read_folder(Path(config.from_traces), cases)
+            notes += more
+            results = [self._checked(result) for result in results]
+        else:
+            time = self._timing(folder)
+            results = time(cases)
+            if config.search == "bisection":
+                results += self._refined(results, time)
+        report = self._report(results, notes, folder)
+        if folder is not None and write:
+            if config.from_traces is None and config.command is None:
+                write_cases(folder, cases, sm_margin=config.sm_margin)
+            write_report(report, folder)
+        return report
+
+    def _folder(self, *, overwrite: bool) -> Path:
+        given = self.config.output_dir
+        stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+        folder = Path(given) if given else Path("outputs") / "tp_overlap_tuner" / stamp
+        held = (folder / "tuning_report.json").exists()
+        if folder.exists() and not folder.is_dir():
+            wrong, allowed = "is no folder", "another name"
+            raise InputError(fault("--output-dir", str(folder), wrong, allowed))
+        if held and not overwrite:
+            wrong, allowed = "holds results already", "--overwrite, or another folder"
+            raise InputError(fault("--output-dir", str(folder), wrong, allowed))
+        return folder
+
+    def _timing(self, folder: Path | None) -> Time:
+        """Return what gives times of cases."""
+        config = self.config
+        if config.command is None:
+            return self._predicted
+        assert folder is not None
+        about = {"tokens": str(config.max_token_len), "model": config.model_name}
+        run = Runner(
+            config.command, folder / "traces", about, sm_margin=config.sm_margin,
+            timeout=config.timeout, resume=config.resume, tell=self.tell,
+        )  # fmt: skip
+        return lambda cases: [self._barred(case) or run(case) for case in cases]
+
+    def _barred(self, case: Case) -> Result | None:
+        """Return the result of a case that can't be; None for one that can."""
+        skipped = self.config.skipped.get(case.tp_size)
+        if skipped:
+            return Result(case, "illegal", skipped)
+        found = case.legality
+        return (
+            None
+            if found.level == "legal"
+            else Result(case, "illegal", f"{found.level}: {found.reason}")
+        )
+
+    def _checked(self, result: Result) -> Result:
+        """Return a recorded case, barred where it can't be."""
+        return self._barred(result.case) or result
+
+    def _predicted(self, cases: Sequence[Case]) -> list[Result]:
+        config = self.config
+        barred = {case: self._barred(case) for case in cases}
+        legal = [case for case, found in barred.items() if found is None]
+        times = predict(
+            config.model.shapes, config.max_token_len, legal, config.machine,
+            sm_margin=config.sm_margin, attention=config.attention,
+        )  # fmt: skip
+        done = {
+            case: Result(
+                case, "done", case.legality.reason, times.forward.at((0, k)),
+                times.backward.at((0, k)),
+            )
+            for k, case in enumerate(legal)
+        }  # fmt: skip
+        return [barred[case] or done[case] for case in cases]
+
+    def _refined(self, results: Sequence[Result], time: Time) -> list[Result]:
+        """Search between the grid's numbers of multiprocessors; return the cases added."""
+        config = self.config
+        # Bulk is legal for the gradients of column-split layers alone.
+        layers = [
+            (size, operator, phase)
+            for size in config.sizes
+            for operator in config.operators
+            if operator in COLUMN
+            for phase in ("dgrad", "wgrad")
+        ]
+        added: list[Result] = []
+        for size, operator, phase in layers:
+            known = {
+                r.case.num_sm: r
+                for r in results
+                if r.done
+                and (r.case.tp_size, r.case.operator, r.case.phase) == (size, operator, phase)
+                and r.case.method == "bulk"
+            }
+            if not known:
+                continue
+            added += self._searched(Case(size, operator, phase, "bulk"), known, time)
+        return added
+
+    def _searched(self, case: Case, known: dict[int, Result], time: Time) -> list[Result]:
+        config = self.config
+        grid = set(known)
+        noise = MEASURED_TOLERANCE if config.command else 0.0
+
+        def of(count: int) -> float:
+            if count not in known:
+                (found,) = time([replace(case, num_sm=count)])
+                known[count] = replace(found, refined=True)
+            found = known[count]
+            return found.e2e if found.done else float("inf")
+
+        times = [(count, result.e2e) for count, result in known.items()]
+        low, high = bracket(times, config.min_num_sm, config.max_num_sm)
+        best_count(of, low, high, max(noise, 1e-9))
+        return [result for count, result in known.items() if count not in grid]
+
+    def _report(self, results: list[Result], notes: list[str], folder: Path | None) -> TuningReport:
+        config = self.config
+        if not any(result.done and not result.case.is_baseline for result in results):
+            failed = [r.reason for r in results if r.status == "failed"]
+            message = f"no case with overlap has times: {failed[0] if failed else 'none was found'}"
+            raise RunError(message)
+        choices = [
+            choose(results, size, config.operators, config.objective)
+            for size in config.sizes
+            if any(r.done and r.case.tp_size == size for r in results)
+        ]
+        return TuningReport(
+            config=config,
+            threshold=self.threshold,
+            results=results,
+            choices=choices,
+            scaling=scale(_times(results, choices, config.operators), config.tolerance),
+            choices_told=recommend(choices, self.threshold),
+            notes=notes + [note for choice in choices for note in choice.notes],
+            output_dir=folder,
+        )
+
+
+def _times(
+    results: Sequence[Result], choices: Sequence[Choice], operators: Sequence[str]
+) -> dict[str, dict[int, float]]:
+    """Return each linear layer's time by size, with what was chosen."""
+    found: dict[str, dict[int, float]] = {operator: {} for operator in operators}
+    for result in results:
+        if result.case.tp_size == 1 and result.case.is_baseline and result.done:
+            found[result.case.operator][1] = result.e2e
+    for choice in choices:
+        for operator in choice.passes:
+            found[operator][choice.tp_size] = choice.e2e(operator)
+    return found

@@ -1,0 +1,68 @@
+"""Speed of the search for plans: plans a second, the whole space, the command from cold."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+from tests.benchmarks.conftest import best_of
+from tests.benchmarks.test_speed import command
+
+Ratio = Callable[[str, float, float, str], None]
+
+# Every split of 512 GPUs, all chunks and micro-batches, ZeRO, recomputation, overlap.
+SEARCH = """
+import sys, time
+from sweeps.plans.request import read_request
+from sweeps.plans.search import search
+from sweeps.plans.space import space_of
+shares = int(sys.argv[1])
+asked = {"model": "gpt3-175b", "hardware": "dgx-h100", "gpus": 512, "global_batch": 1536,
+         "sequence_length": 2048, "recompute": "none,selective,full"}
+overlap = {name: [k / shares for k in range(shares)]
+           for name in ("tp_overlap", "dp_overlap", "cp_overlap")}
+start = time.perf_counter()
+found = search(space_of(read_request({**asked, **overlap}).first))
+spent = time.perf_counter() - start
+from tests.benchmarks.test_speed import peak_memory
+print(found.counts.all, found.counts.evaluated, found.counts.feasible, file=sys.stderr)
+print(spent, peak_memory())
+"""
+
+
+def searched(shares: int) -> tuple[float, float, list[int]]:
+    """Search in a process of its own, on one core; return seconds, MiB, and the plans counted."""
+    done = subprocess.run(
+        [sys.executable, "-c", SEARCH, str(shares)], check=True, capture_output=True, text=True
+    )
+    seconds, peak = map(float, done.stdout.split())
+    return seconds, peak, [int(word) for word in done.stderr.split()]
+
+
+def test_the_whole_space(benchmark: object, ratio: Ratio) -> None:
+    """GPT-3 175B on 512 GPUs: more than 10^7 plans are looked at one by one."""
+    seconds, peak, (every, evaluated, feasible) = searched(4)
+    assert evaluated >= 10**7
+    note = f"{every:.3g} plans, {evaluated:.3g} one by one, {feasible:,} can run"
+    ratio("GPT-3 175B on 512 GPUs, whole space (seconds)", seconds, 20.0, note)
+    ratio("the same, peak MiB", peak, 2048.0, f"{evaluated / seconds:.3g} plans/s")
+    benchmark.pedantic(lambda: searched(2), rounds=1)  # type: ignore[attr-defined]
+
+
+def test_cold_start_of_plan(benchmark: object, ratio: Ratio) -> None:
+    """``sweeps plan`` for 64 GPUs, from cold to the last line."""
+    asked = ("--model", "llama3-70b", "--hardware", "dgx-h100", "--gpus", "64",
+             "--batch-size", "512", "--seq-len", "4096")  # fmt: skip
+    whole = command("-m", "sweeps", "plan", *asked)
+    (cold,) = best_of(5, whole)
+    ratio("sweeps plan, 64 GPUs, from cold (seconds)", cold, 1.0, "")
+    benchmark.pedantic(whole, rounds=2)  # type: ignore[attr-defined]
+
+
+def test_streamed_memory_doesnt_grow(benchmark: object, ratio: Ratio) -> None:
+    """Four times the plans take no more memory."""
+    _, small, _ = searched(2)
+    _, large, _ = searched(4)
+    ratio("peak memory of 8 times the plans, by that of one time", large / small, 1.5, "")
+    benchmark.pedantic(lambda: searched(1), rounds=1)  # type: ignore[attr-defined]

@@ -1,0 +1,297 @@
+"""``sweeps tune``: flags, what it prints, its sweep, bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import sweeps
+from sweeps.spec.catalog import find_sweep
+from sweeps.tuner.benefit import benefit, is_study, read_study
+from tests.cli_runner import Done, Runner
+
+QWEN = "tune --model-name Qwen/Qwen3-0.6B"
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)
+
+
+def test_with_every_flag_of_the_documentation(cli: Runner) -> None:
+    out = cli(
+        f"{QWEN} --max-tp-size 4 --max-token-len 4096 --operators fc1 fc2 qkv proj --min-num-sm 2"
+        " --max-num-sm 8 --overlap-threshold 0.6 --output-dir mine"
+    ).out
+    assert out.startswith("TP overlap of Qwen/Qwen3-0.6B: predicted for dgx-h100, bf16\n")
+    assert out.endswith("wrote mine/\n")
+    held = json.loads(Path("mine/tuning_report.json").read_text())
+    assert held["overlap_threshold"] == 0.6
+    counts = {c["num_sm"] for c in held["cases"] if c["overlap_method"] == "bulk"}
+    assert {2, 4, 8} <= counts <= set(range(2, 9))
+    assert {c["tp_size"] for c in held["cases"]} == {1, 2, 4}
+
+
+def test_the_model_alone(cli: Runner, tmp_path: Path) -> None:
+    out = cli(QWEN).out
+    folder = tmp_path / out.rsplit("wrote ", 1)[1].strip()
+    assert folder.parent == tmp_path / "outputs" / "tp_overlap_tuner"
+    assert (folder / "summary.txt").read_text() in out
+
+
+@pytest.mark.parametrize(
+    "operators", ["--operators qkv proj", "--operators qkv,proj", "--operators=qkv,proj"]
+)
+def test_operators(cli: Runner, operators: str) -> None:
+    found = json.loads(cli(f"{QWEN} {operators} --json --output-dir o", fine=False).out)
+    assert {c["operator"] for c in found["cases"]} == {"qkv", "proj"}
+    assert found["config"]["operators"] == ["qkv", "proj"]
+
+
+def test_records(cli: Runner) -> None:
+    done = cli(f"{QWEN} --csv --output-dir o --search grid", fine=False)
+    assert len(done.rows) == 144 + 12
+    assert done.rows[0]["config_id"] == "tp2_fc1_fprop_baseline"
+    assert "wrote o/" in done.err
+
+
+def test_the_nominal_grid(cli: Runner) -> None:
+    done = cli(f"{QWEN} --grid nominal --json --output-dir o", fine=False)
+    found = json.loads(done.out)
+    grid = [c for c in found["cases"] if c["tp_size"] > 1 and not c["refined"]]
+    assert len(grid) == 288
+    illegal = [c for c in grid if c["status"] == "illegal"]
+    assert len(illegal) == 144
+    assert all(c["reason"] and c["operator_e2e_time_us"] is None for c in illegal)
+
+
+def test_a_config_json(cli: Runner, tmp_path: Path) -> None:
+    content = {
+        "model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "vocab_size": 151936,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128,
+        "num_hidden_layers": 28, "tie_word_embeddings": True, "hidden_act": "silu",
+        "attention_bias": False, "use_sliding_window": False,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    one = json.loads(cli("tune --model-name ./config.json --json --output-dir a", fine=False).out)
+    two = json.loads(cli(f"{QWEN} --json --output-dir b", fine=False).out)
+    assert one["cases"] == two["cases"]
+
+
+def test_figures_of_one_s_own(cli: Runner) -> None:
+    line = f"{QWEN} --json --bandwidth 100GB/s --launch-time 0s --latency 0"
+    slow = cli(f"{line} --output-dir a", fine=False)
+    assert "--launch-time" in slow.err
+    done = cli(f"{QWEN} --json --bandwidth 100GB/s --launch-time 1us --output-dir a", fine=False)
+    found = json.loads(done.out)
+    assert found["rates"]["bandwidth"] == {"value": 1e11, "origin": "given"}
+    assert found["rates"]["launch_time"]["value"] == 1e-6
+
+
+# Bad input: a line each, exit code 2.
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ("tune", ["--model-name"]),
+        ("tune --model-name nobody/nothing", ["model"]),
+        (f"{QWEN} --max-tp-size 3", ["--max-tp-size"]),
+        (f"{QWEN} --max-tp-size 16", ["--max-tp-size"]),
+        (f"{QWEN} --max-tp-size 1", ["--max-tp-size"]),
+        (f"{QWEN} --max-tp-size x", ["--max-tp-size"]),
+        (f"{QWEN} --max-tp-size 2.5", ["--max-tp-size"]),
+        (f"{QWEN} --max-token-len 0", ["--max-token-len"]),
+        (f"{QWEN} --max-token-len 1001", ["--max-tp-size"]),
+        (f"{QWEN} --operators qkv fc3", ["--operators"]),
+        (f"{QWEN} --operators qkv qkv", ["--operators"]),
+        (f"{QWEN} --min-num-sm 0 --max-num-sm 33", ["--min-num-sm", "--max-num-sm"]),
+        (f"{QWEN} --min-num-sm 8 --max-num-sm 4", ["--min-num-sm"]),
+        (f"{QWEN} --overlap-threshold 1.5", ["--overlap-threshold"]),
+        (f"{QWEN} --grid all --search no --objective x", ["--grid", "--search", "--objective"]),
+        (f"{QWEN} --hardware nowhere", ["hardware"]),
+        (f"{QWEN} --hardware tpu-v5p", ["hardware"]),
+        (f"{QWEN} --hardware mi300x", ["hardware"]),
+        (f"{QWEN} --hardware dgx-a100 --precision fp8", ["hardware"]),
+        (f"{QWEN} --precision fp4", ["--precision"]),
+        (f"{QWEN} --tolerance -1", ["--tolerance"]),
+        (f"{QWEN} --from-traces nowhere", ["--from-traces"]),
+        (f"{QWEN} --from-traces . --command 'x {{folder}}'", ["--command"]),
+        (f"{QWEN} --command 'run.sh'", ["--command"]),
+        (f"{QWEN} --output x.nc", ["--output"]),
+        ("tune --model-name Qwen/Qwen3-30B-A3B --operators fc1", ["--operators"]),
+        ("tune --model-name deepseek-ai/DeepSeek-V3 --operators qkv", ["--operators"]),
+        ("tune --sweep nothing", ["sweep"]),
+        ("tune --sweep quickstart", ["--sweep"]),
+    ],
+)
+def test_bad_input(cli: Runner, line: str, fields: list[str], tmp_path: Path) -> None:
+    done = cli(line, fine=False)
+    assert done.code == 2
+    lines = done.err.splitlines()
+    assert [text.split(" = ")[0] for text in lines] == [f"sweeps: {name}" for name in fields]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_that_is_there(cli: Runner) -> None:
+    cli(f"{QWEN} --output-dir o")
+    done = cli(f"{QWEN} --output-dir o", fine=False)
+    assert done.code == 2
+    assert "holds results already" in done.err
+    cli(f"{QWEN} --output-dir o --overwrite")
+
+
+def test_a_folder_that_can_t_be_written(cli: Runner, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = cli(f"{QWEN} --output-dir file/o", fine=False)
+    assert done.code in (1, 2)
+    assert done.err.count("\n") == 1
+
+
+# Models that lack something.
+
+
+def test_layers_that_a_model_lacks_are_named(cli: Runner) -> None:
+    latent = cli("tune --model-name deepseek-ai/DeepSeek-V3 --output-dir a").out
+    assert "qkv is left out" in latent
+    routed = cli("tune --model-name Qwen/Qwen3-30B-A3B --output-dir b").out
+    assert "fc1 is left out" in routed
+    assert "TP=8 is left out: kv_heads 4 can't be split over 8 ranks" in routed
+
+
+# Validation.
+
+
+def validated(cli: Runner, text: str, more: str = "") -> Done:
+    Path("cfg.yaml").write_text(text)
+    return cli(f"tune --validate cfg.yaml {more}", fine=False)
+
+
+def test_validate(cli: Runner) -> None:
+    good = validated(cli, "fc1_fprop:\n  method: ring_exchange\n")
+    assert (good.code, good.err) == (0, "")
+    assert good.out.endswith("cfg.yaml: 0 errors, 0 warnings, 2 notes\n")
+    bad = validated(cli, "fc1_fprop:\n  metod: ring_exchange\nfc2_fprop:\n")
+    assert bad.code == 2
+    assert bad.out.startswith("cfg.yaml:2: error (schema): fc1_fprop.metod: no such key")
+    assert "cfg.yaml:3: error (schema): fc2_fprop = None" in bad.out
+
+
+def test_validate_for_a_training(cli: Runner) -> None:
+    text = "fc2_fprop:\n  method: pipeline\n  num_splits: 3\n"
+    plain = validated(cli, text)
+    assert plain.code == 0
+    shaped = validated(cli, text, "--model-name Qwen/Qwen3-0.6B --tp-size 2 --flags '--x'")
+    assert shaped.code == 2
+    assert "1024 outputs" in shaped.out
+    assert "--sequence-parallel is missing" in shaped.out
+    records = json.loads(validated(cli, text, "--json --flags=").out)
+    assert {"level", "severity", "text", "line"} == set(records[0])
+
+
+@pytest.mark.parametrize("more", ["--tp-size x", "--model-name no/no", "--flags \"'\"",
+                                  "--precision q"])  # fmt: skip
+def test_validate_with_bad_input(cli: Runner, more: str) -> None:
+    done = validated(cli, "{}\n", more)
+    assert done.code == 2
+    assert done.err.startswith("sweeps: ")
+
+
+def test_validate_what_isn_t_there(cli: Runner) -> None:
+    done = cli("tune --validate none.yaml", fine=False)
+    assert done.code == 2
+    assert done.err == "sweeps: none.yaml: can't be read: No such file or directory\n"
+
+
+def test_its_own_configuration_is_valid(cli: Runner) -> None:
+    cli("tune --model-name llama3-70b --output-dir o")
+    for size in (2, 4, 8):
+        line = f"tune --validate o/optimal_tp_comm_overlap_cfg_tp{size}.yaml --tp-size {size}"
+        assert "0 errors, 0 warnings" in cli(line).out
+
+
+# The sweep.
+
+SPEC = """
+title = "t"
+[tp_overlap]
+hardware = ["dgx-h100", "dgx-b200"]
+tp = "2,8"
+hidden_size = "2048,8192"
+tokens = "1024,8192"
+num_sm = "1,8"
+"""
+
+
+def test_the_shipped_sweep(cli: Runner) -> None:
+    out = cli("tune --sweep tp-overlap --plot").out
+    assert "1,890 cells" in out
+    names = {path.name for path in Path("outputs").iterdir()}
+    assert {"tp-overlap.nc", "tp-overlap-where-it-pays.png", "tp-overlap-num-sm.svg"} <= names
+    with sweeps.open("outputs/tp-overlap.nc") as held:
+        speedup = held["overlap_speedup"]
+        assert speedup.dims == ("hardware", "tp", "hidden_size", "rank_tokens", "num_sm")
+        assert float(speedup.min()) < 0.6
+        assert float(speedup.max()) > 1.25
+        one = speedup.sel(hardware="dgx-h100", tp=8).max("num_sm")
+        # Few tokens pay for their chunks, many don't.
+        assert bool((one.sel(rank_tokens=65536) > one.sel(rank_tokens=1024)).all())
+        assert held["sequential_time"].attrs["units"] == "s"
+
+
+def test_a_sweep_s_cell_is_a_tuning(cli: Runner, tmp_path: Path) -> None:
+    """Where all kinds of overlap pay, and bulk has one number, both say the same."""
+    path = tmp_path / "mine.toml"
+    text = SPEC.replace('"2048,8192"', '"8192"').replace('"1,8"', '"8"')
+    shape = "[tp_overlap.shape]\nhead_size = 128\nkv_heads = 8\nffn_ratio = 3.5\ngated = true\n"
+    path.write_text(text + shape)
+    study = read_study(path)
+    values = benefit(study)
+    line = "tune --model-name llama3-70b --min-num-sm 8 --max-num-sm 8 --json --output-dir o"
+    found = json.loads(cli(line, fine=False).out)
+    for k, size in enumerate((2, 8)):
+        own = found["best_configs"][str(size)]
+        assert len(own["layers"]) == 10
+        took = sum(own["operator_e2e_time_us"].values())
+        assert values["overlapped_time"][0, k, 0, 1, 0] == pytest.approx(took * 1e-6, rel=1e-6)
+
+
+def test_records_of_a_sweep(cli: Runner, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(SPEC)
+    done = cli("tune --sweep mine.toml --json --output x.nc", fine=False)
+    assert len(done.records) == 2**5
+    assert {"hardware", "tp", "overlap_speedup"} <= set(done.records[0])
+
+
+def test_the_shipped_spec_is_known_by_its_table() -> None:
+    assert is_study(find_sweep("tp-overlap"))
+    assert not is_study(find_sweep("quickstart"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ('tp = "2,8"', "", "tp_overlap.tp"),
+        ('tp = "2,8"', 'tp = "2,16"', "tp_overlap.tp"),
+        ('tp = "2,8"', 'tp = "1,8"', "tp_overlap.tp"),
+        ('num_sm = "1,8"', 'num_sm = "1,64"', "tp_overlap.num_sm"),
+        ('tokens = "1024,8192"', 'tokens = "1001"', "tp_overlap.tokens"),
+        ('"dgx-b200"', '"nowhere"', "hardware"),
+        ('"dgx-b200"', '"tpu-v4"', "hardware"),
+        ("num_sm", "num_sms", "num_sm"),
+        ('title = "t"', "title = 3", "title"),
+        ('title = "t"', 'titel = "t"', "titel"),
+    ],
+)
+def test_bad_specs(cli: Runner, tmp_path: Path, old: str, new: str, field: str) -> None:
+    (tmp_path / "mine.toml").write_text(SPEC.replace(old, new))
+    done = cli("tune --sweep mine.toml --output x.nc", fine=False)
+    assert done.code == 2
+    assert field in done.err
+    assert all(line.startswith("sweeps: ") for line in done.err.splitlines())
+    assert not (tmp_path / "x.nc").exists()

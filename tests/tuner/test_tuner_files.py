@@ -1,0 +1,222 @@
+"""The Python interface and the files of a tuning."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sweeps.errors import InputError
+from sweeps.tuner import TPOverlapTuner, TPOverlapTunerConfig, TuningReport, validate_file
+from sweeps.tuner.cases import Case, grid_cases
+from sweeps.tuner.configuration import case_companion, layer_values
+from sweeps.tuner.finding import Setting
+from sweeps.tuner.userbuffers import KEYS, OPERATORS
+
+STEM = "optimal_tp_comm_overlap_cfg"
+
+
+def tuned(folder: Path, **more: Any) -> TuningReport:
+    config = TPOverlapTunerConfig(
+        **{"model_name": "Qwen/Qwen3-0.6B", "output_dir": folder / "run", **more}
+    )
+    return TPOverlapTuner(config, overlap_threshold=0.5).run()
+
+
+def test_the_interface_as_documented(tmp_path: Path) -> None:
+    config = TPOverlapTunerConfig(
+        model_name="Qwen/Qwen3-0.6B",
+        max_tp_size=8,
+        max_token_len=8192,
+        operators=["fc1", "fc2", "qkv", "proj"],
+        output_dir=str(tmp_path / "my_run"),
+    )
+    assert (config.hidden_size, config.ffn_hidden_size) == (1024, 3072)
+    assert (config.num_attention_heads, config.num_kv_heads) == (16, 8)
+    report = TPOverlapTuner(config, overlap_threshold=0.5).run()
+    assert report.recommendations
+    for recommendation in report.recommendations:
+        assert recommendation.effective
+        assert recommendation.overlap_ratio >= 0.5
+        assert str(recommendation).startswith("TP=")
+
+
+def test_the_folder(tmp_path: Path) -> None:
+    tuned(tmp_path)
+    run = tmp_path / "run"
+    configurations = {f"{STEM}{size}" for size in ("", "_tp2", "_tp4", "_tp8")}
+    names = {"traces", "tuning_report.json", "summary.txt"}
+    names |= {f"{name}{end}" for name in configurations for end in (".yaml", ".flags.sh")}
+    # Nothing overlaps on one rank, so there is no configuration for it.
+    assert {path.name for path in run.iterdir()} == names
+    cases = {path.name for path in (run / "traces").iterdir()}
+    assert {"tp2_fc1_fprop_ring_agg0", "tp2_fc1_dgrad_bulk_sm2", "tp1_qkv_baseline"} <= cases
+    legal = grid_cases((2, 4, 8), OPERATORS, (1, 2, 4, 8, 16))
+    ones = {f"tp1_{operator}_baseline" for operator in OPERATORS}
+    assert cases == {case.run_id for case in legal} | ones
+    assert (run / "traces/tp2_fc1_dgrad_bulk_sm2/tp_comm_overlap_cfg.yaml").is_file()
+
+
+def test_the_report(tmp_path: Path) -> None:
+    report = tuned(tmp_path)
+    held = json.loads((tmp_path / "run/tuning_report.json").read_text())
+    assert held == json.loads(json.dumps(report.record()))
+    assert held["counts"] == {"done": len(report.results)}
+    grid = [c for c in held["cases"] if c["tp_size"] > 1 and not c["refined"]]
+    assert len(grid) == 144
+    one = next(c for c in grid if c["config_id"] == "tp2_fc1_fprop_ring_agg0")
+    parts = [one[f"forward_{n}_time_us"] for n in ("gemm", "comm", "other", "overlap")]
+    assert one["forward_e2e_time_us"] == pytest.approx(sum(parts[:3]) - parts[3])
+    assert set(held["tp_scaling"]["results"]) == set(OPERATORS)
+    assert all(rate["origin"] for rate in held["rates"].values())
+    assert "summary" not in held
+    text = (tmp_path / "run/summary.txt").read_text()
+    assert "144 cases (144 done)" in text
+    assert "TP scaling" in text
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-0.6B", "llama3-8b", "llama3-405b", "llama2-7b"])
+@pytest.mark.parametrize("tokens", [1024, 8192, 65536])
+@pytest.mark.parametrize("more", [{}, {"objective": "ratio"}, {"pipeline": True, "max_num_sm": 32}])
+def test_every_configuration_is_valid_and_whole(
+    tmp_path: Path, model: str, tokens: int, more: dict[str, Any]
+) -> None:
+    report = tuned(tmp_path, model_name=model, max_token_len=tokens, **more)
+    for choice in report.choices:
+        path = tmp_path / "run" / f"{STEM}_tp{choice.tp_size}.yaml"
+        held = yaml.safe_load(path.read_text())
+        assert set(held) == set(choice.layers)
+        for layer, values in held.items():
+            assert list(values) == list(KEYS)
+            assert all(isinstance(v, int | str) for v in values.values()), layer
+        assert not {"proj_wgrad", "fc2_wgrad"} & set(held)
+        for operator in ("qkv", "fc1"):
+            scattered = held.get(f"{operator}_dgrad", {}).get("method", "bulk") != "bulk"
+            assert not (scattered and f"{operator}_wgrad" in held)
+            assert scattered == choice.scattered_dgrad
+        flags = report.companion(choice).flags
+        found = validate_file(path, Setting(choice.tp_size, tokens, "bf16", {}, flags))
+        if choice.layers:
+            odd = [f for f in found if f.severity != "note"]
+            # Under a shared switch the least harm on two ranks may be to overlap nothing.
+            assert all("two ranks overlap nothing" in f.text for f in odd if choice.tp_size == 2)
+            assert not odd or choice.tp_size == 2
+
+
+def test_the_best_is_the_optimal_size_s(tmp_path: Path) -> None:
+    report = tuned(tmp_path, model_name="llama3-70b")
+    assert report.scaling.optimal == report.best.tp_size > 2
+    run = tmp_path / "run"
+    own = (run / f"{STEM}_tp{report.best.tp_size}.yaml").read_text()
+    assert (run / f"{STEM}.yaml").read_text() == own
+
+
+def sourced(script: Path) -> list[str]:
+    """Return what a shell has after it sourced a script."""
+    line = f'source "{script}"; echo "$CUDA_DEVICE_MAX_CONNECTIONS"; printf "%s\\n" '
+    line += '"${TP_OVERLAP_FLAGS[@]}"'
+    done = subprocess.run(["bash", "-uc", line], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_the_flags_can_be_sourced(tmp_path: Path) -> None:
+    report = tuned(tmp_path, model_name="llama3-70b")
+    connections, *flags = sourced(tmp_path / "run" / f"{STEM}_tp8.flags.sh")
+    assert connections == "1"
+    place = flags.index("--tp-comm-overlap-cfg")
+    assert Path(flags[place + 1]) == tmp_path / "run" / f"{STEM}_tp8.yaml"
+    del flags[place + 1]
+    assert flags == list(report.companion(report.choices[-1]).flags)
+    assert flags[:2] == ["--tp-comm-overlap", "--sequence-parallel"]
+
+
+def test_what_doesn_t_overlap_is_switched_off(tmp_path: Path) -> None:
+    # Small products on eight ranks: rings cost more than they hide.
+    report = tuned(tmp_path)
+    choice = report.choices[-1]
+    assert choice.groups == {"bulk_dgrad", "bulk_wgrad"}
+    flags = report.companion(choice).flags
+    assert flags[3:] == ("--disable-tp-comm-overlap-ag", "--disable-tp-comm-overlap-rs")
+
+
+def test_nothing_pays_at_all(tmp_path: Path) -> None:
+    report = tuned(tmp_path, max_token_len=1024, rates={"half_bandwidth_sms": 1e5})
+    assert report.choices[-1].layers == {}
+    text = (tmp_path / "run" / f"{STEM}_tp8.yaml").read_text()
+    assert yaml.safe_load(text) == {}
+    assert "leave --tp-comm-overlap out" in text
+    script = (tmp_path / "run" / f"{STEM}_tp8.flags.sh").read_text()
+    assert "TP_OVERLAP_FLAGS=()" in script
+    assert report.recommendations == [r for r in report.recommendations if r.tp_size != 8]
+
+
+# Defects of the original that stay out.
+
+
+def test_a_baseline_has_no_overlap_switched_on() -> None:
+    """There it has the default configuration, which overlaps."""
+    for operator in OPERATORS:
+        case = Case(4, operator, "fprop")
+        assert case_companion(case).flags == ()
+        assert "leave --tp-comm-overlap out" in case_companion(case).text("x.yaml")
+
+
+def test_the_tuned_file_reaches_the_training() -> None:
+    """There every configuration measures the defaults: the file is read and not handed on."""
+    for case in grid_cases((2, 4, 8), OPERATORS, (1, 4)):
+        flags = case_companion(case).flags
+        assert ("--tp-comm-overlap-cfg" in flags) == (not case.is_baseline)
+
+
+def test_a_case_overlaps_its_own_phase_alone() -> None:
+    """A layer without key overlaps by default, so the other kinds are switched off."""
+    for case in grid_cases((4,), OPERATORS, (2,)):
+        if case.is_baseline:
+            continue
+        flags = set(case_companion(case).flags)
+        off = {flag for flag in flags if flag.startswith("--disable")}
+        scattered = "--tp-comm-overlap-rs-dgrad" in flags
+        assert len(off) == (4 if scattered else 3)
+        assert scattered == (case.layer in {"qkv_dgrad", "fc1_dgrad"} and case.method != "bulk")
+
+
+def test_rings_leave_all_multiprocessors_to_the_product() -> None:
+    """A default's 16 multiprocessors and its margin would stay where only the method is given."""
+    values = layer_values(Case(4, "proj", "fprop", "ring_exchange"))
+    assert (values["num_sm"], values["cga_size"], values["set_sm_margin"]) == (1, 1, False)
+
+
+def test_clusters_divide_their_multiprocessors() -> None:
+    for count in range(1, 33):
+        values = layer_values(Case(4, "fc1", "wgrad", "bulk", num_sm=count))
+        assert count % values["cga_size"] == 0
+
+
+# Folders.
+
+
+def test_results_aren_t_overwritten_unasked(tmp_path: Path) -> None:
+    tuned(tmp_path)
+    with pytest.raises(InputError, match="holds results already"):
+        tuned(tmp_path)
+    config = TPOverlapTunerConfig("Qwen/Qwen3-0.6B", output_dir=tmp_path / "run")
+    TPOverlapTuner(config).run(overwrite=True)
+
+
+def test_nothing_is_written_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    TPOverlapTuner(TPOverlapTunerConfig("llama3-8b")).run(write=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_run_writes_the_same_bytes(tmp_path: Path) -> None:
+    texts = []
+    for name in ("a", "b"):
+        tuned(tmp_path / name, model_name="llama3-8b")
+        run = tmp_path / name / "run"
+        texts.append({p.relative_to(run): p.read_bytes() for p in run.rglob("*") if p.is_file()})
+    assert texts[0] == texts[1]

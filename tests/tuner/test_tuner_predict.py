@@ -1,0 +1,223 @@
+"""Predicted times beside step simulations, and their properties."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweeps.spec.catalog import load_model
+from sweeps.tuner.cases import Case, grid_cases
+from sweeps.tuner.models import widths
+from sweeps.tuner.predict import SPLITS, predict
+from sweeps.tuner.rates import Rates, read_rates
+from sweeps.tuner.times import PassTimes
+from sweeps.tuner.userbuffers import COLUMN, OPERATORS, collective_of
+from tests.simulator.overlap import (
+    aggregate_ring,
+    bulk_margin,
+    bulk_shared,
+    pipelined_scatter,
+    ring,
+    scatter_ring,
+)
+
+H100 = read_rates("dgx-h100")
+LLAMA = load_model("llama3-70b").shapes
+TOKENS = 8192
+GRID = grid_cases((2, 4, 8), OPERATORS, (1, 2, 4, 8, 16), pipeline=True)
+
+
+def times(case: Case, rates: Rates = H100, shapes: Any = LLAMA, **more: Any) -> list[PassTimes]:
+    found = predict(shapes, TOKENS, [case], rates, **more)
+    return [found.forward.at((0, 0)), found.backward.at((0, 0))]
+
+
+# An independent account of a product and of a collective.
+
+
+def product_time(rows: float, columns: float, depth: float, rates: Rates, sms: int) -> Fraction:
+    if not rows:
+        return Fraction(0)
+    tiles = math.ceil(rows / rates["tile_rows"]) * math.ceil(columns / rates["tile_columns"])
+    waves = math.ceil(tiles / sms)
+    area = rates["tile_rows"] * rates["tile_columns"]
+    tile = 2 * area * depth / (rates["best_matmul_flops"] / rates["sms"])
+    moved = 2 * (rows * depth + depth * columns + rows * columns)
+    busy = max(waves * tile, moved / rates["memory_bandwidth"])
+    return Fraction(busy + rates["launch_time"])
+
+
+def sizes(case: Case, phase: str) -> tuple[float, float, float]:
+    hidden, tp = LLAMA["hidden_size"], case.tp_size
+    inner = {
+        "qkv": (64 + 2 * 8) * 128 / tp, "proj": 64 * 128 / tp, "fc1": 2 * 28672 / tp,
+        "fc2": 28672 / tp,
+    }[case.operator]  # fmt: skip
+    out, depth = (inner, hidden) if case.operator in COLUMN else (hidden, inner)
+    return {
+        "fprop": (TOKENS, out, depth), "dgrad": (TOKENS, depth, out), "wgrad": (out, depth, TOKENS),
+    }[phase]  # fmt: skip
+
+
+def collective_time(tp: int, bandwidth: float, parts: int = 1) -> float:
+    message = 2 * TOKENS * LLAMA["hidden_size"] / parts
+    return (tp - 1) * (H100["latency"] + message / (tp * bandwidth))
+
+
+def own_time(case: Case, margin: bool) -> float:
+    """Simulate the phase that overlaps."""
+    tp, phase = case.tp_size, case.phase
+    rows, columns, depth = sizes(case, phase)
+    sms = int(H100["sms"])
+    scatters = collective_of(case.operator, phase, case.method) == "reduce_scatter"
+    if case.method == "ring_exchange":
+        step = Fraction(collective_time(tp, H100["copy_engine_bandwidth"])) / (tp - 1)
+        chunks = tp // 2 if case.aggregate and not scatters else tp
+        chunk = product_time(rows / chunks, columns, depth, H100, sms)
+        if scatters:
+            message = 2 * TOKENS * LLAMA["hidden_size"]
+            sums = Fraction((tp + 1) * message / tp / H100["memory_bandwidth"])
+            return float(scatter_ring(chunk, step, tp, sums))
+        if case.aggregate:
+            return float(aggregate_ring(chunk / 2, step, tp))
+        return float(ring(chunk, step, tp))
+    half = H100[f"half_bandwidth_sms_{'reduce_scatter' if scatters else 'all_gather'}"]
+
+    def bandwidth(count: int) -> float:
+        return H100["bandwidth"] * count / (count + half)
+
+    if case.method == "pipeline":
+        part = product_time(rows, columns / SPLITS, depth, H100, sms - case.num_sm)
+        step = Fraction(collective_time(tp, bandwidth(case.num_sm), SPLITS))
+        last = Fraction(collective_time(tp, bandwidth(32), SPLITS))
+        return float(pipelined_scatter(part, step, SPLITS, last))
+    comm = Fraction(collective_time(tp, bandwidth(case.num_sm)))
+    if margin:
+        return float(max(product_time(rows, columns, depth, H100, sms - case.num_sm), comm))
+    return float(bulk_shared(product_time(rows, columns, depth, H100, sms), comm, sms, case.num_sm))
+
+
+def in_turn(case: Case, phase: str) -> float:
+    found = float(product_time(*sizes(case, phase), H100, int(H100["sms"])))
+    silent = case.operator not in COLUMN and phase == "wgrad"
+    return found + (0.0 if silent else collective_time(case.tp_size, H100["bandwidth"]))
+
+
+@pytest.mark.parametrize("margin", [False, True])
+def test_every_case_beside_its_simulation(margin: bool) -> None:
+    for case in GRID:
+        forward, backward = times(case, sm_margin=margin)
+        phases = {phase: in_turn(case, phase) for phase in ("fprop", "dgrad", "wgrad")}
+        if not case.is_baseline:
+            phases[case.phase] = own_time(case, margin)
+        assert forward.e2e == pytest.approx(phases["fprop"], rel=1e-12), case
+        assert backward.e2e == pytest.approx(phases["dgrad"] + phases["wgrad"], rel=1e-12), case
+
+
+def test_the_simulators_are_ones_own() -> None:
+    # A margin is kept also when the collective is done; without it the product gets it all back.
+    one, two = Fraction(100), Fraction(10)
+    assert bulk_margin(one, two, 132, 16) > bulk_shared(one, two, 132, 16)
+
+
+def test_many_models_at_once_are_each_alone() -> None:
+    names = ("llama3-8b", "llama3-70b", "qwen3-0.6b", "llama2-13b")
+    shapes = [load_model(name).shapes for name in names]
+    together = {key: np.array([one[key] for one in shapes]) for key in shapes[0]}
+    found = predict(together, np.array([4096, 8192, 2048, 8192]), GRID, H100)
+    for k, tokens in enumerate((4096, 8192, 2048, 8192)):
+        alone = predict(shapes[k], tokens, GRID, H100)
+        for name in ("forward", "backward"):
+            one, other = getattr(found, name), getattr(alone, name)
+            np.testing.assert_array_equal(np.broadcast_to(one.e2e, (4, len(GRID)))[k], other.e2e[0])
+
+
+# Properties.
+
+
+@given(
+    st.sampled_from(GRID),
+    st.sampled_from(["llama3-8b", "qwen3-0.6b", "llama3-405b"]),
+    st.integers(1, 64),
+    st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_between_the_longer_and_both(case: Case, model: str, blocks: int, margin: bool) -> None:
+    shapes = load_model(model).shapes
+    found = predict(shapes, 8 * 128 * blocks, [case], H100, sm_margin=margin)
+    for one in (found.forward.at((0, 0)), found.backward.at((0, 0))):
+        longer, both = max(one.gemm, one.comm), one.gemm + one.comm + one.other
+        assert longer * (1 - 1e-12) <= one.e2e <= both * (1 + 1e-12)
+        assert 0.0 <= one.ratio <= 1.0
+        assert -1e-15 <= one.overlap <= min(one.gemm, one.comm) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("layer", ["qkv_fprop", "fc1_fprop", "proj_dgrad", "fc2_dgrad"])
+def test_two_ranks_overlap_nothing_with_aggregate(layer: str) -> None:
+    operator, phase = layer.split("_")
+    one = times(Case(2, operator, phase, "ring_exchange", 1))[phase != "fprop"]
+    assert one.overlap == pytest.approx(0.0, abs=1e-15)
+    four = times(Case(4, operator, phase, "ring_exchange", 1))[phase != "fprop"]
+    assert four.overlap > 0.0
+
+
+@pytest.mark.parametrize("margin", [False, True])
+@pytest.mark.parametrize("layer", ["qkv_dgrad", "qkv_wgrad", "fc1_dgrad", "fc1_wgrad"])
+def test_time_falls_and_then_rises_with_multiprocessors(layer: str, margin: bool) -> None:
+    operator, phase = layer.split("_")
+    for tokens in (1024, 8192):
+        cases = [Case(8, operator, phase, "bulk", num_sm=k) for k in range(1, 33)]
+        found = predict(LLAMA, tokens, cases, H100, sm_margin=margin).backward.e2e[0]
+        knee = int(np.argmin(found))
+        assert np.all(np.diff(found[: knee + 1]) <= found[0] * 1e-12)
+        assert np.all(np.diff(found[knee:]) >= -found[0] * 1e-12)
+
+
+def test_without_communication_nothing_is_gained() -> None:
+    fast = dict.fromkeys(("bandwidth", "copy_engine_bandwidth"), (math.inf, "given"))
+    rates = replace(H100, figures={**H100.figures, **fast, "latency": (0.0, "given")})
+    base = sum(one.e2e for one in times(Case(4, "fc1", "fprop"), rates))
+    for case in (Case(4, "fc1", "fprop", "ring_exchange"), Case(4, "fc1", "dgrad", "bulk", 0, 4)):
+        found = times(case, rates)
+        assert sum(one.comm for one in found) == 0.0
+        assert sum(one.e2e for one in found) >= base * (1 - 1e-12)
+
+
+def test_one_rank_has_no_communication() -> None:
+    for operator in OPERATORS:
+        forward, backward = times(Case(1, operator, "fprop"))
+        assert forward.comm == backward.comm == 0.0
+        assert forward.comm_events == backward.comm_events == 0.0
+
+
+def test_eight_bits_gather_half_as_much_and_scatter_the_same() -> None:
+    short = read_rates("dgx-h100", "fp8")
+    assert (short["gathered_bytes"], short["activation_bytes"]) == (1.0, 2.0)
+    gather = [times(Case(8, "fc1", "fprop"), rates)[0].comm for rates in (H100, short)]
+    scatter = [times(Case(8, "fc2", "fprop"), rates)[0].comm for rates in (H100, short)]
+    assert gather[1] < 0.52 * gather[0]
+    assert scatter[1] == scatter[0]
+
+
+def test_widths_know_head_size_gate_and_groups() -> None:
+    # Qwen3 0.6B: 16 heads of 128 though 1024/16 is 64; 8 of key and value; a gate.
+    shapes = load_model("Qwen/Qwen3-0.6B").shapes
+    found = {name: float(np.ravel(width)[0]) for name, width in widths(shapes, 2.0).items()}
+    assert found == {"qkv": (16 + 16) * 128 / 2, "proj": 1024, "fc1": 3072, "fc2": 1536}
+
+
+def test_links_of_pairs_carry_a_ring_each() -> None:
+    with pytest.raises(ValueError, match="streaming multiprocessors"):
+        read_rates("mi300x")
+    rates = read_rates("mi300x", given={"sms": 304.0})
+    assert rates.linked
+    two, eight = (times(Case(n, "fc1", "fprop"), rates)[0].comm for n in (2, 8))
+    # On one link of seven the ring's rate doesn't depend on how many take part.
+    assert eight / two == pytest.approx((7 / 8) / (1 / 2), rel=0.01)

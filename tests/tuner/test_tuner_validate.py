@@ -1,0 +1,241 @@
+"""A user's own configuration: what is wrong with it, at which level, on which line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.errors import InputError
+from sweeps.tuner import validate_file
+from sweeps.tuner.finding import Finding, Setting
+from sweeps.tuner.userbuffers import LAYERS, METHODS, default_method, legality
+
+ALL = ("--tp-comm-overlap", "--sequence-parallel", "--tp-comm-overlap-cfg")
+
+
+def found(tmp_path: Path, text: str, **setting: Any) -> list[Finding]:
+    path = tmp_path / "cfg.yaml"
+    path.write_text(text)
+    return validate_file(path, Setting(**setting))
+
+
+def only(findings: list[Finding], level: str, severity: str = "error") -> list[tuple[int, str]]:
+    return [(f.line, f.text) for f in findings if (f.level, f.severity) == (level, severity)]
+
+
+# Schema.
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("fc9_fprop:\n  method: bulk\n", 1, "fc9_fprop: no such layer"),
+        ("fc1_fprop:\n  method: ring_exchange\nqkv_fprop:\n", 3, "qkv_fprop = None"),
+        ("fc1_fprop: 3\n", 1, "fc1_fprop = 3: is no mapping"),
+        ("fc1_fprop: [bulk]\n", 1, "is no mapping"),
+        ("fc1_fprop:\n  num_sms: 3\n", 2, "did you mean 'num_sm'"),
+        ("fc1_fprop:\n  name: x\n", 2, "fc1_fprop.name: is Transformer Engine's own"),
+        ("fc1_fprop:\n  quantization_mode: fp8\n", 2, "TypeError"),
+        ("fc1_fprop:\n\n  num_sm:\n", 3, "fc1_fprop.num_sm = None: is empty"),
+        ("fc1_fprop:\n  num_sm: 0\n", 2, "from 1"),
+        ("fc1_fprop:\n  num_sm: 2.5\n", 2, "whole number"),
+        ("fc1_fprop:\n  num_sm: yes\n", 2, "whole number"),
+        ("fc1_fprop:\n  aggregate: 2\n", 2, "0, 1, true or false"),
+        ("fc1_fprop:\n  method: ring\n", 2, "ring_exchange"),
+        ("fc1_fprop:\n  method: none\n", 2, "there are flags"),
+        ("fc1_dgrad:\n  num_sm: 2\nfc1_dgrad:\n  num_sm: 2\n", 3, "fc1_dgrad: stands"),
+        ("fc1_dgrad:\n  num_sm: 2\n  num_sm: 4\n", 3, "num_sm: stands there twice"),
+        ("1: 2\n", 1, "1: no such layer"),
+    ],
+)  # fmt: skip
+def test_schema(tmp_path: Path, text: str, line: int, words: str) -> None:
+    (one,) = only(found(tmp_path, text), "schema")
+    assert one[0] == line
+    assert words in one[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("- a\n- b\n", "line 1: is no mapping"),
+        ("a: [1\nb: 2\n", "line 2: is not YAML"),
+        ("qkv_fprop: !!python/object/apply:os.system ['true']\n", "line 1: is not YAML"),
+        ("qkv_fprop: &a\n  x: *b\n", "is not YAML"),
+        ("a: 1\n---\nb: 2\n", "is not YAML"),
+        ("{" * 3000, "can't be|not YAML|nested"),
+    ],
+)
+def test_files_that_can_t_be_read(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        found(tmp_path, text)
+
+
+def test_other_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        validate_file(tmp_path / "none.yaml")
+    (tmp_path / "b.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="UTF-8"):
+        validate_file(tmp_path / "b.yaml")
+
+
+def test_an_empty_file_configures_nothing(tmp_path: Path) -> None:
+    for text in ("", "# nothing\n", "{}\n"):
+        (warning,) = only(found(tmp_path, text), "schema", "warning")
+        assert "default" in warning[1]
+
+
+def test_flags_as_numbers_and_anchors_are_fine(tmp_path: Path) -> None:
+    text = (
+        "qkv_fprop: &ring\n  method: ring_exchange\n  aggregate: 0\n  set_sm_margin: false\n"
+        "fc1_fprop:\n  <<: *ring\n  aggregate: 1\n"
+    )
+    findings = found(tmp_path, text, tp_size=4)
+    assert only(findings, "schema") == []
+    assert not [f for f in findings if f.severity == "error"]
+
+
+# Init and runtime: every layer with every method, beside the table.
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("layer", LAYERS)
+def test_each_layer_with_each_method(tmp_path: Path, layer: str, method: str) -> None:
+    operator, phase = layer.split("_")
+    text = f"{layer}:\n  method: {method}\n  num_sm: 2\n  cga_size: 2\n  set_sm_margin: 0\n"
+    findings = found(tmp_path, text)
+    level = legality(operator, phase, method).level
+    init = [one for one in only(findings, "init") if ".method" in one[1]]
+    runtime = [one for one in only(findings, "runtime") if ".method" in one[1]]
+    other = [one for one in only(findings, "runtime", "warning") if ".method" in one[1]]
+    assert (len(init), len(runtime), len(other)) == {
+        "legal": (0, 0, 0), "init_error": (1, 0, 0), "run_error": (0, 1, 0),
+        "runs_as_other": (0, 0, 1),
+    }[level]  # fmt: skip
+    assert all(line == 2 for line, _ in (*init, *runtime, *other))
+
+
+def test_weight_gradient_beside_a_scattered_input_gradient(tmp_path: Path) -> None:
+    text = "fc1_dgrad:\n  method: ring_exchange\nfc1_wgrad:\n  num_sm: 4\n"
+    (one,) = only(found(tmp_path, text), "init")
+    assert one[0] == 3
+    assert "leave fc1_wgrad out" in one[1]
+    assert only(found(tmp_path, text.replace("ring_exchange", "bulk")), "init") == []
+
+
+def test_the_wrong_collective(tmp_path: Path) -> None:
+    text = "fc1_fprop:\n  is_reduce_scatter: 1\n"
+    assert "all_gather" in only(found(tmp_path, text), "init")[0][1]
+    good = "fc1_dgrad:\n  method: ring_exchange\n  is_reduce_scatter: 1\n"
+    assert only(found(tmp_path, good), "init") == []
+
+
+def test_atomic_products(tmp_path: Path) -> None:
+    both = (
+        "qkv_fprop:\n  method: ring_exchange\n  atomic_gemm: 1\n"
+        "proj_fprop:\n  method: ring_exchange\n  atomic_gemm: 1\n"
+    )
+    assert only(found(tmp_path, both, precision="fp8"), "init") == []
+    assert len(only(found(tmp_path, both, precision="bf16"), "init")) == 2
+    alone = both.replace("proj_fprop:\n  method: ring_exchange", "proj_fprop:\n  method: pipeline")
+    assert len(only(found(tmp_path, alone, precision="fp8"), "init")) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "setting", "words"),
+    [
+        ("fc1_wgrad:\n  num_sm: 33\n", {}, "room for 32"),
+        ("fc1_fprop:\n  num_sm: 1\n", {"tp_size": 3}, "no kernels"),
+        ("fc1_fprop:\n  num_sm: 1\n", {"tp_size": 8, "tokens": 1001}, "evenly"),
+        ("fc1_fprop:\n  num_sm: 1\n", {"tp_size": 8, "tokens": 512, "precision": "mxfp8"}, "128"),
+        ("fc2_fprop:\n  num_splits: 3\n", {"outputs": {"fc2": 1024}}, "1024 outputs"),
+        ("fc1_fprop:\n  aggregate: 1\n", {"tp_size": 3}, "even number"),
+    ],
+)  # fmt: skip
+def test_runtime_errors(tmp_path: Path, text: str, setting: dict[str, Any], words: str) -> None:
+    assert any(words in t for _, t in only(found(tmp_path, text, **setting), "runtime"))
+
+
+@pytest.mark.parametrize(
+    ("text", "setting", "words"),
+    [
+        ("proj_fprop:\n  method: ring_exchange\n", {}, "num_sm 16, cga_size 2, set_sm_margin 1"),
+        ("fc1_wgrad:\n  num_sm: 5\n", {}, "no multiple of cga_size 2"),
+        ("fc1_fprop:\n  aggregate: 1\n", {"tp_size": 2}, "two ranks overlap nothing"),
+        ("fc1_wgrad:\n  aggregate: 1\n", {}, "only a ring's all_gather"),
+        ("fc1_fprop:\n  fp8_buf: 0\n", {}, "only pipeline heeds it"),
+    ],
+)
+def test_runtime_warnings(tmp_path: Path, text: str, setting: dict[str, Any], words: str) -> None:
+    findings = found(tmp_path, text, **setting)
+    assert any(words in t for _, t in only(findings, "runtime", "warning"))
+    assert only(findings, "runtime") == []
+
+
+def test_a_full_key_set_inherits_nothing(tmp_path: Path) -> None:
+    text = "proj_fprop:\n  method: ring_exchange\n  num_sm: 1\n  cga_size: 1\n  set_sm_margin: 0\n"
+    assert only(found(tmp_path, text), "runtime", "warning") == []
+
+
+# Flags.
+
+RINGS = "".join(
+    f"{name}_dgrad: {{method: ring_exchange, num_sm: 1, cga_size: 1, set_sm_margin: 0}}\n"
+    for name in ("qkv", "fc1")
+)
+
+
+def test_flags_that_are_missing(tmp_path: Path) -> None:
+    text = "fc1_fprop: {method: ring_exchange}\n"
+    assert only(found(tmp_path, text, flags=ALL), "flags") == []
+    (one,) = only(found(tmp_path, text, flags=ALL[1:]), "flags")
+    assert one[1] == "--tp-comm-overlap is missing; add it"
+    (note, *_) = only(found(tmp_path, text), "flags", "note")
+    assert note[1].startswith("needs --tp-comm-overlap --sequence-parallel")
+
+
+def test_scattered_input_gradients_need_their_flag(tmp_path: Path) -> None:
+    (one,) = only(found(tmp_path, RINGS, flags=ALL), "flags")
+    assert "--tp-comm-overlap-rs-dgrad is missing" in one[1]
+    scattered = (*ALL, "--tp-comm-overlap-rs-dgrad")
+    assert only(found(tmp_path, RINGS, flags=scattered), "flags") == []
+    (wrong,) = only(found(tmp_path, "fc1_fprop: {num_sm: 1}\n", flags=scattered), "flags")
+    assert "leave it out" in wrong[1]
+
+
+def test_one_scattered_and_one_bulk(tmp_path: Path) -> None:
+    (one,) = only(found(tmp_path, RINGS.splitlines()[0] + "\n"), "flags")
+    assert "qkv_dgrad ring_exchange, fc1_dgrad bulk" in one[1]
+
+
+def test_a_switch_against_the_file(tmp_path: Path) -> None:
+    flags = (*ALL, "--disable-tp-comm-bulk-wgrad")
+    (one,) = only(found(tmp_path, "\nfc1_wgrad: {num_sm: 4}\n", flags=flags), "flags", "warning")
+    assert one == (2, "--disable-tp-comm-bulk-wgrad is set: fc1_wgrad won't overlap; leave out "
+                      "the one or the other")  # fmt: skip
+
+
+def test_layers_without_a_key_overlap_all_the_same(tmp_path: Path) -> None:
+    notes = only(found(tmp_path, "fc1_fprop: {num_sm: 1}\n"), "flags", "note")
+    assert "qkv_fprop" in notes[-1][1]
+    assert "proj_wgrad" not in notes[-1][1]
+    every = "".join(
+        f"{layer}: {{method: {default_method(layer)}}}\n"
+        for layer in LAYERS
+        if layer not in {"proj_wgrad", "fc2_wgrad"}
+    )
+    assert len(only(found(tmp_path, every), "flags", "note")) == 1
+
+
+def test_the_seed_s_example(tmp_path: Path) -> None:
+    """Its rings keep the pipeline's multiprocessors, and nobody heeds its aggregates."""
+    text = (
+        "qkv_fprop:\n  method: ring_exchange\n  aggregate: 1\n"
+        "proj_fprop:\n  method: ring_exchange\n  aggregate: 1\n"
+        "fc1_dgrad:\n  method: bulk\n  num_sm: 4\n  set_sm_margin: 0\n"
+    )
+    findings = found(tmp_path, text, tp_size=2)
+    assert not [f for f in findings if f.severity == "error"]
+    warnings = only(findings, "runtime", "warning")
+    assert [line for line, _ in warnings] == [3, 5, 6]
