@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweeps.api import open, recompute, run, sweep
+    from sweeps.api import open, plans, recompute, run, sweep
 
-__all__ = ["open", "recompute", "run", "sweep"]
+__all__ = ["open", "plans", "recompute", "run", "sweep"]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,9 @@ from sweeps.recomputation import recompute
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["open", "recompute", "run", "sweep"]
+    from sweeps.plans.interface import Plans
+
+__all__ = ["open", "plans", "recompute", "run", "sweep"]
 
 
 def run(
@@ -109,6 +111,37 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     return list(value) if isinstance(value, tuple | range) else value
+
+
+def plans(**given: Any) -> Plans:
+    """Search the best parallel plans of a model on a machine.
+
+    Parameters
+    ----------
+    **given
+        What is asked, and which values plans may have: `sweeps.plans.interface.plans` tells.
+
+    Returns
+    -------
+    Plans
+        The recommended plan with its reasons; as a table, `Plans.dataset`.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+
+    Examples
+    --------
+    >>> import sweeps
+    >>> found = sweeps.plans(model="llama3-8b", hardware="dgx-h100", gpus=8, global_batch=64,
+    ...                      sequence_length=4096)
+    >>> int(found.recommended["tp"] * found.recommended["pp"] * found.recommended["dp"])
+    8
+    """
+    from sweeps.plans.interface import plans as search
+
+    return search(**given)
 
 
 def open(path: str | Path) -> xr.Dataset:

@@ -1,0 +1,298 @@
+"""``sweeps plan --params ..``: what the parallel strategy calculator says, from our numbers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+
+from sweeps.cli.plan_options import Asked
+from sweeps.cli.plan_table import aligned
+from sweeps.errors import InputError, fault
+from sweeps.plans.calculator import MENTIONED, SCRIPT, Calculation, Cluster, Row, calculate
+from sweeps.spec.ranges import parse_values
+from sweeps.spec.units import parse_quantity
+
+__all__ = ["calculator"]
+
+WIDTH = 98
+TITLES = {"tp": "TP", "pp": "PP", "dp": "DP", "ep": "EP"}
+NUMBERS = (
+    ("parameters", "--params", "1"),
+    ("world_size", "--gpus", "1"),
+    ("memory_capacity", "--memory", "byte"),
+    ("global_batch", "--batch-size", "1"),
+    ("sequence_length", "--seq-len", "1"),
+)
+WHOLE = ("world_size", "global_batch", "sequence_length")
+
+
+def calculator(asked: Asked, given: Mapping[str, Any]) -> int:
+    """Answer the calculator's question.
+
+    Parameters
+    ----------
+    asked : Asked
+        The question.
+    given : mapping
+        The options of the command.
+
+    Returns
+    -------
+    int
+        0, or 1 where none of its rows fits.
+    """
+    if given["output"] or given["plot"]:
+        wrong = "the calculator's table is no dataset"
+        raise InputError(fault("--output", given["output"] or "set", wrong, "--csv, --json, or "
+                               "--model for plans of a model with shapes"))  # fmt: skip
+    found = [calculate(cluster) for cluster in _clusters(asked, given)]
+    if given["as_csv"] or given["as_json"]:
+        from sweeps.cli.records import csv_lines, json_lines
+
+        rows = [record for one in found for record in _records(one)]
+        sys.stdout.writelines(json_lines(rows) if given["as_json"] else csv_lines(rows))
+    else:
+        for one in found:
+            sys.stdout.writelines(line + "\n" for line in _lines(one, asked))
+    return 0 if all(one.recommended is not None for one in found) else 1
+
+
+def _clusters(asked: Asked, given: Mapping[str, Any]) -> Iterator[Cluster]:
+    """Yield the questions: one for every combination of values."""
+    columns = []
+    for name, flag, units in NUMBERS:
+        text, whole = asked.given[name], name in WHOLE
+        columns.append(parse_values(text, units, field=flag, integer=whole, bare_is_si=True))
+    threshold = parse_quantity(
+        given["memory_threshold"], "1", field="--memory-threshold", bare_is_si=True
+    )
+    if not 0.0 < threshold <= 1.0:
+        allowed = "a share of the memory above 0, up to 1"
+        raise InputError(
+            fault("--memory-threshold", given["memory_threshold"], "no share", allowed)
+        )
+    experts = 0.0
+    if asked.experts is not None:
+        experts = parse_quantity(asked.experts, "1", field="--num-experts", bare_is_si=True)
+        if experts < 2.0 or not experts.is_integer():
+            allowed = "a whole number from 2 on"
+            raise InputError(fault("--num-experts", asked.experts, "can't be", allowed))
+    sizes = {
+        name: parse_quantity(asked.given[name], "1", field=name, bare_is_si=True)
+        for name in ("layers", "hidden_size")
+        if name in asked.given
+    }
+    for parameters, gpus, memory, batch, length in product(*columns):
+        yield replace(
+            Cluster(), parameters=float(parameters), gpus=int(gpus), memory=float(memory),
+            batch=float(batch), length=float(length), experts=int(experts), threshold=threshold,
+            **sizes,
+        )  # fmt: skip
+
+
+def _records(one: Calculation) -> Iterator[dict[str, Any]]:
+    cluster = one.cluster
+    for row in one.rows:
+        yield {
+            "parameters": cluster.parameters,
+            "world_size": cluster.gpus,
+            "memory_capacity_bytes": cluster.memory,
+            "global_batch": cluster.batch,
+            "sequence_length": cluster.length,
+            "strategy": row.name,
+            "tp": row.tp,
+            "pp": row.pp,
+            "dp": row.dp,
+            "ep": row.ep,
+            "per_gpu_memory_bytes": row.memory,
+            **{f"{name}_volume_bytes": value for name, value in row.volumes.items()},
+            "bubble_fraction": row.bubble,
+            "feasible": row.fits and not row.reasons,
+            "recommended": row is one.recommended,
+            "why": "; ".join(row.reasons),
+        }
+
+
+# For people.
+
+
+def _lines(one: Calculation, asked: Asked) -> Iterator[str]:
+    cluster = one.cluster
+    yield "parallel strategy calculator: model states alone, nothing sharded, fewest bytes win"
+    yield from (f"  ({line})" for line in asked.readings)
+    if asked.assumed:
+        yield f"  (not given, so taken as: {', '.join(asked.assumed)})"
+    yield from _asked(one)
+    yield ""
+    yield from _table(one)
+    yield ""
+    yield from _recommended(one)
+    if cluster.experts:
+        yield ""
+        yield from _experts(one)
+    yield ""
+    yield from _differences(one)
+
+
+def _asked(one: Calculation) -> Iterator[str]:
+    cluster = one.cluster
+    kind = f", {cluster.experts} experts in every layer" if cluster.experts else ""
+    layers = f"{cluster.layers:g} layers, hidden size {cluster.hidden_size:g}"
+    yield f"model: {cluster.parameters / 1e9:.4g} billion parameters, {layers}{kind}"
+    states = one.states
+    total = sum(states.values())
+    yield (
+        f"  weights {_gb(states['weight'])}, gradients {_gb(states['gradient'])}, optimizer "
+        f"{_gb(states['optimizer'])}: {_gb(total)}, {total / cluster.parameters:g} B a parameter"
+    )
+    nodes = -(-cluster.gpus // MENTIONED)
+    yield (
+        f"machine: {cluster.gpus} GPUs in {nodes} node{'s' if nodes > 1 else ''} of {MENTIONED}, "
+        f"{_gb(cluster.memory)} each"
+    )
+    yield f"training: {cluster.batch:g} sequences of {cluster.length:g} tokens a step"
+
+
+def _table(one: Calculation) -> Iterator[str]:
+    used = [name for name in ("tp", "pp", "ep", "dp") if name != "ep" or one.cluster.experts]
+    degrees = ["TP", "PP", "DP", *(["EP"] if one.cluster.experts else [])]
+    rows = [["strategy", *degrees, "memory/GPU", *(f"{TITLES[name]} volume" for name in used),
+             "bubble", "feasible?"]]  # fmt: skip
+    for row in one.rows:
+        own = [row.tp, row.pp, row.dp, *([row.ep] if one.cluster.experts else [])]
+        rows.append([row.name, *map(str, own), _gb(row.memory),
+                     *(_gb(row.volumes[name]) for name in used), f"{row.bubble:.1%}",
+                     _feasible(row, one)])  # fmt: skip
+    yield from aligned(rows)
+    for row in one.rows:
+        yield from (f"  {row.name}: {reason}" for reason in row.reasons)
+    yield "  (memory: weights, gradients, optimizer; volume: most bytes a rank sends in a step)"
+
+
+def _feasible(row: Row, one: Calculation) -> str:
+    if row.reasons:
+        return "can't be"
+    if not row.fits:
+        return "no"
+    return "yes (rec)" if row is one.recommended else "yes"
+
+
+def _recommended(one: Calculation) -> Iterator[str]:
+    cluster, best = one.cluster, one.recommended
+    limit = f"{cluster.threshold:.0%} of {_gb(cluster.memory)}"
+    if best is None:
+        yield f"recommended: none, for no row fits into {limit}"
+        can = [row for row in one.rows if not row.reasons]
+        if not can:
+            return
+        least = min(can, key=lambda row: row.memory)
+        need = least.memory / cluster.threshold
+        yield f"  nearest: {least.name}, {_gb(least.memory)}: GPUs of {_gb(need)} would hold it"
+        split = least.memory * least.tp * least.pp / (cluster.threshold * cluster.memory)
+        yield f"  or split over TP x PP of at least {np.ceil(split):g}, or shard it (ZeRO)"
+        return
+    yield f"recommended: TP={best.tp}, PP={best.pp}, DP={best.dp}"
+    yield from _bullet(
+        f"{_gb(best.memory)} fit into {limit}: {best.memory / cluster.memory:.0%} full"
+    )
+    inside = "stays in a node" if best.tp <= MENTIONED else "crosses nodes"
+    each = cluster.layers / best.pp
+    across = "across nodes" if best.tp * best.pp > MENTIONED else "in a node"
+    stages = f"PP={best.pp} {across}, {each:g} layers a stage, a bubble of {best.bubble:.1%}"
+    yield from _bullet(f"TP={best.tp} {inside}; {stages if best.pp > 1 else 'no pipeline'}")
+    others = [row for row in one.rows if row.fits and not row.reasons and row is not best]
+    if others:
+        next_best = min(others, key=lambda row: row.bytes)
+        more = next_best.bytes / best.bytes - 1.0 if best.bytes else np.inf
+        yield from _bullet(
+            f"of the rows that fit it sends the fewest bytes, {_gb(best.bytes)} a step; "
+            f"{next_best.name} sends {_gb(next_best.bytes)}, {more:+.1%}"
+        )
+
+
+def _experts(one: Calculation) -> Iterator[str]:
+    """Yield the calculator's notes on experts, from our numbers."""
+    from sweeps.plans.expert_notes import compared
+
+    cluster = one.cluster
+    yield "experts"
+    row = one.recommended or one.rows[-1]
+    held = cluster.experts / row.ep
+    yield from _bullet(
+        f"EP={row.ep}: a GPU holds {held:g} of {cluster.experts} experts, each whole"
+    )
+    notes = compared(cluster)
+    yield from _bullet(
+        f"a layer has {notes.forward:g} all-to-alls in its forward and {notes.backward:g} in its "
+        f"backward, of {notes.message / 1e6:.4g} MB each"
+    )
+    yield from _bullet(
+        f"the products of a layer's forward take {notes.whole * 1e6:,.0f} us with EP="
+        f"{notes.ranks} (whole matrices) and {notes.sliced * 1e6:,.0f} us with TP={notes.ranks} "
+        f"(slices), on {notes.hardware}: {notes.sliced / notes.whole - 1.0:+.0%}"
+    )
+    better = "EP" if notes.whole < notes.sliced else "TP"
+    yield from _bullet(f"so {better} for the experts, {'beside' if row.tp > 1 else 'without'} TP "
+                       "for the rest")  # fmt: skip
+
+
+def _differences(one: Calculation) -> Iterator[str]:
+    """Yield where the calculator's method leads elsewhere than a model of the whole step."""
+    yield "what it leaves out"
+    fewest = one.fewest
+    if fewest is not None:
+        told = f"TP={fewest.tp}, PP={fewest.pp}, DP={fewest.dp}"
+        yield from _bullet(
+            f"over all degrees that its script tries fewest bytes would take {told} "
+            f"({_gb(fewest.bytes)}): bytes aren't time"
+        )
+    if one.recommended is not None and not one.cluster.experts:
+        other = calculate(one.cluster, sequence_parallel=False).recommended
+        if other is not None and other.name != one.recommended.name:
+            yield from _bullet(
+                "activations count as split along the sequence; if every rank of a stage sent "
+                f"them whole, fewest bytes would be {other.name}"
+            )
+    if one.cluster.layers == SCRIPT["layers"] and not one.cluster.experts:
+        yield from _bullet(
+            f"its sizes of layers alone make {one.derived / 1e9:.3g} billion parameters, whatever "
+            "number is given"
+        )
+    ends = max((row.ends for row in one.rows), default=0.0)
+    if ends:
+        yield from _bullet(
+            f"an end stage sends up to {_gb(ends)} more for the embedding and the output layer"
+        )
+    yield from _bullet("activations, buffers and ZeRO: --model gives the whole memory and the time")
+    yield from _nearest(one)
+
+
+def _nearest(one: Calculation) -> Iterator[str]:
+    """Name the model of the catalogue whose number of parameters is nearest."""
+    from sweeps.plans.expert_notes import nearest_model
+
+    cluster = one.cluster
+    found = nearest_model(cluster.parameters, routed=cluster.experts > 0)
+    if found is None:
+        return
+    name, count = found
+    yield from _bullet(
+        f"nearest of the catalogue is {name} ({count / 1e9:.4g} billion): sweeps plan --model "
+        f"{name} --gpus {cluster.gpus} --memory {cluster.memory / 1e9:g} --batch-size "
+        f"{cluster.batch:g} --seq-len {cluster.length:g}"
+    )
+
+
+def _gb(value: float) -> str:
+    return f"{value / 1e9:,.4g} GB" if value < 1e13 else f"{value / 1e12:,.4g} TB"
+
+
+def _bullet(text: str) -> Sequence[str]:
+    return wrap(text, WIDTH, initial_indent="  - ", subsequent_indent="    ",
+                break_on_hyphens=False)  # fmt: skip

@@ -1,0 +1,310 @@
+"""Options of ``sweeps plan``, and how what is written in them is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import click
+
+from sweeps.cli.analysis_options import (
+    ANALYSIS_FLAGS,
+    MODEL_FLAGS,
+    SWITCHED,
+    WHOLE,
+    WORDS,
+)
+from sweeps.cli.options import TREES
+from sweeps.errors import InputError, fault
+
+__all__ = ["SEED_FLAGS", "Asked", "flag_of", "plan_options", "read_options"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# The flags of the strategy calculator, with its defaults.
+SEED_FLAGS: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
+    (("--params", "--parameters", "-p"), "params", "70",
+     "Parameters of a model without shapes: billions, from 1e6 on SI.  [default: 70]"),
+    (("--gpus", "--num-gpus", "-g"), "world_size", "64", "GPUs.  [default: 64]"),
+    (("--memory", "--memory-capacity", "-m"), "memory", "80",
+     "Memory of a GPU: GB, from 1e6 on bytes.  [default: the machine's, or 80]"),
+    (("--batch-size", "--global-batch", "-b"), "global_batch", "512",
+     "Sequences of a step, over all ranks.  [default: 512]"),
+    (("--seq-len", "--seq-length", "-s"), "sequence_length", "4096",
+     "Tokens of a sequence.  [default: 4096]"),
+)  # fmt: skip
+OVERLAP_FLAGS = (
+    (("--tp-overlap",), "tp_overlap", "Share of tensor parallelism's communication that hides."),
+    (("--cp-overlap",), "cp_overlap", "Share of context parallelism's."),
+    (("--ep-overlap",), "ep_overlap", "Share of expert parallelism's."),
+    (("--dp-overlap",), "dp_overlap", "Share of data parallelism's."),
+)
+# What the search decides by itself, or the flags above give.
+LEFT_OUT = (
+    "world_size", "global_batch", "micro_batches", "parameters", "sequence_length",
+    "memory_capacity", "experts", "training_tokens", "algorithm",
+)  # fmt: skip
+OTHER_FLAGS = (
+    *(flag for flag in ANALYSIS_FLAGS if flag[1] not in LEFT_OUT),
+    *OVERLAP_FLAGS,
+    (("--algorithm",), "algorithm", "Algorithm(s) of collectives: a name, nccl, auto, .."),
+)
+SHAPES = tuple(name for _, name, _ in MODEL_FLAGS if name not in LEFT_OUT and name != "model")
+OF_A_PLAN = (
+    "tp", "cp", "pp", "dp", "ep", "etp", "virtual_stages", "micro_batch", "zero_stage",
+    "sequence_parallel", "recompute", "schedule",
+)  # fmt: skip
+# A schedule without a backward is none of training.
+FORWARD = "forward_only"
+# Numbers from here on are SI, smaller ones billions of parameters, or GB.
+LARGE = 1e6
+SHORT = {"billions": "billion parameters", "GB": "GB"}
+SCALES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command is asked.
+
+    Attributes
+    ----------
+    given : mapping of str to str
+        Values by quantity or label, as text.
+    readings : tuple of str
+        How numbers were read that could be read in two ways.
+    assumed : tuple of str
+        What wasn't given, as it was taken.
+    calculator : bool
+        Whether it is a question for the strategy calculator: a model without shapes.
+    experts : str or None
+        How many experts, of such a model.
+    explain : mapping of str to str
+        The plan that is to be explained; empty where none is.
+    tokens : float or None
+        Of the whole training.
+    days : float or None
+        Of the whole training.
+    """
+
+    given: Mapping[str, str]
+    readings: tuple[str, ...]
+    assumed: tuple[str, ...]
+    calculator: bool
+    experts: str | None = None
+    explain: Mapping[str, str] = field(default_factory=dict)
+    tokens: float | None = None
+    days: float | None = None
+
+
+def plan_options(command: Command) -> Command:
+    """Add the options of the command."""
+    extra = (
+        click.option("--moe", is_flag=True, help="A mixture of experts, without shapes."),
+        click.option("--num-experts", "--experts", "num_experts", metavar="N",
+                     help="Its experts, of every layer.  [default: 64]"),
+        click.option("--objective", default="time", metavar="NAME",
+                     help="time, memory, energy, cost or tokens (a GPU).  [default: time]"),
+        click.option("--memory-threshold", default="0.9", metavar="SHARE",
+                     help="Share of the memory that a plan may take.  [default: 0.9]"),
+        click.option("--top", type=click.IntRange(1), default=10, metavar="N",
+                     help="Splits that the table shows.  [default: 10]"),
+        click.option("--explain", metavar="PLAN", help="Explain a plan, such as tp=8,pp=4,dp=2."),
+        click.option("--lost-nodes", type=click.IntRange(1), metavar="N",
+                     help="What is best when so many nodes are lost."),
+        click.option("--tokens", metavar="N", help="Tokens of the training, such as 2T: days."),
+        click.option("--days", metavar="N", help="Days of the training: tokens."),
+        click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce."),
+        click.option("--verbose", "-v", is_flag=True, help="Sources of all that is assumed."),
+    )  # fmt: skip
+    for option in reversed(extra):
+        command = option(command)
+    for flags, name, words in reversed(OTHER_FLAGS):
+        more: dict[str, Any] = {}
+        if name == "sequence_parallel":
+            more = {"is_flag": False, "flag_value": "on"}
+        command = click.option(*flags, name, help=_help(name, words), metavar="VALUES", **more)(
+            command
+        )
+    for flags, name, _, words in reversed(SEED_FLAGS):
+        command = click.option(*flags, name, help=words, metavar="VALUES")(command)
+    return command
+
+
+def _help(name: str, words: str) -> str:
+    """Return an option's words; what isn't said of a plan is searched."""
+    if name not in OF_A_PLAN:
+        return words
+    return f"{words.split('  [default', maxsplit=1)[0]}  [default: searched]"
+
+
+def flag_of(name: str) -> str:
+    """Return the flag by which a quantity is given, or its name where there is none."""
+    own = {"parameters": "params", "memory_capacity": "memory"}.get(name, name)
+    for flags, given, _, _ in SEED_FLAGS:
+        if given == own:
+            return flags[0]
+    return next((flags[0] for flags, given, _ in OTHER_FLAGS if given == name), name)
+
+
+def read_options(given: Mapping[str, Any]) -> Asked:
+    """Read what click gives.
+
+    Parameters
+    ----------
+    given : mapping
+        The options.
+
+    Returns
+    -------
+    Asked
+        The question.
+
+    Raises
+    ------
+    InputError
+        With a line for every fault.
+    """
+    model = given["model"] is not None
+    shaped = [name for name in SHAPES if given[name] is not None]
+    calculator = not model and not {"heads", "vocabulary_size"} & set(shaped)
+    faults = list(_contradictions(given, model=model, calculator=calculator))
+    assumed: list[str] = []
+    values: dict[str, str] = {}
+    for flags, name, default, _ in SEED_FLAGS:
+        text = given[name]
+        if text is None and (calculator or name not in ("params", "memory")):
+            assumed.append(f"{flags[0]} {default}")
+            text = default
+        if text is not None:
+            values[name] = text
+    readings: list[str] = []
+    numbers = (_tokens(given["tokens"], faults), _days(given["days"], faults))
+    explain = _explain(given["explain"], faults)
+    if faults:
+        raise InputError(faults)
+    memory = values.pop("memory", None)
+    if memory is not None:
+        values["memory_capacity"] = _scaled("--memory", memory, "GB", readings)
+    parameters = values.pop("params", None)
+    if calculator and parameters is not None:
+        values["parameters"] = _scaled("--params", parameters, "billions", readings)
+    values |= _others(given)
+    experts = given["num_experts"] if given["moe"] or given["num_experts"] else None
+    if given["moe"] and experts is None:
+        experts = "64"
+        assumed.append("--num-experts 64")
+    if not calculator and experts is not None:
+        values["experts"] = experts
+    return Asked(values, tuple(readings), tuple(assumed), calculator, experts, explain, *numbers)
+
+
+def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) -> Iterator[str]:
+    if model and given["params"] is not None:
+        wrong = "stands beside --model, whose shapes give it"
+        yield fault("--params", given["params"], wrong, "one of the two")
+    if model and (given["moe"] or given["num_experts"] is not None):
+        told = "--moe" if given["moe"] else "--num-experts"
+        yield fault(told, "set", "stands beside --model, which says so itself", "one of the two")
+    if given["tokens"] is not None and given["days"] is not None:
+        yield fault("--days", given["days"], "stands beside --tokens", "one of the two")
+    if not calculator:
+        return
+    allowed = "--model, or leave it out"
+    kept = ("layers", "hidden_size")
+    for flags, name, _ in OTHER_FLAGS:
+        if given[name] is not None and name not in kept:
+            yield fault(flags[0], given[name], "needs a model's shapes", allowed)
+    for name in ("explain", "lost_nodes", "tokens", "days"):
+        if given[name] is not None:
+            told = f"--{name.replace('_', '-')}"
+            yield fault(told, given[name], "needs a model's shapes", allowed)
+
+
+def _scaled(flag: str, text: str, unit: str, readings: list[str]) -> str:
+    """Return numbers that are short for billions or GB as SI, and say how they were read."""
+    pieces = []
+    for piece in text.split(","):
+        try:
+            value = float(piece)
+        except ValueError:
+            pieces.append(piece)  # a range, or with a unit
+            continue
+        if 0.0 < value < LARGE:
+            pieces.append(repr(value * 1e9))
+            readings.append(f"{flag} {piece} is read as {value:g} {SHORT[unit]}")
+        else:
+            pieces.append(piece)
+            word = "parameters" if unit == "billions" else "bytes"
+            readings.append(f"{flag} {piece} is read as {value:.4g} {word}")
+    return ",".join(pieces)
+
+
+def _others(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the other options that were given, as a sweep has them."""
+    from sweeps.spec.labels import label_values
+
+    found: dict[str, str] = {}
+    for _, name, _ in OTHER_FLAGS:
+        text = given[name]
+        if text is None:
+            continue
+        if name in SWITCHED:
+            words = (word.strip() for word in text.split(","))
+            text = ",".join(WORDS.get(word.lower(), word) for word in words)
+        if name in WHOLE and text.strip() == "all":
+            text = ",".join(one for one in label_values(name) if one != FORWARD)
+        found[name] = text
+    if given["tree_algo"]:
+        topology = found.get("topology", "hierarchical")
+        if topology not in TREES:
+            allowed = f"one network of {', '.join(TREES)}"
+            raise InputError(fault("--tree-algo", topology, "no tree algorithm there", allowed))
+        found["algorithm"] = TREES[topology]
+    return found
+
+
+def _explain(text: str | None, faults: list[str]) -> dict[str, str]:
+    """Return the settings of a plan that is to be explained."""
+    from sweeps.plans.choices import ALIASES, CHOICES
+
+    found: dict[str, str] = {}
+    for piece in (text or "").split(","):
+        if not piece.strip():
+            continue
+        name, equals, value = (part.strip() for part in piece.partition("="))
+        own = ALIASES.get(name, name)
+        if not equals or own not in CHOICES:
+            allowed = "name=value of tp, cp, pp, dp, ep, micro_batch, zero_stage, recompute, .."
+            faults.append(fault("--explain", piece.strip(), "can't be read", allowed))
+            continue
+        if own == "sequence_parallel":
+            value = WORDS.get(value.lower(), value)
+        found[own] = value
+    if text is not None and not found and not faults:
+        faults.append(fault("--explain", text, "names no plan", "such as tp=8,pp=4,dp=2"))
+    return found
+
+
+def _number(flag: str, text: str | None, faults: list[str], unit: str) -> float | None:
+    if text is None:
+        return None
+    plain = text.strip().removesuffix(unit).strip()
+    scale = SCALES.get(plain[-1:].lower(), 1.0)
+    try:
+        value = float(plain[:-1] if scale > 1.0 else plain) * scale
+    except ValueError:
+        value = float("nan")
+    if not 0.0 < value < float("inf"):
+        allowed = "a number above 0, such as 2T, 300B or 1e12" if unit == "tokens" else "such as 21"
+        faults.append(fault(flag, text, "can't be read", allowed))
+        return None
+    return value
+
+
+def _tokens(text: str | None, faults: list[str]) -> float | None:
+    return _number("--tokens", text, faults, "tokens")
+
+
+def _days(text: str | None, faults: list[str]) -> float | None:
+    return _number("--days", text, faults, "days")

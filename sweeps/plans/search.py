@@ -1,0 +1,317 @@
+"""The search: all plans of a space by blocks, in bounded memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.engine.axes import Array, Region
+from sweeps.engine.case import Case
+from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, Limits, blocks_over, settings
+from sweeps.engine.plan import Plan
+from sweeps.errors import InputError, fault
+from sweeps.plans.execution import Execution, executions_at
+from sweeps.plans.keep import BestOfSplits, Front, Top
+from sweeps.plans.space import PLAN, Space
+
+__all__ = ["Block", "Counts", "Found", "blocks_of", "search"]
+
+KEPT = 50
+# Rows of a block: most of what is computed varies with nothing else, and is then computed once.
+ROWS = 1 << 14
+
+
+@dataclass
+class Counts:
+    """How many plans there are, how many can run, and why others can't.
+
+    Attributes
+    ----------
+    all : int
+        Plans, those of splits that can't be among them.
+    evaluated : int
+        Those that were looked at one by one: the others' splits can't be.
+    feasible : int
+        Those that can run.
+    fallen : dict of str to int
+        How many fall for each reason; one may fall for several.
+    alone : dict of str to int
+        How many fall for this reason and no other.
+    """
+
+    all: int = 0
+    evaluated: int = 0
+    feasible: int = 0
+    fallen: dict[str, int] = field(default_factory=dict)
+    alone: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, count: int, alone: int) -> None:
+        """Count plans that fall."""
+        if count:
+            self.fallen[name] = self.fallen.get(name, 0) + count
+        if alone:
+            self.alone[name] = self.alone.get(name, 0) + alone
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search finds.
+
+    Attributes
+    ----------
+    space : Space
+        What was searched.
+    counts : Counts
+        How many plans, and why not more.
+    best : tuple of Execution
+        The best plans; the first is recommended.
+    splits : tuple of Execution
+        The best plan of every split, the best split first.
+    front : tuple of Execution
+        The Pareto front, from the best on.
+    values : tuple of float
+        What the best plans are ranked by, less is better.
+    """
+
+    space: Space
+    counts: Counts
+    best: tuple[Execution, ...]
+    splits: tuple[Execution, ...]
+    front: tuple[Execution, ...]
+    values: tuple[float, ...] = ()
+
+    @property
+    def recommended(self) -> Execution:
+        """The best plan."""
+        return self.best[0]
+
+    def within(self, share: float) -> tuple[Execution, ...]:
+        """Return those of the best that are worse than the first by at most this share."""
+        if not self.values:
+            return ()
+        edge = self.values[0] + share * abs(self.values[0])
+        return tuple(
+            one for one, value in zip(self.best, self.values, strict=True) if value <= edge
+        )
+
+
+def search(
+    space: Space, keep: int = KEPT, progress: Callable[[int, int], None] | None = None
+) -> Found:
+    """Search a space whole.
+
+    Parameters
+    ----------
+    space : Space
+        All plans.
+    keep : int
+        How many of the best to keep.
+    progress : callable, optional
+        Called with plans done and plans in all.
+
+    Returns
+    -------
+    Found
+        Without any plan where none can run.
+
+    Raises
+    ------
+    InputError
+        If the machine's file lacks a figure without which nothing can be ranked.
+    """
+    counts = Counts(all=space.cells)
+    for name, rows in space.rows.fallen.items():
+        counts.add(name, rows * space.ways, 0)
+    if space.plan is None:
+        return Found(space, counts, (), (), ())
+    keeper = _Keeper(space, space.plan, keep)
+    for block in blocks_of(space):
+        counts.evaluated += block.cells
+        counts.feasible += _take(block, counts, keeper)
+        if progress is not None:
+            progress(counts.evaluated, len(space.rows) * space.ways)
+    if counts.feasible and not len(keeper.top):
+        _unranked(space)
+    return keeper.found(counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of the grid under one set of labels.
+
+    Attributes
+    ----------
+    space : Space
+        Of what.
+    case : Case
+        The labels, and what is computed under them.
+    evaluator : Evaluator
+        Computes it.
+    region : tuple of slice
+        Where.
+    """
+
+    space: Space
+    case: Case
+    evaluator: Evaluator
+    region: Region
+
+    @property
+    def cells(self) -> int:
+        """How many plans it holds."""
+        return math.prod(part.stop - part.start for part in self.region)
+
+    def value(self, name: str) -> Array:
+        """Return a quantity of its plans, as the open grid has it."""
+        node = self.case.status if name == "status" else self.case.nodes[name]
+        assert self.space.plan is not None
+        with settings(self.space.plan.grid.shape[-1]):
+            return np.asarray(self.evaluator.value(node, self.region))
+
+    def reasons(self) -> NDArray[np.int64]:
+        """Return why its plans don't count, as bits."""
+        assert self.space.limits is not None
+        memory = self.value("peak_memory")
+        labels = self.case.labels
+        return self.space.limits.bits_at(self.region, labels, self.value("status"), memory)
+
+
+def blocks_of(space: Space) -> Iterator[Block]:
+    """Yield the parts of the grid: rows of one chunk, then of several, under what suits them.
+
+    What sets of labels have in common is computed once: no quantity that is given varies with
+    them, so that one evaluator serves all.
+    """
+    plan = space.plan
+    if plan is None:
+        return
+    grid = plan.grid
+    switching = {grid.position(axis.name) for axis in plan.switching}
+    here = {place: slice(0, 1) for place in switching}
+    evaluator = Evaluator(grid, here, Limits(BLOCK_CELLS, ROWS))
+    whole = [here.get(place, slice(0, length)) for place, length in enumerate(grid.shape)]
+    place = grid.position(PLAN)
+    for several, rows in (
+        (False, slice(0, space.rows.single)),
+        (True, slice(space.rows.single, len(space.rows))),
+    ):
+        cases = [one for one in plan.cases if (one.labels["schedule"] == "interleaved") == several]
+        if rows.start == rows.stop or not cases:
+            continue
+        for first in range(rows.start, rows.stop, ROWS):
+            whole[place] = slice(first, min(first + ROWS, rows.stop))
+            for part in blocks_over([own.stop - own.start for own in whole], BLOCK_CELLS):
+                inside = [slice(own.start + cut.start, own.start + cut.stop)
+                          for own, cut in zip(whole, part, strict=True)]  # fmt: skip
+                for case in cases:
+                    held = [case.fixed.get(at, own) for at, own in enumerate(inside)]
+                    yield Block(space, case, evaluator, tuple(held))
+
+
+def _take(block: Block, counts: Counts, keeper: _Keeper) -> int:
+    """Take in one block; return how many of its plans can run."""
+    bits = block.reasons()
+    several = block.cells // bits.size
+    _count(block.space, bits, several, counts)
+    can = bits == 0
+    feasible = int(np.count_nonzero(can)) * several
+    if feasible:
+        objective = block.space.point.objective
+        first = block.value(objective.quantity)
+        second = block.value(objective.second)
+        keeper.add(block.region, can, -first if objective.more else first, second)
+    return feasible
+
+
+def _count(space: Space, bits: NDArray[np.int64], several: int, counts: Counts) -> None:
+    assert space.limits is not None
+    found = int(np.bitwise_or.reduce(bits, axis=None))
+    single = bits[(bits & (bits - 1)) == 0] if found else bits
+    for name, bit in space.limits.bits.items():
+        if found & bit:
+            own = int(np.count_nonzero(bits & bit)) * several
+            counts.add(name, own, int(np.count_nonzero(single == bit)) * several)
+
+
+class _Keeper:
+    """Takes in blocks, keeps the best."""
+
+    def __init__(self, space: Space, plan: Plan, keep: int) -> None:
+        self.space = space
+        self.shape = plan.grid.shape
+        self.top, self.front = Top(keep), Front()
+        self.splits = BestOfSplits(space.rows.splits)
+        self.axis = plan.grid.position(PLAN)
+
+    def add(self, region: Region, can: Array, first: Array, second: Array) -> None:
+        """Take in a block.
+
+        Parameters
+        ----------
+        region : tuple of slice
+            Where it is.
+        can : ndarray of bool
+            Which plans can run.
+        first, second : ndarray
+            What they are ranked by, less is better, and what decides between equals.
+        """
+        lengths = tuple(part.stop - part.start for part in region)
+        ranked = np.broadcast_to(np.where(can, first, np.inf), lengths)
+        others = tuple(n for n in range(len(lengths)) if n != self.axis)
+        least = np.fmin.reduce(ranked, axis=others)
+        least[np.isnan(least)] = np.inf
+        split = self.space.rows.split[region[self.axis]]
+        bounds = self.splits.first.copy()
+        np.minimum.at(bounds, split, least)
+        wide = [1] * len(lengths)
+        wide[self.axis] = lengths[self.axis]
+        candidates = ranked <= bounds[split].reshape(wide)
+        candidates |= ranked <= self.top.bound
+        candidates |= ranked < self.front.bounds(second)
+        candidates &= np.isfinite(ranked)
+        if candidates.any():
+            self._keep(region, ranked, np.broadcast_to(second, lengths), candidates)
+
+    def _keep(self, region: Region, ranked: Array, second: Array, chosen: Array) -> None:
+        index = np.nonzero(chosen)
+        grid = tuple(own + part.start for own, part in zip(index, region, strict=True))
+        places = np.ravel_multi_index(grid, self.shape).astype(np.int64)
+        values, others = ranked[chosen], second[chosen]
+        self.splits.add(values, others, places, self.space.rows.split[grid[self.axis]])
+        self.top.add(values, others, places)
+        self.front.add(values, others, places)
+
+    def found(self, counts: Counts) -> Found:
+        """Return what was kept."""
+        best = self._plans(self.top.first, self.top.second, self.top.places)
+        order = self.splits.order()
+        splits = self._plans(
+            self.splits.first[order], self.splits.second[order], self.splits.places[order]
+        )
+        front = self._plans(self.front.first, self.front.second, self.front.places)
+        values = tuple(self.top.first.tolist())
+        return Found(self.space, counts, best, splits, front, values)
+
+    def _plans(
+        self, first: NDArray[np.float64], second: NDArray[np.float64], places: NDArray[np.int64]
+    ) -> tuple[Execution, ...]:
+        objective = self.space.point.objective
+        sign = -1.0 if objective.more else 1.0
+        known = {objective.quantity: sign * first, objective.second: second}
+        return executions_at(self.space, places, known)
+
+
+def _unranked(space: Space) -> None:
+    """Say which figure the machine's file lacks."""
+    assert space.plan is not None
+    used = space.plan.used()
+    given = space.plan.grid.constants
+    unknown = [name for name, value in given.items() if name in used and np.isnan(value)]
+    machine = space.resolved.labels.get("hardware", "")
+    wrong = f"its file has no {', '.join(unknown) or 'figure'} to rank plans by"
+    allowed = "give it, another machine, or another objective"
+    raise InputError(fault("hardware", machine, wrong, allowed))

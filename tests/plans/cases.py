@@ -1,0 +1,34 @@
+"""Questions that tests of plans ask."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from sweeps.plans.answer import Answer, answer
+from sweeps.plans.request import Point, read_request
+
+BASE: dict[str, Any] = {
+    "model": "llama3-8b",
+    "hardware": "dgx-h100",
+    "gpus": 16,
+    "global_batch": 64,
+    "sequence_length": 4096,
+}
+
+
+def point(objective: str = "time", threshold: float = 0.9, **changed: Any) -> Point:
+    """Return a question at one point: a small one, with some of it changed."""
+    return read_request({**BASE, **changed}, objective=objective, threshold=threshold).first
+
+
+@cache
+def usual() -> Answer:
+    """Return the answer to a usual question: 70 billion parameters on 64 GPUs."""
+    return answer(point(model="llama3-70b", gpus=64, global_batch=512))
+
+
+@cache
+def mixture() -> Answer:
+    """Return the answer for a mixture of experts."""
+    return answer(point(model="mixtral-8x7b", gpus=32, global_batch=128))

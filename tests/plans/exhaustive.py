@@ -1,0 +1,127 @@
+"""Every plan of a small space one by one, by the scalar interface: a search must agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from overhead.breakdown import faults
+from overhead.evaluation import Evaluation
+from sweeps.plans.request import Point
+from sweeps.plans.space import space_of
+
+Row = dict[str, float]
+
+
+@dataclass
+class Everything:
+    """All plans of a space.
+
+    Attributes
+    ----------
+    times : dict
+        Of plans that can run: the step time and the memory.
+    fallen : Counter
+        How many fall for each of the engine's reasons, of those with whole degrees.
+    """
+
+    times: dict[tuple[Any, ...], tuple[float, float]] = field(default_factory=dict)
+    fallen: Counter[str] = field(default_factory=Counter)
+
+    def best(self) -> tuple[tuple[Any, ...], tuple[float, float]]:
+        """Return the best plan: the shortest step, of equals the one with the least memory."""
+        return min(self.times.items(), key=lambda item: item[1])
+
+    def front(self) -> set[tuple[float, float]]:
+        """Return the times and memories that no other plan beats in both ways."""
+        values = set(self.times.values())
+        return {
+            one for one in values
+            if not any(o != one and o[0] <= one[0] and o[1] <= one[1] for o in values)
+        }  # fmt: skip
+
+    def of_splits(self) -> dict[tuple[Any, ...], tuple[float, float]]:
+        """Return the best time and memory of each split."""
+        found: dict[tuple[Any, ...], tuple[float, float]] = {}
+        for key, values in self.times.items():
+            found[key[:6]] = min(found.get(key[:6], (np.inf, np.inf)), values)
+        return found
+
+
+def divisors(number: int) -> list[int]:
+    return [k for k in range(1, number + 1) if number % k == 0]
+
+
+def rows(point: Point, choices: Mapping[str, Any], experts: int) -> Iterator[Row]:
+    """Yield all plans, those that can't be among them."""
+    world = point.world_size
+    for tp, cp, pp in product(divisors(world), repeat=3):
+        if world % (tp * cp * pp):
+            continue
+        dp = world // (tp * cp * pp)
+        split = [(1, tp)] if not experts else [
+            (ep, etp) for ep in divisors(world // pp) for etp in {1, tp}
+        ]  # fmt: skip
+        for ep, etp in split:
+            for v, b, z, sp in product(*(choices[name] for name in (
+                "virtual_stages", "micro_batch", "zero_stage", "sequence_parallel",
+            ))):  # fmt: skip
+                yield {
+                    "tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep, "etp": etp,
+                    "virtual_stages": v, "micro_batch": b, "zero_stage": z,
+                    "sequence_parallel": sp, "world_size": world,
+                }  # fmt: skip
+
+
+def repeated(row: Row, experts: int) -> bool:
+    """Tell whether a plan is another one, written with a setting that has no effect."""
+    shards = row["dp"] * row["cp"] > 1 or (
+        experts and row["tp"] * row["cp"] * row["dp"] > row["etp"] * row["ep"]
+    )
+    return bool(
+        (row["sequence_parallel"] and row["tp"] == 1)
+        or (row["virtual_stages"] > 1 and row["pp"] == 1)
+        or (row["zero_stage"] and not shards)
+    )
+
+
+def everything(point: Point) -> Everything:
+    """Evaluate every plan of a point's space."""
+    space = space_of(point)
+    assert space.plan is not None
+    given = {name: float(value.reshape(-1)[0]) for name, value in space.plan.grid.columns.items()
+             if value.size == 1}  # fmt: skip
+    base = dict(space.plan.cases[0].labels)
+    experts = int(given.get("experts", 0.0))
+    megatron = base["framework"].startswith("megatron-lm")
+    every = list(rows(point, space.choices, experts))
+    found = Everything()
+    for again, schedule in product(map(str, space.choices["recompute"]),
+                                   map(str, space.choices["schedule"])):  # fmt: skip
+        several = schedule == "interleaved"
+        own = [row for row in every if (row["virtual_stages"] > 1) == several
+               and not (megatron and row["zero_stage"] > 1 and several)
+               and not repeated(row, experts)]  # fmt: skip
+        if not own:
+            continue
+        labels = {**base, "recompute": again, "schedule": schedule}
+        columns = {name: np.array([row[name] for row in own], dtype=float) for name in own[0]}
+        one = Evaluation({**given, **columns}, labels)
+        with np.errstate(all="ignore"):
+            wrong = np.zeros(len(own), dtype=bool)
+            for fallen in faults(one):
+                mask = np.broadcast_to(fallen.where, (len(own),))
+                found.fallen[fallen.requirement.fault] += int(mask.sum())
+                wrong |= mask
+            time = np.broadcast_to(one["step_time"], (len(own),))
+            memory = np.broadcast_to(one["peak_memory"], (len(own),))
+        limit = point.threshold * given["memory_capacity"]
+        for place in np.nonzero(~wrong & (memory <= limit))[0]:
+            key = (*(own[place][name] for name in own[0] if name != "world_size"), again, schedule)
+            found.times[key] = (float(time[place]), float(memory[place]))
+    return found

@@ -1,0 +1,311 @@
+"""What is said of a plan: reasons, changes, settings, what is nearest, what a node lost costs."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+
+import numpy as np
+import pytest
+
+from overhead.step import PARTS
+from sweeps.errors import InputError
+from sweeps.plans.alternatives import nodes_lost, other_batch
+from sweeps.plans.answer import answer
+from sweeps.plans.detail import PEAK_PARTS, details
+from sweeps.plans.launch import deepspeed, megatron, torchtitan
+from sweeps.plans.repair import batch_for, filled, nearest_plan, remedies
+from sweeps.plans.search import search
+from sweeps.plans.space import space_of
+from tests.plans.cases import mixture, point, usual
+
+
+def test_parts_add_up_to_what_was_searched_for() -> None:
+    for detail in usual().main:
+        parts = sum(detail[name] for name in PARTS)
+        assert parts == pytest.approx(detail["step_time"], rel=1e-9)
+        memory = sum(detail[name] for name in PEAK_PARTS)
+        assert memory == pytest.approx(detail["peak_memory"], rel=1e-9)
+
+
+def test_reasons_say_what_the_numbers_say() -> None:
+    one = usual()
+    best, other = one.main
+    told = "\n".join(one.reasons)
+    assert f"{best['tokens_per_second_per_gpu']:,.0f} tokens" in told
+    assert f"MFU {best['mfu']:.1%}" in told
+    products = best["matmul_part_time"] / best["step_time"]
+    assert f"matrix products {products:.0%}" in told
+    assert f"{best['peak_memory'] / 1e9:.1f} GB of 80.0 GB" in told
+    assert f"{0.9 * 80 - best['peak_memory'] / 1e9:.1f} GB below the threshold of 90%" in told
+    gap = other["step_time"] / best["step_time"] - 1.0
+    assert f"{other.plan.split} ({other.plan.way}), is {gap:+.1%}" in told
+    between = next(e for e in one.effects if e.change.words == "twice the bandwidth between nodes")
+    assert f"twice the bandwidth between nodes {between.slower:+.1%}" in told
+
+
+def test_the_next_split_is_another_one_and_worse() -> None:
+    best, other = usual().main
+    assert other.plan.split != best.plan.split
+    assert other["step_time"] >= best["step_time"]
+
+
+def test_changes_are_evaluated_again() -> None:
+    one = usual()
+    for effect in one.effects:
+        detail = effect.detail
+        (again,) = details([detail.plan], ("step_time", "peak_memory"))
+        assert again["step_time"] == detail["step_time"]
+        if np.isfinite(effect.slower):
+            ratio = detail["step_time"] / one.main[0]["step_time"]
+            assert effect.slower == pytest.approx(ratio - 1.0)
+        else:
+            assert effect.note
+    # Among those of the plan that can run none is better: the search would have found it.
+    own = [e for e in one.effects if not e.change.machine and not e.note
+           and e.detail["peak_memory"] <= 72e9]  # fmt: skip
+    assert own
+    assert min(e.slower for e in own) >= -1e-9
+
+
+def test_a_change_that_cant_be_says_why() -> None:
+    one = mixture()
+    ep = next(e for e in one.effects if e.change.words == f"ep {one.main[0].plan['ep'] * 2:g}")
+    assert np.isnan(ep.slower)
+    assert "experts not divisible" in ep.note
+
+
+def test_more_bandwidth_is_never_worse() -> None:
+    for one in usual().effects:
+        if one.change.words.startswith(("twice the bandwidth", "half the latencies")):
+            assert one.slower <= 1e-12
+        if one.change.words.startswith("half the bandwidth"):
+            assert one.slower >= -1e-12
+
+
+# Settings.
+
+
+def arguments(lines: tuple[str, ...]) -> dict[str, str]:
+    return {line.split(" ")[0]: line.partition(" ")[2] for line in lines}
+
+
+def test_megatron() -> None:
+    plan = usual().main[0].plan
+    given = arguments(megatron(plan).lines)
+    assert given["--tensor-model-parallel-size"] == f"{plan['tp']:g}"
+    assert given["--pipeline-model-parallel-size"] == f"{plan['pp']:g}"
+    assert given["--micro-batch-size"] == f"{plan['micro_batch']:g}"
+    assert given["--global-batch-size"] == "512"
+    assert given["--num-virtual-stages-per-pipeline-rank"] == f"{plan['virtual_stages']:g}"
+    assert "--use-distributed-optimizer" in given
+    assert "--sequence-parallel" in given
+    assert "--recompute-granularity" not in given
+    full = megatron(plan.changed({"zero_stage": 3.0}, {"recompute": "full"}))
+    assert arguments(full.lines)["--data-parallel-sharding-strategy"] == "optim_grads_params"
+    assert arguments(full.lines)["--recompute-granularity"] == "full"
+
+
+def test_megatron_of_experts() -> None:
+    plan = mixture().main[0].plan
+    given = arguments(megatron(plan).lines)
+    assert given["--expert-model-parallel-size"] == f"{plan['ep']:g}"
+    assert given["--expert-tensor-parallel-size"] == f"{plan['etp']:g}"
+
+
+def test_stages_that_are_uneven_have_a_layout() -> None:
+    plan = usual().main[0].plan.changed({"pp": 3.0, "virtual_stages": 1.0},
+                                        {"schedule": "one_f_one_b"})  # fmt: skip
+    layout = arguments(megatron(plan).lines)["--pipeline-model-parallel-layout"].strip("'")
+    chunks = layout.split("|")
+    assert len(chunks) == 3
+    assert sum(chunk.count("t") for chunk in chunks) == 80
+    assert chunks[0].startswith("E")
+    assert chunks[-1].endswith("L")
+
+
+def test_deepspeed_is_a_configuration() -> None:
+    plan = usual().main[0].plan
+    content = json.loads("\n".join(deepspeed(plan).lines))
+    product = (
+        content["train_micro_batch_size_per_gpu"]
+        * content["gradient_accumulation_steps"]
+        * plan["dp"]
+    )
+    assert content["train_batch_size"] == product == 512
+    assert content["zero_optimization"]["stage"] == plan["zero_stage"]
+    assert "its pipeline isn't interleaved" in deepspeed(plan).missing
+
+
+def test_torchtitan_is_a_configuration() -> None:
+    plan = usual().main[0].plan
+    content = tomllib.loads("\n".join(torchtitan(plan).lines))
+    degrees = content["parallelism"]
+    world = 1
+    for name in ("data_parallel_replicate", "data_parallel_shard", "tensor_parallel",
+                 "context_parallel", "pipeline_parallel"):  # fmt: skip
+        world *= degrees[f"{name}_degree"]
+    assert world == 64
+    assert degrees["pipeline_parallel_schedule"] == "Interleaved1F1B"
+    assert content["activation_checkpoint"]["mode"] == "none"
+    assert any("shards gradients" in line for line in torchtitan(plan).missing)
+
+
+# Where nothing fits.
+
+
+def test_the_nearest_plan_needs_least_memory() -> None:
+    asked = point(model="llama3-405b", gpus=8)
+    near = nearest_plan(space_of(asked))
+    assert near is not None
+    assert near.memory
+    assert set(near.reasons) == {"does_not_fit"}
+    (detail,) = details([near.plan], ("peak_memory",))
+    least = search(space_of(point("memory", 1.0, model="llama3-405b", gpus=8,
+                                  memory_capacity="10TB")))  # fmt: skip
+    assert detail["peak_memory"] == pytest.approx(least.recommended.known["peak_memory"])
+
+
+def test_more_gpus_make_it_fit() -> None:
+    one = answer(point(model="llama3-70b", gpus=8))
+    assert one.recommended is None
+    assert one.counts.feasible == 0
+    words = [remedy.words for remedy in one.remedies]
+    more = next(remedy for remedy in one.remedies if remedy.words.endswith("GPUs"))
+    assert more.found.recommended["world_size"] in (16.0, 32.0)
+    assert all(remedy.found.best for remedy in one.remedies), words
+
+
+def test_what_the_user_forbade_would_make_it_fit() -> None:
+    asked = point(model="llama3-70b", gpus=32, zero_stage=0, recompute="none", tp="1,2")
+    one = answer(asked)
+    assert one.recommended is None
+    words = {remedy.words for remedy in remedies(asked, one.nearest)}
+    assert "any tp" in words
+    assert "any ZeRO" in words
+
+
+@pytest.mark.parametrize(("world", "nodes"), [(61, (56, 64)), (7, (4, 8)), (13, (8, 16))])
+def test_gpus_that_dont_fill_nodes(world: int, nodes: tuple[int, int]) -> None:
+    assert filled(world, 8.0) == nodes
+    one = answer(point(gpus=world, global_batch=64))
+    assert one.recommended is None
+    assert one.counts.fallen["nodes_not_filled"] == one.counts.all
+    assert [remedy.found.recommended["world_size"] for remedy in one.remedies][:2] == list(nodes)
+
+
+def test_a_batch_smaller_than_the_ranks_leaves_other_splits() -> None:
+    one = answer(point(gpus=16, global_batch=4))
+    assert one.recommended is not None
+    assert max(plan["dp"] for plan in one.found.splits) <= 4
+    assert one.counts.fallen["batch_not_divisible"] > 0
+
+
+def test_an_odd_batch_has_another_one_near() -> None:
+    asked = point(gpus=24, global_batch=64)
+    assert batch_for(asked, 8.0) == 63.0 or batch_for(asked, 8.0) == 72.0
+    assert batch_for(point(gpus=16, global_batch=64), 8.0) is None
+    assert batch_for(point(gpus=512, global_batch=8), 8.0) is None
+
+
+# A node lost.
+
+
+def test_a_node_lost() -> None:
+    first = usual()
+    every = list(nodes_lost(first))
+    assert every[0].words.startswith("56 GPUs")
+    assert all(one.answer.recommended is not None for one in every)
+    assert all(one.faster < 0.0 for one in every)
+    worlds = {one.answer.recommended["world_size"] for one in every if one.answer.recommended}
+    assert worlds == {56.0, 32.0}
+
+
+def test_504_gpus() -> None:
+    """A node of 512 GPUs is gone: 504 have few divisors in common with the batch."""
+    one = answer(point(model="llama3-70b", gpus=504, global_batch=512))
+    plan = one.recommended
+    assert plan is not None
+    assert plan["tp"] * plan["cp"] * plan["pp"] * plan["dp"] == 504.0
+    other = other_batch(one)
+    assert other is not None
+    assert other.answer.point.constants["global_batch"] == 504.0
+    assert other.faster > 0.2
+
+
+# Experts.
+
+
+def test_experts_are_split_beside_and_instead_of_tensors() -> None:
+    one = mixture()
+    ways = {(plan["ep"] > 1.0, plan["etp"] > 1.0) for plan in one.found.splits}
+    assert (True, False) in ways
+    assert (False, True) in ways
+    assert (True, True) in ways
+    for plan in one.found.splits:
+        assert plan["experts"] % plan["ep"] == 0.0
+
+
+def test_an_all_to_all_between_nodes_takes_longer() -> None:
+    plan = mixture().main[0].plan.changed({"tp": 1.0, "cp": 1.0, "pp": 1.0, "dp": 32.0,
+                                           "etp": 1.0, "sequence_parallel": 1.0})  # fmt: skip
+    inside, outside = details(
+        [plan.changed({"ep": 8.0}), plan.changed({"ep": 8.0, "gpus_per_node": 4.0})],
+        ("ep_dispatch_time",),
+    )
+    assert outside["ep_dispatch_time"] > 2.0 * inside["ep_dispatch_time"]
+
+
+def test_imbalance_costs_time() -> None:
+    even = search(space_of(point(model="mixtral-8x7b", gpus=32))).recommended
+    (one, other) = details([even, even.changed({"expert_imbalance": 1.5})], ("step_time",))
+    assert other["step_time"] > one["step_time"]
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"model": "llama3-7b"}, "no such model"),
+        ({"hardware": "dgx-h10"}, "no such machine"),
+        ({"tp": 3}, "never multiply"),
+        ({"tp": 8, "pp": 4}, "never multiply"),
+        ({"dp": 5}, "never multiply"),
+        ({"ep": 4}, "no experts"),
+        ({"zero_stage": 4}, "zero_stage"),
+        ({"virtual_stages": 2, "schedule": "one_f_one_b"}, "virtual_stages"),
+        ({"micro_batches": 4}, "follows from the plan"),
+        ({"tensor_parallel": 4}, "tensor_parallel"),
+    ],
+)
+def test_bad_input(changed: dict[str, object], told: str) -> None:
+    with pytest.raises(InputError, match=re.escape(told)):
+        answer(point(**changed))
+
+
+def test_a_model_without_shapes_is_a_fault() -> None:
+    from sweeps.plans.request import read_request
+
+    asked = {"parameters": 70e9, "hardware": "dgx-h100", "gpus": 64, "global_batch": 512,
+             "sequence_length": 4096}  # fmt: skip
+    with pytest.raises(InputError, match="has no shapes"):
+        read_request(asked)
+    with pytest.raises(InputError) as raised:
+        read_request({"model": "llama3-8b"})
+    assert len(raised.value.faults) == 3
+
+
+def test_tensor_parallelism_across_nodes_is_allowed() -> None:
+    one = answer(point(tp=16))
+    assert one.recommended is not None
+    assert "tp 16 crosses nodes of 8 GPUs" in "\n".join(one.reasons)
+
+
+def test_a_machine_without_what_is_ranked_is_a_fault() -> None:
+    with pytest.raises(InputError, match="peak_flops"):
+        answer(point(hardware="strategy-calculator"))
+    with pytest.raises(InputError, match="price"):
+        answer(point("cost"))

@@ -1,0 +1,128 @@
+"""The search against every plan one by one, by the scalar interface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sweeps.plans.request import Point, read_request
+from sweeps.plans.search import Found, search
+from sweeps.plans.space import space_of
+from tests.plans.exhaustive import Everything, everything
+
+SMALL = {"hardware": "dgx-h100", "global_batch": 16, "sequence_length": 4096}
+SPACES: dict[str, dict[str, Any]] = {
+    "dense": {**SMALL, "model": "llama3-8b", "gpus": 8},
+    "odd nodes": {**SMALL, "model": "llama2-7b", "gpus": 12, "gpus_per_node": 4,
+                  "global_batch": 24, "zero_stage": "0,1"},
+    "experts": {**SMALL, "model": "mixtral-8x7b", "hardware": "dgx-h200", "gpus": 16,
+                "global_batch": 32, "virtual_stages": "1,2", "micro_batch": "1,2,3"},
+    "sharded": {**SMALL, "model": "llama3-8b", "gpus": 16, "framework": "torchtitan"},
+    "flat network": {**SMALL, "model": "llama3-8b", "gpus": 8, "topology": "switch",
+                     "bandwidth": "100GB/s", "latency": "3us"},
+}  # fmt: skip
+
+
+def point(name: str) -> Point:
+    return read_request(SPACES[name]).first
+
+
+@pytest.fixture(scope="module", params=list(SPACES))
+def both(request: pytest.FixtureRequest) -> tuple[Found, Everything]:
+    asked = point(request.param)
+    return search(space_of(asked), keep=100000), everything(asked)
+
+
+def values(found: Found) -> list[tuple[float, float]]:
+    return [(one.known["step_time"], one.known["peak_memory"]) for one in found.best]
+
+
+def key(one: Any) -> tuple[Any, ...]:
+    numbers = ("tp", "cp", "pp", "dp", "ep", "etp", "virtual_stages", "micro_batch", "zero_stage",
+               "sequence_parallel")  # fmt: skip
+    return (*(int(one[name]) for name in numbers), one.labels["recompute"], one.labels["schedule"])
+
+
+def test_it_finds_every_plan_that_can_run(both: tuple[Found, Everything]) -> None:
+    found, every = both
+    assert found.counts.feasible == len(every.times) > 10
+    assert len(found.best) == len(every.times)
+    assert {key(one) for one in found.best} == {
+        tuple(int(part) if isinstance(part, float | int) else part for part in one)
+        for one in every.times
+    }
+
+
+def test_times_and_memories_are_the_scalar_interfaces(both: tuple[Found, Everything]) -> None:
+    found, every = both
+    ours = {key(one): pair for one, pair in zip(found.best, values(found), strict=True)}
+    for name, pair in every.times.items():
+        own = tuple(int(part) if isinstance(part, float | int) else part for part in name)
+        assert ours[own] == pytest.approx(pair, rel=1e-9)
+
+
+def test_the_best_are_in_order(both: tuple[Found, Everything]) -> None:
+    found, every = both
+    times = [time for time, _ in values(found)]
+    assert times == sorted(times)
+    assert times[0] == pytest.approx(every.best()[1][0], rel=1e-12)
+
+
+def test_the_best_of_every_split(both: tuple[Found, Everything]) -> None:
+    found, every = both
+    theirs = {tuple(map(int, split)): pair for split, pair in every.of_splits().items()}
+    ours = {key(one)[:6]: one.known["step_time"] for one in found.splits}
+    assert set(ours) == set(theirs)
+    for split, time in ours.items():
+        assert time == pytest.approx(theirs[split][0], rel=1e-9)
+
+
+def test_the_front(both: tuple[Found, Everything]) -> None:
+    found, every = both
+    ours = np.array([(one.known["step_time"], one.known["peak_memory"]) for one in found.front])
+    assert (np.diff(ours[:, 0]) > 0.0).all()
+    assert (np.diff(ours[:, 1]) < 0.0).all()
+    pairs = np.array(sorted(every.times.values()))
+    for time, memory in ours:
+        beats = (pairs[:, 0] < time * (1 - 1e-9)) & (pairs[:, 1] < memory * (1 - 1e-9))
+        assert not beats.any()
+    # Rounding aside, no plan is outside of what the front dominates.
+    for time, memory in pairs:
+        assert ((ours[:, 0] <= time * (1 + 1e-9)) & (ours[:, 1] <= memory * (1 + 1e-9))).any()
+
+
+def test_all_plans_are_counted(both: tuple[Found, Everything]) -> None:
+    found, _ = both
+    counts = found.counts
+    assert counts.all >= counts.evaluated >= counts.feasible
+    assert sum(counts.alone.values()) <= counts.evaluated - counts.feasible
+    assert all(counts.fallen[name] >= count for name, count in counts.alone.items())
+    # A plan that can't run falls for something.
+    assert sum(counts.fallen.values()) >= counts.all - counts.feasible
+
+
+def test_ends_that_count_as_layers_are_tried() -> None:
+    """14 layers and 2 ends make 16: eight stages are even only so."""
+    shapes = {"layers": 14, "hidden_size": 2048, "heads": 16, "ffn_size": 8192, "gated": 1,
+              "vocabulary_size": 32000, "tied_embeddings": 0}  # fmt: skip
+    asked = read_request({**SMALL, **shapes, "gpus": 8, "pp": 8, "virtual_stages": 1}).first
+    found = search(space_of(asked))
+    counted = {one["embedding_as_layer"] for one in found.best}
+    assert counted == {0.0, 1.0}
+    even = read_request({**SMALL, **shapes, "layers": 16, "gpus": 8, "pp": 8}).first
+    assert "embedding_as_layer" not in search(space_of(even)).space.rows.columns
+
+
+def test_blocks_of_any_size_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = point("dense")
+    whole = search(space_of(asked))
+    monkeypatch.setattr("sweeps.plans.search.BLOCK_CELLS", 97)
+    monkeypatch.setattr("sweeps.plans.search.ROWS", 13)
+    monkeypatch.setattr("sweeps.plans.rows.AT_ONCE", 29)
+    parts = search(space_of(asked))
+    assert [one.key for one in parts.best] == [one.key for one in whole.best]
+    assert [one.key for one in parts.front] == [one.key for one in whole.front]
+    assert [one.key for one in parts.splits] == [one.key for one in whole.splits]
+    assert parts.counts == whole.counts

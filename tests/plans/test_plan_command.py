@@ -1,0 +1,222 @@
+"""``sweeps plan`` as users run it, and ``sweeps.plans``: tables, files, figures, exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sweeps as package
+from overhead.step import PARTS
+from sweeps.cli.write import draw_figures
+from sweeps.plans.figures import range_figures
+from sweeps.plans.ranges import best_at
+from sweeps.plans.request import read_request
+from tests.cli_runner import Runner
+from tests.plans.cases import BASE
+
+SMALL = "plan --model llama3-8b --gpus 16 --batch-size 64"
+
+
+@pytest.fixture
+def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
+    return Runner(capsys)
+
+
+def test_the_report(sweeps: Runner) -> None:
+    out = sweeps("plan --model llama3-70b --hardware dgx-h100 --gpus 64 --batch-size 512 "
+                 "--seq-len 4096").out  # fmt: skip
+    for heading in ("can run", "the others fall for", "the best plan of each split",
+                    "Pareto front", "recommended: tp", "what one change would do to it",
+                    "settings that express it", "--tensor-model-parallel-size",
+                    '"train_batch_size": 512', "tensor_parallel_degree", "not given"):  # fmt: skip
+        assert heading in out, heading
+    assert max(map(len, out.splitlines())) <= 132
+
+
+def test_tensor_parallelism_across_nodes_is_marked(sweeps: Runner) -> None:
+    out = sweeps(f"{SMALL} --tp 16").out
+    assert "16*" in out
+    assert "* tensor parallelism crosses nodes of 8 GPUs" in out
+
+
+def test_records(sweeps: Runner) -> None:
+    rows = sweeps(f"{SMALL} --csv").rows
+    assert rows[0]["place"] == "recommended"
+    times = [float(row["step_time_s"]) for row in rows if row["place"] != "on_the_front"]
+    assert times == sorted(times)
+    records = sweeps(f"{SMALL} --json").records
+    assert [record["tp"] for record in records] == [float(row["tp"]) for row in rows]
+    for record in records:
+        world = record["tp"] * record["cp"] * record["pp"] * record["dp"]
+        assert world == 16.0
+        assert record["per_gpu_memory_bytes"] <= 72e9
+
+
+def test_explain(sweeps: Runner) -> None:
+    out = sweeps("plan --model llama3-70b --gpus 64 --explain tp=8,pp=4,dp=2").out
+    assert "explained: tp 8, pp 4, dp 2;" in out
+    for told in ("a step", "memory of the fullest GPU", "communication of a step",
+                 "beside the recommended plan", "it loses in"):  # fmt: skip
+        assert told in out
+    own = sweeps(f"{SMALL} --json").records[0]
+    names = ("tp", "cp", "pp", "dp", "micro_batch", "zero_stage", "virtual_stages")
+    plan = ",".join(f"{name}={own[name]:g}" for name in names)
+    assert "it is the recommended plan" in sweeps(f"{SMALL} --explain {plan}").out
+
+
+def test_a_plan_that_doesnt_fit_is_explained_too(sweeps: Runner) -> None:
+    ran = sweeps("plan --model llama3-70b --gpus 64 --explain tp=1,pp=1,zero=0", fine=False)
+    assert ran.code == 1
+    assert "too much" in ran.out
+    assert "if the memory sufficed" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [("tp=8,pp=4,dp=4", "never multiply"), ("tp=x", "tp"), ("warp=3", "can't be read"),
+     ("", "names no plan")],
+)  # fmt: skip
+def test_a_plan_that_cant_be_explained(sweeps: Runner, plan: str, told: str) -> None:
+    ran = sweeps(SMALL, "--explain", plan, fine=False)
+    assert ran.code == 2
+    assert told in ran.err
+
+
+def test_days_and_cost(sweeps: Runner) -> None:
+    base = f"{SMALL} --price 2.5"
+    out = sweeps(f"{base} --tokens 100B").out
+    line = next(line for line in out.splitlines() if line.startswith("100 B tokens"))
+    assert "days" in line
+    assert "USD" in line
+    record = sweeps(f"{base} --json").records[0]
+    days = 100e9 / record["tokens_per_second"] / 86400
+    assert f"{days:.4g} days" in line
+    assert f"{16 * 24 * days * 2.5:,.0f} USD" in line
+    tokens = record["tokens_per_second"] * 21 * 86400
+    assert f"{tokens / 1e9:.4g} B tokens: 21 days" in sweeps(f"{base} --days 21").out
+
+
+def test_nothing_fits(sweeps: Runner) -> None:
+    ran = sweeps("plan --model llama3-405b --gpus 16", fine=False)
+    assert ran.code == 1
+    assert "no plan can run" in ran.out
+    assert "nearest: tp" in ran.out
+    assert "128 GPUs: tp" in ran.out
+    assert ran.err == ""
+
+
+def test_a_node_lost(sweeps: Runner) -> None:
+    out = sweeps(f"{SMALL} --lost-nodes 1").out
+    assert "a node lost" in out
+    assert "8 GPUs, the same batch" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (f"{SMALL} --objective speed", "objective = 'speed'"),
+        (f"{SMALL} --params 70", "stands beside --model"),
+        (f"{SMALL} --moe", "stands beside --model"),
+        (f"{SMALL} --tokens 2T --days 3", "stands beside --tokens"),
+        (f"{SMALL} --tokens many", "--tokens = 'many'"),
+        (f"{SMALL} --memory-threshold 0", "a share of the memory"),
+        ("plan --model llama3-8b --gpus 16,32 --explain tp=8", "there are many"),
+        ("plan --model llama3-8b --gpus 16:64:x1", "factor"),
+        ("plan --model llama3-8b --tp 3 --gpus 16", "never multiply"),
+        ("plan --model no-such-model", "no such model"),
+    ],
+)
+def test_refusals(sweeps: Runner, line: str, told: str) -> None:
+    ran = sweeps(line, fine=False)
+    assert ran.code == 2
+    assert told in ran.err
+    assert ran.out == ""
+
+
+# Many points.
+
+
+def test_a_range_of_gpus(sweeps: Runner) -> None:
+    rows = sweeps("plan --model llama3-8b,llama3-70b --gpus 8:64:x2 --csv").rows
+    assert len(rows) == 8
+    small = [row for row in rows if row["model"] == "llama3-8b"]
+    times = [float(row["step_time_s"]) for row in small]
+    assert times == sorted(times, reverse=True)
+    large = next(row for row in rows if row["model"] == "llama3-70b" and row["world_size"] == "8.0")
+    assert large["best_split"] == "none"
+    assert large["step_time_s"] == ""
+    assert large["feasible_plans"] == "0.0"
+    out = sweeps("plan --model llama3-8b,llama3-70b --gpus 8:64:x2").out
+    assert "none can run" in out
+
+
+def test_each_point_is_its_own_search() -> None:
+    request = read_request({**BASE, "gpus": "8,16", "inter_bandwidth": "25GB/s,50GB/s"})
+    best = best_at(request)
+    assert request.shape == (2, 2)
+    for point, plan in zip(request.points(), best.plans, strict=True):
+        alone = package.plans(**{**BASE, **dict(point.place)})
+        assert plan is not None
+        assert alone.recommended is not None
+        assert plan.key == alone.recommended.key
+
+
+def test_a_point_that_cant_be_is_refused_alone(sweeps: Runner) -> None:
+    out = sweeps("plan --model llama3-8b --gpus 8,16 --tp 16").out
+    assert "refused at some points: tp = '16'" in out
+
+
+def test_a_file_and_its_figures(sweeps: Runner, tmp_path: Path) -> None:
+    path = tmp_path / "best.nc"
+    line = "plan --model llama3-8b,llama3-70b --gpus 16:128:x2 --inter-bandwidth 25GB/s,50GB/s"
+    sweeps(f"{line} --output {path}")
+    found = package.open(path)
+    assert dict(found.sizes) == {"model": 2, "world_size": 4, "inter_bandwidth": 2}
+    assert found.step_time.attrs["units"] == "s"
+    assert "tp" in found.data_vars
+    asked = {**BASE, "model": "llama3-8b,llama3-70b", "gpus": "16:128:x2",
+             "inter_bandwidth": "25GB/s,50GB/s"}  # fmt: skip
+    figures = range_figures(read_request(asked))
+    assert [figure["name"] for figure in figures] == ["time-over-gpus", "best-split"]
+    draw_figures(path, figures, ["best-split"])
+    assert (tmp_path / "best-best-split.png").stat().st_size > 10_000
+    # The same question to the same code isn't written again.
+    assert "complete already" in sweeps(f"{line} --output {path}").out
+    other = sweeps(f"{line} --objective memory --output {path}", fine=False)
+    assert other.code == 2
+
+
+def test_a_file_of_one_point(sweeps: Runner, tmp_path: Path) -> None:
+    path = tmp_path / "plans.nc"
+    sweeps(f"{SMALL} --output {path} --plot")
+    found = package.open(path)
+    assert set(found.step_time.dims) == {"plan"}
+    assert str(found.recompute.values[0]) in ("none", "full")
+    parts = sum(found[name] for name in PARTS)
+    np.testing.assert_allclose(parts, found.step_time, rtol=1e-9)
+    drawn = {one.stem for one in tmp_path.glob("*.png")}
+    assert {"plans-best-plans", "plans-memory", "plans-step-parts"} <= drawn
+
+
+# Python.
+
+
+def test_the_interface() -> None:
+    found = package.plans(**BASE)
+    assert found.recommended is not None
+    assert found.recommended["world_size"] == 16.0
+    assert found.reasons
+    assert found.fallen["does_not_fit"] > 0
+    table = found.dataset
+    first = table.isel(plan=0)
+    assert float(first.tp) == found.recommended["tp"]
+    several = package.plans(**{**BASE, "gpus": [8, 16]})
+    assert several.recommended is None
+    assert several.dataset.step_time.dims == ("world_size",)
+    # The package of that name is the function, too.
+    import sweeps.plans.search
+
+    assert sweeps.plans.search.search is not None
+    assert package.plans(**BASE).recommended is not None
