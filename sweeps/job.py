@@ -14,16 +14,19 @@ import numpy as np
 from sweeps.engine.describe import layout_of, references
 from sweeps.engine.layout import Block, Column, Layout
 from sweeps.engine.plan import Plan
+from sweeps.engine.steps import Steps
 from sweeps.errors import InputError, fault
 from sweeps.spec.dump import to_toml, with_si_units
 from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.sweep import Sweep, read_sweep
-from sweeps.spec.units import format_quantity, parse_quantity
+from sweeps.spec.units import format_quantity
 from sweeps.validate.sizes import SIZE_CLASSES
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from sweeps.engine.evaluate import Limits
+    from sweeps.engine.reduce import Reducer
     from sweeps.validate.measured import MeasuredTable
 
 __all__ = ["Job", "prepare"]
@@ -67,28 +70,36 @@ class Job:
     @cached_property
     def attrs(self) -> Mapping[str, str]:
         """Global attributes: made when a file or a dataset is, for they read all of the code."""
-        from sweeps.store.metadata import code_digest, fingerprint, provenance
+        from sweeps.store.metadata import fingerprint, provenance
 
-        machines = {
-            machine.name: (machine.figures, machine.in_network, machine.scale_out_in_network)
-            for machine in self.resolved.machines
-        }
-        inputs = {**self.options, "machines": repr(machines)}
-        if self.resolved.models:
-            shapes = {model.name: model.shapes for model in self.resolved.models}
-            inputs["models"] = repr(shapes)
-        if self.measured is not None:
-            inputs["measured"] = self.measured.digest
+        code, inputs = self.identity["code"], self.identity["inputs"]
         found = provenance(
             title=self.sweep.title or self._title,
             summary=self.sweep.summary,
             spec_text=self.text,
             command=self.command,
-            fingerprint=fingerprint(self.text, code_digest(), inputs),
+            fingerprint=fingerprint(self.text, code, inputs),
             references="; ".join(references(self.plan.declarations())),
         )
         implied = "; ".join(f"{name} = {value}" for name, value in self.plan.implied.items())
         return found | ({"implied_labels": implied} if implied else {})
+
+    @cached_property
+    def identity(self) -> Mapping[str, Any]:
+        """What a result depends on beside the spec's text: ``code``, its digest, and ``inputs``."""
+        from sweeps.store.metadata import code_digest, versions
+
+        machines = {
+            machine.name: (machine.figures, machine.in_network, machine.scale_out_in_network)
+            for machine in self.resolved.machines
+        }
+        inputs = {**self.options, "versions": versions(), "machines": repr(machines)}
+        if self.resolved.models:
+            shapes = {model.name: model.shapes for model in self.resolved.models}
+            inputs["models"] = repr(shapes)
+        if self.measured is not None:
+            inputs["measured"] = self.measured.digest
+        return {"code": code_digest(), "inputs": inputs}
 
     @property
     def _title(self) -> str:
@@ -136,26 +147,6 @@ class Job:
                     "reduction ([[reductions]] with quantities = [])",
                 )
             )
-
-    def check_memory(self, limit: str) -> None:
-        """Refuse what needs more memory than the limit: reductions' results are held whole.
-
-        Raises
-        ------
-        InputError
-            If the limit can't be read or isn't enough.
-        """
-        most = parse_quantity(limit, "byte", field="--max-memory", bare_is_si=True)
-        needed = 0
-        for reduction in self.sweep.reductions:
-            variable = next(v for v in self.plan.variables if v.name == reduction.quantity)
-            kept = [n for d, n in self.plan.grid.sizes.items() if d in variable.dims]
-            over = [self.plan.grid.sizes[d] for d in reduction.over if d in variable.dims]
-            cells = int(np.prod(kept, dtype=object)) // int(np.prod(over, dtype=object))
-            needed += 8 * cells * (2 + len(reduction.over)) * max(reduction.count, 1)
-        if needed > most:
-            told = f"the reductions' results need {format_quantity(needed, 'byte')}"
-            raise InputError(fault("--max-memory", limit, told, "raise it, or reduce further"))
 
     def _check_fits(self) -> None:
         """Refuse a dataset that is larger than the machine's memory."""
@@ -206,13 +197,44 @@ class Job:
             values["size_class"] = np.array(list(SIZE_CLASSES), dtype=np.str_)
         return values, variables
 
-    def result(self, progress: Callable[[int, int], None] | None = None) -> tuple[Layout, Any]:
+    def result(
+        self,
+        progress: Callable[[int, int], None] | None = None,
+        limits: Limits | None = None,
+    ) -> tuple[Layout, Iterator[Block]]:
         """Return the result's layout and its blocks; reductions run first.
 
         Parameters
         ----------
         progress : callable, optional
             Called with cells done and cells in all while reductions run.
+        limits : Limits, optional
+            How much is computed at a time.
+
+        Returns
+        -------
+        Layout, iterator of Block
+            What is to be stored.
+        """
+        reducers = self.reducers()
+        if reducers:
+            from sweeps.engine.reducing import feed
+
+            feed(self.plan, reducers, limits, progress)
+        steps = Steps(self.plan, self.stored, limits)
+        return self.result_of(reducers, steps.run(0, len(steps)))
+
+    def result_of(
+        self, reducers: Sequence[Reducer], blocks: Iterator[Block]
+    ) -> tuple[Layout, Iterator[Block]]:
+        """Return the result's layout and its blocks, from reducers and blocks at hand.
+
+        Parameters
+        ----------
+        reducers : sequence of Reducer
+            As `reducers` gives them, with all of their cells.
+        blocks : iterator of Block
+            The stored variables'.
 
         Returns
         -------
@@ -221,7 +243,11 @@ class Job:
         """
         layout = self.layout
         kept = tuple(column for column in layout.variables if column.name in self.stored)
-        extra = self._reduce(progress) if self.sweep.reductions else []
+        extra = []
+        if reducers:
+            from sweeps.engine.reducing import reduced_columns
+
+            extra = reduced_columns(reducers, layout)
         if self.measured is not None:
             time = next(v for v in self.plan.variables if v.name == "time")
             extra += self.measured.columns(time.dims, self.plan.evaluate(("time",))["time"])
@@ -241,45 +267,26 @@ class Job:
             (*kept, *(_without_values(column) for column in extra)),
             layout.attrs,
         )
-        return whole, self._blocks(extra)
+        return whole, self._blocks(extra, blocks)
 
     @staticmethod
     def _needed(column: Column, used: set[str]) -> bool:
         return set(column.dims) <= used
 
-    def _blocks(self, extra: Sequence[Column]) -> Iterator[Block]:
+    @staticmethod
+    def _blocks(extra: Sequence[Column], blocks: Iterator[Block]) -> Iterator[Block]:
         for column in extra:
             assert column.values is not None
             yield Block(column.name, tuple(slice(0, n) for n in column.values.shape), column.values)
-        yield from self.plan.blocks(self.stored)
+        yield from blocks
 
-    def _reduce(self, progress: Callable[[int, int], None] | None) -> list[Column]:
-        from sweeps.engine.reduce import Reducer, reducer
+    def reducers(self) -> list[Reducer]:
+        """Return an empty reducer for each reduction, in their order."""
+        if not self.sweep.reductions:
+            return []
+        from sweeps.engine.reducing import reducers_of
 
-        variables = {variable.name: variable for variable in self.plan.variables}
-        described = {column.name: column for column in self.layout.variables}
-        labels = {column.name: column for column in self.layout.coordinates}
-        columns: list[Column] = []
-        by_quantity: dict[str, list[Reducer]] = {}
-        reducers = []
-        for reduction in self.sweep.reductions:
-            variable = variables[reduction.quantity]
-            made = reducer(reduction, variable.dims, self.plan.grid.sizes, labels)
-            reducers.append((reduction, made))
-            by_quantity.setdefault(reduction.quantity, []).append(made)
-        total = sum(int(np.prod(self.plan.shape(variables[q]))) for q in by_quantity)
-        done = 0
-        for block in self.plan.blocks(tuple(by_quantity)):
-            for made in by_quantity[block.name]:
-                made.update(block.region, block.values)
-            done += block.values.size
-            if progress is not None:
-                progress(done, total)
-        for reduction, made in reducers:
-            attrs = dict(described[reduction.quantity].attrs)
-            attrs.pop("ancillary_variables", None)
-            columns += made.columns(attrs)
-        return columns
+        return reducers_of(self.plan, self.sweep.reductions, self.layout)
 
     def dataset(self, progress: Callable[[int, int], None] | None = None) -> xr.Dataset:
         """Compute the result in memory.

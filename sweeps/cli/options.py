@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -14,6 +14,7 @@ __all__ = [
     "collective_options",
     "file_options",
     "output_options",
+    "recorded",
     "stated_sweep",
     "tree_algorithms",
 ]
@@ -132,7 +133,48 @@ def file_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
     formulas = [Path(path).read_text(encoding="utf-8") for path in given["formulas"]]
     kept = {name: given[name] for name in ("compress", "digits", "dtype")}
-    return {**kept, "formulas": "".join(formulas)}
+    kind = {"format": "zarr"} if given.get("kind") == "zarr" else {}
+    return {**kept, **kind, "formulas": "".join(formulas)}
+
+
+# Options that decide how a sweep is run, not what is in its file, and whether they have a value.
+OF_RUNNING = {
+    "--resume": False,
+    "--overwrite": False,
+    "--plot": False,
+    "--no-plot": False,
+    "--verbose": False,
+    "-v": False,
+    "--workers": True,
+    "--scheduler": True,
+    "--max-memory": True,
+    "--output": True,
+}
+
+
+def recorded(arguments: Sequence[str]) -> list[str]:
+    """Return a command's arguments as its file tells them: the same however it was run.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        Of the process.
+
+    Returns
+    -------
+    list of str
+        Without those that change nothing in the file, such as ``--workers 4``.
+    """
+    kept, skipped = [], False
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        if skipped:
+            skipped = False
+        elif name in OF_RUNNING:
+            skipped = OF_RUNNING[name] and not value
+        else:
+            kept.append(argument)
+    return kept
 
 
 def tree_algorithms(topology: str | None, algorithm: str | None) -> str:

@@ -11,6 +11,8 @@ import click
 
 __all__ = ["command"]
 
+FORMATS = ("netcdf", "zarr")
+
 
 @click.command("run")
 @click.argument("spec")
@@ -19,10 +21,14 @@ __all__ = ["command"]
 @click.option("--plot/--no-plot", default=True, help="Draw the declared figures.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change the spec.")
 @click.option("--dry-run", is_flag=True, help="Say what it would compute, and stop.")
+@click.option("--format", "kind", default="netcdf", help="netcdf or zarr (a folder).")
 @click.option("--compress", is_flag=True, help="Compress the file, lossless.")
 @click.option("--digits", type=int, help="Round to so many digits, and compress.")
 @click.option("--dtype", default="f8", help="f8 or f4: numbers in the file.")
 @click.option("--max-memory", default="2GiB", help="Most memory for reductions and blocks.")
+@click.option("--resume", is_flag=True, help="Go on with a sweep that was killed; keep blocks.")
+@click.option("--workers", type=int, default=0, metavar="N", help="Compute by N processes.")
+@click.option("--scheduler", metavar="ADDRESS", help="Compute by the workers of a Dask cluster.")
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
 @click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
 @click.option("--verbose", "-v", is_flag=True, help="Show the formulas too.")
@@ -31,10 +37,12 @@ def command(spec: str, **given: Any) -> int:
 
     SPEC is a path, or the name of a sweep that is shipped.
     """
-    from sweeps.cli.options import file_options
+    from sweeps.blocks.estimate import limits_for
+    from sweeps.cli.options import file_options, recorded
     from sweeps.cli.origins import assumed_lines, grouped_lines
     from sweeps.cli.report import statements
     from sweeps.cli.write import default_folder, write_result
+    from sweeps.errors import InputError, fault, nearest
     from sweeps.hops.spec import is_study
     from sweeps.job import prepare
     from sweeps.own_formulas import load_formulas
@@ -42,6 +50,9 @@ def command(spec: str, **given: Any) -> int:
     from sweeps.spec.sweep import load_sweep
     from sweeps.tuner.benefit import is_study as is_tuning
 
+    if given["kind"] not in FORMATS:
+        allowed = nearest(given["kind"], FORMATS)
+        raise InputError(fault("--format", given["kind"], "no such one", allowed))
     for path in given["formulas"]:
         load_formulas(Path(path))
     found = find_sweep(spec)
@@ -55,7 +66,7 @@ def command(spec: str, **given: Any) -> int:
         return run_tuning(found, given)
     folders = [Path(folder) for folder in given["hardware_folder"]]
     sweep, text = load_sweep(found, given["settings"], folders)
-    command_line = ["sweeps", *sys.argv[1:]]
+    command_line = ["sweeps", *recorded(sys.argv[1:])]
     options = file_options(given)
     job = prepare(
         sweep,
@@ -65,14 +76,15 @@ def command(spec: str, **given: Any) -> int:
         options=options,
         where=f"{found.name}: ",
     )
-    job.check_memory(given["max_memory"])
+    limits = limits_for(job, given["max_memory"], max(1, given["workers"]))
     if given["verbose"]:
         sys.stdout.writelines(line + "\n" for line in statements(job))
     if given["dry_run"]:
-        sys.stdout.writelines(line + "\n" for line in job.estimate())
+        sys.stdout.writelines(line + "\n" for line in dry_run(job, limits))
         return 0
     if given["output"] is None:
-        given["output"] = str(default_folder() / f"{found.stem}.nc")
+        ending = "zarr" if given["kind"] == "zarr" else "nc"
+        given["output"] = str(default_folder() / f"{found.stem}.{ending}")
     _check_declared(job)
     figures = sweep.figures if given["plot"] else None
     code = write_result(job, {**given, "plot": False}, figures)
@@ -82,6 +94,15 @@ def command(spec: str, **given: Any) -> int:
     told = grouped_lines if job.plan.training else assumed_lines
     sys.stdout.writelines(line + "\n" for line in told(job, brief=True))
     return code
+
+
+def dry_run(job: Any, limits: Any) -> Iterator[str]:
+    """Yield what a sweep would compute and store, and how long it would take."""
+    from sweeps.blocks.estimate import estimate, lines
+
+    *shapes, _ = job.estimate()
+    yield from shapes
+    yield from lines(estimate(job, limits))
 
 
 def _tell_errors(path: Path) -> None:

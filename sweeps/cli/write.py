@@ -5,14 +5,25 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from sweeps.errors import InputError, fault, nearest
 from sweeps.job import Job
 
+if TYPE_CHECKING:
+    from sweeps.blocks.estimate import Estimate
+
 __all__ = ["Progress", "default_folder", "draw_figures", "write_result"]
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them."""
+    for size, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {name}"
+    return f"{seconds:.0f} s"
 
 
 class Progress:
@@ -27,18 +38,23 @@ class Progress:
     def __init__(self, words: str) -> None:
         self.words, self.start, self.last = words, time.monotonic(), 0.0
         self.shown = False
+        self.before: int | None = None
         self.wanted = sys.stderr.isatty()
 
     def __call__(self, done: int, total: int) -> None:
         """Show the state, at most five times a second, and not for short work."""
         now = time.monotonic()
+        if self.before is None:
+            # What an earlier run has done took no time of this one.
+            self.before, self.start = done, now
         spent = now - self.start
         if not self.wanted or spent < 1.0 or (now - self.last < 0.2 and done < total):
             return
         self.last, self.shown = now, True
-        left = spent * (total - done) / max(done, 1)
+        left = spent * (total - done) / max(done - self.before, 1)
         share = 100.0 * done / max(total, 1)
-        sys.stderr.write(f"\r{self.words}: {share:3.0f} %, {left:.0f} s left   ")
+        told = f", {duration(left)} left" if done > self.before else ""
+        sys.stderr.write(f"\r{self.words}: {share:3.0f} %{told}   ")
         sys.stderr.flush()
 
     def end(self) -> None:
@@ -64,38 +80,79 @@ def write_result(job: Job, given: Mapping[str, Any], figures: Any = None) -> int
     int
         The exit code.
     """
+    from sweeps.blocks.choose import Means, clear, write_sweep
     from sweeps.store.read import is_complete
-    from sweeps.store.write import write
+    from sweeps.store.storage import Storage
 
     output = Path(given["output"] or default_folder() / "collective.nc")
     # Programs read records from standard output, so what is for people goes elsewhere.
     notes = sys.stderr if given.get("as_csv") or given.get("as_json") else sys.stdout
     if not given["overwrite"] and is_complete(output, job.attrs["fingerprint"]):
+        clear(output)
         notes.write(f"{output} is complete already: the same sweep by the same code\n")
     else:
         from sweeps.store.publish import check_output
 
-        check_output(output, overwrite=bool(given["overwrite"]))
+        zarr = given.get("kind") == "zarr"
+        check_output(output, overwrite=bool(given["overwrite"]), folder=zarr)
         job.check_size()
-        progress = Progress("reducing")
-        layout, blocks = job.result(progress)
-        progress.end()
-        progress = Progress("writing")
-        written = write(
-            output,
-            layout,
-            blocks,
+        storage = Storage(bool(given["compress"]), given["digits"], given["dtype"])
+        means = Means(
             overwrite=bool(given["overwrite"]),
-            compress=bool(given["compress"]),
-            digits=given["digits"],
-            dtype=given["dtype"],
-            progress=progress,
+            resume=bool(given.get("resume")),
+            workers=given.get("workers") or 0,
+            scheduler=given.get("scheduler"),
+            zarr=zarr,
+            max_memory=given.get("max_memory") or "2GiB",
+            formulas=own_formulas(given["formulas"]),
         )
-        progress.end()
+        with _progress(output) as progress:
+            tell = _teller(notes) if "max_memory" in given else None
+            written = write_sweep(job, output, means, storage, progress=progress, tell=tell)
         notes.write(f"wrote {output} ({readable(written.nbytes)})\n")
     if given["plot"] or figures:
         draw_figures(output, figures, notes=notes)
     return 0
+
+
+@contextlib.contextmanager
+def _progress(output: Path) -> Iterator[Callable[[str], Progress]]:
+    """Give lines of progress, one after the other, the last of which is cleared."""
+    shown: list[Progress] = []
+
+    def begin(words: str) -> Progress:
+        for line in shown:
+            line.end()
+        shown.append(Progress(words))
+        return shown[-1]
+
+    try:
+        yield begin
+    except KeyboardInterrupt:
+        from sweeps.blocks.folder import Folder
+
+        if Folder(output.resolve()).exists():
+            sys.stderr.write("\nsweeps: finished blocks are kept: --resume goes on with them\n")
+        raise
+    finally:
+        for line in shown:
+            line.end()
+
+
+def _teller(notes: TextIO) -> Callable[[Estimate], None]:
+    """Return what shows the estimate of a long sweep."""
+    from sweeps.blocks.estimate import lines
+
+    def tell(found: Estimate) -> None:
+        notes.writelines(line + "\n" for line in lines(found))
+        notes.flush()
+
+    return tell
+
+
+def own_formulas(paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the names and the text of files of own formulas, for processes that need them too."""
+    return tuple((Path(path).name, Path(path).read_text(encoding="utf-8")) for path in paths)
 
 
 def default_folder() -> Path:

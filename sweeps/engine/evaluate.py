@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -13,16 +14,32 @@ from sweeps.engine.axes import Array, Grid, Region, cut
 from sweeps.engine.fastest import best_of, keep_least
 from sweeps.engine.node import Node
 
-__all__ = ["BLOCK_CELLS", "WHOLE_CELLS", "Evaluator", "blocks_over", "settings"]
+__all__ = ["BLOCK_CELLS", "WHOLE_CELLS", "Evaluator", "Limits", "blocks_over", "settings"]
 
 # Cells of a block: 1 MiB of float64, so that a block stays in a core's cache while the work on it
 # outweighs the dispatch.
 BLOCK_CELLS = 1 << 17
 # Cells up to which a node is computed once and kept, rather than again for each block.
 WHOLE_CELLS = 1 << 18
-# Cells up to which reasons are kept: 64 MiB.
-KEPT_REASONS = 1 << 23
+# Reasons are kept up to so many times as many: 64 MiB.
+KEPT_REASONS = 32
 UNSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is computed at a time, and kept: what memory is bounded by.
+
+    Attributes
+    ----------
+    block : int
+        Most cells of a block.
+    whole : int
+        Most cells of a value that is computed once and kept.
+    """
+
+    block: int = BLOCK_CELLS
+    whole: int = WHOLE_CELLS
 
 
 # Elements of numpy's iteration buffer.  With its default of 8192, ufuncs copy operands that
@@ -96,10 +113,15 @@ class Evaluator:
         The open grid.
     fixed : mapping of int to slice, optional
         Positions of dimensions that are held at one point (those that switch formulas).
+    limits : Limits, optional
+        How much is computed at a time, and kept.
     """
 
-    def __init__(self, grid: Grid, fixed: dict[int, slice] | None = None) -> None:
+    def __init__(
+        self, grid: Grid, fixed: dict[int, slice] | None = None, limits: Limits | None = None
+    ) -> None:
         self.grid = grid
+        self.limits = limits or Limits()
         self.fixed = fixed or {}
         held = {grid.names[position] for position in self.fixed}
         self._held = frozenset(held)
@@ -140,7 +162,7 @@ class Evaluator:
         """
         if node.given is not None:
             return cut(node.given, region or self.everything)
-        if self.cells(node) <= WHOLE_CELLS:
+        if self.cells(node) <= self.limits.whole:
             whole = self._whole.get(id(node))
             if whole is None:
                 whole = self._run(node, None)
@@ -180,7 +202,8 @@ class Evaluator:
 
         So it is kept, as long as it isn't large.
         """
-        if not WHOLE_CELLS < self.cells(node) <= KEPT_REASONS:
+        whole = self.limits.whole
+        if not whole < self.cells(node) <= KEPT_REASONS * whole:
             return np.asarray(self.value(node, region))
         kept = self._reasons.get(id(node))
         if kept is None:
@@ -229,7 +252,7 @@ class Evaluator:
 
     def _direct(self, node: Node, region: Region) -> bool:
         """Return whether a node is a ufunc whose value isn't at hand."""
-        if node.ufunc is None or self.cells(node) <= WHOLE_CELLS:
+        if node.ufunc is None or self.cells(node) <= self.limits.whole:
             return False
         known = self._parts.get(id(node))
         return known is None or known[0] != self._where(node, region)

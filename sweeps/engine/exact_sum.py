@@ -7,6 +7,8 @@ of small whole numbers, whose sums are exact; the limbs that occur are kept, eac
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,20 +89,33 @@ class ExactSum:
             # Exact: what is left are the lower bits.
             rest = rest - scaled(whole, weight(limb))
 
-    def merge(self, other: ExactSum) -> None:
+    def merge(self, other: ExactSum, where: tuple[slice, ...] | None = None) -> None:
         """Add another's sums.
 
         Parameters
         ----------
         other : ExactSum
-            Of the same shape; its value stays as it is.
+            Its value stays as it is.
+        where : tuple of slice, optional
+            The cells that it has the sums of; all where none are given.
         """
         if self._load + other._load > MOST_LOAD:
             self._carry()
             other._carry()
         self._load += other._load
         for limb, sums in other.limbs.items():
-            self._limb(limb)[...] += sums
+            self._limb(limb)[where or ...] += sums
+
+    def state(self) -> dict[str, NDArray[np.int64]]:
+        """Return the sums as arrays by name."""
+        limbs = {f"limb.{limb}": sums for limb, sums in self.limbs.items()}
+        return {"load": np.array(self._load, dtype=np.int64), **limbs}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Set the sums, as `state` gives them."""
+        self._load = int(state["load"])
+        named = ((name.partition("."), sums) for name, sums in state.items())
+        self.limbs = {int(key): sums.copy() for (kind, _, key), sums in named if kind == "limb"}
 
     def rounded(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return the sums, each rounded once (to nearest, ties to even), as ``f * 2**e``.

@@ -31,35 +31,41 @@ class Group:
         self.idle = set(range(len(grid.shape))) - set(self.positions) - set(case.fixed)
         self.everything = evaluator.everything
         self.holes = Holes(plan, case, evaluator, self.positions)
+        self.buffers: dict[str, Array] = {}
 
     def run(
         self, variables: Sequence[Variable], cells: int, arrays: Mapping[str, Array]
     ) -> Iterator[Block]:
         """Yield the variables' blocks, or fill the arrays given with them."""
-        buffers: dict[str, Array] = {}
         for part in blocks_over(self.lengths, cells):
-            region, place = list(self.everything), []
-            shape = [1] * len(region)
-            for position, piece in zip(self.positions, part, strict=True):
-                actual = self.case.fixed.get(position, piece)
-                region[position] = actual
-                place.append(actual)
-                shape[position] = actual.stop - actual.start
-            for position in self.idle:
-                region[position] = slice(0, 1)
-            for variable in variables:
-                name, own = variable.name, tuple(place)
-                if name in arrays:
-                    # With the ellipsis a variable without dimensions gives its array, too.
-                    index: tuple[Any, ...] = (*own, ...)
-                    out = np.reshape(arrays[name][index], shape, copy=False)
-                else:
-                    if name not in buffers or buffers[name].shape != tuple(shape):
-                        buffers[name] = np.empty(shape, dtype=dtype_of(name))
-                    out = buffers[name]
-                with settings(self.run_length):
-                    self._fill(name, tuple(region), out)
-                yield Block(name, own, out.reshape([piece.stop - piece.start for piece in place]))
+            yield from self.at(part, variables, arrays)
+
+    def at(
+        self, part: Region, variables: Sequence[Variable], arrays: Mapping[str, Array] | None = None
+    ) -> Iterator[Block]:
+        """Yield the variables' blocks at one part of the case's own points."""
+        region, place = list(self.everything), []
+        shape = [1] * len(region)
+        for position, piece in zip(self.positions, part, strict=True):
+            actual = self.case.fixed.get(position, piece)
+            region[position] = actual
+            place.append(actual)
+            shape[position] = actual.stop - actual.start
+        for position in self.idle:
+            region[position] = slice(0, 1)
+        for variable in variables:
+            name, own = variable.name, tuple(place)
+            if arrays and name in arrays:
+                # With the ellipsis a variable without dimensions gives its array, too.
+                index: tuple[Any, ...] = (*own, ...)
+                out = np.reshape(arrays[name][index], shape, copy=False)
+            else:
+                if name not in self.buffers or self.buffers[name].shape != tuple(shape):
+                    self.buffers[name] = np.empty(shape, dtype=dtype_of(name))
+                out = self.buffers[name]
+            with settings(self.run_length):
+                self._fill(name, tuple(region), out)
+            yield Block(name, own, out.reshape([piece.stop - piece.start for piece in place]))
 
     def _fill(self, name: str, region: Region, out: Array) -> None:
         """Fill an array with a variable's values over a region, NaN where there are none."""

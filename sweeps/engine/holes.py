@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sweeps.engine.axes import Array, Region
-from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Evaluator, blocks_over
+from sweeps.engine.evaluate import Evaluator, blocks_over
 
 if TYPE_CHECKING:
     from sweeps.engine.case import Case
@@ -42,7 +42,7 @@ class Holes:
         self.plan, self.case, self.evaluator = plan, case, evaluator
         self.positions = frozenset(positions)
         self.found = -1
-        if evaluator.cells(case.status) <= WHOLE_CELLS:
+        if evaluator.cells(case.status) <= evaluator.limits.whole:
             status = np.asarray(evaluator.value(case.status))
             self.found = int(np.bitwise_or.reduce(status, axis=None))
         self._sharing: list[tuple[Case, Evaluator]] | None = None
@@ -79,7 +79,7 @@ class Holes:
         if self._sharing is None:
             own = self._held(self.case)
             others = [
-                (case, Evaluator(self.plan.grid, dict(case.fixed)))
+                (case, Evaluator(self.plan.grid, dict(case.fixed), self.evaluator.limits))
                 for case in self.plan.cases
                 if case is not self.case and self._held(case) == own
             ]
@@ -99,7 +99,8 @@ class Holes:
         for position in own & self.positions:
             cells *= region[position].stop - region[position].start
         wrong: Array | None = None
-        for part in blocks_over([grid.shape[p] for p in idle], max(1, BLOCK_CELLS // cells)):
+        most = max(1, evaluator.limits.block // cells)
+        for part in blocks_over([grid.shape[p] for p in idle], most):
             for position, piece in zip(idle, part, strict=True):
                 place[position] = piece
             status = evaluator.reasons(case.status, tuple(place)) & bits

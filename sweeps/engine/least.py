@@ -72,9 +72,12 @@ class Least:
             keys[:, better], places[:, better], offered, where
         )
 
-    def merge(self, other: Least) -> None:
-        """Take in what another has found."""
-        self.keys, self.places = merged(self.keys, self.places, other.keys, other.places)
+    def merge(self, other: Least, where: tuple[slice, ...]) -> None:
+        """Take in what another has found of the cells in a place."""
+        here = (slice(None), *where)
+        self.keys[here], self.places[here] = merged(
+            self.keys[here], self.places[here], other.keys, other.places
+        )
 
     def values(self) -> NDArray[np.float64]:
         """Return the values found, first ranks first; NaN where there is none, and no -0.0."""

@@ -332,10 +332,33 @@ class Plan:
     def _run(
         self, names: Sequence[str], cells: int, arrays: Mapping[str, Array]
     ) -> Iterator[Block]:
-        wanted = [variable for variable in self.variables if variable.name in names]
+        wanted = [variable.name for variable in self.variables if variable.name in names]
+        known: tuple[Case, Evaluator] | None = None
+        for case, dims, variables in self.stages(wanted):
+            if known is None or known[0] is not case:
+                known = (case, Evaluator(self.grid, dict(case.fixed)))
+            group = Group(self, case, known[1], dims)
+            yield from group.run(variables, cells, arrays)
+
+    def stages(
+        self, names: Sequence[str]
+    ) -> Iterator[tuple[Case, tuple[str, ...], list[Variable]]]:
+        """Yield what is computed together: variables of the same dimensions, case by case.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The variables wanted, in the order in which they are to come.
+
+        Yields
+        ------
+        case, dims, variables
+            Each value of each variable belongs to one of them.
+        """
+        known = {variable.name: variable for variable in self.variables}
+        wanted = [known[name] for name in names if name in known]
         done: set[tuple[Any, ...]] = set()
         for case in self.cases:
-            evaluator = Evaluator(self.grid, dict(case.fixed))
             groups: dict[tuple[str, ...], list[Variable]] = {}
             for variable in wanted:
                 place = self._place(case, variable)
@@ -345,8 +368,7 @@ class Plan:
             # Those of most dimensions first: the others see their reasons for holes.
             largest = sorted(groups.items(), key=lambda one: -self.grid.size(frozenset(one[0])))
             for dims, variables in largest:
-                group = Group(self, case, evaluator, dims)
-                yield from group.run(variables, cells, arrays)
+                yield case, dims, variables
 
     def _place(self, case: Case, variable: Variable) -> tuple[Any, ...]:
         held = {self.grid.names[p]: s.start for p, s in case.fixed.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from sweeps.engine.reduce_split import Split, split
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.sweep import REDUCTIONS, Reduction
 
-__all__ = ["Reducer", "reducer"]
+__all__ = ["Reducer", "part", "reducer", "task_of"]
 
 KINDS: Mapping[str, type[Reducer]] = {
     "min": Extremes,
@@ -63,13 +64,49 @@ def reducer(
     InputError
         With every fault of the reduction.
     """
+    task = task_of(reduction, variable_dims, sizes, labels)
+    return KINDS[reduction.operation](task)
+
+
+def part(task: Task, where: Sequence[slice]) -> Reducer:
+    """Make a reducer of a part of a task's results, to be merged into the whole one.
+
+    Parameters
+    ----------
+    task : Task
+        As `task_of` returns it.
+    where : sequence of slice
+        The part (`Split.box` gives it).
+
+    Returns
+    -------
+    Reducer
+        It takes memory for the part alone.
+    """
+    own = replace(task, split=task.split.within(where), whole=task.split)
+    return KINDS[task.reduction.operation](own)
+
+
+def task_of(
+    reduction: Reduction,
+    variable_dims: Sequence[str],
+    sizes: Mapping[str, int],
+    labels: Mapping[str, Column | Sequence[str] | NDArray[Any] | None],
+) -> Task:
+    """Return what a reducer is to do, as `reducer` takes it.
+
+    Raises
+    ------
+    InputError
+        With every fault of the reduction.
+    """
     faults = _faults(reduction, sizes)
     parts = split(variable_dims, sizes, reduction.over)
     if not faults:
         faults = _too_large(reduction, parts)
     if faults:
         raise InputError(faults)
-    task = Task(
+    return Task(
         reduction,
         parts,
         {
@@ -79,7 +116,6 @@ def reducer(
         },
         tuple(dim for dim in reduction.over if dim not in parts.reduced_dims),
     )
-    return KINDS[reduction.operation](task)
 
 
 def _coordinate(dim: str, given: Column | Sequence[str] | NDArray[Any]) -> Column:

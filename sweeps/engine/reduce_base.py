@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -37,12 +37,15 @@ class Task:
         The labels or values along reduced dimensions, as far as they are known.
     absent : tuple of str
         Dimensions to reduce that the variable doesn't have.
+    whole : Split or None
+        The split of all results, where this is of a part of them.
     """
 
     reduction: Reduction
     split: Split
     coordinates: Mapping[str, Column] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
+    whole: Split | None = None
 
     @property
     def name(self) -> str:
@@ -157,12 +160,12 @@ class Reducer(ABC):
             self._take(part)
 
     def merge(self, other: Self) -> None:
-        """Take in what another reducer of the same task has gathered from other blocks.
+        """Take in what another reducer has gathered from other blocks.
 
         Parameters
         ----------
         other : Reducer
-            Gives the same results as before afterwards.
+            Of the same task, or of a part of it (`part`).  It isn't to be used afterwards.
 
         Raises
         ------
@@ -170,11 +173,42 @@ class Reducer(ABC):
             It reduces something else.
         """
         mine, its = self.task, other.task
-        if (mine.reduction, mine.split) != (its.reduction, its.split):
+        if (mine.reduction, mine.split) != (its.reduction, its.whole or its.split):
             message = f"{mine.name} and {its.name} aren't parts of one reduction"
             raise ValueError(message)
         self._seen += other._seen
-        self._absorb(other)
+        self._absorb(other, its.split.where)
+
+    def part(self, where: Sequence[slice]) -> Self:
+        """Return a reducer of a part of the results, to be given the blocks that belong to it.
+
+        Parameters
+        ----------
+        where : sequence of slice
+            The part (`Split.box` gives it).
+
+        Returns
+        -------
+        Reducer
+            Empty; it takes memory for the part alone, and can be merged into this one.
+        """
+        own = replace(self.task, split=self.task.split.within(where), whole=self.task.split)
+        return type(self)(own)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what has been gathered, as arrays by name: all that `restore` needs."""
+        return {"seen": np.array(self._seen, dtype=np.int64), **self._state()}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Set what has been gathered.
+
+        Parameters
+        ----------
+        state : mapping of str to ndarray
+            As `state` gives it for a reducer of the same task and part.
+        """
+        self._seen = int(state["seen"])
+        self._restore(state)
 
     def columns(self, attrs: Mapping[str, Any]) -> list[Column]:
         """Return the results, over the kept dimensions in the variable's order.
@@ -205,7 +239,13 @@ class Reducer(ABC):
     def _take(self, piece: Piece) -> None: ...
 
     @abstractmethod
-    def _absorb(self, other: Self) -> None: ...
+    def _absorb(self, other: Self, where: tuple[slice, ...]) -> None: ...
+
+    @abstractmethod
+    def _state(self) -> dict[str, NDArray[Any]]: ...
+
+    @abstractmethod
+    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None: ...
 
     @abstractmethod
     def _columns(self, attrs: Mapping[str, Any]) -> list[Column]: ...

@@ -72,6 +72,18 @@ class BinnedCells:
         cells = codes >> width
         return cells, codes - (cells << width) - (INFINITE << self.bits), counts
 
+    def merge(self, other: BinnedCells, where: tuple[slice, ...]) -> None:
+        """Add another's counts of the kept cells in a place."""
+        codes, counts = other.counts.items()
+        if other.split.kept_shape != self.split.kept_shape:
+            width = OCTAVE_BITS + other.bits
+            cells = codes >> width
+            points = np.unravel_index(cells, other.split.kept_shape)
+            moved = tuple(point + part.start for point, part in zip(points, where, strict=True))
+            own = np.ravel_multi_index(moved, self.split.kept_shape)
+            codes = codes + ((own - cells) << width)
+        self.counts.take(codes, counts, other.counts.dropped)
+
     def _cells(self, piece: Piece) -> NDArray[np.int64]:
         """Return what each kept cell adds to its values' keys, shaped to broadcast with them."""
         shape = self.split.kept_shape
@@ -102,8 +114,14 @@ class Histogram(Reducer):
     def _take(self, piece: Piece) -> None:
         self._binned.add(piece)
 
-    def _absorb(self, other: Histogram) -> None:
-        self._binned.counts.merge(other._binned.counts)
+    def _absorb(self, other: Histogram, where: tuple[slice, ...]) -> None:
+        self._binned.merge(other._binned, where)
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        return dict(self._binned.counts.state())
+
+    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._binned.counts.restore(state)
 
     def _bins(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the keys of the bins' lower edges, and of their upper ones."""

@@ -40,8 +40,14 @@ class Extremes(Reducer):
     def _take(self, piece: Piece) -> None:
         self._least.add(piece)
 
-    def _absorb(self, other: Extremes) -> None:
-        self._least.merge(other._least)
+    def _absorb(self, other: Extremes, where: tuple[slice, ...]) -> None:
+        self._least.merge(other._least, where)
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        return {"keys": self._least.keys, "places": self._least.places}
+
+    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._least.keys, self._least.places = state["keys"], state["places"]
 
     def _columns(self, attrs: Mapping[str, Any]) -> list[Column]:
         task, quantity = self.task, self.task.quantity(attrs)

@@ -46,11 +46,24 @@ class Mean(Reducer):
         finite = np.where(np.isfinite(values), values, 0.0)
         self._sum.add(Piece(piece.where, piece.starts, piece.extents, finite))
 
-    def _absorb(self, other: Mean) -> None:
-        self._sum.merge(other._sum)
-        self._count += other._count
+    def _absorb(self, other: Mean, where: tuple[slice, ...]) -> None:
+        self._sum.merge(other._sum, where)
+        self._count[where] += other._count
         for sign, count in other._infinite.items():
-            self._of(sign)[...] += count
+            self._of(sign)[where] += count
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        infinite = {f"infinite.{sign}": count for sign, count in self._infinite.items()}
+        return {"count": self._count, **infinite, **self._sum.state()}
+
+    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._count = state["count"]
+        self._infinite = {
+            sign: state[f"infinite.{sign}"]
+            for sign in (np.inf, -np.inf)
+            if f"infinite.{sign}" in state
+        }
+        self._sum.restore(state)
 
     def _of(self, sign: float) -> NDArray[np.int64]:
         if sign not in self._infinite:

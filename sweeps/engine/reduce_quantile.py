@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +42,14 @@ class Store(Protocol):
     def add(self, piece: Piece) -> None:
         """Take a piece in."""
 
-    def merge(self, other: Self) -> None:
-        """Take in what another has."""
+    def merge(self, other: Any, where: tuple[slice, ...]) -> None:
+        """Take in what another has of the cells in a place."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what there is, as arrays by name."""
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Set it."""
 
     def quantiles(self) -> Values:
         """Return the quantiles; shape: kept cells, quantiles."""
@@ -59,13 +66,14 @@ class Quantile(Reducer):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        split = task.split
+        # A part is gathered as the whole is.
+        split, whole = task.split, task.whole or task.split
         # Coordinates ascend, each once.
         self._wanted = np.unique(np.array(task.reduction.quantiles, dtype=np.float64))
         self._store: Store
-        if split.kept_cells * split.reduced_cells <= MOST_HELD:
-            self._store = Held(split, self._wanted)
-        elif is_exact(split):
+        if whole.kept_cells * whole.reduced_cells <= MOST_HELD:
+            self._store = Held(split, self._wanted) if split is whole else Pieces(split)
+        elif is_exact(whole):
             self._store = Rows(split, self._wanted)
         else:
             self._store = Binned(split, self._wanted, task.name)
@@ -73,8 +81,14 @@ class Quantile(Reducer):
     def _take(self, piece: Piece) -> None:
         self._store.add(piece)
 
-    def _absorb(self, other: Quantile) -> None:
-        self._store.merge(other._store)
+    def _absorb(self, other: Quantile, where: tuple[slice, ...]) -> None:
+        self._store.merge(other._store, where)
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        return self._store.state()
+
+    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._store.restore(state)
 
     def _columns(self, attrs: Mapping[str, Any]) -> list[Column]:
         task, dim = self.task, f"{self.task.name}_quantile"
@@ -112,9 +126,25 @@ class Held:
         )
         self.values[(*piece.where, *reduced)] = piece.values
 
-    def merge(self, other: Held) -> None:
+    def merge(self, other: Held | Pieces, where: tuple[slice, ...]) -> None:
         """Put another's values in their places."""
-        np.copyto(self.values, other.values, where=np.isnan(self.values))
+        if isinstance(other, Held):
+            np.copyto(self.values, other.values, where=np.isnan(self.values))
+            return
+        for piece in other.pieces:
+            moved = tuple(
+                slice(part.start + begin.start, part.stop + begin.start)
+                for part, begin in zip(piece.where, where, strict=True)
+            )
+            self.add(Piece(moved, piece.starts, piece.extents, piece.values))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the values."""
+        return {"values": self.values}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Set the values."""
+        self.values = state["values"]
 
     def quantiles(self) -> Values:
         """Sort, some rows at a time."""
@@ -125,6 +155,57 @@ class Held:
             part = slice(start, start + step)
             found[part] = of_rows(rows[part], self.wanted)
         return found
+
+
+class Pieces:
+    """Values of a part of what is held: they are put in their places when they are merged."""
+
+    error = 0.0
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+        self.pieces: list[Piece] = []
+
+    def add(self, piece: Piece) -> None:
+        """Copy a piece."""
+        self.pieces.append(
+            Piece(piece.where, piece.starts, piece.extents, np.array(piece.values, order="C"))
+        )
+
+    def merge(self, other: Pieces, where: tuple[slice, ...]) -> None:
+        """Take in another's pieces of the same part."""
+        self.pieces += other.pieces
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the pieces, one after the other: places and values."""
+        places = [
+            [*(part.start for part in one.where), *one.starts, *one.values.shape]
+            for one in self.pieces
+        ]
+        values = [one.values.reshape(-1) for one in self.pieces]
+        rank = 2 * len(self.split.kept_shape) + 2 * len(self.split.reduced_shape)
+        return {
+            "places": np.array(places, dtype=np.int64).reshape(-1, rank),
+            "values": np.concatenate(values) if values else np.empty(0),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Set the pieces."""
+        self.pieces, end = [], 0
+        kept = len(self.split.kept_shape)
+        for row in state["places"].tolist():
+            starts, shape = row[: len(row) // 2], tuple(row[len(row) // 2 :])
+            where = tuple(
+                slice(start, start + size)
+                for start, size in zip(starts[:kept], shape[:kept], strict=True)
+            )
+            begin, end = end, end + math.prod(shape)
+            values = state["values"][begin:end].reshape(shape)
+            self.pieces.append(Piece(where, tuple(starts[kept:]), shape[kept:], values))
+
+    def quantiles(self) -> Values:
+        """Not to be had of a part."""
+        raise NotImplementedError
 
 
 class Rows:
@@ -156,13 +237,29 @@ class Rows:
             self._row(cell)[reduced] = piece.values[point]
             self._fill(cell, piece.cells)
 
-    def merge(self, other: Rows) -> None:
+    def merge(self, other: Rows, where: tuple[slice, ...]) -> None:
         """Take in another's rows."""
-        np.copyto(self.found, other.found, where=np.isnan(self.found))
-        for cell, values in other._open.items():
+        found = self.found[where]
+        np.copyto(found, other.found, where=np.isnan(found))
+        for place, values in other._open.items():
+            cell = tuple(part.start + n for part, n in zip(where, place, strict=True))
             row = self._row(cell)
             np.copyto(row, values, where=np.isnan(row))
-            self._fill(cell, other._filled[cell])
+            self._fill(cell, other._filled[place])
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the quantiles of whole rows, and the rows that aren't whole."""
+        cells = np.array(list(self._open), dtype=np.int64).reshape(-1, len(self.split.kept_shape))
+        rows = np.array(list(self._open.values()), dtype=np.float64)
+        filled = np.array([self._filled[cell] for cell in self._open], dtype=np.int64)
+        return {"found": self.found, "cells": cells, "rows": rows, "filled": filled}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Set them."""
+        self.found = state["found"]
+        cells = [tuple(cell) for cell in state["cells"].tolist()]
+        self._open = {cell: row.copy() for cell, row in zip(cells, state["rows"], strict=True)}
+        self._filled = dict(zip(cells, state["filled"].tolist(), strict=True))
 
     def quantiles(self) -> Values:
         """Return what has been found."""
@@ -198,9 +295,17 @@ class Binned:
         """Count a piece's values."""
         self.bins.add(piece)
 
-    def merge(self, other: Binned) -> None:
+    def merge(self, other: Binned, where: tuple[slice, ...]) -> None:
         """Add another's counts."""
-        self.bins.counts.merge(other.bins.counts)
+        self.bins.merge(other.bins, where)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the counts."""
+        return dict(self.bins.counts.state())
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Set the counts."""
+        self.bins.counts.restore(state)
 
     def quantiles(self) -> Values:
         """Look the ranks up in the counts."""

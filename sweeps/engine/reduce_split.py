@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,8 @@ class Split:
         Lengths of the reduced ones.
     strides : tuple of int
         How far apart neighbours along each reduced dimension are in canonical order.
+    origin : tuple of int
+        Where along the kept dimensions this begins, if it is a part of another (`within`).
     """
 
     shape: tuple[int, ...]
@@ -82,6 +84,39 @@ class Split:
     kept_shape: tuple[int, ...]
     reduced_shape: tuple[int, ...]
     strides: tuple[int, ...]
+    origin: tuple[int, ...] = ()
+
+    @property
+    def where(self) -> tuple[slice, ...]:
+        """The place of this along the whole's kept dimensions."""
+        begins = self.origin or (0,) * len(self.kept_shape)
+        sizes = zip(begins, self.kept_shape, strict=True)
+        return tuple(slice(begin, begin + size) for begin, size in sizes)
+
+    def within(self, where: Sequence[slice]) -> Split:
+        """Return the split of a part of the results: regions are still those of the variable.
+
+        Parameters
+        ----------
+        where : sequence of slice
+            The part, a slice for each kept dimension (`box` gives it).
+
+        Returns
+        -------
+        Split
+            With the kept shape of the part.
+        """
+        return replace(
+            self,
+            kept_shape=tuple(part.stop - part.start for part in where),
+            origin=tuple(part.start for part in where),
+        )
+
+    def box(self, region: Sequence[slice]) -> tuple[slice, ...]:
+        """Return the part of the results that a region of the variable belongs to."""
+        if not self.kept_axes:
+            return (slice(0, 1),)
+        return tuple(slice(region[axis].start, region[axis].stop) for axis in self.kept_axes)
 
     @property
     def kept_cells(self) -> int:
@@ -124,7 +159,11 @@ class Split:
             message = f"values of shape {values.shape} don't fill the region {tuple(region)}"
             raise ValueError(message)
         view = values.transpose(*self.kept_axes, *self.reduced_axes)
-        where = tuple(slice(*bounds[axis][:2]) for axis in self.kept_axes)
+        begins = self.origin or (0,) * len(self.kept_axes)
+        where = tuple(
+            slice(bounds[axis][0] - begin, bounds[axis][1] - begin)
+            for axis, begin in zip(self.kept_axes, begins, strict=False)
+        )
         if not where:
             where, view = (slice(0, 1),), view[np.newaxis]
         starts = tuple(bounds[axis][0] for axis in self.reduced_axes)

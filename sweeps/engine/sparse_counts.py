@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -66,9 +69,30 @@ class SparseCounts:
 
     def merge(self, other: SparseCounts) -> None:
         """Add another's counts."""
-        codes, counts = other.items()
-        self._drop(other.dropped)
-        self._add(*_summed(codes >> (self.dropped - other.dropped), counts))
+        self.take(*other.items(), other.dropped)
+
+    def take(self, codes: Codes, counts: Codes, dropped: int) -> None:
+        """Add counts of codes without some bits.
+
+        Parameters
+        ----------
+        codes, counts : ndarray
+            As another's `items` gives them.
+        dropped : int
+            How many bits these codes lack.
+        """
+        self._drop(dropped)
+        self._add(*_summed(codes >> (self.dropped - dropped), counts))
+
+    def state(self) -> dict[str, Codes]:
+        """Return the counts as arrays by name."""
+        codes, counts = self.items()
+        return {"codes": codes, "counts": counts, "dropped": np.array(self.dropped)}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Set the counts, as `state` gives them."""
+        self._codes, self._counts = state["codes"], state["counts"]
+        self.dropped, self._waiting, self._waits = int(state["dropped"]), [], 0
 
     def items(self) -> tuple[Codes, Codes]:
         """Return the codes, ascending and without the bits dropped, and their counts."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    import netCDF4
 
 __all__ = ["NO_CHECKSUM", "RunningChecksum", "checksum", "slabs", "stored_checksum"]
 
@@ -139,13 +136,13 @@ def slabs(
             yield (*leading, slice(start, min(start + step, size)), *whole)
 
 
-def stored_checksum(variable: netCDF4.Variable[Any]) -> str:
+def stored_checksum(variable: Any) -> str:
     """Return the checksum of what a file holds; the caller holds the netCDF lock.
 
     Parameters
     ----------
     variable : netCDF4.Variable
-        A variable of an open file.
+        A variable of an open file, or what reads like one.
 
     Returns
     -------

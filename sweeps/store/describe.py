@@ -124,12 +124,19 @@ def describe_file(dataset: netCDF4.Dataset, path: Path, *, ranges: bool) -> Desc
     }
     return Description(
         path=path,
-        nbytes=path.stat().st_size,
+        nbytes=_size(path),
         sizes={name: each.size for name, each in dataset.dimensions.items() if name not in widths},
         coordinates=tuple(each for each in found if each.is_coordinate),
         variables=tuple(each for each in found if not each.is_coordinate),
         attrs=attrs,
     )
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of a file, or of all files of a folder."""
+    if path.is_dir():
+        return sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
+    return path.stat().st_size
 
 
 def _named(holder: netCDF4.Dataset | netCDF4.Variable[Any]) -> set[str]:
@@ -145,11 +152,14 @@ def _summary(
     variable.set_auto_chartostring(False)
     attrs = {each: variable.getncattr(each) for each in variable.ncattrs() if each not in _HIDDEN}
     dims, shape = variable.dimensions, variable.shape
+    if variable.dtype != "S1" and np.dtype(variable.dtype).kind in "UO":
+        text = tuple(np.asarray(variable[...]).reshape(-1).tolist())
+        return Summary(name, dims, shape, "str", attrs, is_coordinate, labels=text)
     if variable.dtype == "S1":
         dims, shape = dims[:-1], shape[:-1]
-        text = labels(np.ascontiguousarray(variable[...]).view(f"S{variable.shape[-1]}"))
+        characters = np.ascontiguousarray(variable[...]).view(f"S{variable.shape[-1]}")
         name = name.removesuffix("_name") if name.removesuffix("_name") in dims else name
-        found = tuple(text.reshape(-1).tolist())
+        found = tuple(labels(characters).reshape(-1).tolist())
         return Summary(name, dims, shape, "str", attrs, is_coordinate, labels=found)
     values: dict[str, Any] = {}
     if ranges and "flag_meanings" in attrs:

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from sweeps.errors import RunError, fault
 
-__all__ = ["NETCDF", "hold"]
+__all__ = ["NETCDF", "hold", "lock_of"]
 
 _NO_LOCKS_HERE = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}
 
@@ -54,6 +54,11 @@ NETCDF = _NetcdfLock()
 """Held around every call into netCDF4, reading or writing."""
 
 
+def lock_of(output: Path) -> Path:
+    """Return the file that an output's lock is on."""
+    return output.with_name(f".{output.name}.lock")
+
+
 @contextlib.contextmanager
 def hold(output: Path) -> Iterator[bool]:
     """Hold the lock of an output file while it is written.
@@ -78,7 +83,7 @@ def hold(output: Path) -> Iterator[bool]:
     OSError
         The lock's file cannot be made.
     """
-    path = output.with_name(f".{output.name}.lock")
+    path = lock_of(output)
     descriptor, held = _take(path, output)
     try:
         yield held

@@ -7,18 +7,27 @@ import errno
 import os
 import re
 import secrets
+import shutil
 from pathlib import Path
 
 from sweeps.errors import InputError, fault
 from sweeps.store.failures import system_calls
 
-__all__ = ["check_output", "publish", "sweep_strays", "temporary"]
+__all__ = [
+    "check_output",
+    "publish",
+    "publish_folder",
+    "strays",
+    "sweep_strays",
+    "temporary",
+    "to_disk",
+]
 
 _TAG_BYTES = 4
 _NO_LINKS_HERE = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
 
-def check_output(path: Path, *, overwrite: bool = False) -> Path:
+def check_output(path: Path, *, overwrite: bool = False, folder: bool = False) -> Path:
     """Check that an output can be written, before anything is computed for it.
 
     Parameters
@@ -27,6 +36,8 @@ def check_output(path: Path, *, overwrite: bool = False) -> Path:
         The output under the name that the user gave.
     overwrite : bool
         Whether an existing file may be replaced.
+    folder : bool
+        Whether the output is a folder (a Zarr store).
 
     Returns
     -------
@@ -41,13 +52,13 @@ def check_output(path: Path, *, overwrite: bool = False) -> Path:
     """
     with system_calls(path):
         target = Path(os.path.realpath(path))
-        problem = _problem(target, overwrite=overwrite)
+        problem = _problem(target, overwrite=overwrite, is_folder=folder)
     if problem:
         raise InputError(fault("output", str(path), *problem))
     return target
 
 
-def _problem(target: Path, *, overwrite: bool) -> tuple[str, str] | None:
+def _problem(target: Path, *, overwrite: bool, is_folder: bool) -> tuple[str, str] | None:
     """Return what is wrong with a target, and what would be right."""
     folder = target.parent
     problem: tuple[str, str] | None = None
@@ -56,7 +67,9 @@ def _problem(target: Path, *, overwrite: bool) -> tuple[str, str] | None:
         problem = f"'{folder.name}' {state}", "make the folder first, or name another"
     elif target.is_symlink():
         problem = "is a link that leads to itself", "name a file"
-    elif target.exists() and not target.is_file():
+    elif is_folder and target.exists() and not (target / ".zgroup").exists():
+        problem = "is not a Zarr store", "name a folder that doesn't exist"
+    elif not is_folder and target.exists() and not target.is_file():
         problem = "is not a file" + " but a folder" * target.is_dir(), "name a file"
     elif len(os.fsencode(target.name)) > (longest := _longest_name(folder)):
         problem = "its name is too long", f"at most {longest} bytes, here"
@@ -93,6 +106,18 @@ def temporary(target: Path) -> Path:
     return target.with_name(_affixed(target.name, secrets.token_hex(_TAG_BYTES)))
 
 
+def strays(target: Path) -> list[Path]:
+    """Return what runs that were killed, or that are running, have left of an output.
+
+    Parameters
+    ----------
+    target : Path
+        The output.
+    """
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{{2 * _TAG_BYTES}}}\.tmp")
+    return [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
+
+
 def sweep_strays(target: Path) -> list[Path]:
     """Remove what runs that were killed have left of this output.
 
@@ -108,11 +133,13 @@ def sweep_strays(target: Path) -> list[Path]:
     list of Path
         What was removed.
     """
-    pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{{2 * _TAG_BYTES}}}\.tmp")
-    strays = [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
-    for stray in strays:
-        stray.unlink(missing_ok=True)
-    return strays
+    found = strays(target)
+    for stray in found:
+        if stray.is_dir():
+            shutil.rmtree(stray)
+        else:
+            stray.unlink(missing_ok=True)
+    return found
 
 
 def publish(finished: Path, target: Path, *, overwrite: bool = False) -> None:
@@ -133,12 +160,41 @@ def publish(finished: Path, target: Path, *, overwrite: bool = False) -> None:
         The name is taken (FileExistsError), or the disk failed; the target is as it was before,
         or already complete.
     """
-    _to_disk(finished)
+    to_disk(finished)
     if overwrite:
         finished.replace(target)
     else:
         _name_without_replacing(finished, target)
-    _to_disk(target.parent)
+    to_disk(target.parent)
+
+
+def publish_folder(finished: Path, target: Path, *, overwrite: bool = False) -> None:
+    """Give a finished folder its name, as `publish` does; what it replaces is gone for a moment.
+
+    Parameters
+    ----------
+    finished : Path
+        A folder on the target's filesystem, whose files are on the disk.
+    target : Path
+        The name to publish it under.
+    overwrite : bool
+        Whether to replace a folder that has the name.
+
+    Raises
+    ------
+    OSError
+        The name is taken (FileExistsError), or the disk failed.
+    """
+    aside = None
+    if target.exists():
+        if not overwrite:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+        aside = temporary(target)
+        target.rename(aside)
+    finished.rename(target)
+    to_disk(target.parent)
+    if aside is not None:
+        shutil.rmtree(aside)
 
 
 def _name_without_replacing(finished: Path, target: Path) -> None:
@@ -157,8 +213,14 @@ def _name_without_replacing(finished: Path, target: Path) -> None:
         finished.unlink()
 
 
-def _to_disk(path: Path) -> None:
-    """Wait until a file's bytes, or a folder's names, are on the disk."""
+def to_disk(path: Path) -> None:
+    """Wait until a file's bytes, or a folder's names, are on the disk.
+
+    Parameters
+    ----------
+    path : Path
+        An existing file or folder.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -15,6 +15,7 @@ from sweeps.store.describe import Description, Summary, describe_file
 from sweeps.store.encode import FORMAT
 from sweeps.store.failures import LIBRARY_ERRORS
 from sweeps.store.lock import NETCDF
+from sweeps.store.zarr_read import ZarrFile, is_zarr, open_zarr
 
 if TYPE_CHECKING:
     import netCDF4
@@ -29,14 +30,16 @@ _OURS = ("checksum", "_FillValue")
 
 
 @contextlib.contextmanager
-def _opened(path: Path, *, require_ours: bool) -> Iterator[netCDF4.Dataset]:
+def _opened(path: Path, *, require_ours: bool) -> Iterator[Any]:
     """Open a file for reading, with the netCDF lock held; say in one line why it can't be."""
     import netCDF4
 
     file = _existing(path)
     with NETCDF:
         try:
-            dataset = netCDF4.Dataset(file)
+            dataset = ZarrFile(file) if is_zarr(file) else netCDF4.Dataset(file)
+        except InputError:
+            raise
         except _DAMAGED as error:
             wrong = f"can't be read, it was cut short or damaged ({_reason(error)})"
             raise InputError(fault("file", str(path), wrong, "write it again")) from error
@@ -63,6 +66,8 @@ def _existing(path: Path) -> Path:
     file = Path(os.path.realpath(path))
     wrong, allowed = "", ""
     try:
+        if is_zarr(file):
+            return file
         if file.is_dir():
             wrong, allowed = "is a folder", "name a file in it"
         elif not file.is_file():
@@ -81,7 +86,7 @@ def _existing(path: Path) -> Path:
     return file
 
 
-def _check_format(dataset: netCDF4.Dataset, path: Path, *, require_ours: bool) -> None:
+def _check_format(dataset: Any, path: Path, *, require_ours: bool) -> None:
     name, version = FORMAT
     found = dataset.getncattr(name) if name in dataset.ncattrs() else None
     if found is None and require_ours:
@@ -121,12 +126,17 @@ def open_dataset(path: Path | str, *, require_ours: bool = True) -> xr.Dataset:
         try:
             # Our own lock: xarray's would not keep a writer of ours in another thread away, and
             # it has none while it opens a file.
-            dataset = xr.open_dataset(
-                os.path.realpath(path),
-                engine="netcdf4",
-                decode_times=False,
-                mask_and_scale=not ours,
-                lock=NETCDF,
+            real = Path(os.path.realpath(path))
+            dataset = (
+                open_zarr(real)
+                if is_zarr(real)
+                else xr.open_dataset(
+                    real,
+                    engine="netcdf4",
+                    decode_times=False,
+                    mask_and_scale=not ours,
+                    lock=NETCDF,
+                )
             )
             return _restored(dataset) if ours else dataset
         except _DAMAGED as error:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.engine.layout import Block, Layout
 from sweeps.store.attributes import check_layout
 from sweeps.store.blocks import target_of, targets
-from sweeps.store.encode import stored
+from sweeps.store.encode import Stored, stored
 from sweeps.store.failures import system_calls
 from sweeps.store.lock import hold
 from sweeps.store.open_file import OpenFile, least_size
@@ -18,7 +18,7 @@ from sweeps.store.publish import check_output, publish, sweep_strays, temporary
 from sweeps.store.space import require
 from sweeps.store.storage import Storage
 
-__all__ = ["Written", "write"]
+__all__ = ["Written", "held", "planned", "write", "write_held"]
 
 _HEADER_BYTES = 1 << 16
 
@@ -93,25 +93,109 @@ def write(
         cover the variables.
     """
     storage = Storage(compress, digits, dtype)
+    plan = planned(path, layout, storage, overwrite=overwrite)
+    with held(Path(path), overwrite=overwrite) as target:
+        return write_held(Path(path), target, layout, blocks, plan, storage, overwrite, progress)
+
+
+def planned(
+    path: Path | str, layout: Layout, storage: Storage, *, overwrite: bool = False
+) -> list[Stored]:
+    """Check that a layout can be a file, and that there is room for it.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file to write.
+    layout : Layout
+        Dimensions, coordinates, variables and attributes.
+    storage : Storage
+        The user's choices.
+    overwrite : bool
+        Whether an existing file is replaced.
+
+    Returns
+    -------
+    list of Stored
+        The file's variables.
+    """
     check_layout(layout)
     plan = stored(layout, storage)
-    output = Path(path)
-    target = check_output(output, overwrite=overwrite)
-    require(least_size(plan) + _HEADER_BYTES, output)
+    check_output(Path(path), overwrite=overwrite)
+    require(least_size(plan) + _HEADER_BYTES, Path(path))
+    return plan
+
+
+@contextlib.contextmanager
+def held(output: Path, *, overwrite: bool = False, folder: bool = False) -> Iterator[Path]:
+    """Hold an output's lock, with the strays of killed runs swept away.
+
+    Parameters
+    ----------
+    output : Path
+        The output under the name that the user gave.
+    overwrite : bool
+        Whether an existing file is replaced.
+    folder : bool
+        Whether the output is a folder (a Zarr store).
+
+    Yields
+    ------
+    Path
+        The absolute path to write to, links followed.
+    """
+    target = check_output(output, overwrite=overwrite, folder=folder)
     with contextlib.ExitStack() as stack:
         with system_calls(output):
             if stack.enter_context(hold(target)):
                 sweep_strays(target)
-        fresh = temporary(target)
-        try:
-            with OpenFile(fresh, output, layout, plan, storage) as file:
-                checksums = _fill(file, layout, blocks, progress)
-            with system_calls(output):
-                nbytes = fresh.stat().st_size
-                publish(fresh, target, overwrite=overwrite)
-        finally:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
+        yield target
+
+
+def write_held(
+    output: Path,
+    target: Path,
+    layout: Layout,
+    blocks: Iterable[Block],
+    plan: list[Stored],
+    storage: Storage,
+    overwrite: bool,
+    progress: Callable[[int, int], None] | None,
+) -> Written:
+    """Write a dataset whose output's lock is held (see `write`).
+
+    Parameters
+    ----------
+    output, target : Path
+        The output under the name that the user gave, and the absolute path.
+    layout : Layout
+        The dataset.
+    blocks : iterable of Block
+        Values.
+    plan : list of Stored
+        As `planned` gives it.
+    storage : Storage
+        The user's choices.
+    overwrite : bool
+        Whether an existing file is replaced.
+    progress : callable or None
+        Called with cells done and of all cells.
+
+    Returns
+    -------
+    Written
+        Path, size and checksums.
+    """
+    fresh = temporary(target)
+    try:
+        with OpenFile(fresh, output, layout, plan, storage) as file:
+            checksums = _fill(file, layout, blocks, progress)
+        with system_calls(output):
+            nbytes = fresh.stat().st_size
+            publish(fresh, target, overwrite=overwrite)
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
     return Written(output, nbytes, checksums)
 
 

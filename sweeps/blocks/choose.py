@@ -1,0 +1,246 @@
+"""Whether a sweep is written while it is computed, or kept in blocks, and how it is cut."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeps.blocks.estimate import BLOCK_SECONDS, Estimate, estimate, limits_for
+from sweeps.blocks.folder import Folder
+from sweeps.blocks.run import Cut, Pool, here, run_in_blocks
+from sweeps.engine.evaluate import Limits
+from sweeps.errors import InputError, RunError, fault
+from sweeps.job import Job
+from sweeps.store.failures import system_calls
+from sweeps.store.lock import hold, lock_of
+from sweeps.store.publish import check_output, strays, sweep_strays
+from sweeps.store.storage import Storage
+from sweeps.store.write import Written, write
+from sweeps.store.zarr_store import require_zarr
+
+__all__ = ["Means", "clear", "cut_for", "keeps_blocks", "write_sweep"]
+
+# A sweep that takes less is computed again rather than kept.
+SHORT_SECONDS = 10.0
+# One that takes less isn't given to other processes: starting them takes as long.
+PARALLEL_SECONDS = 2.0
+# Bytes of a block at most.
+BLOCK_BYTES = 1 << 26
+# Blocks for each process, so that all end at about the same time.
+BLOCKS_EACH = 8
+MANY = 16
+# What keeping blocks may cost, of the whole, where nobody asked for it.
+MOST_OVERHEAD = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """With what a sweep is run.
+
+    Attributes
+    ----------
+    overwrite : bool
+        Whether an existing output is replaced, and blocks are given up.
+    resume : bool
+        Whether to go on with blocks that are there, and to keep them at any cost.
+    workers : int
+        Processes beside this one.
+    scheduler : str or None
+        The address of a Dask scheduler.
+    zarr : bool
+        Whether the output is a Zarr store.
+    max_memory : str
+        The most memory, with a unit.
+    formulas : sequence of (str, str)
+        Own formulas: the names of their files and the text.
+    """
+
+    overwrite: bool = False
+    resume: bool = False
+    workers: int = 0
+    scheduler: str | None = None
+    zarr: bool = False
+    max_memory: str = "2GiB"
+    formulas: Sequence[tuple[str, str]] = ()
+
+    def __post_init__(self) -> None:
+        faults = []
+        if self.workers < 0:
+            faults.append(fault("--workers", self.workers, "can't be", "0 or more processes"))
+        if self.workers and self.scheduler:
+            wrong, allowed = "are those of the cluster", "--workers or --scheduler"
+            faults.append(fault("--workers", self.workers, wrong, allowed))
+        if faults:
+            raise InputError(faults)
+
+    @property
+    def processes(self) -> int:
+        """How many compute on this machine."""
+        return max(1, self.workers)
+
+    def pool(self) -> Pool:
+        """Return what computes blocks."""
+        if self.scheduler:
+            from sweeps.blocks.cluster import cluster
+
+            return cluster(self.scheduler)
+        if self.workers:
+            from sweeps.blocks.processes import processes
+
+            return processes(self.workers)
+        return here
+
+
+def keeps_blocks(found: Estimate, means: Means) -> bool:
+    """Return whether a sweep is worth keeping in blocks.
+
+    Parameters
+    ----------
+    found : Estimate
+        What it takes.
+    means : Means
+        With what it is run.
+
+    Returns
+    -------
+    bool
+        A cluster's results and a Zarr store's come in blocks in any case; a short sweep is
+        computed again; a long one is kept where that is cheap beside it, or where it is to be
+        resumed.
+    """
+    if means.scheduler or means.zarr:
+        return True
+    if means.workers and found.seconds > PARALLEL_SECONDS:
+        return True
+    total = found.seconds + found.writing
+    if total < SHORT_SECONDS:
+        return False
+    return means.resume or found.keeping <= MOST_OVERHEAD * total
+
+
+def cut_for(found: Estimate, limits: Limits, processes: int) -> Cut:
+    """Return how a sweep is cut: by time, by size, and so that every process has several blocks.
+
+    Parameters
+    ----------
+    found : Estimate
+        What it takes.
+    limits : Limits
+        How much is computed at a time.
+    processes : int
+        How many compute.
+    """
+    steps = max(1, found.steps)
+    by_time = BLOCK_SECONDS * steps / max(found.seconds, 1e-9)
+    by_size = BLOCK_BYTES * steps / max(found.kept_nbytes, 1)
+    by_number = steps / (BLOCKS_EACH * processes) if processes > 1 else math.inf
+    return Cut(limits, max(1, int(min(by_time, by_size, by_number, steps))))
+
+
+def write_sweep(
+    job: Job,
+    output: Path,
+    means: Means,
+    storage: Storage,
+    *,
+    progress: Callable[[str], Callable[[int, int], None]] | None = None,
+    tell: Callable[[Estimate], None] | None = None,
+) -> Written:
+    """Compute a sweep into a file, in whatever way suits it.
+
+    Parameters
+    ----------
+    job : Job
+        Ready to run.
+    output : Path
+        The file to write.
+    means : Means
+        With what it is run.
+    storage : Storage
+        The user's choices.
+    progress : callable, optional
+        Makes, of words, what is called with cells done and of all cells.
+    tell : callable, optional
+        Called with the estimate of a long sweep before it starts.
+
+    Returns
+    -------
+    Written
+        Path, size and checksums.
+    """
+    pool = means.pool()
+    if means.zarr:
+        require_zarr(str(output))
+        if job.measured is not None:
+            wrong, allowed = "isn't for measurements", "netcdf"
+            raise InputError(fault("--format", "zarr", wrong, allowed))
+    target = check_output(output, overwrite=means.overwrite, folder=means.zarr)
+    limits = limits_for(job, means.max_memory, means.processes)
+    found = estimate(job, limits)
+    if tell is not None and found.seconds + found.writing > SHORT_SECONDS:
+        tell(found)
+    begun = Folder(target).stated() is not None
+    goes_on = begun and not means.overwrite
+    alone = job.measured is not None and not begun
+    if alone or not (goes_on or (begun and means.resume) or keeps_blocks(found, means)):
+        written = _write_directly(job, output, means, storage, limits, progress)
+        clear(output)
+        return written
+    # How many a cluster has is known only when it answers.
+    count = MANY if means.scheduler else means.processes
+    cut = cut_for(found, limits, count)
+    return run_in_blocks(
+        job,
+        output,
+        cut,
+        pool=pool,
+        overwrite=means.overwrite,
+        resume=means.resume,
+        storage=storage,
+        zarr=means.zarr,
+        formulas=means.formulas,
+        progress=progress,
+    )
+
+
+def _write_directly(
+    job: Job,
+    output: Path,
+    means: Means,
+    storage: Storage,
+    limits: Limits,
+    progress: Callable[[str], Callable[[int, int], None]] | None,
+) -> Written:
+    layout, blocks = job.result(progress("reducing") if progress else None, limits)
+    return write(
+        output,
+        layout,
+        blocks,
+        overwrite=means.overwrite,
+        compress=storage.compress,
+        digits=storage.digits,
+        dtype=storage.dtype,
+        progress=progress("writing") if progress else None,
+    )
+
+
+def clear(output: Path) -> None:
+    """Remove what runs have left beside an output that is complete, unless one is at it.
+
+    Parameters
+    ----------
+    output : Path
+        The output under the name that the user gave.
+    """
+    target = Path(os.path.realpath(output))
+    folder = Folder(target)
+    if not folder.exists() and not strays(target) and not lock_of(target).exists():
+        return
+    with contextlib.suppress(RunError), system_calls(output), hold(target) as held:
+        if held:
+            sweep_strays(target)
+            folder.remove()

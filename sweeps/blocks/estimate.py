@@ -1,0 +1,275 @@
+"""What a sweep is going to take: cells, bytes, seconds, memory."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from overhead.collectives import Algorithm
+from sweeps.engine.case import Case
+from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Limits
+from sweeps.engine.fastest import best_of
+from sweeps.engine.node import Node
+from sweeps.engine.plan import Plan
+from sweeps.engine.reduce_binned import MOST_BINS
+from sweeps.engine.reduce_quantile import MOST_HELD, is_exact
+from sweeps.engine.reduce_split import Split, split
+from sweeps.engine.steps import Stage, Steps
+from sweeps.errors import InputError, fault
+from sweeps.job import Job
+from sweeps.spec.sweep import Reduction
+from sweeps.spec.units import format_quantity, parse_quantity
+
+__all__ = ["BLOCK_SECONDS", "Estimate", "estimate", "limits_for", "lines"]
+
+GIB = 1 << 30
+# To compute, read and write a file's numbers costs about so much a GiB on a local disk.
+WRITING_SECONDS = 1.0 / GIB
+# The same for blocks: written, synced, summed, and read once more.
+KEEPING_SECONDS = 1.2 / GIB
+# Seconds of work in a block.
+BLOCK_SECONDS = 2.0
+# How long trials may take, all together.
+TRIAL_SECONDS = 0.5
+# Values that a node of the graph holds beside its cells: a cost has the figures of each level.
+OF_A_COST = 12
+OF_A_CHOICE = 4
+# Arrays of a block that a kernel needs while it runs.
+AT_WORK = 12
+LEAST_BLOCK = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a sweep is going to take.
+
+    Attributes
+    ----------
+    cells : int
+        To compute, all variables together.
+    nbytes : int
+        To store, uncompressed.
+    seconds : float
+        To compute, by one process.
+    steps : int
+        In how many steps.
+    kept_nbytes : int
+        That blocks take on the disk until they are gathered.
+    """
+
+    cells: int
+    nbytes: int
+    seconds: float
+    steps: int
+    kept_nbytes: int
+
+    @property
+    def writing(self) -> float:
+        """Seconds to write the file."""
+        return self.nbytes * WRITING_SECONDS
+
+    @property
+    def keeping(self) -> float:
+        """Seconds that blocks cost."""
+        return self.kept_nbytes * KEEPING_SECONDS
+
+
+def names_of(job: Job) -> tuple[str, ...]:
+    """Return the variables that a job computes: stored ones first."""
+    return tuple(dict.fromkeys((*job.stored, *(r.quantity for r in job.sweep.reductions))))
+
+
+def estimate(job: Job, limits: Limits) -> Estimate:
+    """Estimate a sweep by computing a few steps of it.
+
+    Parameters
+    ----------
+    job : Job
+        Ready to run.
+    limits : Limits
+        How much is computed at a time.
+
+    Returns
+    -------
+    Estimate
+        Of a process on this machine.
+    """
+    steps = Steps(job.plan, names_of(job), limits)
+    variables = {variable.name: variable for variable in job.plan.variables}
+    seconds = _seconds(steps)
+    blocks = min(len(steps), 1 + int(seconds / BLOCK_SECONDS))
+    # Each block holds what was gathered in it: the whole state at most, or some of each cell.
+    sizes = {name: math.prod(job.plan.shape(variable)) for name, variable in variables.items()}
+    states = (
+        min(blocks * _state_bytes(job, one), 16 * sizes[one.quantity])
+        for one in job.sweep.reductions
+    )
+    return Estimate(
+        sum(sizes[name] for name in names_of(job)),
+        job.nbytes,
+        seconds,
+        len(steps),
+        job.nbytes + sum(states),
+    )
+
+
+def _seconds(steps: Steps) -> float:
+    """Return how long all steps take: measured of the largest stages, as long as there is time."""
+    stages = sorted(steps.stages, key=_cells, reverse=True)
+    begin, measured, spent = time.perf_counter(), 0, 0.0
+    for number, stage in enumerate(stages):
+        if number and time.perf_counter() - begin > TRIAL_SECONDS:
+            break
+        first, count = steps.first(stage), len(stage.cuts)
+        # The first has what is computed once; another tells what each of the others takes.
+        once = _timed(steps, first)
+        each = _timed(steps, first + count // 2) if count > 1 else 0.0
+        spent += once + each * (count - 1)
+        measured += _cells(stage)
+    total = sum(map(_cells, stages))
+    return spent * total / max(measured, 1)
+
+
+def _cells(stage: Stage) -> int:
+    part = math.prod(each.stop - each.start for each in stage.cuts[0])
+    return part * len(stage.cuts) * len(stage.variables)
+
+
+def _timed(steps: Steps, step: int) -> float:
+    begin = time.perf_counter()
+    for _ in steps.run(step, step + 1):
+        pass
+    return time.perf_counter() - begin
+
+
+def lines(found: Estimate) -> Iterator[str]:
+    """Yield an estimate for a person.
+
+    Parameters
+    ----------
+    found : Estimate
+        Of a sweep.
+    """
+    written = f", {duration(found.writing)} to write" if found.writing >= 1 else ""
+    nbytes = format_quantity(found.nbytes, "byte")
+    yield (
+        f"to compute: {found.cells:,} cells in {found.steps:,} steps, about "
+        f"{duration(found.seconds)} on one core{written}; file: about {nbytes}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them."""
+    for size, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {name}"
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+# Memory.
+
+
+def _split(job: Job, reduction: Reduction) -> Split:
+    variable = next(v for v in job.plan.variables if v.name == reduction.quantity)
+    return split(variable.dims, job.plan.grid.sizes, reduction.over)
+
+
+def _state_bytes(job: Job, reduction: Reduction) -> int:
+    """Return the most bytes that a reduction holds."""
+    parts = _split(job, reduction)
+    kept, total = parts.kept_cells, parts.kept_cells * parts.reduced_cells
+    match reduction.operation:
+        case "min" | "max" | "top":
+            return 16 * kept * max(1, reduction.count)
+        case "mean":
+            return 8 * kept * 8
+        case "quantile" if total <= MOST_HELD:
+            return 8 * total
+        case "quantile" if is_exact(parts):
+            return 8 * kept * len(reduction.quantiles)
+    return 48 * min(MOST_BINS, total)
+
+
+def _result_bytes(job: Job, reduction: Reduction) -> int:
+    """Return the bytes of a reduction's results."""
+    kept = _split(job, reduction).kept_cells
+    several = max(reduction.count if reduction.operation == "top" else 1, 1)
+    if reduction.operation == "quantile":
+        several = len(reduction.quantiles)
+    if reduction.operation == "histogram":
+        return 0
+    return 8 * kept * several * (2 + len(reduction.over))
+
+
+def limits_for(job: Job, limit: str, processes: int = 1) -> Limits:
+    """Return how much may be computed at a time so that memory suffices.
+
+    Parameters
+    ----------
+    job : Job
+        Ready to run.
+    limit : str
+        The most memory, with a unit, for what depends on the sweep's size.
+    processes : int
+        How many compute.
+
+    Returns
+    -------
+    Limits
+        The usual ones, or smaller ones.
+
+    Raises
+    ------
+    InputError
+        The limit can't be read, or nothing fits into it.
+    """
+    most = parse_quantity(limit, "byte", field="--max-memory", bare_is_si=True)
+    results = sum(_state_bytes(job, one) + _result_bytes(job, one) for one in job.sweep.reductions)
+    if results > most:
+        told = f"the reductions' results need {format_quantity(results, 'byte')}"
+        raise InputError(fault("--max-memory", limit, told, "raise it, or reduce further"))
+    block, whole = BLOCK_CELLS, WHOLE_CELLS
+    while block >= LEAST_BLOCK:
+        needed = results + max(1, processes) * _working_bytes(job.plan, Limits(block, whole))
+        if needed <= most:
+            return Limits(block, whole)
+        block, whole = block // 2, whole // 2
+    told = f"the sweep's values need {format_quantity(needed, 'byte')}"
+    raise InputError(fault("--max-memory", limit, told, "raise it, or take fewer --workers"))
+
+
+def _working_bytes(plan: Plan, limits: Limits) -> int:
+    """Return the most bytes that a process needs to compute: the worst case's nodes, and arrays."""
+    return max(_case_bytes(plan, case, nodes, limits) for case, nodes in _nodes(plan))
+
+
+def _weight(node: Node) -> int:
+    if isinstance(node.origin, Algorithm):
+        return OF_A_COST
+    return OF_A_CHOICE if node.run is best_of else 1
+
+
+def _nodes(plan: Plan) -> Iterator[tuple[Case, list[Node]]]:
+    for case in plan.cases:
+        stack: list[Node] = [*case.nodes.values(), case.status]
+        found: dict[int, Node] = {}
+        while stack:
+            node = stack.pop()
+            if id(node) not in found:
+                found[id(node)] = node
+                stack += node.inputs
+        yield case, list(found.values())
+
+
+def _case_bytes(plan: Plan, case: Case, nodes: Sequence[Node], limits: Limits) -> int:
+    held = {plan.grid.names[position] for position in case.fixed}
+    largest, total = 1, 0
+    for node in nodes:
+        cells = plan.grid.size(node.dims - held)
+        kept = cells if cells <= limits.whole else min(cells, limits.block)
+        largest = max(largest, kept)
+        if node.given is None:
+            total += kept * _weight(node)
+    return 8 * (total + AT_WORK * largest)

@@ -1,0 +1,203 @@
+"""The folder of a sweep that isn't finished: one plan, written once, and a file for each block."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps.blocks.block_file import Record, looks_complete, read_block
+from sweeps.engine.evaluate import Limits
+from sweeps.errors import InputError, fault
+from sweeps.store.durable import NewFile, is_temporary
+from sweeps.store.publish import to_disk
+
+__all__ = ["Folder", "Stated", "refusal", "unfinished"]
+
+PLAN, RECIPE = "plan.json", "recipe"
+FORMAT = 1
+BLOCK = re.compile(r"(\d{8,})\.block")
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What the first start of a sweep has fixed.
+
+    Attributes
+    ----------
+    attrs : mapping of str to str
+        The file's global attributes: its dates are those of the first start.
+    identity : mapping
+        What the result depends on, part by part, for messages.
+    limits : Limits
+        How much is computed at a time.
+    per_block : int
+        Steps of a block.
+    steps : int
+        Steps in all.
+    """
+
+    attrs: Mapping[str, str]
+    identity: Mapping[str, str]
+    limits: Limits
+    per_block: int
+    steps: int
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are."""
+        return -(-self.steps // self.per_block)
+
+    def text(self) -> str:
+        """Return it as JSON with a digest of its own."""
+        content: dict[str, Any] = {
+            "format": FORMAT,
+            "attrs": dict(self.attrs),
+            "identity": dict(self.identity),
+            "limits": [self.limits.block, self.limits.whole],
+            "per_block": self.per_block,
+            "steps": self.steps,
+        }
+        return json.dumps({**content, "sha256": _digest(content)}, indent=1)
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def stated_in(text: str) -> Stated | None:
+    """Return what a plan's file says; None where it is torn."""
+    try:
+        content = json.loads(text)
+        known = content.pop("sha256")
+    except (ValueError, AttributeError, KeyError):
+        return None
+    if known != _digest(content) or content.pop("format") != FORMAT:
+        return None
+    return Stated(**{**content, "limits": Limits(*content["limits"])})
+
+
+class Folder:
+    """A sweep's folder, beside its output.
+
+    Parameters
+    ----------
+    target : Path
+        The output's absolute path.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.path = target.with_name(f".{target.name}.run")
+
+    def block(self, index: int) -> Path:
+        """Return the name of a block's file."""
+        return self.path / f"{index:08d}.block"
+
+    def stated(self) -> Stated | None:
+        """Return what the first start has fixed; None where there was none."""
+        try:
+            text = (self.path / PLAN).read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
+            return None
+        return stated_in(text)
+
+    def exists(self) -> bool:
+        """Return whether there is a folder."""
+        return self.path.is_dir()
+
+    def begin(self, stated: Stated) -> None:
+        """Make the folder, with nothing but the plan in it.
+
+        A plan that is torn is none, and blocks without a plan have no owner.
+
+        Parameters
+        ----------
+        stated : Stated
+            What is fixed from now on.
+        """
+        self.remove()
+        self.path.mkdir()
+        to_disk(self.path.parent)
+        with NewFile(self.path / PLAN) as file:
+            file.write(stated.text().encode())
+            file.publish()
+
+    def put_recipe(self, content: bytes) -> Path:
+        """Write the recipe that workers read, and return where it is."""
+        path = self.path / RECIPE
+        with NewFile(path) as file:
+            file.write(content)
+            file.publish()
+        return path
+
+    def sweep_strays(self) -> None:
+        """Remove files that killed writers left; the output's lock is to be held."""
+        for path in self.path.iterdir():
+            if is_temporary(path):
+                path.unlink(missing_ok=True)
+
+    def done(self, owner: bytes, count: int) -> set[int]:
+        """Return the blocks that are there, by their ends; their checksums are for later."""
+        names = (BLOCK.fullmatch(path.name) for path in self.path.iterdir())
+        numbers = {int(found[1]) for found in names if found}
+        return {n for n in numbers if n < count and looks_complete(self.block(n), owner)}
+
+    def records(self, index: int, owner: bytes) -> list[Record] | None:
+        """Return a block's records; None where it is missing or damaged."""
+        return read_block(self.block(index), owner)
+
+    def remove(self) -> None:
+        """Remove the folder and what is in it: the plan first, for without it nothing counts."""
+        if not self.path.exists():
+            return
+        (self.path / PLAN).unlink(missing_ok=True)
+        shutil.rmtree(self.path, onerror=_tolerate)
+        with contextlib.suppress(OSError):
+            to_disk(self.path.parent)
+
+
+def _tolerate(function: Any, path: str, info: Any) -> None:
+    """A worker that was given up may still be writing: what it adds goes with the next run."""
+    if not isinstance(info[1], FileNotFoundError) and not _is_not_empty(info[1]):
+        raise info[1]
+
+
+def _is_not_empty(error: OSError) -> bool:
+    return error.errno in {errno.ENOTEMPTY, errno.EEXIST}
+
+
+def refusal(output: Path, found: Stated, wanted: Mapping[str, str]) -> InputError:
+    """Return why a sweep can't go on with what is there.
+
+    Parameters
+    ----------
+    output : Path
+        The output under the name that the user gave.
+    found : Stated
+        What the first start has fixed.
+    wanted : mapping of str to str
+        The parts of what is asked for now.
+    """
+    changed = [name for name in wanted if found.identity.get(name) != wanted[name]]
+    told = " and ".join(changed) or "the way in which it is cut"
+    wrong = f"has blocks of another sweep: {told} changed since {_since(found)}"
+    allowed = "run what it was started with, or --overwrite to start afresh"
+    return InputError(fault("--resume", str(output), wrong, allowed))
+
+
+def _since(found: Stated) -> str:
+    return str(found.attrs.get("date_created", "its start"))
+
+
+def unfinished(output: Path, found: Stated, done: int) -> InputError:
+    """Return why a sweep isn't simply begun again."""
+    wrong = f"was begun {_since(found)} and has {done} of {found.blocks} blocks"
+    allowed = "--resume goes on with it, --overwrite starts afresh"
+    return InputError(fault("output", str(output), wrong, allowed))

@@ -1,0 +1,224 @@
+"""What a process needs to compute blocks: a sweep's data, which it makes the plan of."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.engine.evaluate import Limits
+from sweeps.errors import RunError
+from sweeps.spec.sweep import Reduction
+from sweeps.store.metadata import code_digest, versions
+from sweeps.store.storage import Storage
+
+if TYPE_CHECKING:
+    from sweeps.engine.axes import Field
+    from sweeps.engine.plan import Plan
+    from sweeps.job import Job
+    from sweeps.spec.axis import Axis
+
+__all__ = ["Recipe", "packed", "recipe_of", "unpacked"]
+
+# Own formulas that this process has, by file name: they join registries, and don't leave them.
+_LOADED: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A sweep as data.
+
+    Attributes
+    ----------
+    axes, constants, labels, wanted, fields, implied, optional
+        What `Plan` takes.
+    reductions : tuple of Reduction
+        Reductions.
+    stored : tuple of str
+        The variables that are stored whole.
+    limits : Limits
+        How much is computed at a time, and kept.
+    per_block : int
+        Steps of a block.
+    owner : bytes
+        Marks the blocks of this sweep, cut like this.
+    formulas : tuple of (str, str)
+        Own formulas: the names of their files and the text.
+    code : str
+        Digest of the code that has to compute it.
+    numpy : str
+        numpy's version.
+    storage : Storage or None
+        How values are stored where blocks are parts of a Zarr store; else they are in files.
+    """
+
+    axes: tuple[Axis, ...]
+    constants: Mapping[str, float]
+    labels: Mapping[str, str]
+    wanted: tuple[str, ...]
+    fields: Mapping[str, Field]
+    implied: Mapping[str, str]
+    optional: bool
+    reductions: tuple[Reduction, ...]
+    stored: tuple[str, ...]
+    limits: Limits
+    per_block: int
+    owner: bytes
+    formulas: tuple[tuple[str, str], ...]
+    code: str
+    numpy: str
+    storage: Storage | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables to compute: those that are stored come first, in their order."""
+        return tuple(dict.fromkeys((*self.stored, *(r.quantity for r in self.reductions))))
+
+    def plan(self) -> Plan:
+        """Make the plan, in a process that has nothing of it.
+
+        Raises
+        ------
+        RunError
+            This process runs other code than the sweep was started with.
+        """
+        from sweeps.engine.plan import Plan
+        from sweeps.spec.usual_quantities import declare_for
+
+        if (code_here(), versions(["numpy"])["numpy"]) != (self.code, self.numpy):
+            message = (
+                "a worker runs other code or another numpy than the sweep was started with; "
+                "install the same there and restart it"
+            )
+            raise RunError(message)
+        columns = {name for axis in self.axes for name in axis.columns}
+        declare_for({*columns, *self.constants, *self.labels, *self.wanted})
+        load_own(self.formulas)
+        return Plan(
+            self.axes,
+            self.constants,
+            self.labels,
+            self.wanted,
+            fields=self.fields,
+            implied=self.implied,
+            optional=self.optional,
+        )
+
+
+@cache
+def code_here() -> str:
+    """Return the digest of this process' code: found once, for what is imported stays."""
+    return code_digest()
+
+
+def load_own(formulas: Sequence[tuple[str, str]]) -> None:
+    """Load own formulas from their text, once in a process.
+
+    Parameters
+    ----------
+    formulas : sequence of (str, str)
+        Names of files and their text.
+
+    Raises
+    ------
+    RunError
+        The process has those of another sweep.
+    """
+    from sweeps.own_formulas import load_formulas
+
+    wanted = dict(formulas)
+    for name, text in wanted.items():
+        if name not in _LOADED and f"formulas_{Path(name).stem}" not in sys.modules:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / name
+                path.write_text(text, encoding="utf-8")
+                load_formulas(path)
+        _LOADED.setdefault(name, text)
+    if wanted != _LOADED:
+        message = "a worker has the own formulas of another sweep; restart it"
+        raise RunError(message)
+
+
+def recipe_of(
+    job: Job,
+    limits: Limits,
+    per_block: int,
+    formulas: Sequence[tuple[str, str]] = (),
+    storage: Storage | None = None,
+) -> Recipe:
+    """Return a job as data.
+
+    Parameters
+    ----------
+    job : Job
+        Ready to run.
+    limits : Limits
+        How much is computed at a time, and kept.
+    per_block : int
+        Steps of a block.
+    formulas : sequence of (str, str)
+        Own formulas: the names of their files and the text.
+    storage : Storage, optional
+        How values are stored where blocks are parts of a Zarr store.
+
+    Returns
+    -------
+    Recipe
+        With a mark that depends on all of it.
+    """
+    plan, resolved = job.plan, job.resolved
+    wanted = dict.fromkeys((*job.sweep.quantities, *(r.quantity for r in job.sweep.reductions)))
+    cut = f"{job.attrs['fingerprint']} {limits.block} {limits.whole} {per_block}"
+    return Recipe(
+        axes=tuple(resolved.axes),
+        constants=dict(resolved.constants),
+        labels=dict(resolved.labels),
+        wanted=tuple(wanted),
+        fields=dict(resolved.fields),
+        implied=dict(resolved.implied),
+        optional=plan.optional,
+        reductions=tuple(job.sweep.reductions),
+        stored=job.stored,
+        limits=limits,
+        per_block=per_block,
+        owner=hashlib.sha256(cut.encode()).digest(),
+        formulas=tuple(formulas),
+        code=job.identity["code"],
+        numpy=versions(["numpy"])["numpy"],
+        storage=storage,
+    )
+
+
+def packed(recipe: Recipe) -> tuple[bytes, str]:
+    """Return a recipe as bytes, and their digest."""
+    content = pickle.dumps(recipe, protocol=5)
+    return content, hashlib.sha256(content).hexdigest()
+
+
+def unpacked(content: bytes, digest: str) -> Recipe:
+    """Return a recipe from bytes, if they are those that were sent.
+
+    Parameters
+    ----------
+    content : bytes
+        As `packed` gives them.
+    digest : str
+        Their digest, from the one who asks for the work: nothing else is unpickled.
+
+    Raises
+    ------
+    RunError
+        They aren't.
+    """
+    if hashlib.sha256(content).hexdigest() != digest:
+        message = "the sweep's recipe isn't the one that was sent: another run took its folder"
+        raise RunError(message)
+    found: Any = pickle.loads(content)
+    assert isinstance(found, Recipe)
+    return found

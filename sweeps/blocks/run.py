@@ -1,0 +1,254 @@
+"""A sweep in blocks: goes on where it was, ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sweeps.blocks.folder import Folder, Stated, refusal, unfinished
+from sweeps.blocks.reader import Reader
+from sweeps.blocks.recipe import packed, recipe_of
+from sweeps.blocks.stores import gather_store, prepare_store
+from sweeps.blocks.work import Work, merge_states, stored_blocks
+from sweeps.engine.evaluate import Limits
+from sweeps.engine.layout import Block, Layout
+from sweeps.engine.reduce import Reducer
+from sweeps.engine.steps import Steps
+from sweeps.job import Job
+from sweeps.store.failures import system_calls
+from sweeps.store.space import require
+from sweeps.store.storage import Storage
+from sweeps.store.write import Written, held, planned, write_held
+
+__all__ = ["Cut", "Pool", "run_in_blocks"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a sweep is cut.
+
+    Attributes
+    ----------
+    limits : Limits
+        How much is computed at a time, and kept.
+    per_block : int
+        Steps of a block.
+    """
+
+    limits: Limits
+    per_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a pool is given: the blocks to compute, and where.
+
+    Attributes
+    ----------
+    work : Work
+        For blocks that are computed here.
+    folder : Folder
+        Where their files go.
+    output : Path
+        The output under the name that the user gave.
+    missing : tuple of int
+        The blocks to compute.
+    """
+
+    work: Work
+    folder: Folder
+    output: Path
+    missing: tuple[int, ...]
+
+    def send(self) -> tuple[str, str, str]:
+        """Write the recipe for other processes; return the folder, its digest, and the output."""
+        content, digest = packed(self.work.recipe)
+        with system_calls(self.output):
+            self.folder.put_recipe(content)
+        return str(self.folder.path), digest, str(self.output)
+
+
+Pool = Callable[[Assignment], Iterator[int]]
+
+
+def here(assignment: Assignment) -> Iterator[int]:
+    """Compute blocks one after the other in this process.
+
+    Yields
+    ------
+    int
+        The number of each block that is done.
+    """
+    for index in assignment.missing:
+        path = assignment.folder.block(index)
+        assignment.work.write(index, path, assignment.output)
+        yield index
+
+
+def run_in_blocks(
+    job: Job,
+    output: Path,
+    cut: Cut,
+    *,
+    pool: Pool = here,
+    overwrite: bool = False,
+    resume: bool = False,
+    storage: Storage | None = None,
+    zarr: bool = False,
+    formulas: Sequence[tuple[str, str]] = (),
+    progress: Callable[[str], Progress] | None = None,
+) -> Written:
+    """Run a sweep by blocks that are files, and gather them in the output.
+
+    Parameters
+    ----------
+    job : Job
+        Ready to run.
+    output : Path
+        The file to write.
+    cut : Cut
+        How it is cut, where it is begun; a sweep that goes on stays cut as it is.
+    pool : callable
+        Computes blocks: yields the number of each that is done.
+    overwrite : bool
+        Whether an existing output, and blocks of another sweep, are replaced.
+    resume : bool
+        Whether to go on with blocks that are there.
+    storage : Storage, optional
+        The user's choices.
+    zarr : bool
+        Whether the output is a Zarr store, which blocks write their parts of.
+    formulas : sequence of (str, str)
+        Own formulas: the names of their files and the text.
+    progress : callable, optional
+        Makes, of words, what is called with cells done and of all cells.
+
+    Returns
+    -------
+    Written
+        Path, size and checksums.
+
+    Raises
+    ------
+    InputError
+        The output can't be used; there are blocks, and it isn't said what becomes of them, or
+        they are those of another sweep.
+    RunError
+        The disk is full or fails, or another run is at it: finished blocks stay.
+    """
+    chosen = storage or Storage()
+    with held(output, overwrite=overwrite, folder=zarr) as target:
+        folder = Folder(target)
+        with system_calls(output):
+            stated = _stated(job, output, folder, cut, overwrite=overwrite, resume=resume)
+        own = chosen if zarr else None
+        recipe = recipe_of(job, stated.limits, stated.per_block, formulas, own)
+        work = Work(recipe, job.plan)
+        _require_space(job, output, chosen, zarr=zarr)
+        if zarr:
+            prepare_store(job, work, folder, output)
+        _compute(Assignment(work, folder, output, ()), stated, pool, progress)
+        told = progress("gathering") if progress else None
+        read = Reader(work, folder, output, stated.blocks)
+        if zarr:
+            written = gather_store(job, read, target, stated.attrs, overwrite, told)
+        else:
+            layout, blocks = _result(job, read, stated)
+            plan = planned(output, layout, chosen, overwrite=overwrite)
+            written = write_held(output, target, layout, blocks, plan, chosen, overwrite, told)
+        with system_calls(output):
+            folder.remove()
+        return written
+
+
+def identity(job: Job) -> dict[str, str]:
+    """Return what a job's result depends on, part by part, each as a digest or a version."""
+    inputs: Mapping[str, Any] = job.identity["inputs"]
+    versions = inputs["versions"]
+    others = {name: value for name, value in inputs.items() if name != "versions"}
+    return {
+        "the spec": hashlib.sha256(job.text.encode()).hexdigest(),
+        "the code": job.identity["code"],
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "own formulas": str(others.pop("formulas", "")) and _digest(inputs["formulas"]),
+        "machines, models or options": _digest(others),
+    }
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _stated(
+    job: Job, output: Path, folder: Folder, cut: Cut, *, overwrite: bool, resume: bool
+) -> Stated:
+    """Return what is fixed for this sweep: by its first start, which this may be."""
+    found = folder.stated()
+    wanted = identity(job)
+    if found is not None and (resume or not overwrite):
+        same = found.identity == wanted
+        if resume and not same:
+            raise refusal(output, found, wanted)
+        if resume:
+            folder.sweep_strays()
+            return found
+        done = len(folder.done(recipe_of(job, found.limits, found.per_block).owner, found.blocks))
+        if done or not same:
+            raise unfinished(output, found, done)
+    names = recipe_of(job, cut.limits, cut.per_block).names
+    steps = len(Steps(job.plan, names, cut.limits))
+    stated = Stated(dict(job.attrs), wanted, cut.limits, cut.per_block, steps)
+    folder.begin(stated)
+    return stated
+
+
+def _compute(
+    assignment: Assignment,
+    stated: Stated,
+    pool: Pool,
+    progress: Callable[[str], Progress] | None,
+) -> None:
+    """Compute the blocks that aren't there."""
+    work, folder = assignment.work, assignment.folder
+    with system_calls(assignment.output):
+        done = folder.done(work.recipe.owner, stated.blocks)
+    missing = tuple(index for index in range(stated.blocks) if index not in done)
+    told = progress("computing") if progress else None
+    count = len(done)
+    if told is not None:
+        told(count, stated.blocks)
+    for _ in pool(dataclasses.replace(assignment, missing=missing)) if missing else ():
+        count += 1
+        if told is not None:
+            told(count, stated.blocks)
+
+
+def _require_space(job: Job, output: Path, storage: Storage, *, zarr: bool) -> None:
+    """Refuse to start what the disk can't take: blocks, and the file that they are gathered in."""
+    file = 0 if storage.filtered else job.nbytes * np.dtype(storage.dtype).itemsize // 8
+    require(file if zarr else file + job.nbytes, output)
+
+
+def _result(job: Job, read: Reader, stated: Stated) -> tuple[Layout, Iterator[Block]]:
+    """Return the layout and the blocks of the whole result, from the blocks' files."""
+    reducers: list[Reducer] = job.reducers()
+    if reducers:
+        for index in range(stated.blocks):
+            merge_states(reducers, read(index))
+    stored = (
+        block
+        for index in range(stated.blocks if read.work.recipe.stored else 0)
+        for block in stored_blocks(read(index))
+    )
+    layout, blocks = job.result_of(reducers, stored)
+    return dataclasses.replace(layout, attrs=stated.attrs), blocks

@@ -1,0 +1,247 @@
+"""Computing a block: the one function that every process runs, here, beside or far away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.blocks.block_file import BlockFile, Record
+from sweeps.blocks.recipe import Recipe, unpacked
+from sweeps.engine.layout import Block
+from sweeps.engine.plan import Plan
+from sweeps.engine.reduce import Reducer, part, task_of
+from sweeps.engine.reduce_base import Task
+from sweeps.engine.steps import Steps
+from sweeps.errors import RunError
+from sweeps.store.durable import NewFile
+from sweeps.store.failures import system_calls
+from sweeps.store.zarr_store import ZarrStore, crc
+
+__all__ = ["Work", "compute_block", "merge_states", "region_of", "stored_blocks"]
+
+Box = tuple[slice, ...]
+STORE = "store"
+
+
+class Work:
+    """What a process keeps between blocks of one sweep.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        The sweep as data.
+    plan : Plan, optional
+        The plan, where it is at hand.
+    """
+
+    def __init__(self, recipe: Recipe, plan: Plan | None = None) -> None:
+        self.recipe = recipe
+        self.plan = plan or recipe.plan()
+        self.steps = Steps(self.plan, recipe.names, recipe.limits)
+        dims = {variable.name: variable.dims for variable in self.plan.variables}
+        sizes = self.plan.grid.sizes
+        self._store: ZarrStore | None = None
+        self._tasks: dict[str, list[tuple[int, Task]]] = {}
+        for number, one in enumerate(recipe.reductions):
+            # Without labels: the results' metadata is for the one who gathers them.
+            task = task_of(one, dims[one.quantity], sizes, {})
+            self._tasks.setdefault(one.quantity, []).append((number, task))
+
+    def span(self, index: int) -> tuple[int, int]:
+        """Return the steps of a block: the first, and the one after the last."""
+        first = index * self.recipe.per_block
+        return first, min(first + self.recipe.per_block, len(self.steps))
+
+    def records(self, index: int) -> Iterator[Record]:
+        """Compute a block.
+
+        Parameters
+        ----------
+        index : int
+            The block's number.
+
+        Yields
+        ------
+        Record
+            Values of stored variables as they come, then what reductions have gathered.
+        """
+        parts: dict[tuple[int, tuple[tuple[int, int], ...]], Reducer] = {}
+        for block in self.steps.run(*self.span(index)):
+            if block.name in self.recipe.stored:
+                yield Record(
+                    {"variable": block.name, "region": _bounds(block.region)}, block.values
+                )
+            for number, task in self._tasks.get(block.name, ()):
+                box = task.split.box(block.region)
+                key = (number, tuple((part.start, part.stop) for part in box))
+                if key not in parts:
+                    parts[key] = part(task, box)
+                parts[key].update(block.region, block.values)
+        for (number, bounds), made in parts.items():
+            for name, values in made.state().items():
+                about = {"reduction": number, "box": [list(pair) for pair in bounds], "key": name}
+                yield Record(about, values)
+
+    def write(self, index: int, path: Path, output: Path) -> int:
+        """Compute a block into its file.
+
+        Parameters
+        ----------
+        index : int
+            The block's number.
+        path : Path
+            The file's name.
+        output : Path
+            The output under the name that the user gave, for messages.
+
+        Returns
+        -------
+        int
+            The file's checksum.
+
+        Raises
+        ------
+        RunError, InputError
+            The disk is full or fails.
+        """
+        with system_calls(output), NewFile(path) as file:
+            block = BlockFile(file, self.recipe.owner)
+            store = self.store(path.parent)
+            for record in self.records(index):
+                placed = store is not None and "variable" in record.about
+                left = _put(store, record) if store is not None and placed else record
+                block.put(left.about, left.values)
+            checksum = block.finish()
+            if store is not None:
+                # Before the file that says that they are there.
+                store.sync()
+            file.publish()
+        return checksum
+
+    def store(self, folder: Path) -> ZarrStore | None:
+        """Return the store that values go to; None where they are in blocks' files."""
+        if self.recipe.storage is None:
+            return None
+        if self._store is None or self._store.path.parent != folder:
+            self._store = ZarrStore(folder / STORE, self.recipe.storage)
+        return self._store
+
+    def chunks(self) -> dict[str, tuple[int, ...]]:
+        """Return for each stored variable the shape of what a step computes of it."""
+        found = {}
+        for stage in self.steps.stages:
+            shape = tuple(part.stop - part.start for part in stage.cuts[0])
+            found.update({variable.name: shape for variable in stage.variables})
+        return {name: shape for name, shape in found.items() if name in self.recipe.stored}
+
+
+def _put(store: ZarrStore, record: Record) -> Record:
+    """Write values into a store; return what is left to say of them."""
+    region = region_of(record.about["region"])
+    ready = store.put(record.about["variable"], region, record.values)
+    return Record({**record.about, "crc": crc(ready)}, np.empty(0))
+
+
+def _bounds(region: Sequence[slice]) -> list[list[int]]:
+    return [[part.start, part.stop] for part in region]
+
+
+def region_of(bounds: Sequence[Sequence[int]]) -> Box:
+    """Return a region as slices."""
+    return tuple(slice(start, stop) for start, stop in bounds)
+
+
+def stored_blocks(records: Sequence[Record]) -> Iterator[Block]:
+    """Yield the stored variables' values that are among a block's records.
+
+    Parameters
+    ----------
+    records : sequence of Record
+        Of one block, in order.
+
+    Yields
+    ------
+    Block
+        In the order in which they were computed.
+    """
+    for record in records:
+        if "variable" in record.about:
+            name, region = record.about["variable"], region_of(record.about["region"])
+            yield Block(name, region, record.values)
+
+
+def merge_states(reducers: Sequence[Reducer], records: Sequence[Record]) -> None:
+    """Take what reductions have gathered in a block into the whole ones.
+
+    Parameters
+    ----------
+    reducers : sequence of Reducer
+        In the order of the sweep's reductions.
+    records : sequence of Record
+        Of one block.
+    """
+    states: dict[tuple[int, str], tuple[Box, dict[str, NDArray[Any]]]] = {}
+    for record in records:
+        if "reduction" in record.about:
+            about: Mapping[str, Any] = record.about
+            key = (about["reduction"], str(about["box"]))
+            held = states.setdefault(key, (region_of(about["box"]), {}))
+            held[1][about["key"]] = record.values
+    for (number, _), (box, state) in states.items():
+        made = reducers[number].part(box)
+        made.restore(state)
+        reducers[number].merge(made)
+
+
+_HERE = threading.local()
+
+
+def compute_block(folder: str, digest: str, index: int, output: str) -> tuple[int, int]:
+    """Compute one block into its file.
+
+    Parameters
+    ----------
+    folder : str
+        The sweep's folder, which has to be the same one for all processes.
+    digest : str
+        Of the recipe in it.
+    index : int
+        The block's number.
+    output : str
+        The output under the name that the user gave, for messages.
+
+    Returns
+    -------
+    index, checksum : int
+        Nothing larger goes back: results are in files.
+
+    Raises
+    ------
+    RunError
+        The folder isn't seen here, the code differs, or the disk is full or fails.
+    """
+    # Of each thread its own: what a plan keeps between blocks isn't for several at a time.
+    if getattr(_HERE, "digest", None) != digest:
+        _HERE.digest, _HERE.work = None, None
+        _HERE.work = Work(unpacked(_content(Path(folder)), digest))
+        _HERE.digest = digest
+    work: Work = _HERE.work
+    return index, work.write(index, Path(folder) / f"{index:08d}.block", Path(output))
+
+
+def _content(folder: Path) -> bytes:
+    try:
+        return (folder / "recipe").read_bytes()
+    except OSError as error:
+        import socket
+
+        message = (
+            f"the worker on {socket.gethostname()} can't read '{folder}' ({error.strerror}): "
+            "workers need a folder that they share with the one who starts the sweep"
+        )
+        raise RunError(message) from None

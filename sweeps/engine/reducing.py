@@ -1,0 +1,84 @@
+"""All reductions of a sweep together: made, fed with a plan's blocks, and turned into columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from sweeps.engine.evaluate import Limits
+from sweeps.engine.layout import Column, Layout
+from sweeps.engine.plan import Plan
+from sweeps.engine.reduce import Reducer, reducer
+from sweeps.engine.steps import Steps
+from sweeps.spec.reductions import Reduction
+
+__all__ = ["feed", "reduced_columns", "reducers_of"]
+
+
+def reducers_of(plan: Plan, reductions: Sequence[Reduction], layout: Layout) -> list[Reducer]:
+    """Return an empty reducer for each reduction, in their order.
+
+    Parameters
+    ----------
+    plan : Plan
+        The sweep's.
+    reductions : sequence of Reduction
+        What is asked for.
+    layout : Layout
+        Of what the plan computes: labels stand along the reduced dimensions.
+    """
+    dims = {variable.name: variable.dims for variable in plan.variables}
+    labels = {column.name: column for column in layout.coordinates}
+    return [reducer(one, dims[one.quantity], plan.grid.sizes, labels) for one in reductions]
+
+
+def feed(
+    plan: Plan,
+    reducers: Sequence[Reducer],
+    limits: Limits | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Compute what is reduced, and reduce it.
+
+    Parameters
+    ----------
+    plan : Plan
+        The sweep's.
+    reducers : sequence of Reducer
+        As `reducers_of` gives them.
+    limits : Limits, optional
+        How much is computed at a time.
+    progress : callable, optional
+        Called with cells done and cells in all.
+    """
+    by_quantity: dict[str, list[Reducer]] = {}
+    for made in reducers:
+        by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
+    shapes = (plan.shape(variable) for variable in plan.variables if variable.name in by_quantity)
+    total, done = sum(map(math.prod, shapes)), 0
+    steps = Steps(plan, tuple(by_quantity), limits)
+    for block in steps.run(0, len(steps)):
+        for made in by_quantity[block.name]:
+            made.update(block.region, block.values)
+        done += block.values.size
+        if progress is not None:
+            progress(done, total)
+
+
+def reduced_columns(reducers: Sequence[Reducer], layout: Layout) -> list[Column]:
+    """Return the reductions' results.
+
+    Parameters
+    ----------
+    reducers : sequence of Reducer
+        With all of their cells.
+    layout : Layout
+        Of what was reduced.
+    """
+    described = {column.name: column for column in layout.variables}
+    columns: list[Column] = []
+    for made in reducers:
+        attrs = dict(described[made.task.reduction.quantity].attrs)
+        attrs.pop("ancillary_variables", None)
+        columns += made.columns(attrs)
+    return columns

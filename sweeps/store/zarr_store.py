@@ -1,0 +1,264 @@
+"""A dataset as a Zarr store (version 2): a folder whose chunks several processes write."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.engine.layout import Column, Layout
+from sweeps.errors import InputError, fault
+from sweeps.store.attributes import is_label
+from sweeps.store.checksum import checksum
+from sweeps.store.durable import NewFile
+from sweeps.store.encode import FORMAT, Stored, chunk_shape
+from sweeps.store.publish import to_disk
+from sweeps.store.storage import Storage
+
+__all__ = ["ZarrStore", "crc", "require_zarr", "zarr_variables"]
+
+LEVEL = 3
+CHUNK_BYTES = 1 << 20
+CONSOLIDATED = ".zmetadata"
+
+
+def require_zarr(output: str) -> None:
+    """Check that Zarr can be written.
+
+    Raises
+    ------
+    InputError
+        It isn't installed.
+    """
+    if importlib.util.find_spec("zarr") is None:
+        allowed = "pip install 'overhead-sweeps[zarr]'"
+        raise InputError(fault("--format", "zarr", f"'{output}' needs zarr", allowed))
+
+
+def crc(values: NDArray[Any]) -> int:
+    """Return the CRC-32 of an array's bytes."""
+    return zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+
+
+def zarr_variables(layout: Layout, plan: Sequence[Stored]) -> list[Stored]:
+    """Return a store's variables: as a netCDF file has them, but with labels as text.
+
+    Parameters
+    ----------
+    layout : Layout
+        The dataset.
+    plan : sequence of Stored
+        As `sweeps.store.encode.stored` returns it.
+    """
+    columns: dict[str, Column] = {column.name: column for column in layout.coordinates}
+    found = []
+    for each in plan:
+        name = each.name.removesuffix("_name") if each.name not in columns else each.name
+        column = columns.get(name)
+        attrs = dict(each.attrs)
+        if "coordinates" in attrs:
+            names = str(attrs["coordinates"]).split()
+            auxiliary = [
+                other
+                for one in names
+                if (other := one if one in columns else one.removesuffix("_name"))
+                not in layout.sizes
+            ]
+            attrs["coordinates"] = " ".join(auxiliary)
+            if not auxiliary:
+                del attrs["coordinates"]
+        if column is None or not is_label(column):
+            found.append(replace(each, attrs=attrs))
+            continue
+        attrs.pop("_Encoding", None)
+        text = np.asarray(column.values).astype(np.str_)
+        found.append(
+            Stored(name, column.dims, text.shape, text.dtype, attrs, False, 0, values=text)
+        )
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as JSON has it."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
+class ZarrStore:
+    """A store that is being written.
+
+    Parameters
+    ----------
+    path : Path
+        Its folder.
+    storage : Storage
+        The user's choices.
+    """
+
+    def __init__(self, path: Path, storage: Storage) -> None:
+        self.path, self.storage = path, storage
+        self._arrays: dict[str, Any] = {}
+        self._touched: set[Path] = set()
+
+    def prepare(self, variables: Sequence[Stored], chunks: Mapping[str, tuple[int, ...]]) -> None:
+        """Make the metadata of variables, each file whole; chunks that are there stay.
+
+        Parameters
+        ----------
+        variables : sequence of Stored
+            The variables.
+        chunks : mapping of str to tuple of int
+            The chunks of those that come in blocks: what a step computes.
+        """
+        zarr: Any = importlib.import_module("zarr")
+        self.path.mkdir(exist_ok=True)
+        aside = self.path.with_name(f"{self.path.name}.metadata")
+        shutil.rmtree(aside, ignore_errors=True)
+        group = zarr.create_group(aside, zarr_format=2, overwrite=True)
+        for each in variables:
+            self._create(group, each, chunks.get(each.name))
+        for file in sorted(aside.rglob(".z*")):
+            own = self.path / file.relative_to(aside)
+            own.parent.mkdir(exist_ok=True)
+            # On the disk at the end: a run that goes on makes them again.
+            file.replace(own)
+        shutil.rmtree(aside)
+
+    def _create(self, group: Any, each: Stored, chunks: tuple[int, ...] | None) -> None:
+        numcodecs: Any = importlib.import_module("numcodecs")
+        size = max(1, each.dtype.itemsize)
+        if chunks is None:
+            chunks = tuple(chunk_shape(each.shape, size, CHUNK_BYTES)) if each.shape else ()
+        filtered = each.level > 0 and self.storage.filtered
+        compressor = numcodecs.Zstd(level=LEVEL, checksum=True) if filtered else None
+        shuffle = [numcodecs.Shuffle(size)] if filtered and size > 1 else []
+        checked = each.dtype.kind != "U" and not filtered
+        fill: Any = np.nan if each.missing else ("" if each.dtype.kind == "U" else None)
+        attrs = {name: _plain(value) for name, value in each.attrs.items()}
+        group.create_array(
+            each.name,
+            shape=each.shape,
+            chunks=chunks,
+            dtype=each.dtype,
+            fill_value=fill,
+            # A chunk that has changed isn't read silently.
+            filters=[numcodecs.CRC32()] if checked else shuffle or None,
+            compressors=compressor,
+            attributes={"_ARRAY_DIMENSIONS": list(each.dims), **attrs},
+        )
+
+    def array(self, name: str) -> Any:
+        """Return a variable to read and to write."""
+        if name not in self._arrays:
+            zarr: Any = importlib.import_module("zarr")
+            # A chunk of holes is written, too: what isn't there hasn't been computed.
+            with zarr.config.set({"array.write_empty_chunks": True}):
+                found = zarr.open_array(self.path / name, mode="r+", zarr_format=2)
+            self._arrays[name] = found
+        return self._arrays[name]
+
+    def put(self, name: str, region: tuple[slice, ...], values: NDArray[Any]) -> NDArray[Any]:
+        """Write a region, which is a whole chunk, or whole chunks.
+
+        Returns
+        -------
+        ndarray
+            What was written: as it is stored.
+        """
+        array = self.array(name)
+        ready = self.storage.numbers(values, name, array.dtype)
+        array[region or ...] = ready
+        first = [part.start // size for part, size in zip(region, array.chunks, strict=True)]
+        last = [-(-part.stop // size) for part, size in zip(region, array.chunks, strict=True)]
+        for point in np.ndindex(*(b - a for a, b in zip(first, last, strict=True))):
+            key = ".".join(str(a + n) for a, n in zip(first, point, strict=True)) or "0"
+            self._touched.add(self.path / name / key)
+        return ready
+
+    def get(self, name: str, region: tuple[slice, ...]) -> NDArray[Any] | None:
+        """Return a region's values; None where they are missing or damaged."""
+        try:
+            return np.asarray(self.array(name)[region or ...])
+        except (RuntimeError, ValueError, OSError):
+            return None
+
+    def sync(self) -> None:
+        """Wait until what was put is on the disk."""
+        for path in sorted(self._touched):
+            to_disk(path)
+        for folder in sorted({path.parent for path in self._touched}):
+            to_disk(folder)
+        self._touched.clear()
+
+    def finish(
+        self, layout: Layout, variables: Sequence[Stored], checksums: dict[str, str]
+    ) -> dict[str, str]:
+        """Write what is known from the start, checksums and global attributes.
+
+        Parameters
+        ----------
+        layout : Layout
+            The dataset.
+        variables : sequence of Stored
+            All of it.
+        checksums : dict of str to str
+            Of the variables that have been written.
+
+        Returns
+        -------
+        dict of str to str
+            Of all variables.
+        """
+        zarr: Any = importlib.import_module("zarr")
+        found = dict(checksums)
+        for each in variables:
+            array = self.array(each.name)
+            if each.values is not None:
+                array[...] = each.values
+                found[each.name] = checksum(each.values)
+            array.attrs["checksum"] = found[each.name]
+        group = zarr.open_group(self.path, mode="r+", zarr_format=2)
+        attrs = {name: _plain(value) for name, value in layout.attrs.items()}
+        # Scalars and others that no variable names, as in a netCDF file.
+        named = {
+            name for one in variables for name in str(one.attrs.get("coordinates", "")).split()
+        }
+        unnamed = [
+            column.name
+            for column in layout.coordinates
+            if column.name not in layout.sizes and column.name not in named
+        ]
+        if unnamed:
+            attrs["coordinates"] = " ".join(unnamed)
+        group.attrs.update({**attrs, FORMAT[0]: FORMAT[1]})
+        self._consolidate()
+        for folder, _, files in os.walk(self.path):
+            for file in files:
+                to_disk(Path(folder) / file)
+            to_disk(Path(folder))
+        return {each.name: found[each.name] for each in variables}
+
+    def _consolidate(self) -> None:
+        """Write all metadata into one file, as readers like it."""
+        found = {
+            path.relative_to(self.path).as_posix(): json.loads(path.read_text(encoding="utf-8"))
+            for path in sorted(self.path.rglob(".z*"))
+            if path.name != CONSOLIDATED
+        }
+        text = json.dumps({"metadata": found, "zarr_consolidated_format": 1}, indent=1)
+        with NewFile(self.path / CONSOLIDATED) as file:
+            file.write(text.encode())
+            file.publish()
+
+    def nbytes(self) -> int:
+        """Return the bytes of all files."""
+        return sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())

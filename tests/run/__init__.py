@@ -1,0 +1,1 @@
+"""Tests of sweeps in blocks: same bits, killed, failing, damaged, on several processes."""

@@ -1,0 +1,226 @@
+"""The command: estimates, options, and what a user sees of blocks."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.blocks import choose
+from sweeps.blocks.choose import Means, cut_for, keeps_blocks
+from sweeps.blocks.estimate import Estimate, duration, estimate, limits_for
+from sweeps.blocks.run import Assignment, here
+from sweeps.cli.options import recorded
+from sweeps.engine.evaluate import Limits
+from sweeps.engine.steps import Steps
+from sweeps.errors import InputError
+from sweeps.job import prepare
+from sweeps.spec.dump import to_toml
+from tests.cli_runner import Runner
+from tests.run.sweep import EPOCH, SMALL, large, small
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def runner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", EPOCH)
+    spec = {**SMALL, "axes": {**SMALL["axes"], "message_bytes": "1 KiB:1 GiB:log5"}}
+    Path("small.toml").write_text(to_toml(spec), encoding="utf-8")
+    return Runner(capsys)
+
+
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep blocks of this small sweep, a few of them."""
+    monkeypatch.setattr(choose, "SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(choose, "MOST_OVERHEAD", 1e9)
+    monkeypatch.setattr(choose, "PARALLEL_SECONDS", 0.0)
+    monkeypatch.setattr(choose, "limits_for", lambda *_: Limits(block=10))
+    monkeypatch.setattr(choose, "cut_for", lambda _, limits, __: choose.Cut(limits, 1))
+
+
+def test_a_dry_run_says_cells_bytes_and_seconds(runner: Runner) -> None:
+    told = runner("run small.toml --dry-run").out
+    assert "axis ranks: 4\n" in told
+    assert "to compute: " in told
+    assert " s on one core" in told
+    assert "file: about " in told
+    assert not Path("outputs").exists()
+
+
+def test_killed_resumed_and_by_workers_the_same_bytes(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner("run small.toml --no-plot --output a.nc")
+    always(monkeypatch)
+    with monkeypatch.context() as patch:
+
+        def some(assignment: Assignment) -> Iterator[int]:
+            yield from itertools.islice(here(assignment), 2)
+            raise KeyboardInterrupt
+
+        patch.setattr(Means, "pool", lambda _: some)
+        done = runner("run small.toml --no-plot --output b.nc", fine=False)
+        assert done.code == 130
+        assert "--resume" in done.err
+    done = runner("run small.toml --no-plot --output b.nc", fine=False)
+    assert done.code == 2
+    assert "has 2 of" in done.err
+    done = runner("run small.toml --no-plot --output b.nc --resume --set title=Other", fine=False)
+    assert done.code == 2
+    assert "the spec changed" in done.err
+    told = runner("run small.toml --no-plot --output b.nc --resume --max-memory 1GiB").out
+    assert "wrote b.nc" in told
+    runner("run small.toml --no-plot --output c.nc --workers 2")
+    assert Path("a.nc").read_bytes() == Path("b.nc").read_bytes() == Path("c.nc").read_bytes()
+    assert "every checksum holds" in runner("info b.nc --verify").out
+    assert "is complete already" in runner("run small.toml --no-plot --output b.nc --resume").out
+    assert not [name for name in Path().iterdir() if name.name.startswith(".")]
+
+
+def test_own_formulas_travel_to_workers(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Path(__file__).parents[2] / "README.md"
+    assert shown.exists()
+    always(monkeypatch)
+    Path("mine.py").write_text("# nothing is declared here\n", encoding="utf-8")
+    told = runner("run small.toml --no-plot --output a.nc --workers 1 --formulas mine.py").out
+    assert "wrote a.nc" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--workers -1", "--workers = -1: can't be; 0 or more processes"),
+        ("--workers 2 --scheduler tcp://x:1", "--workers = 2: are those of the cluster"),
+        ("--format hdf", "--format = 'hdf': no such one; known: netcdf, zarr"),
+    ],
+)
+def test_options_that_cannot_be(runner: Runner, options: str, said: str) -> None:
+    done = runner(f"run small.toml --no-plot {options}", fine=False)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_what_is_recorded_of_a_command_is_what_decides_the_file() -> None:
+    given = "run a.toml --workers 2 --output=x.nc --set axes.ranks=8 --resume --dtype f4 -v"
+    assert recorded(given.split()) == ["run", "a.toml", "--set", "axes.ranks=8", "--dtype", "f4"]
+    assert recorded(["run", "--output", "--x", "--scheduler", "tcp://h:1"]) == ["run"]
+
+
+def of(seconds: float, nbytes: int = 0, steps: int = 1000) -> Estimate:
+    return Estimate(10**9, nbytes, seconds, steps, nbytes)
+
+
+def test_what_is_worth_keeping() -> None:
+    short, long, bulky = of(5), of(100, GIB), of(5, 100 * GIB)
+    assert not keeps_blocks(short, Means())
+    assert not keeps_blocks(short, Means(resume=True))
+    assert keeps_blocks(short, Means(workers=2))
+    assert not keeps_blocks(of(0.5), Means(workers=2))
+    assert keeps_blocks(of(0.5), Means(scheduler="tcp://host:8786"))
+    assert keeps_blocks(long, Means())
+    # Writing takes longer than computing: kept only where that is asked for.
+    assert not keeps_blocks(bulky, Means())
+    assert keeps_blocks(bulky, Means(resume=True))
+
+
+def test_how_long_blocks_are() -> None:
+    assert cut_for(of(100), Limits(), 1).per_block == 20
+    assert cut_for(of(100, 100 * GIB), Limits(), 1).per_block == 1
+    assert cut_for(of(1000.0, steps=10), Limits(), 1).per_block == 1
+    assert cut_for(of(10.0, steps=160), Limits(), 2).per_block == 10
+    assert cut_for(of(0.0, steps=7), Limits(), 1).per_block == 7
+
+
+def test_durations_for_a_person() -> None:
+    given = (0.034, 3.21, 42.3, 150.0, 10_000.0, 10**6)
+    said = ["0.034 s", "3.2 s", "42 s", "2.5 min", "2.78 h", "11.6 days"]
+    assert [duration(one) for one in given] == said
+
+
+def test_an_estimate_is_of_the_right_size() -> None:
+    found = estimate(large(), Limits())
+    names = {"time", "chosen_algorithm", "steps", "status", "energy"}
+    shapes = [large().plan.shape(v) for v in large().plan.variables if v.name in names]
+    import math
+
+    assert found.cells == sum(map(math.prod, shapes))
+    assert 0 < found.seconds < 60
+
+
+GRIDS: dict[str, dict[str, Any]] = {
+    # Factors of full rank but for one dimension: as large as blocks, and more than are kept whole.
+    "factors": {
+        "quantities": ["time", "energy", "busbw"],
+        "axes": {
+            "ranks": "2:41:lin40",
+            "latency": "1e-6:1e-5:log40",
+            "bandwidth": "1e9:1e12:log60",
+            "message_bytes": "1e3:1e10:log1000",
+        },
+        "constants": {"algorithm": "ring"},
+    },
+    "choices": {
+        "quantities": ["time"],
+        "axes": {
+            "topology": ["ring", "torus"],
+            "ranks": [4, 8, 16, 64],
+            "bandwidth": "1e9:1e12:log300",
+            "message_bytes": "1e3:1e10:log1000",
+        },
+        "constants": {"algorithm": "auto"},
+    },
+    "training": {
+        "quantities": ["step_time", "peak_memory", "mfu"],
+        "axes": {
+            "plan": {"tp": [1, 2, 4, 8], "pp": [4, 4, 2, 1], "dp": [16, 8, 8, 8]},
+            "inter_bandwidth": "1e9:1e12:log200",
+            "inter_latency": "1e-6:1e-5:log20",
+            "micro_batch": [1, 2, 4, 8],
+            "zero_stage": [1, 3],
+        },
+        "constants": {
+            "model": "llama3-8b",
+            "hardware": "dgx-h100",
+            "sequence_length": 8192,
+            "global_batch": 1024,
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("name", GRIDS)
+@pytest.mark.parametrize("limit", [24, 256])
+def test_memory_stays_within_the_limit(name: str, limit: int) -> None:
+    job = prepare(GRIDS[name])
+    limits = limits_for(job, f"{limit} MiB")
+    steps = Steps(job.plan, job.stored, limits)
+    tracemalloc.start()
+    try:
+        chosen = sorted({*range(min(3, len(steps))), len(steps) // 2, len(steps) - 1})
+        for step in chosen:
+            for _ in steps.run(step, step + 1):
+                pass
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < limit * 2**20
+
+
+def test_memory_that_cannot_suffice() -> None:
+    with pytest.raises(InputError, match="--max-memory = '1 kB'"):
+        limits_for(small(), "1 kB")
+    spec = {
+        "quantities": [],
+        "axes": {"ranks": "2:1001:lin1000", "message_bytes": "1:1e9:log1000", "latency": [1, 2]},
+        "reductions": [{"quantity": "time", "operation": "min", "over": ["latency"]}],
+    }
+    with pytest.raises(InputError, match="the reductions' results need"):
+        limits_for(prepare(spec), "10 MB")

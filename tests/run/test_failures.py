@@ -1,0 +1,296 @@
+"""Failing disks, damaged blocks, other sweeps, other runs."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.blocks.folder import Folder
+from sweeps.blocks.run import Assignment, here, run_in_blocks
+from sweeps.blocks.work import Work
+from sweeps.engine.evaluate import Limits
+from sweeps.errors import InputError, RunError
+from sweeps.job import Job, prepare
+from sweeps.store import metadata
+from sweeps.store.read import open_dataset, verify
+from tests.run.sweep import SMALL, SMALL_CUT, child, finish, names, small, whole
+
+CODES = (errno.ENOSPC, errno.EIO, errno.EROFS)
+
+
+def begun(path: Path, blocks: int = 2, job: Job | None = None) -> Folder:
+    """Run a sweep until it has some blocks."""
+
+    def some(assignment: Assignment) -> Iterator[int]:
+        yield from itertools.islice(here(assignment), blocks)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_in_blocks(job or small(), path, SMALL_CUT, pool=some)
+    return Folder(path)
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The blocks that are computed."""
+    computed: list[int] = []
+    original = Work.write
+
+    def write(self: Work, index: int, path: Path, output: Path) -> int:
+        computed.append(index)
+        return original(self, index, path, output)
+
+    monkeypatch.setattr(Work, "write", write)
+    return computed
+
+
+def calls_of(operation: str, path: Path, how: dict[str, Any]) -> int:
+    """Return how often a run does something."""
+    with pytest.MonkeyPatch.context() as patch:
+        original, count = getattr(os, operation), itertools.count()
+
+        def wrapped(*args: Any, **kw: Any) -> Any:
+            next(count)
+            return original(*args, **kw)
+
+        patch.setattr(os, operation, wrapped)
+        run_in_blocks(small(), path, SMALL_CUT, **how)
+    path.unlink()
+    return next(count)
+
+
+@pytest.mark.parametrize("operation", ["open", "write", "fsync", "replace", "link", "mkdir"])
+def test_every_operation_may_fail(tmp_path: Path, operation: str) -> None:
+    fail_at(tmp_path / "x.nc", operation)
+
+
+def fail_at(path: Path, operation: str) -> None:
+    """Let the n-th operation fail, for n one after the other; then finish the run."""
+    total = calls_of(operation, path, {})
+    assert total > 0
+    for number in range(total):
+        code = CODES[number % len(CODES)]
+        with pytest.MonkeyPatch.context() as patch:
+            original, count = getattr(os, operation), itertools.count()
+
+            def failing(
+                *args: Any,
+                original: Any = original,
+                count: Any = count,
+                number: int = number,
+                code: int = code,
+                **kw: Any,
+            ) -> Any:
+                if next(count) == number:
+                    raise OSError(code, os.strerror(code))
+                return original(*args, **kw)
+
+            patch.setattr(os, operation, failing)
+            try:
+                run_in_blocks(small(), path, SMALL_CUT)
+            except (InputError, RunError) as error:
+                told = str(error)
+                assert told.startswith(f"output = '{path}': ")
+                assert os.strerror(code).lower() in told
+                assert "\n" not in told
+        # Absent or complete, and a rerun ends the same.
+        assert not path.exists() or path.read_bytes() == whole(small)
+        finish(small(), path)
+        assert path.read_bytes() == whole(small)
+        assert [name for name in names(path.parent) if name != ".x.nc.lock"] == ["x.nc"]
+        path.unlink()
+
+
+def test_finished_blocks_are_not_computed_again(tmp_path: Path, counting: list[int]) -> None:
+    path = tmp_path / "x.nc"
+    begun(path, 3)
+    assert counting == [0, 1, 2]
+    counting.clear()
+    run_in_blocks(small(), path, SMALL_CUT, resume=True)
+    assert min(counting) == 3
+    assert path.read_bytes() == whole(small)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "foreign"])
+def test_a_damaged_block_is_computed_again(
+    tmp_path: Path, counting: list[int], damage: str
+) -> None:
+    path = tmp_path / "x.nc"
+    folder = begun(path, 3)
+    block = folder.block(1)
+    content = bytearray(block.read_bytes())
+    if damage == "flip":
+        for position in range(0, len(content), 97):
+            content[position] ^= 1 << position % 8
+            block.write_bytes(content)
+            work = Work(recipe(small()), small().plan)
+            assert folder.records(1, work.recipe.owner) is None
+            content[position] ^= 1 << position % 8
+        content[40] ^= 4
+    elif damage == "cut":
+        del content[len(content) // 2 :]
+    elif damage == "empty":
+        content.clear()
+    else:
+        content = bytearray(folder.block(0).read_bytes()[:-60] + content[-60:])
+    block.write_bytes(content)
+    counting.clear()
+    run_in_blocks(small(), path, SMALL_CUT, resume=True)
+    assert sorted(counting)[0] == 1
+    assert 0 not in counting
+    assert path.read_bytes() == whole(small)
+
+
+def recipe(job: Job) -> Any:
+    from sweeps.blocks.recipe import recipe_of
+
+    return recipe_of(job, SMALL_CUT.limits, SMALL_CUT.per_block)
+
+
+def test_a_torn_plan_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.nc"
+    folder = begun(path)
+    plan = folder.path / "plan.json"
+    text = plan.read_text(encoding="utf-8")
+    for torn in ("", text[: len(text) // 2], text.replace('"steps": ', '"steps": 1')):
+        plan.write_text(torn, encoding="utf-8")
+        assert folder.stated() is None
+    finish(small(), path)
+    assert path.read_bytes() == whole(small)
+
+
+def refusal(job: Job, path: Path, **how: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        run_in_blocks(job, path, SMALL_CUT, **how)
+    return str(caught.value)
+
+
+def test_another_sweep_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.nc"
+    begun(path)
+    spec = {**SMALL, "axes": {**SMALL["axes"], "ranks": [2, 3, 8, 32]}}
+    told = refusal(prepare(spec), path, resume=True)
+    assert told.startswith(
+        f"--resume = '{path}': has blocks of another sweep: the spec changed since "
+    )
+    assert "--overwrite to start afresh" in told
+    own = prepare(SMALL, options={"formulas": "another"})
+    assert "own formulas changed" in refusal(own, path, resume=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata, "code_digest", lambda: "0")
+        assert "the code changed" in refusal(prepare(SMALL), path, resume=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata, "versions", lambda *_: {"numpy": "0.1"})
+        assert "versions changed" in refusal(prepare(SMALL), path, resume=True)
+    # Nothing of all this has touched the blocks.
+    run_in_blocks(small(), path, SMALL_CUT, resume=True)
+    assert path.read_bytes() == whole(small)
+
+
+def test_unfinished_blocks_are_not_thrown_away_unasked(tmp_path: Path, counting: list[int]) -> None:
+    path = tmp_path / "x.nc"
+    begun(path)
+    told = refusal(small(), path)
+    assert "has 2 of" in told
+    assert "--resume goes on with it, --overwrite starts afresh" in told
+    counting.clear()
+    run_in_blocks(small(), path, SMALL_CUT, overwrite=True)
+    assert counting[:3] == [0, 1, 2]
+    assert path.read_bytes() == whole(small)
+    # Where there is no block yet, there is nothing to throw away.
+    begun(tmp_path / "y.nc", 0)
+    run_in_blocks(small(), tmp_path / "y.nc", SMALL_CUT)
+
+
+def test_dates_and_the_command_are_those_of_the_first_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.nc"
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
+    begun(path, job=prepare(SMALL, command=["sweeps", "first"]))
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1500000000")
+    run_in_blocks(prepare(SMALL, command=["sweeps", "second"]), path, SMALL_CUT, resume=True)
+    with open_dataset(path) as dataset:
+        assert dataset.attrs["date_created"].startswith("2001-09-09")
+        assert dataset.attrs["history"].endswith("sweeps first")
+
+
+def test_how_it_was_cut_first_stays(tmp_path: Path, counting: list[int]) -> None:
+    from sweeps.blocks.run import Cut
+
+    path = tmp_path / "x.nc"
+    folder = begun(path)
+    stated = folder.stated()
+    assert stated is not None
+    run_in_blocks(small(), path, Cut(Limits(block=1), 1), resume=True)
+    assert sorted(set(counting)) == list(range(stated.blocks))
+    assert path.read_bytes() == whole(small)
+
+
+RACER = """
+import sys, time
+from pathlib import Path
+from sweeps.blocks.run import here, run_in_blocks
+from sweeps.errors import InputError, RunError
+from tests.run.sweep import SMALL_CUT, small
+
+def slowly(assignment):
+    print("computing", flush=True)
+    for index in here(assignment):
+        time.sleep(0.05)
+        yield index
+
+try:
+    run_in_blocks(small(), Path(sys.argv[1]), SMALL_CUT, pool=slowly)
+except (InputError, RunError) as error:
+    print(error, file=sys.stderr)
+    sys.exit(2 if isinstance(error, InputError) else 1)
+"""
+
+
+def test_of_two_racing_runs_one_wins(tmp_path: Path) -> None:
+    path = tmp_path / "x.nc"
+    children = [child(RACER, str(path)) for _ in range(2)]
+    said = [each.communicate(timeout=60) for each in children]
+    codes = sorted(each.returncode for each in children)
+    assert codes in ([0, 1], [0, 2]), said
+    loser = next(text for each, (_, text) in zip(children, said, strict=True) if each.returncode)
+    assert "is being written by another run" in loser or "exists already" in loser
+    assert verify(path) == ()
+    assert names(tmp_path) == ["x.nc"]
+
+
+def test_a_killed_run_s_lock_holds_nobody_up(tmp_path: Path) -> None:
+    path = tmp_path / "x.nc"
+    one = child(RACER, str(path))
+    assert one.stdout is not None
+    assert one.stdout.readline() == "computing\n"
+    with pytest.raises(RunError, match="is being written by another run"):
+        run_in_blocks(small(), path, SMALL_CUT, resume=True)
+    one.kill()
+    one.communicate()
+    told = Folder(path).stated()
+    assert told is not None
+    run_in_blocks(small(), path, SMALL_CUT, overwrite=True)
+    assert path.read_bytes() == whole(small)
+    assert names(tmp_path) == ["x.nc"]
+
+
+def test_the_plan_says_what_it_is_of(tmp_path: Path) -> None:
+    folder = begun(tmp_path / "x.nc")
+    content = json.loads((folder.path / "plan.json").read_text(encoding="utf-8"))
+    assert set(content["identity"]) == {
+        "the spec",
+        "the code",
+        "versions",
+        "own formulas",
+        "machines, models or options",
+    }
+    assert "numpy" in content["identity"]["versions"]

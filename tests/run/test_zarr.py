@@ -1,0 +1,123 @@
+"""Zarr stores: written by several processes, the same as a netCDF file holds."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import xarray as xr
+
+import sweeps
+from sweeps.blocks.choose import Means, write_sweep
+from sweeps.blocks.processes import processes
+from sweeps.blocks.run import Assignment, Cut, here, run_in_blocks
+from sweeps.engine.evaluate import Limits
+from sweeps.errors import InputError
+from sweeps.store.read import describe, is_complete, verify
+from sweeps.store.storage import Storage
+from sweeps.store.zarr_store import require_zarr
+from tests.run.sweep import SMALL_CUT, large, names, small, whole
+
+needs_zarr = pytest.mark.skipif(
+    importlib.util.find_spec("zarr") is None, reason="zarr isn't installed"
+)
+CUT = Cut(Limits(block=1 << 17), 3)
+
+
+def test_without_zarr_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "zarr" else found(name)
+    )
+    with pytest.raises(InputError, match="pip install 'overhead-sweeps\\[zarr\\]'"):
+        require_zarr("x.zarr")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "x.nc").write_bytes(whole(large))
+    return tmp_path / "x.nc"
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {
+        each.relative_to(path).as_posix(): each.read_bytes()
+        for each in sorted(path.rglob("*"))
+        if each.is_file()
+    }
+
+
+@needs_zarr
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_store_holds_what_a_file_holds(tmp_path: Path, file: Path, workers: int) -> None:
+    path = tmp_path / "x.zarr"
+    pool = processes(workers) if workers else here
+    written = run_in_blocks(large(), path, CUT, pool=pool, zarr=True)
+    assert verify(path) == ()
+    assert is_complete(path, large().attrs["fingerprint"])
+    assert written.nbytes == describe(path).nbytes
+    with sweeps.open(path) as found, sweeps.open(file) as expected:
+        xr.testing.assert_identical(found.load(), expected.load())
+        for name, variable in expected.variables.items():
+            assert found[name].dtype == variable.dtype, name
+    one, other = describe(path), describe(file)
+    assert one.sizes == other.sizes
+    assert {each.name: each for each in one.variables}.keys() == {v.name for v in other.variables}
+    assert names(tmp_path) == ["x.nc", "x.zarr"]
+    # Other readers of Zarr see it as well.
+    with xr.open_zarr(path) as plain:
+        assert plain.sel(topology="torus", ranks=8).time.size
+
+
+@needs_zarr
+@pytest.mark.parametrize("storage", [Storage(), Storage(compress=True), Storage(digits=3)])
+def test_a_store_goes_on_where_it_was(tmp_path: Path, storage: Storage) -> None:
+    whole_path, path = tmp_path / "whole.zarr", tmp_path / "x.zarr"
+    run_in_blocks(small(), whole_path, SMALL_CUT, zarr=True, storage=storage)
+
+    def some(assignment: Assignment) -> Iterator[int]:
+        yield from itertools.islice(here(assignment), 3)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_in_blocks(small(), path, SMALL_CUT, pool=some, zarr=True, storage=storage)
+    assert not path.exists()
+    # A chunk that is lost, or has changed, is found and computed again.
+    chunks = sorted((tmp_path / ".x.zarr.run" / "store" / "time").glob("[0-9]*"))
+    chunks[0].unlink()
+    damaged = bytearray(chunks[1].read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    chunks[1].write_bytes(damaged)
+    run_in_blocks(small(), path, SMALL_CUT, resume=True, zarr=True, storage=storage)
+    assert content(path) == content(whole_path)
+    assert names(tmp_path) == ["whole.zarr", "x.zarr"]
+
+
+@needs_zarr
+def test_a_store_is_replaced_only_with_leave(tmp_path: Path) -> None:
+    path = tmp_path / "x.zarr"
+    run_in_blocks(small(), path, CUT, zarr=True)
+    before = content(path)
+    with pytest.raises(InputError, match="exists already; --overwrite replaces it"):
+        run_in_blocks(small(), path, CUT, zarr=True)
+    run_in_blocks(small(), path, CUT, zarr=True, overwrite=True)
+    assert content(path) == before
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match="is not a Zarr store"):
+        run_in_blocks(small(), tmp_path / "folder", CUT, zarr=True, overwrite=True)
+
+
+@needs_zarr
+def test_a_flipped_bit_in_a_store_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.zarr"
+    write_sweep(small(), path, Means(zarr=True), Storage())
+    for name in ("time", "message_bytes", "status", "topology"):
+        chunk = next(each for each in sorted((path / name).iterdir()) if each.name[0] != ".")
+        sound = chunk.read_bytes()
+        chunk.write_bytes(bytes([sound[0] ^ 1, *sound[1:]]))
+        assert name in verify(path)
+        chunk.write_bytes(sound)
+    assert verify(path) == ()
