@@ -68,7 +68,7 @@ def read_yaml(path: Path) -> YamlFile:
     InputError
         If it can't be read, or isn't YAML with a mapping at its top: with the line.
     """
-    import yaml  # type: ignore[import-untyped]
+    import yaml
 
     text = _text_of(path)
     loader = yaml.SafeLoader(text)
