@@ -61,6 +61,11 @@ COMMANDS = (
     "sweeps analysis --model llama3-70b --num-gpus 64 --tp 8 --pp 2 --zero-stage 3 --sp"
     " --global-batch 64 --seq-length 8192 --inter-bandwidth 25e9:100e9:x2 --oversubscription 1,4"
     " --csv",
+    # The best plan, the calculator that many start from, hops, overlap.
+    "sweeps plan --model llama3-8b --hardware dgx-h100 --gpus 16 --batch-size 64 --seq-len 4096",
+    "sweeps plan --params 70 --gpus 64 --memory 80 --batch-size 512 --seq-len 4096",
+    "sweeps hops",
+    "sweeps overlap --compute 50ms --comm 10ms --efficiency 0.8",
     # What there is.
     "sweeps list --op all_reduce --topology switch",
     "sweeps show switch.all_reduce.ring",
