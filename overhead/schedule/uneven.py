@@ -162,7 +162,8 @@ def uneven_one_f_one_b_time(
     A stage is held up by itself, or by the way of its micro-batches in flight to the last stage
     and back; the slower of the two, in the stage where it is slowest, is paid for each
     micro-batch but the first.  That errs on the slow side: within 1 % where stages are nearly
-    even or micro-batches at least 4*pp, by up to 20 % of the time otherwise.
+    even or micro-batches at least 4*pp, by up to 20 % of the time otherwise.  Where transfers
+    take up to a third of a stage, it may also come out up to 10 % too short.
     """
     times = np.asarray(stage_times, dtype=np.float64)
     length = times.shape[-1]
