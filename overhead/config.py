@@ -14,6 +14,7 @@ from overhead import training, whole_grid
 from overhead.communication import DEFAULTS as COMMUNICATION_DEFAULTS
 from overhead.memory import DEFAULTS as MEMORY_DEFAULTS
 from overhead.memory import LABELS as MEMORY_LABELS
+from overhead.overlap_labels import OVERLAPS
 from overhead.quantity import VOCABULARY, Array
 from overhead.schedule import SCHEDULES
 from overhead.topology import TopologyKind
@@ -45,6 +46,7 @@ LABELS: dict[str, tuple[str, ...]] = {
     "schedule": SCHEDULES,
     "mask": ("causal", "full"),
     "latency_per": ("hop", "message"),
+    **OVERLAPS,
 }
 OTHERS = ("topology_kind", "algorithm", "tree_algo", "more", *LABELS)
 # The tree algorithm of an all_reduce on each network that has one.
@@ -118,7 +120,8 @@ class Config:
         A name, or ``standard``, ``nccl``, ``auto``.
     tree_algo : bool
         Whether an all_reduce takes the network's tree algorithm.
-    context_parallel, recompute, attention_kernel, schedule, mask, latency_per : str
+    context_parallel, recompute, attention_kernel, schedule, mask, latency_per, tp_mechanism,
+    cp_mechanism, dp_mechanism : str
         Kinds, as the command line has them.
     more : mapping of str to array_like
         Further quantities by the vocabulary's names, such as those of a mixture of experts.
@@ -179,6 +182,9 @@ class Config:
     schedule: str = ""
     mask: str = "causal"
     latency_per: str = "hop"
+    tp_mechanism: str = "efficiency"
+    cp_mechanism: str = "efficiency"
+    dp_mechanism: str = "efficiency"
     more: Mapping[str, ArrayLike] = field(default_factory=dict)
 
     def stated(self) -> dict[str, Array]:

@@ -13,6 +13,7 @@ buckets have a size, or everything.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,15 @@ from overhead.communication.operation import never, operation
 from overhead.formula import formula
 from overhead.quantity import Array, define
 
-__all__ = ["FAMILIES", "Family", "groups", "parameters", "passes", "reduction_bytes"]
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "declare_pieces",
+    "groups",
+    "parameters",
+    "passes",
+    "reduction_bytes",
+]
 
 ZERO: dict[str, Any] = {"source": "rajbhandari2020", "where": "section 7"}
 FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.2"}
@@ -199,6 +208,33 @@ def _replicated(message: Array, shards: Array) -> Array:
     return np.asarray(message / shards)
 
 
+def declare_pieces(
+    family: Family, bucket: str = "bucket_bytes", when: Mapping[str, str] | None = None
+) -> None:
+    """Declare of how many messages a round of a family's parameters consists.
+
+    Parameters
+    ----------
+    family : Family
+        The parameters.
+    bucket : str
+        The quantity that says how large a bucket is.
+    when : mapping, optional
+        Labels for which that holds.
+    """
+    held, pieces = family.held, f"{family.name}_messages"
+    formula(
+        returns=pieces,
+        expression=f"where({held} > 0, where(zero_stage < 3, where({bucket} > 0,"
+        f" maximum(ceil(reduction_bytes*{held}/{bucket}), 1), 1),"
+        f" weight_copies*maximum({family.layers}, 1)), 0)",
+        inputs=(held, "zero_stage", "weight_copies", family.layers, bucket, "reduction_bytes"),
+        name=pieces if when is None else f"{pieces}_in_buckets",
+        when=when,
+        **FSDP,
+    )(_pieces)
+
+
 def _declare_messages(family: Family) -> None:
     """Declare a family's messages, and of how many a round consists."""
     name, mark, held = family.name, family.mark, family.held
@@ -211,22 +247,7 @@ def _declare_messages(family: Family) -> None:
     ):
         meaning = f"{what}, of {family.words}"
         define(f"{name}_{part}", f"M_{{{mark}{symbol}}}", "byte", meaning, minimum=0)
-    formula(
-        returns=pieces,
-        expression=f"where({held} > 0, where(zero_stage < 3, where(bucket_bytes > 0,"
-        f" maximum(ceil(reduction_bytes*{held}/bucket_bytes), 1), 1),"
-        f" weight_copies*maximum({family.layers}, 1)), 0)",
-        inputs=(
-            held,
-            "zero_stage",
-            "weight_copies",
-            family.layers,
-            "bucket_bytes",
-            "reduction_bytes",
-        ),
-        name=pieces,
-        **FSDP,
-    )(_pieces)
+    declare_pieces(family)
     formula(
         returns=f"{name}_reduce_bytes",
         expression=f"reduction_bytes*{held}/maximum({pieces}, 1)",

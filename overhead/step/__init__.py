@@ -2,6 +2,8 @@
 
 from overhead.step import quantities  # isort: skip  (the formulas need it)
 from overhead.step import (
+    bucketed,
+    context_overlap,
     cost,
     data_parallel,
     error,
@@ -10,6 +12,7 @@ from overhead.step import (
     parts,
     rates,
     sharded,
+    tensor_overlap,
     whole,
 )
 from overhead.step.defaults import DEFAULTS
@@ -18,6 +21,8 @@ from overhead.step.whole import PARTS
 __all__ = [
     "DEFAULTS",
     "PARTS",
+    "bucketed",
+    "context_overlap",
     "cost",
     "data_parallel",
     "error",
@@ -27,5 +32,6 @@ __all__ = [
     "quantities",
     "rates",
     "sharded",
+    "tensor_overlap",
     "whole",
 ]

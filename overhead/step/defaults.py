@@ -28,6 +28,10 @@ DEFAULTS: dict[str, float] = {
     "ep_overlap": 0.0,
     "dp_overlap": 0.0,
     "overlap_contention": 0.08,
+    # Of named mechanisms: what Transformer Engine and PyTorch take where nothing is said.
+    "splits": 4.0,
+    "bucket_capacity": 26214400.0,  # PyTorch's reducer.hpp: 25 MiB
+    "num_sm": 16.0,
     # The step.
     "optimizer_traffic_bytes": 40.0,
     "step_overhead": 0.0,

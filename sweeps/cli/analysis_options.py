@@ -35,6 +35,9 @@ PLAN_FLAGS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("--recompute",), "recompute", "Activations to recompute: none, selective, full, .."),
     (("--imbalance",), "expert_imbalance", "Tokens of the busiest expert by the mean."),
     (("--mask",), "mask", "causal or full attention."),
+    (("--tp-mechanism",), "tp_mechanism", "How tp overlaps: efficiency, userbuffers, decomposed."),
+    (("--cp-mechanism",), "cp_mechanism", "How cp overlaps: efficiency, ring_exchange."),
+    (("--dp-mechanism",), "dp_mechanism", "efficiency, ddp_buckets or megatron_buckets."),
 )
 MODEL_FLAGS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("--model",), "model", "Model(s) of the catalogue, or of Hugging Face's config.json."),
@@ -99,7 +102,10 @@ SHAPES = ("layers", "hidden_size", "heads", "vocabulary_size", "gated", "tied_em
 SWITCHED = ("sequence_parallel", "gated", "tied_embeddings")
 WORDS = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
 # Labels of which "all" means every value; of the network's, the sweep itself knows what it means.
-WHOLE = ("recompute", "schedule", "context_parallel", "attention_kernel", "precision", "mask")
+WHOLE = (
+    "recompute", "schedule", "context_parallel", "attention_kernel", "precision", "mask",
+    "tp_mechanism", "cp_mechanism", "dp_mechanism",
+)  # fmt: skip
 
 
 def analysis_options(command: Command) -> Command:

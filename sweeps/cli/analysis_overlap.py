@@ -50,6 +50,14 @@ HIDING: tuple[tuple[str, str, str, str, str], ...] = (
         "the first gathering and the last reduction have nothing beside them",
     ),
 )
+# Of a named mechanism: why the rest stays exposed.
+MECHANISM = {
+    "userbuffers": "a ring's first chunk, a pipeline's last part, multiprocessors that are taken",
+    "decomposed": "the last chunk's product or sum, and what is longer than its product",
+    "ring_exchange": "the last block in is still to be attended to, or attention is short",
+    "ddp_buckets": "the last bucket's gradients, or the window is short",
+    "megatron_buckets": "the last bucket's gradients, or the window is short",
+}
 SHORT = "what it hides behind is too short"
 
 
@@ -74,7 +82,11 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
             continue
         allowed = _value(evaluation, share) if share else 1.0
         exposed = min(max(exposed, 0.0), total)
-        reason = _reason(exposed / total, allowed, share, why)
+        if evaluation.labels.get(f"{dimension}_mechanism", "efficiency") == "efficiency":
+            reason = _reason(exposed / total, allowed, share, why)
+        else:
+            allowed = 1.0
+            reason = _reason_of_mechanism(evaluation, dimension, exposed / total, why)
         again = _repeated(evaluation, dimension, total, exposed, allowed)
         if again > 0.0:
             reason += f"; {shown('step_time', again)} more are recomputation's"
@@ -119,6 +131,19 @@ def _reason(exposed: float, allowed: float, share: str, why: str) -> str:
     if share and exposed > 1.0 - allowed + 0.005:
         return f"more than {share} = {allowed:g} leaves: {SHORT}; {why}"
     return f"{why}; {share} = {allowed:g}" if share else why
+
+
+def _reason_of_mechanism(evaluation: Evaluation, dimension: str, exposed: float, why: str) -> str:
+    """Return why part of a communication stays exposed where a mechanism is named."""
+    named = evaluation.labels[f"{dimension}_mechanism"]
+    usual = MECHANISM[named]
+    if dimension == "dp" and _value(evaluation, "zero_stage") >= 3.0:
+        usual = why
+    if dimension == "tp" and _value(evaluation, "sequence_parallel") == 0.0:
+        usual = "without sequence parallelism an all_reduce has no product beside it"
+    if dimension == "cp" and evaluation.labels["context_parallel"] != "ring":
+        usual = "only a ring attends while it sends"
+    return "nothing" if exposed < 0.005 else f"{usual} ({named})"
 
 
 def _value(evaluation: Evaluation, name: str) -> float:

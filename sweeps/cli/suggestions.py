@@ -66,6 +66,7 @@ COMMANDS = (
     "sweeps plan --params 70 --gpus 64 --memory 80 --batch-size 512 --seq-len 4096",
     "sweeps hops",
     "sweeps overlap --compute 50ms --comm 10ms --efficiency 0.8",
+    "sweeps run overlap-mechanisms",
     # What there is.
     "sweeps list --op all_reduce --topology switch",
     "sweeps show switch.all_reduce.ring",

@@ -35,6 +35,9 @@ LABEL_NAMES = {
     "context_parallel": "how attention crosses context-parallel ranks",
     "mask": "mask of the attention's scores",
     "dispatcher": "how tokens reach experts",
+    "tp_mechanism": "what tensor parallelism's communication overlaps with, and how",
+    "cp_mechanism": "what context parallelism's communication overlaps with, and how",
+    "dp_mechanism": "what data parallelism's communication overlaps with, and how",
     "sharding": "ranks over which ZeRO shards",
 }
 # A formula's text grows with the networks and algorithms of a sweep; this many are told.

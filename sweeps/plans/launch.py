@@ -60,7 +60,7 @@ def megatron(plan: Execution) -> Settings:
     ]
     if plan["tp"] > 1.0 and plan["sequence_parallel"]:
         lines.append("--sequence-parallel")
-        if plan.given.get("tp_overlap", 0.0) > 0.0:
+        if _hides(plan, "tp"):
             lines.append("--tp-comm-overlap")
     if plan["cp"] > 1.0:
         lines.append(f"--cp-comm-type {COMMUNICATION[plan.labels['context_parallel']]}")
@@ -72,6 +72,12 @@ def megatron(plan: Execution) -> Settings:
     if plan["tp"] > 1.0 or plan["cp"] > 1.0:
         missing.append("before Blackwell it wants CUDA_DEVICE_MAX_CONNECTIONS=1 in the environment")
     return Settings("Megatron-LM", tuple(lines), tuple(missing))
+
+
+def _hides(plan: Execution, dimension: str) -> bool:
+    """Return whether a dimension's communication overlaps, by a mechanism or by a share."""
+    named = plan.labels.get(f"{dimension}_mechanism", "efficiency") != "efficiency"
+    return named or plan.given.get(f"{dimension}_overlap", 0.0) > 0.0
 
 
 def _megatron_batch(plan: Execution) -> Iterator[str]:
@@ -110,7 +116,7 @@ def _layout(layers: int, chunks: int) -> str:
 
 def _megatron_sharding(plan: Execution) -> Iterator[str]:
     stage = plan["zero_stage"]
-    hides = plan.given.get("dp_overlap", 0.0) > 0.0 and plan["dp"] * plan["cp"] > 1.0
+    hides = _hides(plan, "dp") and plan["dp"] * plan["cp"] > 1.0
     if stage >= 1.0:
         yield "--use-distributed-optimizer"
     if stage in SHARDING:
@@ -144,7 +150,7 @@ def deepspeed(plan: Execution) -> Settings:
     """Return a plan's configuration of DeepSpeed, as JSON."""
     missing: list[str] = []
     stage, stages = int(plan["zero_stage"]), int(plan["pp"])
-    hides = plan.given.get("dp_overlap", 0.0) > 0.0
+    hides = _hides(plan, "dp")
     content: dict[str, Any] = {
         "train_batch_size": int(plan["global_batch"]),
         "train_micro_batch_size_per_gpu": int(plan["micro_batch"]),

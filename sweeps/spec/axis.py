@@ -24,6 +24,9 @@ SWITCHES = (
     "mask",
     "sharding",
     "dispatcher",
+    "tp_mechanism",
+    "cp_mechanism",
+    "dp_mechanism",
 )
 # Labels of what the catalogue holds, and of what chooses among its figures.
 LABELS = (*SWITCHES, "hardware", "model", "framework", "precision", "recipe")

@@ -9,6 +9,7 @@ from typing import Any
 
 from overhead.memory.breakdown import LABELS
 from overhead.memory.precision import RECIPES
+from overhead.overlap_labels import OVERLAPS
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.figures import ORIGINS, PRECISIONS, Entry, Figure, FigureReader
 from sweeps.spec.training_rule import FRAMEWORK_RULE
@@ -153,6 +154,7 @@ _PLAN: dict[str, Entry] = {
 _LABELS: dict[str, tuple[str, ...]] = {
     **{name: LABELS[name] for name in ("attention_kernel", "recompute", "sharding", "schedule")},
     "context_parallel": ("all_to_all", "ring", "all_gather"),
+    **OVERLAPS,
 }
 _RECIPES: dict[str, tuple[str, ...]] = dict.fromkeys(PRECISIONS, tuple(RECIPES))
 _TABLES = ("figures", "labels", "recipes", "plan")

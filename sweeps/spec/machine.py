@@ -99,6 +99,7 @@ _FIGURES: dict[str, dict[str, Entry]] = {
         "memory_capacity": Entry("memory_capacity", "byte", above=True),
         "memory_bandwidth": Entry("memory_bandwidth", "byte s-1", above=True),
         "last_level_cache": Entry("last_level_cache", "byte", above=True),
+        "sms": _count("sms"),
         "power": Entry("power", "W", above=True),
         "price": Entry("price", "USD h-1"),
     },

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead import communication, memory, step
+from overhead.overlap_labels import OVERLAPS, SHARED
 from overhead.transformer_quantities import SHAPES
-from sweeps.errors import InputError
+from sweeps.errors import InputError, fault
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_framework, load_hardware, load_model
 from sweeps.spec.framework import Framework
@@ -115,6 +116,18 @@ class TrainingResolver(Resolver):
             self._label("sharding", "hybrid", "assumed: the ranks of a shard are given")
         for name, value in LABEL_DEFAULTS.items():
             self._label(name, value, "assumed: the default")
+        self._overlap()
+
+    def _overlap(self) -> None:
+        """Check that no share is given of what a named mechanism says itself."""
+        faults = []
+        for label in OVERLAPS:
+            share, named = f"{label[:2]}_overlap", self.labels.get(label, SHARED)
+            if share in self.sweep.given and named != SHARED:
+                wrong = f"the mechanism {named} says itself what hides"
+                faults.append(fault(share, "(given)", wrong, f"{label} = {SHARED}, or no share"))
+        if faults:
+            raise InputError(faults)
 
     def _only_framework(self) -> Framework | None:
         names = self._values("framework")

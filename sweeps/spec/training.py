@@ -35,6 +35,7 @@ PLAIN = (
     "step_overhead",
     "power",
     "idle_power_fraction",
+    "sms",
     "price",
 )
 # The two 16-bit formats run on the same units: where their peaks are equal, so is what is reached.

@@ -18,6 +18,9 @@ LABEL_DEFAULTS = {
     "mask": "causal",
     "sharding": "full",
     "dispatcher": "all_to_all",
+    "tp_mechanism": "efficiency",
+    "cp_mechanism": "efficiency",
+    "dp_mechanism": "efficiency",
 }
 # What `Resolved` names where the user says nothing.
 NUMBER_DEFAULTS: dict[str, tuple[float, str]] = {

@@ -94,6 +94,7 @@ def training_label_values(name: str) -> dict[str, tuple[str, ...]]:
         return {}
     from overhead.memory import LABELS as MEMORY_LABELS
     from overhead.memory import RECIPES
+    from overhead.overlap_labels import OVERLAPS
     from overhead.schedule import SCHEDULES
     from sweeps.spec.training import PRECISIONS
 
@@ -105,6 +106,7 @@ def training_label_values(name: str) -> dict[str, tuple[str, ...]]:
         "context_parallel": ("all_to_all", "ring", "all_gather"),
         "mask": ("causal", "full"),
         "dispatcher": ("all_to_all", "deduplicated"),
+        **OVERLAPS,
         "precision": PRECISIONS,
         "recipe": tuple(RECIPES),
     }

@@ -89,7 +89,7 @@ def read_rates(
     """
     machine = load_hardware(hardware, folders)
     constants = training_constants(machine, load_framework(FRAMEWORK), precision=precision)
-    own = _own_figures(machine.name)
+    own = _own_figures()
     found = {**_of_machine(machine, constants), **own}
     for name, value in (given or {}).items():
         names = [name] if name != "half_bandwidth_sms" else [f"{name}_{c}" for c in _COLLECTIVES]
@@ -136,17 +136,20 @@ def _of_machine(
         "activation_bytes": constants["activation_bytes"],
         "gathered_bytes": constants["matmul_input_bytes"],
     }
+    if "sms" in machine.figures:
+        count = machine.figures["sms"]
+        found["sms"] = count.value, count.origin
     if machine.scale_up_kind == "fully_connected":
         found["link_bandwidth"] = link("intra_link_bandwidth")
     single = found.get("link_bandwidth", bandwidth)
     return {**found, "copy_engine_bandwidth": (single[0], f"{engine}; {single[1]}")}
 
 
-def _own_figures(machine: str) -> dict[str, tuple[float, str]]:
-    """Return a machine's figures of the tuner's own file."""
+def _own_figures() -> dict[str, tuple[float, str]]:
+    """Return the figures of the tuner's own file."""
     path = shipped("tuner") / "rates.toml"
     reader = FigureReader(path, read_toml(path))
-    wanted: dict[str, tuple[str, str, Entry]] = {"sms": ("sms", machine, _COUNT)}
+    wanted: dict[str, tuple[str, str, Entry]] = {}
     for name in ("tile_rows", "tile_columns"):
         wanted[name] = ("product", name, _COUNT)
     for name in _COLLECTIVES:

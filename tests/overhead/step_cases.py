@@ -67,6 +67,7 @@ MODELS = {"gpt": GPT, "llama": LLAMA, "mixtral": MIXTRAL, "deepseek": DEEPSEEK}
 MACHINE = {
     "peak_flops": 1e15, "attention_peak_flops": 1e15, "best_matmul_flops": 8e14,
     "memory_bandwidth": 3e12, "attention_efficiency": 0.5, "power": 700, "price": 2,
+    "sms": 132,
 }  # fmt: skip
 # A machine on which operations alone take time.
 BARE = {

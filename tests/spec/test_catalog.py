@@ -78,6 +78,7 @@ PLAUSIBLE = {
     "memory_capacity": (16e9, 300e9),
     "memory_bandwidth": (0.5e12, 10e12),
     "last_level_cache": (20e6, 500e6),
+    "sms": (80, 200),
     "power": (150.0, 2000.0),
     "peak_flops_bf16": (100e12, 5e15),
     "peak_flops_fp16": (100e12, 5e15),

@@ -1,0 +1,206 @@
+"""What named mechanisms expose in a step, against simulations and at their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overhead.evaluation import Evaluation
+from overhead.overlap_labels import DP_MECHANISMS, TP_MECHANISMS
+from tests.overhead.step_cases import DEEPSEEK, LLAMA, MIXTRAL, evaluation
+from tests.simulator import overlap as simulator
+
+PLAN = {
+    **LLAMA, "tp": 8, "cp": 1, "pp": 2, "dp": 4, "micro_batch": 1, "virtual_stages": 1,
+    "global_batch": 32, "zero_stage": 1, "sequence_parallel": 1,
+}  # fmt: skip
+# A whole layer runs each pair: the product, whose time it is compared with, what is sent.
+GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_weight_gather_time"
+FIRST, LAST = ("qkv", "mlp_up"), ("attention_output", "mlp_down")
+SMS, TAKEN, SPLITS = 132, 16, 4
+Pair = Callable[[Fraction, Fraction, int, Fraction], Fraction]
+
+
+def ring(product: Fraction, sent: Fraction, ranks: int, _: Fraction) -> Fraction:
+    return simulator.ring(product / ranks, sent / (ranks - 1), ranks)
+
+
+def scatter_ring(product: Fraction, sent: Fraction, ranks: int, sums: Fraction) -> Fraction:
+    return simulator.scatter_ring(product / ranks, sent / (ranks - 1), ranks, sums)
+
+
+def pipelined(product: Fraction, sent: Fraction, ranks: int, _: Fraction) -> Fraction:
+    slowed, part = product * SMS / (SMS - TAKEN), sent / SPLITS
+    return simulator.pipelined_scatter(slowed / SPLITS, part, SPLITS, part)
+
+
+def bulk(product: Fraction, sent: Fraction, ranks: int, _: Fraction) -> Fraction:
+    return simulator.bulk_shared(product, sent, SMS, TAKEN)
+
+
+# By mechanism and direction: which products, what is sent beside them, how the pair runs.
+PAIRS: dict[tuple[str, str], list[tuple[tuple[str, ...], str, str, Pair]]] = {
+    ("userbuffers", "forward"): [
+        (FIRST, "forward", GATHER, ring), (LAST, "forward", SCATTER, pipelined),
+    ],
+    ("userbuffers", "backward"): [
+        (LAST, "input_gradient", GATHER, ring), (FIRST, "input_gradient", AGAIN, bulk),
+        (FIRST, "weight_gradient", SCATTER, bulk),
+    ],
+    ("decomposed", "forward"): [
+        (FIRST, "forward", GATHER, ring), (LAST, "forward", SCATTER, scatter_ring),
+    ],
+    ("decomposed", "backward"): [
+        (LAST, "input_gradient", GATHER, ring), (FIRST, "input_gradient", SCATTER, scatter_ring),
+        (FIRST, "weight_gradient", AGAIN, ring),
+    ],
+}  # fmt: skip
+
+
+def exposed(mechanism: str, way: str, held: Evaluation, ranks: int) -> float:
+    """Add up what each pair takes beyond its product, one simulation each."""
+    whole = Fraction(0)
+    bytes_in_memory = Fraction(float(held["tp_message_bytes"])) * (ranks + 1) / ranks
+    sums = bytes_in_memory / Fraction(float(held["memory_bandwidth"]))
+    for products, kind, sent, run in PAIRS[mechanism, way]:
+        for name in products:
+            product = Fraction(float(held[f"{name}_{kind}_time"]))
+            together = run(product, Fraction(float(held[sent])), ranks, sums)
+            whole += max(together - product, Fraction(0))
+    return float(whole)
+
+
+@given(
+    tp=st.sampled_from([2, 4, 8]),
+    bandwidth=st.floats(1e9, 1e13),
+    latency=st.sampled_from([0.0, 1e-6, 1e-4]),
+    tokens=st.sampled_from([512, 4096, 32768]),
+    mechanism=st.sampled_from(TP_MECHANISMS[1:]),
+)
+def test_pairs_of_products_and_collectives_as_simulated(
+    tp: int, bandwidth: float, latency: float, tokens: int, mechanism: str
+) -> None:
+    links = {"intra_bandwidth": bandwidth, "intra_latency": latency, "sequence_length": tokens}
+    held = evaluation({**PLAN, **links, "tp": tp}, tp_mechanism=mechanism)
+    for way in ("forward", "backward"):
+        found = float(held[f"dense_exposed_tp_{way}_time"])
+        assert found == pytest.approx(exposed(mechanism, way, held, tp), rel=1e-9, abs=1e-18)
+
+
+@pytest.mark.parametrize("mechanism", TP_MECHANISMS[1:])
+def test_limits_of_tensor_parallel_mechanisms(mechanism: str) -> None:
+    def of(**more: Any) -> float:
+        held = evaluation({**PLAN, **more}, tp_mechanism=mechanism)
+        return float(held["exposed_tp_time"])
+
+    assert of(tp=1) == 0.0
+    # Nothing sent, nothing taken: nothing exposed.
+    free = {"intra_bandwidth": np.inf, "intra_latency": 0.0, "num_sm": 0, "memory_bandwidth": 1e300}
+    assert of(**free) == pytest.approx(0.0, abs=1e-12)
+    # An all_reduce hides behind nothing.
+    whole = evaluation({**PLAN, "sequence_parallel": 0}, tp_mechanism=mechanism)
+    sent = float(whole["tp_communication_time"])
+    assert float(whole["exposed_tp_time"]) == pytest.approx(sent, rel=1e-12)
+    # What is far longer than its product shows but for what fits beside it.
+    slow = evaluation({**PLAN, "intra_bandwidth": 1e7}, tp_mechanism=mechanism)
+    sent = float(slow["tp_communication_time"])
+    assert sent * 0.97 < float(slow["exposed_tp_time"]) < sent
+
+
+@pytest.mark.parametrize("recompute", ["full", "per_op"])
+@pytest.mark.parametrize("mechanism", TP_MECHANISMS[1:])
+def test_what_is_repeated_is_exposed_again(mechanism: str, recompute: str) -> None:
+    held = {
+        mode: evaluation(PLAN, tp_mechanism=mechanism, recompute=mode)
+        for mode in ("none", recompute)
+    }
+    once, again = (float(one["dense_exposed_tp_backward_time"]) for one in held.values())
+    repeated = sum(float(held[recompute][f"{b}_tp_recompute_time"]) for b in ("attention", "mlp"))
+    assert again == pytest.approx(once + repeated, rel=1e-12)
+    assert repeated > 0.0
+
+
+def test_a_mixture_pairs_its_attention_alone() -> None:
+    for model in (MIXTRAL, DEEPSEEK):
+        plan = {**PLAN, **model, "ep": 1}
+        held = evaluation(plan, tp_mechanism="userbuffers")
+        of_attention = float(held["attention_tp_forward_time"])
+        rest = (float(held["moe_layer_blocks"]) - 1.0) / 2.0 * float(held["tp_layer_forward_time"])
+        assert float(held["moe_exposed_tp_forward_time"]) == pytest.approx(of_attention + rest)
+
+
+def test_more_multiprocessors_for_communication_slow_the_product_down() -> None:
+    held = evaluation({**PLAN, "num_sm": np.array([0.0, 8, 16, 32])}, tp_mechanism="userbuffers")
+    assert np.all(np.diff(held["exposed_tp_time"]) > 0.0)
+
+
+# Context parallelism.
+
+
+def test_a_ring_is_a_share_of_one_and_nothing_else_hides() -> None:
+    plan = {**PLAN, "cp": 4, "dp": 1, "inter_bandwidth": 5e9}
+    for recompute in ("none", "selective"):
+        labels = {"context_parallel": "ring", "recompute": recompute}
+        named = evaluation(plan, cp_mechanism="ring_exchange", **labels)
+        shared = evaluation({**plan, "cp_overlap": 1.0}, **labels)
+        assert float(named["exposed_cp_time"]) > 0.0
+        assert float(named["exposed_cp_time"]) == pytest.approx(float(shared["exposed_cp_time"]))
+    for kind in ("all_to_all", "all_gather"):
+        held = evaluation(plan, cp_mechanism="ring_exchange", context_parallel=kind)
+        sent = float(held["cp_communication_time"])
+        assert float(held["exposed_cp_time"]) == pytest.approx(sent, rel=1e-12)
+
+
+# Data parallelism.
+
+
+@pytest.mark.parametrize("mechanism", DP_MECHANISMS[1:])
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_buckets_as_simulated(mechanism: str, stage: int) -> None:
+    for bandwidth in (1e8, 1e10, 5e10, 1e13):
+        plan = {**PLAN, "zero_stage": stage, "inter_bandwidth": bandwidth}
+        held = evaluation(plan, dp_mechanism=mechanism)
+        count = int(held["dp_buckets"])
+        assert count > 1
+        window, sent = (Fraction(float(held[f"dp_{n}_time"])) for n in ("window", "reduce"))
+        parts = [window / count] * count, [sent / count] * count
+        found = float(held["exposed_dp_reduce_time"])
+        wanted = float(simulator.buckets(*parts, Fraction(0)) - window)
+        assert found == pytest.approx(wanted, rel=1e-9, abs=1e-15)
+        window, sent = (Fraction(float(held[f"dp_{n}_time"])) for n in ("forward_window", "gather"))
+        parts = [sent / count] * count, [window / count] * count
+        wanted = float(simulator.prefetch(*parts, count) - window)
+        found = float(held["exposed_dp_gather_time"])
+        assert found == pytest.approx(wanted, rel=1e-9, abs=1e-15)
+
+
+def test_buckets_have_the_sizes_of_their_software() -> None:
+    plan = {**PLAN, "zero_stage": 0, "tp": 1, "pp": 1, "dp": 128, "global_batch": 128}
+    held = {name: evaluation(plan, dp_mechanism=name) for name in DP_MECHANISMS[1:]}
+    gradients = {name: float(one["reduction_bytes"] * one["busiest_dense_parameters"])
+                 for name, one in held.items()}  # fmt: skip
+    buckets = {name: float(one["dp_buckets"]) for name, one in held.items()}
+    assert buckets["ddp_buckets"] == np.ceil(gradients["ddp_buckets"] / (25 * 2**20))
+    element = float(held["megatron_buckets"]["reduction_bytes"])
+    size = element * max(40e6, 1e6 * 128)
+    assert buckets["megatron_buckets"] == np.ceil(gradients["megatron_buckets"] / size)
+    # A given size holds instead.
+    own = evaluation({**plan, "bucket_bytes": 1e9}, dp_mechanism="ddp_buckets")
+    assert float(own["dp_buckets"]) == np.ceil(gradients["ddp_buckets"] / 1e9)
+    # One bucket of all hides nothing of its reduction.
+    one = evaluation({**plan, "bucket_bytes": 1e13}, dp_mechanism="ddp_buckets")
+    assert float(one["exposed_dp_reduce_time"]) == pytest.approx(float(one["dp_reduce_time"]))
+
+
+def test_stage_3_hides_all_that_can() -> None:
+    plan = {**PLAN, "zero_stage": 3, "tp": 1, "dp": 32, "pp": 1}
+    named = evaluation(plan, dp_mechanism="ddp_buckets")
+    shared = evaluation({**plan, "dp_overlap": 1.0})
+    assert float(named["exposed_dp_time"]) == pytest.approx(float(shared["exposed_dp_time"]))
+    assert float(named["exposed_dp_time"]) > 0.0
