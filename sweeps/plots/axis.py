@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ _LABEL_HEIGHT = 0.3
 _COUNTS_ROOM = 1.4  # so many more counts fit than numbers with a unit
 _LONGEST_NAME = 72  # letters of a name beside an axis; symbol and unit come after it
 _LOG_FROM = 16.0  # ratio of the ends from which an axis is logarithmic
+_CLEARANCE = 0.08  # inches between the labels of two ticks
 _FEW_VALUES = 12  # so many values may each have a tick of their own
 
 
@@ -126,6 +127,8 @@ def axis_of(
         ticks = log_ticks(low, high, units, room, binary=counts)
     else:
         ticks = linear_ticks(low, high, units, room)
+    if not vertical:
+        ticks = _thinned(ticks, low, high, scale, inches)
     words = [shortened(sentence(long_name(name, attrs)), _LONGEST_NAME)]
     words += [mark] if (mark := symbol(str(attrs.get("symbol", "")))) else []
     unit = f" ({ticks.units.replace(' ', UNBROKEN)})" if ticks.units else ""
@@ -138,13 +141,37 @@ def _fit(
     """Return whether the ticks' labels keep clear of each other."""
     if len(ticks.labels) > _FEW_VALUES:
         return False
-    turn = np.log if scale == "log" else np.asarray
-    places = turn(np.array(ticks.positions)) / (turn(high) - turn(low)) * inches
+    places, sizes = _extents(ticks, low, high, scale, inches)
     if vertical:
         sizes = np.full(len(places), _LABEL_HEIGHT * 0.7)
-    else:
-        sizes = np.array([text_width(label, SIZE_NOTE + 0.5) + 0.08 for label in ticks.labels])
     return bool(np.all(np.diff(places) >= (sizes[1:] + sizes[:-1]) / 2))
+
+
+def _extents(
+    ticks: Ticks, low: float, high: float, scale: str, inches: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return where the ticks of a horizontal axis lie, and how wide their labels are [inches]."""
+    turn = np.log if scale == "log" else np.asarray
+    places = turn(np.array(ticks.positions)) / (turn(high) - turn(low)) * inches
+    sizes = [text_width(label, SIZE_NOTE + 0.5) + _CLEARANCE for label in ticks.labels]
+    return places, np.array(sizes)
+
+
+def _thinned(ticks: Ticks, low: float, high: float, scale: str, inches: float) -> Ticks:
+    """Return ticks of which those lose their labels that would touch one before."""
+    places, sizes = _extents(ticks, low, high, scale, inches)
+    kept: list[int] = []
+    for index, (place, size) in enumerate(zip(places, sizes, strict=True)):
+        last = kept[-1] if kept else None
+        if last is None or place - places[last] >= (size + sizes[last]) / 2:
+            kept.append(index)
+    bare = {position for index, position in enumerate(ticks.positions) if index not in kept}
+    return replace(
+        ticks,
+        positions=tuple(ticks.positions[index] for index in kept),
+        labels=tuple(ticks.labels[index] for index in kept),
+        minor=tuple(sorted({*ticks.minor, *bare})),
+    )
 
 
 def _ends(low: float, high: float, scale: str, pad: float) -> tuple[float, float]:
