@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import layout_of
 from sweeps.engine.plan import Plan
+from sweeps.errors import InputError, fault
 from sweeps.spec.axis import OF_TRAINING, Axis
 from sweeps.spec.usual_quantities import declare_for
 
@@ -29,6 +30,11 @@ def recompute(dataset: xr.Dataset) -> xr.Dataset:
     xarray.Dataset
         The same variables; equal bit for bit where the same code computes them on the same
         machine (and nothing was rounded when it was stored).
+
+    Raises
+    ------
+    InputError
+        If the dataset isn't of collectives or training steps.
     """
     from sweeps.store.memory import to_dataset
 
@@ -48,13 +54,18 @@ def recompute(dataset: xr.Dataset) -> xr.Dataset:
         elif "(a row of the table)" not in str(coordinate.attrs.get("long_name", "")):
             columns.setdefault(str(coordinate.dims[0]), {})[str(name)] = values
     axes = [Axis(dim, found) for dim, found in columns.items() if dim in dataset.sizes]
+    if "topology" not in {*labels, *(name for axis in axes for name in axis.columns)}:
+        allowed = "files of sweeps of collectives or training steps"
+        raise InputError(
+            fault("dataset", dataset.attrs.get("title", ""), "has no network", allowed)
+        )
+    if "collective" not in {*labels, *(name for axis in axes for name in axis.columns)}:
+        declare_for(OF_TRAINING)
     # What was measured, or gathered from other variables, isn't computed from coordinates.
     known = (*VOCABULARY, "chosen_algorithm")
     wanted = tuple(str(name) for name in dataset.data_vars if name in known)
     pairs = str(dataset.attrs.get("implied_labels", "")).split("; ")
     implied = dict(pair.split(" = ", 1) for pair in pairs if pair)
-    if "collective" not in {*labels, *(name for axis in axes for name in axis.columns)}:
-        declare_for(OF_TRAINING)
     plan = Plan(axes, constants, labels, wanted, fields=fields, implied=implied)
     layout = layout_of(plan, {}, {})
     return to_dataset(layout, plan.blocks())

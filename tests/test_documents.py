@@ -77,6 +77,7 @@ def test_gallery_is_what_the_code_computes(path: Path) -> None:
 
     stored = sweeps.open(path)
     again = sweeps.recompute(stored)
+    assert {*again.data_vars, "chosen_algorithm"} == {*stored.data_vars, "chosen_algorithm"}
     for name in again.data_vars:
         # Not bit for bit: other processors round logarithms otherwise.
         np.testing.assert_allclose(again[name], stored[name].values, rtol=1e-12, err_msg=str(name))
