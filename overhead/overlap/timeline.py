@@ -16,7 +16,9 @@ __all__ = [
     "DERIVED",
     "MOST_SPANS",
     "TIMELINES",
+    "Course",
     "Span",
+    "check_spans",
     "timeline",
 ]
 
@@ -37,12 +39,15 @@ class Span:
         What.
     start, duration : float
         When [s].
+    kind : str
+        Of what kind it is; the row tells it where this is empty.
     """
 
     row: str
     name: str
     start: float
     duration: float
+    kind: str = ""
 
     @property
     def end(self) -> float:
@@ -51,16 +56,18 @@ class Span:
 
 
 @dataclass
-class _Course:
+class Course:
     """Spans so far, and when each row is free again."""
 
     spans: list[Span] = field(default_factory=list)
     free: dict[str, float] = field(default_factory=dict)
 
-    def run(self, row: str, name: str, duration: float, after: float = 0.0) -> float:
+    def run(
+        self, row: str, name: str, duration: float, after: float = 0.0, kind: str = ""
+    ) -> float:
         """Run something on a row as soon as it is free; return its end."""
         start = max(self.free.get(row, 0.0), after)
-        self.spans.append(Span(row, name, start, duration))
+        self.spans.append(Span(row, name, start, duration, kind))
         self.free[row] = start + duration
         return start + duration
 
@@ -74,14 +81,14 @@ class _Course:
 
 
 Given = Mapping[str, float]
-Run = Callable[[_Course, Given], None]
+Run = Callable[[Course, Given], None]
 
 
 def _both(given: Given) -> tuple[float, float]:
     return given["compute_time"], given["communication_time"]
 
 
-def _two_durations(course: _Course, given: Given) -> None:
+def _two_durations(course: Course, given: Given) -> None:
     compute, communication = _both(given)
     course.compute("computation", compute)
     # As late as the whole allows: what hides is the end of the one, the start of the other.
@@ -89,22 +96,20 @@ def _two_durations(course: _Course, given: Given) -> None:
     course.send("communication", communication, after=late)
 
 
-def _buckets(
-    course: _Course, window: float, communication: float, count: int, first: float
-) -> None:
+def _buckets(course: Course, window: float, communication: float, count: int, first: float) -> None:
     for index in range(count):
         share = first if index == 0 else (1.0 - first) / (count - 1)
         ready = course.compute(f"backward of bucket {index + 1}", window * share)
         course.send(f"bucket {index + 1}", communication * share, after=ready)
 
 
-def _ddp_buckets(course: _Course, given: Given) -> None:
+def _ddp_buckets(course: Course, given: Given) -> None:
     count = int(given["gradient_buckets"])
     first = given["first_bucket_share"] if count > 1 else 1.0
     _buckets(course, *_both(given), count, first)
 
 
-def _gradient_accumulation(course: _Course, given: Given) -> None:
+def _gradient_accumulation(course: Course, given: Given) -> None:
     compute, communication = _both(given)
     count = int(given["micro_batches"])
     window = min(given["overlap_window"], compute)
@@ -118,7 +123,7 @@ def _gradient_accumulation(course: _Course, given: Given) -> None:
     _buckets(course, window, communication, buckets, 1.0 / buckets)
 
 
-def _prefetch(course: _Course, given: Given) -> None:
+def _prefetch(course: Course, given: Given) -> None:
     compute, communication = _both(given)
     count, ahead = int(given["layers"]), int(given["prefetched_layers"])
     ends: list[float] = []
@@ -129,7 +134,7 @@ def _prefetch(course: _Course, given: Given) -> None:
         ends.append(course.compute(f"layer {index + 1}", compute / count, arrived))
 
 
-def _sharded_backward(course: _Course, given: Given) -> None:
+def _sharded_backward(course: Course, given: Given) -> None:
     compute, communication = _both(given)
     count = int(given["layers"])
     reduce = communication * given["reduction_share"] / count
@@ -142,7 +147,7 @@ def _sharded_backward(course: _Course, given: Given) -> None:
         course.send(f"gradients of layer {left}", reduce, done)
 
 
-def _layer_by_layer(course: _Course, given: Given) -> None:
+def _layer_by_layer(course: Course, given: Given) -> None:
     compute, communication = _both(given)
     count = int(given["layers"])
     each = compute / count
@@ -155,7 +160,7 @@ def _layer_by_layer(course: _Course, given: Given) -> None:
         arrived = course.send(f"all_reduce of layer {index + 1}", communication / count, done)
 
 
-def _ring_exchange(course: _Course, given: Given) -> None:
+def _ring_exchange(course: Course, given: Given) -> None:
     compute, communication = _both(given)
     ranks = int(given["ranks"])
     arrived = course.send("chunk", communication) if ranks == 1 else 0.0
@@ -165,7 +170,7 @@ def _ring_exchange(course: _Course, given: Given) -> None:
         course.compute(f"product of chunk {index + 1}", compute / ranks, arrived)
 
 
-def _ring_exchange_aggregate(course: _Course, given: Given) -> None:
+def _ring_exchange_aggregate(course: Course, given: Given) -> None:
     compute, communication = _both(given)
     ranks = int(given["ranks"])
     if ranks == 1:
@@ -180,7 +185,7 @@ def _ring_exchange_aggregate(course: _Course, given: Given) -> None:
         course.compute(name, 2.0 * compute / ranks, arrived)
 
 
-def _reduce_scatter_ring(course: _Course, given: Given) -> None:
+def _reduce_scatter_ring(course: Course, given: Given) -> None:
     compute, communication = _both(given)
     ranks = int(given["ranks"])
     for index in range(ranks):
@@ -193,7 +198,7 @@ def _reduce_scatter_ring(course: _Course, given: Given) -> None:
     course.compute("sums", given["partial_sum_time"], both)
 
 
-def _reduce_scatter_pipeline(course: _Course, given: Given) -> None:
+def _reduce_scatter_pipeline(course: Course, given: Given) -> None:
     compute, communication = _both(given)
     splits = int(given["splits"])
     for index in range(splits):
@@ -203,12 +208,12 @@ def _reduce_scatter_pipeline(course: _Course, given: Given) -> None:
         course.send(f"part {index + 1}", time, done)
 
 
-def _bulk_margin(course: _Course, given: Given) -> None:
+def _bulk_margin(course: Course, given: Given) -> None:
     course.compute("product on fewer multiprocessors", given["carved_compute_time"])
     course.send("collective", given["communication_time"])
 
 
-def _bulk_shared(course: _Course, given: Given) -> None:
+def _bulk_shared(course: Course, given: Given) -> None:
     compute, communication = _both(given)
     course.send("collective", communication)
     share = min(given["num_sm"] / given["sms"], 1.0)
@@ -217,12 +222,12 @@ def _bulk_shared(course: _Course, given: Given) -> None:
     course.compute("product", max(compute - shared * (1.0 - share), 0.0))
 
 
-def _bulk_queued(course: _Course, given: Given) -> None:
+def _bulk_queued(course: Course, given: Given) -> None:
     compute, communication = _both(given)
     course.send("collective", communication, course.compute("product", compute))
 
 
-def _fused_messages(course: _Course, given: Given) -> None:
+def _fused_messages(course: Course, given: Given) -> None:
     course.compute("computation", given["compute_time"])
     together = course.compute("copy together", given["copy_time"] / 2.0)
     sent = course.send("one message", given["message_latency"] + given["transfer_time"], together)
@@ -252,6 +257,19 @@ COUNTS = ("gradient_buckets", "layers", "ranks", "splits", "micro_batches")
 DERIVED = ("overlapped_time", "overlap_window", "carved_compute_time")
 
 
+def check_spans(count: float) -> None:
+    """Refuse a course of more spans than can be looked at.
+
+    Raises
+    ------
+    ValueError
+        If there are too many.
+    """
+    if not math.isfinite(count) or count > MOST_SPANS:
+        message = f"{count:.3g} spans; at most {MOST_SPANS:,}"
+        raise ValueError(message)
+
+
 def timeline(mechanism: str, given: Given) -> list[Span]:
     """Return the course of one case.
 
@@ -274,10 +292,7 @@ def timeline(mechanism: str, given: Given) -> list[Span]:
     ValueError
         If there are too many spans.
     """
-    parts = 2.0 * sum(given.get(name, 0.0) for name in COUNTS)
-    if not math.isfinite(parts) or parts > MOST_SPANS:
-        message = f"{parts:.3g} spans; at most {MOST_SPANS:,}"
-        raise ValueError(message)
-    course = _Course()
+    check_spans(2.0 * sum(given.get(name, 0.0) for name in COUNTS))
+    course = Course()
     TIMELINES[mechanism](course, given)
     return [span for span in course.spans if span.duration > 0.0]

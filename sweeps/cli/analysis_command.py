@@ -13,6 +13,7 @@ from sweeps.cli.analysis_options import analysis_options, stated_analysis
 from sweeps.cli.options import file_options, output_options
 
 if TYPE_CHECKING:
+    from overhead.step.timeline import StepTimeline
     from sweeps.job import Job
 
 __all__ = ["command"]
@@ -20,12 +21,14 @@ __all__ = ["command"]
 
 @click.command("analysis")
 @analysis_options
+@click.option("--timeline", metavar="FILE.json", help="Predicted course, as a Chrome trace.")
 @click.option("--verbose", "-v", is_flag=True, help="Formula, source, and the numbers put in.")
 @output_options
 def command(**given: Any) -> int:
     """Memory, communication and step time of a training configuration.
 
-    One value for every argument prints a report; several print a table.
+    One value for every argument prints a report; several print a table.  --timeline writes when
+    what of one plan's step runs; with --plot, a figure of it beside.
     """
     from sweeps.cli.analysis_job import analysis_job, check_printable
     from sweeps.own_formulas import load_formulas
@@ -38,7 +41,8 @@ def command(**given: Any) -> int:
         folders=[Path(folder) for folder in given["hardware_folder"]],
         options=file_options(given),
     )
-    writing = bool(given["output"] or given["plot"])
+    step = _timeline(job) if given["timeline"] else None
+    writing = bool(given["output"] or (given["plot"] and step is None))
     small = check_printable(job, given, writing=writing)
     # What can't be printed isn't written either.
     lines: Iterable[str] = _lines(job, job.plan.evaluate(job.stored), given) if small else ()
@@ -49,7 +53,18 @@ def command(**given: Any) -> int:
         lines = list(lines) if job.plan.grid.cells == 1 else lines
         write_result(job, given)
     sys.stdout.writelines(lines)
+    if step is not None:
+        from sweeps.cli.analysis_timeline import write_timeline
+
+        write_timeline(job, step, given)
     return 0
+
+
+def _timeline(job: Job) -> StepTimeline:
+    """Return the course of a plan's step; where there is none, nothing is written either."""
+    from sweeps.cli.analysis_timeline import timeline_of
+
+    return timeline_of(job)
 
 
 def _lines(job: Job, arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:

@@ -23,6 +23,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 # More cells than this are for a file, not for the terminal.
 MOST_SHOWN = 10**7
 MOST_BESIDE = 10**5
+PIPELINE = "pipeline"
+# A difference of a form from its course that is more than rounding.
+TOLD = 1e-9
 
 
 def _flags(command: Command) -> Command:
@@ -181,7 +184,8 @@ def _check_one(request: Request) -> None:
 
 def _courses(request: Request) -> dict[str, list[Span]]:
     from overhead.overlap import MECHANISMS
-    from overhead.overlap.timeline import DERIVED, TIMELINES, timeline
+    from overhead.overlap.pipeline_timeline import pipeline_timeline
+    from overhead.overlap.timeline import DERIVED, timeline
     from sweeps.errors import InputError, fault
     from sweeps.overlap.evaluate import cell_of
     from sweeps.overlap.report import check_cell
@@ -190,13 +194,13 @@ def _courses(request: Request) -> dict[str, list[Span]]:
     for case in request.cases:
         others = [case.labels[name] for name in request.labels if name != "mechanism"]
         name = " ".join([case.mechanism, *others])
-        if case.mechanism not in TIMELINES:
-            wrong = "its course isn't drawn: its stages' is the schedule's"
-            raise InputError(fault("--kind", case.mechanism, wrong, ", ".join(TIMELINES)))
         check_cell(request, case)
         values = cell_of(request, case, (*MECHANISMS[case.mechanism].takes, *DERIVED))
         try:
-            courses[name] = timeline(case.mechanism, values)
+            if case.mechanism == PIPELINE:
+                courses[name] = pipeline_timeline(case.labels["schedule"], values)
+            else:
+                courses[name] = timeline(case.mechanism, values)
         except ValueError as error:
             wrong, _, allowed = str(error).partition("; ")
             raise InputError(fault("--timeline", name, wrong, allowed)) from None
@@ -215,11 +219,12 @@ def _draw(request: Request, courses: Mapping[str, list[Span]], given: Mapping[st
         path = Path(given["timeline"])
         write_trace(courses, path, overwrite=given["overwrite"])
         notes.write(f"wrote {path}: open it in Perfetto or chrome://tracing\n")
+    notes.writelines(f"  ({line})\n" for line in _differences(request, courses))
     if given["plot"]:
         from sweeps.cli.write import default_folder
         from sweeps.plots.readable import plain
         from sweeps.plots.style import unbroken
-        from sweeps.plots.timeline import draw_timelines
+        from sweeps.plots.timeline import draw_stages, draw_timelines
 
         kinds = {case.mechanism for case in request.cases}
         usual = default_folder() / ("overlap" if len(kinds) > 1 else f"overlap-{kinds.pop()}")
@@ -233,9 +238,50 @@ def _draw(request: Request, courses: Mapping[str, list[Span]], given: Mapping[st
             for name, case in zip(courses, request.cases, strict=True)
         }
         title = "Overlap of computation and communication, predicted"
-        made = draw_timelines(
-            courses, stem.with_name(f"{stem.name}-timeline"), title=title, fixed=fixed,
-            sequential=sequential,
-        )  # fmt: skip
+        stem = stem.with_name(f"{stem.name}-timeline")
+        staged = _staged(request, courses)
+        others = {name: spans for name, spans in courses.items() if name not in staged}
+        made: list[Path] = []
+        if others:
+            marks = {name: sequential[name] for name in others}
+            made += draw_timelines(others, stem, title=title, fixed=fixed, sequential=marks)
+        if staged:
+            stem = stem.with_name(f"{stem.name}-{PIPELINE}") if others else stem
+            marks = {name: sequential[name] for name in staged}
+            names = [case.labels["schedule"] for case in request.cases]
+            title = f"Pipeline{f' by {names[0]}' if len(staged) == 1 else 's'}, predicted"
+            made += draw_stages(staged, stem, title=title, fixed=fixed, marks=marks)
         for path in made:
             notes.write(f"drew {path}\n")
+
+
+def _staged(
+    request: Request, courses: Mapping[str, list[Span]]
+) -> dict[str, dict[str, list[Span]]]:
+    """Return the courses of pipelines, with what each stage does and sends on a row."""
+    staged: dict[str, dict[str, list[Span]]] = {}
+    for (name, spans), case in zip(courses.items(), request.cases, strict=True):
+        if case.mechanism == PIPELINE:
+            rows = staged.setdefault(name, {})
+            for span in spans:
+                rows.setdefault(span.row.partition(" sends")[0], []).append(span)
+    return staged
+
+
+def _differences(request: Request, courses: Mapping[str, list[Span]]) -> Iterator[str]:
+    """Yield a line for each course of a pipeline that doesn't end when its form says."""
+    from sweeps.cli.records import shown
+    from sweeps.overlap.evaluate import cell_of
+
+    for (name, spans), case in zip(courses.items(), request.cases, strict=True):
+        if case.mechanism != PIPELINE:
+            continue
+        end = max(span.end for span in spans)
+        time = cell_of(request, case, ["overlapped_time"])["overlapped_time"]
+        if abs(time - end) > TOLD * end:
+            more = f"{100.0 * abs(time / end - 1.0):.2g} % {'more' if time > end else 'less'}"
+            ends, told = shown("time", end), shown("time", time)
+            yield (
+                f"{name}: the course ends at {ends}; its form gives {told}, {more}: it isn't exact"
+                " where a transfer takes longer than a chunk's pass"
+            )

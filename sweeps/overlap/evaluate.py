@@ -58,7 +58,8 @@ def faults_of(case: Case, evaluation: Evaluation) -> Any:
         none = held["num_sm"] >= held["sms"]
         found = found + none * FAULTS["no_multiprocessor_left"][0]
     if case.mechanism == "pipeline":
-        several = held["virtual_stages"] > 1
+        # Nothing depends on it where compute and communication are given beside the stages.
+        several = np.asarray(held.get("virtual_stages", 1.0)) > 1
         if case.labels["schedule"] == "interleaved":
             uneven = several & (held["micro_batches"] % held["pp"] != 0)
             found = found + uneven * FAULTS["micro_batches_not_multiple_of_stages"][0]

@@ -1,0 +1,298 @@
+"""When what of a training step runs: each stage of one data-parallel replica, as spans on rows.
+
+Every stage runs the passes of its schedule in order, each as early as its input has arrived, with
+the times that the step's formulas give; then come gradients, optimizer and weights.  What a pass
+holds stands one part after another: computing, and the communication that nothing hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from overhead.evaluation import Evaluation
+from overhead.overlap.pipeline_orders import (
+    BACKWARD,
+    FORWARD,
+    WEIGHTS,
+    Slot,
+    Task,
+    stage_orders,
+    tasks_of,
+)
+from overhead.overlap.pipeline_timeline import (
+    EXPOSED,
+    OPTIMIZER,
+    UNEXPLAINED,
+    WAITING,
+    Ran,
+    kind_of,
+    run_orders,
+    send_spans,
+    slot_name,
+    stage_row,
+)
+from overhead.overlap.timeline import Course, Span, check_spans
+
+__all__ = ["PARTS", "PASSES", "SENDS", "StepTimeline", "step_timeline"]
+
+# Rows of a stage.
+PASSES, PARTS, SENDS = "passes", "parts of them", "sends"
+
+COMPUTING, AGAIN = "computing", "recomputation"
+EXPERTS = "expert parallelism, exposed"
+# Communication that a layer exposes, by the words for it.
+LAYER = {
+    "tensor parallelism, exposed": "{of}_exposed_tp_{way}_time",
+    "context parallelism, exposed": "exposed_cp_{way}_time",
+    EXPERTS: "exposed_ep_{way}_time",
+}
+# What the ends have beyond layers: its time, and that of its communication.
+ENDS = {
+    "first": ("embedding", "embedding_time", "vocabulary_first_time"),
+    "last": ("output layer and loss", "output_time", "vocabulary_last_time"),
+}
+VOCABULARY = "the vocabulary's communication"
+KINDS = {VOCABULARY: EXPOSED, WAITING: WAITING} | dict.fromkeys(LAYER, EXPOSED)
+CLASSES = {"dense": "mlp", "moe": "moe"}
+# Parts by name, in the order in which they stand in a pass [s].
+Parts = dict[str, float]
+
+
+@dataclass(frozen=True)
+class StepTimeline:
+    """A step's course.
+
+    Attributes
+    ----------
+    stages : mapping of str to sequence of Span
+        By stage: its passes and what comes after them, what they hold, what it sends.
+    step_time : float
+        The step's time by its formula [s].
+    """
+
+    stages: Mapping[str, Sequence[Span]]
+    step_time: float
+
+    @cached_property
+    def end(self) -> float:
+        """When all is done [s]."""
+        return max((span.end for spans in self.stages.values() for span in spans), default=0.0)
+
+    @property
+    def difference(self) -> float:
+        """By which part of the course's time the formula's is longer."""
+        return self.step_time / self.end - 1.0
+
+
+def step_timeline(evaluation: Evaluation) -> StepTimeline:
+    """Return the predicted course of a training step.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        Of one plan, with all that its step time needs.
+
+    Returns
+    -------
+    StepTimeline
+        Its spans have a duration, and those of a row don't overlap.
+
+    Raises
+    ------
+    MissingQuantities
+        If the step's time can't be told.
+    ValueError
+        If the schedule's order isn't known, or there are too many spans.
+    """
+    step_time = float(evaluation["step_time"])
+    passes = _Passes(evaluation)
+    schedule = evaluation.labels["schedule"]
+    count = float(evaluation["micro_batches"])
+    # A pass, what it holds, and what it sends.
+    each = 2 + passes.most_parts(schedule)
+    check_spans(count * tasks_of(schedule, passes.pp, 1, passes.virtual) * each)
+    orders = stage_orders(schedule, passes.pp, int(count), passes.virtual)
+    ran, sent = run_orders(orders, passes.duration, float(evaluation["p2p_time"]))
+    ends = _after(evaluation, [runs[-1].end for runs in ran])
+    stages: dict[str, Sequence[Span]] = {}
+    for stage, (runs, sends) in enumerate(zip(ran, sent, strict=True)):
+        own = [*_passes(runs, passes), *ends[stage], *_held(runs, passes)]
+        own += send_spans(SENDS, sends, passes.pp, passes.virtual)
+        stages[stage_row(stage)] = [span for span in own if span.duration > 0.0]
+    return StepTimeline(stages, step_time)
+
+
+# Spans.
+
+
+def _passes(runs: Sequence[Ran], passes: _Passes) -> list[Span]:
+    return [
+        Span(PASSES, slot_name(slot, passes.pp, passes.virtual), start, end - start, kind_of(slot))
+        for slot, start, end in runs
+    ]
+
+
+def _held(runs: Sequence[Ran], passes: _Passes) -> list[Span]:
+    """Return what passes hold, one part after another."""
+    spans = []
+    for slot, start, end in runs:
+        at = start
+        for name, time in passes.parts(slot).items():
+            # Rounding must not let a part outlast its pass.
+            until = min(at + time, end)
+            kind = KINDS.get(name, kind_of(slot))
+            spans.append(Span(PARTS, name, at, until - at, kind))
+            at = until
+    return spans
+
+
+def _after(evaluation: Evaluation, done: Sequence[float]) -> list[list[Span]]:
+    """Return what each stage does after its passes."""
+    sharded = evaluation["zero_stage"] >= 3.0
+    reduce = "exposed_dp_time" if sharded else "exposed_dp_reduce_time"
+    words = "data parallelism of all passes" if sharded else "gradients to their owners"
+    course = Course()
+    rows = [stage_row(stage) for stage in range(len(done))]
+    time = float(evaluation[reduce])
+    for row, start in zip(rows, done, strict=True):
+        course.run(row, f"{words}, exposed", time, start, EXPOSED)
+    # The optimizer waits for all gradients.
+    ready = max(course.free.values())
+    weights = 0.0 if sharded else float(evaluation["exposed_dp_gather_time"])
+    for row in rows:
+        course.run(row, "optimizer", float(evaluation["optimizer_time"]), ready, OPTIMIZER)
+        course.run(row, "updated weights, exposed", weights, kind=EXPOSED)
+        course.run(row, UNEXPLAINED, float(evaluation["step_overhead"]), kind=UNEXPLAINED)
+    return [
+        [Span(PASSES, one.name, one.start, one.duration, one.kind) for one in course.spans
+         if one.row == row]
+        for row in rows
+    ]  # fmt: skip
+
+
+# What passes hold.
+
+
+class _Passes:
+    """The parts of a pass by chunk, with their times [s]."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.evaluation = evaluation
+        # What of the ends' work is forward is what forwards alone have of it.
+        labels = {**evaluation.labels, "schedule": "forward_only"}
+        self.forward_alone = Evaluation(evaluation.given, labels)
+        self.pp = int(evaluation["pp"])
+        self.virtual = int(evaluation["virtual_stages"])
+        self.known: dict[tuple[str, int], Parts] = {}
+        self.layers = {of: self._layers(kind) for of, kind in CLASSES.items()}
+        both = self._time("stage_forward_time") + self._time("stage_backward_time")
+        paired = evaluation.labels["schedule"] == "dual_pipe"
+        self.gain = both - self._time("stage_overlapped_time") if paired else 0.0
+
+    def _time(self, name: str) -> float:
+        return float(self.evaluation[name])
+
+    def _layers(self, kind: str) -> list[float]:
+        """Return how many layers of a kind each chunk has; the ends' own counts are told."""
+        first, middle, last = (
+            self._time(f"{place}_{kind}_layers") for place in ("first", "middle", "last")
+        )
+        counts = [middle / self.virtual] * (self.pp * self.virtual)
+        _change(counts, first - middle, range(0, len(counts), self.pp))
+        _change(counts, last - middle, range(len(counts) - 1, -1, -self.pp))
+        return counts
+
+    def duration(self, slot: Slot) -> float:
+        """Return the time of what runs at a time [s]."""
+        return sum(self.parts(slot).values())
+
+    def parts(self, slot: Slot) -> Parts:
+        """Return what runs at a time, by part; a pair gains what its overlap gains."""
+        if len(slot) == 1:
+            return self._of(slot[0])
+        whole: Parts = {}
+        for task in slot:
+            for name, time in self._of(task).items():
+                whole[name] = whole.get(name, 0.0) + time
+        gain = self.gain
+        for name in (EXPERTS, *whole):
+            less = min(whole.get(name, 0.0), max(gain, 0.0))
+            if less:
+                whole[name] -= less
+                gain -= less
+        return whole
+
+    def most_parts(self, schedule: str) -> int:
+        """Return how many parts a pass has at most."""
+        ends = {0, self.pp * self.virtual - 1}
+        kinds = (FORWARD,) if schedule == "forward_only" else (FORWARD, BACKWARD)
+        return max(
+            sum(time > 0.0 for time in self._of(Task(kind, chunk, 0)).values())
+            for kind in kinds
+            for chunk in ends
+        )
+
+    def _of(self, task: Task) -> Parts:
+        key = task.kind, task.chunk
+        if key not in self.known:
+            whole = task.kind in (FORWARD, BACKWARD)
+            self.known[key] = self._pass(task.chunk, task.kind) if whole else self._split(task)
+        return self.known[key]
+
+    def _pass(self, chunk: int, way: str) -> Parts:
+        parts: Parts = {}
+        for of, counts in self.layers.items():
+            if counts[chunk]:
+                for name, time in self._layer(of, way).items():
+                    parts[name] = parts.get(name, 0.0) + counts[chunk] * time
+        ends = (["first"] if chunk == 0 else []) + (
+            ["last"] if chunk == self.pp * self.virtual - 1 else []
+        )
+        for end in ends:
+            words, own, sent = ENDS[end]
+            parts[words] = self._end(own, way)
+            parts[VOCABULARY] = parts.get(VOCABULARY, 0.0) + self._end(sent, way)
+        return parts
+
+    def _end(self, name: str, way: str) -> float:
+        forward = float(self.forward_alone[name])
+        return forward if way == FORWARD else max(self._time(name) - forward, 0.0)
+
+    def _layer(self, of: str, way: str) -> Parts:
+        """Return the parts of one layer's pass."""
+        on_gpu = self._time(f"{of}_layer_{way}_gpu_time")
+        exposed = {
+            words: self._time(name.format(of=of, way=way))
+            for words, name in LAYER.items()
+            if of == "moe" or words != EXPERTS
+        }
+        again = self._time(f"{of}_layer_recompute_time") if way == BACKWARD else 0.0
+        computing = max(on_gpu - sum(exposed.values()) - again, 0.0)
+        waiting = max(self._time(f"{of}_layer_{way}_time") - on_gpu, 0.0)
+        return {AGAIN: again, COMPUTING: computing, **exposed, WAITING: waiting}
+
+    def _split(self, task: Task) -> Parts:
+        """Return one of the two parts of a backward that is split."""
+        whole = self._pass(task.chunk, BACKWARD)
+        waiting = whole.get(WAITING, 0.0) / 2.0
+        weights = sum(
+            counts[task.chunk] * self._time(f"{of}_layer_weight_gradient_time")
+            for of, counts in self.layers.items()
+            if counts[task.chunk]
+        )
+        end, _, _ = ENDS["last"]
+        output = self._time("logits_weight_gradient_time") if end in whole else 0.0
+        if task.kind == WEIGHTS:
+            return {COMPUTING: weights, end: output, WAITING: waiting}
+        left = {COMPUTING: weights, end: output, WAITING: waiting}
+        return {name: max(time - left.get(name, 0.0), 0.0) for name, time in whole.items()}
+
+
+def _change(counts: list[float], change: float, chunks: range) -> None:
+    """Add layers to a stage's first chunk, or take them from as many as have them, in order."""
+    for chunk in chunks:
+        taken = max(change, -counts[chunk])
+        counts[chunk] += taken
+        change -= taken

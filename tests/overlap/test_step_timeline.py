@@ -1,0 +1,292 @@
+"""Courses of training steps: they end at the step's time, and their parts are the step's parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from overhead.evaluation import Evaluation
+from overhead.overlap.pipeline_timeline import EXPOSED, OPTIMIZER, PAIR, UNEXPLAINED, WAITING
+from overhead.overlap.timeline import MOST_SPANS, Span
+from overhead.step.timeline import PARTS, PASSES, StepTimeline, step_timeline
+from sweeps.cli.analysis_job import evaluation_of
+from sweeps.overlap.trace_file import chrome_trace
+from tests.analysis_cases import job_of
+from tests.cli_runner import Runner
+from tests.overlap.test_pipeline_timeline import check_rows
+
+LLAMA = "--model llama3-8b --seq-length 8192 --num-gpus 64 --sp"
+MIXTRAL = "--model mixtral-8x7b --seq-length 4096 --num-gpus 64 --tp 2 --sp --ep 8 --zero-stage 1"
+DEEPSEEK = "--model deepseek-v3 --num-gpus 2048 --ep 64 --zero-stage 1 --seq-length 4096"
+PLANS = (
+    f"{LLAMA} --zero-stage 0 --micro-batches 3",
+    f"{LLAMA} --zero-stage 3 --tp 2 --micro-batches 4",
+    f"{LLAMA} --zero-stage 1 --tp 8 --pp 2 --micro-batches 8",
+    f"{LLAMA} --zero-stage 1 --tp 2 --pp 4 --micro-batches 2",
+    f"{LLAMA} --zero-stage 0 --tp 2 --pp 4 --micro-batches 16 --recompute selective",
+    f"{LLAMA} --zero-stage 1 --tp 2 --pp 8 --micro-batches 24 --recompute full",
+    f"{LLAMA} --zero-stage 3 --tp 2 --cp 2 --cp-kind ring --pp 4 --micro-batches 8",
+    f"{LLAMA} --zero-stage 1 --tp 2 --pp 4 --micro-batches 16 --schedule gpipe",
+    f"{LLAMA} --zero-stage 1 --tp 2 --pp 8 --micro-batches 16 --schedule forward_only",
+    f"{MIXTRAL} --micro-batches 4",
+    f"{MIXTRAL} --pp 4 --micro-batches 16 --recompute full",
+    f"{MIXTRAL} --pp 2 --micro-batches 8 --schedule gpipe",
+)
+# Its first stage has dense layers, its last three layers fewer.
+LIGHT = f"{DEEPSEEK} --pp 16 --micro-batches 24"
+INTERLEAVED = (
+    f"{LLAMA} --zero-stage 1 --tp 2 --pp 4 --micro-batches 16 --virtual-stages 2",
+    f"{LLAMA} --zero-stage 1 --tp 2 --pp 8 --micro-batches 16 --virtual-stages 4",
+    f"{MIXTRAL} --pp 4 --micro-batches 8 --virtual-stages 4",
+)
+SPLIT = ("zero_bubble_h1", "zero_bubble_h2", "dual_pipe")
+STEP = f"{LLAMA} --zero-stage 1 --tp 2 --pp 4 --micro-batches 8"
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)
+
+
+def evaluation(line: str, **more: float) -> Evaluation:
+    found = evaluation_of(job_of(line))
+    return Evaluation({**found.given, **more}, found.labels)
+
+
+def course(line: str, **more: float) -> StepTimeline:
+    with np.errstate(all="ignore"):
+        return step_timeline(evaluation(line, **more))
+
+
+def of(spans: list[Span], row: str) -> list[Span]:
+    return [span for span in spans if span.row == row]
+
+
+# When it ends.
+
+
+@pytest.mark.parametrize("line", PLANS)
+def test_a_step_ends_at_its_time(line: str) -> None:
+    """Exactly where transfers take no time, or the schedule's form is exact with them, too."""
+    step = course(line, p2p_time=0.0)
+    assert step.step_time == pytest.approx(step.end, rel=1e-12)
+    with_transfers = course(line)
+    exact = any(f"--schedule {name}" in line for name in ("gpipe", "forward_only"))
+    assert abs(with_transfers.difference) < (1e-12 if exact or "--pp" not in line else 0.03)
+    # The form of 1F1B is never above its course.
+    assert with_transfers.difference < 1e-12
+
+
+def test_a_step_with_light_ends_ends_near_its_time() -> None:
+    """The form takes the ends' extra work to be a fraction of a stage's: here they have half."""
+    known = evaluation(LIGHT)
+    whole = known["stage_forward_time"] + known["stage_backward_time"]
+    assert known["first_stage_extra_time"] < -0.4 * whole
+    assert known["last_stage_extra_time"] < -0.4 * whole
+    assert -0.01 < course(LIGHT, p2p_time=0.0).difference < 0.0
+    assert -0.03 < course(LIGHT).difference < 0.0
+
+
+@pytest.mark.parametrize("line", INTERLEAVED)
+def test_an_interleaved_step_ends_at_its_time(line: str) -> None:
+    known = evaluation(line)
+    first, last = known["first_stage_extra_time"], known["last_stage_extra_time"]
+    step = course(line, p2p_time=0.0)
+    if 0.0 <= first <= last:
+        assert step.step_time == pytest.approx(step.end, rel=1e-12)
+    assert -1e-12 < step.difference < 0.08
+    assert abs(course(line).difference) < 0.08
+
+
+@pytest.mark.parametrize("schedule", SPLIT)
+def test_a_split_backward_ends_before_its_form(schedule: str) -> None:
+    """For the forms have every stage take as long as the slower end."""
+    line = f"{STEP} --schedule {schedule}"
+    step = course(line)
+    assert step.end < step.step_time
+    # Where no stage has more than another, H1's and H2's forms are exact.
+    known = evaluation(line)
+    even = dict.fromkeys(
+        ("embedding_time", "output_time", "vocabulary_first_time", "vocabulary_last_time",
+         "logits_weight_gradient_time"), 0.0,
+    )  # fmt: skip
+    equal = course(line, **even)
+    if schedule == "dual_pipe":
+        assert 0.0 <= equal.difference < 0.06
+    else:
+        assert equal.step_time == pytest.approx(equal.end, rel=1e-12)
+    assert known["step_time"] == step.step_time
+
+
+# What it holds.
+
+
+@pytest.mark.parametrize(
+    "line", [*PLANS, LIGHT, *INTERLEAVED, *(f"{STEP} --schedule {s}" for s in SPLIT)]
+)
+def test_rows_are_whole_and_do_not_overlap(line: str) -> None:
+    step = course(line)
+    check_rows(chrome_trace(step.stages))
+    known = evaluation(line)
+    assert len(step.stages) == known["pp"]
+    for spans in step.stages.values():
+        after = (EXPOSED, OPTIMIZER, UNEXPLAINED)
+        passes = [span for span in of(list(spans), PASSES) if span.kind not in after]
+        parts = of(list(spans), PARTS)
+        assert sum(part.duration for part in parts) == pytest.approx(
+            sum(one.duration for one in passes), rel=1e-9
+        )
+        # A part lies in a pass.
+        for part in parts:
+            assert any(
+                one.start - 1e-12 <= part.start and part.end <= one.end + 1e-12 for one in passes
+            )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [*(line for line in PLANS if "--pp 4" in line or "--pp 8" in line), LIGHT, INTERLEAVED[0]],
+)
+def test_a_middle_stage_has_the_parts_of_the_step(line: str) -> None:
+    known, step = evaluation(line), course(line)
+    spans = list(step.stages[f"stage {int(known['pp']) - 1}"])
+    parts: dict[str, float] = {}
+    for span in of(spans, PARTS):
+        parts[span.name] = parts.get(span.name, 0.0) + span.duration
+    computing = ("matmul_part_time", "attention_part_time", "elementwise_part_time")
+    expected = {
+        "computing": sum(float(known[name]) for name in computing),
+        "recomputation": float(known["recompute_part_time"]),
+        "tensor parallelism, exposed": float(known["exposed_tp_time"]),
+        "context parallelism, exposed": float(known["exposed_cp_time"]),
+        "expert parallelism, exposed": float(known["exposed_ep_time"]),
+        "waiting for the host": float(known["host_part_time"]),
+    }
+    assert set(parts) <= set(expected)
+    for name, time in expected.items():
+        assert parts.get(name, 0.0) == pytest.approx(time, rel=1e-8, abs=1e-12), name
+    after = {span.kind: 0.0 for span in of(spans, PASSES)}
+    for span in of(spans, PASSES):
+        after[span.kind] += span.duration
+    assert after.get(EXPOSED, 0.0) == pytest.approx(float(known["exposed_dp_time"]), abs=1e-12)
+    assert after.get(OPTIMIZER, 0.0) == pytest.approx(float(known["optimizer_time"]), abs=1e-12)
+    assert after.get(UNEXPLAINED, 0.0) == pytest.approx(float(known["step_overhead"]), abs=1e-12)
+
+
+def test_the_ends_have_their_own_work() -> None:
+    line = f"{LLAMA} --zero-stage 1 --tp 2 --pp 4 --micro-batches 8"
+    known, step = evaluation(line), course(line)
+    names = {stage: {s.name for s in of(list(own), PARTS)} for stage, own in step.stages.items()}
+    for stage, words in (("stage 1", "embedding"), ("stage 4", "output layer and loss")):
+        assert [one for one, own in names.items() if words in own] == [stage]
+    output = sum(s.duration for s in step.stages["stage 4"] if s.name == "output layer and loss")
+    assert output == pytest.approx(8 * float(known["output_time"]), rel=1e-9)
+
+
+def test_a_pair_gains_what_overlap_gains() -> None:
+    line = f"{DEEPSEEK} --pp 8 --micro-batches 16 --schedule dual_pipe"
+    known = evaluation(line)
+    both = float(known["stage_forward_time"] + known["stage_backward_time"])
+    gain = 0.1 * both
+    plain, better = course(line), course(line, stage_overlapped_time=both - gain)
+    assert better.end < plain.end
+    for one, other in zip(plain.stages["stage 3"], better.stages["stage 3"], strict=False):
+        if one.kind == PAIR and one.row == PASSES:
+            assert other.duration == pytest.approx(one.duration - gain, rel=1e-9)
+    check_rows(chrome_trace(better.stages))
+
+
+def test_waiting_for_the_host_is_told() -> None:
+    line = "--model qwen3-0.6b --seq-length 128 --num-gpus 2 --pp 2 --micro-batches 4"
+    step = course(line)
+    assert any(span.kind == WAITING for span in step.stages["stage 1"])
+    assert step.step_time == pytest.approx(step.end, rel=0.03)
+
+
+# The command.
+
+
+def test_the_command_writes_a_step(cli: Runner, tmp_path: Path) -> None:
+    out = cli(f"analysis {STEP} --schedule gpipe --timeline s.json --plot").out
+    assert "wrote s.json: open it in Perfetto" in out
+    assert "the course ends" not in out
+    assert {p.name for p in tmp_path.iterdir()} == {"s.json", "s.png", "s.svg"}
+    trace = json.loads((tmp_path / "s.json").read_text())
+    check_rows(trace)
+    events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    (record,) = cli(f"analysis {STEP} --schedule gpipe --json").records
+    end = max(event["ts"] + event["dur"] for event in events)
+    assert end == pytest.approx(record["step_time_s"] * 1e6)
+    assert not [event for event in trace["traceEvents"] if event["ph"] == "i"]
+    names = [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"]
+    assert names == ["stage 1", "stage 2", "stage 3", "stage 4"]
+    drawn = (tmp_path / "s.svg").read_text()
+    for words in ("Training step of llama3-8b", "gpipe", "Forward", "Backward", "exposed", "Time"):
+        assert words in drawn
+
+
+def test_the_command_marks_the_time_of_a_form_that_is_not_exact(
+    cli: Runner, tmp_path: Path
+) -> None:
+    out = cli(f"analysis {STEP} --schedule zero_bubble_h1 --timeline s.json --plot").out
+    assert "% more: the form has every stage take as long as the slower end" in out
+    (mark,) = (
+        event for event in json.loads((tmp_path / "s.json").read_text())["traceEvents"]
+        if event["ph"] == "i"
+    )  # fmt: skip
+    (record,) = cli(f"analysis {STEP} --schedule zero_bubble_h1 --json").records
+    assert mark["ts"] == pytest.approx(record["step_time_s"] * 1e6)
+    assert "Step time by its formula" in (tmp_path / "s.svg").read_text()
+
+
+def test_many_micro_batches_are_drawn_without_names(cli: Runner, tmp_path: Path) -> None:
+    for count, named in ((16, True), (80, False)):
+        line = STEP.replace("--micro-batches 8", f"--micro-batches {count}")
+        cli(f"analysis {line} --timeline {count}.json --plot")
+        assert (f">{count - 1}<" in (tmp_path / f"{count}.svg").read_text()) == named
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (f"{LLAMA} --tp 2,4 --micro-batches 4", "--timeline = 'tp 2': a timeline is of one plan"),
+        (
+            "--params 7e9 --num-gpus 8 --dp 8",
+            "--timeline = '(step)': the step's time can't be told without",
+        ),
+        (
+            f"{LLAMA} --tp 8 --pp 8 --micro-batches 10000",
+            f"spans; at most {MOST_SPANS:,}",
+        ),
+    ],
+)
+def test_what_has_no_timeline_is_told(cli: Runner, tmp_path: Path, line: str, words: str) -> None:
+    done = cli(f"analysis {line} --timeline t.json", fine=False)
+    assert done.code == 2
+    (told,) = done.err.splitlines()
+    assert words in told
+    assert not done.out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_there_is_kept(cli: Runner, tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text("mine")
+    done = cli(f"analysis {STEP} --timeline t.json", fine=False)
+    assert done.code == 2
+    assert "exists already" in done.err
+    assert (tmp_path / "t.json").read_text() == "mine"
+    cli(f"analysis {STEP} --timeline t.json --overwrite")
+    check_rows(json.loads((tmp_path / "t.json").read_text()))
+
+
+def test_a_step_of_a_program_is_noted_beside(cli: Runner) -> None:
+    done = cli(f"analysis {STEP} --timeline t.json --json", fine=False)
+    assert done.code == 0
+    assert done.records
+    assert "wrote t.json" in done.err
