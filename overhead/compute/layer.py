@@ -92,7 +92,7 @@ def _layer(of: str) -> None:
         **SUM,
     )
     for kind in ("forward", "backward"):
-        gpu, host = f"{of}_layer_{kind}_gpu_time", f"layer_{kind}_host_time"
+        gpu, host = f"{of}_layer_{kind}_gpu_time", f"{of}_layer_{kind}_host_time"
         text = f"sqrt(sqrt({gpu}**4 + {host}**4))"
         declare(f"{of}_layer_{kind}_time", (gpu, host), text, _norm, **NORM)
 

@@ -70,6 +70,10 @@ for _name, _mark, _meaning in (
 ):
     define(_name, f"o_{_mark}", "1", _meaning, minimum=0)
 define(
+    "cast_launches", "o_c", "1", "operations that the host launches to cast what a product takes",
+    minimum=0,
+)  # fmt: skip
+define(
     "elementwise_factor", r"\phi_e", "1",
     "bytes that element-wise work moves by those of fused kernels (1; eager: about 4)", minimum=0,
 )  # fmt: skip
@@ -145,6 +149,8 @@ _OF_A_LAYER = (
     ("layer_backward", "b", "the backward"),
     ("layer", "L", "the layer"),
     ("layer_host", "h", "what waiting for the host adds"),
+    ("layer_forward_host", "h,f", "the host's launches of the forward"),
+    ("layer_backward_host", "h,b", "the host's launches of the backward"),
     ("exposed_tp_forward", "tp,f", "tensor parallelism's communication exposed in the forward"),
     ("exposed_tp_backward", "tp,b", "tensor parallelism's communication exposed in the backward"),
     ("exposed_tp", "tp", "tensor parallelism's exposed communication"),
@@ -153,12 +159,14 @@ for _class, _letter, _words in CLASSES:
     for _name, _mark, _what in _OF_A_LAYER:
         _symbol = rf"t_{{{_named(f'{_letter},{_mark}')}}}"
         define(f"{_class}_{_name}_time", _symbol, "s", f"time, of {_words}: {_what}", minimum=0)
+    for _way in ("forward", "backward"):
+        _meaning = f"operations that the host launches in the {_way} of {_words}"
+        _symbol = f"o_{{{_letter}{_way[0]}}}"
+        define(f"{_class}_{_way}_launches", _symbol, "1", f"{_meaning}, casts too", minimum=0)
 for _name, _mark, _meaning in (
     ("attention_forward", "a,f", "attention's scores and values, forward"),
     ("attention_backward", "a,b", "attention's scores and values, backward"),
     ("attention", "a", "attention's scores and values"),
-    ("layer_forward_host", "h,f", "the host's launches of the forward"),
-    ("layer_backward_host", "h,b", "the host's launches of the backward"),
     ("exposed_cp_forward", "cp,f", "context parallelism's communication exposed in the forward"),
     ("exposed_cp_backward", "cp,b", "context parallelism's communication exposed in the backward"),
     ("layer_exposed_cp", "cp", "context parallelism's exposed communication"),
@@ -182,8 +190,10 @@ for _name, _mark, _meaning in (
 
 # Ends of the model, of one micro-batch.
 for _name, _mark, _meaning in (
+    ("embedding_gpu", "emb,g", "the embedding, forward and backward, but for the host"),
     ("embedding", "emb", "the embedding, forward and backward"),
     ("loss", "loss", "loss and its gradient"),
+    ("output_gpu", "out,g", "output layer and loss, forward and backward, but for the host"),
     ("output", "out", "output layer and loss, forward and backward"),
 ):
     define(f"{_name}_time", rf"t_{{{_named(_mark)}}}", "s", f"time of {_meaning}", minimum=0)

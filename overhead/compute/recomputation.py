@@ -1,4 +1,4 @@
-"""What a backward computes again, by label `recompute`: on the GPU, and as launches by the host.
+"""What a backward computes again, by label `recompute`.
 
 ``selective`` repeats scores and values, ``full`` the whole forward, ``full_early_stop`` all of it
 but the last product of a dense layer, whose result no gradient needs, and ``per_op`` what lies
@@ -19,14 +19,11 @@ __all__ = [
     "early_stop_dense_layer_recompute_time",
     "full_dense_layer_recompute_time",
     "full_moe_layer_recompute_time",
-    "layer_backward_host_time",
-    "layer_forward_host_time",
     "no_dense_layer_recompute_time",
     "no_moe_layer_recompute_time",
     "per_op_dense_layer_recompute_time",
     "per_op_moe_layer_recompute_time",
     "quantities",
-    "recomputed_layer_backward_host_time",
     "selective_dense_layer_recompute_time",
     "selective_moe_layer_recompute_time",
     "sources",
@@ -45,14 +42,6 @@ PER_OP: dict[str, Any] = {
         "scores and values are kept",
     ),
     "when": {"recompute": "per_op"},
-}
-HOST: dict[str, Any] = {
-    "source": sources.VTRAIN,
-    "where": "data/ground_truth_single.csv: small models' time by layer is constant",
-    "assumes": (
-        "a collective is one operation more: tensor parallelism has two in each direction",
-        "a layer with experts has as many operations as a dense one",
-    ),
 }
 
 
@@ -200,40 +189,3 @@ def per_op_moe_layer_recompute_time(
     half = keys + attention_output_forward_time + router_forward_time + shared
     experts = expert_up_forward_time + expert_down_forward_time
     return half + experts + moe_layer_elementwise_forward_time
-
-
-# The host.
-
-
-@formula(
-    returns="layer_forward_host_time",
-    expression="(forward_operations + where(tp > 1, 2, 0))*host_time",
-    **HOST,
-)
-def layer_forward_host_time(forward_operations: Array, tp: Array, host_time: Array) -> Array:
-    """Time in which the host launches a layer's forward."""
-    return np.asarray((forward_operations + np.where(tp > 1.0, 2.0, 0.0)) * host_time)
-
-
-@formula(
-    returns="layer_backward_host_time",
-    expression="(backward_operations + where(tp > 1, 2, 0))*host_time",
-    **HOST,
-)
-def layer_backward_host_time(backward_operations: Array, tp: Array, host_time: Array) -> Array:
-    """Time in which the host launches a layer's backward."""
-    return np.asarray((backward_operations + np.where(tp > 1.0, 2.0, 0.0)) * host_time)
-
-
-@formula(
-    returns="layer_backward_host_time",
-    expression="(backward_operations + recompute_operations + where(tp > 1, 4, 0))*host_time",
-    when={"recompute": "full|full_early_stop|per_op"},
-    **HOST,
-)
-def recomputed_layer_backward_host_time(
-    backward_operations: Array, recompute_operations: Array, tp: Array, host_time: Array
-) -> Array:
-    """Time in which the host launches a layer's backward and what it computes again."""
-    collectives = np.where(tp > 1.0, 4.0, 0.0)
-    return np.asarray((backward_operations + recompute_operations + collectives) * host_time)

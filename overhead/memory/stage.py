@@ -72,36 +72,47 @@ def holds_output(stage: Array, pp: Array, weight_copies: Array) -> Array:
     return np.where((stage == pp - 1.0) | other, 1.0, 0.0)
 
 
-CHUNK = "stage_layers/virtual_stages"
+# Places for layers in one chunk of a stage, of which the embedding may take the very first.
+CHUNK = "ceil((layers + embedding_as_layer + loss_as_layer)/(pp*virtual_stages))"
 PERIOD = f"maximum(pp*{CHUNK}, 1)"
-LEFT = f"dense_layers % {PERIOD}"
-OWN = f"maximum(minimum({LEFT} - stage*{CHUNK}, {CHUNK}), 0)"
-OPPOSITE = f"maximum(minimum({LEFT} - (pp - 1 - stage)*{CHUNK}, {CHUNK}), 0)"
+FIRST = "(dense_layers + embedding_as_layer)"
+LEFT = f"{FIRST} % {PERIOD}"
+OWN = (
+    f"floor({FIRST}/{PERIOD})*{CHUNK} + maximum(minimum({LEFT} - {{0}}*{CHUNK}, {CHUNK}), 0)"
+    " - where({0} == 0, embedding_as_layer, 0)"
+)
+HERE, OPPOSITE = OWN.format("stage"), OWN.format("(pp - 1 - stage)")
 
 
 @formula(
     returns="stage_leading_layers",
-    expression=f"floor(dense_layers/{PERIOD})*{CHUNK}"
-    f" + where(weight_copies > 1, ({OWN} + {OPPOSITE})/2, {OWN})",
-    assumes=("the stages before it are as large", f"{ENDS}, and this is their mean"),
+    expression=f"where(weight_copies > 1, ({HERE} + {OPPOSITE})/2, {HERE})",
+    assumes=(f"{ENDS}, and this is their mean",),
     **PIPELINE,
 )
 def stage_leading_layers(
     dense_layers: Array,
-    stage_layers: Array,
-    virtual_stages: Array,
+    layers: Array,
     pp: Array,
+    virtual_stages: Array,
+    embedding_as_layer: Array,
+    loss_as_layer: Array,
     stage: Array,
     weight_copies: Array,
 ) -> Array:
     """First dense layers of a mixture of experts that lie in the stage."""
-    chunk = stage_layers / virtual_stages
+    places = layers + embedding_as_layer + loss_as_layer
+    chunk = np.ceil(places / (pp * virtual_stages))
     period = np.maximum(pp * chunk, 1.0)
-    left = dense_layers % period
-    own = np.maximum(np.minimum(left - stage * chunk, chunk), 0.0)
-    opposite = np.maximum(np.minimum(left - (pp - 1.0 - stage) * chunk, chunk), 0.0)
-    part = np.where(weight_copies > 1.0, (own + opposite) / 2.0, own)
-    return np.asarray(np.floor(dense_layers / period) * chunk + part)
+    leading = dense_layers + embedding_as_layer
+
+    def held(place: Array) -> Array:
+        part = np.maximum(np.minimum(leading % period - place * chunk, chunk), 0.0)
+        whole = np.floor(leading / period) * chunk + part
+        return np.asarray(whole - np.where(place == 0.0, embedding_as_layer, 0.0))
+
+    own = held(stage)
+    return np.where(weight_copies > 1.0, (own + held(pp - 1.0 - stage)) / 2.0, own)
 
 
 AFTER = "maximum(stage_layers - stage_leading_layers, 0)"

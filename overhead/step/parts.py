@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from overhead.compute.declare import declare
@@ -108,46 +110,33 @@ def even_imbalance_time(micro_batches: Array, ends_extra_time: Array) -> Array:
 # Whether the host rules.
 
 
-def _host_bound(
-    layers: Array, host: Array, dense: Array, dense_gpu: Array, experts: Array, expert_gpu: Array
-) -> Array:
-    return np.where(layers * host > dense * dense_gpu + experts * expert_gpu, 1.0, 0.0)
+def _host_bound(dense: Array, experts: Array, *times: Array) -> Array:
+    """Return 1 where the host takes longer; a class's times are the host's, then the GPU's."""
+    each = len(times) // 4
+    sums = [sum(times[place * each : (place + 1) * each]) for place in range(4)]
+    host = dense * sums[0] + experts * sums[2]
+    return np.where(host > dense * sums[1] + experts * sums[3], 1.0, 0.0)
 
 
-def _host_bound_of_both(
-    layers: Array,
-    forward_host: Array,
-    backward_host: Array,
-    dense: Array,
-    dense_forward: Array,
-    dense_backward: Array,
-    experts: Array,
-    expert_forward: Array,
-    expert_backward: Array,
-) -> Array:
-    host, dense_gpu = forward_host + backward_host, dense_forward + dense_backward
-    expert_gpu = expert_forward + expert_backward
-    return _host_bound(layers, host, dense, dense_gpu, experts, expert_gpu)
+def _declare_host_bound(ways: tuple[str, ...], when: Mapping[str, str] | None = None) -> None:
+    """Declare whether the host rules the layers of a stage, over some directions."""
+    times = {
+        (of, what): [f"{of}_layer_{way}_{what}_time" for way in ways]
+        for of in ("dense", "moe")
+        for what in ("host", "gpu")
+    }
+    host, gpu = (
+        f"middle_mlp_layers*({' + '.join(times['dense', what])})"
+        f" + middle_moe_layers*({' + '.join(times['moe', what])})"
+        for what in ("host", "gpu")
+    )
+    taken = (
+        "middle_mlp_layers",
+        "middle_moe_layers",
+        *(n for each in times.values() for n in each),
+    )
+    declare("host_bound", taken, f"where({host} > {gpu}, 1, 0)", _host_bound, when=when)
 
 
-_gpu = [[f"{_class}_layer_{_way}_gpu_time" for _way in ("forward", "backward")]
-        for _class in ("dense", "moe")]  # fmt: skip
-_host = ("layer_forward_host_time", "layer_backward_host_time")
-declare(
-    "host_bound",
-    ("middle_layers", *_host, "middle_mlp_layers", *_gpu[0], "middle_moe_layers", *_gpu[1]),
-    f"where(middle_layers*({_host[0]} + {_host[1]}) > middle_mlp_layers*({' + '.join(_gpu[0])})"
-    f" + middle_moe_layers*({' + '.join(_gpu[1])}), 1, 0)",
-    _host_bound_of_both,
-)
-declare(
-    "host_bound",
-    (
-        *("middle_layers", _host[0]),
-        *("middle_mlp_layers", _gpu[0][0], "middle_moe_layers", _gpu[1][0]),
-    ),
-    f"where(middle_layers*{_host[0]} > middle_mlp_layers*{_gpu[0][0]}"
-    f" + middle_moe_layers*{_gpu[1][0]}, 1, 0)",
-    _host_bound,
-    when={"schedule": "forward_only"},
-)
+_declare_host_bound(("forward", "backward"))
+_declare_host_bound(("forward",), {"schedule": "forward_only"})

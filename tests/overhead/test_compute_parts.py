@@ -16,6 +16,7 @@ from overhead.evaluation import derive
 from tests.overhead.step_cases import BARE, DEEPSEEK, GPT, LLAMA, MIXTRAL, MODELS, evaluation, value
 
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+WAYS = ("forward", "backward")
 PRODUCT = {
     "matmul_floor": 5e-6, "matmul_depth_time": 1e-9, "matmul_efficiency": 0.5,
     "best_matmul_flops": 1e14, "matmul_input_bytes": 1, "activation_bytes": 2,
@@ -266,7 +267,7 @@ def test_every_second_product_is_computed_again() -> None:
 )
 def test_the_host_launches_operations(recompute: str, tp: int, operations: int) -> None:
     held = evaluation({**GPT, "tp": tp, "host_time": 1e-5}, recompute=recompute)
-    times = [float(held[f"layer_{way}_host_time"]) for way in ("forward", "backward")]
+    times = [float(held[f"dense_layer_{way}_host_time"]) for way in WAYS]
     assert sum(times) == pytest.approx(operations * 1e-5)
     assert times[0] == pytest.approx(2e-4 if tp == 1 else 2.2e-4)
 
@@ -286,5 +287,58 @@ def test_the_host_is_told_to_rule() -> None:
     assert value({**plan, "host_time": 0}, "host_bound") == 0
     assert value(plan, "host_bound") == 1
     assert value(plan, "host_bound", schedule="forward_only") == 1
-    host = value(plan, "layer_forward_host_time") + value(plan, "layer_backward_host_time")
+    host = sum(value(plan, f"dense_layer_{way}_host_time") for way in WAYS)
     assert value(plan, "dense_layer_time") == pytest.approx(host, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("ep", "narrow", "recompute"), [(1, 2, "none"), (4, 2, "full"), (8, 1, "none"), (8, 1, "full")]
+)
+def test_every_expert_of_a_rank_is_launched(ep: int, narrow: float, recompute: str) -> None:
+    """A router and an exchange beyond a dense layer, and of each expert six products and casts."""
+    plan = {
+        **MIXTRAL,
+        "ep": ep,
+        "host_time": 1e-5,
+        "matmul_input_bytes": narrow,
+        "activation_bytes": 2,
+    }
+    held = evaluation(plan, recompute=recompute)
+    casts = 2 * (narrow < 2)
+    experts = float(plan["experts"]) / ep
+    forward = 20 + 28 + 2 * casts + (2 + 2 * casts) * experts
+    backward = 35 + 14 + 2 * casts + (4 + 2 * casts) * experts
+    if recompute == "full":
+        backward += forward
+    extra = (2, 4 if recompute == "full" else 2) if float(held["tp"]) > 1 else (0, 0)
+    for way, launches, more in zip(WAYS, (forward, backward), extra, strict=True):
+        time = float(held[f"moe_layer_{way}_host_time"])
+        assert time == pytest.approx((launches + more) * 1e-5)
+
+
+def test_casts_of_a_dense_layer_are_launched() -> None:
+    plan = {**GPT, "host_time": 1e-5, "activation_bytes": 2}
+    wide, narrow = ({**plan, "matmul_input_bytes": width} for width in (2, 1))
+    for way in WAYS:
+        name = f"dense_layer_{way}_host_time"
+        assert value(narrow, name) - value(wide, name) == pytest.approx(8e-5)
+
+
+def test_many_small_experts_are_bound_by_the_host() -> None:
+    """The same work in more experts takes the GPU no less, and the host more for each of them."""
+    plan = {**MIXTRAL, "host_time": 3e-5, "micro_batch": 1, "ep": 1}
+    few, many = (
+        {**plan, "experts": count, "expert_ffn_size": 14336 * 8 / count} for count in (8, 64)
+    )
+    assert value(few, "host_bound") == 0
+    assert value(many, "host_bound") == 1
+    for way, launches in (("forward", 2), ("backward", 4)):
+        name = f"moe_layer_{way}_host_time"
+        assert value(many, name) - value(few, name) == pytest.approx(56 * launches * 3e-5)
+
+
+def test_launches_are_as_many_as_a_profile_has_kernels() -> None:
+    """Of Qwen3 30B-A3B in 16 bit on 16 H100: Megatron-Bridge's skill of overlapped experts."""
+    held = evaluation({**MIXTRAL, "experts": 128, "ep": 16, "matmul_input_bytes": 2})
+    launches = sum(float(held[f"moe_{way}_launches"]) for way in WAYS)
+    assert launches == pytest.approx(463_348 / (48 * 64), rel=0.06)

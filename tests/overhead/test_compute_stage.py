@@ -104,8 +104,21 @@ def test_the_ends_work_by_hand() -> None:
     )
     assert float(held["output_time"]) == pytest.approx(products + float(held["loss_time"]))
     alone = evaluation({**plan, "tp": 8}, schedule="forward_only")
-    assert float(alone["output_time"]) == float(held["logits_forward_time"])
+    assert float(alone["output_time"]) == pytest.approx(float(held["logits_forward_time"]))
     assert float(alone["embedding_time"]) == pytest.approx(2 * 2 * 4096 * 4096 / 1e12)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "launches"), [("one_f_one_b", (15, 40)), ("forward_only", (9, 2))]
+)
+def test_the_host_launches_the_ends_too(schedule: str, launches: tuple[int, int]) -> None:
+    for name, count in zip(("embedding", "output"), launches, strict=True):
+        held = evaluation({**GPT, **SILENT, "host_time": 1.0}, schedule=schedule)
+        assert float(held[f"{name}_time"]) == pytest.approx(count)
+        unhindered = evaluation({**GPT, **SILENT, "host_time": 0.0}, schedule=schedule)
+        gpu = float(unhindered[f"{name}_gpu_time"])
+        assert gpu > 0
+        assert float(unhindered[f"{name}_time"]) == pytest.approx(gpu, rel=1e-12)
 
 
 def test_communication_of_the_ends_is_theirs() -> None:

@@ -96,6 +96,37 @@ def test_leading_dense_layers_are_where_they_are(layers: int, dense: int, pp: in
     np.testing.assert_allclose(memory["stage_moe_layers"], layers / pp - np.array(expected))
 
 
+@settings(max_examples=50, deadline=None)
+@given(
+    chunk=st.integers(1, 5),
+    dense=st.integers(0, 12),
+    pp=st.integers(2, 4),
+    v=st.integers(1, 3),
+    embedding=st.integers(0, 1),
+    loss=st.integers(0, 1),
+)
+def test_leading_dense_layers_beside_ends_that_count_as_layers(
+    chunk: int, dense: int, pp: int, v: int, embedding: int, loss: int
+) -> None:
+    """Against a list of places, dealt to stages chunk by chunk, the ends' places among them."""
+    layers = chunk * pp * v - embedding - loss
+    dense = min(dense, layers)
+    places = ["embedding"] * embedding + ["dense"] * dense
+    places += ["experts"] * (layers - dense) + ["loss"] * loss
+    stages = [places[i * chunk : (i + 1) * chunk] for i in range(pp * v)]
+    expected = [
+        [sum(stage.count(kind) for stage in stages[i::pp]) for i in range(pp)]
+        for kind in ("dense", "experts")
+    ]
+    plan = {
+        **DEEPSEEK_V3, "layers": layers, "dense_layers": dense, "pp": pp, "virtual_stages": v,
+        "embedding_as_layer": embedding, "loss_as_layer": loss, "stage": np.arange(pp),
+    }  # fmt: skip
+    memory = held(plan)
+    np.testing.assert_array_equal(memory["stage_leading_layers"], expected[0])
+    np.testing.assert_array_equal(memory["stage_moe_layers"], expected[1])
+
+
 def test_dualpipe_s_ranks_hold_the_stage_and_its_opposite() -> None:
     plan = {**DEEPSEEK_V3, "layers": 64, "pp": 4, "stage": np.arange(4.0)}
     one = held(plan)
