@@ -29,6 +29,7 @@ DEFAULTS: dict[str, float] = {
     "dp_overlap": 0.0,
     "overlap_contention": 0.08,
     # Of named mechanisms: what Transformer Engine and PyTorch take where nothing is said.
+    "cut_slowdown": 0.0,  # in the rates that runs sustain
     "splits": 4.0,
     "bucket_capacity": 26214400.0,  # PyTorch's reducer.hpp: 25 MiB
     "num_sm": 16.0,

@@ -52,20 +52,29 @@ SOURCES: dict[str, dict[str, Any]] = {
         "where": "all_gather and einsum, einsum and reduce_scatter as loops of chunks",
     },
 }
-# Constants of products were fitted on runs whose products were cut.
-CUT = "a product in chunks takes as long as a whole one: the cut is in the rate that runs sustain"
+CUT = "rates fitted on runs whose products were cut have the cut's loss in them (0 then)"
+define("cut_slowdown", r"\lambda_c", "1", "time that a product loses by being cut into chunks, by "
+       "that of a whole one", minimum=0)  # fmt: skip
 
 
 def _beyond(tp: Array, together: Array, alone: Array) -> Array:
     return np.where(tp > 1.0, np.maximum(together - alone, 0.0), 0.0)
 
 
+def _slowed(slowdown: Array, time: Array) -> Array:
+    return (1.0 + slowdown) * time
+
+
 def _computing(name: str, form: str, when: dict[str, str]) -> str:
-    """Return the time of a product beside its collective; declare it where it is slower."""
-    if form != "reduce_scatter_pipeline":
+    """Declare the time of a product beside its collective, cut as the form cuts it."""
+    if form == "bulk_shared":
         return f"{name}_time"
+    cut, text = f"{name}_cut_time", f"(1 + cut_slowdown)*{name}_time"
+    declare(cut, ("cut_slowdown", f"{name}_time"), text, _slowed, when=when, assumes=(CUT,))
+    if form != "reduce_scatter_pipeline":
+        return cut
     carved = f"{name}_carved_time"
-    call(returns=carved, of="carved_compute_time", bind={"compute_time": f"{name}_time"}, when=when)
+    call(returns=carved, of="carved_compute_time", bind={"compute_time": cut}, when=when)
     return carved
 
 
@@ -81,15 +90,15 @@ def _pair(product: str, kind: str, sent: str, form: str, mechanism: str) -> str:
     call(returns=together, of="overlapped_time", bind=bind, labels={"mechanism": form}, when=when)
     exposed = f"{name}_exposed_time"
     text = f"where(tp > 1, maximum({together} - {alone}, 0), 0)"
-    declare(exposed, ("tp", together, alone), text, _beyond, when=when,
-            assumes=(CUT,), **SOURCES[mechanism])  # fmt: skip
+    declare(exposed, ("tp", together, alone), text, _beyond, when=when, **SOURCES[mechanism])
     return exposed
 
 
 for _product in (*FIRST, *LAST):
     for _kind, _mark in (("forward", "f"), ("input_gradient", "x"), ("weight_gradient", "w")):
         for _what, _letter, _meaning in (
-            ("carved", "k", "the product on what communication leaves of the GPU"),
+            ("cut", "n", "the product in chunks"),
+            ("carved", "k", "the product in chunks, on what communication leaves of the GPU"),
             ("overlapped", "ov", "the product and its collective together"),
             ("exposed", "exp", "what the product's collective adds to it"),
         ):

@@ -135,6 +135,16 @@ def test_a_mixture_pairs_its_attention_alone() -> None:
         assert float(held["moe_exposed_tp_forward_time"]) == pytest.approx(of_attention + rest)
 
 
+def test_a_cut_that_loses_time_exposes_more() -> None:
+    for mechanism in TP_MECHANISMS[1:]:
+        lost = np.array([0.0, 0.05, 0.2])
+        held = evaluation({**PLAN, "cut_slowdown": lost}, tp_mechanism=mechanism)
+        assert np.all(np.diff(held["exposed_tp_time"]) > 0.0)
+        # At most what all products that are cut lose.
+        most = lost * held["matmul_part_time"] * (132 / 116)
+        assert np.all(held["exposed_tp_time"] - held["exposed_tp_time"][0] <= most)
+
+
 def test_more_multiprocessors_for_communication_slow_the_product_down() -> None:
     held = evaluation({**PLAN, "num_sm": np.array([0.0, 8, 16, 32])}, tp_mechanism="userbuffers")
     assert np.all(np.diff(held["exposed_tp_time"]) > 0.0)

@@ -10,10 +10,12 @@ long as its steps together.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from math import lcm
 
 from tests.simulator.data import Data
 from tests.simulator.model import (
@@ -59,76 +61,99 @@ class Outcome:
     reduced: Fraction
 
 
+class Ledger:
+    """A case's bytes and times as whole numbers of units small enough for all that is in it.
+
+    `bytes_unit`: of a home, the least common multiple of the parts into which it is cut;
+    `time_unit`: of a second, so small that each latency and each transfer of a unit is whole.
+    """
+
+    def __init__(self, case: Case, network: Network, steps: Sequence[Step]) -> None:
+        blocks = (block.parts for step in steps for message in step for block in message.payload)
+        self.parts = lcm(*set(blocks))
+        self.bytes_unit = case.home_bytes / self.parts
+        self.case, self.network = case, network
+        links = set(network.links.values())
+        rates = {link: self.bytes_unit / link.bandwidth for link in links}
+        prices = [*rates.values(), *(link.latency for link in links)]
+        self.time_unit = Fraction(1, lcm(*(price.denominator for price in prices)))
+        per_link = {link: int(rate / self.time_unit) for link, rate in rates.items()}
+        self.per_byte = {hop: per_link[link] for hop, link in network.links.items()}
+        self.latencies: dict[tuple[int, ...], int] = {}
+
+    def size(self, message: Message) -> int:
+        """Return a message's bytes; raise where it is malformed."""
+        where = f"the message along {message.path}"
+        links = self.network.links
+        if len(message.path) < 2 or any(hop not in links for hop in pairwise(message.path)):
+            msg = f"{where}: no such links"
+            raise ScheduleFault(msg)
+        if not message.payload:
+            msg = f"{where}: empty"
+            raise ScheduleFault(msg)
+        if len(set(message.payload)) != len(message.payload):
+            msg = f"{where}: a block twice"
+            raise ScheduleFault(msg)
+        return sum(self.parts // block.parts for block in message.payload)
+
+    def latency(self, path: tuple[int, ...]) -> int:
+        """Return a path's latency."""
+        if path not in self.latencies:
+            exact = self.network.latency(path, self.case.latency_per)
+            self.latencies[path] = int(exact / self.time_unit)
+        return self.latencies[path]
+
+    def duration(self, step: Step, sizes: Sequence[int]) -> int:
+        """Return how long a step lasts: its slowest message, with the links shared."""
+        if not step:
+            msg = "a step without messages"
+            raise ScheduleFault(msg)
+        load: defaultdict[tuple[int, int], int] = defaultdict(int)
+        for message, size in zip(step, sizes, strict=True):
+            for hop in pairwise(message.path):
+                load[hop] += size
+        busy = {hop: total * self.per_byte[hop] for hop, total in load.items()}
+        costs = [
+            (self.latency(message.path), max(busy[hop] for hop in pairwise(message.path)))
+            for message in step
+        ]
+        return max(sum(streamed_cost(step, costs, index)) for index in range(len(step)))
+
+
 def run(case: Case, network: Network, steps: Steps) -> Outcome:
     """Execute a schedule; raise `ScheduleFault` where it is impossible or incomplete."""
-    data = Data(case)
-    sent: defaultdict[int, Fraction] = defaultdict(Fraction)
-    reduced: defaultdict[int, Fraction] = defaultdict(Fraction)
-    carried = [Fraction(0)] * len(case.latency)
-    time = Fraction(0)
-    count = 0
-    for step in steps:
-        sizes = [message_bytes(case, network, message) for message in step]
-        time += duration(case, network, step, sizes)
-        count += 1
+    schedule = list(steps)
+    data, ledger = Data(case), Ledger(case, network, schedule)
+    sent: defaultdict[int, int] = defaultdict(int)
+    reduced: defaultdict[int, int] = defaultdict(int)
+    carried: defaultdict[tuple[int, int], int] = defaultdict(int)
+    time = 0
+    for step in schedule:
+        sizes = [ledger.size(message) for message in step]
+        time += ledger.duration(step, sizes)
         for message, size in zip(step, sizes, strict=True):
             sent[message.source] += size
             if message.mode == "reduce":
                 reduced[message.destination] += size
             for hop in pairwise(message.path):
-                link = network.links[hop]
-                carried[link.level] += size * link.share
+                carried[hop] += size
         deliver(data, step)
     data.check()
-    ranks = range(case.ranks)
+    ranks, unit = range(case.ranks), ledger.bytes_unit
+    levels = [Fraction(0)] * len(case.latency)
+    for hop, size in carried.items():
+        link = network.links[hop]
+        levels[link.level] += size * link.share * unit
     return Outcome(
-        time,
-        count,
-        max(sent[rank] for rank in ranks),
-        tuple(carried),
-        max(reduced[rank] for rank in ranks),
+        time * ledger.time_unit,
+        len(schedule),
+        max(sent[rank] for rank in ranks) * unit,
+        tuple(levels),
+        max(reduced[rank] for rank in ranks) * unit,
     )
 
 
-def message_bytes(case: Case, network: Network, message: Message) -> Fraction:
-    """Return a message's exact size; raise where it is malformed."""
-    where = f"the message along {message.path}"
-    if len(message.path) < 2 or any(hop not in network.links for hop in pairwise(message.path)):
-        msg = f"{where}: no such links"
-        raise ScheduleFault(msg)
-    if not message.payload:
-        msg = f"{where}: empty"
-        raise ScheduleFault(msg)
-    if len(set(message.payload)) != len(message.payload):
-        msg = f"{where}: a block twice"
-        raise ScheduleFault(msg)
-    cuts = Counter(block.parts for block in message.payload)
-    return case.home_bytes * sum((Fraction(n, parts) for parts, n in cuts.items()), Fraction(0))
-
-
-def duration(case: Case, network: Network, step: Step, sizes: list[Fraction]) -> Fraction:
-    """Return how long a step lasts: its slowest message, with the links shared."""
-    if not step:
-        msg = "a step without messages"
-        raise ScheduleFault(msg)
-    load: defaultdict[tuple[int, int], Fraction] = defaultdict(Fraction)
-    for message, size in zip(step, sizes, strict=True):
-        for hop in pairwise(message.path):
-            load[hop] += size
-    busy = {hop: total / network.links[hop].bandwidth for hop, total in load.items()}
-    costs = [
-        (
-            network.latency(message.path, case.latency_per),
-            max(busy[hop] for hop in pairwise(message.path)),
-        )
-        for message in step
-    ]
-    return max(sum(streamed_cost(step, costs, index), Fraction(0)) for index in range(len(step)))
-
-
-def streamed_cost(
-    step: Step, costs: list[tuple[Fraction, Fraction]], index: int
-) -> tuple[Fraction, Fraction]:
+def streamed_cost(step: Step, costs: list[tuple[int, int]], index: int) -> tuple[int, int]:
     """Return a message's (latency, transfer time), with those of what it passes on in this step.
 
     What a switch passes on in the same step has both latencies, and the slower transfer.

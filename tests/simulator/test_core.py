@@ -14,14 +14,13 @@ import pytest
 from tests.simulator.core import (
     Block,
     Case,
+    Ledger,
     Link,
     Message,
     Network,
     Outcome,
     ScheduleFault,
     Steps,
-    duration,
-    message_bytes,
     run,
 )
 from tests.simulator.patterns import all_reduced, mirrored, pieces
@@ -203,8 +202,9 @@ def transfer_time(paths: list[tuple[int, ...]]) -> Fraction:
     one = case("all_to_all", 5)
     network = ring(one)
     step = [Message(path, pieces((path[0], path[-1]))) for path in paths]
-    sizes = [message_bytes(one, network, message) for message in step]
-    return duration(one, network, step, sizes) - network.latency(paths[0], "hop")
+    ledger = Ledger(one, network, [step])
+    time = ledger.duration(step, [ledger.size(message) for message in step])
+    return time * ledger.time_unit - network.latency(paths[0], "hop")
 
 
 def test_messages_share_a_directed_link() -> None:
