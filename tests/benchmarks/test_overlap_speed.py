@@ -1,0 +1,65 @@
+"""Speed of overlap: each mechanism's closed form over ten million cells."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from time import perf_counter
+
+import overhead.overlap  # noqa: F401
+from overhead.overlap import MECHANISMS
+from sweeps.overlap.evaluate import blocks
+from sweeps.overlap.flags import FLAGS
+from sweeps.overlap.request import LABELS, read_request
+
+Ratio = Callable[[str, float, float, str], None]
+# Cells a second that each form must reach, on one core.
+WANTED = 1e7
+# Axes of 10^7 cells together; whatever else a mechanism takes has its default.
+DURATIONS = {"compute_time": "1ms:1s:log200", "communication_time": "1ms:1s:log200"}
+FURTHER = {
+    "pipeline": {
+        "stage_forward_time": "1ms:1s:log200", "p2p_time": "1us:1ms:log200",
+        "stage_backward_time": "1ms:1s:log250",
+    },
+    "fused_messages": {
+        "compute_time": "1ms:1s:log200", "message_latency": "1us:1ms:log200",
+        "transfer_time": "1ms:1s:log250", "messages": "8",
+    },
+    "two_durations": {**DURATIONS, "overlap_efficiency": "0:1:lin250"},
+    "fsdp_backward": {**DURATIONS, "reduction_share": "0:1:lin250"},
+    "zero3_prefetch": {**DURATIONS, "layer_elements": "1e6:1e9:log250"},
+    "layer_by_layer": {**DURATIONS, "independent_share": "0:1:lin250"},
+    "reduce_scatter_ring": {**DURATIONS, "partial_sum_time": "1us:1ms:log250"},
+    "reduce_scatter_pipeline": {**DURATIONS, "splits": "1:250:+1"},
+    "ring_exchange": {**DURATIONS, "ranks": "2:251:+1"},
+    "ring_exchange_aggregate": {**DURATIONS, "ranks": "2:500:+2"},
+    "ddp_buckets": {**DURATIONS, "gradient_buckets": "1:250:+1"},
+    "gradient_accumulation": {**DURATIONS, "micro_batches": "1:250:+1"},
+    "fsdp_prefetch": {**DURATIONS, "layers": "1:250:+1"},
+    "bulk_margin": {**DURATIONS, "sms": "100:349:+1"},
+    "bulk_shared": {**DURATIONS, "sms": "100:349:+1"},
+    "bulk_queued": {
+        "compute_time": "1ms:1s:log3000", "communication_time": "1ms:1s:log3334",
+    },
+}  # fmt: skip
+
+
+def cells_a_second(mechanism: str) -> float:
+    """Return how many cells of a form are computed and masked in a second, by one core."""
+    names = {*LABELS, *(name for _, name, _ in FLAGS)}
+    asked = {**dict.fromkeys(names), **FURTHER[mechanism], "mechanism": mechanism}
+    request = replace(read_request(asked), outputs=("overlapped_time",))
+    assert request.cells >= 1e7
+    best = float("inf")
+    for _ in range(3):
+        start = perf_counter()
+        for _ in blocks(request):
+            pass
+        best = min(best, perf_counter() - start)
+    return request.cells / best
+
+
+def test_each_form(ratio: Ratio) -> None:
+    assert set(FURTHER) == set(MECHANISMS)
+    for mechanism in MECHANISMS:
+        speed = cells_a_second(mechanism)
+        ratio(f"overlap cells a second: {mechanism}", speed, WANTED, f"{speed / 1e6:.0f} M")
