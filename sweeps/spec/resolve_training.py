@@ -124,8 +124,9 @@ class TrainingResolver(Resolver):
         for label in OVERLAPS:
             share, named = f"{label[:2]}_overlap", self.labels.get(label, SHARED)
             if share in self.sweep.given and named != SHARED:
+                value = f"{self.constants[share]:g}" if share in self.constants else "several"
                 wrong = f"the mechanism {named} says itself what hides"
-                faults.append(fault(share, "(given)", wrong, f"{label} = {SHARED}, or no share"))
+                faults.append(fault(share, value, wrong, f"{label} = {SHARED}, or no share"))
         if faults:
             raise InputError(faults)
 

@@ -221,3 +221,20 @@ def test_a_file_is_computed_again_by_a_process_that_knows_no_training_yet(tmp_pa
         [sys.executable, "-c", told], capture_output=True, text=True, check=True, cwd=TOP
     )
     assert [float(text) for text in done.stdout.split()] == list(found.step_time.values)
+
+
+def test_a_share_beside_a_mechanism_that_says_itself_what_hides_is_a_fault() -> None:
+    with pytest.raises(InputError) as raised:
+        sweeps.sweep("step_time", **RUN, tp_mechanism="userbuffers", tp_overlap=0.5)
+    assert "tp_overlap = '0.5': the mechanism userbuffers says itself what hides" in str(
+        raised.value
+    )
+    # Beside several mechanisms it is for the one that takes it.
+    mechanisms = ["efficiency", "userbuffers"]
+    both = [
+        sweeps.sweep("step_time", **RUN, sequence_parallel=1, tp_mechanism=mechanisms, tp_overlap=o)
+        for o in (0.0, 1.0)
+    ]
+    first, second = (one.step_time.values for one in both)
+    assert first[0] > second[0]
+    assert first[1] == second[1]
