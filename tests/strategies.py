@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -70,14 +71,25 @@ def columns(draw: st.DrawFn, names: Iterable[str]) -> dict[str, Array]:
     wanted = tuple(dict.fromkeys(names))
     if not wanted:
         return {}
-    shapes = draw(mutually_broadcastable_shapes(num_shapes=len(wanted), max_dims=3, max_side=3))
+    shapes = draw(_broadcasting(len(wanted)))
     arrays = {}
     for name, shape in zip(wanted, shapes.input_shapes, strict=True):
-        numbers = st.lists(
-            values(VOCABULARY[name]), min_size=math.prod(shape), max_size=math.prod(shape)
-        )
+        numbers = _several(name, math.prod(shape))
         arrays[name] = np.array(draw(numbers), dtype=np.float64).reshape(shape)
     return arrays
+
+
+# Made once: thousands of tests draw from the same few.
+
+
+@cache
+def _broadcasting(count: int) -> st.SearchStrategy[Any]:
+    return mutually_broadcastable_shapes(num_shapes=count, max_dims=3, max_side=3)
+
+
+@cache
+def _several(name: str, count: int) -> st.SearchStrategy[list[float]]:
+    return st.lists(values(VOCABULARY[name]), min_size=count, max_size=count)
 
 
 @st.composite

@@ -94,7 +94,7 @@ def at(dataset: xr.Dataset, name: str, place: dict[str, int]) -> float:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=35, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 @given(stated())
 def test_a_grid_equals_its_cells(told: dict[str, Any]) -> None:
