@@ -228,6 +228,8 @@ class Config:
             values["micro_batches"] = np.asarray(1.0)
         if not {"dp", "world_size"} & set(stated):
             values["dp"] = np.asarray(1.0)
+        if "tp_overlap" in stated and "tp_whole_overlap" not in stated:
+            values["tp_whole_overlap"] = stated["tp_overlap"]
         if "nics_per_node" not in stated:
             values.setdefault("ranks_per_nic", np.asarray(1.0))
         return values

@@ -24,6 +24,7 @@ DEFAULTS: dict[str, float] = {
     "loss_bytes": 32.0,
     # What hides.
     "tp_overlap": 0.0,
+    "tp_whole_overlap": 0.0,
     "cp_overlap": 0.0,
     "ep_overlap": 0.0,
     "dp_overlap": 0.0,

@@ -13,10 +13,11 @@ import numpy as np
 
 from overhead.compute.declare import declare
 from overhead.compute.sources import WANG
+from overhead.formula import formula
 from overhead.quantity import Array
 from overhead.step import quantities
 
-__all__ = ["exposed", "quantities"]
+__all__ = ["exposed", "quantities", "tp_hidden_share"]
 
 BOUND: dict[str, Any] = {
     "source": WANG,
@@ -52,6 +53,20 @@ def _text(time: str, overlap: str, computing: str) -> str:
 # Tensor parallelism hides behind a layer's products.  Inputs that are gathered again travel while
 # the products of the inputs' gradients run, which don't need them (Megatron-LM).
 
+
+@formula(
+    returns="tp_hidden_share",
+    expression="sequence_parallel*tp_overlap + sequence_whole*tp_whole_overlap",
+    source="megatron",
+    where="megatron/core/model_parallel_config.py: tp_comm_overlap needs sequence parallelism",
+)
+def tp_hidden_share(
+    sequence_parallel: Array, tp_overlap: Array, sequence_whole: Array, tp_whole_overlap: Array
+) -> Array:
+    """Share of tensor parallelism's communication that hides, with a split sequence or a whole."""
+    return sequence_parallel * tp_overlap + sequence_whole * tp_whole_overlap
+
+
 REPEATED = {"recompute": "full|full_early_stop|per_op"}
 
 
@@ -79,19 +94,19 @@ def _tensor(of: str, layer: str) -> None:
     forward = f"{of}_layer_matmul_forward_time"
     inputs, weights = f"{of}_layer_input_gradient_time", f"{of}_layer_weight_gradient_time"
     time, again = f"{layer}_forward_time", f"{layer}_recompute_time"
-    text = _text(time, "tp_overlap", forward)
-    taken: tuple[str, ...] = (time, "tp_overlap", forward)
+    text = _text(time, "tp_hidden_share", forward)
+    taken: tuple[str, ...] = (time, "tp_hidden_share", forward)
     declare(f"{of}_exposed_tp_forward_time", taken, text, exposed, **BOUND)
 
     time, gather = f"{layer}_backward_time", f"{layer}_gather_time"
-    taken = (time, gather, "tp_overlap", inputs, weights)
-    text = _text(time, "tp_overlap", f"({inputs} + {weights})")
+    taken = (time, gather, "tp_hidden_share", inputs, weights)
+    text = _text(time, "tp_hidden_share", f"({inputs} + {weights})")
     text = f"{text} + maximum({gather} - {inputs}, 0)"
     declare(f"{of}_exposed_tp_backward_time", taken, text, _tp_backward, **BOUND)
     declare(
         f"{of}_exposed_tp_backward_time",
         (*taken, again, forward),
-        f"{text} + {_text(again, 'tp_overlap', forward)}",
+        f"{text} + {_text(again, 'tp_hidden_share', forward)}",
         _tp_backward_again,
         when=REPEATED,
         **BOUND,

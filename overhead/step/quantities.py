@@ -27,6 +27,16 @@ for _dimension, _words in (
     _meaning = f"share of {_words} parallelism's communication that hides behind computing"
     _share(f"{_dimension}_overlap", rf"\omega_{{{_named(_dimension)}}}", _meaning)
 _share(
+    "tp_whole_overlap",
+    r"\omega_{\mathrm{t}}",
+    "share of tensor parallelism's all_reduces, of sequences that aren't split, that hides",
+)
+_share(
+    "tp_hidden_share",
+    r"\omega_{\mathrm{tp}}'",
+    "share of tensor parallelism's communication that hides, with the sequence as it is split",
+)
+_share(
     "overlap_contention",
     r"\kappa_o",
     "time that hidden communication costs the computing it hides behind, by its own",

@@ -58,6 +58,9 @@ MECHANISM = {
     "ddp_buckets": "the last bucket's gradients, or the window is short",
     "megatron_buckets": "the last bucket's gradients, or the window is short",
 }
+# Shares that hold in part of the cases alone.
+HIDDEN = {"tp_overlap": "tp_hidden_share"}
+WHOLE = "without sequence parallelism an all_reduce has no product beside it"
 SHORT = "what it hides behind is too short"
 
 
@@ -80,9 +83,12 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
         exposed = _value(evaluation, part)
         if not total > 0.0 or np.isnan(exposed):
             continue
-        allowed = _value(evaluation, share) if share else 1.0
+        allowed = _value(evaluation, HIDDEN.get(share, share)) if share else 1.0
         exposed = min(max(exposed, 0.0), total)
-        if evaluation.labels.get(f"{dimension}_mechanism", "efficiency") == "efficiency":
+        whole = dimension == "tp" and _value(evaluation, "sequence_parallel") == 0.0
+        if whole and allowed == 0.0:
+            reason = f"all: {WHOLE}"
+        elif evaluation.labels.get(f"{dimension}_mechanism", "efficiency") == "efficiency":
             reason = _reason(exposed / total, allowed, share, why)
         else:
             allowed = 1.0
@@ -140,7 +146,7 @@ def _reason_of_mechanism(evaluation: Evaluation, dimension: str, exposed: float,
     if dimension == "dp" and _value(evaluation, "zero_stage") >= 3.0:
         usual = why
     if dimension == "tp" and _value(evaluation, "sequence_parallel") == 0.0:
-        usual = "without sequence parallelism an all_reduce has no product beside it"
+        usual = WHOLE
     if dimension == "cp" and evaluation.labels["context_parallel"] != "ring":
         usual = "only a ring attends while it sends"
     return "nothing" if exposed < 0.005 else f"{usual} ({named})"

@@ -119,7 +119,16 @@ class TrainingResolver(Resolver):
         self._overlap()
 
     def _overlap(self) -> None:
-        """Check that no share is given of what a named mechanism says itself."""
+        """Check and complete what is given of overlap."""
+        # A framework's share needs sequence parallelism; one that is given holds without it, too.
+        told, axis = "as tp_overlap, which is given", self._axis_of("tp_overlap")
+        if axis is not None:
+            if "tp_whole_overlap" not in self.given:
+                self._extend(axis, {"tp_whole_overlap": axis.columns["tp_overlap"]})
+                self.given.add("tp_whole_overlap")
+                self.origins["tp_whole_overlap"] = told
+        elif "tp_overlap" in self.constants:
+            self._constant("tp_whole_overlap", self.constants["tp_overlap"], told)
         faults = []
         for label in OVERLAPS:
             share, named = f"{label[:2]}_overlap", self.labels.get(label, SHARED)

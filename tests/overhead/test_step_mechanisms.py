@@ -214,3 +214,17 @@ def test_stage_3_hides_all_that_can() -> None:
     shared = evaluation({**plan, "dp_overlap": 1.0})
     assert float(named["exposed_dp_time"]) == pytest.approx(float(shared["exposed_dp_time"]))
     assert float(named["exposed_dp_time"]) > 0.0
+
+
+# Shares.
+
+
+def test_a_framework_s_share_needs_sequence_parallelism() -> None:
+    split, whole = (
+        evaluation({**PLAN, "tp_overlap": 0.7, "sequence_parallel": sp}) for sp in (1, 0)
+    )
+    assert float(split["exposed_tp_time"]) < 0.5 * float(split["tp_communication_time"])
+    sent = float(whole["tp_communication_time"])
+    assert float(whole["exposed_tp_time"]) == pytest.approx(sent, rel=1e-12)
+    given = evaluation({**PLAN, "tp_overlap": 0.7, "tp_whole_overlap": 0.7, "sequence_parallel": 0})
+    assert float(given["exposed_tp_time"]) == pytest.approx(0.3 * sent, rel=1e-9)
