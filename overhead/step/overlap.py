@@ -56,15 +56,13 @@ def _text(time: str, overlap: str, computing: str) -> str:
 
 @formula(
     returns="tp_hidden_share",
-    expression="sequence_parallel*tp_overlap + sequence_whole*tp_whole_overlap",
+    expression="where(sequence_parallel > 0, tp_overlap, tp_whole_overlap)",
     source="megatron",
     where="megatron/core/model_parallel_config.py: tp_comm_overlap needs sequence parallelism",
 )
-def tp_hidden_share(
-    sequence_parallel: Array, tp_overlap: Array, sequence_whole: Array, tp_whole_overlap: Array
-) -> Array:
+def tp_hidden_share(sequence_parallel: Array, tp_overlap: Array, tp_whole_overlap: Array) -> Array:
     """Share of tensor parallelism's communication that hides, with a split sequence or a whole."""
-    return sequence_parallel * tp_overlap + sequence_whole * tp_whole_overlap
+    return np.where(sequence_parallel > 0.0, tp_overlap, tp_whole_overlap)
 
 
 REPEATED = {"recompute": "full|full_early_stop|per_op"}
