@@ -94,15 +94,15 @@ class BlockFile:
         return self._crc
 
 
-def looks_complete(path: Path, owner: bytes) -> bool:
+def looks_complete(path: Path, owner: bytes | None = None) -> bool:
     """Tell whether a block's file is there and ends as it should, without reading all of it.
 
     Parameters
     ----------
     path : Path
         The file.
-    owner : bytes
-        Whose block it has to be.
+    owner : bytes, optional
+        Whose block it has to be; anyone's by default.
     """
     try:
         with path.open("rb") as stream:
@@ -113,7 +113,8 @@ def looks_complete(path: Path, owner: bytes) -> bool:
             at, length, found, _, magic = TRAILER.unpack(stream.read())
     except OSError:
         return False
-    return bool(found == owner and magic == MAGIC and at + length + TRAILER.size == size)
+    whole = magic == MAGIC and at + length + TRAILER.size == size
+    return bool(whole and owner in {None, found})
 
 
 def read_block(path: Path, owner: bytes) -> list[Record] | None:

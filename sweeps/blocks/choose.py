@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.blocks.estimate import BLOCK_SECONDS, Estimate, estimate, limits_for
+from sweeps.blocks.estimate import (
+    BLOCK_BYTES,
+    BLOCK_SECONDS,
+    Estimate,
+    block_bytes,
+    estimate,
+    limits_for,
+)
 from sweeps.blocks.folder import Folder
 from sweeps.blocks.run import Cut, Pool, here, run_in_blocks
 from sweeps.engine.evaluate import Limits
@@ -28,10 +35,9 @@ __all__ = ["Means", "clear", "cut_for", "keeps_blocks", "write_sweep"]
 SHORT_SECONDS = 10.0
 # One that takes less isn't given to other processes: starting them takes as long.
 PARALLEL_SECONDS = 2.0
-# Bytes of a block at most.
-BLOCK_BYTES = 1 << 26
-# Blocks for each process, so that all end at about the same time.
+# Blocks for each process, so that all end at about the same time, but none shorter than this.
 BLOCKS_EACH = 8
+LEAST_SECONDS = 0.1
 MANY = 16
 # What keeping blocks may cost, of the whole, where nobody asked for it.
 MOST_OVERHEAD = 0.15
@@ -122,7 +128,7 @@ def keeps_blocks(found: Estimate, means: Means) -> bool:
     return means.resume or found.keeping <= MOST_OVERHEAD * total
 
 
-def cut_for(found: Estimate, limits: Limits, processes: int) -> Cut:
+def cut_for(found: Estimate, limits: Limits, processes: int, nbytes: int = BLOCK_BYTES) -> Cut:
     """Return how a sweep is cut: by time, by size, and so that every process has several blocks.
 
     Parameters
@@ -133,12 +139,15 @@ def cut_for(found: Estimate, limits: Limits, processes: int) -> Cut:
         How much is computed at a time.
     processes : int
         How many compute.
+    nbytes : int
+        The most bytes of a block.
     """
     steps = max(1, found.steps)
-    by_time = BLOCK_SECONDS * steps / max(found.seconds, 1e-9)
-    by_size = BLOCK_BYTES * steps / max(found.kept_nbytes, 1)
+    a_second = steps / max(found.seconds, 1e-9)
+    by_size = nbytes * steps / max(found.kept_nbytes, 1)
     by_number = steps / (BLOCKS_EACH * processes) if processes > 1 else math.inf
-    return Cut(limits, max(1, int(min(by_time, by_size, by_number, steps))))
+    by_number = max(by_number, LEAST_SECONDS * a_second)
+    return Cut(limits, max(1, int(min(BLOCK_SECONDS * a_second, by_size, by_number, steps))))
 
 
 def write_sweep(
@@ -183,7 +192,9 @@ def write_sweep(
     found = estimate(job, limits)
     if tell is not None and found.seconds + found.writing > SHORT_SECONDS:
         tell(found)
-    begun = Folder(target).stated() is not None
+    with system_calls(output):
+        folder = Folder(target)
+        begun = folder.stated() is not None or folder.is_damaged()
     goes_on = begun and not means.overwrite
     alone = job.measured is not None and not begun
     if alone or not (goes_on or (begun and means.resume) or keeps_blocks(found, means)):
@@ -192,7 +203,7 @@ def write_sweep(
         return written
     # How many a cluster has is known only when it answers.
     count = MANY if means.scheduler else means.processes
-    cut = cut_for(found, limits, count)
+    cut = cut_for(found, limits, count, block_bytes(means.max_memory, means.processes))
     return run_in_blocks(
         job,
         output,

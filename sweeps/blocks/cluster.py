@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import secrets
+import time
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -17,6 +19,8 @@ __all__ = ["cluster"]
 # Blocks that wait for each thread of the cluster.
 AHEAD = 2
 CONNECTING_SECONDS = 15
+# How often it is asked how many threads there are.
+ASKING_SECONDS = 2.0
 
 
 def cluster(address: str) -> Pool:
@@ -91,35 +95,44 @@ def _await_workers(client: Any, address: str) -> None:
 def _computed(client: Any, task: tuple[str, str, str], missing: tuple[int, ...]) -> Iterator[int]:
     folder, digest, output = task
     waiting = iter(missing)
+    # Names of this run alone: a worker may still be at a block for a client that was killed, and
+    # fail with it, for its temporary file is gone by now.
+    run = f"sweeps-{secrets.token_hex(8)}"
 
     def submit(count: int) -> list[Any]:
         return [
             client.submit(
-                compute_block, folder, digest, index, output, key=_key(digest, index), pure=False
+                compute_block, folder, digest, index, output, key=f"{run}-{index}", pure=False
             )
             for index in islice(waiting, count)
         ]
 
-    threads = sum(client.nthreads().values()) or 1
-    queue = _distributed().as_completed(submit(AHEAD * threads), loop=client.loop)
+    window, asked = _window(client), time.monotonic()
+    queue = _distributed().as_completed(submit(window), loop=client.loop)
     for future in queue:
         # Larger than a pair of numbers is never sent; files hold the results.
         yield future.result()[0]
-        queue.update(submit(1))
+        more = 1
+        if time.monotonic() - asked > ASKING_SECONDS:
+            # Workers come and go.
+            before, window, asked = window, _window(client), time.monotonic()
+            more += window - before
+        queue.update(submit(max(more, 0)))
 
 
-def _key(digest: str, index: int) -> str:
-    return f"sweeps-{digest[:16]}-{index}"
+def _window(client: Any) -> int:
+    """Return how many blocks may wait or be computed at a time."""
+    return AHEAD * max(1, sum(client.nthreads().values()))
 
 
 def _explained(error: Exception, address: str) -> RunError:
     """Return what a user is told of a cluster that fails."""
     kind = type(error).__name__
-    kept = "finished blocks are kept, --resume goes on with them, here or on a cluster"
+    allowed = "start it again, or go on without it"
     if kind == "KilledWorker":
         wrong = "several of its workers died over one block (out of memory?)"
     elif isinstance(error, ModuleNotFoundError | ImportError | AttributeError):
         wrong = f"its workers lack this program ({error})"
     else:
         wrong = f"is lost ({kind}: {' '.join(str(error).split())[:120]})"
-    return RunError(fault("--scheduler", address, wrong, kept))
+    return RunError(fault("--scheduler", address, wrong, allowed))

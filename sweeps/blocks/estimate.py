@@ -13,6 +13,7 @@ from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Limits
 from sweeps.engine.fastest import best_of
 from sweeps.engine.node import Node
 from sweeps.engine.plan import Plan
+from sweeps.engine.reduce import Reducer
 from sweeps.engine.reduce_binned import MOST_BINS
 from sweeps.engine.reduce_quantile import MOST_HELD, is_exact
 from sweeps.engine.reduce_split import Split, split
@@ -22,7 +23,7 @@ from sweeps.job import Job
 from sweeps.spec.sweep import Reduction
 from sweeps.spec.units import format_quantity, parse_quantity
 
-__all__ = ["BLOCK_SECONDS", "Estimate", "estimate", "limits_for", "lines"]
+__all__ = ["BLOCK_SECONDS", "Estimate", "block_bytes", "estimate", "limits_for", "lines"]
 
 GIB = 1 << 30
 # To compute, read and write a file's numbers costs about so much a GiB on a local disk.
@@ -31,8 +32,12 @@ WRITING_SECONDS = 1.0 / GIB
 KEEPING_SECONDS = 1.2 / GIB
 # Seconds of work in a block.
 BLOCK_SECONDS = 2.0
-# How long trials may take, all together.
+# How long trials may take, all together, and how many steps of a stage are tried.
 TRIAL_SECONDS = 0.5
+TRIALS = 5
+# Bytes of a block at most, and the share of the memory that blocks of all processes may have.
+BLOCK_BYTES = 1 << 26
+BLOCKS_SHARE = 4
 # Values that a node of the graph holds beside its cells: a cost has the figures of each level.
 OF_A_COST = 12
 OF_A_CHOICE = 4
@@ -98,7 +103,7 @@ def estimate(job: Job, limits: Limits) -> Estimate:
     """
     steps = Steps(job.plan, names_of(job), limits)
     variables = {variable.name: variable for variable in job.plan.variables}
-    seconds = _seconds(steps)
+    seconds = _seconds(steps, job.reducers())
     blocks = min(len(steps), 1 + int(seconds / BLOCK_SECONDS))
     # Each block holds what was gathered in it: the whole state at most, or some of each cell.
     sizes = {name: math.prod(job.plan.shape(variable)) for name, variable in variables.items()}
@@ -108,40 +113,62 @@ def estimate(job: Job, limits: Limits) -> Estimate:
     )
     return Estimate(
         sum(sizes[name] for name in names_of(job)),
-        job.nbytes,
+        job.nbytes + sum(_result_bytes(job, one) for one in job.sweep.reductions),
         seconds,
         len(steps),
         job.nbytes + sum(states),
     )
 
 
-def _seconds(steps: Steps) -> float:
+def _seconds(steps: Steps, reducers: Sequence[Reducer]) -> float:
     """Return how long all steps take: measured of the largest stages, as long as there is time."""
     stages = sorted(steps.stages, key=_cells, reverse=True)
     begin, measured, spent = time.perf_counter(), 0, 0.0
     for number, stage in enumerate(stages):
         if number and time.perf_counter() - begin > TRIAL_SECONDS:
             break
-        first, count = steps.first(stage), len(stage.cuts)
-        # The first has what is computed once; another tells what each of the others takes.
-        once = _timed(steps, first)
-        each = _timed(steps, first + count // 2) if count > 1 else 0.0
-        spent += once + each * (count - 1)
-        measured += _cells(stage)
+        cells, first = _cells(stage), steps.first(stage)
+        # The first has what is computed once; some others tell what a cell of the rest takes.
+        done, once = _timed(steps, reducers, first, first + 1)
+        tried, each = 0, 0.0
+        for start, stop in _spread(first, len(stage.cuts)):
+            more, took = _timed(steps, reducers, start, stop)
+            tried, each = tried + more, each + took
+            if time.perf_counter() - begin > 2 * TRIAL_SECONDS:
+                break
+        spent += once + each * (cells - done) / max(tried, 1)
+        measured += cells
     total = sum(map(_cells, stages))
     return spent * total / max(measured, 1)
 
 
+def _spread(first: int, count: int) -> Iterator[tuple[int, int]]:
+    """Yield some runs of a stage's steps beside its first: none begins as another in a pattern."""
+    tries = min(TRIALS, count - 1)
+    for number in range(tries):
+        low, high = (1 + (count - 1) * n // tries for n in (number, number + 1))
+        yield first + low + (high - low) * number // tries, first + high
+
+
 def _cells(stage: Stage) -> int:
-    part = math.prod(each.stop - each.start for each in stage.cuts[0])
-    return part * len(stage.cuts) * len(stage.variables)
+    return math.prod(stage.cuts.shape) * len(stage.variables)
 
 
-def _timed(steps: Steps, step: int) -> float:
-    begin = time.perf_counter()
-    for _ in steps.run(step, step + 1):
-        pass
-    return time.perf_counter() - begin
+def _timed(steps: Steps, reducers: Sequence[Reducer], start: int, stop: int) -> tuple[int, float]:
+    """Return the cells of some steps, and how long it takes to compute and to reduce them.
+
+    One that takes long is enough; of short ones several, for the first of a run has more to do.
+    """
+    begin, cells = time.perf_counter(), 0
+    for step in range(start, stop):
+        for block in steps.run(step, step + 1):
+            cells += block.values.size
+            for made in reducers:
+                if made.task.reduction.quantity == block.name:
+                    made.update(block.region, block.values)
+        if time.perf_counter() - begin > TRIAL_SECONDS / (2 * TRIALS):
+            break
+    return cells, time.perf_counter() - begin
 
 
 def lines(found: Estimate) -> Iterator[str]:
@@ -169,6 +196,30 @@ def duration(seconds: float) -> str:
 
 
 # Memory.
+
+
+def memory(limit: str) -> float:
+    """Return the most memory in bytes.
+
+    Parameters
+    ----------
+    limit : str
+        As ``--max-memory`` has it.
+    """
+    return parse_quantity(limit, "byte", field="--max-memory", bare_is_si=True)
+
+
+def block_bytes(limit: str, processes: int) -> int:
+    """Return the most bytes of a block: what is gathered for it is held while it is computed.
+
+    Parameters
+    ----------
+    limit : str
+        The most memory, with a unit.
+    processes : int
+        How many compute.
+    """
+    return min(BLOCK_BYTES, int(memory(limit) / (BLOCKS_SHARE * processes)))
 
 
 def _split(job: Job, reduction: Reduction) -> Split:
@@ -225,14 +276,15 @@ def limits_for(job: Job, limit: str, processes: int = 1) -> Limits:
     InputError
         The limit can't be read, or nothing fits into it.
     """
-    most = parse_quantity(limit, "byte", field="--max-memory", bare_is_si=True)
+    most = memory(limit)
     results = sum(_state_bytes(job, one) + _result_bytes(job, one) for one in job.sweep.reductions)
     if results > most:
         told = f"the reductions' results need {format_quantity(results, 'byte')}"
         raise InputError(fault("--max-memory", limit, told, "raise it, or reduce further"))
     block, whole = BLOCK_CELLS, WHOLE_CELLS
+    kept = processes * block_bytes(limit, processes) if job.sweep.reductions else 0
     while block >= LEAST_BLOCK:
-        needed = results + max(1, processes) * _working_bytes(job.plan, Limits(block, whole))
+        needed = results + kept + processes * _working_bytes(job.plan, Limits(block, whole))
         if needed <= most:
             return Limits(block, whole)
         block, whole = block // 2, whole // 2

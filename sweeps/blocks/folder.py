@@ -19,7 +19,7 @@ from sweeps.errors import InputError, fault
 from sweeps.store.durable import NewFile, is_temporary
 from sweeps.store.publish import to_disk
 
-__all__ = ["Folder", "Stated", "refusal", "unfinished"]
+__all__ = ["Folder", "Stated", "damaged", "refusal", "unfinished"]
 
 PLAN, RECIPE = "plan.json", "recipe"
 FORMAT = 1
@@ -101,12 +101,23 @@ class Folder:
         return self.path / f"{index:08d}.block"
 
     def stated(self) -> Stated | None:
-        """Return what the first start has fixed; None where there was none."""
+        """Return what the first start has fixed; None where there was none, or it is damaged."""
         try:
             text = (self.path / PLAN).read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
             return None
         return stated_in(text)
+
+    def is_damaged(self) -> bool:
+        """Return whether a plan that can't be read has blocks, so that a start would lose them.
+
+        A start that was cut short leaves a torn plan without blocks, and an end that was, blocks
+        without a plan: neither is a loss.
+        """
+        if not (self.path / PLAN).exists() or self.stated() is not None:
+            return False
+        names = self.path.iterdir()
+        return any(BLOCK.fullmatch(path.name) and looks_complete(path) for path in names)
 
     def exists(self) -> bool:
         """Return whether there is a folder."""
@@ -115,7 +126,7 @@ class Folder:
     def begin(self, stated: Stated) -> None:
         """Make the folder, with nothing but the plan in it.
 
-        A plan that is torn is none, and blocks without a plan have no owner.
+        Blocks without a plan have no owner.
 
         Parameters
         ----------
@@ -123,7 +134,8 @@ class Folder:
             What is fixed from now on.
         """
         self.remove()
-        self.path.mkdir()
+        # A worker that was given up may have written there meanwhile.
+        self.path.mkdir(exist_ok=True)
         to_disk(self.path.parent)
         with NewFile(self.path / PLAN) as file:
             file.write(stated.text().encode())
@@ -194,6 +206,12 @@ def refusal(output: Path, found: Stated, wanted: Mapping[str, str]) -> InputErro
 
 def _since(found: Stated) -> str:
     return str(found.attrs.get("date_created", "its start"))
+
+
+def damaged(output: Path) -> InputError:
+    """Return why blocks aren't gone on with whose plan can't be read."""
+    wrong = f"has blocks, but their '{PLAN}' is damaged, or of another version of this program"
+    return InputError(fault("output", str(output), wrong, "--overwrite starts afresh"))
 
 
 def unfinished(output: Path, found: Stated, done: int) -> InputError:

@@ -14,7 +14,7 @@ from multiprocessing import get_context, parent_process
 
 from sweeps.blocks.run import Assignment, Pool
 from sweeps.blocks.work import compute_block
-from sweeps.errors import RunError
+from sweeps.errors import RunError, fault
 
 __all__ = ["processes"]
 
@@ -49,11 +49,8 @@ def processes(count: int) -> Pool:
             except BrokenProcessPool:
                 continue
             return
-        message = (
-            f"worker processes died {MOST_DEATHS} times (out of memory?); finished blocks are "
-            "kept: --resume goes on with them, try fewer --workers or less --max-memory"
-        )
-        raise RunError(message)
+        wrong = f"processes died {MOST_DEATHS} times (out of memory?)"
+        raise RunError(fault("--workers", count, wrong, "fewer of them, or less --max-memory"))
 
     return pool
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,18 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.blocks.folder import Folder, Stated, refusal, unfinished
+from sweeps.blocks.folder import Folder, Stated, damaged, refusal, unfinished
 from sweeps.blocks.reader import Reader
-from sweeps.blocks.recipe import packed, recipe_of
+from sweeps.blocks.recipe import Recipe, packed, recipe_of
 from sweeps.blocks.stores import gather_store, prepare_store
 from sweeps.blocks.work import Work, merge_states, stored_blocks
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.layout import Block, Layout
 from sweeps.engine.reduce import Reducer
 from sweeps.engine.steps import Steps
+from sweeps.errors import InputError, RunError
 from sweeps.job import Job
 from sweeps.store.failures import system_calls
-from sweeps.store.space import require
+from sweeps.store.space import free_bytes, readable, require
 from sweeps.store.storage import Storage
 from sweeps.store.write import Written, held, planned, write_held
 
@@ -153,18 +156,18 @@ def run_in_blocks(
         own = chosen if zarr else None
         recipe = recipe_of(job, stated.limits, stated.per_block, formulas, own)
         work = Work(recipe, job.plan)
-        _require_space(job, output, chosen, zarr=zarr)
-        if zarr:
-            prepare_store(job, work, folder, output)
-        _compute(Assignment(work, folder, output, ()), stated, pool, progress)
-        told = progress("gathering") if progress else None
-        read = Reader(work, folder, output, stated.blocks)
-        if zarr:
-            written = gather_store(job, read, target, stated.attrs, overwrite, told)
-        else:
-            layout, blocks = _result(job, read, stated)
-            plan = planned(output, layout, chosen, overwrite=overwrite)
-            written = write_held(output, target, layout, blocks, plan, chosen, overwrite, told)
+        with _told_what_is_kept(job, output, folder, recipe, stated):
+            missing = _missing(folder, recipe, stated)
+            require(_needed(job, chosen, len(missing) / stated.blocks, zarr=zarr), output)
+            if zarr:
+                prepare_store(job, work, folder, output)
+            _compute(Assignment(work, folder, output, missing), stated.blocks, pool, progress)
+            read = Reader(work, folder, output, stated.blocks)
+            if zarr:
+                told = progress("gathering") if progress else None
+                written = gather_store(job, read, target, stated.attrs, overwrite, told)
+            else:
+                written = _gather(job, read, stated, target, chosen, overwrite, progress)
         with system_calls(output):
             folder.remove()
         return written
@@ -195,6 +198,8 @@ def _stated(
     """Return what is fixed for this sweep: by its first start, which this may be."""
     found = folder.stated()
     wanted = identity(job)
+    if not overwrite and folder.is_damaged():
+        raise damaged(output)
     if found is not None and (resume or not overwrite):
         same = found.identity == wanted
         if resume and not same:
@@ -212,39 +217,75 @@ def _stated(
     return stated
 
 
+def _missing(folder: Folder, recipe: Recipe, stated: Stated) -> tuple[int, ...]:
+    """Return the blocks that aren't there."""
+    with system_calls(folder.path):
+        done = folder.done(recipe.owner, stated.blocks)
+    return tuple(index for index in range(stated.blocks) if index not in done)
+
+
+@contextlib.contextmanager
+def _told_what_is_kept(
+    job: Job, output: Path, folder: Folder, recipe: Recipe, stated: Stated
+) -> Iterator[None]:
+    """Add to what fails while a sweep runs what is left of it, and what it takes to go on."""
+    try:
+        yield
+    except RunError as error:
+        try:
+            left = len(_missing(folder, recipe, stated))
+        except (InputError, RunError):
+            raise error from None
+        zarr = recipe.storage is not None
+        needed = _needed(job, recipe.storage or Storage(), left / stated.blocks, zarr=zarr)
+        disk = f" (needs {readable(needed)} of disk)" if needed > free_bytes(output.parent) else ""
+        done = f"{stated.blocks - left} of {stated.blocks} blocks are kept"
+        message = f"{error}; {done}: --resume goes on with them{disk}"
+        raise RunError(message) from error
+
+
+def _needed(job: Job, storage: Storage, left: float, *, zarr: bool) -> int:
+    """Return the bytes that the disk has to take: blocks, and the file that gathers them."""
+    file = 0 if storage.filtered else job.nbytes * np.dtype(storage.dtype).itemsize // 8
+    return int(left * file if zarr else file + left * job.nbytes)
+
+
 def _compute(
-    assignment: Assignment,
-    stated: Stated,
-    pool: Pool,
-    progress: Callable[[str], Progress] | None,
+    assignment: Assignment, blocks: int, pool: Pool, progress: Callable[[str], Progress] | None
 ) -> None:
     """Compute the blocks that aren't there."""
-    work, folder = assignment.work, assignment.folder
-    with system_calls(assignment.output):
-        done = folder.done(work.recipe.owner, stated.blocks)
-    missing = tuple(index for index in range(stated.blocks) if index not in done)
     told = progress("computing") if progress else None
-    count = len(done)
-    if told is not None:
-        told(count, stated.blocks)
-    for _ in pool(dataclasses.replace(assignment, missing=missing)) if missing else ():
-        count += 1
+    missing = assignment.missing
+    for count, _ in enumerate(itertools.chain([None], pool(assignment) if missing else ())):
         if told is not None:
-            told(count, stated.blocks)
+            told(blocks - len(missing) + count, blocks)
 
 
-def _require_space(job: Job, output: Path, storage: Storage, *, zarr: bool) -> None:
-    """Refuse to start what the disk can't take: blocks, and the file that they are gathered in."""
-    file = 0 if storage.filtered else job.nbytes * np.dtype(storage.dtype).itemsize // 8
-    require(file if zarr else file + job.nbytes, output)
+def _gather(
+    job: Job,
+    read: Reader,
+    stated: Stated,
+    target: Path,
+    storage: Storage,
+    overwrite: bool,
+    progress: Callable[[str], Progress] | None,
+) -> Written:
+    """Write the blocks' contents to the file."""
+    layout, blocks = _result(job, read, stated, progress("reducing") if progress else None)
+    plan = planned(read.output, layout, storage, overwrite=overwrite)
+    told = progress("gathering") if progress else None
+    return write_held(read.output, target, layout, blocks, plan, storage, overwrite, told)
 
 
-def _result(job: Job, read: Reader, stated: Stated) -> tuple[Layout, Iterator[Block]]:
+def _result(
+    job: Job, read: Reader, stated: Stated, told: Progress | None
+) -> tuple[Layout, Iterator[Block]]:
     """Return the layout and the blocks of the whole result, from the blocks' files."""
     reducers: list[Reducer] = job.reducers()
-    if reducers:
-        for index in range(stated.blocks):
-            merge_states(reducers, read(index))
+    for index in range(stated.blocks if reducers else 0):
+        merge_states(reducers, read(index))
+        if told is not None:
+            told(index + 1, stated.blocks)
     stored = (
         block
         for index in range(stated.blocks if read.work.recipe.stored else 0)

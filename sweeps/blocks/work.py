@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps.blocks.allocator import keep_freed
 from sweeps.blocks.block_file import BlockFile, Record
 from sweeps.blocks.recipe import Recipe, unpacked
 from sweeps.engine.layout import Block
@@ -227,6 +228,7 @@ def compute_block(folder: str, digest: str, index: int, output: str) -> tuple[in
     """
     # Of each thread its own: what a plan keeps between blocks isn't for several at a time.
     if getattr(_HERE, "digest", None) != digest:
+        keep_freed()
         _HERE.digest, _HERE.work = None, None
         _HERE.work = Work(unpacked(_content(Path(folder)), digest))
         _HERE.digest = digest

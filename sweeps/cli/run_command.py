@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,6 @@ def command(spec: str, **given: Any) -> int:
 
     SPEC is a path, or the name of a sweep that is shipped.
     """
-    from sweeps.blocks.estimate import limits_for
     from sweeps.cli.options import file_options, recorded
     from sweeps.cli.origins import assumed_lines, grouped_lines
     from sweeps.cli.report import statements
@@ -76,11 +75,10 @@ def command(spec: str, **given: Any) -> int:
         options=options,
         where=f"{found.name}: ",
     )
-    limits = limits_for(job, given["max_memory"], max(1, given["workers"]))
     if given["verbose"]:
         sys.stdout.writelines(line + "\n" for line in statements(job))
     if given["dry_run"]:
-        sys.stdout.writelines(line + "\n" for line in dry_run(job, limits))
+        sys.stdout.writelines(line + "\n" for line in dry_run(job, given))
         return 0
     if given["output"] is None:
         ending = "zarr" if given["kind"] == "zarr" else "nc"
@@ -96,9 +94,11 @@ def command(spec: str, **given: Any) -> int:
     return code
 
 
-def dry_run(job: Any, limits: Any) -> Iterator[str]:
+def dry_run(job: Any, given: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a sweep would compute and store, and how long it would take."""
-    from sweeps.blocks.estimate import estimate, lines
+    from sweeps.blocks.estimate import estimate, limits_for, lines
+
+    limits = limits_for(job, given["max_memory"], max(1, given["workers"]))
 
     *shapes, _ = job.estimate()
     yield from shapes

@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "default_folder", "draw_figures", "write_result"]
 
 
-def duration(seconds: float) -> str:
-    """Return seconds as people say them."""
-    for size, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {name}"
-    return f"{seconds:.0f} s"
+# Seconds between lines of progress where they go to a file.
+LOGGED = 30.0
 
 
 class Progress:
@@ -39,22 +35,27 @@ class Progress:
         self.words, self.start, self.last = words, time.monotonic(), 0.0
         self.shown = False
         self.before: int | None = None
-        self.wanted = sys.stderr.isatty()
+        # In the log of a batch job, a line now and then.
+        self.in_place = sys.stderr.isatty()
+        self.pause, self.first = (0.2, 1.0) if self.in_place else (LOGGED, LOGGED)
 
     def __call__(self, done: int, total: int) -> None:
-        """Show the state, at most five times a second, and not for short work."""
+        """Show the state, now and then, and not for short work."""
         now = time.monotonic()
         if self.before is None:
             # What an earlier run has done took no time of this one.
             self.before, self.start = done, now
         spent = now - self.start
-        if not self.wanted or spent < 1.0 or (now - self.last < 0.2 and done < total):
+        if spent < self.first or (now - self.last < self.pause and done < total):
             return
-        self.last, self.shown = now, True
+        from sweeps.blocks.estimate import duration
+
+        self.last, self.shown = now, self.in_place
         left = spent * (total - done) / max(done - self.before, 1)
         share = 100.0 * done / max(total, 1)
         told = f", {duration(left)} left" if done > self.before else ""
-        sys.stderr.write(f"\r{self.words}: {share:3.0f} %{told}   ")
+        line = f"{self.words}: {share:3.0f} %{told}"
+        sys.stderr.write(f"\r{line}   " if self.in_place else f"{line}\n")
         sys.stderr.flush()
 
     def end(self) -> None:

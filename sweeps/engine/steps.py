@@ -31,6 +31,7 @@ class Cuts(Sequence[Region]):
     """
 
     def __init__(self, shape: Sequence[int], cells: int) -> None:
+        self.shape = tuple(shape)
         inner, split = 1, len(shape)
         while split > 0 and inner * shape[split - 1] <= cells:
             split -= 1

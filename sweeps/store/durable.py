@@ -65,8 +65,8 @@ class NewFile:
         """Give the file its name: durably, at once, in the place of another that has it."""
         self._flush()
         os.fsync(self._descriptor)
-        os.close(self._descriptor)
-        self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1
+        os.close(descriptor)
         os.replace(self._temporary, self._target)  # noqa: PTH105
         to_disk(self._target.parent)
 

@@ -12,10 +12,26 @@ from typing import Any
 
 import pytest
 
-__all__ = ["Disk", "Event", "Recorder", "materialise"]
+__all__ = ["Disk", "Event", "Recorder", "logged", "materialise"]
 
-# What is recorded: operation, path relative to the folder, and bytes or another path.
+# What is recorded: operation, path relative to the folder, and what else there is to it: of a
+# rename or link the other path, of a write its offset (the end where that is None) and bytes, of a
+# change of size that.
 Event = tuple[str, str, Any]
+
+
+def logged(path: Path) -> list[Event]:
+    """Read a log of system calls (`calls.c`)."""
+    events: list[Event] = []
+    with path.open("rb") as stream:
+        while line := stream.readline():
+            operation, *numbers = line.decode().split()
+            offset, length, first, second = map(int, numbers)
+            where = stream.read(first).decode() or "."
+            other, data = stream.read(second).decode(), stream.read(length)
+            more: Any = {"write": (offset, data), "size": offset, "reserve": offset}
+            events.append((operation, where, more.get(operation, other or None)))
+    return events
 
 
 class Recorder:
@@ -68,7 +84,7 @@ class Recorder:
             self._add("create", where)
 
     def _write(self, count: int, descriptor: int, data: Any) -> None:
-        self._add("write", self._where(descriptor), bytes(memoryview(data)[:count]))
+        self._add("write", self._where(descriptor), (None, bytes(memoryview(data)[:count])))
 
     def _fsync(self, _: None, descriptor: int) -> None:
         where = self._where(descriptor)
@@ -81,7 +97,8 @@ class Recorder:
             content = path.read_bytes()
             self._add("create", where)
             for start in range(0, len(content), max(1, len(content) // 3)):
-                self._add("write", where, content[start : start + max(1, len(content) // 3)])
+                part = content[start : start + max(1, len(content) // 3)]
+                self._add("write", where, (None, part))
         self._add("fsync", where)
 
     def _replace(self, _: None, old: Any, new: Any, **kw: Any) -> None:
@@ -112,27 +129,54 @@ class Recorder:
 class Inode:
     """A file's bytes: those that are safe, and writes that aren't yet."""
 
-    safe: bytearray = field(default_factory=bytearray)
-    later: list[bytes] = field(default_factory=list)
+    safe: bytes = b""
+    # What isn't safe: where bytes were written, or None and a new size.
+    later: list[tuple[int | None, Any]] = field(default_factory=list)
+    now: bytes = b""
 
-    def content(self) -> bytes:
-        return bytes(self.safe) + b"".join(self.later)
+    def __post_init__(self) -> None:
+        self.now = self.safe
+
+    def write(self, offset: int | None, data: bytes) -> None:
+        self._do(len(self.now) if offset is None else offset, data)
+
+    def resize(self, size: int) -> None:
+        self._do(None, size)
+
+    def _do(self, offset: int | None, more: Any) -> None:
+        self.later.append((offset, more))
+        self.now = changed(self.now, offset, more)
 
     def sync(self) -> None:
-        self.safe += b"".join(self.later)
-        self.later = []
+        self.safe, self.later = self.now, []
+
+    def torn(self, share: float) -> bytes:
+        """Return it with but a share of the last write done, and a byte at least not."""
+        found, (offset, data) = self.safe, self.later[-1]
+        for one in self.later[:-1]:
+            found = changed(found, *one)
+        return changed(found, offset, data[: min(int(share * len(data)), len(data) - 1)])
 
     def after_loss(self, draw: random.Random) -> bytes:
         """Each write that isn't safe may be lost, or half of it; what comes after it needn't be."""
-        found = bytearray(self.safe)
-        end = len(found)
-        for data in self.later:
+        found = self.safe
+        for offset, more in self.later:
             fate = draw.random()
-            kept = data if fate < 0.5 else data[: len(data) // 2] if fate < 0.75 else b""
-            if kept:
-                found += bytes(end - len(found)) + kept
-            end += len(data)
-        return bytes(found)
+            if fate < 0.5:
+                found = changed(found, offset, more)
+            elif fate < 0.75 and offset is not None and len(more) > 1:
+                found = changed(found, offset, more[: len(more) // 2])
+        return found
+
+
+def changed(content: bytes, offset: int | None, more: Any) -> bytes:
+    """Return bytes after a write at an offset, or with a new size."""
+    if offset is None:
+        return content[:more] + bytes(max(0, more - len(content)))
+    if not more:
+        return content
+    gap = bytes(max(0, offset - len(content)))
+    return content[:offset] + gap + more + content[offset + len(more) :]
 
 
 class Disk:
@@ -153,7 +197,7 @@ class Disk:
         # Changes of names that aren't safe yet, by folder, in order.
         self.pending: list[tuple[str, list[tuple[str, Inode | None, bool]]]] = []
         for name, content in before.items():
-            self.names[name] = self.safe[name] = Inode(bytearray(content))
+            self.names[name] = self.safe[name] = Inode(content)
 
     def do(self, event: Event) -> None:
         operation, path, more = event
@@ -163,9 +207,12 @@ class Disk:
             case "mkdir":
                 self._change(path, [(path, None, True)])
             case "write":
-                inode = self.names[path]
-                assert inode is not None
-                inode.later.append(more)
+                self._inode(path).write(*more)
+            case "size":
+                self._inode(path).resize(more)
+            case "reserve":
+                inode = self._inode(path)
+                inode.resize(max(more, len(inode.now)))
             case "fsync":
                 self._sync(path)
             case "rename":
@@ -174,6 +221,11 @@ class Disk:
                 self._change(path, [(more, self.names[path], True)])
             case "unlink" | "rmdir":
                 self._change(path, [(path, None, False)])
+
+    def _inode(self, path: str) -> Inode:
+        inode = self.names[path]
+        assert inode is not None
+        return inode
 
     def _change(self, path: str, changes: list[tuple[str, Inode | None, bool]]) -> None:
         apply(self.names, changes)
@@ -193,22 +245,19 @@ class Disk:
 
     def killed(self) -> dict[str, bytes | None]:
         """Return what is there if the process ends now: all that it has done."""
-        return {name: inode and inode.content() for name, inode in self.names.items()}
+        return {name: inode and inode.now for name, inode in self.names.items()}
 
-    def torn(self, share: float) -> dict[str, bytes | None]:
-        """Return what is there if of the last write but a share was done, and a byte at least not.
+    def torn(self, path: str, share: float) -> dict[str, bytes | None]:
+        """Return what is there if of the last write, to a path, but a share was done.
 
         Parameters
         ----------
+        path : str
+            What was written to.
         share : float
-            From 0 to 1.
+            From 0 to 1; a byte at least isn't done.
         """
-        found = self.killed()
-        for name, inode in self.names.items():
-            if inode is not None and inode.later:
-                last = len(inode.later[-1])
-                found[name] = inode.content()[: min(int(share * last), last - 1) - last]
-        return found
+        return {**self.killed(), path: self._inode(path).torn(share)}
 
     def power_lost(self, draw: random.Random) -> dict[str, bytes | None]:
         """Return what may be there if the power fails now."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import platform
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +19,10 @@ from sweeps.blocks.cluster import cluster
 from sweeps.blocks.run import Assignment, Cut, run_in_blocks
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError, RunError
-from tests.run.sweep import ROOT, large, names, whole
+from sweeps.job import Job, prepare
+from sweeps.store.durable import is_temporary
+from tests.run.slow_worker import WAIT
+from tests.run.sweep import EPOCH, LARGE, ROOT, child, large, names, whole
 
 needs_dask = pytest.mark.skipif(
     importlib.util.find_spec("distributed") is None, reason="dask and distributed aren't installed"
@@ -64,8 +69,9 @@ def running(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]
         until = time.monotonic() + 60
         while not told.exists() and time.monotonic() < until:
             time.sleep(0.05)
+        slow = ("--preload", "tests.run.slow_worker")
         workers = [
-            stack.enter_context(dask("worker", "--nthreads", "1", "--no-nanny", *alone))
+            stack.enter_context(dask("worker", "--nthreads", "1", "--no-nanny", *slow, *alone))
             for _ in range(2)
         ]
         yield json.loads(told.read_text(encoding="utf-8"))["address"], [scheduler, *workers]
@@ -91,13 +97,16 @@ def test_a_cluster_that_loses_a_worker_and_then_its_scheduler(tmp_path: Path) ->
 
             return pool
 
+        lose_the_client(path, address)
+        path.unlink()
+
         # A worker's blocks are given to the other one.
         run_in_blocks(large(), path, CUT, pool=losing(first, []))
         assert path.read_bytes() == whole(large)
         path.unlink()
 
         computed: list[int] = []
-        with pytest.raises(RunError, match=r"is lost .*; finished blocks are kept, --resume"):
+        with pytest.raises(RunError, match=r"is lost .*--resume goes on"):
             run_in_blocks(large(), path, CUT, pool=losing(scheduler, computed))
         with pytest.raises(RunError, match=f"--scheduler = '{address}': doesn't answer"):
             _quickly(path, address)
@@ -118,6 +127,48 @@ def test_a_cluster_that_loses_a_worker_and_then_its_scheduler(tmp_path: Path) ->
     assert names(tmp_path) == ["dask", "x.nc"]
 
 
+CLIENT = """
+import sys
+from pathlib import Path
+from sweeps.blocks.cluster import cluster
+from sweeps.blocks.run import run_in_blocks
+from tests.run.sweep import large
+from tests.run.test_cluster import CUT
+
+run_in_blocks(large(), Path(sys.argv[1]), CUT, pool=cluster(sys.argv[2]))
+"""
+
+
+def lose_the_client(path: Path, address: str) -> None:
+    """Kill a client while workers are at its blocks, and go on at once on the same cluster."""
+    wait, folder = path.parent / WAIT, path.parent / f".{path.name}.run"
+    wait.touch()
+    client = child(CLIENT, str(path), address)
+    until = time.monotonic() + 60
+    while not blocks_begun(folder) and time.monotonic() < until:
+        time.sleep(0.02)
+    client.kill()
+    client.communicate()
+    # The blocks that workers have begun end only when the next run has taken the folder over.
+    threading.Timer(1.0, wait.unlink).start()
+    run_in_blocks(large_then(), path, CUT, pool=cluster(address), resume=True)
+    assert path.read_bytes() == whole(large_then)
+
+
+def blocks_begun(folder: Path) -> list[Path]:
+    found = folder.iterdir() if folder.exists() else ()
+    return [each for each in found if is_temporary(each) and "block" in each.name]
+
+
+def large_then() -> Job:
+    """The same sweep with the date that children give it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOURCE_DATE_EPOCH", EPOCH)
+        job = prepare(LARGE)
+        assert job.attrs
+    return job
+
+
 def _quickly(path: Path, address: str) -> None:
     from sweeps.blocks import cluster as module
 
@@ -132,3 +183,38 @@ def test_workers_that_cannot_see_the_folder(tmp_path: Path) -> None:
 
     with pytest.raises(RunError, match="workers need a folder that they share"):
         compute_block(str(tmp_path / "elsewhere"), "0" * 64, 0, "x.nc")
+
+
+FAULTS = """
+import resource, threading
+import numpy as np
+from sweeps.blocks.allocator import keep_freed
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(100):
+        np.ones(1 << 17) + 1.0
+    counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+def work():
+    faults()
+    keep_freed()
+    faults()
+
+counts = []
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+print(*counts)
+"""
+
+
+@pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="another C library")
+def test_dask_s_setting_of_the_allocator_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As Dask starts its workers.
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")
+    out, err = child(FAULTS).communicate(timeout=60)
+    before, after = map(int, out.split())
+    # Each of 200 arrays of 256 pages is cleared anew, or nearly none.
+    assert before > 10_000, err
+    assert after < 2_000

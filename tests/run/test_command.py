@@ -15,6 +15,7 @@ from sweeps.blocks.choose import Means, cut_for, keeps_blocks
 from sweeps.blocks.estimate import Estimate, duration, estimate, limits_for
 from sweeps.blocks.run import Assignment, here
 from sweeps.cli.options import recorded
+from sweeps.cli.write import Progress
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.steps import Steps
 from sweeps.errors import InputError
@@ -43,7 +44,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose, "MOST_OVERHEAD", 1e9)
     monkeypatch.setattr(choose, "PARALLEL_SECONDS", 0.0)
     monkeypatch.setattr(choose, "limits_for", lambda *_: Limits(block=10))
-    monkeypatch.setattr(choose, "cut_for", lambda _, limits, __: choose.Cut(limits, 1))
+    monkeypatch.setattr(choose, "cut_for", lambda _, limits, *__: choose.Cut(limits, 1))
 
 
 def test_a_dry_run_says_cells_bytes_and_seconds(runner: Runner) -> None:
@@ -224,3 +225,26 @@ def test_memory_that_cannot_suffice() -> None:
     }
     with pytest.raises(InputError, match="the reductions' results need"):
         limits_for(prepare(spec), "10 MB")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_says_how_long_it_takes(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    line = Progress("computing")
+    line(25, 100)
+    for done in range(26, 76):
+        # What an earlier run has done counts as done, but not as fast: two seconds a part.
+        now[0] += 2.0
+        line(done, 100)
+    line.end()
+    told = capsys.readouterr().err
+    if terminal:
+        assert "\rcomputing:  75 %, 50 s left" in told
+        assert told.endswith("\r")
+    else:
+        assert told.splitlines()[0] == "computing:  40 %, 2 min left"
+        assert len(told.splitlines()) == 3

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from sweeps.blocks import run as run_module
 from sweeps.blocks.folder import Folder
 from sweeps.blocks.run import Assignment, here, run_in_blocks
 from sweeps.blocks.work import Work
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError, RunError
 from sweeps.job import Job, prepare
-from sweeps.store import metadata
+from sweeps.store import metadata, space
 from sweeps.store.read import open_dataset, verify
 from tests.run.sweep import SMALL, SMALL_CUT, child, finish, names, small, whole
 
@@ -154,16 +155,67 @@ def recipe(job: Job) -> Any:
     return recipe_of(job, SMALL_CUT.limits, SMALL_CUT.per_block)
 
 
-def test_a_torn_plan_is_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("blocks", [0, 2])
+def test_a_torn_plan_is_none_unless_there_are_blocks(tmp_path: Path, blocks: int) -> None:
     path = tmp_path / "x.nc"
-    folder = begun(path)
+    folder = begun(path, blocks)
     plan = folder.path / "plan.json"
     text = plan.read_text(encoding="utf-8")
     for torn in ("", text[: len(text) // 2], text.replace('"steps": ', '"steps": 1')):
         plan.write_text(torn, encoding="utf-8")
         assert folder.stated() is None
+        if blocks:
+            # No crash leaves that: a disk that changes bytes does. Work isn't thrown away unasked.
+            told = refusal(small(), path, resume=True)
+            assert "'plan.json' is damaged" in told
+            assert "--overwrite starts afresh" in told
+    finish(small(), path, overwrite=bool(blocks))
+    assert path.read_bytes() == whole(small)
+
+
+def test_blocks_without_a_plan_are_nobody_s(tmp_path: Path) -> None:
+    path = tmp_path / "x.nc"
+    (begun(path).path / "plan.json").unlink()
     finish(small(), path)
     assert path.read_bytes() == whole(small)
+    assert names(tmp_path) == ["x.nc"]
+
+
+def test_a_full_disk_is_told_with_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.nc"
+    begun(path, 2)
+    with monkeypatch.context() as patch:
+
+        def full(*_: Any) -> Iterator[int]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        patch.setattr(Work, "records", full)
+        patch.setattr(run_module, "free_bytes", lambda _: 10)
+        with pytest.raises(RunError) as caught:
+            run_in_blocks(small(), path, SMALL_CUT, resume=True)
+    told = str(caught.value)
+    assert told.startswith(f"output = '{path}': the disk is full (no space left on device; ")
+    assert "2 of 4 blocks are kept: --resume goes on with them (needs " in told
+    run_in_blocks(small(), path, SMALL_CUT, resume=True)
+    assert path.read_bytes() == whole(small)
+
+
+def test_room_is_asked_for_what_isn_t_there_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.nc"
+    begun(path, 3)
+    # Room for the file and a block, not for all of them once more.
+    monkeypatch.setattr(space, "free_bytes", lambda _: int(1.5 * small().nbytes))
+    with pytest.raises(RunError, match=r"needs .* of disk, .* are free"):
+        run_in_blocks(small(), tmp_path / "y.nc", SMALL_CUT)
+    monkeypatch.setattr(space, "free_bytes", lambda _: 1 << 20)
+    asked: list[int] = []
+    monkeypatch.setattr(run_module, "require", lambda nbytes, _: asked.append(nbytes))
+    run_in_blocks(small(), path, SMALL_CUT, resume=True)
+    assert asked == [int(1.25 * small().nbytes)]
 
 
 def refusal(job: Job, path: Path, **how: Any) -> str:

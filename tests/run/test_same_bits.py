@@ -78,11 +78,25 @@ class Stop(Exception):
 @pytest.mark.parametrize("workers", [0, 1, 2])
 @pytest.mark.parametrize("per_block", [1, 7, 64, EVERYTHING])
 def test_workers_and_resume_points(tmp_path: Path, workers: int, per_block: int) -> None:
+    # Starting processes takes its time: at all points for one of the cuts alone.
+    everywhere = not workers or (workers, per_block) == (2, 7)
+    at_resume_points(tmp_path, workers, per_block, everywhere=everywhere)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("per_block", [1, 7, 64, EVERYTHING])
+def test_workers_and_all_resume_points(tmp_path: Path, workers: int, per_block: int) -> None:
+    at_resume_points(tmp_path, workers, per_block, everywhere=True)
+
+
+def at_resume_points(tmp_path: Path, workers: int, per_block: int, *, everywhere: bool) -> None:
     cut = Cut(Limits(block=64), per_block)
     count = -(-len(Steps(large().plan, names_of(large()), cut.limits)) // per_block)
     path = tmp_path / "x.nc"
     # Stopped after some blocks by this process, it goes on here or with workers.
-    for stop in sorted({0, count // 2, count - 1}):
+    stops = sorted({0, 1, count // 2, count - 1} & set(range(count)))
+    for stop in stops if everywhere else [stops[len(stops) // 2]]:
 
         def some(assignment: Assignment, stop: int = stop) -> Iterator[int]:
             yield from itertools.islice(here(assignment), stop)
@@ -97,8 +111,6 @@ def test_workers_and_resume_points(tmp_path: Path, workers: int, per_block: int)
         assert path.read_bytes() == whole(large)
         assert names(tmp_path) == ["x.nc"]
         path.unlink()
-        if workers and (workers, per_block) != (2, 7):
-            break  # Starting processes takes its time.
 
 
 @pytest.mark.parametrize("operation", ["min", "max", "top", "mean", "quantile", "histogram"])
@@ -150,7 +162,7 @@ def test_processes_that_die_again_and_again(
         raise BrokenProcessPool
 
     monkeypatch.setattr(processes_module, "_computed", dying)
-    with pytest.raises(RunError, match=r"worker processes died 5 times.*--resume goes on"):
+    with pytest.raises(RunError, match=r"processes died 5 times.*--resume goes on"):
         run_in_blocks(large(), tmp_path / "x.nc", Cut(Limits(block=64), 1), pool=processes(2))
     computed: list[int] = []
     cut, pool = Cut(Limits(block=64), 1), counted(here, computed)
