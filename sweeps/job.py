@@ -374,7 +374,8 @@ def _prepared(
 
         sweep, measured = join_measured(sweep, folders)
     resolved = resolve(sweep, folders)
-    wanted = dict.fromkeys((*sweep.quantities, *(r.quantity for r in sweep.reductions)))
+    own = (q for r in sweep.reductions for q in r.quantities)
+    wanted = dict.fromkeys((*sweep.quantities, *own))
     plan = Plan(
         resolved.axes,
         resolved.constants,

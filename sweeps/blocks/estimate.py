@@ -20,6 +20,7 @@ from sweeps.engine.reduce_split import Split, split
 from sweeps.engine.steps import Stage, Steps
 from sweeps.errors import InputError, fault
 from sweeps.job import Job
+from sweeps.spec.reductions import beside
 from sweeps.spec.sweep import Reduction
 from sweeps.spec.units import format_quantity, parse_quantity
 
@@ -41,6 +42,8 @@ BLOCKS_SHARE = 4
 # Values that a node of the graph holds beside its cells: a cost has the figures of each level.
 OF_A_COST = 12
 OF_A_CHOICE = 4
+# Points of a front that are reckoned with.
+OF_A_FRONT = 256
 # Arrays of a block that a kernel needs while it runs.
 AT_WORK = 12
 LEAST_BLOCK = 1 << 10
@@ -101,7 +104,7 @@ def estimate(job: Job, limits: Limits) -> Estimate:
     Estimate
         Of a process on this machine.
     """
-    steps = Steps(job.plan, names_of(job), limits)
+    steps = Steps(job.plan, names_of(job), limits, beside(job.sweep.reductions))
     variables = {variable.name: variable for variable in job.plan.variables}
     seconds = _seconds(steps, job.reducers())
     blocks = min(len(steps), 1 + int(seconds / BLOCK_SECONDS))
@@ -165,7 +168,7 @@ def _timed(steps: Steps, reducers: Sequence[Reducer], start: int, stop: int) -> 
             cells += block.values.size
             for made in reducers:
                 if made.task.reduction.quantity == block.name:
-                    made.update(block.region, block.values)
+                    made.update(block.region, block.values, block.beside)
         if time.perf_counter() - begin > TRIAL_SECONDS / (2 * TRIALS):
             break
     return cells, time.perf_counter() - begin
@@ -236,6 +239,8 @@ def _state_bytes(job: Job, reduction: Reduction) -> int:
             return 16 * kept * max(1, reduction.count)
         case "mean":
             return 8 * kept * 8
+        case "pareto":
+            return 32 * kept * min(OF_A_FRONT, parts.reduced_cells)
         case "quantile" if total <= MOST_HELD:
             return 8 * total
         case "quantile" if is_exact(parts):
@@ -249,7 +254,7 @@ def _result_bytes(job: Job, reduction: Reduction) -> int:
     several = max(reduction.count if reduction.operation == "top" else 1, 1)
     if reduction.operation == "quantile":
         several = len(reduction.quantiles)
-    if reduction.operation == "histogram":
+    if reduction.operation in ("histogram", "pareto"):
         return 0
     return 8 * kept * several * (2 + len(reduction.over))
 

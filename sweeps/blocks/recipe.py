@@ -173,7 +173,8 @@ def recipe_of(
         With a mark that depends on all of it.
     """
     plan, resolved = job.plan, job.resolved
-    wanted = dict.fromkeys((*job.sweep.quantities, *(r.quantity for r in job.sweep.reductions)))
+    reduced = (name for one in job.sweep.reductions for name in one.quantities)
+    wanted = dict.fromkeys((*job.sweep.quantities, *reduced))
     cut = f"{job.attrs['fingerprint']} {limits.block} {limits.whole} {per_block}"
     return Recipe(
         axes=tuple(resolved.axes),

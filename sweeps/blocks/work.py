@@ -19,6 +19,7 @@ from sweeps.engine.reduce import Reducer, part, task_of
 from sweeps.engine.reduce_base import Task
 from sweeps.engine.steps import Steps
 from sweeps.errors import RunError
+from sweeps.spec.reductions import beside
 from sweeps.store.durable import NewFile
 from sweeps.store.failures import system_calls
 from sweeps.store.zarr_store import ZarrStore, crc
@@ -43,7 +44,8 @@ class Work:
     def __init__(self, recipe: Recipe, plan: Plan | None = None) -> None:
         self.recipe = recipe
         self.plan = plan or recipe.plan()
-        self.steps = Steps(self.plan, recipe.names, recipe.limits)
+        pairs = beside(recipe.reductions)
+        self.steps = Steps(self.plan, recipe.names, recipe.limits, pairs)
         dims = {variable.name: variable.dims for variable in self.plan.variables}
         sizes = self.plan.grid.sizes
         self._store: ZarrStore | None = None
@@ -82,7 +84,7 @@ class Work:
                 key = (number, tuple((part.start, part.stop) for part in box))
                 if key not in parts:
                     parts[key] = part(task, box)
-                parts[key].update(block.region, block.values)
+                parts[key].update(block.region, block.values, block.beside)
         for (number, bounds), made in parts.items():
             for name, values in made.state().items():
                 about = {"reduction": number, "box": [list(pair) for pair in bounds], "key": name}

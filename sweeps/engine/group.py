@@ -41,9 +41,25 @@ class Group:
             yield from self.at(part, variables, arrays)
 
     def at(
-        self, part: Region, variables: Sequence[Variable], arrays: Mapping[str, Array] | None = None
+        self,
+        part: Region,
+        variables: Sequence[Variable],
+        arrays: Mapping[str, Array] | None = None,
+        beside: Mapping[str, Sequence[str]] | None = None,
     ) -> Iterator[Block]:
-        """Yield the variables' blocks at one part of the case's own points."""
+        """Yield the variables' blocks at one part of the case's own points.
+
+        Parameters
+        ----------
+        part : tuple of slice
+            Of the variables' dimensions.
+        variables : sequence of Variable
+            What is computed.
+        arrays : mapping of str to ndarray, optional
+            Where values go; else into buffers that the next block has, too.
+        beside : mapping of str to sequence of str, optional
+            By variable the others that its block has beside it; they vary along its dimensions.
+        """
         region, place = list(self.everything), []
         shape = [1] * len(region)
         for position, piece in zip(self.positions, part, strict=True):
@@ -60,12 +76,22 @@ class Group:
                 index: tuple[Any, ...] = (*own, ...)
                 out = np.reshape(arrays[name][index], shape, copy=False)
             else:
-                if name not in self.buffers or self.buffers[name].shape != tuple(shape):
-                    self.buffers[name] = np.empty(shape, dtype=dtype_of(name))
-                out = self.buffers[name]
+                out = self._buffer(name, shape, dtype_of(name))
+            extents = [piece.stop - piece.start for piece in place]
+            others: dict[str, Array] = {}
             with settings(self.run_length):
                 self._fill(name, tuple(region), out)
-            yield Block(name, own, out.reshape([piece.stop - piece.start for piece in place]))
+                for other in (beside or {}).get(name, ()):
+                    values = self._buffer(f"{name} beside {other}", shape, np.dtype(np.float64))
+                    self._fill(other, tuple(region), values)
+                    others[other] = values.reshape(extents)
+            yield Block(name, own, out.reshape(extents), others)
+
+    def _buffer(self, name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        """Return an array that holds a variable's values until its next block."""
+        if name not in self.buffers or self.buffers[name].shape != tuple(shape):
+            self.buffers[name] = np.empty(shape, dtype=dtype)
+        return self.buffers[name]
 
     def _fill(self, name: str, region: Region, out: Array) -> None:
         """Fill an array with a variable's values over a region, NaN where there are none."""

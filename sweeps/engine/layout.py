@@ -72,8 +72,12 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Values of one variable at one region of it (slices over the variable's own dimensions)."""
+    """Values of one variable at one region of it (slices over the variable's own dimensions).
+
+    `beside`: other variables' values at the same cells, where they were asked for.
+    """
 
     name: str
     region: tuple[slice, ...]
     values: NDArray[Any]
+    beside: Mapping[str, NDArray[Any]] = field(default_factory=dict)

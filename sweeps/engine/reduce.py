@@ -15,6 +15,7 @@ from sweeps.engine.reduce_base import Reducer, Task
 from sweeps.engine.reduce_binned import MOST_BINNED, Histogram
 from sweeps.engine.reduce_extremes import Extremes
 from sweeps.engine.reduce_mean import Mean
+from sweeps.engine.reduce_pareto import Pareto
 from sweeps.engine.reduce_quantile import Quantile, is_exact
 from sweeps.engine.reduce_split import Split, split
 from sweeps.errors import InputError, fault, nearest
@@ -29,6 +30,7 @@ KINDS: Mapping[str, type[Reducer]] = {
     "mean": Mean,
     "quantile": Quantile,
     "histogram": Histogram,
+    "pareto": Pareto,
 }
 
 

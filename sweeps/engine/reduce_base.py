@@ -137,7 +137,12 @@ class Reducer(ABC):
         """Whether as many cells have come as the variable has."""
         return self._seen == math.prod(self.task.split.shape)
 
-    def update(self, region: Sequence[slice], values: NDArray[Any]) -> None:
+    def update(
+        self,
+        region: Sequence[slice],
+        values: NDArray[Any],
+        beside: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:
         """Take a block in.  Each cell of the variable may come once.
 
         Parameters
@@ -146,6 +151,8 @@ class Reducer(ABC):
             Where the block is: a slice of step 1 for each of the variable's dimensions.
         values : ndarray
             The block, of the region's shape; NaN is a hole, an infinity a value.  It isn't kept.
+        beside : mapping of str to ndarray, optional
+            Other quantities of the same cells, where the reduction is of several.
 
         Raises
         ------

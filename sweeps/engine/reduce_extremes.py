@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,11 @@ from numpy.typing import NDArray
 from sweeps.engine.layout import Column
 from sweeps.engine.least import Least
 from sweeps.engine.reduce_base import Reducer, Task
+from sweeps.engine.reduce_places import position
 from sweeps.engine.reduce_split import Piece
 
-__all__ = ["Extremes", "flag_words"]
+__all__ = ["Extremes"]
 
-NOT_IN_FLAGS = re.compile(r"[^A-Za-z0-9_.+@-]")
 PLACE = {"min": "at the least", "max": "at the greatest", "top": "of each of the least values of"}
 
 
@@ -59,7 +58,7 @@ class Extremes(Reducer):
         ]
         for dim, index in task.split.indices(self._least.places).items():
             place = f"{dim} {PLACE[task.reduction.operation]} {quantity}"
-            values, told = self._position(dim, index, place)
+            values, told = position(task, dim, index, place)
             found.append(self._column(values, f"{task.name}_{dim}", told))
         return found if not self._rank else [*found, self._ranks(quantity)]
 
@@ -72,46 +71,3 @@ class Extremes(Reducer):
         if self._rank:
             return self.task.column(np.moveaxis(values, 0, -1), name, attrs, self._rank)
         return self.task.column(values[0], name, attrs)
-
-    def _position(
-        self, dim: str, index: NDArray[np.int64], place: str
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Return what stands at some indices along a dimension (-1: none), and its metadata."""
-        coordinate = self.task.coordinates.get(dim)
-        values = None if coordinate is None else coordinate.values
-        if coordinate is not None and values is not None:
-            if values.dtype.kind not in "UOST":
-                kept = ("units", "symbol")
-                told = {name: coordinate.attrs[name] for name in kept if name in coordinate.attrs}
-                found = np.where(index < 0, np.nan, values.astype(np.float64)[index])
-                return found, {"long_name": place, **told}
-            words = flag_words(["none", *(str(word) for word in values)])
-            flags = np.arange(len(words), dtype=np.min_scalar_type(-len(words)))
-            about = {"flag_values": flags, "flag_meanings": " ".join(words)}
-            return (index + 1).astype(flags.dtype), {"long_name": place, **about}
-        told = {"long_name": f"index along {place}", "units": "1"}
-        comment = "Counted from 0; -1 where there is no value."
-        return index.astype(np.int32), {**told, "comment": comment}
-
-
-def flag_words(words: Sequence[str]) -> list[str]:
-    """Return words as CF's ``flag_meanings`` may have them: without blanks, each once.
-
-    Parameters
-    ----------
-    words : sequence of str
-        Labels.
-
-    Returns
-    -------
-    list of str
-        With ``_`` for what isn't allowed, and a number after a word that stood there before.
-    """
-    found: dict[str, None] = {}
-    for word in words:
-        plain = NOT_IN_FLAGS.sub("_", word) or "_"
-        unique, number = plain, 2
-        while unique in found:
-            unique, number = f"{plain}_{number}", number + 1
-        found[unique] = None
-    return list(found)

@@ -10,7 +10,8 @@ from sweeps.engine.layout import Column, Layout
 from sweeps.engine.plan import Plan
 from sweeps.engine.reduce import Reducer, reducer
 from sweeps.engine.steps import Steps
-from sweeps.spec.reductions import Reduction
+from sweeps.errors import InputError, fault
+from sweeps.spec.reductions import Reduction, beside
 
 __all__ = ["feed", "reduced_columns", "reducers_of"]
 
@@ -26,9 +27,26 @@ def reducers_of(plan: Plan, reductions: Sequence[Reduction], layout: Layout) -> 
         What is asked for.
     layout : Layout
         Of what the plan computes: labels stand along the reduced dimensions.
+
+    Raises
+    ------
+    InputError
+        A front's second quantity varies along what its first one doesn't.
     """
     dims = {variable.name: variable.dims for variable in plan.variables}
     labels = {column.name: column for column in layout.coordinates}
+    faults = [
+        fault(
+            "reductions.against",
+            one.against,
+            f"varies along {', '.join(more)}, and {one.quantity} doesn't",
+            "the two the other way round, or another one",
+        )
+        for one in reductions
+        if one.against and (more := [d for d in dims[one.against] if d not in dims[one.quantity]])
+    ]
+    if faults:
+        raise InputError(faults)
     return [reducer(one, dims[one.quantity], plan.grid.sizes, labels) for one in reductions]
 
 
@@ -56,10 +74,11 @@ def feed(
         by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
     shapes = (plan.shape(variable) for variable in plan.variables if variable.name in by_quantity)
     total, done = sum(map(math.prod, shapes)), 0
-    steps = Steps(plan, tuple(by_quantity), limits)
+    pairs = beside([made.task.reduction for made in reducers])
+    steps = Steps(plan, tuple(by_quantity), limits, pairs)
     for block in steps.run(0, len(steps)):
         for made in by_quantity[block.name]:
-            made.update(block.region, block.values)
+            made.update(block.region, block.values, block.beside)
         done += block.values.size
         if progress is not None:
             progress(done, total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -99,10 +99,18 @@ class Steps:
         The variables wanted; of one shape, those named first come first.
     limits : Limits
         How much is computed at a time, and kept.
+    beside : mapping of str to sequence of str, optional
+        By variable the others that its blocks have beside them.
     """
 
-    def __init__(self, plan: Plan, names: Sequence[str], limits: Limits | None = None) -> None:
-        self.plan, self.limits = plan, limits or Limits()
+    def __init__(
+        self,
+        plan: Plan,
+        names: Sequence[str],
+        limits: Limits | None = None,
+        beside: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self.plan, self.limits, self.beside = plan, limits or Limits(), beside
         self.stages = tuple(self._staged(names))
         self._ends = tuple(accumulate(len(stage.cuts) for stage in self.stages))
         self._held: tuple[Case, Evaluator] | None = None
@@ -145,7 +153,8 @@ class Steps:
         """
         for step in range(start, min(stop, len(self))):
             stage, part = self.stage_of(step)
-            yield from self._grouped(stage).at(stage.cuts[part], stage.variables)
+            group, cut = self._grouped(stage), stage.cuts[part]
+            yield from group.at(cut, stage.variables, beside=self.beside)
 
     def _grouped(self, stage: Stage) -> Group:
         """Return what computes a stage; the last case's small values are kept."""

@@ -10,12 +10,12 @@ from typing import Any
 from overhead.quantity import VOCABULARY
 from sweeps.errors import fault, nearest
 
-__all__ = ["NAME", "REDUCTIONS", "Reduction", "read_reductions"]
+__all__ = ["NAME", "REDUCTIONS", "Reduction", "beside", "read_reductions"]
 
-REDUCTIONS = ("min", "max", "mean", "top", "quantile", "histogram")
+REDUCTIONS = ("min", "max", "mean", "top", "quantile", "histogram", "pareto")
 # Names that a file's variables and dimensions can have everywhere.
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-KEYS = ("quantity", "operation", "over", "name", "count", "quantiles")
+KEYS = ("quantity", "operation", "over", "name", "count", "quantiles", "against", "greatest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,13 @@ class Reduction:
     name : str
         The result's name.
     count : int
-        How many, of ``top``.
+        How many, of ``top``; of ``pareto`` the most, 0 for all.
     quantiles : tuple of float
         Which, of ``quantile``.
+    against : str
+        The other quantity of ``pareto``.
+    greatest : tuple of str
+        Those of the two of which more is better.
     """
 
     quantity: str
@@ -44,6 +48,23 @@ class Reduction:
     name: str
     count: int = 1
     quantiles: tuple[float, ...] = (0.5,)
+    against: str = ""
+    greatest: tuple[str, ...] = ()
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """What has to be computed for it."""
+        return (self.quantity, self.against) if self.against else (self.quantity,)
+
+
+def beside(reductions: Sequence[Reduction]) -> dict[str, tuple[str, ...]]:
+    """Return by quantity the others that reductions take beside it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for one in reductions:
+        if one.against:
+            known = found.get(one.quantity, ())
+            found[one.quantity] = tuple(dict.fromkeys((*known, one.against)))
+    return found
 
 
 def read_reductions(
@@ -97,9 +118,12 @@ def _read(
     name = str(row.get("name", f"{quantity}_{operation}"))
     if not NAME.fullmatch(name):
         wrong.append(fault("reductions.name", name, "can't be", "letters, digits and _"))
-    count, quantiles = row.get("count", 3), row.get("quantiles", [0.05, 0.5, 0.95])
+    pareto = operation == "pareto"
+    count, quantiles = row.get("count", 0 if pareto else 3), row.get("quantiles", [0.05, 0.5, 0.95])
     listed = quantiles if isinstance(quantiles, list) else [quantiles]
-    if not _is_count(count):
+    against, greatest, wrong_pair = _pair(row, quantity, given, pareto=pareto)
+    wrong += wrong_pair
+    if not (_is_count(count) or (pareto and count == 0)):
         wrong.append(fault("reductions.count", count, "can't be", "a whole number from 1"))
     if not listed or not all(map(_is_fraction, listed)):
         allowed = "a list of numbers from 0 to 1"
@@ -107,7 +131,38 @@ def _read(
     faults += wrong
     if faults:
         return Reduction(quantity, operation, over, name), faults
-    return Reduction(quantity, operation, over, name, count, tuple(map(float, listed))), faults
+    fractions = tuple(map(float, listed))
+    return Reduction(quantity, operation, over, name, count, fractions, against, greatest), faults
+
+
+def _pair(
+    row: Mapping[str, Any], quantity: str, given: Container[str], *, pareto: bool
+) -> tuple[str, tuple[str, ...], list[str]]:
+    """Return a front's other quantity, and of which more is better, with the faults."""
+    keys = [key for key in ("against", "greatest") if key in row]
+    if not pareto:
+        allowed = "operation = 'pareto'"
+        return (
+            "",
+            (),
+            [fault(f"reductions.{key}", row[key], "is a front's", allowed) for key in keys],
+        )
+    against, listed = str(row.get("against", "")), row.get("greatest", [])
+    greatest = tuple(map(str, listed if isinstance(listed, list) else [listed]))
+    faults = []
+    if against not in VOCABULARY:
+        wrong = "no such one" if against else "a front is of two quantities"
+        offer = nearest(against, VOCABULARY) if against else "such as against = 'peak_memory'"
+        faults.append(fault("reductions.against", against, wrong, offer))
+    elif against in given or against == quantity:
+        wrong = "is the first quantity" if against == quantity else "is given, not computed"
+        faults.append(fault("reductions.against", against, wrong, "another one"))
+    faults += [
+        fault("reductions.greatest", name, "isn't of this front", f"{quantity}, {against}")
+        for name in greatest
+        if name not in (quantity, against)
+    ]
+    return against, greatest, faults
 
 
 def _over(stated: Any, dims: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:

@@ -55,6 +55,16 @@ LARGE: dict[str, Any] = {
     "reductions": [
         *reductions(["topology", "message_bytes"], ["ranks"]),
         {"quantity": "energy", "operation": "mean", "over": ["ranks", "algorithm"]},
+        *(
+            {
+                "quantity": "time",
+                "operation": "pareto",
+                "against": "energy",
+                "over": over,
+                "name": f"front_{number}",
+            }
+            for number, over in enumerate((["topology", "message_bytes"], ["ranks"]))
+        ),
     ],
 }
 SMALL_CUT = Cut(Limits(block=5), 3)

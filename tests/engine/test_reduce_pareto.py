@@ -1,0 +1,190 @@
+"""Fronts of two quantities: no cell beats a point of them, and no such cell is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sweeps
+from sweeps.engine.reduce import Reducer, part, reducer
+from sweeps.errors import InputError
+from sweeps.spec.sweep import Reduction
+from tests.engine.reduce_cases import Case, bits, cases, numbers, partitions, results, whole
+
+Point = tuple[float, float, int]
+
+
+def made(case: Case, count: int = 0, greatest: tuple[str, ...] = ()) -> Reducer:
+    asked = Reduction("time", "pareto", case.over, "r", count, against="energy", greatest=greatest)
+    return reducer(asked, case.dims, case.sizes, {})
+
+
+def feed(one: Reducer, case: Case, others: np.ndarray, regions: list[Any]) -> None:
+    for region in regions:
+        values, beside = case.values[region].copy(), others[region].copy()
+        one.update(region, values, {"energy": beside})
+        # A block's memory is used again for the next one.
+        values.fill(-12345.0)
+        beside.fill(-12345.0)
+
+
+def front_of(row: list[float], others: list[float], greatest: tuple[str, ...]) -> list[Point]:
+    """The oracle: each cell against each other one."""
+    signs = [-1.0 if name in greatest else 1.0 for name in ("time", "energy")]
+    cells = [
+        (signs[0] * a, signs[1] * b, place)
+        for place, (a, b) in enumerate(zip(row, others, strict=True))
+        if not (np.isnan(a) or np.isnan(b))
+    ]
+    kept = [
+        one
+        for one in cells
+        if not any(
+            other[0] <= one[0]
+            and other[1] <= one[1]
+            and (other[:2] != one[:2] or other[2] < one[2])
+            for other in cells
+        )
+    ]
+    return [(signs[0] * a + 0.0, signs[1] * b + 0.0, place) for a, b, place in sorted(kept)]
+
+
+@given(
+    case=cases(longest=25),
+    seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(["tied", "usual", "special"]),
+    greatest=st.sampled_from([(), ("time",), ("energy",), ("time", "energy")]),
+    data=st.data(),
+)
+@settings(max_examples=120, deadline=None)
+def test_a_front_in_any_blocks(
+    case: Case, seed: int, kind: str, greatest: tuple[str, ...], data: st.DataObject
+) -> None:
+    shape = case.values.shape
+    others = numbers(kind, seed, shape, 0.2)
+    workers = [made(case, greatest=greatest) for _ in range(data.draw(st.integers(1, 3)))]
+    for region in data.draw(partitions(shape)):
+        feed(data.draw(st.sampled_from(workers)), case, others, [region])
+    first, *rest = data.draw(st.permutations(workers))
+    for other in rest:
+        first.merge(other)
+    alone = made(case, greatest=greatest)
+    feed(alone, case, others, [whole(shape)])
+    found = results(alone)
+    assert bits(results(first)) == bits(found)
+
+    again = made(case, greatest=greatest)
+    again.restore(alone.state())
+    assert bits(results(again)) == bits(found)
+
+    rows = case.rows().tolist()
+    beside = Case(others, case.dims, case.over).rows().tolist()
+    length = found["r_point"].size
+    times, energies = (found[f"r_{name}"].reshape(-1, length) for name in ("time", "energy"))
+    longest = 1
+    for cell, (row, other) in enumerate(zip(rows, beside, strict=True)):
+        wanted = front_of(row, other, greatest)
+        longest = max(longest, len(wanted))
+        np.testing.assert_array_equal(times[cell, : len(wanted)], [p[0] for p in wanted])
+        np.testing.assert_array_equal(energies[cell, : len(wanted)], [p[1] for p in wanted])
+        assert np.isnan(times[cell, len(wanted) :]).all()
+        places = np.zeros(len(wanted), dtype=np.int64)
+        for dim, size in zip(case.reduced_dims, case.reduced_shape, strict=True):
+            index = found[f"r_{dim}"].reshape(-1, length)[cell, : len(wanted)]
+            places = places * size + index
+        np.testing.assert_array_equal(places, [p[2] for p in wanted] if case.over else places)
+    assert length == longest
+
+
+def test_a_part_of_the_results_is_merged_into_its_place() -> None:
+    values = numbers("usual", 1, (4, 50), 0.1)
+    others = numbers("usual", 2, (4, 50), 0.1)
+    case = Case(values, ("topology", "ranks"), ("ranks",))
+    alone, joined = made(case), made(case)
+    feed(alone, case, others, [whole((4, 50))])
+    for rows in ((2, 4), (0, 2)):
+        region = (slice(*rows), slice(0, 50))
+        own = part(joined.task, (slice(*rows),))
+        feed(own, case, others, [region])
+        joined.merge(own)
+    assert bits(results(joined)) == bits(results(alone))
+
+
+def test_a_long_front_is_thinned_to_its_ends_and_what_lies_between() -> None:
+    values = np.arange(100.0)
+    case = Case(values, ("ranks",), ("ranks",))
+    for count in (1, 2, 5, 100, 200):
+        one = made(case, count)
+        feed(one, case, values[::-1].copy(), [whole((100,))])
+        found = results(one)["r_time"]
+        assert len(found) == min(count, 100)
+        assert found[0] == 0.0
+        if count > 1:
+            assert found[-1] == 99.0
+            assert np.diff(found).max() - np.diff(found).min() <= 1.0
+
+
+def test_the_front_of_plans() -> None:
+    stated = {
+        "model": "llama3-8b",
+        "hardware": "dgx-h100",
+        "sequence_length": 4096,
+        "global_batch": 64,
+        "plan": {"every": "tp,pp", "world_size": 16},
+        "recompute": ["none", "full"],
+        "zero_stage": [0, 1, 3],
+    }
+    asked = {"quantity": "step_time", "operation": "pareto", "against": "peak_memory",
+             "over": ["plan", "recompute", "zero_stage"], "name": "front"}  # fmt: skip
+    axes = {name: stated.pop(name) for name in ("plan", "recompute", "zero_stage")}
+    found = sweeps.run(
+        {
+            "quantities": ["step_time", "peak_memory"],
+            "axes": axes,
+            "constants": stated,
+            "reductions": [asked],
+        }
+    )
+    times, memory = (
+        np.broadcast_to(one, found.step_time.shape).ravel()
+        for one in (
+            found.step_time.values,
+            found.peak_memory.broadcast_like(found.step_time)
+            .transpose(*found.step_time.dims)
+            .values,
+        )
+    )
+    wanted = front_of(times.tolist(), memory.tolist(), ())
+    np.testing.assert_array_equal(found.front_step_time, [p[0] for p in wanted])
+    np.testing.assert_array_equal(found.front_peak_memory, [p[1] for p in wanted])
+    assert found.front_peak_memory.attrs["units"] == "byte"
+    assert len(wanted) > 3
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"operation": "pareto"}, "reductions.against = '': a front is of two quantities"),
+        ({"operation": "pareto", "against": "tim"}, "reductions.against = 'tim': no such one"),
+        ({"operation": "pareto", "against": "time"}, "is the first quantity"),
+        ({"operation": "min", "against": "energy"}, "is a front's"),
+        ({"operation": "pareto", "against": "energy", "greatest": "busbw"}, "isn't of this front"),
+        ({"quantity": "steps", "operation": "pareto", "against": "time"},
+         "varies along message_bytes, and steps doesn't"),
+    ],
+)  # fmt: skip
+def test_what_is_no_front_is_a_fault(more: dict[str, Any], told: str) -> None:
+    asked = {"quantity": "time", "over": ["ranks"], **more}
+    with pytest.raises(InputError, match=told):
+        sweeps.run(
+            {
+                "axes": {"ranks": [2, 4], "message_bytes": ["1MB", "2MB"]},
+                "constants": {"topology": "ring", "collective": "all_reduce"},
+                "quantities": [],
+                "reductions": [asked],
+            }
+        )
