@@ -18,7 +18,7 @@ LONGEST_FILE = 400
 # Each wing of sweeps imports only those before it.
 WINGS = (
     "errors", "spec", "engine", "store", "traces", "overlap", "hops", "validate", "plots",
-    "own_formulas", "recomputation", "job", "blocks", "plans", "tuner", "api", "cli",
+    "calibrate", "own_formulas", "recomputation", "job", "blocks", "plans", "tuner", "api", "cli",
 )  # fmt: skip
 # What sweeps has at its top hands on to api and cli.
 ENTRIES = ("__init__", "__main__")
