@@ -32,7 +32,7 @@ NAMED = {"dp_mechanism": "|".join(DP_MECHANISMS[1:])}
 MEGATRON = {"dp_mechanism": "megatron_buckets"}
 
 define("reduced_bucket_bytes", r"M_\mathrm{bk}", "byte",
-       "gradients at which a bucket of them is reduced", minimum=0, above=True)  # fmt: skip
+       "gradients at which a bucket of them is reduced", minimum=0)  # fmt: skip
 define("reducing_ranks", r"N_\mathrm{bk}", "1", "ranks among which gradients are added up",
        minimum=0)  # fmt: skip
 define("dp_bucket_elements", r"E_\mathrm{bk,d}", "1", "gradients of one of Megatron's buckets",

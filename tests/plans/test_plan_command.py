@@ -170,13 +170,13 @@ def test_a_point_that_cant_be_is_refused_alone(sweeps: Runner) -> None:
 
 def test_a_file_and_its_figures(sweeps: Runner, tmp_path: Path) -> None:
     path = tmp_path / "best.nc"
-    line = "plan --model llama3-8b,llama3-70b --gpus 16,64 --inter-bandwidth 25GB/s,50GB/s"
+    line = "plan --model llama3-8b,llama3-70b --gpus 16:64:x2 --inter-bandwidth 25GB/s,50GB/s"
     sweeps(f"{line} --output {path}")
     found = package.open(path)
-    assert dict(found.sizes) == {"model": 2, "world_size": 2, "inter_bandwidth": 2}
+    assert dict(found.sizes) == {"model": 2, "world_size": 3, "inter_bandwidth": 2}
     assert found.step_time.attrs["units"] == "s"
     assert "tp" in found.data_vars
-    asked = {**BASE, "model": "llama3-8b,llama3-70b", "gpus": "16,64",
+    asked = {**BASE, "model": "llama3-8b,llama3-70b", "gpus": "16:64:x2",
              "inter_bandwidth": "25GB/s,50GB/s"}  # fmt: skip
     figures = range_figures(read_request(asked))
     assert [figure["name"] for figure in figures] == ["time-over-gpus", "best-split"]
