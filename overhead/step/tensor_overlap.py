@@ -16,7 +16,7 @@ from overhead import overlap as mechanisms
 from overhead.compute.declare import declare
 from overhead.formula import call
 from overhead.overlap_labels import TP_MECHANISMS
-from overhead.quantity import Array, define
+from overhead.quantity import VOCABULARY, Array, define
 from overhead.step import overlap, quantities
 from overhead.sums import total
 
@@ -57,6 +57,25 @@ define("cut_slowdown", r"\lambda_c", "1", "time that a product loses by being cu
        "that of a whole one", minimum=0)  # fmt: skip
 
 
+MARKS = {"forward": "f", "input_gradient": "x", "weight_gradient": "w"}
+PARTS = {
+    "cut": ("n", "the product in chunks"),
+    "carved": ("k", "the product in chunks, on what communication leaves of the GPU"),
+    "overlapped": ("ov", "the product and its collective together"),
+    "exposed": ("exp", "what the product's collective adds to it"),
+}
+
+
+def _time(product: str, kind: str, part: str) -> str:
+    """Return the name of a pair's time; define it, unless another mechanism has."""
+    name, (mark, meaning) = f"{product}_{kind}_{part}_time", PARTS[part]
+    if name not in VOCABULARY:
+        symbol = f"{product.replace('_', '')},{MARKS[kind]},{mark}"
+        words = f"{product.replace('_', ' ')}, {kind.replace('_', ' ')}: {meaning}"
+        define(name, rf"t_{{\mathrm{{{symbol}}}}}", "s", words, minimum=0)
+    return name
+
+
 def _beyond(tp: Array, together: Array, alone: Array) -> Array:
     return np.where(tp > 1.0, np.maximum(together - alone, 0.0), 0.0)
 
@@ -65,50 +84,34 @@ def _slowed(slowdown: Array, time: Array) -> Array:
     return (1.0 + slowdown) * time
 
 
-def _computing(name: str, form: str, when: dict[str, str]) -> str:
+def _computing(product: str, kind: str, form: str, when: dict[str, str]) -> str:
     """Declare the time of a product beside its collective, cut as the form cuts it."""
+    alone = f"{product}_{kind}_time"
     if form == "bulk_shared":
-        return f"{name}_time"
-    cut, text = f"{name}_cut_time", f"(1 + cut_slowdown)*{name}_time"
-    declare(cut, ("cut_slowdown", f"{name}_time"), text, _slowed, when=when, assumes=(CUT,))
+        return alone
+    cut, text = _time(product, kind, "cut"), f"(1 + cut_slowdown)*{alone}"
+    declare(cut, ("cut_slowdown", alone), text, _slowed, when=when, assumes=(CUT,))
     if form != "reduce_scatter_pipeline":
         return cut
-    carved = f"{name}_carved_time"
+    carved = _time(product, kind, "carved")
     call(returns=carved, of="carved_compute_time", bind={"compute_time": cut}, when=when)
     return carved
 
 
 def _pair(product: str, kind: str, sent: str, form: str, mechanism: str) -> str:
     """Declare a product with its collective, by one form; return what it exposes."""
-    name, when = f"{product}_{kind}", {"tp_mechanism": mechanism}
-    bind = {"compute_time": _computing(name, form, when), "communication_time": sent}
+    when = {"tp_mechanism": mechanism}
+    bind = {"compute_time": _computing(product, kind, form, when), "communication_time": sent}
     if form != "bulk_shared":
         bind["ranks"] = "tp"
     if form == "reduce_scatter_ring":
         bind["message_bytes"] = "tp_message_bytes"
-    together, alone = f"{name}_overlapped_time", f"{product}_{kind}_time"
+    together, alone = _time(product, kind, "overlapped"), f"{product}_{kind}_time"
     call(returns=together, of="overlapped_time", bind=bind, labels={"mechanism": form}, when=when)
-    exposed = f"{name}_exposed_time"
+    exposed = _time(product, kind, "exposed")
     text = f"where(tp > 1, maximum({together} - {alone}, 0), 0)"
     declare(exposed, ("tp", together, alone), text, _beyond, when=when, **SOURCES[mechanism])
     return exposed
-
-
-for _product in (*FIRST, *LAST):
-    for _kind, _mark in (("forward", "f"), ("input_gradient", "x"), ("weight_gradient", "w")):
-        for _what, _letter, _meaning in (
-            ("cut", "n", "the product in chunks"),
-            ("carved", "k", "the product in chunks, on what communication leaves of the GPU"),
-            ("overlapped", "ov", "the product and its collective together"),
-            ("exposed", "exp", "what the product's collective adds to it"),
-        ):
-            define(
-                f"{_product}_{_kind}_{_what}_time",
-                rf"t_{{\mathrm{{{_product.replace('_', '')},{_mark},{_letter}}}}}",
-                "s",
-                f"{_product.replace('_', ' ')}, {_kind.replace('_', ' ')}: {_meaning}",
-                minimum=0,
-            )
 
 
 # A block's pairs, and a layer's blocks.  Beside them a layer waits for what isn't paired: an

@@ -236,6 +236,8 @@ def _told_what_is_kept(
             left = len(_missing(folder, recipe, stated))
         except (InputError, RunError):
             raise error from None
+        if left == stated.blocks:
+            raise
         zarr = recipe.storage is not None
         needed = _needed(job, recipe.storage or Storage(), left / stated.blocks, zarr=zarr)
         disk = f" (needs {readable(needed)} of disk)" if needed > free_bytes(output.parent) else ""

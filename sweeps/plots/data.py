@@ -30,6 +30,10 @@ _MINOR = (
     "context_parallel",
     "mask",
     "sharding",
+    "dispatcher",
+    "tp_mechanism",
+    "cp_mechanism",
+    "dp_mechanism",
 )
 
 Values = tuple[Any, ...]

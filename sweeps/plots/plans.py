@@ -33,6 +33,9 @@ PLAN_NAMES = (
     "context_parallel",
     "sharding",
     "attention_kernel",
+    "tp_mechanism",
+    "cp_mechanism",
+    "dp_mechanism",
 )
 _WORDS = {"zero_stage": "ZeRO", "hsdp_shard": "HSDP", "micro_batch": "micro-batch"}
 _VALUES = {"none": "no", "one_f_one_b": "1F1B"}
