@@ -45,13 +45,15 @@ def _ring(way: str, computing: str, when: dict[str, str]) -> None:
 
 for _way in ("forward", "backward"):
     _sent = f"cp_layer_{_way}_time"
-    declare(
-        f"exposed_cp_{_way}_time",
-        (_sent,),
-        f"1*{_sent}",
-        _once,
-        assumes=("attention waits for what isn't sent round a ring",),
-        when=NAMED,
-    )
+    # What is repeated in a backward changes nothing of it.
+    for _when in (NAMED,) if _way == "forward" else (NAMED, {**NAMED, **overlap.REPEATED_ATTENTION}):
+        declare(
+            f"exposed_cp_{_way}_time",
+            (_sent,),
+            f"1*{_sent}",
+            _once,
+            assumes=("attention waits for what isn't sent round a ring",),
+            when=_when,
+        )
     _ring(_way, f"attention_{_way}_time", RING)
 _ring("backward", "attention_again_time", {**RING, **overlap.REPEATED_ATTENTION})

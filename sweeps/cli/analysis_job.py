@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead import whole_grid
+from overhead.communication import grid
 from overhead.breakdown import is_needed
 from overhead.communication import DIMENSIONS
 from overhead.evaluation import Evaluation, MissingQuantities
@@ -147,7 +147,7 @@ def _with_sides(job: Job) -> Job:
         told = "*".join(f"{side.flat[0]:g}" for side in each)
         wrong = f"is {sides.flat[0]:g}, not the {world.flat[0]:g} GPUs"
         raise InputError(fault("mesh_nx*mesh_ny*mesh_nz", told, wrong, "sides of all GPUs"))
-    resolved = replace(job.resolved, implied={**job.resolved.implied, **whole_grid.GIVEN})
+    resolved = replace(job.resolved, implied={**job.resolved.implied, **grid.GIVEN})
     plan = Plan(
         resolved.axes,
         resolved.constants,

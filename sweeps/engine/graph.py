@@ -210,7 +210,8 @@ class Builder:
                 rest = rest[count:]
             return total
 
-        bits = tuple((r.fault, faults[r.fault]) for r in requires)
+        # Schedules and masks state one fault by conditions of their own.
+        bits = tuple((r.fault, faults[r.fault], r.holds) for r in requires)
         key = ("faults", bits, *(n.key for n in inputs))
         return self._intern("status", key, tuple(inputs), run)
 

@@ -1,0 +1,107 @@
+"""A sweep over labels is its slices: each alone gives the same values and the same reasons."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sweeps
+from sweeps.spec.labels import label_values
+
+STEP = {
+    "model": "llama3-8b",
+    "hardware": "dgx-h100",
+    "world_size": 16,
+    "pp": 4,
+    "sequence_length": 4096,
+    "global_batch": [4, 12, 16, 64],
+    "virtual_stages": [1, 2],
+}
+STEP_LABELS = (
+    "schedule", "mask", "context_parallel", "recompute", "sharding", "dispatcher",
+    "tp_mechanism", "cp_mechanism", "dp_mechanism",
+)  # fmt: skip
+OPERATION = {"ranks": [1, 6, 8, 12], "message_bytes": [1e3, 1e9], "gpus_per_node": 4}
+# Each draw runs many sweeps.
+FEW = max(settings.default.max_examples // 3, 1)
+OPERATION_LABELS = ("collective", "topology", "latency_per", "link")
+
+
+def reasons(dataset: xr.Dataset) -> Any:
+    """Return the reasons of each cell, by their names."""
+    status = dataset["status"]
+    masks = np.atleast_1d(status.attrs.get("flag_masks", []))
+    words = status.attrs.get("flag_meanings", "").split()
+    told = [
+        frozenset(word for word, mask in zip(words, masks, strict=True) if int(value) & int(mask))
+        for value in status.values.reshape(-1)
+    ]
+    found = np.empty(len(told), dtype=object)
+    found[:] = told
+    return xr.DataArray(found.reshape(status.shape), dims=status.dims)
+
+
+def together(alone: xr.DataArray, whole: xr.DataArray) -> tuple[Any, Any]:
+    """Return both arrays' values over the dimensions of both."""
+    one, other = xr.broadcast(alone, whole)
+    return one.values, other.transpose(*one.dims).values
+
+
+def compare(quantities: list[str], fixed: dict[str, Any], axes: dict[str, list[str]]) -> None:
+    whole = sweeps.sweep(quantities, **fixed, **axes)
+    names = reasons(whole)
+    for point in product(*axes.values()):
+        at = dict(zip(axes, point, strict=True))
+        alone = sweeps.sweep(quantities, **fixed, **at)
+        for name in quantities:
+            part = whole[name].sel({k: v for k, v in at.items() if k in whole[name].dims})
+            ours, theirs = together(part.drop_vars(list(at), errors="ignore"),
+                                    alone[name].drop_vars(list(at), errors="ignore"))  # fmt: skip
+            if not set(at) <= set(whole[name].dims):
+                # Stored without the label it is there wherever some value of the label has it;
+                # which have it, the status says.
+                ours = np.where(np.isnan(theirs), np.nan, ours)
+            np.testing.assert_array_equal(ours, theirs, err_msg=f"{name} at {at}")
+        places = {k: list(whole.indexes[k]).index(v) for k, v in at.items() if k in names.dims}
+        ours, theirs = together(names.isel(places), reasons(alone))
+        assert (ours == theirs).all(), at
+
+
+@st.composite
+def label_axes(draw: st.DrawFn, names: tuple[str, ...]) -> dict[str, list[str]]:
+    chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
+    return {
+        name: draw(st.lists(st.sampled_from(label_values(name)), min_size=2, max_size=4,
+                            unique=True))
+        for name in chosen
+    }  # fmt: skip
+
+
+@settings(max_examples=FEW)
+@given(label_axes(STEP_LABELS), st.sampled_from([(1, 1), (2, 1), (1, 2), (2, 2)]))
+def test_a_sweep_of_steps_over_labels_is_its_slices(
+    axes: dict[str, list[str]], degrees: tuple[int, int]
+) -> None:
+    fixed = {**STEP, "tp": degrees[0], "cp": degrees[1]}
+    compare(["step_time", "peak_memory", "communication_upper_bound"], fixed, axes)
+
+
+@settings(max_examples=FEW)
+@given(label_axes(OPERATION_LABELS))
+def test_a_sweep_of_operations_over_labels_is_its_slices(axes: dict[str, list[str]]) -> None:
+    fixed = {"collective": "all_reduce", "topology": "torus"}
+    fixed = {name: value for name, value in fixed.items() if name not in axes}
+    compare(["time", "lower_bound", "busbw"], {**OPERATION, **fixed}, axes)
+
+
+def test_requirements_by_schedule_and_mask_hold_where_they_belong() -> None:
+    """Of twelve cells three were shown as valid: a schedule took another one's condition."""
+    schedules = ["zero_bubble_h1", "zero_bubble_h2", "dual_pipe"]
+    compare(["step_time"], STEP, {"schedule": schedules})
+    sequence = {**STEP, "cp": 2, "pp": 1, "sequence_length": [4096, 4098, 4099]}
+    compare(["step_time"], sequence, {"mask": ["causal", "full"]})
