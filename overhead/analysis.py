@@ -119,18 +119,7 @@ def _needed(result: AnalysisResult) -> dict[str, tuple[str, ...]]:
 
 
 def analyze(evaluation: Evaluation) -> AnalysisResult:
-    """Return what a configuration takes, from the evaluation of its quantities.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        With all that is given, and with the labels of a training step.
-
-    Returns
-    -------
-    AnalysisResult
-        As `analyze_config` returns it, but for what would be an error there.
-    """
+    """Return what a configuration takes, from the evaluation of its quantities."""
     missing: dict[str, tuple[str, ...]] = {}
     wrong = faults(evaluation)
     world = evaluation["tp"] * evaluation["cp"] * evaluation["pp"] * evaluation["dp"]

@@ -124,21 +124,7 @@ def faults(evaluation: Evaluation) -> tuple[Faulty, ...]:
 def memory_by_part(
     evaluation: Evaluation, missing: dict[str, tuple[str, ...]] | None = None
 ) -> tuple[dict[str, Array], bool]:
-    """Return the parts of the fullest GPU's memory, and whether they are all.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        The configuration.
-    missing : dict, optional
-        What can't be told is added to it, with what it needs.
-
-    Returns
-    -------
-    dict of str to ndarray, bool
-        Parts by the names of `overhead.memory.PARTS`; weights, gradients and optimizer alone
-        where a model's shapes aren't known.
-    """
+    """Return the parts of the fullest GPU's memory, and whether they are all."""
     lacking = {} if missing is None else missing
     try:
         peaks = {name: evaluation[name] for name in PEAK_PARTS}
@@ -156,21 +142,7 @@ def memory_by_part(
 def dimension_times(
     evaluation: Evaluation, missing: dict[str, tuple[str, ...]]
 ) -> dict[str, Array]:
-    """Return the time of a step's communication by dimension, nothing hidden.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        The configuration.
-    missing : dict
-        Dimensions that can't be told are added to it, with what they need; one that nothing is
-        split over takes no time and needs nothing.
-
-    Returns
-    -------
-    dict of str to ndarray
-        By dimension.
-    """
+    """Return the time of a step's communication by dimension, nothing hidden."""
     times: dict[str, Array] = {}
     for name in DIMENSIONS:
         total = f"{name}_communication_time"
@@ -185,20 +157,7 @@ def dimension_times(
 
 
 def is_needed(evaluation: Evaluation, dimension: str) -> bool:
-    """Return whether a step has an operation of a dimension, as far as what is given tells.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        The configuration, or many.
-    dimension : str
-        Of `overhead.communication.DIMENSIONS`.
-
-    Returns
-    -------
-    bool
-        Whether any configuration has it.
-    """
+    """Return whether a step has an operation of a dimension, as far as what is given tells."""
     for one in _operations(evaluation, dimension):
         counts = [evaluation.value(one.quantity(f"{way}_count"), {}) for way in WAYS]
         known = [count for count in counts if count is not None]
@@ -219,20 +178,7 @@ def _operations(evaluation: Evaluation, dimension: str) -> Iterator[Operation]:
 
 
 def collective_reports(evaluation: Evaluation, dimension: str) -> tuple[CollectiveReport, ...]:
-    """Return a report of each operation of a dimension that there is in a step.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        The configuration.
-    dimension : str
-        Of `overhead.communication.DIMENSIONS`.
-
-    Returns
-    -------
-    tuple of CollectiveReport
-        In the order of declaration.
-    """
+    """Return a report of each operation of a dimension that there is in a step."""
     return tuple(
         _report(evaluation, one)
         for one in _operations(evaluation, dimension)

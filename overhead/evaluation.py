@@ -19,15 +19,7 @@ __all__ = ["Evaluation", "MissingQuantities", "derive"]
 
 
 class MissingQuantities(LookupError):
-    """Quantities that nothing gives, and without which another can't be had.
-
-    Parameters
-    ----------
-    quantity : str
-        What was asked.
-    missing : tuple of str
-        What has to be given for it and isn't, in order of need.
-    """
+    """Quantities that nothing gives, and without which another can't be had."""
 
     def __init__(self, quantity: str, missing: tuple[str, ...]) -> None:
         super().__init__(f"{quantity} needs {', '.join(missing)}")
@@ -36,18 +28,7 @@ class MissingQuantities(LookupError):
 
 
 class Evaluation:
-    """Quantities from given ones, each computed once, when it is asked for.
-
-    Parameters
-    ----------
-    given : mapping of str to array_like
-        What is given, in canonical units; the arrays broadcast.
-    labels : mapping of str to str, optional
-        The labels that hold: they choose among the formulas that give a quantity.
-    algorithm : Algorithm, optional
-        The algorithm of the collective.  Where none is given and ``labels`` has a ``collective``,
-        it is the one that ``labels["algorithm"]`` names or, of several, the fastest.
-    """
+    """Quantities from given ones, each computed once, when it is asked for."""
 
     def __init__(
         self,
@@ -76,13 +57,7 @@ class Evaluation:
         self._fastest: tuple[list[Evaluation], Array] | None = None
 
     def __getitem__(self, quantity: str) -> Array:
-        """Return a quantity, of the shape to which broadcast what it depends on.
-
-        Raises
-        ------
-        MissingQuantities
-            If something that it needs is neither given nor follows from what is.
-        """
+        """Return a quantity, of the shape to which broadcast what it depends on."""
         missing: dict[str, None] = {}
         value = self.value(quantity, missing)
         if value is None:

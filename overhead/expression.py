@@ -138,15 +138,7 @@ def _check(node: ast.AST, expression: str) -> None:
 
 
 def names(expression: str) -> tuple[str, ...]:
-    """Return the names of the quantities in an expression, in order of appearance.
-
-    Raises
-    ------
-    ValueError
-        If it isn't an expression of numbers, names, operators and `FUNCTIONS`.
-    SyntaxError
-        If it isn't an expression at all.
-    """
+    """Return the names of the quantities in an expression, in order of appearance."""
     found = [node.id for node in ast.walk(_parse(expression)) if isinstance(node, ast.Name)]
     return tuple(dict.fromkeys(name for name in found if name not in FUNCTIONS))
 
@@ -156,22 +148,7 @@ def evaluate(
     values: Mapping[str, Any],
     functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Any:
-    """Evaluate an expression.
-
-    Parameters
-    ----------
-    expression : str
-        Arithmetic on names, with `FUNCTIONS`.
-    values : mapping
-        A value for each name: arrays that broadcast, or objects with units.
-    functions : mapping, optional
-        What the functions do to such values, where it isn't numpy's.
-
-    Returns
-    -------
-    array or object
-        The value, of the shape to which the names' values broadcast.
-    """
+    """Evaluate an expression."""
     return _value(_parse(expression), values, functions or FUNCTIONS)
 
 

@@ -190,13 +190,7 @@ class Registry(Mapping[str, Formula]):
         return len(self._formulas)
 
     def add(self, declared: Formula) -> None:
-        """Add a formula.
-
-        Raises
-        ------
-        ValueError
-            If its name is taken.
-        """
+        """Add a formula."""
         if declared.name in self._formulas:
             message = f"a formula called '{declared.name}' is declared already"
             raise ValueError(message)
@@ -213,18 +207,6 @@ class Registry(Mapping[str, Formula]):
 
         The one with the most conditions wins, and of equals the last declared, so that a user's
         own takes the place of ours.
-
-        Parameters
-        ----------
-        quantity : str
-            What is wanted.
-        labels : mapping of str to str
-            The labels that hold, such as the topology.
-
-        Returns
-        -------
-        Formula, Call or None
-            None where nothing gives it.
         """
         best: Formula | Call | None = None
         for candidate in self._returning.get(quantity, ()):

@@ -16,20 +16,7 @@ OWN = "derivation"
 
 
 def factors(ranks: int, dimensions: int) -> tuple[int, ...]:
-    """Split a number of ranks into sizes as near to each other as they get.
-
-    Parameters
-    ----------
-    ranks : int
-        The number of ranks.
-    dimensions : int
-        How many sizes; a prime gives a line.
-
-    Returns
-    -------
-    tuple of int
-        The sizes, largest first; their product is `ranks`.
-    """
+    """Split a number of ranks into sizes as near to each other as they get."""
     if dimensions == 1:
         return (ranks,)
     best: tuple[int, ...] = (ranks,) + (1,) * (dimensions - 1)

@@ -208,19 +208,7 @@ FRAMEWORK: dict[str, tuple[Requirement, ...]] = {
 
 
 def requirements(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
-    """Return what a plan must fulfil.
-
-    Parameters
-    ----------
-    labels : mapping of str to str
-        The labels that hold: ``schedule``, ``context_parallel`` (all_to_all, ring, all_gather),
-        ``mask`` (causal, full) and ``framework``; what isn't there adds nothing.
-
-    Returns
-    -------
-    tuple of Requirement
-        Those of all plans, then those of the labels.
-    """
+    """Return what a plan must fulfil."""
     context = (labels.get("context_parallel", ""), labels.get("mask", "causal"))
     return (
         *PLAN,

@@ -92,13 +92,7 @@ class Vocabulary(Mapping[str, Quantity]):
         return len(self._quantities)
 
     def add(self, quantity: Quantity) -> Quantity:
-        """Add a quantity.
-
-        Raises
-        ------
-        ValueError
-            If another quantity has its name.
-        """
+        """Add a quantity."""
         present = self._quantities.get(quantity.name)
         if present is not None and present != quantity:
             message = f"the quantity '{quantity.name}' is defined already, as '{present.meaning}'"

@@ -15,18 +15,7 @@ __all__ = ["algorithm_table", "references"]
 
 
 def references(*, others: bool = False) -> str:
-    """Return the whole document: algorithms, formulas, sources.
-
-    Parameters
-    ----------
-    others : bool
-        Whether a user's own declarations are told, too.
-
-    Returns
-    -------
-    str
-        Markdown; ``overhead/REFERENCES.md`` is this text.
-    """
+    """Return the whole document: algorithms, formulas, sources."""
     lines = [
         "# Formulas and their sources",
         "",
@@ -74,18 +63,7 @@ def _formulas(formulas: Sequence[Formula]) -> Iterator[str]:
 
 
 def algorithm_table(*, others: bool = False) -> str:
-    """Return which algorithms each operation has on each network, as a Markdown table.
-
-    Parameters
-    ----------
-    others : bool
-        Whether a user's own algorithms are told, too.
-
-    Returns
-    -------
-    str
-        Markdown.
-    """
+    """Return which algorithms each operation has on each network, as a Markdown table."""
     topologies = [kind.value for kind in TopologyKind]
     lines = ["| operation | " + " | ".join(topologies) + " |"]
     lines.append("| --- |" + " --- |" * len(topologies))

@@ -24,17 +24,7 @@ def total(
     when: Mapping[str, str] | None = None,
     name: str = "",
 ) -> None:
-    """Declare a quantity as the sum of others.
-
-    Parameters
-    ----------
-    returns : str
-        The quantity.
-    names : sequence of str
-        Its terms; two or more.
-    source, where, assumes, when, name
-        As of `overhead.formula.formula`.
-    """
+    """Declare a quantity as the sum of others."""
     stated = (source, where, assumes, when, name or returns)
     _declare(returns, names, " + ", np.add, *stated)
 
@@ -49,17 +39,7 @@ def product(
     when: Mapping[str, str] | None = None,
     name: str = "",
 ) -> None:
-    """Declare a quantity as the product of others.
-
-    Parameters
-    ----------
-    returns : str
-        The quantity.
-    names : sequence of str
-        Its factors; two or more.
-    source, where, assumes, when, name
-        As of `overhead.formula.formula`.
-    """
+    """Declare a quantity as the product of others."""
     stated = (source, where, assumes, when, name or returns)
     _declare(returns, names, "*", np.multiply, *stated)
 

@@ -39,32 +39,15 @@ PLAIN_RESULTS = ("min", "max", "mean")
 
 @dataclass(frozen=True)
 class Job:
-    """A sweep ready to run.
+    """A sweep ready to run."""
 
-    Attributes
-    ----------
-    sweep : Sweep
-        What the user stated.
-    resolved : Resolved
-        With what follows from it.
-    plan : Plan
-        The graph on its grid.
-    text : str
-        The spec's text, for the file.
-    command : sequence of str
-        The command line, for the file's history.
-    measured : MeasuredTable or None
-        Measurements beside which the times are laid.
-    options : mapping
-        What else decides the file's contents, such as the type of its numbers.
-    """
-
-    sweep: Sweep
-    resolved: Resolved
-    plan: Plan
-    text: str
-    command: Sequence[str]
-    measured: MeasuredTable | None = None
+    sweep: Sweep  # What the user stated
+    resolved: Resolved  # With what follows from it
+    plan: Plan  # The graph on its grid
+    text: str  # The spec's text, for the file
+    command: Sequence[str]  # The command line, for the file's history
+    measured: MeasuredTable | None = None  # Measurements beside which the times are laid
+    # What else decides the file's contents, such as the type of its numbers
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -127,13 +110,7 @@ class Job:
         )
 
     def check_size(self) -> None:
-        """Refuse a sweep that no disk holds.
-
-        Raises
-        ------
-        InputError
-            Saying how large it is and what to do.
-        """
+        """Refuse a sweep that no disk holds."""
         sizes = {v.name: self.plan.shape(v) for v in self.plan.variables if v.name in self.stored}
         cells = sum(int(np.prod([int(n) for n in s], dtype=object)) for s in sizes.values())
         if cells > MOST_CELLS:
@@ -202,20 +179,7 @@ class Job:
         progress: Callable[[int, int], None] | None = None,
         limits: Limits | None = None,
     ) -> tuple[Layout, Iterator[Block]]:
-        """Return the result's layout and its blocks; reductions run first.
-
-        Parameters
-        ----------
-        progress : callable, optional
-            Called with cells done and cells in all while reductions run.
-        limits : Limits, optional
-            How much is computed at a time.
-
-        Returns
-        -------
-        Layout, iterator of Block
-            What is to be stored.
-        """
+        """Return the result's layout and its blocks; reductions run first."""
         reducers = self.reducers()
         if reducers:
             from sweeps.engine.reducing import feed
@@ -227,20 +191,7 @@ class Job:
     def result_of(
         self, reducers: Sequence[Reducer], blocks: Iterator[Block]
     ) -> tuple[Layout, Iterator[Block]]:
-        """Return the result's layout and its blocks, from reducers and blocks at hand.
-
-        Parameters
-        ----------
-        reducers : sequence of Reducer
-            As `reducers` gives them, with all of their cells.
-        blocks : iterator of Block
-            The stored variables'.
-
-        Returns
-        -------
-        Layout, iterator of Block
-            What is to be stored.
-        """
+        """Return the result's layout and its blocks, from reducers and blocks at hand."""
         layout = self.layout
         kept = tuple(column for column in layout.variables if column.name in self.stored)
         extra = []
@@ -289,13 +240,7 @@ class Job:
         return reducers_of(self.plan, self.sweep.reductions, self.layout)
 
     def dataset(self, progress: Callable[[int, int], None] | None = None) -> xr.Dataset:
-        """Compute the result in memory.
-
-        Returns
-        -------
-        xarray.Dataset
-            Labelled; each variable with just the dimensions that it depends on.
-        """
+        """Compute the result in memory."""
         from sweeps.store.memory import to_dataset
 
         self.check_size()
@@ -318,35 +263,7 @@ def prepare(
     options: Mapping[str, Any] | None = None,
     where: str = "",
 ) -> Job:
-    """Make a sweep ready to run.
-
-    Parameters
-    ----------
-    stated : mapping or Sweep
-        As a spec file has it, or checked already.
-    text : str
-        The spec's own text, for the file.
-    command : sequence of str
-        The command line, for the file's history.
-    bare_is_si : bool
-        Whether numbers without a unit are SI.
-    folders : sequence of Path
-        The user's own folders of machines.
-    options : mapping, optional
-        What else decides the file's contents: part of its fingerprint.
-    where : str
-        What to put before each fault, such as the spec file's name.
-
-    Returns
-    -------
-    Job
-        Ready to run.
-
-    Raises
-    ------
-    InputError
-        With every fault in it.
-    """
+    """Make a sweep ready to run."""
     try:
         return _prepared(stated, text, tuple(command), bare_is_si, folders, dict(options or {}))
     except InputError as error:

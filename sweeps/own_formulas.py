@@ -15,18 +15,7 @@ __all__ = ["load_formulas"]
 
 
 def load_formulas(path: Path) -> None:
-    """Run a user's file of formulas: what it declares joins the registry.
-
-    Parameters
-    ----------
-    path : Path
-        A Python file.
-
-    Raises
-    ------
-    InputError
-        If it can't be read or run, or declares something that can't be.
-    """
+    """Run a user's file of formulas: what it declares joins the registry."""
     found = importlib.util.spec_from_file_location(f"formulas_{path.stem}", path)
     if found is None or found.loader is None or not path.is_file():
         raise InputError(fault("--formulas", str(path), "no such file", "a Python file"))

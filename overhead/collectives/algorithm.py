@@ -141,13 +141,7 @@ class Algorithms(Mapping[tuple[str, str, str], Algorithm]):
         return len(self._algorithms)
 
     def add(self, declared: Algorithm) -> None:
-        """Add an algorithm.
-
-        Raises
-        ------
-        ValueError
-            If the collective has one of that name on that network already.
-        """
+        """Add an algorithm."""
         if declared.key in self._algorithms:
             message = f"the algorithm {'.'.join(declared.key)} is declared already"
             raise ValueError(message)

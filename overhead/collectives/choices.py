@@ -65,26 +65,7 @@ NCCL: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 def candidates(topology: str, collective: str, choice: str) -> tuple[Algorithm, ...]:
-    """Return the algorithms among which a choice takes the fastest that is defined.
-
-    Parameters
-    ----------
-    topology, collective : str
-        Where, and what.
-    choice : str
-        One of `CHOICES`, or an algorithm's name.
-
-    Returns
-    -------
-    tuple of Algorithm
-        With ``all`` each is wanted, not the fastest.  None where the network has no algorithm of
-        that name for the collective, but others have.
-
-    Raises
-    ------
-    ValueError
-        If a topology, a collective or a choice is unknown.
-    """
+    """Return the algorithms among which a choice takes the fastest that is defined."""
     for word, known in ((topology, TOPOLOGIES), (collective, COLLECTIVES)):
         if word not in known:
             message = f"'{word}' is unknown; known: {', '.join(known)}"
@@ -111,16 +92,6 @@ def usable(labels: Mapping[str, str]) -> tuple[Algorithm, ...]:
 
     A name that the collective doesn't have there stands for the standard algorithm: it was meant
     for another of the model's collectives.
-
-    Parameters
-    ----------
-    labels : mapping of str to str
-        With ``topology``, ``collective`` and ``algorithm``.
-
-    Returns
-    -------
-    tuple of Algorithm
-        One, or several of which the fastest counts.
     """
     topology, collective = labels["topology"], labels["collective"]
     found = candidates(topology, collective, labels["algorithm"])

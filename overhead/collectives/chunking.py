@@ -114,29 +114,6 @@ def best_chunks(
 
     The formula is in this module's first lines; derived here, as Chan et al. 2007 do for a
     pipelined chain.  Where an algorithm's time has several such pieces, their best are compared.
-
-    Parameters
-    ----------
-    algorithm : Algorithm
-        One that cuts its message into chunks.
-    shape : mapping of str to array
-        The quantities that its kernel takes, at least; chunks aren't read.
-    latencies, wire_times : sequence of array
-        For each level of its cost, innermost first: a hop's latency, and the time of the whole
-        message over a link [s].  One alone holds for all levels.
-    latency_per : {"hop", "message"}
-        Whether a latency is paid for each hop, or for a message whatever its path.
-
-    Returns
-    -------
-    array
-        Whole numbers from 1 to `MOST_CHUNKS` (reached where latencies cost nothing), of equals
-        the lowest, of the shape to which the inputs broadcast.
-
-    Raises
-    ------
-    ValueError
-        If the algorithm has no chunks, or there are more or fewer prices than levels.
     """
     if not algorithm.chunked:
         message = f"{'.'.join(algorithm.key)} cuts its message into no chunks"

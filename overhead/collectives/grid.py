@@ -54,39 +54,14 @@ MIDDLE = f"(mesh_nx + mesh_ny + mesh_nz - {LONGEST} - {SHORTEST})"
 
 
 def over(template: str) -> str:
-    """Return the sum over dimensions of an expression.
-
-    Parameters
-    ----------
-    template : str
-        The expression, with ``{n}`` for the dimension's size and ``{m}`` for the message that is
-        left when the dimensions before it have had theirs.
-
-    Returns
-    -------
-    str
-        The sum.
-    """
+    """Return the sum over dimensions of an expression."""
     return " + ".join(
         template.format(n=size, m=share) for size, share in zip(SIZES, SHARES, strict=True)
     )
 
 
 def bucket(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
-    """Return the cost of a reduce_scatter or all_gather, one dimension after the other.
-
-    Parameters
-    ----------
-    one : callable
-        The cost along one dimension, of its size.
-    nx, ny, nz : array
-        The sizes.
-
-    Returns
-    -------
-    Cost
-        With a level a dimension.
-    """
+    """Return the cost of a reduce_scatter or all_gather, one dimension after the other."""
     return stack(
         [
             scale(one(nx), 1.0, ny * nz),
@@ -134,18 +109,7 @@ def longest(*sizes: Array) -> Array:
 
 
 def staircase(lengths: Sequence[Array], heights: Sequence[Array]) -> Array:
-    """Return the sum over steps of the slowest of several parts.
-
-    Parameters
-    ----------
-    lengths, heights : sequence of array
-        Until which step each part is at work, and what a step moves until then (in messages).
-
-    Returns
-    -------
-    array
-        The sum, of the shape to which all broadcast.
-    """
+    """Return the sum over steps of the slowest of several parts."""
     together = np.broadcast_arrays(*lengths, *heights)
     long = np.stack(together[: len(lengths)])
     high = np.stack(together[len(lengths) :])
@@ -159,21 +123,7 @@ def staircase(lengths: Sequence[Array], heights: Sequence[Array]) -> Array:
 def in_three_phases(
     slowest: Callable[[tuple[Array, ...]], Array], nx: Array, ny: Array, nz: Array
 ) -> Array:
-    """Return the transfer of parts that go along the dimensions in turn, in messages.
-
-    Parameters
-    ----------
-    slowest : callable
-        Takes what each part has left in a phase, as multiples of its dimension's share; gives the
-        sum over the phase's steps of the slowest.
-    nx, ny, nz : array
-        The sizes.
-
-    Returns
-    -------
-    array
-        The sum over phases, of which there are as many as dimensions above 1.
-    """
+    """Return the transfer of parts that go along the dimensions in turn, in messages."""
     ranks = nx * ny * nz
     dimensions = count(nx, ny, nz)
     first = slowest((1.0 / nx, 1.0 / ny, 1.0 / nz))
@@ -183,20 +133,7 @@ def in_three_phases(
 
 
 def side_by_side(sent: Callable[[Array], Array], nx: Array, ny: Array, nz: Array) -> Array:
-    """Return what a rank sends when parts of the buffer go along the dimensions in turn.
-
-    Parameters
-    ----------
-    sent : callable
-        What it sends along one dimension, of its size, in messages.
-    nx, ny, nz : array
-        The sizes.
-
-    Returns
-    -------
-    array
-        In messages; a part whose first dimension has a size of 1 doesn't exist.
-    """
+    """Return what a rank sends when parts of the buffer go along the dimensions in turn."""
     x, y, z = sent(nx), sent(ny), sent(nz)
     parts = (
         np.where(nx > 1.0, x + y / nx + z / (nx * ny), 0.0)
@@ -211,19 +148,6 @@ def union(shared: Callable[[tuple[str, ...], tuple[str, ...]], str], heights: st
 
     It is the area of a union, the area below each part's staircase over its steps: by inclusion
     and exclusion.
-
-    Parameters
-    ----------
-    shared : callable
-        Takes sizes, and heights of steps; gives the expression of what the parts have in common.
-    heights : str
-        The bytes of a step, with ``{n}`` for the dimension's size and ``{other}`` for that of the
-        dimension that the part goes along next.
-
-    Returns
-    -------
-    str
-        The expression.
     """
     high = {
         size: heights.format(n=size, other=other)

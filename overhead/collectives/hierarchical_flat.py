@@ -40,18 +40,7 @@ def _cost(
     carried: tuple[Array, Array, Array],
     sent: Array,
 ) -> Cost:
-    """Return the cost of equal steps, each as long as the slowest level's.
-
-    Parameters
-    ----------
-    steps : array
-        Their number.
-    times, shares, carried : tuple of array
-        Of each level, innermost first: a step's time (below 0 where the level has no messages), a
-        step's bytes on the busiest link (in messages), and all bytes of the schedule.
-    sent : array
-        What a rank sends.
-    """
+    """Return the cost of equal steps, each as long as the slowest level's."""
     levels = tuple(
         Level(steps * here, steps * here, steps * here * share, passed)
         for here, share, passed in zip(_slowest(times), shares, carried, strict=True)

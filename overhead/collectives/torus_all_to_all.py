@@ -114,20 +114,7 @@ def fwd_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
 
 
 def side_by_side(one: Cost, nx: Array, ny: Array, nz: Array) -> Cost:
-    """Return the cost of parts that go along dimensions of one size in turn.
-
-    Parameters
-    ----------
-    one : Cost
-        The cost along one dimension.
-    nx, ny, nz : array
-        The sizes, equal where they are above 1.
-
-    Returns
-    -------
-    Cost
-        As many phases as dimensions, each with all dimensions at work on their part.
-    """
+    """Return the cost of parts that go along dimensions of one size in turn."""
     phases = count(nx, ny, nz)
     (level,) = one.levels
     lines = nx * ny * nz / longest(nx, ny, nz)

@@ -40,30 +40,37 @@ FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.2"}
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Parameters that go their own way: those of dense layers, or those of routed experts.
+    """Parameters that go their own way: those of dense layers, or those of routed experts."""
 
-    Attributes
-    ----------
-    name, mark, words, owner : str
-        What its quantities' names, and their symbols, begin with; what it is; and whose a
-        gradient is, where that has to be said.
-    group, shard, replica : str
-        Its kinds of groups: of equal weights, of which one shards, which hold the same shard.
-    shards, held, layers, share : str
-        Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of
-        all stages by that.
-    """
-
+    # What its quantities' names, and their symbols, begin with; what it is; and whose a gradient
+    # is, where that has to be said
     name: str
+    # What its quantities' names, and their symbols, begin with; what it is; and whose a gradient
+    # is, where that has to be said
     mark: str
+    # What its quantities' names, and their symbols, begin with; what it is; and whose a gradient
+    # is, where that has to be said
     words: str
+    # What its quantities' names, and their symbols, begin with; what it is; and whose a gradient
+    # is, where that has to be said
     owner: str
+    # Its kinds of groups: of equal weights, of which one shards, which hold the same shard
     group: str
+    # Its kinds of groups: of equal weights, of which one shards, which hold the same shard
     shard: str
+    # Its kinds of groups: of equal weights, of which one shards, which hold the same shard
     replica: str
+    # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
+    # stages by that
     shards: str
+    # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
+    # stages by that
     held: str
+    # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
+    # stages by that
     layers: str
+    # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
+    # stages by that
     share: str
 
 
@@ -211,17 +218,7 @@ def _replicated(message: Array, shards: Array) -> Array:
 def declare_pieces(
     family: Family, bucket: str = "bucket_bytes", when: Mapping[str, str] | None = None
 ) -> None:
-    """Declare of how many messages a round of a family's parameters consists.
-
-    Parameters
-    ----------
-    family : Family
-        The parameters.
-    bucket : str
-        The quantity that says how large a bucket is.
-    when : mapping, optional
-        Labels for which that holds.
-    """
+    """Declare of how many messages a round of a family's parameters consists."""
     held, pieces = family.held, f"{family.name}_messages"
     formula(
         returns=pieces,

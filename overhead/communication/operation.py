@@ -68,40 +68,20 @@ PODS = {"nodes_per_pod": "group_pod_nodes", "pod_bandwidth": "effective_pod_band
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A communication of the training step.
+    """A communication of the training step."""
 
-    Attributes
-    ----------
-    name : str
-        Its name, with which the names of its quantities begin.
-    title : str
-        What it is, in words.
-    dimension : str
-        Of `DIMENSIONS`.
-    group : str
-        The kind of groups that do it: the label ``group`` of `overhead.placement`, or of
-        `overhead.communication.groups`.
-    collective : str
-        What they do.
-    message : str
-        The quantity that is its message [byte].
-    of : str
-        The kind of groups by whose number its energy is multiplied.
-    share : str
-        The quantity by which all stages' counts, on average, fall short of the busiest stage's.
-    when : mapping of str to str
-        Labels of the plans that have it; empty: each has.
-    """
-
-    name: str
-    title: str
-    dimension: str
+    name: str  # Its name, with which the names of its quantities begin
+    title: str  # What it is, in words
+    dimension: str  # Of `DIMENSIONS`
+    # The kind of groups that do it: the label ``group`` of `overhead.placement`, or of
+    # `overhead.communication.groups`
     group: str
-    collective: str
-    message: str
-    of: str
+    collective: str  # What they do
+    message: str  # The quantity that is its message [byte]
+    of: str  # The kind of groups by whose number its energy is multiplied
+    # The quantity by which all stages' counts, on average, fall short of the busiest stage's
     share: str
-    when: Mapping[str, str]
+    when: Mapping[str, str]  # Labels of the plans that have it; empty: each has
 
     def quantity(self, part: str) -> str:
         """Return the name of one of its quantities, of `PARTS`."""
@@ -127,24 +107,6 @@ def operation(
     """Declare a communication: its quantities, its cost on the network, its totals of a step.
 
     Its counts stay to be declared.
-
-    Parameters
-    ----------
-    name, title, dimension, group, collective, message
-        As in `Operation`.
-    of : str, optional
-        As in `Operation`; `group` if not given.
-    share : str, optional
-        As in `Operation`; all stages do it as often if not given.
-    when : mapping, optional
-        As in `Operation`.
-    own : tuple of str
-        The ends of names of quantities that are declared elsewhere.
-
-    Returns
-    -------
-    Operation
-        The operation; `OPERATIONS` has it, too.
     """
     made = Operation(
         name, title, dimension, group, collective, message, of or group, share, dict(when or {})
@@ -189,17 +151,7 @@ def _counted(made: Operation, part: str, factors: tuple[str, ...]) -> None:
 
 
 def on_network(returns: str, of: str, group: str, collective: str, message: str) -> None:
-    """Declare a quantity as one of a collective by one kind of groups, on whatever network.
-
-    Parameters
-    ----------
-    returns : str
-        The quantity.
-    of : str
-        What of the collective it is, such as ``time``.
-    group, collective, message : str
-        As in `Operation`.
-    """
+    """Declare a quantity as one of a collective by one kind of groups, on whatever network."""
     labels = {"group": group, "collective": collective}
     bind = {**BIND, "message_bytes": message}
     call(returns=returns, of=of, bind=bind, labels=labels)
@@ -210,17 +162,7 @@ def on_network(returns: str, of: str, group: str, collective: str, message: str)
 
 
 def never(*counts: str, when: Mapping[str, str] | None = None, mark: str = "never") -> None:
-    """Declare that there is nothing to count.
-
-    Parameters
-    ----------
-    *counts : str
-        The counts.
-    when : mapping, optional
-        Labels for which that holds.
-    mark : str
-        The end of the formulas' names, which keeps those of several labels apart.
-    """
+    """Declare that there is nothing to count."""
     for returns in counts:
         formula(
             returns=returns,

@@ -42,20 +42,7 @@ TOTALS: dict[str, tuple[str, str, str, str]] = {
 
 
 def of_dimension(dimension: str, context_parallel: str = "") -> tuple[Operation, ...]:
-    """Return a dimension's operations.
-
-    Parameters
-    ----------
-    dimension : str
-        Of `DIMENSIONS`.
-    context_parallel : str, optional
-        Only those of this kind of context parallelism.
-
-    Returns
-    -------
-    tuple of Operation
-        In the order of declaration.
-    """
+    """Return a dimension's operations."""
     return tuple(
         one
         for one in OPERATIONS.values()

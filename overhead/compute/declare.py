@@ -23,21 +23,7 @@ def declare(
     assumes: tuple[str, ...] = (),
     when: Mapping[str, str] | None = None,
 ) -> None:
-    """Declare a formula of a kernel that serves several.
-
-    Parameters
-    ----------
-    returns : str
-        The quantity that it gives.
-    inputs : sequence of str
-        What the kernel takes, in its order.
-    expression : str
-        The statement.
-    kernel : callable
-        Takes arrays that broadcast; gives an array.
-    source, where, assumes, when
-        As of `overhead.formula.formula`.
-    """
+    """Declare a formula of a kernel that serves several."""
     values = "_".join(value for value in (when or {}).values())
     name = f"{returns}_{values}".rstrip("_").replace("|", "_or_")
     meaning = VOCABULARY[returns].meaning

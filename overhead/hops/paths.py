@@ -32,30 +32,7 @@ def message_time(
     bandwidth: ArrayLike,
     switching: str = "store_and_forward",
 ) -> Array:
-    """Return the time of a message over a path.
-
-    Parameters
-    ----------
-    message_bytes : array_like
-        Its size [byte]; broadcasts against the hops without their leading axis.
-    hops : array_like
-        Links of each type that it passes; types along the first axis.
-    latency, bandwidth : array_like
-        Of each type [s], [byte s-1].
-    switching : str
-        ``store_and_forward``: sum of n(latency + M/bandwidth) over the types; ``cut_through``:
-        sum of n latency, and M by the least bandwidth of those passed.
-
-    Returns
-    -------
-    ndarray
-        Time [s]; nought over no link.
-
-    Raises
-    ------
-    ValueError
-        If there is no such switching.
-    """
+    """Return the time of a message over a path."""
     if switching not in SWITCHING:
         message = f"'{switching}' is no switching; known: {', '.join(SWITCHING)}"
         raise ValueError(message)
@@ -70,22 +47,7 @@ def message_time(
 
 
 def message_energy(message_bytes: ArrayLike, hops: ArrayLike, energy_per_bit: ArrayLike) -> Array:
-    """Return the energy of a message over a path.
-
-    Parameters
-    ----------
-    message_bytes : array_like
-        Its size [byte]; broadcasts against the hops without their leading axis.
-    hops : array_like
-        Links of each type that it passes; types along the first axis.
-    energy_per_bit : array_like
-        Of each type [J bit-1].
-
-    Returns
-    -------
-    ndarray
-        Energy [J]: 8 bits a byte on every link.
-    """
+    """Return the energy of a message over a path."""
     size = np.asarray(message_bytes, dtype=np.float64)
     axes = max(size.ndim, np.ndim(hops) - 1, np.ndim(energy_per_bit) - 1)
     passed, each = (_aligned(values, axes) for values in (hops, energy_per_bit))
@@ -94,18 +56,12 @@ def message_energy(message_bytes: ArrayLike, hops: ArrayLike, energy_per_bit: Ar
 
 @dataclass(frozen=True)
 class LevelHops:
-    """Ranks on nested levels: what a path passes follows from the outermost level that it crosses.
+    """Ranks on nested levels: what a path passes follows from the outermost level that it crosses."""
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Ranks of a node, nodes of a pod, ..; of the outermost level there are as many as needed.
-    paths : tuple of tuple of int
-        For each level, innermost first, the links of each type between two ranks that it parts:
-        one more than sizes.
-    """
-
+    # Ranks of a node, nodes of a pod, ..; of the outermost level there are as many as needed
     sizes: tuple[int, ...]
+    # For each level, innermost first, the links of each type between two ranks that it parts: one
+    # more than sizes
     paths: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
@@ -137,15 +93,9 @@ class LevelHops:
 
 @dataclass(frozen=True)
 class HopMatrix:
-    """Links between any two ranks, as they are given.
+    """Links between any two ranks, as they are given."""
 
-    Attributes
-    ----------
-    counts : ndarray
-        Links of each type: shape (types, ranks, ranks); none from a rank to itself.
-    """
-
-    counts: Array
+    counts: Array  # Links of each type: shape (types, ranks, ranks); none from a rank to itself
 
     def __post_init__(self) -> None:
         counts = self.counts

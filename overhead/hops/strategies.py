@@ -27,19 +27,14 @@ class Hops(Protocol):
 
 @dataclass(frozen=True)
 class Links:
-    """Types of links.
+    """Types of links."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        What they are called.
-    latency, bandwidth, energy_per_bit : tuple of float
-        Of one link of each type, in one direction [s], [byte s-1], [J bit-1].
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # What they are called
+    # Of one link of each type, in one direction [s], [byte s-1], [J bit-1]
     latency: tuple[float, ...]
+    # Of one link of each type, in one direction [s], [byte s-1], [J bit-1]
     bandwidth: tuple[float, ...]
+    # Of one link of each type, in one direction [s], [byte s-1], [J bit-1]
     energy_per_bit: tuple[float, ...]
 
     def mix(self, hops: ArrayLike) -> str:
@@ -51,24 +46,12 @@ class Links:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a strategy sends.
+    """What a strategy sends."""
 
-    Attributes
-    ----------
-    rank_bytes : ndarray
-        Bytes that one rank sends, all steps together.
-    total_bytes : ndarray
-        Bytes that all ranks send together.
-    time : ndarray
-        How long it takes [s].
-    energy : ndarray
-        Energy of all bytes on all links [J].
-    """
-
-    rank_bytes: Array
-    total_bytes: Array
-    time: Array
-    energy: Array
+    rank_bytes: Array  # Bytes that one rank sends, all steps together
+    total_bytes: Array  # Bytes that all ranks send together
+    time: Array  # How long it takes [s]
+    energy: Array  # Energy of all bytes on all links [J]
 
 
 def ring_all_reduce(
@@ -82,24 +65,6 @@ def ring_all_reduce(
 
     A step costs its slowest link, and every link takes energy; reduce_scatter and all_gather have
     ranks - 1 steps each.
-
-    Parameters
-    ----------
-    message_bytes : array_like
-        Its message [byte].
-    ranks : int
-        Ranks of the ring; one sends nothing.
-    network : Hops
-        What lies between them.
-    links : Links
-        What its links are.
-    switching : str
-        As in `message_time`.
-
-    Returns
-    -------
-    Traffic
-        Of the message's shape.
     """
     size = np.asarray(message_bytes, dtype=np.float64)
     if ranks == 1:
@@ -130,29 +95,7 @@ def messages(
     count: int = 1,
     senders: int = 1,
 ) -> Traffic:
-    """Return what messages that follow one another over one path cost.
-
-    Parameters
-    ----------
-    message_bytes : array_like
-        Each message [byte].
-    hops : array_like
-        Links of each type that each passes.
-    links : Links
-        What these are.
-    switching : str
-        As in `message_time`.
-    count : int
-        Messages, one after another.
-    senders : int
-        Ranks that each send as many at the same time, over links of their own.  Time and energy
-        are one sender's.
-
-    Returns
-    -------
-    Traffic
-        Of the message's shape.
-    """
+    """Return what messages that follow one another over one path cost."""
     size = np.asarray(message_bytes, dtype=np.float64)
     time = message_time(size, hops, links.latency, links.bandwidth, switching)
     energy = message_energy(size, hops, links.energy_per_bit)

@@ -77,21 +77,7 @@ DEFAULTS: dict[str, float] = {
 
 
 class Derivation(Evaluation):
-    """Quantities of memory from given ones; what is computed once is kept.
-
-    Parameters
-    ----------
-    given : mapping of str to array_like
-        What is given, in canonical units; the arrays broadcast.  `DEFAULTS` holds for the rest,
-        and experts are as tensor-parallel as all else if ``etp`` isn't given.
-    labels : mapping of str to str, optional
-        The labels that hold, of `LABELS`; a schedule gives ``in_flight_micro_batches``.
-
-    Raises
-    ------
-    ValueError
-        If a label has a value that isn't known.
-    """
+    """Quantities of memory from given ones; what is computed once is kept."""
 
     def __init__(
         self, given: Mapping[str, ArrayLike], labels: Mapping[str, str] | None = None
@@ -110,22 +96,13 @@ class Derivation(Evaluation):
 
 @dataclass(frozen=True, slots=True)
 class StageMemory:
-    """Memory of the stages that can be the fullest.
+    """Memory of the stages that can be the fullest."""
 
-    Attributes
-    ----------
-    stage : ndarray
-        Their numbers; the leading axis is `STAGES`.
-    parts : dict of str to ndarray
-        The parts of `PARTS` and the totals, in bytes; each has the leading axis if it depends on
-        the stage.
-    peak_memory : ndarray
-        The total of the fullest stage, in bytes.
-    """
-
-    stage: Array
+    stage: Array  # Their numbers; the leading axis is `STAGES`
+    # The parts of `PARTS` and the totals, in bytes; each has the leading axis if it depends on the
+    # stage
     parts: dict[str, Array]
-    peak_memory: Array
+    peak_memory: Array  # The total of the fullest stage, in bytes
 
     def headroom(self, memory_capacity: ArrayLike) -> Array:
         """Return what is left of a capacity in bytes; below nought the plan doesn't fit."""
@@ -139,18 +116,6 @@ def candidate_stages(given: Mapping[str, ArrayLike], depth: int) -> Array:
     From the second stage on less and less is in flight, so of the middle ones the second is the
     fullest, or in a mixture of experts the first without dense layers.  Between the two, where
     dense layers reach beyond the second stage, a stage could be fuller by a layer.
-
-    Parameters
-    ----------
-    given : mapping of str to array_like
-        ``pp`` and, where there are experts, ``layers`` and ``dense_layers``.
-    depth : int
-        The dimensions that the leading axis comes before.
-
-    Returns
-    -------
-    ndarray
-        Of shape (4, ...), with depth + 1 dimensions: first, second, first of experts alone, last.
     """
     held = Derivation({**given, "stage": 0.0})
     last = held["pp"] - 1.0
@@ -183,32 +148,7 @@ def stage_memory(
     labels: Mapping[str, str] | None = None,
     by_stage: Mapping[str, ArrayLike] | None = None,
 ) -> StageMemory:
-    """Compute the memory of a plan by part, on the stages that can be the fullest.
-
-    Parameters
-    ----------
-    given : mapping of str to array_like
-        Shapes, degrees, bytes a parameter (`overhead.memory.precision.RECIPES`) and what else is
-        known, in canonical units; the arrays broadcast.
-    labels : mapping of str to str, optional
-        As for `Derivation`.
-    by_stage : mapping of str to array_like, optional
-        What differs by stage, such as ``in_flight_micro_batches``, which is needed unless the
-        label ``schedule`` names one; the leading axis is `STAGES`, and the others broadcast with
-        `given`.
-
-    Returns
-    -------
-    StageMemory
-        Parts, totals and the fullest stage.
-
-    Raises
-    ------
-    MissingQuantities
-        If something isn't given.
-    ValueError
-        If a label has no such value, or a name isn't a quantity's.
-    """
+    """Compute the memory of a plan by part, on the stages that can be the fullest."""
     staged = {name: np.asarray(value, dtype=np.float64) for name, value in (by_stage or {}).items()}
     _check_names((*given, *staged))
     depth = max(

@@ -12,32 +12,25 @@ __all__ = ["RECIPES", "Recipe", "sources"]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Bytes a parameter of a precision recipe.
+    """Bytes a parameter of a precision recipe."""
 
-    Attributes
-    ----------
-    name : str
-        Its name.
-    weight_bytes, gradient_bytes, optimizer_bytes : float
-        Bytes of a weight, of a gradient, and of the optimizer's states for one parameter, a
-        master copy of the weight among them.
-    activation_bytes, matmul_input_bytes : float
-        Bytes of a stored activation, and of a stored input of a matrix product.
-    meaning : str
-        What it is, in words.
-    source, where : str
-        The key of its publication, and the place in it.
-    """
-
-    name: str
+    name: str  # Its name
+    # Bytes of a weight, of a gradient, and of the optimizer's states for one parameter, a master
+    # copy of the weight among them
     weight_bytes: float
+    # Bytes of a weight, of a gradient, and of the optimizer's states for one parameter, a master
+    # copy of the weight among them
     gradient_bytes: float
+    # Bytes of a weight, of a gradient, and of the optimizer's states for one parameter, a master
+    # copy of the weight among them
     optimizer_bytes: float
+    # Bytes of a stored activation, and of a stored input of a matrix product
     activation_bytes: float
+    # Bytes of a stored activation, and of a stored input of a matrix product
     matmul_input_bytes: float
-    meaning: str
-    source: str
-    where: str = ""
+    meaning: str  # What it is, in words
+    source: str  # The key of its publication, and the place in it
+    where: str = ""  # The key of its publication, and the place in it
 
     @property
     def parameter_bytes(self) -> float:

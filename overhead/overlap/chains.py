@@ -30,25 +30,7 @@ def _along(*given: ArrayLike) -> list[Array]:
 
 
 def bucketed_time(compute: ArrayLike, communication: ArrayLike) -> Array:
-    """Return the time of a backward behind which buckets of gradients are reduced.
-
-    Parameters
-    ----------
-    compute : array_like
-        Computation after which each bucket is ready, beyond that of the one before [s].
-    communication : array_like
-        Reduction of each bucket [s].
-
-    Returns
-    -------
-    ndarray
-        From the start of the computation to the last end [s].
-
-    Notes
-    -----
-    A bucket ends at e_b = max(e_{b-1}, r_b) + c_b, which is the sum of all c up to it and the
-    greatest of r_j less the sum of all c before j.
-    """
+    """Return the time of a backward behind which buckets of gradients are reduced."""
     work, sent = _along(compute, communication)
     if not len(work):
         return np.zeros(work.shape[1:])
@@ -61,20 +43,7 @@ def bucketed_time(compute: ArrayLike, communication: ArrayLike) -> Array:
 def prefetched_time(
     gather: ArrayLike, compute: ArrayLike, prefetched_layers: int | None = None
 ) -> Array:
-    """Return the time of a forward whose layers' weights are gathered ahead.
-
-    Parameters
-    ----------
-    gather, compute : array_like
-        Each layer's all_gather and its computation [s].
-    prefetched_layers : int, optional
-        Layers that may be gathered beside the one that computes; all if not given.
-
-    Returns
-    -------
-    ndarray
-        From the first all_gather's start to the last layer's end [s].
-    """
+    """Return the time of a forward whose layers' weights are gathered ahead."""
     gathered, work = _along(gather, compute)
     count = len(work)
     if not count:
@@ -97,19 +66,7 @@ def prefetched_time(
 
 
 def sharded_backward_time(gather: ArrayLike, compute: ArrayLike, reduce: ArrayLike) -> Array:
-    """Return the time of a backward whose layers gather weights and reduce gradients.
-
-    Parameters
-    ----------
-    gather, compute, reduce : array_like
-        Each layer's all_gather, computation and reduce_scatter [s], in the backward's order.  The
-        next layer's all_gather comes before this one's reduce_scatter, on one communicator.
-
-    Returns
-    -------
-    ndarray
-        From the first all_gather's start to the last reduce_scatter's end [s].
-    """
+    """Return the time of a backward whose layers gather weights and reduce gradients."""
     gathered, work, reduced = _along(gather, compute, reduce)
     count = len(work)
     if not count:
@@ -127,20 +84,7 @@ def sharded_backward_time(gather: ArrayLike, compute: ArrayLike, reduce: ArrayLi
 def layered_time(
     compute: ArrayLike, communication: ArrayLike, independent_share: ArrayLike = 1.0
 ) -> Array:
-    """Return the time of layers whose communication hides behind the next one's computation.
-
-    Parameters
-    ----------
-    compute, communication : array_like
-        Of each layer [s].
-    independent_share : array_like, optional
-        Share of a layer's computation that doesn't wait for the communication before it.
-
-    Returns
-    -------
-    ndarray
-        From the first layer's start to the last communication's end [s].
-    """
+    """Return the time of layers whose communication hides behind the next one's computation."""
     work, sent = _along(compute, communication)
     if not len(work):
         return np.zeros(work.shape[1:])

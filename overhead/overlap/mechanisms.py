@@ -12,29 +12,15 @@ BOTH = ("compute_time", "communication_time")
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
-    """A way in which computation and communication overlap: a value of the label ``mechanism``.
+    """A way in which computation and communication overlap: a value of the label ``mechanism``."""
 
-    Attributes
-    ----------
-    name : str
-        Its name.
-    title : str
-        What overlaps with what.
-    takes : tuple of str
-        The quantities that its time needs.
-    defaults : mapping of str to float
-        What holds of them where they aren't given.
-    exposed : str
-        Why some of the communication shows.
-    bounded : bool
-        Whether the time is at least the longer duration and at most both together.
-    """
-
-    name: str
-    title: str
-    takes: tuple[str, ...]
-    exposed: str
+    name: str  # Its name
+    title: str  # What overlaps with what
+    takes: tuple[str, ...]  # The quantities that its time needs
+    exposed: str  # Why some of the communication shows
+    # What holds of them where they aren't given
     defaults: Mapping[str, float] = field(default_factory=dict)
+    # Whether the time is at least the longer duration and at most both together
     bounded: bool = True
 
 

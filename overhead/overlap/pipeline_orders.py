@@ -43,25 +43,7 @@ def tasks_of(schedule: str, pp: int, micro_batches: int, virtual_stages: int = 1
 
 
 def stage_orders(schedule: str, pp: int, micro_batches: int, virtual_stages: int = 1) -> Orders:
-    """Return what each stage runs, in order.
-
-    Parameters
-    ----------
-    schedule : str
-        Of `overhead.schedule.SCHEDULES`.
-    pp, micro_batches, virtual_stages : int
-        Stages, micro-batches, and chunks of a stage.
-
-    Returns
-    -------
-    list of list of tuple of Task
-        By stage.
-
-    Raises
-    ------
-    ValueError
-        If the schedule has no order for so many.
-    """
+    """Return what each stage runs, in order."""
     if virtual_stages > 1 and schedule != "interleaved":
         message = f"{virtual_stages} virtual stages; one, unless the schedule is interleaved"
         raise ValueError(message)

@@ -68,27 +68,7 @@ class Sent(NamedTuple):
 def run_orders(
     orders: Orders, duration: Callable[[Slot], float], transfer: float
 ) -> tuple[list[list[Ran]], list[list[Sent]]]:
-    """Run all stages' lists, each item as soon as its stage is free and its input has arrived.
-
-    Parameters
-    ----------
-    orders : list of list of tuple of Task
-        As `stage_orders` gives them.
-    duration : callable
-        Of a slot [s].
-    transfer : float
-        Time from one stage to another [s].
-
-    Returns
-    -------
-    ran, sent : list of list
-        By stage: what ran, and what it sent to others.
-
-    Raises
-    ------
-    ValueError
-        If stages wait for one another.
-    """
+    """Run all stages' lists, each item as soon as its stage is free and its input has arrived."""
     home = {task: at for at, order in enumerate(orders) for slot in order for task in slot}
     last = max(task.chunk for task in home)
     done: dict[Task, float] = {}
@@ -185,27 +165,7 @@ def send_spans(row: str, sent: Sequence[Sent], pp: int, virtual_stages: int = 1)
 
 
 def pipeline_timeline(schedule: str, given: Mapping[str, float]) -> list[Span]:
-    """Return the course of a pipeline of even stages.
-
-    Parameters
-    ----------
-    schedule : str
-        Of `overhead.schedule.SCHEDULES`, with one time for a whole backward.
-    given : mapping of str to float
-        The quantities that the mechanism ``pipeline`` takes.
-
-    Returns
-    -------
-    list of Span
-        By stage: its row, then what it sends; spans of no duration are left out.
-
-    Raises
-    ------
-    KeyError
-        If a quantity is missing.
-    ValueError
-        If the schedule has no order for it, or there are too many spans.
-    """
+    """Return the course of a pipeline of even stages."""
     pp, count = int(given["pp"]), given["micro_batches"]
     virtual = int(given.get("virtual_stages", 1.0))
     check_spans(2.0 * tasks_of(schedule, pp, 1, virtual) * count)

@@ -29,25 +29,13 @@ MOST_SPANS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something that runs.
+    """Something that runs."""
 
-    Attributes
-    ----------
-    row : str
-        Where: computation, communication, or a pipeline's stage.
-    name : str
-        What.
-    start, duration : float
-        When [s].
-    kind : str
-        Of what kind it is; the row tells it where this is empty.
-    """
-
-    row: str
-    name: str
-    start: float
-    duration: float
-    kind: str = ""
+    row: str  # Where: computation, communication, or a pipeline's stage
+    name: str  # What
+    start: float  # When [s]
+    duration: float  # When [s]
+    kind: str = ""  # Of what kind it is; the row tells it where this is empty
 
     @property
     def end(self) -> float:
@@ -258,40 +246,14 @@ DERIVED = ("overlapped_time", "overlap_window", "carved_compute_time")
 
 
 def check_spans(count: float) -> None:
-    """Refuse a course of more spans than can be looked at.
-
-    Raises
-    ------
-    ValueError
-        If there are too many.
-    """
+    """Refuse a course of more spans than can be looked at."""
     if not math.isfinite(count) or count > MOST_SPANS:
         message = f"{count:.3g} spans; at most {MOST_SPANS:,}"
         raise ValueError(message)
 
 
 def timeline(mechanism: str, given: Given) -> list[Span]:
-    """Return the course of one case.
-
-    Parameters
-    ----------
-    mechanism : str
-        Of `TIMELINES`.
-    given : mapping of str to float
-        The quantities that the mechanism takes, and those of `DERIVED` that it has.
-
-    Returns
-    -------
-    list of Span
-        In the order in which they are issued; spans of no duration are left out.
-
-    Raises
-    ------
-    KeyError
-        If there is no such mechanism or a quantity is missing.
-    ValueError
-        If there are too many spans.
-    """
+    """Return the course of one case."""
     check_spans(2.0 * sum(given.get(name, 0.0) for name in COUNTS))
     course = Course()
     TIMELINES[mechanism](course, given)

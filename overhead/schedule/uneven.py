@@ -138,33 +138,7 @@ def uneven_one_f_one_b_time(
     p2p_time: ArrayLike = 0.0,
     pp: ArrayLike | None = None,
 ) -> Array:
-    """Return the time of 1F1B whose stages each take a time of their own.
-
-    Parameters
-    ----------
-    stage_times : array_like
-        Forward and backward of one micro-batch in each stage [s]; stages along the last axis.
-    micro_batches : array_like
-        Micro-batches; broadcasts against the other axes of `stage_times`.
-    p2p_time : array_like, optional
-        Time of one transfer [s]; asynchronous.
-    pp : array_like, optional
-        Stages of each pipeline, where the axis is longer than some pipelines; what stands beyond
-        isn't looked at.  All of the axis if not given.
-
-    Returns
-    -------
-    ndarray
-        Time of the pipeline [s], of the shape to which all broadcast, without the stage axis.
-
-    Notes
-    -----
-    A stage is held up by itself, or by the way of its micro-batches in flight to the last stage
-    and back; the slower of the two, in the stage where it is slowest, is paid for each
-    micro-batch but the first.  That errs on the slow side: within 1 % where stages are nearly
-    even or micro-batches at least 4*pp, by up to 20 % of the time otherwise.  Where transfers
-    take up to a third of a stage, it may also come out up to 10 % too short.
-    """
+    """Return the time of 1F1B whose stages each take a time of their own."""
     times = np.asarray(stage_times, dtype=np.float64)
     length = times.shape[-1]
     count = np.asarray(length if pp is None else pp, dtype=np.float64)[..., np.newaxis]

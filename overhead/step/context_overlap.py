@@ -46,7 +46,9 @@ def _ring(way: str, computing: str, when: dict[str, str]) -> None:
 for _way in ("forward", "backward"):
     _sent = f"cp_layer_{_way}_time"
     # What is repeated in a backward changes nothing of it.
-    for _when in (NAMED,) if _way == "forward" else (NAMED, {**NAMED, **overlap.REPEATED_ATTENTION}):
+    for _when in (
+        (NAMED,) if _way == "forward" else (NAMED, {**NAMED, **overlap.REPEATED_ATTENTION})
+    ):
         declare(
             f"exposed_cp_{_way}_time",
             (_sent,),

@@ -27,22 +27,7 @@ BOUND: dict[str, Any] = {
 
 
 def exposed(time: Array, overlap: Array, computing: Array) -> Array:
-    """Return which part of a time isn't hidden.
-
-    Parameters
-    ----------
-    time : ndarray
-        Of communication.
-    overlap : ndarray
-        The share of it that hides.
-    computing : ndarray
-        The time behind which it can.
-
-    Returns
-    -------
-    ndarray
-        What doesn't overlap or, where that is more, what is too long to hide.
-    """
+    """Return which part of a time isn't hidden."""
     return np.maximum(np.maximum((1.0 - overlap) * time, time - computing), 0.0)
 
 

@@ -62,18 +62,11 @@ Parts = dict[str, float]
 
 @dataclass(frozen=True)
 class StepTimeline:
-    """A step's course.
+    """A step's course."""
 
-    Attributes
-    ----------
-    stages : mapping of str to sequence of Span
-        By stage: its passes and what comes after them, what they hold, what it sends.
-    step_time : float
-        The step's time by its formula [s].
-    """
-
+    # By stage: its passes and what comes after them, what they hold, what it sends
     stages: Mapping[str, Sequence[Span]]
-    step_time: float
+    step_time: float  # The step's time by its formula [s]
 
     @cached_property
     def end(self) -> float:
@@ -87,25 +80,7 @@ class StepTimeline:
 
 
 def step_timeline(evaluation: Evaluation) -> StepTimeline:
-    """Return the predicted course of a training step.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        Of one plan, with all that its step time needs.
-
-    Returns
-    -------
-    StepTimeline
-        Its spans have a duration, and those of a row don't overlap.
-
-    Raises
-    ------
-    MissingQuantities
-        If the step's time can't be told.
-    ValueError
-        If the schedule's order isn't known, or there are too many spans.
-    """
+    """Return the predicted course of a training step."""
     step_time = float(evaluation["step_time"])
     passes = _Passes(evaluation)
     schedule = evaluation.labels["schedule"]

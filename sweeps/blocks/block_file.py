@@ -25,30 +25,14 @@ ALIGNED = 16
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One array of a block.
+    """One array of a block."""
 
-    Attributes
-    ----------
-    about : mapping
-        What it is, as JSON has it.
-    values : ndarray
-        Its values.
-    """
-
-    about: Mapping[str, Any]
-    values: NDArray[Any]
+    about: Mapping[str, Any]  # What it is, as JSON has it
+    values: NDArray[Any]  # Its values
 
 
 class BlockFile:
-    """Writes a block's file: records as they come, then the index and the checksum.
-
-    Parameters
-    ----------
-    file : NewFile
-        Open.
-    owner : bytes
-        Whose block it is: 32 bytes.
-    """
+    """Writes a block's file: records as they come, then the index and the checksum."""
 
     def __init__(self, file: NewFile, owner: bytes) -> None:
         self._file, self._owner = file, owner
@@ -61,15 +45,7 @@ class BlockFile:
         self._file.write(data)
 
     def put(self, about: Mapping[str, Any], values: NDArray[Any]) -> None:
-        """Append an array.
-
-        Parameters
-        ----------
-        about : mapping
-            What it is, as JSON has it.
-        values : ndarray
-            Numbers of any shape.
-        """
+        """Append an array."""
         array = np.asarray(values)
         plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         self._write(bytes(-self._file.nbytes % ALIGNED))
@@ -78,13 +54,7 @@ class BlockFile:
         self._write(plain.reshape(-1).view(np.uint8).data)
 
     def finish(self) -> int:
-        """Write the index and the checksum.
-
-        Returns
-        -------
-        int
-            The checksum.
-        """
+        """Write the index and the checksum."""
         at = self._file.nbytes
         index = json.dumps(self._index).encode()
         self._write(index)
@@ -95,15 +65,7 @@ class BlockFile:
 
 
 def looks_complete(path: Path, owner: bytes | None = None) -> bool:
-    """Tell whether a block's file is there and ends as it should, without reading all of it.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    owner : bytes, optional
-        Whose block it has to be; anyone's by default.
-    """
+    """Tell whether a block's file is there and ends as it should, without reading all of it."""
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, 2)
@@ -118,20 +80,7 @@ def looks_complete(path: Path, owner: bytes | None = None) -> bool:
 
 
 def read_block(path: Path, owner: bytes) -> list[Record] | None:
-    """Read a block's file, if it is what was written.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    owner : bytes
-        Whose block it has to be.
-
-    Returns
-    -------
-    list of Record or None
-        None where it is missing, damaged, or another's.
-    """
+    """Read a block's file, if it is what was written."""
     try:
         content = path.read_bytes()
     except OSError:

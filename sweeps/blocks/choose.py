@@ -45,33 +45,16 @@ MOST_OVERHEAD = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """With what a sweep is run.
+    """With what a sweep is run."""
 
-    Attributes
-    ----------
-    overwrite : bool
-        Whether an existing output is replaced, and blocks are given up.
-    resume : bool
-        Whether to go on with blocks that are there, and to keep them at any cost.
-    workers : int
-        Processes beside this one.
-    scheduler : str or None
-        The address of a Dask scheduler.
-    zarr : bool
-        Whether the output is a Zarr store.
-    max_memory : str
-        The most memory, with a unit.
-    formulas : sequence of (str, str)
-        Own formulas: the names of their files and the text.
-    """
-
-    overwrite: bool = False
+    overwrite: bool = False  # Whether an existing output is replaced, and blocks are given up
+    # Whether to go on with blocks that are there, and to keep them at any cost
     resume: bool = False
-    workers: int = 0
-    scheduler: str | None = None
-    zarr: bool = False
-    max_memory: str = "2GiB"
-    formulas: Sequence[tuple[str, str]] = ()
+    workers: int = 0  # Processes beside this one
+    scheduler: str | None = None  # The address of a Dask scheduler
+    zarr: bool = False  # Whether the output is a Zarr store
+    max_memory: str = "2GiB"  # The most memory, with a unit
+    formulas: Sequence[tuple[str, str]] = ()  # Own formulas: the names of their files and the text
 
     def __post_init__(self) -> None:
         faults = []
@@ -102,22 +85,7 @@ class Means:
 
 
 def keeps_blocks(found: Estimate, means: Means) -> bool:
-    """Return whether a sweep is worth keeping in blocks.
-
-    Parameters
-    ----------
-    found : Estimate
-        What it takes.
-    means : Means
-        With what it is run.
-
-    Returns
-    -------
-    bool
-        A cluster's results and a Zarr store's come in blocks in any case; a short sweep is
-        computed again; a long one is kept where that is cheap beside it, or where it is to be
-        resumed.
-    """
+    """Return whether a sweep is worth keeping in blocks."""
     if means.scheduler or means.zarr:
         return True
     if means.workers and found.seconds > PARALLEL_SECONDS:
@@ -129,19 +97,7 @@ def keeps_blocks(found: Estimate, means: Means) -> bool:
 
 
 def cut_for(found: Estimate, limits: Limits, processes: int, nbytes: int = BLOCK_BYTES) -> Cut:
-    """Return how a sweep is cut: by time, by size, and so that every process has several blocks.
-
-    Parameters
-    ----------
-    found : Estimate
-        What it takes.
-    limits : Limits
-        How much is computed at a time.
-    processes : int
-        How many compute.
-    nbytes : int
-        The most bytes of a block.
-    """
+    """Return how a sweep is cut: by time, by size, and so that every process has several blocks."""
     steps = max(1, found.steps)
     a_second = steps / max(found.seconds, 1e-9)
     by_size = nbytes * steps / max(found.kept_nbytes, 1)
@@ -159,28 +115,7 @@ def write_sweep(
     progress: Callable[[str], Callable[[int, int], None]] | None = None,
     tell: Callable[[Estimate], None] | None = None,
 ) -> Written:
-    """Compute a sweep into a file, in whatever way suits it.
-
-    Parameters
-    ----------
-    job : Job
-        Ready to run.
-    output : Path
-        The file to write.
-    means : Means
-        With what it is run.
-    storage : Storage
-        The user's choices.
-    progress : callable, optional
-        Makes, of words, what is called with cells done and of all cells.
-    tell : callable, optional
-        Called with the estimate of a long sweep before it starts.
-
-    Returns
-    -------
-    Written
-        Path, size and checksums.
-    """
+    """Compute a sweep into a file, in whatever way suits it."""
     pool = means.pool()
     if means.zarr:
         require_zarr(str(output))
@@ -240,13 +175,7 @@ def _write_directly(
 
 
 def clear(output: Path) -> None:
-    """Remove what runs have left beside an output that is complete, unless one is at it.
-
-    Parameters
-    ----------
-    output : Path
-        The output under the name that the user gave.
-    """
+    """Remove what runs have left beside an output that is complete, unless one is at it."""
     target = Path(os.path.realpath(output))
     folder = Folder(target)
     if not folder.exists() and not strays(target) and not lock_of(target).exists():

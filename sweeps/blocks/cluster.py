@@ -24,23 +24,7 @@ ASKING_SECONDS = 2.0
 
 
 def cluster(address: str) -> Pool:
-    """Return a pool of a cluster's workers.
-
-    Parameters
-    ----------
-    address : str
-        Of the scheduler, such as ``tcp://host:8786``.
-
-    Returns
-    -------
-    callable
-        Computes an assignment's blocks.
-
-    Raises
-    ------
-    InputError
-        Dask isn't installed.
-    """
+    """Return a pool of a cluster's workers."""
     if importlib.util.find_spec("distributed") is None:
         wrong, allowed = "needs dask and distributed", "pip install 'overhead-sweeps[dask]'"
         raise InputError(fault("--scheduler", address, wrong, allowed))

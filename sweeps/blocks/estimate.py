@@ -51,27 +51,13 @@ LEAST_BLOCK = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a sweep is going to take.
+    """What a sweep is going to take."""
 
-    Attributes
-    ----------
-    cells : int
-        To compute, all variables together.
-    nbytes : int
-        To store, uncompressed.
-    seconds : float
-        To compute, by one process.
-    steps : int
-        In how many steps.
-    kept_nbytes : int
-        That blocks take on the disk until they are gathered.
-    """
-
-    cells: int
-    nbytes: int
-    seconds: float
-    steps: int
-    kept_nbytes: int
+    cells: int  # To compute, all variables together
+    nbytes: int  # To store, uncompressed
+    seconds: float  # To compute, by one process
+    steps: int  # In how many steps
+    kept_nbytes: int  # That blocks take on the disk until they are gathered
 
     @property
     def writing(self) -> float:
@@ -90,20 +76,7 @@ def names_of(job: Job) -> tuple[str, ...]:
 
 
 def estimate(job: Job, limits: Limits) -> Estimate:
-    """Estimate a sweep by computing a few steps of it.
-
-    Parameters
-    ----------
-    job : Job
-        Ready to run.
-    limits : Limits
-        How much is computed at a time.
-
-    Returns
-    -------
-    Estimate
-        Of a process on this machine.
-    """
+    """Estimate a sweep by computing a few steps of it."""
     steps = Steps(job.plan, names_of(job), limits, beside(job.sweep.reductions))
     variables = {variable.name: variable for variable in job.plan.variables}
     seconds = _seconds(steps, job.reducers())
@@ -175,13 +148,7 @@ def _timed(steps: Steps, reducers: Sequence[Reducer], start: int, stop: int) -> 
 
 
 def lines(found: Estimate) -> Iterator[str]:
-    """Yield an estimate for a person.
-
-    Parameters
-    ----------
-    found : Estimate
-        Of a sweep.
-    """
+    """Yield an estimate for a person."""
     written = f", {duration(found.writing)} to write" if found.writing >= 1 else ""
     nbytes = format_quantity(found.nbytes, "byte")
     yield (
@@ -202,26 +169,12 @@ def duration(seconds: float) -> str:
 
 
 def memory(limit: str) -> float:
-    """Return the most memory in bytes.
-
-    Parameters
-    ----------
-    limit : str
-        As ``--max-memory`` has it.
-    """
+    """Return the most memory in bytes."""
     return parse_quantity(limit, "byte", field="--max-memory", bare_is_si=True)
 
 
 def block_bytes(limit: str, processes: int) -> int:
-    """Return the most bytes of a block: what is gathered for it is held while it is computed.
-
-    Parameters
-    ----------
-    limit : str
-        The most memory, with a unit.
-    processes : int
-        How many compute.
-    """
+    """Return the most bytes of a block: what is gathered for it is held while it is computed."""
     return min(BLOCK_BYTES, int(memory(limit) / (BLOCKS_SHARE * processes)))
 
 
@@ -260,27 +213,7 @@ def _result_bytes(job: Job, reduction: Reduction) -> int:
 
 
 def limits_for(job: Job, limit: str, processes: int = 1) -> Limits:
-    """Return how much may be computed at a time so that memory suffices.
-
-    Parameters
-    ----------
-    job : Job
-        Ready to run.
-    limit : str
-        The most memory, with a unit, for what depends on the sweep's size.
-    processes : int
-        How many compute.
-
-    Returns
-    -------
-    Limits
-        The usual ones, or smaller ones.
-
-    Raises
-    ------
-    InputError
-        The limit can't be read, or nothing fits into it.
-    """
+    """Return how much may be computed at a time so that memory suffices."""
     most = memory(limit)
     results = sum(_state_bytes(job, one) + _result_bytes(job, one) for one in job.sweep.reductions)
     if results > most:

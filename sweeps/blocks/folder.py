@@ -28,27 +28,13 @@ BLOCK = re.compile(r"(\d{8,})\.block")
 
 @dataclass(frozen=True)
 class Stated:
-    """What the first start of a sweep has fixed.
+    """What the first start of a sweep has fixed."""
 
-    Attributes
-    ----------
-    attrs : mapping of str to str
-        The file's global attributes: its dates are those of the first start.
-    identity : mapping
-        What the result depends on, part by part, for messages.
-    limits : Limits
-        How much is computed at a time.
-    per_block : int
-        Steps of a block.
-    steps : int
-        Steps in all.
-    """
-
-    attrs: Mapping[str, str]
-    identity: Mapping[str, str]
-    limits: Limits
-    per_block: int
-    steps: int
+    attrs: Mapping[str, str]  # The file's global attributes: its dates are those of the first start
+    identity: Mapping[str, str]  # What the result depends on, part by part, for messages
+    limits: Limits  # How much is computed at a time
+    per_block: int  # Steps of a block
+    steps: int  # Steps in all
 
     @property
     def blocks(self) -> int:
@@ -85,13 +71,7 @@ def stated_in(text: str) -> Stated | None:
 
 
 class Folder:
-    """A sweep's folder, beside its output.
-
-    Parameters
-    ----------
-    target : Path
-        The output's absolute path.
-    """
+    """A sweep's folder, beside its output."""
 
     def __init__(self, target: Path) -> None:
         self.path = target.with_name(f".{target.name}.run")
@@ -127,11 +107,6 @@ class Folder:
         """Make the folder, with nothing but the plan in it.
 
         Blocks without a plan have no owner.
-
-        Parameters
-        ----------
-        stated : Stated
-            What is fixed from now on.
         """
         self.remove()
         # A worker that was given up may have written there meanwhile.
@@ -186,17 +161,7 @@ def _is_not_empty(error: OSError) -> bool:
 
 
 def refusal(output: Path, found: Stated, wanted: Mapping[str, str]) -> InputError:
-    """Return why a sweep can't go on with what is there.
-
-    Parameters
-    ----------
-    output : Path
-        The output under the name that the user gave.
-    found : Stated
-        What the first start has fixed.
-    wanted : mapping of str to str
-        The parts of what is asked for now.
-    """
+    """Return why a sweep can't go on with what is there."""
     changed = [name for name in wanted if found.identity.get(name) != wanted[name]]
     told = " and ".join(changed) or "the way in which it is cut"
     wrong = f"has blocks of another sweep: {told} changed since {_since(found)}"

@@ -25,18 +25,7 @@ MOST_DEATHS = 5
 
 
 def processes(count: int) -> Pool:
-    """Return a pool of processes.
-
-    Parameters
-    ----------
-    count : int
-        How many.
-
-    Returns
-    -------
-    callable
-        Computes an assignment's blocks.
-    """
+    """Return a pool of processes."""
 
     def pool(assignment: Assignment) -> Iterator[int]:
         task = assignment.send()

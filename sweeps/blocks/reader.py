@@ -17,31 +17,13 @@ ATTEMPTS = 3
 
 
 class Reader:
-    """Reads a sweep's blocks.
-
-    Parameters
-    ----------
-    work : Work
-        Computes a damaged block again.
-    folder : Folder
-        The sweep's.
-    output : Path
-        The output under the name that the user gave.
-    count : int
-        How many blocks there are.
-    """
+    """Reads a sweep's blocks."""
 
     def __init__(self, work: Work, folder: Folder, output: Path, count: int) -> None:
         self.work, self.folder, self.output, self.count = work, folder, output, count
 
     def __call__(self, index: int) -> list[Record]:
-        """Return a block's records; of a Zarr store with the values that are in it.
-
-        Raises
-        ------
-        RunError
-            It isn't read back as it was written, several times.
-        """
+        """Return a block's records; of a Zarr store with the values that are in it."""
         for _ in range(ATTEMPTS):
             found = self.folder.records(index, self.work.recipe.owner)
             if found is not None:

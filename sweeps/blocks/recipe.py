@@ -32,47 +32,24 @@ _LOADED: dict[str, str] = {}
 
 @dataclass(frozen=True)
 class Recipe:
-    """A sweep as data.
+    """A sweep as data."""
 
-    Attributes
-    ----------
-    axes, constants, labels, wanted, fields, implied, optional
-        What `Plan` takes.
-    reductions : tuple of Reduction
-        Reductions.
-    stored : tuple of str
-        The variables that are stored whole.
-    limits : Limits
-        How much is computed at a time, and kept.
-    per_block : int
-        Steps of a block.
-    owner : bytes
-        Marks the blocks of this sweep, cut like this.
-    formulas : tuple of (str, str)
-        Own formulas: the names of their files and the text.
-    code : str
-        Digest of the code that has to compute it.
-    numpy : str
-        numpy's version.
-    storage : Storage or None
-        How values are stored where blocks are parts of a Zarr store; else they are in files.
-    """
-
-    axes: tuple[Axis, ...]
-    constants: Mapping[str, float]
-    labels: Mapping[str, str]
-    wanted: tuple[str, ...]
-    fields: Mapping[str, Field]
-    implied: Mapping[str, str]
-    optional: bool
-    reductions: tuple[Reduction, ...]
-    stored: tuple[str, ...]
-    limits: Limits
-    per_block: int
-    owner: bytes
-    formulas: tuple[tuple[str, str], ...]
-    code: str
-    numpy: str
+    axes: tuple[Axis, ...]  # What `Plan` takes
+    constants: Mapping[str, float]  # What `Plan` takes
+    labels: Mapping[str, str]  # What `Plan` takes
+    wanted: tuple[str, ...]  # What `Plan` takes
+    fields: Mapping[str, Field]  # What `Plan` takes
+    implied: Mapping[str, str]  # What `Plan` takes
+    optional: bool  # What `Plan` takes
+    reductions: tuple[Reduction, ...]  # Reductions
+    stored: tuple[str, ...]  # The variables that are stored whole
+    limits: Limits  # How much is computed at a time, and kept
+    per_block: int  # Steps of a block
+    owner: bytes  # Marks the blocks of this sweep, cut like this
+    formulas: tuple[tuple[str, str], ...]  # Own formulas: the names of their files and the text
+    code: str  # Digest of the code that has to compute it
+    numpy: str  # numpy's version
+    # How values are stored where blocks are parts of a Zarr store; else they are in files
     storage: Storage | None = None
 
     @property
@@ -81,13 +58,7 @@ class Recipe:
         return tuple(dict.fromkeys((*self.stored, *(r.quantity for r in self.reductions))))
 
     def plan(self) -> Plan:
-        """Make the plan, in a process that has nothing of it.
-
-        Raises
-        ------
-        RunError
-            This process runs other code than the sweep was started with.
-        """
+        """Make the plan, in a process that has nothing of it."""
         from sweeps.engine.plan import Plan
         from sweeps.spec.usual_quantities import declare_for
 
@@ -118,18 +89,7 @@ def code_here() -> str:
 
 
 def load_own(formulas: Sequence[tuple[str, str]]) -> None:
-    """Load own formulas from their text, once in a process.
-
-    Parameters
-    ----------
-    formulas : sequence of (str, str)
-        Names of files and their text.
-
-    Raises
-    ------
-    RunError
-        The process has those of another sweep.
-    """
+    """Load own formulas from their text, once in a process."""
     from sweeps.own_formulas import load_formulas
 
     wanted = dict(formulas)
@@ -152,26 +112,7 @@ def recipe_of(
     formulas: Sequence[tuple[str, str]] = (),
     storage: Storage | None = None,
 ) -> Recipe:
-    """Return a job as data.
-
-    Parameters
-    ----------
-    job : Job
-        Ready to run.
-    limits : Limits
-        How much is computed at a time, and kept.
-    per_block : int
-        Steps of a block.
-    formulas : sequence of (str, str)
-        Own formulas: the names of their files and the text.
-    storage : Storage, optional
-        How values are stored where blocks are parts of a Zarr store.
-
-    Returns
-    -------
-    Recipe
-        With a mark that depends on all of it.
-    """
+    """Return a job as data."""
     plan, resolved = job.plan, job.resolved
     reduced = (name for one in job.sweep.reductions for name in one.quantities)
     wanted = dict.fromkeys((*job.sweep.quantities, *reduced))
@@ -203,20 +144,7 @@ def packed(recipe: Recipe) -> tuple[bytes, str]:
 
 
 def unpacked(content: bytes, digest: str) -> Recipe:
-    """Return a recipe from bytes, if they are those that were sent.
-
-    Parameters
-    ----------
-    content : bytes
-        As `packed` gives them.
-    digest : str
-        Their digest, from the one who asks for the work: nothing else is unpickled.
-
-    Raises
-    ------
-    RunError
-        They aren't.
-    """
+    """Return a recipe from bytes, if they are those that were sent."""
     if hashlib.sha256(content).hexdigest() != digest:
         message = "the sweep's recipe isn't the one that was sent: another run took its folder"
         raise RunError(message)

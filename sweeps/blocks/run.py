@@ -37,40 +37,20 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How a sweep is cut.
+    """How a sweep is cut."""
 
-    Attributes
-    ----------
-    limits : Limits
-        How much is computed at a time, and kept.
-    per_block : int
-        Steps of a block.
-    """
-
-    limits: Limits
-    per_block: int
+    limits: Limits  # How much is computed at a time, and kept
+    per_block: int  # Steps of a block
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a pool is given: the blocks to compute, and where.
+    """What a pool is given: the blocks to compute, and where."""
 
-    Attributes
-    ----------
-    work : Work
-        For blocks that are computed here.
-    folder : Folder
-        Where their files go.
-    output : Path
-        The output under the name that the user gave.
-    missing : tuple of int
-        The blocks to compute.
-    """
-
-    work: Work
-    folder: Folder
-    output: Path
-    missing: tuple[int, ...]
+    work: Work  # For blocks that are computed here
+    folder: Folder  # Where their files go
+    output: Path  # The output under the name that the user gave
+    missing: tuple[int, ...]  # The blocks to compute
 
     def send(self) -> tuple[str, str, str]:
         """Write the recipe for other processes; return the folder, its digest, and the output."""
@@ -84,13 +64,7 @@ Pool = Callable[[Assignment], Iterator[int]]
 
 
 def here(assignment: Assignment) -> Iterator[int]:
-    """Compute blocks one after the other in this process.
-
-    Yields
-    ------
-    int
-        The number of each block that is done.
-    """
+    """Compute blocks one after the other in this process."""
     for index in assignment.missing:
         path = assignment.folder.block(index)
         assignment.work.write(index, path, assignment.output)
@@ -110,44 +84,7 @@ def run_in_blocks(
     formulas: Sequence[tuple[str, str]] = (),
     progress: Callable[[str], Progress] | None = None,
 ) -> Written:
-    """Run a sweep by blocks that are files, and gather them in the output.
-
-    Parameters
-    ----------
-    job : Job
-        Ready to run.
-    output : Path
-        The file to write.
-    cut : Cut
-        How it is cut, where it is begun; a sweep that goes on stays cut as it is.
-    pool : callable
-        Computes blocks: yields the number of each that is done.
-    overwrite : bool
-        Whether an existing output, and blocks of another sweep, are replaced.
-    resume : bool
-        Whether to go on with blocks that are there.
-    storage : Storage, optional
-        The user's choices.
-    zarr : bool
-        Whether the output is a Zarr store, which blocks write their parts of.
-    formulas : sequence of (str, str)
-        Own formulas: the names of their files and the text.
-    progress : callable, optional
-        Makes, of words, what is called with cells done and of all cells.
-
-    Returns
-    -------
-    Written
-        Path, size and checksums.
-
-    Raises
-    ------
-    InputError
-        The output can't be used; there are blocks, and it isn't said what becomes of them, or
-        they are those of another sweep.
-    RunError
-        The disk is full or fails, or another run is at it: finished blocks stay.
-    """
+    """Run a sweep by blocks that are files, and gather them in the output."""
     chosen = storage or Storage()
     with held(output, overwrite=overwrite, folder=zarr) as target:
         folder = Folder(target)

@@ -24,19 +24,7 @@ __all__ = ["gather_store", "prepare_store"]
 
 
 def prepare_store(job: Job, work: Work, folder: Folder, output: Path) -> None:
-    """Make the metadata of the variables that blocks write; chunks that are there stay.
-
-    Parameters
-    ----------
-    job : Job
-        Ready to run.
-    work : Work
-        Of this process.
-    folder : Folder
-        The sweep's.
-    output : Path
-        The output under the name that the user gave.
-    """
+    """Make the metadata of the variables that blocks write; chunks that are there stay."""
     store = _store(work, folder)
     layout = job.layout
     kept = tuple(column for column in layout.variables if column.name in job.stored)
@@ -64,28 +52,7 @@ def gather_store(
     overwrite: bool,
     progress: Callable[[int, int], None] | None,
 ) -> Written:
-    """Check every chunk, add what is known only now, and publish the store.
-
-    Parameters
-    ----------
-    job : Job
-        The sweep.
-    read : Reader
-        Reads blocks.
-    target : Path
-        The output's absolute path.
-    attrs : mapping of str to str
-        Global attributes.
-    overwrite : bool
-        Whether an existing output is replaced.
-    progress : callable or None
-        Called with blocks done and blocks in all.
-
-    Returns
-    -------
-    Written
-        Path, size and checksums.
-    """
+    """Check every chunk, add what is known only now, and publish the store."""
     store, reducers = _store(read.work, read.folder), job.reducers()
     shapes = {each.name: job.plan.shape(each) for each in job.plan.variables}
     running = {name: RunningChecksum(shapes[name]) for name in job.stored}

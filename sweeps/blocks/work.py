@@ -31,15 +31,7 @@ STORE = "store"
 
 
 class Work:
-    """What a process keeps between blocks of one sweep.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        The sweep as data.
-    plan : Plan, optional
-        The plan, where it is at hand.
-    """
+    """What a process keeps between blocks of one sweep."""
 
     def __init__(self, recipe: Recipe, plan: Plan | None = None) -> None:
         self.recipe = recipe
@@ -61,18 +53,7 @@ class Work:
         return first, min(first + self.recipe.per_block, len(self.steps))
 
     def records(self, index: int) -> Iterator[Record]:
-        """Compute a block.
-
-        Parameters
-        ----------
-        index : int
-            The block's number.
-
-        Yields
-        ------
-        Record
-            Values of stored variables as they come, then what reductions have gathered.
-        """
+        """Compute a block."""
         parts: dict[tuple[int, tuple[tuple[int, int], ...]], Reducer] = {}
         for block in self.steps.run(*self.span(index)):
             if block.name in self.recipe.stored:
@@ -91,27 +72,7 @@ class Work:
                 yield Record(about, values)
 
     def write(self, index: int, path: Path, output: Path) -> int:
-        """Compute a block into its file.
-
-        Parameters
-        ----------
-        index : int
-            The block's number.
-        path : Path
-            The file's name.
-        output : Path
-            The output under the name that the user gave, for messages.
-
-        Returns
-        -------
-        int
-            The file's checksum.
-
-        Raises
-        ------
-        RunError, InputError
-            The disk is full or fails.
-        """
+        """Compute a block into its file."""
         with system_calls(output), NewFile(path) as file:
             block = BlockFile(file, self.recipe.owner)
             store = self.store(path.parent)
@@ -160,18 +121,7 @@ def region_of(bounds: Sequence[Sequence[int]]) -> Box:
 
 
 def stored_blocks(records: Sequence[Record]) -> Iterator[Block]:
-    """Yield the stored variables' values that are among a block's records.
-
-    Parameters
-    ----------
-    records : sequence of Record
-        Of one block, in order.
-
-    Yields
-    ------
-    Block
-        In the order in which they were computed.
-    """
+    """Yield the stored variables' values that are among a block's records."""
     for record in records:
         if "variable" in record.about:
             name, region = record.about["variable"], region_of(record.about["region"])
@@ -179,15 +129,7 @@ def stored_blocks(records: Sequence[Record]) -> Iterator[Block]:
 
 
 def merge_states(reducers: Sequence[Reducer], records: Sequence[Record]) -> None:
-    """Take what reductions have gathered in a block into the whole ones.
-
-    Parameters
-    ----------
-    reducers : sequence of Reducer
-        In the order of the sweep's reductions.
-    records : sequence of Record
-        Of one block.
-    """
+    """Take what reductions have gathered in a block into the whole ones."""
     states: dict[tuple[int, str], tuple[Box, dict[str, NDArray[Any]]]] = {}
     for record in records:
         if "reduction" in record.about:
@@ -205,29 +147,7 @@ _HERE = threading.local()
 
 
 def compute_block(folder: str, digest: str, index: int, output: str) -> tuple[int, int]:
-    """Compute one block into its file.
-
-    Parameters
-    ----------
-    folder : str
-        The sweep's folder, which has to be the same one for all processes.
-    digest : str
-        Of the recipe in it.
-    index : int
-        The block's number.
-    output : str
-        The output under the name that the user gave, for messages.
-
-    Returns
-    -------
-    index, checksum : int
-        Nothing larger goes back: results are in files.
-
-    Raises
-    ------
-    RunError
-        The folder isn't seen here, the code differs, or the disk is full or fails.
-    """
+    """Compute one block into its file."""
     # Of each thread its own: what a plan keeps between blocks isn't for several at a time.
     if getattr(_HERE, "digest", None) != digest:
         keep_freed()

@@ -30,92 +30,43 @@ UNKNOWN = "nothing published to compare with"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for.
+    """What is asked for."""
 
-    Attributes
-    ----------
-    logs : sequence of str
-        Paths.
-    hardware : str
-        The machine that they are laid beside.
-    algorithm : str
-        The choice of algorithm.
-    operation : str or None
-        The collective, where logs don't say it.
-    ranks, gpus_per_node : int
-        All ranks, and those of a node, where logs don't say them; else 0.
-    placement : str
-        ``out-of-place``, ``in-place`` or ``both``.
-    folders : sequence of Path
-        The user's own folders of machines.
-    """
-
-    logs: Sequence[str]
-    hardware: str
-    algorithm: str = "nccl"
-    operation: str | None = None
-    ranks: int = 0
-    gpus_per_node: int = 0
-    placement: str = PLACEMENTS[0]
-    folders: Sequence[Path] = ()
+    logs: Sequence[str]  # Paths
+    hardware: str  # The machine that they are laid beside
+    algorithm: str = "nccl"  # The choice of algorithm
+    operation: str | None = None  # The collective, where logs don't say it
+    ranks: int = 0  # All ranks, and those of a node, where logs don't say them; else 0
+    gpus_per_node: int = 0  # All ranks, and those of a node, where logs don't say them; else 0
+    placement: str = PLACEMENTS[0]  # ``out-of-place``, ``in-place`` or ``both``
+    folders: Sequence[Path] = ()  # The user's own folders of machines
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one test looks like.
+    """What one test looks like."""
 
-    Attributes
-    ----------
-    case : Case
-        The test.
-    words : tuple of str
-        ``healthy``, or ``slower than published`` and ``odd at sizes ..``.
-    comparisons : sequence of Comparison
-        What the first says.
-    odd : sequence of Outlier
-        What the second says.
-    """
-
-    case: Case
-    words: tuple[str, ...]
-    comparisons: Sequence[Comparison]
-    odd: Sequence[Outlier]
+    case: Case  # The test
+    words: tuple[str, ...]  # ``healthy``, or ``slower than published`` and ``odd at sizes ..``
+    comparisons: Sequence[Comparison]  # What the first says
+    odd: Sequence[Outlier]  # What the second says
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """All that a calibration found.
+    """All that a calibration found."""
 
-    Attributes
-    ----------
-    request : Request
-        What was asked.
-    machine : Machine
-        The machine of the catalogue.
-    cases : sequence of Case
-        The tests.
-    rows : Rows
-        Their rows.
-    fit : Fit
-        The constants, and the times with them.
-    scatter : ndarray of float, shape (classes,)
-        Robust standard deviation of log(measured/predicted) of each class of size.
-    outliers : sequence of Outlier
-        Rows that fall out.
-    wrong : sequence of str
-        Rows whose results were wrong, in words.
-    """
-
-    request: Request
-    machine: Machine
-    cases: Sequence[Case]
-    rows: Rows
-    fit: Fit
+    request: Request  # What was asked
+    machine: Machine  # The machine of the catalogue
+    cases: Sequence[Case]  # The tests
+    rows: Rows  # Their rows
+    fit: Fit  # The constants, and the times with them
+    # Robust standard deviation of log(measured/predicted) of each class of size
     scatter: NDArray[np.float64]
-    outliers: Sequence[Outlier]
+    outliers: Sequence[Outlier]  # Rows that fall out
     scores: Sequence[Score]
     verdicts: Sequence[Verdict]
-    wrong: Sequence[str] = field(default=())
+    wrong: Sequence[str] = field(default=())  # Rows whose results were wrong, in words
 
     def named(self, row: int) -> str:
         """Return where a row stands: its log and line."""
@@ -124,24 +75,7 @@ class Calibration:
 
 
 def calibrate(request: Request) -> Calibration:
-    """Fit a machine's links to logs, and say what falls out.
-
-    Parameters
-    ----------
-    request : Request
-        The logs, and what is known of them.
-
-    Returns
-    -------
-    Calibration
-        The constants, errors, outliers and verdicts.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault of the logs, or for every constant that they don't tell, if
-        they tell none.
-    """
+    """Fit a machine's links to logs, and say what falls out."""
     operation = check_operation(request.operation)
     machine = load_hardware(request.hardware, request.folders)
     base_values(machine)  # refuses a machine that has no such links, before anything else

@@ -20,48 +20,24 @@ _DEVICE = re.compile(r"\b(?:MI|GB|[A-Z])\d{2,3}[A-Z]?\b")
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What the user says of logs that don't say it: 0 and nothing where they do.
+    """What the user says of logs that don't say it: 0 and nothing where they do."""
 
-    Attributes
-    ----------
-    operation : str
-        The collective.
-    ranks, gpus_per_node : int
-        All ranks, and those of one node.
-    """
-
-    operation: str = ""
-    ranks: int = 0
-    gpus_per_node: int = 0
+    operation: str = ""  # The collective
+    ranks: int = 0  # All ranks, and those of one node
+    gpus_per_node: int = 0  # All ranks, and those of one node
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test on a machine.
+    """One test on a machine."""
 
-    Attributes
-    ----------
-    test : LogTest
-        As it was read.
-    name : str
-        What it is called: its file, and what tells it from others.
-    operation : str
-        The collective.
-    ranks, nodes : int
-        How many.
-    rows : tuple of LogRow
-        Those that agree with themselves.
-    notes : tuple of str
-        What was left out, assumed, or is odd.
-    """
-
-    test: LogTest
-    name: str
-    operation: str
-    ranks: int
-    nodes: int
-    rows: tuple[LogRow, ...]
-    notes: tuple[str, ...]
+    test: LogTest  # As it was read
+    name: str  # What it is called: its file, and what tells it from others
+    operation: str  # The collective
+    ranks: int  # How many
+    nodes: int  # How many
+    rows: tuple[LogRow, ...]  # Those that agree with themselves
+    notes: tuple[str, ...]  # What was left out, assumed, or is odd
 
     @property
     def level(self) -> str:
@@ -77,27 +53,7 @@ class Case:
 
 
 def cases_of(tests: Sequence[LogTest], machine: Machine, stated: Stated) -> list[Case]:
-    """Place tests on a machine's nodes.
-
-    Parameters
-    ----------
-    tests : sequence of LogTest
-        Of one log or several.
-    machine : Machine
-        What they are laid beside.
-    stated : Stated
-        What the user says of them.
-
-    Returns
-    -------
-    list of Case
-        In their order; rows of other machines, where a table names these, are left out.
-
-    Raises
-    ------
-    InputError
-        With a line for every test that can't be placed.
-    """
+    """Place tests on a machine's nodes."""
     faults: list[str] = []
     cases = []
     for test in tests:

@@ -18,27 +18,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant of the model.
+    """A constant of the model."""
 
-    Attributes
-    ----------
-    name : str
-        The quantity's name in the vocabulary; ``launch`` has none.
-    words : str
-        What it is.
-    units : str
-        Its canonical unit.
-    place : str
-        Where a hardware file has it; empty for ``launch``, which no file has.
-    least : float
-        The least value that a fit may give it.
-    """
-
-    name: str
-    words: str
-    units: str
-    place: str
-    least: float = 0.0
+    name: str  # The quantity's name in the vocabulary; ``launch`` has none
+    words: str  # What it is
+    units: str  # Its canonical unit
+    place: str  # Where a hardware file has it; empty for ``launch``, which no file has
+    least: float = 0.0  # The least value that a fit may give it
 
     @property
     def inverse(self) -> bool:
@@ -70,23 +56,7 @@ LATENCIES = ("intra_latency", "inter_latency", "in_network_latency")
 
 
 def base_values(machine: Machine) -> dict[str, float]:
-    """Return the constants as a machine's file has them; no launch.
-
-    Parameters
-    ----------
-    machine : Machine
-        Of the catalogue, or the user's own.
-
-    Returns
-    -------
-    dict of str to float
-        In canonical units; NaN for what it has none of.
-
-    Raises
-    ------
-    InputError
-        If its links aren't of a kind that NCCL runs on.
-    """
+    """Return the constants as a machine's file has them; no launch."""
     kind = machine.scale_up_kind
     if kind not in ("switch", "fully_connected"):
         wrong = f"its nodes are a {kind}, on which nccl-tests doesn't run"

@@ -17,20 +17,7 @@ Floats = NDArray[np.float64]
 
 
 def curves_of(found: Calibration) -> tuple[list[Panel], list[str]]:
-    """Return a calibration's curves, and what to note of them.
-
-    Parameters
-    ----------
-    found : Calibration
-        What was found.
-
-    Returns
-    -------
-    panels : list of Panel
-        One an operation; a curve for each number of ranks.
-    notes : list of str
-        What isn't shown.
-    """
+    """Return a calibration's curves, and what to note of them."""
     panels, left = [], []
     odd = np.zeros(len(found.rows), dtype=np.bool_)
     odd[[one.row for one in found.outliers]] = True

@@ -44,20 +44,7 @@ _VALUES = (
 def layout_of_calibration(
     found: Calibration, attrs: Mapping[str, str]
 ) -> tuple[Layout, list[Block]]:
-    """Lay rows out as a dataset.
-
-    Parameters
-    ----------
-    found : Calibration
-        What was found.
-    attrs : mapping of str to str
-        Global attributes.
-
-    Returns
-    -------
-    Layout, list of Block
-        Coordinates that say what a row is, and its times.
-    """
+    """Lay rows out as a dataset."""
     records = row_records(found)
     coordinates = []
     for name, words in _TEXTS.items():

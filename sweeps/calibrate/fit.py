@@ -37,30 +37,19 @@ _STARTS = ((1.0, 1.0, 0.0), (1.0, 0.7, 5e-6), (6.0, 0.3, 0.0), (0.3, 0.8, 1e-5))
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Constants fitted to rows.
+    """Constants fitted to rows."""
 
-    Attributes
-    ----------
-    base, values : dict of str to float
-        The constants of the machine's file, and with the fitted ones in their places.
-    deviation : dict of str to float
-        Of each fitted constant one standard deviation: how much it scatters when rows are drawn
-        with replacement.  What the model leaves out isn't in it.
-    kept : dict of str to str
-        Why a constant is the file's: by constant.
-    before, after : ndarray of float, shape (rows,)
-        Predicted times with the file's constants, and with the fitted ones [s].
-    algorithms : ndarray of str, shape (rows,)
-        The algorithm that each time after the fit is of.
-    """
-
+    # The constants of the machine's file, and with the fitted ones in their places
     base: Mapping[str, float]
+    # The constants of the machine's file, and with the fitted ones in their places
     values: Mapping[str, float]
+    # Of each fitted constant one standard deviation: how much it scatters when rows are drawn with
+    # replacement.  What the model leaves out isn't in it
     deviation: Mapping[str, float]
-    kept: Mapping[str, str]
-    before: Floats
-    after: Floats
-    algorithms: NDArray[np.str_]
+    kept: Mapping[str, str]  # Why a constant is the file's: by constant
+    before: Floats  # Predicted times with the file's constants, and with the fitted ones [s]
+    after: Floats  # Predicted times with the file's constants, and with the fitted ones [s]
+    algorithms: NDArray[np.str_]  # The algorithm that each time after the fit is of
 
     @property
     def fitted(self) -> tuple[str, ...]:
@@ -69,27 +58,7 @@ class Fit:
 
 
 def fit_links(rows: Rows, machine: Machine, algorithm: str = "nccl") -> Fit:
-    """Fit a machine's links to measured rows.
-
-    Parameters
-    ----------
-    rows : Rows
-        What was measured; one row or more.
-    machine : Machine
-        Where the fit begins, and what it keeps of constants that the rows don't tell.
-    algorithm : str
-        The choice of algorithm.
-
-    Returns
-    -------
-    Fit
-        The constants, to five digits, and the times with them.
-
-    Raises
-    ------
-    InputError
-        If the rows tell no constant at all.
-    """
+    """Fit a machine's links to measured rows."""
     base = base_values(machine)
     values, deviation, kept = dict(base), dict[str, float](), dict[str, str]()
     draws = np.tile(np.nan_to_num(vector(base)), (SAMPLES, 1))

@@ -26,25 +26,7 @@ _NAMED = 6  # logs that a source names
 
 
 def check_target(text: str, *, overwrite: bool) -> Path:
-    """Check that a hardware file can be written, before anything is computed for it.
-
-    Parameters
-    ----------
-    text : str
-        Its path.
-    overwrite : bool
-        Whether it may replace one that is there.
-
-    Returns
-    -------
-    Path
-        Where to write it.
-
-    Raises
-    ------
-    InputError
-        If it can't be written, or isn't called ``.toml``.
-    """
+    """Check that a hardware file can be written, before anything is computed for it."""
     path = Path(text)
     if path.suffix != ".toml":
         raise InputError(fault("--write", text, "no hardware file", "FILE.toml"))
@@ -55,20 +37,7 @@ def check_target(text: str, *, overwrite: bool) -> Path:
 
 
 def hardware_text(found: Calibration, name: str) -> str:
-    """Return a hardware file: the base machine's, with the fitted figures replaced.
-
-    Parameters
-    ----------
-    found : Calibration
-        What was fitted.
-    name : str
-        The machine's new name: the file's, without its ending.
-
-    Returns
-    -------
-    str
-        TOML, as ``specs/hardware`` has it.
-    """
+    """Return a hardware file: the base machine's, with the fitted figures replaced."""
     content = deepcopy(read_toml(found.machine.path))
     base = found.machine
     content["name"] = name
@@ -181,20 +150,7 @@ def _value(one: object) -> str:
 
 
 def write_hardware(found: Calibration, path: Path) -> None:
-    """Write a hardware file: whole or not at all, and only if it can be read back.
-
-    Parameters
-    ----------
-    found : Calibration
-        What was fitted.
-    path : Path
-        Where, as `check_target` gives it.
-
-    Raises
-    ------
-    RunError
-        If the disk fails.
-    """
+    """Write a hardware file: whole or not at all, and only if it can be read back."""
     import tomllib
 
     text = hardware_text(found, path.stem)

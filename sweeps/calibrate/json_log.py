@@ -20,25 +20,7 @@ GIGA = 1e9
 
 
 def read_json_log(path: Path, text: str) -> list[LogTest]:
-    """Read one test's JSON.
-
-    Parameters
-    ----------
-    path : Path
-        The file, for messages.
-    text : str
-        What it holds.
-
-    Returns
-    -------
-    list of LogTest
-        One.
-
-    Raises
-    ------
-    InputError
-        If it isn't JSON, isn't of nccl-tests, or has no rows.
-    """
+    """Read one test's JSON."""
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:

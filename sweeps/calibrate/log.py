@@ -27,78 +27,37 @@ OPERATIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """One measured message size.
+    """One measured message size."""
 
-    Attributes
-    ----------
-    line : int
-        Its line in the file; of JSON its place among the results.
-    size : float
-        Message size [byte]: the whole buffer, as nccl-tests counts it.
-    placement : str
-        One of `PLACEMENTS`.
-    time : float
-        Time of one operation [s].
-    algbw, busbw : float
-        As the log has them [byte s-1]; NaN where it hasn't.
-    wrong : float
-        Elements that came out wrong; NaN where nothing was checked.
-    """
-
-    line: int
-    size: float
-    placement: str
-    time: float
-    algbw: float
-    busbw: float
-    wrong: float
+    line: int  # Its line in the file; of JSON its place among the results
+    size: float  # Message size [byte]: the whole buffer, as nccl-tests counts it
+    placement: str  # One of `PLACEMENTS`
+    time: float  # Time of one operation [s]
+    algbw: float  # As the log has them [byte s-1]; NaN where it hasn't
+    busbw: float  # As the log has them [byte s-1]; NaN where it hasn't
+    wrong: float  # Elements that came out wrong; NaN where nothing was checked
 
 
 @dataclass(frozen=True, slots=True)
 class LogTest:
-    """One test: an operation on some ranks, over message sizes.
+    """One test: an operation on some ranks, over message sizes."""
 
-    Attributes
-    ----------
-    path : Path
-        The log.
-    line : int
-        Where the test begins.
-    operation : str
-        The collective's name; empty where the log doesn't say it.
-    rows : sequence of LogRow
-        What was measured; both placements.
-    hosts : mapping of str to int
-        Ranks of each host; empty where the log doesn't list them.
-    ranks : int
-        Their number; 0 where the log doesn't say it.
-    device : str
-        What the GPUs are called.
-    versions : mapping of str to str
-        Of ``nccl-tests``, ``NCCL`` and ``rccl-tests``, as far as the log has them.
-    notes : sequence of str
-        What was left out, and what to know of the run.
-    old_rates : bool
-        Whether algbw counts what the first versions did: without a rank's own share.
-    part : str
-        What a table calls this part of it.
-    hardware, nodes : str and int
-        As a table states them; empty and 0 elsewhere.
-    """
-
-    path: Path
-    line: int
-    operation: str
-    rows: Sequence[LogRow]
+    path: Path  # The log
+    line: int  # Where the test begins
+    operation: str  # The collective's name; empty where the log doesn't say it
+    rows: Sequence[LogRow]  # What was measured; both placements
+    # Ranks of each host; empty where the log doesn't list them
     hosts: Mapping[str, int] = field(default_factory=dict)
-    ranks: int = 0
-    device: str = ""
+    ranks: int = 0  # Their number; 0 where the log doesn't say it
+    device: str = ""  # What the GPUs are called
+    # Of ``nccl-tests``, ``NCCL`` and ``rccl-tests``, as far as the log has them
     versions: Mapping[str, str] = field(default_factory=dict)
-    notes: Sequence[str] = ()
+    notes: Sequence[str] = ()  # What was left out, and what to know of the run
+    # Whether algbw counts what the first versions did: without a rank's own share
     old_rates: bool = False
-    part: str = ""
-    hardware: str = ""
-    nodes: int = 0
+    part: str = ""  # What a table calls this part of it
+    hardware: str = ""  # As a table states them; empty and 0 elsewhere
+    nodes: int = 0  # As a table states them; empty and 0 elsewhere
 
     @property
     def name(self) -> str:
@@ -112,13 +71,7 @@ class LogTest:
 
 
 def operation_of(text: str) -> str:
-    """Return the operation that a program's or a file's name tells; empty if it tells none.
-
-    Parameters
-    ----------
-    text : str
-        Such as ``./build/all_reduce_perf``, or ``reduce_scatter-2024-05.log``.
-    """
+    """Return the operation that a program's or a file's name tells; empty if it tells none."""
     plain = text.lower().replace("-", "_").replace("allreduce", "all_reduce")
     plain = plain.replace("allgather", "all_gather").replace("reducescatter", "reduce_scatter")
     # Longest first: reduce is a part of all_reduce and of reduce_scatter.

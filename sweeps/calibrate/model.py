@@ -32,30 +32,16 @@ _PLACES = {name: place for place, name in enumerate(CONSTANTS)}
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Measured rows of all cases, as columns.
+    """Measured rows of all cases, as columns."""
 
-    Attributes
-    ----------
-    case : ndarray of int, shape (n,)
-        Each row's case.
-    line : ndarray of int, shape (n,)
-        Its line in its log.
-    operation : ndarray of str, shape (n,)
-        Its collective.
-    ranks, nodes, message_bytes, time : ndarray of float, shape (n,)
-        Its ranks and nodes, the message [byte], and the measured time [s].
-    placement : ndarray of str, shape (n,)
-        Out of place or in place.
-    """
-
-    case: NDArray[np.intp]
-    line: NDArray[np.intp]
-    operation: Strings
-    ranks: Floats
-    nodes: Floats
-    message_bytes: Floats
-    time: Floats
-    placement: Strings
+    case: NDArray[np.intp]  # Each row's case
+    line: NDArray[np.intp]  # Its line in its log
+    operation: Strings  # Its collective
+    ranks: Floats  # Its ranks and nodes, the message [byte], and the measured time [s]
+    nodes: Floats  # Its ranks and nodes, the message [byte], and the measured time [s]
+    message_bytes: Floats  # Its ranks and nodes, the message [byte], and the measured time [s]
+    time: Floats  # Its ranks and nodes, the message [byte], and the measured time [s]
+    placement: Strings  # Out of place or in place
 
     def __len__(self) -> int:
         return len(self.time)
@@ -71,20 +57,7 @@ class Rows:
 
 
 def rows_of(cases: Sequence[Case], placements: Sequence[str]) -> Rows:
-    """Return all rows that came out right, of some placements.
-
-    Parameters
-    ----------
-    cases : sequence of Case
-        The tests.
-    placements : sequence of str
-        ``out-of-place``, ``in-place`` or both.
-
-    Returns
-    -------
-    Rows
-        In the order of the cases and of their rows.
-    """
+    """Return all rows that came out right, of some placements."""
     found = [
         (place, case, row)
         for place, case in enumerate(cases)
@@ -104,17 +77,7 @@ def rows_of(cases: Sequence[Case], placements: Sequence[str]) -> Rows:
 
 
 class Model:
-    """Times of rows on a machine.
-
-    Parameters
-    ----------
-    rows : Rows
-        What was measured.
-    machine : Machine
-        The machine, for what its switches can do and its network cards.
-    algorithm : str
-        ``nccl``, ``standard``, ``auto``, or an algorithm's name.
-    """
+    """Times of rows on a machine."""
 
     def __init__(self, rows: Rows, machine: Machine, algorithm: str = "nccl") -> None:
         self.rows, self.machine = rows, machine
@@ -126,31 +89,14 @@ class Model:
         ]
 
     def design(self, values: Mapping[str, float]) -> Floats:
-        """Return what each constant's term is multiplied with, for the algorithms that are chosen.
-
-        Parameters
-        ----------
-        values : mapping of str to float
-            The constants, as in `constants.CONSTANTS`.
-
-        Returns
-        -------
-        ndarray of float, shape (rows, constants)
-            Times are its product with `constants.vector`.
-        """
+        """Return what each constant's term is multiplied with, for the algorithms that are chosen."""
         found = np.zeros((len(self.rows), len(CONSTANTS)))
         for places, part in self._parts:
             found[places] = part.design(values)[0]
         return found
 
     def algorithms(self, values: Mapping[str, float]) -> Strings:
-        """Return the name of the algorithm that each row's time is of.
-
-        Parameters
-        ----------
-        values : mapping of str to float
-            The constants.
-        """
+        """Return the name of the algorithm that each row's time is of."""
         found = np.empty(len(self.rows), dtype="U40")
         for places, part in self._parts:
             chosen = part.design(values)[1]

@@ -24,41 +24,17 @@ _NEIGHBOURS = 4
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """A row that falls out.
+    """A row that falls out."""
 
-    Attributes
-    ----------
-    row : int
-        Its place among the rows.
-    excess : float
-        What it takes longer than the fit predicts, in parts of that; below 0 where it is faster.
-    beside : float
-        The same beside its neighbours in size; NaN where it has too few.
-    reason : str
-        ``fit`` or ``neighbours``: what it falls out of.
-    """
-
-    row: int
+    row: int  # Its place among the rows
+    # What it takes longer than the fit predicts, in parts of that; below 0 where it is faster
     excess: float
-    beside: float
-    reason: str
+    beside: float  # The same beside its neighbours in size; NaN where it has too few
+    reason: str  # ``fit`` or ``neighbours``: what it falls out of
 
 
 def scatter(rows: Rows, predicted: Floats) -> Floats:
-    """Return the robust standard deviation of log(measured/predicted) of each class of size.
-
-    Parameters
-    ----------
-    rows : Rows
-        What was measured.
-    predicted : ndarray of float, shape (rows,)
-        The fitted times [s].
-
-    Returns
-    -------
-    ndarray of float, shape (classes,)
-        About the prediction itself; NaN where a class has no rows.
-    """
+    """Return the robust standard deviation of log(measured/predicted) of each class of size."""
     far = np.abs(np.log(rows.time / predicted))
     return _by_class(far, class_of(rows.message_bytes), _LEAST)
 
@@ -73,21 +49,7 @@ def _by_class(far: Floats, classes: NDArray[np.intp], least: float) -> Floats:
 
 
 def fall_out(rows: Rows, predicted: Floats) -> list[Outlier]:
-    """Return the rows beyond three robust standard deviations, the furthest first.
-
-    Parameters
-    ----------
-    rows : Rows
-        What was measured.
-    predicted : ndarray of float, shape (rows,)
-        The fitted times [s].
-
-    Returns
-    -------
-    list of Outlier
-        Those beyond the band about the fit, which is as wide as the class of size scatters; and
-        those that differ from their neighbours in size more than others of the class do.
-    """
+    """Return the rows beyond three robust standard deviations, the furthest first."""
     ratio = np.log(rows.time / predicted)
     classes = class_of(rows.message_bytes)
     beside = _beside(rows, ratio)

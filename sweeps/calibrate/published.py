@@ -29,47 +29,24 @@ ENOUGH = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Published measurements of a machine.
+    """Published measurements of a machine."""
 
-    Attributes
-    ----------
-    machine : Machine
-        The machine.
-    cases : sequence of Case
-        The tests.
-    rows : Rows
-        Their rows.
-    shares : ndarray of float, shape (rows,)
-        The data sheet's time by the measured one.
-    """
-
-    machine: Machine
-    cases: Sequence[Case]
-    rows: Rows
-    shares: Floats
+    machine: Machine  # The machine
+    cases: Sequence[Case]  # The tests
+    rows: Rows  # Their rows
+    shares: Floats  # The data sheet's time by the measured one
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A class of message sizes of a log beside what is published.
+    """A class of message sizes of a log beside what is published."""
 
-    Attributes
-    ----------
-    size_class : str
-        One of `SIZE_CLASSES`.
-    share : float
-        What the log reaches: the data sheet's time by the measured one, the median over sizes.
-    low, high : float
-        The least and the most that is published, at the same sizes.
-    source : str
-        What says so.
-    """
-
-    size_class: str
+    size_class: str  # One of `SIZE_CLASSES`
+    # What the log reaches: the data sheet's time by the measured one, the median over sizes
     share: float
-    low: float
-    high: float
-    source: str
+    low: float  # The least and the most that is published, at the same sizes
+    high: float  # The least and the most that is published, at the same sizes
+    source: str  # What says so
 
     @property
     def slower(self) -> bool:
@@ -78,15 +55,7 @@ class Comparison:
 
 
 def published_of(machine: Machine, algorithm: str) -> Published | None:
-    """Return what is published of a machine; nothing where nothing is.
-
-    Parameters
-    ----------
-    machine : Machine
-        By its name.
-    algorithm : str
-        The choice of algorithm that the data sheet's times are of.
-    """
+    """Return what is published of a machine; nothing where nothing is."""
     tests = [one for one in _collected() if one.hardware == machine.name]
     if not tests:
         return None
@@ -103,22 +72,7 @@ def _collected() -> tuple[LogTest, ...]:
 
 
 def data_sheet_shares(rows: Rows, machine: Machine, algorithm: str) -> Floats:
-    """Return the data sheet's time by the measured one.
-
-    Parameters
-    ----------
-    rows : Rows
-        What was measured.
-    machine : Machine
-        Whose file it is.
-    algorithm : str
-        The choice of algorithm.
-
-    Returns
-    -------
-    ndarray of float, shape (rows,)
-        1 where it is as fast as the file's figures say.
-    """
+    """Return the data sheet's time by the measured one."""
     base = base_values(machine)
     return np.asarray(Model(rows, machine, algorithm).design(base) @ vector(base) / rows.time)
 
@@ -126,28 +80,7 @@ def data_sheet_shares(rows: Rows, machine: Machine, algorithm: str) -> Floats:
 def compare(
     case: Case, rows: Rows, shares: Floats, machine: Machine, published: Published | None
 ) -> list[Comparison]:
-    """Lay one test beside what is published of such machines, at the same message sizes.
-
-    Parameters
-    ----------
-    case : Case
-        The test.
-    rows : Rows
-        Its rows.
-    shares : ndarray of float, shape (rows,)
-        As `data_sheet_shares` gives them.
-    machine : Machine
-        The machine.
-    published : Published or None
-        What is known of it.
-
-    Returns
-    -------
-    list of Comparison
-        One a class of sizes: beside tests of the same operation on the same level where there are
-        some; else, for long messages, beside the share that the machine's file, or the rule for
-        all machines, names.
-    """
+    """Lay one test beside what is published of such machines, at the same message sizes."""
     level = case.level
     alike = [] if published is None else _alike(published, case)
     if not alike:

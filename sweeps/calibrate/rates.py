@@ -30,15 +30,7 @@ def bus_factor(operation: str, ranks: int) -> float:
 
 
 def implied_ranks(operation: str, rows: Sequence[LogRow]) -> int:
-    """Return the number of ranks that busbw by algbw implies; 0 where they tell none.
-
-    Parameters
-    ----------
-    operation : str
-        The collective.
-    rows : sequence of LogRow
-        Of one test.
-    """
+    """Return the number of ranks that busbw by algbw implies; 0 where they tell none."""
     factor = _measured_factor(rows)
     if math.isnan(factor):
         return 0
@@ -60,28 +52,7 @@ def _measured_factor(rows: Sequence[LogRow]) -> float:
 
 
 def checked_rates(test: LogTest, ranks: int) -> tuple[tuple[LogRow, ...], tuple[str, ...]]:
-    """Check that rows agree with themselves and with the number of ranks.
-
-    Parameters
-    ----------
-    test : LogTest
-        Of a known operation.
-    ranks : int
-        What the log's header, or the user, says.
-
-    Returns
-    -------
-    rows : tuple of LogRow
-        Those that agree with themselves: size by time is algbw.
-    notes : tuple of str
-        What was left out.
-
-    Raises
-    ------
-    InputError
-        If busbw by algbw isn't that of the operation on so many ranks, or most rows contradict
-        themselves.
-    """
+    """Check that rows agree with themselves and with the number of ranks."""
     kept: list[LogRow] = []
     odd: list[LogRow] = []
     share = (ranks - 1) / ranks if test.old_rates and test.operation in _SHARING else 1.0

@@ -17,13 +17,7 @@ _HUGE = 1 << 28  # bytes: a log of nccl-tests has some thousand lines
 
 
 def check_operation(text: str | None) -> str:
-    """Return an operation by the name that people or nccl-tests give it; empty for None.
-
-    Raises
-    ------
-    InputError
-        If there is no such operation.
-    """
+    """Return an operation by the name that people or nccl-tests give it; empty for None."""
     if text is None:
         return ""
     found = operation_of(text)
@@ -33,25 +27,7 @@ def check_operation(text: str | None) -> str:
 
 
 def read_logs(names: Sequence[str], operation: str = "") -> list[LogTest]:
-    """Read logs.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Paths; a table may also be one that is shipped, by its name.
-    operation : str
-        What a table measured, where it has no column that says it.
-
-    Returns
-    -------
-    list of LogTest
-        Of all files, in their order.
-
-    Raises
-    ------
-    InputError
-        With a line for every file that can't be read.
-    """
+    """Read logs."""
     faults: list[str] = []
     tests: list[LogTest] = []
     for name in dict.fromkeys(names):

@@ -17,13 +17,7 @@ __all__ = ["row_records", "whole_record"]
 
 
 def row_records(found: Calibration) -> list[dict[str, Any]]:
-    """Return a record a row: what was measured and predicted.
-
-    Parameters
-    ----------
-    found : Calibration
-        What was found.
-    """
+    """Return a record a row: what was measured and predicted."""
     rows, fit = found.rows, found.fit
     names = list(SIZE_CLASSES)
     classes = class_of(rows.message_bytes)
@@ -59,13 +53,7 @@ def row_records(found: Calibration) -> list[dict[str, Any]]:
 
 
 def whole_record(found: Calibration) -> dict[str, Any]:
-    """Return all that a calibration found as one record; what doesn't exist is None.
-
-    Parameters
-    ----------
-    found : Calibration
-        What was found.
-    """
+    """Return all that a calibration found as one record; what doesn't exist is None."""
     fit = found.fit
     constants = [
         {

@@ -22,20 +22,7 @@ _CLASSES = {
 
 
 def report_lines(found: Calibration, *, verbose: bool = False) -> Iterator[str]:
-    """Yield a calibration's report.
-
-    Parameters
-    ----------
-    found : Calibration
-        What was found.
-    verbose : bool
-        Whether every outlier, every note and every source is told.
-
-    Yields
-    ------
-    str
-        Lines.
-    """
+    """Yield a calibration's report."""
     yield from _logs(found, verbose)
     yield ""
     yield from _constants(found)

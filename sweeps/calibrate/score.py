@@ -19,39 +19,21 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Errors of some rows.
+    """Errors of some rows."""
 
-    Attributes
-    ----------
-    operation, size_class : str
-        Which; ``all`` stands for all of them.
-    count : int
-        How many rows.
-    before, after : float
-        Median size of the relative error: with the machine's file, and with the fitted constants.
-    signed_before, signed_after : float
-        Median relative error; below 0 where the prediction is too fast.
-    """
-
-    operation: str
-    size_class: str
-    count: int
+    operation: str  # Which; ``all`` stands for all of them
+    size_class: str  # Which; ``all`` stands for all of them
+    count: int  # How many rows
+    # Median size of the relative error: with the machine's file, and with the fitted constants
     before: float
+    # Median size of the relative error: with the machine's file, and with the fitted constants
     after: float
-    signed_before: float
-    signed_after: float
+    signed_before: float  # Median relative error; below 0 where the prediction is too fast
+    signed_after: float  # Median relative error; below 0 where the prediction is too fast
 
 
 def scores_of(rows: Rows, before: Floats, after: Floats) -> list[Score]:
-    """Return the errors by operation and class of size, and of all rows at the end.
-
-    Parameters
-    ----------
-    rows : Rows
-        What was measured.
-    before, after : ndarray of float, shape (rows,)
-        Predicted times [s].
-    """
+    """Return the errors by operation and class of size, and of all rows at the end."""
     errors = before / rows.time - 1.0, after / rows.time - 1.0
     classes = class_of(rows.message_bytes)
     found = []

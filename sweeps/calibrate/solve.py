@@ -17,13 +17,7 @@ _SETTLED, _RIDGE, _TINY = 1e-10, 1e-10, 1e-300
 
 
 def loss(errors: Floats, weights: Floats) -> float:
-    """Return the sum of the relative errors' sizes, rounded at nought.
-
-    Parameters
-    ----------
-    errors, weights : ndarray of float, shape (n,)
-        Of the rows.
-    """
+    """Return the sum of the relative errors' sizes, rounded at nought."""
     return float(np.sum(weights * (np.hypot(errors, SOFT) - SOFT)))
 
 
@@ -33,27 +27,7 @@ def robust_weights(errors: Floats, weights: Floats) -> Floats:
 
 
 def bounded(terms: Floats, target: Floats, weights: Floats, least: Floats) -> Floats:
-    """Solve weighted least squares for constants that have a least value.
-
-    Parameters
-    ----------
-    terms : ndarray of float, shape (n, k)
-        What the constants are multiplied with.
-    target, weights : ndarray of float, shape (n,)
-        What the sums should be, and how much a row counts.
-    least : ndarray of float, shape (k,)
-        The constants' least values.
-
-    Returns
-    -------
-    ndarray of float, shape (k,)
-        The constants.
-
-    Notes
-    -----
-    Lawson and Hanson's method of active sets (Solving Least Squares Problems, 1974, chapter 23),
-    for the constants less their least values.
-    """
+    """Solve weighted least squares for constants that have a least value."""
     root = np.sqrt(weights)[:, None]
     scale = np.linalg.norm(root * terms, axis=0)
     scale[scale == 0.0] = 1.0
@@ -87,24 +61,7 @@ def bounded(terms: Floats, target: Floats, weights: Floats, least: Floats) -> Fl
 
 
 def resampled(terms: Floats, targets: Floats, weights: Floats, seed: int) -> Floats:
-    """Fit constants again to rows that are drawn with replacement.
-
-    Parameters
-    ----------
-    terms : ndarray of float, shape (n, k)
-        What the constants are multiplied with.
-    targets : ndarray of float, shape (samples, n)
-        What the sums should be, in each sample.
-    weights : ndarray of float, shape (n,)
-        How much a row counts.
-    seed : int
-        Where the random numbers begin.
-
-    Returns
-    -------
-    ndarray of float, shape (samples, k)
-        The constants of each sample.
-    """
+    """Fit constants again to rows that are drawn with replacement."""
     samples, (rows, count) = len(targets), terms.shape
     scale = np.linalg.norm(terms, axis=0)
     scale[scale == 0.0] = 1.0

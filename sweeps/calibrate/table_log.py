@@ -18,25 +18,7 @@ _KEYS = ("table", "collective", "hardware", "ranks", "nodes", "gpus_per_node")
 
 
 def read_table_log(name: str, operation: str = "") -> list[LogTest]:
-    """Read a table: ``collective``, ``ranks``, ``message_bytes``, ``time_us`` and what it has more.
-
-    Parameters
-    ----------
-    name : str
-        Its path, or the name of one that is shipped.
-    operation : str
-        What it measured, where it has no column ``collective``.
-
-    Returns
-    -------
-    list of LogTest
-        One for each operation, machine and number of ranks of each source.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault.
-    """
+    """Read a table: ``collective``, ``ranks``, ``message_bytes``, ``time_us`` and what it has more."""
     path = find_table(name)
     try:
         table = read_table(path)

@@ -52,25 +52,7 @@ GIGA = 1e9
 
 
 def read_text_log(path: Path, text: str) -> list[LogTest]:
-    """Read what nccl-tests printed.
-
-    Parameters
-    ----------
-    path : Path
-        The log's file, for messages.
-    text : str
-        What it holds: one test or several, one after the other.
-
-    Returns
-    -------
-    list of LogTest
-        Those that have rows.
-
-    Raises
-    ------
-    InputError
-        If there are none, or a test's lines contradict each other.
-    """
+    """Read what nccl-tests printed."""
     if not text.strip():
         message = f"{path.name}: is empty; a log of nccl-tests has lines such as '# nThread 1 ..'"
         raise InputError(message)

@@ -29,42 +29,14 @@ _ORDER = (*BANDWIDTHS, "intra_latency", "inter_latency", "in_network_latency", L
 
 
 def class_weights(classes: NDArray[np.intp]) -> Floats:
-    """Return weights with which classes of message size count alike.
-
-    Parameters
-    ----------
-    classes : ndarray of int, shape (n,)
-        Each row's class.
-
-    Returns
-    -------
-    ndarray of float, shape (n,)
-        The mean is about 1; a class of few rows gets at most four times a row's usual weight.
-    """
+    """Return weights with which classes of message size count alike."""
     names, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
     each = len(classes) / (len(names) * counts)
     return np.asarray(np.minimum(each, _MOST_WEIGHT)[place])
 
 
 def untold(rows: Rows, terms: Floats, values: Floats, names: Sequence[str]) -> dict[str, str]:
-    """Return the constants that rows don't tell.
-
-    Parameters
-    ----------
-    rows : Rows
-        What was measured.
-    terms : ndarray of float, shape (n, constants)
-        What each constant is multiplied with.
-    values : ndarray of float, shape (constants,)
-        The constants that `terms` are of, as `constants.vector` gives them.
-    names : sequence of str
-        The constants that are asked for.
-
-    Returns
-    -------
-    dict of str to str
-        By constant: why.
-    """
+    """Return the constants that rows don't tell."""
     slow, long = _bound(rows)
     shares = terms * values / rows.time[:, None]
     places = {name: place for place, name in enumerate(CONSTANTS)}

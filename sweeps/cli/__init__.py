@@ -91,29 +91,12 @@ def commands() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line and exit.
-
-    Parameters
-    ----------
-    args : sequence of str, optional
-        Arguments; those of the process where none are given.
-    """
+    """Run the command line and exit."""
     sys.exit(run(args))
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Parameters
-    ----------
-    args : sequence of str, optional
-        Arguments; those of the process where none are given.
-
-    Returns
-    -------
-    int
-        0 done, 1 a failure while running, 2 bad input or a refusal, 130 interrupted.
-    """
+    """Run the command line."""
     given = list(sys.argv[1:] if args is None else args)
     try:
         result: Any = commands.main(given or ["--help"], "sweeps", standalone_mode=False)

@@ -15,13 +15,7 @@ DEGREES = ("dp", "tp", "cp", "pp")
 
 
 def plan_faults(evaluation: Evaluation) -> Iterator[str]:
-    """Yield a line for each condition that one plan doesn't fulfil.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        The configuration.
-    """
+    """Yield a line for each condition that one plan doesn't fulfil."""
     for one in faults(evaluation):
         values = {name: f"{value.reshape(-1)[0]:g}" for name, value in one.values.items()}
         match one.requirement.fault:

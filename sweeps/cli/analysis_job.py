@@ -72,29 +72,7 @@ def analysis_job(
     folders: Sequence[Path] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Job:
-    """Make a sweep of training steps ready to run.
-
-    Parameters
-    ----------
-    stated : mapping
-        As `sweeps.cli.analysis_options.stated_analysis` gives it.
-    command : sequence of str
-        The command line, for the file's history.
-    folders : sequence of Path
-        The user's own folders of machines.
-    options : mapping, optional
-        What else decides the file's contents.
-
-    Returns
-    -------
-    Job
-        Ready to run: it asks for all that what is given suffices for.
-
-    Raises
-    ------
-    InputError
-        If what is given can't be, or doesn't suffice for what the plan is about.
-    """
+    """Make a sweep of training steps ready to run."""
     stated, settings = _with_settings(stated)
     sweep = read_sweep(stated, bare_is_si=True, folders=folders)
     _check_model(sweep.given)
@@ -175,20 +153,7 @@ def _of_one_layer(job: Job, name: str) -> bool:
 
 
 def evaluation_of(job: Job, *, whole: bool = False) -> Evaluation:
-    """Return the evaluation of a result's first cell, for what isn't among its variables.
-
-    Parameters
-    ----------
-    job : Job
-        The result.
-    whole : bool
-        Whether to keep all cells' values rather than the first ones: the labels are the first's.
-
-    Returns
-    -------
-    Evaluation
-        With all that is given.
-    """
+    """Return the evaluation of a result's first cell, for what isn't among its variables."""
     columns = job.plan.grid.columns
     first = {name: values.reshape(-1)[:1].reshape(()) for name, values in columns.items()}
     return Evaluation(columns if whole else first, job.plan.cases[0].labels)
@@ -242,27 +207,7 @@ def _lacking(name: str, needing: Sequence[str]) -> str:
 
 
 def check_printable(job: Job, given: Mapping[str, Any], *, writing: bool) -> bool:
-    """Return whether a result is small enough to be printed; refuse one that goes nowhere.
-
-    Parameters
-    ----------
-    job : Job
-        The result.
-    given : mapping
-        The options of the command.
-    writing : bool
-        Whether it is written to a file.
-
-    Returns
-    -------
-    bool
-        Whether to print it.
-
-    Raises
-    ------
-    InputError
-        If it is too large to be printed, and not written either.
-    """
+    """Return whether a result is small enough to be printed; refuse one that goes nowhere."""
     beside = writing and not (given["as_csv"] or given["as_json"])
     small = job.plan.grid.cells <= (MOST_BESIDE if beside else MOST_SHOWN)
     if not (writing or small):

@@ -133,23 +133,7 @@ def flag_of(name: str) -> str:
 
 
 def stated_analysis(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Make of the command's options what a spec file would state.
-
-    Parameters
-    ----------
-    given : mapping
-        What click gives.
-
-    Returns
-    -------
-    dict
-        As a spec file has it.
-
-    Raises
-    ------
-    InputError
-        If options contradict each other or ask for what isn't modelled.
-    """
+    """Make of the command's options what a spec file would state."""
     options = {name: given[name] for _, name, _ in ANALYSIS_FLAGS}
     faults = [*_batch(options, given["batch_size"]), *_order(given["rank_order"])]
     faults += _model(options)

@@ -65,18 +65,7 @@ SHORT = "what it hides behind is too short"
 
 
 def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
-    """Yield a table: of each dimension that communicates what hides, what is exposed, and why.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        Of one plan, with its step time.
-
-    Yields
-    ------
-    str
-        Lines; none where nothing is sent or the step's time isn't known.
-    """
+    """Yield a table: of each dimension that communicates what hides, what is exposed, and why."""
     rows: list[Sequence[str]] = []
     for dimension, part, share, behind, why in HIDING:
         total = _value(evaluation, f"{dimension}_communication_time")

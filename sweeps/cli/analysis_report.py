@@ -67,15 +67,7 @@ RATES = (
 
 
 def report(job: Job, verbose: bool) -> Iterator[str]:
-    """Yield the report's lines.
-
-    Parameters
-    ----------
-    job : Job
-        A sweep of one cell.
-    verbose : bool
-        Whether to tell formulas with the numbers put in.
-    """
+    """Yield the report's lines."""
     evaluation = evaluation_of(job)
     with np.errstate(all="ignore"):
         result = analyze(evaluation)

@@ -36,23 +36,7 @@ WHY = {
 
 
 def timeline_of(job: Job) -> StepTimeline:
-    """Return the course of a plan's step.
-
-    Parameters
-    ----------
-    job : Job
-        A sweep of one cell.
-
-    Returns
-    -------
-    StepTimeline
-        Its course.
-
-    Raises
-    ------
-    InputError
-        If there are several plans, or the course of this one can't be told.
-    """
+    """Return the course of a plan's step."""
     from overhead.evaluation import MissingQuantities
     from overhead.step.timeline import step_timeline
     from sweeps.cli.analysis_job import evaluation_of
@@ -78,22 +62,7 @@ def timeline_of(job: Job) -> StepTimeline:
 
 
 def write_timeline(job: Job, step: StepTimeline, given: Mapping[str, Any]) -> None:
-    """Write a step's course as a Chrome trace and, where a plot is asked for, as a figure beside.
-
-    Parameters
-    ----------
-    job : Job
-        The plan.
-    step : StepTimeline
-        Its course.
-    given : mapping
-        The options of the command: ``timeline``, ``plot``, ``overwrite``, ..
-
-    Raises
-    ------
-    InputError
-        If the file exists or can't be written there.
-    """
+    """Write a step's course as a Chrome trace and, where a plot is asked for, as a figure beside."""
     from sweeps.overlap.trace_file import write_trace
 
     notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout

@@ -29,15 +29,7 @@ OF_ONE = ("time", "sent_bytes", "energy")
 
 
 def explanation(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
-    """Yield, for every quantity of a report, its formula or call, the numbers put in, its source.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        The configuration.
-    result : AnalysisResult
-        What the report tells of it.
-    """
+    """Yield, for every quantity of a report, its formula or call, the numbers put in, its source."""
     teller = _Teller()
     yield "memory, with the numbers put in"
     yield from _memory(teller, evaluation, result)
@@ -95,15 +87,7 @@ def _operation(teller: _Teller, one: CollectiveReport, evaluation: Evaluation) -
 
 
 class _Teller:
-    """Tells quantities, each once, what a quantity is made of before the quantity itself.
-
-    Attributes
-    ----------
-    leaves : dict of str to str
-        What is given and was put in, as people write it.
-    sources : dict of str to int
-        The sources by their numbers.
-    """
+    """Tells quantities, each once, what a quantity is made of before the quantity itself."""
 
     def __init__(self) -> None:
         self.told: set[tuple[str, str, str]] = set()

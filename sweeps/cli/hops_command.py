@@ -72,25 +72,7 @@ def command(**given: Any) -> int:
 
 
 def run_study(path: Path, given: Mapping[str, Any]) -> int:
-    """Run a study's spec as ``sweeps run`` does a sweep: dataset, report and charts.
-
-    Parameters
-    ----------
-    path : Path
-        The spec file.
-    given : mapping
-        The options of ``sweeps run``.
-
-    Returns
-    -------
-    int
-        The exit code.
-
-    Raises
-    ------
-    InputError
-        If something is asked for that only sweeps have.
-    """
+    """Run a study's spec as ``sweeps run`` does a sweep: dataset, report and charts."""
     from sweeps.cli.write import default_folder, draw_figures
     from sweeps.errors import InputError, fault
     from sweeps.hops.dataset import charts_of, write_study

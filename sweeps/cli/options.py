@@ -95,20 +95,7 @@ def output_options(command: Command) -> Command:
 
 
 def stated_sweep(given: Mapping[str, str | None], title: str) -> dict[str, Any]:
-    """Make of options what a spec file would state.
-
-    Parameters
-    ----------
-    given : mapping
-        Text by quantity or label; None where an option wasn't given.
-    title : str
-        The sweep's title.
-
-    Returns
-    -------
-    dict
-        As a spec file has it: several values make an axis, one a constant.
-    """
+    """Make of options what a spec file would state."""
     from sweeps.spec.dump import with_unit
 
     axes: dict[str, Any] = {}
@@ -153,18 +140,7 @@ OF_RUNNING = {
 
 
 def recorded(arguments: Sequence[str]) -> list[str]:
-    """Return a command's arguments as its file tells them: the same however it was run.
-
-    Parameters
-    ----------
-    arguments : sequence of str
-        Of the process.
-
-    Returns
-    -------
-    list of str
-        Without those that change nothing in the file, such as ``--workers 4``.
-    """
+    """Return a command's arguments as its file tells them: the same however it was run."""
     kept, skipped = [], False
     for argument in arguments:
         name, _, value = argument.partition("=")
@@ -178,13 +154,7 @@ def recorded(arguments: Sequence[str]) -> list[str]:
 
 
 def tree_algorithms(topology: str | None, algorithm: str | None) -> str:
-    """Return the algorithm that --tree-algo means.
-
-    Raises
-    ------
-    InputError
-        If there are several networks, or one without a tree algorithm, or an algorithm too.
-    """
+    """Return the algorithm that --tree-algo means."""
     name = topology or "switch"
     if algorithm is not None:
         raise InputError(fault("--tree-algo", "set", "--algorithm is given too", "one of the two"))

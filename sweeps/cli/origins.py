@@ -21,20 +21,7 @@ DEFAULT = "assumed: the default"
 
 
 def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
-    """Yield what the user didn't give, with its values and origin.
-
-    Parameters
-    ----------
-    job : Job
-        What was run.
-    brief : bool
-        Whether to leave sources to ``sweeps catalog`` and say their kind alone.
-
-    Yields
-    ------
-    str
-        Lines; those of several machines as a table.
-    """
+    """Yield what the user didn't give, with its values and origin."""
     columns = {n: v for axis in job.plan.grid.axes for n, v in axis.columns.items()}
     used = _used(job)
     lines: list[str] = []
@@ -62,20 +49,7 @@ def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
 
 
 def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
-    """Yield what the user didn't give as `assumed_lines` does, gathered by origin: it is much.
-
-    Parameters
-    ----------
-    job : Job
-        What was run.
-    brief : bool
-        Whether to leave long origins to ``sweeps catalog`` and say their kind alone.
-
-    Yields
-    ------
-    str
-        Lines: an origin, and below it the quantities that come from there with their values.
-    """
+    """Yield what the user didn't give as `assumed_lines` does, gathered by origin: it is much."""
     columns = {n: v for axis in job.plan.grid.axes for n, v in axis.columns.items()}
     used = _used(job)
     groups: dict[str, dict[str, list[str]]] = {}

@@ -33,20 +33,7 @@ WHOLE = ("world_size", "global_batch", "sequence_length")
 
 
 def calculator(asked: Asked, given: Mapping[str, Any]) -> int:
-    """Answer the calculator's question.
-
-    Parameters
-    ----------
-    asked : Asked
-        The question.
-    given : mapping
-        The options of the command.
-
-    Returns
-    -------
-    int
-        0, or 1 where none of its rows fits.
-    """
+    """Answer the calculator's question."""
     if given["output"] or given["plot"]:
         wrong = "the calculator's table is no dataset"
         raise InputError(fault("--output", given["output"] or "set", wrong, "--csv, --json, or "

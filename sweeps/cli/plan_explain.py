@@ -39,22 +39,7 @@ __all__ = ["explain"]
 
 
 def explain(request: Request, asked: Asked, given: Mapping[str, Any]) -> int:
-    """Explain a plan: what isn't said of it is chosen as is best for it.
-
-    Parameters
-    ----------
-    request : Request
-        The question at one point.
-    asked : Asked
-        With the plan's settings.
-    given : mapping
-        The options of the command.
-
-    Returns
-    -------
-    int
-        0, or 1 where the plan can't run.
-    """
+    """Explain a plan: what isn't said of it is chosen as is best for it."""
     point = request.first
     stated = read_request({**asked.given, **asked.explain}, objective=point.objective.name,
                           threshold=point.threshold, folders=point.folders)  # fmt: skip

@@ -65,36 +65,17 @@ SCALES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command is asked.
+    """What the command is asked."""
 
-    Attributes
-    ----------
-    given : mapping of str to str
-        Values by quantity or label, as text.
-    readings : tuple of str
-        How numbers were read that could be read in two ways.
-    assumed : tuple of str
-        What wasn't given, as it was taken.
-    calculator : bool
-        Whether it is a question for the strategy calculator: a model without shapes.
-    experts : str or None
-        How many experts, of such a model.
-    explain : mapping of str to str
-        The plan that is to be explained; empty where none is.
-    tokens : float or None
-        Of the whole training.
-    days : float or None
-        Of the whole training.
-    """
-
-    given: Mapping[str, str]
-    readings: tuple[str, ...]
-    assumed: tuple[str, ...]
-    calculator: bool
-    experts: str | None = None
+    given: Mapping[str, str]  # Values by quantity or label, as text
+    readings: tuple[str, ...]  # How numbers were read that could be read in two ways
+    assumed: tuple[str, ...]  # What wasn't given, as it was taken
+    calculator: bool  # Whether it is a question for the strategy calculator: a model without shapes
+    experts: str | None = None  # How many experts, of such a model
+    # The plan that is to be explained; empty where none is
     explain: Mapping[str, str] = field(default_factory=dict)
-    tokens: float | None = None
-    days: float | None = None
+    tokens: float | None = None  # Of the whole training
+    days: float | None = None  # Of the whole training
 
 
 def plan_options(command: Command) -> Command:
@@ -148,23 +129,7 @@ def flag_of(name: str) -> str:
 
 
 def read_options(given: Mapping[str, Any]) -> Asked:
-    """Read what click gives.
-
-    Parameters
-    ----------
-    given : mapping
-        The options.
-
-    Returns
-    -------
-    Asked
-        The question.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault.
-    """
+    """Read what click gives."""
     model = given["model"] is not None
     shaped = [name for name in SHAPES if given[name] is not None]
     calculator = not model and not {"heads", "vocabulary_size"} & set(shaped)

@@ -38,17 +38,7 @@ WORTH = 0.01
 
 
 def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterator[str]:
-    """Yield the report of a question that has an answer.
-
-    Parameters
-    ----------
-    answer : Answer
-        The answer, with a plan.
-    asked : Asked
-        The question.
-    given : mapping
-        The options of the command.
-    """
+    """Yield the report of a question that has an answer."""
     yield heading(answer)
     yield from (f"  ({line})" for line in asked.readings)
     yield from space_lines(answer)
@@ -336,15 +326,7 @@ def assumed_lines(answer: Answer, asked: Asked, *, verbose: bool) -> Iterator[st
 
 
 def nothing_lines(answer: Answer, asked: Asked) -> Iterator[str]:
-    """Yield the report of a question without an answer: the nearest plan, and what would help.
-
-    Parameters
-    ----------
-    answer : Answer
-        Without a plan.
-    asked : Asked
-        The question.
-    """
+    """Yield the report of a question without an answer: the nearest plan, and what would help."""
     yield heading(answer)
     yield from (f"  ({line})" for line in asked.readings)
     yield from space_lines(answer)

@@ -20,17 +20,7 @@ SCHEDULED = {"one_f_one_b": "1F1B", "interleaved": "interl."}
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int = 1, indent: str = "  ") -> Iterator[str]:
-    """Yield rows as lines with aligned columns: the first ones to the left, others to the right.
-
-    Parameters
-    ----------
-    rows : sequence of sequence of str
-        All of one length.
-    left : int
-        How many columns are text.
-    indent : str
-        What stands before each line.
-    """
+    """Yield rows as lines with aligned columns: the first ones to the left, others to the right."""
     if not rows:
         return
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
@@ -43,20 +33,7 @@ def aligned(rows: Sequence[Sequence[str]], *, left: int = 1, indent: str = "  ")
 
 
 def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
-    """Return plans as rows of a table, with a header.
-
-    Parameters
-    ----------
-    plans : sequence of Detail
-        The plans.
-    first : float
-        The step time by which others are told; that of the first plan where it is 0.
-
-    Returns
-    -------
-    list of list of str
-        Columns that are alike in all plans and say nothing are left out.
-    """
+    """Return plans as rows of a table, with a header."""
     base = first or (plans[0]["step_time"] if plans else 1.0)
     columns: list[tuple[str, list[str], bool]] = [
         (name, [_degree(plan, name) for plan in plans], shown_always)
@@ -116,13 +93,7 @@ def _recompute(plan: Detail) -> str:
 
 
 def records(layout: Layout) -> Iterator[dict[str, Any]]:
-    """Yield a record for each cell of a table: coordinates, then values, for programs.
-
-    Parameters
-    ----------
-    layout : Layout
-        With values.
-    """
+    """Yield a record for each cell of a table: coordinates, then values, for programs."""
     dims = tuple(layout.sizes)
     shape = tuple(layout.sizes.values())
     for index in np.ndindex(*shape):
@@ -153,15 +124,7 @@ def _value(column: Column, dims: Sequence[str], index: Sequence[int]) -> Any:
 
 
 def range_rows(layout: Layout, names: Mapping[str, str]) -> list[list[str]]:
-    """Return a table of many points for people: what varies, then some of the plan.
-
-    Parameters
-    ----------
-    layout : Layout
-        With values.
-    names : mapping of str to str
-        The variables shown, with their titles.
-    """
+    """Return a table of many points for people: what varies, then some of the plan."""
     dims = tuple(layout.sizes)
     coordinates = [column for column in layout.coordinates if column.dims
                    and (column.name not in dims or "row of the table" not in

@@ -80,18 +80,10 @@ def algorithm_name(code: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """A result, a cell at a time.
+    """A result, a cell at a time."""
 
-    Attributes
-    ----------
-    plan : Plan
-        What was computed.
-    arrays : mapping of str to ndarray
-        The variables, each over its own dimensions.
-    """
-
-    plan: Plan
-    arrays: Mapping[str, NDArray[Any]]
+    plan: Plan  # What was computed
+    arrays: Mapping[str, NDArray[Any]]  # The variables, each over its own dimensions
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -190,15 +182,7 @@ def as_csv(cells: Cells) -> Iterator[str]:
 def csv_lines(
     records: Iterable[Mapping[str, Any]], header: Sequence[str] | None = None
 ) -> Iterator[str]:
-    """Yield records as CSV, each on a line of its own.
-
-    Parameters
-    ----------
-    records : iterable of mapping
-        The records.
-    header : sequence of str, optional
-        The columns; the first record's if not given.
-    """
+    """Yield records as CSV, each on a line of its own."""
     for count, record in enumerate(records):
         header = header or list(record)
         if count == 0:
@@ -255,15 +239,7 @@ def _wanted(cells: Cells) -> list[str]:
 
 
 def as_table(cells: Cells, most: int = 40) -> Iterator[str]:
-    """Yield the cells as a table with aligned columns, cut after some rows.
-
-    Parameters
-    ----------
-    cells : Cells
-        The result.
-    most : int
-        Most rows.
-    """
+    """Yield the cells as a table with aligned columns, cut after some rows."""
     rows = []
     wanted = _wanted(cells)
     for record in cells.records(most):
@@ -288,15 +264,7 @@ def as_table(cells: Cells, most: int = 40) -> Iterator[str]:
 
 
 def shown(name: str, value: Any) -> str:
-    """Return a value as people write it.
-
-    Parameters
-    ----------
-    name : str
-        The quantity or label.
-    value : str or number
-        Its value, in the canonical unit.
-    """
+    """Return a value as people write it."""
     if isinstance(value, str):
         return value
     units = VOCABULARY[name].units if name in VOCABULARY else "1"

@@ -41,13 +41,7 @@ LINES = (
 
 
 def report(job: Job, cells: Cells, verbose: bool) -> Iterator[str]:
-    """Yield the report's lines.
-
-    Raises
-    ------
-    InputError
-        If the cell can't be: with the reason.
-    """
+    """Yield the report's lines."""
     (record,) = cells.records()
     status = int(np.asarray(cells.arrays["status"]).reshape(-1)[0])
     constants, labels = _cell(job)

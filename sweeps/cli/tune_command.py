@@ -99,25 +99,7 @@ def _validate(given: Mapping[str, Any]) -> int:
 
 
 def run_study(path: Path, given: Mapping[str, Any]) -> int:
-    """Run a spec of overlap's gain: dataset, and figures of where it pays.
-
-    Parameters
-    ----------
-    path : Path
-        The spec file.
-    given : mapping
-        The options: of ``sweeps tune``, or of ``sweeps run``.
-
-    Returns
-    -------
-    int
-        The exit code.
-
-    Raises
-    ------
-    InputError
-        With a line for each fault of the spec.
-    """
+    """Run a spec of overlap's gain: dataset, and figures of where it pays."""
     from sweeps.cli.write import default_folder, draw_figures
     from sweeps.errors import InputError, fault
     from sweeps.tuner.benefit import is_study, read_study

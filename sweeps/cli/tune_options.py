@@ -102,13 +102,7 @@ def _flag(option: str) -> str:
 
 
 def number_of(option: str, text: str, units: str = "1", *, whole: bool = False) -> float:
-    """Read the number of an option.
-
-    Raises
-    ------
-    InputError
-        If it is none, or not whole where it has to be.
-    """
+    """Read the number of an option."""
     from sweeps.errors import InputError, fault
     from sweeps.spec.units import parse_quantity
 
@@ -124,23 +118,7 @@ def _whole_of(option: str, text: str) -> float:
 
 
 def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
-    """Return what is to be tuned.
-
-    Parameters
-    ----------
-    given : mapping
-        The options as texts.
-
-    Returns
-    -------
-    TPOverlapTunerConfig
-        Checked.
-
-    Raises
-    ------
-    InputError
-        With a line for each fault.
-    """
+    """Return what is to be tuned."""
     from sweeps.errors import InputError, fault
     from sweeps.overlap.given import Faults
     from sweeps.tuner.rates import CHANGEABLE
@@ -184,13 +162,7 @@ def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
 
 
 def setting_of(given: Mapping[str, Any]) -> Setting:
-    """Return what a configuration is checked for, as far as it is given.
-
-    Raises
-    ------
-    InputError
-        With a line for each fault.
-    """
+    """Return what a configuration is checked for, as far as it is given."""
     from sweeps.overlap.given import Faults
     from sweeps.spec.catalog import load_model
     from sweeps.tuner.finding import Setting

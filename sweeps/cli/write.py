@@ -23,13 +23,7 @@ LOGGED = 30.0
 
 
 class Progress:
-    """A line on the terminal that says how far long work is, and how long it will take.
-
-    Parameters
-    ----------
-    words : str
-        What is being done.
-    """
+    """A line on the terminal that says how far long work is, and how long it will take."""
 
     def __init__(self, words: str) -> None:
         self.words, self.start, self.last = words, time.monotonic(), 0.0
@@ -65,22 +59,7 @@ class Progress:
 
 
 def write_result(job: Job, given: Mapping[str, Any], figures: Any = None) -> int:
-    """Write a result's file, say so, and draw its figures.
-
-    Parameters
-    ----------
-    job : Job
-        Ready to run.
-    given : mapping
-        The options of the command: ``output``, ``overwrite``, ``plot``, ..
-    figures : sequence of mapping, optional
-        Declared figures; sensible ones where none are declared and ``plot`` is set.
-
-    Returns
-    -------
-    int
-        The exit code.
-    """
+    """Write a result's file, say so, and draw its figures."""
     from sweeps.blocks.choose import Means, clear, write_sweep
     from sweeps.store.read import is_complete
     from sweeps.store.storage import Storage
@@ -175,19 +154,7 @@ def readable(nbytes: int) -> str:
 def draw_figures(
     path: Path, figures: Any = None, wanted: Sequence[str] = (), notes: TextIO | None = None
 ) -> None:
-    """Draw a stored file's figures beside it.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    figures : sequence of mapping, optional
-        Declarations; those that suit the dataset where there are none.
-    wanted : sequence of str
-        Names of figures; all where none are named.
-    notes : file, optional
-        Where to say what was drawn; standard output by default.
-    """
+    """Draw a stored file's figures beside it."""
     import tomllib
 
     from sweeps.plots.data import subject_of

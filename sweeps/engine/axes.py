@@ -19,18 +19,7 @@ Field = tuple[tuple[str, ...], Array]
 
 
 class Grid:
-    """The open grid of some axes: every column shaped to broadcast along its own dimension.
-
-    Parameters
-    ----------
-    axes : sequence of Axis
-        The axes; labels come first, then numbers, the longest last (so that blocks are long
-        runs of memory).
-    constants : mapping of str to float
-        Quantities of one value.
-    fields : mapping of str to Field, optional
-        Quantities that vary along several axes.
-    """
+    """The open grid of some axes: every column shaped to broadcast along its own dimension."""
 
     def __init__(
         self,

@@ -17,43 +17,19 @@ FLAGS = ("status", "chosen_algorithm")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One set of the labels that decide which formulas hold.
+    """One set of the labels that decide which formulas hold."""
 
-    Attributes
-    ----------
-    labels : mapping of str to str
-        The labels.
-    fixed : mapping of int to slice
-        Where on the grid: one point of each dimension that switches.
-    nodes : mapping of str to Node
-        The wanted quantities' nodes; empty where no algorithm is defined.
-    status : Node
-        Why cells don't exist.
-    algorithms : tuple of Algorithm
-        The algorithms that the labels leave.
-    """
-
-    labels: Mapping[str, str]
-    fixed: Mapping[int, slice]
-    nodes: Mapping[str, Node]
-    status: Node
-    algorithms: tuple[Algorithm, ...]
+    labels: Mapping[str, str]  # The labels
+    fixed: Mapping[int, slice]  # Where on the grid: one point of each dimension that switches
+    nodes: Mapping[str, Node]  # The wanted quantities' nodes; empty where no algorithm is defined
+    status: Node  # Why cells don't exist
+    algorithms: tuple[Algorithm, ...]  # The algorithms that the labels leave
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of the result.
+    """A variable of the result."""
 
-    Attributes
-    ----------
-    name : str
-        The quantity.
-    dims : tuple of str
-        The dimensions on which it depends, in the grid's order.
-    declarations : tuple
-        The formulas and algorithms that give it, each once.
-    """
-
-    name: str
-    dims: tuple[str, ...]
-    declarations: tuple[Any, ...]
+    name: str  # The quantity
+    dims: tuple[str, ...]  # The dimensions on which it depends, in the grid's order
+    declarations: tuple[Any, ...]  # The formulas and algorithms that give it, each once

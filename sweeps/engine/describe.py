@@ -47,24 +47,7 @@ TOLD = 60
 def layout_of(
     plan: Plan, origins: Mapping[str, str], attrs: Mapping[str, str], extra: Iterable[Column] = ()
 ) -> Layout:
-    """Describe the dataset that a plan gives.
-
-    Parameters
-    ----------
-    plan : Plan
-        The plan.
-    origins : mapping of str to str
-        Where the values come from that the user didn't give.
-    attrs : mapping of str to str
-        Global attributes.
-    extra : iterable of Column
-        Further coordinates.
-
-    Returns
-    -------
-    Layout
-        Without values of variables.
-    """
+    """Describe the dataset that a plan gives."""
     coordinates: list[Column] = []
     # A training step has more constants than it takes: those of what it doesn't do.
     used = plan.used() if plan.training else set(plan.grid.columns)

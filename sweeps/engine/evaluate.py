@@ -28,18 +28,10 @@ UNSET = -1
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is computed at a time, and kept: what memory is bounded by.
+    """How much is computed at a time, and kept: what memory is bounded by."""
 
-    Attributes
-    ----------
-    block : int
-        Most cells of a block.
-    whole : int
-        Most cells of a value that is computed once and kept.
-    """
-
-    block: int = BLOCK_CELLS
-    whole: int = WHOLE_CELLS
+    block: int = BLOCK_CELLS  # Most cells of a block
+    whole: int = WHOLE_CELLS  # Most cells of a value that is computed once and kept
 
 
 # Elements of numpy's iteration buffer.  With its default of 8192, ufuncs copy operands that
@@ -52,13 +44,7 @@ SHORT_RUN = 300
 
 @contextmanager
 def settings(run: int) -> Iterator[None]:
-    """Set numpy up for open grids: no needless copies of what broadcasts, no warnings of holes.
-
-    Parameters
-    ----------
-    run : int
-        Length of the grid's last dimension.
-    """
+    """Set numpy up for open grids: no needless copies of what broadcasts, no warnings of holes."""
     with np.errstate(all="ignore"):
         size = BUFFER_OF_SHORT_RUNS if run < SHORT_RUN else BUFFER_ELEMENTS
         before = np.setbufsize(size)
@@ -69,20 +55,7 @@ def settings(run: int) -> Iterator[None]:
 
 
 def blocks_over(shape: Sequence[int], cells: int) -> Iterator[Region]:
-    """Cut a shape into regions of at most so many cells, runs of the last dimensions.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        Lengths.
-    cells : int
-        Most cells of a region.
-
-    Yields
-    ------
-    tuple of slice
-        Regions that cover the shape, each cell once, in order.
-    """
+    """Cut a shape into regions of at most so many cells, runs of the last dimensions."""
     inner, split = 1, len(shape)
     while split > 0 and inner * shape[split - 1] <= cells:
         split -= 1
@@ -106,15 +79,6 @@ class Evaluator:
 
     What is small is computed once and kept; what is large is computed for the block asked for,
     from its inputs' parts, and kept until another block is asked for.
-
-    Parameters
-    ----------
-    grid : Grid
-        The open grid.
-    fixed : mapping of int to slice, optional
-        Positions of dimensions that are held at one point (those that switch formulas).
-    limits : Limits, optional
-        How much is computed at a time, and kept.
     """
 
     def __init__(
@@ -146,20 +110,7 @@ class Evaluator:
         return known
 
     def value(self, node: Node, region: Region | None = None) -> Any:
-        """Return a node's value over a region (everything where none is given).
-
-        Parameters
-        ----------
-        node : Node
-            The node.
-        region : tuple of slice, optional
-            One slice a dimension of the grid.
-
-        Returns
-        -------
-        ndarray
-            As the open grid has it: length 1 where the value doesn't vary.
-        """
+        """Return a node's value over a region (everything where none is given)."""
         if node.given is not None:
             return cut(node.given, region or self.everything)
         if self.cells(node) <= self.limits.whole:

@@ -46,19 +46,7 @@ def scaled(values: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
 
 
 class ExactSum:
-    """Sums, one a cell, of any number of finite float64.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        The cells.
-
-    Attributes
-    ----------
-    limbs : dict of int to ndarray
-        By number, lowest 0; int64, of `shape`.  The sum is ``limbs[j] * 2**(32 j - 1088)`` over
-        all j.
-    """
+    """Sums, one a cell, of any number of finite float64."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
@@ -67,13 +55,7 @@ class ExactSum:
         self._load = 0
 
     def add(self, piece: Piece) -> None:
-        """Add a piece's values over its reduced dimensions.
-
-        Parameters
-        ----------
-        piece : Piece
-            Finite values, of at most `MOST_CELLS` reduced cells.
-        """
+        """Add a piece's values over its reduced dimensions."""
         if self._load + piece.cells > MOST_LOAD:
             self._carry()
         self._load += piece.cells
@@ -90,15 +72,7 @@ class ExactSum:
             rest = rest - scaled(whole, weight(limb))
 
     def merge(self, other: ExactSum, where: tuple[slice, ...] | None = None) -> None:
-        """Add another's sums.
-
-        Parameters
-        ----------
-        other : ExactSum
-            Its value stays as it is.
-        where : tuple of slice, optional
-            The cells that it has the sums of; all where none are given.
-        """
+        """Add another's sums."""
         if self._load + other._load > MOST_LOAD:
             self._carry()
             other._carry()
@@ -118,15 +92,7 @@ class ExactSum:
         self.limbs = {int(key): sums.copy() for (kind, _, key), sums in named if kind == "limb"}
 
     def rounded(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return the sums, each rounded once (to nearest, ties to even), as ``f * 2**e``.
-
-        Returns
-        -------
-        f : ndarray
-            Of `shape`: 0, or from 2**63 to 2**64 in size.
-        e : ndarray
-            Exponents.
-        """
+        """Return the sums, each rounded once (to nearest, ties to even), as ``f * 2**e``."""
         cells = math.prod(self.shape)
         numbers, exponents = np.zeros(cells), np.zeros(cells, dtype=np.int64)
         if self.limbs:
@@ -161,18 +127,7 @@ class ExactSum:
 def rounded(
     limbs: dict[int, NDArray[np.int64]],
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Round sums in limbs to float64.
-
-    Parameters
-    ----------
-    limbs : dict of int to ndarray
-        By number; int64 of one dimension.
-
-    Returns
-    -------
-    numbers, exponents : ndarray
-        The sums are ``numbers * 2**exponents``.
-    """
+    """Round sums in limbs to float64."""
     low, high = min(limbs) - 2, max(limbs)
     cells = len(limbs[high])
     # Two limbs below, which are 0, so that three limbs can always be read; two above for carries.

@@ -24,19 +24,7 @@ def best_of(*values: Array) -> tuple[Array, Array]:
 
 
 def keep_least(best: Array, code: Array, value: Array, index: int, less: Array) -> None:
-    """Update the least and its index, in place, by a value of a higher index.
-
-    Parameters
-    ----------
-    best, code : ndarray
-        The least so far, and its index (int8).
-    value : ndarray
-        The value; infinite where it isn't defined.
-    index : int
-        Its index.
-    less : ndarray of bool
-        Scratch.
-    """
+    """Update the least and its index, in place, by a value of a higher index."""
     np.less(value, best, out=less)
     np.minimum(best, value, out=best)
     # Later indices are larger, so the maximum keeps the last that was less.

@@ -75,22 +75,7 @@ def _concerns(fault: str, variable: str) -> bool:
 
 
 def feasibility(builder: Builder, faults: Mapping[str, int], nodes: Mapping[str, Node]) -> Node:
-    """Return the node of the reasons why plans can't be, or can't run, as bits.
-
-    Parameters
-    ----------
-    builder : Builder
-        For the labels that hold.
-    faults : mapping of str to int
-        Each reason's bit.
-    nodes : mapping of str to Node
-        The quantities asked for.
-
-    Returns
-    -------
-    Node
-        The node; conditions that need what isn't given are left out.
-    """
+    """Return the node of the reasons why plans can't be, or can't run, as bits."""
     flat = builder.labels["topology"] != "hierarchical"
     each: list[Node] = []
     for one in (*requirements(builder.labels), FITS):

@@ -22,21 +22,7 @@ INFINITE = 1 << 11
 
 
 def bins_of(values: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
-    """Return the keys of the bins that values are in.
-
-    Parameters
-    ----------
-    values : ndarray
-        Without NaN; contiguous.
-    bits : int
-        An octave has ``2**bits`` bins.
-
-    Returns
-    -------
-    ndarray
-        In the order of the values; from ``-INFINITE << bits`` (of -inf alone) up to
-        ``(INFINITE - 1) << bits`` (of inf alone).
-    """
+    """Return the keys of the bins that values are in."""
     keys = values.view(np.int64)
     if keys.size and keys.min() < 0:
         magnitude = keys & ((1 << SIGN_BIT) - 1)

@@ -33,54 +33,22 @@ def _join(inputs: Sequence[Node]) -> frozenset[str]:
 
 @dataclass(slots=True)
 class Builder:
-    """Builds the graph for one set of labels.
+    """Builds the graph for one set of labels."""
 
-    Attributes
-    ----------
-    grid : Grid
-        The open grid.
-    labels : mapping of str to str
-        The labels that hold: topology, collective, algorithm, ...
-    given : mapping of str to Node
-        What the user gives, and what machines give.
-    interned : dict
-        Nodes by key, shared between label sets, so that the same thing is computed once.
-    only_time : bool
-        Whether it is enough to know the least time of a choice, not which algorithm has it.
-    inside : bool
-        Whether it builds what a call evaluates, rather than what is asked for.
-    """
-
-    grid: Grid
-    labels: Mapping[str, str]
-    given: Mapping[str, Node]
+    grid: Grid  # The open grid
+    labels: Mapping[str, str]  # The labels that hold: topology, collective, algorithm,
+    given: Mapping[str, Node]  # What the user gives, and what machines give
+    # Nodes by key, shared between label sets, so that the same thing is computed once
     interned: dict[tuple[Any, ...], Node]
+    # Whether it is enough to know the least time of a choice, not which algorithm has it
     only_time: bool = False
-    inside: bool = False
+    inside: bool = False  # Whether it builds what a call evaluates, rather than what is asked for
     memo: dict[tuple[str, str], Node] = field(default_factory=dict)
     scopes: dict[tuple[Any, ...], Builder] = field(default_factory=dict)
     found: tuple[Algorithm, ...] | None = None
 
     def node(self, quantity: str, algorithm: Algorithm | None = None) -> Node:
-        """Return the node that gives a quantity.
-
-        Parameters
-        ----------
-        quantity : str
-            What is wanted.
-        algorithm : Algorithm, optional
-            The algorithm for which, where labels leave a choice.
-
-        Returns
-        -------
-        Node
-            The node.
-
-        Raises
-        ------
-        Missing
-            If nothing gives it, or something that it needs.
-        """
+        """Return the node that gives a quantity."""
         if quantity in self.given:
             return self.given[quantity]
         scope = algorithm.name if algorithm else ""
@@ -113,22 +81,7 @@ class Builder:
     def status(
         self, faults: Mapping[str, int], wanted: Mapping[str, Node], *, lacking: bool
     ) -> Node:
-        """Return the node of the reasons why cells, or values in them, don't exist, as bits.
-
-        Parameters
-        ----------
-        faults : mapping of str to int
-            Each reason's bit.
-        wanted : mapping of str to Node
-            The quantities asked for.
-        lacking : bool
-            Whether quantities are asked for that this network doesn't have.
-
-        Returns
-        -------
-        Node
-            The node.
-        """
+        """Return the node of the reasons why cells, or values in them, don't exist, as bits."""
         found = self.algorithms()
         shared = [self._faults(topology_requirements(self.labels, self.given), faults)]
         if not found:
@@ -146,13 +99,7 @@ class Builder:
         return self.either([*shared, *each])
 
     def failing(self, requirement: Requirement, bit: int) -> Node:
-        """Return the node of a requirement's bit where it doesn't hold.
-
-        Raises
-        ------
-        Missing
-            If something that it looks at isn't given.
-        """
+        """Return the node of a requirement's bit where it doesn't hold."""
         return self._faults((requirement,), {requirement.fault: bit})
 
     def unknown(self, wanted: Mapping[str, Node], bit: int) -> list[Node]:

@@ -47,19 +47,7 @@ class Group:
         arrays: Mapping[str, Array] | None = None,
         beside: Mapping[str, Sequence[str]] | None = None,
     ) -> Iterator[Block]:
-        """Yield the variables' blocks at one part of the case's own points.
-
-        Parameters
-        ----------
-        part : tuple of slice
-            Of the variables' dimensions.
-        variables : sequence of Variable
-            What is computed.
-        arrays : mapping of str to ndarray, optional
-            Where values go; else into buffers that the next block has, too.
-        beside : mapping of str to sequence of str, optional
-            By variable the others that its block has beside it; they vary along its dimensions.
-        """
+        """Yield the variables' blocks at one part of the case's own points."""
         region, place = list(self.everything), []
         shape = [1] * len(region)
         for position, piece in zip(self.positions, part, strict=True):

@@ -23,17 +23,6 @@ class Holes:
     A variable may have fewer dimensions than the reasons for holes: the bus factor, say, doesn't
     vary along the sizes of a mesh.  Then its value is missing where no cell along the others, and
     in no other case that shares the value, can be.
-
-    Parameters
-    ----------
-    plan : Plan
-        The plan.
-    case : Case
-        The case whose formulas give the variables.
-    evaluator : Evaluator
-        Of that case.
-    positions : sequence of int
-        The variables' dimensions on the grid.
     """
 
     def __init__(
@@ -49,15 +38,7 @@ class Holes:
         self._known: dict[int, tuple[Region, Array | None]] = {}
 
     def at(self, region: Region, bits: int) -> Array | None:
-        """Return a mask of the missing values over a region; None where none are missing.
-
-        Parameters
-        ----------
-        region : tuple of slice
-            One slice a dimension of the grid.
-        bits : int
-            Of the faults that the variable doesn't survive.
-        """
+        """Return a mask of the missing values over a region; None where none are missing."""
         if not self.found & bits:
             return None
         known = self._known.get(bits)

@@ -14,49 +14,25 @@ __all__ = ["Block", "Column", "Layout"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One variable of a dataset: its name, dimensions, type and metadata.
+    """One variable of a dataset: its name, dimensions, type and metadata."""
 
-    Attributes
-    ----------
-    name : str
-        The variable's name (of a label coordinate: the dimension's own).
-    dims : tuple of str
-        Its dimensions, in order; empty for a scalar.
-    dtype : numpy.dtype
-        float64, an integer type (flags), or a string type (labels).
-    attrs : mapping
-        CF attributes: text, numbers, or lists of numbers.
-    values : ndarray or None
-        The values where they are known from the start (coordinates); None for what is computed.
-    """
-
-    name: str
-    dims: tuple[str, ...]
-    dtype: np.dtype[Any]
+    name: str  # The variable's name (of a label coordinate: the dimension's own)
+    dims: tuple[str, ...]  # Its dimensions, in order; empty for a scalar
+    dtype: np.dtype[Any]  # float64, an integer type (flags), or a string type (labels)
+    # CF attributes: text, numbers, or lists of numbers
     attrs: Mapping[str, Any] = field(default_factory=dict)
+    # The values where they are known from the start (coordinates); None for what is computed
     values: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A dataset's dimensions, coordinates, variables and global attributes.
+    """A dataset's dimensions, coordinates, variables and global attributes."""
 
-    Attributes
-    ----------
-    sizes : mapping of str to int
-        The dimensions, in the order in which variables have them.
-    coordinates : tuple of Column
-        Coordinates, with values.
-    variables : tuple of Column
-        What is computed.
-    attrs : mapping of str to str
-        Global attributes.
-    """
-
-    sizes: Mapping[str, int]
-    coordinates: tuple[Column, ...]
-    variables: tuple[Column, ...]
-    attrs: Mapping[str, str]
+    sizes: Mapping[str, int]  # The dimensions, in the order in which variables have them
+    coordinates: tuple[Column, ...]  # Coordinates, with values
+    variables: tuple[Column, ...]  # What is computed
+    attrs: Mapping[str, str]  # Global attributes
 
     def shape(self, column: Column) -> tuple[int, ...]:
         """Return the shape of a column."""

@@ -18,24 +18,7 @@ BUBBLED = 8
 
 
 class Least:
-    """The least so many keys of each kept cell; of equal ones, those of the first places.
-
-    Parameters
-    ----------
-    split : Split
-        Kept and reduced dimensions.
-    count : int
-        How many.
-    greatest : bool
-        Whether the greatest values are sought: keys are values of the other sign then.
-
-    Attributes
-    ----------
-    keys : ndarray
-        Shape: count, then the kept shape; ascending.
-    places : ndarray
-        Where each is in canonical order; beyond the last where there is none (the key is inf).
-    """
+    """The least so many keys of each kept cell; of equal ones, those of the first places."""
 
     def __init__(self, split: Split, count: int, *, greatest: bool = False) -> None:
         self.split, self.count, self.greatest = split, count, greatest
@@ -95,17 +78,7 @@ def before(keys: Keys, places: Places | int, than: Keys, than_places: Places) ->
 
 
 def put(keys: Keys, places: Places, offered: Keys, place: Places | int) -> None:
-    """Put one more key a cell in its place among sorted ones, in place.
-
-    Parameters
-    ----------
-    keys, places : ndarray
-        What there is: a row a rank.
-    offered : ndarray
-        A key a cell; NaN is passed over.
-    place : ndarray or int
-        Where they are.
-    """
+    """Put one more key a cell in its place among sorted ones, in place."""
     better = before(offered, place, keys[-1], places[-1])
     if not better.any():
         return
@@ -130,25 +103,7 @@ def put(keys: Keys, places: Places, offered: Keys, place: Places | int) -> None:
 def candidates(
     rows: NDArray[np.float64], least: Keys, bar: Keys, count: int
 ) -> tuple[Keys, Places]:
-    """Return the keys of each row that may be among its least.
-
-    Parameters
-    ----------
-    rows : ndarray
-        Keys: a row a kept cell, with NaN in it.
-    least : ndarray
-        The least of each row.
-    bar : ndarray
-        No key above it is wanted; a row each.
-    count : int
-        How many are wanted at most.
-
-    Returns
-    -------
-    keys, columns : ndarray
-        Shape: ranks, rows; ascending, of equal keys the first columns; inf and -1 where there are
-        no more.
-    """
+    """Return the keys of each row that may be among its least."""
     if count == 1:
         column = (rows == least[:, np.newaxis]).argmax(axis=1)
         return least[np.newaxis], column[np.newaxis]

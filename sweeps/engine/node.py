@@ -27,36 +27,16 @@ class Missing(LookupError):
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One computation of the graph.
+    """One computation of the graph."""
 
-    Attributes
-    ----------
-    name : str
-        What it gives.
-    key : tuple
-        What it is: two nodes of one key give the same.
-    inputs : tuple of Node
-        What it takes.
-    run : callable or None
-        From the inputs' values to its own; None for what is given.
-    dims : frozenset of str
-        The dimensions that its inputs have together.
-    given : ndarray or None
-        The value, if it is given.
-    ufunc : numpy.ufunc or None
-        The one ufunc that `run` is, if it is one.
-    origin : Formula, Algorithm or None
-        The declaration that it comes from.
-    """
-
-    name: str
-    key: tuple[Any, ...]
-    inputs: tuple[Node, ...]
-    run: Callable[..., Any] | None
-    dims: frozenset[str]
-    given: Array | None = None
-    ufunc: np.ufunc | None = None
-    origin: Formula | Algorithm | None = None
+    name: str  # What it gives
+    key: tuple[Any, ...]  # What it is: two nodes of one key give the same
+    inputs: tuple[Node, ...]  # What it takes
+    run: Callable[..., Any] | None  # From the inputs' values to its own; None for what is given
+    dims: frozenset[str]  # The dimensions that its inputs have together
+    given: Array | None = None  # The value, if it is given
+    ufunc: np.ufunc | None = None  # The one ufunc that `run` is, if it is one
+    origin: Formula | Algorithm | None = None  # The declaration that it comes from
 
 
 def costing(algorithm: Algorithm, names: Sequence[str]) -> Callable[..., Any]:

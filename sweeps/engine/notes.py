@@ -20,22 +20,7 @@ def notes(
     perhaps: Callable[[str], Node | None],
     bits: Mapping[str, int],
 ) -> Iterator[Note]:
-    """Yield the reasons that concern some quantities of a cell alone.
-
-    Parameters
-    ----------
-    wanted : mapping of str to Node
-        The quantities asked for.
-    perhaps : callable
-        Gives a further quantity's node, or None.
-    bits : mapping of str to int
-        Each reason's bit.
-
-    Yields
-    ------
-    Node, int, callable
-        What decides, the reason's bit, and the function from the node's values to bits.
-    """
+    """Yield the reasons that concern some quantities of a cell alone."""
     if set(wanted) & set(NOT_OF_ONE_RANK):
         ranks, time = perhaps("ranks"), perhaps("time")
         if ranks is not None and (ranks.given is None or np.any(ranks.given == 1.0)):
@@ -48,20 +33,7 @@ def notes(
 
 
 def unknowns(wanted: Iterable[Node], bit: int) -> Iterator[Note]:
-    """Yield what is given as NaN and taken by quantities, with a bit where it is.
-
-    Parameters
-    ----------
-    wanted : iterable of Node
-        The quantities.
-    bit : int
-        The bit.
-
-    Yields
-    ------
-    Node, int, callable
-        As `notes` does.
-    """
+    """Yield what is given as NaN and taken by quantities, with a bit where it is."""
     for node in _given_below(wanted):
         if node.given is not None and np.isnan(node.given).any():
             yield _note(node, bit, np.isnan)

@@ -28,31 +28,7 @@ OF_TIME = {"time", "algbw", "busbw"}
 
 
 class Plan:
-    """A sweep ready to run.
-
-    Parameters
-    ----------
-    axes : sequence of Axis
-        The axes.
-    constants : mapping of str to float
-        Quantities of one value.
-    labels : mapping of str to str
-        Labels of one value.
-    wanted : sequence of str
-        The quantities asked for.
-    fields : mapping of str to (tuple of str, ndarray), optional
-        Quantities that vary along several axes: these, and the values.
-    implied : mapping of str to str, optional
-        Labels that aren't coordinates.
-    optional : bool
-        Whether quantities that what is given doesn't suffice for are left out, rather than a
-        fault; `missing` then says why.
-
-    Raises
-    ------
-    InputError
-        If a quantity can't be given by anything.
-    """
+    """A sweep ready to run."""
 
     def __init__(
         self,
@@ -271,18 +247,7 @@ class Plan:
     # Blocks.
 
     def evaluate(self, names: Sequence[str] | None = None) -> dict[str, Array]:
-        """Compute variables whole, in memory.
-
-        Parameters
-        ----------
-        names : sequence of str, optional
-            The variables wanted; all where none are named.
-
-        Returns
-        -------
-        dict of str to ndarray
-            Each over its own dimensions.
-        """
+        """Compute variables whole, in memory."""
         arrays = {
             variable.name: np.empty(self.shape(variable), dtype=dtype_of(variable.name))
             for variable in self.variables
@@ -292,36 +257,14 @@ class Plan:
         return arrays
 
     def fill(self, arrays: Mapping[str, Array], cells: int = BLOCK_CELLS) -> None:
-        """Compute variables into arrays of their shapes (C order), without copies.
-
-        Parameters
-        ----------
-        arrays : mapping of str to ndarray
-            By variable.
-        cells : int
-            Most cells that are computed at a time.
-        """
+        """Compute variables into arrays of their shapes (C order), without copies."""
         for _ in self._run(tuple(arrays), cells, arrays):
             pass
 
     def blocks(
         self, names: Sequence[str] | None = None, cells: int = BLOCK_CELLS
     ) -> Iterator[Block]:
-        """Compute variables block by block.
-
-        Parameters
-        ----------
-        names : sequence of str, optional
-            The variables wanted; all where none are named.
-        cells : int
-            Most cells of a block.
-
-        Yields
-        ------
-        Block
-            Values at a region of a variable's own dimensions; together each cell once.  A block
-            shares its memory with the next one of the variable: copy what is to be kept.
-        """
+        """Compute variables block by block."""
         wanted = tuple(v.name for v in self.variables if names is None or v.name in names)
         yield from self._run(wanted, cells, {})
 
@@ -343,18 +286,7 @@ class Plan:
     def stages(
         self, names: Sequence[str]
     ) -> Iterator[tuple[Case, tuple[str, ...], list[Variable]]]:
-        """Yield what is computed together: variables of the same dimensions, case by case.
-
-        Parameters
-        ----------
-        names : sequence of str
-            The variables wanted, in the order in which they are to come.
-
-        Yields
-        ------
-        case, dims, variables
-            Each value of each variable belongs to one of them.
-        """
+        """Yield what is computed together: variables of the same dimensions, case by case."""
         known = {variable.name: variable for variable in self.variables}
         wanted = [known[name] for name in names if name in known]
         done: set[tuple[Any, ...]] = set()

@@ -40,51 +40,13 @@ def reducer(
     sizes: Mapping[str, int],
     labels: Mapping[str, Column | Sequence[str] | NDArray[Any] | None],
 ) -> Reducer:
-    """Make a reducer for a variable.
-
-    Parameters
-    ----------
-    reduction : Reduction
-        What the user asks for.  A dimension to reduce that the variable doesn't have is passed
-        over: the variable is the same all along it.
-    variable_dims : sequence of str
-        The variable's dimensions, in order.
-    sizes : mapping of str to int
-        The lengths of (at least) these dimensions and those of the reduction.
-    labels : mapping of str to Column, sequence, ndarray or None
-        What stands along dimensions, by their names.  Where an extreme is, is told by flags along
-        a dimension of text, by the coordinate's value along one of numbers, and by an index where
-        nothing is given.  The units are the column's, else the vocabulary's.
-
-    Returns
-    -------
-    Reducer
-        To be given the variable's blocks.
-
-    Raises
-    ------
-    InputError
-        With every fault of the reduction.
-    """
+    """Make a reducer for a variable."""
     task = task_of(reduction, variable_dims, sizes, labels)
     return KINDS[reduction.operation](task)
 
 
 def part(task: Task, where: Sequence[slice]) -> Reducer:
-    """Make a reducer of a part of a task's results, to be merged into the whole one.
-
-    Parameters
-    ----------
-    task : Task
-        As `task_of` returns it.
-    where : sequence of slice
-        The part (`Split.box` gives it).
-
-    Returns
-    -------
-    Reducer
-        It takes memory for the part alone.
-    """
+    """Make a reducer of a part of a task's results, to be merged into the whole one."""
     own = replace(task, split=task.split.within(where), whole=task.split)
     return KINDS[task.reduction.operation](own)
 
@@ -95,13 +57,7 @@ def task_of(
     sizes: Mapping[str, int],
     labels: Mapping[str, Column | Sequence[str] | NDArray[Any] | None],
 ) -> Task:
-    """Return what a reducer is to do, as `reducer` takes it.
-
-    Raises
-    ------
-    InputError
-        With every fault of the reduction.
-    """
+    """Return what a reducer is to do, as `reducer` takes it."""
     faults = _faults(reduction, sizes)
     parts = split(variable_dims, sizes, reduction.over)
     if not faults:

@@ -25,27 +25,14 @@ KEPT_ATTRS = ("units", "references")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A reduction of a variable of known dimensions.
+    """A reduction of a variable of known dimensions."""
 
-    Attributes
-    ----------
-    reduction : Reduction
-        What the user asks for.
-    split : Split
-        The variable's dimensions, kept and reduced.
-    coordinates : mapping of str to Column
-        The labels or values along reduced dimensions, as far as they are known.
-    absent : tuple of str
-        Dimensions to reduce that the variable doesn't have.
-    whole : Split or None
-        The split of all results, where this is of a part of them.
-    """
-
-    reduction: Reduction
-    split: Split
+    reduction: Reduction  # What the user asks for
+    split: Split  # The variable's dimensions, kept and reduced
+    # The labels or values along reduced dimensions, as far as they are known
     coordinates: Mapping[str, Column] = field(default_factory=dict)
-    absent: tuple[str, ...] = ()
-    whole: Split | None = None
+    absent: tuple[str, ...] = ()  # Dimensions to reduce that the variable doesn't have
+    whole: Split | None = None  # The split of all results, where this is of a part of them
 
     @property
     def name(self) -> str:
@@ -58,22 +45,7 @@ class Task:
         return ", ".join(self.reduction.over)
 
     def attrs(self, attrs: Mapping[str, Any], long_name: str, comment: str = "") -> dict[str, Any]:
-        """Compose a result's metadata.
-
-        Parameters
-        ----------
-        attrs : mapping
-            The variable's.
-        long_name : str
-            What the result is.
-        comment : str
-            What else is to be said.
-
-        Returns
-        -------
-        dict
-            With the variable's units.
-        """
+        """Compose a result's metadata."""
         said = [
             f"Over {self.over}: {self.split.reduced_cells} cells for each result.",
             "Holes (NaN) are left out; a result that has nothing else is NaN.",
@@ -93,24 +65,7 @@ class Task:
     def column(
         self, values: NDArray[Any], name: str, attrs: Mapping[str, Any], last: str = ""
     ) -> Column:
-        """Compose a result's column.
-
-        Parameters
-        ----------
-        values : ndarray
-            Over the kept shape, and one dimension more if `last` is given.
-        name : str
-            The column's.
-        attrs : mapping
-            Its metadata.
-        last : str
-            The dimension that the reduction adds.
-
-        Returns
-        -------
-        Column
-            Over the kept dimensions.
-        """
+        """Compose a result's column."""
         dims = (*self.split.kept_dims, last) if last else self.split.kept_dims
         shape = tuple(self.split.shape[axis] for axis in self.split.kept_axes)
         shape = (*shape, values.shape[-1]) if last else shape
@@ -121,11 +76,6 @@ class Reducer(ABC):
     """A reduction of one variable while its blocks stream by.
 
     Whatever the blocks, and in whatever order they come, the results are the same to the bit.
-
-    Parameters
-    ----------
-    task : Task
-        What is reduced, and how.
     """
 
     def __init__(self, task: Task) -> None:
@@ -143,22 +93,7 @@ class Reducer(ABC):
         values: NDArray[Any],
         beside: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
-        """Take a block in.  Each cell of the variable may come once.
-
-        Parameters
-        ----------
-        region : sequence of slice
-            Where the block is: a slice of step 1 for each of the variable's dimensions.
-        values : ndarray
-            The block, of the region's shape; NaN is a hole, an infinity a value.  It isn't kept.
-        beside : mapping of str to ndarray, optional
-            Other quantities of the same cells, where the reduction is of several.
-
-        Raises
-        ------
-        ValueError
-            The values don't have the region's shape.
-        """
+        """Take a block in.  Each cell of the variable may come once."""
         piece = self.task.split.piece(region, np.asarray(values, dtype=np.float64))
         if piece.values.size == 0:
             return
@@ -167,18 +102,7 @@ class Reducer(ABC):
             self._take(part)
 
     def merge(self, other: Self) -> None:
-        """Take in what another reducer has gathered from other blocks.
-
-        Parameters
-        ----------
-        other : Reducer
-            Of the same task, or of a part of it (`part`).  It isn't to be used afterwards.
-
-        Raises
-        ------
-        ValueError
-            It reduces something else.
-        """
+        """Take in what another reducer has gathered from other blocks."""
         mine, its = self.task, other.task
         if (mine.reduction, mine.split) != (its.reduction, its.whole or its.split):
             message = f"{mine.name} and {its.name} aren't parts of one reduction"
@@ -187,18 +111,7 @@ class Reducer(ABC):
         self._absorb(other, its.split.where)
 
     def part(self, where: Sequence[slice]) -> Self:
-        """Return a reducer of a part of the results, to be given the blocks that belong to it.
-
-        Parameters
-        ----------
-        where : sequence of slice
-            The part (`Split.box` gives it).
-
-        Returns
-        -------
-        Reducer
-            Empty; it takes memory for the part alone, and can be merged into this one.
-        """
+        """Return a reducer of a part of the results, to be given the blocks that belong to it."""
         own = replace(self.task, split=self.task.split.within(where), whole=self.task.split)
         return type(self)(own)
 
@@ -207,35 +120,12 @@ class Reducer(ABC):
         return {"seen": np.array(self._seen, dtype=np.int64), **self._state()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Set what has been gathered.
-
-        Parameters
-        ----------
-        state : mapping of str to ndarray
-            As `state` gives it for a reducer of the same task and part.
-        """
+        """Set what has been gathered."""
         self._seen = int(state["seen"])
         self._restore(state)
 
     def columns(self, attrs: Mapping[str, Any]) -> list[Column]:
-        """Return the results, over the kept dimensions in the variable's order.
-
-        Parameters
-        ----------
-        attrs : mapping
-            The reduced variable's metadata.
-
-        Returns
-        -------
-        list of Column
-            With values.  A dimension that the reduction adds (rank, quantile, bin) comes last; its
-            coordinate, named as it is, is among the columns.
-
-        Raises
-        ------
-        RunError
-            Not every cell of the variable has come.
-        """
+        """Return the results, over the kept dimensions in the variable's order."""
         if not self.complete:
             total = math.prod(self.task.split.shape)
             message = f"{self.task.name}: {self._seen} of {total} cells have been reduced"

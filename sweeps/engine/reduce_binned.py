@@ -29,19 +29,7 @@ MOST_EMPTY = 64
 
 
 class BinnedCells:
-    """How many values of each kept cell are in each fixed bin.
-
-    Parameters
-    ----------
-    split : Split
-        Kept and reduced dimensions.
-    bits : int
-        An octave has ``2**bits`` bins to begin with.
-    least_bits : int
-        And no fewer than ``2**least_bits`` if memory is short.
-    name : str
-        The result's name, for the message.
-    """
+    """How many values of each kept cell are in each fixed bin."""
 
     def __init__(self, split: Split, bits: int, least_bits: int, name: str) -> None:
         self.split, self.most_bits = split, bits

@@ -124,18 +124,7 @@ class Pareto(Reducer):
 
 
 def front(points: Points) -> Points:
-    """Return those points that no other of the same result beats or equals in both keys.
-
-    Parameters
-    ----------
-    points : tuple of ndarray
-        Result cell, first key, second key, place; in any order.
-
-    Returns
-    -------
-    tuple of ndarray
-        Sorted by cell and first key; of equal points the one of the first place.
-    """
+    """Return those points that no other of the same result beats or equals in both keys."""
     cells, first, second, places = points
     order = np.lexsort((places, second, first, cells))
     cells, first = cells[order], first[order]

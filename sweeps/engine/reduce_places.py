@@ -19,25 +19,7 @@ NOT_IN_FLAGS = re.compile(r"[^A-Za-z0-9_.+@-]")
 def position(
     task: Task, dim: str, index: NDArray[np.int64], place: str
 ) -> tuple[NDArray[Any], dict[str, Any]]:
-    """Return what stands at some indices along a dimension, and its metadata.
-
-    Parameters
-    ----------
-    task : Task
-        The reduction.
-    dim : str
-        One of its reduced dimensions.
-    index : ndarray of int
-        Along it; -1: none.
-    place : str
-        What stands there, in words.
-
-    Returns
-    -------
-    ndarray, dict
-        Flags along a dimension of text, the coordinate's values along one of numbers, and the
-        index where there is no coordinate.
-    """
+    """Return what stands at some indices along a dimension, and its metadata."""
     coordinate = task.coordinates.get(dim)
     values = None if coordinate is None else coordinate.values
     if coordinate is not None and values is not None:
@@ -56,18 +38,7 @@ def position(
 
 
 def flag_words(words: Sequence[str]) -> list[str]:
-    """Return words as CF's ``flag_meanings`` may have them: without blanks, each once.
-
-    Parameters
-    ----------
-    words : sequence of str
-        Labels.
-
-    Returns
-    -------
-    list of str
-        With ``_`` for what isn't allowed, and a number after a word that stood there before.
-    """
+    """Return words as CF's ``flag_meanings`` may have them: without blanks, each once."""
     found: dict[str, None] = {}
     for word in words:
         plain = NOT_IN_FLAGS.sub("_", word) or "_"

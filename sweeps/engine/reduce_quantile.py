@@ -330,20 +330,7 @@ class Binned:
 
 
 def of_rows(rows: Values, wanted: Values) -> Values:
-    """Return quantiles of each row's cells that aren't NaN.
-
-    Parameters
-    ----------
-    rows : ndarray
-        Shape: rows, cells.
-    wanted : ndarray
-        Quantiles, from 0 to 1.
-
-    Returns
-    -------
-    ndarray
-        Shape: rows, quantiles; NaN for a row of holes.
-    """
+    """Return quantiles of each row's cells that aren't NaN."""
     # NaN is sorted to the end; 0.0 and -0.0 are made one.
     ordered = np.sort(rows, axis=1) + 0.0
     number = rows.shape[1] - np.count_nonzero(np.isnan(rows), axis=1)
@@ -355,20 +342,7 @@ def of_rows(rows: Values, wanted: Values) -> Values:
 def neighbours(
     number: NDArray[np.int64], wanted: Values
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Values]:
-    """Return the ranks below and above each quantile of so many cells, and the way between them.
-
-    Parameters
-    ----------
-    number : ndarray
-        Cells, of each row.
-    wanted : ndarray
-        Quantiles.
-
-    Returns
-    -------
-    lower, upper, weight : ndarray
-        Shape: rows, quantiles; ranks from 0, weights of the upper one from 0 to 1.
-    """
+    """Return the ranks below and above each quantile of so many cells, and the way between them."""
     last = np.maximum(number - 1, 0)[:, np.newaxis]
     position = last * wanted
     lower = np.floor(position).astype(np.int64)
@@ -376,20 +350,7 @@ def neighbours(
 
 
 def between(low: Values, high: Values, weight: Values) -> Values:
-    """Return values between neighbours; an infinite one draws the value to itself.
-
-    Parameters
-    ----------
-    low, high : ndarray
-        Neighbours.
-    weight : ndarray
-        Of the upper one.
-
-    Returns
-    -------
-    ndarray
-        Rounded as numpy's quantiles are; NaN between minus infinity and infinity.
-    """
+    """Return values between neighbours; an infinite one draws the value to itself."""
     with np.errstate(all="ignore"):
         step = high - low
         found = np.where(weight < 0.5, low + step * weight, high - step * (1.0 - weight))

@@ -17,22 +17,12 @@ FEW = 16
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A block of a variable, seen with the kept dimensions first.
+    """A block of a variable, seen with the kept dimensions first."""
 
-    Attributes
-    ----------
-    where : tuple of slice
-        Its place along the kept dimensions.
-    starts, extents : tuple of int
-        Its place along the reduced dimensions.
-    values : ndarray
-        Shape: the kept extents, then the reduced ones (a view).
-    """
-
-    where: tuple[slice, ...]
-    starts: tuple[int, ...]
-    extents: tuple[int, ...]
-    values: NDArray[np.float64]
+    where: tuple[slice, ...]  # Its place along the kept dimensions
+    starts: tuple[int, ...]  # Its place along the reduced dimensions
+    extents: tuple[int, ...]  # Its place along the reduced dimensions
+    values: NDArray[np.float64]  # Shape: the kept extents, then the reduced ones (a view)
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -56,34 +46,19 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A variable's dimensions, kept and reduced.
+    """A variable's dimensions, kept and reduced."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        The variable's.
-    kept_axes, reduced_axes : tuple of int
-        Positions of the dimensions, in the variable's order.
-    kept_dims, reduced_dims : tuple of str
-        Their names.
-    kept_shape : tuple of int
-        Lengths of the kept dimensions; ``(1,)`` where none is kept, so that results are arrays.
-    reduced_shape : tuple of int
-        Lengths of the reduced ones.
-    strides : tuple of int
-        How far apart neighbours along each reduced dimension are in canonical order.
-    origin : tuple of int
-        Where along the kept dimensions this begins, if it is a part of another (`within`).
-    """
-
-    shape: tuple[int, ...]
-    kept_axes: tuple[int, ...]
-    reduced_axes: tuple[int, ...]
-    kept_dims: tuple[str, ...]
-    reduced_dims: tuple[str, ...]
+    shape: tuple[int, ...]  # The variable's
+    kept_axes: tuple[int, ...]  # Positions of the dimensions, in the variable's order
+    reduced_axes: tuple[int, ...]  # Positions of the dimensions, in the variable's order
+    kept_dims: tuple[str, ...]  # Their names
+    reduced_dims: tuple[str, ...]  # Their names
+    # Lengths of the kept dimensions; ``(1,)`` where none is kept, so that results are arrays
     kept_shape: tuple[int, ...]
-    reduced_shape: tuple[int, ...]
+    reduced_shape: tuple[int, ...]  # Lengths of the reduced ones
+    # How far apart neighbours along each reduced dimension are in canonical order
     strides: tuple[int, ...]
+    # Where along the kept dimensions this begins, if it is a part of another (`within`)
     origin: tuple[int, ...] = ()
 
     @property
@@ -94,18 +69,7 @@ class Split:
         return tuple(slice(begin, begin + size) for begin, size in sizes)
 
     def within(self, where: Sequence[slice]) -> Split:
-        """Return the split of a part of the results: regions are still those of the variable.
-
-        Parameters
-        ----------
-        where : sequence of slice
-            The part, a slice for each kept dimension (`box` gives it).
-
-        Returns
-        -------
-        Split
-            With the kept shape of the part.
-        """
+        """Return the split of a part of the results: regions are still those of the variable."""
         return replace(
             self,
             kept_shape=tuple(part.stop - part.start for part in where),
@@ -134,25 +98,7 @@ class Split:
         return self.reduced_axes == tuple(range(len(self.kept_axes), len(self.shape)))
 
     def piece(self, region: Sequence[slice], values: NDArray[np.float64]) -> Piece:
-        """Return a block as the reduction sees it.
-
-        Parameters
-        ----------
-        region : sequence of slice
-            Where the block is; one slice of step 1 a dimension of the variable.
-        values : ndarray
-            The block, of the region's shape.
-
-        Returns
-        -------
-        Piece
-            A view of it.
-
-        Raises
-        ------
-        ValueError
-            The region isn't one of this variable, or the values don't have its shape.
-        """
+        """Return a block as the reduction sees it."""
         bounds = [part.indices(size) for part, size in zip(region, self.shape, strict=True)]
         extents = tuple(stop - start for start, stop, _ in bounds)
         if values.shape != extents or any(step != 1 for *_, step in bounds):
@@ -194,22 +140,7 @@ class Split:
 
 
 def split(dims: Sequence[str], sizes: Mapping[str, int], over: Sequence[str]) -> Split:
-    """Split a variable's dimensions.
-
-    Parameters
-    ----------
-    dims : sequence of str
-        The variable's, in order.
-    sizes : mapping of str to int
-        Their lengths.
-    over : sequence of str
-        Those to reduce; what the variable doesn't have is passed over.
-
-    Returns
-    -------
-    Split
-        Kept and reduced ones, each in the variable's order.
-    """
+    """Split a variable's dimensions."""
     shape = tuple(int(sizes[dim]) for dim in dims)
     reduced = tuple(axis for axis, dim in enumerate(dims) if dim in over)
     kept = tuple(axis for axis, dim in enumerate(dims) if dim not in over)
@@ -228,20 +159,7 @@ def split(dims: Sequence[str], sizes: Mapping[str, int], over: Sequence[str]) ->
 
 
 def over_slices(ufunc: np.ufunc, piece: Piece) -> NDArray[np.float64]:
-    """Reduce a piece's reduced dimensions by a ufunc, in whatever order is fast.
-
-    Parameters
-    ----------
-    ufunc : numpy.ufunc
-        One whose result here doesn't depend on the order (but for the sign of zero).
-    piece : Piece
-        The values.
-
-    Returns
-    -------
-    ndarray
-        Shape: the piece's kept extents.
-    """
+    """Reduce a piece's reduced dimensions by a ufunc, in whatever order is fast."""
     values, kept = piece.values, piece.kept
     if piece.cells <= FEW:
         slices = piece.slices()

@@ -17,22 +17,7 @@ __all__ = ["feed", "reduced_columns", "reducers_of"]
 
 
 def reducers_of(plan: Plan, reductions: Sequence[Reduction], layout: Layout) -> list[Reducer]:
-    """Return an empty reducer for each reduction, in their order.
-
-    Parameters
-    ----------
-    plan : Plan
-        The sweep's.
-    reductions : sequence of Reduction
-        What is asked for.
-    layout : Layout
-        Of what the plan computes: labels stand along the reduced dimensions.
-
-    Raises
-    ------
-    InputError
-        A front's second quantity varies along what its first one doesn't.
-    """
+    """Return an empty reducer for each reduction, in their order."""
     dims = {variable.name: variable.dims for variable in plan.variables}
     labels = {column.name: column for column in layout.coordinates}
     faults = [
@@ -56,19 +41,7 @@ def feed(
     limits: Limits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Compute what is reduced, and reduce it.
-
-    Parameters
-    ----------
-    plan : Plan
-        The sweep's.
-    reducers : sequence of Reducer
-        As `reducers_of` gives them.
-    limits : Limits, optional
-        How much is computed at a time.
-    progress : callable, optional
-        Called with cells done and cells in all.
-    """
+    """Compute what is reduced, and reduce it."""
     by_quantity: dict[str, list[Reducer]] = {}
     for made in reducers:
         by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
@@ -85,15 +58,7 @@ def feed(
 
 
 def reduced_columns(reducers: Sequence[Reducer], layout: Layout) -> list[Column]:
-    """Return the reductions' results.
-
-    Parameters
-    ----------
-    reducers : sequence of Reducer
-        With all of their cells.
-    layout : Layout
-        Of what was reduced.
-    """
+    """Return the reductions' results."""
     described = {column.name: column for column in layout.variables}
     columns: list[Column] = []
     for made in reducers:

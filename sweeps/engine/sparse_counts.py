@@ -24,15 +24,6 @@ class SparseCounts:
 
     The bits that are left depend on the codes alone, not on their order: a bit goes when more
     codes than the limit differ without it.
-
-    Parameters
-    ----------
-    bits : int
-        How many of the lowest bits may go.
-    limit : int
-        The most codes to keep.
-    told : str
-        What can't be if they are still too many then.
     """
 
     def __init__(self, bits: int, limit: int, told: str) -> None:
@@ -44,18 +35,7 @@ class SparseCounts:
         self._waits = 0
 
     def add(self, codes: Codes) -> None:
-        """Count codes.
-
-        Parameters
-        ----------
-        codes : ndarray
-            Not negative.
-
-        Raises
-        ------
-        RunError
-            There are more different ones than can be kept.
-        """
+        """Count codes."""
         if codes.size == 0:
             return
         codes = codes >> self.dropped
@@ -72,15 +52,7 @@ class SparseCounts:
         self.take(*other.items(), other.dropped)
 
     def take(self, codes: Codes, counts: Codes, dropped: int) -> None:
-        """Add counts of codes without some bits.
-
-        Parameters
-        ----------
-        codes, counts : ndarray
-            As another's `items` gives them.
-        dropped : int
-            How many bits these codes lack.
-        """
+        """Add counts of codes without some bits."""
         self._drop(dropped)
         self._add(*_summed(codes >> (self.dropped - dropped), counts))
 

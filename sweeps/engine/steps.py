@@ -20,15 +20,7 @@ __all__ = ["Cuts", "Stage", "Steps"]
 
 
 class Cuts(Sequence[Region]):
-    """The regions that `sweeps.engine.evaluate.blocks_over` yields, each by its number.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        Lengths.
-    cells : int
-        Most cells of a region.
-    """
+    """The regions that `sweeps.engine.evaluate.blocks_over` yields, each by its number."""
 
     def __init__(self, shape: Sequence[int], cells: int) -> None:
         self.shape = tuple(shape)
@@ -65,24 +57,12 @@ class Cuts(Sequence[Region]):
 
 @dataclass(frozen=True)
 class Stage:
-    """Variables of the same dimensions in one case, and the parts that they are computed in.
+    """Variables of the same dimensions in one case, and the parts that they are computed in."""
 
-    Attributes
-    ----------
-    case : Case
-        The case whose formulas hold.
-    dims : tuple of str
-        The variables' dimensions.
-    variables : tuple of Variable
-        What is computed.
-    cuts : Cuts
-        The parts, of the case's own points.
-    """
-
-    case: Case
-    dims: tuple[str, ...]
-    variables: tuple[Variable, ...]
-    cuts: Cuts
+    case: Case  # The case whose formulas hold
+    dims: tuple[str, ...]  # The variables' dimensions
+    variables: tuple[Variable, ...]  # What is computed
+    cuts: Cuts  # The parts, of the case's own points
 
 
 class Steps:
@@ -90,17 +70,6 @@ class Steps:
 
     The steps come in the order of `Plan.blocks`, and each gives the same bits whichever others
     are computed, so that a sweep can be cut into runs of steps anywhere.
-
-    Parameters
-    ----------
-    plan : Plan
-        The plan.
-    names : sequence of str
-        The variables wanted; of one shape, those named first come first.
-    limits : Limits
-        How much is computed at a time, and kept.
-    beside : mapping of str to sequence of str, optional
-        By variable the others that its blocks have beside them.
     """
 
     def __init__(
@@ -139,18 +108,7 @@ class Steps:
         return self._ends[number - 1] if number else 0
 
     def run(self, start: int, stop: int) -> Iterator[Block]:
-        """Compute some steps.
-
-        Parameters
-        ----------
-        start, stop : int
-            Their numbers, the last excluded.
-
-        Yields
-        ------
-        Block
-            In order.  A block shares its memory with the next one of the variable.
-        """
+        """Compute some steps."""
         for step in range(start, min(stop, len(self))):
             stage, part = self.stage_of(step)
             group, cut = self._grouped(stage), stage.cuts[part]

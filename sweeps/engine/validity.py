@@ -84,17 +84,10 @@ def topology_requirements(
 
 @dataclass(frozen=True)
 class Faults:
-    """The reasons why a cell, or a value in it, doesn't exist.
+    """The reasons why a cell, or a value in it, doesn't exist."""
 
-    Attributes
-    ----------
-    texts : mapping of str to str
-        Each fault's name with what must hold, in the order of their bits.
-    concerns : callable
-        Takes a fault's and a variable's name: whether the variable is missing where the fault is.
-    """
-
-    texts: Mapping[str, str]
+    texts: Mapping[str, str]  # Each fault's name with what must hold, in the order of their bits
+    # Takes a fault's and a variable's name: whether the variable is missing where the fault is
     concerns: Callable[[str, str], bool]
 
     @cached_property

@@ -24,19 +24,7 @@ MESSAGE = ("path_time", "path_energy")
 def write_study(
     study: Study, stated: Mapping[str, str], given: Mapping[str, Any], output: Path
 ) -> None:
-    """Write a study as netCDF.
-
-    Parameters
-    ----------
-    study : Study
-        What is studied.
-    stated : mapping of str to str
-        What the command was given.
-    given : mapping
-        The command's options.
-    output : Path
-        The file.
-    """
+    """Write a study as netCDF."""
     mixes = _mixes(study)
     labels = [f"{row.layer} {row.mode}" for row in rows_of(study, study.cases[0])]
     names = [case.name for case in study.cases]

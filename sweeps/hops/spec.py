@@ -32,23 +32,7 @@ LINK = {"latency": "s", "bandwidth": "byte s-1", "energy_per_bit": "J bit-1"}
 
 
 def find_study(name_or_path: str) -> Path:
-    """Find a study's spec by its name or path, among the sweeps.
-
-    Parameters
-    ----------
-    name_or_path : str
-        ``llama3-8b-hops``, ``llama3-8b``, or a path: with a separator or ``.toml`` at its end.
-
-    Returns
-    -------
-    Path
-        The user's own in ``specs/sweeps``, else the one that is shipped.
-
-    Raises
-    ------
-    InputError
-        If there is none: with the nearest name.
-    """
+    """Find a study's spec by its name or path, among the sweeps."""
     named = Path(name_or_path).name == name_or_path and not name_or_path.endswith(".toml")
     if named and f"{name_or_path}-hops" in spec_names("sweeps"):
         return find_sweep(f"{name_or_path}-hops")
@@ -64,25 +48,7 @@ def is_study(path: Path) -> bool:
 
 
 def read_study(path: Path, folders: Sequence[Path] = ()) -> Study:
-    """Read a study.
-
-    Parameters
-    ----------
-    path : Path
-        Its spec.
-    folders : sequence of Path
-        The user's own folders of machines.
-
-    Returns
-    -------
-    Study
-        Complete.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault, each with file and key.
-    """
+    """Read a study."""
     reader = _Reader(path, read_toml(path), folders)
     study = reader.study()
     if reader.faults or study is None:

@@ -41,76 +41,37 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Case:
-    """A network with a way of communicating: a column of the comparison.
+    """A network with a way of communicating: a column of the comparison."""
 
-    Attributes
-    ----------
-    name : str
-        What it is called.
-    links : Links
-        Its types of links.
-    network : Hops
-        What lies between ranks.
-    where : str
-        The machine or network that it is of.
-    switching : str
-        ``store_and_forward`` or ``cut_through``.
-    gated : bool or None
-        Whether the MLP has a gate; None: as the model has it.
-    tensor : str
-        Of `TENSOR`: an all_reduce round a ring in the forward and one in the backward, or two
-        whole messages over the first ranks' path.
-    volume : str
-        Of `VOLUMES`: bytes of both halves of data parallelism's all_reduce, or of the first.
-    note : str
-        What to know of it.
-    """
-
-    name: str
-    links: Links
-    network: Hops
-    where: str
-    switching: str = "store_and_forward"
-    gated: bool | None = None
+    name: str  # What it is called
+    links: Links  # Its types of links
+    network: Hops  # What lies between ranks
+    where: str  # The machine or network that it is of
+    switching: str = "store_and_forward"  # ``store_and_forward`` or ``cut_through``
+    gated: bool | None = None  # Whether the MLP has a gate; None: as the model has it
+    # Of `TENSOR`: an all_reduce round a ring in the forward and one in the backward, or two whole
+    # messages over the first ranks' path
     tensor: str = "ring"
+    # Of `VOLUMES`: bytes of both halves of data parallelism's all_reduce, or of the first
     volume: str = "all_reduce"
-    note: str = ""
+    note: str = ""  # What to know of it
 
 
 @dataclass(frozen=True)
 class Study:
-    """What is computed.
+    """What is computed."""
 
-    Attributes
-    ----------
-    title, summary : str
-        What it is about.
-    model : Model
-        Whose layers.
-    sequence_length : ndarray
-        Tokens of the sequence that a rank works on; one or several.
-    element_bytes : float
-        Bytes of a gradient and of an activation.
-    data_parallel, tensor_parallel : tuple of int
-        Ranks.
-    pipeline : mapping of str to int
-        By name, the level of the network that a pipeline's boundary crosses, innermost 0.
-    message_bytes : ndarray
-        Sizes of the per-message table.
-    cases : tuple of Case
-        Side by side.
-    """
-
-    title: str
-    summary: str
-    model: Model
-    sequence_length: Floats
-    element_bytes: float
-    data_parallel: tuple[int, ...]
-    tensor_parallel: tuple[int, ...]
+    title: str  # What it is about
+    summary: str  # What it is about
+    model: Model  # Whose layers
+    sequence_length: Floats  # Tokens of the sequence that a rank works on; one or several
+    element_bytes: float  # Bytes of a gradient and of an activation
+    data_parallel: tuple[int, ...]  # Ranks
+    tensor_parallel: tuple[int, ...]  # Ranks
+    # By name, the level of the network that a pipeline's boundary crosses, innermost 0
     pipeline: Mapping[str, int]
-    message_bytes: Floats
-    cases: tuple[Case, ...]
+    message_bytes: Floats  # Sizes of the per-message table
+    cases: tuple[Case, ...]  # Side by side
 
     def weights(self, case: Case) -> dict[str, float]:
         """Return the bytes of a layer's parameters by part, as a case counts them."""
@@ -157,23 +118,6 @@ def from_machine(machine: Machine, names: tuple[str, ...] = ()) -> tuple[Links, 
     """Return a machine's link types, and what lies between its ranks.
 
     A message to another node passes a link inside each of the two nodes and one between them.
-
-    Parameters
-    ----------
-    machine : Machine
-        Of the catalogue.
-    names : tuple of str, optional
-        What its types of links are called, innermost first.
-
-    Returns
-    -------
-    Links, LevelHops
-        Two types, or three where it has pods.
-
-    Raises
-    ------
-    InputError
-        If its file lacks a figure, or the names aren't as many as the types.
     """
     levels = [level for level in LEVELS if f"{level}_bandwidth" in machine.figures]
     figures: dict[str, tuple[float, ...]] = {}

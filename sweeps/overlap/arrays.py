@@ -71,26 +71,7 @@ def store(
     output: Path,
     summary: str = "",
 ) -> None:
-    """Write a dataset as netCDF, and say so.
-
-    Parameters
-    ----------
-    coordinates : sequence of Column
-        With values.
-    variables : sequence of Column
-        Without.
-    blocks : iterable of Block, or mapping of str to ndarray
-        The variables' values.
-    title, summary : str
-        What it is.
-    stated : mapping
-        What was asked, for the file's provenance.
-    given : mapping
-        The command's options: ``overwrite``, ``compress``, ``digits``, ``dtype``, ``as_csv``,
-        ``as_json``.
-    output : Path
-        The file.
-    """
+    """Write a dataset as netCDF, and say so."""
     from sweeps.store.metadata import code_digest, fingerprint, provenance
     from sweeps.store.read import is_complete
     from sweeps.store.space import readable

@@ -28,19 +28,7 @@ MOST_LINES = 16
 def write_dataset(
     request: Request, asked: Mapping[str, str], given: Mapping[str, Any], output: Path
 ) -> None:
-    """Write a request's cells as netCDF.
-
-    Parameters
-    ----------
-    request : Request
-        What is asked.
-    asked : mapping of str to str
-        The same as text.
-    given : mapping
-        The command's options.
-    output : Path
-        The file.
-    """
+    """Write a request's cells as netCDF."""
     variables = [_variable(request, name) for name in request.outputs]
     status = status_attrs(FAULTS)
     variables.append(Column("status", request.dims, np.dtype(np.int32), status))

@@ -35,20 +35,7 @@ SLACK = 1e-9
 
 
 def faults_of(case: Case, evaluation: Evaluation) -> Any:
-    """Return flags of why cells can't be, of the shape to which what they depend on broadcasts.
-
-    Parameters
-    ----------
-    case : Case
-        The mechanism and its schedule.
-    evaluation : Evaluation
-        Of the case.
-
-    Returns
-    -------
-    array of int
-        Sums of the flags of `FAULTS`; 0 where all is well.
-    """
+    """Return flags of why cells can't be, of the shape to which what they depend on broadcasts."""
     found: Any = 0
     held = evaluation.given
     if case.mechanism == "ring_exchange_aggregate":
@@ -75,22 +62,7 @@ def faults_of(case: Case, evaluation: Evaluation) -> Any:
 def evaluate(
     request: Request, case: Case, region: Sequence[slice] | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Evaluate a case over a region of the numeric axes.
-
-    Parameters
-    ----------
-    request : Request
-        What is asked.
-    case : Case
-        With which labels.
-    region : sequence of slice, optional
-        Where, a slice for each numeric axis; all if not given.
-
-    Returns
-    -------
-    dict of str to ndarray
-        Every output and ``status``, each of the region's shape.
-    """
+    """Evaluate a case over a region of the numeric axes."""
     parts = tuple(region or [slice(None)] * len(request.axes))
     held: dict[str, Any] = {**case.defaults, **request.constants}
     shape = []

@@ -36,39 +36,13 @@ class Faults:
             return None
 
     def tell(self) -> None:
-        """Tell all faults, if there are any.
-
-        Raises
-        ------
-        InputError
-            With a line each.
-        """
+        """Tell all faults, if there are any."""
         if self.lines:
             raise InputError(list(dict.fromkeys(self.lines)))
 
 
 def numbers_of(name: str, text: str, flag: str) -> NDArray[np.float64]:
-    """Read one value or many of a quantity.
-
-    Parameters
-    ----------
-    name : str
-        The quantity.
-    text : str
-        As the command line has it: values, ranges; numbers without a unit are SI.
-    flag : str
-        The flag, for messages.
-
-    Returns
-    -------
-    ndarray
-        In canonical units, increasing.
-
-    Raises
-    ------
-    InputError
-        If it can't be read, or a value is outside of the quantity's domain.
-    """
+    """Read one value or many of a quantity."""
     quantity = VOCABULARY[name]
     values = parse_values(
         text,
@@ -86,27 +60,7 @@ def numbers_of(name: str, text: str, flag: str) -> NDArray[np.float64]:
 
 
 def names_of(text: str, known: Sequence[str], flag: str) -> tuple[str, ...]:
-    """Read one name or many, or ``all``.
-
-    Parameters
-    ----------
-    text : str
-        Names with commas between them.
-    known : sequence of str
-        The names there are.
-    flag : str
-        The flag, for messages.
-
-    Returns
-    -------
-    tuple of str
-        In the order given.
-
-    Raises
-    ------
-    InputError
-        If a name isn't known or stands there twice.
-    """
+    """Read one name or many, or ``all``."""
     words = [word.strip() for word in text.split(",")]
     if words == ["all"]:
         return tuple(known)

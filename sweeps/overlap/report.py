@@ -39,13 +39,7 @@ LEAST = 1e-9
 
 
 def check_cell(request: Request, case: Case) -> None:
-    """Refuse a cell that can't be.
-
-    Raises
-    ------
-    InputError
-        With the reason.
-    """
+    """Refuse a cell that can't be."""
     status = int(evaluate_cells(request, case)["status"])
     told = [(name, text) for name, (bit, text) in FAULTS.items() if status & bit]
     lines = []
@@ -65,17 +59,7 @@ def check_cell(request: Request, case: Case) -> None:
 
 
 def report_lines(request: Request, case: Case, verbose: bool) -> Iterator[str]:
-    """Yield the report of one case.
-
-    Parameters
-    ----------
-    request : Request
-        Of one cell, but for its labels.
-    case : Case
-        The mechanism.
-    verbose : bool
-        Whether the formula and its source are told, with the numbers put in.
-    """
+    """Yield the report of one case."""
     check_cell(request, case)
     names = (*BOTH, *(name for name, _ in (*LINES, *RATIOS, *SPEEDUPS)), "overlap_efficiency")
     found = cell_of(request, case, names)

@@ -69,21 +69,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One choice of labels: what is evaluated with them.
+    """One choice of labels: what is evaluated with them."""
 
-    Attributes
-    ----------
-    labels : mapping of str to str
-        The labels.
-    defaults : mapping of str to float
-        What is taken beside what is given.
-    used : frozenset of str
-        The names that it takes of both.
-    """
-
-    labels: Mapping[str, str]
-    defaults: Mapping[str, float]
-    used: frozenset[str]
+    labels: Mapping[str, str]  # The labels
+    defaults: Mapping[str, float]  # What is taken beside what is given
+    used: frozenset[str]  # The names that it takes of both
 
     @property
     def mechanism(self) -> str:
@@ -93,30 +83,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked.
+    """What is asked."""
 
-    Attributes
-    ----------
-    labels : mapping of str to tuple of str
-        Labels that vary, with their values.
-    axes : mapping of str to ndarray
-        Quantities that vary.
-    constants : mapping of str to float
-        Quantities that are given once.
-    cases : tuple of Case
-        One for each choice of labels, in the order of their product.
-    origins : mapping of str to str
-        Where what isn't given comes from.
-    outputs : tuple of str
-        The quantities that come out.
-    """
-
-    labels: Mapping[str, tuple[str, ...]]
-    axes: Mapping[str, Floats]
-    constants: Mapping[str, float]
-    cases: tuple[Case, ...]
-    origins: Mapping[str, str]
-    outputs: tuple[str, ...]
+    labels: Mapping[str, tuple[str, ...]]  # Labels that vary, with their values
+    axes: Mapping[str, Floats]  # Quantities that vary
+    constants: Mapping[str, float]  # Quantities that are given once
+    cases: tuple[Case, ...]  # One for each choice of labels, in the order of their product
+    origins: Mapping[str, str]  # Where what isn't given comes from
+    outputs: tuple[str, ...]  # The quantities that come out
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -135,22 +109,7 @@ class Request:
 
 
 def needed(quantity: str, labels: Mapping[str, str], known: frozenset[str]) -> tuple[set[str], ...]:
-    """Return what a quantity takes of what is known, and what it lacks.
-
-    Parameters
-    ----------
-    quantity : str
-        The quantity.
-    labels : mapping of str to str
-        The labels that hold.
-    known : frozenset of str
-        The names of what is given.
-
-    Returns
-    -------
-    used, missing : set of str
-        Names; nothing missing: it can be computed.
-    """
+    """Return what a quantity takes of what is known, and what it lacks."""
     if quantity in known:
         return {quantity}, set()
     declared = REGISTRY.returning(quantity, labels)
@@ -174,25 +133,7 @@ def needed(quantity: str, labels: Mapping[str, str], known: frozenset[str]) -> t
 def read_request(
     given: Mapping[str, str | None], hardware: Mapping[str, tuple[float, str]] | None = None
 ) -> Request:
-    """Read what a command was given.
-
-    Parameters
-    ----------
-    given : mapping of str to str or None
-        Text by quantity or label; None where nothing was given.
-    hardware : mapping of str to (float, str), optional
-        A machine's figures with their origins, for what isn't given.
-
-    Returns
-    -------
-    Request
-        Complete.
-
-    Raises
-    ------
-    InputError
-        With a line for each fault: what can't be read, what is missing, what isn't used.
-    """
+    """Read what a command was given."""
     faults = Faults()
     labels: dict[str, tuple[str, ...]] = {}
     for name, (known, default, flag) in LABELS.items():

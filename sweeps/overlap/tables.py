@@ -71,19 +71,7 @@ def table_lines(
     most: int = 40,
     total: int | None = None,
 ) -> Iterator[str]:
-    """Yield records as a table with aligned columns, cut after some rows.
-
-    Parameters
-    ----------
-    records : iterable of mapping
-        A row each.
-    write : callable, optional
-        Makes text of a name and its value.
-    most : int
-        Most rows.
-    total : int, optional
-        How many records there are; says how many are left out.
-    """
+    """Yield records as a table with aligned columns, cut after some rows."""
     rows: list[Record] = []
     for count, record in enumerate(records):
         if count == most:

@@ -19,21 +19,7 @@ SCALE = 1e6
 def chrome_trace(
     courses: Mapping[str, Sequence[Span]], marks: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
-    """Return timelines as a Chrome trace: a process each, a thread each of its rows.
-
-    Parameters
-    ----------
-    courses : mapping of str to sequence of Span
-        By name.
-    marks : mapping of str to float, optional
-        Points in time by name, over all processes [s].
-
-    Returns
-    -------
-    dict
-        With ``traceEvents``: metadata, then complete events (``ph`` X) with ``ts`` and ``dur``
-        in microseconds, and marks (``ph`` i).
-    """
+    """Return timelines as a Chrome trace: a process each, a thread each of its rows."""
     events: list[dict[str, Any]] = []
     for pid, (name, spans) in enumerate(courses.items(), 1):
         rows = {row: tid for tid, row in enumerate(dict.fromkeys(s.row for s in spans), 1)}
@@ -73,24 +59,7 @@ def write_trace(
     overwrite: bool,
     marks: Mapping[str, float] | None = None,
 ) -> None:
-    """Write timelines as a Chrome trace file, whole or not at all.
-
-    Parameters
-    ----------
-    courses, marks
-        As of `chrome_trace`.
-    path : Path
-        The file.
-    overwrite : bool
-        Whether one that is there already may be replaced.
-
-    Raises
-    ------
-    InputError
-        If the file exists or can't be written there.
-    RunError
-        If the disk is full or fails.
-    """
+    """Write timelines as a Chrome trace file, whole or not at all."""
     from sweeps.store.failures import system_calls
     from sweeps.store.publish import check_output, publish, temporary
 

@@ -19,24 +19,12 @@ __all__ = ["Alternative", "nodes_lost", "other_batch"]
 
 @dataclass(frozen=True)
 class Alternative:
-    """The answer to another question.
+    """The answer to another question."""
 
-    Attributes
-    ----------
-    words : str
-        What is other.
-    answer : Answer
-        Its answer, with a plan.
-    rate : float
-        Its tokens a second.
-    faster : float
-        The same by those of the first answer, less one; NaN where that has no plan.
-    """
-
-    words: str
-    answer: Answer
-    rate: float
-    faster: float
+    words: str  # What is other
+    answer: Answer  # Its answer, with a plan
+    rate: float  # Its tokens a second
+    faster: float  # The same by those of the first answer, less one; NaN where that has no plan
 
 
 def _rate(one: Answer) -> float:
@@ -63,18 +51,7 @@ def _node(one: Answer) -> float:
 
 
 def other_batch(first: Answer) -> Alternative | None:
-    """Return the answer for a batch nearby that divides among the GPUs or their nodes.
-
-    Parameters
-    ----------
-    first : Answer
-        For the batch that was asked for.
-
-    Returns
-    -------
-    Alternative or None
-        None where the batch divides already, or no such one is near.
-    """
+    """Return the answer for a batch nearby that divides among the GPUs or their nodes."""
     batch = batch_for(first.point, _node(first))
     if batch is None:
         return None
@@ -83,15 +60,7 @@ def other_batch(first: Answer) -> Alternative | None:
 
 
 def nodes_lost(first: Answer, nodes: int = 1) -> Iterator[Alternative]:
-    """Yield what is best when nodes are lost: on all GPUs that are left, or on fewer of them.
-
-    Parameters
-    ----------
-    first : Answer
-        With all nodes.
-    nodes : int
-        How many are lost.
-    """
+    """Yield what is best when nodes are lost: on all GPUs that are left, or on fewer of them."""
     node = _node(first)
     left = first.point.world_size - nodes * (int(node) if np.isfinite(node) else 1)
     if left < 1:

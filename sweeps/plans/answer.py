@@ -28,15 +28,9 @@ WHOLE = (
 
 @dataclass(frozen=True)
 class Answer:
-    """What a search found, with what can be said of it.
+    """What a search found, with what can be said of it."""
 
-    Attributes
-    ----------
-    found : Found
-        The search.
-    """
-
-    found: Found
+    found: Found  # The search
 
     @property
     def point(self) -> Point:
@@ -110,25 +104,5 @@ def _thinned(plans: Sequence[Execution], count: int | None) -> Sequence[Executio
 def answer(
     point: Point, *, keep: int = 50, progress: Callable[[int, int], None] | None = None
 ) -> Answer:
-    """Search the plans of one point.
-
-    Parameters
-    ----------
-    point : Point
-        The question.
-    keep : int
-        How many of the best to keep.
-    progress : callable, optional
-        Called with plans done and plans in all.
-
-    Returns
-    -------
-    Answer
-        The answer.
-
-    Raises
-    ------
-    InputError
-        If what is given can't be.
-    """
+    """Search the plans of one point."""
     return Answer(search(space_of(point), keep, progress))

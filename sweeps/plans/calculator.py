@@ -56,69 +56,33 @@ DIMENSIONS = ("tp", "pp", "ep", "dp")
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the calculator is asked.
+    """What the calculator is asked."""
 
-    Attributes
-    ----------
-    parameters : float
-        Of the model, experts among them.
-    gpus : int
-        Of the cluster.
-    memory : float
-        Of a GPU, in bytes.
-    batch, length : float
-        Sequences of a step, and tokens of one.
-    experts : int
-        Routed experts of every layer; none of a dense model.
-    threshold : float
-        The share of the memory that a plan may take.
-    layers, hidden_size : float
-        Sizes of layers.
-    """
-
-    parameters: float = 70e9
-    gpus: int = 64
-    memory: float = 80e9
-    batch: float = 512.0
-    length: float = 4096.0
-    experts: int = 0
-    threshold: float = DEFAULT_THRESHOLD
-    layers: float = SCRIPT["layers"]
-    hidden_size: float = SCRIPT["hidden_size"]
+    parameters: float = 70e9  # Of the model, experts among them
+    gpus: int = 64  # Of the cluster
+    memory: float = 80e9  # Of a GPU, in bytes
+    batch: float = 512.0  # Sequences of a step, and tokens of one
+    length: float = 4096.0  # Sequences of a step, and tokens of one
+    experts: int = 0  # Routed experts of every layer; none of a dense model
+    threshold: float = DEFAULT_THRESHOLD  # The share of the memory that a plan may take
+    layers: float = SCRIPT["layers"]  # Sizes of layers
+    hidden_size: float = SCRIPT["hidden_size"]  # Sizes of layers
 
 
 @dataclass(frozen=True)
 class Row:
-    """A split as the calculator's table has it.
+    """A split as the calculator's table has it."""
 
-    Attributes
-    ----------
-    tp, pp, dp, ep : int
-        The degrees.
-    memory : float
-        Bytes of weights, gradients and optimizer on a GPU.
-    volumes : mapping of str to float
-        Most bytes that a rank sends in a step, by dimension.
-    ends : float
-        The same of the embedding and the output layer, which the calculator leaves out.
-    bubble : float
-        Bubble of the pipeline by its whole time, of even stages.
-    fits : bool
-        Whether the memory, up to the threshold, suffices.
-    reasons : tuple of str
-        Why it can't be.
-    """
-
-    tp: int
-    pp: int
-    dp: int
-    ep: int
-    memory: float
-    volumes: Mapping[str, float]
-    ends: float
-    bubble: float
-    fits: bool
-    reasons: tuple[str, ...]
+    tp: int  # The degrees
+    pp: int  # The degrees
+    dp: int  # The degrees
+    ep: int  # The degrees
+    memory: float  # Bytes of weights, gradients and optimizer on a GPU
+    volumes: Mapping[str, float]  # Most bytes that a rank sends in a step, by dimension
+    ends: float  # The same of the embedding and the output layer, which the calculator leaves out
+    bubble: float  # Bubble of the pipeline by its whole time, of even stages
+    fits: bool  # Whether the memory, up to the threshold, suffices
+    reasons: tuple[str, ...]  # Why it can't be
 
     @property
     def name(self) -> str:
@@ -136,53 +100,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Calculation:
-    """What the calculator says.
+    """What the calculator says."""
 
-    Attributes
-    ----------
-    cluster : Cluster
-        The question.
-    rows : tuple of Row
-        Its table.
-    recommended : Row or None
-        The row that it recommends; None where none fits.
-    fewest : Row or None
-        What it would recommend of all degrees that its script tries.
-    states : mapping of str to float
-        Bytes of the whole model: weights, gradients, optimizer.
-    derived : float
-        Parameters that follow from its sizes of layers, whatever the number given.
-    """
-
-    cluster: Cluster
-    rows: tuple[Row, ...]
-    recommended: Row | None
-    fewest: Row | None
-    states: Mapping[str, float]
-    derived: float
+    cluster: Cluster  # The question
+    rows: tuple[Row, ...]  # Its table
+    recommended: Row | None  # The row that it recommends; None where none fits
+    fewest: Row | None  # What it would recommend of all degrees that its script tries
+    states: Mapping[str, float]  # Bytes of the whole model: weights, gradients, optimizer
+    derived: float  # Parameters that follow from its sizes of layers, whatever the number given
 
 
 def calculate(cluster: Cluster, *, sequence_parallel: bool = True) -> Calculation:
-    """Do what the calculator does.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        The question.
-    sequence_parallel : bool
-        Whether activations between tensor-parallel blocks are split along the sequence, as its
-        activations, which are divided by tp, say.
-
-    Returns
-    -------
-    Calculation
-        The table, and what it recommends.
-
-    Raises
-    ------
-    InputError
-        If a number can't be.
-    """
+    """Do what the calculator does."""
     declare_for(("tp",))
     _check(cluster)
     evaluate = _Evaluator(cluster, sequence_parallel=sequence_parallel)
@@ -320,13 +249,7 @@ def _ep(cluster: Cluster, ranks: float) -> float:
 
 
 def sizes_of(cluster: Cluster) -> dict[str, float]:
-    """Return the sizes of layers that the calculator takes; of experts those that fit the number.
-
-    Raises
-    ------
-    InputError
-        If the parameters leave nothing for experts.
-    """
+    """Return the sizes of layers that the calculator takes; of experts those that fit the number."""
     sizes = {**SCRIPT, "layers": cluster.layers, "hidden_size": cluster.hidden_size}
     return {**sizes, **_experts(cluster)} if cluster.experts else sizes
 

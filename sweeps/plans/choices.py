@@ -51,21 +51,11 @@ FEW_CHUNKS = (2, 3, 4)
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """What a framework can do, of what a search varies.
+    """What a framework can do, of what a search varies."""
 
-    Attributes
-    ----------
-    zero_stages : tuple of int
-        Stages of ZeRO.
-    recompute : tuple of str
-        What can be recomputed.
-    schedules : tuple of str
-        Schedules of a pipeline.
-    """
-
-    zero_stages: tuple[int, ...] = (0, 1, 2, 3)
-    recompute: tuple[str, ...] = ("none", "full")
-    schedules: tuple[str, ...] = ("one_f_one_b", "interleaved")
+    zero_stages: tuple[int, ...] = (0, 1, 2, 3)  # Stages of ZeRO
+    recompute: tuple[str, ...] = ("none", "full")  # What can be recomputed
+    schedules: tuple[str, ...] = ("one_f_one_b", "interleaved")  # Schedules of a pipeline
 
 
 # Megatron-LM's Megatron-FSDP is ZeRO 2 and 3, its distributed optimizer ZeRO 1.  torchtitan shards
@@ -79,20 +69,7 @@ HABITS: Mapping[str, Habits] = {
 
 
 def habits_of(framework: str, attention_kernel: str) -> Habits:
-    """Return what a framework can do.
-
-    Parameters
-    ----------
-    framework : str
-        Its name; options behind a plus are passed over.
-    attention_kernel : str
-        Where it isn't fused, recomputing attention's scores alone saves their memory.
-
-    Returns
-    -------
-    Habits
-        Its own, or what most can.
-    """
+    """Return what a framework can do."""
     known = HABITS.get(framework.split("+", maxsplit=1)[0], Habits())
     if attention_kernel != "unfused":
         return known
@@ -112,22 +89,7 @@ def micro_batches(global_batch: float) -> tuple[int, ...]:
 
 
 def virtual_stages(layers: int, stages: Iterable[int]) -> tuple[int, ...]:
-    """Return the numbers of chunks into which a stage may be cut.
-
-    Parameters
-    ----------
-    layers : int
-        Of the model.
-    stages : iterable of int
-        Stages of the pipelines that there are.
-
-    Returns
-    -------
-    tuple of int
-        1, the divisors of the layers, those of the layers with embedding and loss as one more
-        each, and some that leave stages uneven, as far as every chunk of the shortest pipeline has
-        a layer.
-    """
+    """Return the numbers of chunks into which a stage may be cut."""
     several: Sequence[int] = [count for count in stages if count > 1]
     most = layers // min(several) if several else 1
     known = {*divisors(layers), *divisors(layers + 2), *FEW_CHUNKS}

@@ -18,28 +18,7 @@ Columns = dict[str, NDArray[np.float64]]
 def every_split(
     world_size: int, limits: Mapping[str, NDArray[np.float64]], *, experts: bool
 ) -> Columns:
-    """Enumerate the splits of a number of GPUs.
-
-    Parameters
-    ----------
-    world_size : int
-        The GPUs.
-    limits : mapping of str to ndarray
-        Of degrees the values that they may have; of those not named every divisor.
-    experts : bool
-        Whether there are experts to split: these beside tensor parallelism (etp 1) or like all
-        else (etp = tp), where nothing is said.
-
-    Returns
-    -------
-    dict of str to ndarray
-        Columns of one length.
-
-    Raises
-    ------
-    InputError
-        If no split is left.
-    """
+    """Enumerate the splits of a number of GPUs."""
     names = ("tp", "cp", "pp", *(("ep",) if experts else ()))
     if not experts and "ep" in limits and 1.0 not in limits["ep"]:
         allowed = "leave it out, or a model with experts"

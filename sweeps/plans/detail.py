@@ -24,21 +24,11 @@ TABLE = ("step_time", "peak_memory", "mfu", "tokens_per_second_per_gpu")
 
 @dataclass(frozen=True)
 class Detail:
-    """A plan with what is known of it.
+    """A plan with what is known of it."""
 
-    Attributes
-    ----------
-    plan : Execution
-        The plan.
-    values : mapping of str to float
-        By quantity; NaN where nothing gives one.
-    faults : mapping of str to str
-        The conditions that it doesn't fulfil, with what must hold.
-    """
-
-    plan: Execution
-    values: Mapping[str, float]
-    faults: Mapping[str, str]
+    plan: Execution  # The plan
+    values: Mapping[str, float]  # By quantity; NaN where nothing gives one
+    faults: Mapping[str, str]  # The conditions that it doesn't fulfil, with what must hold
 
     def __getitem__(self, name: str) -> float:
         """Return a quantity."""
@@ -58,22 +48,7 @@ class Detail:
 def details(
     plans: Sequence[Execution], names: Iterable[str], *, check: bool = False
 ) -> tuple[Detail, ...]:
-    """Compute quantities of plans.
-
-    Parameters
-    ----------
-    plans : sequence of Execution
-        The plans.
-    names : iterable of str
-        The quantities.
-    check : bool
-        Whether to look up which conditions on a plan don't hold.
-
-    Returns
-    -------
-    tuple of Detail
-        In the order of the plans.
-    """
+    """Compute quantities of plans."""
     wanted = tuple(dict.fromkeys(names))
     groups: dict[tuple[object, ...], list[int]] = {}
     for place, plan in enumerate(plans):

@@ -21,20 +21,11 @@ SCHEDULES = {"one_f_one_b": "1F1B", "interleaved": "interleaved", "gpipe": "GPip
 
 @dataclass(frozen=True)
 class Execution:
-    """One plan.
+    """One plan."""
 
-    Attributes
-    ----------
-    given : mapping of str to float
-        Every quantity that is given: the plan, the model, the machine.
-    labels : mapping of str to str
-        The labels that hold.
-    known : mapping of str to float
-        Quantities that the search has computed.
-    """
-
-    given: Mapping[str, float]
-    labels: Mapping[str, str]
+    given: Mapping[str, float]  # Every quantity that is given: the plan, the model, the machine
+    labels: Mapping[str, str]  # The labels that hold
+    # Quantities that the search has computed
     known: Mapping[str, float] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> float:
@@ -119,17 +110,7 @@ def executions_at(
     places: NDArray[np.int64],
     known: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> tuple[Execution, ...]:
-    """Return the plans at places of the grid (flat indices, in C order).
-
-    Parameters
-    ----------
-    space : Space
-        All plans.
-    places : ndarray of int
-        Where.
-    known : mapping of str to ndarray, optional
-        Quantities of these plans that have been computed.
-    """
+    """Return the plans at places of the grid (flat indices, in C order)."""
     if space.plan is None or not len(places):
         return ()
     grid = space.plan.grid

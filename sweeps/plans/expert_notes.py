@@ -23,39 +23,21 @@ NEAR = 0.25
 
 @dataclass(frozen=True)
 class Compared:
-    """Experts split over some ranks: whole ones on each, or slices of all on each.
+    """Experts split over some ranks: whole ones on each, or slices of all on each."""
 
-    Attributes
-    ----------
-    ranks : int
-        Over how many.
-    hardware : str
-        Whose times these are.
-    forward, backward : float
-        All-to-alls of a layer.
-    message : float
-        Bytes of one.
-    whole, sliced : float
-        Time of the experts' products in a layer's forward: of expert and of tensor parallelism.
-    """
-
-    ranks: int
-    hardware: str
-    forward: float
-    backward: float
-    message: float
+    ranks: int  # Over how many
+    hardware: str  # Whose times these are
+    forward: float  # All-to-alls of a layer
+    backward: float  # All-to-alls of a layer
+    message: float  # Bytes of one
+    # Time of the experts' products in a layer's forward: of expert and of tensor parallelism
     whole: float
+    # Time of the experts' products in a layer's forward: of expert and of tensor parallelism
     sliced: float
 
 
 def compared(cluster: Cluster) -> Compared:
-    """Compare expert with tensor parallelism of the calculator's experts.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        With experts.
-    """
+    """Compare expert with tensor parallelism of the calculator's experts."""
     ranks = max(n for n in divisors(cluster.experts) if n <= min(MENTIONED, cluster.gpus))
     constants = {
         **sizes_of(cluster),
@@ -102,20 +84,7 @@ def compared(cluster: Cluster) -> Compared:
 
 
 def nearest_model(parameters: float, *, routed: bool) -> tuple[str, float] | None:
-    """Return the model of the catalogue whose number of parameters is nearest.
-
-    Parameters
-    ----------
-    parameters : float
-        The number.
-    routed : bool
-        Whether it has experts.
-
-    Returns
-    -------
-    (str, float) or None
-        Its name and number; None where none is near.
-    """
+    """Return the model of the catalogue whose number of parameters is nearest."""
     best: tuple[float, str, float] | None = None
     for name in model_names():
         model = load_model(name)

@@ -16,18 +16,7 @@ COMPARED = ("model", "hardware", "framework", "precision")
 
 
 def range_figures(request: Request) -> list[dict[str, Any]]:
-    """Return declarations of figures that the usual ones don't hold.
-
-    Parameters
-    ----------
-    request : Request
-        A question at many points.
-
-    Returns
-    -------
-    list of dict
-        A map of the best split over two numbers, and the step's time over GPUs.
-    """
+    """Return declarations of figures that the usual ones don't hold."""
     sizes = {axis.name: len(axis) for axis in request.axes}
     plain = [axis for axis in request.axes if axis.name in axis.columns]
     numbers = [axis.name for axis in plain if axis.columns[axis.name].dtype.kind == "f"]
@@ -51,13 +40,7 @@ def range_figures(request: Request) -> list[dict[str, Any]]:
 
 
 def point_figures(answer: Answer) -> list[dict[str, Any]]:
-    """Return declarations of figures of the plans of one point.
-
-    Parameters
-    ----------
-    answer : Answer
-        With a plan.
-    """
+    """Return declarations of figures of the plans of one point."""
     title = "the best plan of each split, and the Pareto front"
     if len(answer.found.splits) + len(answer.found.front) < FEWEST_POINTS:
         return []

@@ -174,17 +174,7 @@ def blocks(layout: Layout) -> list[Block]:
 def attributes(
     request: Request, command: Sequence[str], options: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
-    """Return the global attributes of a table of plans.
-
-    Parameters
-    ----------
-    request : Request
-        The question.
-    command : sequence of str
-        The command line, for the history.
-    options : mapping, optional
-        What else decides a file's contents.
-    """
+    """Return the global attributes of a table of plans."""
     from sweeps.spec.dump import to_toml
     from sweeps.store.metadata import code_digest, fingerprint, provenance
 

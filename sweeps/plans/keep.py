@@ -38,13 +38,7 @@ class Kept:
 
 
 class Top(Kept):
-    """The best plans.
-
-    Parameters
-    ----------
-    count : int
-        How many.
-    """
+    """The best plans."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -83,13 +77,7 @@ class Front(Kept):
 
 
 class BestOfSplits:
-    """The best plan of every split.
-
-    Parameters
-    ----------
-    count : int
-        How many splits there are.
-    """
+    """The best plan of every split."""
 
     def __init__(self, count: int) -> None:
         self.first: Floats = np.full(count, np.inf)

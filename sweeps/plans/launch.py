@@ -18,20 +18,11 @@ __all__ = ["FRAMEWORKS", "Settings", "deepspeed", "megatron", "settings_of", "to
 
 @dataclass(frozen=True)
 class Settings:
-    """A plan in the words of a framework.
+    """A plan in the words of a framework."""
 
-    Attributes
-    ----------
-    framework : str
-        Which.
-    lines : tuple of str
-        Arguments, or a configuration file's lines.
-    missing : tuple of str
-        What of the plan the framework can't express, or needs more for than settings.
-    """
-
-    framework: str
-    lines: tuple[str, ...]
+    framework: str  # Which
+    lines: tuple[str, ...]  # Arguments, or a configuration file's lines
+    # What of the plan the framework can't express, or needs more for than settings
     missing: tuple[str, ...] = ()
 
 

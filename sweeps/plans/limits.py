@@ -53,17 +53,7 @@ REFUSED: Mapping[str, tuple[Requirement, ...]] = {
 
 
 class Limits:
-    """What decides, beside the conditions on a plan, whether it counts.
-
-    Parameters
-    ----------
-    plan : Plan
-        The graph on the grid of plans.
-    threshold : float
-        The share of a GPU's memory that a plan may take.
-    framework : str
-        Whose refusals hold.
-    """
+    """What decides, beside the conditions on a plan, whether it counts."""
 
     def __init__(self, plan: Plan, threshold: float, framework: str) -> None:
         self.plan, self.threshold = plan, threshold
@@ -109,24 +99,7 @@ class Limits:
     def bits_at(
         self, region: Region, labels: Mapping[str, str], status: Array, peak_memory: Array
     ) -> NDArray[np.int64]:
-        """Return all reasons why plans don't count, over a region.
-
-        Parameters
-        ----------
-        region : tuple of slice
-            One slice a dimension of the grid.
-        labels : mapping of str to str
-            The labels that hold there.
-        status : ndarray
-            The conditions that don't hold, as bits.
-        peak_memory : ndarray
-            Of the fullest GPU.
-
-        Returns
-        -------
-        ndarray of int
-            Bits; as the open grid has it.
-        """
+        """Return all reasons why plans don't count, over a region."""
         capacity = cut(self._capacity, region)
         full = (peak_memory > self.threshold * capacity) & (peak_memory <= capacity)
         found = (status & self.masking) | np.where(full, self.bits[FULL], 0)

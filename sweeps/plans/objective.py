@@ -11,27 +11,14 @@ __all__ = ["OBJECTIVES", "Objective", "objective_of"]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What plans are ranked by.
+    """What plans are ranked by."""
 
-    Attributes
-    ----------
-    name : str
-        What users call it.
-    quantity : str
-        The quantity.
-    second : str
-        What decides between equals, and what the Pareto front lays beside it: less is better.
-    more : bool
-        Whether more of the quantity is better.
-    words : str
-        What is best, in words.
-    """
-
-    name: str
-    quantity: str
+    name: str  # What users call it
+    quantity: str  # The quantity
+    # What decides between equals, and what the Pareto front lays beside it: less is better
     second: str = "peak_memory"
-    more: bool = False
-    words: str = ""
+    more: bool = False  # Whether more of the quantity is better
+    words: str = ""  # What is best, in words
 
 
 OBJECTIVES: dict[str, Objective] = {
@@ -47,13 +34,7 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def objective_of(name: str) -> Objective:
-    """Return an objective by its name, or by its quantity's.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name.
-    """
+    """Return an objective by its name, or by its quantity's."""
     for one in OBJECTIVES.values():
         if name in (one.name, one.quantity):
             return one

@@ -42,27 +42,14 @@ FLAGGED = ("recompute", "schedule", "context_parallel")
 
 @dataclass(frozen=True)
 class Best:
-    """The best plan at every point of a request.
+    """The best plan at every point of a request."""
 
-    Attributes
-    ----------
-    request : Request
-        The question.
-    plans : tuple of Execution or None
-        The recommended plans, in C order; None where none can run.
-    counts : tuple of Counts
-        How many plans there are at each point.
-    capacities : frozenset of float
-        The memories of GPUs that there are.
-    refused : mapping of int to tuple of str
-        Why there is no answer at some points, by their place.
-    """
-
-    request: Request
+    request: Request  # The question
+    # The recommended plans, in C order; None where none can run
     plans: tuple[Execution | None, ...]
-    counts: tuple[Counts, ...]
-    capacities: frozenset[float]
-    refused: Mapping[int, tuple[str, ...]]
+    counts: tuple[Counts, ...]  # How many plans there are at each point
+    capacities: frozenset[float]  # The memories of GPUs that there are
+    refused: Mapping[int, tuple[str, ...]]  # Why there is no answer at some points, by their place
 
     def measured(self) -> list[Detail | None]:
         """Return the plans with what is told of them."""
@@ -72,13 +59,7 @@ class Best:
         return [None if plan is None else next(known) for plan in plans]
 
     def layout(self, attrs: Mapping[str, str]) -> Layout:
-        """Return the table: a dimension an axis of the request, the plan in its variables.
-
-        Parameters
-        ----------
-        attrs : mapping of str to str
-            Global attributes.
-        """
+        """Return the table: a dimension an axis of the request, the plan in its variables."""
         shape = self.request.shape
         dims = tuple(axis.name for axis in self.request.axes)
         rows = self.measured()
@@ -162,18 +143,7 @@ def _counts(name: str, words: str, values: Sequence[float]) -> Column:
 
 
 def choice_columns(plans: Sequence[Execution | None]) -> list[Column]:
-    """Return what plans choose, as columns without dimensions yet.
-
-    Parameters
-    ----------
-    plans : sequence of Execution or None
-        The plans.
-
-    Returns
-    -------
-    list of Column
-        Numbers, NaN where there is no plan; labels as flags, 0 where there is none.
-    """
+    """Return what plans choose, as columns without dimensions yet."""
     some = [plan for plan in plans if plan is not None]
     columns = []
     for name in CHOSEN:
@@ -201,25 +171,7 @@ def flag_column(name: str, words: str, labels: Sequence[str | None]) -> Column:
 
 
 def best_at(request: Request, progress: Callable[[int, int], None] | None = None) -> Best:
-    """Search the best plan at every point.
-
-    Parameters
-    ----------
-    request : Request
-        The question.
-    progress : callable, optional
-        Called with points done and points in all.
-
-    Returns
-    -------
-    Best
-        The plans; a point that can't be is refused, and says why.
-
-    Raises
-    ------
-    InputError
-        If no point can be.
-    """
+    """Search the best plan at every point."""
     plans: list[Execution | None] = []
     counts: list[Counts] = []
     capacities: set[float] = set()

@@ -24,53 +24,25 @@ NEAR = 0.1
 
 @dataclass(frozen=True)
 class Nearest:
-    """The plan that comes nearest to running.
+    """The plan that comes nearest to running."""
 
-    Attributes
-    ----------
-    plan : Execution
-        The plan: of those that only memory forbids the one that needs least of it, else one that
-        fails the fewest conditions.
-    reasons : dict of str to str
-        Why it can't run, with what must hold.
-    memory : bool
-        Whether memory alone is in the way.
-    """
-
+    # The plan: of those that only memory forbids the one that needs least of it, else one that
+    # fails the fewest conditions
     plan: Execution
-    reasons: dict[str, str]
-    memory: bool
+    reasons: dict[str, str]  # Why it can't run, with what must hold
+    memory: bool  # Whether memory alone is in the way
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """What would make a plan run, and the best plan then.
+    """What would make a plan run, and the best plan then."""
 
-    Attributes
-    ----------
-    words : str
-        What to change.
-    found : Found
-        What is found then.
-    """
-
-    words: str
-    found: Found
+    words: str  # What to change
+    found: Found  # What is found then
 
 
 def nearest_plan(space: Space) -> Nearest | None:
-    """Return the plan that comes nearest to running.
-
-    Parameters
-    ----------
-    space : Space
-        A space of which no plan can run.
-
-    Returns
-    -------
-    Nearest or None
-        The plan; None where no split, with any chunks and micro-batch, can be.
-    """
+    """Return the plan that comes nearest to running."""
     plan, limits = space.plan, space.limits
     if plan is None or limits is None:
         return None
@@ -96,15 +68,7 @@ def nearest_plan(space: Space) -> Nearest | None:
 
 
 def remedies(point: Point, nearest: Nearest | None) -> Iterator[Remedy]:
-    """Yield what would make a plan run, as far as it is found.
-
-    Parameters
-    ----------
-    point : Point
-        The question to which there is no plan.
-    nearest : Nearest or None
-        The plan that comes nearest.
-    """
+    """Yield what would make a plan run, as far as it is found."""
     yield from _lifted(point)
     if nearest is None or not nearest.memory:
         yield from _fitting(point)
@@ -183,20 +147,7 @@ def _fitting(point: Point) -> Iterator[Remedy]:
 
 
 def batch_for(point: Point, gpus_per_node: float) -> float | None:
-    """Return a batch near the one that is asked for, which divides among all ranks or nodes.
-
-    Parameters
-    ----------
-    point : Point
-        The question.
-    gpus_per_node : float
-        GPUs of a node.
-
-    Returns
-    -------
-    float or None
-        The batch; None where the one asked for is one already, or none is near.
-    """
+    """Return a batch near the one that is asked for, which divides among all ranks or nodes."""
     batch, world = point.constants["global_batch"], float(point.world_size)
     node = gpus_per_node if np.isfinite(gpus_per_node) else 1.0
     for unit in dict.fromkeys((world, np.ceil(world / node))):

@@ -36,32 +36,15 @@ Values = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Point:
-    """One question: everything has one value but what plans may vary.
+    """One question: everything has one value but what plans may vary."""
 
-    Attributes
-    ----------
-    constants : mapping of str to float
-        Quantities that are given.
-    labels : mapping of str to str
-        Labels that are given.
-    choices : mapping of str to ndarray
-        What the user says of what plans may vary: the values allowed.
-    objective : Objective
-        What plans are ranked by.
-    threshold : float
-        The share of a GPU's memory that a plan may take.
-    folders : tuple of Path
-        The user's own folders of machines.
-    place : mapping of str to (float or str)
-        Its values along the axes of the request.
-    """
-
-    constants: Mapping[str, float]
-    labels: Mapping[str, str]
-    choices: Values
-    objective: Objective
-    threshold: float = DEFAULT_THRESHOLD
-    folders: tuple[Path, ...] = ()
+    constants: Mapping[str, float]  # Quantities that are given
+    labels: Mapping[str, str]  # Labels that are given
+    choices: Values  # What the user says of what plans may vary: the values allowed
+    objective: Objective  # What plans are ranked by
+    threshold: float = DEFAULT_THRESHOLD  # The share of a GPU's memory that a plan may take
+    folders: tuple[Path, ...] = ()  # The user's own folders of machines
+    # Its values along the axes of the request
     place: Mapping[str, float | str] = field(default_factory=dict)
 
     @property
@@ -82,18 +65,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Request:
-    """A question, at one point or at many.
+    """A question, at one point or at many."""
 
-    Attributes
-    ----------
-    first : Point
-        The question at the first point.
-    axes : tuple of Axis
-        What varies from point to point.
-    """
-
-    first: Point
-    axes: tuple[Axis, ...] = ()
+    first: Point  # The question at the first point
+    axes: tuple[Axis, ...] = ()  # What varies from point to point
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -121,31 +96,7 @@ def read_request(
     threshold: float = DEFAULT_THRESHOLD,
     folders: Sequence[Path] = (),
 ) -> Request:
-    """Check what is asked.
-
-    Parameters
-    ----------
-    given : mapping
-        Values by quantity or label, as axes of a sweep have them: one value, several, or range
-        text; numbers are SI.  Several of what plans may vary are choices, several of anything else
-        are points.
-    objective : str
-        What plans are ranked by.
-    threshold : float
-        The share of a GPU's memory that a plan may take.
-    folders : sequence of Path
-        The user's own folders of machines.
-
-    Returns
-    -------
-    Request
-        The question.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault.
-    """
+    """Check what is asked."""
     named = {ALIASES.get(name, name): value for name, value in given.items()}
     faults = [
         fault(name, "..", "follows from the plan", "leave it out") for name in DERIVED

@@ -26,30 +26,14 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Splits of the GPUs, each with the chunks and micro-batches that it can have.
+    """Splits of the GPUs, each with the chunks and micro-batches that it can have."""
 
-    Attributes
-    ----------
-    columns : mapping of str to ndarray
-        By quantity; one chunk first, then several.
-    split : ndarray of int
-        Which split each row is of.
-    splits : int
-        How many splits there are, those that can't be among them.
-    single : int
-        How many rows have one chunk.
-    all : int
-        How many plans there are of splits, schedules, chunks and micro-batches.
-    fallen : mapping of str to int
-        How many of these fall for each reason.
-    """
-
-    columns: Columns
-    split: NDArray[np.int64]
-    splits: int
-    single: int
-    all: int
-    fallen: Mapping[str, int]
+    columns: Columns  # By quantity; one chunk first, then several
+    split: NDArray[np.int64]  # Which split each row is of
+    splits: int  # How many splits there are, those that can't be among them
+    single: int  # How many rows have one chunk
+    all: int  # How many plans there are of splits, schedules, chunks and micro-batches
+    fallen: Mapping[str, int]  # How many of these fall for each reason
 
     def __len__(self) -> int:
         return len(self.split)
@@ -63,26 +47,7 @@ def rows_of(
     labels: Mapping[str, str],
     schedules: Sequence[str],
 ) -> Rows:
-    """Combine splits with chunks and micro-batches, and leave out what can't be.
-
-    Parameters
-    ----------
-    splits : dict of str to ndarray
-        As `every_split` gives them.
-    chunks, micro_batches : ndarray
-        The values allowed, in order.
-    given : mapping of str to float
-        Shapes, batch, machine: all that the conditions look at and that doesn't vary.
-    labels : mapping of str to str
-        The labels that hold for all.
-    schedules : sequence of str
-        Those that are tried.
-
-    Returns
-    -------
-    Rows
-        What is left, with the reasons of the others.
-    """
+    """Combine splits with chunks and micro-batches, and leave out what can't be."""
     single = [name for name in schedules if name != "interleaved"]
     several = "interleaved" in schedules
     parts: list[tuple[Columns, NDArray[np.int64]]] = []

@@ -27,26 +27,14 @@ ROWS = 1 << 14
 
 @dataclass
 class Counts:
-    """How many plans there are, how many can run, and why others can't.
+    """How many plans there are, how many can run, and why others can't."""
 
-    Attributes
-    ----------
-    all : int
-        Plans, those of splits that can't be among them.
-    evaluated : int
-        Those that were looked at one by one: the others' splits can't be.
-    feasible : int
-        Those that can run.
-    fallen : dict of str to int
-        How many fall for each reason; one may fall for several.
-    alone : dict of str to int
-        How many fall for this reason and no other.
-    """
-
-    all: int = 0
-    evaluated: int = 0
-    feasible: int = 0
+    all: int = 0  # Plans, those of splits that can't be among them
+    evaluated: int = 0  # Those that were looked at one by one: the others' splits can't be
+    feasible: int = 0  # Those that can run
+    # How many fall for each reason; one may fall for several
     fallen: dict[str, int] = field(default_factory=dict)
+    # How many fall for this reason and no other
     alone: dict[str, int] = field(default_factory=dict)
 
     def add(self, name: str, count: int, alone: int) -> None:
@@ -59,30 +47,14 @@ class Counts:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search finds.
+    """What a search finds."""
 
-    Attributes
-    ----------
-    space : Space
-        What was searched.
-    counts : Counts
-        How many plans, and why not more.
-    best : tuple of Execution
-        The best plans; the first is recommended.
-    splits : tuple of Execution
-        The best plan of every split, the best split first.
-    front : tuple of Execution
-        The Pareto front, from the best on.
-    values : tuple of float
-        What the best plans are ranked by, less is better.
-    """
-
-    space: Space
-    counts: Counts
-    best: tuple[Execution, ...]
-    splits: tuple[Execution, ...]
-    front: tuple[Execution, ...]
-    values: tuple[float, ...] = ()
+    space: Space  # What was searched
+    counts: Counts  # How many plans, and why not more
+    best: tuple[Execution, ...]  # The best plans; the first is recommended
+    splits: tuple[Execution, ...]  # The best plan of every split, the best split first
+    front: tuple[Execution, ...]  # The Pareto front, from the best on
+    values: tuple[float, ...] = ()  # What the best plans are ranked by, less is better
 
     @property
     def recommended(self) -> Execution:
@@ -102,27 +74,7 @@ class Found:
 def search(
     space: Space, keep: int = KEPT, progress: Callable[[int, int], None] | None = None
 ) -> Found:
-    """Search a space whole.
-
-    Parameters
-    ----------
-    space : Space
-        All plans.
-    keep : int
-        How many of the best to keep.
-    progress : callable, optional
-        Called with plans done and plans in all.
-
-    Returns
-    -------
-    Found
-        Without any plan where none can run.
-
-    Raises
-    ------
-    InputError
-        If the machine's file lacks a figure without which nothing can be ranked.
-    """
+    """Search a space whole."""
     counts = Counts(all=space.cells)
     for name, rows in space.rows.fallen.items():
         counts.add(name, rows * space.ways, 0)
@@ -141,24 +93,12 @@ def search(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A part of the grid under one set of labels.
+    """A part of the grid under one set of labels."""
 
-    Attributes
-    ----------
-    space : Space
-        Of what.
-    case : Case
-        The labels, and what is computed under them.
-    evaluator : Evaluator
-        Computes it.
-    region : tuple of slice
-        Where.
-    """
-
-    space: Space
-    case: Case
-    evaluator: Evaluator
-    region: Region
+    space: Space  # Of what
+    case: Case  # The labels, and what is computed under them
+    evaluator: Evaluator  # Computes it
+    region: Region  # Where
 
     @property
     def cells(self) -> int:
@@ -248,17 +188,7 @@ class _Keeper:
         self.axis = plan.grid.position(PLAN)
 
     def add(self, region: Region, can: Array, first: Array, second: Array) -> None:
-        """Take in a block.
-
-        Parameters
-        ----------
-        region : tuple of slice
-            Where it is.
-        can : ndarray of bool
-            Which plans can run.
-        first, second : ndarray
-            What they are ranked by, less is better, and what decides between equals.
-        """
+        """Take in a block."""
         lengths = tuple(part.stop - part.start for part in region)
         ranked = np.broadcast_to(np.where(can, first, np.inf), lengths)
         others = tuple(n for n in range(len(lengths)) if n != self.axis)

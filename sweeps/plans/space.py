@@ -37,30 +37,14 @@ IN_ROWS = (*DEGREES, "virtual_stages", "micro_batch")
 
 @dataclass(frozen=True)
 class Space:
-    """All plans of one point.
+    """All plans of one point."""
 
-    Attributes
-    ----------
-    point : Point
-        The question.
-    rows : Rows
-        Splits with chunks and micro-batches that can be, and why others can't.
-    resolved : Resolved
-        With all constants.
-    plan : Plan or None
-        The graph on the grid of plans; None where no row is left.
-    limits : Limits or None
-        What decides beside the model which plans count.
-    choices : mapping of str to ndarray
-        What varies, and over what.
-    """
-
-    point: Point
-    rows: Rows
-    resolved: Resolved
-    plan: Plan | None
-    limits: Limits | None
-    choices: Mapping[str, NDArray[Any]]
+    point: Point  # The question
+    rows: Rows  # Splits with chunks and micro-batches that can be, and why others can't
+    resolved: Resolved  # With all constants
+    plan: Plan | None  # The graph on the grid of plans; None where no row is left
+    limits: Limits | None  # What decides beside the model which plans count
+    choices: Mapping[str, NDArray[Any]]  # What varies, and over what
 
     @property
     def ways(self) -> int:
@@ -83,23 +67,7 @@ class Space:
 
 
 def space_of(point: Point) -> Space:
-    """Span the space of a point.
-
-    Parameters
-    ----------
-    point : Point
-        The question.
-
-    Returns
-    -------
-    Space
-        The space.
-
-    Raises
-    ------
-    InputError
-        If what is given can't be.
-    """
+    """Span the space of a point."""
     shapes = _shapes(point)
     constants, labels, common = _common(point)
     limits = {name: values for name, values in point.choices.items() if name in DEGREES}

@@ -26,15 +26,7 @@ PLAN = "plan"
 
 
 def kept_plans(answer: Answer, count: int) -> list[Execution]:
-    """Return the best plan of each of some splits, then what else is on the Pareto front.
-
-    Parameters
-    ----------
-    answer : Answer
-        At one point.
-    count : int
-        How many splits.
-    """
+    """Return the best plan of each of some splits, then what else is on the Pareto front."""
     kept: dict[tuple[object, ...], Execution] = {}
     for plan in (*answer.found.splits[:count], *answer.found.front):
         kept.setdefault(plan.key, plan)
@@ -42,22 +34,7 @@ def kept_plans(answer: Answer, count: int) -> list[Execution]:
 
 
 def table_layout(answer: Answer, count: int, attrs: Mapping[str, str]) -> Layout:
-    """Return the plans of one point as a table: a row a plan.
-
-    Parameters
-    ----------
-    answer : Answer
-        At one point, with a plan that can run.
-    count : int
-        How many splits to keep.
-    attrs : mapping of str to str
-        Global attributes.
-
-    Returns
-    -------
-    Layout
-        With values.
-    """
+    """Return the plans of one point as a table: a row a plan."""
     plans = kept_plans(answer, count)
     rows = details(plans, (*MEASURES, *PARTS, *PEAK_PARTS, *COMMUNICATION))
     variables = []

@@ -25,40 +25,21 @@ RECOMPUTE = {"none": "nothing recomputed", "full": "whole layers recomputed",
 
 @dataclass(frozen=True)
 class Change:
-    """One change of a plan or of what it runs on.
+    """One change of a plan or of what it runs on."""
 
-    Attributes
-    ----------
-    words : str
-        What is changed.
-    numbers, labels : mapping
-        The new values.
-    machine : bool
-        Whether it is of the machine rather than of the plan.
-    """
-
-    words: str
-    numbers: Mapping[str, float] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    machine: bool = False
+    words: str  # What is changed
+    numbers: Mapping[str, float] = field(default_factory=dict)  # The new values
+    labels: Mapping[str, str] = field(default_factory=dict)  # The new values
+    machine: bool = False  # Whether it is of the machine rather than of the plan
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What a change does.
+    """What a change does."""
 
-    Attributes
-    ----------
-    change : Change
-        The change.
-    detail : Detail
-        The plan after it.
-    slower : float
-        The time of a token after it by the one before, less one; NaN of a plan that can't be.
-    """
-
-    change: Change
-    detail: Detail
+    change: Change  # The change
+    detail: Detail  # The plan after it
+    # The time of a token after it by the one before, less one; NaN of a plan that can't be
     slower: float
 
     @property
@@ -72,22 +53,7 @@ class Effect:
 def effects(
     detail: Detail, choices: Mapping[str, NDArray[Any]], changed: Sequence[Change] | None = None
 ) -> tuple[Effect, ...]:
-    """Compute what changes of a plan do.
-
-    Parameters
-    ----------
-    detail : Detail
-        The plan, with its step time.
-    choices : mapping of str to ndarray
-        What plans may vary, and over what.
-    changed : sequence of Change, optional
-        The changes; one of each kind where none are given.
-
-    Returns
-    -------
-    tuple of Effect
-        In the order of the changes.
-    """
+    """Compute what changes of a plan do."""
     wanted = tuple(changes(detail.plan, choices)) if changed is None else tuple(changed)
     plans = [detail.plan.changed(one.numbers, one.labels) for one in wanted]
     before = detail["step_time"] / detail.plan["global_batch"]
@@ -105,15 +71,7 @@ def _slower(after: Detail, before: float) -> float:
 
 
 def changes(plan: Execution, choices: Mapping[str, NDArray[Any]]) -> Iterator[Change]:
-    """Yield one change of each kind.
-
-    Parameters
-    ----------
-    plan : Execution
-        What is changed.
-    choices : mapping of str to ndarray
-        What plans may vary, and over what.
-    """
+    """Yield one change of each kind."""
     yield from _degrees(plan)
     yield from _experts(plan)
     yield from _numbers(plan, choices)

@@ -69,17 +69,7 @@ def because(
     details: Sequence[Detail],
     changes: Sequence[Effect],
 ) -> Iterator[str]:
-    """Yield why a plan is recommended.
-
-    Parameters
-    ----------
-    found : Found
-        What the search found.
-    details : sequence of Detail
-        Of the recommended plan, then of the best of the next splits, with all parts.
-    changes : sequence of Effect
-        What changes of the recommended plan do.
-    """
+    """Yield why a plan is recommended."""
     best = details[0]
     objective = found.space.point.objective
     yield _first(found, best, objective)
@@ -159,18 +149,7 @@ def _size(nbytes: float) -> str:
 
 
 def differences(better: Detail, worse: Detail) -> tuple[list[str], list[str]]:
-    """Say where a plan loses time against another, and where it gains.
-
-    Parameters
-    ----------
-    better, worse : Detail
-        With all parts of the step.
-
-    Returns
-    -------
-    list of str, list of str
-        Losses and gains, the largest first, in seconds of a step.
-    """
+    """Say where a plan loses time against another, and where it gains."""
     here, there = _groups(better), _groups(worse)
     gaps = {name: there[name] - here[name] for name in here}
     least = 0.1 * max((abs(gap) for gap in gaps.values()), default=0.0)

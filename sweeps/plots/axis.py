@@ -29,25 +29,13 @@ _FEW_VALUES = 12  # so many values may each have a tick of their own
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One direction of a figure.
+    """One direction of a figure."""
 
-    Attributes
-    ----------
-    scale : str
-        ``log`` or ``linear``.
-    low, high : float
-        Its ends.
-    ticks : Ticks
-        Its ticks.
-    label : str
-        Long name, symbol and units.
-    """
-
-    scale: Literal["log", "linear"]
-    low: float
-    high: float
-    ticks: Ticks
-    label: str
+    scale: Literal["log", "linear"]  # ``log`` or ``linear``
+    low: float  # Its ends
+    high: float  # Its ends
+    ticks: Ticks  # Its ticks
+    label: str  # Long name, symbol and units
 
     def apply(self, axes: Axes, direction: Literal["x", "y"], *, labels: bool = True) -> None:
         """Set one direction of some axes up; without tick labels where a neighbour has them."""
@@ -85,34 +73,7 @@ def axis_of(
     discrete: bool = False,
     ends: tuple[float, float] | None = None,
 ) -> Axis:
-    """Make an axis for values.
-
-    Parameters
-    ----------
-    name : str
-        What it shows.
-    attrs : mapping
-        Its metadata: long_name, symbol, units.
-    values : ndarray of float
-        What has to find room; what isn't finite (or, on a logarithmic axis, above 0) is left out.
-    scale : str
-        ``log`` or ``linear``.
-    inches : float
-        The axis' length.
-    pad : float
-        Free room at the ends, as a fraction of the length.
-    vertical : bool
-        Whether it stands upright: its labels then need less room.
-    discrete : bool
-        Whether few values shall have a tick each.
-    ends : tuple of float or None
-        The ends, if not from the values.
-
-    Returns
-    -------
-    Axis
-        The axis.
-    """
+    """Make an axis for values."""
     units = str(attrs.get("units", "1"))
     usable = values[np.isfinite(values) & ((values > 0) | (scale == "linear"))]
     usable = usable if usable.size else np.array([1.0, 10.0])

@@ -25,25 +25,7 @@ _NAME_LETTERS = 56
 
 
 def draw_bars(figure: Figure, view: View) -> Canvas:
-    """Draw a figure of kind ``bars``.
-
-    Parameters
-    ----------
-    figure : Figure
-        Its declaration.
-    view : View
-        What it shows.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The drawing.
-
-    Raises
-    ------
-    InputError
-        If the parts have different units, or if there are too many bars or panels to be read.
-    """
+    """Draw a figure of kind ``bars``."""
     stacks = _prepared(figure, view)
     by = [dim for dim in figure["x"] if view.has(dim)]
     several = len(figure["parts"]) > 1
@@ -53,27 +35,7 @@ def draw_bars(figure: Figure, view: View) -> Canvas:
 
 
 def refuse_mixed_units(where: str, view: View, names: Sequence[str]) -> str:
-    """Return the unit of variables that are stacked.
-
-    Parameters
-    ----------
-    where : str
-        What a fault calls the figure.
-    view : View
-        What it shows.
-    names : sequence of str
-        The variables.
-
-    Returns
-    -------
-    str
-        Their unit.
-
-    Raises
-    ------
-    InputError
-        If they have several.
-    """
+    """Return the unit of variables that are stacked."""
     units = {view.units(name) for name in names}
     if len(units) > 1:
         text = ", ".join(f"{name} ({view.units(name)})" for name in names)

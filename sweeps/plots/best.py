@@ -71,25 +71,7 @@ class _Map:
 
 
 def draw_best(figure: Figure, view: View) -> Canvas:
-    """Draw a figure of kind ``best``.
-
-    Parameters
-    ----------
-    figure : Figure
-        Its declaration.
-    view : View
-        What it shows.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The drawing.
-
-    Raises
-    ------
-    InputError
-        If it would have more panels than can be read.
-    """
+    """Draw a figure of kind ``best``."""
     panels = panels_of(figure, view)
     drawn = _prepared(figure, view, panels)
     xaxis, yaxis = _axes(figure, view, drawn, len(panels))

@@ -50,34 +50,16 @@ _FRONT: dict[str, Any] = {"color": ALARM, "linewidth": 1.4}
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """All plans, flat: NaN where a value is missing.
+    """All plans, flat: NaN where a value is missing."""
 
-    Attributes
-    ----------
-    dims : list of str
-        The dimensions that are spread out.
-    x, y : ndarray of float
-        Where each plan stands.
-    fits : ndarray of bool
-        Which have both values, and need no more than the capacity.
-    limit : float
-        The capacity; infinite where none is shown.
-    colour : ndarray of int
-        The place in `names` of each plan's colour.
-    names : list of str
-        What the colours show; one empty text where they show nothing.
-    ordered : bool
-        Whether they show a number.
-    """
-
-    dims: list[str]
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    fits: NDArray[np.bool_]
-    limit: float
-    colour: NDArray[np.int64]
-    names: list[str]
-    ordered: bool
+    dims: list[str]  # The dimensions that are spread out
+    x: NDArray[np.float64]  # Where each plan stands
+    y: NDArray[np.float64]  # Where each plan stands
+    fits: NDArray[np.bool_]  # Which have both values, and need no more than the capacity
+    limit: float  # The capacity; infinite where none is shown
+    colour: NDArray[np.int64]  # The place in `names` of each plan's colour
+    names: list[str]  # What the colours show; one empty text where they show nothing
+    ordered: bool  # Whether they show a number
 
     @property
     def outside(self) -> NDArray[np.bool_]:
@@ -93,25 +75,7 @@ class _Points:
 
 
 def draw_best_plans(figure: Figure, view: View) -> Canvas:
-    """Draw a figure of kind ``best_plans``.
-
-    Parameters
-    ----------
-    figure : Figure
-        Its declaration.
-    view : View
-        What it shows.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The drawing.
-
-    Raises
-    ------
-    InputError
-        If no plan has both values, or the points' colours can't be told apart.
-    """
+    """Draw a figure of kind ``best_plans``."""
     points = _points(figure, view)
     more = better_of(figure["better"], view.units(figure["y"]))
     best = _best(points, figure["labelled"], more=more)

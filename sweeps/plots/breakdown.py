@@ -35,25 +35,7 @@ _TITLES = {
 
 
 def draw_breakdown(figure: Figure, view: View) -> Canvas:
-    """Draw a figure of kind ``memory``, ``step_parts`` or ``communication``.
-
-    Parameters
-    ----------
-    figure : Figure
-        Its declaration.
-    view : View
-        What it shows.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The drawing.
-
-    Raises
-    ------
-    InputError
-        If the parts have different units, or what bars are sorted by isn't a number.
-    """
+    """Draw a figure of kind ``memory``, ``step_parts`` or ``communication``."""
     panels = panels_of(figure, view)
     bars = select(figure, view, [figure["panels"]] if len(panels) > 1 else [])
     stacks = _stacks(figure, view, panels, bars)

@@ -36,28 +36,16 @@ _RATIOS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One curve: an operation on some ranks.
+    """One curve: an operation on some ranks."""
 
-    Attributes
-    ----------
-    label : str
-        Its ranks.
-    message_bytes, measured : ndarray of float, shape (m,)
-        Measured bus bandwidths [byte s-1].
-    fitted, data_sheet, low, high : ndarray of float, shape (m,)
-        Predicted ones at the same sizes, and the ends of the band about the fit.
-    odd : ndarray of bool, shape (m,)
-        Which measurements fall out.
-    """
-
-    label: str
-    message_bytes: Floats
-    measured: Floats
-    fitted: Floats
-    data_sheet: Floats
-    low: Floats
-    high: Floats
-    odd: NDArray[np.bool_]
+    label: str  # Its ranks
+    message_bytes: Floats  # Measured bus bandwidths [byte s-1]
+    measured: Floats  # Measured bus bandwidths [byte s-1]
+    fitted: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
+    data_sheet: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
+    low: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
+    high: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
+    odd: NDArray[np.bool_]  # Which measurements fall out
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +59,7 @@ class Panel:
 def draw_calibrated(
     panels: Sequence[Panel], stem: Path, *, title: str, notes: Sequence[str] = ()
 ) -> list[Path]:
-    """Draw a panel an operation: points, curves with their bands, and the ratio below.
-
-    Parameters
-    ----------
-    panels : sequence of Panel
-        One or more; each with one curve or more.
-    stem : Path
-        Where, without the ending.
-    title : str
-        The figure's title.
-    notes : sequence of str
-        What stands below.
-
-    Returns
-    -------
-    list of Path
-        ``<stem>.png`` and ``<stem>.svg``.
-    """
+    """Draw a panel an operation: points, curves with their bands, and the ratio below."""
     labels = list(dict.fromkeys(one.label for panel in panels for one in panel.curves))
     looks = {name: _look(place) for place, name in enumerate(labels)}
     with style():

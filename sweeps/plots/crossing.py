@@ -16,20 +16,12 @@ _FINE = 1.3  # neighbours closer than this ratio need no points between them
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """A change of the best curve.
+    """A change of the best curve."""
 
-    Attributes
-    ----------
-    x, y : float
-        Where.
-    before, after : int
-        The best curve on its left, and on its right.
-    """
-
-    x: float
-    y: float
-    before: int
-    after: int
+    x: float  # Where
+    y: float  # Where
+    before: int  # The best curve on its left, and on its right
+    after: int  # The best curve on its left, and on its right
 
 
 def crossovers(
@@ -44,24 +36,6 @@ def crossovers(
     Between two samples each curve is taken as affine in `x`. Costs with a latency and a
     bandwidth term are so, hence the crossing is exact for them on any grid, which it would
     not be along straight lines of a logarithmic plot.
-
-    Parameters
-    ----------
-    x : ndarray of float, shape (points,)
-        Increasing.
-    curves : ndarray of float, shape (curves, points)
-        NaN where a curve has no value.
-    more : bool
-        Whether the largest is the best, rather than the smallest.
-    whole : bool
-        Whether `x` takes the sampled values only (a number of ranks): a change then lies at the
-        first sample at which the new curve is the best.
-
-    Returns
-    -------
-    list of Crossover
-        In order of `x`. Curves that are equal don't cross; where the best curve begins or ends,
-        there is no crossover either.
     """
     cost = -curves if more else curves
     sign = -1.0 if more else 1.0
@@ -120,20 +94,7 @@ def _segment(
 def refine(
     x: NDArray[np.float64], y: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Add points between samples that lie far apart, for lines on logarithmic axes.
-
-    Parameters
-    ----------
-    x : ndarray of float, shape (points,)
-        Increasing, above zero.
-    y : ndarray of float, shape (points,)
-        NaN where there is no value.
-
-    Returns
-    -------
-    x, y : ndarray of float, shape (more points,)
-        With points on the affine piece between neighbours (as `crossovers` takes it).
-    """
+    """Add points between samples that lie far apart, for lines on logarithmic axes."""
     if len(x) < 2 or np.all(x[1:] <= _FINE * x[:-1]):
         return x, y
     counts = np.ceil(np.log(x[1:] / x[:-1]) / np.log(_FINE)).astype(np.int64).clip(1)

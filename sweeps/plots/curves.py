@@ -46,25 +46,7 @@ class _Drawing:
 
 
 def draw_curves(figure: Figure, view: View) -> Canvas:
-    """Draw a figure of kind ``curves`` or ``scaling``.
-
-    Parameters
-    ----------
-    figure : Figure
-        Its declaration.
-    view : View
-        What it shows.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The drawing.
-
-    Raises
-    ------
-    InputError
-        If there is nothing to draw, or more lines or panels than can be read.
-    """
+    """Draw a figure of kind ``curves`` or ``scaling``."""
     more = better_of(figure["better"], view.units(figure["y"]))
     view, table = by_column(view, figure["x"], figure["y"], more=more)
     panels = panels_of(figure, view)

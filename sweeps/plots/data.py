@@ -41,21 +41,14 @@ Values = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The dimensions and variables that figures may name.
+    """The dimensions and variables that figures may name."""
 
-    Attributes
-    ----------
-    dims : mapping of str to tuple or int
-        Of each dimension its coordinate's values, or its size where it has none. A constant
-        counts as a dimension of one value.
-    variables : mapping of str to (tuple of str or None)
-        Of each variable its dimensions, where they are known.
-    columns : mapping of str to tuple of str, or None
-        Of each coordinate that varies along other dimensions these; None where not known.
-    """
-
+    # Of each dimension its coordinate's values, or its size where it has none. A constant counts as
+    # a dimension of one value
     dims: Mapping[str, Values | int]
+    # Of each variable its dimensions, where they are known
     variables: Mapping[str, tuple[str, ...] | None]
+    # Of each coordinate that varies along other dimensions these; None where not known
     columns: Mapping[str, tuple[str, ...]] | None = None
 
     def size(self, dim: str) -> int:
@@ -82,18 +75,7 @@ def is_label(values: Sequence[Any] | NDArray[Any]) -> bool:
 
 
 def subject_of(dataset: xr.Dataset) -> Subject:
-    """Return what figures may name in a dataset.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        As read back from a file.
-
-    Returns
-    -------
-    Subject
-        Its dimensions, its scalar coordinates (as dimensions of one value), its variables.
-    """
+    """Return what figures may name in a dataset."""
     dims: dict[str, Values | int] = {}
     rows = _tables(dataset)
     for dim, size in dataset.sizes.items():
@@ -140,21 +122,7 @@ def _listed(values: NDArray[Any]) -> Values:
 
 
 def find(wanted: object, values: Values | int) -> int | None:
-    """Find an entry of a dimension.
-
-    Parameters
-    ----------
-    wanted : object
-        A label, a number, or text with a unit (``1MiB``); where a dimension has no values of its
-        own, the entry's place, from 0.
-    values : tuple or int
-        The dimension's values, or its size.
-
-    Returns
-    -------
-    int or None
-        Its place; None if there is none.
-    """
+    """Find an entry of a dimension."""
     if isinstance(values, int):
         values = tuple(range(values))
     if is_label(values):
@@ -177,17 +145,10 @@ def shown(value: object, units: str = "1") -> str:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The part of a dataset that a figure shows: selected, without dimensions of one entry.
+    """The part of a dataset that a figure shows: selected, without dimensions of one entry."""
 
-    Attributes
-    ----------
-    dataset : xarray.Dataset
-        That part.
-    chosen : tuple of str
-        The dimensions that were fixed, in the order in which the title names them.
-    """
-
-    dataset: xr.Dataset
+    dataset: xr.Dataset  # That part
+    # The dimensions that were fixed, in the order in which the title names them
     chosen: tuple[str, ...]
 
     def has(self, dim: str) -> bool:
@@ -300,20 +261,7 @@ class View:
 
 
 def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
-    """Select the part that a figure shows.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        As read back from a file; what isn't selected isn't read.
-    at : mapping of str to value or list
-        One value fixes a dimension, a list keeps those entries. All of them must be there.
-
-    Returns
-    -------
-    View
-        The part, with dimensions of one entry taken by themselves.
-    """
+    """Select the part that a figure shows."""
     dims = subject_of(dataset).dims
     dataset = dataset.drop_vars(_tables(dataset))
     places: dict[str, int | list[int]] = {}

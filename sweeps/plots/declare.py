@@ -32,30 +32,7 @@ def check_figures(
     variables: Mapping[str, Sequence[str] | None],
     columns: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Figure]:
-    """Check declarations of figures, as a spec's ``[[figures]]`` tables have them.
-
-    Parameters
-    ----------
-    declarations : sequence of mapping
-        The tables.
-    dims : mapping of str to (iterable or int)
-        Each dimension's values, or its size where it has none; constants as one value.
-    variables : mapping of str to (sequence of str or None)
-        Each variable's dimensions; None where they aren't known yet.
-    columns : mapping of str to sequence of str, optional
-        The dimensions of each coordinate that isn't a dimension's own; None where these aren't
-        known yet.
-
-    Returns
-    -------
-    list of Figure
-        One for each, in order, with its defaults.
-
-    Raises
-    ------
-    InputError
-        With every fault of every declaration.
-    """
+    """Check declarations of figures, as a spec's ``[[figures]]`` tables have them."""
     subject = Subject(
         {dim: values if isinstance(values, int) else tuple(values) for dim, values in dims.items()},
         {name: None if own is None else tuple(own) for name, own in variables.items()},
@@ -137,22 +114,7 @@ def _named(figures: Sequence[Figure], faults: list[str]) -> list[Figure]:
 
 
 def resolve(figure: Figure, subject: Subject) -> tuple[Figure, list[str]]:
-    """Check a figure's names against what there is, and fill in what follows from it.
-
-    Parameters
-    ----------
-    figure : Figure
-        As read.
-    subject : Subject
-        What there is.
-
-    Returns
-    -------
-    figure : Figure
-        With the label dimensions that it spreads out by itself.
-    faults : list of str
-        What is wrong; empty if nothing is.
-    """
+    """Check a figure's names against what there is, and fill in what follows from it."""
     figure = fill(figure, subject)
     faults = [*_unknown_names(figure, subject), *_wrong_choices(figure, subject)]
     if faults:

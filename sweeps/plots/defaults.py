@@ -24,22 +24,7 @@ _TIME_PARTS = ("latency_time", "bandwidth_time", "reduction_time")
 
 
 def default_figures(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Return declarations of figures that suit a dataset.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        As read back from a file.
-
-    Returns
-    -------
-    list of dict
-        Curves over the message size, scaling over the ranks, a map of the best over both,
-        predictions beside measurements, or bars where no number varies; none where nothing does.
-        Of training steps plans, memory, step and communication by part, and scaling.
-        Dimensions that a figure doesn't spread out are held at a usual value, which its title
-        names.
-    """
+    """Return declarations of figures that suit a dataset."""
     subject = subject_of(dataset)
     if is_of_training(subject):
         return training_figures(dataset, subject)

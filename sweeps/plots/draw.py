@@ -25,29 +25,7 @@ _RESOLUTION = 150  # dots per inch of a PNG
 
 
 def draw(dataset: xr.Dataset, figure: Figure | Mapping[str, Any], stem: Path) -> list[Path]:
-    """Draw a figure of a dataset.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        As read back from a stored file; every label and unit comes from its metadata.
-    figure : Figure or mapping
-        A checked declaration, or one as a spec's table has it.
-    stem : Path
-        Where, without the ending.
-
-    Returns
-    -------
-    list of Path
-        ``<stem>.png`` and ``<stem>.svg``; the same data give the same bytes.
-
-    Raises
-    ------
-    InputError
-        If the declaration doesn't fit the dataset.
-    RunError
-        If a file can't be written; the files that were there before then still are.
-    """
+    """Draw a figure of a dataset."""
     subject = subject_of(dataset)
     if not isinstance(figure, Figure):
         figure = check_figures([figure], subject.dims, subject.variables, subject.columns)[0]

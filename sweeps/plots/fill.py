@@ -28,20 +28,7 @@ def with_options(figure: Figure, **options: Any) -> Figure:
 
 
 def fill(figure: Figure, subject: Subject) -> Figure:
-    """Give a figure the defaults that follow from the names there are.
-
-    Parameters
-    ----------
-    figure : Figure
-        As read, or filled already.
-    subject : Subject
-        What there is.
-
-    Returns
-    -------
-    Figure
-        With its variables and scales; a default that nothing suits stays None.
-    """
+    """Give a figure the defaults that follow from the names there are."""
     options: dict[str, Any] = {}
     given = figure.options
     if figure.kind in {"curves", "scaling"}:
@@ -91,20 +78,6 @@ def taken(figure: Figure, left: Sequence[str], subject: Subject) -> tuple[str, .
 
     Topology and algorithm are what is compared, or model and machine; where they vary, another
     dimension isn't mixed in without being named. Figures of plans spread all of a plan's choices.
-
-    Parameters
-    ----------
-    figure : Figure
-        The figure.
-    left : sequence of str
-        Dimensions that vary and have no role yet.
-    subject : Subject
-        What there is.
-
-    Returns
-    -------
-    tuple of str
-        The dimensions.
     """
     labels = [dim for dim in left if subject.labels(dim)]
     if figure.kind in OF_PLANS:

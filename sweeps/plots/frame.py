@@ -66,41 +66,22 @@ class Legend:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """The words of a figure, and the measures that depend on its kind.
+    """The words of a figure, and the measures that depend on its kind."""
 
-    Attributes
-    ----------
-    title : str
-        In bold.
-    xlabel, ylabel, strip_label : str
-        The axes' labels, once for all panels; the last for the second panels.
-    fixed : str
-        What is held fixed, under the title.
-    constants : str
-        Other values that went into it, smaller.
-    notes : sequence of str
-        What stands below.
-    panels : sequence of str
-        A heading for each panel; one empty text for a single panel.
-    left, right : float
-        Inches for the vertical axis' labels, and for what stands beside the panels.
-    strip : float
-        Height in inches of a second panel under each; 0 for none.
-    panel : tuple of float or None
-        A panel's width and height in inches; by default from the number of panels.
-    """
-
-    title: str
-    xlabel: str = ""
-    ylabel: str = ""
-    strip_label: str = ""
-    fixed: str = ""
-    constants: str = ""
-    notes: Sequence[str] = ()
-    panels: Sequence[str] = ("",)
+    title: str  # In bold
+    xlabel: str = ""  # The axes' labels, once for all panels; the last for the second panels
+    ylabel: str = ""  # The axes' labels, once for all panels; the last for the second panels
+    strip_label: str = ""  # The axes' labels, once for all panels; the last for the second panels
+    fixed: str = ""  # What is held fixed, under the title
+    constants: str = ""  # Other values that went into it, smaller
+    notes: Sequence[str] = ()  # What stands below
+    panels: Sequence[str] = ("",)  # A heading for each panel; one empty text for a single panel
+    # Inches for the vertical axis' labels, and for what stands beside the panels
     left: float = 1.05
+    # Inches for the vertical axis' labels, and for what stands beside the panels
     right: float = 0.25
-    strip: float = 0.0
+    strip: float = 0.0  # Height in inches of a second panel under each; 0 for none
+    # A panel's width and height in inches; by default from the number of panels
     panel: tuple[float, float] | None = None
 
 
@@ -229,20 +210,7 @@ class Frame:
 
 
 def frame(sheet: Sheet, legend: Legend) -> Frame:
-    """Make a sheet with its panels, keeping room for everything around them.
-
-    Parameters
-    ----------
-    sheet : Sheet
-        The words and measures.
-    legend : Legend
-        What the legend will hold: it takes a free place among the panels, else the right side.
-
-    Returns
-    -------
-    Frame
-        With panels, titles, labels and notes; the legend is drawn later.
-    """
+    """Make a sheet with its panels, keeping room for everything around them."""
     from matplotlib.figure import Figure as Canvas
 
     plan, above, below = _planned(sheet, legend)

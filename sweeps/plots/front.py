@@ -23,24 +23,7 @@ _AWAY = 0.32  # inches from the best points to their numbers
 def pareto(
     x: NDArray[np.float64], y: NDArray[np.float64], valid: NDArray[np.bool_], *, more: bool
 ) -> NDArray[np.int64]:
-    """Find the points that no other point beats in both ways.
-
-    Parameters
-    ----------
-    x : ndarray of float, shape (points,)
-        Of which less is better.
-    y : ndarray of float, shape (points,)
-        Of which less is better, or more.
-    valid : ndarray of bool, shape (points,)
-        Which points there are.
-    more : bool
-        Whether more of `y` is better.
-
-    Returns
-    -------
-    ndarray of int
-        The points' places, by increasing `x`; of equal points the first one.
-    """
+    """Find the points that no other point beats in both ways."""
     places = np.nonzero(valid)[0]
     cost = -y[places] if more else y[places]
     order = np.lexsort((cost, x[places]))
@@ -55,22 +38,7 @@ def thinned(
     valid: NDArray[np.bool_],
     axes: tuple[Axis, Axis],
 ) -> NDArray[np.int64]:
-    """Return the points to draw: of those that would cover each other on paper the first one.
-
-    Parameters
-    ----------
-    x, y : ndarray of float, shape (points,)
-        The points.
-    valid : ndarray of bool, shape (points,)
-        Which points there are.
-    axes : tuple of Axis
-        The horizontal and the vertical axis.
-
-    Returns
-    -------
-    ndarray of int
-        The points' places.
-    """
+    """Return the points to draw: of those that would cover each other on paper the first one."""
     places = np.nonzero(valid)[0]
     cells = np.zeros(len(places), dtype=np.int64)
     for values, axis, count in zip((x, y), axes, _CELLS, strict=True):
@@ -91,19 +59,7 @@ def numbers_at(
     *,
     above: bool,
 ) -> None:
-    """Number points, from 1 on, in a row beside them.
-
-    Parameters
-    ----------
-    axes : matplotlib.axes.Axes
-        With its scales and ends set.
-    x, y : ndarray of float
-        The points.
-    panel : tuple of float
-        The panel's width and height in inches.
-    above : bool
-        Whether the best points are the highest: the numbers stand where no point is.
-    """
+    """Number points, from 1 on, in a row beside them."""
     places = [in_panel(axes, *point) for point in zip(x.tolist(), y.tolist(), strict=True)]
     order = sorted(range(len(places)), key=lambda rank: places[rank])
     sizes = [(text_width(f"{rank + 1}", SIZE_NOTE) + 0.12) / panel[0] for rank in order]

@@ -27,24 +27,13 @@ _FEW_COLOURS = 3  # more values of a number than these are told apart by a colou
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a figure, in all its panels.
+    """A line of a figure, in all its panels."""
 
-    Attributes
-    ----------
-    label : str
-        Its name.
-    place : tuple of int
-        Its place along each dimension of the lines.
-    colour, stroke : int
-        Which colour, and which stroke and marker.
-    share : float or None
-        Where it stands among lines of a number, from 0 to 1, which a colour scale then shows.
-    """
-
-    label: str
-    place: tuple[int, ...]
-    colour: int
-    stroke: int
+    label: str  # Its name
+    place: tuple[int, ...]  # Its place along each dimension of the lines
+    colour: int  # Which colour, and which stroke and marker
+    stroke: int  # Which colour, and which stroke and marker
+    # Where it stands among lines of a number, from 0 to 1, which a colour scale then shows
     share: float | None = None
 
 
@@ -58,71 +47,25 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """The lines of a figure and their values.
+    """The lines of a figure and their values."""
 
-    Attributes
-    ----------
-    lines : list of Line
-        The lines.
-    x : ndarray of float, shape (points,)
-        The horizontal axis.
-    curves : ndarray of float, shape (panels, lines, points)
-        NaN where nothing is drawn.
-    bounds : list of Bound
-        The lower bounds.
-    xscale, yscale : str
-        ``log`` or ``linear``.
-    more : bool
-        Whether more is better.
-    whole : bool
-        Whether `x` has no values between whole numbers.
-    notes : list of str
-        What isn't drawn, and why.
-    bound : str
-        What the lower bounds, or other lines beside the lines, are called.
-    attrs : mapping
-        Metadata of what the lines show.
-    """
-
-    lines: list[Line]
-    x: NDArray[np.float64]
-    curves: NDArray[np.float64]
-    bounds: list[Bound]
-    xscale: Any
-    yscale: Any
-    more: bool
-    whole: bool
-    notes: list[str]
-    bound: str
-    attrs: Mapping[str, Any]
+    lines: list[Line]  # The lines
+    x: NDArray[np.float64]  # The horizontal axis
+    curves: NDArray[np.float64]  # NaN where nothing is drawn
+    bounds: list[Bound]  # The lower bounds
+    xscale: Any  # ``log`` or ``linear``
+    yscale: Any  # ``log`` or ``linear``
+    more: bool  # Whether more is better
+    whole: bool  # Whether `x` has no values between whole numbers
+    notes: list[str]  # What isn't drawn, and why
+    bound: str  # What the lower bounds, or other lines beside the lines, are called
+    attrs: Mapping[str, Any]  # Metadata of what the lines show
 
 
 def lines_of(
     figure: Figure, view: View, dims: Sequence[str], filled: NDArray[np.bool_]
 ) -> list[Line]:
-    """Return the lines of a figure.
-
-    Parameters
-    ----------
-    figure : Figure
-        Its declaration.
-    view : View
-        What it shows.
-    dims : sequence of str
-        The dimensions of the lines: the first gives the colour, the second the stroke.
-    filled : ndarray of bool, one axis for each of `dims`
-        Which lines have any value.
-
-    Returns
-    -------
-    list of Line
-        Those with a value.
-
-    Raises
-    ------
-    InputError
-        If there are more lines than can be told apart.
-    """
+    """Return the lines of a figure."""
     labels = [view.labels(dim) for dim in dims]
     lines: list[Line] = []
     strokes: dict[int, int] = {}
@@ -164,20 +107,7 @@ def stroke(line: Line) -> dict[str, Any]:
 
 
 def pick(values: NDArray[np.float64], lines: Sequence[Line]) -> NDArray[np.float64]:
-    """Return the values of some lines.
-
-    Parameters
-    ----------
-    values : ndarray of float, shape (panels, ..., points)
-        With an axis for each dimension of the lines.
-    lines : sequence of Line
-        Which.
-
-    Returns
-    -------
-    ndarray of float, shape (panels, lines, points)
-        Their values.
-    """
+    """Return the values of some lines."""
     panels, points = values.shape[0], values.shape[-1]
     shape = values.shape[1:-1]
     flat = values.reshape(panels, -1, points)
@@ -186,27 +116,7 @@ def pick(values: NDArray[np.float64], lines: Sequence[Line]) -> NDArray[np.float
 
 
 def prepare(figure: Figure, view: View, panels: Sequence[str]) -> Plot:
-    """Read what is drawn, and say what isn't.
-
-    Parameters
-    ----------
-    figure : Figure
-        A declaration of kind ``curves`` or ``scaling``.
-    view : View
-        What it shows.
-    panels : sequence of str
-        Its panels.
-
-    Returns
-    -------
-    Plot
-        The lines.
-
-    Raises
-    ------
-    InputError
-        If there is nothing to draw, or too much to be told apart.
-    """
+    """Read what is drawn, and say what isn't."""
     x_name, y_name, yscale = figure["x"], figure["y"], figure["yscale"]
     by = [dim for dim in figure["lines"] if view.has(dim)]
     best_of = [dim for dim in figure["best_of"] if view.has(dim)]

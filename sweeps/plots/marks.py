@@ -32,21 +32,7 @@ def mark_crossovers(
     *,
     above: bool,
 ) -> None:
-    """Mark where the best line changes: a ring on the curve, the size beside it.
-
-    Parameters
-    ----------
-    axes : matplotlib.axes.Axes
-        With its scales and ends set.
-    found : sequence of Crossover
-        The points.
-    scale : Scale
-        In which the horizontal axis is read.
-    panel : tuple of float
-        The panel's width and height in inches.
-    above : bool
-        Whether the best line is the highest: the text stands where no line is.
-    """
+    """Mark where the best line changes: a ring on the curve, the size beside it."""
     size = SIZE_NOTE
     taken: list[tuple[float, float, float]] = []
     for crossover in found:
@@ -97,22 +83,12 @@ def _free_place(
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A line whose name stands at its right end.
+    """A line whose name stands at its right end."""
 
-    Attributes
-    ----------
-    label : str
-        The name.
-    x, y : ndarray of float
-        The line.
-    look : dict
-        How it is drawn.
-    """
-
-    label: str
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    look: dict[str, Any]
+    label: str  # The name
+    x: NDArray[np.float64]  # The line
+    y: NDArray[np.float64]  # The line
+    look: dict[str, Any]  # How it is drawn
 
 
 def room_for_labels(labels: Sequence[str]) -> float:
@@ -122,17 +98,7 @@ def room_for_labels(labels: Sequence[str]) -> float:
 
 
 def label_ends(axes: Axes, ends: Sequence[End], panel: tuple[float, float]) -> None:
-    """Write the lines' names beside a panel, in the order in which the lines end.
-
-    Parameters
-    ----------
-    axes : matplotlib.axes.Axes
-        With its scales and ends set.
-    ends : sequence of End
-        The lines.
-    panel : tuple of float
-        The panel's width and height in inches.
-    """
+    """Write the lines' names beside a panel, in the order in which the lines end."""
     found = []
     for end in ends:
         last = int(np.nonzero(np.isfinite(end.y))[0][-1])
@@ -159,20 +125,7 @@ def label_ends(axes: Axes, ends: Sequence[End], panel: tuple[float, float]) -> N
 
 
 def spread(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
-    """Move places apart until boxes of the given sizes don't overlap.
-
-    Parameters
-    ----------
-    wanted : sequence of float
-        The boxes' middles, increasing, as fractions of the panel.
-    sizes : sequence of float
-        The boxes' sizes.
-
-    Returns
-    -------
-    list of float
-        The middles, within the panel as far as there is room.
-    """
+    """Move places apart until boxes of the given sizes don't overlap."""
     groups: list[tuple[float, float, list[int]]] = []  # middle, size, members
     for index, (place, size) in enumerate(zip(wanted, sizes, strict=True)):
         middle, whole, members = place, size, [index]

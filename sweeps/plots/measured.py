@@ -48,18 +48,7 @@ class _Rows:
 
 
 def median_error(predicted: NDArray[np.float64], measured: NDArray[np.float64]) -> float:
-    """Return the median of the relative errors' sizes.
-
-    Parameters
-    ----------
-    predicted, measured : ndarray of float
-        Of one shape; pairs with a NaN don't count.
-
-    Returns
-    -------
-    float
-        The median of ``abs(predicted / measured - 1)``; NaN where there is no pair.
-    """
+    """Return the median of the relative errors' sizes."""
     both = np.isfinite(predicted) & np.isfinite(measured) & (measured > 0)
     if not both.any():
         return float("nan")
@@ -67,25 +56,7 @@ def median_error(predicted: NDArray[np.float64], measured: NDArray[np.float64]) 
 
 
 def draw_measured(figure: Figure, view: View) -> Canvas:
-    """Draw a figure of kind ``measured``.
-
-    Parameters
-    ----------
-    figure : Figure
-        Its declaration.
-    view : View
-        What it shows.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The drawing.
-
-    Raises
-    ------
-    InputError
-        If nothing was both predicted and measured, or more panels would be drawn than can be read.
-    """
+    """Draw a figure of kind ``measured``."""
     rows = _prepared(figure, view)
     xaxis, yaxis = _axes(figure, view, rows)
     ratio = _ratio_axis(rows, figure["band"])

@@ -25,21 +25,11 @@ STEP_TOTAL = "step_time"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a stack.
+    """A part of a stack."""
 
-    Attributes
-    ----------
-    variables : tuple of str
-        The variables that it is the sum of.
-    label : str
-        What it is called; empty where its only variable's metadata says so.
-    colour : int
-        Which of the areas' colours it has.
-    """
-
-    variables: tuple[str, ...]
-    label: str
-    colour: int
+    variables: tuple[str, ...]  # The variables that it is the sum of
+    label: str  # What it is called; empty where its only variable's metadata says so
+    colour: int  # Which of the areas' colours it has
 
 
 # Of the fullest stage (with the prefix) or of a stage of its own (without).
@@ -99,23 +89,7 @@ _MOST_COLOURS = 16
 
 
 def known_parts(kind: str, names: Collection[str], measure: str = "time") -> tuple[str, ...]:
-    """Return the variables that a kind of figure stacks by itself, of those there are.
-
-    Parameters
-    ----------
-    kind : str
-        ``memory``, ``step_parts`` or ``communication``.
-    names : collection of str
-        The variables there are.
-    measure : str
-        Of communication: its time, volume or energy.
-
-    Returns
-    -------
-    tuple of str
-        In the order in which they are stacked; of a memory or step without parts its total; none
-        where there is nothing of either.
-    """
+    """Return the variables that a kind of figure stacks by itself, of those there are."""
     if kind == "communication":
         every = [f"{dim}_communication_{measure}" for dim in _DIMENSIONS]
         return tuple(name for name in every if name in names)
@@ -142,22 +116,7 @@ def total_of(kind: str, parts: Sequence[str], measure: str = "time") -> str:
 
 
 def stacked(kind: str, variables: Sequence[str], *, chosen: bool) -> list[Part]:
-    """Return the parts of a stack.
-
-    Parameters
-    ----------
-    kind : str
-        ``memory``, ``step_parts`` or ``communication``.
-    variables : sequence of str
-        The variables to stack.
-    chosen : bool
-        Whether somebody named them one by one: each then is a part of its own.
-
-    Returns
-    -------
-    list of Part
-        Related variables of a memory joined, but for chosen ones.
-    """
+    """Return the parts of a stack."""
     if kind != "memory" or chosen:
         known = {} if kind == "memory" else {**_COLOURS}
         own = [known[name] for name in variables if name in known]
@@ -175,20 +134,7 @@ def stacked(kind: str, variables: Sequence[str], *, chosen: bool) -> list[Part]:
 
 
 def labelled(parts: Iterable[Part], attrs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return what parts are called: from the metadata, without what all of it begins with.
-
-    Parameters
-    ----------
-    parts : iterable of Part
-        The parts.
-    attrs : mapping of str to mapping
-        Each variable's metadata.
-
-    Returns
-    -------
-    list of str
-        A label for each.
-    """
+    """Return what parts are called: from the metadata, without what all of it begins with."""
     parts = list(parts)
     names = {name: long_name(name, attrs[name]) for part in parts for name in part.variables}
     short = _told_apart(names)

@@ -67,23 +67,7 @@ def evenly(count: int, most: int) -> NDArray[np.int64]:
 def cell_names(
     dataset: xr.Dataset, dims: Sequence[str], places: Sequence[NDArray[np.int64]]
 ) -> list[str]:
-    """Return what tells some cells from all others along some dimensions.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        Whose coordinates name them.
-    dims : sequence of str
-        The dimensions.
-    places : sequence of ndarray of int
-        For each dimension the cells' places.
-
-    Returns
-    -------
-    list of str
-        Such as ``tp 8 · pp 4 · dp 16``; a table's rows by the columns that differ, and by their
-        places where none does.
-    """
+    """Return what tells some cells from all others along some dimensions."""
     if not dims:
         return [""]
     columns = _columns(dataset, dims)

@@ -31,22 +31,12 @@ _RATIOS = (0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0)
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """What is drawn.
+    """What is drawn."""
 
-    Attributes
-    ----------
-    attrs : mapping of str to str
-        ``long_name`` and ``units`` of the values.
-    groups : sequence of str
-        Each point's group.
-    measured, predicted : ndarray of float, shape (points,)
-        Above 0; one or more.
-    """
-
-    attrs: Mapping[str, str]
-    groups: Sequence[str]
-    measured: NDArray[np.float64]
-    predicted: NDArray[np.float64]
+    attrs: Mapping[str, str]  # ``long_name`` and ``units`` of the values
+    groups: Sequence[str]  # Each point's group
+    measured: NDArray[np.float64]  # Above 0; one or more
+    predicted: NDArray[np.float64]  # Above 0; one or more
 
     @property
     def ratio(self) -> NDArray[np.float64]:
@@ -61,24 +51,7 @@ class Cloud:
 def draw_predicted(
     cloud: Cloud, stem: Path, *, title: str, notes: Sequence[str] = ()
 ) -> list[Path]:
-    """Draw predicted against measured values, both logarithmic, and their ratio below.
-
-    Parameters
-    ----------
-    cloud : Cloud
-        The points.
-    stem : Path
-        Where, without the ending.
-    title : str
-        The figure's title.
-    notes : sequence of str
-        What stands below.
-
-    Returns
-    -------
-    list of Path
-        ``<stem>.png`` and ``<stem>.svg``.
-    """
+    """Draw predicted against measured values, both logarithmic, and their ratio below."""
     with style():
         looks = _looks(cloud)
         xaxis, yaxis = _axes(cloud)

@@ -31,18 +31,11 @@ _NOT_A_NUMBER = "none"
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The multiples in which a unit is read.
+    """The multiples in which a unit is read."""
 
-    Attributes
-    ----------
-    multiples : tuple of (float, str)
-        Factor and text of each, from small to large; one of them has the factor 1.
-    binary : bool
-        Whether they are powers of 1024.
-    """
-
+    # Factor and text of each, from small to large; one of them has the factor 1
     multiples: tuple[tuple[float, str], ...]
-    binary: bool = False
+    binary: bool = False  # Whether they are powers of 1024
 
     def pick(self, value: float) -> tuple[float, str]:
         """Return the factor and text of the multiple in which a value is read best."""
@@ -53,20 +46,7 @@ class Scale:
         return fitting[-1] if fitting else self.multiples[0]
 
     def text(self, value: float, digits: int = 3) -> str:
-        """Return a value with its unit, rounded to some significant digits.
-
-        Parameters
-        ----------
-        value : float
-            In the canonical unit.
-        digits : int
-            Significant digits.
-
-        Returns
-        -------
-        str
-            Such as ``64 KiB``.
-        """
+        """Return a value with its unit, rounded to some significant digits."""
         factor, unit = self.pick(value)
         return f"{number(value / factor, digits)} {unit}".strip()
 
@@ -123,18 +103,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def parse(text: str) -> float | None:
-    """Read a number with or without a unit, whatever it is a number of.
-
-    Parameters
-    ----------
-    text : str
-        Such as ``1MiB``, ``2 us``, ``64``.
-
-    Returns
-    -------
-    float or None
-        In the canonical unit; None if it can't be read.
-    """
+    """Read a number with or without a unit, whatever it is a number of."""
     for units in filter(None, _SCALES):
         try:
             return parse_quantity(text, units, field="", bare_is_si=True)

@@ -17,38 +17,17 @@ _MOST_SETS = 62  # entries that fit into the bits of one integer
 
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """The best entries over the cells of one or more maps.
+    """The best entries over the cells of one or more maps."""
 
-    Attributes
-    ----------
-    sets : tuple of tuple of int
-        The sets of entries that are best together somewhere, the largest regions first.
-    which : ndarray of int
-        Of each cell the place in `sets`; `HOLE` where nothing has a value.
-    margin : ndarray of float
-        Second best over best (at least 1; 1 where several are best); NaN where there is no second.
-    """
-
+    # The sets of entries that are best together somewhere, the largest regions first
     sets: tuple[tuple[int, ...], ...]
-    which: NDArray[np.int64]
+    which: NDArray[np.int64]  # Of each cell the place in `sets`; `HOLE` where nothing has a value
+    # Second best over best (at least 1; 1 where several are best); NaN where there is no second
     margin: NDArray[np.float64]
 
 
 def regions_of(values: NDArray[np.float64], *, more: bool = False) -> Regions:
-    """Find the best entries in each cell.
-
-    Parameters
-    ----------
-    values : ndarray of float, shape (entries, ...)
-        NaN where an entry has no value.
-    more : bool
-        Whether the largest is the best.
-
-    Returns
-    -------
-    Regions
-        Entries within a millionth of the best one share its cell.
-    """
+    """Find the best entries in each cell."""
     cost = np.where(np.isfinite(values), -values if more else values, np.inf)
     best = cost.min(axis=0)
     hole = ~np.isfinite(best)
@@ -105,20 +84,7 @@ def runs(mask: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
 
 
 def label_place(mask: NDArray[np.bool_], box: tuple[float, float]) -> tuple[float, float] | None:
-    """Find a place for a text inside a region.
-
-    Parameters
-    ----------
-    mask : ndarray of bool, shape (rows, columns)
-        The region on an even grid over the panel.
-    box : tuple of float
-        The text's width and height, as fractions of the panel.
-
-    Returns
-    -------
-    tuple of float or None
-        The text's middle as fractions of the panel; None if it fits nowhere.
-    """
+    """Find a place for a text inside a region."""
     rows, columns = mask.shape
     wide, high = max(int(np.ceil(box[0] * columns)), 1), max(int(np.ceil(box[1] * rows)), 1)
     if wide > columns or high > rows:

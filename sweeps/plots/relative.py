@@ -26,26 +26,7 @@ _ROOM = 0.15  # of the range of percentages, free at either end
 
 
 def by_column(view: View, x: str, y: str, *, more: bool) -> tuple[View, str]:
-    """Return a view in which a table's column is a dimension, with the best of its rows.
-
-    Parameters
-    ----------
-    view : View
-        What is shown.
-    x : str
-        A dimension, with which nothing changes, or a column of numbers.
-    y : str
-        The variable that is compared.
-    more : bool
-        Whether the largest is the best.
-
-    Returns
-    -------
-    view : View
-        With `x` as a dimension; of the variables it has `y` alone if `x` is a column.
-    dim : str
-        The dimension of the table; empty if `x` is none of its columns.
-    """
+    """Return a view in which a table's column is a dimension, with the best of its rows."""
     whole = view.dataset
     if x in whole.sizes or x not in whole.coords or whole.coords[x].ndim != 1:
         return view, ""
@@ -65,29 +46,7 @@ def by_column(view: View, x: str, y: str, *, more: bool) -> tuple[View, str]:
 def in_percent(
     figure: Figure, view: View, values: NDArray[np.float64], dims: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Return values in percent of those at the figure's baseline.
-
-    Parameters
-    ----------
-    figure : Figure
-        Whose ``relative_to`` says what the baseline is.
-    view : View
-        What it shows.
-    values : ndarray of float
-        With one axis for each of `dims`.
-    dims : sequence of str
-        Their dimensions; an empty name for an axis that is none.
-
-    Returns
-    -------
-    ndarray of float
-        NaN where the baseline has no value or is zero.
-
-    Raises
-    ------
-    InputError
-        If the baseline isn't among what is shown, or has no value at all.
-    """
+    """Return values in percent of those at the figure's baseline."""
     base = values
     for dim, wanted in figure["relative_to"].items():
         if dim not in dims:  # held at one value
@@ -143,29 +102,7 @@ def percent_ends(values: NDArray[np.float64]) -> tuple[float, float]:
 def ideal_of(
     figure: Figure, units: str, x: NDArray[np.float64], curves: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return what lines would be if they grew like `x` from their first points on.
-
-    Parameters
-    ----------
-    figure : Figure
-        For its fault.
-    units : str
-        The lines' unit.
-    x : ndarray of float, shape (points,)
-        Increasing, above zero.
-    curves : ndarray of float, shape (panels, lines, points)
-        NaN where there is no value.
-
-    Returns
-    -------
-    ndarray of float
-        Of the shape of `curves`; NaN before a line's first point.
-
-    Raises
-    ------
-    InputError
-        If the lines are no rate, which alone grows so.
-    """
+    """Return what lines would be if they grew like `x` from their first points on."""
     if "s-1" not in units.split():
         message = (
             f"{figure.where}.ideal = true: '{figure['y']}' is no rate but in {units}; "

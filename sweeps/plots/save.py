@@ -18,25 +18,7 @@ _RESOLUTION = 150  # dots per inch of a PNG
 
 
 def save(canvas: Canvas, stem: Path) -> list[Path]:
-    """Write a drawing as PNG and SVG.
-
-    Parameters
-    ----------
-    canvas : matplotlib.figure.Figure
-        The drawing.
-    stem : Path
-        Where, without the ending.
-
-    Returns
-    -------
-    list of Path
-        ``<stem>.png`` and ``<stem>.svg``.
-
-    Raises
-    ------
-    RunError
-        If a file can't be written; the files that were there before then still are.
-    """
+    """Write a drawing as PNG and SVG."""
     # No date and no program's version in the files: they change only with what is drawn.
     metadata: dict[str, dict[str, Any]] = {
         "png": {"Software": None},

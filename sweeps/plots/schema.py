@@ -13,23 +13,12 @@ __all__ = ["FORMS", "Figure", "Form", "Key", "Kind", "NotReadableError", "listed
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A checked declaration of one figure.
+    """A checked declaration of one figure."""
 
-    Attributes
-    ----------
-    kind : str
-        One of `sweeps.plots.kinds.KINDS`.
-    name : str
-        What the figure's file is called after; unique among the figures of a sweep.
-    where : str
-        What faults call it, such as ``figures[1]``.
-    options : mapping of str to Any
-        Every key of its kind; None where a default depends on the data and isn't known yet.
-    """
-
-    kind: str
-    name: str
-    where: str = "figure"
+    kind: str  # One of `sweeps.plots.kinds.KINDS`
+    name: str  # What the figure's file is called after; unique among the figures of a sweep
+    where: str = "figure"  # What faults call it, such as ``figures[1]``
+    # Every key of its kind; None where a default depends on the data and isn't known yet
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def __getitem__(self, key: str) -> Any:
@@ -47,52 +36,24 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of a declaration.
+    """A key of a declaration."""
 
-    Attributes
-    ----------
-    form : str
-        One of `FORMS`.
-    default : Any
-        None where it depends on the data, or where there is none.
-    meaning : str
-        What it does, in a phrase.
-    """
-
-    form: str
-    default: Any
-    meaning: str
+    form: str  # One of `FORMS`
+    default: Any  # None where it depends on the data, or where there is none
+    meaning: str  # What it does, in a phrase
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of figure.
+    """A kind of figure."""
 
-    Attributes
-    ----------
-    meaning : str
-        What it shows, in a phrase.
-    keys : mapping of str to Key
-        Its keys.
-    shown : tuple of str
-        The keys that name the variables it shows.
-    used : tuple of str
-        The keys that name the dimensions it spreads out.
-    filled : str
-        The key of `used` that takes the label dimensions left over when it isn't given.
-    most : int
-        How many dimensions `filled` takes.
-    axes : tuple of str
-        The keys that name dimensions of numbers.
-    """
-
-    meaning: str
-    keys: Mapping[str, Key]
-    shown: tuple[str, ...]
-    used: tuple[str, ...]
-    filled: str
-    most: int = 2
-    axes: tuple[str, ...] = ("x",)
+    meaning: str  # What it shows, in a phrase
+    keys: Mapping[str, Key]  # Its keys
+    shown: tuple[str, ...]  # The keys that name the variables it shows
+    used: tuple[str, ...]  # The keys that name the dimensions it spreads out
+    filled: str  # The key of `used` that takes the label dimensions left over when it isn't given
+    most: int = 2  # How many dimensions `filled` takes
+    axes: tuple[str, ...] = ("x",)  # The keys that name dimensions of numbers
 
 
 def listed(value: Any) -> list[str]:

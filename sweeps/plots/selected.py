@@ -22,30 +22,15 @@ __all__ = ["Bars", "are_plans", "select"]
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Which cells have a bar.
+    """Which cells have a bar."""
 
-    Attributes
-    ----------
-    dims : list of str
-        The dimensions that are spread out.
-    panel_dims : list of str
-        The dimension of the panels, if any.
-    cells : ndarray of int
-        The bars' places among all cells of `dims`, in the order in which they are drawn.
-    said : str
-        For the title: which of how many.
-    notes : list of str
-        What was left out, and why.
-    where : str
-        What faults call the figure.
-    """
-
-    dims: list[str]
-    panel_dims: list[str]
+    dims: list[str]  # The dimensions that are spread out
+    panel_dims: list[str]  # The dimension of the panels, if any
+    # The bars' places among all cells of `dims`, in the order in which they are drawn
     cells: NDArray[np.int64]
-    said: str
-    notes: list[str]
-    where: str
+    said: str  # For the title: which of how many
+    notes: list[str]  # What was left out, and why
+    where: str  # What faults call the figure
 
     def places(self, view: View) -> list[NDArray[np.int64]]:
         """Return the bars' places along each dimension."""
@@ -77,22 +62,7 @@ def numbers_of(view: View, name: str, dims: Sequence[str], where: str) -> NDArra
 
 
 def select(figure: Figure, view: View, panel_dims: list[str]) -> Bars:
-    """Choose the bars: all, the best of what they are sorted by, or some evenly spread.
-
-    Parameters
-    ----------
-    figure : Figure
-        A declaration with the keys ``x``, ``parts``, ``sort``, ``better`` and ``most``.
-    view : View
-        What it shows.
-    panel_dims : list of str
-        The dimension of the panels, if any: all have the same bars.
-
-    Returns
-    -------
-    Bars
-        Cells that have a value, where not all are shown.
-    """
+    """Choose the bars: all, the best of what they are sorted by, or some evenly spread."""
     dims = [dim for dim in figure["x"] if view.has(dim)]
     count = int(np.prod([view.dataset.sizes[dim] for dim in dims]))
     every = np.arange(count, dtype=np.int64)

@@ -48,53 +48,24 @@ _OVER: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """What is drawn.
+    """What is drawn."""
 
-    Attributes
-    ----------
-    panels : list of str
-        A heading for each panel.
-    names : list of str
-        The bars' names.
-    labels : list of str
-        The parts' names.
-    parts : ndarray of float, shape (panels, parts, bars)
-        NaN where there is no value.
-    capacity : ndarray of float, shape (panels, bars), or None
-        The limit of each bar.
-    limit : str
-        What the capacity is called.
-    units : str
-        The parts' unit.
-    notes : list of str
-        What the reader has to know.
-    quantity : str
-        What the parts are parts of; empty: what their names or their unit say.
-    colours : tuple of int
-        The area's colour of each part; empty: in their order.
-    beside : tuple of tuple of str
-        What stands after each bar's total, by panel; empty: nothing.
-    missing : tuple of tuple of str
-        Why there is no bar, by panel; empty: just that there is none.
-    striped : bool
-        Whether what is beyond the capacity is striped.
-    alarm : ndarray of bool, shape (panels, bars), or None
-        Which bars can't be, for another reason than their capacity.
-    """
-
-    panels: list[str]
-    names: list[str]
-    labels: list[str]
-    parts: NDArray[np.float64]
-    capacity: NDArray[np.float64] | None
-    limit: str
-    units: str
-    notes: list[str]
-    quantity: str = ""
-    colours: tuple[int, ...] = ()
+    panels: list[str]  # A heading for each panel
+    names: list[str]  # The bars' names
+    labels: list[str]  # The parts' names
+    parts: NDArray[np.float64]  # NaN where there is no value
+    capacity: NDArray[np.float64] | None  # The limit of each bar
+    limit: str  # What the capacity is called
+    units: str  # The parts' unit
+    notes: list[str]  # What the reader has to know
+    quantity: str = ""  # What the parts are parts of; empty: what their names or their unit say
+    colours: tuple[int, ...] = ()  # The area's colour of each part; empty: in their order
+    # What stands after each bar's total, by panel; empty: nothing
     beside: tuple[tuple[str, ...], ...] = ()
+    # Why there is no bar, by panel; empty: just that there is none
     missing: tuple[tuple[str, ...], ...] = ()
-    striped: bool = False
+    striped: bool = False  # Whether what is beyond the capacity is striped
+    # Which bars can't be, for another reason than their capacity
     alarm: NDArray[np.bool_] | None = None
 
     @property
@@ -155,20 +126,7 @@ def _lines(name: str) -> list[str]:
 
 
 def draw_stacks(stacks: Stacks, sheet: Sheet) -> Canvas:
-    """Draw stacked bars.
-
-    Parameters
-    ----------
-    stacks : Stacks
-        What is drawn.
-    sheet : Sheet
-        The words around it, without the axes' labels and measures.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The drawing.
-    """
+    """Draw stacked bars."""
     size, standing = stacks.panel(), stacks.standing
     value = _value_axis(stacks, size[1] if standing else size[0])
     legend = _legend(stacks)

@@ -149,26 +149,7 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
 
 
 def wrap(text: str, width: float, size: float, *, bold: bool = False, most: int = 3) -> list[str]:
-    """Break text into lines.
-
-    Parameters
-    ----------
-    text : str
-        Words.
-    width : float
-        Inches that a line may take.
-    size : float
-        Points.
-    bold : bool
-        Whether it is set in bold.
-    most : int
-        How many lines there may be; what doesn't fit ends in an ellipsis.
-
-    Returns
-    -------
-    list of str
-        The lines; none for no text.
-    """
+    """Break text into lines."""
     lines: list[str] = []
     for word in text.split(" "):
         for piece in _pieces(word, width, size, bold=bold):

@@ -20,23 +20,12 @@ _MANTISSAS = (1.0, 2.0, 5.0)
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """Ticks of one axis.
+    """Ticks of one axis."""
 
-    Attributes
-    ----------
-    positions : tuple of float
-        In the axis' canonical unit.
-    labels : tuple of str
-        What stands at each.
-    minor : tuple of float
-        Positions of ticks without text.
-    units : str
-        The unit for the axis' label: of all ticks, or from the smallest to the largest.
-    """
-
-    positions: tuple[float, ...]
-    labels: tuple[str, ...]
-    minor: tuple[float, ...] = ()
+    positions: tuple[float, ...]  # In the axis' canonical unit
+    labels: tuple[str, ...]  # What stands at each
+    minor: tuple[float, ...] = ()  # Positions of ticks without text
+    # The unit for the axis' label: of all ticks, or from the smallest to the largest
     units: str = ""
 
 
@@ -49,42 +38,12 @@ def _with_units(positions: list[float], units: str, minor: list[float]) -> Ticks
 
 
 def value_ticks(values: list[float], units: str) -> Ticks:
-    """Return ticks at given values.
-
-    Parameters
-    ----------
-    values : list of float
-        Increasing, canonical unit.
-    units : str
-        The canonical unit.
-
-    Returns
-    -------
-    Ticks
-        One for each value.
-    """
+    """Return ticks at given values."""
     return _with_units(values, units, [])
 
 
 def log_ticks(low: float, high: float, units: str, room: float, *, binary: bool = False) -> Ticks:
-    """Return ticks of a logarithmic axis.
-
-    Parameters
-    ----------
-    low, high : float
-        The axis' ends, above zero, canonical unit.
-    units : str
-        The canonical unit; bytes get powers of two, others of ten.
-    room : float
-        How many labels fit.
-    binary : bool
-        Whether to take powers of two in any case, as for counts of ranks.
-
-    Returns
-    -------
-    Ticks
-        Between 2 and about `room`; linear ones where the axis is short.
-    """
+    """Return ticks of a logarithmic axis."""
     if binary or scale_of(units).binary:
         return _power_ticks(low, high, units, room, 2.0)
     lowest, highest = math.floor(math.log10(low)), math.ceil(math.log10(high))
@@ -119,22 +78,7 @@ def _power_ticks(low: float, high: float, units: str, room: float, base: float) 
 
 
 def linear_ticks(low: float, high: float, units: str, room: float) -> Ticks:
-    """Return ticks of a linear axis: round numbers in one unit, which belongs in the label.
-
-    Parameters
-    ----------
-    low, high : float
-        The axis' ends, canonical unit.
-    units : str
-        The canonical unit.
-    room : float
-        How many labels fit.
-
-    Returns
-    -------
-    Ticks
-        Bare numbers; `units` of the result names what they count.
-    """
+    """Return ticks of a linear axis: round numbers in one unit, which belongs in the label."""
     factor, name = scale_of(units).pick(max(abs(low), abs(high)))
     low, high = low / factor, high / factor
     rough = (high - low) / max(room, 2.0) or 1.0

@@ -58,24 +58,7 @@ def draw_timelines(
     fixed: str = "",
     sequential: Mapping[str, float] | None = None,
 ) -> list[Path]:
-    """Draw timelines one below another.
-
-    Parameters
-    ----------
-    courses : mapping of str to sequence of Span
-        By name; two rows each: computation, communication.
-    stem : Path
-        Where, without the ending.
-    title, fixed : str
-        What it is, and what was given.
-    sequential : mapping of str to float, optional
-        For each course the time of all one after the other, drawn as a mark [s].
-
-    Returns
-    -------
-    list of Path
-        The files.
-    """
+    """Draw timelines one below another."""
     marks = dict(sequential or {})
     last = max(
         [span.end for spans in courses.values() for span in spans] + list(marks.values()),
@@ -232,28 +215,7 @@ def draw_stages(
     mark: str = _SEQUENTIAL,
     notes: Sequence[str] = (),
 ) -> list[Path]:
-    """Draw what the stages of pipelines do, a row each; idle is white.
-
-    Parameters
-    ----------
-    courses : mapping of str to mapping of str to sequence of Span
-        By name, and by row: what its stage does, what that holds (over it), and what it sends.
-    stem : Path
-        Where, without the ending.
-    title, fixed : str
-        What it is, and what was given.
-    marks : mapping of str to float, optional
-        A time to mark, by course [s].
-    mark : str
-        What is marked, in words.
-    notes : sequence of str
-        What stands below.
-
-    Returns
-    -------
-    list of Path
-        The files.
-    """
+    """Draw what the stages of pipelines do, a row each; idle is white."""
     marks = dict(marks or {})
     every = [one for rows in courses.values() for spans in rows.values() for one in spans]
     last = max([span.end for span in every] + list(marks.values()), default=0.0)

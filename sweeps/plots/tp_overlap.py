@@ -32,26 +32,7 @@ def draw_benefit(
     stem: Path,
     fixed: str = "",
 ) -> list[Path]:
-    """Draw the speedup, with the best number of multiprocessors in each cell.
-
-    Parameters
-    ----------
-    speedup : ndarray
-        Over machines, tensor-parallel sizes, hidden sizes, tokens and multiprocessors.
-    hardware : list of str
-        The machines.
-    axes : mapping of str to ndarray
-        ``tp``, ``hidden_size``, ``tokens`` and ``num_sm``.
-    stem : Path
-        Where, without the ending.
-    fixed : str
-        What is held fixed, under the title.
-
-    Returns
-    -------
-    list of Path
-        The files.
-    """
+    """Draw the speedup, with the best number of multiprocessors in each cell."""
     from matplotlib.patches import Patch
 
     best = speedup.max(axis=-1)

@@ -62,42 +62,13 @@ _FINEST = 3000  # pieces of the window that can be told apart
 def draw_traces(
     ranks: Ranks, stem: Path, window: tuple[float, float] | None = None
 ) -> Iterator[Path]:
-    """Draw both figures of traces.
-
-    Parameters
-    ----------
-    ranks : Ranks
-        Traces, analysed.
-    stem : Path
-        Where, without the figure's name.
-    window : tuple of float, optional
-        What the timeline shows: seconds from the first row of GPU work on; a step in the middle by
-        default, or all where there are no steps.
-
-    Yields
-    ------
-    Path
-        Of each file.
-    """
+    """Draw both figures of traces."""
     yield from draw_summary(ranks, stem.with_name(f"{stem.name}-classes"))
     yield from draw_timeline(ranks, stem.with_name(f"{stem.name}-timeline"), window)
 
 
 def draw_summary(ranks: Ranks, stem: Path) -> list[Path]:
-    """Draw what the end to end time of each GPU is made of; of one alone, that of its steps.
-
-    Parameters
-    ----------
-    ranks : Ranks
-        Traces, analysed.
-    stem : Path
-        Where, without the ending.
-
-    Returns
-    -------
-    list of Path
-        The files.
-    """
+    """Draw what the end to end time of each GPU is made of; of one alone, that of its steps."""
     bars, what = _bars_of(ranks)
     parts = [kind for kind in ranks.overlaps[0].parts if any(o.parts[kind] for _, o in bars)]
     ends = np.array([overlap.end_to_end for _, overlap in bars])
@@ -173,22 +144,7 @@ class _Lane:
 def draw_timeline(
     ranks: Ranks, stem: Path, window: tuple[float, float] | None = None
 ) -> list[Path]:
-    """Draw which stream does what at what time; communication by whether anything computes.
-
-    Parameters
-    ----------
-    ranks : Ranks
-        Traces, analysed.
-    stem : Path
-        Where, without the ending.
-    window : tuple of float, optional
-        Seconds from the first row of GPU work on; a step in the middle by default, or all.
-
-    Returns
-    -------
-    list of Path
-        The files.
-    """
+    """Draw which stream does what at what time; communication by whether anything computes."""
     traces = ranks.traces[:_MOST_RANKS]
     zeros, notes = _zeros(ranks, traces)
     named, (low, high) = _window(ranks, traces, zeros, window)

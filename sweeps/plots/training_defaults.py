@@ -31,22 +31,7 @@ def is_of_training(subject: Subject) -> bool:
 
 
 def training_figures(dataset: xr.Dataset, subject: Subject) -> list[dict[str, Any]]:
-    """Return declarations of figures that suit a dataset of training steps.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        As read back from a file.
-    subject : Subject
-        What there is.
-
-    Returns
-    -------
-    list of dict
-        The best plans, memory, step and communication by part, scaling, and the step time over
-        other numbers: those whose quantities there are and vary. What isn't spread out is held
-        where most plans have a value.
-    """
+    """Return declarations of figures that suit a dataset of training steps."""
     figures = [
         _best_plans(dataset, subject),
         *(_breakdown(dataset, subject, kind) for kind in BREAKDOWNS),

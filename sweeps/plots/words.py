@@ -36,13 +36,7 @@ def short_name(view: View, name: str) -> str:
 
 
 def panels_of(figure: Figure, view: View) -> list[str]:
-    """Return a heading for each panel; one empty text where there are no panels.
-
-    Raises
-    ------
-    InputError
-        If there are more panels than can be read.
-    """
+    """Return a heading for each panel; one empty text where there are no panels."""
     dim = figure["panels"]
     if dim is None or not view.has(dim):
         return [""]
@@ -64,28 +58,7 @@ def sheet_of(
     panels: Sequence[str],
     **measures: Any,
 ) -> Sheet:
-    """Return the words of a figure.
-
-    Parameters
-    ----------
-    figure : Figure
-        Its declaration, whose title goes before the composed one.
-    view : View
-        What it shows.
-    title : str
-        The composed title.
-    notes : sequence of str
-        What the reader has to know about the data shown.
-    panels : sequence of str
-        A heading for each panel.
-    **measures
-        The axes' labels and what else a sheet takes.
-
-    Returns
-    -------
-    Sheet
-        With what is fixed, the constants, and which values are assumptions.
-    """
+    """Return the words of a figure."""
     shown = [name for key in KINDS[figure.kind].shown for name in listed(figure[key])]
     energy = any(_is_energy(view.units(name)) for name in shown)
     beside = [name for name in view.constants() if energy or not _is_energy(view.units(name))]
@@ -116,22 +89,7 @@ def _some(view: View, names: Sequence[str]) -> str:
 
 
 def status_bits(view: View, dims: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
-    """Return why values are missing, by the dataset's status variable.
-
-    Parameters
-    ----------
-    view : View
-        What is shown.
-    dims : sequence of str
-        Dimensions.
-
-    Returns
-    -------
-    bits : ndarray of int, one axis for each of `dims`
-        Bit k says that the k-th meaning applies; 0 throughout where no status tells.
-    meanings : list of str
-        The meanings, in words.
-    """
+    """Return why values are missing, by the dataset's status variable."""
     if "status" not in view.dataset:
         return np.zeros((1,) * len(dims), dtype=np.int64), []
     others = [str(dim) for dim in view.dataset["status"].dims if dim not in dims]
@@ -150,22 +108,7 @@ def status_bits(view: View, dims: Sequence[str]) -> tuple[NDArray[np.int64], lis
 
 
 def reasons(view: View, missing: NDArray[np.bool_], dims: Sequence[str]) -> list[str]:
-    """Return why values are missing, the most frequent reason first.
-
-    Parameters
-    ----------
-    view : View
-        What is shown.
-    missing : ndarray of bool
-        Where a value is missing, with one axis for each of `dims`.
-    dims : sequence of str
-        Its dimensions.
-
-    Returns
-    -------
-    list of str
-        A few reasons; none where no status tells.
-    """
+    """Return why values are missing, the most frequent reason first."""
     bits, meanings = status_bits(view, dims)
     concerned = np.broadcast_to(bits, missing.shape)[missing]
     counts = [int(np.count_nonzero(concerned >> place & 1)) for place in range(len(meanings))]

@@ -36,20 +36,11 @@ OF_TRAINING = (*SWITCHES[5:], "model", "framework", "precision", "recipe")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One dimension of a sweep: a small table, a row a point, with a column or several.
+    """One dimension of a sweep: a small table, a row a point, with a column or several."""
 
-    Attributes
-    ----------
-    name : str
-        The dimension.
-    columns : mapping of str to ndarray
-        Values along it by quantity or label; all of one length.
-    origins : mapping of str to str
-        Where a column comes from, if the user didn't give it.
-    """
-
-    name: str
-    columns: Mapping[str, NDArray[Any]]
+    name: str  # The dimension
+    columns: Mapping[str, NDArray[Any]]  # Values along it by quantity or label; all of one length
+    # Where a column comes from, if the user didn't give it
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:

@@ -42,23 +42,7 @@ _WORDS = {
 
 
 def shipped(kind: str) -> Path:
-    """Return the folder of the specs that come with the package.
-
-    Parameters
-    ----------
-    kind : str
-        ``hardware``, ``models``, ``frameworks`` or ``sweeps``.
-
-    Returns
-    -------
-    Path
-        In a checkout its ``specs/``, else what the installed package holds.
-
-    Raises
-    ------
-    RunError
-        If neither is there.
-    """
+    """Return the folder of the specs that come with the package."""
     package = Path(__file__).resolve().parents[1]
     checkout = package.parent / "specs" / kind
     if checkout.is_dir() and (package.parent / "pyproject.toml").is_file():
@@ -71,15 +55,7 @@ def shipped(kind: str) -> Path:
 
 
 def spec_names(kind: str, folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
-    """Return the names of all specs of a kind, sorted.
-
-    Parameters
-    ----------
-    kind : str
-        ``hardware``, ``models``, ``frameworks`` or ``sweeps``.
-    folders : sequence of path
-        The user's own, before ``specs/`` of the current folder and the shipped ones.
-    """
+    """Return the names of all specs of a kind, sorted."""
     return tuple(sorted({p.stem for f in _folders(kind, folders) for p in f.glob("*.toml")}))
 
 
@@ -99,28 +75,7 @@ def framework_names(folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
 
 
 def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Path:
-    """Find a spec by its name or path.
-
-    Parameters
-    ----------
-    kind : str
-        ``hardware``, ``models``, ``frameworks`` or ``sweeps``.
-    name_or_path : str or path
-        ``dgx-h100``, or a path: with a separator or with ``.toml`` at its end.  A framework's
-        options (``torchtitan+eager``) are left out.
-    folders : sequence of path
-        The user's own, before ``specs/`` of the current folder and the shipped ones.
-
-    Returns
-    -------
-    Path
-        The first that is there.
-
-    Raises
-    ------
-    InputError
-        If there is none: with the nearest name.
-    """
+    """Find a spec by its name or path."""
     text, _ = _split(kind, os.fspath(name_or_path))
     field, word = ("sweep" if kind == "sweeps" else kind.removesuffix("s")), _WORDS[kind]
     if text.endswith(".toml") or Path(text).name != text:
@@ -154,13 +109,7 @@ def _folders(kind: str, folders: Sequence[StrPath]) -> list[Path]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Raises
-    ------
-    InputError
-        If it can't be read or isn't TOML: one line with the place.
-    """
+    """Read a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -175,50 +124,13 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def load_hardware(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Machine:
-    """Read a machine.
-
-    Parameters
-    ----------
-    name_or_path : str or path
-        ``dgx-h100``, or a path: with a separator or with ``.toml`` at its end.
-    folders : sequence of path
-        The user's own, before ``specs/hardware`` of the current folder and the shipped ones.
-
-    Returns
-    -------
-    Machine
-        The machine with its figures in canonical units.
-
-    Raises
-    ------
-    InputError
-        If there is no such machine, or with a line for every fault of its file.
-    """
+    """Read a machine."""
     path = find_spec("hardware", name_or_path, folders)
     return read_machine(path, read_toml(path))
 
 
 def load_framework(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Framework:
-    """Read a framework: the software that trains.
-
-    Parameters
-    ----------
-    name_or_path : str or path
-        ``megatron-lm``, or a path: with a separator or with ``.toml`` at its end; with options
-        behind it that are on (``torchtitan+eager+async_tp``).
-    folders : sequence of path
-        The user's own, before ``specs/frameworks`` of the current folder and the shipped ones.
-
-    Returns
-    -------
-    Framework
-        The framework with its constants in canonical units.
-
-    Raises
-    ------
-    InputError
-        If there is no such framework or option, or with a line for every fault of its file.
-    """
+    """Read a framework: the software that trains."""
     from sweeps.spec.framework import read_framework
 
     path = find_spec("frameworks", name_or_path, folders)
@@ -227,26 +139,7 @@ def load_framework(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Fr
 
 
 def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:
-    """Read a model.
-
-    Parameters
-    ----------
-    name_or_path : str or path
-        ``llama3-70b``; a name of Hugging Face's (``meta-llama/Meta-Llama-3-70B``); a model file's
-        path; or the path of a ``config.json`` or of a folder that has one.
-    folders : sequence of path
-        The user's own, before ``specs/models`` of the current folder and the shipped ones.
-
-    Returns
-    -------
-    Model
-        The model with its shapes.
-
-    Raises
-    ------
-    InputError
-        If there is no such model, or with a line for every fault of its file.
-    """
+    """Read a model."""
     text = os.fspath(name_or_path)
     config = Path(text) if text.endswith(".json") else Path(text) / "config.json"
     named = Path(text).name == text

@@ -31,18 +31,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def with_si_units(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the numbers without a unit in a stated sweep their SI unit.
-
-    Parameters
-    ----------
-    stated : mapping
-        As a spec file has it, but for units.
-
-    Returns
-    -------
-    dict
-        What can stand in a spec file.
-    """
+    """Give the numbers without a unit in a stated sweep their SI unit."""
     tables = ("axes", "constants")
     return {
         key: _labelled(value) if key in tables and isinstance(value, Mapping) else value
@@ -58,21 +47,7 @@ def _labelled(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_unit(name: str, value: Any) -> Any:
-    """Give numbers without a unit the SI unit of their quantity.
-
-    Parameters
-    ----------
-    name : str
-        The quantity; anything else is left as it is.
-    value : str, number, or a list of them
-        One value, values with commas between them, or ranges.
-
-    Returns
-    -------
-    str, number, or a list of them
-        The same with units; as it was where some numbers have units and others lack them, so that
-        reading it tells.
-    """
+    """Give numbers without a unit the SI unit of their quantity."""
     unit = UNITS.get(VOCABULARY[name].units) if name in VOCABULARY else None
     if unit is None:
         return value
@@ -115,18 +90,7 @@ def _is_number(text: str) -> bool:
 
 
 def to_toml(stated: Mapping[str, Any]) -> str:
-    """Write a stated sweep as TOML.
-
-    Parameters
-    ----------
-    stated : mapping
-        Text, numbers, lists and tables, as a spec file has them.
-
-    Returns
-    -------
-    str
-        TOML that reads back as the same.
-    """
+    """Write a stated sweep as TOML."""
     plain = [f"{_key(k)} = {_value(v)}" for k, v in stated.items() if not _table(v)]
     parts = ["\n".join(plain)] if plain else []
     for key, value in stated.items():

@@ -21,24 +21,12 @@ KERNELS = ("flash_1", "flash_2", "flash_3", "cudnn", "unfused")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a machine or of software, and where it comes from.
+    """One number of a machine or of software, and where it comes from."""
 
-    Attributes
-    ----------
-    value : float
-        In `units`.
-    units : str
-        The canonical unit.
-    kind : str
-        ``specification`` (the maker's), ``measured``, or ``assumed`` (nobody's: a choice).
-    source : str
-        Who says so, where; of an assumption, why this value.
-    """
-
-    value: float
-    units: str
-    kind: str
-    source: str
+    value: float  # In `units`
+    units: str  # The canonical unit
+    kind: str  # ``specification`` (the maker's), ``measured``, or ``assumed`` (nobody's: a choice)
+    source: str  # Who says so, where; of an assumption, why this value
 
     @property
     def origin(self) -> str:
@@ -72,15 +60,7 @@ class Entry(NamedTuple):
 
 
 class FigureReader:
-    """A walk over a file of the catalogue that collects its faults.
-
-    Parameters
-    ----------
-    path : Path
-        The file, for messages.
-    content : mapping
-        What it holds, as TOML gives it.
-    """
+    """A walk over a file of the catalogue that collects its faults."""
 
     def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
         self.path, self.content = path, content

@@ -19,19 +19,11 @@ __all__ = ["Choice", "Framework", "read_framework"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One name among several that a framework takes, and where that comes from.
+    """One name among several that a framework takes, and where that comes from."""
 
-    Attributes
-    ----------
-    value : str
-        The name.
-    kind, source : str
-        As of a `Figure`.
-    """
-
-    value: str
-    kind: str
-    source: str
+    value: str  # The name
+    kind: str  # As of a `Figure`
+    source: str  # As of a `Figure`
 
     @property
     def origin(self) -> str:
@@ -41,38 +33,28 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """The software that trains: its constants, what it does by default, and its options.
+    """The software that trains: its constants, what it does by default, and its options."""
 
-    Attributes
-    ----------
-    name, title, summary : str
-        What the catalogue calls it (with the options that are on: ``torchtitan+eager``), what
-        people call it, and what to know of it.
-    path : Path
-        Its file.
-    figures : mapping of str to Figure
-        By quantity: ``host_time``, ``tp_overlap``, ..  What the file doesn't state is the rule's.
-    stated : frozenset of str
-        The quantities that the file states.
-    choices : mapping of str to Choice
-        Labels that hold if the user gives no others.
-    precisions : mapping of str to Choice
-        The recipe of bytes a parameter for each precision that the file states.
-    plan : mapping of str to Figure
-        What its plans usually have: ``zero_stage``, ``sequence_parallel``.
-    options : mapping of str to Framework
-        By name: each option's own figures, choices and summary, for `with_options`.
-    """
-
+    # What the catalogue calls it (with the options that are on: ``torchtitan+eager``), what people
+    # call it, and what to know of it
     name: str
+    # What the catalogue calls it (with the options that are on: ``torchtitan+eager``), what people
+    # call it, and what to know of it
     title: str
+    # What the catalogue calls it (with the options that are on: ``torchtitan+eager``), what people
+    # call it, and what to know of it
     summary: str
-    path: Path
+    path: Path  # Its file
+    # By quantity: ``host_time``, ``tp_overlap``, ..  What the file doesn't state is the rule's
     figures: Mapping[str, Figure]
-    stated: frozenset[str] = frozenset()
+    stated: frozenset[str] = frozenset()  # The quantities that the file states
+    # Labels that hold if the user gives no others
     choices: Mapping[str, Choice] = field(default_factory=dict)
+    # The recipe of bytes a parameter for each precision that the file states
     precisions: Mapping[str, Choice] = field(default_factory=dict)
+    # What its plans usually have: ``zero_stage``, ``sequence_parallel``
     plan: Mapping[str, Figure] = field(default_factory=dict)
+    # By name: each option's own figures, choices and summary, for `with_options`
     options: Mapping[str, Framework] = field(default_factory=dict)
 
     @property
@@ -81,13 +63,7 @@ class Framework:
         return {name: choice.value for name, choice in self.choices.items()}
 
     def with_options(self, names: Sequence[str]) -> Framework:
-        """Return the framework with some of its options on, the last of them the strongest.
-
-        Raises
-        ------
-        InputError
-            With a line for each name that isn't an option's.
-        """
+        """Return the framework with some of its options on, the last of them the strongest."""
         wrong = [
             fault("framework", f"{self.name}+{name}", "has no such option", self._near(name))
             for name in names
@@ -161,25 +137,7 @@ _TABLES = ("figures", "labels", "recipes", "plan")
 
 
 def read_framework(path: Path, content: Mapping[str, Any]) -> Framework:
-    """Make a framework of a framework file's content.
-
-    Parameters
-    ----------
-    path : Path
-        The file, for messages and for the name.
-    content : mapping
-        What it holds, as TOML gives it.
-
-    Returns
-    -------
-    Framework
-        The framework with its figures in canonical units, no option on.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault, each with file and key.
-    """
+    """Make a framework of a framework file's content."""
     reader = _Reader(path, content)
     framework = reader.framework()
     if reader.faults:

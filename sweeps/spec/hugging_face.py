@@ -290,23 +290,7 @@ MODEL_TYPES: dict[str, Callable[[_Config], None]] = {
 
 
 def read_config(path: Path) -> Model:
-    """Read a Hugging Face ``config.json``.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    Model
-        The model; its name is the folder's, or the file's where that isn't ``config.json``.
-
-    Raises
-    ------
-    InputError
-        If it can't be read, or with a line for every fault, each with file and key.
-    """
+    """Read a Hugging Face ``config.json``."""
     content = _read_json(path)
     model_type = content.get("model_type")
     known = ", ".join(MODEL_TYPES)

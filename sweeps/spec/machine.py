@@ -24,36 +24,21 @@ REDUCTIONS = ("nvls", "sharp")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine: its links, its devices, and a source for every figure.
+    """A machine: its links, its devices, and a source for every figure."""
 
-    Attributes
-    ----------
-    name, title, summary : str
-        What the catalogue calls it, what people call it, and what to know of it.
-    path : Path
-        Its file.
-    figures : mapping of str to Figure
-        By quantity: ``intra_bandwidth``, ``gpus_per_node``, ``peak_flops_bf16``, ..  What the
-        file doesn't state isn't there.
-    scale_up_kind : str
-        How ranks of a node are connected: ``switch``, ``torus``, ``mesh``, ``fully_connected``.
-    torus_dimensions : int
-        Dimensions of a torus or mesh; 0 where there is none.
-    in_network : tuple of str
-        What the switch inside a node can do: ``nvls``, ``sharp``, or nothing.
-    scale_out_in_network : tuple of str
-        What the switches between nodes can do.
-    """
-
-    name: str
-    title: str
-    summary: str
-    path: Path
+    name: str  # What the catalogue calls it, what people call it, and what to know of it
+    title: str  # What the catalogue calls it, what people call it, and what to know of it
+    summary: str  # What the catalogue calls it, what people call it, and what to know of it
+    path: Path  # Its file
+    # By quantity: ``intra_bandwidth``, ``gpus_per_node``, ``peak_flops_bf16``, ..  What the file
+    # doesn't state isn't there
     figures: Mapping[str, Figure]
+    # How ranks of a node are connected: ``switch``, ``torus``, ``mesh``, ``fully_connected``
     scale_up_kind: str
-    torus_dimensions: int
+    torus_dimensions: int  # Dimensions of a torus or mesh; 0 where there is none
+    # What the switch inside a node can do: ``nvls``, ``sharp``, or nothing
     in_network: tuple[str, ...]
-    scale_out_in_network: tuple[str, ...]
+    scale_out_in_network: tuple[str, ...]  # What the switches between nodes can do
 
 
 def _count(quantity: str, *, required: bool = False) -> Entry:
@@ -133,25 +118,7 @@ _OTHERS = {
 
 
 def read_machine(path: Path, content: Mapping[str, Any]) -> Machine:
-    """Make a machine of a hardware file's content.
-
-    Parameters
-    ----------
-    path : Path
-        The file, for messages and for the name.
-    content : mapping
-        What it holds, as TOML gives it.
-
-    Returns
-    -------
-    Machine
-        The machine, with its figures in canonical units.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault, each with file and key.
-    """
+    """Make a machine of a hardware file's content."""
     reader = _Reader(path, content)
     machine = reader.machine()
     if reader.faults:

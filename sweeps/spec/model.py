@@ -40,37 +40,21 @@ _OF_LATENTS = ("q_rank", "head_size_plain", "head_size_rope", "head_size_value")
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model: its shapes, each with where it comes from, or its number of parameters alone.
+    """A model: its shapes, each with where it comes from, or its number of parameters alone."""
 
-    Attributes
-    ----------
-    name, title, summary : str
-        What the catalogue calls it, what people call it, and what to know of it.
-    path : Path or None
-        Its file; None for a bare count.
-    kind, source : str
-        Where its shapes come from, as of a machine's figures; a figure may have its own.
-    hugging_face : tuple of str
-        The names under which Hugging Face has models of these shapes.
-    figures : mapping of str to Figure
-        By quantity, in the vocabulary's order: all shapes, those that weren't stated among them;
-        or ``parameters`` alone.
-    stated : frozenset of str
-        The quantities that its file states; the others are defaults.
-    labels : mapping of str to str
-        ``attention``: ``mha`` (heads of their own, grouped or not) or ``mla`` (latent); none for a
-        bare count.
-    """
-
-    name: str
-    title: str
-    summary: str
-    path: Path | None
-    kind: str
-    source: str
-    hugging_face: tuple[str, ...]
+    name: str  # What the catalogue calls it, what people call it, and what to know of it
+    title: str  # What the catalogue calls it, what people call it, and what to know of it
+    summary: str  # What the catalogue calls it, what people call it, and what to know of it
+    path: Path | None  # Its file; None for a bare count
+    kind: str  # Where its shapes come from, as of a machine's figures; a figure may have its own
+    source: str  # Where its shapes come from, as of a machine's figures; a figure may have its own
+    hugging_face: tuple[str, ...]  # The names under which Hugging Face has models of these shapes
+    # By quantity, in the vocabulary's order: all shapes, those that weren't stated among them; or
+    # ``parameters`` alone
     figures: Mapping[str, Figure]
-    stated: frozenset[str]
+    stated: frozenset[str]  # The quantities that its file states; the others are defaults
+    # ``attention``: ``mha`` (heads of their own, grouped or not) or ``mla`` (latent); none for a
+    # bare count
     labels: Mapping[str, str]
 
     @property
@@ -79,25 +63,7 @@ class Model:
         return {name: figure.value for name, figure in self.figures.items()}
 
     def quantity(self, name: str, **given: float) -> float:
-        """Compute a quantity of this model.
-
-        Parameters
-        ----------
-        name : str
-            ``parameters``, ``active_parameters``, ``forward_flops_per_token``, ..
-        **given : float
-            What it needs beside the model's own, such as ``sequence_length``.
-
-        Returns
-        -------
-        float
-            The value in its canonical unit.
-
-        Raises
-        ------
-        InputError
-            If the model doesn't say enough: with what is missing.
-        """
+        """Compute a quantity of this model."""
         if name not in VOCABULARY:
             raise InputError(fault("quantity", name, "is unknown", nearest(name, VOCABULARY)))
         try:
@@ -107,22 +73,7 @@ class Model:
             raise
 
     def need(self, names: Iterable[str], why: str, given: Iterable[str] = ()) -> None:
-        """Refuse a model that lacks something.
-
-        Parameters
-        ----------
-        names : iterable of str
-            The quantities that are needed.
-        why : str
-            What needs them, for the message.
-        given : iterable of str
-            Those that are known from elsewhere.
-
-        Raises
-        ------
-        InputError
-            One line with the quantities that neither the model nor `given` has.
-        """
+        """Refuse a model that lacks something."""
         lacking = [name for name in names if name not in self.figures and name not in given]
         # What has a default goes unsaid where there is something without one.
         vital = [name for name in lacking if name in (*VITAL, "ffn_size") or name not in SHAPES]
@@ -137,23 +88,7 @@ def _order(name: str) -> int:
 
 
 def bare_model(parameters: float) -> Model:
-    """Return a model of which only the number of parameters is known.
-
-    Parameters
-    ----------
-    parameters : float
-        Their number.
-
-    Returns
-    -------
-    Model
-        The model: what follows from shapes can't be had of it.
-
-    Raises
-    ------
-    InputError
-        If it is no number of parameters.
-    """
+    """Return a model of which only the number of parameters is known."""
     value = shape_value("parameters", parameters, "parameters")
     figure = Figure(value, "1", "given", "a number of parameters alone, without shapes")
     return Model(
@@ -171,27 +106,7 @@ def bare_model(parameters: float) -> Model:
 
 
 def shape_value(name: str, given: object, place: str) -> float:
-    """Read one shape.
-
-    Parameters
-    ----------
-    name : str
-        The quantity.
-    given : object
-        What stands there: a whole number; for a flag also true or false.
-    place : str
-        The name under which the user knows it.
-
-    Returns
-    -------
-    float
-        The value.
-
-    Raises
-    ------
-    InputError
-        One line, if it isn't in the quantity's domain.
-    """
+    """Read one shape."""
     if name in FLAGS and isinstance(given, bool):
         return float(given)
     value = parse_quantity(given, "1", field=place, bare_is_si=False)
@@ -208,18 +123,7 @@ def shape_value(name: str, given: object, place: str) -> float:
 
 
 def complete_shapes(values: Mapping[str, float]) -> dict[str, tuple[float, str]]:
-    """Return what shapes are where they aren't stated, and why.
-
-    Parameters
-    ----------
-    values : mapping of str to float
-        Those that are stated.
-
-    Returns
-    -------
-    dict of str to (float, str)
-        The others, with the rule; one that has no default isn't there.
-    """
+    """Return what shapes are where they aren't stated, and why."""
     added: dict[str, tuple[float, str]] = {}
     if "heads" in values:
         added["kv_heads"] = (values["heads"], "not stated: as many as heads")
@@ -237,20 +141,7 @@ def complete_shapes(values: Mapping[str, float]) -> dict[str, tuple[float, str]]
 
 
 def shape_faults(values: Mapping[str, float], place: str) -> list[str]:
-    """Return what is missing from shapes or contradicts itself, a line each.
-
-    Parameters
-    ----------
-    values : mapping of str to float
-        The stated shapes, each in its domain.
-    place : str
-        Where they stand, to begin each line.
-
-    Returns
-    -------
-    list of str
-        The lines; none where the shapes are a model's.
-    """
+    """Return what is missing from shapes or contradicts itself, a line each."""
     missing = [f"{place}{name}: is missing; every model has one" for name in VITAL]
     faults = [line for name, line in zip(VITAL, missing, strict=True) if name not in values]
     full = {name: value for name, (value, _) in complete_shapes(values).items()} | dict(values)

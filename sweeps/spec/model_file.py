@@ -28,25 +28,7 @@ _KEYS = ("name", "title", "summary", "hugging_face", "kind", "source", "shapes",
 
 
 def read_model(path: Path, content: Mapping[str, Any]) -> Model:
-    """Make a model of a model file's content.
-
-    Parameters
-    ----------
-    path : Path
-        The file, for messages and for the name.
-    content : mapping
-        What it holds, as TOML gives it.
-
-    Returns
-    -------
-    Model
-        The model.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault, each with file and key.
-    """
+    """Make a model of a model file's content."""
     reader = _Reader(path, content)
     model = reader.model()
     if reader.faults:

@@ -27,26 +27,7 @@ def divisors(number: int) -> tuple[int, ...]:
 def every_plan(
     degrees: Sequence[str], limits: Mapping[str, NDArray[np.float64]]
 ) -> dict[str, NDArray[np.float64]]:
-    """Enumerate parallel plans.
-
-    Parameters
-    ----------
-    degrees : sequence of str
-        Those that vary, of `ENUMERATED`, over all divisors.
-    limits : mapping of str to ndarray
-        ``world_size`` (one or several), and for each degree that isn't to take every divisor the
-        values that it may have.
-
-    Returns
-    -------
-    dict of str to ndarray
-        Columns of one length: ``world_size``, the degrees and ``dp``.
-
-    Raises
-    ------
-    InputError
-        If no number of GPUs is given, a degree is unknown, or nothing is left.
-    """
+    """Enumerate parallel plans."""
     faults = [
         fault("every", name, "no such degree", nearest(name, ENUMERATED))
         for name in degrees

@@ -72,34 +72,7 @@ def parse_values(
     bare_is_si: bool,
     allow_infinite: bool = False,
 ) -> Floats:
-    """Read the values of a numeric axis.
-
-    Parameters
-    ----------
-    text : str, number, or a list of them
-        One value, values with commas between them, ranges, or a mix; see the module.
-    units : str
-        The canonical unit (``"1"`` for plain numbers).
-    field : str
-        The name under which the user knows the values.
-    integer : bool
-        Whether only whole numbers can stand here.
-    bare_is_si : bool
-        Whether numbers without a unit are in the canonical unit (command line) or a fault (file).
-        Beside values with a unit they are a fault here too: ``64,128,256MiB`` is a slip.
-    allow_infinite : bool
-        Whether ``inf`` can stand here (a bandwidth's, for one).
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        The values in canonical units, increasing, n at least 1.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault: what can't be read, a value twice, no values, too many.
-    """
+    """Read the values of a numeric axis."""
     about = _Field(field, units, integer, bare_is_si, allow_infinite)
     pieces = list(_pieces(text))
     if not pieces:
@@ -327,13 +300,7 @@ def _whole(values: Floats, about: _Field) -> Floats:
 
 
 def pieces(value: Any) -> list[Any]:
-    """Return the values of a table's column one by one: what stands between commas.
-
-    Parameters
-    ----------
-    value : list or other
-        As it is stated.
-    """
+    """Return the values of a table's column one by one: what stands between commas."""
     listed = value if isinstance(value, list) else [value]
     return [
         piece for item in listed for piece in (item.split(",") if isinstance(item, str) else [item])

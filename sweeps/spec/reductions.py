@@ -20,36 +20,16 @@ KEYS = ("quantity", "operation", "over", "name", "count", "quantiles", "against"
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A reduction of one quantity along dimensions, while its blocks stream by.
+    """A reduction of one quantity along dimensions, while its blocks stream by."""
 
-    Attributes
-    ----------
-    quantity : str
-        What is reduced.
-    operation : str
-        One of `REDUCTIONS`.
-    over : tuple of str
-        The dimensions that disappear.
-    name : str
-        The result's name.
-    count : int
-        How many, of ``top``; of ``pareto`` the most, 0 for all.
-    quantiles : tuple of float
-        Which, of ``quantile``.
-    against : str
-        The other quantity of ``pareto``.
-    greatest : tuple of str
-        Those of the two of which more is better.
-    """
-
-    quantity: str
-    operation: str
-    over: tuple[str, ...]
-    name: str
-    count: int = 1
-    quantiles: tuple[float, ...] = (0.5,)
-    against: str = ""
-    greatest: tuple[str, ...] = ()
+    quantity: str  # What is reduced
+    operation: str  # One of `REDUCTIONS`
+    over: tuple[str, ...]  # The dimensions that disappear
+    name: str  # The result's name
+    count: int = 1  # How many, of ``top``; of ``pareto`` the most, 0 for all
+    quantiles: tuple[float, ...] = (0.5,)  # Which, of ``quantile``
+    against: str = ""  # The other quantity of ``pareto``
+    greatest: tuple[str, ...] = ()  # Those of the two of which more is better
 
     @property
     def quantities(self) -> tuple[str, ...]:
@@ -70,22 +50,7 @@ def beside(reductions: Sequence[Reduction]) -> dict[str, tuple[str, ...]]:
 def read_reductions(
     rows: Sequence[Mapping[str, Any]], dims: Sequence[str], given: Container[str]
 ) -> tuple[tuple[Reduction, ...], list[str]]:
-    """Check the reductions that a sweep states.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        As a spec file has them.
-    dims : sequence of str
-        The sweep's dimensions.
-    given : container of str
-        What the sweep gives, which isn't computed.
-
-    Returns
-    -------
-    tuple of Reduction, list of str
-        Those without faults, and the faults.
-    """
+    """Check the reductions that a sweep states."""
     read = [_read(row, dims, given) for row in rows]
     faults = [line for _, lines in read for line in lines]
     names = [reduction.name for reduction, _ in read]

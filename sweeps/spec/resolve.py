@@ -53,58 +53,23 @@ PODS = ("pod_latency", "pod_bandwidth", "pod_energy_per_bit", "pod_oversubscript
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A sweep with everything that it needs.
+    """A sweep with everything that it needs."""
 
-    Attributes
-    ----------
-    axes : tuple of Axis
-        The user's axes, with what follows from them as further columns.
-    constants : mapping of str to float
-        Quantities of one value.
-    labels : mapping of str to str
-        Labels of one value.
-    origins : mapping of str to str
-        For each quantity and label that the user didn't give: where its value comes from.
-    machines : tuple of Machine
-        The machines that were read.
-    fields : mapping of str to (tuple of str, ndarray)
-        Quantities that vary along several axes: these, and the values.
-    models : tuple of Model
-        The models that were read.
-    implied : mapping of str to str
-        Labels that follow from what is given and what isn't; no coordinates.
-    """
-
-    axes: tuple[Axis, ...]
-    constants: Mapping[str, float]
-    labels: Mapping[str, str]
+    axes: tuple[Axis, ...]  # The user's axes, with what follows from them as further columns
+    constants: Mapping[str, float]  # Quantities of one value
+    labels: Mapping[str, str]  # Labels of one value
+    # For each quantity and label that the user didn't give: where its value comes from
     origins: Mapping[str, str]
-    machines: tuple[Machine, ...]
+    machines: tuple[Machine, ...]  # The machines that were read
+    # Quantities that vary along several axes: these, and the values
     fields: Mapping[str, tuple[tuple[str, ...], NDArray[Any]]] = field(default_factory=dict)
-    models: tuple[Model, ...] = ()
+    models: tuple[Model, ...] = ()  # The models that were read
+    # Labels that follow from what is given and what isn't; no coordinates
     implied: Mapping[str, str] = field(default_factory=dict)
 
 
 def resolve(sweep: Sweep, folders: Sequence[Path] = ()) -> Resolved:
-    """Fill in what the user didn't give.
-
-    Parameters
-    ----------
-    sweep : Sweep
-        What the user gave.
-    folders : sequence of Path
-        The user's own folders of machines.
-
-    Returns
-    -------
-    Resolved
-        All that the engine needs.
-
-    Raises
-    ------
-    InputError
-        If a machine isn't known, or a network's ranks aren't given.
-    """
+    """Fill in what the user didn't give."""
     if sweep.training:
         from sweeps.spec.resolve_training import TrainingResolver
 
@@ -113,15 +78,7 @@ def resolve(sweep: Sweep, folders: Sequence[Path] = ()) -> Resolved:
 
 
 class Resolver:
-    """Fills in what a sweep of collective operations doesn't say.
-
-    Parameters
-    ----------
-    sweep : Sweep
-        What the user gave.
-    folders : sequence of Path
-        The user's own folders of machines.
-    """
+    """Fills in what a sweep of collective operations doesn't say."""
 
     def __init__(self, sweep: Sweep, folders: Sequence[Path]) -> None:
         self.sweep, self.folders = sweep, folders

@@ -46,15 +46,7 @@ DECIDING = ("hardware", "framework", "precision", "attention_kernel", "recipe")
 
 
 class TrainingResolver(Resolver):
-    """Fills in what a sweep of training steps doesn't say.
-
-    Parameters
-    ----------
-    sweep : Sweep
-        What the user gave.
-    folders : sequence of Path
-        The user's own folders of machines.
-    """
+    """Fills in what a sweep of training steps doesn't say."""
 
     fields: dict[str, tuple[tuple[str, ...], NDArray[Any]]]
     implied: dict[str, str]

@@ -33,40 +33,19 @@ __all__ = ["DEFAULT_QUANTITIES", "REDUCTIONS", "Reduction", "Sweep", "read_sweep
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A sweep, checked.
+    """A sweep, checked."""
 
-    Attributes
-    ----------
-    title, summary : str
-        What it is about.
-    quantities : tuple of str
-        What is asked for.
-    axes : tuple of Axis
-        The axes that the user gave.
-    constants : mapping of str to float
-        Quantities of one value.
-    labels : mapping of str to str
-        Labels of one value.
-    reductions : tuple of Reduction
-        Reductions.
-    figures : tuple of mapping
-        Figure declarations, as written.
-    measured : mapping
-        A table of measurements to lay beside the predictions, as written; empty: none.
-    optional : bool
-        Whether quantities are left out that what is given doesn't suffice for.
-    """
-
-    title: str
-    summary: str = ""
-    quantities: tuple[str, ...] = DEFAULT_QUANTITIES
-    axes: tuple[Axis, ...] = ()
-    constants: Mapping[str, float] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    reductions: tuple[Reduction, ...] = ()
-    figures: tuple[Mapping[str, Any], ...] = ()
+    title: str  # What it is about
+    summary: str = ""  # What it is about
+    quantities: tuple[str, ...] = DEFAULT_QUANTITIES  # What is asked for
+    axes: tuple[Axis, ...] = ()  # The axes that the user gave
+    constants: Mapping[str, float] = field(default_factory=dict)  # Quantities of one value
+    labels: Mapping[str, str] = field(default_factory=dict)  # Labels of one value
+    reductions: tuple[Reduction, ...] = ()  # Reductions
+    figures: tuple[Mapping[str, Any], ...] = ()  # Figure declarations, as written
+    # A table of measurements to lay beside the predictions, as written; empty: none
     measured: Mapping[str, Any] = field(default_factory=dict)
-    optional: bool = False
+    optional: bool = False  # Whether quantities are left out that what is given doesn't suffice for
 
     @property
     def training(self) -> bool:
@@ -83,28 +62,7 @@ class Sweep:
 def load_sweep(
     path: Path, settings: Sequence[str] = (), folders: Sequence[Path] = ()
 ) -> tuple[Sweep, str]:
-    """Read a sweep's file.
-
-    Parameters
-    ----------
-    path : Path
-        A TOML file.
-    settings : sequence of str
-        Changes to it, such as ``axes.ranks=8,16`` or ``title=Mine``; numbers without a unit
-        are SI.
-    folders : sequence of Path
-        The user's own folders of machines.
-
-    Returns
-    -------
-    Sweep, str
-        The sweep and the file's text.
-
-    Raises
-    ------
-    InputError
-        With every fault in it.
-    """
+    """Read a sweep's file."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -132,29 +90,7 @@ def read_sweep(
     where: str = "",
     folders: Sequence[Path] | None = None,
 ) -> Sweep:
-    """Check what a user states and make a sweep of it.
-
-    Parameters
-    ----------
-    stated : mapping
-        As a spec file has it.
-    bare_is_si : bool
-        Whether a number without a unit is SI (on the command line) or a fault (in a file).
-    where : str
-        What to put before each fault, such as the file's name.
-    folders : sequence of Path, optional
-        The user's own folders of machines, if machines are to be looked up too.
-
-    Returns
-    -------
-    Sweep
-        The sweep.
-
-    Raises
-    ------
-    InputError
-        With every fault in it, a line each.
-    """
+    """Check what a user states and make a sweep of it."""
     reader = _Reader(stated, bare_is_si, folders)
     sweep = reader.read()
     if reader.faults:

@@ -51,34 +51,7 @@ def training_constants(
     attention_kernel: str | None = None,
     recipe: str | None = None,
 ) -> dict[str, Known]:
-    """Return every constant of a machine and its software that a step's time and memory take.
-
-    Parameters
-    ----------
-    machine : Machine
-        The machine.
-    framework : Framework
-        The software that trains.
-    precision : str
-        What the matrix products are computed in: one of `PRECISIONS`.
-    attention_kernel : str, optional
-        The kernel of attention; the framework's usual one if not given.
-    recipe : str, optional
-        A recipe of bytes a parameter (`overhead.memory.precision.RECIPES`); if not given, the
-        framework's for this precision, or Megatron-LM's.
-
-    Returns
-    -------
-    dict of str to (float, str)
-        By quantity, its value in canonical units and where that comes from (``measured: ..``);
-        NaN and ``not known (machine)`` where nothing is known, such as 8 bits on a machine that
-        doesn't have them.
-
-    Raises
-    ------
-    InputError
-        With a line for each name that isn't one.
-    """
+    """Return every constant of a machine and its software that a step's time and memory take."""
     kernel = attention_kernel or framework.labels.get("attention_kernel", ATTENTION_KERNEL)
     wrong = [
         fault(field, name, "unknown", nearest(name, known))

@@ -171,32 +171,7 @@ class _Asked:
 def parse_quantity(
     text: object, units: str, *, field: str, bare_is_si: bool, allow_infinite: bool = False
 ) -> float:
-    """Read a value with its unit.
-
-    Parameters
-    ----------
-    text : str, int or float
-        What was given: ``"400 Gbit/s"``, ``"64MiB"``, ``"1_000"``, ``"$2.5/h"``, or a number.
-    units : str
-        The canonical unit wanted, as UDUNITS writes it (``"byte s-1"``; ``"1"`` for a number).
-    field : str
-        The name under which the user knows the value.
-    bare_is_si : bool
-        Whether a number without a unit is in the canonical unit (command line); else it is a
-        fault (files).  Where ``units`` is ``"1"`` a number is always bare.
-    allow_infinite : bool
-        Whether ``inf`` may stand here.
-
-    Returns
-    -------
-    float
-        The value in canonical units, the float64 nearest to what the text says.
-
-    Raises
-    ------
-    InputError
-        If it can't be read: one line with field, value, and what was expected.
-    """
+    """Read a value with its unit."""
     asked = _Asked(field, text, units, bare_is_si, allow_infinite)
     if isinstance(text, str):
         return _from_text(text.strip(), asked)
@@ -351,20 +326,7 @@ def _from_arithmetic(text: str, asked: _Asked) -> float:
 
 
 def format_quantity(value: float, units: str) -> str:
-    """Write a value in canonical units as people do: four digits at most, prefix and unit.
-
-    Parameters
-    ----------
-    value : float
-        The value; NaN is a dash.
-    units : str
-        Its canonical unit.
-
-    Returns
-    -------
-    str
-        ``3.2 us``, ``64 MiB`` (where that is exact and decimal isn't short), ``450 GB/s``.
-    """
+    """Write a value in canonical units as people do: four digits at most, prefix and unit."""
     value = float(value)
     if math.isnan(value):
         return "-"

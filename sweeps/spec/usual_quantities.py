@@ -66,25 +66,13 @@ TRAINING_QUANTITIES = (
 
 
 def declare_for(named: Collection[str]) -> None:
-    """Import the formulas of training steps, if a sweep that names this needs them.
-
-    Parameters
-    ----------
-    named : collection of str
-        All names that are in a sweep, known or not.
-    """
+    """Import the formulas of training steps, if a sweep that names this needs them."""
     if is_training(named) or not set(named) <= {*VOCABULARY, *LABELS}:
         import_module("overhead.training")
 
 
 def is_training(given: Collection[str]) -> bool:
-    """Return whether what is given is of a training step rather than of one operation.
-
-    Parameters
-    ----------
-    given : collection of str
-        Names of quantities and labels.
-    """
+    """Return whether what is given is of a training step rather than of one operation."""
     return bool({*OF_A_PLAN, *OF_TRAINING} & set(given))
 
 

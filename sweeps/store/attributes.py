@@ -28,34 +28,12 @@ _FLAGS = {"flag_values", "flag_masks"}
 
 
 def is_label(column: Column) -> bool:
-    """Tell whether a column holds text.
-
-    Parameters
-    ----------
-    column : Column
-        A coordinate.
-
-    Returns
-    -------
-    bool
-        True for every kind of string that numpy has.
-    """
+    """Tell whether a column holds text."""
     return column.dtype.kind in "UOST"
 
 
 def labels(values: NDArray[Any]) -> NDArray[np.str_]:
-    """Return text as numpy's fixed-width strings, as narrow as they can be.
-
-    Parameters
-    ----------
-    values : ndarray
-        Text of any of numpy's types.
-
-    Returns
-    -------
-    ndarray of str
-        Of the same shape.
-    """
+    """Return text as numpy's fixed-width strings, as narrow as they can be."""
     array = np.asarray(values)
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8")
@@ -63,18 +41,7 @@ def labels(values: NDArray[Any]) -> NDArray[np.str_]:
 
 
 def values_of(column: Column) -> NDArray[Any]:
-    """Return a coordinate's values: labels as text, truth values as small integers.
-
-    Parameters
-    ----------
-    column : Column
-        A coordinate.
-
-    Returns
-    -------
-    ndarray
-        In the type that memory and file share.
-    """
+    """Return a coordinate's values: labels as text, truth values as small integers."""
     values = np.asarray(column.values)
     if is_label(column):
         return labels(values)
@@ -82,41 +49,12 @@ def values_of(column: Column) -> NDArray[Any]:
 
 
 def stored_dtype(column: Column) -> np.dtype[Any]:
-    """Return the type of a column that isn't text, in memory and in an exact file.
-
-    Parameters
-    ----------
-    column : Column
-        A coordinate or a variable.
-
-    Returns
-    -------
-    numpy.dtype
-        Its own in this machine's byte order; 8-bit integers for truth values.
-    """
+    """Return the type of a column that isn't text, in memory and in an exact file."""
     return np.dtype(np.int8) if column.dtype.kind == "b" else column.dtype.newbyteorder("=")
 
 
 def normalised(attrs: Mapping[str, Any], flags: np.dtype[Any] | None = None) -> dict[str, Any]:
-    """Return attributes as netCDF gives them back, so that memory and file agree.
-
-    Parameters
-    ----------
-    attrs : mapping
-        Text, numbers, or sequences of numbers.
-    flags : numpy.dtype, optional
-        The type that flag values and masks have: their variable's.
-
-    Returns
-    -------
-    dict
-        Text, numpy scalars and numpy arrays; a sequence of one is a scalar.
-
-    Raises
-    ------
-    InputError
-        A value that netCDF can't hold.
-    """
+    """Return attributes as netCDF gives them back, so that memory and file agree."""
     return {
         name: _normalised(name, value, flags if name in _FLAGS else None)
         for name, value in attrs.items()
@@ -133,21 +71,7 @@ def _normalised(name: str, value: object, dtype: np.dtype[Any] | None) -> object
 
 
 def attributes(layout: Layout, column: Column) -> dict[str, Any]:
-    """Return a column's attributes, with the names of the flags that explain its holes.
-
-    Parameters
-    ----------
-    layout : Layout
-        The dataset.
-    column : Column
-        One of its coordinates or variables.
-
-    Returns
-    -------
-    dict
-        As `normalised` gives them; `ancillary_variables` is added to a variable of numbers that
-        has a status on no other dimensions than its own.
-    """
+    """Return a column's attributes, with the names of the flags that explain its holes."""
     attrs = normalised(column.attrs, stored_dtype(column) if not is_label(column) else None)
     if column.dtype.kind == "f" and any(each is column for each in layout.variables):
         wanted = {"status", f"{column.name}_status"}
@@ -162,19 +86,7 @@ def attributes(layout: Layout, column: Column) -> dict[str, Any]:
 
 
 def check_layout(layout: Layout) -> None:
-    """Check that a layout can be a CF file.
-
-    Parameters
-    ----------
-    layout : Layout
-        The dataset.
-
-    Raises
-    ------
-    InputError
-        A dimension of no length, a name that CF doesn't allow or that stands there twice, or an
-        attribute that the file sets itself; each with a line.
-    """
+    """Check that a layout can be a CF file."""
     faults = [
         fault(dim, size, "a dimension has no value", "one or more")
         for dim, size in layout.sizes.items()

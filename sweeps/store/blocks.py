@@ -26,11 +26,6 @@ class Coverage:
     whatever the region's size. All cells given once each weigh what the whole array weighs; for
     any other collection the two are polynomials in r, s, .. that differ, and they agree by chance
     with a probability below ``sum(shape) / 2**126`` (Schwartz and Zippel).
-
-    Parameters
-    ----------
-    shape : tuple of int
-        The array's shape.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -49,13 +44,7 @@ class Coverage:
         return weight
 
     def add(self, region: tuple[slice, ...]) -> None:
-        """Count a region.
-
-        Parameters
-        ----------
-        region : tuple of slice
-            A slice with start and stop for each dimension.
-        """
+        """Count a region."""
         bounds = [(each.start, each.stop) for each in region]
         self._weighed = (self._weighed + self._weight(bounds)) % _PRIME
         self.cells += math.prod(stop - start for start, stop in bounds)
@@ -75,15 +64,7 @@ class Coverage:
 
 
 class Target:
-    """One variable that blocks are placed into.
-
-    Parameters
-    ----------
-    column : Column
-        The variable.
-    shape : tuple of int
-        Its shape.
-    """
+    """One variable that blocks are placed into."""
 
     def __init__(self, column: Column, shape: tuple[int, ...]) -> None:
         self.column = column
@@ -91,25 +72,7 @@ class Target:
         self.coverage = Coverage(shape)
 
     def place(self, block: Block) -> tuple[tuple[slice, ...], NDArray[np.generic]]:
-        """Check a block and count its cells.
-
-        Parameters
-        ----------
-        block : Block
-            Values of this variable.
-
-        Returns
-        -------
-        region : tuple of slice
-            Where they go, with start and stop spelt out.
-        values : ndarray
-            The values, in the region's shape, in the type that they came in.
-
-        Raises
-        ------
-        RunError
-            The block doesn't fit the variable: its dimensions, its shape, or its type.
-        """
+        """Check a block and count its cells."""
         name = self.column.name
         if len(block.region) != len(self.shape):
             ours = ", ".join(self.column.dims)
@@ -131,33 +94,14 @@ class Target:
         return region, values
 
     def finish(self) -> None:
-        """Check that nothing is missing.
-
-        Raises
-        ------
-        RunError
-            A cell wasn't given, or was given twice.
-        """
+        """Check that nothing is missing."""
         if not self.coverage.complete:
             message = f"{self.column.name}: {self.coverage.fault()}; nothing was kept"
             raise RunError(message)
 
 
 def fits(values: NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Tell whether values keep their meaning in a type.
-
-    Parameters
-    ----------
-    values : ndarray
-        Numbers.
-    dtype : numpy.dtype
-        The type that a variable is declared with.
-
-    Returns
-    -------
-    bool
-        Numbers fit a float type; integers fit an integer type if it holds each of them.
-    """
+    """Tell whether values keep their meaning in a type."""
     if values.dtype == dtype:
         return True
     if dtype.kind == "f":
@@ -171,41 +115,12 @@ def fits(values: NDArray[Any], dtype: np.dtype[Any]) -> bool:
 
 
 def targets(layout: Layout) -> dict[str, Target]:
-    """Return a target for each variable of a layout.
-
-    Parameters
-    ----------
-    layout : Layout
-        What is to be computed.
-
-    Returns
-    -------
-    dict of str to Target
-        By name.
-    """
+    """Return a target for each variable of a layout."""
     return {each.name: Target(each, layout.shape(each)) for each in layout.variables}
 
 
 def target_of(block: Block, known: Mapping[str, Target]) -> Target:
-    """Return the target that a block is for.
-
-    Parameters
-    ----------
-    block : Block
-        Values of one variable.
-    known : mapping of str to Target
-        As `targets` returns it.
-
-    Returns
-    -------
-    Target
-        The variable's.
-
-    Raises
-    ------
-    RunError
-        The layout has no such variable.
-    """
+    """Return the target that a block is for."""
     if block.name not in known:
         message = f"a block of '{block.name}', which the layout lacks; {nearest(block.name, known)}"
         raise RunError(message)

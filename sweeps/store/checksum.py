@@ -32,18 +32,7 @@ def _text(crc: int) -> str:
 
 
 def checksum(values: NDArray[np.generic]) -> str:
-    """Return the checksum of an array.
-
-    Parameters
-    ----------
-    values : ndarray
-        Any shape; the checksum depends on type, order and bytes only.
-
-    Returns
-    -------
-    str
-        For example ``crc32:0a1b2c3d``.
-    """
+    """Return the checksum of an array."""
     return _text(_update(values, 0))
 
 
@@ -52,11 +41,6 @@ class RunningChecksum:
 
     It costs one pass over each region while that is in cache, as long as the regions follow each
     other in C order. When they don't, the array has to be read back.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        The array's shape.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -66,15 +50,7 @@ class RunningChecksum:
         self._next: int | None = 0
 
     def add(self, region: tuple[slice, ...], values: NDArray[np.generic]) -> None:
-        """Take a region's values into account.
-
-        Parameters
-        ----------
-        region : tuple of slice
-            With start and stop for each dimension.
-        values : ndarray
-            The values as they are stored, in the region's shape.
-        """
+        """Take a region's values into account."""
         if self._next is None or values.size == 0:
             return
         if _offset(region, self._shape) == self._next:
@@ -104,22 +80,7 @@ def _offset(region: tuple[slice, ...], shape: tuple[int, ...]) -> int | None:
 def slabs(
     shape: tuple[int, ...], itemsize: int, limit: int = _SLAB_BYTES
 ) -> Iterator[tuple[slice, ...]]:
-    """Cut an array into runs of cells, in C order, each of a bounded size.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        The array's shape.
-    itemsize : int
-        Bytes of a cell.
-    limit : int
-        The most bytes of a slab.
-
-    Yields
-    ------
-    tuple of slice
-        With start and stop for each dimension.
-    """
+    """Cut an array into runs of cells, in C order, each of a bounded size."""
     cells = max(1, limit // itemsize)
     axis = len(shape)
     while axis and math.prod(shape[axis - 1 :]) <= cells:
@@ -137,18 +98,7 @@ def slabs(
 
 
 def stored_checksum(variable: Any) -> str:
-    """Return the checksum of what a file holds; the caller holds the netCDF lock.
-
-    Parameters
-    ----------
-    variable : netCDF4.Variable
-        A variable of an open file, or what reads like one.
-
-    Returns
-    -------
-    str
-        As `checksum` gives it for the whole array.
-    """
+    """Return the checksum of what a file holds; the caller holds the netCDF lock."""
     variable.set_auto_maskandscale(False)
     variable.set_auto_chartostring(False)
     crc = 0

@@ -24,67 +24,34 @@ _HIDDEN = {"_FillValue", "_Encoding", "checksum", "coordinates"}
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One coordinate or variable of a file.
+    """One coordinate or variable of a file."""
 
-    Attributes
-    ----------
-    name : str
-        As it is called in a dataset.
-    dims, shape
-        Its dimensions and their sizes.
-    dtype : str
-        ``float64``, ``int8``, .., or ``str``.
-    attrs : dict
-        Its metadata.
-    is_coordinate : bool
-        Whether it was given rather than computed.
-    minimum, maximum : float or None
-        Of its numbers, infinities among them; None for text, flags, and where there is no number.
-    missing : int
-        How many cells are NaN.
-    labels : tuple of str
-        Text, in order.
-    flags : dict of str to int
-        For each meaning of a flag, how many cells have it; 0 cells are listed too.
-    """
-
-    name: str
-    dims: tuple[str, ...]
-    shape: tuple[int, ...]
-    dtype: str
-    attrs: dict[str, Any]
-    is_coordinate: bool
+    name: str  # As it is called in a dataset
+    dims: tuple[str, ...]  # Its dimensions and their sizes
+    shape: tuple[int, ...]  # Its dimensions and their sizes
+    dtype: str  # ``float64``, ``int8``, .., or ``str``
+    attrs: dict[str, Any]  # Its metadata
+    is_coordinate: bool  # Whether it was given rather than computed
+    # Of its numbers, infinities among them; None for text, flags, and where there is no number
     minimum: float | None = None
+    # Of its numbers, infinities among them; None for text, flags, and where there is no number
     maximum: float | None = None
-    missing: int = 0
-    labels: tuple[str, ...] = ()
+    missing: int = 0  # How many cells are NaN
+    labels: tuple[str, ...] = ()  # Text, in order
+    # For each meaning of a flag, how many cells have it; 0 cells are listed too
     flags: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A file's contents.
+    """A file's contents."""
 
-    Attributes
-    ----------
-    path : Path
-        The file, under the name that was given.
-    nbytes : int
-        Its size on disk.
-    sizes : dict of str to int
-        The dimensions.
-    coordinates, variables : tuple of Summary
-        What was given, and what was computed.
-    attrs : dict
-        Global attributes.
-    """
-
-    path: Path
-    nbytes: int
-    sizes: dict[str, int]
-    coordinates: tuple[Summary, ...]
-    variables: tuple[Summary, ...]
-    attrs: dict[str, Any]
+    path: Path  # The file, under the name that was given
+    nbytes: int  # Its size on disk
+    sizes: dict[str, int]  # The dimensions
+    coordinates: tuple[Summary, ...]  # What was given, and what was computed
+    variables: tuple[Summary, ...]  # What was given, and what was computed
+    attrs: dict[str, Any]  # Global attributes
 
     @property
     def spec(self) -> str:
@@ -93,22 +60,7 @@ class Description:
 
 
 def describe_file(dataset: netCDF4.Dataset, path: Path, *, ranges: bool) -> Description:
-    """Describe an open file; the caller holds the netCDF lock.
-
-    Parameters
-    ----------
-    dataset : netCDF4.Dataset
-        A file that `write` has written.
-    path : Path
-        The name that the user gave.
-    ranges : bool
-        Whether values are read.
-
-    Returns
-    -------
-    Description
-        As `sweeps.store.read.describe` gives it.
-    """
+    """Describe an open file; the caller holds the netCDF lock."""
     widths = {each.dimensions[-1] for each in dataset.variables.values() if each.dtype == "S1"}
     named = set(dataset.dimensions) | _named(dataset)
     for each in dataset.variables.values():

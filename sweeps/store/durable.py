@@ -22,13 +22,7 @@ def is_temporary(path: Path) -> bool:
 
 
 class NewFile:
-    """A file to write to, which gets its name when it is complete; a context.
-
-    Parameters
-    ----------
-    target : Path
-        The name that it is going to have.
-    """
+    """A file to write to, which gets its name when it is complete; a context."""
 
     def __init__(self, target: Path) -> None:
         self._target = target

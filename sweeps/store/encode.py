@@ -30,30 +30,16 @@ _LEVEL = 4
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One variable of the file.
+    """One variable of the file."""
 
-    Attributes
-    ----------
-    name, dims, shape, dtype
-        As they are in the file.
-    attrs : dict
-        Its attributes, but the checksum and the fill value.
-    missing : bool
-        Whether NaN is its fill value.
-    level : int
-        Of zlib; 0 where there is no filter.
-    values : ndarray or None
-        What is known before anything is computed.
-    """
-
-    name: str
-    dims: tuple[str, ...]
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    attrs: dict[str, Any]
-    missing: bool
-    level: int
-    values: NDArray[Any] | None
+    name: str  # As they are in the file
+    dims: tuple[str, ...]  # As they are in the file
+    shape: tuple[int, ...]  # As they are in the file
+    dtype: np.dtype[Any]  # As they are in the file
+    attrs: dict[str, Any]  # Its attributes, but the checksum and the fill value
+    missing: bool  # Whether NaN is its fill value
+    level: int  # Of zlib; 0 where there is no filter
+    values: NDArray[Any] | None  # What is known before anything is computed
 
     @property
     def nbytes(self) -> int:
@@ -62,38 +48,14 @@ class Stored:
 
 
 def file_name(column: Column) -> str:
-    """Return a column's name in the file: a label dimension's text can't have the dimension's.
-
-    Parameters
-    ----------
-    column : Column
-        A coordinate or a variable.
-
-    Returns
-    -------
-    str
-        ``topology_name`` for the labels of the dimension ``topology``; else its own.
-    """
+    """Return a column's name in the file: a label dimension's text can't have the dimension's."""
     if is_label(column) and column.name in column.dims:
         return f"{column.name}_name"
     return column.name
 
 
 def stored(layout: Layout, storage: Storage) -> list[Stored]:
-    """Plan the file's variables.
-
-    Parameters
-    ----------
-    layout : Layout
-        The dataset.
-    storage : Storage
-        The user's choices.
-
-    Returns
-    -------
-    list of Stored
-        Coordinates, then variables, each in the layout's order.
-    """
+    """Plan the file's variables."""
     known = [_coordinate(layout, each) for each in layout.coordinates]
     return known + [_variable(layout, each, storage) for each in layout.variables]
 
@@ -138,20 +100,7 @@ def _variable(layout: Layout, column: Column, storage: Storage) -> Stored:
 
 
 def referenced(layout: Layout, column: Column) -> list[Column]:
-    """Return the coordinates that readers can't tell from their dimension's name alone.
-
-    Parameters
-    ----------
-    layout : Layout
-        The dataset.
-    column : Column
-        A variable.
-
-    Returns
-    -------
-    list of Column
-        Labels, and auxiliary and scalar coordinates, that lie within the variable's dimensions.
-    """
+    """Return the coordinates that readers can't tell from their dimension's name alone."""
     return [
         each
         for each in layout.coordinates
@@ -163,15 +112,6 @@ def create(dataset: netCDF4.Dataset, layout: Layout, plan: list[Stored]) -> None
     """Make dimensions, variables and attributes in an empty file; coordinates with their values.
 
     The caller holds the netCDF lock.
-
-    Parameters
-    ----------
-    dataset : netCDF4.Dataset
-        Open for writing, with nothing in it.
-    layout : Layout
-        The dataset.
-    plan : list of Stored
-        As `stored` returns it.
     """
     # Every cell is going to be written, so none is filled before.
     dataset.set_fill_off()
@@ -213,22 +153,7 @@ def _create_variable(dataset: netCDF4.Dataset, each: Stored) -> None:
 
 
 def chunk_shape(shape: tuple[int, ...], itemsize: int, limit: int = _CHUNK_BYTES) -> list[int]:
-    """Return a chunk that is a run of cells in C order, as blocks come: each is filtered once.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        The variable's shape, of one dimension or more.
-    itemsize : int
-        Bytes of a cell.
-    limit : int
-        The most bytes of a chunk.
-
-    Returns
-    -------
-    list of int
-        The chunk's shape.
-    """
+    """Return a chunk that is a run of cells in C order, as blocks come: each is filtered once."""
     cells = max(1, limit // itemsize)
     chunk = []
     for size in reversed(shape):

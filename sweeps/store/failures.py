@@ -48,20 +48,7 @@ LIBRARY_ERRORS = (RuntimeError, OSError, AttributeError)
 
 
 def explain(error: OSError, output: Path) -> InputError | RunError:
-    """Turn an operating system's error on an output into the error that a user is told.
-
-    Parameters
-    ----------
-    error : OSError
-        What was raised.
-    output : Path
-        The output under the name that the user gave.
-
-    Returns
-    -------
-    InputError or RunError
-        InputError where the path itself can't be used; RunError where writing to it failed.
-    """
+    """Turn an operating system's error on an output into the error that a user is told."""
     wrong, allowed, kind = _CAUSES.get(error.errno or 0, _OTHERWISE)
     reason = (os.strerror(error.errno) if error.errno else str(error)).lower()
     wrong = wrong.format(reason=reason, free=readable(free_bytes(output.parent)))
@@ -70,13 +57,7 @@ def explain(error: OSError, output: Path) -> InputError | RunError:
 
 @contextlib.contextmanager
 def system_calls(output: Path) -> Iterator[None]:
-    """Explain an OSError that the enclosed file operations raise.
-
-    Parameters
-    ----------
-    output : Path
-        The output under the name that the user gave.
-    """
+    """Explain an OSError that the enclosed file operations raise."""
     try:
         yield
     except OSError as error:
@@ -89,13 +70,6 @@ def library_calls(temporary: Path, output: Path) -> Iterator[None]:
 
     The library reports a full disk, a quota and a broken one all as "HDF error": the cause is
     found by writing a little to the same file, which is lost in any case.
-
-    Parameters
-    ----------
-    temporary : Path
-        The file that the library writes.
-    output : Path
-        The output under the name that the user gave.
     """
     with NETCDF:
         try:

@@ -65,23 +65,6 @@ def hold(output: Path) -> Iterator[bool]:
 
     The lock is a hidden file beside the output, taken before the netCDF library sees any path.
     The kernel drops it when its holder dies, however that happens.
-
-    Parameters
-    ----------
-    output : Path
-        The file that is going to be written.
-
-    Yields
-    ------
-    bool
-        True while the lock is held; False where the filesystem has no locks.
-
-    Raises
-    ------
-    RunError
-        Another process, or another thread of this one, is writing the same output.
-    OSError
-        The lock's file cannot be made.
     """
     path = lock_of(output)
     descriptor, held = _take(path, output)

@@ -18,25 +18,7 @@ __all__ = ["to_dataset"]
 
 
 def to_dataset(layout: Layout, blocks: Iterable[Block]) -> xr.Dataset:
-    """Gather a dataset in memory, as `open_dataset` gives it from an exact file.
-
-    Parameters
-    ----------
-    layout : Layout
-        Dimensions, coordinates, variables and attributes.
-    blocks : iterable of Block
-        Values; they may come in any order and give each cell of each variable exactly once.
-
-    Returns
-    -------
-    xarray.Dataset
-        Each variable is allocated once.
-
-    Raises
-    ------
-    RunError
-        The blocks don't cover the variables.
-    """
+    """Gather a dataset in memory, as `open_dataset` gives it from an exact file."""
     import xarray as xr
 
     known = targets(layout)

@@ -21,18 +21,7 @@ _ABSOLUTE = re.compile(r"(?:(?<=[=,])|^)(?:[/~]|\.\./)[^,]*")
 
 
 def created() -> str:
-    """Return the time now, or the one that ``SOURCE_DATE_EPOCH`` names.
-
-    Returns
-    -------
-    str
-        ISO 8601, in UTC, to the second.
-
-    Raises
-    ------
-    InputError
-        ``SOURCE_DATE_EPOCH`` is set to something else than seconds since 1970.
-    """
+    """Return the time now, or the one that ``SOURCE_DATE_EPOCH`` names."""
     text = os.environ.get("SOURCE_DATE_EPOCH")
     if not text:
         return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -44,18 +33,7 @@ def created() -> str:
 
 
 def versions(names: Sequence[str] = ("overhead-sweeps", "numpy", "netCDF4")) -> dict[str, str]:
-    """Return the versions of the distributions that a result comes from.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Distributions.
-
-    Returns
-    -------
-    dict of str to str
-        Of those that are installed.
-    """
+    """Return the versions of the distributions that a result comes from."""
     found = {}
     for name in names:
         try:
@@ -66,18 +44,7 @@ def versions(names: Sequence[str] = ("overhead-sweeps", "numpy", "netCDF4")) -> 
 
 
 def code_digest(packages: Sequence[str] = ("overhead", "sweeps")) -> str:
-    """Return a digest of the source that computes results.
-
-    Parameters
-    ----------
-    packages : sequence of str
-        Importable packages; one that isn't there adds nothing.
-
-    Returns
-    -------
-    str
-        SHA-256, in hexadecimal, of the names and contents of their Python files.
-    """
+    """Return a digest of the source that computes results."""
     digest = hashlib.sha256()
     for package in packages:
         spec = importlib.util.find_spec(package)
@@ -90,42 +57,14 @@ def code_digest(packages: Sequence[str] = ("overhead", "sweeps")) -> str:
 
 
 def fingerprint(spec_text: str, code: str, options: Mapping[str, object] | None = None) -> str:
-    """Return what identifies a file: the same one means the same numbers in it.
-
-    Parameters
-    ----------
-    spec_text : str
-        The whole sweep.
-    code : str
-        What computes it (`code_digest`).
-    options : mapping, optional
-        Whatever else changes the file: type, digits, compression, the text of the machines and
-        models and of a user's own formulas.
-
-    Returns
-    -------
-    str
-        SHA-256 in hexadecimal.
-    """
+    """Return what identifies a file: the same one means the same numbers in it."""
     parts = {"spec": spec_text, "code": code, "options": dict(options or {})}
     text = json.dumps(parts, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def portable(command: Sequence[str]) -> str:
-    """Return a command line without the places of the machine that it ran on.
-
-    Parameters
-    ----------
-    command : sequence of str
-        The program and its arguments.
-
-    Returns
-    -------
-    str
-        As a shell would take it; of a path from the root, from a home or from a folder above,
-        only the last name is left.
-    """
+    """Return a command line without the places of the machine that it ran on."""
 
     def last_name(found: re.Match[str]) -> str:
         return found.group().rstrip("/").rpartition("/")[2]
@@ -145,33 +84,7 @@ def provenance(
     institution: str = "not stated",
     software: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the global attributes of a dataset.
-
-    Parameters
-    ----------
-    title, summary : str
-        What it is, in a line and in a paragraph.
-    spec_text : str
-        The sweep that it is computed from, whole.
-    command : sequence of str
-        The command line, for the history; paths of the machine are left out.
-    fingerprint : str
-        As `fingerprint` returns it.
-    references : str
-        The publications that its formulas come from.
-    comment : str
-        What else a reader has to know.
-    institution : str
-        Who made it.
-    software : mapping of str to str, optional
-        Versions; by default those of the distributions used (`versions`).
-
-    Returns
-    -------
-    dict of str to str
-        In a fixed order, none of them empty; the same from the same arguments where
-        ``SOURCE_DATE_EPOCH`` is set.
-    """
+    """Return the global attributes of a dataset."""
     when = created()
     used = versions() if software is None else software
     attrs = {

@@ -24,37 +24,12 @@ __all__ = ["OpenFile", "least_size"]
 
 
 def least_size(plan: list[Stored]) -> int:
-    """Return the bytes of all that is stored without a filter.
-
-    Parameters
-    ----------
-    plan : list of Stored
-        The file's variables.
-
-    Returns
-    -------
-    int
-        A lower bound of the file's size.
-    """
+    """Return the bytes of all that is stored without a filter."""
     return sum(each.nbytes for each in plan if not each.level)
 
 
 class OpenFile:
-    """A netCDF file to put regions into; a context that closes it in any case.
-
-    Parameters
-    ----------
-    fresh : Path
-        The file to make; nothing has this name.
-    output : Path
-        The output under the name that the user gave, for messages.
-    layout : Layout
-        The dataset.
-    plan : list of Stored
-        The file's variables.
-    storage : Storage
-        The user's choices.
-    """
+    """A netCDF file to put regions into; a context that closes it in any case."""
 
     def __init__(
         self, fresh: Path, output: Path, layout: Layout, plan: list[Stored], storage: Storage
@@ -96,22 +71,7 @@ class OpenFile:
             reserve(self._fresh, self._fresh.stat().st_size)
 
     def put(self, name: str, region: tuple[slice, ...], values: NDArray[Any]) -> None:
-        """Write values at a region of a variable.
-
-        Parameters
-        ----------
-        name : str
-            The variable's.
-        region : tuple of slice
-            With start and stop for each dimension.
-        values : ndarray
-            In the region's shape, as they were computed.
-
-        Raises
-        ------
-        InputError, RunError
-            The type that was chosen can't hold them; the disk is full or fails.
-        """
+        """Write values at a region of a variable."""
         if values.size == 0:
             return
         ready = self._storage.numbers(values, name, self._plan[name].dtype)
@@ -120,14 +80,7 @@ class OpenFile:
             self._variables[name][region or ...] = ready
 
     def finish(self) -> dict[str, str]:
-        """Set every variable's checksum and close the file.
-
-        Returns
-        -------
-        dict of str to str
-            Checksums by name: of what was given, or where that came in no order, of what is read
-            back.
-        """
+        """Set every variable's checksum and close the file."""
         found = {}
         with library_calls(self._fresh, self._output):
             for name, each in self._plan.items():

@@ -28,28 +28,7 @@ _NO_LINKS_HERE = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, er
 
 
 def check_output(path: Path, *, overwrite: bool = False, folder: bool = False) -> Path:
-    """Check that an output can be written, before anything is computed for it.
-
-    Parameters
-    ----------
-    path : Path
-        The output under the name that the user gave.
-    overwrite : bool
-        Whether an existing file may be replaced.
-    folder : bool
-        Whether the output is a folder (a Zarr store).
-
-    Returns
-    -------
-    Path
-        The absolute path to write to, links followed.
-
-    Raises
-    ------
-    InputError
-        It can't: the folder doesn't exist or is read-only, the path is a folder, or the file
-        exists and isn't to be replaced.
-    """
+    """Check that an output can be written, before anything is computed for it."""
     with system_calls(path):
         target = Path(os.path.realpath(path))
         problem = _problem(target, overwrite=overwrite, is_folder=folder)
@@ -91,29 +70,12 @@ def _affixed(name: str, tag: str) -> str:
 
 
 def temporary(target: Path) -> Path:
-    """Return a new name for the file that is written before it is published.
-
-    Parameters
-    ----------
-    target : Path
-        Where it will be published.
-
-    Returns
-    -------
-    Path
-        A name in the same folder, that no other run has.
-    """
+    """Return a new name for the file that is written before it is published."""
     return target.with_name(_affixed(target.name, secrets.token_hex(_TAG_BYTES)))
 
 
 def strays(target: Path) -> list[Path]:
-    """Return what runs that were killed, or that are running, have left of an output.
-
-    Parameters
-    ----------
-    target : Path
-        The output.
-    """
+    """Return what runs that were killed, or that are running, have left of an output."""
     pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{{2 * _TAG_BYTES}}}\.tmp")
     return [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
 
@@ -122,16 +84,6 @@ def sweep_strays(target: Path) -> list[Path]:
     """Remove what runs that were killed have left of this output.
 
     Call it only while the output's lock is held: then whatever temporary there is has no owner.
-
-    Parameters
-    ----------
-    target : Path
-        The output.
-
-    Returns
-    -------
-    list of Path
-        What was removed.
     """
     found = strays(target)
     for stray in found:
@@ -143,23 +95,7 @@ def sweep_strays(target: Path) -> list[Path]:
 
 
 def publish(finished: Path, target: Path, *, overwrite: bool = False) -> None:
-    """Give a finished file its name: durably, at once, and over no other without leave.
-
-    Parameters
-    ----------
-    finished : Path
-        A closed file in the target's folder. It is gone afterwards.
-    target : Path
-        The name to publish it under.
-    overwrite : bool
-        Whether to replace a file that has the name.
-
-    Raises
-    ------
-    OSError
-        The name is taken (FileExistsError), or the disk failed; the target is as it was before,
-        or already complete.
-    """
+    """Give a finished file its name: durably, at once, and over no other without leave."""
     to_disk(finished)
     if overwrite:
         finished.replace(target)
@@ -169,22 +105,7 @@ def publish(finished: Path, target: Path, *, overwrite: bool = False) -> None:
 
 
 def publish_folder(finished: Path, target: Path, *, overwrite: bool = False) -> None:
-    """Give a finished folder its name, as `publish` does; what it replaces is gone for a moment.
-
-    Parameters
-    ----------
-    finished : Path
-        A folder on the target's filesystem, whose files are on the disk.
-    target : Path
-        The name to publish it under.
-    overwrite : bool
-        Whether to replace a folder that has the name.
-
-    Raises
-    ------
-    OSError
-        The name is taken (FileExistsError), or the disk failed.
-    """
+    """Give a finished folder its name, as `publish` does; what it replaces is gone for a moment."""
     aside = None
     if target.exists():
         if not overwrite:
@@ -214,13 +135,7 @@ def _name_without_replacing(finished: Path, target: Path) -> None:
 
 
 def to_disk(path: Path) -> None:
-    """Wait until a file's bytes, or a folder's names, are on the disk.
-
-    Parameters
-    ----------
-    path : Path
-        An existing file or folder.
-    """
+    """Wait until a file's bytes, or a folder's names, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -98,26 +98,7 @@ def _check_format(dataset: Any, path: Path, *, require_ours: bool) -> None:
 
 
 def open_dataset(path: Path | str, *, require_ours: bool = True) -> xr.Dataset:
-    """Open a stored sweep; values are read when they are used.
-
-    Parameters
-    ----------
-    path : Path or str
-        A file that `write` has written.
-    require_ours : bool
-        False opens any netCDF file, as xarray gives it, for reading and plotting.
-
-    Returns
-    -------
-    xarray.Dataset
-        Labels select (``ds.sel(topology="torus")``), flags are integers, and what has no result
-        is NaN. Close it, or use it as a context.
-
-    Raises
-    ------
-    InputError
-        The file doesn't exist, is torn, or isn't ours.
-    """
+    """Open a stored sweep; values are read when they are used."""
     import xarray as xr
 
     with NETCDF:
@@ -168,20 +149,7 @@ def _restored(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def is_complete(path: Path | str, fingerprint: str) -> bool:
-    """Tell whether a file is there that holds just what would be computed again.
-
-    Parameters
-    ----------
-    path : Path or str
-        An output.
-    fingerprint : str
-        Of the sweep that is asked for (`sweeps.store.metadata.fingerprint`).
-
-    Returns
-    -------
-    bool
-        False for a missing, torn or foreign file, and for another sweep's.
-    """
+    """Tell whether a file is there that holds just what would be computed again."""
     try:
         with _opened(Path(path), require_ours=True) as dataset:
             found = dataset.getncattr("fingerprint") if "fingerprint" in dataset.ncattrs() else None
@@ -191,23 +159,7 @@ def is_complete(path: Path | str, fingerprint: str) -> bool:
 
 
 def verify(path: Path | str) -> tuple[str, ...]:
-    """Compare every variable with its checksum.
-
-    Parameters
-    ----------
-    path : Path or str
-        A file that `write` has written.
-
-    Returns
-    -------
-    tuple of str
-        The variables that differ, or can't be read; empty if the file is as it was written.
-
-    Raises
-    ------
-    InputError
-        The file doesn't exist, is torn, or isn't ours.
-    """
+    """Compare every variable with its checksum."""
     with _opened(Path(path), require_ours=True) as dataset:
         return tuple(name for name, each in dataset.variables.items() if not _is_intact(each))
 
@@ -221,24 +173,6 @@ def _is_intact(variable: netCDF4.Variable[Any]) -> bool:
 
 
 def describe(path: Path | str, *, ranges: bool = True) -> Description:
-    """Describe a stored sweep without holding it in memory.
-
-    Parameters
-    ----------
-    path : Path or str
-        A file that `write` has written.
-    ranges : bool
-        Whether values are read, for the least and the greatest of each variable.
-
-    Returns
-    -------
-    Description
-        Dimensions, coordinates, variables, attributes.
-
-    Raises
-    ------
-    InputError
-        The file doesn't exist, is torn, or isn't ours.
-    """
+    """Describe a stored sweep without holding it in memory."""
     with _opened(Path(path), require_ours=True) as dataset:
         return describe_file(dataset, Path(path), ranges=ranges)

@@ -19,25 +19,6 @@ def round_digits(values: NDArray[np.floating], digits: int) -> NDArray[np.float6
     Each number becomes the nearest multiple of the largest power of two that isn't above one
     unit of its last digit to keep: the mantissa ends in zeros, and the error stays within half
     a unit of that digit. NaN, infinities and zeros stay as they are.
-
-    Parameters
-    ----------
-    values : ndarray
-        Any shape.
-    digits : int
-        Significant decimal digits to keep.
-
-    Returns
-    -------
-    ndarray of float64
-        Of the same shape.
-
-    Notes
-    -----
-    It is done here because the netCDF library's own quantization turns infinity into zero.
-    Method: R. Kouznetsov, A note on precision-preserving compression of scientific data,
-    Geoscientific Model Development 14, 2021, doi:10.5194/gmd-14-377-2021; granular variant of
-    C. Zender's NCO, section "Precision-Preserving Compression".
     """
     numbers = np.asarray(values, dtype=np.float64)
     usual = np.isfinite(numbers) & (numbers != 0)

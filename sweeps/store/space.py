@@ -17,18 +17,7 @@ _UNITS = ("byte", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the bytes that may still be written to a folder's filesystem.
-
-    Parameters
-    ----------
-    folder : Path
-        An existing folder.
-
-    Returns
-    -------
-    int
-        Free bytes; 0 if the system doesn't tell.
-    """
+    """Return the bytes that may still be written to a folder's filesystem."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:
@@ -36,18 +25,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def readable(nbytes: int) -> str:
-    """Return a number of bytes as text for a person, in powers of a thousand.
-
-    Parameters
-    ----------
-    nbytes : int
-        Bytes.
-
-    Returns
-    -------
-    str
-        For example ``4.1 GB``.
-    """
+    """Return a number of bytes as text for a person, in powers of a thousand."""
     size = float(nbytes)
     for unit in _UNITS:
         if size < _STEP or unit == _UNITS[-1]:
@@ -57,20 +35,7 @@ def readable(nbytes: int) -> str:
 
 
 def require(nbytes: int, output: Path) -> None:
-    """Refuse to start what the disk can't take.
-
-    Parameters
-    ----------
-    nbytes : int
-        The size that the file is going to have.
-    output : Path
-        The output under the name that the user gave.
-
-    Raises
-    ------
-    RunError
-        Less than that is free.
-    """
+    """Refuse to start what the disk can't take."""
     free = free_bytes(output.parent)
     if nbytes > free:
         wrong = f"needs {readable(nbytes)} of disk, {readable(free)} are free"
@@ -79,20 +44,7 @@ def require(nbytes: int, output: Path) -> None:
 
 
 def reserve(path: Path, nbytes: int) -> None:
-    """Take the disk space of a file that is being written, so that it can't run out later.
-
-    Parameters
-    ----------
-    path : Path
-        An existing file.
-    nbytes : int
-        Not more than the size that the file ends up with: a reservation is never given back.
-
-    Raises
-    ------
-    OSError
-        The space isn't there (disk full, quota).
-    """
+    """Take the disk space of a file that is being written, so that it can't run out later."""
     if nbytes == 0 or not hasattr(os, "posix_fallocate"):
         return
     descriptor = os.open(path, os.O_WRONLY)

@@ -16,26 +16,11 @@ __all__ = ["Storage"]
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """What a user may choose about storage.
+    """What a user may choose about storage."""
 
-    Attributes
-    ----------
-    compress : bool
-        Lossless compression of the numbers.
-    digits : int or None
-        Significant digits to keep; implies `compress`.
-    dtype : str
-        ``f8`` or ``f4``: the type that computed numbers are stored in.
-
-    Raises
-    ------
-    InputError
-        A type that there isn't, or more digits than it has.
-    """
-
-    compress: bool = False
-    digits: int | None = None
-    dtype: str = "f8"
+    compress: bool = False  # Lossless compression of the numbers
+    digits: int | None = None  # Significant digits to keep; implies `compress`
+    dtype: str = "f8"  # ``f8`` or ``f4``: the type that computed numbers are stored in
 
     def __post_init__(self) -> None:
         faults = []
@@ -60,27 +45,7 @@ class Storage:
         return self.compress or self.digits is not None
 
     def numbers(self, values: NDArray[Any], name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return computed numbers as they are stored.
-
-        Parameters
-        ----------
-        values : ndarray
-            Of one block.
-        name : str
-            The variable's, for the message.
-        dtype : numpy.dtype
-            The type that the variable is stored in.
-
-        Returns
-        -------
-        ndarray
-            Rounded and cast, in C order.
-
-        Raises
-        ------
-        InputError
-            A number is too large or too small for the type.
-        """
+        """Return computed numbers as they are stored."""
         if self.digits is not None and dtype.kind == "f":
             values = round_digits(values, self.digits)
         try:

@@ -25,21 +25,11 @@ _HEADER_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that has been written.
+    """A file that has been written."""
 
-    Attributes
-    ----------
-    path : Path
-        The output under the name that was given.
-    nbytes : int
-        Its size.
-    checksums : dict of str to str
-        By the variable's name in the file.
-    """
-
-    path: Path
-    nbytes: int
-    checksums: dict[str, str]
+    path: Path  # The output under the name that was given
+    nbytes: int  # Its size
+    checksums: dict[str, str]  # By the variable's name in the file
 
 
 def write(
@@ -57,40 +47,6 @@ def write(
 
     What stands under `path` is at any moment what stood there before or the complete new file,
     also when the process is killed, when the power fails, and when two runs have one output.
-
-    Parameters
-    ----------
-    path : Path or str
-        The file to write.
-    layout : Layout
-        Dimensions, coordinates, variables and attributes.
-    blocks : iterable of Block
-        Values; they may come in any order and give each cell of each variable exactly once. In C
-        order a variable needn't be read back for its checksum.
-    overwrite : bool
-        Whether an existing file is replaced.
-    compress : bool
-        zlib level 4 with shuffle: lossless, and readable everywhere.
-    digits : int, optional
-        Significant digits to keep of computed numbers; they are compressed then.
-    dtype : str
-        ``f8`` or ``f4``: what computed numbers are stored in.
-    progress : callable, optional
-        Called with the number of cells done, and of all cells, after each block.
-
-    Returns
-    -------
-    Written
-        Path, size and checksums.
-
-    Raises
-    ------
-    InputError
-        The output can't be used, or exists already; options that can't be; a layout that can't be
-        a file.
-    RunError
-        The disk is full or fails, another run is writing the same output, or the blocks don't
-        cover the variables.
     """
     storage = Storage(compress, digits, dtype)
     plan = planned(path, layout, storage, overwrite=overwrite)
@@ -101,24 +57,7 @@ def write(
 def planned(
     path: Path | str, layout: Layout, storage: Storage, *, overwrite: bool = False
 ) -> list[Stored]:
-    """Check that a layout can be a file, and that there is room for it.
-
-    Parameters
-    ----------
-    path : Path or str
-        The file to write.
-    layout : Layout
-        Dimensions, coordinates, variables and attributes.
-    storage : Storage
-        The user's choices.
-    overwrite : bool
-        Whether an existing file is replaced.
-
-    Returns
-    -------
-    list of Stored
-        The file's variables.
-    """
+    """Check that a layout can be a file, and that there is room for it."""
     check_layout(layout)
     plan = stored(layout, storage)
     check_output(Path(path), overwrite=overwrite)
@@ -128,22 +67,7 @@ def planned(
 
 @contextlib.contextmanager
 def held(output: Path, *, overwrite: bool = False, folder: bool = False) -> Iterator[Path]:
-    """Hold an output's lock, with the strays of killed runs swept away.
-
-    Parameters
-    ----------
-    output : Path
-        The output under the name that the user gave.
-    overwrite : bool
-        Whether an existing file is replaced.
-    folder : bool
-        Whether the output is a folder (a Zarr store).
-
-    Yields
-    ------
-    Path
-        The absolute path to write to, links followed.
-    """
+    """Hold an output's lock, with the strays of killed runs swept away."""
     target = check_output(output, overwrite=overwrite, folder=folder)
     with contextlib.ExitStack() as stack:
         with system_calls(output):
@@ -162,30 +86,7 @@ def write_held(
     overwrite: bool,
     progress: Callable[[int, int], None] | None,
 ) -> Written:
-    """Write a dataset whose output's lock is held (see `write`).
-
-    Parameters
-    ----------
-    output, target : Path
-        The output under the name that the user gave, and the absolute path.
-    layout : Layout
-        The dataset.
-    blocks : iterable of Block
-        Values.
-    plan : list of Stored
-        As `planned` gives it.
-    storage : Storage
-        The user's choices.
-    overwrite : bool
-        Whether an existing file is replaced.
-    progress : callable or None
-        Called with cells done and of all cells.
-
-    Returns
-    -------
-    Written
-        Path, size and checksums.
-    """
+    """Write a dataset whose output's lock is held (see `write`)."""
     fresh = temporary(target)
     try:
         with OpenFile(fresh, output, layout, plan, storage) as file:

@@ -96,18 +96,7 @@ class _Variable(_Attributes):
 
 
 class ZarrFile(_Attributes):
-    """A store, opened for reading.
-
-    Parameters
-    ----------
-    path : Path
-        The store's folder.
-
-    Raises
-    ------
-    InputError
-        Zarr isn't installed.
-    """
+    """A store, opened for reading."""
 
     def __init__(self, path: Path) -> None:
         try:

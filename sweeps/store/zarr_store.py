@@ -33,13 +33,7 @@ CONSOLIDATED = ".zmetadata"
 
 
 def require_zarr(output: str) -> None:
-    """Check that Zarr can be written.
-
-    Raises
-    ------
-    InputError
-        It isn't installed.
-    """
+    """Check that Zarr can be written."""
     if importlib.util.find_spec("zarr") is None:
         allowed = "pip install 'overhead-sweeps[zarr]'"
         raise InputError(fault("--format", "zarr", f"'{output}' needs zarr", allowed))
@@ -51,15 +45,7 @@ def crc(values: NDArray[Any]) -> int:
 
 
 def zarr_variables(layout: Layout, plan: Sequence[Stored]) -> list[Stored]:
-    """Return a store's variables: as a netCDF file has them, but with labels as text.
-
-    Parameters
-    ----------
-    layout : Layout
-        The dataset.
-    plan : sequence of Stored
-        As `sweeps.store.encode.stored` returns it.
-    """
+    """Return a store's variables: as a netCDF file has them, but with labels as text."""
     columns: dict[str, Column] = {column.name: column for column in layout.coordinates}
     found = []
     for each in plan:
@@ -94,15 +80,7 @@ def _plain(value: Any) -> Any:
 
 
 class ZarrStore:
-    """A store that is being written.
-
-    Parameters
-    ----------
-    path : Path
-        Its folder.
-    storage : Storage
-        The user's choices.
-    """
+    """A store that is being written."""
 
     def __init__(self, path: Path, storage: Storage) -> None:
         self.path, self.storage = path, storage
@@ -110,15 +88,7 @@ class ZarrStore:
         self._touched: set[Path] = set()
 
     def prepare(self, variables: Sequence[Stored], chunks: Mapping[str, tuple[int, ...]]) -> None:
-        """Make the metadata of variables, each file whole; chunks that are there stay.
-
-        Parameters
-        ----------
-        variables : sequence of Stored
-            The variables.
-        chunks : mapping of str to tuple of int
-            The chunks of those that come in blocks: what a step computes.
-        """
+        """Make the metadata of variables, each file whole; chunks that are there stay."""
         zarr: Any = importlib.import_module("zarr")
         self.path.mkdir(exist_ok=True)
         aside = self.path.with_name(f"{self.path.name}.metadata")
@@ -167,13 +137,7 @@ class ZarrStore:
         return self._arrays[name]
 
     def put(self, name: str, region: tuple[slice, ...], values: NDArray[Any]) -> NDArray[Any]:
-        """Write a region, which is a whole chunk, or whole chunks.
-
-        Returns
-        -------
-        ndarray
-            What was written: as it is stored.
-        """
+        """Write a region, which is a whole chunk, or whole chunks."""
         array = self.array(name)
         ready = self.storage.numbers(values, name, array.dtype)
         array[region or ...] = ready
@@ -202,22 +166,7 @@ class ZarrStore:
     def finish(
         self, layout: Layout, variables: Sequence[Stored], checksums: dict[str, str]
     ) -> dict[str, str]:
-        """Write what is known from the start, checksums and global attributes.
-
-        Parameters
-        ----------
-        layout : Layout
-            The dataset.
-        variables : sequence of Stored
-            All of it.
-        checksums : dict of str to str
-            Of the variables that have been written.
-
-        Returns
-        -------
-        dict of str to str
-            Of all variables.
-        """
+        """Write what is known from the start, checksums and global attributes."""
         zarr: Any = importlib.import_module("zarr")
         found = dict(checksums)
         for each in variables:

@@ -40,38 +40,14 @@ _SKEW = (
 
 
 def dataset_of(ranks: Ranks) -> xr.Dataset:
-    """Return what was found as a labelled dataset in memory.
-
-    Parameters
-    ----------
-    ranks : Ranks
-        Traces, analysed.
-
-    Returns
-    -------
-    xarray.Dataset
-        With the dimensions rank, activity and part; step and stream where there are such.
-    """
+    """Return what was found as a labelled dataset in memory."""
     from sweeps.store.memory import to_dataset
 
     return to_dataset(*layout_of(ranks))
 
 
 def layout_of(ranks: Ranks, command: Sequence[str] = ("sweeps",)) -> tuple[Layout, list[Block]]:
-    """Return the layout of what was found, and its values.
-
-    Parameters
-    ----------
-    ranks : Ranks
-        Traces, analysed.
-    command : sequence of str
-        The command line, for the file's history.
-
-    Returns
-    -------
-    Layout, list of Block
-        As `sweeps.store.write.write` takes them.
-    """
+    """Return the layout of what was found, and its values."""
     activities, parts = tuple(ranks.overlaps[0].times), tuple(ranks.overlaps[0].parts)
     labels = {
         "rank": np.array(ranks.numbers(), dtype=np.int32),

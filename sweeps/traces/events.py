@@ -46,20 +46,7 @@ _ALLOWED = "a PyTorch profiler's trace: JSON with traceEvents, plain or gzipped"
 
 
 class EventFile:
-    """A trace file, read once from its beginning to its end.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Attributes
-    ----------
-    members : dict
-        What the file says beside its events, such as ``distributedInfo``; complete at the end.
-    nbytes : int
-        Bytes of JSON read so far.
-    """
+    """A trace file, read once from its beginning to its end."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -74,18 +61,7 @@ class EventFile:
         return self._digest.hexdigest()
 
     def events(self) -> Iterator[list[Event]]:
-        """Yield the events that tell something, some at a time.
-
-        Yields
-        ------
-        list of dict
-            In the order of the file.
-
-        Raises
-        ------
-        InputError
-            The file can't be read, is damaged, or is no trace: one line.
-        """
+        """Yield the events that tell something, some at a time."""
         try:
             with self.path.open("rb") as file:
                 yield from self._events(self._parts(file))

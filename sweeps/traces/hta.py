@@ -38,45 +38,18 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class HtaFigures:
-    """What HolisticTraceAnalysis finds, in nanoseconds.
+    """What HolisticTraceAnalysis finds, in nanoseconds."""
 
-    Attributes
-    ----------
-    rows : int
-        Rows that it keeps.
-    start : int
-        Where the first of them starts.
-    span, idle : int
-        Its ``kernel_time`` and ``idle_time``.
-    times : tuple of int
-        Of each class of `HTA_CLASSES`: the length of the union.
-    overlap : int
-        Communication beside computation.
-    """
-
-    rows: int
-    start: int
-    span: int
-    idle: int
-    times: tuple[int, ...]
-    overlap: int
+    rows: int  # Rows that it keeps
+    start: int  # Where the first of them starts
+    span: int  # Its ``kernel_time`` and ``idle_time``
+    idle: int  # Its ``kernel_time`` and ``idle_time``
+    times: tuple[int, ...]  # Of each class of `HTA_CLASSES`: the length of the union
+    overlap: int  # Communication beside computation
 
 
 def hta_figures(trace: Trace, *, include_last_step: bool = False) -> HtaFigures:
-    """Return the figures of one trace.
-
-    Parameters
-    ----------
-    trace : Trace
-        As read from its file.
-    include_last_step : bool
-        As its ``include_last_profiler_step``.
-
-    Returns
-    -------
-    HtaFigures
-        Of no rows where it keeps none.
-    """
+    """Return the figures of one trace."""
     rows = trace.rows.only(_kept(trace, include_last_step=include_last_step))
     starts, ends = _times(trace, rows)
     codes = _codes(trace, rows)

@@ -15,18 +15,7 @@ Intervals = tuple[Ints, Ints]
 
 
 def union(starts: Ints, ends: Ints) -> Intervals:
-    """Return the union of intervals as intervals that don't touch, in order.
-
-    Parameters
-    ----------
-    starts, ends : ndarray of int
-        Of each interval; one that ends where it starts, or before, is empty.
-
-    Returns
-    -------
-    starts, ends : ndarray of int
-        Of the union's intervals.
-    """
+    """Return the union of intervals as intervals that don't touch, in order."""
     kept = ends > starts
     starts, ends = starts[kept], ends[kept]
     if not len(starts):
@@ -45,18 +34,7 @@ def measure(intervals: Intervals) -> int:
 
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:
-    """Return where two unions overlap, as intervals in order.
-
-    Parameters
-    ----------
-    one, other : tuple of ndarray
-        Starts and ends, as `union` returns them.
-
-    Returns
-    -------
-    starts, ends : ndarray of int
-        Of the parts that both cover.
-    """
+    """Return where two unions overlap, as intervals in order."""
     labels = np.repeat([0, 1], [len(one[0]), len(other[0])])
     both = sweep(np.concatenate((one[0], other[0])), np.concatenate((one[1], other[1])), labels, 2)
     covered = both.active[0] & both.active[1]
@@ -65,18 +43,10 @@ def intersection(one: Intervals, other: Intervals) -> Intervals:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The time line cut wherever an interval starts or ends, with what goes on in each piece.
+    """The time line cut wherever an interval starts or ends, with what goes on in each piece."""
 
-    Attributes
-    ----------
-    times : ndarray of int
-        Where it is cut, in order; one more than there are pieces.
-    active : ndarray of bool
-        By class and piece, whether an interval of the class covers the piece.
-    """
-
-    times: Ints
-    active: Bools
+    times: Ints  # Where it is cut, in order; one more than there are pieces
+    active: Bools  # By class and piece, whether an interval of the class covers the piece
 
     @property
     def span(self) -> int:
@@ -89,22 +59,7 @@ class Sweep:
 
 
 def sweep(starts: Ints, ends: Ints, labels: NDArray[np.integer], classes: int) -> Sweep:
-    """Cut the time line at all ends of intervals, and say what covers each piece.
-
-    Parameters
-    ----------
-    starts, ends : ndarray of int
-        Of each interval; none ends before it starts.
-    labels : ndarray of int
-        The class of each interval, from 0.
-    classes : int
-        How many classes there are.
-
-    Returns
-    -------
-    Sweep
-        Pieces between successive times, empty ones among them.
-    """
+    """Cut the time line at all ends of intervals, and say what covers each piece."""
     edges = np.concatenate((starts, ends))
     order = np.argsort(edges, kind="stable")
     kinds = np.concatenate((labels, labels))[order]

@@ -35,57 +35,33 @@ _TOLERATED = 1000  # nanoseconds by which rows of one stream overlap where times
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """How the time of a GPU is spent, in seconds: over a trace, a step, or a stream.
+    """How the time of a GPU is spent, in seconds: over a trace, a step, or a stream."""
 
-    Attributes
-    ----------
-    mode : str
-        By which definitions: ``full`` or ``hta``.
-    rows : int
-        How many rows of GPU work it is about.
-    start : float
-        Where the first of them starts, from the start of the trace's first.
-    end_to_end : float
-        From the first start to the last end.
-    idle : float
-        Of that, without any work.
-    times : mapping of str to float
-        For each class the length of the union of its rows: what runs at one time counts once.
-    parts : mapping of str to float
-        What the end to end time is made of: each class where none before it runs, and idle time.
-        So communication stands there as far as it is exposed.
-    computation, communication : float
-        Length of the unions; computation is matrix products and everything else that computes.
-    overlapped : float
-        Communication while something computes.
-    gemm_overlapped : float
-        Communication while a matrix product runs; NaN in HolisticTraceAnalysis' mode.
-    beside : float
-        Computation that communication can hide behind: of a stream the whole GPU's, else its own.
-    host : float
-        What the step took on the host; NaN for what isn't a step.
-    by_step, by_stream : mapping of int to Overlap
-        The same of each step and stream; empty where there are none, and in steps and streams.
-    notes : tuple of str
-        What a reader has to know.
-    """
-
-    mode: Mode
-    rows: int
-    start: float
-    end_to_end: float
-    idle: float
+    mode: Mode  # By which definitions: ``full`` or ``hta``
+    rows: int  # How many rows of GPU work it is about
+    start: float  # Where the first of them starts, from the start of the trace's first
+    end_to_end: float  # From the first start to the last end
+    idle: float  # Of that, without any work
+    # For each class the length of the union of its rows: what runs at one time counts once
     times: Mapping[str, float]
+    # What the end to end time is made of: each class where none before it runs, and idle time. So
+    # communication stands there as far as it is exposed
     parts: Mapping[str, float]
+    # Length of the unions; computation is matrix products and everything else that computes
     computation: float
+    # Length of the unions; computation is matrix products and everything else that computes
     communication: float
-    overlapped: float
+    overlapped: float  # Communication while something computes
+    # Computation that communication can hide behind: of a stream the whole GPU's, else its own
     beside: float
+    # Communication while a matrix product runs; NaN in HolisticTraceAnalysis' mode
     gemm_overlapped: float = float("nan")
-    host: float = float("nan")
+    host: float = float("nan")  # What the step took on the host; NaN for what isn't a step
+    # The same of each step and stream; empty where there are none, and in steps and streams
     by_step: Mapping[int, Overlap] = field(default_factory=dict)
+    # The same of each step and stream; empty where there are none, and in steps and streams
     by_stream: Mapping[int, Overlap] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # What a reader has to know
 
     @property
     def busy(self) -> float:
@@ -113,24 +89,12 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Rows of one name.
+    """Rows of one name."""
 
-    Attributes
-    ----------
-    name : str
-        As in the trace.
-    kind : str
-        Its class, or ``excluded``.
-    rows : int
-        How many.
-    time : float
-        Their durations' sum in seconds.
-    """
-
-    name: str
-    kind: str
-    rows: int
-    time: float
+    name: str  # As in the trace
+    kind: str  # Its class, or ``excluded``
+    rows: int  # How many
+    time: float  # Their durations' sum in seconds
 
 
 def analyse(
@@ -140,30 +104,7 @@ def analyse(
     patterns: Patterns | None = None,
     include_last_step: bool = False,
 ) -> Overlap:
-    """Find how a trace's time is spent.
-
-    Parameters
-    ----------
-    trace : Trace
-        Of one GPU, as `read_trace` returns it.
-    mode : str
-        ``full``: all rows, exact times, classes by patterns. ``hta``: the rows, classes and
-        roundings of HolisticTraceAnalysis, to compare with its figures.
-    patterns : Patterns, optional
-        What tells the classes (``full``); the shipped ones by default.
-    include_last_step : bool
-        Whether rows that the last step launched count (``hta``); there they don't by default.
-
-    Returns
-    -------
-    Overlap
-        Of the whole trace, with its steps and streams (``full``).
-
-    Raises
-    ------
-    InputError
-        If no row is work of a GPU.
-    """
+    """Find how a trace's time is spent."""
     if mode == "hta":
         return _by_hta(trace, include_last_step=include_last_step)
     codes = (patterns or load_patterns()).classify(trace)
@@ -306,20 +247,7 @@ def _notes(rows: Rows, places: NDArray[np.intp], steps: int) -> Iterator[str]:
 
 
 def kernels_of(trace: Trace, patterns: Patterns | None = None) -> tuple[Kernel, ...]:
-    """Return the names of a trace's rows with their classes, the longest first.
-
-    Parameters
-    ----------
-    trace : Trace
-        As read from its file.
-    patterns : Patterns, optional
-        What tells the classes; the shipped ones by default.
-
-    Returns
-    -------
-    tuple of Kernel
-        Those without GPU work too.
-    """
+    """Return the names of a trace's rows with their classes, the longest first."""
     codes = (patterns or load_patterns()).classify(trace)
     found = {}
     for name, own in _split(trace.rows.name):

@@ -31,22 +31,14 @@ _FILE_KEYS = ("activity", "alone", "rules")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: whose rows it is about, and what these are.
+    """One rule: whose rows it is about, and what these are."""
 
-    Attributes
-    ----------
-    code : int
-        The class's place, or that of excluded rows.
-    names, exceptions : tuple of re.Pattern
-        What is looked for in a name (nothing for all names), and what must not be in it.
-    categories : frozenset of str
-        In small letters; empty for all.
-    """
-
-    code: int
+    code: int  # The class's place, or that of excluded rows
+    # What is looked for in a name (nothing for all names), and what must not be in it
     names: tuple[re.Pattern[str], ...]
+    # What is looked for in a name (nothing for all names), and what must not be in it
     exceptions: tuple[re.Pattern[str], ...]
-    categories: frozenset[str]
+    categories: frozenset[str]  # In small letters; empty for all
 
     def holds(self, category: str, name: str) -> bool:
         """Tell whether the rule holds for a row."""
@@ -59,21 +51,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Rules in order; the first that holds decides.
+    """Rules in order; the first that holds decides."""
 
-    Attributes
-    ----------
-    activity : frozenset of str
-        Categories of rows that are work of the GPU, in small letters.
-    rules : tuple of Rule
-        As they are tried.
-    text : str
-        The files that they come from.
-    """
-
-    activity: frozenset[str]
-    rules: tuple[Rule, ...]
-    text: str
+    activity: frozenset[str]  # Categories of rows that are work of the GPU, in small letters
+    rules: tuple[Rule, ...]  # As they are tried
+    text: str  # The files that they come from
 
     def code(self, category: str, name: str) -> int:
         """Return the code of a row by its category and name."""
@@ -84,18 +66,7 @@ class Patterns:
         return next(found, CLASSES.index("other"))
 
     def classify(self, trace: Trace) -> NDArray[np.int8]:
-        """Return the code of each of a trace's rows.
-
-        Parameters
-        ----------
-        trace : Trace
-            As read from its file.
-
-        Returns
-        -------
-        ndarray of int8
-            Places in `CLASSES`, or `EXCLUDED`.
-        """
+        """Return the code of each of a trace's rows."""
         rows, count = trace.rows, max(len(trace.names), 1)
         kinds, places = np.unique(
             rows.category.astype(np.int64) * count + rows.name, return_inverse=True
@@ -108,23 +79,7 @@ class Patterns:
 
 
 def load_patterns(path: str | os.PathLike[str] | None = None) -> Patterns:
-    """Read the patterns that tell what rows are.
-
-    Parameters
-    ----------
-    path : str or path, optional
-        A file of one's own, whose rules go before the shipped ones, or instead of them.
-
-    Returns
-    -------
-    Patterns
-        Ready to classify rows.
-
-    Raises
-    ------
-    InputError
-        The file can't be used: a line for each fault.
-    """
+    """Read the patterns that tell what rows are."""
     ours = _read(shipped("traces") / "patterns.toml")
     if path is None:
         return ours[0]

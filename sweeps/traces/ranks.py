@@ -35,30 +35,15 @@ QUANTITIES = (
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Traces of one job with what was found in them, in the order of their ranks.
+    """Traces of one job with what was found in them, in the order of their ranks."""
 
-    Attributes
-    ----------
-    traces : tuple of Trace
-        One for each GPU.
-    overlaps : tuple of Overlap
-        Of each trace.
-    skew : Skew or None
-        Of their collective operations; None for one trace, and in HolisticTraceAnalysis' mode.
-    mode : str
-        By which definitions.
-    patterns : Patterns
-        What told the classes.
-    notes : tuple of str
-        What holds for all of them.
-    """
-
-    traces: tuple[Trace, ...]
-    overlaps: tuple[Overlap, ...]
+    traces: tuple[Trace, ...]  # One for each GPU
+    overlaps: tuple[Overlap, ...]  # Of each trace
+    # Of their collective operations; None for one trace, and in HolisticTraceAnalysis' mode
     skew: Skew | None
-    mode: Mode
-    patterns: Patterns
-    notes: tuple[str, ...] = ()
+    mode: Mode  # By which definitions
+    patterns: Patterns  # What told the classes
+    notes: tuple[str, ...] = ()  # What holds for all of them
 
     def numbers(self) -> tuple[int, ...]:
         """Return a number for each trace: its rank, or its place where ranks aren't told apart."""
@@ -110,25 +95,7 @@ def analyse_files(
     patterns: Patterns | None = None,
     include_last_step: bool = False,
 ) -> Ranks:
-    """Read traces, one of each rank, and find how their time is spent.
-
-    Parameters
-    ----------
-    paths : sequence of path
-        The files; one that holds several GPUs' rows gives a trace for each.
-    mode, patterns, include_last_step
-        As `analyse` takes them.
-
-    Returns
-    -------
-    Ranks
-        Sorted by rank where all files say theirs.
-
-    Raises
-    ------
-    InputError
-        Files that can't be used: every fault, a line each.
-    """
+    """Read traces, one of each rank, and find how their time is spent."""
     patterns = patterns or load_patterns()
     faults: list[str] = []
     found: list[tuple[Trace, Overlap]] = []
@@ -157,20 +124,7 @@ def analyse_files(
 
 
 def split_devices(trace: Trace, patterns: Patterns | None = None) -> tuple[Trace, ...]:
-    """Return a trace for each GPU: on one GPU things overlap, on several they run beside.
-
-    Parameters
-    ----------
-    trace : Trace
-        As read from its file.
-    patterns : Patterns, optional
-        What tells which rows are work of a GPU; the shipped ones by default.
-
-    Returns
-    -------
-    tuple of Trace
-        The trace itself where it is of one GPU.
-    """
+    """Return a trace for each GPU: on one GPU things overlap, on several they run beside."""
     working = (patterns or load_patterns()).classify(trace) != EXCLUDED
     devices = np.unique(trace.rows.device[working]).tolist()
     if len(devices) < 2:

@@ -32,24 +32,7 @@ _SPANNING = (np.float64, np.float64, np.int32, np.int32, np.int32)
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:
-    """Read a profiler trace, with memory for its GPU rows alone.
-
-    Parameters
-    ----------
-    path : str or path
-        A PyTorch profiler's (Kineto's) trace, or another in Chrome's format: JSON, plain or
-        gzipped.
-
-    Returns
-    -------
-    Trace
-        Its rows of the GPU, and what is known of each.
-
-    Raises
-    ------
-    InputError
-        The file can't be read, is torn or damaged, or is no trace.
-    """
+    """Read a profiler trace, with memory for its GPU rows alone."""
     file = EventFile(Path(path))
     taken = _Taken()
     for events in file.events():

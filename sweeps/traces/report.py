@@ -30,18 +30,7 @@ _HEADINGS = (
 
 
 def report(ranks: Ranks) -> Iterator[str]:
-    """Yield the report's lines: each trace's, then of all together.
-
-    Parameters
-    ----------
-    ranks : Ranks
-        Traces, analysed.
-
-    Yields
-    ------
-    str
-        Without line ends.
-    """
+    """Yield the report's lines: each trace's, then of all together."""
     if ranks.mode == "hta":
         yield "by HolisticTraceAnalysis' definitions (rows, classes and roundings as it has them)"
     for trace, overlap in zip(ranks.traces, ranks.overlaps, strict=True):
@@ -141,18 +130,7 @@ def _together(ranks: Ranks) -> Iterator[str]:
 
 
 def kernel_lines(ranks: Ranks) -> Iterator[str]:
-    """Yield by class which names took longest, so that a wrong class is seen.
-
-    Parameters
-    ----------
-    ranks : Ranks
-        Traces, analysed.
-
-    Yields
-    ------
-    str
-        Without line ends.
-    """
+    """Yield by class which names took longest, so that a wrong class is seen."""
     for trace in ranks.traces:
         kernels = kernels_of(trace, ranks.patterns)
         yield f"{trace.file}: names by class (sum of durations)"

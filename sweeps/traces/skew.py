@@ -37,25 +37,15 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """Collective operations that were found on several ranks.
+    """Collective operations that were found on several ranks."""
 
-    Attributes
-    ----------
-    matched : tuple of int
-        Of each trace, how many of its operations were found on another one too.
-    duration : tuple of float
-        Of each trace, how long these took, one after another (seconds).
-    transfer : tuple of float
-        The shortest duration of each operation on any of the ranks, summed: at least as long as
-        the data took, if all ranks of the group are there.
-    unmatched : tuple of int
-        Of each trace, its operations of which that isn't known.
-    """
-
+    # Of each trace, how many of its operations were found on another one too
     matched: tuple[int, ...]
-    duration: tuple[float, ...]
+    duration: tuple[float, ...]  # Of each trace, how long these took, one after another (seconds)
+    # The shortest duration of each operation on any of the ranks, summed: at least as long as the
+    # data took, if all ranks of the group are there
     transfer: tuple[float, ...]
-    unmatched: tuple[int, ...]
+    unmatched: tuple[int, ...]  # Of each trace, its operations of which that isn't known
 
     @property
     def waiting(self) -> tuple[float, ...]:
@@ -70,18 +60,6 @@ def skew_of(traces: Sequence[Trace], codes: Sequence[NDArray[np.int8]]) -> Skew:
     Operations belong together that are of one kind, one process group and one step, and have the
     same place among these; and that ran at one time, for none of these operations ends before its
     last rank has begun. So nothing is matched whose clocks differ by more than it lasts.
-
-    Parameters
-    ----------
-    traces : sequence of Trace
-        Of one job, a rank each.
-    codes : sequence of ndarray
-        The classes of each one's rows.
-
-    Returns
-    -------
-    Skew
-        Per trace, in their order.
     """
     found = [_operations(trace, own) for trace, own in zip(traces, codes, strict=True)]
     bounds = [trace.rows.bounds() for trace in traces]

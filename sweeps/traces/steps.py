@@ -14,20 +14,12 @@ __all__ = ["Steps", "steps_of"]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of a trace (``ProfilerStep#4``), and where its rows belong.
+    """The steps of a trace (``ProfilerStep#4``), and where its rows belong."""
 
-    Attributes
-    ----------
-    numbers : ndarray of int
-        The steps' numbers, in order of time; empty for a trace without steps.
-    durations : ndarray of int
-        What each took on the host, in nanoseconds.
-    places : ndarray of int
-        For each row the place of its step; -1 for a row that no step launched.
-    """
-
+    # The steps' numbers, in order of time; empty for a trace without steps
     numbers: NDArray[np.int64]
-    durations: NDArray[np.int64]
+    durations: NDArray[np.int64]  # What each took on the host, in nanoseconds
+    # For each row the place of its step; -1 for a row that no step launched
     places: NDArray[np.intp]
 
     def __len__(self) -> int:
@@ -39,16 +31,6 @@ def steps_of(trace: Trace) -> Steps:
 
     A kernel runs after its launch, and often in the next step, so a row belongs to the step in
     which the host launched it. In a trace without launches it is the step in which it starts.
-
-    Parameters
-    ----------
-    trace : Trace
-        As read from its file.
-
-    Returns
-    -------
-    Steps
-        The host's steps; the GPU's own marks of steps are of no use for that.
     """
     numbers = trace.step_numbers()
     on_gpu = np.array([c.lower().startswith("gpu") for c in trace.categories], dtype=np.bool_)

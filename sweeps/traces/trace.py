@@ -19,18 +19,7 @@ _STEP = re.compile(r"ProfilerStep\s*[#*]?\s*(\d+)")
 
 
 def nanoseconds(microseconds: Floats) -> Ints:
-    """Return times as whole nanoseconds.
-
-    Parameters
-    ----------
-    microseconds : ndarray
-        As a trace has them; a whole number of nanoseconds, rounded to the nearest float.
-
-    Returns
-    -------
-    ndarray of int64
-        Exact below 2^43 microseconds (a hundred days), and for whole microseconds.
-    """
+    """Return times as whole nanoseconds."""
     whole = np.floor(microseconds)
     part = np.rint((microseconds - whole) * 1000.0)
     return whole.astype(np.int64) * 1000 + part.astype(np.int64)
@@ -54,26 +43,16 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class Rows(_Columns):
-    """Events with a stream, a column each: what ran on the GPU, and what looks like it.
+    """Events with a stream, a column each: what ran on the GPU, and what looks like it."""
 
-    Attributes
-    ----------
-    start, duration : ndarray of float
-        In microseconds, as in the file.
-    name, category, collective : ndarray of int
-        Places in the trace's tables; -1 for no collective.
-    device, stream, correlation : ndarray of int
-        As in the file; -1 for what it doesn't say.
-    """
-
-    start: Floats
-    duration: Floats
-    name: NDArray[np.int32]
-    category: NDArray[np.int32]
-    collective: NDArray[np.int32]
-    device: Ints
-    stream: Ints
-    correlation: Ints
+    start: Floats  # In microseconds, as in the file
+    duration: Floats  # In microseconds, as in the file
+    name: NDArray[np.int32]  # Places in the trace's tables; -1 for no collective
+    category: NDArray[np.int32]  # Places in the trace's tables; -1 for no collective
+    collective: NDArray[np.int32]  # Places in the trace's tables; -1 for no collective
+    device: Ints  # As in the file; -1 for what it doesn't say
+    stream: Ints  # As in the file; -1 for what it doesn't say
+    correlation: Ints  # As in the file; -1 for what it doesn't say
 
     def __len__(self) -> int:
         return len(self.start)
@@ -86,21 +65,11 @@ class Rows(_Columns):
 
 @dataclass(frozen=True, slots=True)
 class Launches(_Columns):
-    """What the host called to have the GPU do something: when, and which row it became.
+    """What the host called to have the GPU do something: when, and which row it became."""
 
-    Attributes
-    ----------
-    start : ndarray of float
-        In microseconds.
-    correlation : ndarray of int
-        That of the row on the GPU.
-    thread : ndarray of int
-        Of the host.
-    """
-
-    start: Floats
-    correlation: Ints
-    thread: NDArray[np.int32]
+    start: Floats  # In microseconds
+    correlation: Ints  # That of the row on the GPU
+    thread: NDArray[np.int32]  # Of the host
 
     def __len__(self) -> int:
         return len(self.start)
@@ -118,23 +87,13 @@ class Launches(_Columns):
 
 @dataclass(frozen=True, slots=True)
 class Spans(_Columns):
-    """Annotations of the host that are of use: steps, and names of collective operations.
+    """Annotations of the host that are of use: steps, and names of collective operations."""
 
-    Attributes
-    ----------
-    start, duration : ndarray of float
-        In microseconds.
-    name, category : ndarray of int
-        Places in the trace's tables.
-    thread : ndarray of int
-        Of the host.
-    """
-
-    start: Floats
-    duration: Floats
-    name: NDArray[np.int32]
-    category: NDArray[np.int32]
-    thread: NDArray[np.int32]
+    start: Floats  # In microseconds
+    duration: Floats  # In microseconds
+    name: NDArray[np.int32]  # Places in the trace's tables
+    category: NDArray[np.int32]  # Places in the trace's tables
+    thread: NDArray[np.int32]  # Of the host
 
     def __len__(self) -> int:
         return len(self.start)
@@ -142,69 +101,31 @@ class Spans(_Columns):
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """Which collective operation a kernel belongs to, as newer traces say it.
+    """Which collective operation a kernel belongs to, as newer traces say it."""
 
-    Attributes
-    ----------
-    name : str
-        Such as ``allreduce``.
-    group : str
-        The process group: its name and ranks.
-    size : int
-        How many ranks the group has; 0 if that isn't said.
-    """
-
-    name: str
-    group: str
-    size: int
+    name: str  # Such as ``allreduce``
+    group: str  # The process group: its name and ranks
+    size: int  # How many ranks the group has; 0 if that isn't said
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One profiler trace, as columns.
+    """One profiler trace, as columns."""
 
-    Attributes
-    ----------
-    file : str
-        The file's name, without its folder.
-    digest : str
-        BLAKE2b (128 bits) of the file.
-    nbytes : int
-        Bytes of JSON.
-    rank, world_size : int or None
-        As the file says.
-    properties : mapping of int to mapping
-        The GPUs of the machine, by number.
-    names, categories : tuple of str
-        The tables that columns point into.
-    collectives : tuple of Collective
-        Likewise.
-    rows : Rows
-        What ran on the GPU.
-    launches : Launches
-        What the host called for it.
-    spans : Spans
-        Steps and names of collective operations.
-    fractional : bool
-        Whether starts have fractions of a microsecond (files since 2024).
-    notes : tuple of str
-        What was left out, and why.
-    """
-
-    file: str
-    digest: str
-    nbytes: int
-    rank: int | None
-    world_size: int | None
-    properties: Mapping[int, Mapping[str, Any]]
-    names: tuple[str, ...]
-    categories: tuple[str, ...]
-    collectives: tuple[Collective, ...]
-    rows: Rows
-    launches: Launches
-    spans: Spans
-    fractional: bool
-    notes: tuple[str, ...] = ()
+    file: str  # The file's name, without its folder
+    digest: str  # BLAKE2b (128 bits) of the file
+    nbytes: int  # Bytes of JSON
+    rank: int | None  # As the file says
+    world_size: int | None  # As the file says
+    properties: Mapping[int, Mapping[str, Any]]  # The GPUs of the machine, by number
+    names: tuple[str, ...]  # The tables that columns point into
+    categories: tuple[str, ...]  # The tables that columns point into
+    collectives: tuple[Collective, ...]  # Likewise
+    rows: Rows  # What ran on the GPU
+    launches: Launches  # What the host called for it
+    spans: Spans  # Steps and names of collective operations
+    fractional: bool  # Whether starts have fractions of a microsecond (files since 2024)
+    notes: tuple[str, ...] = ()  # What was left out, and why
 
     @property
     def label(self) -> str:

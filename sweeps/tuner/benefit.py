@@ -30,32 +30,17 @@ MOST_CELLS = 10**7
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What is swept.
+    """What is swept."""
 
-    Attributes
-    ----------
-    title, summary : str
-        What it is about.
-    hardware : tuple of Rates
-        Machines.
-    axes : mapping of str to ndarray
-        ``tp``, ``hidden_size``, ``tokens`` and ``num_sm``.
-    shape : mapping of str to float
-        How a model's other shapes follow from its hidden size: ``head_size``, ``kv_heads``,
-        ``ffn_ratio``, ``gated``.
-    sm_margin : bool
-        Whether products keep off the multiprocessors of the communication.
-    figures : tuple of mapping
-        Declared figures.
-    """
-
-    title: str
-    summary: str
-    hardware: tuple[Rates, ...]
-    axes: Mapping[str, Floats]
+    title: str  # What it is about
+    summary: str  # What it is about
+    hardware: tuple[Rates, ...]  # Machines
+    axes: Mapping[str, Floats]  # ``tp``, ``hidden_size``, ``tokens`` and ``num_sm``
+    # How a model's other shapes follow from its hidden size: ``head_size``, ``kv_heads``,
+    # ``ffn_ratio``, ``gated``
     shape: Mapping[str, float]
-    sm_margin: bool = False
-    figures: tuple[Mapping[str, Any], ...] = ()
+    sm_margin: bool = False  # Whether products keep off the multiprocessors of the communication
+    figures: tuple[Mapping[str, Any], ...] = ()  # Declared figures
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -92,25 +77,7 @@ def is_study(path: Path) -> bool:
 
 
 def read_study(path: Path, folders: Sequence[Path] = ()) -> Study:
-    """Read a spec of tensor-parallel overlap.
-
-    Parameters
-    ----------
-    path : Path
-        A TOML file with a table ``tp_overlap``.
-    folders : sequence of Path
-        The user's own folders of machines.
-
-    Returns
-    -------
-    Study
-        Checked.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault.
-    """
+    """Read a spec of tensor-parallel overlap."""
     reader = FigureReader(path, read_toml(path))
     content = reader.content
     reader.unknown("", content, ("title", "summary", "figures", TABLE))
@@ -209,19 +176,7 @@ def _check(study: Study, path: Path) -> None:
 
 
 def benefit(study: Study) -> dict[str, Floats]:
-    """Compute what overlap gains.
-
-    Parameters
-    ----------
-    study : Study
-        What is swept.
-
-    Returns
-    -------
-    dict of str to ndarray
-        ``sequential_time`` and ``overlapped_time`` of the four linear layers, forward and backward
-        [s], and ``overlap_speedup``, the one by the other: of the shape of the study's dimensions.
-    """
+    """Compute what overlap gains."""
     shape = tuple(len(values) for values in study.axes.values())
     shapes = study.shapes()
     hidden, tokens = len(shapes["hidden_size"]), len(study.axes["tokens"])

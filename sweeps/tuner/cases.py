@@ -40,28 +40,14 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case: one phase of one linear layer overlaps, everything else runs in turn.
+    """One case: one phase of one linear layer overlaps, everything else runs in turn."""
 
-    Attributes
-    ----------
-    tp_size : int
-        Tensor-parallel ranks.
-    operator, phase : str
-        The linear layer, and what of it overlaps.
-    method : str
-        Userbuffers' method, or ``baseline``.
-    aggregate : int
-        Whether a ring multiplies two chunks at a time.
-    num_sm : int
-        Multiprocessors of the communication.
-    """
-
-    tp_size: int
-    operator: str
-    phase: str
-    method: str = BASELINE
-    aggregate: int = 0
-    num_sm: int = 1
+    tp_size: int  # Tensor-parallel ranks
+    operator: str  # The linear layer, and what of it overlaps
+    phase: str  # The linear layer, and what of it overlaps
+    method: str = BASELINE  # Userbuffers' method, or ``baseline``
+    aggregate: int = 0  # Whether a ring multiplies two chunks at a time
+    num_sm: int = 1  # Multiprocessors of the communication
 
     @property
     def layer(self) -> str:
@@ -125,27 +111,7 @@ def grid_cases(
     nominal: bool = False,
     pipeline: bool = False,
 ) -> tuple[Case, ...]:
-    """Return the grid of a search.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Tensor-parallel sizes.
-    operators : sequence of str
-        Linear layers.
-    counts : sequence of int
-        Numbers of multiprocessors for bulk.
-    nominal : bool
-        Whether cases that can't run belong to it: with all sizes, operators and five counts these
-        are 288, of which 144 are legal.
-    pipeline : bool
-        Whether a reduce_scatter in parts is tried as well.
-
-    Returns
-    -------
-    tuple of Case
-        In the order of sizes, operators, phases.
-    """
+    """Return the grid of a search."""
     every = (
         case
         for size in sizes
@@ -173,18 +139,7 @@ def base_cases(operators: Sequence[str]) -> tuple[Case, ...]:
 
 
 def parse_case(name: str) -> tuple[Case, ...]:
-    """Return the case that a folder's name stands for; a baseline without phase for all three.
-
-    Parameters
-    ----------
-    name : str
-        Such as ``tp2_fc1_dgrad_bulk_sm2``.
-
-    Returns
-    -------
-    tuple of Case
-        Empty where it is no such name.
-    """
+    """Return the case that a folder's name stands for; a baseline without phase for all three."""
     found = _NAME.fullmatch(name)
     if found is None or (found["phase"] is None and not found["none"]):
         return ()

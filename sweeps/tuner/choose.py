@@ -24,37 +24,20 @@ GROUPS = ("ag", "rs", "bulk_dgrad", "bulk_wgrad")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The configuration of one tensor-parallel size.
+    """The configuration of one tensor-parallel size."""
 
-    Attributes
-    ----------
-    tp_size : int
-        Tensor-parallel ranks.
-    layers : mapping of str to Result
-        By layer the case that it overlaps as; layers that run in turn aren't there.
-    groups : frozenset of str
-        The switches of `GROUPS` that are on.
-    scattered_dgrad : bool
-        Whether input gradients of qkv and fc1 are scattered with their own product.
-    passes : mapping of str to (PassTimes, PassTimes)
-        By operator, forward and backward with what was chosen; operators whose times aren't known
-        aren't there.
-    baselines : mapping of str to Result
-        By operator the case without overlap.
-    reasons : mapping of str to str
-        By layer why it runs in turn, or as it does.
-    notes : tuple of str
-        What is to be known of the whole.
-    """
-
-    tp_size: int
+    tp_size: int  # Tensor-parallel ranks
+    # By layer the case that it overlaps as; layers that run in turn aren't there
     layers: Mapping[str, Result]
-    groups: frozenset[str]
+    groups: frozenset[str]  # The switches of `GROUPS` that are on
+    # Whether input gradients of qkv and fc1 are scattered with their own product
     scattered_dgrad: bool
+    # By operator, forward and backward with what was chosen; operators whose times aren't known
+    # aren't there
     passes: Mapping[str, tuple[PassTimes, PassTimes]]
-    baselines: Mapping[str, Result]
-    reasons: Mapping[str, str]
-    notes: tuple[str, ...] = ()
+    baselines: Mapping[str, Result]  # By operator the case without overlap
+    reasons: Mapping[str, str]  # By layer why it runs in turn, or as it does
+    notes: tuple[str, ...] = ()  # What is to be known of the whole
 
     def e2e(self, operator: str) -> float:
         """Return a linear layer's time, forward and backward."""
@@ -113,24 +96,7 @@ class _Layers:
 def choose(
     results: Iterable[Result], tp_size: int, operators: Sequence[str], objective: str = "e2e"
 ) -> Choice:
-    """Choose a configuration for one tensor-parallel size.
-
-    Parameters
-    ----------
-    results : iterable of Result
-        Cases with their times, of this size and others.
-    tp_size : int
-        Tensor-parallel ranks.
-    operators : sequence of str
-        The layers that are tuned.
-    objective : str
-        ``e2e``: the least time. ``ratio``: each layer's highest overlap, whatever time that takes.
-
-    Returns
-    -------
-    Choice
-        Only what can be configured together.
-    """
+    """Choose a configuration for one tensor-parallel size."""
     known = _Layers(tp_size, operators, objective)
     known.take(results)
     notes = [

@@ -29,17 +29,7 @@ PLACES = (
 
 
 def write_case(folder: Path, case: Case, *, sm_margin: bool = False) -> None:
-    """Write a case's configuration and flags into its folder.
-
-    Parameters
-    ----------
-    folder : Path
-        Made if it isn't there.
-    case : Case
-        The case; nothing overlaps in a baseline, and its flags say so.
-    sm_margin : bool
-        As `layer_values` takes it.
-    """
+    """Write a case's configuration and flags into its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     values = {} if case.is_baseline else {case.layer: layer_values(case, sm_margin=sm_margin)}
     heading = [case.run_id] if not case.is_baseline else [f"{case.run_id}: nothing overlaps"]
@@ -49,31 +39,7 @@ def write_case(folder: Path, case: Case, *, sm_margin: bool = False) -> None:
 
 
 class Runner:
-    """Runs cases one after another, each once.
-
-    Parameters
-    ----------
-    command : str
-        A command line with `PLACES` in braces; it has to leave a profiler trace of each rank in
-        ``{folder}``.
-    folder : Path
-        Where each case gets a folder.
-    about : mapping of str to str
-        ``tokens`` and ``model``.
-    sm_margin : bool
-        As `layer_values` takes it.
-    timeout : float, optional
-        Seconds after which a case is given up.
-    resume : bool
-        Whether a case that has traces already isn't run again.
-    tell : callable, optional
-        Is called with each case before it runs.
-
-    Raises
-    ------
-    InputError
-        If the command can't be used.
-    """
+    """Runs cases one after another, each once."""
 
     def __init__(
         self,

@@ -52,15 +52,9 @@ MULTICAST = (
 
 @dataclass(frozen=True, slots=True)
 class Companion:
-    """What has to go with a configuration file.
+    """What has to go with a configuration file."""
 
-    Attributes
-    ----------
-    flags : tuple of str
-        Megatron-LM's, in order; none where nothing overlaps.
-    """
-
-    flags: tuple[str, ...]
+    flags: tuple[str, ...]  # Megatron-LM's, in order; none where nothing overlaps
 
     def text(self, file: str) -> str:
         """Return a shell script to be sourced, for a configuration file of some name."""
@@ -81,20 +75,7 @@ class Companion:
 
 
 def companion_of(on: Sequence[str] | frozenset[str], *, scattered_dgrad: bool) -> Companion:
-    """Return the flags for what overlaps.
-
-    Parameters
-    ----------
-    on : sequence of str
-        The switches that are on: of `sweeps.tuner.choose.GROUPS`.
-    scattered_dgrad : bool
-        Whether input gradients of qkv and fc1 are scattered with their own product.
-
-    Returns
-    -------
-    Companion
-        A layer without key overlaps by its default, so what doesn't overlap is switched off.
-    """
+    """Return the flags for what overlaps."""
     if not on and not scattered_dgrad:
         return Companion(())
     off = [SWITCHES[group] for group in GROUPS if group not in on]
@@ -103,21 +84,7 @@ def companion_of(on: Sequence[str] | frozenset[str], *, scattered_dgrad: bool) -
 
 
 def layer_values(case: Case, *, sm_margin: bool = False) -> dict[str, Any]:
-    """Return all values of a layer that overlaps as a case says.
-
-    Parameters
-    ----------
-    case : Case
-        With a method.
-    sm_margin : bool
-        Whether a product beside bulk keeps off its multiprocessors; one in a pipeline does.
-
-    Returns
-    -------
-    dict
-        Every key: one that is left out has the default of the layer's default method, not of the
-        method that is configured.
-    """
+    """Return all values of a layer that overlaps as a case says."""
     ring = case.method == "ring_exchange"
     count = 1 if ring else case.num_sm
     scatters = collective_of(case.operator, case.phase, case.method) != ALL_GATHER
@@ -145,20 +112,7 @@ def yaml_of(choice: Choice, *, sm_margin: bool = False, heading: Sequence[str] =
 
 
 def to_yaml(values: Mapping[str, Mapping[str, Any]], heading: Sequence[str] = ()) -> str:
-    """Return layers with their values as YAML.
-
-    Parameters
-    ----------
-    values : mapping of str to mapping
-        By layer and key; flags are written as 0 and 1, as Megatron-LM's own files have them.
-    heading : sequence of str
-        Comments at the top.
-
-    Returns
-    -------
-    str
-        The text.
-    """
+    """Return layers with their values as YAML."""
     lines = [f"# {line}" for line in heading]
     for layer, own in values.items():
         lines.append(f"{layer}:")

@@ -23,24 +23,7 @@ QUANTITIES = ("sequential_time", "overlapped_time", "overlap_speedup")
 def write_study(
     study: Study, stated: Mapping[str, str], given: Mapping[str, Any], output: Path
 ) -> dict[str, Any]:
-    """Write a study as netCDF.
-
-    Parameters
-    ----------
-    study : Study
-        What is swept.
-    stated : mapping of str to str
-        What the command was given, for the file's provenance.
-    given : mapping
-        The command's options.
-    output : Path
-        The file.
-
-    Returns
-    -------
-    dict of str to ndarray
-        The values.
-    """
+    """Write a study as netCDF."""
     values = benefit(study)
     dims = study.dims
     names = [rates.name for rates in study.hardware]

@@ -16,25 +16,14 @@ what the training is started with."""
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found.
+    """One thing that was found."""
 
-    Attributes
-    ----------
-    level : str
-        Of `LEVELS`.
-    severity : str
-        ``error``: it stops, or what is written isn't what runs. ``warning``: it runs, and is
-        hardly what is meant. ``note``: to be known.
-    text : str
-        What, of which key, and what would be right.
-    line : int
-        Where, from 1; 0 for the file as a whole.
-    """
-
-    level: str
+    level: str  # Of `LEVELS`
+    # ``error``: it stops, or what is written isn't what runs. ``warning``: it runs, and is hardly
+    # what is meant. ``note``: to be known
     severity: Severity
-    text: str
-    line: int = 0
+    text: str  # What, of which key, and what would be right
+    line: int = 0  # Where, from 1; 0 for the file as a whole
 
     def shown(self, file: str) -> str:
         """Return it as one line."""
@@ -44,24 +33,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer of a configuration whose schema is right.
+    """A layer of a configuration whose schema is right."""
 
-    Attributes
-    ----------
-    name : str
-        Such as ``qkv_fprop``.
-    values : mapping of str to object
-        By key, as written.
-    lines : mapping of str to int
-        By key; under the empty text the layer's own.
-    method : str
-        Its method, that of the default where none is written.
-    """
-
-    name: str
-    values: Mapping[str, Any]
-    lines: Mapping[str, int]
-    method: str
+    name: str  # Such as ``qkv_fprop``
+    values: Mapping[str, Any]  # By key, as written
+    lines: Mapping[str, int]  # By key; under the empty text the layer's own
+    method: str  # Its method, that of the default where none is written
 
     @property
     def operator(self) -> str:
@@ -84,25 +61,13 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a configuration is to run with, as far as it is known.
+    """What a configuration is to run with, as far as it is known."""
 
-    Attributes
-    ----------
-    tp_size : int or None
-        Tensor-parallel ranks.
-    tokens : int or None
-        Tokens that a layer works on.
-    precision : str or None
-        ``bf16``, ``fp8`` or ``mxfp8``.
-    outputs : mapping of str to int
-        By linear layer, outputs of its forward on one rank, and under ``_dgrad`` those of its
-        input gradient; what isn't known isn't there.
-    flags : tuple of str or None
-        What Megatron-LM is started with; None where that isn't said.
-    """
-
-    tp_size: int | None = None
-    tokens: int | None = None
-    precision: str | None = None
+    tp_size: int | None = None  # Tensor-parallel ranks
+    tokens: int | None = None  # Tokens that a layer works on
+    precision: str | None = None  # ``bf16``, ``fp8`` or ``mxfp8``
+    # By linear layer, outputs of its forward on one rank, and under ``_dgrad`` those of its input
+    # gradient; what isn't known isn't there
     outputs: Mapping[str, int] = field(default_factory=dict)
+    # What Megatron-LM is started with; None where that isn't said
     flags: tuple[str, ...] | None = None

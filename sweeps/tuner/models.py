@@ -28,19 +28,7 @@ WIDTHS = {
 
 
 class Products:
-    """The three products of linear layers: rows, columns and depth by phase.
-
-    Parameters
-    ----------
-    tokens : array_like
-        Tokens that a layer works on.
-    hidden : array_like
-        The model's hidden size.
-    width : array_like
-        What one rank has of the layer's other side.
-    columns : array_like of bool
-        Whether the layer's weights are split by columns.
-    """
+    """The three products of linear layers: rows, columns and depth by phase."""
 
     def __init__(self, tokens: Any, hidden: Any, width: Any, columns: Any) -> None:
         outputs = np.where(columns, width, hidden)
@@ -58,23 +46,7 @@ class Products:
 
 
 def widths(shapes: Mapping[str, Any], tp: Any, attention: str = "mha") -> dict[str, Floats]:
-    """Return what one rank has of each linear layer's split side.
-
-    Parameters
-    ----------
-    shapes : mapping of str to array_like
-        The models' shapes.
-    tp : array_like
-        Tensor-parallel ranks; all arrays broadcast.
-    attention : str
-        ``mha``, or ``mla`` (latent).
-
-    Returns
-    -------
-    dict of str to ndarray
-        By operator: outputs of qkv and fc1 (with a gate, twice the inner size), inputs of proj and
-        fc2.
-    """
+    """Return what one rank has of each linear layer's split side."""
     plain = dict.fromkeys(_LATENTS, 0.0)
     evaluation = Evaluation({**plain, **shapes, "tp": tp}, {"attention": attention})
     return {operator: evaluation[name] for operator, name in WIDTHS.items()}
@@ -87,26 +59,7 @@ def products_of(
     tp: NDArray[Any],
     attention: str = "mha",
 ) -> Products:
-    """Return the products of several layers side by side.
-
-    Parameters
-    ----------
-    shapes : mapping of str to array_like
-        The models' shapes; a model along each axis but the last.
-    tokens : array_like
-        Tokens.
-    operators : sequence of str
-        A linear layer for each entry of the last axis.
-    tp : ndarray
-        Tensor-parallel ranks for each entry of the last axis.
-    attention : str
-        Of all models.
-
-    Returns
-    -------
-    Products
-        Arrays to which all these broadcast.
-    """
+    """Return the products of several layers side by side."""
     every = widths(shapes, tp, attention)
     names = np.asarray(operators)
     width = np.select([names == name for name in OPERATORS], [every[name] for name in OPERATORS])
@@ -134,20 +87,7 @@ def split_faults(shapes: Mapping[str, float], tp: int) -> tuple[str, ...]:
 
 
 def outputs_of(model: Model, tp: int) -> dict[str, int]:
-    """Return the outputs of each linear layer's forward on one rank, and of input gradients.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    tp : int
-        Tensor-parallel ranks.
-
-    Returns
-    -------
-    dict of str to int
-        By operator, and with ``_dgrad`` behind it; layers that the model lacks aren't there.
-    """
+    """Return the outputs of each linear layer's forward on one rank, and of input gradients."""
     lacking = missing_operators(model)
     every = widths(model.shapes, float(tp), model.labels.get("attention", "mha"))
     hidden = int(model.shapes["hidden_size"])

@@ -49,16 +49,10 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Predicted times of many cases: arrays whose last axis is the cases.
+    """Predicted times of many cases: arrays whose last axis is the cases."""
 
-    Attributes
-    ----------
-    forward, backward : PassTimes
-        Of the linear layer.
-    """
-
-    forward: PassTimes
-    backward: PassTimes
+    forward: PassTimes  # Of the linear layer
+    backward: PassTimes  # Of the linear layer
 
 
 class _Problem:
@@ -149,28 +143,7 @@ def predict(
     sm_margin: bool = False,
     attention: str = "mha",
 ) -> Predicted:
-    """Predict the times of cases.
-
-    Parameters
-    ----------
-    shapes : mapping of str to array_like
-        Shapes of a model, or of many: an array each.
-    tokens : array_like
-        Tokens that a layer works on; one, or one for each model.
-    cases : sequence of Case
-        The cases.
-    rates : Rates
-        The machine.
-    sm_margin : bool
-        Whether bulk's products keep off the multiprocessors of the communication.
-    attention : str
-        ``mha`` or ``mla``, of all models.
-
-    Returns
-    -------
-    Predicted
-        Arrays of models and cases.
-    """
+    """Predict the times of cases."""
     problem = _Problem(shapes, tokens, cases, rates, attention)
     passes: dict[str, PassTimes] = {}
     for phase in PHASES:

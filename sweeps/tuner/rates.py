@@ -35,24 +35,13 @@ _HALF = Entry("half_bandwidth_sms", "1", minimum=0.0)
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """A machine as a prediction sees it.
+    """A machine as a prediction sees it."""
 
-    Attributes
-    ----------
-    name : str
-        The machine's.
-    ranks : int
-        GPUs that reach one another inside a node.
-    linked : bool
-        Whether every pair of GPUs has a link of its own, so that a ring uses one of them.
-    figures : mapping of str to (float, str)
-        By quantity, in canonical units, with its origin.
-    """
-
-    name: str
-    ranks: int
+    name: str  # The machine's
+    ranks: int  # GPUs that reach one another inside a node
+    # Whether every pair of GPUs has a link of its own, so that a ring uses one of them
     linked: bool
-    figures: Mapping[str, tuple[float, str]]
+    figures: Mapping[str, tuple[float, str]]  # By quantity, in canonical units, with its origin
 
     def __getitem__(self, quantity: str) -> float:
         return self.figures[quantity][0]
@@ -64,29 +53,7 @@ def read_rates(
     given: Mapping[str, float] | None = None,
     folders: tuple[Path, ...] = (),
 ) -> Rates:
-    """Read what a prediction takes of a machine.
-
-    Parameters
-    ----------
-    hardware : str
-        A machine of the catalogue, or its file.
-    precision : str
-        What products are computed in: one of `PRECISIONS`.
-    given : mapping of str to float, optional
-        Figures in place of the files': names of `CHANGEABLE`.
-    folders : tuple of Path
-        The user's own folders of machines.
-
-    Returns
-    -------
-    Rates
-        Complete.
-
-    Raises
-    ------
-    InputError
-        If there is no such machine, or something isn't known of it that isn't given either.
-    """
+    """Read what a prediction takes of a machine."""
     machine = load_hardware(hardware, folders)
     constants = training_constants(machine, load_framework(FRAMEWORK), precision=precision)
     own = _own_figures()

@@ -13,44 +13,20 @@ __all__ = ["Recommendation", "recommend"]
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """How one layer should overlap on so many ranks.
+    """How one layer should overlap on so many ranks."""
 
-    Attributes
-    ----------
-    tp_size : int
-        Tensor-parallel ranks.
-    operator, phase : str
-        The layer.
-    config_id : str
-        The case whose configuration it is.
-    method : str
-        Userbuffers' method.
-    aggregate, num_sm : int
-        Of a ring; of the other methods.
-    overlap_ratio : float
-        Overlap of the layer's pass, with all that was chosen.
-    saved : float
-        Time that it saves the layer, forward and backward, in seconds.
-    speedup : float
-        Time without any overlap by the time with this one.
-    effective : bool
-        Whether the overlap reaches the threshold, and saves time.
-    reason : str
-        Why it isn't effective, or what to know.
-    """
-
-    tp_size: int
-    operator: str
-    phase: str
-    config_id: str
-    method: str
-    aggregate: int
-    num_sm: int
-    overlap_ratio: float
-    saved: float
-    speedup: float
-    effective: bool
-    reason: str = ""
+    tp_size: int  # Tensor-parallel ranks
+    operator: str  # The layer
+    phase: str  # The layer
+    config_id: str  # The case whose configuration it is
+    method: str  # Userbuffers' method
+    aggregate: int  # Of a ring; of the other methods
+    num_sm: int  # Of a ring; of the other methods
+    overlap_ratio: float  # Overlap of the layer's pass, with all that was chosen
+    saved: float  # Time that it saves the layer, forward and backward, in seconds
+    speedup: float  # Time without any overlap by the time with this one
+    effective: bool  # Whether the overlap reaches the threshold, and saves time
+    reason: str = ""  # Why it isn't effective, or what to know
 
     def __str__(self) -> str:
         how = f"aggregate {self.aggregate}"
@@ -80,20 +56,7 @@ class Recommendation:
 
 
 def recommend(choices: Iterable[Choice], threshold: float) -> list[Recommendation]:
-    """Say what was chosen, layer by layer.
-
-    Parameters
-    ----------
-    choices : iterable of Choice
-        One for each tensor-parallel size.
-    threshold : float
-        Overlap from which one is effective.
-
-    Returns
-    -------
-    list of Recommendation
-        Those that aren't effective among them, with the reason.
-    """
+    """Say what was chosen, layer by layer."""
     found = []
     for choice in choices:
         for layer, result in choice.layers.items():

@@ -56,28 +56,7 @@ def trace_files(folder: Path) -> list[Path]:
 
 
 def read_folder(folder: Path, cases: Sequence[Case]) -> tuple[list[Result], list[str]]:
-    """Analyse the traces of cases.
-
-    Parameters
-    ----------
-    folder : Path
-        Of a run, or its ``traces``.
-    cases : sequence of Case
-        Those that are wanted; others that are found there are analysed too.
-
-    Returns
-    -------
-    results : list of Result
-        Of each wanted case, and of further ones; what has no trace is ``missing``, what can't be
-        read has ``failed``.
-    notes : list of str
-        Folders whose names aren't cases'.
-
-    Raises
-    ------
-    InputError
-        If there is no such folder, or none of its folders is of a case.
-    """
+    """Analyse the traces of cases."""
     if not folder.is_dir():
         wrong = "is no folder"
         raise InputError(fault("--from-traces", str(folder), wrong, "a folder with case folders"))
@@ -126,22 +105,7 @@ def _twin(case: Case) -> Case:
 
 
 def read_case(folder: Path, case: Case, patterns: Patterns | None = None) -> Result:
-    """Analyse the traces of one case.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder with its traces, one of each rank.
-    case : Case
-        What was run.
-    patterns : Patterns, optional
-        What tells products and communication.
-
-    Returns
-    -------
-    Result
-        With times of the slowest rank, the median over its steps; or missing or failed.
-    """
+    """Analyse the traces of one case."""
     return _result(case, _read(folder, case, patterns or load_patterns()))
 
 

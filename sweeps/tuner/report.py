@@ -24,36 +24,17 @@ BEST_YAML = "optimal_tp_comm_overlap_cfg.yaml"
 
 @dataclass(frozen=True, slots=True)
 class TuningReport:
-    """What a tuning found.
+    """What a tuning found."""
 
-    Attributes
-    ----------
-    config : TPOverlapTunerConfig
-        What was tuned.
-    threshold : float
-        Overlap from which one is effective.
-    results : list of Result
-        Every case with its times, or why it has none.
-    choices : list of Choice
-        The configuration of each tensor-parallel size.
-    scaling : Scaling
-        Which sizes are efficient.
-    choices_told : list of Recommendation
-        Every layer that overlaps, those that aren't effective among them.
-    notes : list of str
-        What is to be known.
-    output_dir : Path or None
-        Where the files are.
-    """
-
-    config: TPOverlapTunerConfig
-    threshold: float
-    results: list[Result]
-    choices: list[Choice]
-    scaling: Scaling
+    config: TPOverlapTunerConfig  # What was tuned
+    threshold: float  # Overlap from which one is effective
+    results: list[Result]  # Every case with its times, or why it has none
+    choices: list[Choice]  # The configuration of each tensor-parallel size
+    scaling: Scaling  # Which sizes are efficient
+    # Every layer that overlaps, those that aren't effective among them
     choices_told: list[Recommendation]
-    notes: list[str] = field(default_factory=list)
-    output_dir: Path | None = None
+    notes: list[str] = field(default_factory=list)  # What is to be known
+    output_dir: Path | None = None  # Where the files are
 
     @property
     def recommendations(self) -> list[Recommendation]:

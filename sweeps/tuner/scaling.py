@@ -13,24 +13,13 @@ ROUNDING = 1e-9  # 600*4/2000 is 1.2, and that is within a tolerance of 0.2
 
 @dataclass(frozen=True, slots=True)
 class OperatorScaling:
-    """How one linear layer scales.
+    """How one linear layer scales."""
 
-    Attributes
-    ----------
-    optimal : int or None
-        The largest size up to which all are efficient; None where one rank's time isn't known.
-    times : mapping of int to float
-        By size, in seconds.
-    ratios : mapping of int to float
-        n times the time on n ranks by the time on one.
-    efficient : mapping of int to bool
-        Whether the ratio is within the tolerance.
-    """
-
+    # The largest size up to which all are efficient; None where one rank's time isn't known
     optimal: int | None
-    times: Mapping[int, float]
-    ratios: Mapping[int, float]
-    efficient: Mapping[int, bool]
+    times: Mapping[int, float]  # By size, in seconds
+    ratios: Mapping[int, float]  # n times the time on n ranks by the time on one
+    efficient: Mapping[int, bool]  # Whether the ratio is within the tolerance
 
     @property
     def reason(self) -> str:
@@ -48,18 +37,10 @@ class OperatorScaling:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How all linear layers scale.
+    """How all linear layers scale."""
 
-    Attributes
-    ----------
-    tolerance : float
-        By how much a ratio may be above one.
-    operators : mapping of str to OperatorScaling
-        By linear layer.
-    """
-
-    tolerance: float
-    operators: Mapping[str, OperatorScaling]
+    tolerance: float  # By how much a ratio may be above one
+    operators: Mapping[str, OperatorScaling]  # By linear layer
 
     @property
     def optimal(self) -> int | None:
@@ -86,20 +67,7 @@ class Scaling:
 
 
 def scale(times: Mapping[str, Mapping[int, float]], tolerance: float) -> Scaling:
-    """Find which sizes are efficient.
-
-    Parameters
-    ----------
-    times : mapping of str to mapping of int to float
-        By linear layer and size: forward and backward together.
-    tolerance : float
-        A size is efficient where its time is at most an n-th of one rank's, and this share more.
-
-    Returns
-    -------
-    Scaling
-        Every size is judged; the optimal one comes before the first that isn't efficient.
-    """
+    """Find which sizes are efficient."""
     return Scaling(tolerance, {name: _one(own, tolerance) for name, own in times.items()})
 
 

@@ -11,21 +11,7 @@ TOLERANCE = 1e-9
 
 
 def bracket(times: Sequence[tuple[int, float]], least: int, most: int) -> tuple[int, int]:
-    """Return between which numbers the best one lies, by those that are known.
-
-    Parameters
-    ----------
-    times : sequence of (int, float)
-        Known numbers with their times.
-    least, most : int
-        The range.
-
-    Returns
-    -------
-    int, int
-        The neighbours of the best known one: of a time that falls and then rises, the least lies
-        between them.
-    """
+    """Return between which numbers the best one lies, by those that are known."""
     if not times:
         return least, most
     ordered = sorted(times)
@@ -44,20 +30,6 @@ def best_count(
     The time of a product beside a collective falls while the collective is the longer one, for it
     gets faster, and rises afterwards, for the product gets slower.  So "one more is no better" is
     false up to some number and true from there on, and that number is found by bisection.
-
-    Parameters
-    ----------
-    time : callable
-        The time with so many; it is called once for each number.
-    least, most : int
-        The range, both ends in it.
-    tolerance : float
-        Share by which a time must be less to be better: more than the noise of a measurement.
-
-    Returns
-    -------
-    int
-        The number; the smallest of those that are equally good.
     """
     known: dict[int, float] = {}
 

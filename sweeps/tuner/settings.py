@@ -25,56 +25,7 @@ DEFAULT_HARDWARE = "dgx-h100"
 
 @dataclass
 class TPOverlapTunerConfig:
-    """What is tuned.
-
-    Parameters
-    ----------
-    model_name : str
-        A name of Hugging Face's or of the catalogue, or the path of a ``config.json``.
-    max_tp_size : int
-        Largest tensor-parallel size: 2, 4 or 8, within one machine.
-    max_token_len : int
-        Tokens that a layer works on.
-    operators : sequence of str
-        Linear layers; all that the model has by default.
-    output_dir : str or Path, optional
-        Folder for the results; one with the time in its name by default.
-    min_num_sm, max_num_sm : int
-        Multiprocessors that bulk tries; at most 32.
-    hardware : str
-        The machine that times are predicted for.
-    precision : str
-        ``bf16`` or ``fp8``.
-    grid : str
-        ``legal``, or ``nominal``: with all cases that can't run, and why.
-    search : str
-        Over multiprocessors: ``bisection`` between the grid's, ``grid`` alone, or ``all``.
-    objective : str
-        ``e2e``: the least time. ``ratio``: the highest overlap, whatever time that takes.
-    tolerance : float
-        By how much a size may take longer than an n-th of one rank's time.
-    sm_margin : bool
-        Whether bulk's products keep off the multiprocessors of the communication.
-    pipeline : bool
-        Whether a reduce_scatter in parts is tried as well.
-    rates : mapping of str to float
-        Figures in place of the machine's: names of `sweeps.tuner.rates.CHANGEABLE`.
-    from_traces : str or Path, optional
-        Folder with recorded traces, in place of a prediction.
-    command : str, optional
-        Command that runs a case, in place of a prediction.
-    timeout : float, optional
-        Seconds after which a case of the command is given up.
-    resume : bool
-        Whether cases of ``output_dir`` that have traces aren't run again.
-    hardware_folders : sequence of Path
-        The user's own folders of machines.
-
-    Raises
-    ------
-    InputError
-        With a line for everything that can't be.
-    """
+    """What is tuned."""
 
     model_name: str
     max_tp_size: int = 8

@@ -19,26 +19,15 @@ _MICRO = 1e6
 
 @dataclass(frozen=True, slots=True)
 class PassTimes:
-    """Times of a forward or a backward in seconds: numbers, or arrays of many cases.
+    """Times of a forward or a backward in seconds: numbers, or arrays of many cases."""
 
-    Attributes
-    ----------
-    gemm, comm : float or ndarray
-        While matrix products run, and while communication does.
-    overlap : float or ndarray
-        While both do.
-    other : float or ndarray
-        Of other work within the same span, such as sums of partial results, and gaps.
-    gemm_events, comm_events : float or ndarray
-        How many products and transfers these are.
-    """
-
-    gemm: Any
-    comm: Any
-    overlap: Any
+    gemm: Any  # While matrix products run, and while communication does
+    comm: Any  # While matrix products run, and while communication does
+    overlap: Any  # While both do
+    # Of other work within the same span, such as sums of partial results, and gaps
     other: Any = 0.0
-    gemm_events: Any = 0
-    comm_events: Any = 0
+    gemm_events: Any = 0  # How many products and transfers these are
+    comm_events: Any = 0  # How many products and transfers these are
 
     @property
     def e2e(self) -> Any:
@@ -71,31 +60,15 @@ def ratio_of(overlap: Any, shorter: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A case with its times, or why it has none.
+    """A case with its times, or why it has none."""
 
-    Attributes
-    ----------
-    case : Case
-        The case.
-    status : str
-        ``done``, ``illegal``, ``missing`` (nothing was recorded), or ``failed``.
-    reason : str
-        Why it has no times, or what to know of them.
-    forward, backward : PassTimes or None
-        Its times.
-    source : str
-        Where they come from: ``predicted`` or ``traces``.
-    refined : bool
-        Whether the search over multiprocessors added it to the grid.
-    """
-
-    case: Case
-    status: Status
-    reason: str = ""
-    forward: PassTimes | None = None
-    backward: PassTimes | None = None
-    source: str = "predicted"
-    refined: bool = False
+    case: Case  # The case
+    status: Status  # ``done``, ``illegal``, ``missing`` (nothing was recorded), or ``failed``
+    reason: str = ""  # Why it has no times, or what to know of them
+    forward: PassTimes | None = None  # Its times
+    backward: PassTimes | None = None  # Its times
+    source: str = "predicted"  # Where they come from: ``predicted`` or ``traces``
+    refined: bool = False  # Whether the search over multiprocessors added it to the grid
 
     @property
     def done(self) -> bool:

@@ -72,20 +72,11 @@ HIGHEST_PRIORITY, LOWEST_PRIORITY = -5, 0
 
 @dataclass(frozen=True, slots=True)
 class Legality:
-    """Whether a layer can overlap by a method.
+    """Whether a layer can overlap by a method."""
 
-    Attributes
-    ----------
-    level : str
-        ``legal``; ``runs_as_other``: accepted, but another method runs; ``run_error``: accepted
-        when communicators are made, refused when the layer runs; ``init_error``: refused when they
-        are made.
-    reason : str
-        Why; for a legal one what it needs besides, or nothing.
-    """
-
+    # ``legal``
     level: Level
-    reason: str = ""
+    reason: str = ""  # Why; for a legal one what it needs besides, or nothing
 
     @property
     def runs(self) -> bool:
@@ -157,22 +148,7 @@ _TABLE: dict[tuple[bool, str], dict[str, Legality]] = {
 
 
 def legality(operator: str, phase: str, method: str) -> Legality:
-    """Tell whether a layer can overlap by a method.
-
-    Parameters
-    ----------
-    operator : str
-        Of `OPERATORS`.
-    phase : str
-        Of `PHASES`.
-    method : str
-        Of `METHODS`.
-
-    Returns
-    -------
-    Legality
-        With the reason.
-    """
+    """Tell whether a layer can overlap by a method."""
     return _TABLE[operator in COLUMN, phase][method]
 
 
@@ -204,20 +180,7 @@ def default_method(layer: str) -> str:
 
 
 def default_values(layer: str, tp_size: int) -> dict[str, Any]:
-    """Return all values of a layer that nothing is configured for.
-
-    Parameters
-    ----------
-    layer : str
-        Of `LAYERS`.
-    tp_size : int
-        Tensor-parallel ranks.
-
-    Returns
-    -------
-    dict
-        By key.
-    """
+    """Return all values of a layer that nothing is configured for."""
     method = default_method(layer)
     ring = method == "ring_exchange"
     operator, phase = layer.split("_")

@@ -19,25 +19,7 @@ NEEDED = ("--tp-comm-overlap", "--sequence-parallel", "--tp-comm-overlap-cfg")
 
 
 def validate_file(path: Path, setting: Setting | None = None) -> list[Finding]:
-    """Check a configuration of tensor-parallel overlap.
-
-    Parameters
-    ----------
-    path : Path
-        A YAML file for Megatron-LM's ``--tp-comm-overlap-cfg``.
-    setting : Setting, optional
-        What it is to run with; what isn't known isn't checked.
-
-    Returns
-    -------
-    list of Finding
-        By level, then by line.
-
-    Raises
-    ------
-    InputError
-        If the file can't be read, or isn't YAML with a mapping at its top.
-    """
+    """Check a configuration of tensor-parallel overlap."""
     setting = setting or Setting()
     layers, found = read_layers(read_yaml(path))
     found += init_findings(layers, setting)

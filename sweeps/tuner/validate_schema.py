@@ -21,20 +21,7 @@ _DOMAINS = {
 
 
 def read_layers(file: YamlFile) -> tuple[dict[str, Layer], list[Finding]]:
-    """Check a configuration's schema.
-
-    Parameters
-    ----------
-    file : YamlFile
-        As it was read.
-
-    Returns
-    -------
-    layers : dict of str to Layer
-        What is right of it.
-    findings : list of Finding
-        What is wrong.
-    """
+    """Check a configuration's schema."""
     findings = [
         Finding("schema", "error", f"{key}: stands there twice; only the last one counts", line)
         for key, line in file.twice

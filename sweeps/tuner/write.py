@@ -16,22 +16,7 @@ __all__ = ["write_cases", "write_report"]
 
 
 def write_cases(folder: Path, cases: Iterable[Case], *, sm_margin: bool = False) -> None:
-    """Write the configuration and flags of each case: what is needed to record it.
-
-    Parameters
-    ----------
-    folder : Path
-        The run's; cases stand in its ``traces``.
-    cases : iterable of Case
-        Those that can't run get no folder; equal ones get one.
-    sm_margin : bool
-        Whether products keep off the multiprocessors of the communication.
-
-    Raises
-    ------
-    RunError
-        If it can't be written.
-    """
+    """Write the configuration and flags of each case: what is needed to record it."""
     try:
         for name, case in {c.run_id: c for c in cases if c.legality.level == "legal"}.items():
             write_case(folder / "traces" / name, case.same_as, sm_margin=sm_margin)
@@ -40,25 +25,7 @@ def write_cases(folder: Path, cases: Iterable[Case], *, sm_margin: bool = False)
 
 
 def write_report(report: TuningReport, folder: Path) -> list[Path]:
-    """Write a report's files.
-
-    Parameters
-    ----------
-    report : TuningReport
-        The results.
-    folder : Path
-        Made if it isn't there.
-
-    Returns
-    -------
-    list of Path
-        The files.
-
-    Raises
-    ------
-    RunError
-        If they can't be written.
-    """
+    """Write a report's files."""
     texts: dict[str, str] = {}
     stem = BEST_YAML.removesuffix(".yaml")
     named = {f"{stem}_tp{choice.tp_size}": choice for choice in report.choices}

@@ -13,61 +13,26 @@ __all__ = ["Entry", "YamlFile", "read_yaml"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key with its value.
+    """A key with its value."""
 
-    Attributes
-    ----------
-    key : object
-        As YAML reads it: a text, mostly.
-    value : object
-        A plain value; None where there is none; for a mapping its entries.
-    line : int
-        Where the key stands, from 1.
-    """
-
-    key: Any
-    value: Any
-    line: int
+    key: Any  # As YAML reads it: a text, mostly
+    value: Any  # A plain value; None where there is none; for a mapping its entries
+    line: int  # Where the key stands, from 1
 
 
 @dataclass(frozen=True, slots=True)
 class YamlFile:
-    """A file's entries.
+    """A file's entries."""
 
-    Attributes
-    ----------
-    path : Path
-        The file.
-    entries : tuple of Entry
-        Of the mapping at its top, in order; a key that stands there twice is there twice.
-    twice : tuple of (str, int)
-        Keys that stand in one mapping twice, with the second's line: YAML keeps the last in
-        silence.
-    """
-
-    path: Path
+    path: Path  # The file
+    # Of the mapping at its top, in order; a key that stands there twice is there twice
     entries: tuple[Entry, ...]
+    # Keys that stand in one mapping twice, with the second's line: YAML keeps the last in silence
     twice: tuple[tuple[str, int], ...] = field(default=())
 
 
 def read_yaml(path: Path) -> YamlFile:
-    """Read a file as Megatron-LM does, without running anything in it.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    YamlFile
-        Its entries.
-
-    Raises
-    ------
-    InputError
-        If it can't be read, or isn't YAML with a mapping at its top: with the line.
-    """
+    """Read a file as Megatron-LM does, without running anything in it."""
     import yaml
 
     text = _text_of(path)

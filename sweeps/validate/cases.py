@@ -32,46 +32,15 @@ _CHOSEN = "assumed: a switch within one node, hierarchical over several"
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """The cases of a table.
+    """The cases of a table."""
 
-    Attributes
-    ----------
-    axis : Axis
-        The cases, with their columns.
-    of_row : ndarray of int, shape (rows,)
-        Each row's case.
-    origins : mapping of str to str
-        Where columns come from that the table doesn't have.
-    """
-
-    axis: Axis
-    of_row: NDArray[np.intp]
-    origins: Mapping[str, str]
+    axis: Axis  # The cases, with their columns
+    of_row: NDArray[np.intp]  # Each row's case
+    origins: Mapping[str, str]  # Where columns come from that the table doesn't have
 
 
 def cases_of(table: Table, sweep: Sweep, folders: Sequence[Path] = ()) -> Cases:
-    """Group a table's rows to cases, and complete these to what the engine needs.
-
-    Parameters
-    ----------
-    table : Table
-        The rows.
-    sweep : Sweep
-        What the user stated.
-    folders : sequence of Path
-        The user's own folders of machines.
-
-    Returns
-    -------
-    Cases
-        In the order in which the table has them.
-
-    Raises
-    ------
-    InputError
-        If table and spec both give something, or neither; if a machine isn't known; if ranks and
-        nodes don't fit together.
-    """
+    """Group a table's rows to cases, and complete these to what the engine needs."""
     faults = _conflicts(table, sweep)
     if faults:
         raise InputError(faults)

@@ -32,20 +32,7 @@ _TEXTS = {
 def layout_of_rows(
     records: Sequence[Record], attrs: Mapping[str, str]
 ) -> tuple[Layout, list[Block]]:
-    """Lay rows out as a dataset.
-
-    Parameters
-    ----------
-    records : sequence of Record
-        The rows; one or more.
-    attrs : mapping of str to str
-        Global attributes.
-
-    Returns
-    -------
-    Layout, list of Block
-        Measured and predicted values, a pair of variables for each kind; NaN in rows of another.
-    """
+    """Lay rows out as a dataset."""
     fields = [record.fields() for record in records]
     coordinates = []
     for name, words in _TEXTS.items():

@@ -49,27 +49,7 @@ class Heading:
 def headings_of(
     path: Path, header: Sequence[str], headings: Mapping[str, str], units: Mapping[str, str]
 ) -> list[Heading]:
-    """Find the columns of a table.
-
-    Parameters
-    ----------
-    path : Path
-        Its file, for faults.
-    header : sequence of str
-        Its line of headings.
-    headings, units : mapping of str to str
-        What the spec says of them, by quantity.
-
-    Returns
-    -------
-    list of Heading
-        The columns to read.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault.
-    """
+    """Find the columns of a table."""
     faults = [
         fault(f"{path.name}, heading", name, "stands there twice", "each heading once")
         for name in sorted({name for name in header if name and header.count(name) > 1})

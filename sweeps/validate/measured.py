@@ -44,32 +44,16 @@ _HOLES = "NaN where the table has no measurement"
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTable:
-    """Measurements on the axes of a sweep.
+    """Measurements on the axes of a sweep."""
 
-    Attributes
-    ----------
-    name : str
-        The table's file, without its folder.
-    digest : str
-        SHA-256 of the file.
-    case : Axis
-        The cases: columns ``case`` (what it is called), ``table``, and what the table says.
-    message_bytes : ndarray of float, shape (m,)
-        All message sizes that were measured [byte].
-    time : ndarray of float, shape (cases, m)
-        Measured times [s]; NaN where there is none.
-    references : tuple of str
-        The sources, each once.
-    origins : mapping of str to str
-        Where columns come from that the table doesn't have.
-    """
-
-    name: str
-    digest: str
+    name: str  # The table's file, without its folder
+    digest: str  # SHA-256 of the file
+    # The cases: columns ``case`` (what it is called), ``table``, and what the table says
     case: Axis
-    message_bytes: Floats
-    time: Floats
-    references: tuple[str, ...]
+    message_bytes: Floats  # All message sizes that were measured [byte]
+    time: Floats  # Measured times [s]; NaN where there is none
+    references: tuple[str, ...]  # The sources, each once
+    # Where columns come from that the table doesn't have
     origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -78,13 +62,7 @@ class MeasuredTable:
         return self.case, Axis("message_bytes", {"message_bytes": self.message_bytes})
 
     def dims_of(self, dims: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return the dimensions of what `columns` gives, by variable.
-
-        Parameters
-        ----------
-        dims : sequence of str
-            The dimensions of the predicted times.
-        """
+        """Return the dimensions of what `columns` gives, by variable."""
         every = _filled(dims)
         own = (*(dim for dim in every if dim != "message_bytes"), "size_class")
         by_class = ("median_error", "median_signed_error", "measured_count")
@@ -95,18 +73,7 @@ class MeasuredTable:
         }
 
     def check_size(self, sizes: Mapping[str, int]) -> None:
-        """Refuse a sweep whose errors wouldn't fit into memory.
-
-        Parameters
-        ----------
-        sizes : mapping of str to int
-            The dimensions of the predicted times.
-
-        Raises
-        ------
-        InputError
-            Saying how large it is.
-        """
+        """Refuse a sweep whose errors wouldn't fit into memory."""
         cells = math.prod({**self._sizes, **sizes}.values())
         if cells > MOST_CELLS:
             told = " x ".join(f"{name} {size}" for name, size in sizes.items())
@@ -120,23 +87,7 @@ class MeasuredTable:
         return {"case": len(self.case), "message_bytes": len(self.message_bytes)}
 
     def columns(self, dims: Sequence[str], predicted: Floats) -> list[Column]:
-        """Lay predictions beside the measurements.
-
-        Parameters
-        ----------
-        dims : sequence of str
-            The dimensions of the predicted times.
-        predicted : ndarray of float
-            The predicted times over them [s].
-
-        Returns
-        -------
-        list of Column
-            ``measured_time``, ``relative_error`` (over all dimensions), ``median_error``,
-            ``median_signed_error`` and ``measured_count`` (``size_class`` in place of
-            ``message_bytes``), and the coordinate ``size_class``; all with values.
-
-        """
+        """Lay predictions beside the measurements."""
         about = self.dims_of(dims)
         every = about["relative_error"]
         own = dict(zip(dims, predicted.shape, strict=True))
@@ -200,26 +151,7 @@ def _error(dims: tuple[str, ...], errors: Floats) -> Column:
 
 
 def join_measured(sweep: Sweep, folders: Sequence[Path] = ()) -> tuple[Sweep, MeasuredTable]:
-    """Give a sweep the axes of the table that it is to be laid beside.
-
-    Parameters
-    ----------
-    sweep : Sweep
-        What the user stated, with `measured`.
-    folders : sequence of Path
-        The user's own folders of machines.
-
-    Returns
-    -------
-    Sweep, MeasuredTable
-        The sweep with the axes ``case`` and ``message_bytes``, and with ``time`` among its
-        quantities; and the table, for what comes after.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault of the table, or of what the spec says of it.
-    """
+    """Give a sweep the axes of the table that it is to be laid beside."""
     stated = _checked(sweep.measured)
     table = read_table(find_table(stated["table"]), stated["columns"], stated["units"])
     table = _where(table, stated["where"])

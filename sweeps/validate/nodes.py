@@ -15,25 +15,7 @@ GIGABIT = 1e9 / 8
 def network_of(
     machine: Machine, run: Run, settings: Mapping[str, float], gpus: float
 ) -> dict[str, float]:
-    """Return the GPUs of a node and its network cards as a run had them.
-
-    Parameters
-    ----------
-    machine : Machine
-        What the catalogue says.
-    run : Run
-        The row.
-    settings : mapping of str to float
-        What rules say: rates of network cards, GPUs of a node.
-    gpus : float
-        All GPUs of the run.
-
-    Returns
-    -------
-    dict of str to float
-        ``gpus_per_node`` and, where they differ, ``nics_per_node``, ``ranks_per_nic`` and
-        ``inter_bandwidth``.
-    """
+    """Return the GPUs of a node and its network cards as a run had them."""
     own = machine.figures["gpus_per_node"].value
     stated = settings.get("gpus_per_node", run.numbers.get("gpus_per_node", own))
     # Of a machine that reaches further than a tray, a run fills as many GPUs evenly.

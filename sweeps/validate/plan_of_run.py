@@ -18,13 +18,7 @@ class Unpredictable(Exception):
 
 
 def refuse(reason: str) -> NoReturn:
-    """Say that a row can't be predicted, and why.
-
-    Raises
-    ------
-    Unpredictable
-        Always.
-    """
+    """Say that a row can't be predicted, and why."""
     raise Unpredictable(reason)
 
 

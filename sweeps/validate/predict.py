@@ -44,38 +44,17 @@ EVEN_SCHEDULES = ("zero_bubble", "dual_pipe")
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """What is predicted of cases.
+    """What is predicted of cases."""
 
-    Attributes
-    ----------
-    values : ndarray of float, shape (cases,)
-        In canonical units; NaN where nothing could be predicted.
-    bands : ndarray of float, shape (cases,)
-        The error that a prediction is said to have, as a fraction; NaN where nothing says so.
-    reasons : dict of int to str
-        Of those without a prediction, by their place: why.
-    """
-
-    values: Floats
+    values: Floats  # In canonical units; NaN where nothing could be predicted
+    # The error that a prediction is said to have, as a fraction; NaN where nothing says so
     bands: Floats
+    # Of those without a prediction, by their place: why
     reasons: dict[int, str] = field(default_factory=dict)
 
 
 def predict(cases: Sequence[Case], folders: Sequence[Path] = ()) -> Predictions:
-    """Predict all cases.
-
-    Parameters
-    ----------
-    cases : sequence of Case
-        As `sweeps.validate.training_rows.cases_of_runs` gives them.
-    folders : sequence of Path
-        The user's own folders of machines and frameworks.
-
-    Returns
-    -------
-    Predictions
-        In the order of the cases.
-    """
+    """Predict all cases."""
     load()
     found = Predictions(np.full(len(cases), np.nan), np.full(len(cases), np.nan))
     constants = _Constants(folders)

@@ -41,55 +41,30 @@ _KEYS = ("where", "set", "usual", "assumed", "skip", "because")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule.
+    """One rule."""
 
-    Attributes
-    ----------
-    where : mapping of str to Pattern
-        What has to be found in which column.
-    words, numbers : mapping
-        What then holds.
-    usual : mapping of str to float
-        What holds unless the row or the catalogue says it.
-    assumed : tuple of str
-        Settings that nobody stated.
-    skip : str
-        Why such a row can't be predicted; empty where it can.
-    because : str
-        Where that is known from.
-    """
-
-    where: Mapping[str, re.Pattern[str]]
-    words: Mapping[str, str]
-    numbers: Mapping[str, float]
-    usual: Mapping[str, float]
-    assumed: tuple[str, ...]
-    skip: str
-    because: str
+    where: Mapping[str, re.Pattern[str]]  # What has to be found in which column
+    words: Mapping[str, str]  # What then holds
+    numbers: Mapping[str, float]  # What then holds
+    usual: Mapping[str, float]  # What holds unless the row or the catalogue says it
+    assumed: tuple[str, ...]  # Settings that nobody stated
+    skip: str  # Why such a row can't be predicted; empty where it can
+    because: str  # Where that is known from
 
 
 @dataclass(slots=True)
 class Settings:
-    """What the rules say of one run.
+    """What the rules say of one run."""
 
-    Attributes
-    ----------
-    words, numbers, usual : dict
-        What holds; the last unless the row or the catalogue says it.
-    assumed : dict of str to None
-        Settings that nobody stated, in order.
-    skip : str
-        Why it can't be predicted; empty where it can.
-    read : set of str
-        Columns that a rule understood.
-    """
-
+    # What holds; the last unless the row or the catalogue says it
     words: dict[str, str] = field(default_factory=dict)
+    # What holds; the last unless the row or the catalogue says it
     numbers: dict[str, float] = field(default_factory=dict)
+    # What holds; the last unless the row or the catalogue says it
     usual: dict[str, float] = field(default_factory=dict)
-    assumed: dict[str, None] = field(default_factory=dict)
-    skip: str = ""
-    read: set[str] = field(default_factory=set)
+    assumed: dict[str, None] = field(default_factory=dict)  # Settings that nobody stated, in order
+    skip: str = ""  # Why it can't be predicted; empty where it can
+    read: set[str] = field(default_factory=set)  # Columns that a rule understood
 
 
 @cache
@@ -99,23 +74,7 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 
 def read_rules(path: Path) -> tuple[Rule, ...]:
-    """Read a file of rules.
-
-    Parameters
-    ----------
-    path : Path
-        A TOML file with ``[[rules]]``.
-
-    Returns
-    -------
-    tuple of Rule
-        In the file's order.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault.
-    """
+    """Read a file of rules."""
     load()
     faults: list[str] = []
     rules = []
@@ -190,20 +149,7 @@ def _held(
 
 
 def settings_of(run: Run, rules: Iterable[Rule]) -> Settings:
-    """Return what rules say of a run.
-
-    Parameters
-    ----------
-    run : Run
-        The row.
-    rules : iterable of Rule
-        In the order in which they are applied.
-
-    Returns
-    -------
-    Settings
-        All that hold.
-    """
+    """Return what rules say of a run."""
     found = Settings()
     for rule in rules:
         matches = _matches(run, rule)

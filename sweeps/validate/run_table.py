@@ -60,23 +60,12 @@ _NUMBER = re.compile(r"(?P<number>[-+]?\d[\d.,]*(?:[eE][-+]?\d+)?)\s*(?P<remark>
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One row: a training run, or a plan whose memory somebody states.
+    """One row: a training run, or a plan whose memory somebody states."""
 
-    Attributes
-    ----------
-    line : int
-        Where it stands in its file.
-    texts : mapping of str to str
-        The columns of words; empty where nothing is said.
-    numbers : mapping of str to float
-        The columns of numbers, those that say something.
-    remarks : mapping of str to str
-        What stands in brackets behind numbers.
-    """
-
-    line: int
-    texts: Mapping[str, str]
-    numbers: Mapping[str, float]
+    line: int  # Where it stands in its file
+    texts: Mapping[str, str]  # The columns of words; empty where nothing is said
+    numbers: Mapping[str, float]  # The columns of numbers, those that say something
+    # What stands in brackets behind numbers
     remarks: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -92,21 +81,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class RunTable:
-    """A table of runs.
+    """A table of runs."""
 
-    Attributes
-    ----------
-    path : Path
-        Its file.
-    digest : str
-        SHA-256 of the file.
-    runs : tuple of Run
-        Its rows.
-    """
-
-    path: Path
-    digest: str
-    runs: tuple[Run, ...]
+    path: Path  # Its file
+    digest: str  # SHA-256 of the file
+    runs: tuple[Run, ...]  # Its rows
 
 
 def own_names() -> tuple[str, ...]:
@@ -115,24 +94,7 @@ def own_names() -> tuple[str, ...]:
 
 
 def find_runs(name_or_path: str) -> Path:
-    """Find a table of runs by its name or path.
-
-    Parameters
-    ----------
-    name_or_path : str
-        ``training`` or ``memory``: in ``specs/measured`` of the current folder, else the shipped
-        one; or a path: with a separator or with ``.csv`` at its end.
-
-    Returns
-    -------
-    Path
-        The first that is there.
-
-    Raises
-    ------
-    InputError
-        If there is none: with the nearest name.
-    """
+    """Find a table of runs by its name or path."""
     if name_or_path.endswith(".csv") or Path(name_or_path).name != name_or_path:
         if Path(name_or_path).is_file():
             return Path(name_or_path)
@@ -148,23 +110,7 @@ def find_runs(name_or_path: str) -> Path:
 
 
 def read_runs(path: Path) -> RunTable:
-    """Read a table of runs.
-
-    Parameters
-    ----------
-    path : Path
-        A CSV file with one line of headings; lines that start with ``#`` are remarks.
-
-    Returns
-    -------
-    RunTable
-        Its rows.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault: a column that isn't known, a number that can't be read.
-    """
+    """Read a table of runs."""
     load()
     try:
         content = path.read_bytes()

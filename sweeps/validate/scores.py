@@ -22,20 +22,11 @@ MOST = 12
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One row with its prediction.
+    """One row with its prediction."""
 
-    Attributes
-    ----------
-    case : Case
-        What was measured.
-    predicted : float
-        In the quantity's canonical unit.
-    band : float
-        The error that the prediction is said to have; NaN where nothing says so.
-    """
-
-    case: Case
-    predicted: float
+    case: Case  # What was measured
+    predicted: float  # In the quantity's canonical unit
+    # The error that the prediction is said to have; NaN where nothing says so
     band: float = math.nan
 
     @property
@@ -72,28 +63,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The errors of some rows.
+    """The errors of some rows."""
 
-    Attributes
-    ----------
-    rows : int
-        How many.
-    mape : float
-        Mean size of the relative errors.
-    median, p90 : float
-        Of the errors' sizes.
-    bias : float
-        Mean of the signed errors.
-    within : float
-        Share of the rows with a band whose measurement lies inside it; NaN without any.
-    """
-
-    rows: int
-    mape: float
-    median: float
-    p90: float
-    bias: float
-    within: float
+    rows: int  # How many
+    mape: float  # Mean size of the relative errors
+    median: float  # Of the errors' sizes
+    p90: float  # Of the errors' sizes
+    bias: float  # Mean of the signed errors
+    within: float  # Share of the rows with a band whose measurement lies inside it; NaN without any
 
     def fields(self) -> dict[str, float]:
         """Return it by name."""
@@ -106,20 +83,7 @@ class _Group:
 
 
 def records_of(cases: Cases, predictions: Predictions) -> tuple[list[Record], list[Skipped]]:
-    """Lay predictions beside cases.
-
-    Parameters
-    ----------
-    cases : Cases
-        As they were read.
-    predictions : Predictions
-        Of these cases, in their order.
-
-    Returns
-    -------
-    list of Record, list of Skipped
-        Rows with a prediction; rows without, and why.
-    """
+    """Lay predictions beside cases."""
     found = []
     skipped = list(cases.skipped)
     for place, case in enumerate(cases.cases):
@@ -133,18 +97,7 @@ def records_of(cases: Cases, predictions: Predictions) -> tuple[list[Record], li
 
 
 def score(records: Sequence[Record]) -> Score:
-    """Gather the errors of some rows.
-
-    Parameters
-    ----------
-    records : sequence of Record
-        One or more.
-
-    Returns
-    -------
-    Score
-        Their errors.
-    """
+    """Gather the errors of some rows."""
     errors = np.array([record.error for record in records])
     sizes = np.abs(errors)
     inside = [within for record in records if (within := record.within) is not None]
@@ -159,20 +112,7 @@ def score(records: Sequence[Record]) -> Score:
 
 
 def scores_by(records: Iterable[Record], by: Sequence[str]) -> dict[tuple[str, ...], Score]:
-    """Gather errors by what rows have in common.
-
-    Parameters
-    ----------
-    records : iterable of Record
-        The rows.
-    by : sequence of str
-        Fields of a record: ``source``, ``class``, ``kind``, ``model``, ..
-
-    Returns
-    -------
-    dict of tuple of str to Score
-        In the order in which the groups come up.
-    """
+    """Gather errors by what rows have in common."""
     groups: dict[tuple[str, ...], _Group] = {}
     for record in records:
         fields = record.fields()
@@ -182,20 +122,7 @@ def scores_by(records: Iterable[Record], by: Sequence[str]) -> dict[tuple[str, .
 
 
 def score_lines(heading: str, scores: Mapping[str, Score]) -> Iterator[str]:
-    """Yield errors as a table for a terminal.
-
-    Parameters
-    ----------
-    heading : str
-        What the first column holds.
-    scores : mapping of str to Score
-        By the first column's words.
-
-    Yields
-    ------
-    str
-        The headings, then a line each, in percent.
-    """
+    """Yield errors as a table for a terminal."""
     titles = [heading, "rows", "MAPE", "median", "p90", "bias", "in band"]
     table = [titles]
     for name, one in scores.items():
@@ -213,15 +140,7 @@ def _percent(value: float, sign: str = "") -> str:
 
 
 def skipped_lines(skipped: Sequence[Skipped], *, every: bool = False) -> Iterator[str]:
-    """Yield why rows weren't predicted: each reason with its count and its sources.
-
-    Parameters
-    ----------
-    skipped : sequence of Skipped
-        The rows.
-    every : bool
-        Whether to tell all reasons, not the most frequent ones alone.
-    """
+    """Yield why rows weren't predicted: each reason with its count and its sources."""
     counts = Counter(one.reason for one in skipped)
     sources: dict[str, dict[str, None]] = {}
     for one in skipped:

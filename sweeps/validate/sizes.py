@@ -17,37 +17,13 @@ SIZE_CLASSES = {"small": 0.0, "medium": 256.0 * 2**10, "large": 16.0 * 2**20}
 
 
 def class_of(message_bytes: Floats) -> NDArray[np.intp]:
-    """Return the place of each message size's class in `SIZE_CLASSES`.
-
-    Parameters
-    ----------
-    message_bytes : ndarray of float, shape (m,)
-        Message sizes [byte].
-
-    Returns
-    -------
-    ndarray of int, shape (m,)
-        0 below 256 KiB, 1 below 16 MiB, 2 from there.
-    """
+    """Return the place of each message size's class in `SIZE_CLASSES`."""
     starts = np.array(list(SIZE_CLASSES.values()))
     return np.searchsorted(starts, message_bytes, side="right") - 1
 
 
 def medians(values: NDArray[Any]) -> tuple[Floats, NDArray[np.int32]]:
-    """Return the median along the last dimension, of the values that exist.
-
-    Parameters
-    ----------
-    values : ndarray of float, shape (..., m)
-        NaN where there is none; m may be 0.
-
-    Returns
-    -------
-    medians : ndarray of float, shape (...)
-        NaN where there is no value at all.
-    counts : ndarray of int32, shape (...)
-        How many values there are.
-    """
+    """Return the median along the last dimension, of the values that exist."""
     padded = np.concatenate([values, np.full((*values.shape[:-1], 1), np.nan)], axis=-1)
     ordered = np.sort(padded, axis=-1)  # NaN last
     counts = np.count_nonzero(~np.isnan(values), axis=-1)

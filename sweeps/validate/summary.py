@@ -21,30 +21,7 @@ _NUMBERS = ("points", "without_prediction", "median_error", "median_signed_error
 
 
 def error_rows(dataset: xr.Dataset, by: Sequence[str] = ("table",)) -> list[dict[str, Any]]:
-    """Return the errors of predictions beside measurements, by source and size of message.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        With ``relative_error`` and ``measured_time``, as a sweep with ``[measured]`` gives it.
-    by : sequence of str
-        What tells rows apart besides the size of the messages: coordinates along ``case``
-        (``table``, ``collective``, ``hardware``, ..) or ``case`` itself.  Further dimensions of
-        the error (``algorithm``, say) are added.
-
-    Returns
-    -------
-    list of dict
-        One for each group and class of size in which something was measured: the columns of `by`,
-        ``size_class``, ``points`` (pairs of a measurement and a prediction),
-        ``without_prediction`` (measurements that nothing was predicted for), ``median_error``
-        (of the errors' sizes) and ``median_signed_error``; NaN where there is no pair.
-
-    Raises
-    ------
-    InputError
-        If the dataset has no measurements, or no such coordinate.
-    """
+    """Return the errors of predictions beside measurements, by source and size of message."""
     if "relative_error" not in dataset or "measured_time" not in dataset:
         message = "relative_error: not in this dataset; a spec with [measured] gives it"
         raise InputError(message)
@@ -79,18 +56,7 @@ def error_rows(dataset: xr.Dataset, by: Sequence[str] = ("table",)) -> list[dict
 
 
 def error_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield rows of errors as a table for a terminal.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        As `error_rows` gives them.
-
-    Yields
-    ------
-    str
-        The headings, then a line a row; percentages, with the sign of predicted less measured.
-    """
+    """Yield rows of errors as a table for a terminal."""
     if not rows:
         return
     keys = [key for key in rows[0] if key not in _NUMBERS]

@@ -29,42 +29,15 @@ TOLD = 20
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as it was read.
+    """A table as it was read."""
 
-    Attributes
-    ----------
-    path : Path
-        Its file.
-    digest : str
-        SHA-256 of the file.
-    columns : mapping of str to ndarray, each of shape (rows,)
-        Text, or float64 in canonical units, by quantity or label.
-    """
-
-    path: Path
-    digest: str
-    columns: Mapping[str, NDArray[Any]]
+    path: Path  # Its file
+    digest: str  # SHA-256 of the file
+    columns: Mapping[str, NDArray[Any]]  # Text, or float64 in canonical units, by quantity or label
 
 
 def find_table(name_or_path: str) -> Path:
-    """Find a table by its name or path.
-
-    Parameters
-    ----------
-    name_or_path : str
-        ``nccl-collectives``: in ``specs/measured`` of the current folder, else among the shipped
-        ones; or a path: with a separator or with ``.csv`` at its end.
-
-    Returns
-    -------
-    Path
-        The first that is there.
-
-    Raises
-    ------
-    InputError
-        If there is none: with the nearest name.
-    """
+    """Find a table by its name or path."""
     folders = (Path("specs") / "measured", shipped("measured"))
     known = sorted({path.stem for folder in folders for path in folder.glob("*.csv")})
     if name_or_path.endswith(".csv") or Path(name_or_path).name != name_or_path:
@@ -85,29 +58,7 @@ def find_table(name_or_path: str) -> Path:
 def read_table(
     path: Path, headings: Mapping[str, str] | None = None, units: Mapping[str, str] | None = None
 ) -> Table:
-    """Read a table.
-
-    Parameters
-    ----------
-    path : Path
-        A CSV file with one line of headings; lines that start with ``#`` are remarks.
-    headings : mapping of str to str
-        The heading of a quantity's or label's column, where it isn't its own name (with or
-        without a unit at its end: ``time_us``, ``time (us)``).
-    units : mapping of str to str
-        The unit of a quantity's column, where its heading doesn't end with it.  A message size
-        without any is in bytes.
-
-    Returns
-    -------
-    Table
-        Its columns, each in its canonical unit.
-
-    Raises
-    ------
-    InputError
-        With a line for every fault: a column that isn't there, a number that can't be read.
-    """
+    """Read a table."""
     try:
         content = path.read_bytes()
         text = content.decode("utf-8-sig")

@@ -51,39 +51,19 @@ DEFAULT_PRECISION = "bf16"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One measured value and what a prediction of it needs.
+    """One measured value and what a prediction of it needs."""
 
-    Attributes
-    ----------
-    name, source, reference : str
-        The row, its source, and where that stands.
-    model, group : str
-        What was trained, and the class that its errors are gathered in.
-    kind : str
-        One of `KINDS`.
-    quantity : str
-        What is predicted.
-    measured : float
-        In the quantity's canonical unit.
-    numbers : dict of str to float
-        Shapes, plan and what else is known, in canonical units.
-    labels : dict of str to str
-        ``hardware``, ``framework``, ``precision``, ``attention_kernel``, ..
-    assumed : tuple of str
-        Settings that the row doesn't state.
-    """
-
-    name: str
-    source: str
-    reference: str
-    model: str
-    group: str
-    kind: str
-    quantity: str
-    measured: float
-    numbers: dict[str, float]
-    labels: dict[str, str]
-    assumed: tuple[str, ...]
+    name: str  # The row, its source, and where that stands
+    source: str  # The row, its source, and where that stands
+    reference: str  # The row, its source, and where that stands
+    model: str  # What was trained, and the class that its errors are gathered in
+    group: str  # What was trained, and the class that its errors are gathered in
+    kind: str  # One of `KINDS`
+    quantity: str  # What is predicted
+    measured: float  # In the quantity's canonical unit
+    numbers: dict[str, float]  # Shapes, plan and what else is known, in canonical units
+    labels: dict[str, str]  # ``hardware``, ``framework``, ``precision``, ``attention_kernel``,
+    assumed: tuple[str, ...]  # Settings that the row doesn't state
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,24 +90,7 @@ def cases_of_runs(
     folders: Sequence[Path] = (),
     kinds: Sequence[str] = KINDS,
 ) -> Cases:
-    """Turn rows into cases.
-
-    Parameters
-    ----------
-    runs : iterable of Run
-        Of one or several tables.
-    rules : sequence of Rule, optional
-        What is known of sources and words; the shipped rules by default.
-    folders : sequence of Path
-        The user's own folders of machines and models.
-    kinds : sequence of str
-        Which of `KINDS` are wanted.
-
-    Returns
-    -------
-    Cases
-        In the order of the rows; a row of both kinds gives two.
-    """
+    """Turn rows into cases."""
     known = shipped_rules() if rules is None else rules
     reader = _Reader(known, folders)
     found: list[Case] = []
