@@ -6,8 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from overhead.collective import CollectiveKind, CollectiveResult, collective
-from overhead.collectives import ALGORITHMS, Algorithm, algorithm
+from overhead.collectives.algorithm import ALGORITHMS, Algorithm, algorithm
 from overhead.collectives.cost import Cost, Level, flat
+from overhead.everything import load
 from overhead.formula import REGISTRY, Formula, formula
 from overhead.quantity import VOCABULARY, Quantity, define
 from overhead.source import SOURCES, Source, cite
@@ -44,8 +45,16 @@ __all__ = [
     "formula",
 ]
 
-# A single collective doesn't need what a training step is made of.
+# A single collective needs no more; what a training step is made of comes when it is asked for.
+load("collectives")
+VOCABULARY.wait(load)
+
 LATE = {"AnalysisResult": "analysis", "Config": "config", "analyze_config": "analysis"}
+
+
+def __dir__() -> list[str]:
+    """Return what is public, loaded or not."""
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

@@ -14,8 +14,6 @@ from overhead.evaluation import Evaluation
 from overhead.quantity import VOCABULARY, Array
 from overhead.topology import TopologyDesc
 
-__all__ = ["CollectiveKind", "CollectiveResult", "collective"]
-
 
 class CollectiveKind(StrEnum):
     """The operations."""

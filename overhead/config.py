@@ -10,18 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead import training
-from overhead.communication import DEFAULTS as COMMUNICATION_DEFAULTS
-from overhead.communication import grid
-from overhead.memory import DEFAULTS as MEMORY_DEFAULTS
-from overhead.memory import LABELS as MEMORY_LABELS
-from overhead.overlap_labels import OVERLAPS
+from overhead.communication import groups
+from overhead.communication.quantities import DEFAULTS as COMMUNICATION_DEFAULTS
+from overhead.labels import OVERLAPS
+from overhead.memory.breakdown import DEFAULTS as MEMORY_DEFAULTS
+from overhead.memory.breakdown import LABELS as MEMORY_LABELS
 from overhead.quantity import VOCABULARY, Array
-from overhead.schedule import SCHEDULES
+from overhead.schedule.quantities import SCHEDULES
 from overhead.topology import TopologyKind
-from overhead.transformer_quantities import SHAPES
-
-__all__ = ["Config", "training"]
+from overhead.transformer.quantities import SHAPES
 
 # The quantities that fields are, where their names differ.
 RENAMED = {
@@ -269,7 +266,7 @@ class Config:
         labels |= {"depth": "unknown"} if "layers" not in stated else {}
         labels |= {"sized_by": "world"} if "dp" not in stated else {}
         labels |= {"batched_by": "micro_batches"} if "global_batch" not in stated else {}
-        return labels | (grid.GIVEN if "mesh_nx" in stated else {})
+        return labels | (groups.GIVEN if "mesh_nx" in stated else {})
 
     def _algorithm(self) -> str:
         if not self.tree_algo:

@@ -15,8 +15,6 @@ from overhead.collectives.cost import COST_PARTS, LEVELS, Cost
 from overhead.formula import REGISTRY, Call
 from overhead.quantity import Array
 
-__all__ = ["Evaluation", "MissingQuantities", "derive"]
-
 
 class MissingQuantities(LookupError):
     """Quantities that nothing gives, and without which another can't be had."""

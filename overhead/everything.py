@@ -1,35 +1,110 @@
-"""Imports every module of the package, so that the registry holds all that it declares."""
+"""Loading of the modules in which formulas stand, in whatever order."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
-import overhead
-from overhead.collectives import ALGORITHMS, Algorithm
+from overhead.collectives.algorithm import ALGORITHMS, Algorithm
 from overhead.formula import REGISTRY, Formula
+from overhead.source import SOURCES
+from overhead.topology import TopologyKind
 
-__all__ = ["algorithms", "formulas", "load"]
+FOLDERS = (
+    "collectives", "communication", "compute", "hops", "memory", "overlap", "plan", "schedule",
+    "step", "transformer",
+)  # fmt: skip
 
 
-def load() -> None:
-    """Import every module of the package."""
-    for module in pkgutil.walk_packages(overhead.__path__, "overhead."):
-        importlib.import_module(module.name)
+def load(*folders: str) -> None:
+    """Import every module of some folders (of all), in whatever order; check what they declare."""
+    for folder in folders or FOLDERS:
+        package = importlib.import_module(f"overhead.{folder}")
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    REGISTRY.complete()
+    ALGORITHMS.complete()
 
 
 def formulas(*, others: bool = False) -> tuple[Formula, ...]:
     """Return the package's formulas; a user's, too, where `others` are wanted."""
     load()
-    return tuple(one for one in REGISTRY.values() if others or _own(one.kernel))
+    found = (one for one in REGISTRY.values() if others or _own(one.kernel))
+    return tuple(sorted(found, key=lambda one: (one.returns, one.name)))
 
 
 def algorithms(*, others: bool = False) -> tuple[Algorithm, ...]:
     """Return the package's algorithms; a user's, too, where `others` are wanted."""
     load()
-    return tuple(one for one in ALGORITHMS.values() if others or _own(one.kernel))
+    found = (one for one in ALGORITHMS.values() if others or _own(one.kernel))
+    return tuple(sorted(found, key=lambda one: one.line))
 
 
 def _own(kernel: Callable[..., object]) -> bool:
     return kernel.__module__.startswith("overhead.")
+
+
+# The table of all formulas and their sources, as Markdown, from the declarations.
+
+
+def references(*, others: bool = False) -> str:
+    """Return the whole document: algorithms, formulas, sources."""
+    lines = [
+        "# Formulas and their sources",
+        "",
+        "Generated from the declarations by `sweeps list --references`; a test compares.",
+        "Symbols: the names are the vocabulary's (`sweeps show NAME` tells units and meaning).",
+        "",
+        "## Algorithms",
+        "",
+    ]
+    for topology in TopologyKind:
+        of = [a for a in algorithms(others=others) if a.topology == topology.value]
+        lines += [f"### {topology.value}", "", *_algorithms(of), ""]
+    told = formulas(others=others)
+    cited = {one.source.key for one in algorithms(others=others)}
+    cited |= {one.source.key for one in told}
+    lines += ["## Formulas", "", *_formulas(told), "", "## Sources", ""]
+    lines += [
+        f"- `{key}`: {source.at()}" for key, source in sorted(SOURCES.items()) if key in cited
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _algorithms(algorithms: Sequence[Algorithm]) -> Iterator[str]:
+    yield (
+        "| operation | algorithm | steps | time | most bytes a rank sends | bytes over links "
+        "| source |"
+    )
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for one in algorithms:
+        stated = [f"`{text}`" for text in one.statements.values()]
+        place = f"{one.source.key}{', ' + one.where if one.where else ''}"
+        cells = [one.collective, one.name, *stated, place]
+        yield "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def _formulas(formulas: Sequence[Formula]) -> Iterator[str]:
+    yield "| gives | where | expression | unit | what it is | source |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for one in sorted(formulas, key=lambda f: f.returns):
+        when = ", ".join(f"{k} = {v.replace('|', ' or ')}" for k, v in one.when.items())
+        place = f"{one.source.key}{', ' + one.where if one.where else ''}"
+        cells = [one.returns, when or "always", f"`{one.expression}`", one.result.units]
+        cells += [one.title, place]
+        yield "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def algorithm_table(*, others: bool = False) -> str:
+    """Return which algorithms each operation has on each network, as a Markdown table."""
+    topologies = [kind.value for kind in TopologyKind]
+    lines = ["| operation | " + " | ".join(topologies) + " |"]
+    lines.append("| --- |" + " --- |" * len(topologies))
+    keys = sorted((one.key for one in algorithms(others=others)), key=lambda key: key[1])
+    for collective, group in groupby(keys, key=lambda key: key[1]):
+        found = list(group)
+        cells = [", ".join(k[2] for k in found if k[0] == t) or "-" for t in topologies]
+        lines.append(f"| {collective} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"

@@ -12,17 +12,6 @@ import numpy as np
 
 from overhead.quantity import VOCABULARY, Array
 
-__all__ = [
-    "FUNCTIONS",
-    "evaluate",
-    "greatest_common_divisor",
-    "latex",
-    "names",
-    "never_drawn",
-    "square_divisor",
-]
-
-
 # More experts a token than this no model has.
 MOST_DRAWS = 4096
 

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
 from typing import Any, TypeVar
 
 import numpy as np
 
 from overhead import expression as ex
+from overhead.labels import Condition, both, expanded, implies
 from overhead.quantity import VOCABULARY, Quantity
 from overhead.source import SOURCES, Source
-
-__all__ = [
-    "REGISTRY",
-    "Call",
-    "Formula",
-    "Registry",
-    "call",
-    "document",
-    "formula",
-    "parameters",
-    "summary",
-]
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Formula:
     """A declared formula: a numpy function with its statement and its source.
 
@@ -44,8 +36,8 @@ class Formula:
         The quantity that it gives.
     expression : str
         The statement, which tests execute against the kernel.
-    source : Source
-        Where it comes from, and `where` in it.
+    key : str
+        The publication that it comes from, and `where` in it.
     where : str
         The place in the source.
     assumes : tuple of str
@@ -56,6 +48,8 @@ class Formula:
         The one ufunc that the kernel is, if it is one of two inputs.
     commutes : bool
         Whether its inputs may come in any order: those of few dimensions are best put first.
+    replaces : str
+        The name of the formula whose place it takes; empty: of none.
     """
 
     name: str
@@ -63,17 +57,34 @@ class Formula:
     inputs: tuple[str, ...]
     returns: str
     expression: str
-    source: Source
+    key: str
     where: str = ""
     assumes: tuple[str, ...] = ()
     when: Mapping[str, str] = field(default_factory=dict)
     ufunc: np.ufunc | None = None
     commutes: bool = False
+    replaces: str = ""
+
+    @property
+    def source(self) -> Source:
+        """The publication that it comes from."""
+        return SOURCES[self.key]
+
+    @cached_property
+    def holds(self) -> Condition:
+        """For each label in `when` the values for which it holds."""
+        return {name: frozenset(values.split("|")) for name, values in self.when.items()}
 
     @property
     def result(self) -> Quantity:
         """The quantity that it gives."""
         return VOCABULARY[self.returns]
+
+    @property
+    def title(self) -> str:
+        """What it gives, in one line."""
+        meaning = self.result.meaning
+        return summary(self.kernel) or f"{meaning[0].upper()}{meaning[1:]}"
 
     @property
     def statement(self) -> str:
@@ -90,14 +101,23 @@ class Formula:
         """The source with the place in it."""
         return self.source.at(self.where)
 
+    @property
+    def place(self) -> str:
+        """The file and line where it stands."""
+        return place(self.kernel)
+
     def check(self) -> None:
         """Check that the declaration holds together.
 
         Raises
         ------
         ValueError
-            If a parameter, the result or a name of the expression isn't what it must be.
+            If its source, a parameter, the result or a name of the expression isn't what it
+            must be.
         """
+        if self.key not in SOURCES:
+            message = f"{self.name}: the source '{self.key}' isn't declared; `cite` it"
+            raise ValueError(message)
         for name in (*self.inputs, self.returns):
             if name not in VOCABULARY:
                 message = f"{self.name}: '{name}' is not in the vocabulary"
@@ -108,7 +128,7 @@ class Formula:
             raise ValueError(message)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Call:
     """A quantity that is another one where some quantities are bound and some labels set.
 
@@ -127,6 +147,8 @@ class Call:
         Labels that hold there; what is bound is evaluated with them, too.
     when : mapping of str to str
         The labels for which the call holds; empty: always.
+    place : str
+        The file and line where it stands.
     """
 
     returns: str
@@ -134,6 +156,17 @@ class Call:
     bind: Mapping[str, str]
     labels: Mapping[str, str]
     when: Mapping[str, str]
+    place: str = ""
+
+    @property
+    def name(self) -> str:
+        """What an error message calls it."""
+        return f"{self.returns} as {self.of}"
+
+    @cached_property
+    def holds(self) -> Condition:
+        """For each label in `when` the values for which it holds."""
+        return {name: frozenset(values.split("|")) for name, values in self.when.items()}
 
     @property
     def result(self) -> Quantity:
@@ -167,14 +200,24 @@ class Call:
 
 
 class Registry(Mapping[str, Formula]):
-    """Formulas by name, a name stands once; and calls."""
+    """Formulas by name, a name stands once; and calls.
+
+    Of several that give a quantity the most special one holds: the one whose labels say all that
+    the others' say, and more.  Where labels can hold together of which neither is the more
+    special, a third must say what holds there; otherwise `complete` refuses them.  So the order in
+    which modules are loaded decides nothing.
+    """
 
     def __init__(self) -> None:
         self._formulas: dict[str, Formula] = {}
-        self._returning: dict[str, list[Formula | Call]] = {}
+        self._candidates: dict[str, list[Formula | Call]] = {}
+        self._ranked: dict[str, list[tuple[Formula | Call, Condition]]] = {}
+        self._new: list[Formula | Call] = []
         self.calls: list[Call] = []
 
     def __getitem__(self, name: str) -> Formula:
+        if name not in self._formulas:
+            VOCABULARY.load_everything()
         try:
             return self._formulas[name]
         except KeyError:
@@ -190,32 +233,117 @@ class Registry(Mapping[str, Formula]):
         return len(self._formulas)
 
     def add(self, declared: Formula) -> None:
-        """Add a formula."""
-        if declared.name in self._formulas:
-            message = f"a formula called '{declared.name}' is declared already"
+        """Add a formula.
+
+        Raises
+        ------
+        ValueError
+            If its name is taken.
+        """
+        known = self._formulas.get(declared.name)
+        if known is not None:
+            message = f"a formula called '{declared.name}' is declared already: {known.place}"
             raise ValueError(message)
         self._formulas[declared.name] = declared
-        self._returning.setdefault(declared.returns, []).append(declared)
+        self._enter(declared)
 
     def add_call(self, declared: Call) -> None:
         """Add a call."""
         self.calls.append(declared)
-        self._returning.setdefault(declared.returns, []).append(declared)
+        self._enter(declared)
+
+    def _enter(self, declared: Formula | Call) -> None:
+        self._candidates.setdefault(declared.returns, []).append(declared)
+        self._ranked.pop(declared.returns, None)
+        self._new.append(declared)
+
+    def remove(self, declared: Formula | Call) -> None:
+        """Take out a formula or call: a user's own that was refused."""
+        if isinstance(declared, Formula):
+            del self._formulas[declared.name]
+        else:
+            self.calls.remove(declared)
+        self._candidates[declared.returns].remove(declared)
+        self._ranked.pop(declared.returns, None)
+        if declared in self._new:
+            self._new.remove(declared)
 
     def returning(self, quantity: str, labels: Mapping[str, str]) -> Formula | Call | None:
         """Find the formula or call that gives a quantity where the labels are these.
 
-        The one with the most conditions wins, and of equals the last declared, so that a user's
-        own takes the place of ours.
+        Parameters
+        ----------
+        quantity : str
+            What is wanted.
+        labels : mapping of str to str
+            The labels that hold, such as the topology.
+
+        Returns
+        -------
+        Formula, Call or None
+            The most special one that holds; None where nothing gives it.
         """
-        best: Formula | Call | None = None
-        for candidate in self._returning.get(quantity, ()):
-            holds = all(
-                labels.get(key) in value.split("|") for key, value in candidate.when.items()
-            )
-            if holds and (best is None or len(candidate.when) >= len(best.when)):
-                best = candidate
-        return best
+        for candidate, _ in self._special_first(quantity):
+            if all(labels.get(name) in values for name, values in candidate.holds.items()):
+                return candidate
+        return None
+
+    def candidates(self, quantity: str) -> tuple[Formula | Call, ...]:
+        """Return all that give a quantity under some labels, the more special ones first."""
+        return tuple(one for one, _ in self._special_first(quantity))
+
+    def _special_first(self, quantity: str) -> list[tuple[Formula | Call, Condition]]:
+        ranked = self._ranked.get(quantity)
+        if ranked is None and quantity not in VOCABULARY.first:
+            VOCABULARY.load_everything()
+            ranked = self._ranked.get(quantity)
+        if ranked is None:
+            pairs = [(one, expanded(one.holds)) for one in self._candidates.get(quantity, ())]
+            # A more special one implies all that a more general one implies, and that one.
+            ranked = sorted(pairs, key=lambda pair: -sum(implies(pair[1], c) for _, c in pairs))
+            self._ranked[quantity] = ranked
+        return ranked
+
+    def complete(self) -> None:
+        """Check what was declared since the last time, and complete its docstrings.
+
+        Raises
+        ------
+        ValueError
+            If a declaration doesn't hold together, or two of them give the same quantity under
+            labels that can hold together, and nothing says which of them does.
+        """
+        new, self._new = self._new, []
+        for declared in new:
+            declared.check()
+            if isinstance(declared, Formula) and declared.replaces:
+                self.remove(self[declared.replaces])
+            if isinstance(declared, Formula) and declared.inputs == parameters(declared.kernel):
+                units = declared.result.units
+                what = f"{declared.returns} [{units}]"
+                assumes = "; ".join(declared.assumes)
+                document(declared.kernel, what, declared.reference, assumes)
+        for quantity in {one.returns: None for one in new}:
+            self._refuse_ties(quantity)
+
+    def _refuse_ties(self, quantity: str) -> None:
+        ranked = self._special_first(quantity)
+        for (one, first), (other, second) in combinations(ranked, 2):
+            together = both(first, second)
+            if together is None or (implies(first, second) != implies(second, first)):
+                continue
+            if not any(
+                implies(together, c) and implies(c, first) and implies(c, second)
+                and not (implies(first, c) or implies(second, c))
+                for _, c in ranked
+            ):  # fmt: skip
+                words = ", ".join(f"{k} = {' or '.join(sorted(v))}" for k, v in together.items())
+                message = (
+                    f"{quantity}: '{one.name}' ({one.place}) and '{other.name}' ({other.place}) "
+                    f"both give it{f' where {words}' if words else ''}, and nothing says which; "
+                    f"let one hold for fewer labels, or say replaces = '{one.name}'"
+                )
+                raise ValueError(message)
 
 
 REGISTRY = Registry()
@@ -225,6 +353,12 @@ def parameters(kernel: Callable[..., Any]) -> tuple[str, ...]:
     """Return the names of a function's parameters (faster than inspect's signature)."""
     code = kernel.__code__
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def place(kernel: Callable[..., Any]) -> str:
+    """Return the file and line where a function stands."""
+    code = kernel.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def summary(kernel: Callable[..., Any]) -> str:
@@ -256,6 +390,7 @@ def formula(
     inputs: tuple[str, ...] = (),
     name: str = "",
     commutes: bool = False,
+    replaces: str = "",
 ) -> Callable[[Kernel], Kernel]:
     """Declare a function as a formula and register it; the function stays as it is.
 
@@ -282,6 +417,9 @@ def formula(
         The formula's name, if it isn't the function's.
     commutes : bool
         Whether its inputs may come in any order.
+    replaces : str, optional
+        The name of the formula whose place it takes.  Without it, two formulas that give the same
+        quantity under the same labels are refused.
 
     Returns
     -------
@@ -290,12 +428,9 @@ def formula(
 
     Raises
     ------
-    KeyError
-        If the source or a quantity isn't declared.
     ValueError
         If the name is taken.
     """
-    cited = SOURCES[source]
 
     def declare(kernel: Kernel) -> Kernel:
         declared = Formula(
@@ -304,17 +439,14 @@ def formula(
             inputs=inputs or parameters(kernel),
             returns=returns,
             expression=expression,
-            source=cited,
+            key=source,
             where=where,
             assumes=assumes,
             when=dict(when or {}),
             ufunc=ufunc,
             commutes=commutes,
+            replaces=replaces,
         )
-        result = VOCABULARY[returns]
-        if not inputs:
-            what = f"{returns} [{result.units}]"
-            document(kernel, what, declared.reference, "; ".join(assumes))
         REGISTRY.add(declared)
         return kernel
 
@@ -349,6 +481,8 @@ def call(
     Call
         The declaration.
     """
-    declared = Call(returns, of, dict(bind), dict(labels or {}), dict(when or {}))
+    code = sys._getframe(1).f_code
+    place = f"{code.co_filename}:{sys._getframe(1).f_lineno}"
+    declared = Call(returns, of, dict(bind), dict(labels or {}), dict(when or {}), place)
     REGISTRY.add_call(declared)
     return declared

@@ -6,14 +6,12 @@ user's own formulas may add to it with `define`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = ["VOCABULARY", "Array", "Quantity", "define"]
 
 Array = NDArray[Any]
 
@@ -73,22 +71,42 @@ class Quantity:
 
 
 class Vocabulary(Mapping[str, Quantity]):
-    """Quantities by name; a name stands once."""
+    """Quantities by name; a name stands once.
+
+    A collective needs few of them, and starts faster with these `first` ones alone.  Where another
+    is asked for, `load_rest` defines all others, once, with their formulas.
+    """
 
     def __init__(self) -> None:
         self._quantities: dict[str, Quantity] = {}
+        self.load_rest: Callable[[], None] | None = None
+        self.first: frozenset[str] = frozenset()
 
     def __getitem__(self, name: str) -> Quantity:
+        if name not in self._quantities:
+            self.load_everything()
         try:
             return self._quantities[name]
         except KeyError:
             message = f"no quantity is called '{name}': define it in the vocabulary first"
             raise KeyError(message) from None
 
+    def wait(self, load: Callable[[], None]) -> None:
+        """Let what isn't defined yet be loaded when it is asked for."""
+        self.first, self.load_rest = frozenset(self._quantities), load
+
+    def load_everything(self) -> None:
+        """Define what isn't loaded yet."""
+        if self.load_rest is not None:
+            load, self.load_rest = self.load_rest, None
+            load()
+
     def __iter__(self) -> Iterator[str]:
+        self.load_everything()
         return iter(self._quantities)
 
     def __len__(self) -> int:
+        self.load_everything()
         return len(self._quantities)
 
     def add(self, quantity: Quantity) -> Quantity:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["SOURCES", "Source", "cite"]
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -30,7 +28,19 @@ class Source:
         return ", ".join(part for part in (self.citation, where, self.locator) if part)
 
 
-SOURCES: dict[str, Source] = {}
+class Sources(dict[str, Source]):
+    """Publications by key; one that isn't there loads what isn't loaded yet."""
+
+    def __missing__(self, key: str) -> Source:
+        from overhead.quantity import VOCABULARY
+
+        VOCABULARY.load_everything()
+        if key not in self:
+            raise KeyError(key)
+        return self[key]
+
+
+SOURCES = Sources()
 
 
 def cite(key: str, citation: str, locator: str = "") -> Source:

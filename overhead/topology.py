@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from overhead.network import factors
+from overhead.collectives.network import factors
 from overhead.quantity import VOCABULARY, Array
-
-__all__ = ["TopologyDesc", "TopologyKind", "build_topology"]
 
 FLAT_LINK = ("bandwidth", "latency", "energy_per_bit")
 LEVEL_LINKS = tuple(f"{level}_{name}" for level in ("intra", "inter") for name in FLAT_LINK)

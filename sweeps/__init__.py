@@ -10,6 +10,11 @@ if TYPE_CHECKING:
 __all__ = ["open", "plans", "recompute", "run", "sweep"]
 
 
+def __dir__() -> list[str]:
+    """Return what is public, loaded or not."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     """Import the interface when it is used: commands start faster without it."""
     if name in __all__:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-__all__ = ["InputError", "RunError", "fault", "nearest"]
-
 
 class InputError(ValueError):
     """Input that can't be used: every fault found, a line each (exit code 2).

@@ -11,25 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sweeps.engine.describe import layout_of, references
-from sweeps.engine.layout import Block, Column, Layout
+from sweeps.engine.case import Block, Column, Layout
+from sweeps.engine.describe import Steps, layout_of, references
 from sweeps.engine.plan import Plan
-from sweeps.engine.steps import Steps
 from sweeps.errors import InputError, fault
-from sweeps.spec.dump import to_toml, with_si_units
 from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.sweep import Sweep, read_sweep
-from sweeps.spec.units import format_quantity
+from sweeps.spec.units import format_quantity, to_toml, with_si_units
 from sweeps.validate.sizes import SIZE_CLASSES
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from sweeps.engine.evaluate import Limits
-    from sweeps.engine.reduce import Reducer
+    from sweeps.engine.reduce_base import Reducer
     from sweeps.validate.measured import MeasuredTable
-
-__all__ = ["Job", "prepare"]
 
 # Most cells that a sweep may have without a reduction: 10^11 float64 are 0.8 TB.
 MOST_CELLS = 10**11
@@ -182,7 +178,7 @@ class Job:
         """Return the result's layout and its blocks; reductions run first."""
         reducers = self.reducers()
         if reducers:
-            from sweeps.engine.reducing import feed
+            from sweeps.engine.reduce import feed
 
             feed(self.plan, reducers, limits, progress)
         steps = Steps(self.plan, self.stored, limits)
@@ -196,7 +192,7 @@ class Job:
         kept = tuple(column for column in layout.variables if column.name in self.stored)
         extra = []
         if reducers:
-            from sweeps.engine.reducing import reduced_columns
+            from sweeps.engine.reduce import reduced_columns
 
             extra = reduced_columns(reducers, layout)
         if self.measured is not None:
@@ -235,13 +231,13 @@ class Job:
         """Return an empty reducer for each reduction, in their order."""
         if not self.sweep.reductions:
             return []
-        from sweeps.engine.reducing import reducers_of
+        from sweeps.engine.reduce import reducers_of
 
         return reducers_of(self.plan, self.sweep.reductions, self.layout)
 
     def dataset(self, progress: Callable[[int, int], None] | None = None) -> xr.Dataset:
         """Compute the result in memory."""
-        from sweeps.store.memory import to_dataset
+        from sweeps.store.read import to_dataset
 
         self.check_size()
         self._check_fits()

@@ -7,11 +7,10 @@ import sys
 import traceback
 from pathlib import Path
 
-from overhead.collectives import ALGORITHMS
+from overhead.collectives.algorithm import ALGORITHMS
 from overhead.formula import REGISTRY
+from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault
-
-__all__ = ["load_formulas"]
 
 
 def load_formulas(path: Path) -> None:
@@ -19,15 +18,14 @@ def load_formulas(path: Path) -> None:
     found = importlib.util.spec_from_file_location(f"formulas_{path.stem}", path)
     if found is None or found.loader is None or not path.is_file():
         raise InputError(fault("--formulas", str(path), "no such file", "a Python file"))
+    # All of ours first: a file's formulas may take any of them, and must not tie with any.
+    VOCABULARY.load_everything()
     module = importlib.util.module_from_spec(found)
-    before = (len(REGISTRY), len(ALGORITHMS))
     try:
         sys.modules[found.name] = module
         found.loader.exec_module(module)
-        for formula in list(REGISTRY.values())[before[0] :]:
-            formula.check()
-        for algorithm in list(ALGORITHMS.values())[before[1] :]:
-            algorithm.check()
+        REGISTRY.complete()
+        ALGORITHMS.complete()
     except (Exception, SystemExit) as error:
         wrong = _told(error, path)
         raise InputError(fault("--formulas", str(path), wrong, "a sound file")) from None

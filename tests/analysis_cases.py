@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from sweeps.cli.analysis_command import command
+from sweeps.cli.analysis_command import command, stated_analysis
 from sweeps.cli.analysis_job import analysis_job
-from sweeps.cli.analysis_options import stated_analysis
 from sweeps.job import Job
 from tests.cli_runner import Runner
 

@@ -12,8 +12,8 @@ import pytest
 
 import sweeps
 from overhead import build_topology, collective
-from overhead.communication import DIMENSIONS
-from overhead.step import PARTS as STEP_PARTS
+from overhead.communication.operation import DIMENSIONS
+from overhead.step.parts import PARTS as STEP_PARTS
 from sweeps.cli.analysis_job import evaluation_of
 from tests.analysis_cases import LLAMA, SIZES, job_of, record
 from tests.cli_runner import Runner

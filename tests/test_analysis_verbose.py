@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from overhead import Config, analyze_config
-from overhead.communication import OPERATIONS
+from overhead.communication.totals import OPERATIONS
 from sweeps.cli.analysis_job import evaluation_of
 from sweeps.cli.suggestions import analyses
 from tests.analysis_cases import LLAMA, SIZES, job_of

@@ -11,10 +11,10 @@ import pytest
 
 import sweeps
 from overhead import build_topology, collective
-from overhead.collectives import ALGORITHMS
+from overhead.collectives.algorithm import ALGORITHMS
 from sweeps.errors import InputError
 from sweeps.job import prepare
-from sweeps.spec.sweep import DEFAULT_QUANTITIES
+from sweeps.spec.axis import DEFAULT_QUANTITIES
 from sweeps.store.write import write
 
 ROOT = Path(__file__).parents[1]

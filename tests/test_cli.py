@@ -11,7 +11,7 @@ import pytest
 
 import sweeps
 from overhead import CollectiveResult, build_topology, collective
-from overhead.collectives import ALGORITHMS, COLLECTIVES
+from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES
 from tests.cli_runner import Runner
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import sweeps
-from overhead.collectives import ALGORITHMS
+from overhead.collectives.algorithm import ALGORITHMS
 from sweeps.cli import COMMANDS
 from sweeps.cli.suggestions import COMMANDS as SUGGESTED
 from sweeps.cli.suggestions import analyses

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overhead.reference_table import algorithm_table, references
+from overhead.everything import algorithm_table, references
 
 TOP = Path(__file__).parents[1]
 README = (TOP / "README.md").read_text(encoding="utf-8")

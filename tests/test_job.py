@@ -13,8 +13,8 @@ import xarray as xr
 import sweeps
 from sweeps.errors import InputError
 from sweeps.job import Job, prepare
-from sweeps.spec.dump import to_toml, with_si_units, with_unit
 from sweeps.spec.sweep import load_sweep, read_sweep
+from sweeps.spec.units import to_toml, with_si_units, with_unit
 from sweeps.store.write import write
 
 SPECS: dict[str, dict[str, Any]] = {

@@ -23,10 +23,12 @@ import numpy as np
 import pytest
 
 from overhead import expression as ex
-from overhead.collectives import ALGORITHMS
+from overhead.collectives.algorithm import ALGORITHMS
 from overhead.collectives.cost import LEVELS
 from overhead.evaluation import Evaluation
-from tests.simulator import SCHEDULES, Case, Outcome, Undefined, simulate
+from tests.simulator import SCHEDULES, simulate
+from tests.simulator.core import Outcome
+from tests.simulator.model import Case, Undefined
 
 Key = tuple[str, str, str]
 Sizes = tuple[int, ...]

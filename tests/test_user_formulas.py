@@ -16,7 +16,7 @@ OWN = '''
 import numpy as np
 
 from overhead import algorithm, cite, define, flat, formula
-from overhead.collectives.requirement import Requirement
+from overhead.collectives.algorithm import Requirement
 
 cite("own2026", "A. User, Notes on magic, 2026")
 define("spread", r"\\\\sigma", "s", "spread of the time between ranks", minimum=0)
@@ -60,7 +60,8 @@ OTHER = '''
 from overhead import formula
 
 
-@formula(returns="wire_time", expression="2*message_bytes/bandwidth", source="derivation")
+@formula(returns="wire_time", expression="2*message_bytes/bandwidth", source="derivation",
+         replaces="wire_time")
 def slow_wire(message_bytes, bandwidth):
     """Time on a wire that is half as fast."""
     return 2.0 * message_bytes / bandwidth
@@ -164,8 +165,9 @@ def test_they_are_in_a_file_with_their_metadata(folder: Path) -> None:
         meanings = dict(zip(status.flag_meanings.split(), status.flag_masks, strict=True))
         assert status[1].tolist() == [meanings["ranks_odd"], 0]
         assert slowest[:].mask.any(axis=2).tolist() == [[False] * 2, [True, False], [False] * 2]
-        names = file["chosen_algorithm"].flag_meanings.split()
-        odd, even = (names[code] for code in file["chosen_algorithm"][2])
+        flags = file["chosen_algorithm"]
+        names = dict(zip(flags.flag_values, flags.flag_meanings.split(), strict=True))
+        odd, even = (names[code] for code in flags[2])
         assert odd != "magic"
         assert even == "magic"
         time, extra = file["time"][0], file["slowest_time"][0]
@@ -198,7 +200,7 @@ FORMULA = HEAD + '@formula(returns="{returns}", expression="{text}", source="{so
         (
             FORMULA.format(returns="tiem", text="1*time", source="derivation")
             + "def f(time):\n    return time\n",
-            ["no quantity is called 'tiem'"],
+            ["'tiem' is not in the vocabulary"],
         ),
         (
             FORMULA.format(returns="time", text="1*tiem", source="derivation")
@@ -214,6 +216,18 @@ FORMULA = HEAD + '@formula(returns="{returns}", expression="{text}", source="{so
             FORMULA.format(returns="time", text="1*wire_time", source="derivation")
             + "def wire_time(wire_time):\n    return wire_time\n",
             ["a formula called 'wire_time' is declared already"],
+        ),
+        (
+            FORMULA.format(returns="wire_time", text="2*latency", source="derivation")
+            + "def other(latency):\n    return 2.0 * latency\n",
+            [
+                "'wire_time' (",
+                "timing.py:",
+                "'other' (",
+                "broken.py:2)",
+                "both give it",
+                "replaces = 'wire_time'",
+            ],
         ),
         (HEAD + 'define("time", "T", "s", "another time")\n', ["'time' is defined already"]),
     ],

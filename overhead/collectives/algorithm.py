@@ -2,18 +2,120 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from overhead import expression as ex
 from overhead.collectives.cost import Cost, mirror, twice
-from overhead.collectives.requirement import Requirement
 from overhead.formula import document, parameters, summary
-from overhead.quantity import VOCABULARY
+from overhead.quantity import VOCABULARY, Array
 from overhead.source import SOURCES, Source
 
-__all__ = ["ALGORITHMS", "COLLECTIVES", "TOPOLOGIES", "Algorithm", "Algorithms", "algorithm"]
+# Where an algorithm is defined: conditions on a network's shape, each with its name.
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A condition that must hold for an algorithm to be defined.
+
+    Attributes
+    ----------
+    fault : str
+        The name of the fault where it doesn't hold, as the flag of a masked cell.
+    text : str
+        What must hold, in words.
+    holds : callable
+        Takes quantities as arrays, by name; gives a mask.
+    """
+
+    fault: str
+    text: str
+    holds: Callable[..., Array]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The quantities that it looks at."""
+        return parameters(self.holds)
+
+
+def _power_of_two(values: Array) -> Array:
+    return np.asarray(np.exp2(np.round(np.log2(np.maximum(values, 1.0)))) == values)
+
+
+def _ranks_power_of_two(ranks: Array) -> Array:
+    return _power_of_two(ranks)
+
+
+def _ones(*sizes: Array) -> tuple[Array, Array]:
+    """Return how many of the sizes are above 1, and the largest."""
+    count = sum((np.asarray(size > 1.0, dtype=np.float64) for size in sizes), start=np.float64(0))
+    largest = sizes[0]
+    for size in sizes[1:]:
+        largest = np.maximum(largest, size)
+    return np.asarray(count), np.asarray(largest)
+
+
+def _equal(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+    _, largest = _ones(mesh_nx, mesh_ny, mesh_nz)
+    masks = [(size == largest) | (size == 1.0) for size in (mesh_nx, mesh_ny, mesh_nz)]
+    return np.asarray(masks[0] & masks[1] & masks[2])
+
+
+def _equal_even(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+    _, largest = _ones(mesh_nx, mesh_ny, mesh_nz)
+    even = (largest % 2.0 == 0.0) & (largest > 2.0)
+    return np.asarray(_equal(mesh_nx, mesh_ny, mesh_nz) & (even | (largest == 1.0)))
+
+
+def _two_dimensions(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+    count, largest = _ones(mesh_nx, mesh_ny, mesh_nz)
+    return np.asarray((count == 2.0) | (largest == 1.0))
+
+
+def _one_dimension(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+    count, _ = _ones(mesh_nx, mesh_ny, mesh_nz)
+    return np.asarray(count <= 1.0)
+
+
+POWER_OF_TWO = Requirement(
+    "ranks_not_power_of_two",
+    "the number of ranks must be a power of two",
+    _ranks_power_of_two,
+)
+NODES_POWER_OF_TWO = Requirement(
+    "nodes_not_power_of_two",
+    "the number of nodes, and of pods, must be a power of two",
+    lambda nodes, pods: _power_of_two(nodes) & _power_of_two(pods),
+)
+EQUAL_SIZES = Requirement("dimensions_unequal", "the dimensions must be of equal size", _equal)
+EQUAL_EVEN_SIZES = Requirement(
+    "dimensions_not_equal_and_even",
+    "the dimensions must be of equal, even size above 2",
+    _equal_even,
+)
+TWO_DIMENSIONS = Requirement(
+    "not_two_dimensions", "there must be two dimensions above 1", _two_dimensions
+)
+ONE_DIMENSION = Requirement(
+    "not_one_dimension", "there must be one dimension above 1", _one_dimension
+)
+TWO_LEVELS = Requirement(
+    "three_levels", "there must be no more than two levels", lambda pods: np.asarray(pods == 1.0)
+)
+NVLS = Requirement(
+    "no_nvls_in_the_network",
+    "the switch must reduce and multicast (NVLS): has_nvls = 1",
+    lambda has_nvls: np.asarray(has_nvls == 1.0),
+)
+INC = Requirement(
+    "no_reduction_in_the_network",
+    "the switch must reduce in the network (SHARP): has_inc = 1",
+    lambda has_inc: np.asarray(has_inc == 1.0),
+)
 
 COLLECTIVES = (
     "all_reduce",
@@ -60,17 +162,35 @@ class Algorithm:
     kernel: Callable[..., Cost]
     inputs: tuple[str, ...]
     statements: Mapping[str, str]
-    source: Source
+    key_of_source: str
     where: str = ""
     assumes: tuple[str, ...] = ()
     requires: tuple[Requirement, ...] = ()
     in_network: bool = False
     exact_chunks: str = ""
+    # Module and line of the declaration: what stands first goes first, whatever is loaded first
+    line: tuple[str, int] = ("", 0)
 
     @property
     def key(self) -> tuple[str, str, str]:
         """Topology, collective and name."""
         return self.topology, self.collective, self.name
+
+    @property
+    def source(self) -> Source:
+        """The publication that it comes from."""
+        return SOURCES[self.key_of_source]
+
+    @property
+    def place(self) -> str:
+        """The file and line where it stands."""
+        module, line = self.line
+        return f"{module}:{line}"
+
+    @property
+    def code(self) -> int:
+        """The number that stands for its name in files, whatever else there is."""
+        return code_of(self.name)
 
     @property
     def title(self) -> str:
@@ -115,6 +235,11 @@ class Algorithm:
         ValueError
             If a label, a parameter or a name in a statement is unknown.
         """
+        if self.key_of_source not in SOURCES:
+            message = (
+                f"{'.'.join(self.key)}: the source '{self.key_of_source}' isn't declared; `cite` it"
+            )
+            raise ValueError(message)
         if self.topology not in TOPOLOGIES or self.collective not in COLLECTIVES:
             message = f"{self.name}: no network '{self.topology}' or collective '{self.collective}'"
             raise ValueError(message)
@@ -130,6 +255,7 @@ class Algorithms(Mapping[tuple[str, str, str], Algorithm]):
 
     def __init__(self) -> None:
         self._algorithms: dict[tuple[str, str, str], Algorithm] = {}
+        self._new: list[Algorithm] = []
 
     def __getitem__(self, key: tuple[str, str, str]) -> Algorithm:
         return self._algorithms[key]
@@ -143,20 +269,47 @@ class Algorithms(Mapping[tuple[str, str, str], Algorithm]):
     def add(self, declared: Algorithm) -> None:
         """Add an algorithm."""
         if declared.key in self._algorithms:
-            message = f"the algorithm {'.'.join(declared.key)} is declared already"
+            known = self._algorithms[declared.key].place
+            message = f"the algorithm {'.'.join(declared.key)} is declared already: {known}"
             raise ValueError(message)
         self._algorithms[declared.key] = declared
+        self._new.append(declared)
+
+    def complete(self) -> None:
+        """Check what was declared since the last time, and complete its docstrings.
+
+        Raises
+        ------
+        ValueError
+            If a declaration doesn't hold together.
+        """
+        new, self._new = self._new, []
+        for declared in new:
+            declared.check()
+            if "\n" not in (declared.kernel.__doc__ or ""):
+                assumes = "; ".join(declared.assumes)
+                document(declared.kernel, "Cost", declared.reference, assumes)
 
     def of(self, topology: str, collective: str) -> tuple[Algorithm, ...]:
-        """Return a collective's algorithms on a network, in the order of declaration."""
-        return tuple(a for a in self._algorithms.values() if a.key[:2] == (topology, collective))
+        """Return a collective's algorithms on a network, in the order of their files."""
+        found = [a for a in self._algorithms.values() if a.key[:2] == (topology, collective)]
+        return tuple(sorted(found, key=lambda one: one.line))
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all algorithms, each once, in the order of declaration."""
-        return tuple(dict.fromkeys(key[2] for key in self._algorithms))
+        """Return the names of all algorithms, each once, sorted."""
+        return tuple(sorted({key[2] for key in self._algorithms}))
+
+    def name_of(self, code: int) -> str:
+        """Return the name that a code stands for; "none" for 0."""
+        return next((name for name in self.names() if code_of(name) == code), "none")
 
 
 ALGORITHMS = Algorithms()
+
+
+def code_of(name: str) -> int:
+    """Return the number that stands for an algorithm's name in files: 31 bits of its CRC-32."""
+    return zlib.crc32(name.encode()) & 0x7FFFFFFF
 
 
 def _together(value: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -211,27 +364,23 @@ def algorithm(
 
     Raises
     ------
-    KeyError
-        If the source isn't declared.
     ValueError
         If it is declared already.
     """
-    cited = SOURCES[source]
     stated = {"steps": steps, "time": time, "sent_bytes": sent, "link_bytes": carried}
 
     def declare(kernel: Kernel) -> Kernel:
-        document(kernel, "Cost", cited.at(where), "; ".join(assumes))
         common = Algorithm(
-            "", "", name, kernel, parameters(kernel), stated, cited, where, assumes, requires,
-            in_network, exact_chunks,
+            "", "", name, kernel, parameters(kernel), stated, source, where, assumes, requires,
+            in_network, exact_chunks, (kernel.__code__.co_filename, kernel.__code__.co_firstlineno),
         )  # fmt: skip
-        for place in _together(topology):
+        for network in _together(topology):
             for operation in _together(collective):
-                ALGORITHMS.add(replace(common, topology=place, collective=operation))
+                ALGORITHMS.add(replace(common, topology=network, collective=operation))
             if doubled:
-                ALGORITHMS.add(_doubled(common, place))
+                ALGORITHMS.add(_doubled(common, network))
             if mirrored:
-                ALGORITHMS.add(_mirrored(common, place))
+                ALGORITHMS.add(_mirrored(common, network))
         return kernel
 
     return declare

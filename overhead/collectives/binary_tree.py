@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead import network
+from overhead.collectives import network
 from overhead.collectives.algorithm import algorithm
 from overhead.collectives.cost import Cost, flat, several
 from overhead.quantity import Array
-
-__all__ = ["all_reduce_tree_pipe", "broadcast_tree_pipe", "direct", "flood"]
 
 EVERY = "(ranks - 1)/ranks*message_bytes"
 MINIMAL = "(ranks - 1)*message_bytes"

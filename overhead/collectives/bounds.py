@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from overhead.collectives.level_timing import HIERARCHY
+from overhead.collectives.level_timing import THREE_LEVEL_CAPACITY as THREE
+from overhead.collectives.level_timing import TWO_LEVEL_CAPACITY as TWO
 from overhead.formula import formula
 from overhead.quantity import Array
 
-__all__ = ["lower_bound"]
-
 OWN = "derivation"
 FLAT = {"shape": "flat"}
+# What goes across the network; a message goes to a neighbour.
+ACROSS = {
+    **FLAT,
+    "collective": "all_reduce|all_gather|reduce_scatter|broadcast|reduce|all_to_all",
+}
 PORT = "a rank's ports must take in, or give out, what its part of the operation needs"
 VOLUME = "the links together must carry what the operation moves at least"
 
@@ -43,7 +49,7 @@ def lower_bound_ratio(time: Array, lower_bound: Array) -> Array:
     expression="diameter*latency",
     source=OWN,
     assumes=("a latency a hop",),
-    when={**FLAT, "latency_per": "hop"},
+    when={**ACROSS, "latency_per": "hop"},
     ufunc=np.multiply,
 )
 def latency_bound(diameter: Array, latency: Array) -> Array:
@@ -56,7 +62,7 @@ def latency_bound(diameter: Array, latency: Array) -> Array:
     expression="minimum(diameter, 1)*latency",
     source=OWN,
     assumes=("a latency a message",),
-    when={**FLAT, "latency_per": "message"},
+    when={**ACROSS, "latency_per": "message"},
 )
 def message_latency_bound(diameter: Array, latency: Array) -> Array:
     """Least latency: one message's."""
@@ -67,7 +73,7 @@ def message_latency_bound(diameter: Array, latency: Array) -> Array:
     returns="latency_bound",
     expression="where(ranks > 1, minimum(hops, 1)*latency, 0*latency)",
     source=OWN,
-    when={**FLAT, "collective": "p2p", "latency_per": "hop|message"},
+    when={**FLAT, "collective": "p2p"},
 )
 def p2p_latency_bound(ranks: Array, hops: Array, latency: Array) -> Array:
     """Least latency of one message: one hop's."""
@@ -135,3 +141,316 @@ def all_to_all_bound(ranks: Array, ports: Array, pair_cut: Array, wire_time: Arr
     """Least transfer of an all_to_all."""
     share: Array = np.maximum((ranks - 1.0) / (ranks * ports), pair_cut)
     return share * wire_time
+
+
+# Physical lower bounds on a hierarchy: what no schedule on nodes and pods can beat.
+
+OUTERMOST = "one message crosses the outermost level that the group spans"
+
+# Latency.
+
+
+@formula(
+    returns="latency_bound",
+    expression="where(nodes > 1, inter_latency, where(node_ranks > 1, intra_latency,"
+    " 0*intra_latency))",
+    source=OWN,
+    assumes=(OUTERMOST,),
+    when=TWO,
+)
+def two_level_latency_bound(
+    node_ranks: Array, nodes: Array, intra_latency: Array, inter_latency: Array
+) -> Array:
+    """Least latency: one message across the outermost level, on two levels."""
+    return np.where(nodes > 1.0, inter_latency, np.where(node_ranks > 1.0, intra_latency, 0.0))
+
+
+@formula(
+    returns="latency_bound",
+    expression="where(pods > 1, pod_latency, where(nodes > 1, inter_latency,"
+    " where(node_ranks > 1, intra_latency, 0*intra_latency)))",
+    source=OWN,
+    assumes=(OUTERMOST,),
+    when=THREE,
+)
+def three_level_latency_bound(
+    node_ranks: Array,
+    nodes: Array,
+    pods: Array,
+    intra_latency: Array,
+    inter_latency: Array,
+    pod_latency: Array,
+) -> Array:
+    """Least latency: one message across the outermost level, on three levels."""
+    inner = two_level_latency_bound(node_ranks, nodes, intra_latency, inter_latency)
+    return np.where(pods > 1.0, pod_latency, inner)
+
+
+SENDERS = "sender and receiver are in different nodes of a pod where it has several"
+
+
+@formula(
+    returns="latency_bound",
+    expression="minimum(hops, 1)*where(nodes > 1, inter_latency, where(node_ranks > 1,"
+    " intra_latency, 0*intra_latency))",
+    source=OWN,
+    assumes=(SENDERS,),
+    when={**TWO, "collective": "p2p"},
+)
+def two_level_p2p_latency_bound(
+    node_ranks: Array, nodes: Array, hops: Array, intra_latency: Array, inter_latency: Array
+) -> Array:
+    """Least latency of one message on two levels: one hop's."""
+    hop = two_level_latency_bound(node_ranks, nodes, intra_latency, inter_latency)
+    return np.minimum(hops, 1.0) * hop
+
+
+@formula(
+    returns="latency_bound",
+    expression="minimum(hops, 1)*where(nodes > 1, inter_latency, where(pods > 1, pod_latency,"
+    " where(node_ranks > 1, intra_latency, 0*intra_latency)))",
+    source=OWN,
+    assumes=(SENDERS,),
+    when={**THREE, "collective": "p2p"},
+)
+def three_level_p2p_latency_bound(
+    node_ranks: Array,
+    nodes: Array,
+    pods: Array,
+    hops: Array,
+    intra_latency: Array,
+    inter_latency: Array,
+    pod_latency: Array,
+) -> Array:
+    """Least latency of one message on three levels: one hop's."""
+    inner = np.where(node_ranks > 1.0, intra_latency, 0.0)
+    outer = np.where(pods > 1.0, pod_latency, inner)
+    return np.minimum(hops, 1.0) * np.where(nodes > 1.0, inter_latency, outer)
+
+
+# Transfer.  Ranks, nodes and pods alike must take in, or give out, what they lack or owe.
+
+SHARED_PORT = "all ranks together must take in, or give out, what the operation moves at least"
+NODE = "what enters or leaves a node passes its network cards"
+POD = "what enters or leaves a pod passes its network cards"
+
+
+def _of(collective: str, shape: dict[str, str]) -> dict[str, str]:
+    return {**shape, "collective": collective}
+
+
+GATHER = "maximum((ranks - 1)/mean_capacity, (ranks - node_ranks)/node_capacity)"
+
+
+@formula(
+    returns="bandwidth_bound",
+    expression=f"message_bytes/ranks*{GATHER}",
+    source=OWN,
+    assumes=(SHARED_PORT, NODE),
+    when=_of("all_gather|reduce_scatter", TWO),
+)
+def two_level_gather_bound(
+    message_bytes: Array,
+    ranks: Array,
+    node_ranks: Array,
+    mean_capacity: Array,
+    node_capacity: Array,
+) -> Array:
+    """Least transfer of an all_gather or a reduce_scatter on two levels."""
+    entering = (ranks - node_ranks) / node_capacity
+    return message_bytes / ranks * np.maximum((ranks - 1.0) / mean_capacity, entering)
+
+
+@formula(
+    returns="bandwidth_bound",
+    expression=f"message_bytes/ranks*maximum({GATHER}, (ranks - ranks/pods)/pod_capacity)",
+    source=OWN,
+    assumes=(SHARED_PORT, NODE, POD),
+    when=_of("all_gather|reduce_scatter", THREE),
+)
+def three_level_gather_bound(
+    message_bytes: Array,
+    ranks: Array,
+    node_ranks: Array,
+    pods: Array,
+    mean_capacity: Array,
+    node_capacity: Array,
+    pod_capacity: Array,
+) -> Array:
+    """Least transfer of an all_gather or a reduce_scatter on three levels."""
+    inner = two_level_gather_bound(message_bytes, ranks, node_ranks, mean_capacity, node_capacity)
+    return np.maximum(inner, message_bytes / ranks * ((ranks - ranks / pods) / pod_capacity))
+
+
+SUMMED = "maximum((ranks - 1)/ranks/mean_capacity, (ranks - node_ranks)/ranks/node_capacity)"
+
+
+@formula(
+    returns="bandwidth_bound",
+    expression=f"2*message_bytes*{SUMMED}",
+    source=OWN,
+    assumes=(SHARED_PORT, NODE, "no reduction in the network"),
+    when=_of("all_reduce", TWO),
+)
+def two_level_all_reduce_bound(
+    message_bytes: Array,
+    ranks: Array,
+    node_ranks: Array,
+    mean_capacity: Array,
+    node_capacity: Array,
+) -> Array:
+    """Least transfer of an all_reduce on two levels: among ranks, and among nodes."""
+    return 2.0 * two_level_gather_bound(
+        message_bytes, ranks, node_ranks, mean_capacity, node_capacity
+    )
+
+
+@formula(
+    returns="bandwidth_bound",
+    expression=f"2*message_bytes*maximum({SUMMED}, (pods - 1)/pods/pod_capacity)",
+    source=OWN,
+    assumes=(SHARED_PORT, NODE, POD, "no reduction in the network"),
+    when=_of("all_reduce", THREE),
+)
+def three_level_all_reduce_bound(
+    message_bytes: Array,
+    ranks: Array,
+    node_ranks: Array,
+    pods: Array,
+    mean_capacity: Array,
+    node_capacity: Array,
+    pod_capacity: Array,
+) -> Array:
+    """Least transfer of an all_reduce on three levels: among ranks, nodes, and pods."""
+    return 2.0 * three_level_gather_bound(
+        message_bytes, ranks, node_ranks, pods, mean_capacity, node_capacity, pod_capacity
+    )
+
+
+ROOTED = (
+    "where(ranks > 1, maximum(maximum(1/rank_capacity, (ranks - 1)/ranks/mean_capacity),"
+    " where(ranks > node_ranks, 1/node_capacity, 0/node_capacity)), 0/rank_capacity)"
+)
+
+
+@formula(
+    returns="bandwidth_bound",
+    expression=f"message_bytes*{ROOTED}",
+    source=OWN,
+    assumes=(
+        SHARED_PORT,
+        NODE,
+        "the whole message leaves or enters the root, and every node",
+    ),
+    when=_of("broadcast|reduce", TWO),
+)
+def two_level_broadcast_bound(
+    message_bytes: Array,
+    ranks: Array,
+    node_ranks: Array,
+    rank_capacity: Array,
+    mean_capacity: Array,
+    node_capacity: Array,
+) -> Array:
+    """Least transfer of a broadcast or a reduce on two levels."""
+    port = np.maximum(1.0 / rank_capacity, (ranks - 1.0) / ranks / mean_capacity)
+    node = np.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
+    return np.asarray(message_bytes * np.where(ranks > 1.0, np.maximum(port, node), 0.0))
+
+
+@formula(
+    returns="bandwidth_bound",
+    expression=f"message_bytes*maximum({ROOTED}, where(pods > 1, 1/pod_capacity, 0/pod_capacity))",
+    source=OWN,
+    assumes=(
+        SHARED_PORT,
+        NODE,
+        POD,
+        "the whole message leaves or enters the root, every node and pod",
+    ),
+    when=_of("broadcast|reduce", THREE),
+)
+def three_level_broadcast_bound(
+    message_bytes: Array,
+    ranks: Array,
+    node_ranks: Array,
+    pods: Array,
+    rank_capacity: Array,
+    mean_capacity: Array,
+    node_capacity: Array,
+    pod_capacity: Array,
+) -> Array:
+    """Least transfer of a broadcast or a reduce on three levels."""
+    inner = two_level_broadcast_bound(
+        message_bytes, ranks, node_ranks, rank_capacity, mean_capacity, node_capacity
+    )
+    pod = message_bytes * np.where(pods > 1.0, 1.0 / pod_capacity, 0.0)
+    return np.asarray(np.maximum(inner, pod))
+
+
+@formula(
+    returns="bandwidth_bound",
+    expression="message_bytes*where(ranks > 1, maximum(1/rank_capacity,"
+    " where(ranks > node_ranks, 1/node_capacity, 0/node_capacity)), 0/rank_capacity)",
+    source=OWN,
+    assumes=(NODE, SENDERS),
+    when=_of("p2p", HIERARCHY),
+)
+def level_p2p_bound(
+    message_bytes: Array,
+    ranks: Array,
+    node_ranks: Array,
+    rank_capacity: Array,
+    node_capacity: Array,
+) -> Array:
+    """Least transfer of one message, between nodes where there are several."""
+    node = np.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
+    port = 1.0 / rank_capacity
+    return np.asarray(message_bytes * np.where(ranks > 1.0, np.maximum(port, node), 0.0))
+
+
+EXCHANGED = "maximum((ranks - 1)/mean_capacity, node_ranks*(ranks - node_ranks)/node_capacity)"
+
+
+@formula(
+    returns="bandwidth_bound",
+    expression=f"message_bytes/ranks*{EXCHANGED}",
+    source=OWN,
+    assumes=(SHARED_PORT, NODE),
+    when=_of("all_to_all", TWO),
+)
+def two_level_exchange_bound(
+    message_bytes: Array,
+    ranks: Array,
+    node_ranks: Array,
+    mean_capacity: Array,
+    node_capacity: Array,
+) -> Array:
+    """Least transfer of an all_to_all on two levels."""
+    leaving = node_ranks * (ranks - node_ranks) / node_capacity
+    most: Array = np.maximum((ranks - 1.0) / mean_capacity, leaving)
+    return message_bytes / ranks * most
+
+
+@formula(
+    returns="bandwidth_bound",
+    expression=f"message_bytes/ranks*maximum({EXCHANGED},"
+    " ranks/pods*(ranks - ranks/pods)/pod_capacity)",
+    source=OWN,
+    assumes=(SHARED_PORT, NODE, POD),
+    when=_of("all_to_all", THREE),
+)
+def three_level_exchange_bound(
+    message_bytes: Array,
+    ranks: Array,
+    node_ranks: Array,
+    pods: Array,
+    mean_capacity: Array,
+    node_capacity: Array,
+    pod_capacity: Array,
+) -> Array:
+    """Least transfer of an all_to_all on three levels."""
+    inner = two_level_exchange_bound(message_bytes, ranks, node_ranks, mean_capacity, node_capacity)
+    pod_ranks = ranks / pods
+    leaving = pod_ranks * (ranks - pod_ranks) / pod_capacity
+    return np.maximum(inner, message_bytes / ranks * leaving)

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 
 from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES, Algorithm
 
-__all__ = ["CHOICES", "NCCL", "STANDARD", "candidates", "usable"]
-
 CHOICES = ("standard", "nccl", "auto", "all")
 HALVES = ("all_gather", "reduce_scatter")
 REDUCING = ("all_reduce", *HALVES)

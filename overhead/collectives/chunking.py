@@ -18,8 +18,6 @@ from overhead.collectives.cost import Cost, Level
 from overhead.collectives.switch import levels as tree_levels
 from overhead.quantity import Array
 
-__all__ = ["MOST_CHUNKS", "best_chunks"]
-
 MOST_CHUNKS = 2.0**40
 
 Interval = tuple[Any, Any]

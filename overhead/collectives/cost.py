@@ -15,20 +15,6 @@ import numpy as np
 
 from overhead.quantity import Array
 
-__all__ = [
-    "COST_PARTS",
-    "LEVELS",
-    "Cost",
-    "Level",
-    "add",
-    "flat",
-    "mirror",
-    "scale",
-    "several",
-    "stack",
-    "twice",
-]
-
 Number = Array | float
 LEVELS = ("intra", "inter", "pod")
 

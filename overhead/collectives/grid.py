@@ -14,28 +14,6 @@ import numpy as np
 from overhead.collectives.cost import Cost, scale, stack
 from overhead.quantity import Array
 
-__all__ = [
-    "BOTH",
-    "DIMENSIONS",
-    "EVERY",
-    "LONGEST",
-    "MIDDLE",
-    "MINIMAL",
-    "ONCE",
-    "SHORTEST",
-    "WHOLE",
-    "bucket",
-    "count",
-    "exchange",
-    "in_three_phases",
-    "longest",
-    "over",
-    "side_by_side",
-    "spread",
-    "staircase",
-    "union",
-]
-
 BOTH = ("reduce_scatter", "all_gather")
 EVERY = "(ranks - 1)/ranks*message_bytes"
 MINIMAL = "(ranks - 1)*message_bytes"

@@ -12,27 +12,10 @@ from collections.abc import Callable
 import numpy as np
 
 from overhead.collectives import switch
-from overhead.collectives.algorithm import algorithm
-from overhead.collectives.cost import Cost, Level, scale, stack
-from overhead.collectives.requirement import NODES_POWER_OF_TWO
+from overhead.collectives.algorithm import NODES_POWER_OF_TWO, TWO_LEVELS, algorithm
+from overhead.collectives.cost import Cost, Level, flat, scale, several, stack
+from overhead.collectives.switch import scatter
 from overhead.quantity import Array
-
-__all__ = [
-    "CARD",
-    "CROWD",
-    "EVERY",
-    "MINIMAL",
-    "WHOLE",
-    "WIRES",
-    "all_gather_intra_inter",
-    "crowd",
-    "direct_halving",
-    "direct_ring",
-    "ring_halving",
-    "ring_ring",
-    "shared",
-    "two_phase",
-]
 
 BOTH = ("reduce_scatter", "all_gather")
 EVERY = "(ranks - 1)/ranks*message_bytes"
@@ -223,3 +206,457 @@ def two_phase(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array
     between_nodes = scale(switch.bucket(nodes), 1.0, node_ranks * pods)
     between_pods = scale(switch.bucket(pods), 1.0, node_ranks * nodes)
     return stack([node, shared(between_nodes, ranks_per_nic), shared(between_pods, ranks_per_nic)])
+
+
+# Pairwise all_to_all on nodes of GPUs: in step r every rank sends to the rank r further on.
+#
+# Step r has messages inside nodes if r or N - r is below the ranks of a node, and lasts as long as
+# the slower of both levels.  Through a network card go as many messages as ranks at it have their
+# partner outside: r of them in the first steps, until all have.
+
+
+def _messages(steps: Array, ranks: Array) -> Array:
+    """Return the sum over r = 1 .. steps of min(r, ranks): messages through a network card."""
+    growing = np.minimum(steps, np.floor(ranks))
+    return np.asarray(growing * (growing + 1.0) / 2.0 + (steps - growing) * ranks)
+
+
+# A step inside nodes, one between nodes in which every rank's partner is outside, what the first
+# takes longer than latency between nodes, and a message's time through a network card.
+INTRA = f"(intra_latency + {WIRES[0]}/ranks)"
+INTER = f"(inter_latency + ranks_per_nic*{WIRES[1]}/ranks)"
+LONGER = f"({INTRA} - inter_latency)"
+PASS = f"({CROWD}*{WIRES[1]}/ranks)"
+# In the first so many steps messages through a card grow by one a step, and in the first so many
+# of those the step is slower inside nodes.
+GROWING = "minimum(node_ranks - 1, floor(ranks_per_nic))"
+SLOWER = (
+    f"where({INTRA} <= inter_latency, 0, where({INTRA} >= {INTER}, {GROWING},"
+    f" minimum({GROWING}, floor({LONGER}/{PASS}))))"
+)
+MIXED = (
+    f"(node_ranks - 1)*{INTRA} - ({GROWING} - {SLOWER})*{LONGER}"
+    f" + ({GROWING}*({GROWING} + 1) - {SLOWER}*({SLOWER} + 1))/2*{PASS}"
+    f" + (node_ranks - 1 - {GROWING})*maximum({INTER} - {INTRA}, 0*{INTRA})"
+)
+
+
+@algorithm(
+    "hierarchical",
+    "all_to_all",
+    "flat_pairwise",
+    steps="ranks - 1",
+    time=f"where(nodes > 1, 2*({MIXED}) + (ranks - 2*node_ranks + 1)*{INTER}, (ranks - 1)*{INTRA})",
+    sent=EVERY,
+    carried=MINIMAL,
+    source="derivation",
+    where="NCCL's exchange, shift by shift",
+    assumes=("a shift begins when the one before has ended",),
+    requires=(TWO_LEVELS,),
+)
+def flat_pairwise(
+    node_ranks: Array,
+    nodes: Array,
+    pods: Array,
+    ranks_per_nic: Array,
+    message_bytes: Array,
+    intra_latency: Array,
+    intra_bandwidth: Array,
+    inter_latency: Array,
+    inter_bandwidth: Array,
+    oversubscription: Array,
+) -> Cost:
+    """Shift by 1, 2, .. ranks, whether in a node or between nodes."""
+    ranks = node_ranks * nodes * pods
+    others = node_ranks - 1.0
+    at_card = np.minimum(ranks_per_nic, node_ranks)
+    crowded = crowd(node_ranks, ranks_per_nic)
+    inside = intra_latency + message_bytes / intra_bandwidth / ranks
+    wire = message_bytes * (oversubscription / inter_bandwidth) / ranks
+    # A step with r messages through a network card is slower inside nodes while r stays below.
+    one = crowded * wire
+    limit = np.floor((inside - inter_latency) / np.where(one > 0.0, one, 1.0))
+    slower = np.select(
+        [inside <= inter_latency, inside >= inter_latency + ranks_per_nic * wire],
+        [0.0, others],
+        np.minimum(limit, others),
+    )
+    mixed = crowded * (_messages(others, at_card) - _messages(slower, at_card))
+    apart = ranks - 2.0 * node_ranks + 1.0
+    between = nodes > 1.0
+    intra_steps = np.where(between, 2.0 * slower, ranks - 1.0)
+    inter_steps = np.where(between, ranks - 1.0 - intra_steps, 0.0)
+    passed = np.where(between, 2.0 * mixed + apart * ranks_per_nic, 0.0)
+    sent = (ranks - 1.0) / ranks
+    levels = (
+        Level(intra_steps, intra_steps, intra_steps / ranks, others + 0.0 * ranks),
+        Level(inter_steps, inter_steps, passed / ranks, ranks - node_ranks),
+        Level(0.0 * ranks, 0.0 * ranks, 0.0 * ranks, 0.0 * ranks),
+    )
+    return Cost(ranks - 1.0, sent, levels, apart=0.0)
+
+
+# Broadcasts on nodes of GPUs, and pods of nodes, and the reduces that mirror them.
+
+INWARDS = "between pods first, then between nodes, then in every node"
+ALONE = "one rank of each node sends, over one network card"
+LEVELS = "(ceil(log2(pods)) + ceil(log2(nodes)) + ceil(log2(node_ranks)))"
+
+
+def _inwards(
+    node: Cost, between_nodes: Cost, between_pods: Cost, nodes: Array, pods: Array
+) -> Cost:
+    """Return the cost of a broadcast between pods, in each between nodes, in each of those."""
+    return stack([scale(node, 1.0, nodes * pods), scale(between_nodes, 1.0, pods), between_pods])
+
+
+@algorithm(
+    "hierarchical",
+    "broadcast",
+    "binomial",
+    steps=LEVELS,
+    time=f"ceil(log2(pods))*(pod_latency + {CROWD}*{WIRES[2]})"
+    f" + ceil(log2(nodes))*(inter_latency + {CROWD}*{WIRES[1]})"
+    f" + ceil(log2(node_ranks))*(intra_latency + {WIRES[0]})",
+    sent=f"{LEVELS}*message_bytes",
+    carried=MINIMAL,
+    source="derivation",
+    assumes=(INWARDS, ALONE),
+    mirrored=True,
+)
+def binomial(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
+    """Binomial trees, level by level inwards."""
+    messages = crowd(node_ranks, ranks_per_nic)
+    return _inwards(
+        switch.binomial(node_ranks),
+        shared(switch.binomial(nodes), messages),
+        shared(switch.binomial(pods), messages),
+        nodes,
+        pods,
+    )
+
+
+LINKS = "where({n} > 1, {n} - 2 + chunks, 0)"
+CHAINS = [LINKS.format(n=size) for size in ("node_ranks", "nodes", "pods")]
+
+
+@algorithm(
+    "hierarchical",
+    "broadcast",
+    "chain",
+    steps=" + ".join(CHAINS),
+    time=f"{CHAINS[2]}*(pod_latency + {CROWD}*{WIRES[2]}/chunks)"
+    f" + {CHAINS[1]}*(inter_latency + {CROWD}*{WIRES[1]}/chunks)"
+    f" + {CHAINS[0]}*(intra_latency + {WIRES[0]}/chunks)",
+    sent="(where(pods > 1, 1, 0) + where(nodes > 1, 1, 0) + where(node_ranks > 1, 1, 0))"
+    "*message_bytes",
+    carried=MINIMAL,
+    source="derivation",
+    assumes=(INWARDS, ALONE, "a level begins when the one outside of it has ended"),
+    mirrored=True,
+)
+def chain(
+    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, chunks: Array
+) -> Cost:
+    """Chains, level by level inwards, pipelined over chunks on each level."""
+    messages = crowd(node_ranks, ranks_per_nic)
+    return _inwards(
+        switch.chain(node_ranks, chunks),
+        shared(switch.chain(nodes, chunks), messages),
+        shared(switch.chain(pods, chunks), messages),
+        nodes,
+        pods,
+    )
+
+
+RAIL = "ranks_per_nic/node_ranks"
+RAILS_STEPS = f"{LEVELS} + node_ranks - 1"
+RAILS_TIME = (
+    "(ceil(log2(node_ranks)) + node_ranks - 1)*intra_latency"
+    f" + 2*(node_ranks - 1)/node_ranks*{WIRES[0]}"
+    f" + ceil(log2(nodes))*(inter_latency + {RAIL}*{WIRES[1]})"
+    f" + ceil(log2(pods))*(pod_latency + {RAIL}*{WIRES[2]})"
+)
+RAILS_SENT = "(2*(node_ranks - 1) + ceil(log2(nodes)) + ceil(log2(pods)))/node_ranks*message_bytes"
+RAILS_CARRIED = "(ranks - 1 + popcount_sum(node_ranks)/node_ranks)*message_bytes"
+PIECES = (
+    "where(node_ranks > 1, maximum(node_ranks - 2**(ceil(log2(node_ranks)) - 1),"
+    " 2**(ceil(log2(node_ranks)) - 2)), 0)"
+)
+RAIL_TREES = (
+    "the root's node scatters, ranks at the same place in their nodes broadcast a piece each",
+    CARD,
+)
+
+
+@algorithm(
+    "hierarchical",
+    "broadcast",
+    "scatter_rails",
+    steps=RAILS_STEPS,
+    time=RAILS_TIME,
+    sent=RAILS_SENT,
+    carried=RAILS_CARRIED,
+    source="derivation",
+    assumes=RAIL_TREES,
+)
+def scatter_rails(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
+    """Scatter in the root's node, broadcasts along the rails, an all_gather in every node."""
+    first = scatter(node_ranks)
+    last = switch.bucket(node_ranks)
+    node = flat(
+        first.steps + last.steps,
+        first.levels[0].transfer + last.levels[0].transfer,
+        sent=first.sent + last.sent,
+        carried=first.levels[0].carried + nodes * pods * last.levels[0].carried,
+    )
+    piece = 1.0 / node_ranks
+    between_nodes = scale(switch.binomial(nodes), piece, node_ranks * pods)
+    between_pods = scale(switch.binomial(pods), piece, node_ranks)
+    return stack([node, shared(between_nodes, ranks_per_nic), shared(between_pods, ranks_per_nic)])
+
+
+@algorithm(
+    "hierarchical",
+    "reduce",
+    "scatter_rails",
+    steps=RAILS_STEPS,
+    time=RAILS_TIME,
+    sent=f"(node_ranks - 1 + maximum(where(nodes*pods > 1, 1, 0), {PIECES}))"
+    "/node_ranks*message_bytes",
+    carried=RAILS_CARRIED,
+    source="derivation",
+    assumes=("the broadcast backwards; at its end the root's node only gathers", CARD),
+)
+def reduce_scatter_rails(
+    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array
+) -> Cost:
+    """Reduce_scatter in every node, reduces along the rails, a gather in the root's node."""
+    there = scatter_rails(node_ranks, nodes, pods, ranks_per_nic)
+    depth = switch.levels(node_ranks)
+    subtree = np.maximum(node_ranks - np.exp2(depth - 1.0), np.exp2(depth - 2.0))
+    pieces = several(node_ranks) * subtree
+    sent = node_ranks - 1.0 + np.maximum(several(nodes * pods), pieces)
+    reduced = node_ranks - 1.0 + switch.levels(nodes) + switch.levels(pods)
+    return Cost(there.steps, sent / node_ranks, there.levels, reduced / node_ranks)
+
+
+# Collectives on a hierarchy that take it for flat: each step lasts as long as its slowest level.
+#
+# A step's messages go over links of all levels at once.  The slowest level gets all of the step's
+# time, so that these costs depend on latencies, bandwidths and the message.  Where there is one pod
+# the quantities of its level may have any value.
+
+ABSENT = -1.0
+
+
+def _slowest(times: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    """Return for each level 1.0 where it is the slowest, else 0.0; of equals the outermost."""
+    intra, inter, pod = times
+    outermost = (pod >= inter) & (pod >= intra)
+    middle = ~outermost & (inter >= intra)
+    innermost = ~outermost & ~middle
+    return (
+        innermost.astype(np.float64),
+        middle.astype(np.float64),
+        outermost.astype(np.float64),
+    )
+
+
+def _cost(
+    steps: Array,
+    times: tuple[Array, Array, Array],
+    shares: tuple[Array, Array, Array],
+    carried: tuple[Array, Array, Array],
+    sent: Array,
+) -> Cost:
+    """Return the cost of equal steps, each as long as the slowest level's."""
+    levels = tuple(
+        Level(steps * here, steps * here, steps * here * share, passed)
+        for here, share, passed in zip(_slowest(times), shares, carried, strict=True)
+    )
+    return Cost(steps, sent, levels, sent, apart=0.0)
+
+
+def _edges(node_ranks: Array, nodes: Array, pods: Array) -> tuple[Array, Array, Array]:
+    """Return the edges of a ring through all ranks on each level."""
+    groups = nodes * pods
+    intra = np.where(groups > 1.0, groups * (node_ranks - 1.0), node_ranks)
+    inter = np.where(pods > 1.0, pods * (nodes - 1.0), np.where(nodes > 1.0, nodes, 0.0))
+    return intra, inter, np.where(pods > 1.0, pods, 0.0)
+
+
+def _step(terms: tuple[str, str, str]) -> str:
+    """Return the expression of a step's time from those of its levels, where they are."""
+    sizes = ("node_ranks", "nodes", "pods")
+    intra, inter, pod = (
+        f"where({size} > 1, {term}, 0*intra_latency)"
+        for size, term in zip(sizes, terms, strict=True)
+    )
+    return f"maximum(maximum({intra}, {inter}), {pod})"
+
+
+RING_STEP = _step(
+    (
+        f"intra_latency + {WIRES[0]}/ranks",
+        f"inter_latency + {CROWD}*{WIRES[1]}/ranks",
+        f"pod_latency + {CROWD}*{WIRES[2]}/ranks",
+    )
+)
+
+
+@algorithm(
+    "hierarchical",
+    BOTH,
+    "flat_ring",
+    steps="ranks - 1",
+    time=f"(ranks - 1)*{RING_STEP}",
+    sent=EVERY,
+    carried=MINIMAL,
+    source="derivation",
+    assumes=("one ring, node after node; it leaves a node by one network card",),
+    doubled=True,
+)
+def flat_ring(
+    node_ranks: Array,
+    nodes: Array,
+    pods: Array,
+    ranks_per_nic: Array,
+    message_bytes: Array,
+    intra_latency: Array,
+    intra_bandwidth: Array,
+    inter_latency: Array,
+    inter_bandwidth: Array,
+    oversubscription: Array,
+    pod_latency: Array,
+    pod_bandwidth: Array,
+    pod_oversubscription: Array,
+) -> Cost:
+    """One ring through all ranks, node after node."""
+    ranks = node_ranks * nodes * pods
+    share = 1.0 / ranks
+    crowded = share * crowd(node_ranks, ranks_per_nic)
+    intra = intra_latency + share * (message_bytes / intra_bandwidth)
+    inter = inter_latency + crowded * (message_bytes * (oversubscription / inter_bandwidth))
+    pod = pod_latency + crowded * (message_bytes * (pod_oversubscription / pod_bandwidth))
+    times = _present(node_ranks, nodes, pods, intra, inter, pod)
+    sent = (ranks - 1.0) / ranks
+    inside, between_nodes, between_pods = _edges(node_ranks, nodes, pods)
+    carried = (inside * sent, between_nodes * sent, between_pods * sent)
+    return _cost(ranks - 1.0, times, (share, crowded, crowded), carried, sent)
+
+
+def _present(
+    node_ranks: Array, nodes: Array, pods: Array, intra: Array, inter: Array, pod: Array
+) -> tuple[Array, Array, Array]:
+    """Return the levels' times, `ABSENT` for levels that have no messages."""
+    return (
+        np.where(node_ranks > 1.0, intra, ABSENT),
+        np.where(nodes > 1.0, inter, ABSENT),
+        np.where(pods > 1.0, pod, ABSENT),
+    )
+
+
+# Of a node's rings all but one go on inside of it at any rank; with one node all do.
+INSIDE = "where(nodes*pods > 1, (node_ranks - 1)/node_ranks, 1)"
+CHANNELS_STEP = _step(
+    (
+        f"intra_latency + {INSIDE}*{WIRES[0]}/ranks",
+        f"inter_latency + ranks_per_nic/node_ranks*{WIRES[1]}/ranks",
+        f"pod_latency + ranks_per_nic/node_ranks*{WIRES[2]}/ranks",
+    )
+)
+
+
+@algorithm(
+    "hierarchical",
+    BOTH,
+    "flat_ring_channels",
+    steps="ranks - 1",
+    time=f"(ranks - 1)*{CHANNELS_STEP}",
+    sent=EVERY,
+    carried=MINIMAL,
+    source="derivation",
+    where="what NCCL does: a ring a channel, each leaving a node by another network card",
+    assumes=("as many rings as ranks in a node, each with its part of the buffer",),
+    doubled=True,
+)
+def flat_ring_channels(
+    node_ranks: Array,
+    nodes: Array,
+    pods: Array,
+    ranks_per_nic: Array,
+    message_bytes: Array,
+    intra_latency: Array,
+    intra_bandwidth: Array,
+    inter_latency: Array,
+    inter_bandwidth: Array,
+    oversubscription: Array,
+    pod_latency: Array,
+    pod_bandwidth: Array,
+    pod_oversubscription: Array,
+) -> Cost:
+    """Rings through all ranks, as many as a node has ranks, each entering nodes at another."""
+    ranks = node_ranks * nodes * pods
+    inside = np.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
+    outside = ranks_per_nic / (node_ranks * ranks)
+    intra = intra_latency + inside * (message_bytes / intra_bandwidth)
+    inter = inter_latency + outside * (message_bytes * (oversubscription / inter_bandwidth))
+    pod = pod_latency + outside * (message_bytes * (pod_oversubscription / pod_bandwidth))
+    times = _present(node_ranks, nodes, pods, intra, inter, pod)
+    sent = (ranks - 1.0) / ranks
+    edges = _edges(node_ranks, nodes, pods)
+    carried = (edges[0] * sent, edges[1] * sent, edges[2] * sent)
+    return _cost(ranks - 1.0, times, (inside, outside, outside), carried, sent)
+
+
+DIRECT_STEP = _step(
+    (
+        f"intra_latency + (node_ranks - 1)/ranks*{WIRES[0]}",
+        f"inter_latency + ranks_per_nic*(nodes - 1)*node_ranks/ranks*{WIRES[1]}",
+        f"pod_latency + ranks_per_nic*(pods - 1)/pods*{WIRES[2]}",
+    )
+)
+
+
+@algorithm(
+    "hierarchical",
+    "all_to_all",
+    "flat_direct",
+    steps="where(ranks > 1, 1, 0)",
+    time=DIRECT_STEP,
+    sent=EVERY,
+    carried=MINIMAL,
+    source="derivation",
+    assumes=(
+        "a rank posts all its messages at once and those of a level pay one latency together",
+    ),
+)
+def all_to_all_direct(
+    node_ranks: Array,
+    nodes: Array,
+    pods: Array,
+    ranks_per_nic: Array,
+    message_bytes: Array,
+    intra_latency: Array,
+    intra_bandwidth: Array,
+    inter_latency: Array,
+    inter_bandwidth: Array,
+    oversubscription: Array,
+    pod_latency: Array,
+    pod_bandwidth: Array,
+    pod_oversubscription: Array,
+) -> Cost:
+    """All pairs at once, each message straight over the level at which its ranks meet."""
+    ranks = node_ranks * nodes * pods
+    inside = (node_ranks - 1.0) / ranks
+    outside = (nodes - 1.0) * node_ranks / ranks
+    far = (pods - 1.0) / pods
+    shares = (inside, ranks_per_nic * outside, ranks_per_nic * far)
+    intra = intra_latency + shares[0] * (message_bytes / intra_bandwidth)
+    inter = inter_latency + shares[1] * (message_bytes * (oversubscription / inter_bandwidth))
+    pod = pod_latency + shares[2] * (message_bytes * (pod_oversubscription / pod_bandwidth))
+    times = _present(node_ranks, nodes, pods, intra, inter, pod)
+    carried = (ranks * inside, ranks * outside, ranks * far)
+    there = np.where(ranks > 1.0, 1.0, 0.0)
+    return _cost(there, times, shares, carried, (ranks - 1.0) / ranks)

@@ -4,25 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.collectives.algorithm import algorithm
+from overhead.collectives.algorithm import POWER_OF_TWO, algorithm
 from overhead.collectives.cost import Cost, flat, several
-from overhead.collectives.requirement import POWER_OF_TWO
 from overhead.quantity import Array
-
-__all__ = [
-    "all_gather_doubling",
-    "all_reduce_tree_pipe",
-    "all_to_all_direct",
-    "all_to_all_fwd_bidir",
-    "all_to_all_fwd_uni",
-    "all_to_all_shift_bidir",
-    "all_to_all_shift_min",
-    "all_to_all_shift_uni",
-    "broadcast_tree_pipe",
-    "bucket",
-    "bucket_short",
-    "bucket_split",
-]
 
 BOTH = ("reduce_scatter", "all_gather")
 HALVES = "where(ranks == 2, 1/2, (ranks - 1)/(2*ranks))"

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.collectives.algorithm import algorithm
+from overhead.collectives.algorithm import INC, NVLS, POWER_OF_TWO, algorithm
 from overhead.collectives.cost import Cost, flat, several
-from overhead.collectives.requirement import POWER_OF_TWO
 from overhead.expression import popcount_sum
 from overhead.quantity import Array
-
-__all__ = ["binomial", "bucket", "chain", "direct", "direct_serial", "halving", "levels"]
 
 BOTH = ("reduce_scatter", "all_gather")
 EVERY = "(ranks - 1)/ranks*message_bytes"
@@ -381,3 +378,262 @@ def all_to_all_bruck(ranks: Array) -> Cost:
     """Bruck: blocks travel by the bits of their distance, several to a message."""
     blocks = popcount_sum(ranks)
     return flat(levels(ranks), blocks / ranks, sent=blocks / ranks, carried=blocks)
+
+
+# Collectives that a switch takes part in: it reduces in the network (SHARP), or for NVLS.
+#
+# With NVLS a rank reads a slice through the switch, which adds up all ranks' copies of it on the
+# way, and writes a slice to all ranks, itself included, through the switch, which multicasts it.
+# Bytes over links count once a message that passes the switch, half for each of its two ports.
+
+SENT = f"{ONCE}*message_bytes"
+TIME = f"{ONCE}*(in_network_latency + message_bytes/bandwidth)"
+STREAMED = "the switch passes on what comes in as it comes in"
+
+
+@algorithm(
+    "switch",
+    "all_reduce",
+    "inc",
+    steps=ONCE,
+    time=TIME,
+    sent=SENT,
+    carried=f"{ONCE}*ranks*message_bytes",
+    source="sharp2016",
+    assumes=(STREAMED,),
+    requires=(INC,),
+    in_network=True,
+)
+def all_reduce(ranks: Array) -> Cost:
+    """The switch adds up what comes in and streams the sum out."""
+    there = several(ranks)
+    return flat(there, there, sent=there, carried=there * ranks)
+
+
+@algorithm(
+    "switch",
+    "all_reduce",
+    "inc_pipe",
+    steps=f"{ONCE}*(chunks + 1)",
+    time=f"{ONCE}*(chunks + 1)*(in_network_latency/2 + message_bytes/(chunks*bandwidth))",
+    sent=SENT,
+    carried=f"{ONCE}*ranks*message_bytes",
+    source="derivation",
+    assumes=("the switch stores a chunk and sends its sum in the next step",),
+    requires=(INC,),
+    in_network=True,
+)
+def all_reduce_stored(ranks: Array, chunks: Array) -> Cost:
+    """The switch adds up chunk by chunk, and sends a chunk when it has it whole."""
+    there = several(ranks)
+    steps = there * (chunks + 1.0)
+    return flat(
+        steps,
+        steps / chunks,
+        latencies=steps / 2.0,
+        messages=steps / 2.0,
+        sent=there,
+        carried=there * ranks,
+    )
+
+
+@algorithm(
+    "switch",
+    "all_reduce",
+    "nvls",
+    steps=f"{ONCE}*(chunks + 1)",
+    time=f"{ONCE}*((chunks + 1)*in_network_latency"
+    " + (2 + (chunks - 1)*(1 + 1/ranks))*message_bytes/(chunks*bandwidth))",
+    sent=f"{ONCE}*(1 + 1/ranks)*message_bytes",
+    carried=f"{ONCE}*(ranks + 1)*message_bytes",
+    source="derivation",
+    assumes=("a chunk is read while the one before is written", STREAMED),
+    requires=(NVLS,),
+    in_network=True,
+)
+def all_reduce_nvls(ranks: Array, chunks: Array) -> Cost:
+    """NVLS: each rank reads the sum of its slice and writes it to all, pipelined over chunks."""
+    there = several(ranks)
+    share = 1.0 + 1.0 / ranks
+    return flat(
+        there * (chunks + 1.0),
+        there * (2.0 + (chunks - 1.0) * share) / chunks,
+        sent=there * share,
+        carried=there * (ranks + 1.0),
+    )
+
+
+@algorithm(
+    "switch",
+    "reduce_scatter",
+    "nvls",
+    steps=ONCE,
+    time=TIME,
+    sent=SENT,
+    carried=f"{ONCE}*(ranks + 1)/2*message_bytes",
+    source="derivation",
+    assumes=(STREAMED,),
+    requires=(NVLS,),
+    in_network=True,
+)
+def reduce_scatter_nvls(ranks: Array) -> Cost:
+    """NVLS: each rank reads the sum of its slice; all must give the whole buffer."""
+    there = several(ranks)
+    return flat(there, there, sent=there, carried=there * (ranks + 1.0) / 2.0)
+
+
+@algorithm(
+    "switch",
+    "all_gather",
+    "nvls",
+    steps=ONCE,
+    time=TIME,
+    sent=f"{SENT}/ranks",
+    carried=f"{ONCE}*(ranks + 1)/2*message_bytes",
+    source="derivation",
+    assumes=(STREAMED,),
+    requires=(NVLS,),
+    in_network=True,
+)
+def all_gather_nvls(ranks: Array) -> Cost:
+    """NVLS: each rank writes its slice to all; all must take in the whole buffer."""
+    there = several(ranks)
+    return flat(there, there, sent=there / ranks, carried=there * (ranks + 1.0) / 2.0)
+
+
+@algorithm(
+    "switch",
+    "broadcast",
+    "inc",
+    steps=ONCE,
+    time=TIME,
+    sent=SENT,
+    carried=f"{ONCE}*ranks/2*message_bytes",
+    source="sharp2016",
+    assumes=(STREAMED,),
+    requires=(INC,),
+    in_network=True,
+)
+def broadcast(ranks: Array) -> Cost:
+    """The switch multicasts what the root sends."""
+    there = several(ranks)
+    return flat(there, there, sent=there, carried=there * ranks / 2.0)
+
+
+@algorithm(
+    "switch",
+    "reduce",
+    "inc",
+    steps=ONCE,
+    time=TIME,
+    sent=SENT,
+    carried=f"{ONCE}*(ranks + 1)/2*message_bytes",
+    source="sharp2016",
+    assumes=(STREAMED, "the root sends its buffer to the switch as well"),
+    requires=(INC,),
+    in_network=True,
+)
+def reduce(ranks: Array) -> Cost:
+    """The switch adds up what all send and streams the sum to the root."""
+    there = several(ranks)
+    return flat(there, there, sent=there, carried=there * (ranks + 1.0) / 2.0)
+
+
+# Broadcasts on a switch that scatter the message first and gather it then (van de Geijn).
+
+TWICE = "2*(ranks - 1)/ranks*message_bytes"
+CARRIED = "(ranks - 1 + popcount_sum(ranks)/ranks)*message_bytes"
+HANDED = "(ranks - 1 + floor(ranks/2))/ranks*message_bytes"
+RING_TIME = f"(ceil(log2(ranks)) + ranks - 1)*latency + {TWICE}/bandwidth"
+DOUBLING_TIME = f"2*log2(ranks)*latency + {TWICE}/bandwidth"
+
+
+def scatter(ranks: Array) -> Cost:
+    """Return the cost of a binomial scatter: a holder gives half of its pieces away a step."""
+    share = (ranks - 1.0) / ranks
+    carried = popcount_sum(ranks) / ranks
+    return flat(levels(ranks), share, sent=share, carried=carried)
+
+
+def _broadcast(gather: Cost, ranks: Array) -> Cost:
+    first = scatter(ranks)
+    return flat(
+        first.steps + gather.steps,
+        2.0 * first.sent,
+        sent=2.0 * first.sent,
+        carried=ranks - 1.0 + first.levels[0].carried,
+    )
+
+
+def _reduce(gather: Cost, ranks: Array) -> Cost:
+    """Return the cost of a reduce: reduce_scatter, then the scatter's way back, adding nothing."""
+    there = _broadcast(gather, ranks)
+    share = (ranks - 1.0) / ranks
+    sent = share + np.floor(ranks / 2.0) / ranks
+    return Cost(there.steps, sent, there.levels, share)
+
+
+@algorithm(
+    "switch",
+    "broadcast",
+    "vdg_ring",
+    steps="ceil(log2(ranks)) + ranks - 1",
+    time=RING_TIME,
+    sent=TWICE,
+    carried=CARRIED,
+    source="barnett1994",
+    where="long vectors; also Thakur, Rabenseifner and Gropp 2005",
+)
+def vdg_ring(ranks: Array) -> Cost:
+    """Binomial scatter, then a ring all_gather."""
+    return _broadcast(bucket(ranks), ranks)
+
+
+@algorithm(
+    "switch",
+    "reduce",
+    "vdg_ring",
+    steps="ceil(log2(ranks)) + ranks - 1",
+    time=RING_TIME,
+    sent=HANDED,
+    carried=CARRIED,
+    source="barnett1994",
+    where="long vectors; also Thakur, Rabenseifner and Gropp 2005",
+)
+def reduce_vdg_ring(ranks: Array) -> Cost:
+    """Ring reduce_scatter, then a binomial gather."""
+    return _reduce(bucket(ranks), ranks)
+
+
+@algorithm(
+    "switch",
+    "broadcast",
+    "vdg_doubling",
+    steps="2*log2(ranks)",
+    time=DOUBLING_TIME,
+    sent=TWICE,
+    carried=CARRIED,
+    source="barnett1994",
+    where="long vectors; also Chan et al. 2007",
+    requires=(POWER_OF_TWO,),
+)
+def vdg_doubling(ranks: Array) -> Cost:
+    """Binomial scatter, then an all_gather by recursive doubling."""
+    return _broadcast(halving(ranks), ranks)
+
+
+@algorithm(
+    "switch",
+    "reduce",
+    "vdg_doubling",
+    steps="2*log2(ranks)",
+    time=DOUBLING_TIME,
+    sent=HANDED,
+    carried=CARRIED,
+    source="barnett1994",
+    where="long vectors; also Chan et al. 2007",
+    requires=(POWER_OF_TWO,),
+)
+def reduce_vdg_doubling(ranks: Array) -> Cost:
+    """Reduce_scatter by recursive halving, then a binomial gather."""
+    return _reduce(halving(ranks), ranks)

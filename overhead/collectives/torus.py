@@ -5,13 +5,29 @@ from __future__ import annotations
 import numpy as np
 
 from overhead.collectives import ring
-from overhead.collectives.algorithm import algorithm
+from overhead.collectives.algorithm import EQUAL_EVEN_SIZES, ONE_DIMENSION, algorithm
 from overhead.collectives.cost import Cost, flat, several
-from overhead.collectives.grid import BOTH, EVERY, MINIMAL, WHOLE, bucket, over, spread
-from overhead.collectives.requirement import ONE_DIMENSION
+from overhead.collectives.grid import (
+    BOTH,
+    DIMENSIONS,
+    EVERY,
+    LONGEST,
+    MIDDLE,
+    MINIMAL,
+    ONCE,
+    SHORTEST,
+    WHOLE,
+    bucket,
+    count,
+    exchange,
+    in_three_phases,
+    longest,
+    over,
+    spread,
+    staircase,
+    union,
+)
 from overhead.quantity import Array
-
-__all__ = ["all_reduce_tree_pipe", "broadcast_tree_pipe", "fan"]
 
 HALVES = "where({n} == 2, 1/2, ({n} - 1)/(2*{n}))*{m}/bandwidth"
 FAN = f"({over('minimum(2, {n} - 1)')})*message_bytes"
@@ -182,3 +198,353 @@ def broadcast_chain(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Arra
 def broadcast_two_chains(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Array) -> Cost:
     """Two chains round the one dimension, half of the buffer each way."""
     return ring.broadcast_two_chains(mesh_nx * mesh_ny * mesh_nz, chunks)
+
+
+# Reduce_scatter, all_gather and all_reduce on a torus with all its dimensions at work at once.
+#
+# The buffer is cut into as many parts as there are dimensions above 1.  Each part goes ring by ring
+# along all of them, each beginning with another, and a phase lasts until its slowest part is
+# through.
+
+PARTS = "as many parts of the buffer as dimensions, their order rotated"
+BARRIER = "a phase begins when every part has ended the one before"
+ASSUMES = ("full-duplex links", PARTS, BARRIER)
+
+
+def rotated(first: str, second: str, last: str) -> str:
+    """Return the expression of the transfer, in messages, from those of its three phases."""
+    return (
+        f"({first} + where({DIMENSIONS} > 2, {second}, 0) + where({DIMENSIONS} > 1, {last}, 0))"
+        f"/{DIMENSIONS}"
+    )
+
+
+def _minimum(terms: tuple[str, ...]) -> str:
+    least = terms[0]
+    for term in terms[1:]:
+        least = f"minimum({least}, {term})"
+    return least
+
+
+def _steady(sizes: tuple[str, ...], heights: tuple[str, ...]) -> str:
+    return f"({_minimum(sizes)} - 1)*{_minimum(heights)}"
+
+
+def _sorted(step: str) -> str:
+    """Return the expression of a phase in which the shorter dimensions' steps are the longer."""
+    short, middle, long = (step.format(n=size) for size in (SHORTEST, MIDDLE, LONGEST))
+    return (
+        f"({SHORTEST} - 1)*{short} + ({MIDDLE} - {SHORTEST})*{middle}"
+        f" + ({LONGEST} - {MIDDLE})*{long}"
+    )
+
+
+STEPS = f"{DIMENSIONS}*({LONGEST} - 1)"
+RING = rotated(_sorted("1/{n}"), union(_steady, "{other}/ranks"), f"({LONGEST} - 1)/ranks")
+
+
+def _rings(nx: Array, ny: Array, nz: Array, halved: Array | float) -> Cost:
+    """Return the cost of parts on rings; `halved` is the share of a block that a step moves."""
+    lengths = (nx - 1.0, ny - 1.0, nz - 1.0)
+    shares = [np.where(size == 2.0, 1.0, halved) for size in (nx, ny, nz)]
+
+    def slowest(heights: tuple[Array, ...]) -> Array:
+        x, y, z = (height * share for height, share in zip(heights, shares, strict=True))
+        return staircase(lengths, (x, y, z))
+
+    return _whole(
+        (longest(nx, ny, nz) - 1.0) * count(nx, ny, nz),
+        in_three_phases(slowest, nx, ny, nz),
+        nx * ny * nz,
+    )
+
+
+def _whole(steps: Array, transfer: Array, ranks: Array) -> Cost:
+    share = (ranks - 1.0) / ranks
+    return flat(steps, transfer, sent=share, carried=ranks - 1.0, reduced=share)
+
+
+@algorithm(
+    "torus",
+    BOTH,
+    "multi_ring",
+    steps=STEPS,
+    time=f"{STEPS}*latency + {RING}*message_bytes/bandwidth",
+    sent=EVERY,
+    carried=MINIMAL,
+    source="jain2010",
+    where="for equal sizes; the sum for unequal ones is derived here",
+    assumes=ASSUMES,
+    doubled=True,
+)
+def multi_ring(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Rings along all dimensions at once, a part of the buffer on each."""
+    return _rings(mesh_nx, mesh_ny, mesh_nz, 1.0)
+
+
+HALF = "where({n} == 2, 1, 1/2)"
+SPLIT = rotated(
+    _sorted(f"{HALF}/{{n}}"),
+    union(_steady, f"{HALF}*{{other}}/ranks"),
+    f"({LONGEST} - 1 + where((mesh_nx == 2) | (mesh_ny == 2) | (mesh_nz == 2), 1, 0))/(2*ranks)",
+)
+
+
+@algorithm(
+    "torus",
+    BOTH,
+    "multi_ring_split",
+    steps=STEPS,
+    time=f"{STEPS}*latency + {SPLIT}*message_bytes/bandwidth",
+    sent=EVERY,
+    carried=MINIMAL,
+    source="jain2010",
+    where="for equal sizes; the sum for unequal ones is derived here",
+    assumes=(*ASSUMES, "both directions at once"),
+    doubled=True,
+)
+def multi_ring_split(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Two rings along all dimensions at once, a part of the buffer on each, half each way round."""
+    return _rings(mesh_nx, mesh_ny, mesh_nz, 0.5)
+
+
+# Every block both ways round: on a dimension of even size above 2 the last step moves half blocks.
+# Size 2 has one cable, and moves half of the buffer in its one step: so it has twice the height.
+
+DOUBLED = "where({n} == 2, 2, 1)"
+
+
+def _treads(sizes: tuple[str, ...], heights: tuple[str, ...]) -> str:
+    length = f"floor({_minimum(sizes)}/2)"
+    last = tuple(
+        f"{height}*minimum(1, ({size} + 1)/2 - {length})"
+        for size, height in zip(sizes, heights, strict=True)
+    )
+    return f"(({length} - 1)*{_minimum(heights)} + {_minimum(last)})"
+
+
+SHORT_STEPS = f"{DIMENSIONS}*floor({LONGEST}/2)"
+SHORT = rotated(
+    union(_treads, f"{DOUBLED}/{{n}}"),
+    union(_treads, f"{DOUBLED}*{{other}}/ranks"),
+    f"where({LONGEST} == 2, 1, ({LONGEST} - 1)/2)/ranks",
+)
+
+
+@algorithm(
+    "torus",
+    BOTH,
+    "multi_ring_short",
+    steps=SHORT_STEPS,
+    time=f"{SHORT_STEPS}*latency + {SHORT}*message_bytes/bandwidth",
+    sent=EVERY,
+    carried=MINIMAL,
+    source="scalingbook",
+    where="chapter 3, for equal sizes; the sum for unequal ones is derived here",
+    assumes=(*ASSUMES, "both directions at once"),
+    doubled=True,
+)
+def multi_ring_short(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Every block spreads both ways round, along all dimensions at once, a part on each."""
+    sizes = (mesh_nx, mesh_ny, mesh_nz)
+    lengths = [np.floor(size / 2.0) for size in sizes]
+    full = [np.where(size == 2.0, 1.0, np.floor((size - 1.0) / 2.0)) for size in sizes]
+
+    def slowest(heights: tuple[Array, ...]) -> Array:
+        return staircase([*full, *lengths], [*heights, *(height / 2.0 for height in heights)])
+
+    return _whole(
+        np.floor(longest(*sizes) / 2.0) * count(*sizes),
+        in_three_phases(slowest, *sizes),
+        mesh_nx * mesh_ny * mesh_nz,
+    )
+
+
+# all_to_all on a torus: dimension by dimension, parts of the buffer side by side, or directly.
+
+WHOLE_IN_TURN = "the dimensions x, y, z in turn, each with the whole buffer"
+# Load of the busiest link of one dimension when every pair exchanges its block, in messages.
+PAIRS = "where({n} == 2, 1/2, where({n} % 2 == 0, {n}/8, ({n} - 1)*({n} + 1)/(8*{n})))"
+SENT = f"({over('({n} - 1)/{n}')})*message_bytes"
+ONE_WAY = f"({over('({n} - 1)/2')})"
+SHORTER = f"({over('floor({n}*{n}/4)/{n}')})"
+
+
+@algorithm(
+    "torus",
+    "all_to_all",
+    "shift_uni",
+    steps="mesh_nx + mesh_ny + mesh_nz - 3",
+    time=f"({over('{n}*({n} - 1)/2')})*latency + {ONE_WAY}*message_bytes/bandwidth",
+    sent=SENT,
+    carried=f"ranks*{ONE_WAY}*message_bytes",
+    source="derivation",
+    assumes=("one direction only", WHOLE_IN_TURN),
+)
+def shift_uni(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Shift by 1, 2, .. ranks, all one way round, along one dimension after the other."""
+    return exchange(ring.all_to_all_shift_uni, mesh_nx, mesh_ny, mesh_nz)
+
+
+@algorithm(
+    "torus",
+    "all_to_all",
+    "shift_min",
+    steps="mesh_nx + mesh_ny + mesh_nz - 3",
+    time=f"({over('floor({n}*{n}/4)')})*latency + {SHORTER}*message_bytes/bandwidth",
+    sent=SENT,
+    carried=f"ranks*{SHORTER}*message_bytes",
+    source="derivation",
+    assumes=("each shift the shorter way", "one shift at a time", WHOLE_IN_TURN),
+)
+def shift_min(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Shift by 1, 2, .. ranks, each the shorter way, along one dimension after the other."""
+    return exchange(ring.all_to_all_shift_min, mesh_nx, mesh_ny, mesh_nz)
+
+
+@algorithm(
+    "torus",
+    "all_to_all",
+    "shift_bidir",
+    steps=REACH,
+    time=f"({over('floor({n}/2)*(floor({n}/2) + 1)/2')})*latency"
+    f" + ({over(PAIRS)})*message_bytes/bandwidth",
+    sent=SENT,
+    carried=f"ranks*{SHORTER}*message_bytes",
+    source="scalingbook",
+    where="chapter 3 (bandwidth)",
+    assumes=(
+        "shifts by +r and -r together",
+        "the shift by half a ring is split",
+        WHOLE_IN_TURN,
+    ),
+)
+def shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Shift by r ranks both ways at once, along one dimension after the other."""
+    return exchange(ring.all_to_all_shift_bidir, mesh_nx, mesh_ny, mesh_nz)
+
+
+@algorithm(
+    "torus",
+    "all_to_all",
+    "fwd_uni",
+    steps="mesh_nx + mesh_ny + mesh_nz - 3",
+    time=f"(mesh_nx + mesh_ny + mesh_nz - 3)*latency + {ONE_WAY}*message_bytes/bandwidth",
+    sent=f"{ONE_WAY}*message_bytes",
+    carried=f"ranks*{ONE_WAY}*message_bytes",
+    source="derivation",
+    assumes=(
+        "a rank stores what it receives and forwards what isn't its own",
+        WHOLE_IN_TURN,
+    ),
+)
+def fwd_uni(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Neighbours store and forward, one way round, along one dimension after the other."""
+    return exchange(ring.all_to_all_fwd_uni, mesh_nx, mesh_ny, mesh_nz)
+
+
+@algorithm(
+    "torus",
+    "all_to_all",
+    "fwd_bidir",
+    steps=REACH,
+    time=f"{REACH}*latency + ({over(PAIRS)})*message_bytes/bandwidth",
+    sent=f"{SHORTER}*message_bytes",
+    carried=f"ranks*{SHORTER}*message_bytes",
+    source="derivation",
+    assumes=(
+        "a rank stores what it receives and forwards what isn't its own",
+        WHOLE_IN_TURN,
+    ),
+)
+def fwd_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Neighbours store and forward, both ways round, along one dimension after the other."""
+    return exchange(ring.all_to_all_fwd_bidir, mesh_nx, mesh_ny, mesh_nz)
+
+
+def side_by_side(one: Cost, nx: Array, ny: Array, nz: Array) -> Cost:
+    """Return the cost of parts that go along dimensions of one size in turn."""
+    phases = count(nx, ny, nz)
+    (level,) = one.levels
+    lines = nx * ny * nz / longest(nx, ny, nz)
+    return flat(
+        phases * one.steps,
+        level.transfer + np.zeros_like(phases),
+        latencies=phases * level.latencies,
+        messages=phases * level.messages,
+        sent=phases * one.sent,
+        carried=phases * lines * level.carried,
+    )
+
+
+@algorithm(
+    "torus",
+    "all_to_all",
+    "multi_shift_bidir",
+    steps=f"{DIMENSIONS}*floor({LONGEST}/2)",
+    time=f"{DIMENSIONS}*floor({LONGEST}/2)*(floor({LONGEST}/2) + 1)/2*latency"
+    f" + where(ranks > 1, {LONGEST}/8, 0)*message_bytes/bandwidth",
+    sent=SENT,
+    carried=f"ranks*{SHORTER}*message_bytes",
+    source="derivation",
+    assumes=("as many parts of the buffer as dimensions, their order rotated",),
+    requires=(EQUAL_EVEN_SIZES,),
+)
+def multi_shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Shift by r ranks both ways at once, along all dimensions at once, a part on each."""
+    one = ring.all_to_all_shift_bidir(longest(mesh_nx, mesh_ny, mesh_nz))
+    return side_by_side(one, mesh_nx, mesh_ny, mesh_nz)
+
+
+@algorithm(
+    "torus",
+    "all_to_all",
+    "multi_fwd_bidir",
+    steps=f"{DIMENSIONS}*floor({LONGEST}/2)",
+    time=f"{DIMENSIONS}*floor({LONGEST}/2)*latency"
+    f" + where(ranks > 1, {LONGEST}/8, 0)*message_bytes/bandwidth",
+    sent=f"{SHORTER}*message_bytes",
+    carried=f"ranks*{SHORTER}*message_bytes",
+    source="derivation",
+    assumes=("as many parts of the buffer as dimensions, their order rotated",),
+    requires=(EQUAL_EVEN_SIZES,),
+)
+def multi_fwd_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """Neighbours store and forward, along all dimensions at once, a part of the buffer on each."""
+    one = ring.all_to_all_fwd_bidir(longest(mesh_nx, mesh_ny, mesh_nz))
+    return side_by_side(one, mesh_nx, mesh_ny, mesh_nz)
+
+
+def _greatest(template: str) -> str:
+    x, y, z = (template.format(n=size) for size in ("mesh_nx", "mesh_ny", "mesh_nz"))
+    return f"maximum(maximum({x}, {y}), {z})"
+
+
+@algorithm(
+    "torus",
+    "all_to_all",
+    "direct",
+    steps=ONCE,
+    time=f"{REACH}*latency + {_greatest(PAIRS)}*message_bytes/bandwidth",
+    sent=EVERY,
+    carried=f"ranks*{SHORTER}*message_bytes",
+    source="derivation",
+    assumes=(
+        "all messages at once, along x, then y, then z, the shorter way",
+        "the message to half of a ring is split",
+    ),
+)
+def direct(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+    """All pairs at once, each message the shorter way round every dimension."""
+    sizes = (mesh_nx, mesh_ny, mesh_nz)
+    along = [ring.all_to_all_direct(size) for size in sizes]
+    x, y, z = (one.levels[0] for one in along)
+    ranks = mesh_nx * mesh_ny * mesh_nz
+    return flat(
+        several(ranks),
+        np.maximum(np.maximum(x.transfer, y.transfer), z.transfer),
+        latencies=x.latencies + y.latencies + z.latencies,
+        messages=several(ranks),
+        sent=(ranks - 1.0) / ranks,
+        carried=ranks * (x.carried / mesh_nx + y.carried / mesh_ny + z.carried / mesh_nz),
+    )

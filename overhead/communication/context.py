@@ -12,14 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from overhead.communication import passes, tensor
-from overhead.communication.operation import never, on_network, operation
+from overhead.communication.operation import declared, never, on_network, operation
+from overhead.declare import product
 from overhead.formula import formula
-from overhead.memory import rank_parameters
 from overhead.quantity import Array, define
-from overhead.sums import product
-
-__all__ = ["KINDS", "cp_key_value_bytes", "cp_query_bytes", "passes", "rank_parameters", "tensor"]
 
 KINDS = ("all_to_all", "ring", "all_gather")
 ULYSSES: dict[str, Any] = {"source": "jacobs2023", "where": "section 3.1"}
@@ -357,3 +353,6 @@ def gathered_layer_backward_time(
 ) -> Array:
     """Time of a layer's backward by all_gather."""
     return (1.0 - kept_keys) * cp_all_gather_time + cp_reduce_scatter_time
+
+
+OPERATIONS = declared("cp")

@@ -11,14 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from overhead.communication import passes
-from overhead.communication.operation import operation
-from overhead.formula import formula
-from overhead.memory import activations
+from overhead.communication.operation import declared, operation
+from overhead.declare import product
+from overhead.expression import never_drawn
+from overhead.formula import call, formula
 from overhead.quantity import Array, define
-from overhead.sums import product
-
-__all__ = ["activations", "dispatch_bytes", "passes", "routed_elements"]
 
 DISPATCHER: dict[str, Any] = {
     "source": "megatron",
@@ -173,3 +170,150 @@ def ep_layer_backward_time(ep_layer_forward_time: Array) -> Array:
 def no_ep_layer_forward_time(ep_dispatch_time: Array) -> Array:
     """Time of expert-parallel communication in a layer's forward: there are no experts."""
     return 0.0 * ep_dispatch_time
+
+
+OPERATIONS = declared("ep")
+
+# Dispatch to experts that sends a token once to each node, however many of its experts are there.
+#
+# The copy crosses the network, and the node's own links hand it on to the experts' ranks; both at
+# the
+# same time, so that the slower of the two rules.  The way back is the same.
+
+DEDUPLICATED = {"dispatcher": "deduplicated", "topology": "hierarchical", "shape": "two_levels"}
+SOURCE: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.2.2"}
+BOTH = "what is handed on inside nodes overlaps with what crosses the network"
+EVENLY = "experts are chosen evenly, and without regard to nodes"
+
+for _name, _symbol, _words, _of in (
+    ("ep_members_in_node", r"\mu_e", "members of an expert-parallel group in one node",
+     "members_in_node"),
+    ("ep_nodes", "G_e", "nodes that an expert-parallel group spans", "group_nodes"),
+    ("ep_ranks_per_nic", "f_e", "ranks of a node that share a network card, of expert parallelism",
+     "group_ranks_per_nic"),
+):  # fmt: skip
+    define(_name, _symbol, "1", _words, minimum=0 if "nic" in _name else 1)
+    call(returns=_name, of=_of, bind={}, labels={"group": "ep"})
+define("distinct_nodes", "D_e", "1", "nodes that a token's experts lie on, on average", minimum=0)
+define("remote_nodes", r"D'_e", "1", "nodes other than its own to which a token is sent", minimum=0)
+for _name, _mark, _words in (
+    ("dispatch_remote_bytes", "edr", "what a rank dispatches to other nodes, a token once to each"),
+    ("combine_remote_bytes", "ecr", "what a rank combines from other nodes, a token once of each"),
+):
+    define(_name, f"M_{{{_mark}}}", "byte", f"{_words}, of one micro-batch and layer", minimum=0)
+
+
+@formula(
+    returns="distinct_nodes",
+    expression="ep_nodes*(1 - never_drawn(experts, experts/ep_nodes, experts_per_token))",
+    assumes=(EVENLY,),
+    **SOURCE,
+)
+def distinct_nodes(ep_nodes: Array, experts: Array, experts_per_token: Array) -> Array:
+    """Nodes that a token's experts lie on: those of which not all experts are missed."""
+    return ep_nodes * (1.0 - never_drawn(experts, experts / ep_nodes, experts_per_token))
+
+
+@formula(
+    returns="remote_nodes",
+    expression="distinct_nodes*(ep_nodes - 1)/ep_nodes",
+    assumes=(EVENLY,),
+    **SOURCE,
+)
+def remote_nodes(distinct_nodes: Array, ep_nodes: Array) -> Array:
+    """Nodes other than its own to which a token is sent."""
+    return distinct_nodes * (ep_nodes - 1.0) / ep_nodes
+
+
+def _remote(message: Array, experts_per_token: Array, remote_nodes: Array) -> Array:
+    """Return what crosses the network of messages to every expert: one a node in their place."""
+    return message / np.maximum(experts_per_token, 1.0) * remote_nodes
+
+
+def _time(
+    ep: Array,
+    ep_nodes: Array,
+    remote: Array,
+    ep_ranks_per_nic: Array,
+    oversubscription: Array,
+    effective_inter_bandwidth: Array,
+    message: Array,
+    ep_members_in_node: Array,
+    effective_intra_bandwidth: Array,
+    inter_latency: Array,
+    intra_latency: Array,
+) -> Array:
+    """Return the slower of both ways, and one latency of each."""
+    across = remote * ep_ranks_per_nic * oversubscription / effective_inter_bandwidth
+    share = (ep_members_in_node - 1.0) / ep_members_in_node
+    within = message * share / effective_intra_bandwidth
+    latency = np.where(ep_nodes > 1.0, inter_latency, 0.0) + np.where(
+        ep_members_in_node > 1.0, intra_latency, 0.0
+    )
+    return np.where(ep > 1.0, np.maximum(across, within) + latency, 0.0)
+
+
+def _sent(remote: Array, message: Array, ep_members_in_node: Array) -> Array:
+    """Return what a rank sends: to other nodes, and on to the node's other ranks."""
+    return remote + message * (ep_members_in_node - 1.0) / ep_members_in_node
+
+
+def _energy(
+    ep: Array,
+    remote: Array,
+    inter_energy_per_bit: Array,
+    message: Array,
+    ep_members_in_node: Array,
+    intra_energy_per_bit: Array,
+) -> Array:
+    """Return the energy of all ranks' bytes, on the network and on the nodes' links."""
+    inside = message * (ep_members_in_node - 1.0) / ep_members_in_node
+    return ep * 8.0 * (remote * inter_energy_per_bit + inside * intra_energy_per_bit)
+
+
+SHARE = "(ep_members_in_node - 1)/ep_members_in_node"
+for _way in ("dispatch", "combine"):
+    _message, _far = f"{_way}_message_bytes", f"{_way}_remote_bytes"
+    formula(
+        returns=_far,
+        expression=f"{_message}/maximum(experts_per_token, 1)*remote_nodes",
+        inputs=(_message, "experts_per_token", "remote_nodes"),
+        name=_far,
+        assumes=(EVENLY,),
+        **SOURCE,
+    )(_remote)
+    formula(
+        returns=f"ep_{_way}_time",
+        expression=f"where(ep > 1, maximum({_far}*ep_ranks_per_nic*oversubscription"
+        f"/effective_inter_bandwidth, {_message}*{SHARE}/effective_intra_bandwidth)"
+        " + where(ep_nodes > 1, inter_latency, 0) + where(ep_members_in_node > 1, intra_latency,"
+        " 0), 0)",
+        inputs=(
+            "ep", "ep_nodes", _far, "ep_ranks_per_nic", "oversubscription",
+            "effective_inter_bandwidth", _message, "ep_members_in_node",
+            "effective_intra_bandwidth", "inter_latency", "intra_latency",
+        ),
+        name=f"deduplicated_{_way}_time",
+        assumes=(BOTH,),
+        when=DEDUPLICATED,
+        **SOURCE,
+    )(_time)  # fmt: skip
+    formula(
+        returns=f"ep_{_way}_sent_bytes",
+        expression=f"{_far} + {_message}*{SHARE}",
+        inputs=(_far, _message, "ep_members_in_node"),
+        name=f"deduplicated_{_way}_sent_bytes",
+        when=DEDUPLICATED,
+        **SOURCE,
+    )(_sent)
+    formula(
+        returns=f"ep_{_way}_energy",
+        expression=f"ep*8*({_far}*inter_energy_per_bit + {_message}*{SHARE}*intra_energy_per_bit)",
+        inputs=(
+            "ep", _far, "inter_energy_per_bit", _message, "ep_members_in_node",
+            "intra_energy_per_bit",
+        ),
+        name=f"deduplicated_{_way}_energy",
+        when=DEDUPLICATED,
+        **SOURCE,
+    )(_energy)  # fmt: skip

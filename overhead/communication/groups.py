@@ -1,4 +1,4 @@
-"""Groups of ranks beyond those of `overhead.placement`, and what of a machine each kind gets.
+"""Groups of ranks beyond those of `overhead.plan.placement`, and what of a machine each kind gets.
 
 Sharded states have groups of their own: ``shard`` and ``replica``, for experts ``expert_shard`` and
 ``expert_replica``; with full sharding a shard is all ranks of equal weights.  Messages between two
@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.communication import quantities
 from overhead.communication.quantities import named
+from overhead.expression import square_divisor
 from overhead.formula import call, formula
-from overhead.memory import states
-from overhead.quantity import VOCABULARY, Array, define
-
-__all__ = ["effective_intra_bandwidth", "number_of", "quantities", "ranks_of", "states"]
+from overhead.quantity import Array, define
 
 OWN = "derivation"
 ZERO = "rajbhandari2020"
@@ -319,8 +316,73 @@ def ranks_of(group: str) -> str:
     return _of_group(f"{group}_ranks", "group_size", "n", f"ranks of a group, {group}", group, 1)
 
 
+_DECLARED: set[str] = set()
+
+
 def _of_group(name: str, of: str, symbol: str, words: str, group: str, least: float) -> str:
-    if name not in VOCABULARY:
+    if name not in _DECLARED:
+        _DECLARED.add(name)
         define(name, f"{symbol}_{{{named(group)}}}", "1", words, minimum=least)
         call(returns=name, of=of, bind={}, labels={"group": group})
     return name
+
+
+# Groups of ranks on a mesh or torus: each of its own size, as near to a square as can be.
+
+# Where the sides of a mesh or torus are given, a group of as many ranks is that one.
+GIVEN = {"grid": "given"}
+WHOLE = "group_size == mesh_nx*mesh_ny*mesh_nz"
+SQUARE = ("a group is a network of its own, of two dimensions",)
+
+
+@formula(
+    returns="group_ny",
+    expression="square_divisor(group_size)",
+    source=OWN,
+    assumes=SQUARE,
+)
+def group_ny(group_size: Array) -> Array:
+    """Ranks along y of the mesh or torus that a group is: the shorter side."""
+    return square_divisor(group_size)
+
+
+@formula(
+    returns="group_nx",
+    expression="maximum(ceil(group_size/(group_ny*group_nz)), 1)",
+    source=OWN,
+    assumes=SQUARE,
+)
+def group_nx(group_size: Array, group_ny: Array, group_nz: Array) -> Array:
+    """Ranks along x of the mesh or torus that a group is: what the other sides leave."""
+    return np.asarray(np.maximum(np.ceil(group_size / (group_ny * group_nz)), 1.0))
+
+
+@formula(
+    returns="group_ny",
+    expression=f"where({WHOLE}, mesh_ny, square_divisor(group_size))",
+    source=OWN,
+    assumes=SQUARE,
+    when=GIVEN,
+)
+def given_group_ny(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+    """Ranks along y of the mesh or torus that a group is: as given, of a group of that size."""
+    whole = group_size == mesh_nx * mesh_ny * mesh_nz
+    return np.where(whole, mesh_ny, square_divisor(group_size))
+
+
+@formula(
+    returns="group_nz",
+    expression=f"where({WHOLE}, mesh_nz, 1)",
+    source=OWN,
+    assumes=SQUARE,
+    when=GIVEN,
+)
+def given_group_nz(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+    """Ranks along z of the mesh or torus that a group is: as given, of a group of that size."""
+    return np.where(group_size == mesh_nx * mesh_ny * mesh_nz, mesh_nz, 1.0)
+
+
+@formula(returns="group_nz", expression="1 + 0*group_size", source=OWN, assumes=SQUARE)
+def group_nz(group_size: Array) -> Array:
+    """Ranks along z of the mesh or torus that a group is: one."""
+    return 1.0 + 0.0 * group_size

@@ -15,20 +15,9 @@ import numpy as np
 
 from overhead.communication import groups
 from overhead.communication.quantities import named
+from overhead.declare import product
 from overhead.formula import call, formula
-from overhead.quantity import VOCABULARY, Array, define
-from overhead.sums import product
-
-__all__ = [
-    "DIMENSIONS",
-    "OPERATIONS",
-    "PARTS",
-    "Operation",
-    "groups",
-    "never",
-    "on_network",
-    "operation",
-]
+from overhead.quantity import Array, define
 
 # What communicates, in the order in which reports tell it.
 DIMENSIONS: dict[str, str] = {
@@ -73,7 +62,7 @@ class Operation:
     name: str  # Its name, with which the names of its quantities begin
     title: str  # What it is, in words
     dimension: str  # Of `DIMENSIONS`
-    # The kind of groups that do it: the label ``group`` of `overhead.placement`, or of
+    # The kind of groups that do it: the label ``group`` of `overhead.plan.placement`, or of
     # `overhead.communication.groups`
     group: str
     collective: str  # What they do
@@ -88,7 +77,12 @@ class Operation:
         return f"{self.name}_{part}"
 
 
-OPERATIONS: dict[str, Operation] = {}
+_DECLARED: list[Operation] = []
+
+
+def declared(*dimensions: str) -> tuple[Operation, ...]:
+    """Return the operations of some dimensions, as their module has declared them."""
+    return tuple(one for one in _DECLARED if one.dimension in dimensions)
 
 
 def operation(
@@ -111,7 +105,7 @@ def operation(
     made = Operation(
         name, title, dimension, group, collective, message, of or group, share, dict(when or {})
     )
-    OPERATIONS[name] = made
+    _DECLARED.append(made)
     mark = named(name)
     for part, (symbol, units, meaning) in PARTS.items():
         define(f"{name}_{part}", f"{symbol}_{{{mark}}}", units, meaning.format(title), minimum=0)
@@ -139,8 +133,6 @@ def _counted(made: Operation, part: str, factors: tuple[str, ...]) -> None:
         return np.asarray(result)
 
     returns = made.quantity(part)
-    meaning = VOCABULARY[returns].meaning
-    kernel.__doc__ = f"{meaning[0].upper()}{meaning[1:]}."
     formula(
         returns=returns,
         expression="*".join((f"({' + '.join(counts)})", *factors)),

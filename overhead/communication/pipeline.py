@@ -11,14 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from overhead import schedule_quantities
-from overhead.communication import passes, tensor
-from overhead.communication.operation import on_network, operation
+from overhead.communication.operation import declared, on_network, operation
+from overhead.declare import product
 from overhead.formula import formula
 from overhead.quantity import Array, define
-from overhead.sums import product
-
-__all__ = ["p2p_time", "passes", "pp_message_bytes", "schedule_quantities", "tensor"]
 
 STAGES: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 GATHERED: dict[str, Any] = {"source": "narayanan2021", "where": "section 4.1"}
@@ -164,3 +160,6 @@ def pp_transfer_total_energy(
 def p2p_time(pp_transfer_time: Array, gathered_at_stages: Array, pp_gather_time: Array) -> Array:
     """Time of one transfer between neighbouring stages, until the next can begin."""
     return pp_transfer_time + gathered_at_stages * pp_gather_time
+
+
+OPERATIONS = declared("pp")

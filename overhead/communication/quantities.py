@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from overhead import peak_memory, placement, placement_requirements
 from overhead.quantity import define
 from overhead.source import cite
-
-__all__ = ["DEFAULTS", "named", "peak_memory", "placement", "placement_requirements"]
 
 
 def named(name: str) -> str:

@@ -8,29 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from overhead.communication import context, data, expert, layerwise, pipeline, tensor, vocabulary
-from overhead.communication.operation import DIMENSIONS, OPERATIONS, Operation
+from overhead.communication import context, data, expert, pipeline, tensor
+from overhead.communication.operation import DIMENSIONS, Operation
+from overhead.declare import total
 from overhead.formula import formula
 from overhead.quantity import Array, define
-from overhead.sums import total
 
-__all__ = [
-    "TOTALS",
-    "context",
-    "data",
-    "expert",
-    "layerwise",
-    "of_dimension",
-    "pipeline",
-    "tensor",
-    "vocabulary",
-]
-
-# In the order of their dimensions, whichever module was imported first.
-_ORDER = tuple(DIMENSIONS)
-_sorted = sorted(OPERATIONS.values(), key=lambda one: _ORDER.index(one.dimension))
-OPERATIONS.clear()
-OPERATIONS.update({one.name: one for one in _sorted})
+OPERATIONS: dict[str, Operation] = {
+    one.name: one
+    for module in (tensor, context, pipeline, expert, data)
+    for one in module.OPERATIONS
+}
 
 # A dimension's totals by the end of their names: symbol, unit, meaning, and part of operations.
 TOTALS: dict[str, tuple[str, str, str, str]] = {

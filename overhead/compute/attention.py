@@ -11,32 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from overhead.compute import quantities, sources
+from overhead.compute import quantities
 from overhead.formula import formula
 from overhead.quantity import Array
 
-__all__ = [
-    "FUSED",
-    "attended_span",
-    "attention_backward_flops",
-    "attention_forward_flops",
-    "attention_length",
-    "attention_scores",
-    "causal_attended_span",
-    "fused_attention_backward_time",
-    "fused_attention_forward_time",
-    "quantities",
-    "ring_attention_length",
-    "sources",
-    "unfused_attended_span",
-    "unfused_attention_backward_flops",
-    "unfused_attention_backward_time",
-    "unfused_attention_forward_time",
-]
-
 FUSED = "flash_1|flash_2|flash_3|cudnn"
 UNFUSED = {"attention_kernel": "unfused"}
-KERNEL: dict[str, Any] = {"source": sources.DAO_2023, "where": "sections 3.1 and 4.1"}
+KERNEL: dict[str, Any] = {"source": quantities.DAO_2023, "where": "sections 3.1 and 4.1"}
 KERNELS: dict[str, Any] = {
     "source": "korthikanti2022",
     "where": "section 4.1, figure 3: the kernels of self-attention",
@@ -98,7 +79,7 @@ def attention_forward_flops(
 @formula(
     returns="attention_backward_flops",
     expression="2*rank_tokens*attended_span*(heads/tp)*(3*query_head_size + 2*value_head_size)",
-    source=sources.DAO_2023,
+    source=quantities.DAO_2023,
     where="section 3.1.2: five products where the forward has two",
     assumes=("scores are computed again",),
 )

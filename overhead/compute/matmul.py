@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from overhead.compute import quantities, sources
-from overhead.formula import formula
+from overhead.compute import quantities
+from overhead.formula import call, formula
 from overhead.quantity import Array
-
-__all__ = [
-    "grouped_matmul_time",
-    "matmul_time",
-    "output_matmul_flops",
-    "quantities",
-    "sources",
-]
 
 # Of four smooth and three tiled forms this one fits the measured products best; tiles and waves
 # counted whole make it worse, for libraries choose among tiles and split the depth.
 FORM: dict[str, Any] = {
-    "source": sources.MEASURED,
+    "source": quantities.MEASURED,
     "where": "half of its bf16 products, which fit within 6 % on average",
     "assumes": (
         "operations and bytes aren't hidden behind one another",
@@ -33,7 +26,7 @@ FORM: dict[str, Any] = {
 @formula(
     returns="output_matmul_flops",
     expression="best_matmul_flops*attention_peak_flops/peak_flops",
-    source=sources.MEASURED,
+    source=quantities.MEASURED,
     where="rates by precision",
     assumes=("16 bit reaches the share of its peak that the products' own precision reaches",),
 )
@@ -84,7 +77,7 @@ def matmul_time(
     "2*matmul_rows*matmul_columns*matmul_depth/(matmul_efficiency*best_matmul_flops)"
     " + (matmul_input_bytes*(matmul_rows*matmul_depth + matmul_depth*matmul_columns)"
     " + activation_bytes*matmul_rows*matmul_columns)/(memory_efficiency*memory_bandwidth)), 0)",
-    source=sources.MEASURED,
+    source=quantities.MEASURED,
     where="its form for one product, with one floor for all",
     assumes=("the groups are equal and fill the GPU together",),
 )
@@ -111,3 +104,167 @@ def grouped_matmul_time(
     each = each + moved / (memory_efficiency * memory_bandwidth)
     time = matmul_floor + matmul_depth_time * matmul_depth + matmul_groups * each
     return np.where(matmul_groups * operations > 0.0, time, 0.0)
+
+
+# A layer's matrix products: their sizes on one rank, and each product's time forward and back.
+#
+# Columns are split over tensor-parallel ranks in the first product of a block, the depth in its
+# last.  Projections through latent vectors count as one product of as many weights.
+
+TENSOR: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
+EXPERTS: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/moe/experts.py",
+}
+
+
+@formula(
+    returns="qkv_width",
+    expression="(query_down_weights + key_value_down_weights + rank_key_value_weights"
+    " + query_weights/tp)/hidden_size",
+    assumes=("products through latent vectors are one of as many weights",),
+    **TENSOR,
+)
+def qkv_width(
+    query_down_weights: Array,
+    key_value_down_weights: Array,
+    rank_key_value_weights: Array,
+    query_weights: Array,
+    tp: Array,
+    hidden_size: Array,
+) -> Array:
+    """Outputs of the projections to queries, keys, values, on one rank."""
+    down = query_down_weights + key_value_down_weights
+    return (down + rank_key_value_weights + query_weights / tp) / hidden_size
+
+
+@formula(returns="attention_width", expression="heads/tp*value_head_size", **TENSOR)
+def attention_width(heads: Array, tp: Array, value_head_size: Array) -> Array:
+    """Size of the attention's context on one rank."""
+    return heads / tp * value_head_size
+
+
+@formula(returns="mlp_width", expression="ffn_size/tp", ufunc=np.true_divide, **TENSOR)
+def mlp_width(ffn_size: Array, tp: Array) -> Array:
+    """Inner size of a dense MLP on one rank."""
+    return ffn_size / tp
+
+
+@formula(returns="mlp_up_width", expression="(1 + gated)*mlp_width", **TENSOR)
+def mlp_up_width(gated: Array, mlp_width: Array) -> Array:
+    """Outputs of a dense MLP's first product on one rank: with a gate, twice the inner size."""
+    return (1.0 + gated) * mlp_width
+
+
+@formula(returns="shared_width", expression="shared_ffn_size/tp", ufunc=np.true_divide, **TENSOR)
+def shared_width(shared_ffn_size: Array, tp: Array) -> Array:
+    """Inner size of shared experts on one rank."""
+    return shared_ffn_size / tp
+
+
+@formula(returns="shared_up_width", expression="(1 + gated)*shared_width", **TENSOR)
+def shared_up_width(gated: Array, shared_width: Array) -> Array:
+    """Outputs of the shared experts' first product on one rank."""
+    return (1.0 + gated) * shared_width
+
+
+@formula(returns="expert_width", expression="expert_ffn_size/etp", ufunc=np.true_divide, **EXPERTS)
+def expert_width(expert_ffn_size: Array, etp: Array) -> Array:
+    """Inner size of one routed expert on one rank."""
+    return expert_ffn_size / etp
+
+
+@formula(returns="expert_up_width", expression="(1 + gated)*expert_width", **EXPERTS)
+def expert_up_width(gated: Array, expert_width: Array) -> Array:
+    """Outputs of a routed expert's first product on one rank."""
+    return (1.0 + gated) * expert_width
+
+
+@formula(returns="local_experts", expression="experts/ep", ufunc=np.true_divide, **EXPERTS)
+def local_experts(experts: Array, ep: Array) -> Array:
+    """Routed experts of a rank."""
+    return experts / ep
+
+
+@formula(
+    returns="expert_tokens",
+    expression="expert_imbalance*experts_per_token*rank_tokens*(etp*ep)/(tp*maximum(experts, 1))",
+    source="megatron",
+    where="megatron/core/transformer/moe/token_dispatcher.py",
+    assumes=(
+        "tensor-parallel ranks dispatch a share of the tokens each (sequence parallelism)",
+        "all experts of the busiest rank are as busy as its busiest",
+    ),
+)
+def expert_tokens(
+    expert_imbalance: Array,
+    experts_per_token: Array,
+    rank_tokens: Array,
+    etp: Array,
+    ep: Array,
+    tp: Array,
+    experts: Array,
+) -> Array:
+    """Tokens of a micro-batch that one expert of a rank works on."""
+    sent = expert_imbalance * experts_per_token * rank_tokens
+    return sent * (etp * ep) / (tp * np.maximum(experts, 1.0))
+
+
+@formula(
+    returns="router_tokens",
+    expression="rank_tokens/sequence_shards",
+    ufunc=np.true_divide,
+    source="megatron",
+    where="megatron/core/transformer/moe/router.py",
+)
+def router_tokens(rank_tokens: Array, sequence_shards: Array) -> Array:
+    """Tokens that a rank routes."""
+    return rank_tokens / sequence_shards
+
+
+@formula(
+    returns="vocabulary_width", expression="padded_vocabulary/tp", ufunc=np.true_divide, **TENSOR
+)
+def vocabulary_width(padded_vocabulary: Array, tp: Array) -> Array:
+    """Rows of the output layer's table on one rank."""
+    return padded_vocabulary / tp
+
+
+# Each product, its input's gradient and its weights' gradient.
+
+# What stays in 16 bit whatever the other products are in.
+PLAIN = {"matmul_input_bytes": "activation_bytes", "best_matmul_flops": "output_matmul_flops"}
+
+
+def _product(
+    name: str,
+    rows: str,
+    columns: str,
+    depth: str,
+    of: str = "matmul_time",
+    further: Mapping[str, str] | None = None,
+) -> None:
+    """Declare the times of one product: its result, its input's and its weights' gradient."""
+    for kind, sizes in (
+        ("forward", (rows, columns, depth)),
+        ("input_gradient", (rows, depth, columns)),
+        ("weight_gradient", (depth, columns, rows)),
+    ):
+        bound = dict(zip(("matmul_rows", "matmul_columns", "matmul_depth"), sizes, strict=True))
+        call(returns=f"{name}_{kind}_time", of=of, bind={**bound, **(further or {})})
+
+
+GROUPED: dict[str, Any] = {
+    "of": "grouped_matmul_time",
+    "further": {"matmul_groups": "local_experts"},
+}
+_product("qkv", "rank_tokens", "qkv_width", "hidden_size")
+_product("attention_output", "rank_tokens", "hidden_size", "attention_width")
+_product("mlp_up", "rank_tokens", "mlp_up_width", "hidden_size")
+_product("mlp_down", "rank_tokens", "hidden_size", "mlp_width")
+_product("router", "router_tokens", "experts", "hidden_size", further=PLAIN)
+_product("shared_up", "rank_tokens", "shared_up_width", "hidden_size")
+_product("shared_down", "rank_tokens", "hidden_size", "shared_width")
+_product("expert_up", "expert_tokens", "expert_up_width", "hidden_size", **GROUPED)
+_product("expert_down", "expert_tokens", "hidden_size", "expert_width", **GROUPED)
+_product("logits", "rank_tokens", "vocabulary_width", "hidden_size", further=PLAIN)

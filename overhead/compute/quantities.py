@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from overhead import plan_quantities, schedule_quantities, transformer_quantities
-from overhead.memory import quantities as memory_quantities
 from overhead.quantity import define
-
-__all__ = [
-    "CLASSES",
-    "memory_quantities",
-    "plan_quantities",
-    "schedule_quantities",
-    "transformer_quantities",
-]
+from overhead.source import cite
 
 RATE, BANDWIDTH = "1 s-1", "byte s-1"
 
@@ -226,3 +217,29 @@ define(
     "ends_extra_time", r"x_{\mathrm{ends}}", "s",
     "time of a micro-batch in the slower of the ends beyond that in a stage between",
 )  # fmt: skip
+
+# The publications that the formulas of a GPU's work cite.
+
+MEASURED = cite(
+    "xlamatmul",
+    "OpenXLA, measured matrix products of two GPUs, shipped with JAX's CUDA plug-in 0.9.2",
+    "github.com/openxla/xla",
+).key
+DAO_2023 = cite(
+    "dao2023",
+    "T. Dao, FlashAttention-2: faster attention with better parallelism and work partitioning, "
+    "ICLR, 2024",
+    "arXiv:2307.08691",
+).key
+VTRAIN = cite(
+    "vtrain2024",
+    "J. Bang et al., vTrain: a simulation framework for evaluating cost-effective and "
+    "compute-optimal large language model training, MICRO, 2024",
+    "arXiv:2312.12391",
+).key
+WANG = cite(
+    "wang2023",
+    "S. Wang et al., Overlap communication with dependent computation via decomposition in large "
+    "deep learning models, ASPLOS, 2023",
+    "doi:10.1145/3567955.3567959",
+).key

@@ -9,32 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead import schedule
 from overhead.evaluation import Evaluation
 from overhead.formula import REGISTRY
-from overhead.memory.recomputation import RECOMPUTE
+from overhead.memory.activations import RECOMPUTE
+from overhead.memory.quantities import PARTS
 from overhead.quantity import VOCABULARY, Array
+from overhead.schedule.quantities import SCHEDULES
 
-__all__ = ["DEFAULTS", "LABELS", "PARTS", "STAGES", "Derivation", "StageMemory", "stage_memory"]
-
-# What a total is made of.
-PARTS = (
-    "weight_memory",
-    "gradient_memory",
-    "optimizer_memory",
-    "gathered_memory",
-    "pending_gradient_memory",
-    "bucket_memory",
-    "placeholder_memory",
-    "stored_activation_memory",
-    "live_activation_memory",
-    "embedding_activation_memory",
-    "output_activation_memory",
-    "logits_memory",
-    "workspace_bytes",
-    "communicator_memory",
-    "context_bytes",
-)
 TOTALS = ("model_state_memory", "activation_memory", "allocated_memory", "memory")
 STAGES = ("first", "second", "expert", "last")
 
@@ -44,7 +25,7 @@ LABELS: dict[str, tuple[str, ...]] = {
     "attention_kernel": ("flash_2", "flash_1", "flash_3", "cudnn", "unfused"),
     "sharding": ("full", "hybrid"),
     "shapes": ("known", "unknown"),
-    "schedule": ("given", *schedule.SCHEDULES),
+    "schedule": ("given", *SCHEDULES),
 }
 
 _NONE = {

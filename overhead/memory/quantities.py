@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from overhead import placement, plan_quantities, schedule_quantities, transformer_quantities
-from overhead.quantity import define
+from dataclasses import dataclass
 
-__all__ = ["placement", "plan_quantities", "schedule_quantities", "transformer_quantities"]
+from overhead.quantity import VOCABULARY, Quantity, define
+from overhead.source import SOURCES, cite
 
 
 def _named(name: str) -> str:
@@ -146,3 +146,176 @@ define("communicators", "n_c", "1", "communicators of more than one rank", minim
 define("communicator_channels", "n_{ch}", "1", "channels of a communicator", minimum=0)
 define("reserve_factor", "r_m", "1", "memory that the allocator reserves by what it allocates",
        minimum=1)  # fmt: skip
+
+# The publications that the formulas of memory cite.
+
+# What a total is made of.
+PARTS: dict[str, Quantity] = {
+    name: VOCABULARY[name]
+    for name in (
+        "weight_memory",
+        "gradient_memory",
+        "optimizer_memory",
+        "gathered_memory",
+        "pending_gradient_memory",
+        "bucket_memory",
+        "placeholder_memory",
+        "stored_activation_memory",
+        "live_activation_memory",
+        "embedding_activation_memory",
+        "output_activation_memory",
+        "logits_memory",
+        "workspace_bytes",
+        "communicator_memory",
+        "context_bytes",
+    )
+}
+
+cite(
+    "korthikanti2022",
+    "V. Korthikanti et al., Reducing activation recomputation in large transformer models, 2022",
+    "arXiv:2205.05198",
+)
+cite(
+    "rajbhandari2020",
+    "S. Rajbhandari, J. Rasley, O. Ruwase and Y. He, ZeRO: memory optimizations toward training "
+    "trillion parameter models, SC, 2020",
+    "arXiv:1910.02054",
+)
+cite(
+    "zhao2023",
+    "Y. Zhao et al., PyTorch FSDP: experiences on scaling fully sharded data parallel, VLDB, 2023",
+    "arXiv:2304.11277",
+)
+cite(
+    "dettmers2022",
+    "T. Dettmers, M. Lewis, S. Shleifer and L. Zettlemoyer, 8-bit optimizers via block-wise "
+    "quantization, ICLR, 2022",
+    "arXiv:2110.02861",
+)
+cite(
+    "micikevicius2018",
+    "P. Micikevicius et al., Mixed precision training, ICLR, 2018",
+    "arXiv:1710.03740",
+)
+cite(
+    "dao2022",
+    "T. Dao, D. Y. Fu, S. Ermon, A. Rudra and C. Re, FlashAttention: fast and memory-efficient "
+    "exact attention with IO-awareness, NeurIPS, 2022",
+    "arXiv:2205.14135",
+)
+cite(
+    "chen2016",
+    "T. Chen, B. Xu, C. Zhang and C. Guestrin, Training deep nets with sublinear memory cost, 2016",
+    "arXiv:1604.06174",
+)
+cite(
+    "transformerengine",
+    "NVIDIA, Transformer Engine",
+    "github.com/NVIDIA/TransformerEngine",
+)
+cite("torchtitan", "PyTorch, torchtitan", "github.com/pytorch/torchtitan")
+
+# Precision recipes: bytes a parameter takes as weight, as gradient, and in the optimizer.
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Bytes a parameter of a precision recipe."""
+
+    name: str  # Its name
+    # Bytes of a weight, of a gradient, and of the optimizer's states for one parameter, a master
+    # copy of the weight among them
+    weight_bytes: float
+    # Bytes of a weight, of a gradient, and of the optimizer's states for one parameter, a master
+    # copy of the weight among them
+    gradient_bytes: float
+    # Bytes of a weight, of a gradient, and of the optimizer's states for one parameter, a master
+    # copy of the weight among them
+    optimizer_bytes: float
+    # Bytes of a stored activation, and of a stored input of a matrix product
+    activation_bytes: float
+    # Bytes of a stored activation, and of a stored input of a matrix product
+    matmul_input_bytes: float
+    meaning: str  # What it is, in words
+    source: str  # The key of its publication, and the place in it
+    where: str = ""  # The key of its publication, and the place in it
+
+    @property
+    def parameter_bytes(self) -> float:
+        """Bytes of one parameter with nothing sharded."""
+        return self.weight_bytes + self.gradient_bytes + self.optimizer_bytes
+
+    @property
+    def reference(self) -> str:
+        """The source with the place in it."""
+        return SOURCES[self.source].at(self.where)
+
+    def given(self) -> dict[str, float]:
+        """Return its values by the vocabulary's names."""
+        names = ("weight", "gradient", "optimizer", "activation", "matmul_input")
+        return {f"{name}_bytes": getattr(self, f"{name}_bytes") for name in names}
+
+
+MEGATRON = ("megatron", "user guide, distributed optimizer, table of bytes a parameter")
+SIXTEEN = (2.0, 2.0)
+
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe("fp32_adam", 4, 4, 8, 4, 4, "single precision throughout", *MEGATRON),
+        Recipe(
+            "fsdp_adam", 4, 4, 8, *SIXTEEN,
+            "single precision shards, gathered and computed in 16 bits", "zhao2023", "section 4.4",
+        ),
+        Recipe(
+            "mixed_adam", 2, 2, 12, *SIXTEEN,
+            "16-bit weights and gradients, single precision master and two moments",
+            "rajbhandari2020", "section 3.1",
+        ),
+        Recipe(
+            "megatron_bf16", 2, 4, 12, *SIXTEEN,
+            "16-bit weights, gradients added up in single precision, master and two moments",
+            *MEGATRON,
+        ),
+        Recipe(
+            "megatron_fp16", 2, 2, 16, *SIXTEEN,
+            "16-bit weights and gradients; master, its gradient and two moments in single",
+            *MEGATRON,
+        ),
+        Recipe(
+            "two_moments", 2, 2, 8, *SIXTEEN,
+            "16-bit weights and gradients, two single precision moments, no master copy",
+            "rajbhandari2020", "section 3.1, without the master copy",
+        ),
+        Recipe(
+            "adam_8bit", 2, 2, 6, *SIXTEEN,
+            "16-bit weights and gradients, single precision master, two 8-bit moments",
+            "dettmers2022", "section 1.1; scales of blocks left out",
+        ),
+        Recipe(
+            "bf16_adam_8bit", 2, 2, 2, *SIXTEEN,
+            "16-bit weights and gradients, two 8-bit moments, no master copy",
+            "dettmers2022", "section 1.1; scales of blocks left out",
+        ),
+        Recipe(
+            "bf16_adam", 2, 2, 4, *SIXTEEN,
+            "16-bit weights, gradients and two moments, no master copy",
+            "rajbhandari2020", "section 3.1, all in 16 bits",
+        ),
+        Recipe(
+            "sgd_momentum", 2, 2, 8, *SIXTEEN,
+            "16-bit weights and gradients, single precision master and momentum",
+            "micikevicius2018", "section 3.1",
+        ),
+        Recipe(
+            "fp8_adam", 1, 2, 12, 2, 1,
+            "8-bit weights, 16-bit gradients, single precision master and two moments",
+            *MEGATRON,
+        ),
+        Recipe(
+            "forward_only", 2, 0, 0, *SIXTEEN,
+            "16-bit weights alone: no gradients, no optimizer", "rajbhandari2020", "section 3.1",
+        ),
+    )
+}  # fmt: skip

@@ -7,19 +7,7 @@ from typing import Any
 import numpy as np
 
 from overhead.formula import formula
-from overhead.memory import quantities, sources
 from overhead.quantity import Array
-
-__all__ = [
-    "holds_embedding",
-    "holds_output",
-    "quantities",
-    "sources",
-    "stage_layers",
-    "stage_leading_layers",
-    "stage_mlp_layers",
-    "stage_moe_layers",
-]
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 ENDS = "where a rank holds two stages (DualPipe), they are i and pp - 1 - i"
@@ -146,3 +134,228 @@ def stage_moe_layers(
 def stage_mlp_layers(stage_layers: Array, stage_moe_layers: Array) -> Array:
     """Layers of the stage whose MLP is dense."""
     return np.maximum(stage_layers - stage_moe_layers, 0.0)
+
+
+# Activations of a stage, logits, buffers, and all parts together.
+
+TOTAL: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.3"}
+SUM = "all parts are there at once"
+LAST = "one micro-batch at a time"
+
+
+@formula(
+    returns="stored_activation_memory",
+    expression="in_flight_micro_batches*rank_tokens*(stage_mlp_layers*kept_dense_layer_activations"
+    " + stage_moe_layers*kept_moe_layer_activations)",
+    **TOTAL,
+)
+def stored_activation_memory(
+    in_flight_micro_batches: Array,
+    rank_tokens: Array,
+    stage_mlp_layers: Array,
+    kept_dense_layer_activations: Array,
+    stage_moe_layers: Array,
+    kept_moe_layer_activations: Array,
+) -> Array:
+    """Memory of the layers' activations of all micro-batches in flight."""
+    dense = stage_mlp_layers * kept_dense_layer_activations
+    layers = dense + stage_moe_layers * kept_moe_layer_activations
+    return in_flight_micro_batches * (rank_tokens * layers)
+
+
+@formula(
+    returns="live_activation_memory",
+    expression="rank_tokens*maximum(where(stage_mlp_layers > 0,"
+    " maximum(dense_layer_activations - kept_dense_layer_activations, 0), 0),"
+    " where(stage_moe_layers > 0,"
+    " maximum(moe_layer_activations - kept_moe_layer_activations, 0), 0))",
+    source="chen2016",
+    where="section 4.1",
+    assumes=(
+        "one layer of one micro-batch is recomputed at a time (without a backward: computed)",
+    ),
+)
+def live_activation_memory(
+    rank_tokens: Array,
+    stage_mlp_layers: Array,
+    dense_layer_activations: Array,
+    kept_dense_layer_activations: Array,
+    stage_moe_layers: Array,
+    moe_layer_activations: Array,
+    kept_moe_layer_activations: Array,
+) -> Array:
+    """Memory of what the one layer that is recomputed has beyond what it kept."""
+    dense = np.maximum(dense_layer_activations - kept_dense_layer_activations, 0.0)
+    moe = np.maximum(moe_layer_activations - kept_moe_layer_activations, 0.0)
+    return rank_tokens * np.maximum(
+        np.where(stage_mlp_layers > 0.0, dense, 0.0), np.where(stage_moe_layers > 0.0, moe, 0.0)
+    )
+
+
+@formula(
+    returns="embedding_activation_memory",
+    expression="holds_embedding*in_flight_micro_batches*rank_tokens*dropout*mask_bytes*hidden_size"
+    "/sequence_shards",
+    **TOTAL,
+)
+def embedding_activation_memory(
+    holds_embedding: Array,
+    in_flight_micro_batches: Array,
+    rank_tokens: Array,
+    dropout: Array,
+    mask_bytes: Array,
+    hidden_size: Array,
+    sequence_shards: Array,
+) -> Array:
+    """Memory of the dropout mask behind the embedding."""
+    mask = dropout * mask_bytes * hidden_size * holds_embedding
+    return in_flight_micro_batches * (mask * rank_tokens / sequence_shards)
+
+
+@formula(
+    returns="output_activation_memory",
+    expression="holds_output*rank_tokens*(activation_bytes + activation_bytes)*hidden_size"
+    "/sequence_shards",
+    assumes=(LAST,),
+    **TOTAL,
+)
+def output_activation_memory(
+    holds_output: Array,
+    rank_tokens: Array,
+    activation_bytes: Array,
+    hidden_size: Array,
+    sequence_shards: Array,
+) -> Array:
+    """Memory of the inputs of the last norm and of the output layer."""
+    element = activation_bytes + activation_bytes
+    return holds_output * rank_tokens * element * hidden_size / sequence_shards
+
+
+@formula(
+    returns="activation_memory",
+    expression="stored_activation_memory + live_activation_memory + embedding_activation_memory"
+    " + output_activation_memory",
+    assumes=(SUM,),
+    **TOTAL,
+)
+def activation_memory(
+    stored_activation_memory: Array,
+    live_activation_memory: Array,
+    embedding_activation_memory: Array,
+    output_activation_memory: Array,
+) -> Array:
+    """Memory of all activations but logits."""
+    layers = stored_activation_memory + live_activation_memory
+    return layers + embedding_activation_memory + output_activation_memory
+
+
+@formula(
+    returns="logits_memory",
+    expression="holds_output*rank_tokens*padded_vocabulary/tp*logit_bytes/loss_chunks",
+    source="megatron",
+    where="megatron/core/tensor_parallel/cross_entropy.py",
+    assumes=(LAST, "the vocabulary is split over tensor-parallel ranks"),
+)
+def logits_memory(
+    holds_output: Array,
+    rank_tokens: Array,
+    padded_vocabulary: Array,
+    tp: Array,
+    logit_bytes: Array,
+    loss_chunks: Array,
+) -> Array:
+    """Memory of logits and loss."""
+    logits = holds_output * rank_tokens * padded_vocabulary / tp
+    return logits * logit_bytes / loss_chunks
+
+
+@formula(
+    returns="communicators",
+    expression="where(tp > 1, 1, 0) + where(pp > 1, 1, 0) + where(cp > 1, 1, 0)"
+    " + where(dp*cp > 1, 1, 0) + where(ep > 1, 1, 0)",
+    source="megatron",
+    where="megatron/core/parallel_state.py",
+    assumes=("one communicator a dimension of the plan",),
+)
+def communicators(tp: Array, pp: Array, cp: Array, dp: Array, ep: Array) -> Array:
+    """Communicators of more than one rank."""
+    groups = (tp, pp, cp, dp * cp, ep)
+    return np.asarray(sum(np.where(size > 1.0, 1.0, 0.0) for size in groups))
+
+
+@formula(
+    returns="communicator_memory",
+    expression="communicators*communicator_channels*channel_buffer_bytes",
+    source="nccl",
+    where="src/init.cc, buffer sizes of the protocols",
+    assumes=("one receiving connection a channel",),
+)
+def communicator_memory(
+    communicators: Array, communicator_channels: Array, channel_buffer_bytes: Array
+) -> Array:
+    """Memory of the communicators' buffers."""
+    return communicators * communicator_channels * channel_buffer_bytes
+
+
+@formula(
+    returns="allocated_memory",
+    expression="model_state_memory + activation_memory + logits_memory + gathered_memory"
+    " + pending_gradient_memory + bucket_memory + placeholder_memory + workspace_bytes",
+    assumes=(SUM,),
+    **TOTAL,
+)
+def allocated_memory(
+    model_state_memory: Array,
+    activation_memory: Array,
+    logits_memory: Array,
+    gathered_memory: Array,
+    pending_gradient_memory: Array,
+    bucket_memory: Array,
+    placeholder_memory: Array,
+    workspace_bytes: Array,
+) -> Array:
+    """Memory that the framework allocates."""
+    # What depends on few axes of a sweep is added up first.
+    gradients = pending_gradient_memory + bucket_memory + placeholder_memory
+    states = model_state_memory + (gathered_memory + gradients + workspace_bytes)
+    return states + (activation_memory + logits_memory)
+
+
+@formula(
+    returns="memory",
+    expression="reserve_factor*allocated_memory + communicator_memory + context_bytes",
+    source="derivation",
+    assumes=("the allocator reserves a multiple; communicators and the driver allocate outside",),
+)
+def memory(
+    reserve_factor: Array,
+    allocated_memory: Array,
+    communicator_memory: Array,
+    context_bytes: Array,
+) -> Array:
+    """Memory of all parts together."""
+    reserved = np.asarray(reserve_factor * allocated_memory)
+    return reserved + (communicator_memory + context_bytes)
+
+
+@formula(
+    returns="peak_memory",
+    expression="maximum(maximum(first_stage_memory, middle_stage_memory), last_stage_memory)",
+    source="derivation",
+)
+def peak_memory(
+    first_stage_memory: Array, middle_stage_memory: Array, last_stage_memory: Array
+) -> Array:
+    """Memory of the fullest stage."""
+    return np.maximum(np.maximum(first_stage_memory, middle_stage_memory), last_stage_memory)
+
+
+@formula(
+    returns="headroom",
+    expression="memory_capacity - peak_memory",
+    source="derivation",
+    ufunc=np.subtract,
+)
+def headroom(memory_capacity: Array, peak_memory: Array) -> Array:
+    """Memory that is left on the fullest stage; below nought the plan doesn't fit."""
+    return memory_capacity - peak_memory

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from overhead.formula import formula
-from overhead.overlap import quantities, sources
+from overhead.labels import ONE_COMPUTATION
+from overhead.overlap import quantities
 from overhead.quantity import Array
-
-__all__ = [
-    "counted_messages_time",
-    "ddp_buckets_time",
-    "equal_first_bucket",
-    "fused_messages_time",
-    "gradient_accumulation_time",
-    "megatron_bucket_elements",
-    "megatron_buckets",
-    "messages_of_buckets",
-    "quantities",
-    "sized_buckets",
-    "sized_first_bucket",
-    "sources",
-    "window_of_last_backward",
-]
 
 # The last gradients are ready when the backward ends, so the last bucket shows in any case.
 IN_TURN = (
@@ -42,7 +28,7 @@ MEGATRON = {"buckets": "megatron"}
     expression=f"maximum(maximum({FIRST}*compute_time + communication_time,"
     f" {FIRST}*compute_time + {REST}*(compute_time/{OTHERS} + communication_time)),"
     f" compute_time + {REST}*communication_time/{OTHERS})",
-    source=sources.BUCKETS,
+    source=quantities.BUCKETS,
     where="section 3.2.3; the closed form is derived here",
     assumes=(*IN_TURN, "all buckets but the first are equal"),
     when={"mechanism": "ddp_buckets"},
@@ -77,7 +63,7 @@ def equal_first_bucket(gradient_buckets: Array) -> Array:
 @formula(
     returns="gradient_buckets",
     expression="1 + ceil(maximum(message_bytes - first_bucket_capacity, 0)/bucket_capacity)",
-    source=sources.BUCKETS,
+    source=quantities.BUCKETS,
     where="section 3.2.2 (PyTorch's reducer.hpp: first bucket 1 MiB, then 25 MiB)",
     when=SIZED,
 )
@@ -93,7 +79,7 @@ def sized_buckets(
     returns="first_bucket_share",
     expression="where(message_bytes > first_bucket_capacity,"
     " first_bucket_capacity/maximum(message_bytes, first_bucket_capacity), 1)",
-    source=sources.BUCKETS,
+    source=quantities.BUCKETS,
     where="section 3.2.2",
     assumes=("time is in proportion to bytes",),
     when=SIZED,
@@ -107,7 +93,7 @@ def sized_first_bucket(message_bytes: Array, first_bucket_capacity: Array) -> Ar
 @formula(
     returns="bucket_elements",
     expression="maximum(40000000, 1000000*dp)",
-    source=sources.MEGATRON,
+    source=quantities.MEGATRON,
     where="megatron/core/distributed/distributed_data_parallel.py",
     when=MEGATRON,
 )
@@ -119,7 +105,7 @@ def megatron_bucket_elements(dp: Array) -> Array:
 @formula(
     returns="gradient_buckets",
     expression="maximum(ceil(reduced_elements/bucket_elements), 1)",
-    source=sources.MEGATRON,
+    source=quantities.MEGATRON,
     where="megatron/core/distributed/param_and_grad_buffer.py",
     assumes=("buckets are filled to the last gradient",),
     when=MEGATRON,
@@ -149,7 +135,7 @@ def window_of_last_backward(
     returns="overlapped_time",
     expression="compute_time + maximum(communication_time/gradient_buckets,"
     " communication_time - minimum(overlap_window, compute_time)*(1 - 1/gradient_buckets))",
-    source=sources.BUCKETS,
+    source=quantities.BUCKETS,
     where="section 3.2.4 (no_sync); the closed form is derived here",
     assumes=(*IN_TURN, "all buckets are equal", "only the last micro-batch's backward reduces"),
     when={"mechanism": "gradient_accumulation"},
@@ -171,7 +157,7 @@ def gradient_accumulation_time(
     expression="messages*message_latency + transfer_time",
     source="hockney1994",
     assumes=("messages follow one another",),
-    when={"communication": "messages"},
+    when={"communication": "messages", "mechanism": ONE_COMPUTATION},
 )
 def counted_messages_time(messages: Array, message_latency: Array, transfer_time: Array) -> Array:
     """Time of the communication by itself, from its messages."""
@@ -204,3 +190,88 @@ def fused_messages_time(
 ) -> Array:
     """Time with all messages fused into one: one latency, and the copies in and out."""
     return compute_time + message_latency + transfer_time + copy_time
+
+
+# Overlap of unequal buckets and layers: the general forms, along a leading axis.
+#
+# The declared formulas have equal parts.  Here each bucket or layer has times of its own: arrays
+# whose first axis is the buckets or layers in the order in which they are computed, and whose other
+# axes broadcast; the result has these other axes.
+
+
+def _along(*given: ArrayLike) -> list[Array]:
+    """Return arrays of one shape, with nothing in front of the leading axis."""
+    arrays = [np.asarray(values, dtype=np.float64) for values in given]
+    most = max(array.ndim for array in arrays)
+    if not most:
+        message = "parts stand along the first axis: give arrays"
+        raise ValueError(message)
+    padded = [
+        array.reshape(array.shape[:1] + (1,) * (most - array.ndim) + array.shape[1:])
+        for array in arrays
+    ]
+    return list(np.broadcast_arrays(*padded))
+
+
+def bucketed_time(compute: ArrayLike, communication: ArrayLike) -> Array:
+    """Return the time of a backward behind which buckets of gradients are reduced."""
+    work, sent = _along(compute, communication)
+    if not len(work):
+        return np.zeros(work.shape[1:])
+    ready = np.cumsum(work, axis=0)
+    done = np.cumsum(sent, axis=0)
+    waited = np.maximum.accumulate(ready - (done - sent), axis=0)
+    return np.asarray(done[-1] + waited[-1])
+
+
+def prefetched_time(
+    gather: ArrayLike, compute: ArrayLike, prefetched_layers: int | None = None
+) -> Array:
+    """Return the time of a forward whose layers' weights are gathered ahead."""
+    gathered, work = _along(gather, compute)
+    count = len(work)
+    if not count:
+        return np.zeros(work.shape[1:])
+    if prefetched_layers is None or prefetched_layers >= count - 1:
+        before = np.cumsum(gathered, axis=0)
+        after = np.cumsum(work[::-1], axis=0)[::-1]
+        return np.asarray((before + after).max(axis=0))
+    ends: list[Array] = []
+    arrived = np.zeros(work.shape[1:])
+    done = np.zeros(work.shape[1:])
+    for index in range(count):
+        # Its place is that of a layer that is done with.
+        freed = index - prefetched_layers - 1
+        start = np.maximum(arrived, ends[freed]) if freed >= 0 else arrived
+        arrived = start + gathered[index]
+        done = np.maximum(arrived, done) + work[index]
+        ends.append(done)
+    return np.asarray(done)
+
+
+def sharded_backward_time(gather: ArrayLike, compute: ArrayLike, reduce: ArrayLike) -> Array:
+    """Return the time of a backward whose layers gather weights and reduce gradients."""
+    gathered, work, reduced = _along(gather, compute, reduce)
+    count = len(work)
+    if not count:
+        return np.zeros(work.shape[1:])
+    arrived = sent = gathered[0]
+    done = np.zeros(work.shape[1:])
+    for index in range(count):
+        done = np.maximum(done, arrived) + work[index]
+        if index + 1 < count:
+            arrived = sent = sent + gathered[index + 1]
+        sent = np.maximum(sent, done) + reduced[index]
+    return np.asarray(sent)
+
+
+def layered_time(
+    compute: ArrayLike, communication: ArrayLike, independent_share: ArrayLike = 1.0
+) -> Array:
+    """Return the time of layers whose communication hides behind the next one's computation."""
+    work, sent = _along(compute, communication)
+    if not len(work):
+        return np.zeros(work.shape[1:])
+    share = np.asarray(independent_share, dtype=np.float64)
+    hidden = np.maximum(sent[:-1], share * work[1:]) + (1.0 - share) * work[1:]
+    return np.asarray(work[0] + hidden.sum(axis=0) + sent[-1])

@@ -6,27 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from overhead.formula import formula
-from overhead.overlap import quantities, sources
+from overhead.declare import product
+from overhead.formula import call, formula
+from overhead.labels import ONE_COMPUTATION
+from overhead.overlap import quantities
 from overhead.quantity import Array
-
-__all__ = [
-    "bulk_margin_time",
-    "bulk_queued_time",
-    "bulk_shared_time",
-    "carved_compute_time",
-    "copy_engine_rate",
-    "free_sms",
-    "linear_rate",
-    "quantities",
-    "saturating_rate",
-    "sms_communication_time",
-    "sources",
-]
 
 ALONE = "the computation by itself has all multiprocessors"
 BULK: dict[str, Any] = {
-    "source": sources.ENGINE,
+    "source": quantities.ENGINE,
     "where": "bulk overlap; the closed form is derived here",
 }
 
@@ -34,7 +22,7 @@ BULK: dict[str, Any] = {
 @formula(
     returns="free_sms",
     expression="maximum(sms - num_sm, 1)",
-    source=sources.ENGINE,
+    source=quantities.ENGINE,
     where="set_sm_margin",
     assumes=("one is left at least",),
 )
@@ -135,7 +123,7 @@ def saturating_rate(bandwidth: Array, num_sm: Array, half_bandwidth_sms: Array) 
 @formula(
     returns="transfer_bandwidth",
     expression="1*copy_engine_bandwidth",
-    source=sources.ENGINE,
+    source=quantities.ENGINE,
     where="use_ce",
     when={"sm_law": "copy_engine"},
 )
@@ -149,10 +137,216 @@ def copy_engine_rate(copy_engine_bandwidth: Array) -> Array:
     expression="(ranks - 1)*(latency + message_bytes/(ranks*transfer_bandwidth))",
     source="patarasuk2009",
     assumes=("an all_gather or a reduce_scatter around a ring",),
-    when={"communication": "sms"},
+    when={"communication": "sms", "mechanism": ONE_COMPUTATION},
 )
 def sms_communication_time(
     ranks: Array, latency: Array, message_bytes: Array, transfer_bandwidth: Array
 ) -> Array:
     """Time of an all_gather or a reduce_scatter at the rate of its multiprocessors."""
     return (ranks - 1.0) * (latency + message_bytes / (ranks * transfer_bandwidth))
+
+
+# Matrix products in whole waves of tiles: on fewer multiprocessors, and cut into chunks.
+#
+# With the label ``compute = waves`` a mechanism's computation is a product of such a form, cut as
+# the
+# mechanism cuts it.  Step times are better had from the smooth form in `overhead.compute`, which
+# was
+# fitted on many shapes; this one shows what a cut or a carve-out does to one shape.
+
+WAVES = {"compute": "waves"}
+RING = {"mechanism": "ring_exchange|reduce_scatter_ring"}
+SPLIT = {"mechanism": "reduce_scatter_pipeline"}
+WHERE = "chapter 3, tile and wave quantization"
+
+
+@formula(
+    returns="tiles",
+    expression="ceil(matmul_rows/tile_rows)*ceil(matmul_columns/tile_columns)",
+    source=quantities.TILES,
+    where=WHERE,
+)
+def tiles(
+    matmul_rows: Array, tile_rows: Array, matmul_columns: Array, tile_columns: Array
+) -> Array:
+    """Tiles of a matrix product."""
+    return np.ceil(matmul_rows / tile_rows) * np.ceil(matmul_columns / tile_columns)
+
+
+@formula(returns="waves", expression="ceil(tiles/free_sms)", source=quantities.TILES, where=WHERE)
+def waves(tiles: Array, free_sms: Array) -> Array:
+    """Waves of a product's tiles, one on each multiprocessor at a time."""
+    return np.ceil(tiles / free_sms)
+
+
+@formula(
+    returns="wave_efficiency",
+    expression="where(tiles > 0, tiles/(ceil(tiles/free_sms)*free_sms), 1)",
+    source=quantities.TILES,
+    where=WHERE,
+)
+def wave_efficiency(tiles: Array, free_sms: Array) -> Array:
+    """Tiles of a product by those that its waves have room for."""
+    room = np.ceil(np.maximum(tiles, 1.0) / free_sms) * free_sms
+    return np.where(tiles > 0.0, tiles / room, 1.0)
+
+
+@formula(
+    returns="tile_time",
+    expression="2*tile_rows*tile_columns*matmul_depth*sms/best_matmul_flops",
+    source=quantities.TILES,
+    where=WHERE,
+    assumes=("a multiprocessor has its part of the best product's rate",),
+)
+def tile_time(
+    tile_rows: Array, tile_columns: Array, matmul_depth: Array, sms: Array, best_matmul_flops: Array
+) -> Array:
+    """Time in which one multiprocessor computes a tile, where it isn't given."""
+    return 2.0 * tile_rows * tile_columns * matmul_depth * sms / best_matmul_flops
+
+
+@formula(
+    returns="moved_bytes",
+    expression="activation_bytes*(matmul_rows*matmul_depth + matmul_depth*matmul_columns"
+    " + matmul_rows*matmul_columns)",
+    source=quantities.TILES,
+    where="math and memory bounds",
+    assumes=("each matrix is moved once",),
+)
+def moved_bytes(
+    activation_bytes: Array, matmul_rows: Array, matmul_depth: Array, matmul_columns: Array
+) -> Array:
+    """Bytes that a product reads and writes."""
+    inputs = matmul_rows * matmul_depth + matmul_depth * matmul_columns
+    return activation_bytes * (inputs + matmul_rows * matmul_columns)
+
+
+@formula(
+    returns="wave_matmul_time",
+    expression="where(waves > 0,"
+    " maximum(waves*tile_time, moved_bytes/memory_bandwidth) + launch_time, 0)",
+    source=quantities.TILES,
+    where=WHERE,
+    assumes=("a tile takes as long whether its multiprocessor has neighbours or not",),
+)
+def wave_matmul_time(
+    waves: Array, tile_time: Array, moved_bytes: Array, memory_bandwidth: Array, launch_time: Array
+) -> Array:
+    """Time of a matrix product in whole waves, or of its bytes if that is longer."""
+    time = np.maximum(waves * tile_time, moved_bytes / memory_bandwidth) + launch_time
+    return np.where(waves > 0.0, time, 0.0)
+
+
+# Cut into chunks.
+
+
+@formula(returns="product_chunks", expression="0*matmul_rows + 1", source="derivation")
+def one_chunk(matmul_rows: Array) -> Array:
+    """Chunks of a product that isn't cut."""
+    return 0.0 * matmul_rows + 1.0
+
+
+@formula(
+    returns="product_chunks",
+    expression="1*ranks",
+    source=quantities.DECOMPOSED,
+    where="decomposition into a loop of chunks",
+    when=RING,
+)
+def ring_chunks(ranks: Array) -> Array:
+    """Chunks of a product whose input or result goes round a ring."""
+    return 1.0 * ranks
+
+
+@formula(
+    returns="product_chunks",
+    expression="maximum(ceil(ranks/2), 1)",
+    source=quantities.ENGINE,
+    where="aggregate",
+    when={"mechanism": "ring_exchange_aggregate"},
+)
+def aggregate_chunks(ranks: Array) -> Array:
+    """Chunks of a product whose input comes round a ring, two at a time."""
+    return np.maximum(np.ceil(ranks / 2.0), 1.0)
+
+
+@formula(
+    returns="product_chunks",
+    expression="1*splits",
+    source=quantities.ENGINE,
+    where="num_splits",
+    when=SPLIT,
+)
+def split_chunks(splits: Array) -> Array:
+    """Chunks of a product whose result is scattered in parts."""
+    return 1.0 * splits
+
+
+@formula(
+    returns="chunk_rows",
+    expression="ceil(matmul_rows/product_chunks)",
+    source=quantities.DECOMPOSED,
+    where="decomposition into a loop of chunks",
+)
+def chunk_rows(matmul_rows: Array, product_chunks: Array) -> Array:
+    """Rows of a chunk: rings cut along the tokens."""
+    return np.ceil(matmul_rows / product_chunks)
+
+
+@formula(
+    returns="chunk_columns", expression="1*matmul_columns", source=quantities.DECOMPOSED,
+    where="decomposition into a loop of chunks",
+)  # fmt: skip
+def chunk_columns(matmul_columns: Array) -> Array:
+    """Columns of a chunk: all."""
+    return 1.0 * matmul_columns
+
+
+@formula(
+    returns="chunk_rows",
+    expression="1*matmul_rows",
+    source=quantities.ENGINE,
+    where="num_splits",
+    when=SPLIT,
+)
+def split_rows(matmul_rows: Array) -> Array:
+    """Rows of a part: all."""
+    return 1.0 * matmul_rows
+
+
+@formula(
+    returns="chunk_columns",
+    expression="ceil(matmul_columns/product_chunks)",
+    source=quantities.ENGINE,
+    where="num_splits: along the output's features",
+    when=SPLIT,
+)
+def split_columns(matmul_columns: Array, product_chunks: Array) -> Array:
+    """Columns of a part."""
+    return np.ceil(matmul_columns / product_chunks)
+
+
+CHUNK = {"matmul_rows": "chunk_rows", "matmul_columns": "chunk_columns"}
+call(returns="whole_product_time", of="wave_matmul_time", bind={"free_sms": "sms"})
+call(returns="chunk_product_time", of="wave_matmul_time", bind={**CHUNK, "free_sms": "sms"})
+# A product in parts leaves room for what sends them.
+call(returns="chunk_product_time", of="wave_matmul_time", bind=CHUNK, when=SPLIT)
+call(returns="carved_compute_time", of="wave_matmul_time", bind={}, when=WAVES)
+product(
+    "compute_time",
+    ("product_chunks", "chunk_product_time"),
+    when={**WAVES, "mechanism": ONE_COMPUTATION},
+    name="chunked_product_time",
+)
+
+
+@formula(
+    returns="decomposition_factor",
+    expression="where(whole_product_time > 0, compute_time/whole_product_time, 1)",
+    source="derivation",
+    assumes=("more than 1 where chunks fill their waves worse",),
+)
+def decomposition_factor(whole_product_time: Array, compute_time: Array) -> Array:
+    """Time of a cut product by that of a whole one."""
+    some = whole_product_time > 0.0
+    return np.where(some, compute_time / np.where(some, whole_product_time, 1.0), 1.0)

@@ -4,24 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from overhead.declare import total
 from overhead.formula import formula
 from overhead.overlap import quantities
 from overhead.quantity import Array
-from overhead.sums import total
-
-__all__ = [
-    "communication_share",
-    "exposed_time",
-    "hidden_communication_share",
-    "hidden_time",
-    "ideal_overlapped_time",
-    "ideal_speedup",
-    "of_communication_time",
-    "overlap_ratio",
-    "overlap_speedup",
-    "quantities",
-    "two_durations_time",
-]
 
 LONGER = "maximum(compute_time, communication_time)"
 SHORTER = "minimum(compute_time, communication_time)"
@@ -157,3 +143,233 @@ def communication_share(communication_time: Array, compute_time: Array) -> Array
     both = compute_time + communication_time
     some = both > 0.0
     return np.where(some, communication_time / np.where(some, both, 1.0), 0.0)
+
+
+# Layers that follow one another: weights gathered ahead, gradients scattered, results reduced.
+
+EQUAL = "all layers are equal"
+ONE_LINK = "collectives follow one another on one communicator"
+
+
+@formula(
+    returns="overlapped_time",
+    expression="where(prefetched_layers > 0,"
+    " maximum(compute_time + communication_time/layers, communication_time + compute_time/layers),"
+    " compute_time + communication_time)",
+    source=quantities.FSDP,
+    where="section 3.3; the closed form is derived here",
+    assumes=(EQUAL, ONE_LINK, "the first layer's weights hide behind nothing"),
+    when={"mechanism": "fsdp_prefetch|zero3_prefetch"},
+)
+def fsdp_prefetch_time(
+    prefetched_layers: Array, compute_time: Array, communication_time: Array, layers: Array
+) -> Array:
+    """Time of a forward whose layers' weights are gathered ahead."""
+    ahead = np.maximum(
+        compute_time + communication_time / layers, communication_time + compute_time / layers
+    )
+    return np.where(prefetched_layers > 0.0, ahead, compute_time + communication_time)
+
+
+@formula(
+    returns="prefetched_layers",
+    expression="ceil(prefetched_elements/layer_elements)",
+    source=quantities.DEEPSPEED,
+    where="runtime/zero/partitioned_param_coordinator.py: whole ones until the window is full",
+    assumes=("a layer is what is gathered at once",),
+    when={"mechanism": "zero3_prefetch"},
+)
+def window_of_elements(prefetched_elements: Array, layer_elements: Array) -> Array:
+    """Layers that a window of elements gathers ahead: one at least, unless it is nought."""
+    return np.ceil(prefetched_elements / layer_elements)
+
+
+GATHER = "(1 - reduction_share)*communication_time"
+REDUCE = "reduction_share*communication_time"
+
+
+@formula(
+    returns="overlapped_time",
+    expression="where(layers > 1,"
+    f" ({GATHER} + maximum({GATHER}, compute_time) + (layers - 2)*maximum(communication_time,"
+    f" compute_time) + maximum({REDUCE}, compute_time) + {REDUCE})/layers,"
+    " compute_time + communication_time)",
+    source=quantities.FSDP,
+    where="section 3.3 (backward prefetch); the closed form is derived here",
+    assumes=(
+        EQUAL,
+        ONE_LINK,
+        "the next layer's weights are gathered before this one's gradients are reduced",
+    ),
+    when={"mechanism": "fsdp_backward"},
+)
+def fsdp_backward_time(
+    layers: Array, communication_time: Array, compute_time: Array, reduction_share: Array
+) -> Array:
+    """Time of a backward whose layers gather weights ahead and reduce their gradients behind."""
+    gather = (1.0 - reduction_share) * communication_time
+    reduce = reduction_share * communication_time
+    between = (layers - 2.0) * np.maximum(communication_time, compute_time)
+    ends = gather + np.maximum(gather, compute_time) + np.maximum(reduce, compute_time) + reduce
+    both = compute_time + communication_time
+    return np.where(layers > 1.0, (ends + between) / layers, both)
+
+
+@formula(
+    returns="overlapped_time",
+    expression="(compute_time + communication_time + (layers - 1)*(maximum(communication_time,"
+    " independent_share*compute_time) + (1 - independent_share)*compute_time))/layers",
+    source="derivation",
+    assumes=(EQUAL, "a layer waits, after what doesn't depend on it, for the one before"),
+    when={"mechanism": "layer_by_layer"},
+)
+def layer_by_layer_time(
+    compute_time: Array, communication_time: Array, layers: Array, independent_share: Array
+) -> Array:
+    """Time of layers each of whose communication hides behind the next one's computation."""
+    independent = np.maximum(communication_time, independent_share * compute_time)
+    between = (layers - 1.0) * (independent + (1.0 - independent_share) * compute_time)
+    return (compute_time + communication_time + between) / layers
+
+
+@formula(
+    returns="messages",
+    expression="1*layers",
+    source="derivation",
+    when={"mechanism": "fsdp_prefetch|zero3_prefetch|layer_by_layer"},
+)
+def messages_of_layers(layers: Array) -> Array:
+    """Messages of layers: one each."""
+    return 1.0 * layers
+
+
+# A matrix product and its collective cut into chunks, the one's next to the other's.
+
+CHUNKS = "all chunks take equally long"
+ORDER = "common/comm_gemm_overlap/comm_gemm_overlap.cpp: order of products and copies"
+RING = {"mechanism": "reduce_scatter_ring"}
+
+
+@formula(
+    returns="overlapped_time",
+    expression="maximum(compute_time, communication_time + compute_time/ranks)",
+    source=quantities.DECOMPOSED,
+    where="all_gather, then einsum, in a loop of chunks; the closed form is derived here",
+    assumes=(CHUNKS, "a rank starts with the chunk that it holds"),
+    when={"mechanism": "ring_exchange"},
+)
+def ring_exchange_time(compute_time: Array, communication_time: Array, ranks: Array) -> Array:
+    """Time of a product whose input comes round a ring, a chunk of it each step."""
+    return np.maximum(compute_time, communication_time + compute_time / ranks)
+
+
+@formula(
+    returns="overlapped_time",
+    expression="maximum(compute_time + communication_time/maximum(ranks - 1, 1),"
+    " communication_time + compute_time*minimum(2/ranks, 1))",
+    source=quantities.ENGINE,
+    where=ORDER,
+    assumes=(CHUNKS, "an even number of ranks", "nothing is computed until the first chunk is in"),
+    when={"mechanism": "ring_exchange_aggregate"},
+)
+def ring_exchange_aggregate_time(
+    compute_time: Array, communication_time: Array, ranks: Array
+) -> Array:
+    """Time of a product whose input comes round a ring, two chunks multiplied at a time.
+
+    Two ranks overlap nothing: the only chunk that comes is waited for first.
+    """
+    first = compute_time + communication_time / np.maximum(ranks - 1.0, 1.0)
+    return np.maximum(first, communication_time + compute_time * np.minimum(2.0 / ranks, 1.0))
+
+
+@formula(
+    returns="partial_sum_time",
+    expression="where(ranks > 1, (ranks + 1)*message_bytes/(ranks*memory_bandwidth), 0)",
+    source=quantities.ENGINE,
+    where=ORDER,
+    assumes=("every partial result is read and the sum written once, at the memory's bandwidth",),
+)
+def ring_partial_sum_time(ranks: Array, message_bytes: Array, memory_bandwidth: Array) -> Array:
+    """Time in which a rank adds up what it got from the others."""
+    time = (ranks + 1.0) * message_bytes / (ranks * memory_bandwidth)
+    return np.where(ranks > 1.0, time, 0.0)
+
+
+@formula(
+    returns="overlapped_time",
+    expression="maximum(compute_time, communication_time + compute_time/ranks) + partial_sum_time",
+    source=quantities.ENGINE,
+    where=ORDER,
+    assumes=(CHUNKS, "a rank's own chunk comes last, and needs no message"),
+    when=RING,
+)
+def reduce_scatter_ring_time(
+    compute_time: Array, communication_time: Array, ranks: Array, partial_sum_time: Array
+) -> Array:
+    """Time of a product whose partial results go round a ring, and are added up at the end."""
+    return np.maximum(compute_time, communication_time + compute_time / ranks) + partial_sum_time
+
+
+@formula(
+    returns="sequential_time",
+    expression="compute_time + communication_time + partial_sum_time",
+    source="derivation",
+    when=RING,
+)
+def reduce_scatter_ring_sequential_time(
+    compute_time: Array, communication_time: Array, partial_sum_time: Array
+) -> Array:
+    """Time of product, communication and sums one after another."""
+    return compute_time + communication_time + partial_sum_time
+
+
+@formula(
+    returns="last_split_time",
+    expression="communication_time/splits",
+    source="derivation",
+    assumes=("the last part is sent as fast as the others",),
+    ufunc=np.true_divide,
+)
+def last_of_equal_splits(communication_time: Array, splits: Array) -> Array:
+    """Time of the last part's communication, where it isn't given."""
+    return communication_time / splits
+
+
+@formula(
+    returns="overlapped_time",
+    expression="maximum(compute_time, (compute_time + (splits - 1)*communication_time)/splits)"
+    " + last_split_time",
+    source=quantities.ENGINE,
+    where=ORDER + "; the last part has multiprocessors of its own, 32",
+    assumes=("all parts take equally long", "a part is sent when its product is done"),
+    when={"mechanism": "reduce_scatter_pipeline"},
+)
+def reduce_scatter_pipeline_time(
+    compute_time: Array, splits: Array, communication_time: Array, last_split_time: Array
+) -> Array:
+    """Time of a product in parts, each of them reduced and scattered behind the next one."""
+    sent = (compute_time + (splits - 1.0) * communication_time) / splits
+    return np.maximum(compute_time, sent) + last_split_time
+
+
+@formula(
+    returns="messages",
+    expression="maximum(ranks - 1, 1)",
+    source="derivation",
+    when={"mechanism": "ring_exchange|ring_exchange_aggregate|reduce_scatter_ring"},
+)
+def messages_of_ring(ranks: Array) -> Array:
+    """Messages of a ring: a step each."""
+    return np.maximum(ranks - 1.0, 1.0)
+
+
+@formula(
+    returns="messages",
+    expression="1*splits",
+    source="derivation",
+    when={"mechanism": "reduce_scatter_pipeline"},
+)
+def messages_of_splits(splits: Array) -> Array:
+    """Messages of a product in parts: one each."""
+    return 1.0 * splits

@@ -10,18 +10,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = [
-    "COMMUNICATION",
-    "COMPUTATION",
-    "DERIVED",
-    "MOST_SPANS",
-    "TIMELINES",
-    "Course",
-    "Span",
-    "check_spans",
-    "timeline",
-]
-
 COMPUTATION, COMMUNICATION = "computation", "communication"
 # A figure or a trace of more can't be read.
 MOST_SPANS = 100_000

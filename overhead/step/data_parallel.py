@@ -1,7 +1,7 @@
 """Which part of data parallelism's communication nothing hides, over a whole step.
 
 Up to stage 2 of ZeRO, gradients are reduced while the backward that gives them runs on, and updated
-weights are gathered while the next forward runs.  `overhead.step.sharded` has stage 3.
+weights are gathered while the next forward runs.  `overhead.step.data_parallel` has stage 3.
 """
 
 from __future__ import annotations
@@ -10,22 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from overhead.formula import formula
-from overhead.quantity import Array
-from overhead.step import quantities, sharded
-
-__all__ = [
-    "dp_forward_window_time",
-    "dp_unhidden_share",
-    "dp_window_time",
-    "exposed_dp_gather_time",
-    "exposed_dp_reduce_time",
-    "exposed_dp_time",
-    "interleaved_dp_forward_window_time",
-    "interleaved_dp_window_time",
-    "quantities",
-    "sharded",
-]
+from overhead.communication import data
+from overhead.declare import declare, total
+from overhead.formula import call, formula
+from overhead.labels import DP_MECHANISMS
+from overhead.overlap import quantities as mechanisms
+from overhead.quantity import Array, define
 
 MEGATRON: dict[str, Any] = {
     "source": "megatron",
@@ -153,3 +143,420 @@ def exposed_dp_time(
     """Data parallelism's exposed communication of a step."""
     once = exposed_dp_reduce_time + exposed_dp_gather_time
     return np.where(zero_stage >= 3.0, exposed_sharded_time, once)
+
+
+# Data parallelism's exposed communication by mechanism: buckets behind backward and forward.
+#
+# The label ``dp_mechanism`` names how gradients are cut; with ``efficiency`` a share is given
+# (`overhead.step.data_parallel`).  Up to stage 2 of ZeRO the buckets' forms of `overhead.overlap`
+# give what is exposed; stage 3 goes layer by layer, all that can hide does.
+
+NAMED = {"dp_mechanism": "|".join(DP_MECHANISMS[1:])}
+MEGATRON_BUCKETS = {"dp_mechanism": "megatron_buckets"}
+
+define("reduced_bucket_bytes", r"M_\mathrm{bk}", "byte",
+       "gradients at which a bucket of them is reduced", minimum=0)  # fmt: skip
+define("reducing_ranks", r"N_\mathrm{bk}", "1", "ranks among which gradients are added up",
+       minimum=0)  # fmt: skip
+define("dp_bucket_elements", r"E_\mathrm{bk,d}", "1", "gradients of one of Megatron's buckets",
+       minimum=0, above=True)  # fmt: skip
+define("dp_buckets", r"n_\mathrm{bk,d}", "1", "buckets in which a rank's gradients are reduced",
+       minimum=1)  # fmt: skip
+define("whole_overlap", r"\omega_1", "1", "share that may hide: all of it", minimum=0)
+define("exposed_layerwise_time", r"d_\mathrm{x,1}", "s",
+       "time: of a step: data parallelism of stage 3 of ZeRO, exposed where all that can hide does",
+       minimum=0)  # fmt: skip
+
+
+@formula(
+    returns="reduced_bucket_bytes",
+    expression="where(bucket_bytes > 0, bucket_bytes, bucket_capacity)",
+    source=mechanisms.BUCKETS,
+    where="section 3.2.2",
+    when={"dp_mechanism": "ddp_buckets"},
+)
+def ddp_bucket_bytes(bucket_bytes: Array, bucket_capacity: Array) -> Array:
+    """Gradients of a bucket in PyTorch's DistributedDataParallel: as given, or its usual ones."""
+    return np.where(bucket_bytes > 0.0, bucket_bytes, bucket_capacity)
+
+
+@formula(returns="reducing_ranks", expression="dp*cp", source=mechanisms.MEGATRON,
+         where="megatron/core/distributed/distributed_data_parallel.py", when=MEGATRON_BUCKETS,
+         ufunc=np.multiply)  # fmt: skip
+def reducing_ranks(dp: Array, cp: Array) -> Array:
+    """Ranks by which Megatron sizes its buckets: of data and context parallelism."""
+    return dp * cp
+
+
+call(
+    returns="dp_bucket_elements",
+    of="bucket_elements",
+    bind={"dp": "reducing_ranks"},
+    labels={"buckets": "megatron"},
+    when=MEGATRON_BUCKETS,
+)
+
+
+@formula(
+    returns="reduced_bucket_bytes",
+    expression="where(bucket_bytes > 0, bucket_bytes, reduction_bytes*dp_bucket_elements)",
+    source=mechanisms.MEGATRON,
+    where="megatron/core/distributed/distributed_data_parallel.py",
+    when=MEGATRON_BUCKETS,
+)
+def megatron_bucket_bytes(
+    bucket_bytes: Array, reduction_bytes: Array, dp_bucket_elements: Array
+) -> Array:
+    """Gradients of a bucket in Megatron: as given, or as many elements as it takes by itself."""
+    return np.where(bucket_bytes > 0.0, bucket_bytes, reduction_bytes * dp_bucket_elements)
+
+
+for _family in data.FAMILIES:
+    data.declare_pieces(_family, "reduced_bucket_bytes", NAMED)
+
+
+@formula(
+    returns="dp_buckets",
+    expression="maximum(dp_messages + edp_messages, 1)",
+    source=mechanisms.BUCKETS,
+    where="section 3.2.3",
+    assumes=("experts' buckets become ready between the others",),
+    when=NAMED,
+)
+def dp_buckets(dp_messages: Array, edp_messages: Array) -> Array:
+    """Buckets in which a rank's gradients are reduced, and its weights gathered."""
+    return np.maximum(dp_messages + edp_messages, 1.0)
+
+
+call(
+    returns="exposed_dp_reduce_time",
+    of="exposed_time",
+    bind={
+        "compute_time": "dp_window_time",
+        "communication_time": "dp_reduce_time",
+        "gradient_buckets": "dp_buckets",
+    },
+    labels={"mechanism": "ddp_buckets"},
+    when=NAMED,
+)
+# Weights are gathered in the order of the forward: buckets as layers that are fetched ahead.
+call(
+    returns="exposed_dp_gather_time",
+    of="exposed_time",
+    bind={
+        "compute_time": "dp_forward_window_time",
+        "communication_time": "dp_gather_time",
+        "layers": "dp_buckets",
+        "prefetched_layers": "dp_buckets",
+    },
+    labels={"mechanism": "fsdp_prefetch"},
+    when=NAMED,
+)
+
+
+@formula(returns="whole_overlap", expression="0*dp + 1", source="derivation", when=NAMED)
+def whole_overlap(dp: Array) -> Array:
+    """Share that may hide where the mechanism says what does: all of it."""
+    return 0.0 * dp + 1.0
+
+
+call(
+    returns="exposed_layerwise_time",
+    of="exposed_sharded_time",
+    bind={"dp_overlap": "whole_overlap"},
+    when=NAMED,
+)
+
+
+def _either(stage: Array, layerwise: Array, reduce: Array, gather: Array) -> Array:
+    return np.where(stage >= 3.0, layerwise, reduce + gather)
+
+
+declare(
+    "exposed_dp_time",
+    ("zero_stage", "exposed_layerwise_time", "exposed_dp_reduce_time", "exposed_dp_gather_time"),
+    "where(zero_stage >= 3, exposed_layerwise_time,"
+    " exposed_dp_reduce_time + exposed_dp_gather_time)",
+    _either,
+    source="rajbhandari2020",
+    where="section 7",
+    when=NAMED,
+)
+
+# Stage 3 of ZeRO: weights gathered and gradients reduced layer by layer, and what nothing hides.
+#
+# The next layer's weights are gathered while a layer computes, and its gradients are reduced while
+# the layer before it does.  A step has forwards that gather, and backwards that gather, reduce or
+# do
+# both; each such pass exposes its ends, and what takes longer than a layer's computing.
+
+FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.3"}
+HIDDEN = "what hides slows down what it hides behind by a share of its own time"
+AHEAD = "one layer is fetched ahead"
+
+
+# One layer, all layers, and what is outside of them.
+
+
+def _each(time: Array, layers: Array) -> Array:
+    return time / np.maximum(layers, 1.0)
+
+
+for _way in ("forward", "backward"):
+    declare(
+        f"layer_compute_{_way}_time",
+        (f"stage_{_way}_time", "middle_layers"),
+        f"stage_{_way}_time/maximum(middle_layers, 1)",
+        _each,
+    )
+
+
+def _mean(dense: Array, experts: Array, layers: Array, expert: Array) -> Array:
+    return dense + experts / np.maximum(layers, 1.0) * expert
+
+
+def _round(dense: Array, dense_time: Array, experts: Array, expert_time: Array) -> Array:
+    return dense * dense_time + experts * expert_time
+
+
+def _outside(whole: Array, layers: Array, layer: Array) -> Array:
+    return np.maximum(whole - layers * layer, 0.0)
+
+
+def _declare_rounds(way: str, sent: tuple[str, str]) -> None:
+    """Declare the times of a layer, of all that a rank has, and of what is outside of layers."""
+    times = (f"dp_layer_{way}_time", f"edp_layer_{way}_time")
+    declare(
+        f"layer_{way}_time",
+        (times[0], "middle_moe_layers", "middle_layers", times[1]),
+        f"{times[0]} + middle_moe_layers/maximum(middle_layers, 1)*{times[1]}",
+        _mean,
+        **FSDP,
+    )
+    declare(
+        f"{way}_round_time",
+        ("dp_messages", sent[0], "edp_messages", sent[1]),
+        f"dp_messages*{sent[0]} + edp_messages*{sent[1]}",
+        _round,
+        **FSDP,
+    )
+    declare(
+        f"ends_{way}_time",
+        (f"{way}_round_time", "middle_layers", f"layer_{way}_time"),
+        f"maximum({way}_round_time - middle_layers*layer_{way}_time, 0)",
+        _outside,
+        **FSDP,
+    )
+
+
+for _group in ("dp", "edp"):
+    total(
+        f"{_group}_shard_reduce_time",
+        (f"{_group}_reduce_scatter_time", f"{_group}_replica_all_reduce_time"),
+        **FSDP,
+    )
+_declare_rounds("gather", ("dp_all_gather_time", "edp_all_gather_time"))
+_declare_rounds("reduce", ("dp_shard_reduce_time", "edp_shard_reduce_time"))
+
+
+@formula(
+    returns="leading_share",
+    expression="where(pp > 1, 1, 1/(2 - tied_embeddings))",
+    assumes=(
+        "the embedding is gathered before all else and its gradients are reduced after it",
+        "an output layer of its own hides",
+    ),
+    **FSDP,
+)
+def leading_share(pp: Array, tied_embeddings: Array) -> Array:
+    """Share of what is outside of layers that nothing can hide: the embedding's."""
+    return np.where(pp > 1.0, 1.0, 1.0 / (2.0 - tied_embeddings))
+
+
+# A pass.  One layer's weights (G) and gradients (R); its forward (F) and its backward (B).
+G, R = "layer_gather_time", "layer_reduce_time"
+F, B = "layer_compute_forward_time", "layer_compute_backward_time"
+BETWEEN = "maximum(middle_layers - 1, 0)"
+INNER = "maximum(middle_layers - 2, 0)"
+GATHERED = f"(ends_gather_time + {BETWEEN}*{G})"
+REDUCED = f"(ends_reduce_time + ({R} + {BETWEEN}*{R}))"
+FIRST = f"(leading_share*ends_gather_time + {G})"
+SHARDED_TAIL = f"(leading_share*ends_reduce_time + {R})"
+
+
+def _stated(sent: str, late: str) -> str:
+    """Return the expression of what a pass exposes of what it sends."""
+    unhidden = f"maximum((1 - dp_overlap)*{sent}, {late})"
+    return f"{unhidden} + overlap_contention*maximum({sent} - {unhidden}, 0)"
+
+
+def _exposed(sent: Array, late: Array, overlap: Array, contention: Array) -> Array:
+    unhidden = np.maximum((1.0 - overlap) * sent, late)
+    return unhidden + contention * np.maximum(sent - unhidden, 0.0)
+
+
+@formula(
+    returns="exposed_forward_pass_time",
+    expression=_stated(f"({G} + {GATHERED})", f"({FIRST} + {BETWEEN}*maximum({G} - {F}, 0))"),
+    assumes=(AHEAD, "the first gathering hides behind nothing", HIDDEN),
+    **FSDP,
+)
+def exposed_forward_pass_time(
+    dp_overlap: Array,
+    layer_gather_time: Array,
+    ends_gather_time: Array,
+    middle_layers: Array,
+    leading_share: Array,
+    layer_compute_forward_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a forward exposes that gathers each layer's weights."""
+    between = np.maximum(middle_layers - 1.0, 0.0)
+    sent = layer_gather_time + (ends_gather_time + between * layer_gather_time)
+    first = leading_share * ends_gather_time + layer_gather_time
+    late = first + between * np.maximum(layer_gather_time - layer_compute_forward_time, 0.0)
+    return _exposed(sent, late, dp_overlap, overlap_contention)
+
+
+@formula(
+    returns="exposed_gather_pass_time",
+    expression=_stated(GATHERED, f"({BETWEEN}*maximum({G} - {B}, 0))"),
+    assumes=(AHEAD, "the first layer's weights are kept from the forward", HIDDEN),
+    **FSDP,
+)
+def exposed_gather_pass_time(
+    dp_overlap: Array,
+    ends_gather_time: Array,
+    middle_layers: Array,
+    layer_gather_time: Array,
+    layer_compute_backward_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a backward exposes that gathers each layer's weights, and reduces nothing."""
+    between = np.maximum(middle_layers - 1.0, 0.0)
+    sent = ends_gather_time + between * layer_gather_time
+    late = between * np.maximum(layer_gather_time - layer_compute_backward_time, 0.0)
+    return _exposed(sent, late, dp_overlap, overlap_contention)
+
+
+@formula(
+    returns="exposed_reduce_pass_time",
+    expression=_stated(REDUCED, f"({SHARDED_TAIL} + {BETWEEN}*maximum({R} - {B}, 0))"),
+    assumes=("the last reduction hides behind nothing", HIDDEN),
+    **FSDP,
+)
+def exposed_reduce_pass_time(
+    dp_overlap: Array,
+    ends_reduce_time: Array,
+    layer_reduce_time: Array,
+    middle_layers: Array,
+    leading_share: Array,
+    layer_compute_backward_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a backward exposes that reduces each layer's gradients, and gathers nothing."""
+    between = np.maximum(middle_layers - 1.0, 0.0)
+    sent = ends_reduce_time + (layer_reduce_time + between * layer_reduce_time)
+    last = leading_share * ends_reduce_time + layer_reduce_time
+    late = last + between * np.maximum(layer_reduce_time - layer_compute_backward_time, 0.0)
+    return _exposed(sent, late, dp_overlap, overlap_contention)
+
+
+@formula(
+    returns="exposed_backward_pass_time",
+    expression=_stated(
+        f"({GATHERED} + {REDUCED})",
+        f"({SHARDED_TAIL} + {INNER}*maximum({G} + {R} - {B}, 0)"
+        f" + ({BETWEEN} - {INNER})*(maximum({G} - {B}, 0) + maximum({R} - {B}, 0)))",
+    ),
+    assumes=(
+        AHEAD,
+        "the first layer's weights are kept from the forward",
+        "gathering and reduction share the network; beside the first layer nothing is reduced, "
+        "beside the last nothing gathered",
+        HIDDEN,
+    ),
+    **FSDP,
+)
+def exposed_backward_pass_time(
+    dp_overlap: Array,
+    ends_gather_time: Array,
+    middle_layers: Array,
+    layer_gather_time: Array,
+    ends_reduce_time: Array,
+    layer_reduce_time: Array,
+    leading_share: Array,
+    layer_compute_backward_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a backward exposes that gathers each layer's weights and reduces its gradients."""
+    gather, reduce, compute = layer_gather_time, layer_reduce_time, layer_compute_backward_time
+    between = np.maximum(middle_layers - 1.0, 0.0)
+    inner = np.maximum(middle_layers - 2.0, 0.0)
+    sent = (ends_gather_time + between * gather) + (ends_reduce_time + (reduce + between * reduce))
+    late = leading_share * ends_reduce_time + reduce
+    late = late + inner * np.maximum(gather + reduce - compute, 0.0)
+    ends = np.maximum(gather - compute, 0.0) + np.maximum(reduce - compute, 0.0)
+    return _exposed(sent, late + (between - inner) * ends, dp_overlap, overlap_contention)
+
+
+# A step.
+
+
+@formula(
+    returns="paired_passes",
+    expression="minimum(backward_gathers, gradient_reductions)",
+    ufunc=np.minimum,
+    **FSDP,
+)
+def paired_passes(backward_gathers: Array, gradient_reductions: Array) -> Array:
+    """Backwards of a step that gather weights and reduce gradients."""
+    return np.minimum(backward_gathers, gradient_reductions)
+
+
+@formula(
+    returns="gather_passes",
+    expression="maximum(backward_gathers - gradient_reductions, 0)",
+    **FSDP,
+)
+def gather_passes(backward_gathers: Array, gradient_reductions: Array) -> Array:
+    """Backwards of a step that gather weights alone."""
+    return np.maximum(backward_gathers - gradient_reductions, 0.0)
+
+
+@formula(
+    returns="reduce_passes",
+    expression="maximum(gradient_reductions - backward_gathers, 0)",
+    **FSDP,
+)
+def reduce_passes(gradient_reductions: Array, backward_gathers: Array) -> Array:
+    """Backwards of a step that reduce gradients alone."""
+    return np.maximum(gradient_reductions - backward_gathers, 0.0)
+
+
+@formula(
+    returns="exposed_sharded_time",
+    expression="forward_gathers*exposed_forward_pass_time"
+    " + paired_passes*exposed_backward_pass_time + gather_passes*exposed_gather_pass_time"
+    " + reduce_passes*exposed_reduce_pass_time",
+    assumes=(
+        "micro-batches hide nothing of one another's",
+        "what two ranks hold (DualPipe) isn't sharded in stage 3",
+    ),
+    **FSDP,
+)
+def exposed_sharded_time(
+    forward_gathers: Array,
+    exposed_forward_pass_time: Array,
+    paired_passes: Array,
+    exposed_backward_pass_time: Array,
+    gather_passes: Array,
+    exposed_gather_pass_time: Array,
+    reduce_passes: Array,
+    exposed_reduce_pass_time: Array,
+) -> Array:
+    """Gathering and reduction of stage 3 of ZeRO that nothing hides, in a step."""
+    whole = forward_gathers * exposed_forward_pass_time
+    whole = whole + paired_passes * exposed_backward_pass_time
+    whole = whole + gather_passes * exposed_gather_pass_time
+    return whole + reduce_passes * exposed_reduce_pass_time

@@ -7,17 +7,17 @@ the longer of the two.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from overhead.compute.declare import declare
-from overhead.compute.sources import WANG
-from overhead.formula import formula
-from overhead.quantity import Array
-from overhead.step import quantities
-
-__all__ = ["exposed", "quantities", "tp_hidden_share"]
+from overhead.compute.quantities import WANG
+from overhead.declare import declare, total
+from overhead.formula import call, formula
+from overhead.labels import TP_MECHANISMS
+from overhead.overlap import quantities as mechanisms
+from overhead.quantity import Array, define
 
 BOUND: dict[str, Any] = {
     "source": WANG,
@@ -169,3 +169,305 @@ def _expert() -> None:
 
 
 _expert()
+
+# Context parallelism's exposed communication by mechanism: keys and values round a ring.
+#
+# The label ``cp_mechanism`` names it; with ``efficiency`` a share is given
+# (`overhead.step.overlap`).
+# Only a ring has something to compute while it sends: exchanging heads for tokens, or gathering
+# keys
+# and values, is waited for.
+
+NAMED = {"cp_mechanism": "ring_exchange"}
+NAMED_RING = {**NAMED, **RING}
+
+define("attention_again_time", r"t_\mathrm{attn,bf}", "s",
+       "time of a layer's attention in its backward, what is repeated of its forward included",
+       minimum=0)  # fmt: skip
+total("attention_again_time", ("attention_backward_time", "attention_forward_time"))
+
+
+def _once(time: Array) -> Array:
+    return 1.0 * time
+
+
+def _ring_exchange(way: str, computing: str, when: dict[str, str]) -> None:
+    call(
+        returns=f"exposed_cp_{way}_time",
+        of="exposed_time",
+        bind={
+            "compute_time": computing,
+            "communication_time": f"cp_layer_{way}_time",
+            "ranks": "cp",
+        },
+        labels={"mechanism": "ring_exchange"},
+        when=when,
+    )
+
+
+for _way in ("forward", "backward"):
+    _sent = f"cp_layer_{_way}_time"
+    # What is repeated in a backward changes nothing of it.
+    for _when in (NAMED,) if _way == "forward" else (NAMED, {**NAMED, **REPEATED_ATTENTION}):
+        declare(
+            f"exposed_cp_{_way}_time",
+            (_sent,),
+            f"1*{_sent}",
+            _once,
+            assumes=("attention waits for what isn't sent round a ring",),
+            when=_when,
+        )
+    _ring_exchange(_way, f"attention_{_way}_time", NAMED_RING)
+_ring_exchange("backward", "attention_again_time", {**NAMED_RING, **REPEATED_ATTENTION})
+
+# Tensor parallelism's exposed communication by mechanism: each collective beside its own product.
+#
+# The label ``tp_mechanism`` names what overlaps how; with ``efficiency`` a share is given
+# (`overhead.step.overlap`).  What is exposed is the time of both together beyond that of the
+# product
+# by itself.  Only what sequence parallelism sends can hide: an all_reduce has no product of its
+# own.
+
+GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_weight_gather_time"
+# First and last products of a block.
+FIRST, LAST = ("qkv", "mlp_up"), ("attention_output", "mlp_down")
+Treatment = tuple[str, tuple[str, ...], str, str]
+# How each mechanism treats the products: kind of product, which of a block's, what is sent, form.
+USERBUFFERS: tuple[Treatment, ...] = (
+    ("forward", FIRST, GATHER, "ring_exchange"),
+    ("forward", LAST, SCATTER, "reduce_scatter_pipeline"),
+    ("input_gradient", LAST, GATHER, "ring_exchange"),
+    ("input_gradient", FIRST, AGAIN, "bulk_shared"),
+    ("weight_gradient", FIRST, SCATTER, "bulk_shared"),
+)
+DECOMPOSED: tuple[Treatment, ...] = (
+    ("forward", FIRST, GATHER, "ring_exchange"),
+    ("forward", LAST, SCATTER, "reduce_scatter_ring"),
+    ("input_gradient", LAST, GATHER, "ring_exchange"),
+    ("input_gradient", FIRST, SCATTER, "reduce_scatter_ring"),
+    ("weight_gradient", FIRST, AGAIN, "ring_exchange"),
+)
+SOURCES: dict[str, dict[str, Any]] = {
+    "userbuffers": {
+        "source": mechanisms.ENGINE,
+        "where": "transformer_engine/pytorch/module/base.py: methods of initialize_ub; NVIDIA's"
+        " presets leave no margin in bulk (NVIDIA/NeMo, tp_overlap_configs/userbuffers.py)",
+    },
+    "decomposed": {
+        "source": mechanisms.DECOMPOSED,
+        "where": "all_gather and einsum, einsum and reduce_scatter as loops of chunks",
+    },
+}
+CUT = "rates fitted on runs whose products were cut have the cut's loss in them (0 then)"
+define("cut_slowdown", r"\lambda_c", "1", "time that a product loses by being cut into chunks, by "
+       "that of a whole one", minimum=0)  # fmt: skip
+
+
+MARKS = {"forward": "f", "input_gradient": "x", "weight_gradient": "w"}
+PARTS = {
+    "cut": ("n", "the product in chunks"),
+    "carved": ("k", "the product in chunks, on what communication leaves of the GPU"),
+    "overlapped": ("ov", "the product and its collective together"),
+    "exposed": ("exp", "what the product's collective adds to it"),
+}
+
+
+def _time(product: str, kind: str, part: str) -> str:
+    """Return the name of a pair's time; define it, unless another mechanism has."""
+    name, (mark, meaning) = f"{product}_{kind}_{part}_time", PARTS[part]
+    symbol = f"{product.replace('_', '')},{MARKS[kind]},{mark}"
+    words = f"{product.replace('_', ' ')}, {kind.replace('_', ' ')}: {meaning}"
+    define(name, rf"t_{{\mathrm{{{symbol}}}}}", "s", words, minimum=0)
+    return name
+
+
+def _beyond(tp: Array, together: Array, alone: Array) -> Array:
+    return np.where(tp > 1.0, np.maximum(together - alone, 0.0), 0.0)
+
+
+def _slowed(slowdown: Array, time: Array) -> Array:
+    return (1.0 + slowdown) * time
+
+
+def _computing(product: str, kind: str, form: str, when: dict[str, str]) -> str:
+    """Declare the time of a product beside its collective, cut as the form cuts it."""
+    alone = f"{product}_{kind}_time"
+    if form == "bulk_shared":
+        return alone
+    cut, text = _time(product, kind, "cut"), f"(1 + cut_slowdown)*{alone}"
+    declare(cut, ("cut_slowdown", alone), text, _slowed, when=when, assumes=(CUT,))
+    if form != "reduce_scatter_pipeline":
+        return cut
+    carved = _time(product, kind, "carved")
+    call(returns=carved, of="carved_compute_time", bind={"compute_time": cut}, when=when)
+    return carved
+
+
+def _pair(product: str, kind: str, sent: str, form: str, mechanism: str) -> str:
+    """Declare a product with its collective, by one form; return what it exposes."""
+    when = {"tp_mechanism": mechanism}
+    bind = {"compute_time": _computing(product, kind, form, when), "communication_time": sent}
+    if form != "bulk_shared":
+        bind["ranks"] = "tp"
+    if form == "reduce_scatter_ring":
+        bind["message_bytes"] = "tp_message_bytes"
+    together, alone = _time(product, kind, "overlapped"), f"{product}_{kind}_time"
+    call(returns=together, of="overlapped_time", bind=bind, labels={"mechanism": form}, when=when)
+    exposed = _time(product, kind, "exposed")
+    text = f"where(tp > 1, maximum({together} - {alone}, 0), 0)"
+    declare(exposed, ("tp", together, alone), text, _beyond, when=when, **SOURCES[mechanism])
+    return exposed
+
+
+# A block's pairs, and a layer's blocks.  Beside them a layer waits for what isn't paired: an
+# all_reduce without sequence parallelism, and a mixture's blocks beyond attention.
+
+BLOCKS = {"attention": ("qkv", "attention_output"), "mlp": ("mlp_up", "mlp_down")}
+UNPAIRED = "a mixture's shared experts have no mechanism"
+
+for _block in BLOCKS:
+    for _way, _words in (
+        ("forward", "forward"),
+        ("backward", "backward"),
+        ("recompute", "repeated forward"),
+    ):
+        define(
+            f"{_block}_tp_{_way}_time",
+            rf"x_{{\mathrm{{{_block},{_way[0]}}}}}",
+            "s",
+            f"exposed tensor-parallel communication of {_block}'s products: {_words}",
+            minimum=0,
+        )
+
+
+def _repeated(gathers: Array, gather: Array, reductions: Array, scatter: Array) -> Array:
+    return gathers * gather + reductions * scatter
+
+
+def _blocks(mechanism: str, treated: Sequence[Treatment]) -> None:
+    """Declare what each block exposes."""
+    when = {"tp_mechanism": mechanism}
+    found = {
+        (product, kind): _pair(product, kind, sent, form, mechanism)
+        for kind, products, sent, form in treated
+        for product in products
+    }
+    for block, products in BLOCKS.items():
+        ways = {
+            way: [n for (product, kind), n in found.items() if product in products
+                  and (kind == "forward") == (way == "forward")]
+            for way in ("forward", "backward")
+        }  # fmt: skip
+        for way, names in ways.items():
+            returns = f"{block}_tp_{way}_time"
+            total(returns, names, when=when, name=f"{returns}_{mechanism}")
+        gather, scatter = ways["forward"]
+        declare(
+            f"{block}_tp_recompute_time",
+            ("repeated_gathers", gather, "repeated_reductions", scatter),
+            f"repeated_gathers*{gather} + repeated_reductions*{scatter}",
+            _repeated,
+            when=when,
+        )
+
+
+for _mechanism, _treated in (("userbuffers", USERBUFFERS), ("decomposed", DECOMPOSED)):
+    _blocks(_mechanism, _treated)
+
+TP_NAMED = {"tp_mechanism": "|".join(TP_MECHANISMS[1:])}
+
+
+def _dense(split: Array, attention: Array, mlp: Array, whole: Array, unhidden: Array) -> Array:
+    return split * (attention + mlp) + whole * unhidden
+
+
+def _moe(
+    split: Array, attention: Array, blocks: Array, dense: Array, whole: Array, unhidden: Array
+) -> Array:
+    return split * (attention + np.maximum(blocks - 1.0, 0.0) / 2.0 * dense) + whole * unhidden
+
+
+def _dense_backward(*values: Array) -> Array:
+    split, attention, mlp, whole, unhidden, attention_again, mlp_again, again = values
+    once = _dense(split, attention, mlp, whole, unhidden)
+    return once + _dense(split, attention_again, mlp_again, whole, again)
+
+
+def _moe_once(split: Array, attention: Array, blocks: Array, dense: Array, gather: Array,
+              whole: Array, unhidden: Array) -> Array:  # fmt: skip
+    return _moe(split, attention, blocks, dense + gather, whole, unhidden)
+
+
+def _moe_backward(*values: Array) -> Array:
+    split, attention, blocks, dense, gather, whole, unhidden, attention_again, again, wholly = (
+        values
+    )
+    once = _moe_once(split, attention, blocks, dense, gather, whole, unhidden)
+    return once + _moe(split, attention_again, blocks, again, whole, wholly)
+
+
+def _dense_text(way: str) -> str:
+    paired = f"attention_tp_{way}_time + mlp_tp_{way}_time"
+    return f"sequence_parallel*({paired}) + sequence_whole*tp_layer_{way}_time"
+
+
+def _moe_text(way: str, dense: str) -> str:
+    rest = f"maximum(moe_layer_blocks - 1, 0)/2*{dense}"
+    paired = f"sequence_parallel*(attention_tp_{way}_time + {rest})"
+    return f"{paired} + sequence_whole*tp_moe_layer_{way}_time"
+
+
+def _dense_inputs(way: str) -> tuple[str, ...]:
+    pairs = f"attention_tp_{way}_time", f"mlp_tp_{way}_time"
+    return ("sequence_parallel", *pairs, "sequence_whole", f"tp_layer_{way}_time")
+
+
+def _layers() -> None:
+    """Declare what layers of both classes expose."""
+    name = "dense_exposed_tp_{}_time"
+    forward, backward, again = (_dense_inputs(w) for w in ("forward", "backward", "recompute"))
+    declare(name.format("forward"), forward, _dense_text("forward"), _dense, when=TP_NAMED)
+    declare(
+        name.format("backward"),
+        backward,
+        _dense_text("backward"),
+        _dense,
+        when=TP_NAMED,
+    )
+    declare(
+        name.format("backward"),
+        (*backward, *again[1:3], again[4]),
+        f"{_dense_text('backward')} + {_dense_text('recompute')}",
+        _dense_backward,
+        when={**TP_NAMED, **REPEATED},
+    )
+    name = "moe_exposed_tp_{}_time"
+    text = _moe_text("forward", "tp_layer_forward_time")
+    taken = ("sequence_parallel", "attention_tp_{}_time", "moe_layer_blocks", "tp_layer_{}_time")
+    whole = ("sequence_whole", "tp_moe_layer_{}_time")
+    forward = tuple(each.format("forward") for each in (*taken, *whole))
+    declare(name.format("forward"), forward, text, _moe, when=TP_NAMED, assumes=(UNPAIRED,))
+    text = _moe_text("backward", "(tp_layer_backward_time + tp_layer_gather_time)")
+    backward = tuple(each.format("backward") for each in taken)
+    backward += ("tp_layer_gather_time", *(each.format("backward") for each in whole))
+    declare(
+        name.format("backward"),
+        backward,
+        text,
+        _moe_once,
+        when=TP_NAMED,
+        assumes=(UNPAIRED,),
+    )
+    more = _moe_text("recompute", "tp_layer_recompute_time")
+    again = tuple(each.format("recompute") for each in (taken[1], taken[3], whole[1]))
+    declare(
+        name.format("backward"),
+        (*backward, *again),
+        f"{text} + {more}",
+        _moe_backward,
+        when={**TP_NAMED, **REPEATED},
+        assumes=(UNPAIRED,),
+    )
+
+
+_layers()

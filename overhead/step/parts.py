@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from overhead.compute.declare import declare
-from overhead.formula import formula
+from overhead.declare import declare, total
+from overhead.formula import call, formula
 from overhead.quantity import Array
-from overhead.step import quantities
-from overhead.sums import total
-
-__all__ = ["dual_pipe_exposed_ep_time", "even_imbalance_time", "quantities"]
 
 DUAL = {"schedule": "dual_pipe"}
 
@@ -140,3 +137,103 @@ def _declare_host_bound(ways: tuple[str, ...], when: Mapping[str, str] | None = 
 
 _declare_host_bound(("forward", "backward"))
 _declare_host_bound(("forward",), {"schedule": "forward_only"})
+
+# The optimizer's update: the bytes that it moves for the parameters that a rank owns.
+
+ZERO: dict[str, Any] = {"source": "rajbhandari2020", "where": "section 5.1"}
+# The last stage's rank has the output layer, and experts where there are any.
+for _returns, _of in (
+    ("updated_parameters", "stage_parameters"),
+    ("updated_expert_parameters", "stage_expert_parameters"),
+):
+    call(returns=_returns, of=_of, bind={"stage": "last_stage"})
+
+
+@formula(
+    returns="owned_parameters",
+    expression="updated_parameters/where(zero_stage >= 1, shards, 1)"
+    " + updated_expert_parameters/where(zero_stage >= 1, expert_shards, 1)",
+    assumes=("the last stage's ranks have as many as any",),
+    **ZERO,
+)
+def owned_parameters(
+    updated_parameters: Array,
+    zero_stage: Array,
+    shards: Array,
+    updated_expert_parameters: Array,
+    expert_shards: Array,
+) -> Array:
+    """Parameters that a rank updates: all that it holds, or from stage 1 of ZeRO its shard."""
+    dense = updated_parameters / np.where(zero_stage >= 1.0, shards, 1.0)
+    return dense + updated_expert_parameters / np.where(zero_stage >= 1.0, expert_shards, 1.0)
+
+
+@formula(
+    returns="optimizer_time",
+    expression="optimizer_traffic_bytes*owned_parameters/(memory_efficiency*memory_bandwidth)",
+    source="megatron",
+    where="megatron/core/optimizer: norm and clipping of gradients, Adam, copy of weights",
+    assumes=("gradients are read twice, states and weights read and written once",),
+)
+def optimizer_time(
+    optimizer_traffic_bytes: Array,
+    owned_parameters: Array,
+    memory_efficiency: Array,
+    memory_bandwidth: Array,
+) -> Array:
+    """Time of the optimizer's update."""
+    moved = optimizer_traffic_bytes * owned_parameters
+    return moved / (memory_efficiency * memory_bandwidth)
+
+
+@formula(
+    returns="optimizer_time",
+    expression="0*step_overhead",
+    source="derivation",
+    assumes=("nothing is updated",),
+    when={"schedule": "forward_only"},
+)
+def no_optimizer_time(step_overhead: Array) -> Array:
+    """Time of the optimizer's update where there are forwards alone: none."""
+    return 0.0 * step_overhead
+
+
+# The step's time: its pipeline, and what comes before and after it.
+#
+# The parts that `PARTS` names sum to it; they are of a rank in a stage between the ends, with what
+# the pipeline adds.
+
+PARTS = (
+    "matmul_part_time",
+    "attention_part_time",
+    "elementwise_part_time",
+    "recompute_part_time",
+    "host_part_time",
+    "exposed_tp_time",
+    "exposed_cp_time",
+    "exposed_ep_time",
+    "imbalance_time",
+    "bubble_time",
+    "exposed_p2p_time",
+    "exposed_dp_time",
+    "optimizer_time",
+    "step_overhead",
+)
+
+total(
+    "step_time",
+    ("pipeline_time", "exposed_dp_time", "optimizer_time", "step_overhead"),
+    assumes=("the optimizer waits for all gradients", "nothing else runs on the GPUs"),
+)
+
+
+@formula(
+    returns="pipeline_time",
+    expression="busy_time + bubble_time + exposed_p2p_time",
+    source="derivation",
+    assumes=("every stage takes as long as the slower end, for no other form is known",),
+    when={"schedule": "zero_bubble_h1|zero_bubble_h2|dual_pipe", "stages": "uneven"},
+)
+def even_pipeline_time(busy_time: Array, bubble_time: Array, exposed_p2p_time: Array) -> Array:
+    """Time of a pipeline whose schedule has a form for even stages alone."""
+    return np.asarray(busy_time + bubble_time + exposed_p2p_time)

@@ -6,20 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from overhead.declare import product, total
 from overhead.formula import formula
 from overhead.quantity import Array
-from overhead.step import quantities
-from overhead.sums import product, total
-
-__all__ = [
-    "causal_mfu",
-    "hfu",
-    "mfu",
-    "model_flops_per_gpu",
-    "quantities",
-    "tokens_per_second",
-    "tokens_per_second_per_gpu",
-]
+from overhead.source import cite
 
 PALM: dict[str, Any] = {"source": "chowdhery2022", "where": "appendix B"}
 FORWARD = {"schedule": "forward_only"}
@@ -212,3 +202,157 @@ def hardware_flops(
 def forward_only_hardware_flops(model_flops: Array) -> Array:
     """FLOPs of a step of forwards alone."""
     return 1.0 * model_flops
+
+
+# Energy of a step, and time, energy and cost of a whole training.
+
+OWN = "derivation"
+BOARD = (
+    "a GPU's power holds its own links' ports, so that links' energies here are those of what "
+    "lies outside of its board: cards, cables, switches"
+)
+
+
+@formula(
+    returns="computing_time",
+    expression="maximum(matmul_part_time + attention_part_time + elementwise_part_time"
+    " + recompute_part_time + optimizer_time"
+    " + micro_batches*(first_stage_extra_time + last_stage_extra_time)/pp, 0)",
+    source=OWN,
+    assumes=("the ends' extra work is shared out over all stages: their mean",),
+)
+def computing_time(
+    matmul_part_time: Array,
+    attention_part_time: Array,
+    elementwise_part_time: Array,
+    recompute_part_time: Array,
+    optimizer_time: Array,
+    micro_batches: Array,
+    first_stage_extra_time: Array,
+    last_stage_extra_time: Array,
+    pp: Array,
+) -> Array:
+    """Time for which a GPU computes in a step, on average."""
+    layers = matmul_part_time + attention_part_time + elementwise_part_time + recompute_part_time
+    ends = micro_batches * (first_stage_extra_time + last_stage_extra_time) / pp
+    return np.maximum(layers + optimizer_time + ends, 0.0)
+
+
+@formula(
+    returns="device_energy",
+    expression="world_size*power*(idle_power_fraction*step_time"
+    " + maximum(1 - idle_power_fraction, 0)*minimum(computing_time, step_time))",
+    source=OWN,
+    assumes=("a GPU that communicates or waits takes what an idle one does",),
+)
+def device_energy(
+    world_size: Array,
+    power: Array,
+    idle_power_fraction: Array,
+    step_time: Array,
+    computing_time: Array,
+) -> Array:
+    """Energy of a step: all GPUs, idle all the time and busy while they compute."""
+    busy = np.maximum(1.0 - idle_power_fraction, 0.0) * np.minimum(computing_time, step_time)
+    return world_size * power * (idle_power_fraction * step_time + busy)
+
+
+@formula(
+    returns="step_energy",
+    expression="device_energy + communication_energy",
+    source=OWN,
+    assumes=(BOARD,),
+    ufunc=np.add,
+)
+def step_energy(device_energy: Array, communication_energy: Array) -> Array:
+    """Energy of a step: all GPUs and the network."""
+    return device_energy + communication_energy
+
+
+# A whole training.
+
+
+@formula(
+    returns="training_steps",
+    expression="training_tokens/tokens_per_step",
+    source=OWN,
+    assumes=("steps are all alike, and nothing interrupts them",),
+    ufunc=np.true_divide,
+)
+def training_steps(training_tokens: Array, tokens_per_step: Array) -> Array:
+    """Steps of a whole training."""
+    return training_tokens / tokens_per_step
+
+
+product("training_time", ("training_steps", "step_time"))
+product("training_energy", ("training_steps", "step_energy"))
+
+
+@formula(returns="gpu_hours", expression="world_size*training_time/hour", source=OWN)
+def gpu_hours(world_size: Array, training_time: Array, hour: Array) -> Array:
+    """GPU-hours of a whole training."""
+    return world_size * training_time / hour
+
+
+@formula(returns="training_days", expression="training_time/day", source=OWN, ufunc=np.true_divide)
+def training_days(training_time: Array, day: Array) -> Array:
+    """Days of a whole training."""
+    return training_time / day
+
+
+product("cost", ("gpu_hours", "price"), assumes=("GPUs alone are paid for",))
+
+
+@formula(
+    returns="cost_per_trillion_tokens",
+    expression="price*(world_size*(1e12/tokens_per_step*step_time)/hour)",
+    source=OWN,
+    assumes=("GPUs alone are paid for",),
+)
+def cost_per_trillion_tokens(
+    price: Array, world_size: Array, tokens_per_step: Array, step_time: Array, hour: Array
+) -> Array:
+    """Cost of training on 1e12 tokens."""
+    return price * (world_size * (1e12 / tokens_per_step * step_time) / hour)
+
+
+# The error of a step's time to expect, from what is known of the run.
+
+cite(
+    "comparison",
+    "Predictions compared with published runs: mean error by class of run; sweeps/validate does "
+    "it again",
+)
+ERRORS: dict[str, Any] = {"source": "comparison"}
+
+
+@formula(
+    returns="fine_grained_experts",
+    expression="where((experts > 0) & (expert_ffn_size < hidden_size), 1, 0)",
+    where="mixtures of few large experts, and of many small ones",
+    **ERRORS,
+)
+def fine_grained_experts(experts: Array, expert_ffn_size: Array, hidden_size: Array) -> Array:
+    """Whether experts are narrower than the hidden size."""
+    return np.where((experts > 0.0) & (expert_ffn_size < hidden_size), 1.0, 0.0)
+
+
+@formula(
+    returns="error_band",
+    expression="where((fine_grained_experts > 0) | ((cp >= 4) | (unseen_device > 0)), 0.25,"
+    " where((unknown_settings > 0) | (experts > 0), 0.12, 0.06))",
+    where="dense runs all of whose settings are known; one unknown, or few large experts; the rest",
+    assumes=("a mean error: one in three or four runs is further off",),
+    **ERRORS,
+)
+def error_band(
+    fine_grained_experts: Array,
+    cp: Array,
+    unseen_device: Array,
+    unknown_settings: Array,
+    experts: Array,
+) -> Array:
+    """Error of the step's time to expect, as a share of it."""
+    far = (fine_grained_experts > 0.0) | ((cp >= 4.0) | (unseen_device > 0.0))
+    near = np.where((unknown_settings > 0.0) | (experts > 0.0), 0.12, 0.06)
+    return np.where(far, 0.25, near)

@@ -12,30 +12,26 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from overhead.evaluation import Evaluation
-from overhead.overlap.pipeline_orders import (
+from overhead.overlap.pipeline import (
     BACKWARD,
-    FORWARD,
-    WEIGHTS,
-    Slot,
-    Task,
-    stage_orders,
-    tasks_of,
-)
-from overhead.overlap.pipeline_timeline import (
     EXPOSED,
+    FORWARD,
     OPTIMIZER,
     UNEXPLAINED,
     WAITING,
+    WEIGHTS,
     Ran,
+    Slot,
+    Task,
     kind_of,
     run_orders,
     send_spans,
     slot_name,
+    stage_orders,
     stage_row,
+    tasks_of,
 )
 from overhead.overlap.timeline import Course, Span, check_spans
-
-__all__ = ["PARTS", "PASSES", "SENDS", "StepTimeline", "step_timeline"]
 
 # Rows of a stage.
 PASSES, PARTS, SENDS = "passes", "parts of them", "sends"

@@ -11,24 +11,7 @@ import numpy as np
 
 from overhead.formula import formula
 from overhead.quantity import Array
-from overhead.transformer.sources import CHOWDHERY, MISTRAL, NARAYANAN
-
-__all__ = [
-    "active_weights",
-    "attention_flops_per_token",
-    "attention_span",
-    "causal_attention_flops_per_token",
-    "causal_attention_span",
-    "causal_forward_flops_per_token",
-    "causal_model_flops",
-    "causal_model_flops_per_token",
-    "forward_flops_per_token",
-    "logits_flops_per_token",
-    "model_flops",
-    "model_flops_per_token",
-    "tokens_per_step",
-    "weight_flops_per_token",
-]
+from overhead.transformer.quantities import CHOWDHERY, MISTRAL, NARAYANAN
 
 APPENDIX = (NARAYANAN, "appendix on floating-point operations")
 PALM = (CHOWDHERY, "appendix B")

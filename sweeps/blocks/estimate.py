@@ -7,24 +7,18 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from overhead.collectives import Algorithm
+from overhead.collectives.algorithm import Algorithm
 from sweeps.engine.case import Case
+from sweeps.engine.describe import Stage, Steps
 from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Limits
-from sweeps.engine.fastest import best_of
-from sweeps.engine.node import Node
+from sweeps.engine.grid import Node, best_of
 from sweeps.engine.plan import Plan
-from sweeps.engine.reduce import Reducer
-from sweeps.engine.reduce_binned import MOST_BINS
-from sweeps.engine.reduce_quantile import MOST_HELD, is_exact
-from sweeps.engine.reduce_split import Split, split
-from sweeps.engine.steps import Stage, Steps
+from sweeps.engine.reduce_base import Reducer, Split, split
+from sweeps.engine.reduce_quantile import MOST_BINS, MOST_HELD, is_exact
 from sweeps.errors import InputError, fault
 from sweeps.job import Job
-from sweeps.spec.reductions import beside
-from sweeps.spec.sweep import Reduction
+from sweeps.spec.sweep import Reduction, beside
 from sweeps.spec.units import format_quantity, parse_quantity
-
-__all__ = ["BLOCK_SECONDS", "Estimate", "block_bytes", "estimate", "limits_for", "lines"]
 
 GIB = 1 << 30
 # To compute, read and write a file's numbers costs about so much a GiB on a local disk.

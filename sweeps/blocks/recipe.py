@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import RunError
 from sweeps.spec.sweep import Reduction
+from sweeps.store.encode import Storage
 from sweeps.store.metadata import code_digest, versions
-from sweeps.store.storage import Storage
 
 if TYPE_CHECKING:
-    from sweeps.engine.axes import Field
+    from sweeps.engine.grid import Field
     from sweeps.engine.plan import Plan
     from sweeps.job import Job
     from sweeps.spec.axis import Axis
-
-__all__ = ["Recipe", "packed", "recipe_of", "unpacked"]
 
 # Own formulas that this process has, by file name: they join registries, and don't leave them.
 _LOADED: dict[str, str] = {}
@@ -60,7 +58,6 @@ class Recipe:
     def plan(self) -> Plan:
         """Make the plan, in a process that has nothing of it."""
         from sweeps.engine.plan import Plan
-        from sweeps.spec.usual_quantities import declare_for
 
         if (code_here(), versions(["numpy"])["numpy"]) != (self.code, self.numpy):
             message = (
@@ -68,8 +65,6 @@ class Recipe:
                 "install the same there and restart it"
             )
             raise RunError(message)
-        columns = {name for axis in self.axes for name in axis.columns}
-        declare_for({*columns, *self.constants, *self.labels, *self.wanted})
         load_own(self.formulas)
         return Plan(
             self.axes,

@@ -2,29 +2,55 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.blocks.allocator import keep_freed
-from sweeps.blocks.block_file import BlockFile, Record
+from sweeps.blocks.folder import BlockFile, Folder, Record
 from sweeps.blocks.recipe import Recipe, unpacked
-from sweeps.engine.layout import Block
+from sweeps.engine.case import Block, Layout
+from sweeps.engine.describe import Steps
 from sweeps.engine.plan import Plan
-from sweeps.engine.reduce import Reducer, part, task_of
-from sweeps.engine.reduce_base import Task
-from sweeps.engine.steps import Steps
-from sweeps.errors import RunError
-from sweeps.spec.reductions import beside
-from sweeps.store.durable import NewFile
-from sweeps.store.failures import system_calls
-from sweeps.store.zarr_store import ZarrStore, crc
+from sweeps.engine.reduce import part, task_of
+from sweeps.engine.reduce_base import Reducer, Task
+from sweeps.errors import RunError, fault
+from sweeps.job import Job
+from sweeps.spec.sweep import beside
+from sweeps.store.encode import RunningChecksum, checksum, stored, stored_checksum
+from sweeps.store.metadata import check_layout
+from sweeps.store.publish import NewFile, publish_folder, system_calls
+from sweeps.store.write import Written
+from sweeps.store.zarr_store import ZarrFile, ZarrStore, crc, zarr_variables
 
-__all__ = ["Work", "compute_block", "merge_states", "region_of", "stored_blocks"]
+# Memory that was freed stays with the process, for the next array of a block.
+
+# Of glibc's mallopt: how much free memory is kept, and what size is asked of the system each time.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+KEPT_BYTES = 128 << 20
+LARGE_BYTES = 32 << 20
+
+
+@cache
+def keep_freed() -> None:
+    """Let the C library keep freed arrays, once in a process; elsewhere nothing happens.
+
+    Dask starts workers with ``MALLOC_TRIM_THRESHOLD_`` set, so that they give memory back at once:
+    then the system has to clear each array of a block anew, which takes longer than to compute it.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):
+        return
+    mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
+    mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+
 
 Box = tuple[slice, ...]
 STORE = "store"
@@ -169,3 +195,103 @@ def _content(folder: Path) -> bytes:
             "workers need a folder that they share with the one who starts the sweep"
         )
         raise RunError(message) from None
+
+
+# Blocks read back: what isn't as it was written is computed again.
+
+ATTEMPTS = 3
+
+
+class Reader:
+    """Reads a sweep's blocks."""
+
+    def __init__(self, work: Work, folder: Folder, output: Path, count: int) -> None:
+        self.work, self.folder, self.output, self.count = work, folder, output, count
+
+    def __call__(self, index: int) -> list[Record]:
+        """Return a block's records; of a Zarr store with the values that are in it."""
+        for _ in range(ATTEMPTS):
+            found = self.folder.records(index, self.work.recipe.owner)
+            if found is not None:
+                whole = self._filled(found)
+                if whole is not None:
+                    return whole
+            self.work.write(index, self.folder.block(index), self.output)
+        wrong = f"'{self.folder.block(index)}' isn't read back as it was written"
+        raise RunError(fault("output", str(self.output), wrong, "check the disk"))
+
+    def _filled(self, records: Sequence[Record]) -> list[Record] | None:
+        """Return records with the values of the store; None where these are damaged."""
+        store = self.work.store(self.folder.path)
+        filled = []
+        for record in records:
+            if store is None or "variable" not in record.about:
+                filled.append(record)
+                continue
+            values = store.get(record.about["variable"], region_of(record.about["region"]))
+            if values is None or crc(values) != record.about["crc"]:
+                return None
+            filled.append(Record(record.about, values))
+        return filled
+
+
+# A sweep into a Zarr store: workers write its chunks, which are checked at the end.
+
+
+def prepare_store(job: Job, work: Work, folder: Folder, output: Path) -> None:
+    """Make the metadata of the variables that blocks write; chunks that are there stay."""
+    store = _store(work, folder)
+    layout = job.layout
+    kept = tuple(column for column in layout.variables if column.name in job.stored)
+    _prepare(store, replace(layout, variables=kept), work, output)
+
+
+def _store(work: Work, folder: Folder) -> ZarrStore:
+    store = work.store(folder.path)
+    assert store is not None
+    return store
+
+
+def _prepare(store: ZarrStore, layout: Layout, work: Work, output: Path) -> None:
+    check_layout(layout)
+    variables = zarr_variables(layout, stored(layout, store.storage))
+    with system_calls(output):
+        store.prepare(variables, work.chunks())
+
+
+def gather_store(
+    job: Job,
+    read: Reader,
+    target: Path,
+    attrs: Mapping[str, str],
+    overwrite: bool,
+    progress: Callable[[int, int], None] | None,
+) -> Written:
+    """Check every chunk, add what is known only now, and publish the store."""
+    store, reducers = _store(read.work, read.folder), job.reducers()
+    shapes = {each.name: job.plan.shape(each) for each in job.plan.variables}
+    running = {name: RunningChecksum(shapes[name]) for name in job.stored}
+    for index in range(read.count):
+        records = read(index)
+        merge_states(reducers, records)
+        for block in stored_blocks(records):
+            running[block.name].add(block.region, block.values)
+        if progress is not None:
+            progress(index + 1, read.count)
+    layout, rest = job.result_of(reducers, iter(()))
+    layout = replace(layout, attrs=attrs)
+    # What reductions give has got its dimensions only now.
+    _prepare(store, layout, read.work, read.output)
+    with system_calls(read.output):
+        found = {name: one.result() or _read_back(store, name) for name, one in running.items()}
+        for block in rest:
+            found[block.name] = checksum(store.put(block.name, block.region, block.values))
+        variables = zarr_variables(layout, stored(layout, store.storage))
+        checksums = store.finish(layout, variables, found)
+        nbytes = store.nbytes()
+        publish_folder(store.path, target, overwrite=overwrite)
+    return Written(read.output, nbytes, checksums)
+
+
+def _read_back(store: ZarrStore, name: str) -> str:
+    return stored_checksum(ZarrFile(store.path).variables[name])

@@ -8,17 +8,302 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.calibrate.constants import CONSTANTS, LATENCIES, LAUNCH, base_values, vector
-from sweeps.calibrate.model import Model, Rows
-from sweeps.calibrate.solve import bounded, loss, resampled, robust_weights
-from sweeps.calibrate.told import class_weights, untold
+from sweeps.calibrate.model import (
+    BANDWIDTHS,
+    CONSTANTS,
+    LATENCIES,
+    LAUNCH,
+    Model,
+    Rows,
+    base_values,
+    vector,
+)
 from sweeps.errors import InputError
-from sweeps.spec.catalog import Machine
-from sweeps.validate.sizes import class_of
+from sweeps.spec.machine import Machine
+from sweeps.validate.sizes import SIZE_CLASSES, class_of
 
-__all__ = ["Fit", "fit_links"]
+# Least squares with bounds, and the robust fit of linear terms to relative errors.
 
 Floats = NDArray[np.float64]
+
+# Relative errors count by their squares up to about this, by their sizes beyond: a row that a
+# busy link made slow pulls no harder than others.  About what repeated runs scatter by.
+SOFT = 0.02
+_REPEATS = 40
+_SETTLED, _RIDGE, _TINY = 1e-10, 1e-10, 1e-300
+
+
+def loss(errors: Floats, weights: Floats) -> float:
+    """Return the sum of the relative errors' sizes, rounded at nought."""
+    return float(np.sum(weights * (np.hypot(errors, SOFT) - SOFT)))
+
+
+def robust_weights(errors: Floats, weights: Floats) -> Floats:
+    """Return the weights with which least squares has the gradient of `loss`."""
+    return np.asarray(weights / np.hypot(errors, SOFT))
+
+
+def bounded(terms: Floats, target: Floats, weights: Floats, least: Floats) -> Floats:
+    """Solve weighted least squares for constants that have a least value."""
+    root = np.sqrt(weights)[:, None]
+    scale = np.linalg.norm(root * terms, axis=0)
+    scale[scale == 0.0] = 1.0
+    matrix = root * terms / scale
+    wanted = root[:, 0] * (target - terms @ least)
+    count = terms.shape[1]
+    found = np.zeros(count)
+    free = np.zeros(count, dtype=np.bool_)
+    tolerance = 1e-12 * (1.0 + np.abs(matrix.T @ wanted).max(initial=0.0))
+    for _ in range(4 * count + 4):
+        pull = matrix.T @ (wanted - matrix @ found)
+        pull[free] = -np.inf
+        if free.all() or pull.max(initial=-np.inf) <= tolerance:
+            break
+        free[int(np.argmax(pull))] = True
+        while True:
+            trial = np.zeros(count)
+            trial[free] = np.linalg.lstsq(matrix[:, free], wanted, rcond=None)[0]
+            if (trial[free] > 0.0).all():
+                found = trial
+                break
+            # Go towards the trial until the first of the free ones meets its bound.
+            low = free & (trial <= 0.0)
+            step = np.min(found[low] / (found[low] - trial[low]))
+            found = found + step * (trial - found)
+            free &= found > _SETTLED * found.max(initial=0.0)
+            found[~free] = 0.0
+            if not free.any():
+                break
+    return np.asarray(least + found / scale)
+
+
+def resampled(terms: Floats, targets: Floats, weights: Floats, seed: int) -> Floats:
+    """Fit constants again to rows that are drawn with replacement."""
+    samples, (rows, count) = len(targets), terms.shape
+    scale = np.linalg.norm(terms, axis=0)
+    scale[scale == 0.0] = 1.0
+    matrix = terms / scale
+    drawn = np.random.default_rng(seed).multinomial(rows, np.full(rows, 1.0 / rows), samples)
+    counts = drawn * weights
+    found = np.zeros((samples, count))
+    pairs = (matrix[:, :, None] * matrix[:, None, :]).reshape(rows, -1)
+    own = counts
+    for _ in range(_REPEATS):
+        normal = (own @ pairs).reshape(samples, count, count)
+        right = (own * targets) @ matrix
+        size = np.trace(normal, axis1=1, axis2=2)[:, None] + _TINY
+        # A ridge far below the smallest term that counts: samples may lack a constant's rows.
+        normal = normal / size[:, :, None] + _RIDGE * np.eye(count)
+        last, found = found, np.linalg.solve(normal, (right / size)[:, :, None])[:, :, 0]
+        if np.allclose(last, found, rtol=1e-6, atol=1e-12):
+            break
+        own = counts / np.hypot(targets - found @ matrix.T, SOFT)
+    return np.asarray(found / scale)
+
+
+# Errors of predictions beside measured rows, by operation and class of message size.
+
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Errors of some rows."""
+
+    operation: str  # Which; ``all`` stands for all of them
+    size_class: str  # Which; ``all`` stands for all of them
+    count: int  # How many rows
+    # Median size of the relative error: with the machine's file, and with the fitted constants
+    before: float
+    # Median size of the relative error: with the machine's file, and with the fitted constants
+    after: float
+    signed_before: float  # Median relative error; below 0 where the prediction is too fast
+    signed_after: float  # Median relative error; below 0 where the prediction is too fast
+
+
+def scores_of(rows: Rows, before: Floats, after: Floats) -> list[Score]:
+    """Return the errors by operation and class of size, and of all rows at the end."""
+    errors = before / rows.time - 1.0, after / rows.time - 1.0
+    classes = class_of(rows.message_bytes)
+    found = []
+    for operation in dict.fromkeys(rows.operation.tolist()):
+        for index, name in enumerate(SIZE_CLASSES):
+            own = (rows.operation == operation) & (classes == index)
+            if own.any():
+                found.append(_score(operation, name, errors[0][own], errors[1][own]))
+    return [*found, _score(ALL, ALL, *errors)]
+
+
+def _score(operation: str, name: str, before: Floats, after: Floats) -> Score:
+    sizes = [float(np.median(np.abs(one))) for one in (before, after)]
+    signed = [float(np.median(one)) for one in (before, after)]
+    return Score(operation, name, len(before), *sizes, *signed)
+
+
+# Rows that fall out: of the band about the fit, or from between their neighbours in size.
+
+WIDTH = 3.0  # robust standard deviations
+_SIGMA = 1.4826  # standard deviations in a median of sizes, of what is normally distributed
+# Repeated runs scatter by this much, so that less is nothing to tell; beside neighbours, whose
+# protocols may differ, by more.
+_LEAST, _LEAST_BESIDE = 0.02, 0.1
+_NEIGHBOURS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Outlier:
+    """A row that falls out."""
+
+    row: int  # Its place among the rows
+    # What it takes longer than the fit predicts, in parts of that; below 0 where it is faster
+    excess: float
+    beside: float  # The same beside its neighbours in size; NaN where it has too few
+    reason: str  # ``fit`` or ``neighbours``: what it falls out of
+
+
+def scatter(rows: Rows, predicted: Floats) -> Floats:
+    """Return the robust standard deviation of log(measured/predicted) of each class of size."""
+    far = np.abs(np.log(rows.time / predicted))
+    return _by_class(far, class_of(rows.message_bytes), _LEAST)
+
+
+def _by_class(far: Floats, classes: NDArray[np.intp], least: float) -> Floats:
+    found = np.full(len(SIZE_CLASSES), np.nan)
+    for index in range(len(found)):
+        own = far[(classes == index) & np.isfinite(far)]
+        if own.size:
+            found[index] = max(_SIGMA * float(np.median(own)), least)
+    return found
+
+
+def fall_out(rows: Rows, predicted: Floats) -> list[Outlier]:
+    """Return the rows beyond three robust standard deviations, the furthest first."""
+    ratio = np.log(rows.time / predicted)
+    classes = class_of(rows.message_bytes)
+    beside = _beside(rows, ratio)
+    wide = scatter(rows, predicted)[classes]
+    near = _by_class(np.abs(beside), classes, _LEAST_BESIDE)[classes]
+    of_fit = np.abs(ratio) > WIDTH * wide
+    of_neighbours = np.abs(np.nan_to_num(beside)) > WIDTH * near
+    found = [
+        Outlier(
+            int(place),
+            float(np.expm1(ratio[place])),
+            float(np.expm1(beside[place])),
+            "fit" if of_fit[place] else "neighbours",
+        )
+        for place in np.flatnonzero(of_fit | of_neighbours)
+    ]
+    return sorted(found, key=lambda one: -abs(np.log1p(one.excess)))
+
+
+def _beside(rows: Rows, ratio: Floats) -> Floats:
+    """Return how far each row is from the median of its neighbours in size; NaN with too few."""
+    found = np.full(len(rows), np.nan)
+    for case in np.unique(rows.case):
+        for placement in np.unique(rows.placement[rows.case == case]):
+            own = np.flatnonzero((rows.case == case) & (rows.placement == placement))
+            own = own[np.argsort(rows.message_bytes[own], kind="stable")]
+            if len(own) <= _NEIGHBOURS:
+                continue
+            for place in range(len(own)):
+                first = min(max(place - _NEIGHBOURS // 2, 0), len(own) - _NEIGHBOURS - 1)
+                near = np.delete(own[first : first + _NEIGHBOURS + 1], place - first)
+                found[own[place]] = ratio[own[place]] - np.median(ratio[near])
+    return found
+
+
+# Which constants some rows tell, and which are left as the machine's file has them, and why.
+
+# A row pays latency mostly if its rate is at most this part of the best of its test, and transfer
+# if it takes so many times the least time of its test.
+_SLOW, _LONG = 0.5, 2.0
+# A constant counts in a row from this part of the row's time on; transfer, where latency is known
+# only from the file, if all else is at most this part.
+_NOTICED, _BESIDE = 0.02, 0.1
+_SIZES = 2  # distinct sizes
+# A constant that others explain to all but this part can't be told from them.
+_APART = 0.1
+_MOST_WEIGHT = 4.0
+_UNUSED = "no row's algorithm pays it"
+_ORDER = (*BANDWIDTHS, "intra_latency", "inter_latency", "in_network_latency", LAUNCH)
+
+
+def class_weights(classes: NDArray[np.intp]) -> Floats:
+    """Return weights with which classes of message size count alike."""
+    names, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    each = len(classes) / (len(names) * counts)
+    return np.asarray(np.minimum(each, _MOST_WEIGHT)[place])
+
+
+def untold(rows: Rows, terms: Floats, values: Floats, names: Sequence[str]) -> dict[str, str]:
+    """Return the constants that rows don't tell."""
+    slow, long = _bound(rows)
+    shares = terms * values / rows.time[:, None]
+    places = {name: place for place, name in enumerate(CONSTANTS)}
+    others = [place for name, place in places.items() if name not in BANDWIDTHS]
+    beside = shares[:, others].sum(axis=1) <= _BESIDE
+    found: dict[str, str] = {}
+    for name, place in places.items():
+        noticed = shares[:, place] >= _NOTICED
+        used = terms[:, place] > 0.0
+        if name == LAUNCH or name not in names:
+            continue
+        if not used.any():
+            levels = rows.between.any() and name != "in_network_latency"
+            found[name] = "another link bounds every row" if levels else _UNUSED
+        elif name in BANDWIDTHS:
+            if _few(rows, noticed & long) and not (noticed & beside).any():
+                found[name] = "no messages long enough to tell it from latency"
+        elif name == "in_network_latency":
+            # Only messages of middling size go that way; others tell the rest.
+            if _few(rows, shares[:, place] >= _BESIDE):
+                found[name] = "too few messages pay it"
+        elif _few(rows, used & slow):
+            found[name] = "no messages short enough to tell it from transfer"
+    if LAUNCH in names and _few(rows, slow):
+        found[LAUNCH] = "no messages short enough to tell it"
+    return found | _alike(rows, terms, [name for name in _ORDER if name in {*names} - {*found}])
+
+
+def _bound(rows: Rows) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which rows pay latency mostly, and which pay transfer."""
+    slow, long = np.zeros(len(rows), dtype=np.bool_), np.zeros(len(rows), dtype=np.bool_)
+    rate = rows.message_bytes / rows.time
+    for case in np.unique(rows.case):
+        own = rows.case == case
+        slow[own] = rate[own] <= _SLOW * rate[own].max()
+        long[own] = rows.time[own] >= _LONG * rows.time[own].min()
+    return slow, long
+
+
+def _few(rows: Rows, chosen: NDArray[np.bool_]) -> bool:
+    """Return whether rows have fewer distinct sizes than tell a constant."""
+    return len(np.unique(rows.message_bytes[chosen])) < _SIZES
+
+
+def _alike(rows: Rows, terms: Floats, names: Sequence[str]) -> dict[str, str]:
+    """Return the constants whose terms are those of others, times a number."""
+    found: dict[str, str] = {}
+    places = {name: place for place, name in enumerate(CONSTANTS)}
+    kept: list[str] = []
+    for name in names:
+        columns = terms[:, [places[one] for one in (*kept, name)]] / rows.time[:, None]
+        columns = columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
+        own, others = columns[:, -1], columns[:, :-1]
+        rest = own
+        if kept:
+            rest = own - others @ np.linalg.lstsq(others, own, rcond=None)[0]
+        if np.linalg.norm(rest) >= _APART:
+            kept.append(name)
+        elif name == LAUNCH:
+            found[name] = (
+                "every row pays it and latency in one proportion: the fitted latency holds it"
+            )
+        else:
+            found[name] = "its terms can't be told from those of " + " and ".join(kept)
+    return found
+
 
 SAMPLES, SEED = 200, 20240613
 # No row is known better than this part of itself: so much a run differs from the one before, also

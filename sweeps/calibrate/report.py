@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.quantity import VOCABULARY
 from sweeps.calibrate.calibration import Calibration, Verdict
-from sweeps.calibrate.constants import BANDWIDTHS, CONSTANTS, LAUNCH
-from sweeps.calibrate.outliers import WIDTH, Outlier
+from sweeps.calibrate.fit import DIGITS, WIDTH, Outlier
+from sweeps.calibrate.model import BANDWIDTHS, CONSTANTS, LAUNCH, bus_factor
+from sweeps.engine.case import Block, Column, Layout
+from sweeps.errors import InputError, RunError, fault
+from sweeps.spec.catalog import read_toml
+from sweeps.spec.machine import read_machine
 from sweeps.spec.units import format_quantity
-from sweeps.validate.sizes import SIZE_CLASSES
-
-__all__ = ["report_lines"]
+from sweeps.store.publish import NewFile, check_output
+from sweeps.validate.sizes import SIZE_CLASSES, class_of
 
 _SHOWN = 12  # outliers; all with verbose
 _CLASSES = {
@@ -167,3 +179,291 @@ def _compared(verdict: Verdict, verbose: bool) -> Iterator[str]:
         slow = ": slower" if one.slower else ""
         if verbose or one.slower or one.size_class == "large":
             yield f"{_CLASSES[one.size_class]}: {one.share:.2f}, published {band}{slow}"
+
+
+# What a calibration tells programs: rows as records, and everything as one.
+
+
+def row_records(found: Calibration) -> list[dict[str, Any]]:
+    """Return a record a row: what was measured and predicted."""
+    rows, fit = found.rows, found.fit
+    names = list(SIZE_CLASSES)
+    classes = class_of(rows.message_bytes)
+    band = np.exp(3.0 * found.scatter[classes])
+    odd = {one.row: one.reason for one in found.outliers}
+    records = []
+    for place in range(len(rows)):
+        case = found.cases[int(rows.case[place])]
+        size, time = float(rows.message_bytes[place]), float(rows.time[place])
+        records.append(
+            {
+                "log": case.test.name,
+                "line": int(rows.line[place]),
+                "collective": case.operation,
+                "placement": str(rows.placement[place]),
+                "ranks": case.ranks,
+                "nodes": case.nodes,
+                "message_bytes": size,
+                "size_class": names[int(classes[place])],
+                "algorithm": str(fit.algorithms[place]),
+                "measured_time_s": time,
+                "measured_busbw": bus_factor(case.operation, case.ranks) * size / time,
+                "data_sheet_time_s": float(fit.before[place]),
+                "predicted_time_s": float(fit.after[place]),
+                "band_low_s": float(fit.after[place] / band[place]),
+                "band_high_s": float(fit.after[place] * band[place]),
+                "error_before": float(fit.before[place] / time - 1.0),
+                "error_after": float(fit.after[place] / time - 1.0),
+                "falls_out_of": odd.get(place, ""),
+            }
+        )
+    return records
+
+
+def whole_record(found: Calibration) -> dict[str, Any]:
+    """Return all that a calibration found as one record; what doesn't exist is None."""
+    fit = found.fit
+    constants = [
+        {
+            "name": name,
+            "units": one.units,
+            "data_sheet": None if name == LAUNCH else _finite(fit.base[name]),
+            "fitted": fit.values[name] if name in fit.fitted else None,
+            "standard_deviation": _finite(fit.deviation.get(name, math.nan)),
+            "ratio": None
+            if name == LAUNCH or name not in fit.fitted
+            else fit.values[name] / fit.base[name],
+            "kept_because": fit.kept.get(name),
+        }
+        for name, one in CONSTANTS.items()
+    ]
+    return {
+        "hardware": found.machine.name,
+        "algorithm": found.request.algorithm,
+        "constants": constants,
+        "errors": [
+            {name: getattr(score, name) for name in score.__slots__} for score in found.scores
+        ],
+        "verdicts": [_verdict(one) for one in found.verdicts],
+        "wrong": list(found.wrong),
+        "notes": [
+            {"log": case.test.name, "note": note} for case in found.cases for note in case.notes
+        ],
+        "rows": row_records(found),
+    }
+
+
+def _verdict(verdict: Verdict) -> Mapping[str, Any]:
+    case = verdict.case
+    return {
+        "log": case.test.name,
+        "collective": case.operation,
+        "ranks": case.ranks,
+        "nodes": case.nodes,
+        "verdict": list(verdict.words),
+        "published": [
+            {name: getattr(one, name) for name in one.__slots__} for one in verdict.comparisons
+        ],
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+# Measured rows with their predictions as a dataset: one dimension, the rows.
+
+_TEXTS = {
+    "log": "log of the measurement",
+    "collective": "collective operation",
+    "placement": "whether the operation's buffers are two or one",
+    "size_class": "class of message size (small below 256 KiB, medium below 16 MiB)",
+    "algorithm": "algorithm of the predicted time",
+    "falls_out_of": "what the row falls out of; empty where it doesn't",
+}
+_NUMBERS = {
+    "line": ("line in the log", "1"),
+    "ranks": ("number of ranks", "1"),
+    "nodes": ("number of nodes", "1"),
+    "message_bytes": ("message size", VOCABULARY["message_bytes"].units),
+}
+# The variable's name, the record's field, its words and unit.
+_VALUES = (
+    ("measured_time", "measured_time_s", "measured time of the operation", "s"),
+    ("data_sheet_time", "data_sheet_time_s", "time predicted with the machine's file", "s"),
+    ("predicted_time", "predicted_time_s", "time predicted with the fitted constants", "s"),
+    ("band_low", "band_low_s", "lower end of the band about the fit", "s"),
+    ("band_high", "band_high_s", "upper end of the band about the fit", "s"),
+    ("measured_busbw", "measured_busbw", "measured bus bandwidth", "byte s-1"),
+    ("error_before", "error_before", "relative error with the machine's file", "1"),
+    ("error_after", "error_after", "relative error with the fitted constants", "1"),
+)
+
+
+def layout_of_calibration(
+    found: Calibration, attrs: Mapping[str, str]
+) -> tuple[Layout, list[Block]]:
+    """Lay rows out as a dataset."""
+    records = row_records(found)
+    coordinates = []
+    for name, words in _TEXTS.items():
+        texts = np.array([str(one[name]) for one in records], dtype=np.str_)
+        coordinates.append(Column(name, ("row",), texts.dtype, {"long_name": words}, texts))
+    for name, (words, units) in _NUMBERS.items():
+        numbers = np.array([float(one[name]) for one in records])
+        about = {"long_name": words, "units": units}
+        coordinates.append(Column(name, ("row",), numbers.dtype, about, numbers))
+    variables = []
+    values: dict[str, NDArray[np.float64]] = {}
+    for name, key, words, units in _VALUES:
+        about = {"long_name": words, "units": units}
+        variables.append(Column(name, ("row",), np.dtype(np.float64), about))
+        values[name] = np.array([float(one[key]) for one in records])
+    layout = Layout({"row": len(records)}, tuple(coordinates), tuple(variables), attrs)
+    region = (slice(0, len(records)),)
+    return layout, [Block(name, region, column) for name, column in values.items()]
+
+
+# A machine's file with fitted links in the place of its data sheet's.
+
+_UNITS = {"byte s-1": ("GB/s", 1e-9), "s": ("us", 1e6)}
+_NAMED = 6  # logs that a source names
+
+
+def check_target(text: str, *, overwrite: bool) -> Path:
+    """Check that a hardware file can be written, before anything is computed for it."""
+    path = Path(text)
+    if path.suffix != ".toml":
+        raise InputError(fault("--write", text, "no hardware file", "FILE.toml"))
+    try:
+        return check_output(path, overwrite=overwrite)
+    except InputError as error:
+        raise InputError([f"--write: {line}" for line in error.faults]) from None
+
+
+def hardware_text(found: Calibration, name: str) -> str:
+    """Return a hardware file: the base machine's, with the fitted figures replaced."""
+    content = deepcopy(read_toml(found.machine.path))
+    base = found.machine
+    content["name"] = name
+    content["title"] = f"{base.title}, calibrated"
+    content["summary"] = (
+        f"{base.summary.strip()} Links fitted to measured collectives by sweeps calibrate, on the "
+        f"figures of {base.name}: {', '.join(one for one in found.fit.fitted if one != LAUNCH)}; "
+        "the rest is as there.\n"
+    )
+    logs = _hardware_file_logs(found)
+    for constant in found.fit.fitted:
+        if constant == LAUNCH:
+            continue
+        section, key = CONSTANTS[constant].place.split(".")
+        content.setdefault(section, {})[key] = _figure(found, constant, logs)
+    _follow(found, content, logs)
+    head = f"# Written by sweeps calibrate from {base.name}: figures called 'measured' are fitted\n"
+    head += "# to the logs that their sources name; all others are the base machine's own.\n"
+    return head + "\n".join(_lines(content)) + "\n"
+
+
+def _hardware_file_logs(found: Calibration) -> str:
+    """Return what the figures come from: logs, their dates, rows and versions."""
+    paths = dict.fromkeys(case.test.path for case in found.cases)
+    names = [path.name for path in paths]
+    told = ", ".join(names[:_NAMED])
+    told += f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    dates = sorted(
+        f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}" for path in paths
+    )
+    dated = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    versions: dict[str, None] = {}
+    for case in found.cases:
+        for program, version in case.test.versions.items():
+            versions[f"{program} {version}"] = None
+    which = f"; {', '.join(versions)}" if versions else "; versions not in the logs"
+    return f"fitted by sweeps calibrate to {told} ({len(found.rows)} rows, files of {dated}{which})"
+
+
+def _figure(found: Calibration, constant: str, logs: str) -> dict[str, Any]:
+    fit = found.fit
+    share = fit.deviation[constant] / fit.values[constant]
+    scatter = f"+- {100.0 * share:.2g} %" if math.isfinite(share) else "scatter unknown"
+    before = _with_unit(constant, fit.base[constant])
+    source = f"{logs}; {scatter} as the rows scatter; {before} in {found.machine.name}"
+    return {
+        "value": _with_unit(constant, fit.values[constant]),
+        "kind": "measured",
+        "source": source,
+    }
+
+
+def _with_unit(constant: str, value: float) -> str:
+    unit, factor = _UNITS[CONSTANTS[constant].units]
+    # Both ends are rounded to the same digits, so that what is read back is what was fitted.
+    return f"{float(f'{value * factor:.{DIGITS - 1}e}'):.10g} {unit}"
+
+
+def _follow(found: Calibration, content: dict[str, Any], logs: str) -> None:
+    """Set what has to agree with fitted bandwidths: links, and shares that were taken of them."""
+    fitted = [name for name in BANDWIDTHS if name in found.fit.fitted]
+    for name in fitted:
+        level = name.removesuffix("_bandwidth")
+        content.setdefault("training", {})[f"{level}_efficiency"] = {
+            "value": 1.0,
+            "kind": "measured",
+            "source": f"the bandwidth of this file is what messages reach, so that no share is "
+            f"taken of it again: {logs}",
+        }
+    if "inter_bandwidth" in fitted and "oversubscription" in content.get("scale_out", {}):
+        content["scale_out"]["oversubscription"] = {
+            "value": 1,
+            "kind": "measured",
+            "source": f"in the fitted bandwidth already: {logs}",
+        }
+    up = content["scale_up"]
+    if "intra_bandwidth" in fitted and "link_bandwidth" in up and "links" in up:
+        share = found.fit.values["intra_bandwidth"] / float(up["links"]["value"])
+        up["link_bandwidth"] = {
+            "value": f"{share * 1e-9:.8g} GB/s",
+            "kind": "measured",
+            "source": f"the fitted bandwidth by the number of links: {logs}",
+        }
+
+
+def _lines(content: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """Yield a hardware file's content as TOML: tables of figures, a figure a line."""
+    tables = {key: one for key, one in content.items() if _is_table(one)}
+    if place:
+        yield f"\n[{place}]"
+    for key, one in content.items():
+        if key not in tables:
+            yield f"{key} = {_value(one)}"
+    for key, one in tables.items():
+        yield from _lines(one, f"{place}.{key}" if place else key)
+
+
+def _is_table(one: object) -> bool:
+    """Return whether it holds figures, rather than being one."""
+    return isinstance(one, Mapping) and any(isinstance(value, Mapping) for value in one.values())
+
+
+def _value(one: object) -> str:
+    if isinstance(one, Mapping):
+        return "{ " + ", ".join(f"{key} = {_value(value)}" for key, value in one.items()) + " }"
+    if isinstance(one, list):
+        return "[" + ", ".join(map(_value, one)) + "]"
+    # JSON's texts and numbers are TOML's.
+    return json.dumps(one, ensure_ascii=False)
+
+
+def write_hardware(found: Calibration, path: Path) -> None:
+    """Write a hardware file: whole or not at all, and only if it can be read back."""
+    import tomllib
+
+    text = hardware_text(found, path.stem)
+    read_machine(path, tomllib.loads(text))
+    try:
+        with NewFile(path) as file:
+            file.write(text.encode("utf-8"))
+            file.publish()
+    except OSError as error:
+        message = f"{path}: can't be written: {error.strerror}"
+        raise RunError(message) from error

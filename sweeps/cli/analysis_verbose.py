@@ -6,20 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from overhead.analysis import AnalysisResult
-from overhead.breakdown import CollectiveReport
+from overhead.analysis import AnalysisResult, CollectiveReport
 from overhead.collectives.algorithm import Algorithm
 from overhead.collectives.choices import usable
 from overhead.evaluation import Evaluation
 from overhead.expression import names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.quantity import VOCABULARY
-from overhead.step import PARTS as STEP_PARTS
+from overhead.step.parts import PARTS as STEP_PARTS
+from sweeps.cli.collective_command import evaluated, put_in
 from sweeps.cli.records import shown
-from sweeps.cli.report import evaluated, put_in
 from sweeps.job import Job
-
-__all__ = ["declarations", "explanation"]
 
 RATES = ("tokens_per_second", "mfu", "hfu", "bubble_fraction", "step_energy", "error_band")
 # A step is made of hundreds of quantities: of what its parts are made of, so many layers are told.
@@ -29,7 +26,7 @@ OF_ONE = ("time", "sent_bytes", "energy")
 
 
 def explanation(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
-    """Yield, for every quantity of a report, its formula or call, the numbers put in, its source."""
+    """Yield every quantity of a report with its formula or call, the numbers and its source."""
     teller = _Teller()
     yield "memory, with the numbers put in"
     yield from _memory(teller, evaluation, result)

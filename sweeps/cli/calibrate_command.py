@@ -13,8 +13,6 @@ import click
 if TYPE_CHECKING:
     from sweeps.calibrate.calibration import Calibration
 
-__all__ = ["command"]
-
 
 @click.command("calibrate")
 @click.argument("logs", nargs=-1, metavar="LOG...")
@@ -44,7 +42,7 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     with the columns of the shipped nccl-collectives; several at once are one fabric.
     """
     from sweeps.calibrate.calibration import Request, calibrate
-    from sweeps.calibrate.hardware_file import check_target, write_hardware
+    from sweeps.calibrate.report import check_target, write_hardware
     from sweeps.errors import InputError, fault
     from sweeps.spec.resolve import DEFAULT_HARDWARE
 
@@ -96,12 +94,12 @@ def _checked(given: Mapping[str, Any]) -> Path | None:
 
 
 def _show(found: Calibration, given: Mapping[str, Any]) -> None:
-    from sweeps.calibrate.records import row_records, whole_record
+    from sweeps.calibrate.report import row_records, whole_record
 
     if given["as_json"]:
         sys.stdout.write(json.dumps(whole_record(found), indent=1, allow_nan=False) + "\n")
     elif given["as_csv"]:
-        from sweeps.overlap.tables import csv_lines
+        from sweeps.overlap.report import csv_lines
 
         sys.stdout.writelines(csv_lines(row_records(found)))
     else:
@@ -114,14 +112,14 @@ def _show(found: Calibration, given: Mapping[str, Any]) -> None:
 
 
 def _write(found: Calibration, path: Path, *, overwrite: bool) -> None:
-    from sweeps.calibrate.records import row_records
-    from sweeps.overlap.tables import csv_lines
+    from sweeps.calibrate.report import row_records
+    from sweeps.overlap.report import csv_lines
     from sweeps.store.publish import check_output
 
     text = "".join(csv_lines(row_records(found)))
     if path.suffix == ".csv":
         from sweeps.errors import RunError
-        from sweeps.store.durable import NewFile
+        from sweeps.store.publish import NewFile
 
         target = check_output(path, overwrite=overwrite)
         try:
@@ -132,7 +130,7 @@ def _write(found: Calibration, path: Path, *, overwrite: bool) -> None:
             message = f"{path}: can't be written: {error.strerror}"
             raise RunError(message) from error
         return
-    from sweeps.calibrate.dataset import layout_of_calibration
+    from sweeps.calibrate.report import layout_of_calibration
     from sweeps.store.metadata import code_digest, fingerprint, provenance
     from sweeps.store.write import write
 
@@ -149,8 +147,8 @@ def _write(found: Calibration, path: Path, *, overwrite: bool) -> None:
 
 
 def _draw(found: Calibration, given: Mapping[str, Any]) -> list[Path]:
-    from sweeps.calibrate.curves import curves_of
-    from sweeps.plots.calibrated import draw_calibrated
+    from sweeps.calibrate.calibration import curves_of
+    from sweeps.plots.measured import draw_calibrated
 
     panels, more = curves_of(found)
     title = f"Bus bandwidth on {found.machine.title}: measured, and as fitted"

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from sweeps.spec.catalog import Figure, Machine
+    from sweeps.spec.figures import Figure
     from sweeps.spec.framework import Choice, Framework
+    from sweeps.spec.machine import Machine
     from sweeps.spec.model import Model
-
-__all__ = ["command"]
 
 # What is told of a model's parameters, and of one token's forward pass.
 COUNTS = ("parameters", "active_parameters")
@@ -55,7 +54,6 @@ def command(
     stand behind its name: torchtitan+eager.
     """
     from sweeps.spec.catalog import (
-        Machine,
         framework_names,
         hardware_names,
         load_framework,
@@ -64,6 +62,7 @@ def command(
         model_names,
     )
     from sweeps.spec.framework import Framework
+    from sweeps.spec.machine import Machine
 
     machines = [Path(folder) for folder in hardware_folder]
     models = [Path(folder) for folder in model_folder]

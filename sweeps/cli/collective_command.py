@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import numpy as np
 
+from overhead.collectives.algorithm import Algorithm
+from overhead.expression import evaluate, names
+from overhead.formula import REGISTRY, Formula
+from overhead.quantity import VOCABULARY
 from sweeps.cli.options import (
     COLLECTIVE_FLAGS,
+    assumed_lines,
     collective_options,
     file_options,
     output_options,
     stated_sweep,
     tree_algorithms,
 )
-
-if TYPE_CHECKING:
-    from sweeps.job import Job
-
-__all__ = ["command"]
+from sweeps.cli.records import Cells
+from sweeps.engine.evaluate import Evaluator
+from sweeps.engine.validity import NOT_KNOWN, NOTES
+from sweeps.errors import InputError, fault
+from sweeps.job import Job
+from sweeps.spec.units import format_quantity
 
 # More cells than this are evaluated for a file or a reduction, not for the terminal; beside a file
 # fewer, for only the first of them are shown.
@@ -93,9 +101,8 @@ def _check_needed(options: dict[str, Any]) -> None:
 
 def _lines(job: Job, arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is printed: records for programs, a report or a table for people."""
-    from sweeps.cli.origins import assumed_lines
+    from sweeps.cli.options import assumed_lines
     from sweeps.cli.records import Cells, as_csv, as_json, as_table
-    from sweeps.cli.report import report, statements
 
     cells = Cells(job.plan, arrays)
     if given["as_json"] or given["as_csv"]:
@@ -107,3 +114,192 @@ def _lines(job: Job, arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Ite
         yield from (line + "\n" for line in assumed_lines(job, brief=True))
         if given["verbose"]:
             yield from (line + "\n" for line in statements(job))
+
+
+# The report of one cell for a person: values, and what they come from.
+
+LINES = (
+    ("time", "time"),
+    ("latency_time", "  latency part"),
+    ("bandwidth_time", "  bandwidth part"),
+    ("intra_time", "  inside nodes"),
+    ("inter_time", "  between nodes"),
+    ("pod_time", "  between pods"),
+    ("steps", "steps"),
+    ("sent_bytes", "most bytes a rank sends"),
+    ("link_bytes", "bytes over all links"),
+    ("energy", "energy"),
+    ("algbw", "algbw"),
+    ("busbw", "busbw"),
+    ("lower_bound", "lower bound"),
+    ("lower_bound_ratio", "time / lower bound"),
+)
+
+
+def report(job: Job, cells: Cells, verbose: bool) -> Iterator[str]:
+    """Yield the report's lines."""
+    (record,) = cells.records()
+    status = int(np.asarray(cells.arrays["status"]).reshape(-1)[0])
+    constants, labels = _cell(job)
+    texts = job.plan.faults.texts
+    found = job.plan.faults.named(status)
+    notes = _refuse(constants, labels, found, record["time"], texts)
+    ranks = format_quantity(constants["ranks"], "1") if "ranks" in constants else ""
+    message = format_quantity(constants["message_bytes"], "byte")
+    used = record["chosen_algorithm"]
+    where = f"{labels['topology']} network of {ranks or _sizes(constants)} ranks"
+    yield f"{labels['collective']} of {message} on a {where}, algorithm {used}"
+    for name, words in LINES:
+        if name in record:
+            shown = format_quantity(record[name], VOCABULARY[name].units)
+            yield f"  {words:<26}{shown}"
+    yield from (f"  ({texts[note]})" for note in notes)
+    if verbose:
+        yield from _terms(job, record)
+    yield from assumed_lines(job)
+
+
+def _sizes(constants: Mapping[str, float]) -> str:
+    sizes = [f"{constants[f'mesh_n{x}']:g}" for x in "xyz" if f"mesh_n{x}" in constants]
+    return " x ".join(sizes)
+
+
+def _cell(job: Job) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the numbers and the labels of a result's one cell."""
+    constants, labels = dict(job.plan.grid.constants), dict(job.plan.labels)
+    for axis in job.plan.grid.axes:
+        for name, values in axis.columns.items():
+            if values.dtype.kind in "UO":
+                labels[name] = str(values[0])
+            else:
+                constants[name] = float(values[0])
+    return constants, labels
+
+
+def _refuse(
+    constants: Mapping[str, float],
+    labels: Mapping[str, str],
+    found: Sequence[str],
+    time: float,
+    texts: Mapping[str, str],
+) -> list[str]:
+    """Refuse a cell that can't be; return the reasons why some of its values are missing."""
+    notes = [name for name in found if name in NOTES]
+    faults = [name for name in found if name not in NOTES]
+    if not faults and np.isnan(time) and NOT_KNOWN in notes:
+        unknown = ", ".join(name for name, value in constants.items() if np.isnan(value))
+        wrong = f"the machine's file has no {unknown}"
+        raise InputError(fault("hardware", labels.get("hardware", ""), wrong, "give what it lacks"))
+    if "algorithm_not_defined_on_topology" in faults:
+        from overhead.collectives.algorithm import ALGORITHMS
+
+        known = [a.name for a in ALGORITHMS.of(labels["topology"], labels["collective"])]
+        wrong = f"no algorithm of {labels['collective']} on {labels['topology']}"
+        allowed = f"known there: {', '.join(known)}"
+        raise InputError(fault("algorithm", labels["algorithm"], wrong, allowed))
+    lines = []
+    for name in faults:
+        given = {n: f"{constants[n]:g}" for n in _about(name) if n in constants}
+        shown = ", ".join(given.values()) or labels["algorithm"]
+        wrong = name.replace("_", " ")
+        lines.append(fault(", ".join(given) or "algorithm", shown, wrong, texts[name]))
+    if lines:
+        raise InputError(lines)
+    return notes
+
+
+def _about(name: str) -> tuple[str, ...]:
+    if name.startswith(("mesh", "dimensions", "not_")):
+        return ("ranks", "mesh_nx", "mesh_ny", "mesh_nz")
+    if "gpus_per_node" in name:
+        return ("ranks", "gpus_per_node")
+    if "nodes_per_pod" in name:
+        return ("ranks", "gpus_per_node", "nodes_per_pod")
+    return ("ranks",) if name.startswith("ranks") else ()
+
+
+def statements(job: Job) -> Iterator[str]:
+    """Yield the statement and source of every algorithm that takes part."""
+    for algorithm in job.plan.algorithms():
+        yield ".".join(algorithm.key)
+        yield f"  {algorithm.title}"
+        yield f"  {algorithm.statement}"
+        yield f"  source  {algorithm.reference}"
+
+
+def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
+    (case,) = job.plan.cases
+    algorithm = next(a for a in case.algorithms if a.name == record["chosen_algorithm"])
+    values = _values(job, algorithm)
+    unequal = not np.isclose(evaluated(algorithm.expression, values), record["time"], rtol=1e-9)
+    yield ""
+    yield f"{'.'.join(algorithm.key)}: {algorithm.title}"
+    for name, expression in algorithm.statements.items():
+        result = evaluated(expression, values)
+        units = VOCABULARY[name].units
+        yield f"  {name} = {expression}"
+        yield f"    = {put_in(expression, values)}"
+        yield f"    = {format_quantity(result, units)}"
+        if name == "time" and unequal:
+            yield from _composed(job, algorithm, record)
+    yield "  where"
+    for name in dict.fromkeys(n for text in algorithm.statements.values() for n in names(text)):
+        quantity = VOCABULARY[name]
+        shown = format_quantity(values[name], quantity.units)
+        yield f"    {name} = {shown}  ({quantity.meaning})"
+    for phrase in algorithm.assumes:
+        yield f"  assumes {phrase}"
+    yield f"  source  {algorithm.reference}"
+    yield ""
+
+
+def _composed(job: Job, algorithm: Algorithm, record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how the time comes about where it isn't the stated one."""
+    (case,) = job.plan.cases
+    within = "yes" if algorithm.in_network else "no"
+    declared = REGISTRY.returning("time", {**case.labels, "in_network": within})
+    if not isinstance(declared, Formula):
+        return
+    if algorithm.exact_chunks:
+        yield f"    (exact where {algorithm.exact_chunks}; elsewhere an upper bound)"
+    builder, evaluator = job.plan.builder(case), Evaluator(job.plan.grid, dict(case.fixed))
+    values = {}
+    with np.errstate(all="ignore"):
+        for name in declared.inputs:
+            node = builder.node(name, algorithm)
+            values[name] = float(np.asarray(evaluator.value(node)).reshape(-1)[0])
+    yield "  which becomes, as asked for,"
+    yield f"  {declared.statement}"
+    yield f"    = {put_in(declared.expression, values)}"
+    yield f"    = {format_quantity(record['time'], VOCABULARY['time'].units)}"
+
+
+def _values(job: Job, algorithm: Algorithm) -> dict[str, float]:
+    """Return what stands for each name in an algorithm's statements."""
+    (case,) = job.plan.cases
+    evaluator = Evaluator(job.plan.grid, dict(case.fixed))
+    builder = job.plan.builder(case)
+    wanted = dict.fromkeys(n for text in algorithm.statements.values() for n in names(text))
+    nodes = {name: builder.input(name, algorithm) for name in wanted}
+    with np.errstate(all="ignore"):
+        return {
+            name: float(np.asarray(evaluator.value(node)).reshape(-1)[0])
+            for name, node in nodes.items()
+        }
+
+
+def evaluated(expression: str, values: Mapping[str, float]) -> float:
+    """Return what an expression gives for some values."""
+    with np.errstate(all="ignore"):
+        arrays = {name: np.float64(value) for name, value in values.items()}
+        return float(evaluate(expression, arrays))
+
+
+def put_in(expression: str, values: Mapping[str, float]) -> str:
+    """Return an expression with values in the place of names."""
+
+    def number(found: re.Match[str]) -> str:
+        name = found.group()
+        return f"{values[name]:.6g}" if name in values else name
+
+    return re.sub(r"[A-Za-z_][A-Za-z_0-9]*", number, expression)

@@ -14,8 +14,6 @@ from sweeps.cli.options import output_options
 if TYPE_CHECKING:
     from sweeps.hops.study import Case, Study
 
-__all__ = ["command", "run_study"]
-
 DEFAULT = "llama3-8b-hops"
 # Flags, the option, and what it is.
 FLAGS = (
@@ -49,12 +47,12 @@ def command(**given: Any) -> int:
     types.  Without flags: Llama-3 8B as the hop-energy notebook computes it, and corrected.
     """
     from sweeps.hops.tables import message_records, report_lines, strategy_records
-    from sweeps.overlap.tables import csv_lines, json_lines
+    from sweeps.overlap.report import csv_lines, json_lines
 
     study = _study(given)
     if given["output"] or given["plot"]:
         from sweeps.cli.write import default_folder, draw_figures
-        from sweeps.hops.dataset import charts_of, write_study
+        from sweeps.hops.tables import charts_of, write_study
 
         asked = {name: str(given[name]) for _, name, _ in FLAGS if given[name] is not None}
         stem = "hops" if given["spec"] is None else f"hops-{Path(given['spec']).stem}"
@@ -75,9 +73,8 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     """Run a study's spec as ``sweeps run`` does a sweep: dataset, report and charts."""
     from sweeps.cli.write import default_folder, draw_figures
     from sweeps.errors import InputError, fault
-    from sweeps.hops.dataset import charts_of, write_study
-    from sweeps.hops.spec import read_study
-    from sweeps.hops.tables import report_lines
+    from sweeps.hops.study import read_study
+    from sweeps.hops.tables import charts_of, report_lines, write_study
 
     if given["settings"]:
         wrong = "changes a sweep, and this is a study of hops"
@@ -98,8 +95,8 @@ def _study(given: Mapping[str, Any]) -> Study:
     """Return the study that is asked for: the spec's, changed by flags."""
     from dataclasses import replace
 
-    from sweeps.hops.spec import find_study, read_study
-    from sweeps.overlap.given import Faults, numbers_of
+    from sweeps.hops.study import find_study, read_study
+    from sweeps.overlap.request import Faults, numbers_of
     from sweeps.spec.catalog import load_model
 
     folders = [Path(folder) for folder in given["hardware_folder"]]
@@ -140,9 +137,9 @@ def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple
     """Return the study's cases, or one for each machine and switching that is given."""
     from dataclasses import replace
 
-    from overhead.hops import SWITCHING
+    from overhead.hops.paths import SWITCHING
     from sweeps.hops.study import TENSOR, Case, from_machine
-    from sweeps.overlap.given import names_of
+    from sweeps.overlap.request import names_of
     from sweeps.spec.catalog import load_hardware
 
     cases = study.cases

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import click
 
-__all__ = ["command"]
-
 
 @click.command("info")
 @click.argument("file", metavar="FILE.nc")

@@ -8,8 +8,6 @@ import click
 
 from sweeps.cli.suggestions import COMMANDS
 
-__all__ = ["command"]
-
 
 @click.command("list-cmds")
 def command() -> int:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import click
 
-__all__ = ["command"]
-
 
 @click.command("list")
 @click.option("--topology", help="Only algorithms on this network.")
@@ -27,9 +25,9 @@ def command(
     formulas: tuple[str, ...],
 ) -> int:
     """List the algorithms (network, operation, name) and the formulas that they share."""
-    from overhead.collectives import ALGORITHMS, COLLECTIVES, TOPOLOGIES
+    from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES
     from overhead.everything import load
-    from overhead.formula import REGISTRY, summary
+    from overhead.formula import REGISTRY
     from sweeps.errors import InputError, fault, nearest
     from sweeps.own_formulas import load_formulas
 
@@ -37,9 +35,9 @@ def command(
     for path in formulas:
         load_formulas(Path(path))
     if references or markdown:
-        from overhead import reference_table
+        from overhead import everything
 
-        make = reference_table.references if references else reference_table.algorithm_table
+        make = everything.references if references else everything.algorithm_table
         sys.stdout.write(make(others=True))
         return 0
     faults = []
@@ -61,10 +59,7 @@ def command(
         _write(rows)
     if kind != "algorithms" and topology is None and collective is None:
         rows = [("formula", "gives", "units", "summary")]
-        rows += [
-            (one.name, one.returns, one.result.units, summary(one.kernel))
-            for one in REGISTRY.values()
-        ]
+        rows += [(one.name, one.returns, one.result.units, one.title) for one in REGISTRY.values()]
         _write(rows)
     return 0
 

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sweeps.cli.options import output_options
-from sweeps.overlap.flags import FLAGS
+from sweeps.overlap.request import FLAGS
 
 if TYPE_CHECKING:
     from overhead.overlap.timeline import Span
     from sweeps.overlap.request import Request
-
-__all__ = ["command"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -62,7 +60,6 @@ def command(**given: Any) -> int:
     for path in given["formulas"]:
         load_formulas(Path(path))
     asked = {name: given[name] for name in (*LABELS, *_quantities())}
-    _load_what_is_asked(asked)
     request = read_request(asked, _machine(given))
     one = not request.axes
     if given["timeline"] or (given["plot"] and one):
@@ -90,14 +87,6 @@ def _quantities() -> Iterator[str]:
     return (name for _, name, _ in FLAGS)
 
 
-def _load_what_is_asked(asked: Mapping[str, str | None]) -> None:
-    """Import the formulas that only some requests take."""
-    import overhead.overlap
-
-    if asked["matmul_rows"] is not None:
-        import overhead.overlap.waves  # noqa: F401
-
-
 def _machine(given: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
     """Return a machine's figures with their origins, where rates are asked of one."""
     rated = ("matmul_rows", "sm_bandwidth", "half_bandwidth_sms", "copy_engine_bandwidth")
@@ -117,8 +106,14 @@ def _machine(given: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
 
 def _lines(request: Request, given: Mapping[str, Any]) -> Iterable[str]:
     from sweeps.overlap.evaluate import records
-    from sweeps.overlap.report import assumed_lines, report_lines, statement_lines
-    from sweeps.overlap.tables import csv_lines, json_lines, table_lines
+    from sweeps.overlap.report import (
+        assumed_lines,
+        csv_lines,
+        json_lines,
+        report_lines,
+        statement_lines,
+        table_lines,
+    )
 
     if given["as_json"] or given["as_csv"]:
         named = (_fields(record) for record in records(request))
@@ -157,7 +152,7 @@ def _rows(request: Request) -> Iterator[dict[str, Any]]:
 
 def _write(request: Request, given: Mapping[str, Any], asked: Mapping[str, str | None]) -> None:
     from sweeps.cli.write import default_folder, draw_figures
-    from sweeps.overlap.dataset import figures_of, write_dataset
+    from sweeps.overlap.evaluate import figures_of, write_dataset
 
     output = Path(given["output"] or default_folder() / "overlap.nc")
     write_dataset(request, {n: text for n, text in asked.items() if text}, given, output)
@@ -183,8 +178,8 @@ def _check_one(request: Request) -> None:
 
 
 def _courses(request: Request) -> dict[str, list[Span]]:
-    from overhead.overlap import MECHANISMS
-    from overhead.overlap.pipeline_timeline import pipeline_timeline
+    from overhead.overlap.mechanisms import MECHANISMS
+    from overhead.overlap.pipeline import pipeline_timeline
     from overhead.overlap.timeline import DERIVED, timeline
     from sweeps.errors import InputError, fault
     from sweeps.overlap.evaluate import cell_of
@@ -222,8 +217,7 @@ def _draw(request: Request, courses: Mapping[str, list[Span]], given: Mapping[st
     notes.writelines(f"  ({line})\n" for line in _differences(request, courses))
     if given["plot"]:
         from sweeps.cli.write import default_folder
-        from sweeps.plots.readable import plain
-        from sweeps.plots.style import unbroken
+        from sweeps.plots.style import plain, unbroken
         from sweeps.plots.timeline import draw_stages, draw_timelines
 
         kinds = {case.mechanism for case in request.cases}

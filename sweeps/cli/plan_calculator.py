@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.cli.plan_options import Asked
-from sweeps.cli.plan_table import aligned
+from sweeps.cli.plan_command import Asked
+from sweeps.cli.plan_report import aligned
 from sweeps.errors import InputError, fault
-from sweeps.plans.calculator import MENTIONED, SCRIPT, Calculation, Cluster, Row, calculate
+from sweeps.search.calculator import MENTIONED, SCRIPT, Calculation, Cluster, Row, calculate
 from sweeps.spec.ranges import parse_values
 from sweeps.spec.units import parse_quantity
-
-__all__ = ["calculator"]
 
 WIDTH = 98
 TITLES = {"tp": "TP", "pp": "PP", "dp": "DP", "ep": "EP"}
@@ -205,7 +203,7 @@ def _recommended(one: Calculation) -> Iterator[str]:
 
 def _experts(one: Calculation) -> Iterator[str]:
     """Yield the calculator's notes on experts, from our numbers."""
-    from sweeps.plans.expert_notes import compared
+    from sweeps.search.calculator import compared
 
     cluster = one.cluster
     yield "experts"
@@ -262,7 +260,7 @@ def _differences(one: Calculation) -> Iterator[str]:
 
 def _nearest(one: Calculation) -> Iterator[str]:
     """Name the model of the catalogue whose number of parameters is nearest."""
-    from sweeps.plans.expert_notes import nearest_model
+    from sweeps.search.calculator import nearest_model
 
     cluster = one.cluster
     found = nearest_model(cluster.parameters, routed=cluster.experts > 0)

@@ -3,22 +3,278 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sweeps.cli.options import file_options, output_options
-from sweeps.cli.plan_options import Asked, plan_options, read_options
+from sweeps.cli.analysis_command import ANALYSIS_FLAGS, MODEL_FLAGS, SWITCHED, WHOLE, WORDS
+from sweeps.cli.options import TREES, file_options, output_options
 from sweeps.errors import InputError, fault
 
 if TYPE_CHECKING:
-    from sweeps.engine.layout import Layout
-    from sweeps.plans.interface import Plans
-    from sweeps.plans.request import Request
+    from sweeps.engine.case import Layout
+    from sweeps.search.interface import Plans
+    from sweeps.search.request import Request
 
-__all__ = ["command"]
+# Options of ``sweeps plan``, and how what is written in them is read.
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# The flags of the strategy calculator, with its defaults.
+SEED_FLAGS: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
+    (("--params", "--parameters", "-p"), "params", "70",
+     "Parameters of a model without shapes: billions, from 1e6 on SI.  [default: 70]"),
+    (("--gpus", "--num-gpus", "-g"), "world_size", "64", "GPUs.  [default: 64]"),
+    (("--memory", "--memory-capacity", "-m"), "memory", "80",
+     "Memory of a GPU: GB, from 1e6 on bytes.  [default: the machine's, or 80]"),
+    (("--batch-size", "--global-batch", "-b"), "global_batch", "512",
+     "Sequences of a step, over all ranks.  [default: 512]"),
+    (("--seq-len", "--seq-length", "-s"), "sequence_length", "4096",
+     "Tokens of a sequence.  [default: 4096]"),
+)  # fmt: skip
+OVERLAP_FLAGS = (
+    (("--tp-overlap",), "tp_overlap", "Share of tensor parallelism's communication that hides."),
+    (("--cp-overlap",), "cp_overlap", "Share of context parallelism's."),
+    (("--ep-overlap",), "ep_overlap", "Share of expert parallelism's."),
+    (("--dp-overlap",), "dp_overlap", "Share of data parallelism's."),
+)
+# What the search decides by itself, or the flags above give.
+LEFT_OUT = (
+    "world_size", "global_batch", "micro_batches", "parameters", "sequence_length",
+    "memory_capacity", "experts", "training_tokens", "algorithm",
+)  # fmt: skip
+OTHER_FLAGS = (
+    *(flag for flag in ANALYSIS_FLAGS if flag[1] not in LEFT_OUT),
+    *OVERLAP_FLAGS,
+    (("--algorithm",), "algorithm", "Algorithm(s) of collectives: a name, nccl, auto, .."),
+)
+SHAPES = tuple(name for _, name, _ in MODEL_FLAGS if name not in LEFT_OUT and name != "model")
+OF_A_PLAN = (
+    "tp", "cp", "pp", "dp", "ep", "etp", "virtual_stages", "micro_batch", "zero_stage",
+    "sequence_parallel", "recompute", "schedule",
+)  # fmt: skip
+# A schedule without a backward is none of training.
+FORWARD = "forward_only"
+# Numbers from here on are SI, smaller ones billions of parameters, or GB.
+LARGE = 1e6
+SHORT = {"billions": "billion parameters", "GB": "GB"}
+SCALES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command is asked."""
+
+    given: Mapping[str, str]  # Values by quantity or label, as text
+    readings: tuple[str, ...]  # How numbers were read that could be read in two ways
+    assumed: tuple[str, ...]  # What wasn't given, as it was taken
+    calculator: bool  # Whether it is a question for the strategy calculator: a model without shapes
+    experts: str | None = None  # How many experts, of such a model
+    # The plan that is to be explained; empty where none is
+    explain: Mapping[str, str] = field(default_factory=dict)
+    tokens: float | None = None  # Of the whole training
+    days: float | None = None  # Of the whole training
+
+
+def plan_options(command: Command) -> Command:
+    """Add the options of the command."""
+    extra = (
+        click.option("--moe", is_flag=True, help="A mixture of experts, without shapes."),
+        click.option("--num-experts", "--experts", "num_experts", metavar="N",
+                     help="Its experts, of every layer.  [default: 64]"),
+        click.option("--objective", default="time", metavar="NAME",
+                     help="time, memory, energy, cost or tokens (a GPU).  [default: time]"),
+        click.option("--memory-threshold", default="0.9", metavar="SHARE",
+                     help="Share of the memory that a plan may take.  [default: 0.9]"),
+        click.option("--top", type=click.IntRange(1), default=10, metavar="N",
+                     help="Splits that the table shows.  [default: 10]"),
+        click.option("--explain", metavar="PLAN", help="Explain a plan, such as tp=8,pp=4,dp=2."),
+        click.option("--lost-nodes", type=click.IntRange(1), metavar="N",
+                     help="What is best when so many nodes are lost."),
+        click.option("--tokens", metavar="N", help="Tokens of the training, such as 2T: days."),
+        click.option("--days", metavar="N", help="Days of the training: tokens."),
+        click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce."),
+        click.option("--verbose", "-v", is_flag=True, help="Sources of all that is assumed."),
+    )  # fmt: skip
+    for option in reversed(extra):
+        command = option(command)
+    for flags, name, words in reversed(OTHER_FLAGS):
+        more: dict[str, Any] = {}
+        if name == "sequence_parallel":
+            more = {"is_flag": False, "flag_value": "on"}
+        command = click.option(*flags, name, help=_help(name, words), metavar="VALUES", **more)(
+            command
+        )
+    for flags, name, _, words in reversed(SEED_FLAGS):
+        command = click.option(*flags, name, help=words, metavar="VALUES")(command)
+    return command
+
+
+def _help(name: str, words: str) -> str:
+    """Return an option's words; what isn't said of a plan is searched."""
+    if name not in OF_A_PLAN:
+        return words
+    return f"{words.split('  [default', maxsplit=1)[0]}  [default: searched]"
+
+
+def flag_of(name: str) -> str:
+    """Return the flag by which a quantity is given, or its name where there is none."""
+    own = {"parameters": "params", "memory_capacity": "memory"}.get(name, name)
+    for flags, given, _, _ in SEED_FLAGS:
+        if given == own:
+            return flags[0]
+    return next((flags[0] for flags, given, _ in OTHER_FLAGS if given == name), name)
+
+
+def read_options(given: Mapping[str, Any]) -> Asked:
+    """Read what click gives."""
+    model = given["model"] is not None
+    shaped = [name for name in SHAPES if given[name] is not None]
+    calculator = not model and not {"heads", "vocabulary_size"} & set(shaped)
+    faults = list(_contradictions(given, model=model, calculator=calculator))
+    assumed: list[str] = []
+    values: dict[str, str] = {}
+    for flags, name, default, _ in SEED_FLAGS:
+        text = given[name]
+        if text is None and (calculator or name not in ("params", "memory")):
+            assumed.append(f"{flags[0]} {default}")
+            text = default
+        if text is not None:
+            values[name] = text
+    readings: list[str] = []
+    numbers = (_tokens(given["tokens"], faults), _days(given["days"], faults))
+    explain = _explain(given["explain"], faults)
+    if faults:
+        raise InputError(faults)
+    memory = values.pop("memory", None)
+    if memory is not None:
+        values["memory_capacity"] = _scaled("--memory", memory, "GB", readings)
+    parameters = values.pop("params", None)
+    if calculator and parameters is not None:
+        values["parameters"] = _scaled("--params", parameters, "billions", readings)
+    values |= _others(given)
+    experts = given["num_experts"] if given["moe"] or given["num_experts"] else None
+    if given["moe"] and experts is None:
+        experts = "64"
+        assumed.append("--num-experts 64")
+    if not calculator and experts is not None:
+        values["experts"] = experts
+    return Asked(values, tuple(readings), tuple(assumed), calculator, experts, explain, *numbers)
+
+
+def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) -> Iterator[str]:
+    if model and given["params"] is not None:
+        wrong = "stands beside --model, whose shapes give it"
+        yield fault("--params", given["params"], wrong, "one of the two")
+    if model and (given["moe"] or given["num_experts"] is not None):
+        told = "--moe" if given["moe"] else "--num-experts"
+        yield fault(told, "set", "stands beside --model, which says so itself", "one of the two")
+    if given["tokens"] is not None and given["days"] is not None:
+        yield fault("--days", given["days"], "stands beside --tokens", "one of the two")
+    if not calculator:
+        return
+    allowed = "--model, or leave it out"
+    kept = ("layers", "hidden_size")
+    for flags, name, _ in OTHER_FLAGS:
+        if given[name] is not None and name not in kept:
+            yield fault(flags[0], given[name], "needs a model's shapes", allowed)
+    for name in ("explain", "lost_nodes", "tokens", "days"):
+        if given[name] is not None:
+            told = f"--{name.replace('_', '-')}"
+            yield fault(told, given[name], "needs a model's shapes", allowed)
+
+
+def _scaled(flag: str, text: str, unit: str, readings: list[str]) -> str:
+    """Return numbers that are short for billions or GB as SI, and say how they were read."""
+    pieces = []
+    for piece in text.split(","):
+        try:
+            value = float(piece)
+        except ValueError:
+            pieces.append(piece)  # a range, or with a unit
+            continue
+        if 0.0 < value < LARGE:
+            pieces.append(repr(value * 1e9))
+            readings.append(f"{flag} {piece} is read as {value:g} {SHORT[unit]}")
+        else:
+            pieces.append(piece)
+            word = "parameters" if unit == "billions" else "bytes"
+            readings.append(f"{flag} {piece} is read as {value:.4g} {word}")
+    return ",".join(pieces)
+
+
+def _others(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the other options that were given, as a sweep has them."""
+    from sweeps.spec.axis import label_values
+
+    found: dict[str, str] = {}
+    for _, name, _ in OTHER_FLAGS:
+        text = given[name]
+        if text is None:
+            continue
+        if name in SWITCHED:
+            words = (word.strip() for word in text.split(","))
+            text = ",".join(WORDS.get(word.lower(), word) for word in words)
+        if name in WHOLE and text.strip() == "all":
+            text = ",".join(one for one in label_values(name) if one != FORWARD)
+        found[name] = text
+    if given["tree_algo"]:
+        topology = found.get("topology", "hierarchical")
+        if topology not in TREES:
+            allowed = f"one network of {', '.join(TREES)}"
+            raise InputError(fault("--tree-algo", topology, "no tree algorithm there", allowed))
+        found["algorithm"] = TREES[topology]
+    return found
+
+
+def _explain(text: str | None, faults: list[str]) -> dict[str, str]:
+    """Return the settings of a plan that is to be explained."""
+    from sweeps.search.request import ALIASES, CHOICES
+
+    found: dict[str, str] = {}
+    for piece in (text or "").split(","):
+        if not piece.strip():
+            continue
+        name, equals, value = (part.strip() for part in piece.partition("="))
+        own = ALIASES.get(name, name)
+        if not equals or own not in CHOICES:
+            allowed = "name=value of tp, cp, pp, dp, ep, micro_batch, zero_stage, recompute, .."
+            faults.append(fault("--explain", piece.strip(), "can't be read", allowed))
+            continue
+        if own == "sequence_parallel":
+            value = WORDS.get(value.lower(), value)
+        found[own] = value
+    if text is not None and not found and not faults:
+        faults.append(fault("--explain", text, "names no plan", "such as tp=8,pp=4,dp=2"))
+    return found
+
+
+def _number(flag: str, text: str | None, faults: list[str], unit: str) -> float | None:
+    if text is None:
+        return None
+    plain = text.strip().removesuffix(unit).strip()
+    scale = SCALES.get(plain[-1:].lower(), 1.0)
+    try:
+        value = float(plain[:-1] if scale > 1.0 else plain) * scale
+    except ValueError:
+        value = float("nan")
+    if not 0.0 < value < float("inf"):
+        allowed = "a number above 0, such as 2T, 300B or 1e12" if unit == "tokens" else "such as 21"
+        faults.append(fault(flag, text, "can't be read", allowed))
+        return None
+    return value
+
+
+def _tokens(text: str | None, faults: list[str]) -> float | None:
+    return _number("--tokens", text, faults, "tokens")
+
+
+def _days(text: str | None, faults: list[str]) -> float | None:
+    return _number("--days", text, faults, "days")
+
 
 # Splits that records and files of one point hold, beside the Pareto front.
 KEPT = 50
@@ -51,7 +307,7 @@ def command(**given: Any) -> int:
 
 
 def _request(asked: Asked, given: Mapping[str, Any]) -> Request:
-    from sweeps.plans.request import read_request
+    from sweeps.search.request import read_request
     from sweeps.spec.units import parse_quantity
 
     threshold = parse_quantity(
@@ -67,11 +323,11 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     """Answer a question at one point."""
     from sweeps.cli.plan_report import answer_lines, nothing_lines
     from sweeps.cli.write import Progress
-    from sweeps.plans.answer import answer
-    from sweeps.plans.interface import Plans
+    from sweeps.search.answer import answer
+    from sweeps.search.interface import Plans
 
     if asked.explain:
-        from sweeps.cli.plan_explain import explain
+        from sweeps.cli.plan_report import explain
 
         return explain(request, asked, given)
     progress = Progress("searching")
@@ -93,8 +349,8 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
 def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     """Answer a question at many points."""
     from sweeps.cli.write import Progress
-    from sweeps.plans.interface import Plans
-    from sweeps.plans.ranges import best_at
+    from sweeps.search.interface import Plans
+    from sweeps.search.repair import best_at
 
     for name in ("explain", "lost_nodes", "tokens", "days"):
         if given[name] is not None:
@@ -131,7 +387,7 @@ SHOWN = {
 
 
 def _table(plans: Plans, layout: Layout, asked: Asked) -> Iterator[str]:
-    from sweeps.cli.plan_table import aligned, range_rows
+    from sweeps.cli.plan_report import aligned, range_rows
 
     assert plans.best is not None
     first = plans.request.first
@@ -147,7 +403,7 @@ def _table(plans: Plans, layout: Layout, asked: Asked) -> Iterator[str]:
 
 
 def _records(layout: Layout, given: Mapping[str, Any]) -> Iterator[str]:
-    from sweeps.cli.plan_table import records
+    from sweeps.cli.plan_report import records
     from sweeps.cli.records import csv_lines, json_lines
 
     rows = records(layout)
@@ -159,7 +415,7 @@ def _write(plans: Plans, given: dict[str, Any]) -> None:
     if not (given["output"] or given["plot"]):
         return
     from sweeps.cli.write import Progress, default_folder, draw_figures, readable
-    from sweeps.plans.interface import attributes, bare, blocks
+    from sweeps.search.interface import attributes, bare, blocks
     from sweeps.store.publish import check_output
     from sweeps.store.read import is_complete
     from sweeps.store.write import write
@@ -186,8 +442,8 @@ def _write(plans: Plans, given: dict[str, Any]) -> None:
 
 def _figures(path: Path, plans: Plans) -> Sequence[Mapping[str, Any]]:
     """Return the figures of a table: those that suit it, and which plan wins where."""
-    from sweeps.plans.figures import point_figures, range_figures
     from sweeps.plots.defaults import default_figures
+    from sweeps.search.answer import point_figures, range_figures
     from sweeps.store.read import open_dataset
 
     usual = default_figures(open_dataset(path, require_ours=False))

@@ -2,33 +2,165 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
-from sweeps.cli.plan_options import Asked, flag_of
-from sweeps.cli.plan_table import MARK, aligned, plan_rows
-from sweeps.cli.records import shown
-from sweeps.plans.alternatives import nodes_lost, other_batch
-from sweeps.plans.answer import Answer
-from sweeps.plans.detail import Detail, details
-from sweeps.plans.execution import Execution
-from sweeps.plans.launch import Settings
-from sweeps.plans.words import memory_words, percent
+from overhead.analysis import CollectiveReport, collective_reports
+from overhead.communication.operation import DIMENSIONS
+from overhead.memory.quantities import PARTS as MEMORY_PARTS
+from overhead.quantity import VOCABULARY
+from overhead.step.parts import PARTS
+from sweeps.cli.analysis_report import WORDS
+from sweeps.cli.plan_command import Asked, flag_of
+from sweeps.cli.records import ENDINGS, FIELDS, shown
+from sweeps.engine.case import Column, Layout
+from sweeps.search.answer import WHOLE, Answer, answer, nodes_lost, other_batch
+from sweeps.search.launch import Settings, settings_of
+from sweeps.search.repair import nearest_plan
+from sweeps.search.request import CHOICES, Execution, Request, read_request
+from sweeps.search.search import Detail, details, evaluation
+from sweeps.search.words import bound_by, differences, effects, memory_words, percent
 
-__all__ = [
-    "answer_lines",
-    "assumed_lines",
-    "bullets",
-    "heading",
-    "nothing_lines",
-    "settings_lines",
-    "space_lines",
-    "training_lines",
-    "what_if_lines",
-]
+# Tables of plans for people, and records of them for programs.
+
+MARK = "*"
+RECOMPUTED = {"none": "-"}
+SCHEDULED = {"one_f_one_b": "1F1B", "interleaved": "interl."}
+
+
+def aligned(rows: Sequence[Sequence[str]], *, left: int = 1, indent: str = "  ") -> Iterator[str]:
+    """Yield rows as lines with aligned columns: the first ones to the left, others to the right."""
+    if not rows:
+        return
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    for row in rows:
+        cells = (
+            text.ljust(width) if place < left else text.rjust(width)
+            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield (indent + "  ".join(cells)).rstrip()
+
+
+def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
+    """Return plans as rows of a table, with a header."""
+    base = first or (plans[0]["step_time"] if plans else 1.0)
+    columns: list[tuple[str, list[str], bool]] = [
+        (name, [_degree(plan, name) for plan in plans], shown_always)
+        for name, shown_always in (
+            ("tp", True), ("cp", False), ("pp", True), ("dp", True), ("ep", False), ("etp", False),
+        )
+    ]  # fmt: skip
+    columns += [
+        ("chunks", [f"{plan.plan['virtual_stages']:g}" for plan in plans], False),
+        ("schedule", [_schedule(plan) for plan in plans], False),
+        ("mb", [f"{plan.plan['micro_batch']:g}" for plan in plans], True),
+        ("ZeRO", [f"{plan.plan['zero_stage']:g}" for plan in plans], True),
+        ("sp", ["on" if plan.plan["sequence_parallel"] else "-" for plan in plans], False),
+        ("recompute", [_recompute(plan) for plan in plans], False),
+        *((name, [f"{plan.plan.given[name]:g}" for plan in plans], False)
+          for name in ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")
+          if all(name in plan.plan.given for plan in plans)
+          and len({plan.plan.given[name] for plan in plans}) > 1),
+        ("step time", [shown("step_time", plan["step_time"]) for plan in plans], True),
+        ("", [_by(plan["step_time"], base) for plan in plans], True),
+        ("memory", [f"{plan['peak_memory'] / 1e9:.1f} GB" for plan in plans], True),
+        ("MFU", [shown("mfu", plan["mfu"]) for plan in plans], True),
+        ("tokens/s a GPU", [f"{plan['tokens_per_second_per_gpu']:,.0f}" for plan in plans], True),
+    ]  # fmt: skip
+    idle = ({"1"}, {"-"}, {"1", "-"})
+    routed = any(plan.plan.routed for plan in plans)
+    kept = [(title, texts) for title, texts, always in columns
+            if (always or set(texts) not in idle) and (title != "etp" or routed)]  # fmt: skip
+    return [[title for title, _ in kept],
+            *([texts[place] for _, texts in kept] for place in range(len(plans)))]  # fmt: skip
+
+
+def _by(time: float, base: float) -> str:
+    return "" if time == base else f"{time / base - 1.0:+.1%}"
+
+
+def _degree(plan: Detail, name: str) -> str:
+    value = plan.plan[name]
+    node = plan.plan.given.get("gpus_per_node", np.inf)
+    crossing = name == "tp" and plan.plan.labels["topology"] == "hierarchical" and value > node
+    return f"{value:g}{MARK if crossing else ''}"
+
+
+def _schedule(plan: Detail) -> str:
+    if plan.plan["pp"] == 1.0:
+        return "-"
+    schedule = plan.plan.labels["schedule"]
+    return SCHEDULED.get(schedule, schedule)
+
+
+def _recompute(plan: Detail) -> str:
+    label = plan.plan.labels["recompute"]
+    return RECOMPUTED.get(label, label)
+
+
+# Tables of the store's form: of one point a row a plan, of many a cell a point.
+
+
+def records(layout: Layout) -> Iterator[dict[str, Any]]:
+    """Yield a record for each cell of a table: coordinates, then values, for programs."""
+    dims = tuple(layout.sizes)
+    shape = tuple(layout.sizes.values())
+    for index in np.ndindex(*shape):
+        record: dict[str, Any] = {}
+        for column in (*layout.coordinates, *layout.variables):
+            record[_field(column)] = _value(column, dims, index)
+        yield record
+
+
+def _field(column: Column) -> str:
+    name = column.name
+    if name in FIELDS or name not in VOCABULARY:
+        return FIELDS.get(name, name)
+    ending = ENDINGS.get(VOCABULARY[name].units, "")
+    return name if name.endswith(ending) else name + ending
+
+
+def _value(column: Column, dims: Sequence[str], index: Sequence[int]) -> Any:
+    assert column.values is not None
+    places = tuple(index[dims.index(dim)] for dim in column.dims)
+    value = column.values[places]
+    if column.dtype.kind in "UO":
+        return str(value)
+    meanings = str(column.attrs.get("flag_meanings", "")).split()
+    if meanings:
+        return meanings[int(value)]
+    return int(value) if column.dtype.kind in "iu" else float(value)
+
+
+def range_rows(layout: Layout, names: Mapping[str, str]) -> list[list[str]]:
+    """Return a table of many points for people: what varies, then some of the plan."""
+    dims = tuple(layout.sizes)
+    coordinates = [column for column in layout.coordinates if column.dims
+                   and (column.name not in dims or "row of the table" not in
+                        str(column.attrs.get("long_name", "")))]  # fmt: skip
+    variables = {column.name: column for column in layout.variables}
+    wanted = [variables[name] for name in names if name in variables]
+    titles = [column.name.replace("_", " ") for column in coordinates]
+    rows = [[*titles, *(names[column.name] for column in wanted)]]
+    for index in np.ndindex(*layout.sizes.values()):
+        cells = [_value(column, dims, index) for column in (*coordinates, *wanted)]
+        columns = (*coordinates, *wanted)
+        rows.append([_text(column, cell) for column, cell in zip(columns, cells, strict=True)])
+    return rows
+
+
+def _text(column: Column, value: Any) -> str:
+    if column.name == "peak_memory" and np.isfinite(value):
+        return f"{value / 1e9:.1f} GB"
+    if column.name == "best_split":
+        return str(value).replace("_", ", ").replace("none", "none can run")
+    return shown(column.name, value)
+
 
 WIDTH = 98
 # How many plans of the Pareto front are shown.
@@ -317,7 +449,7 @@ def assumed_lines(answer: Answer, asked: Asked, *, verbose: bool) -> Iterator[st
     plan = answer.found.space.plan
     if plan is None:
         return
-    from sweeps.cli.origins import grouped_lines
+    from sweeps.cli.options import grouped_lines
     from sweeps.job import Job
     from sweeps.spec.sweep import Sweep
 
@@ -352,3 +484,132 @@ def nothing_lines(answer: Answer, asked: Asked) -> Iterator[str]:
         time = shown("step_time", detail["step_time"])
         told.append(f"{one.words}: {detail.plan.name} ({time} a step)")
     yield from bullets(told)
+
+
+# A given plan explained: what a step and the memory are made of, and what it loses.
+
+
+def explain(request: Request, asked: Asked, given: Mapping[str, Any]) -> int:
+    """Explain a plan: what isn't said of it is chosen as is best for it."""
+    point = request.first
+    stated = read_request({**asked.given, **asked.explain}, objective=point.objective.name,
+                          threshold=point.threshold, folders=point.folders)  # fmt: skip
+    # Any share of the memory will do: whether it is too much is told.
+    own = answer(replace(point, choices=stated.first.choices, threshold=1.0))
+    plan = own.recommended
+    if plan is None:
+        near = nearest_plan(own.found.space)
+        if near is None or not near.memory:
+            sys.stdout.writelines(line + "\n" for line in nothing_lines(own, asked))
+            return 1
+        plan = near.plan
+    (detail,) = details([plan], WHOLE, check=True)
+    best = answer(point)
+    lines = _lines(own, detail, best, asked, given)
+    sys.stdout.writelines(line + "\n" for line in lines)
+    return 0 if detail.fits and not detail.faults else 1
+
+
+def _lines(
+    own: Answer, detail: Detail, best: Answer, asked: Asked, given: Mapping[str, Any]
+) -> Iterator[str]:
+    yield heading(own)
+    yield from (f"  ({line})" for line in asked.readings)
+    yield f"explained: {detail.plan.name}"
+    free = [name.replace("_", " ") for name in CHOICES
+            if name in own.found.space.choices and name not in asked.explain
+            and name not in own.point.choices]  # fmt: skip
+    if free:
+        yield f"  (of what isn't said, the best was taken: {', '.join(free)})"
+    yield from bullets(list(_reasons(detail, best, own)))
+    yield ""
+    yield from _step(detail)
+    yield from _memory(detail)
+    yield from _communication(detail)
+    yield from what_if_lines(effects(detail, best.found.space.choices))
+    yield from training_lines(detail, asked)
+    yield from settings_lines(settings_of(detail.plan))
+    yield from assumed_lines(own, asked, verbose=bool(given["verbose"]))
+
+
+def _reasons(detail: Detail, best: Answer, own: Answer) -> Iterator[str]:
+    time, band = shown("step_time", detail["step_time"]), detail["error_band"]
+    told = f"a step takes {time}, +- {band:.0%}; MFU {shown('mfu', detail['mfu'])}"
+    yield told if detail.fits else f"{told}, if the memory sufficed"
+    yield bound_by(detail)
+    yield memory_words(detail, best.point.threshold)
+    plan = detail.plan
+    node = plan.given.get("gpus_per_node", np.inf)
+    if plan["tp"] > node and plan.labels["topology"] == "hierarchical":
+        yield f"tp {plan['tp']:g} crosses nodes of {node:g} GPUs"
+    if best.recommended is None:
+        yield f"no plan can run within {best.point.threshold:.0%} of the memory"
+    elif best.recommended.key == plan.key:
+        yield "it is the recommended plan"
+    else:
+        other = best.main[0]
+        slower = detail["step_time"] / other["step_time"] - 1.0
+        lost, gained = differences(other, detail)
+        line = f"beside the recommended plan, {other.plan.name}, it is {slower:+.1%}"
+        line += f": it loses in {', '.join(lost[:4])}" if lost else ""
+        line += f"; it gains in {', '.join(gained[:3])}" if gained else ""
+        yield line
+
+
+def _step(detail: Detail) -> Iterator[str]:
+    whole = detail["step_time"]
+    yield "a step"
+    rows = [
+        [WORDS.get(name, VOCABULARY[name].meaning.removeprefix("time of a step: ")),
+         shown(name, detail[name]), f"{detail[name] / whole:.1%}"]
+        for name in PARTS if detail[name] != 0.0
+    ]  # fmt: skip
+    yield from aligned([*rows, ["all together", shown("step_time", whole), ""]])
+    yield ""
+
+
+def _memory(detail: Detail) -> Iterator[str]:
+    stages = detail.plan["pp"]
+    place = f", stage {detail['fullest_stage'] + 1:g} of {stages:g}" if stages > 1.0 else ""
+    yield f"memory of the fullest GPU{place}"
+    rows = []
+    for name in MEMORY_PARTS:
+        value = detail.values.get(f"peak_{name}", np.nan)
+        if value > 0.0:
+            words = VOCABULARY[name].meaning.removeprefix("memory: ")
+            rows.append([WORDS.get(name, words), f"{value / 1e9:.2f} GB"])
+    peak = detail["peak_memory"]
+    yield from aligned([*rows, ["all together", f"{peak / 1e9:.2f} GB"]])
+    yield ""
+
+
+def _communication(detail: Detail) -> Iterator[str]:
+    """Yield every operation of a step, nothing hidden."""
+    one = evaluation([detail.plan])
+    with np.errstate(all="ignore"):
+        rows = [
+            [f"{words.split(',', maxsplit=1)[0]}: {report.operation.title}", *_row(report)]
+            for dimension, words in DIMENSIONS.items()
+            for report in collective_reports(one, dimension)
+        ]
+    yield "communication of a step, nothing hidden"
+    if not rows:
+        yield "  none, for nothing is split"
+    else:
+        yield from aligned([["", "times", "a message", "a rank sends", "time"], *rows])
+    yield ""
+
+
+def _row(report: CollectiveReport) -> list[str]:
+    count = _one(report.forward_count) + _one(report.backward_count)
+    time = _one(report.forward_time_s) + _one(report.backward_time_s)
+    return [
+        f"{count:g}",
+        shown("message_bytes", _one(report.message_bytes)),
+        shown("sent_bytes", _one(report.total_volume_bytes)),
+        shown("time", time),
+    ]
+
+
+def _one(value: Any) -> float:
+    return float(np.asarray(value).reshape(-1)[0])

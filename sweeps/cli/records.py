@@ -12,23 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.collectives import ALGORITHMS
+from overhead.collectives.algorithm import ALGORITHMS
 from overhead.quantity import VOCABULARY
 from sweeps.engine.plan import Plan
 from sweeps.engine.validity import ONE_RANK
 from sweeps.spec.units import format_quantity
-
-__all__ = [
-    "FIELDS",
-    "Cells",
-    "as_csv",
-    "as_json",
-    "as_table",
-    "csv_lines",
-    "json_lines",
-    "named_records",
-    "shown",
-]
 
 # A result's names in Python, beside the quantities'.
 FIELDS = {
@@ -75,7 +63,7 @@ FIXED_NUMBERS = (
 
 def algorithm_name(code: int) -> str:
     """Return the name of an algorithm by its code in the dataset."""
-    return ALGORITHMS.names()[code - 1] if code else "none"
+    return ALGORITHMS.name_of(code)
 
 
 @dataclass(frozen=True, slots=True)

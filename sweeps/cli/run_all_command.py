@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 
-__all__ = ["command"]
-
 
 @click.command("run-all")
 @click.option("--json", "as_json_too", is_flag=True, help="Records as JSON instead of CSV.")
@@ -40,8 +38,8 @@ def _collectives() -> Iterator[dict[str, Any]]:
 
 def _analyses() -> Iterator[dict[str, Any]]:
     from sweeps.cli.analysis_command import command as analysis
+    from sweeps.cli.analysis_command import stated_analysis
     from sweeps.cli.analysis_job import analysis_job
-    from sweeps.cli.analysis_options import stated_analysis
     from sweeps.cli.records import Cells, named_records
     from sweeps.cli.suggestions import analyses
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 
-__all__ = ["command"]
-
 FORMATS = ("netcdf", "zarr")
 
 
@@ -37,12 +35,11 @@ def command(spec: str, **given: Any) -> int:
 
     SPEC is a path, or the name of a sweep that is shipped.
     """
-    from sweeps.cli.options import file_options, recorded
-    from sweeps.cli.origins import assumed_lines, grouped_lines
-    from sweeps.cli.report import statements
+    from sweeps.cli.collective_command import statements
+    from sweeps.cli.options import assumed_lines, file_options, grouped_lines, recorded
     from sweeps.cli.write import default_folder, write_result
     from sweeps.errors import InputError, fault, nearest
-    from sweeps.hops.spec import is_study
+    from sweeps.hops.study import is_study
     from sweeps.job import prepare
     from sweeps.own_formulas import load_formulas
     from sweeps.spec.catalog import find_sweep
@@ -107,7 +104,7 @@ def dry_run(job: Any, given: Mapping[str, Any]) -> Iterator[str]:
 
 def _tell_errors(path: Path) -> None:
     from sweeps.store.read import open_dataset
-    from sweeps.validate.summary import error_lines, error_rows
+    from sweeps.validate.scores import error_lines, error_rows
 
     sys.stdout.write("predicted beside measured, errors by table and message size:\n")
     with open_dataset(path) as dataset:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import click
 
-__all__ = ["command"]
-
 
 @click.command("show")
 @click.argument("name")
@@ -17,7 +15,7 @@ __all__ = ["command"]
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
 def command(name: str, as_latex: bool, formulas: tuple[str, ...]) -> int:
     """Show a formula, or an algorithm as NETWORK.OPERATION.ALGORITHM (or a part of that)."""
-    from overhead.collectives import ALGORITHMS
+    from overhead.collectives.algorithm import ALGORITHMS
     from overhead.everything import load
     from overhead.formula import REGISTRY
     from sweeps.errors import InputError, fault, nearest
@@ -40,10 +38,10 @@ def command(name: str, as_latex: bool, formulas: tuple[str, ...]) -> int:
 
 
 def _formula(name: str, as_latex: bool) -> Iterator[str]:
-    from overhead.formula import REGISTRY, summary
+    from overhead.formula import REGISTRY
 
     one = REGISTRY[name]
-    yield f"{name}  {summary(one.kernel)}"
+    yield f"{name}  {one.title}"
     yield f"  {one.statement}  [{one.result.units}]"
     if as_latex:
         yield f"  {one.latex}"
@@ -56,7 +54,7 @@ def _formula(name: str, as_latex: bool) -> Iterator[str]:
 
 
 def _algorithm(key: tuple[str, str, str], as_latex: bool) -> Iterator[str]:
-    from overhead.collectives import ALGORITHMS
+    from overhead.collectives.algorithm import ALGORITHMS
     from overhead.expression import names
 
     one = ALGORITHMS[key]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["COMMANDS", "analyses", "combinations"]
-
 SIZES = "--params 70e9 --seq-length 1024 --hidden-size 4096"
 # Each command is complete, so that `sweeps list-cmds | sh` runs them one after another.
 COMMANDS = (

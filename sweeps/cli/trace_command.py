@@ -12,8 +12,6 @@ import click
 if TYPE_CHECKING:
     from sweeps.traces.ranks import Ranks
 
-__all__ = ["command"]
-
 
 @click.command("trace")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
@@ -104,7 +102,7 @@ def _write(ranks: Ranks, given: dict[str, Any], window: tuple[float, float] | No
     """Write the dataset and draw the figures, and say so."""
     from sweeps.store.read import is_complete
     from sweeps.store.write import write
-    from sweeps.traces.dataset import layout_of
+    from sweeps.traces.report import layout_of
 
     output = _output(given)
     # Programs read records from standard output, so what is for people goes elsewhere.

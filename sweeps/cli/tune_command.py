@@ -2,20 +2,202 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from sweeps.cli.options import output_options
-from sweeps.cli.tune_options import OperatorsCommand, config_of, setting_of, tune_options
 
 if TYPE_CHECKING:
     from sweeps.tuner.report import TuningReport
+    from sweeps.tuner.settings import TPOverlapTunerConfig
+    from sweeps.tuner.validate import Setting
 
-__all__ = ["command", "run_study"]
+# The options of ``sweeps tune``, and what they are read to.
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# Flags, option, what it is.
+VALUES: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (
+        ("--model-name", "--model"),
+        "model_name",
+        "Hugging Face's or ours, or a config.json.",
+    ),
+    (("--max-tp-size",), "max_tp_size", "Largest tensor-parallel size: 2, 4, 8.  [default: 8]"),
+    (("--max-token-len",), "max_token_len", "Tokens that a layer works on.  [default: 8192]"),
+    (("--operators",), "operators", "Linear layers.  [default: fc1 fc2 qkv proj]"),
+    (("--min-num-sm",), "min_num_sm", "Multiprocessors of bulk, least.  [default: 1]"),
+    (("--max-num-sm",), "max_num_sm", "Multiprocessors of bulk, most.  [default: 16]"),
+    (("--overlap-threshold",), "overlap_threshold", "Overlap to be effective.  [default: 0.5]"),
+    (("--output-dir",), "output_dir", "Folder of the results.  [default: by the time]"),
+    (("--hardware",), "hardware", "Machine that is predicted for.  [default: dgx-h100]"),
+    (("--precision",), "precision", "bf16 or fp8.  [default: bf16]"),
+    (("--grid",), "grid", "legal (144 cases) or nominal (288, with reasons).  [default: legal]"),
+    (("--search",), "search", "Over num_sm: bisection, grid, all.  [default: bisection]"),
+    (("--objective",), "objective", "e2e (least time) or ratio (most overlap).  [default: e2e]"),
+    (("--tolerance",), "tolerance", "Of TP scaling.  [default: 0.2]"),
+    (("--from-traces",), "from_traces", "Folder of recorded traces, one folder a case."),
+    (("--command",), "command", "Command that runs a case, such as 'run.sh {folder} {flags}'."),
+    (("--timeout",), "timeout", "Seconds after which a case of --command is given up."),
+    (("--sms",), "sms", "Streaming multiprocessors of the GPU."),
+    (("--bandwidth",), "bandwidth", "That a GPU reaches inside a node."),
+    (("--copy-engine-bandwidth",), "copy_engine_bandwidth", "That copy engines reach."),
+    (("--latency",), "latency", "Of a step inside a node."),
+    (("--launch-time",), "launch_time", "Of a product, beside its work."),
+    (("--half-bandwidth-sms",), "half_bandwidth_sms", "Multiprocessors at half of the bandwidth."),
+    (("--validate",), "validate", "Check a configuration of one's own (FILE.yaml), and stop."),
+    (("--tp-size",), "tp_size", "Tensor-parallel size that --validate checks for."),
+    (("--flags",), "flags", "Megatron-LM's flags that --validate checks beside it."),
+    (("--sweep",), "sweep", "Sweep overlap's gain: a spec, such as tp-overlap."),
+)
+SWITCHES: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (("--sm-margin",), "sm_margin", "Bulk's products keep off communication's multiprocessors."),
+    (("--pipeline",), "pipeline", "Try reduce_scatter in parts too (NVIDIA's presets have it)."),
+    (("--resume",), "resume", "Don't run cases again that have traces (--command)."),
+)
+RATES = (
+    "sms", "bandwidth", "copy_engine_bandwidth", "latency", "launch_time", "half_bandwidth_sms",
+)  # fmt: skip
+WHOLE = ("max_tp_size", "max_token_len", "min_num_sm", "max_num_sm")
+SHARES = ("tolerance", "overlap_threshold")
+NAMES = ("hardware", "precision", "grid", "search", "objective", "output_dir", "from_traces",
+         "command")  # fmt: skip
+
+
+class OperatorsCommand(click.Command):
+    """A command whose ``--operators`` takes words with spaces between them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Join the words after ``--operators``."""
+        joined: list[str] = []
+        rest = iter(args)
+        for word in rest:
+            joined.append(word)
+            if word != "--operators":
+                continue
+            words: list[str] = []
+            for one in rest:
+                if one.startswith("-"):
+                    joined += [",".join(words), one] if words else [one]
+                    words = []
+                    break
+                words.append(one)
+            if words:
+                joined.append(",".join(words))
+        return super().parse_args(ctx, joined)
+
+
+def tune_options(command: Command) -> Command:
+    """Add the options."""
+    for names, option, words in reversed(SWITCHES):
+        command = click.option(*names, option, is_flag=True, help=words)(command)
+    for names, option, words in reversed(VALUES):
+        command = click.option(*names, option, help=words, metavar="VALUE")(command)
+    return command
+
+
+def _flag(option: str) -> str:
+    return next(names[0] for names, name, _ in VALUES if name == option)
+
+
+def number_of(option: str, text: str, units: str = "1", *, whole: bool = False) -> float:
+    """Read the number of an option."""
+    from sweeps.errors import InputError, fault
+    from sweeps.spec.units import parse_quantity
+
+    flag = _flag(option)
+    value = parse_quantity(text, units, field=flag, bare_is_si=True)
+    if whole and not value.is_integer():
+        raise InputError(fault(flag, text, "is not whole", "write a whole number"))
+    return value
+
+
+def _whole_of(option: str, text: str) -> float:
+    return number_of(option, text, whole=True)
+
+
+def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
+    """Return what is to be tuned."""
+    from sweeps.errors import InputError, fault
+    from sweeps.overlap.request import Faults
+    from sweeps.tuner.predict import CHANGEABLE
+    from sweeps.tuner.settings import TPOverlapTunerConfig
+
+    faults = Faults()
+    found: dict[str, Any] = {name: given[name] for name in NAMES if given[name] is not None}
+    for name in WHOLE:
+        if given[name] is not None:
+            found[name] = int(faults.of(_whole_of, name, given[name]) or 0)
+    for name in ("tolerance", "timeout"):
+        if given[name] is not None:
+            units = "s" if name == "timeout" else "1"
+            value = faults.of(number_of, name, given[name], units)
+            if value is not None and value < 0.0:
+                faults.add(_flag(name), given[name], "can't be", "from 0")
+            found[name] = value
+    rates: dict[str, float] = {}
+    for name in RATES:
+        if given[name] is not None:
+            rate = faults.of(number_of, name, given[name], CHANGEABLE[name])
+            if rate is not None and not (rate > 0.0 or (name == "latency" and rate == 0.0)):
+                faults.add(_flag(name), given[name], "can't be", "above 0")
+            rates[name] = rate or 0.0
+    if given["model_name"] is None:
+        faults.add("--model-name", "(not given)", "is needed", "such as Qwen/Qwen3-0.6B")
+    faults.tell()
+    operators = [w for w in (given["operators"] or "").replace(",", " ").split() if w]
+    if given["operators"] is not None and not operators:
+        raise InputError(fault("--operators", given["operators"], "names none", "qkv proj"))
+    return TPOverlapTunerConfig(
+        model_name=given["model_name"],
+        operators=operators,
+        rates=rates,
+        sm_margin=given["sm_margin"],
+        pipeline=given["pipeline"],
+        resume=given["resume"],
+        hardware_folders=tuple(Path(folder) for folder in given["hardware_folder"]),
+        **found,
+    )
+
+
+def setting_of(given: Mapping[str, Any]) -> Setting:
+    """Return what a configuration is checked for, as far as it is given."""
+    from sweeps.overlap.request import Faults
+    from sweeps.spec.catalog import load_model
+    from sweeps.tuner.validate import Setting
+
+    faults = Faults()
+    numbers: dict[str, int | None] = {}
+    for name in ("tp_size", "max_token_len"):
+        text = given[name]
+        value = (
+            None if text is None else faults.of(lambda n=name: number_of(n, given[n], whole=True))
+        )
+        if value is not None and value < 1.0:
+            faults.add(_flag(name), text, "can't be", "a whole number from 1")
+        numbers[name] = None if value is None else int(value)
+    precision = given["precision"]
+    if precision not in {None, "bf16", "fp8", "mxfp8"}:
+        faults.add("--precision", precision, "unknown", "bf16, fp8 or mxfp8")
+    model = None if given["model_name"] is None else faults.of(load_model, given["model_name"])
+    try:
+        flags = None if given["flags"] is None else tuple(shlex.split(given["flags"]))
+    except ValueError as error:
+        faults.add("--flags", given["flags"], f"can't be read ({error})", "as on a command line")
+        flags = None
+    faults.tell()
+    outputs: dict[str, int] = {}
+    if model is not None and numbers["tp_size"]:
+        from sweeps.tuner.userbuffers import outputs_of
+
+        outputs = outputs_of(model, numbers["tp_size"])
+    return Setting(numbers["tp_size"], numbers["max_token_len"], precision, outputs, flags)
+
 
 DEFAULT_THRESHOLD = 0.5
 
@@ -37,7 +219,6 @@ def command(**given: Any) -> int:
 
         return run_study(find_sweep(given["sweep"]), given)
     _refuse_files(given)
-    from sweeps.cli.tune_options import number_of
     from sweeps.tuner.tuner import TPOverlapTuner
 
     config = config_of(given)
@@ -68,7 +249,7 @@ def _show(report: TuningReport, given: Mapping[str, Any]) -> None:
     if given["as_json"]:
         sys.stdout.write(json.dumps(report.record(), indent=1, allow_nan=False) + "\n")
     elif given["as_csv"]:
-        from sweeps.overlap.tables import csv_lines
+        from sweeps.overlap.report import csv_lines
 
         sys.stdout.writelines(csv_lines(report.record()["cases"]))
     else:
@@ -103,7 +284,7 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     from sweeps.cli.write import default_folder, draw_figures
     from sweeps.errors import InputError, fault
     from sweeps.tuner.benefit import is_study, read_study
-    from sweeps.tuner.dataset import write_study
+    from sweeps.tuner.report import write_study
 
     if given.get("settings"):
         wrong = "changes a sweep of formulas, and this is one of the tuner's"
@@ -122,7 +303,7 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     output = Path(given["output"] or default_folder() / f"{path.stem}.nc")
     values = write_study(study, {"spec": path.name}, given, output)
     if given["plot"]:
-        from sweeps.plots.tp_overlap import draw_benefit
+        from sweeps.plots.breakdown import draw_benefit
 
         shown = study.shape
         fixed = (
@@ -137,7 +318,7 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
         if study.figures:
             draw_figures(output, [dict(one) for one in study.figures], notes=notes)
     if given.get("as_csv") or given.get("as_json"):
-        from sweeps.overlap.tables import csv_lines, json_lines
+        from sweeps.overlap.report import csv_lines, json_lines
         from sweeps.tuner.benefit import records_of
 
         found = records_of(study, values)

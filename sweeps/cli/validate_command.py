@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from sweeps.validate.scores import Record
     from sweeps.validate.training_rows import Cases, Skipped
 
-__all__ = ["command"]
-
 KINDS = {"step-time": ("step_time",), "memory": ("memory",), "all": ("step_time", "memory")}
 WORDS = {"step_time": "time of a step", "memory": "memory of a GPU"}
 
@@ -68,8 +66,7 @@ def _compared(
     """Read the tables, predict, and keep what is asked for."""
     from sweeps.errors import InputError, fault
     from sweeps.validate.predict import predict
-    from sweeps.validate.rules import read_rules, shipped_rules
-    from sweeps.validate.run_table import find_runs, read_runs
+    from sweeps.validate.run_table import find_runs, read_rules, read_runs, shipped_rules
     from sweeps.validate.scores import records_of
     from sweeps.validate.training_rows import cases_of_runs
 
@@ -205,7 +202,7 @@ def _write(path: Path, records: Sequence[Record], *, overwrite: bool) -> None:
 def _write_dataset(path: Path, records: Sequence[Record], *, overwrite: bool) -> None:
     from sweeps.store.metadata import code_digest, fingerprint, provenance
     from sweeps.store.write import write
-    from sweeps.validate.dataset import layout_of_rows
+    from sweeps.validate.scores import layout_of_rows
 
     text = "".join(as_csv(records))
     sources = dict.fromkeys(record.case.source for record in records)
@@ -225,7 +222,7 @@ def _draw(records: Sequence[Record], stem: Path) -> list[Path]:
     import numpy as np
 
     from overhead.quantity import VOCABULARY
-    from sweeps.plots.predicted import Cloud, draw_predicted
+    from sweeps.plots.measured import Cloud, draw_predicted
     from sweeps.validate.training_rows import FORMULAS
 
     made = []
@@ -272,7 +269,7 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     """Tell the errors of tables of collective operations, by table and size of message."""
     from sweeps.errors import InputError, fault
     from sweeps.job import prepare
-    from sweeps.validate.summary import error_lines, error_rows
+    from sweeps.validate.scores import error_lines, error_rows
 
     unusable = [name for name in ("output", "plot", "classes", "sources") if given[name]]
     if unusable or len(tables) > 1:

@@ -15,9 +15,6 @@ from sweeps.job import Job
 if TYPE_CHECKING:
     from sweeps.blocks.estimate import Estimate
 
-__all__ = ["Progress", "default_folder", "draw_figures", "write_result"]
-
-
 # Seconds between lines of progress where they go to a file.
 LOGGED = 30.0
 
@@ -60,9 +57,9 @@ class Progress:
 
 def write_result(job: Job, given: Mapping[str, Any], figures: Any = None) -> int:
     """Write a result's file, say so, and draw its figures."""
-    from sweeps.blocks.choose import Means, clear, write_sweep
+    from sweeps.blocks.run import Means, clear, write_sweep
+    from sweeps.store.encode import Storage
     from sweeps.store.read import is_complete
-    from sweeps.store.storage import Storage
 
     output = Path(given["output"] or default_folder() / "collective.nc")
     # Programs read records from standard output, so what is for people goes elsewhere.
@@ -146,7 +143,7 @@ def default_folder() -> Path:
 
 def readable(nbytes: int) -> str:
     """Return a number of bytes as people write it."""
-    from sweeps.store.space import readable as text
+    from sweeps.store.publish import readable as text
 
     return text(nbytes)
 

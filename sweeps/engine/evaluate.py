@@ -10,11 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.engine.axes import Array, Grid, Region, cut
-from sweeps.engine.fastest import best_of, keep_least
-from sweeps.engine.node import Node
-
-__all__ = ["BLOCK_CELLS", "WHOLE_CELLS", "Evaluator", "Limits", "blocks_over", "settings"]
+from sweeps.engine.grid import Array, Grid, Node, Region, best_of, cut, keep_least
 
 # Cells of a block: 1 MiB of float64, so that a block stays in a core's cache while the work on it
 # outweighs the dispatch.

@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from overhead.collectives.requirement import Requirement
-from overhead.placement_requirements import (
+from overhead.collectives.algorithm import Requirement
+from overhead.plan.requirements import (
     CONTEXT,
     FRAMEWORK,
     PLAN,
     SCHEDULE,
     requirements,
 )
-from sweeps.engine.node import Missing, Node
+from sweeps.engine.grid import Missing, Node
 from sweeps.engine.validity import NOT_KNOWN, NOT_OF_NETWORK, Faults
 
 if TYPE_CHECKING:
     from sweeps.engine.graph import Builder
-
-__all__ = ["DOES_NOT_FIT", "OF_A_RUN", "feasibility", "training_faults"]
 
 DOES_NOT_FIT = "does_not_fit"
 # What only a step that runs has; memory and communication are told of plans that don't fit, too.

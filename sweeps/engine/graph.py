@@ -2,27 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from overhead.collectives.algorithm import ALGORITHMS, Algorithm
+from overhead.collectives.algorithm import Algorithm, Requirement
 from overhead.collectives.choices import candidates, usable
 from overhead.collectives.chunking import best_chunks
 from overhead.collectives.cost import COST_PARTS, LEVELS
-from overhead.collectives.requirement import Requirement
 from overhead.formula import REGISTRY, Call, Formula
-from sweeps.engine.axes import Array, Grid
-from sweeps.engine.fastest import best_of
-from sweeps.engine.node import Missing, Node, costing, shaped
-from sweeps.engine.notes import notes, unknowns
-from sweeps.engine.selection import all_of, depends_on_chunks, select, short, where_defined
-from sweeps.engine.validity import NOT_DEFINED, NOT_OF_NETWORK, topology_requirements
+from sweeps.engine.grid import Array, Grid, Missing, Node, best_of, costing, shaped
+from sweeps.engine.validity import (
+    NO_TIME,
+    NOT_CHUNKED,
+    NOT_DEFINED,
+    NOT_KNOWN,
+    NOT_OF_NETWORK,
+    NOT_OF_ONE_RANK,
+    ONE_RANK,
+    topology_requirements,
+)
 from sweeps.errors import InputError, fault
 
-__all__ = ["Builder", "Missing", "Node"]
+# What a graph's nodes are made of: their keys, and choices between algorithms.
+
+
+def short(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a key of small integers in place of nested ones (interning keeps them apart)."""
+    return ("k", _NUMBERS.setdefault(key, len(_NUMBERS)))
+
+
+_NUMBERS: dict[tuple[Any, ...], int] = {}
+
+
+@cache
+def depends_on_chunks(algorithm: Algorithm, quantity: str) -> bool:
+    """Return whether a part of a chunked algorithm's cost varies with the number of chunks."""
+    names = tuple(algorithm.inputs)
+    values = (np.array([2.0, 4.0]) if name == "chunks" else np.array(4.0) for name in names)
+    with np.errstate(all="ignore"):
+        cost = costing(algorithm, names)(*values)
+        parts = [COST_PARTS[quantity](cost, per_message) for per_message in (True, False)]
+    return any(np.asarray(part).size > 1 for part in parts)
+
+
+def all_of(*reasons: Array) -> Array:
+    """Return all candidates' reasons where each has one, else none."""
+    every = reasons[0] != 0
+    total = reasons[0]
+    for reason in reasons[1:]:
+        every = every & (reason != 0)
+        total = total | reason
+    return np.where(every, total, 0)
+
+
+def where_defined(time: Array, undefined: Array) -> Array:
+    """Return times, infinite where an algorithm isn't defined."""
+    return np.where(undefined != 0, np.inf, time) if undefined.any() else time
+
+
+def select(best: tuple[Array, Array], *values: Array) -> Array:
+    """Return the value of the algorithm that was the best, cell by cell."""
+    shape = np.broadcast_shapes(best[1].shape, *(value.shape for value in values))
+    chosen = np.broadcast_to(best[1], shape)
+    return np.choose(chosen, [np.broadcast_to(value, shape) for value in values])
+
+
+# Why some values of a cell are missing though the cell itself can be.
+
+Note = tuple[Node, int, Callable[[Array], Array]]
+
+
+def notes(
+    wanted: Mapping[str, Node],
+    perhaps: Callable[[str], Node | None],
+    bits: Mapping[str, int],
+) -> Iterator[Note]:
+    """Yield the reasons that concern some quantities of a cell alone."""
+    if set(wanted) & set(NOT_OF_ONE_RANK):
+        ranks, time = perhaps("ranks"), perhaps("time")
+        if ranks is not None and (ranks.given is None or np.any(ranks.given == 1.0)):
+            yield _note(ranks, bits[ONE_RANK], lambda values: values == 1.0)
+        if time is not None and _may_be_zero(time):
+            yield _note(time, bits[NO_TIME], lambda values: values == 0.0)
+    if "chunks" in wanted:
+        yield _note(wanted["chunks"], bits[NOT_CHUNKED], np.isnan)
+    yield from unknowns(wanted.values(), bits[NOT_KNOWN])
+
+
+def unknowns(wanted: Iterable[Node], bit: int) -> Iterator[Note]:
+    """Yield what is given as NaN and taken by quantities, with a bit where it is."""
+    for node in _given_below(wanted):
+        if node.given is not None and np.isnan(node.given).any():
+            yield _note(node, bit, np.isnan)
+
+
+def _note(node: Node, bit: int, test: Callable[[Array], Array]) -> Note:
+    return node, bit, lambda values: np.where(test(values), bit, 0)
+
+
+def _given_below(nodes: Iterable[Node]) -> list[Node]:
+    """Return the given nodes on which nodes depend, each once."""
+    found: dict[int, Node] = {}
+    stack, seen = list(nodes), set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            stack += node.inputs
+            if node.given is not None:
+                found[id(node)] = node
+    return list(found.values())
+
+
+def _may_be_zero(time: Node) -> bool:
+    """Return whether a time can be zero of several ranks: no latency, and no bytes or no wire."""
+    free = {"latency": False, "message_bytes": False, "bandwidth": False}
+    for node in _given_below([time]):
+        kind = next((name for name in free if node.name.endswith(name)), None)
+        if kind is not None and node.given is not None:
+            free[kind] |= bool(np.any(node.given == (np.inf if kind == "bandwidth" else 0.0)))
+    return free["latency"] and (free["message_bytes"] or free["bandwidth"])
+
 
 CHOICES = ("auto", "nccl")
 
@@ -326,8 +430,7 @@ class Builder:
         return times
 
     def _chosen(self, found: Sequence[Algorithm]) -> Node:
-        names = ALGORITHMS.names()
-        codes = np.array([names.index(a.name) + 1 for a in found] or [0], dtype=np.int16)
+        codes = np.array([one.code for one in found] or [0], dtype=np.int32)
         shape = self._ones()
         if len(found) <= 1:
             return self._intern(

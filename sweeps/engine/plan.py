@@ -9,19 +9,179 @@ from typing import Any
 
 import numpy as np
 
-from overhead.collectives import Algorithm
+from overhead.collectives.algorithm import Algorithm
 from overhead.formula import REGISTRY, Call, Formula
-from sweeps.engine.axes import Array, Field, Grid
-from sweeps.engine.case import Case, Variable
-from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, settings
-from sweeps.engine.graph import Builder, Missing, Node
-from sweeps.engine.group import Group, dtype_of
-from sweeps.engine.layout import Block
+from sweeps.engine.case import FLAGS, Block, Case, Variable
+from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, blocks_over, settings
+from sweeps.engine.graph import Builder
+from sweeps.engine.grid import Array, Field, Grid, Missing, Node, Region
 from sweeps.engine.validity import Faults, collective_faults
 from sweeps.errors import InputError, fault
 from sweeps.spec.axis import Axis
 
-__all__ = ["Plan"]
+# Where a variable has no value: the cells that can't be, seen along its own dimensions.
+
+
+class Holes:
+    """The missing values of variables of the same dimensions, in one case.
+
+    A variable may have fewer dimensions than the reasons for holes: the bus factor, say, doesn't
+    vary along the sizes of a mesh.  Then its value is missing where no cell along the others, and
+    in no other case that shares the value, can be.
+    """
+
+    def __init__(
+        self, plan: Plan, case: Case, evaluator: Evaluator, positions: Sequence[int]
+    ) -> None:
+        self.plan, self.case, self.evaluator = plan, case, evaluator
+        self.positions = frozenset(positions)
+        self.found = -1
+        if evaluator.cells(case.status) <= evaluator.limits.whole:
+            status = np.asarray(evaluator.value(case.status))
+            self.found = int(np.bitwise_or.reduce(status, axis=None))
+        self._sharing: list[tuple[Case, Evaluator]] | None = None
+        self._known: dict[int, tuple[Region, Array | None]] = {}
+
+    def at(self, region: Region, bits: int) -> Array | None:
+        """Return a mask of the missing values over a region; None where none are missing."""
+        if not self.found & bits:
+            return None
+        known = self._known.get(bits)
+        if known is None or known[0] != region:
+            known = self._known[bits] = (region, self._missing(region, bits))
+        return known[1]
+
+    def _missing(self, region: Region, bits: int) -> Array | None:
+        wrong: Array | None = None
+        for case, evaluator in self._cases():
+            mask = self._of_case(case, evaluator, region, bits)
+            wrong = mask if wrong is None else wrong & mask
+            if not wrong.any():
+                return None
+        return wrong
+
+    def _cases(self) -> list[tuple[Case, Evaluator]]:
+        """Return the cases that share the variables' values: the case itself first."""
+        if self._sharing is None:
+            own = self._held(self.case)
+            others = [
+                (case, Evaluator(self.plan.grid, dict(case.fixed), self.evaluator.limits))
+                for case in self.plan.cases
+                if case is not self.case and self._held(case) == own
+            ]
+            self._sharing = [(self.case, self.evaluator), *others]
+        return self._sharing
+
+    def _held(self, case: Case) -> dict[int, slice]:
+        return {p: part for p, part in case.fixed.items() if p in self.positions}
+
+    def _of_case(self, case: Case, evaluator: Evaluator, region: Region, bits: int) -> Array:
+        """Return where no cell of a case along the dimensions that the variables lack can be."""
+        grid = self.plan.grid
+        own = {grid.position(dim) for dim in case.status.dims} - set(case.fixed)
+        idle = tuple(sorted(own - self.positions))
+        place = [case.fixed.get(p, part) for p, part in enumerate(region)]
+        cells = 1
+        for position in own & self.positions:
+            cells *= region[position].stop - region[position].start
+        wrong: Array | None = None
+        most = max(1, evaluator.limits.block // cells)
+        for part in blocks_over([grid.shape[p] for p in idle], most):
+            for position, piece in zip(idle, part, strict=True):
+                place[position] = piece
+            status = evaluator.reasons(case.status, tuple(place)) & bits
+            mask = np.asarray((status != 0).all(axis=idle, keepdims=True))
+            wrong = mask if wrong is None else wrong & mask
+            if not wrong.any():
+                break
+        assert wrong is not None
+        return wrong
+
+
+# Variables of the same dimensions, computed together block by block.
+
+
+class Group:
+    """Variables of the same dimensions in one case, computed together block by block."""
+
+    def __init__(self, plan: Plan, case: Case, evaluator: Evaluator, dims: tuple[str, ...]) -> None:
+        self.case, self.evaluator, self.faults = case, evaluator, plan.faults
+        grid = plan.grid
+        self.run_length = grid.shape[-1]
+        self.positions = [grid.position(dim) for dim in dims]
+        self.lengths = [1 if p in case.fixed else grid.shape[p] for p in self.positions]
+        self.idle = set(range(len(grid.shape))) - set(self.positions) - set(case.fixed)
+        self.everything = evaluator.everything
+        self.holes = Holes(plan, case, evaluator, self.positions)
+        self.buffers: dict[str, Array] = {}
+
+    def run(
+        self, variables: Sequence[Variable], cells: int, arrays: Mapping[str, Array]
+    ) -> Iterator[Block]:
+        """Yield the variables' blocks, or fill the arrays given with them."""
+        for part in blocks_over(self.lengths, cells):
+            yield from self.at(part, variables, arrays)
+
+    def at(
+        self,
+        part: Region,
+        variables: Sequence[Variable],
+        arrays: Mapping[str, Array] | None = None,
+        beside: Mapping[str, Sequence[str]] | None = None,
+    ) -> Iterator[Block]:
+        """Yield the variables' blocks at one part of the case's own points."""
+        region, place = list(self.everything), []
+        shape = [1] * len(region)
+        for position, piece in zip(self.positions, part, strict=True):
+            actual = self.case.fixed.get(position, piece)
+            region[position] = actual
+            place.append(actual)
+            shape[position] = actual.stop - actual.start
+        for position in self.idle:
+            region[position] = slice(0, 1)
+        for variable in variables:
+            name, own = variable.name, tuple(place)
+            if arrays and name in arrays:
+                # With the ellipsis a variable without dimensions gives its array, too.
+                index: tuple[Any, ...] = (*own, ...)
+                out = np.reshape(arrays[name][index], shape, copy=False)
+            else:
+                out = self._buffer(name, shape, dtype_of(name))
+            extents = [piece.stop - piece.start for piece in place]
+            others: dict[str, Array] = {}
+            with settings(self.run_length):
+                self._fill(name, tuple(region), out)
+                for other in (beside or {}).get(name, ()):
+                    values = self._buffer(f"{name} beside {other}", shape, np.dtype(np.float64))
+                    self._fill(other, tuple(region), values)
+                    others[other] = values.reshape(extents)
+            yield Block(name, own, out.reshape(extents), others)
+
+    def _buffer(self, name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        """Return an array that holds a variable's values until its next block."""
+        if name not in self.buffers or self.buffers[name].shape != tuple(shape):
+            self.buffers[name] = np.empty(shape, dtype=dtype)
+        return self.buffers[name]
+
+    def _fill(self, name: str, region: Region, out: Array) -> None:
+        """Fill an array with a variable's values over a region, NaN where there are none."""
+        if name == "status":
+            out[...] = self.evaluator.reasons(self.case.status, region)
+            return
+        node = self.case.nodes.get(name)
+        if node is None:
+            out[...] = 0 if name in FLAGS else np.nan
+            return
+        self.evaluator.into(node, region, out)
+        wrong = self.holes.at(region, self.faults.masking(name))
+        if wrong is not None:
+            np.copyto(out, 0 if name in FLAGS else np.nan, where=wrong)
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """Return the type of a variable's values."""
+    return np.dtype(np.int32 if name in FLAGS else np.float64)
+
 
 # What follows from the time alone, whichever algorithm has it.
 OF_TIME = {"time", "algbw", "busbw"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,18 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
-from sweeps.engine.layout import Column
-from sweeps.engine.reduce_base import Reducer, Task
-from sweeps.engine.reduce_binned import MOST_BINNED, Histogram
-from sweeps.engine.reduce_extremes import Extremes
-from sweeps.engine.reduce_mean import Mean
+from sweeps.engine.case import Column, Layout
+from sweeps.engine.describe import Steps
+from sweeps.engine.evaluate import Limits
+from sweeps.engine.plan import Plan
+from sweeps.engine.reduce_base import Reducer, Split, Task, split
 from sweeps.engine.reduce_pareto import Pareto
-from sweeps.engine.reduce_quantile import Quantile, is_exact
-from sweeps.engine.reduce_split import Split, split
+from sweeps.engine.reduce_plain import Extremes, Mean
+from sweeps.engine.reduce_quantile import MOST_BINNED, Histogram, Quantile, is_exact
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.sweep import REDUCTIONS, Reduction
-
-__all__ = ["Reducer", "part", "reducer", "task_of"]
+from sweeps.spec.sweep import REDUCTIONS, Reduction, beside
 
 KINDS: Mapping[str, type[Reducer]] = {
     "min": Extremes,
@@ -120,3 +119,58 @@ def _too_large(reduction: Reduction, parts: Split) -> list[str]:
     wrong = f"{reduction.name} has {parts.kept_cells} cells, and counts in bins for each"
     allowed = f"at most {MOST_BINNED}: reduce over more dimensions"
     return [fault("reductions.over", ", ".join(reduction.over), wrong, allowed)]
+
+
+# All reductions of a sweep together: made, fed with a plan's blocks, and turned into columns.
+
+
+def reducers_of(plan: Plan, reductions: Sequence[Reduction], layout: Layout) -> list[Reducer]:
+    """Return an empty reducer for each reduction, in their order."""
+    dims = {variable.name: variable.dims for variable in plan.variables}
+    labels = {column.name: column for column in layout.coordinates}
+    faults = [
+        fault(
+            "reductions.against",
+            one.against,
+            f"varies along {', '.join(more)}, and {one.quantity} doesn't",
+            "the two the other way round, or another one",
+        )
+        for one in reductions
+        if one.against and (more := [d for d in dims[one.against] if d not in dims[one.quantity]])
+    ]
+    if faults:
+        raise InputError(faults)
+    return [reducer(one, dims[one.quantity], plan.grid.sizes, labels) for one in reductions]
+
+
+def feed(
+    plan: Plan,
+    reducers: Sequence[Reducer],
+    limits: Limits | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Compute what is reduced, and reduce it."""
+    by_quantity: dict[str, list[Reducer]] = {}
+    for made in reducers:
+        by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
+    shapes = (plan.shape(variable) for variable in plan.variables if variable.name in by_quantity)
+    total, done = sum(map(math.prod, shapes)), 0
+    pairs = beside([made.task.reduction for made in reducers])
+    steps = Steps(plan, tuple(by_quantity), limits, pairs)
+    for block in steps.run(0, len(steps)):
+        for made in by_quantity[block.name]:
+            made.update(block.region, block.values, block.beside)
+        done += block.values.size
+        if progress is not None:
+            progress(done, total)
+
+
+def reduced_columns(reducers: Sequence[Reducer], layout: Layout) -> list[Column]:
+    """Return the reductions' results."""
+    described = {column.name: column for column in layout.variables}
+    columns: list[Column] = []
+    for made in reducers:
+        attrs = dict(described[made.task.reduction.quantity].attrs)
+        attrs.pop("ancillary_variables", None)
+        columns += made.columns(attrs)
+    return columns

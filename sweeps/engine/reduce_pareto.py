@@ -9,12 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
-from sweeps.engine.layout import Column
-from sweeps.engine.reduce_base import Reducer, Task
-from sweeps.engine.reduce_places import position
-from sweeps.engine.reduce_split import Piece
-
-__all__ = ["Pareto", "front"]
+from sweeps.engine.case import Column
+from sweeps.engine.reduce_base import Piece, Reducer, Task, position
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]

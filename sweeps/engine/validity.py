@@ -8,24 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from overhead.collectives.algorithm import ALGORITHMS
-from overhead.collectives.requirement import Requirement
+from overhead.collectives.algorithm import ALGORITHMS, Requirement
 from overhead.quantity import Array
-
-__all__ = [
-    "NOTES",
-    "NOT_CHUNKED",
-    "NOT_DEFINED",
-    "NOT_KNOWN",
-    "NOT_OF_NETWORK",
-    "NOT_OF_ONE_RANK",
-    "NO_TIME",
-    "ONE_RANK",
-    "STRUCTURAL",
-    "Faults",
-    "collective_faults",
-    "topology_requirements",
-]
 
 NODES_FILLED = Requirement(
     "ranks_not_multiple_of_gpus_per_node",

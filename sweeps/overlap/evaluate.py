@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overhead.evaluation import Evaluation
-from sweeps.engine.layout import Block
+from overhead.formula import REGISTRY, Call, Formula
+from overhead.quantity import VOCABULARY
+from sweeps.engine.case import Block, Column, Layout
 from sweeps.overlap.request import Case, Request
-
-__all__ = ["FAULTS", "blocks", "cell_of", "evaluate", "faults_of", "records"]
 
 Floats = NDArray[np.float64]
 
@@ -149,3 +151,221 @@ def cell_of(request: Request, case: Case, names: Sequence[str]) -> Mapping[str, 
             if value is not None:
                 found[name] = float(value)
     return found
+
+
+# Values on named dimensions as a dataset: its layout, and its file.
+
+
+def number_column(
+    name: str, dims: Sequence[str], values: Any, origin: str = "given", long_name: str = ""
+) -> Column:
+    """Return a coordinate that holds numbers of a quantity."""
+    attrs = {**VOCABULARY[name].attrs(), "origin": origin}
+    if long_name:
+        attrs["long_name"] = long_name
+    return Column(name, tuple(dims), np.dtype(np.float64), attrs, np.asarray(values, np.float64))
+
+
+def label_column(
+    name: str, dims: Sequence[str], values: Any, long_name: str, origin: str = "given"
+) -> Column:
+    """Return a coordinate that holds names."""
+    text = np.asarray(values, dtype=np.str_)
+    return Column(name, tuple(dims), text.dtype, {"long_name": long_name, "origin": origin}, text)
+
+
+def attrs_of(name: str, declared: Iterable[Formula | Call | None]) -> dict[str, Any]:
+    """Return the metadata of a variable that holds a quantity: unit, formulas, sources."""
+    attrs: dict[str, Any] = dict(VOCABULARY[name].attrs())
+    known = [one for one in declared if one is not None]
+    if known:
+        attrs["formula"] = "; ".join(dict.fromkeys(one.statement for one in known))
+    formulas = [one for one in known if isinstance(one, Formula)]
+    if formulas:
+        attrs["references"] = "; ".join(dict.fromkeys(one.source.at() for one in formulas))
+    assumed = dict.fromkeys(phrase for one in formulas for phrase in one.assumes)
+    if assumed:
+        attrs["comment"] = f"Assumes {'; '.join(assumed)}."
+    return attrs
+
+
+def status_attrs(faults: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
+    """Return the metadata of a variable whose flags say why a value doesn't exist."""
+    return {
+        "long_name": "why a value doesn't exist (0: it does)",
+        "flag_masks": [bit for bit, _ in faults.values()],
+        "flag_meanings": " ".join(faults),
+        "comment": "; ".join(f"{name}: {text}" for name, (_, text) in faults.items()),
+    }
+
+
+def store(
+    coordinates: Sequence[Column],
+    variables: Sequence[Column],
+    blocks: Iterable[Block] | Mapping[str, NDArray[Any]],
+    *,
+    title: str,
+    stated: Mapping[str, Any],
+    given: Mapping[str, Any],
+    output: Path,
+    summary: str = "",
+) -> None:
+    """Write a dataset as netCDF, and say so."""
+    from sweeps.store.metadata import code_digest, fingerprint, provenance
+    from sweeps.store.publish import readable
+    from sweeps.store.read import is_complete
+    from sweeps.store.write import write
+
+    kept = {name: given[name] for name in ("compress", "digits", "dtype")}
+    text = _toml({"title": title, **stated})
+    sources = (str(column.attrs.get("references", "")) for column in variables)
+    told = dict.fromkeys(one for text in sources for one in text.split("; ") if one)
+    attrs = provenance(
+        title=title,
+        summary=summary,
+        spec_text=text,
+        command=["sweeps", *sys.argv[1:]],
+        fingerprint=fingerprint(text, code_digest(), {**kept, "coordinates": _digest(coordinates)}),
+        references="; ".join(told),
+    )
+    # Programs read records from standard output, so what is for people goes elsewhere.
+    notes = sys.stderr if given.get("as_csv") or given.get("as_json") else sys.stdout
+    if not given["overwrite"] and is_complete(output, attrs["fingerprint"]):
+        notes.write(f"{output} is complete already: the same sweep by the same code\n")
+    else:
+        if isinstance(blocks, Mapping):
+            blocks = [
+                Block(name, tuple(slice(0, n) for n in values.shape), values)
+                for name, values in blocks.items()
+            ]
+        sizes = {
+            column.name: len(column.values)
+            for column in coordinates
+            if column.values is not None and column.dims == (column.name,)
+        }
+        layout = Layout(sizes, tuple(coordinates), tuple(variables), attrs)
+        written = write(output, layout, blocks, overwrite=bool(given["overwrite"]), **kept)
+        notes.write(f"wrote {output} ({readable(written.nbytes)})\n")
+
+
+def _toml(stated: Mapping[str, Any]) -> str:
+    from sweeps.spec.units import to_toml
+
+    return to_toml(stated)
+
+
+def _digest(coordinates: Sequence[Column]) -> str:
+    """Return what tells coordinates apart: machines' figures change without the request."""
+    return repr([(c.name, np.asarray(c.values).tolist()) for c in coordinates if not c.dims])
+
+
+# A request's cells as a dataset in a file, and what figures suit it.
+
+LABEL_NAMES = {
+    "mechanism": "mechanism of overlap",
+    "efficiency_of": "what the efficiency is of",
+    "schedule": "schedule of the pipeline",
+}
+TITLE = "Overlap of computation and communication"
+MOST_LINES = 16
+
+
+def write_dataset(
+    request: Request, asked: Mapping[str, str], given: Mapping[str, Any], output: Path
+) -> None:
+    """Write a request's cells as netCDF."""
+    variables = [_variable(request, name) for name in request.outputs]
+    status = status_attrs(FAULTS)
+    variables.append(Column("status", request.dims, np.dtype(np.int32), status))
+    store(
+        _coordinates(request),
+        variables,
+        blocks(request),
+        title=TITLE,
+        summary="What of computation and communication overlaps, by closed forms.",
+        stated={"overlap": dict(asked)},
+        given=given,
+        output=output,
+    )
+
+
+def _coordinates(request: Request) -> list[Column]:
+    found: list[Column] = []
+    for name, values in request.labels.items():
+        found.append(label_column(name, (name,), values, LABEL_NAMES[name]))
+    for name, numbers in request.axes.items():
+        found.append(number_column(name, (name,), numbers))
+    for name, value in request.constants.items():
+        found.append(number_column(name, (), value))
+    # What is taken besides is one value where all mechanisms that take it take the same.
+    for name, origin in request.origins.items():
+        taken = {case.defaults[name] for case in request.cases if name in case.defaults}
+        if len(taken) == 1:
+            found.append(number_column(name, (), taken.pop(), origin))
+    first = request.cases[0].labels
+    found += [
+        label_column(name, (), first[name], words)
+        for name, words in LABEL_NAMES.items()
+        if name not in request.labels and (name == "mechanism" or _heeded(request, name))
+    ]
+    return found
+
+
+def _heeded(request: Request, label: str) -> bool:
+    heeding = {"efficiency_of": "two_durations", "schedule": "pipeline"}[label]
+    return any(case.mechanism == heeding for case in request.cases)
+
+
+def _variable(request: Request, name: str) -> Column:
+    declared = [REGISTRY.returning(name, case.labels) for case in request.cases]
+    attrs = {**attrs_of(name, declared), "ancillary_variables": "status"}
+    return Column(name, request.dims, np.dtype(np.float64), attrs)
+
+
+def figures_of(request: Request) -> list[dict[str, Any]]:
+    """Return declarations of figures that suit: lines over the longest axis, else bars."""
+    if not request.axes:
+        return _bars(request)
+    x = max(request.axes, key=lambda name: len(request.axes[name]))
+    free = [name for name in request.dims if name != x]
+    lines: list[str] = []
+    for name in sorted(free, key=lambda name: name != "mechanism"):
+        if int(np.prod([_size(request, n) for n in (*lines, name)])) <= MOST_LINES:
+            lines.append(name)
+    lines = lines[:2]
+    at = {name: _middle(request, name) for name in free if name not in lines}
+    common = {"kind": "curves", "x": x, "lines": lines, "at": at, "crossovers": False}
+    speedup = {
+        "y": "overlap_speedup",
+        "yscale": "linear",
+        "better": "more",
+        "title": "Speedup by overlap",
+    }
+    return [
+        {**common, "name": "time", "y": "overlapped_time", "title": "Time with overlap"},
+        {**common, "name": "speedup", **speedup},
+    ]
+
+
+def _bars(request: Request) -> list[dict[str, Any]]:
+    """Return bars of what hides and what shows, for each mechanism."""
+    if "mechanism" not in request.labels:
+        return []
+    at = {name: values[0] for name, values in request.labels.items() if name != "mechanism"}
+    # What costs time hides nothing: no bar of less than nothing.
+    saves = all(record["hidden_time"] >= 0.0 for record in records(request))
+    parts = ["hidden_time", "exposed_time"] if saves else ["exposed_time"]
+    title = "What hides of the communication, and what shows"
+    shown = {"parts": parts, "x": ["mechanism"], "at": at, "title": title}
+    return [{"kind": "bars", "name": "hidden", **shown}]
+
+
+def _size(request: Request, name: str) -> int:
+    return dict(zip(request.dims, request.shape, strict=True))[name]
+
+
+def _middle(request: Request, name: str) -> Any:
+    if name in request.labels:
+        return request.labels[name][0]
+    values = request.axes[name]
+    return float(values[len(values) // 2])

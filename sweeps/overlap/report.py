@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from overhead.expression import evaluate as evaluated
 from overhead.formula import REGISTRY, Call
-from overhead.overlap import MECHANISMS
+from overhead.overlap.mechanisms import MECHANISMS
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault
 from sweeps.overlap.evaluate import FAULTS, cell_of
 from sweeps.overlap.evaluate import evaluate as evaluate_cells
-from sweeps.overlap.flags import flag_of
-from sweeps.overlap.request import BOTH, Case, Request
+from sweeps.overlap.request import BOTH, Case, Request, flag_of
 from sweeps.spec.units import format_quantity
-
-__all__ = ["assumed_lines", "check_cell", "report_lines", "statement_lines"]
 
 LINES = (
     ("compute_time", "computation"),
@@ -150,3 +151,79 @@ def assumed_lines(request: Request) -> Iterator[str]:
     if told:
         yield "not given, so taken as:"
         yield from told.values()
+
+
+# Records as CSV, as JSON and as a table for people.
+
+Record = Mapping[str, Any]
+
+
+def csv_lines(records: Iterable[Record]) -> Iterator[str]:
+    """Yield records as CSV, the first line their names; what doesn't exist is empty."""
+    header: list[str] | None = None
+    for record in records:
+        if header is None:
+            header = list(record)
+            yield _tables_line(header)
+        yield _tables_line([_plain(record[name]) for name in header])
+
+
+def _tables_line(fields: Sequence[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(fields)
+    return text.getvalue()
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else repr(value)
+    return str(value)
+
+
+def json_lines(records: Iterable[Record]) -> Iterator[str]:
+    """Yield records as a JSON array, one a line; what doesn't exist is null."""
+    first = True
+    for record in records:
+        members = (f"{json.dumps(name)}: {_json(value)}" for name, value in record.items())
+        yield ("[\n" if first else ",\n") + "{" + ", ".join(members) + "}"
+        first = False
+    yield "[\n]\n" if first else "\n]\n"
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, float) and math.isnan(value):
+        return "null"
+    # JSON has no infinity; every reader makes one of a number that is too large.
+    return str(json.dumps(value)).replace("Infinity", "1e999")
+
+
+def shown(name: str, value: Any) -> str:
+    """Return a value as people read it."""
+    if isinstance(value, str):
+        return value
+    units = VOCABULARY[name].units if name in VOCABULARY else "1"
+    return format_quantity(value, units)
+
+
+def table_lines(
+    records: Iterable[Record],
+    write: Callable[[str, Any], str] = shown,
+    *,
+    most: int = 40,
+    total: int | None = None,
+) -> Iterator[str]:
+    """Yield records as a table with aligned columns, cut after some rows."""
+    rows: list[Record] = []
+    for count, record in enumerate(records):
+        if count == most:
+            break
+        rows.append(record)
+    header = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [header, *([write(n, row[n]) if n in row else "" for n in header] for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    for line in lines:
+        cells = (text.ljust(width) for text, width in zip(line, widths, strict=True))
+        yield "  ".join(cells).rstrip() + "\n"
+    if total is not None and total > len(rows):
+        left = total - len(rows)
+        yield f"... and {left:,} more: --csv, --json or --output give them all\n"

@@ -2,22 +2,166 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overhead.formula import REGISTRY, Call
-from overhead.overlap import MECHANISMS
+from overhead.overlap.mechanisms import MECHANISMS
 from overhead.overlap.pipeline import PIPELINES
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault
-from sweeps.overlap.flags import FLAGS, flag_of
-from sweeps.overlap.given import Faults, names_of, numbers_of
+from sweeps.errors import InputError, fault, nearest
+from sweeps.spec.ranges import parse_values
 
-__all__ = ["OUTPUTS", "Case", "Request", "needed", "read_request"]
+# What a command was given: text to numbers and names, with every fault at once.
+
+Value = TypeVar("Value")
+
+
+class Faults:
+    """Faults that are gathered, to be told together."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def add(self, field: str, value: object, wrong: str, allowed: str) -> None:
+        """Add a fault."""
+        self.lines.append(fault(field, value, wrong, allowed))
+
+    def of(self, read: Callable[..., Value], *arguments: Any) -> Value | None:
+        """Call what may find faults; return None where it does, and keep them."""
+        try:
+            return read(*arguments)
+        except InputError as error:
+            self.lines += error.faults
+            return None
+
+    def tell(self) -> None:
+        """Tell all faults, if there are any."""
+        if self.lines:
+            raise InputError(list(dict.fromkeys(self.lines)))
+
+
+def numbers_of(name: str, text: str, flag: str) -> NDArray[np.float64]:
+    """Read one value or many of a quantity."""
+    quantity = VOCABULARY[name]
+    values = parse_values(
+        text,
+        quantity.units,
+        field=flag,
+        integer=quantity.integer,
+        bare_is_si=True,
+        allow_infinite=name.endswith("bandwidth"),
+    )
+    wrong = quantity.outside(values)
+    if wrong.any():
+        shown = f"{values[wrong][0]:g}"
+        raise InputError(fault(flag, shown, "outside of its domain", quantity.domain()))
+    return values
+
+
+def names_of(text: str, known: Sequence[str], flag: str) -> tuple[str, ...]:
+    """Read one name or many, or ``all``."""
+    words = [word.strip() for word in text.split(",")]
+    if words == ["all"]:
+        return tuple(known)
+    faults = [
+        fault(flag, word, "there is no such one", nearest(word, known, shown=20))
+        for word in words
+        if word not in known
+    ]
+    twice = {word for word in words if words.count(word) > 1}
+    faults += [fault(flag, word, "stands there twice", "give it once") for word in sorted(twice)]
+    if faults:
+        raise InputError(faults)
+    return tuple(words)
+
+
+# The flags of ``sweeps overlap``: what quantity each one gives.
+
+# Flags, the quantity, and what it is; in groups, as help shows them.
+GROUPS: dict[str, tuple[tuple[tuple[str, ...], str, str], ...]] = {
+    "durations": (
+        (("--compute", "--compute-time"), "compute_time", "Computation by itself."),
+        (
+            ("--comm", "--communication", "--communication-time"),
+            "communication_time",
+            "Communication by itself.",
+        ),
+        (("--efficiency",), "overlap_efficiency", "Share of the shorter one that hides: 0 to 1."),
+        (("--measured",), "overlapped_time", "Both at once, measured: says what of them overlaps."),
+    ),
+    "gradients": (
+        (("--buckets",), "gradient_buckets", "Buckets of gradients."),
+        (("--first-bucket-share",), "first_bucket_share", "The first one's share of all."),
+        (("--bucket-size",), "bucket_capacity", "Bytes of a bucket.  [PyTorch: 25MiB]"),
+        (("--first-bucket-size",), "first_bucket_capacity", "Of the first.  [PyTorch: 1MiB]"),
+        (("--gradients",), "reduced_elements", "Gradients of a rank, in Megatron's buckets."),
+        (("--dp",), "dp", "Data-parallel ranks, for Megatron's buckets."),
+        (("--micro-batches",), "micro_batches", "Micro-batches of a step."),
+        (("--backward-share",), "backward_share", "Of a micro-batch's computation.  [2/3]"),
+    ),
+    "layers": (
+        (("--layers",), "layers", "Layers."),
+        (("--prefetched-layers",), "prefetched_layers", "Layers gathered ahead."),
+        (("--prefetch-elements",), "prefetched_elements", "ZeRO-3's window of weights."),
+        (("--layer-elements",), "layer_elements", "Weights of a layer."),
+        (("--reduction-share",), "reduction_share", "Of a backward's communication."),
+        (("--independent-share",), "independent_share", "Of a layer: what needn't wait."),
+    ),
+    "products and collectives in chunks": (
+        (("--ranks", "--tp", "--N"), "ranks", "Ranks of the ring."),
+        (("--splits",), "splits", "Parts of a pipelined reduce_scatter."),
+        (("--last-split",), "last_split_time", "Communication of the last part."),
+        (("--sums",), "partial_sum_time", "Adding up at a ring's end."),
+        (("--sms",), "sms", "Streaming multiprocessors of the GPU."),
+        (("--num-sm",), "num_sm", "Those that communication takes."),
+    ),
+    "pipelines": (
+        (("--forward",), "stage_forward_time", "A stage's forward of a micro-batch."),
+        (("--backward",), "stage_backward_time", "A stage's backward of a micro-batch."),
+        (("--p2p",), "p2p_time", "One transfer between stages."),
+        (("--pp",), "pp", "Stages."),
+        (("--virtual-stages",), "virtual_stages", "Virtual stages of a rank."),
+    ),
+    "messages": (
+        (("--messages",), "messages", "Messages."),
+        (("--message-latency",), "message_latency", "Of each, beyond its bytes."),
+        (("--transfer",), "transfer_time", "All messages' bytes by themselves."),
+        (("--copy",), "copy_time", "Copying into one message and out of it."),
+    ),
+    "communication from its bytes": (
+        (("--M", "--message-bytes"), "message_bytes", "Bytes of the collective."),
+        (("--latency",), "latency", "Of a ring's step."),
+        (("--bandwidth",), "bandwidth", "Of a rank's link, at most."),
+        (("--sm-bandwidth",), "sm_bandwidth", "That one multiprocessor sends."),
+        (("--half-sms",), "half_bandwidth_sms", "Multiprocessors for half of the bandwidth."),
+        (("--copy-engine",), "copy_engine_bandwidth", "That copy engines send."),
+    ),
+    "computation as a matrix product in waves of tiles": (
+        (("--rows",), "matmul_rows", "Rows (tokens)."),
+        (("--columns",), "matmul_columns", "Columns (output features)."),
+        (("--depth",), "matmul_depth", "Depth (input features)."),
+        (("--tile-rows",), "tile_rows", "Of a tile.  [128]"),
+        (("--tile-columns",), "tile_columns", "Of a tile.  [256]"),
+        (("--tile-time",), "tile_time", "Of a tile on one multiprocessor."),
+        (("--launch",), "launch_time", "Of starting a kernel.  [0]"),
+        (("--element-bytes",), "activation_bytes", "Of an element.  [2]"),
+        (("--memory-bandwidth",), "memory_bandwidth", "Of the GPU's memory."),
+        (("--matmul-flops",), "best_matmul_flops", "Rate of the best product."),
+    ),
+}
+FLAGS = tuple(flag for group in GROUPS.values() for flag in group)
+
+
+def flag_of(quantity: str) -> str:
+    """Return the first flag of a quantity; its name where it has none."""
+    return next((flags[0] for flags, name, _ in FLAGS if name == quantity), quantity)
+
 
 # What every mechanism gives.
 OUTPUTS = (

@@ -10,8 +10,6 @@ from typing import Any
 
 from overhead.overlap.timeline import Span
 
-__all__ = ["chrome_trace", "write_trace"]
-
 # Trace files have microseconds.
 SCALE = 1e6
 
@@ -60,8 +58,7 @@ def write_trace(
     marks: Mapping[str, float] | None = None,
 ) -> None:
     """Write timelines as a Chrome trace file, whole or not at all."""
-    from sweeps.store.failures import system_calls
-    from sweeps.store.publish import check_output, publish, temporary
+    from sweeps.store.publish import check_output, publish, system_calls, temporary
 
     target = check_output(path, overwrite=overwrite)
     fresh = temporary(target)

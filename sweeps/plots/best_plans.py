@@ -10,12 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError
-from sweeps.plots.axis import Axis, axis_of, better_of, scale_for
-from sweeps.plots.data import View, is_label, shown
-from sweeps.plots.frame import Legend, frame
-from sweeps.plots.front import numbers_at, pareto, thinned
-from sweeps.plots.plans import cell_names
-from sweeps.plots.readable import plain, scale_of, sentence
+from sweeps.plots.data import View, cell_names, is_label, shown
+from sweeps.plots.frame import Axis, Legend, axis_of, better_of, frame, scale_for
+from sweeps.plots.marks import numbers_at, pareto, reasons, sheet_of, short_name, thinned
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
     ALARM,
@@ -25,17 +22,17 @@ from sweeps.plots.style import (
     MARKERS,
     MUTED,
     SIZE_NOTE,
+    plain,
     scale_colour,
+    scale_of,
+    sentence,
     together,
     unbroken,
 )
-from sweeps.plots.words import reasons, sheet_of, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
-
-__all__ = ["draw_best_plans"]
 
 _PANEL = (5.6, 4.4)
 _BEYOND = 1.35  # how far the axis goes on after the capacity, by it

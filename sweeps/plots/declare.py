@@ -4,21 +4,121 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from overhead.everything import load
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
-from sweeps.plots.data import Subject, Values, find, is_label
-from sweeps.plots.fill import fill, taken, with_options
-from sweeps.plots.kinds import KINDS, OF_PLANS
-from sweeps.plots.readable import number, parse
-from sweeps.plots.schema import FORMS, Figure, NotReadableError, listed
+from sweeps.plots.data import (
+    Subject,
+    Values,
+    View,
+    entries,
+    evenly,
+    find,
+    is_label,
+    is_of_plans,
+    plan_dims,
+)
+from sweeps.plots.frame import better_of
+from sweeps.plots.marks import joined, reasons
+from sweeps.plots.schema import (
+    BREAKDOWNS,
+    FORMS,
+    KINDS,
+    OF_PLANS,
+    STEP_TOTAL,
+    Figure,
+    NotReadableError,
+    known_parts,
+    listed,
+)
+from sweeps.plots.style import number, parse, plain, scale_of
 
-__all__ = ["check_figures", "resolve"]
+# Defaults of a declaration that depend on what there is to show.
+
+CAPACITY = "memory_capacity"
+COMPARED: tuple[str, ...] = ("topology", "algorithm")  # what is compared, where it varies
+_TRAINED: tuple[str, ...] = ("model", "hardware")
+_CHOICE = "chosen_"  # variables that already say which is best
+_OF_MEMORY = ("memory", "peak_memory")
+
+
+def with_options(figure: Figure, **options: Any) -> Figure:
+    """Return a figure with some options changed."""
+    return replace(figure, options=MappingProxyType({**figure.options, **options}))
+
+
+def fill(figure: Figure, subject: Subject) -> Figure:
+    """Give a figure the defaults that follow from the names there are."""
+    options: dict[str, Any] = {}
+    given = figure.options
+    if figure.kind in {"curves", "scaling"}:
+        options = _of_lines(figure, subject)
+    elif figure.kind in BREAKDOWNS:
+        # A part that is the same everywhere, or by machine, is a coordinate.
+        there = {*subject.variables, *subject.dims, *(subject.columns or ())}
+        parts = known_parts(figure.kind, there, given.get("of") or "time")
+        parts = parts if {*parts} & {*subject.variables} else ()
+        options = {"parts": given["parts"] or parts or None}
+        if "above" in given and given["above"] is None and "mfu" in subject.variables:
+            options["above"] = "mfu"
+    elif str(given.get("value")).startswith(_CHOICE) and given["over"] is None:
+        options = {"over": ()}
+    wanted = figure.kind == "memory" or given.get("x") in _OF_MEMORY
+    if wanted and "capacity" in given and given["capacity"] is None and _holds(subject, CAPACITY):
+        options["capacity"] = CAPACITY
+    return with_options(figure, **options) if options else figure
+
+
+def _of_lines(figure: Figure, subject: Subject) -> dict[str, Any]:
+    given = figure.options
+    training = "ranks" not in subject.dims
+    relative = given["relative_to"] is not None
+    options: dict[str, Any] = {
+        "x": given["x"] or ("world_size" if training else "ranks"),
+        "y": given["y"] or ("tokens_per_second" if training else "time"),
+        "yscale": given["yscale"] or ("linear" if relative else "log"),
+        "crossovers": given["crossovers"],
+    }
+    if given["crossovers"] is None:
+        options["crossovers"] = figure.kind == "curves" and not relative
+    if figure.kind == "scaling":
+        ideal = options["y"] == "tokens_per_second" and not relative
+        options["ideal"] = ideal if given["ideal"] is None else given["ideal"]
+        if options["x"] == "world_size":
+            options["xscale"] = given["xscale"] or "log"
+    return options
+
+
+def _holds(subject: Subject, name: str) -> bool:
+    return name in subject.variables or name in subject.dims or name in (subject.columns or ())
+
+
+def taken(figure: Figure, left: Sequence[str], subject: Subject) -> tuple[str, ...]:
+    """Return the dimensions that a figure spreads out by itself, of those left over.
+
+    Topology and algorithm are what is compared, or model and machine; where they vary, another
+    dimension isn't mixed in without being named. Figures of plans spread all of a plan's choices.
+    """
+    labels = [dim for dim in left if subject.labels(dim)]
+    if figure.kind in OF_PLANS:
+        return tuple(plan_dims(left, subject.dims) or (labels or list(left))[:1])
+    most = KINDS[figure.kind].most
+    first = [dim for dim in COMPARED if dim in labels]
+    if not first and "model" in labels:
+        first = [dim for dim in _TRAINED if dim in labels]
+    others = [dim for dim in labels if dim not in first]
+    if figure.kind != "bars":
+        others = [] if first else others[:1]
+    return tuple([*first, *others][:most])
+
 
 _LISTED = 12  # values of a dimension that a fault lists
 _BESIDE = ("capacity", "sort", "above", "by")  # keys that name what is shown beside the variables
@@ -313,3 +413,207 @@ def _nearest_value(wanted: object, subject: Subject, dim: str) -> str:
         close = sorted(values, key=lambda value: abs(value - wanted))[:2]
         return f"nearest: {', '.join(number(value, 6) for value in sorted(close))}"
     return f"values: {_listing(subject, dim)}"
+
+
+# Which cells get a bar where not all can: the best ones, or some evenly spread.
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Which cells have a bar."""
+
+    dims: list[str]  # The dimensions that are spread out
+    panel_dims: list[str]  # The dimension of the panels, if any
+    # The bars' places among all cells of `dims`, in the order in which they are drawn
+    cells: NDArray[np.int64]
+    said: str  # For the title: which of how many
+    notes: list[str]  # What was left out, and why
+    where: str  # What faults call the figure
+
+    def places(self, view: View) -> list[NDArray[np.int64]]:
+        """Return the bars' places along each dimension."""
+        shape = tuple(view.dataset.sizes[dim] for dim in self.dims)
+        return [np.asarray(one) for one in np.unravel_index(self.cells, shape)] if shape else []
+
+    def values(self, view: View, name: str) -> NDArray[np.float64]:
+        """Return a variable at the bars, shape (panels, bars)."""
+        panels = [view.dataset.sizes[dim] for dim in self.panel_dims]
+        values = numbers_of(view, name, [*self.panel_dims, *self.dims], self.where)
+        whole = np.broadcast_to(values, (*panels, *(view.dataset.sizes[d] for d in self.dims)))
+        flat = whole.reshape(*panels, -1)
+        return np.asarray(flat[..., self.cells]).reshape(-1, len(self.cells))
+
+
+def are_plans(view: View, dims: Sequence[str]) -> bool:
+    """Return whether plans vary along any of some dimensions that a view has."""
+    own = view.dataset.coords
+    return any(is_of_plans(dim, () if dim in own else view.dataset.sizes[dim]) for dim in dims)
+
+
+def numbers_of(view: View, name: str, dims: Sequence[str], where: str) -> NDArray[np.float64]:
+    """Return a variable or coordinate as numbers, or refuse names."""
+    try:
+        return view.numbers(name, dims)
+    except ValueError:
+        message = f"{where}: '{name}' holds names, not numbers; give a variable of numbers"
+        raise InputError(message) from None
+
+
+def select(figure: Figure, view: View, panel_dims: list[str]) -> Bars:
+    """Choose the bars: all, the best of what they are sorted by, or some evenly spread."""
+    dims = [dim for dim in figure["x"] if view.has(dim)]
+    count = int(np.prod([view.dataset.sizes[dim] for dim in dims]))
+    every = np.arange(count, dtype=np.int64)
+    many = count > figure["most"]
+    by = figure["sort"]
+    if by is None and many and are_plans(view, dims) and STEP_TOTAL in view.dataset:
+        by = STEP_TOTAL
+    shown = figure["parts"][0] if by is None else by
+    values = _over(view, shown, dims, figure.where, more=False)
+    if by is None and not many:
+        return Bars(dims, panel_dims, every, "", [], figure.where)
+    more = by is not None and better_of(figure["better"], view.units(by))
+    values = _over(view, shown, dims, figure.where, more=more) if more else values
+    valid = np.isfinite(values)
+    cells = every[valid] if valid.any() else every
+    if by is not None:
+        order = np.argsort(-values[cells] if more else values[cells], kind="stable")
+        cells = cells[order]
+        if not many:  # those without a value come last
+            cells = np.concatenate([cells, every[~valid]]) if valid.any() else cells
+            return Bars(dims, panel_dims, cells, f"sorted by {plain(by)}", [], figure.where)
+    found, noun = len(cells), _noun(view, dims)
+    cells = cells[: figure["most"]] if by is not None else cells[evenly(found, figure["most"])]
+    notes = _left_out(view, dims, shown, valid, noun)
+    said = f"{len(cells)} of {found} {noun}, evenly chosen" if found > len(cells) else ""
+    if by is not None and found <= figure["most"]:
+        said = f"{found} {noun} sorted by {plain(by)}"
+    elif by is not None:
+        extreme = "most" if more else "least"
+        said = f"the {len(cells)} of {found} {noun} with the {extreme} {plain(by)}"
+    return Bars(dims, panel_dims, cells, said, notes, figure.where)
+
+
+def _noun(view: View, dims: Sequence[str]) -> str:
+    return "plans" if are_plans(view, dims) else f"values of {joined(dims)}"
+
+
+def _over(
+    view: View, name: str, dims: Sequence[str], where: str, *, more: bool
+) -> NDArray[np.float64]:
+    """Return a variable's best value over all but some dimensions, flat over these."""
+    others = [str(dim) for dim in view.dataset[name].dims if dim not in dims]
+    values = numbers_of(view, name, [*others, *dims], where)
+    for _ in others:
+        values = (np.fmax if more else np.fmin).reduce(values, axis=0)
+    shape = tuple(view.dataset.sizes[dim] for dim in dims)
+    return np.broadcast_to(values, shape).reshape(-1)
+
+
+def _left_out(
+    view: View, dims: Sequence[str], name: str, valid: NDArray[np.bool_], noun: str
+) -> list[str]:
+    """Say how many cells have no value, and why."""
+    if valid.all() or not valid.any():
+        return []
+    shape = tuple(view.dataset.sizes[dim] for dim in dims)
+    why = "; ".join(reasons(view, ~valid.reshape(shape), dims))
+    count = int(np.count_nonzero(~valid))
+    noun = noun if count > 1 else noun.replace("plans", "plan").replace("values", "value")
+    return [f"Left out, without a {plain(name)}: {count} {noun}{f' ({why})' if why else ''}."]
+
+
+# Lines against something: percentages of a baseline, ideal scaling, the best rows of a table.
+
+_ROOM = 0.15  # of the range of percentages, free at either end
+
+
+def by_column(view: View, x: str, y: str, *, more: bool) -> tuple[View, str]:
+    """Return a view in which a table's column is a dimension, with the best of its rows."""
+    whole = view.dataset
+    if x in whole.sizes or x not in whole.coords or whole.coords[x].ndim != 1:
+        return view, ""
+    dim = str(whole.coords[x].dims[0])
+    values, group = np.unique(np.asarray(whole.coords[x].values, np.float64), return_inverse=True)
+    dims = [str(one) for one in whole[y].dims if one != dim]
+    order = np.argsort(group, kind="stable")
+    rows = view.numbers(y, [dim, *dims])[order]
+    starts = np.searchsorted(group[order], np.arange(len(values)))
+    best = (np.fmax if more else np.fmin).reduceat(rows, starts, axis=0)
+    kept = whole.drop_vars([name for name, one in whole.variables.items() if dim in one.dims])
+    kept = kept.drop_vars(list(kept.data_vars))
+    kept = kept.assign_coords({x: ((x,), values, whole.coords[x].attrs)})
+    return View(kept.assign({y: ((x, *dims), best, whole[y].attrs)}), view.chosen), dim
+
+
+def in_percent(
+    figure: Figure, view: View, values: NDArray[np.float64], dims: Sequence[str]
+) -> NDArray[np.float64]:
+    """Return values in percent of those at the figure's baseline."""
+    base = values
+    for dim, wanted in figure["relative_to"].items():
+        if dim not in dims:  # held at one value
+            continue
+        known = entries(view.dataset, dim)
+        place = find(wanted, known)
+        where = f"{figure.where}.relative_to.{dim} = '{wanted}'"
+        if place is None:
+            message = f"{where}: not among what is shown; name it in at as well"
+            raise InputError(message)
+        base = np.take(base, [place], axis=list(dims).index(dim))
+    if not np.any(np.isfinite(base) & (base != 0)):
+        told = ", ".join(_entry(view, dim, wanted) for dim, wanted in figure["relative_to"].items())
+        message = f"{figure.where}.relative_to: nothing has a value at {told}; another baseline"
+        raise InputError(message)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(100.0 * values / np.where(base == 0, np.nan, base))
+
+
+def _entry(view: View, dim: str, wanted: Any) -> str:
+    """Return an entry as ``name = value``, as the axis shows it."""
+    units = view.units(dim)
+    known = entries(view.dataset, dim)
+    place = find(wanted, known)
+    if place is None or isinstance(known, int) or isinstance(known[place], str):
+        return f"{plain(dim)} = {wanted}"
+    return f"{plain(dim)} = {scale_of(units).given(float(known[place]))}"
+
+
+def baseline_words(figure: Figure, view: View) -> str:
+    """Return the baseline in words; empty where there is none."""
+    wanted = figure["relative_to"] or {}
+    return ", ".join(_entry(view, dim, value) for dim, value in wanted.items())
+
+
+def percent_attrs(figure: Figure, view: View) -> dict[str, Any]:
+    """Return the metadata of what is shown: of percentages, where there is a baseline."""
+    attrs = dict(view.attrs(figure["y"]))
+    if figure["relative_to"] is None:
+        return attrs
+    words = f"{plain(figure['y'])} by that at {baseline_words(figure, view)}"
+    return {"long_name": words, "units": "%"}
+
+
+def percent_ends(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the ends of an axis of percentages: around 100, not from zero on."""
+    shown = values[np.isfinite(values)]
+    low, high = float(shown.min(initial=100.0)), float(shown.max(initial=100.0))
+    room = max(_ROOM * (high - low), 1.0)
+    return max(low - room, 0.0), high + room
+
+
+def ideal_of(
+    figure: Figure, units: str, x: NDArray[np.float64], curves: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return what lines would be if they grew like `x` from their first points on."""
+    if "s-1" not in units.split():
+        message = (
+            f"{figure.where}.ideal = true: '{figure['y']}' is no rate but in {units}; "
+            "a rate such as tokens_per_second"
+        )
+        raise InputError(message)
+    there = np.isfinite(curves)
+    first = np.argmax(there, axis=-1)[..., None]
+    start = np.take_along_axis(curves, first, axis=-1)
+    grown = start * x / x[first]
+    return np.where((np.arange(len(x)) >= first) & there.any(axis=-1, keepdims=True), grown, np.nan)

@@ -7,18 +7,153 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sweeps.plots.data import Subject, subject_of
-from sweeps.plots.training_defaults import is_of_training, training_figures
+from sweeps.plots.data import Subject, plan_dims, subject_of
+from sweeps.plots.declare import CAPACITY
+from sweeps.plots.schema import BREAKDOWNS, MEMORY_TOTAL, STEP_TOTAL, known_parts
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["default_figures"]
+# Figures for a dataset of training steps that declares none.
+
+_RATE = "tokens_per_second"
+_WORLD = "world_size"
+_FEWEST_POINTS = 3
+_MOST_PANELS = 4
+_COMPARED = ("model", "hardware")
+
+
+def is_of_training(subject: Subject) -> bool:
+    """Return whether there is a part or a total of a training step."""
+    return any(known_parts(kind, subject.variables) for kind in BREAKDOWNS)
+
+
+def training_figures(dataset: xr.Dataset, subject: Subject) -> list[dict[str, Any]]:
+    """Return declarations of figures that suit a dataset of training steps."""
+    figures = [
+        _best_plans(dataset, subject),
+        *(_breakdown(dataset, subject, kind) for kind in BREAKDOWNS),
+        _scaling(dataset, subject),
+        *_curves(dataset, subject),
+    ]
+    return [figure for figure in figures if figure is not None]
+
+
+def _varying(subject: Subject, names: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(dim for name in names for dim in subject.varying(name)))
+
+
+def _spread(subject: Subject, varying: Sequence[str]) -> list[str]:
+    """Return the dimensions that bars or points are for: the plans', else the first one."""
+    return plan_dims(varying, subject.dims) or list(varying)[:1]
+
+
+def _best_plans(dataset: xr.Dataset, subject: Subject) -> dict[str, Any] | None:
+    shown = [MEMORY_TOTAL, STEP_TOTAL]
+    if not {*shown} <= {*subject.variables}:
+        return None
+    beside = [CAPACITY] if CAPACITY in (subject.columns or ()) else []
+    varying = _varying(subject, [*shown, *beside])
+    plans = plan_dims(varying, subject.dims)
+    held = _held(dataset, subject, STEP_TOTAL, varying, plans)
+    found = dataset[STEP_TOTAL].isel(_places(subject, dataset, held))
+    if not plans or int(found.notnull().sum()) < _FEWEST_POINTS:
+        return None
+    return {"kind": "best_plans", "plans": plans, "at": held}
+
+
+def _breakdown(dataset: xr.Dataset, subject: Subject, kind: str) -> dict[str, Any] | None:
+    parts = known_parts(kind, subject.variables)
+    if not parts or (kind == "step_parts" and len(parts) < 2):
+        return None
+    beside = [CAPACITY] if kind == "memory" and CAPACITY in (subject.columns or ()) else []
+    beside += ["mfu"] if kind == "step_parts" and "mfu" in subject.variables else []
+    varying = _varying(subject, [*parts, *beside])
+    x = _spread(subject, varying)
+    left = [dim for dim in varying if dim not in x and subject.labels(dim)]
+    panels = [dim for dim in left if subject.size(dim) <= _MOST_PANELS][:1]
+    # Where a step time tells which plans run, these are what is worth showing.
+    telling = STEP_TOTAL if STEP_TOTAL in subject.variables else parts[0]
+    held = _held(dataset, subject, telling, varying, [*x, *panels])
+    figure = {"kind": kind, "x": x, "at": held}
+    return {**figure, "panels": panels[0]} if panels else figure
+
+
+def _scaling(dataset: xr.Dataset, subject: Subject) -> dict[str, Any] | None:
+    own = _WORLD in dataset.coords and dataset.coords[_WORLD].ndim == 1
+    if not own or _RATE not in subject.variables:
+        return None
+    if len(np.unique(dataset.coords[_WORLD].values)) < _FEWEST_POINTS:
+        return None
+    (rows,) = (str(dim) for dim in dataset.coords[_WORLD].dims)
+    varying = [dim for dim in subject.varying(_RATE) if dim != rows]
+    if rows not in subject.varying(_RATE):
+        return None
+    lines = [dim for dim in _COMPARED if dim in varying]
+    best_of = [dim for dim in plan_dims(varying, subject.dims) if dim not in lines]
+    held = _held(dataset, subject, _RATE, varying, [*lines, *best_of, rows])
+    return {
+        "kind": "scaling", "x": _WORLD, "y": _RATE, "lines": lines, "best_of": best_of, "at": held,
+    }  # fmt: skip
+
+
+def _curves(dataset: xr.Dataset, subject: Subject) -> list[dict[str, Any]]:
+    """Return the step time of the best plan over each number that isn't a plan's."""
+    if STEP_TOTAL not in subject.variables:
+        return []
+    varying = list(subject.varying(STEP_TOTAL))
+    plans = plan_dims(varying, subject.dims)
+    others = [dim for dim in varying if dim not in plans and not subject.labels(dim)]
+    lines = [dim for dim in _COMPARED if dim in varying]
+    figures = []
+    for x in others:
+        if x == _WORLD or subject.size(x) < _FEWEST_POINTS:
+            continue
+        held = _held(dataset, subject, STEP_TOTAL, varying, [x, *plans, *lines])
+        figures.append(
+            {"kind": "curves", "name": f"over-{x.replace('_', '-')}", "x": x, "y": STEP_TOTAL,
+             "lines": lines, "best_of": plans, "at": held}
+        )  # fmt: skip
+    return figures
+
+
+def _held(
+    dataset: xr.Dataset,
+    subject: Subject,
+    name: str,
+    varying: Sequence[str],
+    kept: Sequence[str],
+) -> dict[str, Any]:
+    """Return where each other dimension is held: where most cells have a value."""
+    held: dict[str, Any] = {}
+    for dim in varying:
+        if dim in kept:
+            continue
+        values = subject.dims[dim]
+        place = 0
+        if dim in dataset[name].dims:
+            left = dataset[name].isel(_places(subject, dataset, held))
+            counts = left.notnull().sum([one for one in left.dims if one != dim]).values
+            best = np.nonzero(counts == counts.max())[0]
+            place = int(best[len(best) // 2])
+        held[dim] = place if isinstance(values, int) else values[place]
+    return held
+
+
+def _places(subject: Subject, dataset: xr.Dataset, held: dict[str, Any]) -> dict[str, int]:
+    """Return the places of what is held; a table's row is its own."""
+    found = {}
+    for dim, value in held.items():
+        values = subject.dims[dim]
+        if dim in dataset.sizes:
+            found[dim] = value if isinstance(values, int) else values.index(value)
+    return found
+
 
 _ALTERNATIVES = ("topology", "algorithm")  # what is compared, where it varies
 _USUAL = {"ranks": 64.0, "message_bytes": 16.0 * 2**20}  # held near these, where held
 _MOST_LINES = 12
-_MOST_PANELS = 12
+_DEFAULTS_MOST_PANELS = 12
 _MOST_BARS = 24
 _TIME_PARTS = ("latency_time", "bandwidth_time", "reduction_time")
 
@@ -47,7 +182,7 @@ def default_figures(dataset: xr.Dataset) -> list[dict[str, Any]]:
     if over and {"message_bytes", "ranks"} <= set(numeric):
         kept, panels = _panels(subject, varying, ["message_bytes", "ranks", *over])
         figure = {"kind": "best", "value": variable, "over": over, **panels}
-        figures.append({**figure, "at": _held(subject, varying, kept)})
+        figures.append({**figure, "at": _defaults_held(subject, varying, kept)})
     return figures
 
 
@@ -69,7 +204,7 @@ def _lines(
     if not lines:
         lines = [dim for dim in varying if subject.labels(dim) and dim != "collective"][:1]
     kept, panels = _panels(subject, varying, [x, *lines])
-    held = _held(subject, varying, kept)
+    held = _defaults_held(subject, varying, kept)
     best_of: list[str] = []
     while lines and _filled(dataset, subject, variable, lines, held) > _MOST_LINES:
         best_of = [lines[-1], *best_of]
@@ -100,14 +235,14 @@ def _panels(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the dimensions that are spread out, with panels for one more of labels."""
     free = [dim for dim in varying if dim not in used and subject.labels(dim)]
-    free = [dim for dim in free if subject.size(dim) <= _MOST_PANELS]
+    free = [dim for dim in free if subject.size(dim) <= _DEFAULTS_MOST_PANELS]
     free.sort(key=lambda dim: dim != "collective")
     if not free:
         return list(used), {}
     return [*used, free[0]], {"panels": free[0]}
 
 
-def _held(subject: Subject, varying: Sequence[str], kept: Sequence[str]) -> dict[str, Any]:
+def _defaults_held(subject: Subject, varying: Sequence[str], kept: Sequence[str]) -> dict[str, Any]:
     """Return the value at which each other dimension is held."""
     held: dict[str, Any] = {}
     for dim in varying:
@@ -129,7 +264,7 @@ def _held(subject: Subject, varying: Sequence[str], kept: Sequence[str]) -> dict
 def _measured(subject: Subject) -> dict[str, Any]:
     varying = dict.fromkeys([*subject.varying("time"), *subject.varying("measured_time")])
     kept, panels = _panels(subject, list(varying), ["message_bytes"])
-    return {"kind": "measured", **panels, "at": _held(subject, list(varying), kept)}
+    return {"kind": "measured", **panels, "at": _defaults_held(subject, list(varying), kept)}
 
 
 def _bars(dataset: xr.Dataset, subject: Subject, variable: str) -> dict[str, Any]:
@@ -144,7 +279,8 @@ def _bars(dataset: xr.Dataset, subject: Subject, variable: str) -> dict[str, Any
     if variable != "time" or not parts or not _add_up(dataset, parts):
         parts = [variable]
     return {
-        "kind": "bars", "parts": parts, "x": x, **panels, "at": _held(subject, varying, kept),
+        "kind": "bars", "parts": parts, "x": x, **panels,
+        "at": _defaults_held(subject, varying, kept),
     }  # fmt: skip
 
 

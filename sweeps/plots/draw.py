@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any
 from sweeps.errors import InputError, RunError
 from sweeps.plots.data import subject_of, view_of
 from sweeps.plots.declare import check_figures, resolve
-from sweeps.plots.kinds import BREAKDOWNS
-from sweeps.plots.schema import Figure
+from sweeps.plots.schema import BREAKDOWNS, Figure
 from sweeps.plots.style import style
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure as Canvas
-
-__all__ = ["draw"]
 
 _RESOLUTION = 150  # dots per inch of a PNG
 
@@ -45,7 +42,7 @@ def _drawn(dataset: xr.Dataset, figure: Figure) -> Canvas:
     elif figure.kind == "measured":
         from sweeps.plots.measured import draw_measured as draw_kind
     elif figure.kind == "bars":
-        from sweeps.plots.bars import draw_bars as draw_kind
+        from sweeps.plots.stacks import draw_bars as draw_kind
     elif figure.kind == "best_plans":
         from sweeps.plots.best_plans import draw_best_plans as draw_kind
     elif figure.kind in BREAKDOWNS:
@@ -57,6 +54,36 @@ def _drawn(dataset: xr.Dataset, figure: Figure) -> Canvas:
 
 def _saved(canvas: Canvas, stem: Path) -> list[Path]:
     """Write both files beside their final names, then move them there."""
+    # No date and no program's version in the files: they change only with what is drawn.
+    metadata: dict[str, dict[str, Any]] = {
+        "png": {"Software": None},
+        "svg": {"Date": None, "Creator": None},
+    }
+    paths = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in metadata}
+    parts = {
+        ending: path.with_name(f".{path.name}.{os.getpid()}.tmp") for ending, path in paths.items()
+    }
+    try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        for ending, part in parts.items():
+            canvas.savefig(part, format=ending, dpi=_RESOLUTION, metadata=metadata[ending])
+        for ending, path in paths.items():
+            parts[ending].replace(path)
+    except OSError as error:
+        message = f"{stem.parent}: the figure {stem.name} can't be written: {error.strerror}"
+        raise RunError(message) from error
+    finally:
+        for part in parts.values():
+            with suppress(OSError):  # gone already, or never there
+                part.unlink()
+    return list(paths.values())
+
+
+# A drawing to its files: whole or not at all, the same bytes for the same drawing.
+
+
+def save(canvas: Canvas, stem: Path) -> list[Path]:
+    """Write a drawing as PNG and SVG."""
     # No date and no program's version in the files: they change only with what is drawn.
     metadata: dict[str, dict[str, Any]] = {
         "png": {"Software": None},

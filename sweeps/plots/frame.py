@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sweeps.plots.style import (
     INK,
@@ -14,6 +17,13 @@ from sweeps.plots.style import (
     SIZE_NOTE,
     SIZE_TEXT,
     SIZE_TITLE,
+    UNBROKEN,
+    long_name,
+    number,
+    scale_of,
+    sentence,
+    shortened,
+    symbol,
     text_width,
     wrap,
 )
@@ -21,8 +31,6 @@ from sweeps.plots.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
-
-__all__ = ["Frame", "Legend", "Sheet", "columns_of", "frame", "panel_size"]
 
 _COLUMNS = {1: 1, 2: 2, 3: 3, 4: 2, 5: 3, 6: 3, 7: 4, 8: 4, 9: 3, 10: 4, 11: 4, 12: 4}
 _WIDE = 5  # columns from 13 panels on
@@ -287,3 +295,220 @@ def _words(sheet: Sheet, width: float) -> tuple[list[Line], list[str]]:
         *((line, SIZE_NOTE, "normal") for line in others),
     ]
     return above, [line for note in sheet.notes for line in wrap(note, width, SIZE_NOTE)]
+
+
+# Where an axis has its ticks, and what stands at them.
+
+_FEWEST = 3  # ticks that an axis should have at least
+_MANY_MINOR = 40
+_TWO_DECADES = 100.0
+_STEPS = {2.0: (1, 2, 5, 10, 20, 30), 10.0: (1, 2, 3, 6, 9)}  # powers from tick to tick
+_MANTISSAS = (1.0, 2.0, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """Ticks of one axis."""
+
+    positions: tuple[float, ...]  # In the axis' canonical unit
+    labels: tuple[str, ...]  # What stands at each
+    minor: tuple[float, ...] = ()  # Positions of ticks without text
+    # The unit for the axis' label: of all ticks, or from the smallest to the largest
+    units: str = ""
+
+
+def _with_units(positions: list[float], units: str, minor: list[float]) -> Ticks:
+    scale = scale_of(units)
+    labels = tuple(scale.text(position, 4) for position in positions)
+    names = [scale.pick(position)[1] for position in positions if position]
+    span = names[0] if names and names[0] == names[-1] else " to ".join(names[:1] + names[-1:])
+    return Ticks(tuple(positions), labels, tuple(minor), span)
+
+
+def value_ticks(values: list[float], units: str) -> Ticks:
+    """Return ticks at given values."""
+    return _with_units(values, units, [])
+
+
+def log_ticks(low: float, high: float, units: str, room: float, *, binary: bool = False) -> Ticks:
+    """Return ticks of a logarithmic axis."""
+    if binary or scale_of(units).binary:
+        return _power_ticks(low, high, units, room, 2.0)
+    lowest, highest = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    fine = [m * 10.0**e for e in range(lowest, highest + 1) for m in _MANTISSAS]
+    fine = [position for position in fine if low <= position <= high]
+    decades = sum(1 for position in fine if math.log10(position).is_integer())
+    if decades > _FEWEST or (high / low >= _TWO_DECADES and len(fine) > room):
+        return _power_ticks(low, high, units, room, 10.0)
+    if len(fine) >= _FEWEST:
+        return _with_units(fine, units, [])
+    # A short axis: evenly spaced numbers, each with its unit as on every logarithmic axis.
+    even = linear_ticks(low, high, units, room)
+    return _with_units(list(even.positions), units, [])
+
+
+def _power_ticks(low: float, high: float, units: str, room: float, base: float) -> Ticks:
+    first = math.ceil(math.log(low, base) - 1e-9)
+    last = math.floor(math.log(high, base) + 1e-9)
+    if last - first < 1:
+        even = linear_ticks(low, high, units, room)
+        return _with_units(list(even.positions), units, [])
+    chosen: list[int] = []
+    for step in _STEPS[base]:
+        chosen = [power for power in range(first, last + 1) if power % step == 0]
+        if len(chosen) <= room:
+            break
+    if len(chosen) < 2:
+        chosen = [first, last]
+    between = [base**power for power in range(first, last + 1) if power not in chosen]
+    minor = between if len(between) <= _MANY_MINOR else []
+    return _with_units([base**power for power in chosen], units, minor)
+
+
+def linear_ticks(low: float, high: float, units: str, room: float) -> Ticks:
+    """Return ticks of a linear axis: round numbers in one unit, which belongs in the label."""
+    factor, name = scale_of(units).pick(max(abs(low), abs(high)))
+    low, high = low / factor, high / factor
+    rough = (high - low) / max(room, 2.0) or 1.0
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * (1 - 1e-9))
+    marks = np.arange(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+    positions = [float(mark * step) for mark in marks]
+    labels = tuple(number(position, 6) for position in positions)
+    return Ticks(tuple(position * factor for position in positions), labels, (), name)
+
+
+# Axes: their scale, ends, ticks and label, from the metadata of what they show.
+
+_LABEL_WIDTH = 0.72  # inches that a tick's label and its space take
+_LABEL_HEIGHT = 0.3
+_COUNTS_ROOM = 1.4  # so many more counts fit than numbers with a unit
+_LONGEST_NAME = 72  # letters of a name beside an axis; symbol and unit come after it
+_LOG_FROM = 16.0  # ratio of the ends from which an axis is logarithmic
+_CLEARANCE = 0.08  # inches between the labels of two ticks
+_FEW_VALUES = 12  # so many values may each have a tick of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One direction of a figure."""
+
+    scale: Literal["log", "linear"]  # ``log`` or ``linear``
+    low: float  # Its ends
+    high: float  # Its ends
+    ticks: Ticks  # Its ticks
+    label: str  # Long name, symbol and units
+
+    def apply(self, axes: Axes, direction: Literal["x", "y"], *, labels: bool = True) -> None:
+        """Set one direction of some axes up; without tick labels where a neighbour has them."""
+        axis = axes.xaxis if direction == "x" else axes.yaxis
+        if direction == "x":
+            axes.set_xscale(self.scale)
+            axes.set_xlim(self.low, self.high)
+        else:
+            axes.set_yscale(self.scale)
+            axes.set_ylim(self.low, self.high)
+        texts = self.ticks.labels if labels else [""] * len(self.ticks.labels)
+        axis.set_ticks(list(self.ticks.positions), labels=list(texts))
+        axis.set_ticks(list(self.ticks.minor), labels=[""] * len(self.ticks.minor), minor=True)
+
+
+def scale_for(values: NDArray[np.float64], wanted: str | None) -> Literal["log", "linear"]:
+    """Return the scale that suits values: logarithmic from 1 to 16 on, where all are above 0."""
+    if wanted is not None:
+        return "linear" if wanted == "linear" else "log"
+    positive = values[np.isfinite(values) & (values > 0)]
+    if positive.size and positive.max() / positive.min() >= _LOG_FROM:
+        return "log"
+    return "linear"
+
+
+def axis_of(
+    name: str,
+    attrs: Mapping[str, Any],
+    values: NDArray[np.float64],
+    scale: Literal["log", "linear"],
+    inches: float,
+    *,
+    pad: float = 0.03,
+    vertical: bool = False,
+    discrete: bool = False,
+    ends: tuple[float, float] | None = None,
+) -> Axis:
+    """Make an axis for values."""
+    units = str(attrs.get("units", "1"))
+    usable = values[np.isfinite(values) & ((values > 0) | (scale == "linear"))]
+    usable = usable if usable.size else np.array([1.0, 10.0])
+    low, high = ends or _ends(float(usable.min()), float(usable.max()), scale, pad)
+    room = inches / (_LABEL_HEIGHT if vertical else _LABEL_WIDTH)
+    own = value_ticks(np.unique(usable).tolist(), units) if discrete else Ticks((), ())
+    if own.labels and _fit(own, low, high, scale, inches, vertical=vertical):
+        ticks = own
+    elif scale == "log":
+        counts = units == "1" and bool(np.all(usable == np.round(usable)))
+        room *= _COUNTS_ROOM if counts else 1.0
+        ticks = log_ticks(low, high, units, room, binary=counts)
+    else:
+        ticks = linear_ticks(low, high, units, room)
+    if not vertical:
+        ticks = _thinned(ticks, low, high, scale, inches)
+    words = [shortened(sentence(long_name(name, attrs)), _LONGEST_NAME)]
+    words += [mark] if (mark := symbol(str(attrs.get("symbol", "")))) else []
+    unit = f" ({ticks.units.replace(' ', UNBROKEN)})" if ticks.units else ""
+    return Axis(scale, low, high, ticks, f",{UNBROKEN}".join(words) + unit)
+
+
+def _fit(
+    ticks: Ticks, low: float, high: float, scale: str, inches: float, *, vertical: bool
+) -> bool:
+    """Return whether the ticks' labels keep clear of each other."""
+    if len(ticks.labels) > _FEW_VALUES:
+        return False
+    places, sizes = _extents(ticks, low, high, scale, inches)
+    if vertical:
+        sizes = np.full(len(places), _LABEL_HEIGHT * 0.7)
+    return bool(np.all(np.diff(places) >= (sizes[1:] + sizes[:-1]) / 2))
+
+
+def _extents(
+    ticks: Ticks, low: float, high: float, scale: str, inches: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return where the ticks of a horizontal axis lie, and how wide their labels are [inches]."""
+    turn = np.log if scale == "log" else np.asarray
+    places = turn(np.array(ticks.positions)) / (turn(high) - turn(low)) * inches
+    sizes = [text_width(label, SIZE_NOTE + 0.5) + _CLEARANCE for label in ticks.labels]
+    return places, np.array(sizes)
+
+
+def _thinned(ticks: Ticks, low: float, high: float, scale: str, inches: float) -> Ticks:
+    """Return ticks of which those lose their labels that would touch one before."""
+    places, sizes = _extents(ticks, low, high, scale, inches)
+    kept: list[int] = []
+    for index, (place, size) in enumerate(zip(places, sizes, strict=True)):
+        last = kept[-1] if kept else None
+        if last is None or place - places[last] >= (size + sizes[last]) / 2:
+            kept.append(index)
+    bare = {position for index, position in enumerate(ticks.positions) if index not in kept}
+    return replace(
+        ticks,
+        positions=tuple(ticks.positions[index] for index in kept),
+        labels=tuple(ticks.labels[index] for index in kept),
+        minor=tuple(sorted({*ticks.minor, *bare})),
+    )
+
+
+def _ends(low: float, high: float, scale: str, pad: float) -> tuple[float, float]:
+    if scale == "log":
+        wide = max(np.log(high / low), np.log(1.5))
+        return low * float(np.exp(-pad * wide)), high * float(np.exp(pad * wide))
+    if low >= 0:  # lengths are compared from zero on
+        return 0.0, high * (1 + 2 * pad) or 1.0
+    wide = (high - low) or 1.0
+    return low - pad * wide, high + pad * wide
+
+
+def better_of(wanted: str | None, units: str) -> bool:
+    """Return whether more is better: as declared, else for rates only."""
+    if wanted is not None:
+        return wanted == "more"
+    return "s-1" in units.split()

@@ -4,19 +4,233 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.plots.crossing import Crossover
-from sweeps.plots.readable import Scale
-from sweeps.plots.style import INK, MUTED, SIZE_NOTE, SIZE_TEXT, text_width, wrap
+from sweeps.errors import InputError
+from sweeps.plots.data import View
+from sweeps.plots.frame import Axis, Sheet
+from sweeps.plots.schema import KINDS, Figure, listed
+from sweeps.plots.style import (
+    INK,
+    MUTED,
+    SIZE_NOTE,
+    SIZE_TEXT,
+    Scale,
+    long_name,
+    plain,
+    sentence,
+    text_width,
+    unbroken,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["End", "in_panel", "label_ends", "mark_crossovers", "room_for_labels", "spread"]
+# What a figure says around its data: title, what is fixed, notes.
+
+_NAMED = 10  # so many constants are named; the file has them all
+_MOST_PANELS = 20
+_MOST_BITS = 62
+_REASONS = 3  # so many reasons for one hole are named
+
+
+def joined(words: Sequence[str]) -> str:
+    """Return names as people list them: a, b and c."""
+    texts = [plain(word) for word in words]
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+
+
+def short_name(view: View, name: str) -> str:
+    """Return what a variable is, without what stands in parentheses."""
+    return long_name(name, view.attrs(name), short=True)
+
+
+def panels_of(figure: Figure, view: View) -> list[str]:
+    """Return a heading for each panel; one empty text where there are no panels."""
+    dim = figure["panels"]
+    if dim is None or not view.has(dim):
+        return [""]
+    labels = view.labels(dim)
+    if len(labels) > _MOST_PANELS:
+        message = (
+            f"{figure.where}.panels = '{dim}': {len(labels)} panels can't be read; at most "
+            f"{_MOST_PANELS}: choose some by at = {{ {dim} = [...] }}"
+        )
+        raise InputError(message)
+    return labels
+
+
+def sheet_of(
+    figure: Figure,
+    view: View,
+    title: str,
+    notes: Sequence[str],
+    panels: Sequence[str],
+    **measures: Any,
+) -> Sheet:
+    """Return the words of a figure."""
+    shown = [name for key in KINDS[figure.kind].shown for name in listed(figure[key])]
+    energy = any(_is_energy(view.units(name)) for name in shown)
+    beside = [name for name in view.constants() if energy or not _is_energy(view.units(name))]
+    assumed = [name for name in view.assumed() if energy or not _is_energy(view.units(name))]
+    below = list(notes)
+    if assumed:
+        below.append(f"Assumed, not given, specified or measured: {_some(view, assumed)}.")
+    return Sheet(
+        figure["title"] or sentence(title),
+        fixed=" · ".join(unbroken(text) for text in view.fixed()),
+        constants=f"with {_some(view, beside)}" if beside else "",
+        notes=below,
+        panels=panels,
+        **measures,
+    )
+
+
+def _is_energy(units: str) -> bool:
+    """Return whether a unit is of energy, which is nothing to a figure of times or bytes."""
+    return "J" in units.split()
+
+
+def _some(view: View, names: Sequence[str]) -> str:
+    """Return the first of some coordinates with their values, and how many more there are."""
+    texts = [unbroken(view.named(name)) for name in names[:_NAMED]]
+    more = len(names) - len(texts)
+    return ", ".join(texts) + (f" and {more} more (in the file)" if more else "")
+
+
+def status_bits(view: View, dims: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
+    """Return why values are missing, by the dataset's status variable."""
+    if "status" not in view.dataset:
+        return np.zeros((1,) * len(dims), dtype=np.int64), []
+    others = [str(dim) for dim in view.dataset["status"].dims if dim not in dims]
+    status = view.values("status", [*others, *dims]).astype(np.int64)
+    attrs = view.attrs("status")
+    meanings = str(attrs.get("flag_meanings", "")).split()[:_MOST_BITS]
+    masked = "flag_masks" in attrs
+    flags = np.atleast_1d(attrs["flag_masks" if masked else "flag_values"]).astype(np.int64)
+    bits = np.zeros_like(status)
+    for place, flag in enumerate(flags[: len(meanings)]):
+        applies = (status & flag) != 0 if masked else (status == flag) & (flag != 0)
+        bits |= applies.astype(np.int64) << place
+    for _ in others:  # a variable without these dimensions has a hole for all that stands there
+        bits = np.bitwise_or.reduce(bits, axis=0)
+    return bits, [plain(meaning) for meaning in meanings]
+
+
+def reasons(view: View, missing: NDArray[np.bool_], dims: Sequence[str]) -> list[str]:
+    """Return why values are missing, the most frequent reason first."""
+    bits, meanings = status_bits(view, dims)
+    concerned = np.broadcast_to(bits, missing.shape)[missing]
+    counts = [int(np.count_nonzero(concerned >> place & 1)) for place in range(len(meanings))]
+    order = sorted(range(len(counts)), key=lambda place: -counts[place])
+    found = [meanings[place] for place in order if counts[place]]
+    return [*found[:_REASONS], "and others"] if len(found) > _REASONS else found
+
+
+# Where the best of several curves changes.
+
+_EQUAL = 1e-9  # relative difference below which two curves count as one
+_FINE = 1.3  # neighbours closer than this ratio need no points between them
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """A change of the best curve."""
+
+    x: float  # Where
+    y: float  # Where
+    before: int  # The best curve on its left, and on its right
+    after: int  # The best curve on its left, and on its right
+
+
+def crossovers(
+    x: NDArray[np.float64],
+    curves: NDArray[np.float64],
+    *,
+    more: bool = False,
+    whole: bool = False,
+) -> list[Crossover]:
+    """Find where the best curve changes.
+
+    Between two samples each curve is taken as affine in `x`. Costs with a latency and a
+    bandwidth term are so, hence the crossing is exact for them on any grid, which it would
+    not be along straight lines of a logarithmic plot.
+    """
+    cost = -curves if more else curves
+    sign = -1.0 if more else 1.0
+    winners: list[int | None] = []
+    for costs in cost.T:
+        winners.append(_winner(costs, winners[-1] if winners else None))
+    found: list[Crossover] = []
+    for k, (before, after) in enumerate(pairwise(winners)):
+        if before is None or after is None or before == after:
+            continue
+        there = cost[:, k : k + 2]
+        if not np.isfinite(there[before]).all() or not np.isfinite(there[after]).all():
+            continue
+        if whole:
+            height = float(sign * there[after, 1])
+            found.append(Crossover(float(x[k + 1]), height, before, after))
+        else:
+            found += _segment(x[k : k + 2], there, (before, after), sign)
+    return found
+
+
+def _winner(costs: NDArray[np.float64], held: int | None) -> int | None:
+    """Return the best curve at a sample; the one held so far if it is among the best."""
+    if not np.isfinite(costs).any():
+        return None
+    least = float(np.min(costs[np.isfinite(costs)]))
+    if held is not None and costs[held] <= least + _EQUAL * abs(least):
+        return held
+    return int(np.nonzero(costs <= least + _EQUAL * abs(least))[0][0])
+
+
+def _segment(
+    x: NDArray[np.float64], cost: NDArray[np.float64], ends: tuple[int, int], sign: float
+) -> list[Crossover]:
+    """Walk the lower envelope of affine pieces from one sample to the next."""
+    found = []
+    current, last = ends
+    place = 0.0
+    rise = cost[:, 1] - cost[:, 0]
+    while current != last:
+        steeper = rise[current] - rise
+        with np.errstate(divide="ignore", invalid="ignore"):
+            meet = (cost[:, 0] - cost[current, 0]) / steeper
+        meet = np.where((steeper > 0) & (meet >= place - _EQUAL), meet, np.inf)
+        after = int(np.argmin(meet)) if np.isfinite(meet).any() else last
+        if not np.isfinite(meet[after]) or meet[after] > 1 + _EQUAL or meet[last] <= meet[after]:
+            after = last
+        place = float(min(max(meet[after], place), 1.0))
+        where = float(x[0] + place * (x[1] - x[0]))
+        height = float(sign * (cost[after, 0] + place * rise[after]))
+        found.append(Crossover(where, height, current, after))
+        current = after
+    return found
+
+
+def refine(
+    x: NDArray[np.float64], y: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Add points between samples that lie far apart, for lines on logarithmic axes."""
+    if len(x) < 2 or np.all(x[1:] <= _FINE * x[:-1]):
+        return x, y
+    counts = np.ceil(np.log(x[1:] / x[:-1]) / np.log(_FINE)).astype(np.int64).clip(1)
+    pieces = [
+        np.geomspace(left, right, count, endpoint=False)
+        for left, right, count in zip(x[:-1], x[1:], counts, strict=True)
+    ]
+    fine = np.concatenate([*pieces, x[-1:]])
+    between = np.interp(fine, x, y)
+    between[np.concatenate([[0], np.cumsum(counts)])] = y  # a sample beside a hole stays
+    return fine, between
+
 
 _LABEL_WIDTH = 2.3  # inches of a label beside the panel
 _SAMPLE = 0.42  # inches of the sample stroke before it
@@ -151,3 +365,67 @@ def spread(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
         places[member] = min(places[member], ceiling - size / 2)
         ceiling = places[member] - size / 2
     return places
+
+
+# Points of plans: which no other beats in both ways, which to draw, the numbers of the best.
+
+_CELLS = (600, 480)  # points in one cell of so many across and up cover each other
+_AWAY = 0.32  # inches from the best points to their numbers
+
+
+def pareto(
+    x: NDArray[np.float64], y: NDArray[np.float64], valid: NDArray[np.bool_], *, more: bool
+) -> NDArray[np.int64]:
+    """Find the points that no other point beats in both ways."""
+    places = np.nonzero(valid)[0]
+    cost = -y[places] if more else y[places]
+    order = np.lexsort((cost, x[places]))
+    places, cost = places[order], cost[order]
+    least = np.minimum.accumulate(np.concatenate([[np.inf], cost[:-1]])) if len(cost) else cost
+    return np.asarray(places[cost < least], dtype=np.int64)
+
+
+def thinned(
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    valid: NDArray[np.bool_],
+    axes: tuple[Axis, Axis],
+) -> NDArray[np.int64]:
+    """Return the points to draw: of those that would cover each other on paper the first one."""
+    places = np.nonzero(valid)[0]
+    cells = np.zeros(len(places), dtype=np.int64)
+    for values, axis, count in zip((x, y), axes, _CELLS, strict=True):
+        low, high, own = axis.low, axis.high, values[places]
+        if axis.scale == "log":
+            low, high, own = np.log(low), np.log(high), np.log(own)
+        inside = np.clip((own - low) / (high - low), 0.0, 1.0)
+        cells = cells * (count + 1) + np.round(count * inside).astype(np.int64)
+    _, first = np.unique(cells, return_index=True)
+    return np.asarray(places[np.sort(first)], dtype=np.int64)
+
+
+def numbers_at(
+    axes: Axes,
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    panel: tuple[float, float],
+    *,
+    above: bool,
+) -> None:
+    """Number points, from 1 on, in a row beside them."""
+    places = [in_panel(axes, *point) for point in zip(x.tolist(), y.tolist(), strict=True)]
+    order = sorted(range(len(places)), key=lambda rank: places[rank])
+    sizes = [(text_width(f"{rank + 1}", SIZE_NOTE) + 0.12) / panel[0] for rank in order]
+    across = spread([places[rank][0] for rank in order], sizes)
+    heights = [place[1] for place in places]
+    # All in a row, clear of the lines and of the panel's ends.
+    row = max(heights) + _AWAY / panel[1] if above else min(heights) - _AWAY / panel[1]
+    row = min(max(row, 0.1 / panel[1]), 1.0 - 0.1 / panel[1])
+    for rank, place in zip(order, across, strict=True):
+        axes.annotate(
+            f"{rank + 1}", places[rank], (place, row), xycoords="axes fraction",
+            textcoords="axes fraction", size=SIZE_NOTE, weight="bold", color=INK, ha="center",
+            va="center", zorder=5,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
+            arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.8, "shrinkB": 3},
+        )  # fmt: skip

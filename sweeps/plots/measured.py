@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError
-from sweeps.plots.axis import Axis, axis_of, scale_for
+from sweeps.plots.curves import Line, lines_of, pick, stroke
 from sweeps.plots.data import View
-from sweeps.plots.frame import Legend, frame, panel_size
-from sweeps.plots.lines import Line, lines_of, pick, stroke
-from sweeps.plots.readable import number
+from sweeps.plots.draw import save
+from sweeps.plots.frame import Axis, Legend, Sheet, Ticks, axis_of, frame, panel_size, scale_for
+from sweeps.plots.marks import panels_of, sheet_of, short_name
 from sweeps.plots.schema import Figure
-from sweeps.plots.style import BAND, BOUND, INK, SIZE_NOTE
-from sweeps.plots.ticks import Ticks
-from sweeps.plots.words import panels_of, sheet_of, short_name
+from sweeps.plots.style import (
+    ALARM,
+    BAND,
+    BOUND,
+    COLOURS,
+    INK,
+    MARKERS,
+    MUTED,
+    SIZE_NOTE,
+    STROKES,
+    number,
+    style,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
-
-__all__ = ["draw_measured", "median_error"]
 
 _STRIP = 0.85  # inches of the panel with the ratio
 _WIDEST = 10.0  # ratios beyond it, and beyond its inverse, stand at the edge
@@ -222,3 +232,327 @@ def _legend(rows: _Rows, band: float) -> Legend:
         handles.append(Line2D([], [], color=INK, marker=marker, linestyle="none"))
         labels.append(f"ratio beyond {_WIDEST:.0f} or 1/{_WIDEST:.0f}")
     return Legend(handles, labels)
+
+
+# Predicted against measured values of many runs: equality, a band, and the ratio below.
+
+BAND_WIDTH = 0.1
+_PANEL = (6.4, 4.4)  # inches
+_PREDICTED_STRIP = 1.9
+_LEAST, _MOST = 1.5, 4.0  # ratios at the strip's ends; what is beyond stands at the end
+_PREDICTED_RATIOS = (0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """What is drawn."""
+
+    attrs: Mapping[str, str]  # ``long_name`` and ``units`` of the values
+    groups: Sequence[str]  # Each point's group
+    measured: NDArray[np.float64]  # Above 0; one or more
+    predicted: NDArray[np.float64]  # Above 0; one or more
+
+    @property
+    def ratio(self) -> NDArray[np.float64]:
+        """Predicted by measured."""
+        return self.predicted / self.measured
+
+    def of(self, group: str) -> NDArray[np.bool_]:
+        """Return which points are of a group."""
+        return np.array([name == group for name in self.groups])
+
+
+def draw_predicted(
+    cloud: Cloud, stem: Path, *, title: str, notes: Sequence[str] = ()
+) -> list[Path]:
+    """Draw predicted against measured values, both logarithmic, and their ratio below."""
+    with style():
+        looks = _looks(cloud)
+        xaxis, yaxis = _predicted_axes(cloud)
+        ratio = _predicted_ratio_axis(cloud)
+        sheet = Sheet(
+            title,
+            xlabel=xaxis.label,
+            ylabel=yaxis.label,
+            strip_label=ratio.label,
+            notes=notes,
+            strip=_PREDICTED_STRIP,
+            panel=_PANEL,
+            right=0.3,
+        )
+        legend = _predicted_legend(cloud, looks)
+        made = frame(sheet, legend)
+        xaxis.apply(made.axes[0], "x", labels=False)
+        yaxis.apply(made.axes[0], "y")
+        xaxis.apply(made.strips[0], "x")
+        ratio.apply(made.strips[0], "y")
+        _draw_values(made.axes[0], cloud, looks, (xaxis.low, xaxis.high))
+        _draw_ratios(made.strips[0], cloud, looks, (ratio.low, ratio.high))
+        made.legend(legend)
+        return save(made.canvas, stem)
+
+
+def _looks(cloud: Cloud) -> dict[str, dict[str, Any]]:
+    """Return how each group is drawn: the largest first, so that the others stay visible."""
+    names = sorted(set(cloud.groups), key=lambda name: (-int(cloud.of(name).sum()), name))
+    return {
+        name: {
+            "color": COLOURS[place % len(COLOURS)],
+            "marker": MARKERS[place % len(MARKERS)],
+            "linestyle": "none",
+            "markersize": 5.5,
+            "markeredgecolor": "white",
+            "markeredgewidth": 0.5,
+        }
+        for place, name in enumerate(names)
+    }
+
+
+def _predicted_axes(cloud: Cloud) -> tuple[Axis, Axis]:
+    """Return both axes: the same ends, so that equality is the diagonal."""
+    values = np.concatenate([cloud.measured, cloud.predicted])
+    ends = float(values.min()) / 1.25, float(values.max()) * 1.25
+    pair = []
+    for word, inches, upright in (("measured", _PANEL[0], False), ("predicted", _PANEL[1], True)):
+        attrs = {**cloud.attrs, "long_name": f"{word} {cloud.attrs['long_name']}"}
+        pair.append(axis_of(word, attrs, values, "log", inches, vertical=upright, ends=ends))
+    return pair[0], pair[1]
+
+
+def _predicted_ratio_axis(cloud: Cloud) -> Axis:
+    """Return the axis of the ratio: as far below 1 as above it."""
+    far = float(np.exp(np.max(np.abs(np.log(cloud.ratio))))) * 1.08
+    far = min(max(far, _LEAST), _MOST * 1.08)
+    marks = tuple(mark for mark in _PREDICTED_RATIOS if 1 / far <= mark <= far)
+    ticks = Ticks(marks, tuple(number(mark) for mark in marks))
+    return Axis("log", 1.0 / far, far, ticks, "Predicted / measured")
+
+
+def _draw_values(
+    axes: Axes, cloud: Cloud, looks: Mapping[str, dict[str, Any]], ends: tuple[float, float]
+) -> None:
+    x = np.array(ends)
+    axes.fill_between(x, x * (1 - BAND_WIDTH), x * (1 + BAND_WIDTH), color=BAND, zorder=0.5)
+    axes.plot(x, x, color=BOUND, linewidth=1.0, zorder=1)
+    for name, look in looks.items():
+        own = cloud.of(name)
+        axes.plot(cloud.measured[own], cloud.predicted[own], zorder=2, **look)
+    sizes = np.abs(cloud.ratio - 1.0)
+    text = (
+        f"{len(sizes)} rows\nmean error {100 * np.mean(sizes):.1f} %\n"
+        f"median {100 * np.median(sizes):.1f} %"
+    )
+    axes.text(0.03, 0.97, text, transform=axes.transAxes, va="top", size=SIZE_NOTE, color=INK)
+
+
+def _draw_ratios(
+    axes: Axes, cloud: Cloud, looks: Mapping[str, dict[str, Any]], ends: tuple[float, float]
+) -> None:
+    axes.axhspan(1 - BAND_WIDTH, 1 + BAND_WIDTH, color=BAND, zorder=0.5)
+    axes.axhline(1.0, color=BOUND, linewidth=1.0, zorder=1)
+    shown = np.clip(cloud.ratio, *ends)
+    for name, look in looks.items():
+        own = cloud.of(name)
+        axes.plot(cloud.measured[own], shown[own], zorder=2, clip_on=False, **look)
+
+
+def _predicted_legend(cloud: Cloud, looks: Mapping[str, dict[str, Any]]) -> Legend:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = []
+    labels = []
+    for name, look in looks.items():
+        sizes = np.abs(cloud.ratio[cloud.of(name)] - 1.0)
+        handles.append(Line2D([], [], **{**look, "markersize": 7.0}))
+        labels.append(f"{name} ({len(sizes)}): {100 * np.mean(sizes):.1f} %")
+    handles.append(Line2D([], [], color=BOUND, linewidth=1.0))
+    labels.append("predicted as measured")
+    handles.append(Patch(facecolor=BAND, edgecolor=BOUND, linewidth=0.5))
+    labels.append(f"within ±{100 * BAND_WIDTH:.0f} %")
+    return Legend(handles, labels, "Class (rows): mean error")
+
+
+# Measured bus bandwidth over message size beside fitted curves, and their ratio below.
+
+Floats = NDArray[np.float64]
+
+MOST_CURVES = 6
+_CALIBRATED_STRIP = 0.95  # inches of the panel with the ratio
+_PALE = 0.22
+_APART, _DECADES = 4.0, 1e5  # of bandwidths
+_FEW = 2  # curves of a panel up to which bands and data sheets are shown beside them
+_SHEET: dict[str, Any] = {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1.1}
+_CALIBRATED_LEAST, _CALIBRATED_WIDEST = (
+    1.5,
+    10.0,
+)  # ratios at the strip's ends; what is beyond stands at the end
+_CALIBRATED_RATIOS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One curve: an operation on some ranks."""
+
+    label: str  # Its ranks
+    message_bytes: Floats  # Measured bus bandwidths [byte s-1]
+    measured: Floats  # Measured bus bandwidths [byte s-1]
+    fitted: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
+    data_sheet: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
+    low: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
+    high: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
+    odd: NDArray[np.bool_]  # Which measurements fall out
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One operation with its curves."""
+
+    operation: str
+    curves: Sequence[Curve]
+
+
+def draw_calibrated(
+    panels: Sequence[Panel], stem: Path, *, title: str, notes: Sequence[str] = ()
+) -> list[Path]:
+    """Draw a panel an operation: points, curves with their bands, and the ratio below."""
+    labels = list(dict.fromkeys(one.label for panel in panels for one in panel.curves))
+    looks = {name: _look(place) for place, name in enumerate(labels)}
+    with style():
+        size = panel_size(len(panels))
+        xaxis, yaxis, ratio = _calibrated_axes(panels, size)
+        sheet = Sheet(
+            title, xlabel=xaxis.label, ylabel=yaxis.label, strip_label="Measured / fitted",
+            notes=notes, panels=[panel.operation for panel in panels], strip=_CALIBRATED_STRIP,
+            panel=size, right=0.3,
+        )  # fmt: skip
+        legend = _calibrated_legend(looks, panels)
+        made = frame(sheet, legend)
+        for index, panel in enumerate(panels):
+            lowest, first = made.outer(index)
+            xaxis.apply(made.axes[index], "x", labels=False)
+            xaxis.apply(made.strips[index], "x", labels=lowest)
+            yaxis.apply(made.axes[index], "y", labels=first)
+            ratio.apply(made.strips[index], "y", labels=first)
+            _calibrated_draw_panel(made.axes[index], panel, looks)
+            _draw_strip(made.strips[index], panel, looks, (ratio.low, ratio.high))
+        made.legend(legend)
+        return save(made.canvas, stem)
+
+
+def _look(place: int) -> dict[str, Any]:
+    return {
+        "color": COLOURS[place % len(COLOURS)],
+        "marker": MARKERS[place % len(MARKERS)],
+        "linestyle": STROKES[place % len(STROKES)],
+    }
+
+
+def _calibrated_axes(panels: Sequence[Panel], size: tuple[float, float]) -> tuple[Axis, Axis, Axis]:
+    """Return the axes of size, of bandwidth (all panels' the same), and of the ratio."""
+    curves = [one for panel in panels for one in panel.curves]
+    sizes = np.concatenate([one.message_bytes for one in curves])
+    about = {"long_name": "message size", "units": "byte"}
+    xaxis = axis_of("message_bytes", about, sizes, "log", size[0])
+    peaks = [max(float(one.measured.max()) for one in panel.curves) for panel in panels]
+    about = {"long_name": "bus bandwidth", "units": "byte s-1"}
+    high = 1.08 * max([*peaks, *(float(one.fitted.max()) for one in curves)])
+    # Panels of one scale; logarithmic where the lowest would be flat on a linear one.
+    log = max(peaks) > _APART * min(peaks)
+    least = min(float(one.measured.min()) for one in curves)
+    ends = (max(least / 1.3, high / _DECADES), 1.3 * high) if log else (0.0, high)
+    yaxis = axis_of(
+        "busbw", about, np.array(ends), "log" if log else "linear", size[1], vertical=True,
+        ends=ends,
+    )  # fmt: skip
+    far = max(float(np.max(np.abs(np.log(one.measured / one.fitted)))) for one in curves)
+    far = min(max(float(np.exp(far)), _CALIBRATED_LEAST) * 1.1, _CALIBRATED_WIDEST)
+    marks = tuple(mark for mark in _CALIBRATED_RATIOS if 1.0 / far < mark < far)
+    if len(marks) < 3:
+        marks = (0.7, 1.0, 1.4)
+    ticks = Ticks(marks, tuple(number(mark) for mark in marks))
+    return xaxis, yaxis, Axis("log", 1.0 / far, far, ticks, "Measured / fitted")
+
+
+def _calibrated_draw_panel(axes: Axes, panel: Panel, looks: dict[str, dict[str, Any]]) -> None:
+    for one in panel.curves:
+        look = looks[one.label]
+        order = np.argsort(one.message_bytes, kind="stable")
+        size = one.message_bytes[order]
+        if len(panel.curves) <= _FEW:
+            axes.fill_between(
+                size, one.low[order], one.high[order], color=look["color"], alpha=_PALE,
+                linewidth=0, zorder=1,
+            )  # fmt: skip
+            axes.plot(size, one.data_sheet[order], zorder=1.5, **_SHEET)
+        axes.plot(
+            size, one.fitted[order], color=look["color"], linestyle=look["linestyle"],
+            linewidth=1.8, zorder=2,
+        )  # fmt: skip
+        axes.plot(
+            one.message_bytes, one.measured, linestyle="none", marker=look["marker"],
+            markersize=5, markerfacecolor="white", markeredgecolor=look["color"],
+            markeredgewidth=1.3, zorder=3,
+        )  # fmt: skip
+        _ring(axes, one.message_bytes[one.odd], one.measured[one.odd])
+    axes.margins(x=0)
+
+
+def _ring(axes: Axes, x: Floats, y: Floats, *, clipped: bool = True) -> None:
+    axes.plot(
+        x, y, linestyle="none", marker="o", markersize=10, markerfacecolor="none",
+        markeredgecolor=ALARM, markeredgewidth=1.4, zorder=4, clip_on=clipped,
+    )  # fmt: skip
+
+
+def _draw_strip(
+    axes: Axes, panel: Panel, looks: dict[str, dict[str, Any]], ends: tuple[float, float]
+) -> None:
+    axes.axhline(1.0, color=BOUND, linewidth=1.0, zorder=1)
+    size = np.concatenate([one.message_bytes for one in panel.curves])
+    order = np.argsort(size, kind="stable")
+    low, high = (
+        np.concatenate([getattr(one, name) / one.fitted for one in panel.curves])
+        for name in ("low", "high")
+    )
+    axes.fill_between(
+        size[order], low[order], high[order], color=BAND, linewidth=0, step="mid", zorder=0.5
+    )
+    for one in panel.curves:
+        look = looks[one.label]
+        shown = np.clip(one.measured / one.fitted, *ends)
+        axes.plot(
+            one.message_bytes, shown, linestyle="none", marker=look["marker"], markersize=4,
+            color=look["color"], zorder=2, clip_on=False,
+        )  # fmt: skip
+        _ring(axes, one.message_bytes[one.odd], shown[one.odd], clipped=False)
+
+
+def _calibrated_legend(looks: dict[str, dict[str, Any]], panels: Sequence[Panel]) -> Legend:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = []
+    labels = []
+    for name, look in looks.items():
+        handles.append(
+            Line2D(
+                [], [], color=look["color"], linestyle=look["linestyle"], linewidth=1.8,
+                marker=look["marker"], markerfacecolor="white", markeredgewidth=1.3,
+            )
+        )  # fmt: skip
+        labels.append(name)
+    if any(len(panel.curves) <= _FEW for panel in panels):
+        handles.append(Line2D([], [], **_SHEET))
+        labels.append("data sheet")
+    handles.append(Patch(facecolor=BAND, edgecolor=BOUND, linewidth=0.5))
+    labels.append("band about the fit")
+    if any(one.odd.any() for panel in panels for one in panel.curves):
+        handles.append(
+            Line2D(
+                [], [], linestyle="none", marker="o", markersize=10, markerfacecolor="none",
+                markeredgecolor=ALARM, markeredgewidth=1.4,
+            )
+        )  # fmt: skip
+        labels.append("falls out")
+    return Legend(handles, labels, "Points measured, lines fitted")

@@ -10,34 +10,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overhead.overlap.pipeline_orders import BACKWARD, FORWARD, INPUTS, WEIGHTS
-from overhead.overlap.pipeline_timeline import (
+from overhead.overlap.pipeline import (
+    BACKWARD,
     EXPOSED,
+    FORWARD,
+    INPUTS,
     OPTIMIZER,
     PAIR,
     TRANSFER,
     UNEXPLAINED,
     WAITING,
+    WEIGHTS,
 )
 from overhead.overlap.timeline import COMMUNICATION, COMPUTATION, Span
+from sweeps.plots.draw import save
 from sweeps.plots.frame import Legend, Sheet, frame
-from sweeps.plots.readable import number, scale_of
-from sweeps.plots.save import save
 from sweeps.plots.style import (
     COLOURS,
     FAINT,
     INK,
     MUTED,
     SIZE_NOTE,
+    number,
     region_colour,
+    scale_of,
     style,
     text_width,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["draw_stages", "draw_timelines"]
 
 _ROW = 0.36  # inches of a row
 _BAR = 0.78  # of a row

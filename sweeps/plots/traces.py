@@ -10,21 +10,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.plots.axis import Axis, axis_of
-from sweeps.plots.frame import Legend, Sheet, frame
-from sweeps.plots.readable import number, scale_of
-from sweeps.plots.save import save
-from sweeps.plots.style import COLOURS, FAINT, MUTED, SIZE_NOTE, region_colour, style, text_width
-from sweeps.traces.intervals import intersection, union
-from sweeps.traces.overlap import Overlap
+from sweeps.plots.draw import save
+from sweeps.plots.frame import Axis, Legend, Sheet, axis_of, frame
+from sweeps.plots.style import (
+    COLOURS,
+    FAINT,
+    MUTED,
+    SIZE_NOTE,
+    number,
+    region_colour,
+    scale_of,
+    style,
+    text_width,
+)
+from sweeps.traces.overlap import Overlap, intersection, union
 from sweeps.traces.patterns import CLASSES, EXCLUDED
 from sweeps.traces.ranks import Ranks
-from sweeps.traces.trace import Trace
+from sweeps.traces.reader import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["draw_summary", "draw_timeline", "draw_traces"]
 
 Intervals = tuple[NDArray[np.int64], NDArray[np.int64]]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
 
-__all__ = ["LABELS", "OF_TRAINING", "SWITCHES", "Axis"]
+from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES
+from overhead.plan.defaults import DEGREES
+from overhead.transformer.quantities import SHAPES
 
 # Labels that decide which formulas hold, rather than what goes into them.
 SWITCHES = (
@@ -56,3 +58,101 @@ class Axis:
         """Whether the dimension's own column holds labels."""
         own = self.columns.get(self.name)
         return own is not None and own.dtype.kind in "UO"
+
+
+# What makes a sweep one of training steps, and what it asks for if nothing is said.
+
+OF_A_PLAN = (
+    *(name for name, _, _ in DEGREES),
+    *SHAPES,
+    "world_size",
+    "zero_stage",
+    "sequence_parallel",
+    "sequence_length",
+    "parameters",
+)
+
+# Where nothing is asked for by name, of collective operations.
+DEFAULT_QUANTITIES = (
+    "time",
+    "latency_time",
+    "bandwidth_time",
+    "intra_time",
+    "inter_time",
+    "steps",
+    "sent_bytes",
+    "link_bytes",
+    "energy",
+    "algbw",
+    "busbw",
+    "lower_bound",
+    "lower_bound_ratio",
+    "chosen_algorithm",
+)
+
+# The same of training steps; what can't be had is left out, and told.
+TRAINING_QUANTITIES = (
+    "step_time",
+    "tokens_per_second",
+    "tokens_per_second_per_gpu",
+    "model_flops_per_gpu",
+    "mfu",
+    "hfu",
+    "bubble_fraction",
+    "peak_memory",
+    "headroom",
+    "first_stage_model_state_memory",
+    "communication_upper_bound",
+    "communication_volume",
+    "step_energy",
+    "error_band",
+)
+
+
+def is_training(given: Collection[str]) -> bool:
+    """Return whether what is given is of a training step rather than of one operation."""
+    return bool({*OF_A_PLAN, *OF_TRAINING} & set(given))
+
+
+def training_label_values(name: str) -> dict[str, tuple[str, ...]]:
+    """Return the values of a label of training steps, by its name; empty where it is none."""
+    if name not in OF_TRAINING:
+        return {}
+    from overhead.labels import OVERLAPS
+    from overhead.memory.breakdown import LABELS as MEMORY_LABELS
+    from overhead.memory.quantities import RECIPES
+    from overhead.schedule.quantities import SCHEDULES
+    from sweeps.spec.figures import PRECISIONS
+
+    known = {
+        "recompute": MEMORY_LABELS["recompute"],
+        "attention_kernel": MEMORY_LABELS["attention_kernel"],
+        "sharding": MEMORY_LABELS["sharding"],
+        "schedule": SCHEDULES,
+        "context_parallel": ("all_to_all", "ring", "all_gather"),
+        "mask": ("causal", "full"),
+        "dispatcher": ("all_to_all", "deduplicated"),
+        **OVERLAPS,
+        "precision": PRECISIONS,
+        "recipe": tuple(RECIPES),
+    }
+    return {name: tuple(known.get(name, ()))}
+
+
+# The values that labels may have: of a list, or of the catalogue.
+
+CHOICES = ("standard", "nccl", "auto")
+# Labels whose values are files, with the folder where they are.
+CATALOGUED = {"hardware": "hardware", "model": "models", "framework": "frameworks"}
+
+
+def label_values(name: str) -> tuple[str, ...]:
+    """Return the values that a label may have; empty where the catalogue says."""
+    return {
+        "collective": COLLECTIVES,
+        "topology": TOPOLOGIES,
+        "algorithm": (*CHOICES, *ALGORITHMS.names()),
+        "latency_per": ("hop", "message"),
+        "link": ("auto", "intra", "inter"),
+        **training_label_values(name),
+    }.get(name, ())

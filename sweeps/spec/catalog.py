@@ -9,27 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import InputError, RunError, fault, nearest
-from sweeps.spec.machine import Figure, Machine, read_machine
+from sweeps.spec.machine import Machine, read_machine
 
 if TYPE_CHECKING:
     from sweeps.spec.framework import Framework
     from sweeps.spec.model import Model
-
-__all__ = [
-    "Figure",
-    "Machine",
-    "find_spec",
-    "find_sweep",
-    "framework_names",
-    "hardware_names",
-    "load_framework",
-    "load_hardware",
-    "load_model",
-    "model_names",
-    "read_toml",
-    "shipped",
-    "spec_names",
-]
 
 StrPath = str | os.PathLike[str]
 
@@ -144,13 +128,13 @@ def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:
     config = Path(text) if text.endswith(".json") else Path(text) / "config.json"
     named = Path(text).name == text
     if text.endswith(".json") or (config.is_file() and not named):
-        from sweeps.spec.hugging_face import read_config
+        from sweeps.spec.model import read_config
 
         return read_config(config)
     if not named and not text.endswith(".toml"):
         text = _by_hugging_face(text, folders)
     path = find_spec("models", text, folders)
-    from sweeps.spec.model_file import read_model
+    from sweeps.spec.model import read_model
 
     return read_model(path, read_toml(path))
 

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.units import parse_quantity
 
-__all__ = ["KERNELS", "ORIGINS", "PRECISIONS", "Entry", "Figure", "FigureReader"]
-
 ORIGINS = ("specification", "measured", "assumed")
 # What matrix products can be computed in, and the kinds of attention kernels.
 PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32")

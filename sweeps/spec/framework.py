@@ -2,19 +2,175 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from overhead.labels import OVERLAPS
 from overhead.memory.breakdown import LABELS
-from overhead.memory.precision import RECIPES
-from overhead.overlap_labels import OVERLAPS
+from overhead.memory.quantities import RECIPES, Recipe
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.figures import ORIGINS, PRECISIONS, Entry, Figure, FigureReader
-from sweeps.spec.training_rule import FRAMEWORK_RULE
+from sweeps.spec.figures import KERNELS, ORIGINS, PRECISIONS, Entry, Figure, FigureReader
+from sweeps.spec.machine import Machine
 
-__all__ = ["Choice", "Framework", "read_framework"]
+# Constants of a step's time that hold where neither a machine's nor a framework's file has one.
+#
+# They are rules over many machines rather than fits of one: good to about a tenth of a step's time
+# on machines whose best matrix multiplication is known, worse elsewhere.
+
+NEMO = "NVIDIA/dgxc-benchmarking @8f5cbb3"
+VTRAIN = "VIA-Research/vTrain @f8dda8473a"
+XLA = "jax-cuda12-pjrt 0.9.2, table of matrix multiplications on H100 and B200"
+RUNS = f"public step times ({VTRAIN}, {NEMO} and others)"
+
+
+def _figure(value: float, kind: str, source: str, units: str = "1") -> Figure:
+    return Figure(value, units, kind, source)
+
+
+# A machine's constants.
+MACHINE_RULE: dict[str, Figure] = {
+    "matmul_efficiency": _figure(
+        0.8, "measured",
+        "long runs sustain 0.77 to 0.93 of the best measured matrix multiplication on A100 and "
+        f"H100, 0.62 to 0.70 on B200; one value for all, by {RUNS}",
+    ),
+    "matmul_floor": _figure(
+        5e-6, "measured",
+        f"{XLA}: 5.6 and 5.8 us in bf16 where the rest tends to nothing; rounded as in the fits of "
+        "the rates", "s",
+    ),
+    "matmul_depth_time": _figure(
+        3e-10, "measured", f"{XLA}: 0.31 and 0.38 ns in bf16 for each unit of k", "s"
+    ),
+    "memory_efficiency": _figure(
+        0.85, "assumed",
+        f"share of the data sheet's bandwidth that long kernels reach; {RUNS} bound it only from "
+        "below",
+    ),
+    "intra_efficiency": _figure(
+        0.78, "measured",
+        "stas00/ml-engineering, network/README.md @744d01e18b: large messages reach 0.78 of "
+        "NVLink's bandwidth on A100, 0.80 to 0.83 on H200 and B200, by rings",
+    ),
+    "inter_efficiency": _figure(
+        0.85, "assumed",
+        "stas00/ml-engineering, network/README.md @744d01e18b: 0.8 to 0.9 of the network's "
+        "bandwidth at best; the middle",
+    ),
+    "step_overhead": _figure(
+        1e-3, "assumed",
+        "a step's bookkeeping; too little for step times to tell, and more where a fit says so",
+        "s",
+    ),
+    "idle_power_fraction": _figure(
+        0.2, "assumed",
+        "P. Patel et al., Characterizing power management opportunities for LLMs in the cloud, "
+        "ASPLOS, 2024, section 4: about a fifth of the limit between phases of computing; from "
+        "memory, unverified",
+    ),
+}  # fmt: skip
+
+# Best measured matrix multiplication by peak, where it isn't measured: the median of those that
+# the catalogue has in bf16 and fp8 (0.51 on MI300X to 0.87 on A100).
+TYPICAL_BEST = _figure(
+    0.74, "assumed", "median of the best measured by the peak, over the catalogue's machines"
+)
+
+# A fused kernel's share of the peak of 16 bits, long sequences.
+ATTENTION_RULE: dict[str, Figure] = {
+    "flash_1": _figure(
+        0.28, "assumed",
+        "between the 0.21 and the 0.35 fitted on H100 and A100 (mosaicml/llm-foundry @8c8dd48f72)",
+    ),
+    "flash_2": _figure(
+        0.4, "assumed",
+        "arXiv:2307.08691: 0.5 to 0.73 on A100; arXiv:2407.08608, figure 5: 0.37 on H100; 0.27 "
+        "fitted on H100 at 500 W (pytorch/torchtitan @b5bcd76c66)",
+    ),
+    "flash_3": _figure(
+        0.6, "assumed", "arXiv:2407.08608, figure 5: 0.65 forward on H100, heads of 128"
+    ),
+    "cudnn": _figure(
+        0.6, "assumed",
+        "arXiv:2407.08608, figure 5: 0.60 forward on H100, heads of 128; fits on step times give "
+        f"0.56 on B200 and 0.75 on H100 ({NEMO} and others)",
+    ),
+}  # fmt: skip
+# Without a fused kernel the products are matrix multiplications, small and batched.
+UNFUSED_SHARE = _figure(
+    0.6, "assumed",
+    f"of the sustained rate of matrix multiplications; as in the fits on {VTRAIN}, whose byte "
+    "counts are the rest of unfused attention",
+)  # fmt: skip
+
+# A framework's constants.
+FRAMEWORK_RULE: dict[str, Figure] = {
+    "host_time": _figure(
+        8e-6, "assumed",
+        "an operation launched from Python; step times of current frameworks only bound it, for "
+        "0.4 ms a layer changes none of them", "s",
+    ),
+    "elementwise_factor": _figure(1.0, "assumed", "element-wise operations fused"),
+    "loss_bytes": _figure(
+        40.0, "assumed",
+        "bytes moved a logit by loss and its gradient in single precision, as in the fits",
+        "byte",
+    ),
+    "logit_bytes": _figure(
+        8.0, "specification",
+        "bytes stored a logit: 16 bits, its softmax in single precision, 16 bits of gradient",
+        "byte",
+    ),
+    "tp_overlap": _figure(0.0, "assumed", "nothing hides it unless the framework says so"),
+    "cp_overlap": _figure(0.8, "assumed", "the share that attention hides, as in the fits"),
+    "ep_overlap": _figure(0.0, "assumed", "nothing hides it unless the framework says so"),
+    "dp_overlap": _figure(
+        0.9, "assumed", "all but a tenth hides behind the backward pass, as in the fits"
+    ),
+    "overlap_contention": _figure(
+        0.08, "assumed",
+        "share of its own time that the shorter of two overlapped parts costs, as in the fits",
+    ),
+    "forward_operations": _figure(
+        20.0, "measured",
+        f"operations launched a layer: with the host's 42 us they are the 3.4 to 3.7 ms a layer "
+        f"and micro-batch of {VTRAIN}'s small models",
+    ),
+    "backward_operations": _figure(
+        35.0, "measured", f"operations launched a layer; as those of the forward pass, {VTRAIN}"
+    ),
+    "recompute_operations": _figure(
+        20.0, "assumed", "those of the forward pass once more, where all is recomputed"
+    ),
+    "matmul_share": _figure(1.0, "assumed", "the machine's own rate"),
+    "embedding_as_layer": _figure(0.0, "assumed", "not counted in cutting stages"),
+    "loss_as_layer": _figure(0.0, "assumed", "not counted in cutting stages"),
+    "dropout": _figure(0.0, "assumed", "none, as in current models"),
+}  # fmt: skip
+
+ATTENTION_KERNEL = "flash_2"
+
+# Bytes a parameter by precision, where a framework has no recipe of its own: Megatron-LM's.
+RECIPE_RULE: dict[str, str] = {
+    "bf16": "megatron_bf16",
+    "fp16": "megatron_fp16",
+    "fp8": "megatron_bf16",
+    "fp4": "megatron_bf16",
+    "tf32": "fp32_adam",
+    "fp32": "fp32_adam",
+}
+# Bytes of an input of a matrix product; 4 bits have a scale of 8 bits for each 16 (NVFP4).
+INPUT_WIDTHS: dict[str, float] = {
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "fp4": 0.5625,
+    "tf32": 4.0,
+    "fp32": 4.0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,3 +365,193 @@ class _Reader(FigureReader):
                 self.text(where, given, "source"),
             )
         return found
+
+
+# The constants that a step's time takes of a machine and of the software, each with its origin.
+
+Known = tuple[float, str]
+
+# Constants of a machine that don't depend on the precision or on the kernel.
+PLAIN = (
+    "memory_bandwidth",
+    "memory_capacity",
+    "memory_efficiency",
+    "intra_efficiency",
+    "inter_efficiency",
+    "matmul_floor",
+    "matmul_depth_time",
+    "step_overhead",
+    "power",
+    "idle_power_fraction",
+    "sms",
+    "price",
+)
+# The two 16-bit formats run on the same units: where their peaks are equal, so is what is reached.
+TWINS = {"bf16": "fp16", "fp16": "bf16"}
+SINGLE = ("tf32", "fp32")
+
+
+def training_constants(
+    machine: Machine,
+    framework: Framework,
+    *,
+    precision: str = "bf16",
+    attention_kernel: str | None = None,
+    recipe: str | None = None,
+) -> dict[str, Known]:
+    """Return every constant of a machine and its software that a step's time and memory take."""
+    kernel = attention_kernel or framework.labels.get("attention_kernel", ATTENTION_KERNEL)
+    wrong = [
+        fault(field, name, "unknown", nearest(name, known))
+        for field, name, known in (
+            ("precision", precision, PRECISIONS),
+            ("attention_kernel", kernel, KERNELS),
+            ("recipe", recipe, tuple(RECIPES)),
+        )
+        if name is not None and name not in known
+    ]
+    if wrong:
+        raise InputError(wrong)
+    found = {name: _plain(machine, name) for name in PLAIN}
+    found |= _matmul(machine, precision, framework.figures["matmul_share"])
+    found |= _attention(machine, precision, kernel)
+    found |= _training_bytes(framework, precision, recipe)
+    found |= {
+        name: (figure.value, figure.origin)
+        for name, figure in framework.figures.items()
+        if name != "matmul_share"
+    }
+    return found
+
+
+def _unknown(machine: Machine) -> Known:
+    return math.nan, f"not known ({machine.name})"
+
+
+def _plain(machine: Machine, name: str) -> Known:
+    figure = machine.figures.get(name) or MACHINE_RULE.get(name)
+    return _unknown(machine) if figure is None else (figure.value, figure.origin)
+
+
+def _matmul(machine: Machine, precision: str, share: Figure) -> dict[str, Known]:
+    """Return peak, best and sustained share of matrix multiplication."""
+    peak = machine.figures.get(f"peak_flops_{precision}")
+    best = _best(machine, precision)
+    efficiency, origin = _efficiency(machine, precision)
+    if share.value != 1.0:
+        efficiency, origin = efficiency * share.value, f"{origin}; times {share.origin}"
+    known = math.isfinite(best[0])
+    return {
+        "peak_flops": _unknown(machine) if peak is None else (peak.value, peak.origin),
+        "best_matmul_flops": best,
+        "matmul_efficiency": (efficiency, origin) if known else _unknown(machine),
+    }
+
+
+def _stated(machine: Machine, quantity: str, precision: str) -> Known | None:
+    """Return a figure of a precision, or of its twin where both have the same peak."""
+    figure = machine.figures.get(f"{quantity}_{precision}")
+    if figure is not None:
+        return figure.value, figure.origin
+    twin = TWINS.get(precision, precision)
+    figure = machine.figures.get(f"{quantity}_{twin}")
+    peaks = [machine.figures.get(f"peak_flops_{name}") for name in (precision, twin)]
+    if figure is None or peaks[0] is None or peaks[1] is None or peaks[0].value != peaks[1].value:
+        return None
+    return figure.value, f"{figure.origin} (of {twin}, which has the same peak)"
+
+
+def _best(machine: Machine, precision: str) -> Known:
+    """Return the best measured matrix multiplication, or what is typical of the peak."""
+    stated = _stated(machine, "best_matmul_flops", precision)
+    peak = machine.figures.get(f"peak_flops_{precision}")
+    if stated is not None:
+        return stated
+    if peak is None:
+        return _unknown(machine)
+    share = TYPICAL_BEST
+    return peak.value * share.value, f"{share.kind}: {share.value:g} of the peak, {share.source}"
+
+
+def _efficiency(machine: Machine, precision: str) -> Known:
+    """Return the share of the best matrix multiplication that long runs sustain."""
+    rule = MACHINE_RULE["matmul_efficiency"]
+    return _stated(machine, "matmul_efficiency", precision) or (rule.value, rule.origin)
+
+
+def _attention(machine: Machine, precision: str, kernel: str) -> dict[str, Known]:
+    """Return the peak of attention, which is in 16 bits at least, and the kernel's share of it."""
+    names = (precision,) if precision in SINGLE else dict.fromkeys((_sixteen(precision), *TWINS))
+    name = next((n for n in names if f"peak_flops_{n}" in machine.figures), None)
+    if name is None:
+        return dict.fromkeys(("attention_peak_flops", "attention_efficiency"), _unknown(machine))
+    peak = machine.figures[f"peak_flops_{name}"]
+    share = machine.figures.get(f"attention_efficiency_{kernel}") or ATTENTION_RULE.get(kernel)
+    if share is not None:
+        efficiency = share.value, share.origin
+    else:  # without a fused kernel
+        sustained = _best(machine, name)[0] * _efficiency(machine, name)[0] / peak.value
+        told = f"{UNFUSED_SHARE.value:g} of the {sustained:.3g} of the peak sustained in {name}"
+        why = f"{UNFUSED_SHARE.kind}: {told}; {UNFUSED_SHARE.source}"
+        efficiency = UNFUSED_SHARE.value * sustained, why
+    return {
+        "attention_peak_flops": (peak.value, peak.origin),
+        "attention_efficiency": efficiency,
+    }
+
+
+def _sixteen(precision: str) -> str:
+    return precision if precision in TWINS else "bf16"
+
+
+def _training_bytes(framework: Framework, precision: str, recipe: str | None) -> dict[str, Known]:
+    """Return bytes a parameter and an element, by the recipe."""
+    chosen = framework.precisions.get(precision)
+    name = recipe or (RECIPE_RULE[precision] if chosen is None else chosen.value)
+    used: Recipe = RECIPES[name]
+    origin = f"specification: recipe {name}, {used.meaning} ({used.reference})"
+    if recipe is None and chosen is not None:
+        origin += f"; {framework.name} takes it: {chosen.source}"
+    given = {quantity: float(value) for quantity, value in used.given().items()}
+    found = {quantity: (value, origin) for quantity, value in given.items()}
+    width = INPUT_WIDTHS[precision]
+    if width < given["matmul_input_bytes"]:
+        found["matmul_input_bytes"] = width, f"specification: matrix products in {precision}"
+    gathered = min(given["weight_bytes"], given["activation_bytes"])
+    told = "assumed: weights are gathered as stored, or as computed with where that is narrower"
+    found["gathered_bytes"] = gathered, told
+    return found
+
+
+# Defaults of a training step that neither a machine nor its software decides.
+
+LABEL_DEFAULTS = {
+    "topology": "hierarchical",
+    "algorithm": "nccl",
+    "latency_per": "hop",
+    "link": "auto",
+    "recompute": "none",
+    "attention_kernel": "flash_2",
+    "schedule": "one_f_one_b",
+    "context_parallel": "all_to_all",
+    "mask": "causal",
+    "sharding": "full",
+    "dispatcher": "all_to_all",
+    "tp_mechanism": "efficiency",
+    "cp_mechanism": "efficiency",
+    "dp_mechanism": "efficiency",
+}
+# What `Resolved` names where the user says nothing.
+NUMBER_DEFAULTS: dict[str, tuple[float, str]] = {
+    "zero_stage": (0.0, "assumed: nothing is sharded"),
+    "expert_imbalance": (1.0, "assumed: experts are used evenly"),
+    "uneven_stages": (1.0, "assumed: the largest stage rules where layers don't divide evenly"),
+}
+# Without these a model has no tensors of its own.
+VITAL = ("layers", "hidden_size", "heads", "vocabulary_size")
+
+
+def needed_shapes(given: Container[str]) -> tuple[str, ...]:
+    """Return the shapes without which only a parameter count is known."""
+    inner = "expert_ffn_size" if "expert_ffn_size" in given else "ffn_size"
+    return (*VITAL, inner)

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import InputError, nearest
-from sweeps.spec.figures import KERNELS, ORIGINS, PRECISIONS, Entry, Figure, FigureReader
-
-__all__ = ["ORIGINS", "Figure", "Machine", "read_machine"]
+from sweeps.spec.figures import KERNELS, PRECISIONS, Entry, Figure, FigureReader
 
 LINK_KINDS = ("switch", "torus", "mesh", "fully_connected")
 REDUCTIONS = ("nvls", "sharp")
@@ -90,7 +88,7 @@ _FIGURES: dict[str, dict[str, Entry]] = {
     },
     "device.peak_flops": _rates("peak_flops"),
     "device.best_matmul_flops": _rates("best_matmul_flops"),
-    # What long runs sustain of it: `sweeps.spec.training` says what holds where a file doesn't.
+    # What long runs sustain of it: `sweeps.spec.framework` says what holds where a file doesn't.
     "training": {
         "memory_efficiency": _share("memory_efficiency"),
         "intra_efficiency": _share("intra_efficiency"),

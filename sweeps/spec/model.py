@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,23 +12,10 @@ import numpy as np
 
 from overhead.evaluation import MissingQuantities, derive
 from overhead.quantity import VOCABULARY
-from overhead.transformer import transformer_quantities
+from overhead.transformer.quantities import FLAGS, SHAPES
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.machine import Figure
+from sweeps.spec.figures import ORIGINS, Figure
 from sweeps.spec.units import parse_quantity
-
-FLAGS, SHAPES = transformer_quantities.FLAGS, transformer_quantities.SHAPES
-
-__all__ = [
-    "COUNTS",
-    "Model",
-    "attention_label",
-    "bare_model",
-    "complete_shapes",
-    "join_figures",
-    "shape_faults",
-    "shape_value",
-]
 
 # What has no default, since a wrong guess would change every number.
 VITAL = ("layers", "hidden_size", "heads", "vocabulary_size", "gated", "tied_embeddings")
@@ -211,3 +199,468 @@ def join_figures(stated: Mapping[str, Figure]) -> dict[str, Figure]:
 def attention_label(figures: Mapping[str, Figure]) -> dict[str, str]:
     """Return the labels that shapes have."""
     return {"attention": "mla" if figures["kv_rank"].value > 0.0 else "mha"}
+
+
+# A model's file: what it may hold, checked whole.
+#
+# A model file states shapes, or a bare count of parameters.  Unknown keys, missing shapes and
+# shapes
+# that contradict each other are all reported together, each with its place.
+
+_KEYS = ("name", "title", "summary", "hugging_face", "kind", "source", "shapes", *COUNTS)
+
+
+def read_model(path: Path, content: Mapping[str, Any]) -> Model:
+    """Make a model of a model file's content."""
+    reader = _Reader(path, content)
+    model = reader.model()
+    if reader.faults:
+        raise InputError(reader.faults)
+    return model
+
+
+class _Reader:
+    """A walk over a model file that collects its faults."""
+
+    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
+        self.path, self.content = path, content
+        self.faults: list[str] = []
+
+    def model(self) -> Model:
+        self._unknown("", self.content, _KEYS)
+        name = self._text(self.content, "name", "", default=self.path.stem)
+        if name != self.path.stem:
+            self._fault("name", name, "is not the file's name", f"write '{self.path.stem}'")
+        kind, source = self._origin(self.content, "")
+        stated = self._counts(kind, source)
+        if "shapes" in self.content or not any(name in self.content for name in COUNTS):
+            stated = self._shapes(kind, source)
+        whole = bool(stated) and not self.faults and "parameters" not in stated
+        figures = join_figures(stated) if whole else stated
+        return Model(
+            name=name,
+            title=self._text(self.content, "title", ""),
+            summary=self._text(self.content, "summary", "", default=""),
+            path=self.path,
+            kind=kind,
+            source=source,
+            hugging_face=self._names(),
+            figures=figures,
+            stated=frozenset(stated),
+            labels=attention_label(figures) if whole else {},
+        )
+
+    def _counts(self, kind: str, source: str) -> dict[str, Figure]:
+        found = {name: self.content[name] for name in COUNTS if name in self.content}
+        if "shapes" in self.content:
+            for name, value in found.items():
+                self._fault(name, value, "stands beside shapes", "it follows from them: drop one")
+            return {}
+        if "active_parameters" in found and "parameters" not in found:
+            self.faults.append(f"{self.path}: parameters: is missing beside active_parameters")
+        figures = {name: self._figure(name, given, kind, source) for name, given in found.items()}
+        counts = {name: figure for name, figure in figures.items() if figure}
+        most = counts.get("parameters")
+        active = counts.get("active_parameters")
+        if most and active and active.value > most.value:
+            self._fault("active_parameters", f"{active.value:g}", "is more than all", "at most all")
+        return counts
+
+    def _shapes(self, kind: str, source: str) -> dict[str, Figure]:
+        table = self.content.get("shapes")
+        if not isinstance(table, dict):
+            wrong = "is missing" if table is None else "is not a table"
+            self.faults.append(
+                f"{self.path}: shapes: {wrong}; write [shapes], or parameters for a bare count"
+            )
+            return {}
+        self._unknown("shapes.", table, SHAPES)
+        figures = {
+            name: self._figure(f"shapes.{name}", given, kind, source)
+            for name, given in table.items()
+            if name in SHAPES
+        }
+        stated = {name: figure for name, figure in figures.items() if figure}
+        if len(stated) == len(figures):
+            values = {name: figure.value for name, figure in stated.items()}
+            self.faults += shape_faults(values, f"{self.path}: shapes.")
+        return stated
+
+    def _figure(self, place: str, given: object, kind: str, source: str) -> Figure | None:
+        """Read ``80``, or ``{ value = 80, kind = .., source = .. }`` with an origin of its own."""
+        if isinstance(given, dict):
+            self._unknown(f"{place}.", given, ("value", "kind", "source"))
+            kind, source = self._origin(given, f"{place}.")
+            if "value" not in given:
+                self.faults.append(f"{self.path}: {place}.value: is missing")
+                return None
+            given, place = given["value"], f"{place}.value"
+        name = place.removeprefix("shapes.").removesuffix(".value")
+        try:
+            return Figure(shape_value(name, given, f"{self.path}: {place}"), "1", kind, source)
+        except InputError as error:
+            self.faults += error.faults
+            return None
+
+    def _fault(self, place: str, value: object, wrong: str, allowed: str) -> None:
+        self.faults.append(fault(f"{self.path}: {place}", value, wrong, allowed))
+
+    def _unknown(self, place: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
+        names = tuple(known)
+        for key in table:
+            if key not in names:
+                near = nearest(key, names, shown=40)
+                self.faults.append(f"{self.path}: {place}{key}: no such key; {near}")
+
+    def _origin(self, table: Mapping[str, Any], place: str) -> tuple[str, str]:
+        kind = self._text(table, "kind", place)
+        if kind and kind not in ORIGINS:
+            self._fault(f"{place}kind", kind, "is unknown", nearest(kind, ORIGINS))
+        return kind, self._text(table, "source", place)
+
+    def _text(
+        self, table: Mapping[str, Any], key: str, place: str, default: str | None = None
+    ) -> str:
+        value = table.get(key, default)
+        if isinstance(value, str) and (value.strip() or value == default):
+            return value
+        wrong = "is missing" if key not in table else "is not a text with something in it"
+        self.faults.append(f"{self.path}: {place}{key}: {wrong}")
+        return ""
+
+    def _names(self) -> tuple[str, ...]:
+        given = self.content.get("hugging_face", [])
+        names = [given] if isinstance(given, str) else given
+        if isinstance(names, list) and all(isinstance(name, str) and name for name in names):
+            return tuple(names)
+        self._fault("hugging_face", given, "is not a name", 'write "owner/name", or a list of such')
+        return ()
+
+
+# A model from the ``config.json`` that Hugging Face keeps beside its weights.
+#
+# Each kind of model (``model_type``) has keys of its own.  A key is needed where transformers' own
+# default would be one model's size rather than a rule; what our shapes can't tell is refused.
+
+_SIZES = {
+    "layers": "num_hidden_layers",
+    "hidden_size": "hidden_size",
+    "heads": "num_attention_heads",
+    "vocabulary_size": "vocab_size",
+}
+_FAULTS_SHOWN = "is missing; every {} model has one"
+
+
+class _Config:
+    """A config.json that is being read: shapes so far, each with its key, and the faults."""
+
+    def __init__(self, path: Path, content: Mapping[str, Any], model_type: str) -> None:
+        self.path, self.content, self.model_type = path, content, model_type
+        self.figures: dict[str, Figure] = {}
+        self.faults: list[str] = []
+
+    def take(self, shape: str, key: str) -> None:
+        """Take a shape from a key that must be there."""
+        if key not in self.content:
+            self.faults.append(f"{self.path}: {key}: {_FAULTS_SHOWN.format(self.model_type)}")
+        else:
+            self._read(shape, key, self.content[key])
+
+    def maybe(self, shape: str, key: str) -> None:
+        """Take a shape from a key that may be missing or null."""
+        if self.content.get(key) is not None:
+            self._read(shape, key, self.content[key])
+
+    def none_or(self, shape: str, key: str) -> None:
+        """Take a shape from a key that must be there and may be null, for none."""
+        if key in self.content and self.content[key] is None:
+            self.set(shape, 0.0, f"{key} = null")
+        else:
+            self.take(shape, key)
+
+    def set(self, shape: str, value: float, why: str) -> None:
+        """Give a shape a value for a reason."""
+        self.figures[shape] = Figure(value, "1", "specification", f"{self.path}: {why}")
+
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        """Return a key that is true or false."""
+        value = self.content.get(key)
+        value = default if value is None else value
+        if not isinstance(value, bool):
+            self.faults.append(fault(f"{self.path}: {key}", value, "is no flag", "true or false"))
+        return value is True
+
+    def refuse(self, key: str, wrong: str, allowed: str) -> None:
+        """Refuse what shapes can't tell."""
+        shown = json.dumps(self.content[key])
+        shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+        self.faults.append(f"{self.path}: {key} = {shown}: {wrong}; {allowed}")
+
+    def _read(self, shape: str, key: str, given: object) -> None:
+        try:
+            value = shape_value(shape, given, f"{self.path}: {key}")
+        except InputError as error:
+            self.faults += error.faults
+        else:
+            self.set(shape, value, key)
+
+
+def _sizes(config: _Config, *, tied: bool = False) -> None:
+    """Read what all but GPT-2 call the same."""
+    for shape, key in _SIZES.items():
+        config.take(shape, key)
+    _tied(config, default=tied)
+
+
+def _tied(config: _Config, *, default: bool) -> None:
+    value = config.flag("tie_word_embeddings", default=default)
+    config.set("tied_embeddings", float(value), "tie_word_embeddings, or the kind's default")
+
+
+def _gated(config: _Config) -> None:
+    """Read a decoder with gated MLPs and RMS norms."""
+    _sizes(config)
+    config.set("gated", 1.0, f"every {config.model_type} model")
+
+
+def _heads(config: _Config, *, sized: bool = False) -> None:
+    config.take("kv_heads", "num_key_value_heads")
+    (config.take if sized else config.maybe)("head_size", "head_dim")
+
+
+def _no_biases(config: _Config) -> None:
+    if config.flag("attention_bias"):
+        config.refuse("attention_bias", "isn't known with this kind of model", "false")
+
+
+def _window(config: _Config) -> None:
+    """Read a window that ``use_sliding_window`` switches on, in all layers or in none."""
+    layers = config.figures.get("layers")
+    count = int(layers.value) if layers else 0
+    if not config.flag("use_sliding_window") or config.content.get("sliding_window") is None:
+        config.set("window", 0.0, "use_sliding_window or sliding_window: none")
+        return
+    types = config.content.get("layer_types")
+    if isinstance(types, list):
+        windowed = sum(kind == "sliding_attention" for kind in types)
+        count = len(types)
+        key = "layer_types"
+    else:
+        key = "max_window_layers"
+        first = config.content.get(key)
+        if not isinstance(first, int) or isinstance(first, bool):
+            config.faults.append(
+                f"{config.path}: {key}: is missing or no number; use_sliding_window needs it"
+            )
+            return
+        windowed = max(count - first, 0)
+    if windowed == 0:
+        config.set("window", 0.0, f"{key}: no layer has a window")
+    elif windowed == count:
+        config.maybe("window", "sliding_window")
+    else:
+        wrong = f"gives a window to {windowed} of {count} layers"
+        config.refuse(key, wrong, "a window in all layers or in none is known")
+
+
+def _llama(config: _Config) -> None:
+    _gated(config)
+    config.take("ffn_size", "intermediate_size")
+    config.maybe("kv_heads", "num_key_value_heads")
+    config.maybe("head_size", "head_dim")
+    biases = [config.flag(key) for key in ("attention_bias", "mlp_bias")]
+    if biases[0] != biases[1]:
+        key = "attention_bias" if biases[0] else "mlp_bias"
+        config.refuse(key, "gives biases to a part of the layer", "both or neither is known")
+    config.set("biases", float(all(biases)), "attention_bias and mlp_bias")
+
+
+def _mistral(config: _Config) -> None:
+    _gated(config)
+    config.take("ffn_size", "intermediate_size")
+    _heads(config)
+    config.none_or("window", "sliding_window")
+
+
+def _qwen2(config: _Config) -> None:
+    _gated(config)
+    config.take("ffn_size", "intermediate_size")
+    _heads(config)
+    config.set("qkv_biases", 1.0, "every qwen2 model")
+    _window(config)
+
+
+def _qwen3(config: _Config) -> None:
+    _gated(config)
+    config.take("ffn_size", "intermediate_size")
+    _heads(config, sized=True)
+    config.set("qk_norms", 1.0, "every qwen3 model")
+    _no_biases(config)
+    _window(config)
+
+
+def _qwen3_moe(config: _Config) -> None:
+    _gated(config)
+    _heads(config, sized=True)
+    config.set("qk_norms", 1.0, "every qwen3_moe model")
+    _no_biases(config)
+    _window(config)
+    config.take("experts", "num_experts")
+    config.take("experts_per_token", "num_experts_per_tok")
+    config.take("expert_ffn_size", "moe_intermediate_size")
+    config.maybe("moe_every", "decoder_sparse_step")
+    dense = config.content.get("mlp_only_layers") or []
+    every = config.content.get("decoder_sparse_step") not in (None, 1)
+    if not isinstance(dense, list) or dense != list(range(len(dense))):
+        config.refuse("mlp_only_layers", "are not the first layers", "only the first may be dense")
+    elif dense and every:
+        config.refuse("mlp_only_layers", "stands with decoder_sparse_step", "one of both is known")
+    elif dense:
+        config.set("dense_layers", float(len(dense)), "mlp_only_layers")
+    if dense or every:
+        config.take("ffn_size", "intermediate_size")
+
+
+def _mixtral(config: _Config) -> None:
+    _gated(config)
+    _heads(config)
+    config.maybe("window", "sliding_window")
+    config.take("experts", "num_local_experts")
+    config.take("experts_per_token", "num_experts_per_tok")
+    config.take("expert_ffn_size", "intermediate_size")
+
+
+def _deepseek_v3(config: _Config) -> None:
+    _gated(config)
+    _no_biases(config)
+    config.none_or("q_rank", "q_lora_rank")
+    for shape, key in {
+        "kv_rank": "kv_lora_rank",
+        "head_size_plain": "qk_nope_head_dim",
+        "head_size_rope": "qk_rope_head_dim",
+        "head_size_value": "v_head_dim",
+        "ffn_size": "intermediate_size",
+        "experts": "n_routed_experts",
+        "experts_per_token": "num_experts_per_tok",
+        "expert_ffn_size": "moe_intermediate_size",
+        "dense_layers": "first_k_dense_replace",
+    }.items():
+        config.take(shape, key)
+    _shared(config)
+    if config.content.get("moe_layer_freq", 1) != 1:
+        config.refuse("moe_layer_freq", "isn't known", "1")
+    balanced = config.content.get("topk_method", "noaux_tc") == "noaux_tc"
+    config.set("router_bias", float(balanced), "topk_method (noaux_tc has a bias)")
+
+
+def _shared(config: _Config) -> None:
+    """Read how many shared experts there are, each as wide as a routed one."""
+    key, size = "n_shared_experts", config.figures.get("expert_ffn_size")
+    number = config.content.get(key, ...)
+    if number is None:
+        config.set("shared_ffn_size", 0.0, f"{key} = null")
+    elif number is ...:
+        config.faults.append(f"{config.path}: {key}: {_FAULTS_SHOWN.format(config.model_type)}")
+    elif isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        config.refuse(key, "is not a number of experts", "a whole number from 0, or null")
+    elif size:
+        config.set("shared_ffn_size", number * size.value, f"{key}*moe_intermediate_size")
+
+
+def _gpt2(config: _Config) -> None:
+    for shape, key in {
+        "layers": "n_layer",
+        "hidden_size": "n_embd",
+        "heads": "n_head",
+        "vocabulary_size": "vocab_size",
+        "learned_positions": "n_positions",
+    }.items():
+        config.take(shape, key)
+    _tied(config, default=True)
+    _plain(config)
+    hidden = config.figures.get("hidden_size")
+    if config.content.get("n_inner") is not None:
+        config.take("ffn_size", "n_inner")
+    elif hidden:
+        config.set("ffn_size", 4.0 * hidden.value, "n_inner: four times n_embd if not given")
+
+
+def _gpt_neox(config: _Config) -> None:
+    _sizes(config)
+    config.take("ffn_size", "intermediate_size")
+    _plain(config)
+    if not config.flag("attention_bias", default=True):
+        config.refuse("attention_bias", "gives biases to the MLP alone", "true")
+
+
+def _plain(config: _Config) -> None:
+    """Read a GPT's MLP without gate, with biases and layer norms."""
+    why = f"every {config.model_type} model"
+    for shape, value in {"gated": 0.0, "biases": 1.0, "layer_norm": 1.0}.items():
+        config.set(shape, value, why)
+
+
+MODEL_TYPES: dict[str, Callable[[_Config], None]] = {
+    "deepseek_v3": _deepseek_v3,
+    "gpt2": _gpt2,
+    "gpt_neox": _gpt_neox,
+    "kimi_k2": _deepseek_v3,
+    "llama": _llama,
+    "mistral": _mistral,
+    "mixtral": _mixtral,
+    "qwen2": _qwen2,
+    "qwen3": _qwen3,
+    "qwen3_moe": _qwen3_moe,
+}
+
+
+def read_config(path: Path) -> Model:
+    """Read a Hugging Face ``config.json``."""
+    content = _read_json(path)
+    model_type = content.get("model_type")
+    known = ", ".join(MODEL_TYPES)
+    if "model_type" not in content:
+        message = f"{path}: model_type: is missing; known: {known}"
+        raise InputError(message)
+    if not isinstance(model_type, str) or model_type not in MODEL_TYPES:
+        wrong = "is a kind of model that isn't known"
+        raise InputError(fault(f"{path}: model_type", model_type, wrong, f"known: {known}"))
+    config = _Config(path, content, model_type)
+    MODEL_TYPES[model_type](config)
+    if not config.faults:
+        values = {shape: figure.value for shape, figure in config.figures.items()}
+        config.faults += shape_faults(values, f"{path}: ")
+    if config.faults:
+        raise InputError(config.faults)
+    figures = join_figures(config.figures)
+    name = path.stem if path.name != "config.json" else path.resolve().parent.name
+    return Model(
+        name=name,
+        title=f"{name} ({model_type})",
+        summary="Layers that predict further tokens (MTP), if any, aren't counted.",
+        path=path,
+        kind="specification",
+        source=f"{path}",
+        hugging_face=(),
+        figures=figures,
+        stated=frozenset(config.figures),
+        labels=attention_label(figures),
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        message = f"{path}: can't be read: {error.strerror or error}"
+    except UnicodeDecodeError as error:
+        message = f"{path}: is not UTF-8 text (byte {error.start})"
+    except ValueError as error:
+        message = f"{path}: is not JSON: {error}"
+    except RecursionError:
+        message = f"{path}: is not a config: nested too deeply"
+    else:
+        if isinstance(content, dict):
+            return content
+        message = f"{path}: is not a config: an object with keys is expected"
+    raise InputError(message)

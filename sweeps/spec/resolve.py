@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.collectives import ALGORITHMS
-from overhead.network import factors
+from overhead.collectives.algorithm import ALGORITHMS
+from overhead.collectives.network import factors
 from sweeps.errors import InputError, fault
 from sweeps.spec.axis import SWITCHES, Axis
-from sweeps.spec.catalog import Machine, load_hardware
+from sweeps.spec.catalog import load_hardware
+from sweeps.spec.machine import Machine
 from sweeps.spec.sweep import Sweep
 
 if TYPE_CHECKING:
     from sweeps.spec.model import Model
-
-__all__ = ["DEFAULT_HARDWARE", "Resolved", "Resolver", "resolve"]
 
 DEFAULT_HARDWARE = "dgx-h100"
 DEFAULT_LABELS = {

@@ -9,25 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead import communication, memory, step
-from overhead.overlap_labels import OVERLAPS, SHARED
-from overhead.transformer_quantities import SHAPES
+from overhead.communication import quantities as communication
+from overhead.labels import OVERLAPS, SHARED
+from overhead.memory import breakdown as memory
+from overhead.step import quantities as step
+from overhead.transformer.quantities import SHAPES
 from sweeps.errors import InputError, fault
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_framework, load_hardware, load_model
-from sweeps.spec.framework import Framework
+from sweeps.spec.framework import (
+    LABEL_DEFAULTS,
+    MACHINE_RULE,
+    NUMBER_DEFAULTS,
+    Framework,
+    needed_shapes,
+    training_constants,
+)
 from sweeps.spec.machine import Machine
 from sweeps.spec.model import Model, complete_shapes
 from sweeps.spec.resolve import DEFAULTS, Resolved, Resolver
-from sweeps.spec.training import training_constants
-from sweeps.spec.training_defaults import (
-    LABEL_DEFAULTS,
-    NUMBER_DEFAULTS,
-    needed_shapes,
-)
-from sweeps.spec.training_rule import MACHINE_RULE
-
-__all__ = ["DEFAULT_FRAMEWORK", "DEFAULT_PRECISION", "TrainingResolver"]
 
 DEFAULT_FRAMEWORK = "megatron-lm"
 DEFAULT_PRECISION = "bf16"

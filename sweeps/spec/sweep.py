@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,22 +14,206 @@ from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.axis import LABELS, SWITCHES, Axis
-from sweeps.spec.catalog import find_spec, load_model
-from sweeps.spec.dump import to_toml
-from sweeps.spec.labels import CATALOGUED, CHOICES, label_values
-from sweeps.spec.plans import every_plan
-from sweeps.spec.ranges import parse_values, pieces
-from sweeps.spec.reductions import NAME, REDUCTIONS, Reduction, read_reductions
-from sweeps.spec.settings import KEYS, changed
-from sweeps.spec.usual_quantities import (
+from sweeps.spec.axis import (
+    CATALOGUED,
+    CHOICES,
     DEFAULT_QUANTITIES,
+    LABELS,
+    SWITCHES,
     TRAINING_QUANTITIES,
-    declare_for,
+    Axis,
     is_training,
+    label_values,
+)
+from sweeps.spec.catalog import find_spec, load_model
+from sweeps.spec.ranges import every_plan, parse_values, pieces
+from sweeps.spec.units import to_toml, with_unit
+
+# Reductions as a sweep states them.
+
+REDUCTIONS = ("min", "max", "mean", "top", "quantile", "histogram", "pareto")
+# Names that a file's variables and dimensions can have everywhere.
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+KEYS = ("quantity", "operation", "over", "name", "count", "quantiles", "against", "greatest")
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A reduction of one quantity along dimensions, while its blocks stream by."""
+
+    quantity: str  # What is reduced
+    operation: str  # One of `REDUCTIONS`
+    over: tuple[str, ...]  # The dimensions that disappear
+    name: str  # The result's name
+    count: int = 1  # How many, of ``top``; of ``pareto`` the most, 0 for all
+    quantiles: tuple[float, ...] = (0.5,)  # Which, of ``quantile``
+    against: str = ""  # The other quantity of ``pareto``
+    greatest: tuple[str, ...] = ()  # Those of the two of which more is better
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """What has to be computed for it."""
+        return (self.quantity, self.against) if self.against else (self.quantity,)
+
+
+def beside(reductions: Sequence[Reduction]) -> dict[str, tuple[str, ...]]:
+    """Return by quantity the others that reductions take beside it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for one in reductions:
+        if one.against:
+            known = found.get(one.quantity, ())
+            found[one.quantity] = tuple(dict.fromkeys((*known, one.against)))
+    return found
+
+
+def read_reductions(
+    rows: Sequence[Mapping[str, Any]], dims: Sequence[str], given: Container[str]
+) -> tuple[tuple[Reduction, ...], list[str]]:
+    """Check the reductions that a sweep states."""
+    read = [_read(row, dims, given) for row in rows]
+    faults = [line for _, lines in read for line in lines]
+    names = [reduction.name for reduction, _ in read]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        allowed = "a name = '..' for each"
+        faults.append(fault("reductions.name", name, "stands there twice", allowed))
+    return tuple(reduction for reduction, lines in read if not lines), faults
+
+
+def _read(
+    row: Mapping[str, Any], dims: Sequence[str], given: Container[str]
+) -> tuple[Reduction, list[str]]:
+    faults = [
+        fault(f"reductions.{key}", "..", "no such key", nearest(key, KEYS))
+        for key in row
+        if key not in KEYS
+    ]
+    quantity, operation = str(row.get("quantity", "time")), str(row.get("operation", "min"))
+    if quantity not in VOCABULARY:
+        offer = nearest(quantity, VOCABULARY)
+        faults.append(fault("reductions.quantity", quantity, "no such one", offer))
+    elif quantity in given:
+        faults.append(
+            fault("reductions.quantity", quantity, "is given, not computed", "another one")
+        )
+    if operation not in REDUCTIONS:
+        offer = nearest(operation, REDUCTIONS)
+        faults.append(fault("reductions.operation", operation, "unknown", offer))
+    over, wrong = _over(row.get("over", []), dims)
+    name = str(row.get("name", f"{quantity}_{operation}"))
+    if not NAME.fullmatch(name):
+        wrong.append(fault("reductions.name", name, "can't be", "letters, digits and _"))
+    pareto = operation == "pareto"
+    count, quantiles = row.get("count", 0 if pareto else 3), row.get("quantiles", [0.05, 0.5, 0.95])
+    listed = quantiles if isinstance(quantiles, list) else [quantiles]
+    against, greatest, wrong_pair = _pair(row, quantity, given, pareto=pareto)
+    wrong += wrong_pair
+    if not (_is_count(count) or (pareto and count == 0)):
+        wrong.append(fault("reductions.count", count, "can't be", "a whole number from 1"))
+    if not listed or not all(map(_is_fraction, listed)):
+        allowed = "a list of numbers from 0 to 1"
+        wrong.append(fault("reductions.quantiles", quantiles, "can't be", allowed))
+    faults += wrong
+    if faults:
+        return Reduction(quantity, operation, over, name), faults
+    fractions = tuple(map(float, listed))
+    return Reduction(quantity, operation, over, name, count, fractions, against, greatest), faults
+
+
+def _pair(
+    row: Mapping[str, Any], quantity: str, given: Container[str], *, pareto: bool
+) -> tuple[str, tuple[str, ...], list[str]]:
+    """Return a front's other quantity, and of which more is better, with the faults."""
+    keys = [key for key in ("against", "greatest") if key in row]
+    if not pareto:
+        allowed = "operation = 'pareto'"
+        return (
+            "",
+            (),
+            [fault(f"reductions.{key}", row[key], "is a front's", allowed) for key in keys],
+        )
+    against, listed = str(row.get("against", "")), row.get("greatest", [])
+    greatest = tuple(map(str, listed if isinstance(listed, list) else [listed]))
+    faults = []
+    if against not in VOCABULARY:
+        wrong = "no such one" if against else "a front is of two quantities"
+        offer = nearest(against, VOCABULARY) if against else "such as against = 'peak_memory'"
+        faults.append(fault("reductions.against", against, wrong, offer))
+    elif against in given or against == quantity:
+        wrong = "is the first quantity" if against == quantity else "is given, not computed"
+        faults.append(fault("reductions.against", against, wrong, "another one"))
+    faults += [
+        fault("reductions.greatest", name, "isn't of this front", f"{quantity}, {against}")
+        for name in greatest
+        if name not in (quantity, against)
+    ]
+    return against, greatest, faults
+
+
+def _over(stated: Any, dims: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Return the dimensions that disappear, in the sweep's order, and the faults."""
+    listed = stated if isinstance(stated, list) else str(stated).split(",")
+    over = [str(dim).strip() for dim in listed]
+    faults = [
+        fault("reductions.over", dim, "not an axis", nearest(dim, dims))
+        for dim in over
+        if dim not in dims
+    ]
+    if not over:
+        allowed = f"some of {', '.join(dims)}"
+        faults.append(fault("reductions.over", "[]", "empty", allowed))
+    return tuple(dim for dim in dims if dim in over), faults
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_fraction(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value <= 1.0
+
+
+# Changes to a stated sweep from the command line: ``--set KEY=VALUE``.
+
+# What a stated sweep may hold.
+SETTINGS_KEYS = (
+    "title",
+    "summary",
+    "quantities",
+    "axes",
+    "constants",
+    "reductions",
+    "figures",
+    "measured",
 )
 
-__all__ = ["DEFAULT_QUANTITIES", "REDUCTIONS", "Reduction", "Sweep", "read_sweep"]
+
+def changed(stated: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Return a stated sweep with changes; a bare name of an axis or constant is found there."""
+    faults = []
+    for setting in settings:
+        name, sign, value = setting.partition("=")
+        if not sign or not name:
+            faults.append(fault("--set", setting, "not a change", "KEY=VALUE"))
+            continue
+        section, dot, key = name.partition(".")
+        if not dot and name not in SETTINGS_KEYS:
+            many = "," in value or ":" in value or value.strip() == "all"
+            section, key = ("axes" if many else "constants"), name
+        if dot and section not in ("axes", "constants"):
+            allowed = "title=.., quantities=.., axes.NAME=.. or constants.NAME=.."
+            faults.append(fault("--set", setting, "can't be changed so", allowed))
+        elif key:
+            for table in ("axes", "constants"):
+                if isinstance(stated.get(table), dict):
+                    stated[table].pop(key, None)
+            values = stated.setdefault(section, {})
+            if isinstance(values, dict):
+                values[key] = with_unit(key, value)
+        else:
+            stated[section] = value.split(",") if section == "quantities" else value
+    if faults:
+        raise InputError(faults)
+    return stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +294,8 @@ class _Reader:
 
     def read(self) -> Sweep:
         for key in self.stated:
-            if key not in KEYS:
-                self.faults.append(fault(key, "..", "no such key", nearest(key, KEYS)))
-        declare_for(self._named())
+            if key not in SETTINGS_KEYS:
+                self.faults.append(fault(key, "..", "no such key", nearest(key, SETTINGS_KEYS)))
         axes = self._axes()
         constants, labels = self._constants()
         self._twice(axes, constants, labels)
@@ -156,14 +340,6 @@ class _Reader:
             self.faults.append(fault(key, value, "not a list of tables", f"[[{key}]]"))
             return []
         return value
-
-    def _named(self) -> set[str]:
-        """Return every name that might be a quantity's."""
-        named = set(self._table("constants"))
-        for name, value in self._table("axes").items():
-            named |= set(value) - {"every"} if isinstance(value, Mapping) else {name}
-        asked = self.stated.get("quantities", [])
-        return named | {str(one).strip() for one in asked if isinstance(asked, list)}
 
     # Values.
 
@@ -319,14 +495,14 @@ class _Reader:
         value = self.stated.get("quantities", usual)
         listed = value if isinstance(value, list) else str(value).split(",")
         names = tuple(str(name).strip() for name in listed if str(name).strip())
-        known = [*VOCABULARY, "chosen_algorithm"]
         for name in names:
-            if name not in (*known, "status"):
-                self.faults.append(
-                    fault("quantities", name, "no such quantity", nearest(name, known))
-                )
+            if name not in FLAGS and name not in VOCABULARY:
+                allowed = nearest(name, [*VOCABULARY, "chosen_algorithm"])
+                self.faults.append(fault("quantities", name, "no such quantity", allowed))
         # The status is stored beside whatever is asked for.
         return tuple(dict.fromkeys(name for name in names if name != "status"))
 
 
+# What is told beside quantities; the status is stored with whatever is asked for.
+FLAGS = ("chosen_algorithm", "status")
 assert set(SWITCHES) < set(LABELS)

@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.engine.layout import Block, Layout
-from sweeps.store.attributes import check_layout
-from sweeps.store.blocks import target_of, targets
-from sweeps.store.encode import Stored, stored
-from sweeps.store.failures import system_calls
-from sweeps.store.lock import hold
-from sweeps.store.open_file import OpenFile, least_size
-from sweeps.store.publish import check_output, publish, sweep_strays, temporary
-from sweeps.store.space import require
-from sweeps.store.storage import Storage
-
-__all__ = ["Written", "held", "planned", "write", "write_held"]
+from sweeps.engine.case import Block, Layout
+from sweeps.store.encode import Storage, Stored, stored, target_of, targets
+from sweeps.store.metadata import check_layout
+from sweeps.store.publish import (
+    check_output,
+    hold,
+    publish,
+    require,
+    sweep_strays,
+    system_calls,
+    temporary,
+)
+from sweeps.store.read import OpenFile, least_size
 
 _HEADER_BYTES = 1 << 16
 

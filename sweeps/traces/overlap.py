@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -10,17 +11,237 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError, fault
-from sweeps.traces.events import readable_size
-from sweeps.traces.hta import HTA_CLASSES, hta_figures
-from sweeps.traces.intervals import intersection, measure, sweep, union
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns
-from sweeps.traces.steps import steps_of
-from sweeps.traces.trace import Rows, Trace, counted
+from sweeps.traces.reader import Rows, Trace, counted, nanoseconds, readable_size
 
-__all__ = ["HTA_PARTS", "MODES", "PARTS", "Kernel", "Mode", "Overlap", "analyse", "kernels_of"]
+# Exact unions and intersections of intervals: whole nanoseconds, sorted once, no loops.
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Intervals = tuple[Ints, Ints]
+
+
+def union(starts: Ints, ends: Ints) -> Intervals:
+    """Return the union of intervals as intervals that don't touch, in order."""
+    kept = ends > starts
+    starts, ends = starts[kept], ends[kept]
+    if not len(starts):
+        return starts, ends
+    order = np.argsort(starts, kind="stable")
+    starts, reach = starts[order], np.maximum.accumulate(ends[order])
+    opens = np.concatenate(([True], starts[1:] > reach[:-1]))
+    last = np.concatenate((np.flatnonzero(opens)[1:] - 1, [len(starts) - 1]))
+    return starts[opens], reach[last]
+
+
+def measure(intervals: Intervals) -> int:
+    """Return the length of intervals that don't overlap."""
+    starts, ends = intervals
+    return int((ends - starts).sum())
+
+
+def intersection(one: Intervals, other: Intervals) -> Intervals:
+    """Return where two unions overlap, as intervals in order."""
+    labels = np.repeat([0, 1], [len(one[0]), len(other[0])])
+    both = sweep(np.concatenate((one[0], other[0])), np.concatenate((one[1], other[1])), labels, 2)
+    covered = both.active[0] & both.active[1]
+    return union(both.times[:-1][covered], both.times[1:][covered])
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The time line cut wherever an interval starts or ends, with what goes on in each piece."""
+
+    times: Ints  # Where it is cut, in order; one more than there are pieces
+    active: Bools  # By class and piece, whether an interval of the class covers the piece
+
+    @property
+    def span(self) -> int:
+        """From the first start to the last end."""
+        return int(self.times[-1] - self.times[0]) if len(self.times) else 0
+
+    def length(self, pieces: Bools) -> int:
+        """Return how long some pieces last together."""
+        return int(np.diff(self.times)[pieces].sum())
+
+
+def sweep(starts: Ints, ends: Ints, labels: NDArray[np.integer], classes: int) -> Sweep:
+    """Cut the time line at all ends of intervals, and say what covers each piece."""
+    edges = np.concatenate((starts, ends))
+    order = np.argsort(edges, kind="stable")
+    kinds = np.concatenate((labels, labels))[order]
+    change = np.where(order < len(starts), np.int8(1), np.int8(-1))
+    active = np.zeros((classes, max(len(edges) - 1, 0)), dtype=np.bool_)
+    for kind in range(classes):
+        change_of = np.where(kinds == kind, change, np.int8(0))
+        active[kind] = np.cumsum(change_of, dtype=np.int32)[:-1] > 0
+    return Sweep(edges[order], active)
+
+
+# HolisticTraceAnalysis' figures of a trace: its rows, its classes, its roundings.
+#
+# What its release 0.6.1 does with a file of one rank (``hta/common/trace.py``,
+# ``hta/common/trace_parser.py``, ``hta/utils/utils.py``, ``hta/analyzers``), the odd parts as well:
+# rows whose launch lies in the last step, or isn't in the file, are left out; where times have
+# fractions, starts are rounded up and ends down, so that what is shorter than a microsecond may
+# last
+# less than nothing; and all names that begin with ``hip`` are communication, copies too.
+
+HTA_CLASSES = ("computation", "communication", "memory", "other")
+"""The classes, in the order of the codes."""
+
+_COMMUNICATION = re.compile(r"(^nccl.*)|(^hip)|(^hccl)|(.*ncclKernel.*)")
+_MEMORY = re.compile(r"(^(hip)?Memcpy)|(^(hip)?Memset)|(^dma)")
+_NO_COMPUTATION = re.compile(
+    r"(^nccl)|(.*Memcpy)|(.*Memset)|(.*dma)|(^.*Sync)|(^Stream Wait Event)|(cuda.*LaunchKernel)"
+    r"|(^runFunction)|(^hip)|(^job_exe)|(^packet)|(^pe_exe)|(^cpum_exe_subgraph)|(^hccl)"
+    r"|(^collective_subgraph_execution)"
+)
+_SYNCHRONISATION = ("Event Sync", "Context Sync")
+
+
+@dataclass(frozen=True, slots=True)
+class HtaFigures:
+    """What HolisticTraceAnalysis finds, in nanoseconds."""
+
+    rows: int  # Rows that it keeps
+    start: int  # Where the first of them starts
+    span: int  # Its ``kernel_time`` and ``idle_time``
+    idle: int  # Its ``kernel_time`` and ``idle_time``
+    times: tuple[int, ...]  # Of each class of `HTA_CLASSES`: the length of the union
+    overlap: int  # Communication beside computation
+
+
+def hta_figures(trace: Trace, *, include_last_step: bool = False) -> HtaFigures:
+    """Return the figures of one trace."""
+    rows = trace.rows.only(_kept(trace, include_last_step=include_last_step))
+    starts, ends = _times(trace, rows)
+    codes = _codes(trace, rows)
+    whole = _groups(starts, ends)
+    by_class = [_groups(starts[codes == k], ends[codes == k]) for k in range(len(HTA_CLASSES))]
+    computation, communication = by_class[:2]
+    span = int(whole[1][-1] - whole[0][0]) if len(rows) else 0
+    return HtaFigures(
+        rows=len(rows),
+        start=int(starts.min()) if len(rows) else 0,
+        span=span,
+        idle=span - measure(whole),
+        times=tuple(measure(groups) for groups in by_class),
+        overlap=measure(intersection(union(*communication), union(*computation))),
+    )
+
+
+def _kept(trace: Trace, *, include_last_step: bool) -> Bools:
+    """Tell which rows are kept: on a stream, and launched by a call that is kept."""
+    rows, numbers = trace.rows, trace.step_numbers()
+    on_stream = rows.stream != -1
+    if len(np.unique(trace.spans.name[numbers >= 0])) < 2:
+        return np.asarray(on_stream)
+    synchronisation = np.isin(trace.names, _SYNCHRONISATION)[rows.name]
+    on_gpu = ((rows.stream >= 0) & (rows.correlation >= 0)) | synchronisation
+    rounded = np.ceil if trace.fractional else np.asarray
+    last = np.inf if include_last_step else rounded(trace.spans.start[numbers >= 0]).max()
+    # Rows with a stream but no correlation count as calls of the host, and are kept as such.
+    called = rounded(rows.start) < last
+    launched = np.concatenate(
+        (
+            trace.launches.correlation[rounded(trace.launches.start) < last],
+            rows.correlation[called & ~on_gpu],
+        )
+    )
+    # What has no correlation is joined to the host's rows without one, of which there always are.
+    owned = np.isin(rows.correlation, launched) | (rows.correlation == -1)
+    return np.asarray(on_stream & np.where(on_gpu, owned, called))
+
+
+def _times(trace: Trace, rows: Rows) -> tuple[Ints, Ints]:
+    """Return starts and ends in nanoseconds: of whole microseconds where starts have fractions."""
+    if not trace.fractional:
+        return rows.bounds()
+    starts, ends = np.ceil(rows.start), np.floor(rows.start + rows.duration)
+    return nanoseconds(starts), nanoseconds(ends)
+
+
+def _codes(trace: Trace, rows: Rows) -> NDArray[np.int8]:
+    codes = np.zeros(len(trace.names), dtype=np.int8)
+    for place in np.unique(rows.name).tolist():
+        codes[place] = HTA_CLASSES.index(_class(trace.names[place]))
+    return codes[rows.name]
+
+
+def _class(name: str) -> str:
+    if _COMMUNICATION.match(name):
+        return "communication"
+    if _MEMORY.match(name):
+        return "memory"
+    return "other" if _NO_COMPUTATION.match(name) else "computation"
+
+
+def _groups(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """Merge rows as it does: one that ends before it starts stays, and counts negative."""
+    if not len(starts):
+        return starts, ends
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], ends[order]
+    reach = np.maximum.accumulate(ends)
+    opens = np.concatenate(([True], starts[1:] > reach[:-1]))
+    return starts[opens], np.maximum.reduceat(ends, np.flatnonzero(opens))
+
+
+# Which step of the training loop a row of the GPU belongs to: the one that launched it.
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of a trace (``ProfilerStep#4``), and where its rows belong."""
+
+    # The steps' numbers, in order of time; empty for a trace without steps
+    numbers: NDArray[np.int64]
+    durations: NDArray[np.int64]  # What each took on the host, in nanoseconds
+    # For each row the place of its step; -1 for a row that no step launched
+    places: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def steps_of(trace: Trace) -> Steps:
+    """Tell which step each row of a trace belongs to.
+
+    A kernel runs after its launch, and often in the next step, so a row belongs to the step in
+    which the host launched it. In a trace without launches it is the step in which it starts.
+    """
+    numbers = trace.step_numbers()
+    on_gpu = np.array([c.lower().startswith("gpu") for c in trace.categories], dtype=np.bool_)
+    host = numbers >= 0
+    if len(on_gpu):
+        host &= ~on_gpu[trace.spans.category]
+    spans = trace.spans.only(host)
+    starts = nanoseconds(spans.start)
+    order = np.argsort(starts, kind="stable")
+    # Several threads may have marked a step: the first mark counts.
+    _, first = np.unique(numbers[host][order], return_index=True)
+    order = order[np.sort(first)]
+    starts, durations = starts[order], nanoseconds(spans.duration)[order]
+    places = np.full(len(trace.rows), -1, dtype=np.intp)
+    if len(order):
+        times, known = _launched(trace)
+        place = np.searchsorted(starts, times, side="right") - 1
+        inside = known & (place >= 0)
+        inside &= times < (starts + durations)[np.maximum(place, 0)]
+        places = np.where(inside, place, -1)
+    return Steps(numbers[host][order], durations, places)
+
+
+def _launched(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return when each row was launched, and whether that is known."""
+    if not len(trace.launches):
+        return nanoseconds(trace.rows.start), np.ones(len(trace.rows), dtype=np.bool_)
+    launch = trace.launches.of(trace.rows.correlation)
+    return nanoseconds(trace.launches.start)[launch], launch >= 0
+
 
 Mode = Literal["full", "hta"]
-Ints = NDArray[np.int64]
 
 MODES: tuple[Mode, ...] = ("full", "hta")
 PARTS = (*CLASSES, "idle")

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.catalog import read_toml, shipped
-from sweeps.traces.trace import Trace
-
-__all__ = ["CLASSES", "EXCLUDED", "Patterns", "Rule", "load_patterns"]
+from sweeps.traces.reader import Trace
 
 CLASSES = ("gemm", "other", "communication", "copy", "wait")
 """What GPU rows can be; their places are the codes that `Patterns.classify` gives."""

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from sweeps.spec.units import format_quantity
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.engine.case import Block, Column, Layout
+from sweeps.spec.units import format_quantity, to_toml
 from sweeps.traces.overlap import Overlap, kernels_of
 from sweeps.traces.patterns import CLASSES
-from sweeps.traces.ranks import Ranks
-from sweeps.traces.trace import Trace
+from sweeps.traces.ranks import QUANTITIES, Ranks
+from sweeps.traces.reader import Trace
 
-__all__ = ["kernel_lines", "report"]
+if TYPE_CHECKING:
+    import xarray as xr
 
 _MOST = 12  # rows of a table of steps, streams or names
 _WIDTH = 24
@@ -159,3 +166,154 @@ def _time(value: float) -> str:
 
 def _percent(share: float) -> str:
     return "-" if math.isnan(share) else f"{100 * share:.2f} %"
+
+
+# What was found in traces as a labelled dataset, for memory and for files.
+
+Floats = NDArray[np.float64]
+
+_TITLES = {
+    "full": "Overlap, exposed communication and idle time in profiler traces",
+    "hta": "Overlap and idle time in profiler traces, by HolisticTraceAnalysis' definitions",
+}
+_SUMMARY = (
+    "Time of GPUs by what runs on them, from profiler traces: lengths of unions of intervals, so "
+    "what runs at one time counts once; parts add up to the end to end time, each counting where "
+    "none before it runs."
+)
+_REFERENCES = {"full": "", "hta": "HolisticTraceAnalysis 0.6.1, get_comm_comp_overlap"}
+_SKEW = (
+    ("matched_collectives", "1", "collective operations that were found on another rank too"),
+    ("collective_time", "s", "duration of these, one after another"),
+    ("transfer_time", "s", "their shortest durations on any of the ranks"),
+    ("waiting_for_peers_time", "s", "the rest: a wait for the last rank to come"),
+)
+
+
+def dataset_of(ranks: Ranks) -> xr.Dataset:
+    """Return what was found as a labelled dataset in memory."""
+    from sweeps.store.read import to_dataset
+
+    return to_dataset(*layout_of(ranks))
+
+
+def layout_of(ranks: Ranks, command: Sequence[str] = ("sweeps",)) -> tuple[Layout, list[Block]]:
+    """Return the layout of what was found, and its values."""
+    activities, parts = tuple(ranks.overlaps[0].times), tuple(ranks.overlaps[0].parts)
+    labels = {
+        "rank": np.array(ranks.numbers(), dtype=np.int32),
+        "step": _all(each.by_step for each in ranks.overlaps),
+        "stream": _all(each.by_stream for each in ranks.overlaps),
+        "activity": np.array(activities),
+        "part": np.array(parts),
+    }
+    columns = list(_columns(ranks))
+    used = {dim for column in columns for dim in column.dims}
+    sizes = {dim: len(values) for dim, values in labels.items() if dim in used}
+    attrs = {
+        "rank": {"long_name": "rank", "units": "1"},
+        "step": {"long_name": "step of the training loop", "units": "1"},
+        "stream": {"long_name": "stream of the GPU", "units": "1"},
+        "activity": {"long_name": "what GPU work is"},
+        "part": {"long_name": "part of the end to end time"},
+    }
+    coordinates = [Column(d, (d,), labels[d].dtype, attrs[d], labels[d]) for d in sizes]
+    files = np.array([trace.file for trace in ranks.traces])
+    about_file = {"long_name": "name of the trace's file"}
+    coordinates.append(Column("trace_file", ("rank",), files.dtype, about_file, files))
+    bare = [Column(c.name, c.dims, c.dtype, c.attrs) for c in columns]
+    layout = Layout(sizes, tuple(coordinates), tuple(bare), _attributes(ranks, command))
+    return layout, list(map(_block, columns))
+
+
+def _block(column: Column) -> Block:
+    assert column.values is not None
+    return Block(column.name, tuple(slice(0, size) for size in column.values.shape), column.values)
+
+
+def _all(found: Iterator[Mapping[int, Overlap]] | Any) -> NDArray[np.int32]:
+    """Return all labels of steps or streams, in order."""
+    labels = sorted({label for each in found for label in each})
+    return np.array(labels, dtype=np.int64 if max(labels, default=0) >= 1 << 31 else np.int32)
+
+
+def _columns(ranks: Ranks) -> Iterator[Column]:
+    """Yield the variables with their values."""
+    overlaps = ranks.overlaps
+    yield from _spread("", ("rank",), list(overlaps), "")
+    for name, words in (("step", ", of a step"), ("stream", ", of a stream")):
+        found = [getattr(each, f"by_{name}") for each in overlaps]
+        labels = _all(found).tolist()
+        if labels:
+            spread = [own.get(label) for own in found for label in labels]
+            yield from _spread(f"{name}_", ("rank", name), spread, words, len(labels))
+    if ranks.skew is not None:
+        found_of = (
+            ranks.skew.matched, ranks.skew.duration, ranks.skew.transfer, ranks.skew.waiting,
+        )  # fmt: skip
+        for (name, units, meaning), values in zip(_SKEW, found_of, strict=True):
+            yield _column(name, ("rank",), units, meaning, np.array(values, dtype=np.float64))
+
+
+def _spread(
+    prefix: str, dims: tuple[str, ...], found: list[Overlap | None], words: str, count: int = 0
+) -> Iterator[Column]:
+    """Yield the variables of some overlaps; what isn't there is NaN."""
+    shape = (-1, count) if count else (-1,)
+
+    def values(get: Callable[[Overlap], float]) -> Floats:
+        return np.array([np.nan if each is None else get(each) for each in found]).reshape(shape)
+
+    first = next(each for each in found if each is not None)
+    for name, units, meaning, field in QUANTITIES:
+        got = values(lambda each, field=field: float(getattr(each, field)))  # type: ignore[misc]
+        if first.mode == "full" or name != "gemm_overlap_time":
+            yield _column(prefix + name, dims, units, meaning + words, got)
+    if prefix == "step_":
+        host = values(lambda each: each.host)
+        yield _column("step_host_time", dims, "s", "what the step took on the host", host)
+    tables = (
+        ("activity_time", "activity", first.times, "GPU work by what it is (union of its rows)"),
+        ("part_time", "part", first.parts, "end to end time by part"),
+    )
+    for name, dim, table, meaning in tables:
+        field = "times" if dim == "activity" else "parts"
+        each_of = [
+            values(lambda each, field=field, kind=kind: getattr(each, field)[kind])  # type: ignore[misc]
+            for kind in table
+        ]
+        yield _column(prefix + name, (*dims, dim), "s", meaning + words, np.stack(each_of, axis=-1))
+
+
+def _column(name: str, dims: tuple[str, ...], units: str, meaning: str, values: Floats) -> Column:
+    attrs = {"long_name": meaning, "units": units}
+    return Column(name, dims, np.dtype(np.float64), attrs, values)
+
+
+def _attributes(ranks: Ranks, command: Sequence[str]) -> Mapping[str, str]:
+    from sweeps.store.metadata import code_digest, fingerprint, provenance
+
+    files = [
+        {"name": trace.file, "rank": rank, "blake2b": trace.digest, "bytes_of_json": trace.nbytes}
+        for trace, rank in zip(ranks.traces, ranks.numbers(), strict=True)
+    ]
+    patterns = hashlib.sha256(ranks.patterns.text.encode()).hexdigest()
+    text = to_toml(
+        {
+            "title": _TITLES[ranks.mode],
+            "mode": ranks.mode,
+            "patterns_sha256": patterns,
+            "traces": files,
+        }
+    )
+    both = zip(ranks.traces, ranks.overlaps, strict=True)
+    notes = [f"{trace.file}: {note}" for trace, overlap in both for note in overlap.notes]
+    return provenance(
+        title=_TITLES[ranks.mode],
+        summary=_SUMMARY,
+        spec_text=text,
+        command=command,
+        fingerprint=fingerprint(text, code_digest(), {"notes": notes}),
+        references=_REFERENCES[ranks.mode],
+        comment="; ".join((*ranks.notes, *notes)),
+    )

@@ -14,12 +14,8 @@ from sweeps.errors import InputError, fault
 from sweeps.spec.catalog import read_toml
 from sweeps.spec.figures import FigureReader
 from sweeps.spec.ranges import parse_values
-from sweeps.tuner.cases import Case
-from sweeps.tuner.predict import predict
-from sweeps.tuner.rates import PRECISIONS, Rates, read_rates
-from sweeps.tuner.userbuffers import COLUMN, MOST_SMS, OPERATORS, PHASES
-
-__all__ = ["Study", "benefit", "is_study", "read_study", "records_of"]
+from sweeps.tuner.predict import PRECISIONS, Rates, predict, read_rates
+from sweeps.tuner.userbuffers import COLUMN, MOST_SMS, OPERATORS, PHASES, Case
 
 Floats = NDArray[np.float64]
 TABLE = "tp_overlap"

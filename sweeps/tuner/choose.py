@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from sweeps.tuner.search import TOLERANCE
-from sweeps.tuner.times import PassTimes, Result
+from sweeps.tuner.predict import TOLERANCE, PassTimes, Result
 from sweeps.tuner.userbuffers import COLUMN, PHASES, flag_group
-
-__all__ = ["GROUPS", "OBJECTIVES", "Choice", "choose"]
 
 OBJECTIVES = ("e2e", "ratio")
 GROUPS = ("ag", "rs", "bulk_dgrad", "bulk_wgrad")
@@ -218,3 +216,166 @@ def _shifted(total: PassTimes, own: PassTimes, base: PassTimes) -> PassTimes:
     changed = {name: getattr(total, name) + getattr(own, name) - getattr(base, name)
                for name in names}  # fmt: skip
     return PassTimes(**changed)
+
+
+# What a tuning comes to, in words: which overlap to use, and where none pays.
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """How one layer should overlap on so many ranks."""
+
+    tp_size: int  # Tensor-parallel ranks
+    operator: str  # The layer
+    phase: str  # The layer
+    config_id: str  # The case whose configuration it is
+    method: str  # Userbuffers' method
+    aggregate: int  # Of a ring; of the other methods
+    num_sm: int  # Of a ring; of the other methods
+    overlap_ratio: float  # Overlap of the layer's pass, with all that was chosen
+    saved: float  # Time that it saves the layer, forward and backward, in seconds
+    speedup: float  # Time without any overlap by the time with this one
+    effective: bool  # Whether the overlap reaches the threshold, and saves time
+    reason: str = ""  # Why it isn't effective, or what to know
+
+    def __str__(self) -> str:
+        how = f"aggregate {self.aggregate}"
+        how = how if self.method == "ring_exchange" else f"num_sm {self.num_sm}"
+        gain = f"{self.saved * 1e6:+,.1f} us saved, {self.speedup:.3f} x"
+        text = f"TP={self.tp_size} {self.operator} {self.phase}: {self.method} ({how}), "
+        text += f"overlap {self.overlap_ratio:.2f}, {gain}"
+        return f"{text}; {self.reason}" if self.reason else text
+
+    def record(self) -> dict[str, Any]:
+        """Return it as the report has it."""
+        ring = self.method == "ring_exchange"
+        return {
+            "config_id": self.config_id,
+            "tp_size": self.tp_size,
+            "operator": self.operator,
+            "phase": self.phase,
+            "overlap_method": self.method,
+            "aggregate": self.aggregate if ring else None,
+            "num_sm": None if ring else self.num_sm,
+            "overlap_ratio": self.overlap_ratio,
+            "saved_time_us": round(self.saved * 1e6, 6),
+            "speedup": self.speedup,
+            "effective": self.effective,
+            "reason": self.reason,
+        }
+
+
+def recommend(choices: Iterable[Choice], threshold: float) -> list[Recommendation]:
+    """Say what was chosen, layer by layer."""
+    found = []
+    for choice in choices:
+        for layer, result in choice.layers.items():
+            case = result.case
+            base = choice.baselines.get(case.operator)
+            saved = float("nan") if base is None else base.e2e - result.e2e
+            ratio = float(result.own.ratio) if base is None else choice.ratio(layer)
+            reasons = [choice.reasons[layer]] if layer in choice.reasons else []
+            if ratio < threshold:
+                reasons.append(f"overlap below {threshold:g}")
+            if saved <= 0.0:
+                reasons.append("slower than without overlap")
+            if base is None:
+                reasons.append("nothing to compare with: its baseline is missing")
+            effective = ratio >= threshold and not saved <= 0.0
+            speedup = float("nan") if base is None else base.e2e / result.e2e
+            found.append(
+                Recommendation(
+                    case.tp_size,
+                    case.operator,
+                    case.phase,
+                    case.config_id,
+                    case.method,
+                    case.aggregate,
+                    case.num_sm,
+                    ratio,
+                    saved,
+                    speedup,
+                    effective,
+                    "; ".join(reasons),
+                )
+            )
+    return found
+
+
+# Which tensor-parallel size pays: the time on n ranks by an n-th of the time on one.
+
+ROUNDING = 1e-9  # 600*4/2000 is 1.2, and that is within a tolerance of 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorScaling:
+    """How one linear layer scales."""
+
+    # The largest size up to which all are efficient; None where one rank's time isn't known
+    optimal: int | None
+    times: Mapping[int, float]  # By size, in seconds
+    ratios: Mapping[int, float]  # n times the time on n ranks by the time on one
+    efficient: Mapping[int, bool]  # Whether the ratio is within the tolerance
+
+    @property
+    def reason(self) -> str:
+        """What was found, in one line."""
+        if self.optimal is None:
+            return "the time on one rank isn't known"
+        found = "; ".join(
+            f"TP={size}: {'EFFICIENT' if good else 'NOT efficient'}"
+            for size, good in self.efficient.items()
+            if size > 1
+        )
+        base = f"Baseline: TP=1 (no TP) @ {self.times[1] * 1e6:.1f}us."
+        return f"{base} {found}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How all linear layers scale."""
+
+    tolerance: float  # By how much a ratio may be above one
+    operators: Mapping[str, OperatorScaling]  # By linear layer
+
+    @property
+    def optimal(self) -> int | None:
+        """The largest size that is efficient for all layers; None where nothing is known."""
+        found = [one.optimal for one in self.operators.values() if one.optimal is not None]
+        return min(found, default=None)
+
+    def record(self) -> dict[str, Any]:
+        """Return it as the report has it: sizes are texts there."""
+        return {
+            "optimal_tp_size": self.optimal,
+            "tolerance": self.tolerance,
+            "results": {
+                operator: {
+                    "optimal_tp_size": one.optimal,
+                    "scaling_efficient": {str(n): good for n, good in one.efficient.items()},
+                    "scaling_ratios": {str(n): round(r, 6) for n, r in one.ratios.items()},
+                    "e2e_times": {str(n): round(t * 1e6, 6) for n, t in one.times.items()},
+                    "reason": one.reason,
+                }
+                for operator, one in self.operators.items()
+            },
+        }
+
+
+def scale(times: Mapping[str, Mapping[int, float]], tolerance: float) -> Scaling:
+    """Find which sizes are efficient."""
+    return Scaling(tolerance, {name: _one(own, tolerance) for name, own in times.items()})
+
+
+def _one(times: Mapping[int, float], tolerance: float) -> OperatorScaling:
+    known = dict(sorted(times.items()))
+    if 1 not in known:
+        return OperatorScaling(None, known, {}, {})
+    ratios = {size: size * time / known[1] for size, time in known.items()}
+    efficient = {size: ratio <= 1.0 + tolerance + ROUNDING for size, ratio in ratios.items()}
+    optimal = 1
+    for size, good in efficient.items():
+        if not good:
+            break
+        optimal = size
+    return OperatorScaling(optimal, known, ratios, efficient)

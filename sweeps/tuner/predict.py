@@ -7,35 +7,334 @@ goes at the link's rate; that of bulk and of pipelined parts at what its multipr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-import overhead.overlap  # declares the forms
-import overhead.overlap.waves  # noqa: F401  (and those of products)
 from overhead.evaluation import Evaluation
-from sweeps.tuner.cases import BASELINE, Case
-from sweeps.tuner.models import Products, products_of
-from sweeps.tuner.rates import Rates
-from sweeps.tuner.times import PassTimes
+from sweeps.errors import InputError, fault
+from sweeps.spec.catalog import load_framework, load_hardware, read_toml, shipped
+from sweeps.spec.figures import Entry, Figure, FigureReader
+from sweeps.spec.framework import training_constants
+from sweeps.spec.machine import Machine
 from sweeps.tuner.userbuffers import (
     ALL_GATHER,
+    BASELINE,
     LAST_SPLIT_SMS,
     PHASES,
     REDUCE_SCATTER,
+    Case,
+    Products,
     collective_of,
     phase_collective,
+    products_of,
 )
 
-__all__ = ["ASSUMPTIONS", "SPLITS", "Predicted", "predict"]
+# The figures that a prediction takes of a machine, each with where it comes from.
+
+PRECISIONS = ("bf16", "fp8")
+FRAMEWORK = "megatron-lm"
+# What can be given in place of the files' figures.
+CHANGEABLE = {
+    "sms": "1",
+    "bandwidth": "byte s-1",
+    "copy_engine_bandwidth": "byte s-1",
+    "latency": "s",
+    "launch_time": "s",
+    "half_bandwidth_sms": "1",
+    "tile_rows": "1",
+    "tile_columns": "1",
+}
+_COUNT = Entry("sms", "1", minimum=1.0, integer=True)
+_HALF = Entry("half_bandwidth_sms", "1", minimum=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """A machine as a prediction sees it."""
+
+    name: str  # The machine's
+    ranks: int  # GPUs that reach one another inside a node
+    # Whether every pair of GPUs has a link of its own, so that a ring uses one of them
+    linked: bool
+    figures: Mapping[str, tuple[float, str]]  # By quantity, in canonical units, with its origin
+
+    def __getitem__(self, quantity: str) -> float:
+        return self.figures[quantity][0]
+
+
+def read_rates(
+    hardware: str,
+    precision: str = "bf16",
+    given: Mapping[str, float] | None = None,
+    folders: tuple[Path, ...] = (),
+) -> Rates:
+    """Read what a prediction takes of a machine."""
+    machine = load_hardware(hardware, folders)
+    constants = training_constants(machine, load_framework(FRAMEWORK), precision=precision)
+    own = _own_figures()
+    found = {**_of_machine(machine, constants), **own}
+    for name, value in (given or {}).items():
+        names = [name] if name != "half_bandwidth_sms" else [f"{name}_{c}" for c in _COLLECTIVES]
+        found |= dict.fromkeys(names, (value, "given"))
+    if machine.scale_up_kind in {"torus", "mesh"}:
+        wrong = f"its devices stand in a {machine.scale_up_kind}"
+        raise InputError(fault("hardware", hardware, wrong, "userbuffers need NVLink and a GPU"))
+    if "sms" not in found:
+        wrong = "its number of streaming multiprocessors isn't known"
+        raise InputError(fault("hardware", hardware, wrong, "give it: --sms"))
+    lacking = [name for name, (value, _) in found.items() if not value > -1.0]
+    if lacking:
+        wrong = f"{', '.join(lacking)} in {precision} isn't known"
+        raise InputError(fault("hardware", hardware, wrong, "another machine or --precision"))
+    ranks = int(machine.figures["gpus_per_node"].value)
+    return Rates(machine.name, ranks, machine.scale_up_kind == "fully_connected", found)
+
+
+_COLLECTIVES = (ALL_GATHER, REDUCE_SCATTER)
+
+
+def _of_machine(
+    machine: Machine, constants: Mapping[str, tuple[float, str]]
+) -> dict[str, tuple[float, str]]:
+    """Return rates that long work reaches: the best by the share that is sustained."""
+
+    def sustained(best: tuple[float, str], share: str) -> tuple[float, str]:
+        part, why = constants[share]
+        return best[0] * part, f"{best[1]}; times {part:g} ({why})"
+
+    def link(name: str) -> tuple[float, str]:
+        figure: Figure = machine.figures[name]
+        return sustained((figure.value, figure.origin), "intra_efficiency")
+
+    bandwidth = link("intra_bandwidth")
+    latency = machine.figures["intra_latency"]
+    engine = "assumed: copy engines reach what rings reach"
+    found = {
+        "best_matmul_flops": sustained(constants["best_matmul_flops"], "matmul_efficiency"),
+        "memory_bandwidth": sustained(constants["memory_bandwidth"], "memory_efficiency"),
+        "bandwidth": bandwidth,
+        "latency": (latency.value, latency.origin),
+        "launch_time": constants["matmul_floor"],
+        "activation_bytes": constants["activation_bytes"],
+        "gathered_bytes": constants["matmul_input_bytes"],
+    }
+    if "sms" in machine.figures:
+        count = machine.figures["sms"]
+        found["sms"] = count.value, count.origin
+    if machine.scale_up_kind == "fully_connected":
+        found["link_bandwidth"] = link("intra_link_bandwidth")
+    single = found.get("link_bandwidth", bandwidth)
+    return {**found, "copy_engine_bandwidth": (single[0], f"{engine}; {single[1]}")}
+
+
+def _own_figures() -> dict[str, tuple[float, str]]:
+    """Return the figures of the tuner's own file."""
+    path = shipped("tuner") / "rates.toml"
+    reader = FigureReader(path, read_toml(path))
+    wanted: dict[str, tuple[str, str, Entry]] = {}
+    for name in ("tile_rows", "tile_columns"):
+        wanted[name] = ("product", name, _COUNT)
+    for name in _COLLECTIVES:
+        wanted[f"half_bandwidth_sms_{name}"] = ("half_bandwidth_sms", name, _HALF)
+    found: dict[str, tuple[float, str]] = {}
+    for quantity, (place, key, entry) in wanted.items():
+        table: dict[str, Any] = reader.table(place)
+        if key in table:
+            figure = reader.figure(f"{place}.{key}", table[key], entry)
+            if figure is not None:
+                found[quantity] = figure.value, figure.origin
+    if reader.faults:
+        raise InputError(reader.faults)
+    return found
+
+
+# The number of multiprocessors by bisection: few cases instead of all.
+
+TOLERANCE = 1e-9
+"""Times that differ by less than this share are the same: the smaller number wins."""
+
+
+def bracket(times: Sequence[tuple[int, float]], least: int, most: int) -> tuple[int, int]:
+    """Return between which numbers the best one lies, by those that are known."""
+    if not times:
+        return least, most
+    ordered = sorted(times)
+    low = min(time for _, time in ordered) * (1.0 + TOLERANCE)
+    place = next(k for k, (_, time) in enumerate(ordered) if time <= low)
+    below = ordered[place - 1][0] if place else least
+    above = ordered[place + 1][0] if place + 1 < len(ordered) else most
+    return max(below, least), min(above, most)
+
+
+def best_count(
+    time: Callable[[int], float], least: int, most: int, tolerance: float = TOLERANCE
+) -> int:
+    """Find the number of multiprocessors with the least time.
+
+    The time of a product beside a collective falls while the collective is the longer one, for it
+    gets faster, and rises afterwards, for the product gets slower.  So "one more is no better" is
+    false up to some number and true from there on, and that number is found by bisection.
+    """
+    known: dict[int, float] = {}
+
+    def of(count: int) -> float:
+        if count not in known:
+            known[count] = time(count)
+        return known[count]
+
+    low, high = least, most
+    while low < high:
+        middle = (low + high) // 2
+        if of(middle) <= of(middle + 1) * (1.0 + tolerance):
+            high = middle
+        else:
+            low = middle + 1
+    # With noise the search can have gone astray: what was seen and is better, is better.
+    best = min(known.values(), default=of(low))
+    return min(count for count, one in known.items() if one <= best * (1.0 + tolerance))
+
+
+# How long a case takes: products, communication, what of both overlaps, and the whole.
+
+Status = Literal["done", "illegal", "missing", "failed"]
+_MICRO = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class PassTimes:
+    """Times of a forward or a backward in seconds: numbers, or arrays of many cases."""
+
+    gemm: Any  # While matrix products run, and while communication does
+    comm: Any  # While matrix products run, and while communication does
+    overlap: Any  # While both do
+    # Of other work within the same span, such as sums of partial results, and gaps
+    other: Any = 0.0
+    gemm_events: Any = 0  # How many products and transfers these are
+    comm_events: Any = 0  # How many products and transfers these are
+
+    @property
+    def e2e(self) -> Any:
+        """From the first start to the last end."""
+        return self.gemm + self.comm + self.other - self.overlap
+
+    @property
+    def ratio(self) -> Any:
+        """Overlap by the shorter of products and communication; 0 where one is nothing."""
+        return ratio_of(self.overlap, np.minimum(self.gemm, self.comm))
+
+    def __add__(self, more: PassTimes) -> PassTimes:
+        return PassTimes(
+            *(getattr(self, one.name) + getattr(more, one.name) for one in fields(self))
+        )
+
+    def at(self, place: Any) -> PassTimes:
+        """Return the times of one of many cases."""
+        return PassTimes(*(float(getattr(self, one.name)[place]) for one in fields(self)))
+
+
+def ratio_of(overlap: Any, shorter: Any) -> Any:
+    """Return an overlap by the shorter duration; 0 where that is nothing."""
+    some = np.asarray(shorter) > 0.0
+    share = np.where(some, overlap / np.where(some, shorter, 1.0), 0.0)
+    # A measured overlap and its shorter duration come from one time line; only rounding is beyond.
+    found: NDArray[np.float64] = np.minimum(share, 1.0)
+    return found if found.ndim else float(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A case with its times, or why it has none."""
+
+    case: Case  # The case
+    status: Status  # ``done``, ``illegal``, ``missing`` (nothing was recorded), or ``failed``
+    reason: str = ""  # Why it has no times, or what to know of them
+    forward: PassTimes | None = None  # Its times
+    backward: PassTimes | None = None  # Its times
+    source: str = "predicted"  # Where they come from: ``predicted`` or ``traces``
+    refined: bool = False  # Whether the search over multiprocessors added it to the grid
+
+    @property
+    def done(self) -> bool:
+        """Whether it has times."""
+        return self.forward is not None and self.backward is not None
+
+    @property
+    def passes(self) -> tuple[PassTimes, PassTimes]:
+        """Its forward and backward."""
+        assert self.forward is not None
+        assert self.backward is not None
+        return self.forward, self.backward
+
+    @property
+    def e2e(self) -> float:
+        """The linear layer's forward and backward together, in seconds."""
+        forward, backward = self.passes
+        return float(forward.e2e + backward.e2e)
+
+    @property
+    def own(self) -> PassTimes:
+        """The pass in which the case's phase is."""
+        return self.passes[self.case.phase != "fprop"]
+
+    @property
+    def total_ratio(self) -> float:
+        """Overlap of both passes by their shorter durations."""
+        forward, backward = self.passes
+        shorter = min(forward.gemm, forward.comm) + min(backward.gemm, backward.comm)
+        return float(ratio_of(forward.overlap + backward.overlap, shorter))
+
+    def record(self) -> dict[str, Any]:
+        """Return it as the report has it: times in microseconds, None where there are none."""
+        case = self.case
+        bulk = case.method in {"bulk", "pipeline"}
+        found: dict[str, Any] = {
+            "config_id": case.config_id,
+            "operator": case.operator,
+            "phase": case.phase,
+            "tp_size": case.tp_size,
+            "overlap_method": case.method,
+            "aggregate": case.aggregate if case.method == "ring_exchange" else None,
+            "num_sm": case.num_sm if bulk else None,
+            "status": self.status,
+            "reason": self.reason,
+            "source": self.source if self.done else None,
+            "refined": self.refined,
+        }
+        return found | dict(self._figures())
+
+    def _figures(self) -> Iterator[tuple[str, Any]]:
+        for name, part in (("forward", self.forward), ("backward", self.backward)):
+            for what in ("gemm", "comm", "overlap", "other"):
+                yield f"{name}_{what}_time_us", part and _micro(getattr(part, what))
+            yield f"{name}_overlap_ratio", part and float(part.ratio)
+            yield f"{name}_e2e_time_us", part and _micro(part.e2e)
+        known = self.done
+        yield "operator_e2e_time_us", _micro(self.e2e) if known else None
+        yield "total_overlap_ratio", self.total_ratio if known else None
+        for name in ("gemm", "comm"):
+            events = [getattr(part, f"{name}_events") for part in self.passes] if known else None
+            yield f"num_{name}_events", events and int(sum(events))
+
+
+def _micro(seconds: Any) -> float:
+    return round(float(seconds) * _MICRO, 6)
+
+
+def records(results: Any) -> list[dict[str, Any]]:
+    """Return results as records."""
+    return [result.record() for result in results]
+
 
 Floats = NDArray[np.float64]
 SPLITS = 4
 """Parts of a pipelined reduce_scatter: Transformer Engine's default."""
-WAVES = {"compute": "waves", "communication": "sms"}
+# One product beside one collective; where the mechanism matters it takes this one's place.
+WAVES = {"compute": "waves", "communication": "sms", "mechanism": "two_durations"}
 ASSUMPTIONS = (
     "a case overlaps one phase of one linear layer; what else the layer does runs in turn, the "
     "input's all_gather and the gradient's reduce_scatter of a backward among it",

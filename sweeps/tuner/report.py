@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps.tuner.choose import Choice
-from sweeps.tuner.configuration import Companion, companion_of, yaml_of
-from sweeps.tuner.predict import ASSUMPTIONS
-from sweeps.tuner.recommend import Recommendation
-from sweeps.tuner.scaling import Scaling
-from sweeps.tuner.settings import TPOverlapTunerConfig
-from sweeps.tuner.times import Result, records
+import numpy as np
 
-__all__ = ["TuningReport"]
+from overhead.quantity import VOCABULARY
+from sweeps.engine.case import Column
+from sweeps.errors import RunError
+from sweeps.overlap.evaluate import label_column, number_column, store
+from sweeps.tuner.benefit import Study, benefit
+from sweeps.tuner.choose import Choice, Recommendation, Scaling
+from sweeps.tuner.predict import ASSUMPTIONS, Result, records
+from sweeps.tuner.recorded import write_case
+from sweeps.tuner.settings import Companion, TPOverlapTunerConfig, companion_of, yaml_of
+from sweeps.tuner.userbuffers import Case
 
 BEST_YAML = "optimal_tp_comm_overlap_cfg.yaml"
 
@@ -206,3 +211,87 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+# A study of overlap's gain as a dataset in a file.
+
+QUANTITIES = ("sequential_time", "overlapped_time", "overlap_speedup")
+
+
+def write_study(
+    study: Study, stated: Mapping[str, str], given: Mapping[str, Any], output: Path
+) -> dict[str, Any]:
+    """Write a study as netCDF."""
+    values = benefit(study)
+    dims = study.dims
+    names = [rates.name for rates in study.hardware]
+    coordinates = [label_column("hardware", ("hardware",), names, "machine")]
+    for dim, own in zip(dims[1:], study.axes.values(), strict=True):
+        coordinates.append(number_column(dim, (dim,), own))
+    for dim in ("sms", "bandwidth", "best_matmul_flops", "memory_bandwidth", "latency"):
+        numbers = [rates[dim] for rates in study.hardware]
+        origins = "; ".join(dict.fromkeys(rates.figures[dim][1] for rates in study.hardware))
+        coordinates.append(number_column(dim, ("hardware",), numbers, origins))
+    comment = "Assumes that " + "; ".join(ASSUMPTIONS) + "."
+    variables = [
+        Column(name, dims, np.dtype(np.float64), {**VOCABULARY[name].attrs(), "comment": comment})
+        for name in QUANTITIES
+    ]
+    store(
+        coordinates,
+        variables,
+        values,
+        title=study.title,
+        summary=study.summary,
+        stated={"tp_overlap": dict(stated)},
+        given=given,
+        output=output,
+    )
+    return values
+
+
+# A tuning's files: report, summary, a configuration for each size with its flags.
+
+
+def write_cases(folder: Path, cases: Iterable[Case], *, sm_margin: bool = False) -> None:
+    """Write the configuration and flags of each case: what is needed to record it."""
+    try:
+        for name, case in {c.run_id: c for c in cases if c.legality.level == "legal"}.items():
+            write_case(folder / "traces" / name, case.same_as, sm_margin=sm_margin)
+    except OSError as error:
+        _refuse(folder, error)
+
+
+def write_report(report: TuningReport, folder: Path) -> list[Path]:
+    """Write a report's files."""
+    texts: dict[str, str] = {}
+    stem = BEST_YAML.removesuffix(".yaml")
+    named = {f"{stem}_tp{choice.tp_size}": choice for choice in report.choices}
+    for name, choice in {**named, stem: report.best}.items():
+        texts[f"{name}.yaml"] = report.yaml(choice)
+        texts[f"{name}.flags.sh"] = report.companion(choice).text(f"{name}.yaml")
+    texts["summary.txt"] = report.summary()
+    # Last, for it says that all is there.
+    texts["tuning_report.json"] = json.dumps(report.record(), indent=1, allow_nan=False) + "\n"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            _put(folder / name, text)
+    except OSError as error:
+        _refuse(folder, error)
+    return [folder / name for name in texts]
+
+
+def _put(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _refuse(folder: Path, error: OSError) -> None:
+    message = f"{folder}: can't be written: {error.strerror or os.strerror(error.errno or 0)}"
+    raise RunError(message) from error

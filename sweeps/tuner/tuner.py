@@ -8,21 +8,12 @@ from datetime import datetime
 from pathlib import Path
 
 from sweeps.errors import InputError, RunError, fault
-from sweeps.tuner.cases import Case, base_cases
-from sweeps.tuner.choose import Choice, choose
-from sweeps.tuner.commands import Runner
-from sweeps.tuner.predict import predict
-from sweeps.tuner.recommend import recommend
-from sweeps.tuner.recorded import read_folder
-from sweeps.tuner.report import TuningReport
-from sweeps.tuner.scaling import scale
-from sweeps.tuner.search import best_count, bracket
+from sweeps.tuner.choose import Choice, choose, recommend, scale
+from sweeps.tuner.predict import Result, best_count, bracket, predict
+from sweeps.tuner.recorded import Runner, read_folder
+from sweeps.tuner.report import TuningReport, write_cases, write_report
 from sweeps.tuner.settings import TPOverlapTunerConfig
-from sweeps.tuner.times import Result
-from sweeps.tuner.userbuffers import COLUMN
-from sweeps.tuner.write import write_cases, write_report
-
-__all__ = ["THRESHOLD", "TPOverlapTuner"]
+from sweeps.tuner.userbuffers import COLUMN, Case, base_cases
 
 THRESHOLD = 0.5
 """Overlap from which one is effective."""

@@ -7,32 +7,16 @@ transformer_engine/common/comm_gemm_overlap/comm_gemm_overlap.cpp.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = [
-    "ALL_GATHER",
-    "COLUMN",
-    "HIGHEST_PRIORITY",
-    "KERNEL_RANKS",
-    "KEYS",
-    "LAST_SPLIT_SMS",
-    "LAYERS",
-    "METHODS",
-    "MOST_SMS",
-    "OPERATORS",
-    "PHASES",
-    "REDUCE_SCATTER",
-    "ROW",
-    "Legality",
-    "Level",
-    "collective_of",
-    "default_method",
-    "default_values",
-    "flag_group",
-    "legality",
-    "phase_collective",
-]
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.evaluation import Evaluation
+from sweeps.spec.model import Model
 
 Level = Literal["legal", "runs_as_other", "run_error", "init_error"]
 
@@ -207,3 +191,225 @@ def flag_group(operator: str, phase: str) -> str:
     if operator in COLUMN:
         return {"fprop": "ag", "dgrad": "bulk_dgrad", "wgrad": "bulk_wgrad"}[phase]
     return {"fprop": "rs", "dgrad": "ag", "wgrad": ""}[phase]
+
+
+# The cases of a search: what overlaps where, by which method, on how many multiprocessors.
+
+BASELINE = "baseline"
+"""The method of a case in which nothing overlaps."""
+TP_SIZES = (2, 4, 8)
+_METHODS = {BASELINE: BASELINE, "ring": "ring_exchange", "bulk": "bulk", "pipeline": "pipeline"}
+_SHORT = {long: short for short, long in _METHODS.items()}
+_NAME = re.compile(
+    r"tp(?P<tp>\d+)_(?P<operator>qkv|proj|fc1|fc2)_(?:(?P<phase>fprop|dgrad|wgrad)_)?"
+    r"(?:(?P<none>baseline)|(?P<ring>ring)_agg(?P<aggregate>[01])"
+    r"|(?P<sms>bulk|pipeline)_sm(?P<num_sm>\d+))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case: one phase of one linear layer overlaps, everything else runs in turn."""
+
+    tp_size: int  # Tensor-parallel ranks
+    operator: str  # The linear layer, and what of it overlaps
+    phase: str  # The linear layer, and what of it overlaps
+    method: str = BASELINE  # Userbuffers' method, or ``baseline``
+    aggregate: int = 0  # Whether a ring multiplies two chunks at a time
+    num_sm: int = 1  # Multiprocessors of the communication
+
+    @property
+    def layer(self) -> str:
+        """Its key in the configuration."""
+        return f"{self.operator}_{self.phase}"
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether nothing overlaps."""
+        return self.method == BASELINE
+
+    @property
+    def config_id(self) -> str:
+        """Its name, and that of its folder."""
+        end = {"ring_exchange": f"_agg{self.aggregate}", BASELINE: ""}
+        tail = end.get(self.method, f"_sm{self.num_sm}")
+        return f"tp{self.tp_size}_{self.layer}_{_SHORT[self.method]}{tail}"
+
+    @property
+    def run_id(self) -> str:
+        """The name of what has to be run for it: one baseline does for all phases."""
+        if self.is_baseline:
+            return f"tp{self.tp_size}_{self.operator}_{BASELINE}"
+        return self.same_as.config_id
+
+    @property
+    def legality(self) -> Legality:
+        """Whether it can be, and why not."""
+        if self.is_baseline:
+            return Legality("legal")
+        found = legality(self.operator, self.phase, self.method)
+        if found.level == "legal" and self.same_as != self:
+            return Legality("legal", f"aggregate is ignored here: the same as {self.run_id}")
+        return found
+
+    @property
+    def same_as(self) -> Case:
+        """The case that it runs as: a ring's reduce_scatter knows no aggregate."""
+        ring = self.method == "ring_exchange" and self.aggregate
+        if ring and collective_of(self.operator, self.phase, self.method) == REDUCE_SCATTER:
+            return Case(self.tp_size, self.operator, self.phase, self.method)
+        return self
+
+
+def tp_sizes(most: int) -> tuple[int, ...]:
+    """Return the tensor-parallel sizes of a search that goes up to a size."""
+    return tuple(size for size in TP_SIZES if size <= most)
+
+
+def sm_counts(least: int, most: int) -> tuple[int, ...]:
+    """Return the powers of two from one number of multiprocessors to another, and both ends."""
+    powers = (1 << k for k in range(MOST_SMS.bit_length()))
+    return tuple(sorted({least, most, *(n for n in powers if least <= n <= most)}))
+
+
+def grid_cases(
+    sizes: Sequence[int],
+    operators: Sequence[str],
+    counts: Sequence[int],
+    *,
+    nominal: bool = False,
+    pipeline: bool = False,
+) -> tuple[Case, ...]:
+    """Return the grid of a search."""
+    every = (
+        case
+        for size in sizes
+        for operator in operators
+        for phase in PHASES
+        for case in _of_layer(size, operator, phase, counts, pipeline)
+    )
+    return tuple(case for case in every if nominal or case.legality.level == "legal")
+
+
+def _of_layer(
+    size: int, operator: str, phase: str, counts: Sequence[int], pipeline: bool
+) -> Iterator[Case]:
+    yield Case(size, operator, phase)
+    for aggregate in (0, 1):
+        yield Case(size, operator, phase, "ring_exchange", aggregate)
+    for method in ("bulk", *(("pipeline",) if pipeline else ())):
+        for count in counts:
+            yield Case(size, operator, phase, method, num_sm=count)
+
+
+def base_cases(operators: Sequence[str]) -> tuple[Case, ...]:
+    """Return the cases on one rank, where there is no communication: what sizes are compared to."""
+    return tuple(Case(1, operator, phase) for operator in operators for phase in PHASES)
+
+
+def parse_case(name: str) -> tuple[Case, ...]:
+    """Return the case that a folder's name stands for; a baseline without phase for all three."""
+    found = _NAME.fullmatch(name)
+    if found is None or (found["phase"] is None and not found["none"]):
+        return ()
+    method = _METHODS[found["none"] or found["ring"] or found["sms"]]
+    phases = (found["phase"],) if found["phase"] else PHASES
+    return tuple(
+        Case(
+            int(found["tp"]),
+            found["operator"],
+            phase,
+            method,
+            int(found["aggregate"] or 0),
+            int(found["num_sm"] or 1),
+        )
+        for phase in phases
+    )
+
+
+# A model's linear layers: what a rank multiplies, and which sizes can split it.
+
+Floats = NDArray[np.float64]
+# Nothing where attention isn't latent.
+_LATENTS = ("q_rank", "kv_rank", "head_size_plain", "head_size_rope", "head_size_value")
+# What one rank has of a layer's weights: the outputs of a column-split one, the inputs of another.
+WIDTHS = {
+    "qkv": "qkv_width",
+    "proj": "attention_width",
+    "fc1": "mlp_up_width",
+    "fc2": "mlp_width",
+}
+
+
+class Products:
+    """The three products of linear layers: rows, columns and depth by phase."""
+
+    def __init__(self, tokens: Any, hidden: Any, width: Any, columns: Any) -> None:
+        outputs = np.where(columns, width, hidden)
+        inputs = np.where(columns, hidden, width)
+        self.sizes = {
+            "fprop": (tokens, outputs, inputs),
+            "dgrad": (tokens, inputs, outputs),
+            "wgrad": (outputs, inputs, tokens),
+        }
+
+    def of(self, phase: str) -> dict[str, Any]:
+        """Return a phase's product by the names that formulas have for its sizes."""
+        names = ("matmul_rows", "matmul_columns", "matmul_depth")
+        return dict(zip(names, self.sizes[phase], strict=True))
+
+
+def widths(shapes: Mapping[str, Any], tp: Any, attention: str = "mha") -> dict[str, Floats]:
+    """Return what one rank has of each linear layer's split side."""
+    plain = dict.fromkeys(_LATENTS, 0.0)
+    evaluation = Evaluation({**plain, **shapes, "tp": tp}, {"attention": attention})
+    return {operator: evaluation[name] for operator, name in WIDTHS.items()}
+
+
+def products_of(
+    shapes: Mapping[str, Any],
+    tokens: Any,
+    operators: Sequence[str],
+    tp: NDArray[Any],
+    attention: str = "mha",
+) -> Products:
+    """Return the products of several layers side by side."""
+    every = widths(shapes, tp, attention)
+    names = np.asarray(operators)
+    width = np.select([names == name for name in OPERATORS], [every[name] for name in OPERATORS])
+    return Products(tokens, shapes["hidden_size"], width, np.isin(names, COLUMN))
+
+
+def missing_operators(model: Model) -> dict[str, str]:
+    """Return linear layers that a model doesn't have as userbuffers take them, with the reason."""
+    found: dict[str, str] = {}
+    if model.labels.get("attention") == "mla":
+        found["qkv"] = "latent attention has no one product to queries, keys and values"
+    if not model.shapes.get("ffn_size"):
+        reason = "all of its MLPs are routed experts, whose products don't overlap by userbuffers"
+        found |= dict.fromkeys(("fc1", "fc2"), reason)
+    return found
+
+
+def split_faults(shapes: Mapping[str, float], tp: int) -> tuple[str, ...]:
+    """Return why a model can't be split over so many ranks; nothing if it can."""
+    return tuple(
+        f"{name} {shapes[name]:g} can't be split over {tp} ranks"
+        for name in ("heads", "kv_heads", "ffn_size")
+        if shapes.get(name) and shapes[name] % tp
+    )
+
+
+def outputs_of(model: Model, tp: int) -> dict[str, int]:
+    """Return the outputs of each linear layer's forward on one rank, and of input gradients."""
+    lacking = missing_operators(model)
+    every = widths(model.shapes, float(tp), model.labels.get("attention", "mha"))
+    hidden = int(model.shapes["hidden_size"])
+    found: dict[str, int] = {}
+    for operator, width in every.items():
+        if operator not in lacking:
+            own = int(width)
+            columns = operator in COLUMN
+            found[operator] = own if columns else hidden
+            found[f"{operator}_dgrad"] = hidden if columns else own
+    return found

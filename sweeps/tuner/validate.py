@@ -3,18 +3,413 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
-from sweeps.tuner.configuration import SCATTERED, SWITCHES
-from sweeps.tuner.finding import LEVELS, Finding, Layer, Setting
-from sweeps.tuner.userbuffers import COLUMN, LAYERS, default_method, flag_group
-from sweeps.tuner.validate_layers import init_findings, runtime_findings
-from sweeps.tuner.validate_schema import read_layers
-from sweeps.tuner.yaml_file import read_yaml
+from sweeps.errors import InputError, fault, nearest
+from sweeps.tuner.settings import SCATTERED, SWITCHES
+from sweeps.tuner.userbuffers import (
+    ALL_GATHER,
+    COLUMN,
+    HIGHEST_PRIORITY,
+    KERNEL_RANKS,
+    KEYS,
+    LAYERS,
+    METHODS,
+    MOST_SMS,
+    REDUCE_SCATTER,
+    collective_of,
+    default_method,
+    default_values,
+    flag_group,
+    legality,
+)
 
-__all__ = ["validate_file"]
+# What a check of a configuration finds, and what it is checked for.
+
+Severity = Literal["error", "warning", "note"]
+LEVELS = ("schema", "init", "runtime", "flags")
+"""Where a fault shows: when the file is read, when communicators are made, when a layer runs, in
+what the training is started with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found."""
+
+    level: str  # Of `LEVELS`
+    # ``error``: it stops, or what is written isn't what runs. ``warning``: it runs, and is hardly
+    # what is meant. ``note``: to be known
+    severity: Severity
+    text: str  # What, of which key, and what would be right
+    line: int = 0  # Where, from 1; 0 for the file as a whole
+
+    def shown(self, file: str) -> str:
+        """Return it as one line."""
+        place = f"{file}:{self.line}" if self.line else file
+        return f"{place}: {self.severity} ({self.level}): {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer of a configuration whose schema is right."""
+
+    name: str  # Such as ``qkv_fprop``
+    values: Mapping[str, Any]  # By key, as written
+    lines: Mapping[str, int]  # By key; under the empty text the layer's own
+    method: str  # Its method, that of the default where none is written
+
+    @property
+    def operator(self) -> str:
+        """The linear layer."""
+        return self.name.split("_")[0]
+
+    @property
+    def phase(self) -> str:
+        """What of it."""
+        return self.name.split("_")[1]
+
+    def line(self, key: str = "") -> int:
+        """Return where a key stands, or the layer."""
+        return self.lines.get(key, self.lines[""])
+
+    def on(self, key: str, *, default: bool = False) -> bool:
+        """Return whether a flag is set."""
+        return bool(self.values.get(key, default))
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a configuration is to run with, as far as it is known."""
+
+    tp_size: int | None = None  # Tensor-parallel ranks
+    tokens: int | None = None  # Tokens that a layer works on
+    precision: str | None = None  # ``bf16``, ``fp8`` or ``mxfp8``
+    # By linear layer, outputs of its forward on one rank, and under ``_dgrad`` those of its input
+    # gradient; what isn't known isn't there
+    outputs: Mapping[str, int] = field(default_factory=dict)
+    # What Megatron-LM is started with; None where that isn't said
+    flags: tuple[str, ...] | None = None
+
+
+# What stops when communicators are made or layers run, and what runs but is hardly meant.
 
 Layers = Mapping[str, Layer]
+_PAIRS = (("qkv_fprop", "proj_fprop"), ("fc1_fprop", "fc2_fprop"))
+_INHERITED = ("num_sm", "cga_size", "set_sm_margin")
+_BLOCK = 128  # rows and columns that MXFP8 scales together
+
+
+def init_findings(layers: Layers, setting: Setting) -> Iterator[Finding]:
+    """Yield what stops when communicators are made."""
+    for layer in layers.values():
+        found = legality(layer.operator, layer.phase, layer.method)
+        if found.level == "init_error":
+            text = fault(f"{layer.name}.method", layer.method, found.reason, _allowed(layer))
+            yield Finding("init", "error", text, layer.line("method"))
+        elif layer.operator in COLUMN and layer.phase == "dgrad" and layer.method != "bulk":
+            yield from _scattered(layers, layer)
+        wanted = collective_of(layer.operator, layer.phase, layer.method) == REDUCE_SCATTER
+        if "is_reduce_scatter" in layer.values and layer.on("is_reduce_scatter") != wanted:
+            what = REDUCE_SCATTER if wanted else ALL_GATHER
+            wrong = f"the layer has a {what} here"
+            value = int(layer.on("is_reduce_scatter"))
+            text = fault(f"{layer.name}.is_reduce_scatter", value, wrong, f"{int(wanted)}")
+            yield Finding("init", "error", text, layer.line("is_reduce_scatter"))
+        if layer.on("atomic_gemm"):
+            yield from _atomic(layers, layer, setting)
+
+
+def _allowed(layer: Layer) -> str:
+    good = [m for m in METHODS if legality(layer.operator, layer.phase, m).level == "legal"]
+    return f"{' or '.join(good)}"
+
+
+def _scattered(layers: Layers, layer: Layer) -> Iterator[Finding]:
+    """Yield what is wrong with an input gradient that is scattered with its own product."""
+    other = f"{layer.operator}_wgrad"
+    if other in layers:
+        wrong = f"{layer.name} isn't bulk, so {other} has nothing to overlap: a ValueError"
+        text = f"{other}: {wrong}; leave {other} out"
+        yield Finding("init", "error", text, layers[other].line())
+    text = (
+        f"{layer.name}.method = '{layer.method}': with several quantization modes at once (fp8 "
+        "with first and last layers in bf16) Transformer Engine stops with a ValueError of its own"
+    )
+    yield Finding("init", "note", text, layer.line("method"))
+
+
+def _atomic(layers: Layers, layer: Layer, setting: Setting) -> Iterator[Finding]:
+    name, line = f"{layer.name}.atomic_gemm", layer.line("atomic_gemm")
+    if setting.precision == "bf16":
+        yield Finding("init", "error", fault(name, 1, "is for FP8 alone", "0 in bf16"), line)
+    for pair in _PAIRS:
+        if layer.name not in pair:
+            continue
+        both = [layers.get(one) for one in pair]
+        if not all(o and o.on("atomic_gemm") and o.method == "ring_exchange" for o in both):
+            wrong = f"needs {' and '.join(pair)} both with it, and both as ring_exchange"
+            yield Finding("init", "error", fault(name, 1, wrong, "0, or both so"), line)
+    if layer.method in {"bulk", "external"}:
+        text = fault(name, 1, f"{layer.method} ignores it", "0")
+        yield Finding("init", "warning", text, line)
+
+
+def runtime_findings(layers: Layers, setting: Setting) -> Iterator[Finding]:
+    """Yield what stops, or isn't what is meant, when layers run."""
+    yield from _sizes(setting)
+    for layer in layers.values():
+        found = legality(layer.operator, layer.phase, layer.method)
+        if found.level in {"run_error", "runs_as_other"}:
+            severity = "error" if found.level == "run_error" else "warning"
+            text = fault(f"{layer.name}.method", layer.method, found.reason, _allowed(layer))
+            yield Finding("runtime", severity, text, layer.line("method"))  # type: ignore[arg-type]
+        yield from _multiprocessors(layer)
+        yield from _inherited(layer, setting)
+        yield from _parts(layer, setting)
+        if layer.on("aggregate"):
+            yield from _aggregate(layer, setting)
+        if "fp8_buf" in layer.values and layer.method != "pipeline":
+            gathers = collective_of(layer.operator, layer.phase, layer.method) == ALL_GATHER
+            if layer.on("fp8_buf") != gathers:
+                wrong = "only pipeline heeds it, elsewhere it follows from the layer"
+                value = int(layer.on("fp8_buf"))
+                text = fault(f"{layer.name}.fp8_buf", value, wrong, f"{int(gathers)}")
+                yield Finding("runtime", "warning", text, layer.line("fp8_buf"))
+
+
+def _sizes(setting: Setting) -> Iterator[Finding]:
+    size, tokens = setting.tp_size, setting.tokens
+    if size is not None and size not in KERNEL_RANKS:
+        allowed = ", ".join(map(str, KERNEL_RANKS))
+        text = fault("--tp-size", size, "userbuffers have no kernels for it", allowed)
+        yield Finding("runtime", "error", text)
+    if size and tokens and tokens % size:
+        wrong = f"{size} ranks can't share them evenly"
+        text = fault("--max-token-len", tokens, wrong, f"a multiple of {size}")
+        yield Finding("runtime", "error", text)
+    elif size and tokens and setting.precision == "mxfp8" and tokens // size % _BLOCK:
+        wrong = f"a chunk has {tokens // size} tokens, and MXFP8 scales {_BLOCK} together"
+        text = fault("--max-token-len", tokens, wrong, f"a multiple of {size * _BLOCK}")
+        yield Finding("runtime", "error", text)
+
+
+def _multiprocessors(layer: Layer) -> Iterator[Finding]:
+    count = layer.values.get("num_sm")
+    if count is None:
+        return
+    name, line = f"{layer.name}.num_sm", layer.line("num_sm")
+    if count > MOST_SMS:
+        wrong = f"userbuffers have room for {MOST_SMS}, and nothing checks it"
+        yield Finding("runtime", "error", fault(name, count, wrong, f"1 to {MOST_SMS}"), line)
+    cluster = layer.values.get("cga_size", default_values(layer.name, 2)["cga_size"])
+    if layer.method != "ring_exchange" and count % cluster:
+        wrong = f"is no multiple of cga_size {cluster}, so clusters are of 1"
+        yield Finding("runtime", "warning", fault(name, count, wrong, "a multiple"), line)
+
+
+def _inherited(layer: Layer, setting: Setting) -> Iterator[Finding]:
+    """Yield what a layer keeps of its default method's values though its method is another."""
+    usual = default_method(layer.name)
+    lacking = [key for key in _INHERITED if key not in layer.values]
+    if usual == layer.method or not lacking:
+        return
+    values = default_values(layer.name, setting.tp_size or 2)
+    kept = ", ".join(f"{key} {int(values[key])}" for key in lacking)
+    text = f"{layer.name}: without keys of its own it keeps the {usual} default's {kept}; give them"
+    yield Finding("runtime", "warning", text, layer.line("method"))
+
+
+def _parts(layer: Layer, setting: Setting) -> Iterator[Finding]:
+    if layer.method != "pipeline":
+        return
+    parts = layer.values.get("num_splits", default_values(layer.name, 2)["num_splits"])
+    key = layer.operator if layer.phase == "fprop" else f"{layer.operator}_dgrad"
+    outputs = setting.outputs.get(key)
+    if outputs is not None and outputs % parts:
+        wrong = f"the product's {outputs} outputs can't be split so"
+        text = fault(f"{layer.name}.num_splits", parts, wrong, "a divisor")
+        yield Finding("runtime", "error", text, layer.line("num_splits"))
+
+
+def _aggregate(layer: Layer, setting: Setting) -> Iterator[Finding]:
+    name, line = f"{layer.name}.aggregate", layer.line("aggregate")
+    gathers = collective_of(layer.operator, layer.phase, layer.method) == ALL_GATHER
+    if layer.method != "ring_exchange" or not gathers:
+        text = fault(name, 1, "only a ring's all_gather heeds it", "0")
+        yield Finding("runtime", "warning", text, line)
+    elif setting.tp_size == 2:
+        wrong = "two ranks overlap nothing so: the only chunk that comes is waited for first"
+        yield Finding("runtime", "warning", fault(name, 1, wrong, "0"), line)
+    elif setting.tp_size is not None and setting.tp_size % 2:
+        text = fault(name, 1, "two chunks at a time need an even number of ranks", "0")
+        yield Finding("runtime", "error", text, line)
+
+
+# A configuration as a user wrote it: YAML with the lines that things stand on.
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key with its value."""
+
+    key: Any  # As YAML reads it: a text, mostly
+    value: Any  # A plain value; None where there is none; for a mapping its entries
+    line: int  # Where the key stands, from 1
+
+
+@dataclass(frozen=True, slots=True)
+class YamlFile:
+    """A file's entries."""
+
+    path: Path  # The file
+    # Of the mapping at its top, in order; a key that stands there twice is there twice
+    entries: tuple[Entry, ...]
+    # Keys that stand in one mapping twice, with the second's line: YAML keeps the last in silence
+    twice: tuple[tuple[str, int], ...] = field(default=())
+
+
+def read_yaml(path: Path) -> YamlFile:
+    """Read a file as Megatron-LM does, without running anything in it."""
+    import yaml
+
+    text = _text_of(path)
+    loader = yaml.SafeLoader(text)
+    twice: list[tuple[str, int]] = []
+
+    def line_of(node: Any) -> int:
+        return int(node.start_mark.line) + 1
+
+    def entries_of(node: Any, depth: int) -> tuple[Entry, ...]:
+        before = {id(key) for key, _ in node.value}
+        loader.flatten_mapping(node)
+        found: list[Entry] = []
+        seen: set[str] = set()
+        for key_node, value_node in node.value:
+            key = loader.construct_object(key_node, deep=True)
+            # What is merged in stands before, and is there to be overridden.
+            if id(key_node) in before:
+                if str(key) in seen:
+                    twice.append((str(key), line_of(key_node)))
+                seen.add(str(key))
+            nested = isinstance(value_node, yaml.MappingNode) and depth < 1
+            value = (
+                entries_of(value_node, depth + 1)
+                if nested
+                else loader.construct_object(value_node, deep=True)
+            )
+            found.append(Entry(key, value, line_of(key_node)))
+        return tuple(found)
+
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return YamlFile(path, ())
+        if not isinstance(node, yaml.MappingNode):
+            message = f"{path}, line {line_of(node)}: is no mapping of layers, such as 'qkv_fprop:'"
+            raise InputError(message)
+        entries = entries_of(node, 0)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = "" if mark is None else f", line {mark.line + 1}"
+        told = getattr(error, "problem", None) or "can't be read"
+        message = f"{path}{place}: is not YAML: {told}"
+        raise InputError(message) from None
+    except (RecursionError, ValueError, TypeError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        message = f"{path}: is not a configuration: {reason}"
+        raise InputError(message) from None
+    return YamlFile(path, entries, tuple(twice))
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        message = f"{path}: can't be read: {error.strerror or error}"
+    except UnicodeDecodeError as error:
+        message = f"{path}: is not UTF-8 text (byte {error.start})"
+    raise InputError(message)
+
+
+# The schema of a configuration: which layers and keys there are, and what they hold.
+
+_OWN = ("name", "quantization_mode")
+_DOMAINS = {
+    "flag": "0, 1, true or false",
+    "number": "a whole number from 1",
+    "priority": f"a whole number, {HIGHEST_PRIORITY} (highest) to 0",
+    "text": f"one of {', '.join(METHODS)}",
+}
+
+
+def read_layers(file: YamlFile) -> tuple[dict[str, Layer], list[Finding]]:
+    """Check a configuration's schema."""
+    findings = [
+        Finding("schema", "error", f"{key}: stands there twice; only the last one counts", line)
+        for key, line in file.twice
+    ]
+    if not file.entries:
+        text = "configures nothing: every layer overlaps by Transformer Engine's default"
+        findings.append(Finding("schema", "warning", text))
+    layers: dict[str, Layer] = {}
+    for entry in file.entries:
+        if entry.key not in LAYERS:
+            wrong = f"{entry.key}: no such layer, which Transformer Engine ignores in silence"
+            near = nearest(str(entry.key), LAYERS)
+            findings.append(Finding("schema", "error", f"{wrong}; {near}", entry.line))
+        elif not _is_mapping(entry):
+            wrong = "is no mapping of keys, and stops with an AttributeError"
+            text = fault(entry.key, entry.value, wrong, "give its keys, or leave the layer out")
+            findings.append(Finding("schema", "error", text, entry.line))
+        else:
+            found = list(_of_layer(entry))
+            findings += found
+            layers[entry.key] = _layer(entry)
+    return layers, findings
+
+
+def _is_mapping(entry: Entry) -> bool:
+    value = entry.value
+    return isinstance(value, tuple) and all(isinstance(one, Entry) for one in value)
+
+
+def _of_layer(entry: Entry) -> Iterator[Finding]:
+    for own in entry.value:
+        name = f"{entry.key}.{own.key}"
+        if own.key in _OWN:
+            text = f"{name}: is Transformer Engine's own, and stops with a TypeError; leave it out"
+            yield Finding("schema", "error", text, own.line)
+        elif own.key not in KEYS:
+            near = nearest(str(own.key), KEYS)
+            text = f"{name}: no such key, which stops with a TypeError; {near}"
+            yield Finding("schema", "error", text, own.line)
+        elif not _holds(KEYS[own.key], own.value):
+            wrong = "is empty" if own.value is None else "can't be"
+            near = _DOMAINS[KEYS[own.key]]
+            if own.key == "method" and isinstance(own.value, str):
+                near = nearest(own.value, METHODS)
+                near += "; to switch overlap off there are flags" if own.value == "none" else ""
+            yield Finding("schema", "error", fault(name, own.value, wrong, near), own.line)
+
+
+def _holds(kind: str, value: object) -> bool:
+    if kind == "text":
+        return isinstance(value, str) and value in METHODS
+    if kind == "flag":
+        return isinstance(value, bool) or (isinstance(value, int) and value in {0, 1})
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return whole and (kind == "priority" or value >= 1)  # type: ignore[operator]
+
+
+def _layer(entry: Entry) -> Layer:
+    """Return a layer with those of its keys that are right."""
+    good = {o.key: o.value for o in entry.value if o.key in KEYS and _holds(KEYS[o.key], o.value)}
+    lines = {"": entry.line, **{own.key: own.line for own in entry.value}}
+    return Layer(entry.key, good, lines, good.get("method", default_method(entry.key)))
+
+
 NEEDED = ("--tp-comm-overlap", "--sequence-parallel", "--tp-comm-overlap-cfg")
 
 

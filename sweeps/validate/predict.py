@@ -10,23 +10,26 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead import communication
-from overhead import step as step_model
+from overhead.communication import quantities as communication
 from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.everything import load
-from overhead.memory import DEFAULTS as MEMORY_DEFAULTS
-from overhead.memory import RECIPES, Derivation, Recipe, stage_memory
+from overhead.memory.breakdown import DEFAULTS as MEMORY_DEFAULTS
+from overhead.memory.breakdown import Derivation, stage_memory
+from overhead.memory.quantities import RECIPES, Recipe
 from overhead.quantity import VOCABULARY
+from overhead.step import quantities as step_model
 from sweeps.errors import InputError
-from sweeps.spec.catalog import Machine, load_framework, load_hardware
-from sweeps.spec.framework import Framework
+from sweeps.spec.catalog import load_framework, load_hardware
+from sweeps.spec.framework import (
+    LABEL_DEFAULTS,
+    NUMBER_DEFAULTS,
+    RECIPE_RULE,
+    Framework,
+    training_constants,
+)
+from sweeps.spec.machine import Machine
 from sweeps.spec.resolve import DEFAULTS, FIGURES
-from sweeps.spec.training import training_constants
-from sweeps.spec.training_defaults import LABEL_DEFAULTS, NUMBER_DEFAULTS
-from sweeps.spec.training_rule import RECIPE_RULE
 from sweeps.validate.training_rows import Case
-
-__all__ = ["Predictions", "predict"]
 
 Floats = NDArray[np.float64]
 

@@ -10,18 +10,19 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 
 from overhead.everything import load
+from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.catalog import shipped
-
-__all__ = ["NUMBERS", "TABLES", "TEXTS", "Run", "RunTable", "find_runs", "own_names", "read_runs"]
+from sweeps.spec.catalog import read_toml, shipped
 
 # The tables that are shipped.
 TABLES = ("training", "memory")
@@ -224,3 +225,263 @@ def _wrong(name: str, value: float) -> tuple[str, str] | None:
     if declared.outside(np.array(value)):
         return "outside of its domain", declared.domain()
     return None
+
+
+# Rules that make settings of the words of a run: which software, machine, model and plan it is.
+#
+# The rules stand in ``specs/measured/rules.toml``, the same for all rows that their conditions
+# match; none is of one row.  A rule's ``where`` gives for columns of the table a regular expression
+# each, which has to be found there; ``set`` says what then holds, and so do the expressions' named
+# groups.  Later rules win over earlier ones.
+
+# Words that settings may have beside the labels that a table may state itself.
+RULES_WORDS = ("model", "precision", "recompute", "topology", "measure", "stages")
+# Numbers that aren't quantities of their own: what they give is computed of them.
+HELPERS = {
+    "shared_experts": "shared experts of a layer, each as large as a routed one",
+    "card_gigabits": "a network card's rate, in Gbit/s",
+    "node_gigabits": "all of a node's network cards' rate, in Gbit/s",
+    "gpu_gigabits": "a GPU's network cards' rate, in Gbit/s",
+    "loss_chunk_words": "tokens of the vocabulary in a chunk of the loss",
+    "unit_bytes": "bytes of the unit in which memory is stated",
+    "domains": "whether a node is as many of a larger machine's GPUs as a run fills evenly",
+}
+_KEYS = ("where", "set", "usual", "assumed", "skip", "because")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule."""
+
+    where: Mapping[str, re.Pattern[str]]  # What has to be found in which column
+    words: Mapping[str, str]  # What then holds
+    numbers: Mapping[str, float]  # What then holds
+    usual: Mapping[str, float]  # What holds unless the row or the catalogue says it
+    assumed: tuple[str, ...]  # Settings that nobody stated
+    skip: str  # Why such a row can't be predicted; empty where it can
+    because: str  # Where that is known from
+
+
+@dataclass(slots=True)
+class Settings:
+    """What the rules say of one run."""
+
+    # What holds; the last unless the row or the catalogue says it
+    words: dict[str, str] = field(default_factory=dict)
+    # What holds; the last unless the row or the catalogue says it
+    numbers: dict[str, float] = field(default_factory=dict)
+    # What holds; the last unless the row or the catalogue says it
+    usual: dict[str, float] = field(default_factory=dict)
+    assumed: dict[str, None] = field(default_factory=dict)  # Settings that nobody stated, in order
+    skip: str = ""  # Why it can't be predicted; empty where it can
+    read: set[str] = field(default_factory=set)  # Columns that a rule understood
+
+
+@cache
+def shipped_rules() -> tuple[Rule, ...]:
+    """Return the rules of ``specs/measured/rules.toml``."""
+    return read_rules(shipped("measured") / "rules.toml")
+
+
+def read_rules(path: Path) -> tuple[Rule, ...]:
+    """Read a file of rules."""
+    load()
+    faults: list[str] = []
+    rules = []
+    for number, stated in enumerate(read_toml(path).get("rules", []), 1):
+        place = f"{path.name}, rule {number}"
+        faults += [
+            fault(f"{place}, {key}", "..", "no such key", nearest(key, _KEYS))
+            for key in stated
+            if key not in _KEYS
+        ]
+        where = _conditions(stated.get("where", {}), f"{place}, where", faults)
+        words, numbers = _held(stated.get("set", {}), f"{place}, set", faults)
+        weak, usual = _held(stated.get("usual", {}), f"{place}, usual", faults)
+        faults += [fault(f"{place}, usual.{name}", "..", "no number", "under set") for name in weak]
+        rules.append(
+            Rule(
+                where,
+                words,
+                numbers,
+                usual,
+                tuple(stated.get("assumed", ())),
+                stated.get("skip", ""),
+                stated.get("because", ""),
+            )
+        )
+    if faults:
+        raise InputError(faults)
+    return tuple(rules)
+
+
+def _conditions(
+    stated: Mapping[str, str], place: str, faults: list[str]
+) -> dict[str, re.Pattern[str]]:
+    known = (*TEXTS, *NUMBERS, *LABELS)
+    found = {}
+    for column, text in stated.items():
+        if column not in known:
+            faults.append(
+                fault(f"{place}.{column}", "..", "no such column", nearest(column, known))
+            )
+            continue
+        try:
+            found[column] = re.compile(text, re.IGNORECASE)
+        except re.error as error:
+            faults.append(fault(f"{place}.{column}", text, "no expression", str(error)))
+            continue
+        groups = found[column].groupindex
+        wrong = [name for name in groups if name not in VOCABULARY and name not in HELPERS]
+        faults += [
+            fault(f"{place}.{column}", name, "no such quantity", nearest(name, VOCABULARY))
+            for name in wrong
+        ]
+    return found
+
+
+def _held(
+    stated: Mapping[str, Any], place: str, faults: list[str]
+) -> tuple[dict[str, str], dict[str, float]]:
+    words: dict[str, str] = {}
+    numbers: dict[str, float] = {}
+    for name, value in stated.items():
+        if name in (*LABELS, *RULES_WORDS):
+            words[name] = str(value)
+            if name == "recipe" and value not in RECIPES:
+                faults.append(fault(f"{place}.{name}", value, "unknown", nearest(value, RECIPES)))
+        elif name in VOCABULARY or name in HELPERS:
+            numbers[name] = float(value)
+        else:
+            known = (*LABELS, *RULES_WORDS, *HELPERS, *VOCABULARY)
+            faults.append(fault(f"{place}.{name}", value, "no such setting", nearest(name, known)))
+    return words, numbers
+
+
+def settings_of(run: Run, rules: Iterable[Rule]) -> Settings:
+    """Return what rules say of a run."""
+    found = Settings()
+    for rule in rules:
+        matches = _matches(run, rule)
+        if matches is None:
+            continue
+        found.words |= rule.words
+        found.numbers |= rule.numbers
+        found.usual |= rule.usual
+        for match in matches:
+            groups = match.groupdict()
+            found.numbers |= {name: float(text) for name, text in groups.items() if text}
+        found.assumed |= dict.fromkeys(rule.assumed)
+        found.skip = found.skip or rule.skip
+        found.read |= set(rule.where)
+    return found
+
+
+def _matches(run: Run, rule: Rule) -> Sequence[re.Match[str]] | None:
+    matches = []
+    for column, pattern in rule.where.items():
+        match = pattern.search(_text(run, column))
+        if match is None:
+            return None
+        matches.append(match)
+    return matches
+
+
+def _text(run: Run, column: str) -> str:
+    """Return what a column says of a run: words, or a number as people write it."""
+    if column in run.numbers:
+        return f"{run.numbers[column]:.15g}"
+    return run.texts.get(column, "")
+
+
+# The parallel plan and the batches of a measured run, with what its row leaves out.
+
+DEGREES = ("tp", "pp", "cp", "ep")
+
+
+class Unpredictable(Exception):
+    """A row can't be predicted; the text says why."""
+
+
+def refuse(reason: str) -> NoReturn:
+    """Say that a row can't be predicted, and why."""
+    raise Unpredictable(reason)
+
+
+def gpus_of(run: Run, numbers: Mapping[str, float]) -> float:
+    """Return all GPUs of a run."""
+    world = math.prod(numbers[name] for name in ("tp", "cp", "pp", "dp"))
+    return run.numbers.get("gpus", world)
+
+
+def complete_plan(run: Run, numbers: dict[str, float], assumed: dict[str, None]) -> None:
+    """Fill in degrees, and refuse those that don't make up the GPUs."""
+    blank = [name for name in DEGREES if name not in numbers]
+    routed = numbers.get("experts", 0.0) > 0.0
+    sharded = numbers.get("zero_stage", 0.0) == 3.0
+    vital = [name for name in blank if name != "cp"]
+    if routed and vital and not sharded:
+        refuse("plan not stated: " + ", ".join(vital))
+    for name in blank:
+        numbers[name] = 1.0
+        # Few runs split the context, or experts that they don't have.
+        if name in ("tp", "pp") or (name == "ep" and routed):
+            assumed[name] = None
+    numbers.setdefault("virtual_stages", 1.0)
+    if numbers["pp"] == 1.0:
+        numbers["virtual_stages"] = 1.0
+    elif "vpp" not in run.numbers:
+        assumed["virtual_stages"] = None
+    others = math.prod(numbers[name] for name in ("tp", "cp", "pp"))
+    gpus = run.numbers.get("gpus")
+    if "dp" not in numbers:
+        if gpus is None:
+            assumed["dp"] = None
+        numbers["dp"] = max((gpus or others) / others, 1.0)
+    if gpus is not None and others * numbers["dp"] != gpus:
+        told = " x ".join(f"{name} {numbers[name]:g}" for name in ("tp", "cp", "pp", "dp"))
+        refuse(f"plan {told} isn't {gpus:g} GPUs")
+    numbers.setdefault("etp", 1.0 if routed else numbers["tp"])
+
+
+def complete_batch(
+    run: Run, numbers: dict[str, float], assumed: dict[str, None], *, step: bool
+) -> None:
+    """Fill in the batches; ``grad_accum`` gives way to what follows from the others."""
+    stated = numbers.pop("micro_batches", 0.0)
+    batch, micro, ranks = numbers.get("global_batch"), numbers.get("micro_batch"), numbers["dp"]
+    if step and "sequence_length" not in numbers:
+        refuse("sequence length not stated")
+    if step and batch is None and not (stated and micro):
+        refuse("global batch not stated")
+    # Of states alone no more is needed.
+    numbers.setdefault("sequence_length", 1.0)
+    if micro is None:
+        micro = 1.0
+        if batch is not None and stated:
+            micro = max(batch / (ranks * stated), 1.0)
+        else:
+            assumed["micro_batch"] = None
+        numbers["micro_batch"] = micro
+    if batch is not None and batch < ranks * micro:
+        told = f"{batch:g} sequences for {ranks:g} data-parallel ranks"
+        refuse(f"{told}: the plan isn't stated whole")
+    if batch is None:
+        if not stated:
+            # Enough for a full pipeline, which is what memory needs.
+            stated = 2.0 * numbers["pp"]
+            if numbers["pp"] > 1.0:
+                assumed["global_batch"] = None
+        numbers["global_batch"] = ranks * micro * stated
+    numbers["micro_batches"] = max(math.ceil(numbers["global_batch"] / (ranks * micro)), 1.0)
+
+
+def even_ends(numbers: dict[str, float]) -> None:
+    """Let the ends count as layers where only so the stages come out even."""
+    chunks = numbers["pp"] * numbers["virtual_stages"]
+    if "layers" not in numbers:
+        return
+    fractional = numbers["layers"] % chunks != 0.0
+    if fractional and (numbers["layers"] + 2.0) % chunks == 0.0:
+        numbers.setdefault("embedding_as_layer", 1.0)
+        numbers.setdefault("loss_as_layer", 1.0)

@@ -6,15 +6,20 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
+from sweeps.engine.case import Block, Column, Layout
+from sweeps.errors import InputError, fault, nearest
 from sweeps.validate.predict import Predictions
-from sweeps.validate.training_rows import Case, Cases, Skipped
+from sweeps.validate.sizes import SIZE_CLASSES, class_of, medians
+from sweeps.validate.training_rows import KINDS, Case, Cases, Skipped
 
-__all__ = ["Record", "Score", "records_of", "score", "score_lines", "scores_by", "skipped_lines"]
+if TYPE_CHECKING:
+    import xarray as xr
 
 # What is told of assumptions, and of reasons, before the rest is counted alone.
 MOST = 12
@@ -152,3 +157,144 @@ def skipped_lines(skipped: Sequence[Skipped], *, every: bool = False) -> Iterato
     if more:
         left = sum(counts.values()) - sum(count for _, count in shown)
         yield f"  {left:>4}  for {more} other reasons: --verbose tells them"
+
+
+# Errors of a sweep beside measurements, as rows for a terminal.
+
+_NUMBERS = ("points", "without_prediction", "median_error", "median_signed_error")
+
+
+def error_rows(dataset: xr.Dataset, by: Sequence[str] = ("table",)) -> list[dict[str, Any]]:
+    """Return the errors of predictions beside measurements, by source and size of message."""
+    if "relative_error" not in dataset or "measured_time" not in dataset:
+        message = "relative_error: not in this dataset; a spec with [measured] gives it"
+        raise InputError(message)
+    known = [str(name) for name, one in dataset.coords.items() if one.dims == ("case",)]
+    faults = [
+        fault("by", name, "no such column of the cases", nearest(name, known))
+        for name in by
+        if name not in known
+    ]
+    if faults:
+        raise InputError(faults)
+    wanted = dataset["relative_error"].dims
+    others = [str(dim) for dim in wanted if dim not in ("case", "message_bytes")]
+    errors = dataset["relative_error"].transpose(*others, "case", "message_bytes").to_numpy()
+    measured = dataset["measured_time"].transpose("case", "message_bytes").to_numpy()
+    columns = [dataset.coords[name].to_numpy().tolist() for name in by]
+    keys = list(zip(*columns, strict=True)) or [()] * len(measured)
+    labels = [_values(dataset, dim) for dim in others]
+    classes = class_of(dataset["message_bytes"].to_numpy().astype(np.float64))
+    rows = []
+    for key in dict.fromkeys(keys):
+        cases = np.array([one == key for one in keys])
+        for place in np.ndindex(*errors.shape[: len(others)]):
+            group = {dim: values[k] for dim, values, k in zip(others, labels, place, strict=True)}
+            for index, size_class in enumerate(SIZE_CLASSES):
+                chosen = np.ix_(cases, classes == index)
+                count = int(np.count_nonzero(~np.isnan(measured[chosen])))
+                if count:
+                    row = {**dict(zip(by, key, strict=True)), **group, "size_class": size_class}
+                    rows.append({**row, **_errors(errors[place][chosen], count)})
+    return rows
+
+
+def error_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield rows of errors as a table for a terminal."""
+    if not rows:
+        return
+    keys = [key for key in rows[0] if key not in _NUMBERS]
+    holes = any(row["without_prediction"] for row in rows)
+    table = [[*keys, "points", *(["not predicted"] if holes else []), "median error", "signed"]]
+    for row in rows:
+        counts = [f"{row['points']}", *([f"{row['without_prediction']}"] if holes else [])]
+        ends = [
+            _summary_percent(row["median_error"], ""),
+            _summary_percent(row["median_signed_error"], "+"),
+        ]
+        table.append([*(f"{row[key]}" for key in keys), *counts, *ends])
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for line in table:
+        words = [text.ljust(width) for text, width in zip(line, widths, strict=True)][: len(keys)]
+        numbers = [text.rjust(width) for text, width in zip(line, widths, strict=True)][len(keys) :]
+        yield "  ".join([*words, *numbers])
+
+
+def _summary_percent(value: float, sign: str) -> str:
+    return "-" if math.isnan(value) else f"{100.0 * value:{sign}.0f} %"
+
+
+def _values(dataset: xr.Dataset, dim: str) -> list[Any]:
+    if dim in dataset.coords:
+        return list(dataset.coords[dim].to_numpy().tolist())
+    return list(range(dataset.sizes[dim]))
+
+
+def _errors(errors: NDArray[np.float64], measured: int) -> dict[str, Any]:
+    size, count = medians(np.abs(errors).ravel())
+    signed, _ = medians(errors.ravel())
+    return {
+        "points": int(count),
+        "without_prediction": measured - int(count),
+        "median_error": float(size),
+        "median_signed_error": float(signed),
+    }
+
+
+# Measured rows with their predictions as a dataset: one dimension, the rows.
+
+_UNITS = {"step_time": "step_time", "memory": "peak_memory"}
+_TEXTS = {
+    "row": "row of the table",
+    "source": "source of the measurement",
+    "class": "class of the run",
+    "kind": "what was measured",
+    "model": "model",
+    "hardware": "machine",
+    "framework": "software that trains",
+    "quantity": "quantity that was predicted",
+    "assumed": "settings that the row doesn't state",
+    "source_ref": "where the measurement stands",
+}
+
+
+def layout_of_rows(
+    records: Sequence[Record], attrs: Mapping[str, str]
+) -> tuple[Layout, list[Block]]:
+    """Lay rows out as a dataset."""
+    fields = [record.fields() for record in records]
+    coordinates = []
+    for name, words in _TEXTS.items():
+        own = f"{name}_of_run" if name == "class" else name
+        texts = np.array([str(one[name]) for one in fields], dtype=np.str_)
+        coordinates.append(Column(own, ("row",), texts.dtype, {"long_name": words}, texts))
+    kinds = np.array([record.case.kind for record in records])
+    pairs = {
+        "measured": np.array([record.case.measured for record in records]),
+        "predicted": np.array([record.predicted for record in records]),
+    }
+    variables: list[Column] = []
+    values: dict[str, NDArray[np.float64]] = {}
+    for kind in KINDS:
+        if not (kinds == kind).any():
+            continue
+        declared = VOCABULARY[_UNITS[kind]]
+        words = "time of a step" if kind == "step_time" else "memory of a GPU"
+        for name, column in pairs.items():
+            about = {"long_name": f"{name} {words}", "units": declared.units}
+            about["comment"] = "NaN where the row is of something else."
+            variables.append(_column(f"{name}_{kind}", about))
+            values[f"{name}_{kind}"] = np.where(kinds == kind, column, np.nan)
+    for name, words, shares in (
+        ("relative_error", "relative error of the prediction", [r.error for r in records]),
+        ("error_band", "error that the prediction is said to have", [r.band for r in records]),
+    ):
+        variables.append(_column(name, {"long_name": words, "units": "1"}))
+        values[name] = np.array(shares)
+    layout = Layout({"row": len(records)}, tuple(coordinates), tuple(variables), attrs)
+    region = (slice(0, len(records)),)
+    return layout, [Block(name, region, column) for name, column in values.items()]
+
+
+def _column(name: str, about: Mapping[str, str]) -> Column:
+    return Column(name, ("row",), np.dtype(np.float64), dict(about))

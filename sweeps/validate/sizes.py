@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SIZE_CLASSES", "class_of", "medians"]
-
 Floats = NDArray[np.float64]
 
 # Short messages pay latency, long ones bandwidth, and what measurements scatter by differs as

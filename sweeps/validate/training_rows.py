@@ -12,8 +12,8 @@ from pathlib import Path
 
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, nearest
+from sweeps.spec.axis import label_values
 from sweeps.spec.catalog import (
-    Machine,
     hardware_names,
     load_framework,
     load_hardware,
@@ -21,21 +21,25 @@ from sweeps.spec.catalog import (
     model_names,
 )
 from sweeps.spec.framework import Framework
-from sweeps.spec.labels import label_values
+from sweeps.spec.machine import Machine
 from sweeps.spec.model import complete_shapes
-from sweeps.validate.nodes import network_of
-from sweeps.validate.plan_of_run import (
+from sweeps.validate.run_table import (
+    HELPERS,
+    LABELS,
+    NUMBERS,
+    Rule,
+    Run,
+    Settings,
     Unpredictable,
     complete_batch,
     complete_plan,
     even_ends,
     gpus_of,
     refuse,
+    settings_of,
+    shipped_rules,
 )
-from sweeps.validate.rules import HELPERS, Rule, Settings, settings_of, shipped_rules
-from sweeps.validate.run_table import LABELS, NUMBERS, Run
-
-__all__ = ["FORMULAS", "KINDS", "Case", "Cases", "Skipped", "cases_of_runs"]
+from sweeps.validate.table import network_of
 
 KINDS = ("step_time", "memory")
 # The class of what nobody measured: values that a publication's own formulas give.

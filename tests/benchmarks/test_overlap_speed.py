@@ -4,11 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 
-import overhead.overlap  # noqa: F401
-from overhead.overlap import MECHANISMS
+from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.overlap.evaluate import blocks
-from sweeps.overlap.flags import FLAGS
-from sweeps.overlap.request import LABELS, read_request
+from sweeps.overlap.request import FLAGS, LABELS, read_request
 
 Ratio = Callable[[str, float, float, str], None]
 # Cells a second that each form must reach, on one core.

@@ -14,9 +14,9 @@ Ratio = Callable[[str, float, float, str], None]
 # Every split of 512 GPUs, all chunks and micro-batches, ZeRO, recomputation, overlap.
 SEARCH = """
 import sys, time
-from sweeps.plans.request import read_request
-from sweeps.plans.search import search
-from sweeps.plans.space import space_of
+from sweeps.search.request import read_request
+from sweeps.search.search import search
+from sweeps.search.space import space_of
 shares = int(sys.argv[1])
 asked = {"model": "gpt3-175b", "hardware": "dgx-h100", "gpus": 512, "global_batch": 1536,
          "sequence_length": 2048, "recompute": "none,selective,full"}

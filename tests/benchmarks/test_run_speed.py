@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.blocks.choose import Means, cut_for, write_sweep
 from sweeps.blocks.estimate import estimate, limits_for
-from sweeps.blocks.processes import processes
-from sweeps.blocks.run import Cut, Pool, here, run_in_blocks
+from sweeps.blocks.pools import processes
+from sweeps.blocks.run import Cut, Means, Pool, cut_for, here, run_in_blocks, write_sweep
 from sweeps.job import Job, prepare
-from sweeps.store.storage import Storage
+from sweeps.store.encode import Storage
 from sweeps.store.write import write
 
 Ratio = Callable[[str, float, float, str], None]
@@ -144,8 +143,8 @@ def test_checkpoints(ratio: Ratio, tmp_path: Path) -> None:
 REDUCED = """
 import sys
 from pathlib import Path
-from sweeps.blocks.choose import Means, write_sweep
-from sweeps.store.storage import Storage
+from sweeps.blocks.run import Means, write_sweep
+from sweeps.store.encode import Storage
 from tests.benchmarks.test_run_speed import ring
 from tests.benchmarks.test_speed import peak_memory
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.traces import analyse, read_trace
+from sweeps.traces.overlap import analyse
+from sweeps.traces.reader import read_trace
 from tests.benchmarks.conftest import best_of
 
 Ratio = Callable[[str, float, float, str], None]

@@ -9,8 +9,8 @@ from time import perf_counter
 import numpy as np
 
 from overhead.evaluation import Evaluation
-from overhead.peak_memory import PEAK_PARTS
-from overhead.step import PARTS
+from overhead.memory.peak import PEAK_PARTS
+from overhead.step.parts import PARTS
 from sweeps.job import Job, prepare
 
 Ratio = Callable[[str, float, float, str], None]

@@ -5,11 +5,10 @@ from collections.abc import Callable
 import numpy as np
 
 from sweeps.spec.catalog import load_model
-from sweeps.tuner import TPOverlapTuner, TPOverlapTunerConfig
-from sweeps.tuner.cases import grid_cases
-from sweeps.tuner.predict import predict
-from sweeps.tuner.rates import read_rates
-from sweeps.tuner.userbuffers import OPERATORS
+from sweeps.tuner.predict import predict, read_rates
+from sweeps.tuner.settings import TPOverlapTunerConfig
+from sweeps.tuner.tuner import TPOverlapTuner
+from sweeps.tuner.userbuffers import OPERATORS, grid_cases
 from tests.benchmarks.conftest import best_of
 
 Ratio = Callable[[str, float, float, str], None]

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sweeps.calibrate.constants import base_values, vector
-from sweeps.calibrate.model import Model, Rows
-from sweeps.calibrate.rates import bus_factor
+from sweeps.calibrate.model import Model, Rows, base_values, bus_factor, vector
 from sweeps.spec.catalog import load_hardware
 
 PROGRAMS = {

@@ -11,9 +11,8 @@ import pytest
 import xarray as xr
 
 from sweeps.calibrate.calibration import Request, calibrate
-from sweeps.calibrate.constants import vector
-from sweeps.calibrate.hardware_file import write_hardware
-from sweeps.calibrate.model import Model
+from sweeps.calibrate.model import Model, vector
+from sweeps.calibrate.report import write_hardware
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import SIZES, log_text, timed, write_logs
 from tests.cli_runner import Runner

@@ -10,14 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.calibrate.cases import Stated, cases_of
-from sweeps.calibrate.constants import CONSTANTS, vector
-from sweeps.calibrate.fit import Fit, fit_links
-from sweeps.calibrate.log import LogTest
-from sweeps.calibrate.model import Model, rows_of
-from sweeps.calibrate.outliers import fall_out
-from sweeps.calibrate.solve import bounded
-from sweeps.calibrate.table_log import read_table_log
+from sweeps.calibrate.fit import Fit, bounded, fall_out, fit_links
+from sweeps.calibrate.logs import LogTest, read_table_log
+from sweeps.calibrate.model import CONSTANTS, Model, Stated, cases_of, rows_of, vector
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import Group, timed

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.calibrate.cases import Case, Stated, cases_of
-from sweeps.calibrate.json_log import read_json_log
-from sweeps.calibrate.log import LogTest, operation_of
-from sweeps.calibrate.rates import bus_factor
-from sweeps.calibrate.read import check_operation, read_logs
-from sweeps.calibrate.text_log import read_text_log
+from sweeps.calibrate.logs import (
+    LogTest,
+    check_operation,
+    operation_of,
+    read_json_log,
+    read_logs,
+    read_text_log,
+)
+from sweeps.calibrate.model import Case, Stated, bus_factor, cases_of
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import header, log_text, row_text, timed

@@ -11,8 +11,9 @@ import numpy as np
 import xarray as xr
 
 from overhead import TopologyDesc, build_topology, collective
-from overhead.collectives import ALGORITHMS
-from sweeps.spec.catalog import Machine, load_hardware
+from overhead.collectives.algorithm import ALGORITHMS
+from sweeps.spec.catalog import load_hardware
+from sweeps.spec.machine import Machine
 
 __all__ = ["FIELDS", "cells", "expected"]
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from sweeps.engine.layout import Column
-from sweeps.engine.reduce import Reducer, reducer
+from sweeps.engine.case import Column
+from sweeps.engine.reduce import reducer
+from sweeps.engine.reduce_base import Reducer
 from sweeps.spec.sweep import Reduction
 
 ATTRS = {"long_name": "time", "units": "s", "references": "somebody", "formula": "time = 1"}

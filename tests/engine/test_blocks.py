@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sweeps.engine.evaluate import blocks_over
 from sweeps.engine.plan import Plan
 from sweeps.job import prepare
-from sweeps.spec.sweep import DEFAULT_QUANTITIES
+from sweeps.spec.axis import DEFAULT_QUANTITIES
 
 SIZES = (1, 7, 64, 10**9)
 QUANTITIES = [*DEFAULT_QUANTITIES, "chunks"]

@@ -11,7 +11,7 @@ import xarray as xr
 
 import sweeps
 from sweeps.job import prepare
-from sweeps.spec.sweep import DEFAULT_QUANTITIES
+from sweeps.spec.axis import DEFAULT_QUANTITIES
 from sweeps.store.write import write
 
 # Dimensions of each variable over: every axis below, ring and hierarchical networks.

@@ -133,7 +133,11 @@ def test_a_quantity_of_some_networks_is_missing_on_the_others() -> None:
 
 
 NETWORKS = ("ring", "tree", "hierarchical", "switch", "mesh", "torus", "binary_tree")
-OF_NETWORKS = ("overhead.collectives.", "overhead.network", "overhead.flat_network")
+OF_NETWORKS = (
+    "overhead.collectives.",
+    "overhead.collectives.network",
+    "overhead.collectives.network",
+)
 
 
 @pytest.mark.parametrize("pods", [{}, {"nodes_per_pod": 2, "gpus_per_node": 4}])

@@ -10,7 +10,7 @@ import xarray as xr
 
 import sweeps
 from sweeps.engine.validity import collective_faults
-from sweeps.spec.sweep import DEFAULT_QUANTITIES
+from sweeps.spec.axis import DEFAULT_QUANTITIES
 
 RATIOS = ("algbw", "busbw", "lower_bound_ratio")
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sweeps
-from overhead.collectives import ALGORITHMS, COLLECTIVES, TOPOLOGIES
+from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES
 from tests.engine.oracle import FIELDS, cells, expected, values_at
 
 MACHINES = ("dgx-h100", "dgx-a100", "gb200-nvl72", "tpu-v5p", "mi300x")
@@ -63,7 +63,6 @@ def stated(draw: st.DrawFn) -> dict[str, Any]:
 
 def check(dataset: xr.Dataset, told: dict[str, Any]) -> int:
     """Compare every cell; return how many there are that can't be."""
-    names = ("none", *ALGORITHMS.names())
     missing = 0
     for cell in cells(dataset):
         place = cell["place"]
@@ -81,7 +80,7 @@ def check(dataset: xr.Dataset, told: dict[str, Any]) -> int:
                 assert status != 0, f"{name} is missing at {place} for no reason: {told}"
         if exists:
             code = int(at(dataset, "chosen_algorithm", place))
-            assert names[code] == wanted["chosen_algorithm"], f"at {place} of {told}"
+            assert ALGORITHMS.name_of(code) == wanted["chosen_algorithm"], f"at {place} of {told}"
         else:
             assert status != 0, f"no reason at {place} of {told}"
             assert np.isnan(at(dataset, "time", place)), f"time at {place} of {told}"

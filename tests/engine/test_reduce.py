@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.engine.layout import Block, Column, Layout
+from sweeps.engine.case import Block, Column, Layout
 from sweeps.engine.reduce import reducer
-from sweeps.engine.reduce_places import flag_words
+from sweeps.engine.reduce_base import flag_words
 from sweeps.errors import InputError, RunError
 from sweeps.job import prepare
 from sweeps.spec.sweep import REDUCTIONS, Reduction
-from sweeps.store.attributes import check_layout
-from sweeps.store.memory import to_dataset
+from sweeps.store.metadata import check_layout
+from sweeps.store.read import to_dataset
 from tests.engine.reduce_cases import (
     ATTRS,
     Case,

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.engine.reduce_binned import MOST_EMPTY
-from sweeps.engine.sparse_counts import SparseCounts
+from sweeps.engine.reduce_quantile import MOST_EMPTY, SparseCounts
 from sweeps.errors import RunError
 from tests.engine.reduce_cases import ATTRS, Case, cases, feed, in_any_blocks, named, results, whole
 
@@ -78,7 +77,7 @@ def test_sparse_counts(data: st.DataObject, limit: int, waiting: int) -> None:
     lists = st.lists(st.integers(0, 400) | st.integers(10**9, 10**9 + 400), max_size=30)
     blocks = data.draw(st.lists(lists, max_size=8))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sweeps.engine.sparse_counts.WAITING", waiting * 5)
+        patch.setattr("sweeps.engine.reduce_quantile.WAITING", waiting * 5)
         parts = [SparseCounts(40, limit, "too many") for _ in range(2)]
         for block in blocks:
             data.draw(st.sampled_from(parts)).add(np.array(block, dtype=np.int64))

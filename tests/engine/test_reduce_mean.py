@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.engine.exact_sum import MOST_LOAD, ExactSum, rounded
+from sweeps.engine.reduce_base import MOST_LOAD, ExactSum, rounded
 from tests.engine.reduce_cases import Case, cases, feed, in_any_blocks, results, singles, whole
 
 
@@ -108,7 +108,7 @@ def test_carries_in_time_change_nothing(load: int, monkeypatch: pytest.MonkeyPat
     values = generator.normal(size=(3, 400)) * 10.0 ** generator.integers(-20, 20, (3, 400))
     case = Case(values, ("a", "b"), ("b",))
     usual = results(feed(case.reducer("mean"), values, [whole(values.shape)]))
-    monkeypatch.setattr("sweeps.engine.exact_sum.MOST_LOAD", load)
+    monkeypatch.setattr("sweeps.engine.reduce_base.MOST_LOAD", load)
     regions = [(slice(0, 3), slice(n, n + 8)) for n in range(0, 400, 8)]
     one, other = case.reducer("mean"), case.reducer("mean")
     feed(one, values, regions[::2])

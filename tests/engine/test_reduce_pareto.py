@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sweeps
-from sweeps.engine.reduce import Reducer, part, reducer
+from sweeps.engine.reduce import part, reducer
+from sweeps.engine.reduce_base import Reducer
 from sweeps.errors import InputError
 from sweeps.spec.sweep import Reduction
 from tests.engine.reduce_cases import Case, bits, cases, numbers, partitions, results, whole

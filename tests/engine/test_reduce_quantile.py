@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.engine.float_bins import bin_edge, bin_middle, bins_of
+from sweeps.engine.reduce_quantile import bin_edge, bin_middle, bins_of
 from sweeps.errors import RunError
 from tests.engine.reduce_cases import (
     ATTRS,
@@ -27,7 +27,7 @@ from tests.engine.reduce_cases import (
 QUANTILES = (0.0, 0.05, 0.3, 0.5, 0.95, 1.0)
 HELD = "sweeps.engine.reduce_quantile.MOST_HELD"
 IN_ROW = "sweeps.engine.reduce_quantile.MOST_IN_ROW"
-MOST_BINS = "sweeps.engine.reduce_binned.MOST_BINS"
+MOST_BINS = "sweeps.engine.reduce_quantile.MOST_BINS"
 
 
 def numpy_quantiles(case: Case, quantiles: tuple[float, ...]) -> np.ndarray:
@@ -140,7 +140,7 @@ def test_fewer_bins_where_memory_is_short(limit: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(HELD, 0)
     monkeypatch.setattr(IN_ROW, 0)
     monkeypatch.setattr(MOST_BINS, limit)
-    monkeypatch.setattr("sweeps.engine.sparse_counts.WAITING", 0)
+    monkeypatch.setattr("sweeps.engine.reduce_quantile.WAITING", 0)
     values = np.exp(np.random.default_rng(4).uniform(0.0, 0.6, (2, 4000)))
     case = Case(values, ("a", "b"), ("b",))
     regions = [(slice(0, 2), slice(n, n + 50)) for n in range(0, 4000, 50)]

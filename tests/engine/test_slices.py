@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sweeps
-from sweeps.spec.labels import label_values
+from sweeps.spec.axis import label_values
 
 STEP = {
     "model": "llama3-8b",

@@ -12,8 +12,8 @@ import pytest
 
 import sweeps
 from overhead.evaluation import Evaluation
-from overhead.peak_memory import PEAK_PARTS
-from overhead.step import PARTS
+from overhead.memory.peak import PEAK_PARTS
+from overhead.step.parts import PARTS
 from sweeps.errors import InputError
 from sweeps.job import Job, prepare
 

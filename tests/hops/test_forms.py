@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.evaluation import Evaluation
-from overhead.hops import (
+from overhead.hops.paths import (
     SWITCHING,
     HopMatrix,
     LevelHops,

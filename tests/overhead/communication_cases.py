@@ -7,10 +7,10 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from overhead import plan_defaults
-from overhead.communication import DEFAULTS, OPERATIONS
+from overhead.communication.quantities import DEFAULTS
+from overhead.communication.totals import OPERATIONS
 from overhead.evaluation import Evaluation
-from overhead.memory import DEFAULTS as MEMORY
+from overhead.memory.breakdown import DEFAULTS as MEMORY
 
 __all__ = [
     "GPT",
@@ -21,7 +21,6 @@ __all__ = [
     "Plan",
     "counts",
     "held",
-    "plan_defaults",
 ]
 
 Plan = dict[str, Any]

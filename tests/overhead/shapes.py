@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from overhead.collectives import Algorithm
+from overhead.collectives.algorithm import Algorithm
 from overhead.quantity import Array
 
 Columns = dict[str, Array]

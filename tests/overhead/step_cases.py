@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from numpy.typing import ArrayLike
 
-from overhead import training
-from overhead.communication import DEFAULTS as OF_COMMUNICATION
+from overhead.communication.quantities import DEFAULTS as OF_COMMUNICATION
 from overhead.evaluation import Evaluation
-from overhead.memory import DEFAULTS as OF_MEMORY
-from overhead.step import DEFAULTS
+from overhead.memory.breakdown import DEFAULTS as OF_MEMORY
+from overhead.step.quantities import DEFAULTS
 from tests.overhead.transformers import shapes
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "SILENT",
     "UNEVEN",
     "evaluation",
-    "training",
     "value",
 ]
 

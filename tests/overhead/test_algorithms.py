@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 
 from overhead import expression as ex
-from overhead.collectives import (
-    ALGORITHMS,
-    COLLECTIVES,
-    NCCL,
-    STANDARD,
-    TOPOLOGIES,
-    Algorithm,
-    candidates,
-)
+from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES, Algorithm
+from overhead.collectives.choices import NCCL, STANDARD, candidates
 from tests.overhead.shapes import Columns, defined, shapes, time_of
 
 every_algorithm = pytest.mark.parametrize(

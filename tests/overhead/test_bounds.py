@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from overhead import expression as ex
-from overhead.collectives import ALGORITHMS, TOPOLOGIES, Algorithm
+from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES, Algorithm
 from overhead.formula import REGISTRY
 from tests.overhead.shapes import Columns, defined, time_of
 

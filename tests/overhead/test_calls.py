@@ -55,8 +55,7 @@ def declared() -> Iterator[None]:
         when={"test": "call"},
     )
     yield
-    REGISTRY.calls.remove(made)
-    REGISTRY._returning["called_time"].remove(made)
+    REGISTRY.remove(made)
 
 
 @pytest.mark.parametrize("algorithm", ["nccl", "standard", "auto"])

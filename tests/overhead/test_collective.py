@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from overhead import CollectiveKind, CollectiveResult, TopologyKind, build_topology, collective
-from overhead.collectives import ALGORITHMS, COLLECTIVES, TOPOLOGIES, candidates
+from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES
+from overhead.collectives.choices import candidates
 from overhead.evaluation import Evaluation
 from overhead.topology import TopologyDesc
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from overhead.communication import DIMENSIONS, OPERATIONS
+from overhead.communication.operation import DIMENSIONS
+from overhead.communication.totals import OPERATIONS
 from overhead.evaluation import Evaluation
 from tests.overhead.communication_cases import GPT, LLAMA, MACHINE, MOE, held
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from overhead import build_topology, collective
-from overhead.communication import OPERATIONS
+from overhead.collectives.network import factors
+from overhead.communication.totals import OPERATIONS
 from overhead.expression import FUNCTIONS
-from overhead.network import factors
 from tests.overhead.communication_cases import GPT, MACHINE, MOE, TOPOLOGIES, held
 
 FLAT = tuple(name for name in TOPOLOGIES if name != "hierarchical")

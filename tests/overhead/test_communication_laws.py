@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overhead.communication import DIMENSIONS, OPERATIONS, TOTALS
+from overhead.communication.operation import DIMENSIONS
+from overhead.communication.totals import OPERATIONS, TOTALS
 from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.quantity import Array
 from tests.overhead.communication_cases import GPT, MACHINE, MOE, TOPOLOGIES, held

@@ -9,9 +9,11 @@ import pytest
 
 import overhead
 from overhead import AnalysisResult, Config, TopologyKind, analyze_config, build_topology
-from overhead.communication import DIMENSIONS, OPERATIONS
-from overhead.memory import DEFAULTS as MEMORY_DEFAULTS
-from overhead.memory import PARTS, stage_memory
+from overhead.communication.operation import DIMENSIONS
+from overhead.communication.totals import OPERATIONS
+from overhead.memory.breakdown import DEFAULTS as MEMORY_DEFAULTS
+from overhead.memory.breakdown import stage_memory
+from overhead.memory.quantities import PARTS
 from sweeps.spec.catalog import load_hardware, load_model
 
 LLAMA = load_model("llama3-70b").shapes

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overhead.collectives import ALGORITHMS, COLLECTIVES, TOPOLOGIES, Algorithm, candidates
+from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES, Algorithm
+from overhead.collectives.choices import candidates
 from overhead.evaluation import Evaluation
 from tests.strategies import POINTS, networks, prices
 

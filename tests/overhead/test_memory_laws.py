@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overhead.evaluation import MissingQuantities
-from overhead.memory import PARTS, RECIPES, Derivation, stage_memory
+from overhead.memory.breakdown import Derivation, stage_memory
+from overhead.memory.quantities import PARTS, RECIPES
 from tests.overhead.memory_cases import (
     DEEPSEEK_V3,
     K22,

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overhead.evaluation import derive
-from overhead.memory import DEFAULTS, RECIPES
+from overhead.memory.breakdown import DEFAULTS
+from overhead.memory.quantities import RECIPES
 from tests.overhead.memory_cases import (
     DEEPSEEK_V3,
     LLAMA3_70B,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overhead.memory import RECIPES
+from overhead.memory.quantities import RECIPES
 from tests.overhead.memory_cases import (
     GIB,
     K22,

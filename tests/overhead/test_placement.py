@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overhead import REGISTRY
-from overhead.collectives.requirement import Requirement
+from overhead.collectives.algorithm import Requirement
 from overhead.expression import greatest_common_divisor
-from overhead.placement import GROUPS
-from overhead.placement_requirements import CONTEXT, FRAMEWORK, PLAN, SCHEDULE, requirements
+from overhead.plan.placement import GROUPS
+from overhead.plan.requirements import CONTEXT, FRAMEWORK, PLAN, SCHEDULE, requirements
 
 Plan = dict[str, int]
 DENSE = ("tp", "cp", "dp", "pp")

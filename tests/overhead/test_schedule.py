@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead import REGISTRY
-from overhead.schedule import SCHEDULES, uneven_one_f_one_b_time
+from overhead.schedule.in_flight import uneven_one_f_one_b_time
+from overhead.schedule.quantities import SCHEDULES
 from tests.simulator.pipeline import (
     BACKWARD,
     FORWARD,

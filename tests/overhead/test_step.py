@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from overhead.step import PARTS
+from overhead.step.parts import PARTS
 from tests.overhead.step_cases import (
     DEEPSEEK,
     EVEN_ONLY,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overhead.overlap_labels import OVERLAPS as MECHANISMS
+from overhead.labels import OVERLAPS as MECHANISMS
 from overhead.quantity import Array
-from overhead.step import PARTS
+from overhead.step.parts import PARTS
 from tests.overhead.step_cases import DEEPSEEK, GPT, LLAMA, MIXTRAL, NETWORK, evaluation
 
 laws = settings(max_examples=25, deadline=None)

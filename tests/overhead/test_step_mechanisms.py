@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.evaluation import Evaluation
-from overhead.overlap_labels import DP_MECHANISMS, TP_MECHANISMS
+from overhead.labels import DP_MECHANISMS, TP_MECHANISMS
 from tests.overhead.step_cases import DEEPSEEK, LLAMA, MIXTRAL, evaluation
 from tests.simulator import overlap as simulator
 

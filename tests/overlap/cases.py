@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from overhead.evaluation import Evaluation
-from overhead.overlap import MECHANISMS
+from overhead.overlap.mechanisms import MECHANISMS
 
 __all__ = ["EXACT", "close", "counts", "evaluated", "overlapped", "shares", "some_times", "times"]
 

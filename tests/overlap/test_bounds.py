@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from overhead import REGISTRY
 from overhead.evaluation import Evaluation
 from overhead.formula import Formula
-from overhead.overlap import (
-    MECHANISMS,
-)
+from overhead.overlap.mechanisms import MECHANISMS
 from overhead.overlap.timeline import COUNTS, DERIVED, TIMELINES, timeline
 from tests.overlap.cases import (
     EXACT,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overhead.overlap import MECHANISMS
+from overhead.overlap.mechanisms import MECHANISMS
 from overhead.overlap.timeline import TIMELINES
 from tests.cli_runner import Runner
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.evaluation import Evaluation
-from overhead.overlap import (
+from overhead.overlap.buckets import (
     bucketed_time,
     layered_time,
     prefetched_time,
@@ -162,9 +162,9 @@ def test_fused_messages(
 
 @given(st.integers(0, 60), some_times, st.integers(1, 20))
 def test_waves(tiles: int, tile: Fraction, sms: int) -> None:
-    from overhead.overlap import waves
+    from overhead.overlap import bulk
 
-    assert waves.WAVES
+    assert bulk.WAVES
     known = {
         "matmul_rows": float(tiles), "tile_rows": 1.0, "matmul_columns": 1.0, "tile_columns": 1.0,
         "tile_time": float(tile), "sms": float(sms), "num_sm": 0.0, "moved_bytes": 0.0,

@@ -13,18 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead.overlap.pipeline import PIPELINES
-from overhead.overlap.pipeline_orders import (
+from overhead.overlap.pipeline import (
     BACKWARD,
     FORWARD,
     INPUTS,
+    PIPELINES,
     WEIGHTS,
+    pipeline_timeline,
+    run_orders,
     stage_orders,
     tasks_of,
 )
-from overhead.overlap.pipeline_timeline import pipeline_timeline, run_orders
 from overhead.overlap.timeline import Span
-from overhead.schedule import SCHEDULES
+from overhead.schedule.quantities import SCHEDULES
 from sweeps.overlap.trace_file import chrome_trace
 from tests.cli_runner import Runner
 from tests.overlap.cases import evaluated

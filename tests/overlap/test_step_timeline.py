@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from overhead.evaluation import Evaluation
-from overhead.overlap.pipeline_timeline import EXPOSED, OPTIMIZER, PAIR, UNEXPLAINED, WAITING
+from overhead.overlap.pipeline import EXPOSED, OPTIMIZER, PAIR, UNEXPLAINED, WAITING
 from overhead.overlap.timeline import MOST_SPANS, Span
 from overhead.step.timeline import PARTS, PASSES, StepTimeline, step_timeline
 from sweeps.cli.analysis_job import evaluation_of

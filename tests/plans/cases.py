@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sweeps.plans.answer import Answer, answer
-from sweeps.plans.request import Point, read_request
+from sweeps.search.answer import Answer, answer
+from sweeps.search.request import Point, read_request
 
 BASE: dict[str, Any] = {
     "model": "llama3-8b",

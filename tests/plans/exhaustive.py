@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from overhead.breakdown import faults
+from overhead.analysis import faults
 from overhead.evaluation import Evaluation
-from sweeps.plans.request import Point
-from sweeps.plans.space import space_of
+from sweeps.search.request import Point
+from sweeps.search.space import space_of
 
 Row = dict[str, float]
 

@@ -13,14 +13,10 @@ import numpy as np
 
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
-from sweeps.plans.choices import DEGREES, NUMBER_CHOICES
-from sweeps.plans.execution import Execution
-from sweeps.plans.objective import objective_of
-from sweeps.plans.request import Point
-from sweeps.plans.search import search
-from sweeps.plans.space import space_of
-from sweeps.validate.rules import shipped_rules
-from sweeps.validate.run_table import find_runs, read_runs
+from sweeps.search.request import DEGREES, NUMBER_CHOICES, Execution, Point, objective_of
+from sweeps.search.search import search
+from sweeps.search.space import space_of
+from sweeps.validate.run_table import find_runs, read_runs, shipped_rules
 from sweeps.validate.training_rows import Case, cases_of_runs
 
 # Runs whose plan somebody chose; other sources vary plans to measure them.

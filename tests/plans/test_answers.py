@@ -9,15 +9,14 @@ import tomllib
 import numpy as np
 import pytest
 
-from overhead.step import PARTS
+from overhead.memory.peak import PEAK_PARTS
+from overhead.step.parts import PARTS
 from sweeps.errors import InputError
-from sweeps.plans.alternatives import nodes_lost, other_batch
-from sweeps.plans.answer import answer
-from sweeps.plans.detail import PEAK_PARTS, details
-from sweeps.plans.launch import deepspeed, megatron, torchtitan
-from sweeps.plans.repair import batch_for, filled, nearest_plan, remedies
-from sweeps.plans.search import search
-from sweeps.plans.space import space_of
+from sweeps.search.answer import answer, nodes_lost, other_batch
+from sweeps.search.launch import deepspeed, megatron, torchtitan
+from sweeps.search.repair import batch_for, filled, nearest_plan, remedies
+from sweeps.search.search import details, search
+from sweeps.search.space import space_of
 from tests.plans.cases import mixture, point, usual
 
 
@@ -287,7 +286,7 @@ def test_bad_input(changed: dict[str, object], told: str) -> None:
 
 
 def test_a_model_without_shapes_is_a_fault() -> None:
-    from sweeps.plans.request import read_request
+    from sweeps.search.request import read_request
 
     asked = {"parameters": 70e9, "hardware": "dgx-h100", "gpus": 64, "global_batch": 512,
              "sequence_length": 4096}  # fmt: skip

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweeps.errors import InputError
-from sweeps.plans.calculator import Cluster, calculate
-from sweeps.plans.expert_notes import compared, nearest_model
+from sweeps.search.calculator import Cluster, calculate, compared, nearest_model
 from tests.cli_runner import Runner
 
 # Of the calculator's own table: degrees, GB a GPU, whether it fits.

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweeps.plans.request import Point, read_request
-from sweeps.plans.search import Found, search
-from sweeps.plans.space import space_of
+from sweeps.search.request import Point, read_request
+from sweeps.search.search import Found, search
+from sweeps.search.space import space_of
 from tests.plans.exhaustive import Everything, everything
 
 SMALL = {"hardware": "dgx-h100", "global_batch": 16, "sequence_length": 4096}
@@ -118,9 +118,9 @@ def test_ends_that_count_as_layers_are_tried() -> None:
 def test_blocks_of_any_size_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = point("dense")
     whole = search(space_of(asked))
-    monkeypatch.setattr("sweeps.plans.search.BLOCK_CELLS", 97)
-    monkeypatch.setattr("sweeps.plans.search.ROWS", 13)
-    monkeypatch.setattr("sweeps.plans.rows.AT_ONCE", 29)
+    monkeypatch.setattr("sweeps.search.search.BLOCK_CELLS", 97)
+    monkeypatch.setattr("sweeps.search.search.ROWS", 13)
+    monkeypatch.setattr("sweeps.search.space.AT_ONCE", 29)
     parts = search(space_of(asked))
     assert [one.key for one in parts.best] == [one.key for one in whole.best]
     assert [one.key for one in parts.front] == [one.key for one in whole.front]

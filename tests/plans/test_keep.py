@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.plans.keep import BestOfSplits, Front, Top
+from sweeps.search.search import BestOfSplits, Front, Top
 
 numbers = st.lists(
     st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 3)), min_size=1, max_size=60

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import sweeps as package
-from overhead.step import PARTS
+from overhead.step.parts import PARTS
 from sweeps.cli.write import draw_figures
-from sweeps.plans.figures import range_figures
-from sweeps.plans.ranges import best_at
-from sweeps.plans.request import read_request
+from sweeps.search.answer import range_figures
+from sweeps.search.repair import best_at
+from sweeps.search.request import read_request
 from tests.cli_runner import Runner
 from tests.plans.cases import BASE
 
@@ -216,7 +216,7 @@ def test_the_interface() -> None:
     assert several.recommended is None
     assert several.dataset.step_time.dims == ("world_size",)
     # The package of that name is the function, too.
-    import sweeps.plans.search
+    import sweeps.search.search
 
-    assert sweeps.plans.search.search is not None
+    assert sweeps.search.search.search is not None
     assert package.plans(**BASE).recommended is not None

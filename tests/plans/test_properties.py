@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweeps.plans.detail import details
-from sweeps.plans.objective import OBJECTIVES
-from sweeps.plans.search import Found, search
-from sweeps.plans.space import space_of
+from sweeps.search.request import OBJECTIVES
+from sweeps.search.search import Found, details, search
+from sweeps.search.space import space_of
 from tests.plans.cases import point, usual
 
 MODELS = ("llama3-8b", "mixtral-8x7b")

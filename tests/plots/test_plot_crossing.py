@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.plots.crossing import crossovers, refine
+from sweeps.plots.marks import crossovers, refine
 
 
 def hockney(size: np.ndarray, *costs: tuple[float, float]) -> np.ndarray:

@@ -9,9 +9,10 @@ import pytest
 import xarray as xr
 
 from sweeps.errors import InputError
-from sweeps.plots import KINDS, Figure, check_figures, default_figures
 from sweeps.plots.data import subject_of
-from sweeps.plots.schema import FORMS
+from sweeps.plots.declare import check_figures
+from sweeps.plots.defaults import default_figures
+from sweeps.plots.schema import FORMS, KINDS, Figure
 
 Make = Callable[..., xr.Dataset]
 

@@ -18,7 +18,8 @@ import xarray as xr
 from matplotlib.figure import Figure as Canvas
 
 from sweeps.errors import InputError, RunError
-from sweeps.plots import default_figures, draw
+from sweeps.plots.defaults import default_figures
+from sweeps.plots.draw import draw
 from sweeps.plots.measured import median_error
 
 Make = Callable[..., xr.Dataset]

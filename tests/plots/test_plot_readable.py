@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.plots.readable import long_name, number, parse, scale_of, sentence, shortened, symbol
-from sweeps.plots.ticks import linear_ticks, log_ticks, value_ticks
+from sweeps.plots.frame import linear_ticks, log_ticks, value_ticks
+from sweeps.plots.style import long_name, number, parse, scale_of, sentence, shortened, symbol
 
 
 @pytest.mark.parametrize(

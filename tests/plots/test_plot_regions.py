@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sweeps.plots.regions import HOLE, edges, label_place, regions_of, runs
+from sweeps.plots.best import HOLE, edges, label_place, regions_of, runs
 
 values = arrays(
     np.float64, (4, 3, 5), elements=st.sampled_from([1.0, 1.0 + 1e-12, 1.5, 2.0, 7.0, np.nan])

@@ -18,12 +18,12 @@ from matplotlib.patches import Rectangle
 import sweeps
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
-from sweeps.plots import check_figures, default_figures, draw
 from sweeps.plots.breakdown import draw_breakdown
-from sweeps.plots.data import subject_of, view_of
-from sweeps.plots.declare import resolve
-from sweeps.plots.parts import known_parts, labelled, stacked
-from sweeps.plots.plans import cell_names, evenly
+from sweeps.plots.data import cell_names, evenly, subject_of, view_of
+from sweeps.plots.declare import check_figures, resolve
+from sweeps.plots.defaults import default_figures
+from sweeps.plots.draw import draw
+from sweeps.plots.schema import known_parts, labelled, stacked
 from sweeps.plots.stacks import Stacks
 from sweeps.plots.style import region_colour, style
 from tests.plots.training_datasets import CAPACITY, MEMORY, STEP, make_training
@@ -443,7 +443,7 @@ def test_the_same_data_give_the_same_bytes(place: int, tmp_path: Path) -> None:
 
 
 def test_every_part_of_the_memory_is_in_one_group() -> None:
-    from overhead.peak_memory import PEAK_PARTS
+    from overhead.memory.peak import PEAK_PARTS
 
     parts = stacked("memory", known_parts("memory", PEAK_PARTS), chosen=False)
     assert sorted(name for part in parts for name in part.variables) == sorted(PEAK_PARTS)
@@ -478,7 +478,7 @@ def test_a_bar_that_stands_for_nothing_keeps_its_place() -> None:
 
 @pytest.fixture(scope="module")
 def real() -> xr.Dataset:
-    from overhead.peak_memory import PEAK_PARTS
+    from overhead.memory.peak import PEAK_PARTS
 
     rows = [(t, p, 64 // (t * p)) for t in (1, 2, 4, 8) for p in (1, 2, 4)]
     columns = dict(zip(("tp", "pp", "dp"), map(list, zip(*rows, strict=True)), strict=True))
@@ -526,7 +526,6 @@ def test_default_figures_of_a_sweep_can_be_drawn(real: xr.Dataset, tmp_path: Pat
 
 
 def test_known_parts_are_quantities_of_the_vocabulary() -> None:
-    import overhead.training  # noqa: F401
 
     every = {*known_parts("step_parts", VOCABULARY), *known_parts("memory", VOCABULARY)}
     for of in ("time", "volume", "energy"):

@@ -14,14 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from sweeps.errors import InputError
-from sweeps.plots import check_figures, draw
-from sweeps.plots.axis import axis_of
 from sweeps.plots.best_plans import draw_best_plans
 from sweeps.plots.curves import draw_curves
 from sweeps.plots.data import subject_of, view_of
-from sweeps.plots.declare import resolve
-from sweeps.plots.front import pareto, thinned
-from sweeps.plots.relative import by_column
+from sweeps.plots.declare import by_column, check_figures, resolve
+from sweeps.plots.draw import draw
+from sweeps.plots.frame import axis_of
+from sweeps.plots.marks import pareto, thinned
 from sweeps.plots.style import style
 from tests.plots.training_datasets import CAPACITY, make_training
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweeps.blocks.block_file import Record
+from sweeps.blocks.folder import Record
 from sweeps.blocks.work import Work
 
 __all__ = ["WAIT"]

@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sweeps.blocks.choose import clear
-from sweeps.blocks.run import Cut, run_in_blocks
+from sweeps.blocks.run import Cut, clear, run_in_blocks
 from sweeps.engine.evaluate import Limits
 from sweeps.job import Job, prepare
 from sweeps.store.read import is_complete

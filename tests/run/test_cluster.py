@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.blocks.cluster import cluster
+from sweeps.blocks.pools import cluster
 from sweeps.blocks.run import Assignment, Cut, run_in_blocks
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError, RunError
 from sweeps.job import Job, prepare
-from sweeps.store.durable import is_temporary
+from sweeps.store.publish import is_temporary
 from tests.run.slow_worker import WAIT
 from tests.run.sweep import EPOCH, LARGE, ROOT, child, large, names, whole
 
@@ -130,7 +130,7 @@ def test_a_cluster_that_loses_a_worker_and_then_its_scheduler(tmp_path: Path) ->
 CLIENT = """
 import sys
 from pathlib import Path
-from sweeps.blocks.cluster import cluster
+from sweeps.blocks.pools import cluster
 from sweeps.blocks.run import run_in_blocks
 from tests.run.sweep import large
 from tests.run.test_cluster import CUT
@@ -170,7 +170,7 @@ def large_then() -> Job:
 
 
 def _quickly(path: Path, address: str) -> None:
-    from sweeps.blocks import cluster as module
+    from sweeps.blocks import pools as module
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CONNECTING_SECONDS", 1)
@@ -188,7 +188,7 @@ def test_workers_that_cannot_see_the_folder(tmp_path: Path) -> None:
 FAULTS = """
 import resource, threading
 import numpy as np
-from sweeps.blocks.allocator import keep_freed
+from sweeps.blocks.work import keep_freed
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -10,17 +10,16 @@ from typing import Any
 
 import pytest
 
-from sweeps.blocks import choose
-from sweeps.blocks.choose import Means, cut_for, keeps_blocks
+from sweeps.blocks import run
 from sweeps.blocks.estimate import Estimate, duration, estimate, limits_for
-from sweeps.blocks.run import Assignment, here
+from sweeps.blocks.run import Assignment, Means, cut_for, here, keeps_blocks
 from sweeps.cli.options import recorded
 from sweeps.cli.write import Progress
+from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
-from sweeps.engine.steps import Steps
 from sweeps.errors import InputError
 from sweeps.job import prepare
-from sweeps.spec.dump import to_toml
+from sweeps.spec.units import to_toml
 from tests.cli_runner import Runner
 from tests.run.sweep import EPOCH, SMALL, large, small
 
@@ -40,11 +39,11 @@ def runner(
 
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep blocks of this small sweep, a few of them."""
-    monkeypatch.setattr(choose, "SHORT_SECONDS", 0.0)
-    monkeypatch.setattr(choose, "MOST_OVERHEAD", 1e9)
-    monkeypatch.setattr(choose, "PARALLEL_SECONDS", 0.0)
-    monkeypatch.setattr(choose, "limits_for", lambda *_: Limits(block=10))
-    monkeypatch.setattr(choose, "cut_for", lambda _, limits, *__: choose.Cut(limits, 1))
+    monkeypatch.setattr(run, "SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(run, "MOST_OVERHEAD", 1e9)
+    monkeypatch.setattr(run, "PARALLEL_SECONDS", 0.0)
+    monkeypatch.setattr(run, "limits_for", lambda *_: Limits(block=10))
+    monkeypatch.setattr(run, "cut_for", lambda _, limits, *__: run.Cut(limits, 1))
 
 
 def test_a_dry_run_says_cells_bytes_and_seconds(runner: Runner) -> None:

@@ -19,7 +19,7 @@ from sweeps.blocks.work import Work
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError, RunError
 from sweeps.job import Job, prepare
-from sweeps.store import metadata, space
+from sweeps.store import metadata, publish
 from sweeps.store.read import open_dataset, verify
 from tests.run.sweep import SMALL, SMALL_CUT, child, finish, names, small, whole
 
@@ -208,10 +208,10 @@ def test_room_is_asked_for_what_isn_t_there_yet(
     path = tmp_path / "x.nc"
     begun(path, 3)
     # Room for the file and a block, not for all of them once more.
-    monkeypatch.setattr(space, "free_bytes", lambda _: int(1.5 * small().nbytes))
+    monkeypatch.setattr(publish, "free_bytes", lambda _: int(1.5 * small().nbytes))
     with pytest.raises(RunError, match=r"needs .* of disk, .* are free"):
         run_in_blocks(small(), tmp_path / "y.nc", SMALL_CUT)
-    monkeypatch.setattr(space, "free_bytes", lambda _: 1 << 20)
+    monkeypatch.setattr(publish, "free_bytes", lambda _: 1 << 20)
     asked: list[int] = []
     monkeypatch.setattr(run_module, "require", lambda nbytes, _: asked.append(nbytes))
     run_in_blocks(small(), path, SMALL_CUT, resume=True)

@@ -19,7 +19,7 @@ from tests.run.sweep import ROOT, SMALL_CUT, child, names, small
 RUNNER = """
 import sys, time
 from pathlib import Path
-from sweeps.blocks.processes import processes
+from sweeps.blocks.pools import processes
 from sweeps.blocks.run import here
 from sweeps.blocks.work import Work
 from tests.run.sweep import finish, small
@@ -108,7 +108,7 @@ def test_many_kills(tmp_path: Path, complete: bytes) -> None:
 PARENT = """
 import sys
 from pathlib import Path
-from sweeps.blocks.processes import processes
+from sweeps.blocks.pools import processes
 from sweeps.blocks.run import Cut, run_in_blocks
 from sweeps.engine.evaluate import Limits
 from tests.run.sweep import large

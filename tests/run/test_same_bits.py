@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.blocks import processes as processes_module
+from sweeps.blocks import pools as processes_module
 from sweeps.blocks.estimate import names_of
-from sweeps.blocks.processes import processes
+from sweeps.blocks.pools import processes
 from sweeps.blocks.run import Assignment, Cut, Pool, here, run_in_blocks
 from sweeps.blocks.work import compute_block
+from sweeps.engine.describe import Cuts, Steps
 from sweeps.engine.evaluate import Limits, blocks_over
-from sweeps.engine.steps import Cuts, Steps
 from sweeps.errors import RunError
 from sweeps.store.read import verify
 from tests.engine.reduce_cases import Case, bits, cases, feed, partitions, results

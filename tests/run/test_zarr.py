@@ -11,13 +11,12 @@ import pytest
 import xarray as xr
 
 import sweeps
-from sweeps.blocks.choose import Means, write_sweep
-from sweeps.blocks.processes import processes
-from sweeps.blocks.run import Assignment, Cut, here, run_in_blocks
+from sweeps.blocks.pools import processes
+from sweeps.blocks.run import Assignment, Cut, Means, here, run_in_blocks, write_sweep
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError
+from sweeps.store.encode import Storage
 from sweeps.store.read import describe, is_complete, verify
-from sweeps.store.storage import Storage
 from sweeps.store.zarr_store import require_zarr
 from tests.run.sweep import SMALL_CUT, large, names, small, whole
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from fractions import Fraction
 
 from tests.simulator import binary_tree, grid, hierarchical, ring, switch
-from tests.simulator.core import (
+from tests.simulator.core import Outcome, run
+from tests.simulator.model import (
     Block,
     Case,
     Link,
     Message,
     Network,
-    Outcome,
     ScheduleFault,
     Steps,
     Undefined,
-    run,
 )
 from tests.simulator.patterns import Table
 

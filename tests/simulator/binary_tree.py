@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulator.core import Block, Case, Link, Message, Network, Steps
+from tests.simulator.model import Block, Case, Link, Message, Network, Steps
 from tests.simulator.patterns import (
     Table,
     broadcast_family,

@@ -5,7 +5,7 @@ A rank that is inside one tree is a leaf of the other, so that no port has twice
 
 from __future__ import annotations
 
-from tests.simulator.core import Case, Steps
+from tests.simulator.model import Case, Steps
 from tests.simulator.patterns import pieces, together, tree_all_reduce
 from tests.simulator.ports import across
 

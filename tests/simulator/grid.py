@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.simulator import grid_all_to_all, grid_buckets, grid_lines, grid_trees, ring
-from tests.simulator.core import Case, Network, Steps, Undefined
 from tests.simulator.grid_network import Grid
+from tests.simulator.model import Case, Network, Steps, Undefined
 from tests.simulator.patterns import Build, Table, broadcast_family, gather_family, scheduled
 
 

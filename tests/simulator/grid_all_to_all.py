@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.simulator.core import Block, Case, Message, Steps, Undefined
 from tests.simulator.grid_buckets import Phases
 from tests.simulator.grid_network import Grid, Place, laid
+from tests.simulator.model import Block, Case, Message, Steps, Undefined
 from tests.simulator.patterns import Build, pieces, together
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tests.simulator.core import Block, Case, Message, Steps, Undefined
 from tests.simulator.grid_lines import gather_cycle, hamilton
 from tests.simulator.grid_network import Grid, Place, laid
+from tests.simulator.model import Block, Case, Message, Steps, Undefined
 from tests.simulator.patterns import Build, together
 
 Phases = list[list[list[Message]]]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.simulator.core import Block, Case, Message, Steps
+from tests.simulator.model import Block, Case, Message, Steps
 
 
 def gather_cycle(paths: Sequence[tuple[int, ...]], part: int = 0, parts: int = 1) -> Steps:

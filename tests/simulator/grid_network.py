@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from tests.simulator.core import Block, Case, Link, Message, Network
+from tests.simulator.model import Block, Case, Link, Message, Network
 from tests.simulator.patterns import Build
 
 Place = tuple[int, ...]

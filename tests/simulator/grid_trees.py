@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.simulator.core import Block, Case, Steps, Undefined
 from tests.simulator.grid_network import Expand, Grid, Place, laid
+from tests.simulator.model import Block, Case, Steps, Undefined
 from tests.simulator.patterns import Build, pieces, tree_all_reduce, tree_broadcast
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.simulator import grid_all_to_all, grid_buckets, grid_trees, switch
-from tests.simulator.core import Block, Case, Message, Network, Steps, Undefined
 from tests.simulator.grid_lines import gather_cycle
 from tests.simulator.grid_network import Place, laid
 from tests.simulator.hierarchical_network import Hierarchy
+from tests.simulator.model import Block, Case, Message, Network, Steps, Undefined
 from tests.simulator.patterns import (
     Build,
     Table,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 
-from tests.simulator.core import Case, Link, Network
 from tests.simulator.grid_network import Grid
+from tests.simulator.model import Case, Link, Network
 
 
 @dataclass(frozen=True)

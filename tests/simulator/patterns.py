@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from tests.simulator.core import Block, Case, Message, Network, Steps, Undefined
+from tests.simulator.model import Block, Case, Message, Network, Steps, Undefined
 
 Build = Callable[[Case], Steps]
 Schedule = Callable[[Case], tuple[Network, Steps]]

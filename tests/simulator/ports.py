@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from tests.simulator.core import Case, Link, Network
+from tests.simulator.model import Case, Link, Network
 
 SWITCH = -1
 

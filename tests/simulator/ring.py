@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.simulator.core import Block, Case, Link, Message, Network, Steps
+from tests.simulator.model import Block, Case, Link, Message, Network, Steps
 from tests.simulator.patterns import (
     Build,
     Table,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.simulator.core import Block, Case, Message, Steps, Undefined
 from tests.simulator.double_tree import double_tree
+from tests.simulator.model import Block, Case, Message, Steps, Undefined
 from tests.simulator.patterns import (
     Build,
     Table,

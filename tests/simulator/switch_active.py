@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulator.core import Block, Case, Message, Steps
+from tests.simulator.model import Block, Case, Message, Steps
 from tests.simulator.patterns import Build, pieces
 from tests.simulator.ports import SWITCH
 

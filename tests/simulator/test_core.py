@@ -11,18 +11,8 @@ from typing import Literal
 
 import pytest
 
-from tests.simulator.core import (
-    Block,
-    Case,
-    Ledger,
-    Link,
-    Message,
-    Network,
-    Outcome,
-    ScheduleFault,
-    Steps,
-    run,
-)
+from tests.simulator.core import Ledger, Outcome, run
+from tests.simulator.model import Block, Case, Link, Message, Network, ScheduleFault, Steps
 from tests.simulator.patterns import all_reduced, mirrored, pieces
 from tests.simulator.ports import SWITCH, across, switch
 from tests.simulator.ring import gather_one_way, ring

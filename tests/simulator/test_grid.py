@@ -7,7 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from tests.simulator import SCHEDULES, Case, Outcome, Undefined, simulate
+from tests.simulator import SCHEDULES, simulate
+from tests.simulator.core import Outcome
+from tests.simulator.model import Case, Undefined
 
 LATENCY, BANDWIDTH, BYTES = Fraction(3, 7), Fraction(11, 5), Fraction(13, 3)
 TRANSFER = BYTES / BANDWIDTH

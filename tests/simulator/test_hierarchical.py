@@ -6,7 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from tests.simulator import SCHEDULES, Case, Outcome, Undefined, simulate
+from tests.simulator import SCHEDULES, simulate
+from tests.simulator.core import Outcome
+from tests.simulator.model import Case, Undefined
 
 LATENCY = (Fraction(3, 7), Fraction(5, 3), Fraction(22, 9))
 BANDWIDTH = (Fraction(11, 5), Fraction(7, 13), Fraction(2, 9))

@@ -11,7 +11,6 @@ from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, RunError
 from sweeps.spec import catalog
 from sweeps.spec.catalog import (
-    Machine,
     find_spec,
     find_sweep,
     hardware_names,
@@ -20,8 +19,8 @@ from sweeps.spec.catalog import (
     shipped,
     spec_names,
 )
-from sweeps.spec.figures import KERNELS
-from sweeps.spec.machine import ORIGINS
+from sweeps.spec.figures import KERNELS, ORIGINS
+from sweeps.spec.machine import Machine
 
 ACCELERATORS = (
     "dgx-a100",

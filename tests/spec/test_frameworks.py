@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.memory.breakdown import LABELS
-from overhead.memory.precision import RECIPES
+from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY
 from sweeps.cli import run
 from sweeps.errors import InputError
 from sweeps.spec.catalog import find_spec, framework_names, load_framework, shipped
 from sweeps.spec.figures import KERNELS, ORIGINS, Figure
-from sweeps.spec.framework import Choice, Framework, read_framework
-from sweeps.spec.training_rule import FRAMEWORK_RULE
+from sweeps.spec.framework import FRAMEWORK_RULE, Choice, Framework, read_framework
 
 SHIPPED = (
     "deepspeed",

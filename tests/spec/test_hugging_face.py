@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead.transformer_quantities import SHAPES
+from overhead.transformer.quantities import SHAPES
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_model
-from sweeps.spec.hugging_face import MODEL_TYPES
+from sweeps.spec.model import MODEL_TYPES
 from tests.spec.model_files import OTHERS, TOTALS, anything, outcome
 
 CONFIGS = Path(__file__).parents[1] / "data" / "models"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.quantity import VOCABULARY
-from overhead.transformer_quantities import SHAPES
+from overhead.transformer.quantities import SHAPES
 from sweeps.cli import run
 from sweeps.errors import InputError
 from sweeps.spec.catalog import (
@@ -23,9 +23,8 @@ from sweeps.spec.catalog import (
     model_names,
     shipped,
 )
-from sweeps.spec.machine import ORIGINS
-from sweeps.spec.model import Model, bare_model
-from sweeps.spec.model_file import read_model
+from sweeps.spec.figures import ORIGINS
+from sweeps.spec.model import Model, bare_model, read_model
 from tests.spec.model_files import TOTALS, anything, outcome
 
 CONFIGS = Path(__file__).parents[1] / "data" / "models"

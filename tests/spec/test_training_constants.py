@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from overhead.memory.precision import RECIPES
+from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_framework, load_hardware, shipped
-from sweeps.spec.figures import KERNELS, ORIGINS, Figure
-from sweeps.spec.machine import Machine
-from sweeps.spec.training import PRECISIONS, training_constants
-from sweeps.spec.training_rule import (
+from sweeps.spec.figures import KERNELS, ORIGINS, PRECISIONS, Figure
+from sweeps.spec.framework import (
     ATTENTION_RULE,
     INPUT_WIDTHS,
     MACHINE_RULE,
     RECIPE_RULE,
     TYPICAL_BEST,
+    training_constants,
 )
+from sweeps.spec.machine import Machine
 
 MEGATRON = load_framework("megatron-lm")
 # What a step takes of a machine and of the software, whatever these are.

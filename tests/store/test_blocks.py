@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sweeps.engine.layout import Block, Column
+from sweeps.engine.case import Block, Column
 from sweeps.errors import RunError
-from sweeps.store.blocks import Coverage, Target, fits
-from sweeps.store.checksum import RunningChecksum, checksum, slabs
+from sweeps.store.encode import Coverage, RunningChecksum, Target, checksum, fits, slabs
 from tests.store.layouts import Case, layouts, number, partitions
 
 SHAPES = st.lists(st.integers(1, 5), max_size=3).map(tuple)

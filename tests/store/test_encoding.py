@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sweeps.engine.layout import Column
+from sweeps.engine.case import Column
 from sweeps.errors import InputError
-from sweeps.store.encode import chunk_shape
+from sweeps.store.encode import chunk_shape, round_digits
 from sweeps.store.read import open_dataset, verify
-from sweeps.store.rounding import round_digits
 from sweeps.store.write import write
 from tests.store.layouts import STATUS, Case, axis, blocks, layout, number, usual
 

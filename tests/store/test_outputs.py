@@ -18,13 +18,11 @@ import netCDF4
 import numpy as np
 import pytest
 
-from sweeps.engine.layout import Block
+from sweeps.engine.case import Block
 from sweeps.errors import InputError, RunError
-from sweeps.store import lock
-from sweeps.store.lock import NETCDF, hold
-from sweeps.store.publish import check_output
+from sweeps.store import publish
+from sweeps.store.publish import NETCDF, check_output, hold, readable
 from sweeps.store.read import open_dataset, verify
-from sweeps.store.space import readable
 from sweeps.store.write import write
 from tests.store.layouts import axis, blocks, layout, names, number, usual
 
@@ -301,7 +299,7 @@ def test_threads_write_and_read_different_files(tmp_path: Path) -> None:
 
 
 def test_the_lock_is_one_however_it_is_copied() -> None:
-    assert pickle.loads(pickle.dumps(NETCDF)) is NETCDF is lock.NETCDF
+    assert pickle.loads(pickle.dumps(NETCDF)) is NETCDF is publish.NETCDF
     with NETCDF, NETCDF:
         assert NETCDF.acquire(blocking=False)
         NETCDF.release()

@@ -14,10 +14,9 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.engine.layout import Block, Column, Layout
+from sweeps.engine.case import Block, Column, Layout
 from sweeps.errors import InputError, RunError
-from sweeps.store.memory import to_dataset
-from sweeps.store.read import open_dataset, verify
+from sweeps.store.read import open_dataset, to_dataset, verify
 from sweeps.store.write import write
 from tests.store.layouts import (
     GLOBAL,

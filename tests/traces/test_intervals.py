@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.traces.intervals import intersection, measure, sweep, union
+from sweeps.traces.overlap import intersection, measure, sweep, union
 
 EDGE = 30
 INTERVALS = st.lists(st.tuples(st.integers(0, EDGE), st.integers(0, 8)), max_size=12)

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import InputError
-from sweeps.traces import load_patterns
-from sweeps.traces.patterns import CLASSES, EXCLUDED
+from sweeps.traces.patterns import CLASSES, EXCLUDED, load_patterns
 
 GEMM = (
     "volta_sgemm_128x64_nn",

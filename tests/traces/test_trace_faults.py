@@ -11,8 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweeps.errors import InputError
-from sweeps.traces import analyse, analyse_files, read_trace
-from sweeps.traces import events as reading
+from sweeps.traces import reader as reading
+from sweeps.traces.overlap import analyse
+from sweeps.traces.ranks import analyse_files
+from sweeps.traces.reader import read_trace
 from tests.cli_runner import Runner
 from tests.traces.make import GEMM, call, kernel, step, write
 

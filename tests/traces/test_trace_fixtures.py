@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.traces import Trace, analyse, load_patterns, read_trace
-from sweeps.traces.hta import hta_figures
+from sweeps.traces.overlap import analyse, hta_figures
+from sweeps.traces.patterns import load_patterns
+from sweeps.traces.reader import Trace, read_trace
 
 FOLDER = Path(__file__).parents[1] / "data" / "traces"
 NAMES = {

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweeps.traces import Overlap, analyse, kernels_of, load_patterns, read_trace
-from sweeps.traces.overlap import PARTS
-from sweeps.traces.patterns import CLASSES
+from sweeps.traces.overlap import PARTS, Overlap, analyse, kernels_of
+from sweeps.traces.patterns import CLASSES, load_patterns
+from sweeps.traces.reader import read_trace
 from tests.traces.make import GEMM, NCCL, OTHER, kernel, launched, step, write
 
 Event = dict[str, Any]

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweeps.traces import Trace, analyse, read_trace, split_devices
-from sweeps.traces import events as reading
-from sweeps.traces.events import EventFile
-from sweeps.traces.trace import nanoseconds
+from sweeps.traces import reader as reading
+from sweeps.traces.overlap import analyse
+from sweeps.traces.ranks import split_devices
+from sweeps.traces.reader import EventFile, Trace, nanoseconds, read_trace
 from tests.traces.make import GEMM, NCCL, OTHER, call, kernel, launched, step, write
 
 Event = dict[str, Any]

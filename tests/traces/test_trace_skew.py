@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.traces import Skew, analyse_files
+from sweeps.traces.ranks import Skew, analyse_files
 from tests.traces.make import GEMM, NCCL, call, kernel, launched, step, write
 
 US = 1e-6

@@ -8,12 +8,9 @@ from itertools import product
 
 import pytest
 
-from sweeps.tuner.cases import Case, grid_cases
-from sweeps.tuner.choose import Choice, choose
-from sweeps.tuner.recommend import recommend
-from sweeps.tuner.scaling import scale
-from sweeps.tuner.times import PassTimes, Result
-from sweeps.tuner.userbuffers import COLUMN, OPERATORS
+from sweeps.tuner.choose import Choice, choose, recommend, scale
+from sweeps.tuner.predict import PassTimes, Result
+from sweeps.tuner.userbuffers import COLUMN, OPERATORS, Case, grid_cases
 
 GRID = grid_cases((4,), OPERATORS, (1, 4, 16))
 

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from sweeps.errors import InputError
-from sweeps.tuner import TPOverlapTuner, TPOverlapTunerConfig, TuningReport, validate_file
-from sweeps.tuner.cases import Case, grid_cases
-from sweeps.tuner.configuration import case_companion, layer_values
-from sweeps.tuner.finding import Setting
-from sweeps.tuner.userbuffers import KEYS, OPERATORS
+from sweeps.tuner.report import TuningReport
+from sweeps.tuner.settings import TPOverlapTunerConfig, case_companion, layer_values
+from sweeps.tuner.tuner import TPOverlapTuner
+from sweeps.tuner.userbuffers import KEYS, OPERATORS, Case, grid_cases
+from sweeps.tuner.validate import Setting, validate_file
 
 STEM = "optimal_tp_comm_overlap_cfg"
 

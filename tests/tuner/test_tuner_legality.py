@@ -7,18 +7,23 @@ from itertools import product
 
 import pytest
 
-from sweeps.tuner.cases import Case, base_cases, grid_cases, parse_case, sm_counts, tp_sizes
 from sweeps.tuner.userbuffers import (
     KEYS,
     LAYERS,
     METHODS,
     OPERATORS,
     PHASES,
+    Case,
+    base_cases,
     collective_of,
     default_method,
     default_values,
     flag_group,
+    grid_cases,
     legality,
+    parse_case,
+    sm_counts,
+    tp_sizes,
 )
 
 COUNTS = (1, 2, 4, 8, 16)

@@ -13,12 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.spec.catalog import load_model
-from sweeps.tuner.cases import Case, grid_cases
-from sweeps.tuner.models import widths
-from sweeps.tuner.predict import SPLITS, predict
-from sweeps.tuner.rates import Rates, read_rates
-from sweeps.tuner.times import PassTimes
-from sweeps.tuner.userbuffers import COLUMN, OPERATORS, collective_of
+from sweeps.tuner.predict import SPLITS, PassTimes, Rates, predict, read_rates
+from sweeps.tuner.userbuffers import COLUMN, OPERATORS, Case, collective_of, grid_cases, widths
 from tests.simulator.overlap import (
     aggregate_ring,
     bulk_margin,

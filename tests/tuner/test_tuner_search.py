@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.spec.catalog import load_model
-from sweeps.tuner import TPOverlapTuner, TPOverlapTunerConfig
-from sweeps.tuner.cases import Case
-from sweeps.tuner.predict import predict
-from sweeps.tuner.rates import read_rates
-from sweeps.tuner.search import best_count, bracket
+from sweeps.tuner.predict import best_count, bracket, predict, read_rates
+from sweeps.tuner.settings import TPOverlapTunerConfig
+from sweeps.tuner.tuner import TPOverlapTuner
+from sweeps.tuner.userbuffers import Case
 
 
 def brute(time: Callable[[int], float], least: int, most: int) -> int:

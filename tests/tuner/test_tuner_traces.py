@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from sweeps.errors import InputError, RunError
-from sweeps.tuner import TPOverlapTuner, TPOverlapTunerConfig, TuningReport
-from sweeps.tuner.cases import Case, grid_cases
-from sweeps.tuner.commands import Runner
-from sweeps.tuner.recorded import read_case, read_folder
-from sweeps.tuner.userbuffers import OPERATORS
+from sweeps.tuner.recorded import Runner, read_case, read_folder
+from sweeps.tuner.report import TuningReport
+from sweeps.tuner.settings import TPOverlapTunerConfig
+from sweeps.tuner.tuner import TPOverlapTuner
+from sweeps.tuner.userbuffers import OPERATORS, Case, grid_cases
 from tests.traces.make import GEMM, NCCL, OTHER, launched, step, write
 
 NVJET = "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_TNN"

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from sweeps.errors import InputError
-from sweeps.tuner import validate_file
-from sweeps.tuner.finding import Finding, Setting
 from sweeps.tuner.userbuffers import LAYERS, METHODS, default_method, legality
+from sweeps.tuner.validate import Finding, Setting, validate_file
 
 ALL = ("--tp-comm-overlap", "--sequence-parallel", "--tp-comm-overlap-cfg")
 

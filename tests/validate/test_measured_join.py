@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 import sweeps
-from sweeps.engine.layout import Column
+from sweeps.api import recompute
+from sweeps.engine.case import Column
 from sweeps.errors import InputError
 from sweeps.job import prepare
 from sweeps.plots.declare import check_figures
-from sweeps.recomputation import recompute
 from sweeps.spec.catalog import find_sweep, hardware_names
 from sweeps.spec.sweep import load_sweep, read_sweep
 from sweeps.store.read import open_dataset
 from sweeps.store.write import write
 from sweeps.validate.measured import join_measured
-from sweeps.validate.summary import error_lines, error_rows
+from sweeps.validate.scores import error_lines, error_rows
 from sweeps.validate.table import find_table, read_table
 
 DATA = Path(__file__).parents[1] / "data" / "measured.csv"

@@ -8,8 +8,7 @@ import pytest
 
 from sweeps.errors import InputError
 from sweeps.spec.catalog import hardware_names, load_framework, model_names
-from sweeps.validate.rules import Settings, read_rules, settings_of, shipped_rules
-from sweeps.validate.run_table import Run
+from sweeps.validate.run_table import Run, Settings, read_rules, settings_of, shipped_rules
 
 
 def settings(**texts: str) -> Settings:

@@ -1,0 +1,190 @@
+"""Axes as tables, and the open grid that they span."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.collectives.algorithm import Algorithm
+from overhead.formula import Formula
+from sweeps.errors import RunError
+from sweeps.spec.axis import Axis
+
+Array = NDArray[Any]
+Region = tuple[slice, ...]
+# Values over several axes: the axes' names, in order, and an array of these dimensions.
+Field = tuple[tuple[str, ...], Array]
+
+
+class Grid:
+    """The open grid of some axes: every column shaped to broadcast along its own dimension."""
+
+    def __init__(
+        self,
+        axes: Sequence[Axis],
+        constants: Mapping[str, float],
+        fields: Mapping[str, Field] | None = None,
+    ) -> None:
+        self.axes = tuple(sorted(axes, key=_order))
+        self.names = tuple(axis.name for axis in self.axes)
+        lengths = tuple(len(axis) for axis in self.axes)
+        self.sizes = dict(zip(self.names, lengths, strict=True))
+        # Without axes one dimension of one cell: numpy gives scalars, not arrays, for none.
+        self.shape = lengths or (1,)
+        self.constants = dict(constants)
+        self.columns: dict[str, Array] = {}
+        self.dims: dict[str, frozenset[str]] = {}
+        for position, axis in enumerate(self.axes):
+            for name, values in axis.columns.items():
+                self._place(name, values, position, axis.name)
+        self.fields = dict(fields or {})
+        for name, (dims, values) in self.fields.items():
+            places = [self.position(dim) for dim in dims]
+            order = np.argsort(places)
+            shape = [1] * len(self.shape)
+            for place, length in zip(places, values.shape, strict=True):
+                shape[place] = length
+            turned = np.array(np.transpose(values, order), dtype=np.float64, order="C")
+            self.columns[name] = turned.reshape(shape)
+            self.dims[name] = frozenset(dims)
+        for name, value in constants.items():
+            self.columns[name] = np.full((1,) * len(self.shape), value, dtype=np.float64)
+            self.dims[name] = frozenset()
+
+    def _place(self, name: str, values: Array, position: int, dim: str) -> None:
+        if values.dtype.kind in "UO":
+            return
+        shape = [1] * len(self.shape)
+        shape[position] = len(values)
+        # A copy: reversed or strided columns would give other bits than contiguous ones.
+        self.columns[name] = np.array(values, dtype=np.float64, order="C").reshape(shape)
+        self.dims[name] = frozenset({dim})
+
+    @property
+    def cells(self) -> int:
+        """Cells of the whole grid."""
+        return int(np.prod([int(n) for n in self.shape], dtype=object))
+
+    def position(self, dim: str) -> int:
+        """Return where a dimension stands in the order."""
+        return self.names.index(dim)
+
+    def ordered(self, dims: frozenset[str]) -> tuple[str, ...]:
+        """Return dimensions in the grid's order."""
+        return tuple(name for name in self.names if name in dims)
+
+    def size(self, dims: frozenset[str]) -> int:
+        """Return the number of cells over some dimensions."""
+        total = 1
+        for dim in dims:
+            total *= self.sizes[dim]
+        return total
+
+
+def _order(axis: Axis) -> tuple[int, int]:
+    if axis.labels or axis.switching:
+        known = {"model": 0, "hardware": 0, "collective": 2, "topology": 3, "algorithm": 4}
+        return (0, known.get(axis.name, 1))
+    return (1, len(axis))
+
+
+def cut(values: Array, region: Region) -> Array:
+    """Return the part of an open-grid array at a region; what doesn't vary is kept whole."""
+    return values[
+        tuple(
+            part if length > 1 else slice(None)
+            for part, length in zip(region, values.shape, strict=True)
+        )
+    ]
+
+
+# A node of the graph: one computation, or something given.
+
+
+class Missing(LookupError):
+    """A quantity that nothing gives; `chain` says what needs it."""
+
+    def __init__(self, quantity: str, chain: tuple[str, ...] = ()) -> None:
+        super().__init__(quantity)
+        self.quantity = quantity
+        self.chain = chain
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One computation of the graph."""
+
+    name: str  # What it gives
+    key: tuple[Any, ...]  # What it is: two nodes of one key give the same
+    inputs: tuple[Node, ...]  # What it takes
+    run: Callable[..., Any] | None  # From the inputs' values to its own; None for what is given
+    dims: frozenset[str]  # The dimensions that its inputs have together
+    given: Array | None = None  # The value, if it is given
+    ufunc: np.ufunc | None = None  # The one ufunc that `run` is, if it is one
+    origin: Formula | Algorithm | None = None  # The declaration that it comes from
+
+
+def costing(algorithm: Algorithm, names: Sequence[str]) -> Callable[..., Any]:
+    """Return an algorithm's cost as a function of the inputs named; a user's own may fail."""
+
+    def run(*values: Array) -> Any:
+        try:
+            return algorithm.cost(**dict(zip(names, values, strict=True)))
+        except Exception as error:
+            kind, key = type(error).__name__, ".".join(algorithm.key)
+            message = f"the algorithm '{key}' failed: {kind}: {error}"
+            raise RunError(message) from error
+
+    return run
+
+
+def shaped(declared: Formula, ndim: int) -> Callable[..., Array]:
+    """Return a kernel that gives an array of the grid's dimensions, whatever a user's own gives."""
+
+    def run(*values: Array) -> Array:
+        try:
+            value = np.asarray(declared.kernel(*values), dtype=np.float64)
+        except Exception as error:
+            kind = type(error).__name__
+            message = f"the formula '{declared.name}' failed: {kind}: {error}"
+            raise RunError(message) from error
+        if value.ndim == ndim:
+            return value
+        if value.size == 1:
+            return value.reshape((1,) * ndim)
+        shapes = ", ".join(str(one.shape) for one in values)
+        message = f"the formula '{declared.name}' gave shape {value.shape} for inputs of {shapes}"
+        raise RunError(message)
+
+    return run
+
+
+# The least of several candidates' values, and which it is.
+
+
+def best_of(*values: Array) -> tuple[Array, Array]:
+    """Return the least of several arrays and the index of the first that has it.
+
+    A value that isn't defined is infinite.
+    """
+    shape = np.broadcast_shapes(*(value.shape for value in values))
+    best = np.broadcast_to(values[0], shape).copy()
+    code = np.zeros(shape, dtype=np.int8)
+    less = np.empty(shape, dtype=np.bool_)
+    for index, value in enumerate(values[1:], 1):
+        keep_least(best, code, value, index, less)
+    return best, code
+
+
+def keep_least(best: Array, code: Array, value: Array, index: int, less: Array) -> None:
+    """Update the least and its index, in place, by a value of a higher index."""
+    np.less(value, best, out=less)
+    np.minimum(best, value, out=best)
+    # Later indices are larger, so the maximum keeps the last that was less.
+    marks = less.view(np.int8)
+    np.multiply(marks, np.int8(index), out=marks)
+    np.maximum(code, marks, out=code)

@@ -1,0 +1,1 @@
+"""Parallel plans: enumerated, ranked, explained."""

@@ -1,0 +1,346 @@
+"""The parallel-strategy calculator: four splits of a model that only a number is known of.
+
+Its rules: 12 bytes a parameter (two of weights, two of gradients, eight of the optimizer's moments)
+divided by tp and pp and by nothing else, no activations; a plan fits into 90 % of the memory; of
+those that fit and whose tensor parallelism stays in a node the one is taken that sends the fewest
+bytes.  The bytes here are those of our own communication, of one rank in a step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.analysis import faults
+from overhead.evaluation import Evaluation
+from sweeps.errors import InputError, fault
+from sweeps.search.request import DEFAULT_THRESHOLD, Execution, divisors
+from sweeps.search.search import details
+from sweeps.spec.catalog import load_model, model_names
+from sweeps.spec.resolve import DEFAULT_HARDWARE, resolve
+from sweeps.spec.sweep import Sweep
+
+HARDWARE = "strategy-calculator"
+RECIPE = "two_moments"
+# Sizes of layers that the calculator takes of every model.
+SCRIPT: Mapping[str, float] = {
+    "layers": 80.0,
+    "hidden_size": 8192.0,
+    "heads": 64.0,
+    "vocabulary_size": 128000.0,
+}
+FFN_RATIO = 4.0
+# The degrees that it tries.
+TRIED_TP = (1, 2, 4, 8)
+TRIED_PP = (1, 2, 4, 8, 16)
+STAGES = (1, 2, 4)
+# How many GPUs it speaks of when it speaks of experts.
+MENTIONED = 8
+DIMENSIONS = ("tp", "pp", "ep", "dp")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What the calculator is asked."""
+
+    parameters: float = 70e9  # Of the model, experts among them
+    gpus: int = 64  # Of the cluster
+    memory: float = 80e9  # Of a GPU, in bytes
+    batch: float = 512.0  # Sequences of a step, and tokens of one
+    length: float = 4096.0  # Sequences of a step, and tokens of one
+    experts: int = 0  # Routed experts of every layer; none of a dense model
+    threshold: float = DEFAULT_THRESHOLD  # The share of the memory that a plan may take
+    layers: float = SCRIPT["layers"]  # Sizes of layers
+    hidden_size: float = SCRIPT["hidden_size"]  # Sizes of layers
+
+
+@dataclass(frozen=True)
+class Row:
+    """A split as the calculator's table has it."""
+
+    tp: int  # The degrees
+    pp: int  # The degrees
+    dp: int  # The degrees
+    ep: int  # The degrees
+    memory: float  # Bytes of weights, gradients and optimizer on a GPU
+    volumes: Mapping[str, float]  # Most bytes that a rank sends in a step, by dimension
+    ends: float  # The same of the embedding and the output layer, which the calculator leaves out
+    bubble: float  # Bubble of the pipeline by its whole time, of even stages
+    fits: bool  # Whether the memory, up to the threshold, suffices
+    reasons: tuple[str, ...]  # Why it can't be
+
+    @property
+    def name(self) -> str:
+        """What the calculator's table calls it."""
+        if self.tp == self.pp == 1:
+            return "Pure DP"
+        parts = [f"TP={self.tp}", f"PP={self.pp}" if self.pp > 1 else f"DP={self.dp}"]
+        return ", ".join(parts if self.tp > 1 or self.pp == 1 else parts[1:])
+
+    @property
+    def bytes(self) -> float:
+        """Bytes that a rank sends, all dimensions together."""
+        return sum(self.volumes.values())
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """What the calculator says."""
+
+    cluster: Cluster  # The question
+    rows: tuple[Row, ...]  # Its table
+    recommended: Row | None  # The row that it recommends; None where none fits
+    fewest: Row | None  # What it would recommend of all degrees that its script tries
+    states: Mapping[str, float]  # Bytes of the whole model: weights, gradients, optimizer
+    derived: float  # Parameters that follow from its sizes of layers, whatever the number given
+
+
+def calculate(cluster: Cluster, *, sequence_parallel: bool = True) -> Calculation:
+    """Do what the calculator does."""
+    _check(cluster)
+    evaluate = _Evaluator(cluster, sequence_parallel=sequence_parallel)
+    node = evaluate.node
+    width = min(node, cluster.gpus)
+    table = [(1, 1), *((width, stages) for stages in STAGES)]
+    rows = evaluate.rows(list(dict.fromkeys(table)))
+    whole = [(tp, pp) for tp in TRIED_TP for pp in TRIED_PP if tp <= node]
+    split = evaluate.rows([pair for pair in whole if cluster.gpus % (pair[0] * pair[1]) == 0])
+    return Calculation(
+        cluster,
+        rows,
+        _fewest_bytes(rows, node),
+        _fewest_bytes(split, node),
+        evaluate.states(),
+        evaluate.derived,
+    )
+
+
+def _check(cluster: Cluster) -> None:
+    faults_found = [
+        fault(name, f"{value:g}", "can't be", allowed)
+        for name, value, allowed in (
+            ("--params", cluster.parameters, "a number above 0: of billions, or from 1e6 on"),
+            ("--gpus", cluster.gpus, "a whole number from 1"),
+            ("--memory", cluster.memory, "a size above 0: in GB, or from 1e6 on in bytes"),
+            ("--batch-size", cluster.batch, "a whole number from 1"),
+            ("--seq-len", cluster.length, "a whole number from 1"),
+        )
+        if not (np.isfinite(value) and value > 0.0)
+    ]
+    if faults_found:
+        raise InputError(faults_found)
+
+
+def _fewest_bytes(rows: Sequence[Row], node: int) -> Row | None:
+    """Return the row of fewest bytes among those that fit, tensor parallelism inside a node."""
+    fitting = [row for row in rows if row.fits and not row.reasons and row.tp <= node]
+    return min(fitting, key=lambda row: (row.bytes, row.memory), default=None)
+
+
+class _Evaluator:
+    """Computes rows of the table, all together."""
+
+    def __init__(self, cluster: Cluster, *, sequence_parallel: bool) -> None:
+        self.cluster = cluster
+        constants = {
+            "global_batch": cluster.batch,
+            "sequence_length": cluster.length,
+            "sequence_parallel": float(sequence_parallel),
+            "zero_stage": 0.0,
+            "micro_batch": 1.0,
+            "layers": cluster.layers,
+            "hidden_size": cluster.hidden_size,
+            "memory_capacity": cluster.memory,
+        }
+        sizes = sizes_of(replace(cluster, experts=0))
+        dense = {**sizes, "ffn_size": FFN_RATIO * cluster.hidden_size, "gated": 0.0,
+                 "tied_embeddings": 1.0}  # fmt: skip
+        if cluster.experts:
+            constants |= sizes_of(cluster)
+        else:
+            constants["parameters"] = cluster.parameters
+        labels = {"hardware": HARDWARE, "recipe": RECIPE}
+        found = resolve(Sweep("", constants={**constants, "tp": 1.0}, labels=labels))
+        self.given = {name: v for name, v in found.constants.items() if name not in ("tp", "dp")}
+        self.labels = {**found.labels, **found.implied, "shape": "two_levels",
+                       "phases": "sequential", "reduction": "free", "stages": "uneven"}  # fmt: skip
+        self.node = int(found.constants["gpus_per_node"])
+        script = resolve(Sweep("", constants={**dense, "tp": 1.0}, labels=labels))
+        known = Evaluation(script.constants, {**script.labels, **script.implied})
+        self.derived = float(known["parameters"])
+
+    def states(self) -> dict[str, float]:
+        """Return the bytes of the whole model."""
+        return {
+            name: self.cluster.parameters * self.given[f"{name}_bytes"]
+            for name in ("weight", "gradient", "optimizer")
+        }
+
+    def rows(self, pairs: Sequence[tuple[int, int]]) -> tuple[Row, ...]:
+        """Return the rows of some tensor- and pipeline-parallel degrees."""
+        cluster = self.cluster
+        tp, pp = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
+        dp = np.maximum(np.floor(cluster.gpus / (tp * pp)), 1.0)
+        plan = {"tp": tp, "pp": pp, "dp": dp, "world_size": np.full(len(tp), float(cluster.gpus))}
+        plan["ep"] = np.array([_ep(cluster, a * b) for a, b in zip(tp, dp, strict=True)])
+        plan["etp"] = np.ones(len(tp)) if cluster.experts else tp
+        one = Evaluation({**self.given, **plan}, self.labels)
+        with np.errstate(all="ignore"):
+            return self._rows(one, plan)
+
+    def _rows(self, one: Evaluation, plan: Mapping[str, NDArray[Any]]) -> tuple[Row, ...]:
+        count = len(plan["tp"])
+        reasons: list[list[str]] = [[] for _ in range(count)]
+        for fallen in faults(one):
+            for place in np.nonzero(np.broadcast_to(fallen.where, (count,)))[0]:
+                reasons[place].append(fallen.requirement.text)
+
+        def column(name: str) -> list[float]:
+            values: list[float] = np.broadcast_to(one[name], (count,)).tolist()
+            return values
+
+        memory = column("first_stage_model_state_memory")
+        volumes = {name: column(f"{name}_communication_volume") for name in DIMENSIONS}
+        ends = column("vocabulary_communication_volume")
+        # A stage's forward of one, its backward of two: even stages, whatever they take.
+        even = {"stage_forward_time": 1.0, "stage_backward_time": 2.0}
+        timed = Evaluation({**one.given, **even}, {**self.labels, "schedule": "one_f_one_b"})
+        ratio = np.broadcast_to(timed["bubble_over_ideal"], (count,))
+        limit = self.cluster.threshold * self.cluster.memory
+        return tuple(
+            Row(
+                int(plan["tp"][place]),
+                int(plan["pp"][place]),
+                int(plan["dp"][place]),
+                int(plan["ep"][place]),
+                memory[place],
+                {name: volumes[name][place] for name in DIMENSIONS},
+                ends[place],
+                float(ratio[place] / (1.0 + ratio[place])),
+                memory[place] < limit,
+                tuple(reasons[place]),
+            )
+            for place in range(count)
+        )
+
+
+def _ep(cluster: Cluster, ranks: float) -> float:
+    """Return the expert parallelism that the calculator speaks of, as far as it divides."""
+    if not cluster.experts:
+        return 1.0
+    shared = int(np.gcd(cluster.experts, int(ranks)))
+    return float(max(n for n in divisors(shared) if n <= MENTIONED))
+
+
+def sizes_of(cluster: Cluster) -> dict[str, float]:
+    """Return the sizes of layers that the calculator takes; of experts those that fit."""
+    sizes = {**SCRIPT, "layers": cluster.layers, "hidden_size": cluster.hidden_size}
+    return {**sizes, **_experts(cluster)} if cluster.experts else sizes
+
+
+def _experts(cluster: Cluster) -> dict[str, float]:
+    """Return sizes of experts with which a model has the parameters that are given."""
+    layers, hidden = cluster.layers, cluster.hidden_size
+    others = SCRIPT["vocabulary_size"] * hidden + layers * hidden * (4.0 * hidden + cluster.experts)
+    width = np.round((cluster.parameters - others) / (layers * cluster.experts * 2.0 * hidden))
+    if width < 1.0:
+        told = f"{cluster.parameters:g}"
+        wrong = f"leave nothing for experts: attention and embedding alone have {others:.3g}"
+        raise InputError(fault("--params", told, wrong, "more, or smaller --hidden-size, --layers"))
+    return {
+        "experts": float(cluster.experts),
+        "experts_per_token": 1.0,
+        "expert_ffn_size": float(width),
+        "ffn_size": 0.0,
+        "gated": 0.0,
+        "tied_embeddings": 1.0,
+    }
+
+
+# Experts split by expert or by tensor parallelism, in numbers; models of some size.
+
+# How far a model of the catalogue may be from a number of parameters.
+NEAR = 0.25
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Experts split over some ranks: whole ones on each, or slices of all on each."""
+
+    ranks: int  # Over how many
+    hardware: str  # Whose times these are
+    forward: float  # All-to-alls of a layer
+    backward: float  # All-to-alls of a layer
+    message: float  # Bytes of one
+    # Time of the experts' products in a layer's forward: of expert and of tensor parallelism
+    whole: float
+    # Time of the experts' products in a layer's forward: of expert and of tensor parallelism
+    sliced: float
+
+
+def compared(cluster: Cluster) -> Compared:
+    """Compare expert with tensor parallelism of the calculator's experts."""
+    ranks = max(n for n in divisors(cluster.experts) if n <= min(MENTIONED, cluster.gpus))
+    constants = {
+        **sizes_of(cluster),
+        "tp": float(ranks),
+        "pp": 1.0,
+        "cp": 1.0,
+        "dp": 1.0,
+        "world_size": float(ranks),
+        "sequence_length": cluster.length,
+        "global_batch": 1.0,
+        "micro_batch": 1.0,
+        "zero_stage": 0.0,
+        "sequence_parallel": 1.0,
+    }
+    found = resolve(Sweep("", constants=constants, labels={"hardware": DEFAULT_HARDWARE}))
+    labels = {**found.labels, **found.implied, "shape": "two_levels", "phases": "sequential",
+              "reduction": "free", "stages": "uneven"}  # fmt: skip
+    plain = Execution({**found.constants, "ep": float(ranks), "etp": 1.0}, labels)
+    # One rank holds a slice of every expert; the slice is as wide as divides evenly.
+    width = np.ceil(plain["expert_ffn_size"] / ranks) * ranks
+    plans = [one.changed({"expert_ffn_size": width})
+             for one in (plain, plain.changed({"ep": 1.0, "etp": float(ranks)}))]  # fmt: skip
+    counts = tuple(
+        f"ep_{what}_{way}_count"
+        for way in ("forward", "backward")
+        for what in ("dispatch", "combine")
+    )
+    names = (*counts, "dispatch_message_bytes", "ep_layers", "micro_batches",
+             "moe_layer_matmul_forward_time")  # fmt: skip
+    whole, sliced = details(plans, names)
+    layers = whole["ep_layers"] * whole["micro_batches"]
+    forward, backward = (sum(whole[name] for name in pair) / layers
+                         for pair in (counts[:2], counts[2:]))  # fmt: skip
+    # What isn't the experts', attention among it, is the same in both.
+    return Compared(
+        ranks,
+        DEFAULT_HARDWARE,
+        forward,
+        backward,
+        whole["dispatch_message_bytes"],
+        whole["moe_layer_matmul_forward_time"],
+        sliced["moe_layer_matmul_forward_time"],
+    )
+
+
+def nearest_model(parameters: float, *, routed: bool) -> tuple[str, float] | None:
+    """Return the model of the catalogue whose number of parameters is nearest."""
+    best: tuple[float, str, float] | None = None
+    for name in model_names():
+        model = load_model(name)
+        if (model.shapes.get("experts", 0.0) > 0.0) != routed:
+            continue
+        count = model.quantity("parameters")
+        gap = abs(math.log(count / parameters))
+        if best is None or (gap, name) < best[:2]:
+            best = (gap, name, count)
+    if best is None or best[0] > math.log1p(NEAR):
+        return None
+    return best[1], best[2]

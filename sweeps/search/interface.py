@@ -1,0 +1,208 @@
+"""The interface for notebooks: a question in, plans out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sweeps.engine.case import Block, Layout
+from sweeps.errors import InputError, fault
+from sweeps.search.answer import Answer, table_layout
+from sweeps.search.answer import answer as answer_point
+from sweeps.search.repair import Best, best_at
+from sweeps.search.request import DEFAULT_THRESHOLD, Execution, Request, read_request
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+# Splits that a dataset of one point keeps, beside the Pareto front.
+KEPT_SPLITS = 50
+
+
+@dataclass(frozen=True)
+class Plans:
+    """The plans that a question has as its answer.
+
+    Attributes
+    ----------
+    request : Request
+        The question.
+    answer : Answer or None
+        Of a question at one point: everything that can be said of it.
+    best : Best or None
+        Of a question at many points: the best plan at each.
+    """
+
+    request: Request
+    answer: Answer | None = None
+    best: Best | None = None
+
+    @property
+    def recommended(self) -> Execution | None:
+        """The best plan of a question at one point; None where none can run."""
+        return None if self.answer is None else self.answer.recommended
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it is recommended, in words; where nothing can run, what would help."""
+        if self.answer is None:
+            return ()
+        if self.answer.recommended is not None:
+            return self.answer.reasons
+        return tuple(f"{one.words}: {one.found.recommended.name}" for one in self.answer.remedies)
+
+    @property
+    def fallen(self) -> Mapping[str, int]:
+        """How many plans fall for each reason, of a question at one point."""
+        return {} if self.answer is None else dict(self.answer.counts.fallen)
+
+    @cached_property
+    def dataset(self) -> xr.Dataset:
+        """The table: a row a plan, or of many points the best plan at each, along their axes.
+
+        Raises
+        ------
+        InputError
+            If no plan can run.
+        """
+        from sweeps.store.read import to_dataset
+
+        layout = self.layout(attributes(self.request, ["sweeps.plans"]))
+        return to_dataset(bare(layout), blocks(layout))
+
+    def layout(self, attrs: Mapping[str, str], splits: int = KEPT_SPLITS) -> Layout:
+        """Return the table with its values.
+
+        Parameters
+        ----------
+        attrs : mapping of str to str
+            Global attributes.
+        splits : int
+            How many splits the table of one point keeps.
+        """
+        if self.best is not None:
+            return self.best.layout(attrs)
+        assert self.answer is not None
+        if self.answer.recommended is None:
+            wrong = "none can run, so that there is no table"
+            raise InputError(fault("plans", "..", wrong, "see the answer's remedies"))
+        return table_layout(self.answer, splits, attrs)
+
+
+def plans(
+    *,
+    objective: str = "time",
+    memory_threshold: float = DEFAULT_THRESHOLD,
+    hardware_folders: Sequence[str | Path] = (),
+    **given: Any,
+) -> Plans:
+    """Search the best parallel plans of a model on a machine.
+
+    Parameters
+    ----------
+    objective : str
+        What plans are ranked by: ``time``, ``memory``, ``energy``, ``cost`` or ``tokens``.
+    memory_threshold : float
+        The share of a GPU's memory that a plan may take.
+    hardware_folders : sequence of path
+        Folders of own machines.
+    **given
+        By quantity or label: what is asked (``model``, ``hardware``, ``world_size`` or ``gpus``,
+        ``global_batch``, ``sequence_length``), and which values plans may have (``tp``,
+        ``recompute``, ..).  Several values of what plans don't choose make a question at many
+        points.  Numbers are SI.
+
+    Returns
+    -------
+    Plans
+        The plans; `Plans.dataset` has them as a table.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+
+    Examples
+    --------
+    >>> import sweeps
+    >>> found = sweeps.plans(model="llama3-8b", hardware="dgx-h100", gpus=8, global_batch=64,
+    ...                      sequence_length=4096)
+    >>> int(found.recommended["tp"] * found.recommended["pp"] * found.recommended["dp"])
+    8
+    """
+    folders = [Path(folder) for folder in hardware_folders]
+    plain = {name: _plain(value) for name, value in given.items()}
+    request = read_request(plain, objective=objective, threshold=memory_threshold, folders=folders)
+    if request.axes:
+        return Plans(request, best=best_at(request))
+    return Plans(request, answer=answer_point(request.first))
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return list(value) if isinstance(value, tuple | range) else value
+
+
+def bare(layout: Layout) -> Layout:
+    """Return a layout whose variables have no values: blocks give them."""
+    from dataclasses import replace
+
+    variables = tuple(replace(column, values=None) for column in layout.variables)
+    return replace(layout, variables=variables)
+
+
+def blocks(layout: Layout) -> list[Block]:
+    """Return a layout's variables, each as one block."""
+    found = []
+    for column in layout.variables:
+        assert column.values is not None
+        region = tuple(slice(0, n) for n in column.values.shape)
+        found.append(Block(column.name, region, np.asarray(column.values)))
+    return found
+
+
+def attributes(
+    request: Request, command: Sequence[str], options: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """Return the global attributes of a table of plans."""
+    from sweeps.spec.units import to_toml
+    from sweeps.store.metadata import code_digest, fingerprint, provenance
+
+    text = to_toml(stated(request))
+    first = request.first
+    models = [axis.columns["model"] for axis in request.axes if "model" in axis.columns]
+    named = [str(name) for name in models[0]] if models else [first.labels.get("model", "a model")]
+    title = f"Best parallel plans of {', '.join(dict.fromkeys(named))}"
+    return provenance(
+        title=title,
+        summary=f"Of all parallel plans those with {first.objective.words}.",
+        spec_text=text,
+        command=command,
+        fingerprint=fingerprint(text, code_digest(), options or {}),
+        references="formulas of the training step: sweeps list",
+    )
+
+
+def stated(request: Request) -> dict[str, Any]:
+    """Return a question as text that says it whole."""
+    first = request.first
+    axes = {
+        axis.name: {name: values.tolist() for name, values in axis.columns.items()}
+        for axis in request.axes
+    }
+    varying = {name for axis in request.axes for name in axis.columns}
+    given: dict[str, Any] = {**first.constants, **first.labels}
+    return {
+        "title": "Best parallel plans",
+        "objective": first.objective.name,
+        "memory_threshold": first.threshold,
+        "axes": axes,
+        "constants": {name: value for name, value in given.items() if name not in varying},
+        "choices": {name: values.tolist() for name, values in first.choices.items()},
+    }

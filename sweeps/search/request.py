@@ -1,0 +1,471 @@
+"""What a search may vary, and what it varies where nothing is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.errors import InputError, fault, nearest
+from sweeps.spec.axis import Axis
+from sweeps.spec.framework import needed_shapes
+from sweeps.spec.ranges import every_plan
+from sweeps.spec.sweep import Sweep, read_sweep
+
+if TYPE_CHECKING:
+    from sweeps.search.space import Space
+
+# How the GPUs are cut; what the first three leave of them is data-parallel.
+DEGREES = ("tp", "cp", "pp", "dp", "ep", "etp")
+# How a split is run, as far as people choose it.
+NUMBER_CHOICES = ("micro_batch", "virtual_stages", "zero_stage", "sequence_parallel")
+OVERLAPS = ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap", "hsdp_shard")
+LABEL_CHOICES = ("recompute", "schedule", "context_parallel")
+CHOICES = (*DEGREES, *NUMBER_CHOICES, *OVERLAPS, *LABEL_CHOICES)
+
+# Other names by which people know quantities of a plan.
+ALIASES = {
+    "gpus": "world_size",
+    "num_gpus": "world_size",
+    "batch_size": "global_batch",
+    "seq_len": "sequence_length",
+    "seq_length": "sequence_length",
+    "memory": "memory_capacity",
+    "zero": "zero_stage",
+    "v": "virtual_stages",
+    "vpp": "virtual_stages",
+    "mb": "micro_batch",
+    "sp": "sequence_parallel",
+    "cp_kind": "context_parallel",
+}
+SHORT = {"micro_batch": "b", "virtual_stages": "v", "zero_stage": "ZeRO", "sequence_parallel": "sp"}
+
+# Chunks of a stage that are tried even if no divisor of the layers: stages may be uneven.
+FEW_CHUNKS = (2, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What a framework can do, of what a search varies."""
+
+    zero_stages: tuple[int, ...] = (0, 1, 2, 3)  # Stages of ZeRO
+    recompute: tuple[str, ...] = ("none", "full")  # What can be recomputed
+    schedules: tuple[str, ...] = ("one_f_one_b", "interleaved")  # Schedules of a pipeline
+
+
+# Megatron-LM's Megatron-FSDP is ZeRO 2 and 3, its distributed optimizer ZeRO 1.  torchtitan shards
+# fully, or keeps what it gathered (2).  DeepSpeed's pipeline isn't interleaved.
+HABITS: Mapping[str, Habits] = {
+    "torchtitan": Habits((2, 3), ("none", "per_op", "full_early_stop")),
+    "deepspeed": Habits(schedules=("one_f_one_b",)),
+    "fms-fsdp": Habits((3,), ("none", "full_early_stop"), ("one_f_one_b",)),
+    "fsdp-llmfoundry": Habits((3,), ("none", "full_early_stop"), ("one_f_one_b",)),
+}
+
+
+def habits_of(framework: str, attention_kernel: str) -> Habits:
+    """Return what a framework can do."""
+    known = HABITS.get(framework.split("+", maxsplit=1)[0], Habits())
+    if attention_kernel != "unfused":
+        return known
+    several = (known.recompute[0], "selective", *known.recompute[1:])
+    return Habits(known.zero_stages, several, known.schedules)
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """Return the divisors of a number, in order."""
+    small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
+    return tuple(sorted({*small, *(number // k for k in small)}))
+
+
+def micro_batches(global_batch: float) -> tuple[int, ...]:
+    """Return the micro-batches that any number of data-parallel ranks leaves possible."""
+    return divisors(int(global_batch)) if float(global_batch).is_integer() else (1,)
+
+
+def virtual_stages(layers: int, stages: Iterable[int]) -> tuple[int, ...]:
+    """Return the numbers of chunks into which a stage may be cut."""
+    several: Sequence[int] = [count for count in stages if count > 1]
+    most = layers // min(several) if several else 1
+    known = {*divisors(layers), *divisors(layers + 2), *FEW_CHUNKS}
+    return tuple(k for k in sorted(known) if k == 1 or k <= most)
+
+
+# Every split of a number of GPUs into degrees.
+
+Columns = dict[str, NDArray[np.float64]]
+
+
+def every_split(
+    world_size: int, limits: Mapping[str, NDArray[np.float64]], *, experts: bool
+) -> Columns:
+    """Enumerate the splits of a number of GPUs."""
+    names = ("tp", "cp", "pp", *(("ep",) if experts else ()))
+    if not experts and "ep" in limits and 1.0 not in limits["ep"]:
+        allowed = "leave it out, or a model with experts"
+        raise InputError(fault("ep", _told(limits["ep"]), "the model has no experts", allowed))
+    own = {name: values for name, values in limits.items() if name in names}
+    try:
+        columns = every_plan(names, {**own, "world_size": np.array([float(world_size)])})
+    except InputError as error:
+        raise InputError(_contradiction(world_size, limits) or error.faults) from None
+    if "dp" in limits:
+        columns = _rows(columns, np.isin(columns["dp"], limits["dp"]))
+    if experts:
+        columns = _with_etp(columns, limits.get("etp"))
+    if not len(columns["dp"]):
+        raise InputError(_contradiction(world_size, limits))
+    return columns
+
+
+def _told(values: NDArray[np.float64]) -> str:
+    return ",".join(f"{value:g}" for value in values)
+
+
+def _contradiction(world_size: int, limits: Mapping[str, NDArray[np.float64]]) -> list[str]:
+    """Say that the degrees that are allowed never make up the GPUs."""
+    stated = {name: _told(limits[name]) for name in ("tp", "cp", "pp", "dp", "ep", "etp")
+              if name in limits}  # fmt: skip
+    if not stated:
+        return []
+    wrong = f"never multiply, with what is free, to {world_size} GPUs"
+    allowed = f"divisors of {world_size} whose product divides it, or another number of GPUs"
+    return [fault(", ".join(stated), "; ".join(stated.values()), wrong, allowed)]
+
+
+def _rows(columns: Columns, kept: NDArray[np.bool_]) -> Columns:
+    return {name: values[kept] for name, values in columns.items()}
+
+
+def _with_etp(columns: Columns, allowed: NDArray[np.float64] | None) -> Columns:
+    """Add the experts' own tensor parallelism: each row once for each degree."""
+    if allowed is None:
+        whole = {**columns, "etp": np.ones_like(columns["tp"])}
+        like = _rows({**columns, "etp": columns["tp"].copy()}, columns["tp"] > 1.0)
+        parts = [whole, like]
+    else:
+        parts = [{**columns, "etp": np.full_like(columns["tp"], value)} for value in allowed]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+# What plans are ranked by.
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What plans are ranked by."""
+
+    name: str  # What users call it
+    quantity: str  # The quantity
+    # What decides between equals, and what the Pareto front lays beside it: less is better
+    second: str = "peak_memory"
+    more: bool = False  # Whether more of the quantity is better
+    words: str = ""  # What is best, in words
+
+
+OBJECTIVES: dict[str, Objective] = {
+    one.name: one
+    for one in (
+        Objective("time", "step_time", words="the shortest step"),
+        Objective("memory", "peak_memory", "step_time", words="the least memory"),
+        Objective("energy", "step_energy", words="the least energy of a step"),
+        Objective("cost", "cost_per_trillion_tokens", words="the least cost of tokens"),
+        Objective("tokens", "tokens_per_second_per_gpu", more=True, words="the most tokens a GPU"),
+    )
+}
+
+
+def objective_of(name: str) -> Objective:
+    """Return an objective by its name, or by its quantity's."""
+    for one in OBJECTIVES.values():
+        if name in (one.name, one.quantity):
+            return one
+    known = (*OBJECTIVES, *(one.quantity for one in OBJECTIVES.values()))
+    raise InputError(fault("objective", name, "unknown", nearest(name, known)))
+
+
+# What is asked: a model, a machine, a batch; what plans may vary; at which points.
+
+# Of the memory, as the strategy calculator has it: fuller ones lose time to the allocator.
+DEFAULT_THRESHOLD = 0.9
+# What nobody can do without, with the number that a person would give.
+NEEDED = {
+    "world_size": "a number of GPUs, such as 64",
+    "global_batch": "sequences of a step, such as 512",
+    "sequence_length": "tokens of a sequence, such as 4096",
+}
+# What a search decides by itself, so that it can't be given.
+DERIVED = ("micro_batches",)
+
+Values = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One question: everything has one value but what plans may vary."""
+
+    constants: Mapping[str, float]  # Quantities that are given
+    labels: Mapping[str, str]  # Labels that are given
+    choices: Values  # What the user says of what plans may vary: the values allowed
+    objective: Objective  # What plans are ranked by
+    threshold: float = DEFAULT_THRESHOLD  # The share of a GPU's memory that a plan may take
+    folders: tuple[Path, ...] = ()  # The user's own folders of machines
+    # Its values along the axes of the request
+    place: Mapping[str, float | str] = field(default_factory=dict)
+
+    @property
+    def world_size(self) -> int:
+        """The GPUs."""
+        return int(self.constants["world_size"])
+
+    def with_constants(self, **changed: float) -> Point:
+        """Return the point with other quantities."""
+        return replace(self, constants={**self.constants, **changed})
+
+    def with_choices(self, **changed: Sequence[Any] | None) -> Point:
+        """Return the point with other choices; None lifts what was said of one."""
+        kept = {name: values for name, values in self.choices.items() if name not in changed}
+        new = {name: np.asarray(v) for name, v in changed.items() if v is not None}
+        return replace(self, choices={**kept, **new})
+
+
+@dataclass(frozen=True)
+class Request:
+    """A question, at one point or at many."""
+
+    first: Point  # The question at the first point
+    axes: tuple[Axis, ...] = ()  # What varies from point to point
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many points there are along each axis."""
+        return tuple(len(axis) for axis in self.axes)
+
+    def points(self) -> Iterator[Point]:
+        """Yield the points, in C order."""
+        for index in product(*(range(len(axis)) for axis in self.axes)):
+            constants, labels = dict(self.first.constants), dict(self.first.labels)
+            place: dict[str, float | str] = {}
+            for axis, at in zip(self.axes, index, strict=True):
+                for name, values in axis.columns.items():
+                    if values.dtype.kind in "UO":
+                        labels[name] = place[name] = str(values[at])
+                    else:
+                        constants[name] = place[name] = float(values[at])
+            yield replace(self.first, constants=constants, labels=labels, place=place)
+
+
+def read_request(
+    given: Mapping[str, Any],
+    *,
+    objective: str = "time",
+    threshold: float = DEFAULT_THRESHOLD,
+    folders: Sequence[Path] = (),
+) -> Request:
+    """Check what is asked."""
+    named = {ALIASES.get(name, name): value for name, value in given.items()}
+    faults = [
+        fault(name, "..", "follows from the plan", "leave it out") for name in DERIVED
+        if name in named
+    ]  # fmt: skip
+    if not 0.0 < threshold <= 1.0:
+        allowed = "a share of the memory above 0, up to 1"
+        faults.append(fault("memory_threshold", f"{threshold:g}", "no share", allowed))
+    if faults:
+        raise InputError(faults)
+    sweep = _read(named, folders)
+    _check(sweep)
+    point, axes = _split(sweep)
+    chosen = objective_of(objective)
+    return Request(replace(point, objective=chosen, threshold=threshold, folders=tuple(folders)),
+                   axes)  # fmt: skip
+
+
+def _read(named: Mapping[str, Any], folders: Sequence[Path]) -> Sweep:
+    axes: dict[str, Any] = {}
+    constants: dict[str, Any] = {}
+    for name, value in named.items():
+        many = isinstance(value, list | Mapping) or (
+            isinstance(value, str) and ("," in value or ":" in value or value.strip() == "all")
+        )
+        (axes if many else constants)[name] = value
+    stated: dict[str, Any] = {"title": "Parallel plans", "quantities": ["step_time"]}
+    stated |= {"axes": axes} if axes else {}
+    stated |= {"constants": constants} if constants else {}
+    return read_sweep(stated, bare_is_si=True, folders=folders)
+
+
+def _check(sweep: Sweep) -> None:
+    """Refuse a question that lacks what it can't do without."""
+    faults = [
+        fault(name, "(not given)", "needed", allowed)
+        for name, allowed in NEEDED.items()
+        if name not in sweep.given
+    ]
+    lacking = [name for name in needed_shapes(sweep.given) if name not in sweep.given]
+    if "model" in sweep.given and "parameters" in sweep.given:
+        wrong = "stands beside a model, whose shapes give it"
+        faults.append(fault("parameters", "..", wrong, "one of the two"))
+    elif "model" not in sweep.given and lacking:
+        wrong = "the time of a plan needs a model's shapes"
+        if "parameters" in sweep.given:
+            wrong = "a number of parameters has no shapes, which the time of a plan needs"
+        allowed = f"a model of the catalogue or a config.json, or {', '.join(lacking)}"
+        faults.append(fault("model", "(not given)", wrong, allowed))
+    if faults:
+        raise InputError(faults)
+
+
+def _split(sweep: Sweep) -> tuple[Point, tuple[Axis, ...]]:
+    """Take apart what plans may vary, what is the same, and what varies from point to point."""
+    choices: dict[str, NDArray[Any]] = {}
+    axes = []
+    for axis in sweep.axes:
+        own = [name for name in axis.columns if name in CHOICES]
+        if own and list(axis.columns) == own == [axis.name]:
+            choices[axis.name] = axis.columns[axis.name]
+        elif own:
+            wrong = "is a choice of plans, and can't be a column of a table"
+            raise InputError([fault(name, "..", wrong, "an argument of its own") for name in own])
+        else:
+            axes.append(axis)
+    constants, labels = dict(sweep.constants), dict(sweep.labels)
+    for name in CHOICES:
+        if name in constants:
+            choices[name] = np.array([constants.pop(name)])
+        elif name in labels:
+            choices[name] = np.array([labels.pop(name)])
+    point = Point(constants, labels, choices, objective_of("time"))
+    if "forward_only" in choices.get("schedule", ()):
+        wrong = "has no backward: it is none of training"
+        raise InputError(fault("schedule", "forward_only", wrong, "another schedule"))
+    first = next(Request(point, tuple(axes)).points())
+    return replace(first, place={}), tuple(axes)
+
+
+# One plan: a split of the GPUs and the way it is run.
+
+SCHEDULES = {"one_f_one_b": "1F1B", "interleaved": "interleaved", "gpipe": "GPipe",
+             "zero_bubble_h1": "ZB-H1", "zero_bubble_h2": "ZB-H2",
+             "dual_pipe": "DualPipe"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One plan."""
+
+    given: Mapping[str, float]  # Every quantity that is given: the plan, the model, the machine
+    labels: Mapping[str, str]  # The labels that hold
+    # Quantities that the search has computed
+    known: Mapping[str, float] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> float:
+        """Return a number of the plan."""
+        if name in self.given:
+            return self.given[name]
+        if name == "etp":
+            return self.given["tp"]
+        if name == "micro_batches":
+            several = self["dp"] * self["micro_batch"]
+            return max(float(np.ceil(self["global_batch"] / several)), 1.0)
+        if name == "edp":
+            ranks = self["tp"] * self["cp"] * self["dp"]
+            return float(np.ceil(ranks / (self["etp"] * self["ep"])))
+        raise KeyError(name)
+
+    @property
+    def routed(self) -> bool:
+        """Whether the model has experts."""
+        return self.given.get("experts", 0.0) > 0.0
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from other plans of the same question."""
+        numbers = ("tp", "cp", "pp", "dp", "ep", "etp", "virtual_stages", "micro_batch",
+                   "zero_stage", "sequence_parallel")  # fmt: skip
+        more = ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap", "embedding_as_layer")
+        return (
+            *(self[name] for name in numbers),
+            *(self.given.get(name, 0.0) for name in more),
+            *(self.labels[name] for name in ("recompute", "schedule", "context_parallel")),
+        )
+
+    @property
+    def split(self) -> str:
+        """The degrees, in words."""
+        names = ["tp", "pp", "dp"]
+        if self["cp"] > 1.0:
+            names.insert(1, "cp")
+        if self.routed:
+            names += ["ep"] + (["etp"] if self["tp"] > 1.0 else [])
+        return ", ".join(f"{name} {self[name]:g}" for name in names)
+
+    @property
+    def way(self) -> str:
+        """How it is run, in words."""
+        parts = [f"micro-batch {self['micro_batch']:g}", f"ZeRO {self['zero_stage']:g}"]
+        if self["pp"] > 1.0:
+            schedule = self.labels["schedule"]
+            name = SCHEDULES.get(schedule, schedule)
+            chunks = self["virtual_stages"]
+            parts.insert(0, f"{name}, {chunks:g} chunks" if chunks > 1.0 else name)
+        if self["tp"] > 1.0:
+            parts.append("sequence parallel" if self["sequence_parallel"] else
+                         "no sequence parallelism")  # fmt: skip
+        if self["cp"] > 1.0:
+            parts.append(f"context by {self.labels['context_parallel']}")
+        again = self.labels["recompute"]
+        parts.append("nothing recomputed" if again == "none" else f"recompute {again}")
+        return ", ".join(parts)
+
+    @property
+    def name(self) -> str:
+        """The plan, in words."""
+        return f"{self.split}; {self.way}"
+
+    @property
+    def flag(self) -> str:
+        """The degrees as one word, but for what they leave to data parallelism."""
+        parts = [part for part in self.split.split(", ") if not part.startswith("dp ")]
+        return "_".join(part.replace(" ", "") for part in parts)
+
+    def changed(
+        self, numbers: Mapping[str, float] | None = None, labels: Mapping[str, str] | None = None
+    ) -> Execution:
+        """Return the plan with some numbers and labels changed."""
+        return Execution({**self.given, **(numbers or {})}, {**self.labels, **(labels or {})})
+
+
+def executions_at(
+    space: Space,
+    places: NDArray[np.int64],
+    known: Mapping[str, NDArray[np.float64]] | None = None,
+) -> tuple[Execution, ...]:
+    """Return the plans at places of the grid (flat indices, in C order)."""
+    if space.plan is None or not len(places):
+        return ()
+    grid = space.plan.grid
+    index = np.unravel_index(places, grid.shape)
+    columns = {
+        name: np.broadcast_to(values[tuple(
+            at if length > 1 else 0 for at, length in zip(index, values.shape, strict=True)
+        )], len(places)).tolist()
+        for name, values in grid.columns.items()
+    }  # fmt: skip
+    labels = [
+        dict(case.labels)
+        for at in zip(*(one.tolist() for one in index), strict=True)
+        for case in space.plan.cases
+        if all(part.start == at[position] for position, part in case.fixed.items())
+    ]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    values = {name: own.tolist() for name, own in (known or {}).items()}
+    return tuple(
+        Execution(given, own, {name: column[place] for name, column in values.items()})
+        for place, (given, own) in enumerate(zip(rows, labels, strict=True))
+    )

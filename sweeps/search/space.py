@@ -1,0 +1,465 @@
+"""What decides, beside the model, which plans count: memory left over, repetitions, frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.analysis import faults
+from overhead.collectives.algorithm import Requirement
+from overhead.evaluation import Evaluation
+from sweeps.engine.feasibility import DOES_NOT_FIT, training_faults
+from sweeps.engine.grid import Array, Region, cut
+from sweeps.engine.plan import Plan
+from sweeps.errors import InputError, fault
+from sweeps.search.request import (
+    DEGREES,
+    Columns,
+    Habits,
+    Point,
+    every_split,
+    habits_of,
+    micro_batches,
+    virtual_stages,
+)
+from sweeps.spec.axis import Axis
+from sweeps.spec.catalog import load_framework, load_model
+from sweeps.spec.model import complete_shapes
+from sweeps.spec.resolve import Resolved, resolve
+from sweeps.spec.resolve_training import DEFAULT_FRAMEWORK
+from sweeps.spec.sweep import Sweep
+
+FULL = "fuller_than_the_threshold"
+AGAIN = "same_plan_again"
+UNSUPPORTED = "not_in_the_framework"
+
+# Settings without effect make a plan that is there already.
+REPEATED = (
+    Requirement(
+        AGAIN,
+        "sequence parallelism needs tp above 1",
+        lambda tp, sequence_parallel: (tp > 1.0) | (sequence_parallel == 0.0),
+    ),
+    Requirement(
+        AGAIN,
+        "ZeRO needs ranks of equal weights to shard over",
+        lambda dp, cp, tp, ep, etp, zero_stage, experts: (
+            (dp * cp > 1.0) | (zero_stage == 0.0)
+            | ((experts > 0.0) & (tp * cp * dp > etp * ep))
+        ),
+    ),
+)  # fmt: skip
+REPEATED_TEXT = "; ".join((*(one.text for one in REPEATED), "interleaving needs pp above 1"))
+# Labels that say nothing where a degree is 1: one of them is enough.
+NAMELESS = {"schedule": "pp", "context_parallel": "cp"}
+# Of shares of communication that hide, one is enough where there is nothing to hide.
+HIDING = {"tp_overlap": ("tp",), "cp_overlap": ("cp",), "ep_overlap": ("ep",),
+          "dp_overlap": ("dp", "cp")}  # fmt: skip
+# What a framework refuses, of what a search varies.
+REFUSED: Mapping[str, tuple[Requirement, ...]] = {
+    "megatron-lm": (
+        Requirement(
+            UNSUPPORTED,
+            "Megatron-LM interleaves no stages that Megatron-FSDP shards (ZeRO 2 and 3)",
+            lambda zero_stage, virtual_stages: (zero_stage < 2.0) | (virtual_stages == 1.0),
+        ),
+    ),
+}
+
+
+class Limits:
+    """What decides, beside the conditions on a plan, whether it counts."""
+
+    def __init__(self, plan: Plan, threshold: float, framework: str) -> None:
+        self.plan, self.threshold = plan, threshold
+        self._rules = (*REPEATED, *REFUSED.get(framework.split("+", maxsplit=1)[0], ()))
+        first = 1 << len(plan.faults.texts)
+        own = {FULL: first, AGAIN: first << 1, UNSUPPORTED: first << 2}
+        self.bits: dict[str, int] = {**plan.faults.bits, **own}
+        self.masking = plan.faults.masking("step_time") | sum(own.values())
+        self.of_memory = self.bits[DOES_NOT_FIT] | self.bits[FULL]
+        refused = "; ".join(r.text for r in self._rules if r.fault == UNSUPPORTED)
+        self.texts: dict[str, str] = {
+            **plan.faults.texts,
+            FULL: f"it fits, but the fullest GPU must need at most {threshold:.4g} of its memory",
+            AGAIN: REPEATED_TEXT,
+            UNSUPPORTED: refused or "the framework must be able to run it",
+        }
+        self._known = {rule: given for rule in self._rules if (given := self._given(rule))}
+        self._idle = tuple(self._hiding())
+        self._first: dict[str, str] = {}
+        for case in sorted(plan.cases, key=lambda case: case.labels["schedule"] != "one_f_one_b"):
+            for name in NAMELESS:
+                if case.labels[name] != "interleaved":
+                    self._first.setdefault(name, case.labels[name])
+        self._capacity = plan.grid.columns["memory_capacity"]
+
+    def _given(self, rule: Requirement) -> dict[str, Array] | None:
+        """Return what a rule looks at, on the open grid; None where it isn't there."""
+        columns = dict(self.plan.grid.columns)
+        columns.setdefault("etp", columns["tp"])
+        found = {name: columns[name] for name in rule.inputs if name in columns}
+        return found if len(found) == len(rule.inputs) else None
+
+    def _hiding(self) -> Iterator[tuple[Array, Array]]:
+        """Yield where nothing is sent that could hide, and which shares say so again."""
+        columns = self.plan.grid.columns
+        for name, degrees in HIDING.items():
+            if name in self.plan.grid.names:
+                ranks = columns[degrees[0]]
+                for degree in degrees[1:]:
+                    ranks = ranks * columns[degree]
+                yield ranks == 1.0, columns[name] > columns[name].min()
+
+    def bits_at(
+        self, region: Region, labels: Mapping[str, str], status: Array, peak_memory: Array
+    ) -> NDArray[np.int64]:
+        """Return all reasons why plans don't count, over a region."""
+        capacity = cut(self._capacity, region)
+        full = (peak_memory > self.threshold * capacity) & (peak_memory <= capacity)
+        found = (status & self.masking) | np.where(full, self.bits[FULL], 0)
+        for rule, columns in self._known.items():
+            holds = rule.holds(**{name: cut(v, region) for name, v in columns.items()})
+            if not np.all(holds):
+                found = found | np.where(holds, 0, self.bits[rule.fault])
+        for name, degree in NAMELESS.items():
+            if labels[name] not in ("interleaved", self._first.get(name)):
+                alone = cut(self.plan.grid.columns[degree], region) == 1.0
+                found = found | np.where(alone, self.bits[AGAIN], 0)
+        for idle, again in self._idle:
+            found = found | np.where(cut(idle, region) & cut(again, region), self.bits[AGAIN], 0)
+        return np.asarray(found, dtype=np.int64)
+
+    def told(self, bits: int) -> dict[str, str]:
+        """Return the reasons of some bits, with what must hold."""
+        return {name: self.texts[name] for name, bit in self.bits.items() if bits & bit}
+
+
+# Splits, chunks and micro-batches that go together: the rows of the longest axis of a search.
+
+ENDS = ("embedding_as_layer", "loss_as_layer")
+
+# Rows that are looked at together, before those that can't be go.
+AT_ONCE = 1 << 17
+
+Values = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Splits of the GPUs, each with the chunks and micro-batches that it can have."""
+
+    columns: Columns  # By quantity; one chunk first, then several
+    split: NDArray[np.int64]  # Which split each row is of
+    splits: int  # How many splits there are, those that can't be among them
+    single: int  # How many rows have one chunk
+    all: int  # How many plans there are of splits, schedules, chunks and micro-batches
+    fallen: Mapping[str, int]  # How many of these fall for each reason
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+
+def rows_of(
+    splits: Columns,
+    chunks: Values,
+    micro_batches: Values,
+    given: Mapping[str, float],
+    labels: Mapping[str, str],
+    schedules: Sequence[str],
+) -> Rows:
+    """Combine splits with chunks and micro-batches, and leave out what can't be."""
+    single = [name for name in schedules if name != "interleaved"]
+    several = "interleaved" in schedules
+    parts: list[tuple[Columns, NDArray[np.int64]]] = []
+    fallen: dict[str, int] = {}
+    count, first = 0, 0
+    for of_one in (True, False):
+        own = chunks[(chunks == 1.0) == of_one]
+        weight = len(single) if of_one else int(several)
+        if not weight or not len(own):
+            continue
+        # Of one chunk only the conditions on all schedules are looked at here.
+        known = labels if of_one else {**labels, "schedule": "interleaved"}
+        for some in _pieces(len(splits["dp"]), len(own) * len(micro_batches)):
+            columns, split = _combined(splits, some, own, micro_batches)
+            count += weight * len(split)
+            kept = _checked(columns, given, known, weight, fallen)
+            parts.append(({name: v[kept] for name, v in columns.items()}, split[kept]))
+            first += int(np.count_nonzero(kept)) if of_one else 0
+    columns, split = _joined(parts)
+    if given.get("layers") and not any(given.get(name, 0.0) for name in ENDS):
+        columns, split, first = _with_ends(columns, split, first, given["layers"])
+    return Rows(columns, split, len(splits["dp"]), first, count, fallen)
+
+
+def _pieces(splits: int, ways: int) -> Iterator[slice]:
+    """Yield some of the splits at a time, so that their rows are few."""
+    step = max(1, AT_ONCE // ways)
+    for start in range(0, splits, step):
+        yield slice(start, min(start + step, splits))
+
+
+def _combined(
+    splits: Columns, some: slice, chunks: Values, micro_batches: Values
+) -> tuple[Columns, NDArray[np.int64]]:
+    shape = (some.stop - some.start, len(chunks), len(micro_batches))
+    split, chunk, batch = (part.reshape(-1) for part in np.indices(shape))
+    split = split + some.start
+    columns = {name: values[split] for name, values in splits.items()}
+    columns |= {"virtual_stages": chunks[chunk], "micro_batch": micro_batches[batch]}
+    return columns, split.astype(np.int64)
+
+
+def _checked(
+    columns: Columns,
+    given: Mapping[str, float],
+    labels: Mapping[str, str],
+    weight: int,
+    fallen: dict[str, int],
+) -> Mask:
+    """Return which rows can be, and count the reasons of the others."""
+    count = len(columns["dp"])
+    again = (columns["pp"] == 1.0) & (columns["virtual_stages"] > 1.0)
+    if again.any():
+        fallen[AGAIN] = fallen.get(AGAIN, 0) + weight * int(again.sum())
+    wrong = again
+    with np.errstate(all="ignore"):
+        found = faults(Evaluation({**given, **columns}, labels))
+    for one in found:
+        mask = np.broadcast_to(one.where, (count,))
+        name = one.requirement.fault
+        fallen[name] = fallen.get(name, 0) + weight * int(mask.sum())
+        wrong = wrong | mask
+    return np.asarray(~wrong)
+
+
+def _joined(
+    parts: Sequence[tuple[Columns, NDArray[np.int64]]],
+) -> tuple[Columns, NDArray[np.int64]]:
+    if not parts:
+        return {}, np.empty(0, dtype=np.int64)
+    names = parts[0][0]
+    columns = {name: np.concatenate([part[name] for part, _ in parts]) for name in names}
+    return columns, np.concatenate([split for _, split in parts])
+
+
+def _with_ends(
+    columns: Columns, split: NDArray[np.int64], single: int, layers: float
+) -> tuple[Columns, NDArray[np.int64], int]:
+    """Let the embedding and the loss count as layers, too, where only so the stages are even."""
+    if not len(split):
+        return columns, split, single
+    stages = columns["pp"] * columns["virtual_stages"]
+    uneven = (layers % stages != 0.0) & ((layers + 2.0) % stages == 0.0)
+    if not uneven.any():
+        return columns, split, single
+    place = np.concatenate([np.arange(len(split)), np.nonzero(uneven)[0]])
+    counted = np.concatenate([np.zeros(len(split)), np.ones(int(uneven.sum()))])
+    # Rows of one chunk stay before the others.
+    order = np.argsort(place >= single, kind="stable")
+    place, counted = place[order], counted[order]
+    wider = {name: values[place] for name, values in columns.items()}
+    wider |= {name: counted.copy() for name in ENDS}
+    return wider, split[place], int(np.count_nonzero(place < single))
+
+
+# The space of a search: every split of the GPUs, times all ways to run it, as a grid.
+
+# More than this are a slip of the pen: they would take an hour.
+MOST_CELLS = 4 * 10**9
+# The axis of splits with their chunks and micro-batches.
+PLAN = "plan"
+# Where these aren't given, the error to expect is larger.
+SETTINGS = ("attention_kernel", "precision", "framework")
+IN_ROWS = (*DEGREES, "virtual_stages", "micro_batch")
+
+
+@dataclass(frozen=True)
+class Space:
+    """All plans of one point."""
+
+    point: Point  # The question
+    rows: Rows  # Splits with chunks and micro-batches that can be, and why others can't
+    resolved: Resolved  # With all constants
+    plan: Plan | None  # The graph on the grid of plans; None where no row is left
+    limits: Limits | None  # What decides beside the model which plans count
+    choices: Mapping[str, NDArray[Any]]  # What varies, and over what
+
+    @property
+    def ways(self) -> int:
+        """In how many ways each row can be run, under one schedule."""
+        own = (*IN_ROWS, "schedule")
+        sizes = [len(values) for name, values in self.choices.items() if name not in own]
+        return int(np.prod(sizes, dtype=object))
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """What must hold of a plan, by the name of the reason why it falls where it doesn't."""
+        if self.limits is not None:
+            return self.limits.texts
+        return {**training_faults().texts, AGAIN: REPEATED_TEXT}
+
+    @property
+    def cells(self) -> int:
+        """All plans, those that can't be among them."""
+        return self.ways * self.rows.all
+
+
+def space_of(point: Point) -> Space:
+    """Span the space of a point."""
+    shapes = _shapes(point)
+    constants, labels, common = _common(point)
+    limits = {name: values for name, values in point.choices.items() if name in DEGREES}
+    routed = shapes.get("experts", 0.0) > 0.0
+    splits = every_split(point.world_size, limits, experts=routed)
+    habits = habits_of(labels["framework"], common.labels["attention_kernel"])
+    stated = {name: v for name, v in point.choices.items() if name not in DEGREES}
+    choices = _agreeing({**_free(point, shapes, splits, habits), **stated})
+    rows = rows_of(
+        splits,
+        choices["virtual_stages"],
+        choices["micro_batch"],
+        {**common.constants, **constants},
+        _of_all(common),
+        [str(one) for one in choices["schedule"]],
+    )
+    _check_size(rows, choices)
+    if not len(rows):
+        return Space(point, rows, common, None, None, choices)
+    axes, numbers, names = _axes(choices, rows)
+    sweep = Sweep(
+        "", axes=tuple(axes), constants={**constants, **numbers}, labels={**labels, **names}
+    )
+    resolved = _told(resolve(sweep, point.folders), point)
+    plan = _graph(resolved, point)
+    return Space(
+        point, rows, resolved, plan, Limits(plan, point.threshold, labels["framework"]), choices
+    )
+
+
+def _shapes(point: Point) -> dict[str, float]:
+    """Return the shapes of the model, completed."""
+    if "model" in point.labels:
+        return load_model(point.labels["model"], point.folders).shapes
+    given = dict(point.constants)
+    return {**given, **{name: value for name, (value, _) in complete_shapes(given).items()}}
+
+
+def _common(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]:
+    """Return what all plans have in common, and what follows from it."""
+    labels = dict(point.labels)
+    labels.setdefault("framework", DEFAULT_FRAMEWORK)
+    framework = load_framework(labels["framework"], point.folders)
+    if "context_parallel" in framework.choices and "context_parallel" not in point.choices:
+        labels["context_parallel"] = framework.choices["context_parallel"].value
+    if "hsdp_shard" in point.choices:
+        labels.setdefault("sharding", "hybrid")
+    constants = dict(point.constants)
+    unknown = [name for name in SETTINGS if name not in point.labels]
+    constants.setdefault("unknown_settings", float(len(unknown)))
+    kinds = point.choices.get("context_parallel")
+    some = {} if kinds is None else {"context_parallel": str(kinds[0])}
+    once = resolve(Sweep("", constants=constants, labels={**labels, **some}), point.folders)
+    return constants, labels, once
+
+
+def _told(resolved: Resolved, point: Point) -> Resolved:
+    """Say of what was decided here, rather than given, where it comes from."""
+    origins = {
+        "framework": "assumed: the default",
+        "context_parallel": f"assumed: the default of {resolved.labels.get('framework', '')}",
+        "sharding": "assumed: the ranks of a shard are given",
+        "unknown_settings": "assumed: settings that aren't given",
+    }
+    asked = {*point.labels, *point.constants, *point.choices}
+    new = {name: text for name, text in origins.items() if name not in asked}
+    return replace(resolved, origins={**new, **resolved.origins})
+
+
+def _of_all(common: Resolved) -> dict[str, str]:
+    """Return the labels that hold for every plan, for the conditions on it."""
+    free = ("recompute", "schedule")
+    kept = {name: label for name, label in common.labels.items() if name not in free}
+    return {**kept, **common.implied, "shape": "two_levels"}
+
+
+def _free(
+    point: Point, shapes: Mapping[str, float], splits: Columns, habits: Habits
+) -> dict[str, NDArray[Any]]:
+    """Return what plans may vary where the user says nothing."""
+    stages = [int(pp) for pp in np.unique(splits["pp"])]
+    pipelined = max(stages) > 1 and "interleaved" in habits.schedules
+    schedules = habits.schedules if max(stages) > 1 else habits.schedules[:1]
+    chunks = virtual_stages(int(shapes["layers"]), stages) if pipelined else (1,)
+    switch = (0.0, 1.0) if float(splits["tp"].max()) > 1.0 else (0.0,)
+    return {
+        "micro_batch": np.array(micro_batches(point.constants["global_batch"]), dtype=float),
+        "virtual_stages": np.array(chunks, dtype=float),
+        "zero_stage": np.array(habits.zero_stages, dtype=float),
+        "sequence_parallel": np.array(switch),
+        "recompute": np.array(habits.recompute),
+        "schedule": np.array(schedules),
+    }
+
+
+def _agreeing(choices: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Leave out schedules that none of the chunks allowed suits."""
+    chunks = choices["virtual_stages"]
+    kept = [
+        str(name)
+        for name in choices["schedule"]
+        if ((chunks > 1.0) if name == "interleaved" else (chunks == 1.0)).any()
+    ]
+    if not kept:
+        told = ",".join(f"{value:g}" for value in chunks)
+        wrong = f"doesn't go with schedule {', '.join(map(str, choices['schedule']))}"
+        allowed = "1, or more with schedule interleaved"
+        raise InputError(fault("virtual_stages", told, wrong, allowed))
+    return {**choices, "schedule": np.array(kept)}
+
+
+def _axes(
+    choices: Mapping[str, NDArray[Any]], rows: Rows
+) -> tuple[Sequence[Axis], dict[str, float], dict[str, str]]:
+    """Make axes of what varies, and constants and labels of what doesn't."""
+    axes = [Axis(PLAN, rows.columns)]
+    numbers: dict[str, float] = {}
+    labels: dict[str, str] = {}
+    for name, values in choices.items():
+        if name in IN_ROWS:
+            continue
+        if len(values) > 1:
+            axes.append(Axis(name, {name: values}))
+        elif values.dtype.kind in "UO":
+            labels[name] = str(values[0])
+        else:
+            numbers[name] = float(values[0])
+    return axes, numbers, labels
+
+
+def _graph(resolved: Resolved, point: Point) -> Plan:
+    objective = point.objective
+    wanted = dict.fromkeys(("step_time", "peak_memory", objective.quantity, objective.second))
+    return Plan(
+        resolved.axes,
+        resolved.constants,
+        resolved.labels,
+        tuple(wanted),
+        fields=resolved.fields,
+        implied=resolved.implied,
+    )
+
+
+def _check_size(rows: Rows, choices: Mapping[str, NDArray[Any]]) -> None:
+    others = {name: len(v) for name, v in choices.items() if name not in IN_ROWS}
+    cells = len(rows) * int(np.prod(list(others.values()), dtype=object))
+    if cells > MOST_CELLS:
+        told = " x ".join(f"{name} {size}" for name, size in {PLAN: len(rows), **others}.items())
+        allowed = f"{MOST_CELLS:,} at most: limit some of the choices"
+        raise InputError(fault("choices", told, f"{cells:,} plans", allowed))

@@ -1,0 +1,420 @@
+"""What one change would do to a plan: to its degrees, to how it runs, to the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.search.request import Execution, Objective, divisors
+from sweeps.search.search import Detail, Found, details
+from sweeps.spec.units import format_quantity
+
+ASKED = ("step_time", "peak_memory")
+TRADED = (("tp", "tp"), ("cp", "cp"), ("pp", "pp"))
+RECOMPUTE = {"none": "nothing recomputed", "full": "whole layers recomputed",
+             "selective": "attention's scores recomputed",
+             "per_op": "every second product recomputed",
+             "full_early_stop": "layers recomputed up to their last product"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of a plan or of what it runs on."""
+
+    words: str  # What is changed
+    numbers: Mapping[str, float] = field(default_factory=dict)  # The new values
+    labels: Mapping[str, str] = field(default_factory=dict)  # The new values
+    machine: bool = False  # Whether it is of the machine rather than of the plan
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a change does."""
+
+    change: Change  # The change
+    detail: Detail  # The plan after it
+    # The time of a token after it by the one before, less one; NaN of a plan that can't be
+    slower: float
+
+    @property
+    def note(self) -> str:
+        """Why it can't be, or can't run; empty where it can."""
+        if self.detail.faults:
+            return "; ".join(name.replace("_", " ") for name in self.detail.faults)
+        return "" if self.detail.fits else "does not fit"
+
+
+def effects(
+    detail: Detail, choices: Mapping[str, NDArray[Any]], changed: Sequence[Change] | None = None
+) -> tuple[Effect, ...]:
+    """Compute what changes of a plan do."""
+    wanted = tuple(changes(detail.plan, choices)) if changed is None else tuple(changed)
+    plans = [detail.plan.changed(one.numbers, one.labels) for one in wanted]
+    before = detail["step_time"] / detail.plan["global_batch"]
+    found = details(plans, ASKED, check=True)
+    return tuple(
+        Effect(change, after, _slower(after, before))
+        for change, after in zip(wanted, found, strict=True)
+    )
+
+
+def _slower(after: Detail, before: float) -> float:
+    if after.faults:
+        return float("nan")
+    return after["step_time"] / after.plan["global_batch"] / before - 1.0
+
+
+def changes(plan: Execution, choices: Mapping[str, NDArray[Any]]) -> Iterator[Change]:
+    """Yield one change of each kind."""
+    yield from _degrees(plan)
+    yield from _experts(plan)
+    yield from _numbers(plan, choices)
+    yield from _labels(plan, choices)
+    yield from _overlap(plan)
+    yield from _machine(plan)
+
+
+def _least_factor(number: float) -> int:
+    """Return the smallest factor above 1; 1 for 1."""
+    several = divisors(int(number))
+    return several[1] if len(several) > 1 else 1
+
+
+def _degrees(plan: Execution) -> Iterator[Change]:
+    """Yield degrees that grow and shrink, data parallelism making up for it."""
+    for name, words in TRADED:
+        factor = _least_factor(plan["dp"])
+        if factor > 1:
+            more = {name: plan[name] * factor, "dp": plan["dp"] / factor}
+            yield _traded(plan, words, name, more)
+        factor = _least_factor(plan[name])
+        if factor > 1:
+            yield _traded(plan, words, name,
+                          {name: plan[name] / factor, "dp": plan["dp"] * factor})  # fmt: skip
+
+
+def _traded(plan: Execution, words: str, name: str, numbers: dict[str, float]) -> Change:
+    told = f"{words} {numbers[name]:g}, dp {numbers['dp']:g}"
+    new: dict[str, float] = dict(numbers)
+    if name == "tp":
+        if "etp" in plan.given and plan["etp"] == plan["tp"]:
+            new["etp"] = numbers["tp"]
+        # Where there was nothing to split along the sequence, there is now.
+        new["sequence_parallel"] = float(numbers["tp"] > 1.0 and (
+            plan["sequence_parallel"] > 0.0 or plan["tp"] == 1.0))  # fmt: skip
+    labels: dict[str, str] = {}
+    if name == "pp" and plan["virtual_stages"] > 1.0:
+        # As many layers in a chunk as before.
+        chunks = max(np.floor(plan["virtual_stages"] * plan["pp"] / numbers["pp"]), 1.0)
+        new["virtual_stages"] = chunks if numbers["pp"] > 1.0 else 1.0
+        several = new["virtual_stages"] > 1.0
+        told += f", {new['virtual_stages']:g} chunks" if several else ", not interleaved"
+        if new["virtual_stages"] == 1.0:
+            labels = {"schedule": "one_f_one_b"}
+    return Change(told, new, labels)
+
+
+def _experts(plan: Execution) -> Iterator[Change]:
+    if not plan.routed:
+        return
+    for factor in (2.0, 0.5):
+        ep = plan["ep"] * factor
+        if ep >= 1.0 and ep.is_integer():
+            yield Change(f"ep {ep:g}", {"ep": ep})
+    if plan["tp"] > 1.0:
+        other = plan["tp"] if plan["etp"] == 1.0 else 1.0
+        yield Change(f"etp {other:g}", {"etp": other})
+
+
+def _numbers(plan: Execution, choices: Mapping[str, NDArray[Any]]) -> Iterator[Change]:
+    for name, words in (("micro_batch", "micro-batch"), ("virtual_stages", "chunks")):
+        if name == "virtual_stages" and plan["pp"] == 1.0:
+            continue
+        values = np.asarray(choices[name], dtype=float)
+        if name == "virtual_stages":
+            values = values[plan["layers"] % (plan["pp"] * values) == 0.0]
+        for near in _neighbours(values, plan[name]):
+            labels = {}
+            if name == "virtual_stages":
+                labels = {"schedule": "interleaved" if near > 1.0 else "one_f_one_b"}
+            yield Change(f"{words} {near:g}", {name: near}, labels)
+    for stage in choices["zero_stage"].tolist():
+        if stage != plan["zero_stage"]:
+            yield Change(f"ZeRO {stage:g}", {"zero_stage": stage})
+    if plan["tp"] > 1.0:
+        other = 1.0 - plan["sequence_parallel"]
+        words = "sequence parallelism" if other else "no sequence parallelism"
+        yield Change(words, {"sequence_parallel": other})
+
+
+def _neighbours(values: NDArray[np.float64], own: float) -> list[float]:
+    below, above = values[values < own], values[values > own]
+    return [*below[-1:].tolist(), *above[:1].tolist()]
+
+
+def _labels(plan: Execution, choices: Mapping[str, NDArray[Any]]) -> Iterator[Change]:
+    for label in map(str, choices["recompute"]):
+        if label != plan.labels["recompute"]:
+            yield Change(RECOMPUTE.get(label, f"recompute {label}"), {}, {"recompute": label})
+    kinds = choices.get("context_parallel", np.empty(0, dtype=str))
+    for label in map(str, kinds):
+        if plan["cp"] > 1.0 and label != plan.labels["context_parallel"]:
+            yield Change(f"context by {label}", {}, {"context_parallel": label})
+
+
+def _overlap(plan: Execution) -> Iterator[Change]:
+    for name, words, degrees in (
+        ("tp_overlap", "tensor parallelism", ("tp",)),
+        ("cp_overlap", "context parallelism", ("cp",)),
+        ("dp_overlap", "data parallelism", ("dp", "cp")),
+    ):
+        ranks = float(np.prod([plan[degree] for degree in degrees]))
+        if ranks > 1.0 and plan.given.get(name, 0.0) > 0.0:
+            yield Change(f"no overlap of {words}", {name: 0.0})
+
+
+def _machine(plan: Execution) -> Iterator[Change]:
+    given = plan.given
+    several = plan["world_size"] > given.get("gpus_per_node", np.inf)
+    for level, words, there in (("inter", "between nodes", several), ("intra", "in nodes", True)):
+        bandwidth = given.get(f"{level}_bandwidth", np.nan)
+        if not there or not np.isfinite(bandwidth):
+            continue
+        yield Change(f"twice the bandwidth {words}", {f"{level}_bandwidth": 2.0 * bandwidth},
+                     machine=True)  # fmt: skip
+        if level == "inter":
+            yield Change(f"half the bandwidth {words}", {f"{level}_bandwidth": 0.5 * bandwidth},
+                         machine=True)  # fmt: skip
+    latencies = {
+        name: 0.5 * given[name] for name in ("intra_latency", "inter_latency") if name in given
+    }
+    if latencies:
+        yield Change("half the latencies", latencies, machine=True)
+
+
+# Why a plan is recommended, in words that come from its numbers.
+
+ENDS = "embedding, output layer and loss"
+# What a step's parts are, gathered as people speak of them.
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "matrix products": ("matmul_part_time",),
+    "attention": ("attention_part_time",),
+    "element-wise work": ("elementwise_part_time",),
+    "recomputation": ("recompute_part_time",),
+    "waiting for the host": ("host_part_time",),
+    "tensor parallelism's communication": ("exposed_tp_time",),
+    "context parallelism's communication": ("exposed_cp_time",),
+    "expert parallelism's communication": ("exposed_ep_time",),
+    "data parallelism's communication": ("exposed_dp_time",),
+    "the pipeline's bubble": ("bubble_time",),
+    "the pipeline's transfers": ("exposed_p2p_time",),
+    ENDS: ("imbalance_time",),
+    "the optimizer": ("optimizer_time", "step_overhead"),
+}
+COMPUTING = ("matrix products", "attention", "element-wise work")
+SENDING = tuple(name for name in GROUPS if name.endswith(("communication", "transfers")))
+# Memory by part, as people speak of it.
+HELD: Mapping[str, tuple[str, ...]] = {
+    "weights": ("peak_weight_memory", "peak_gathered_memory"),
+    "gradients": ("peak_gradient_memory", "peak_pending_gradient_memory", "peak_bucket_memory"),
+    "the optimizer": ("peak_optimizer_memory",),
+    "activations": ("peak_stored_activation_memory", "peak_live_activation_memory"),
+    "logits": ("peak_logits_memory",),
+}
+# Parts below this share of the step aren't worth a word.
+NOTABLE = 0.01
+CLOSE = 0.01
+
+
+def seconds(value: float) -> str:
+    """Return a time as people write it."""
+    return format_quantity(value, "s")
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """Return a share in percent."""
+    return f"{value:.{digits}%}"
+
+
+def _groups(detail: Detail) -> dict[str, float]:
+    """Return the parts of a step, gathered, the largest first."""
+    sums = {name: sum(detail.values.get(part, 0.0) for part in parts)
+            for name, parts in GROUPS.items()}  # fmt: skip
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+def because(
+    found: Found,
+    details: Sequence[Detail],
+    changes: Sequence[Effect],
+) -> Iterator[str]:
+    """Yield why a plan is recommended."""
+    best = details[0]
+    objective = found.space.point.objective
+    yield _first(found, best, objective)
+    yield bound_by(best)
+    yield memory_words(best, found.space.point.threshold)
+    if len(details) > 1:
+        yield _next(best, details[1], objective)
+    yield from _within(found, best)
+    yield from _placed(best)
+    told = list(_tempting(changes, best, found.space.point.threshold))
+    yield from told[:1]
+    yield from _network(changes)
+
+
+def _first(found: Found, best: Detail, objective: Objective) -> str:
+    runnable = found.counts.feasible
+    several = f"{runnable:,} plans that can run" if runnable > 1 else "plans: no other can run"
+    if objective.name in ("time", "tokens"):
+        rate = best["tokens_per_second_per_gpu"]
+        told = f"a step takes {seconds(best['step_time'])}, {rate:,.0f} tokens a second and GPU"
+        mfu = best["mfu"]
+        told += f", MFU {percent(mfu)}" if np.isfinite(mfu) else ""
+    else:
+        told = f"a step takes {seconds(best['step_time'])}"
+    return f"it has {objective.words} of {several}: {told}"
+
+
+def bound_by(detail: Detail) -> str:
+    """Say what a plan's step is made of, and what bounds it."""
+    sums = _groups(detail)
+    whole = detail["step_time"]
+    shares = [f"{name} {percent(value / whole, 0)}" for name, value in sums.items()
+              if value >= NOTABLE * whole]  # fmt: skip
+    # Where there is a pipeline it waits for the stages that have them.
+    piped = detail.plan["pp"] > 1.0
+    computing = sum(sums[name] for name in (*COMPUTING, *(() if piped else (ENDS,)))) / whole
+    sending = sum(sums[name] for name in SENDING) / whole
+    waiting = (sums["the pipeline's bubble"] + (sums[ENDS] if piped else 0.0)) / whole
+    host = sums["waiting for the host"] / whole
+    ranked = {"computing": computing, "communication": sending, "the pipeline": waiting,
+              "the host": host, "recomputation": sums["recomputation"] / whole}  # fmt: skip
+    most = max(ranked, key=lambda name: ranked[name])
+    if most == "computing" or ranked[most] < computing:
+        most = "computing"
+        rest = sorted(((value, name) for name, value in ranked.items() if name != most))[-1]
+        more = f"; of what isn't computing most is {rest[1]}" if rest[0] >= NOTABLE else ""
+    else:
+        more = ""
+    return f"bound by {most}: {', '.join(shares)} of the step{more}"
+
+
+def memory_words(detail: Detail, threshold: float) -> str:
+    """Say how far a plan is from the limit of memory, and what it holds."""
+    peak, capacity = detail["peak_memory"], detail.capacity
+    if not np.isfinite(capacity):
+        return f"the fullest GPU needs {format_quantity(peak, 'byte')}"
+    share = peak / capacity
+    told = f"the fullest GPU needs {_size(peak)} of {_size(capacity)} ({percent(share, 0)})"
+    left = threshold * capacity - peak
+    if peak > capacity:
+        told += f": {_size(peak - capacity)} too much"
+    elif threshold < 1.0:
+        way = f"{_size(left)} below" if left >= 0.0 else f"{_size(-left)} above"
+        told += f", {way} the threshold of {percent(threshold, 0)}"
+    else:
+        told += f": {_size(capacity - peak)} are left"
+    parts = {name: sum(detail.values.get(part, 0.0) for part in own) for name, own in HELD.items()}
+    held = [f"{name} {percent(value / peak, 0)}"
+            for name, value in sorted(parts.items(), key=lambda item: -item[1])
+            if value >= 0.05 * peak]  # fmt: skip
+    return told + (f"; {', '.join(held)}" if held else "")
+
+
+def _size(nbytes: float) -> str:
+    """Return bytes in GB, so that numbers beside each other have one unit."""
+    return f"{nbytes / 1e9:.1f} GB"
+
+
+def differences(better: Detail, worse: Detail) -> tuple[list[str], list[str]]:
+    """Say where a plan loses time against another, and where it gains."""
+    here, there = _groups(better), _groups(worse)
+    gaps = {name: there[name] - here[name] for name in here}
+    least = 0.1 * max((abs(gap) for gap in gaps.values()), default=0.0)
+    least = max(least, 1e-4 * better["step_time"])
+    order = sorted(gaps.items(), key=lambda item: -abs(item[1]))
+    lost = [f"{name} +{seconds(gap)}" for name, gap in order if gap >= least]
+    gained = [f"{name} -{seconds(-gap)}" for name, gap in order if gap <= -least]
+    return lost, gained
+
+
+def _next(best: Detail, other: Detail, objective: Objective) -> str:
+    """Say what the best plan of the next split loses, and where."""
+    if objective.quantity in best.values and best[objective.quantity]:
+        gap = other[objective.quantity] / best[objective.quantity] - 1.0
+    else:
+        gap = other["step_time"] / best["step_time"] - 1.0
+    told = f"the next split, {other.plan.split} ({other.plan.way}), is {gap:+.1%}"
+    if other["step_time"] != best["step_time"]:
+        told += f" ({seconds(other['step_time'])} a step)"
+    lost, gained = differences(best, other)
+    told += f": it loses in {', '.join(lost[:3])}" if lost else ""
+    told += f"{'; it' if lost else ': it'} gains in {', '.join(gained[:2])}" if gained else ""
+    return told
+
+
+def _within(found: Found, best: Detail) -> Iterator[str]:
+    """Say how many plans are as good as can be told."""
+    near = found.within(CLOSE)
+    if len(near) < 2:
+        return
+    more = "at least " if len(near) == len(found.best) < found.counts.feasible else ""
+    band = best.values.get("error_band", np.nan)
+    error = f" (the model itself is off by {percent(band, 0)} or so)" if np.isfinite(band) else ""
+    told = f"{more}{len(near)} plans are within {percent(CLOSE, 0)} of it{error}"
+    simplest = min(near, key=_effort)
+    if _effort(simplest) < _effort(found.recommended):
+        told += f"; with less to set up: {simplest.name}"
+    yield told
+
+
+def _effort(plan: Execution) -> tuple[float, ...]:
+    """Return how much there is to set up for a plan."""
+    degrees = sum(plan[name] > 1.0 for name in ("tp", "cp", "pp", "ep"))
+    return (degrees, plan["virtual_stages"], plan["zero_stage"], plan["pp"])
+
+
+def _placed(best: Detail) -> Iterator[str]:
+    """Say where groups that talk most lie on nodes."""
+    plan = best.plan
+    node = plan.given.get("gpus_per_node", np.inf)
+    if plan.labels["topology"] != "hierarchical" or plan["world_size"] <= node:
+        return
+    told = []
+    if plan["tp"] > 1.0:
+        inside = plan["tp"] <= node and node % plan["tp"] == 0.0
+        told.append(f"tp {plan['tp']:g} {'stays in a node' if inside else 'crosses nodes'}")
+    if plan.routed and plan["ep"] > 1.0:
+        ranks = plan["ep"] * plan["etp"]
+        inside = ranks <= node and node % ranks == 0.0
+        told.append(f"ep {plan['ep']:g} {'stays in a node' if inside else 'crosses nodes'}")
+    if told:
+        yield f"{', '.join(told)} of {node:g} GPUs"
+
+
+def _tempting(changes: Sequence[Effect], best: Detail, threshold: float) -> Iterator[str]:
+    """Say what would be faster, if memory sufficed."""
+    limit = threshold * best.capacity
+    faster = [
+        one for one in changes
+        if not one.change.machine and not one.detail.faults
+        and one.slower < -1e-3 and one.detail["peak_memory"] > limit
+    ]  # fmt: skip
+    for one in sorted(faster, key=lambda effect: effect.slower):
+        needs = _size(one.detail["peak_memory"])
+        yield (
+            f"memory holds it back: {one.change.words} would be {-one.slower:.1%} faster, "
+            f"and needs {needs}"
+        )
+
+
+def _network(changes: Sequence[Effect]) -> Iterator[str]:
+    """Say what more bandwidth would give."""
+    told = [f"{one.change.words} {one.slower:+.1%}" for one in changes if one.change.machine]
+    if told:
+        yield f"the same plan on another network: {', '.join(told)} of the step"

@@ -1,0 +1,151 @@
+"""Which formula gives a quantity: never decided by the order in which modules are loaded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from overhead.formula import Formula, Registry
+from overhead.labels import both, expanded, implies
+
+ROOT = Path(__file__).parents[2]
+
+
+def made(name: str, **when: str) -> Formula:
+    return Formula(name, lambda latency: latency, ("latency",), "time", "latency", "derivation",
+                   when=when)  # fmt: skip
+
+
+def registry(*formulas: Formula) -> Registry:
+    found = Registry()
+    for one in formulas:
+        found.add(one)
+    return found
+
+
+def test_the_more_special_one_holds_whatever_comes_first() -> None:
+    general, special = made("general"), made("special", topology="ring|torus")
+    most = made("most", topology="ring", collective="p2p")
+    for order in ((general, special, most), (most, special, general)):
+        found = registry(*order)
+        found.complete()
+        assert found.returning("time", {"topology": "mesh"}) is general
+        assert found.returning("time", {"topology": "torus", "collective": "p2p"}) is special
+        assert found.returning("time", {"topology": "ring", "collective": "p2p"}) is most
+        assert found.candidates("time")[0] is most
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({}, {}),
+        ({"topology": "ring"}, {"topology": "ring|torus", "collective": "p2p"}),
+        ({"topology": "ring"}, {"collective": "p2p"}),
+        ({"shape": "flat"}, {"topology": "ring|torus"}),
+    ],
+)
+def test_two_that_can_hold_together_are_refused(one: dict[str, str], other: dict[str, str]) -> None:
+    found = registry(made("one", **one), made("other", **other))
+    first, second = (expanded(made("x", **when).holds) for when in (one, other))
+    if implies(first, second) != implies(second, first):
+        found.complete()
+        return
+    with pytest.raises(ValueError, match=r"'one' \(.*test_registry.*'other' \(.*test_registry"):
+        found.complete()
+
+
+def test_a_third_may_say_what_holds_where_two_meet() -> None:
+    both_hold = {"topology": "ring", "collective": "p2p"}
+    found = registry(
+        made("one", topology="ring"), made("other", collective="p2p"), made("third", **both_hold)
+    )
+    found.complete()
+    assert str(found.returning("time", both_hold).name) == "third"  # type: ignore[union-attr]
+
+
+def test_a_network_has_one_shape() -> None:
+    levels = expanded({"topology": frozenset({"hierarchical"})})
+    assert both(levels, {"shape": frozenset({"flat"})}) is None
+    assert both(expanded({"topology": frozenset({"ring"})}), {"shape": frozenset({"flat"})})
+
+
+LARGE = """
+import pkgutil, sys
+
+direction = sys.argv[1]
+listed = pkgutil.iter_modules
+
+def turned(*args):
+    found = list(listed(*args))
+    return reversed(found) if direction == "reversed" else found
+
+pkgutil.iter_modules = turned
+import overhead
+import hashlib
+import numpy as np
+import sweeps
+from overhead.quantity import VOCABULARY
+
+def values(quantities, **axes):
+    found = sweeps.sweep(quantities, **axes)
+    text = hashlib.sha256()
+    for name in sorted(found.data_vars):
+        one = found[name].transpose(*sorted(found[name].dims))
+        bits = np.ascontiguousarray(one.values).tobytes()
+        text.update(name.encode() + repr(one.shape).encode() + bits)
+    return text.hexdigest()
+
+STEP = [name for name in sorted(VOCABULARY) if name.startswith((
+    "step", "exposed", "stage_", "peak_", "communication_", "kept_", "cp_", "tp_layer", "bubble"))]
+common = dict(hardware="dgx-h100", world_size=64, sequence_length=8192, global_batch=64)
+plan = {"tp": [1, 2, 4, 8], "pp": [2, 4, 1, 2], "cp": [2, 1, 4, 1]}
+
+def possible(**axes):
+    # Ask for what can be had, each by itself: what is missing is missing in both orders.
+    from sweeps.errors import InputError
+    kept = []
+    for name in STEP:
+        try:
+            sweeps.sweep([name], **axes)
+        except InputError:
+            continue
+        kept.append(name)
+    return kept
+
+probe = dict(common, model="llama3-8b", plan={key: part[:1] for key, part in plan.items()})
+names = possible(**probe)
+print(len(names))
+print(values(names, **common, model="llama3-8b", plan=plan,
+      context_parallel=["all_to_all", "ring", "all_gather"],
+      cp_mechanism=["efficiency", "ring_exchange"],
+      recompute=["none", "selective", "full"]))
+print(values(names, **common, model="mixtral-8x7b", plan=dict(plan, ep=[1, 2, 2, 8]),
+      schedule=["gpipe", "one_f_one_b", "zero_bubble_h1", "dual_pipe"],
+      tp_mechanism=["efficiency", "userbuffers", "decomposed"],
+      dispatcher=["all_to_all", "deduplicated"]))
+print(values(["time", "lower_bound", "chosen_algorithm", "energy", "steps", "busbw"],
+      topology="all", collective="all", algorithm=["standard", "nccl", "auto"],
+      ranks=[2, 8, 12, 64], message_bytes=[1e3, 1e6, 1e9], latency_per=["hop", "message"]))
+"""
+
+
+def test_loading_modules_in_reversed_order_gives_the_same_bits() -> None:
+    told = []
+    for direction in ("sorted", "reversed"):
+        done = subprocess.run(
+            [sys.executable, "-c", LARGE, direction],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout)
+    count, *digests = told[0].split()
+    assert int(count) > 100
+    assert len(digests) == 3
+    assert told[0] == told[1]
