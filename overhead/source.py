@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from overhead.quantity import VOCABULARY
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -32,8 +34,6 @@ class Sources(dict[str, Source]):
     """Publications by key; one that isn't there loads what isn't loaded yet."""
 
     def __missing__(self, key: str) -> Source:
-        from overhead.quantity import VOCABULARY
-
         VOCABULARY.load_everything()
         if key not in self:
             raise KeyError(key)
