@@ -19,11 +19,11 @@ from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer.quantities import SHAPES
+from sweeps import display
 from sweeps.cli.analysis_command import flag_of
 from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
 from sweeps.job import Job, prepare
-from sweeps.spec.axis import TRAINING_QUANTITIES
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.framework import needed_shapes
 from sweeps.spec.resolve import DEFAULT_HARDWARE
@@ -202,17 +202,15 @@ STATES = (*tuple(MEMORY_PARTS)[:3], "first_stage_model_state_memory")
 PLAN = ("world_size", "dp", "micro_batches", "global_batch")
 TIMES = {f"{name}_communication_time": name for name in DIMENSIONS}
 BOUND = "communication_upper_bound"
-WHOLE_STEP = (BOUND, "communication_volume", "communication_energy")
-OF_TRAINING = ("training_days", "gpu_hours", "training_energy")
-COSTS = ("cost", "cost_per_trillion_tokens")
+WHOLE_STEP = display.rows("communication")
+COSTS = display.rows("cost")
 ASKED = tuple(
     dict.fromkeys(
         (
             *(*PLAN, "peak_memory", "headroom", *PEAK_PARTS, *STATES),
             *(*TIMES, *WHOLE_STEP),
-            *("step_time", *STEP_PARTS),
-            *TRAINING_QUANTITIES,
-            *("causal_mfu", *OF_TRAINING),
+            *(*display.rows("step"), *STEP_PARTS),
+            *display.rows("memory", "rates", "training"),
         )
     )
 )

@@ -10,9 +10,9 @@ import numpy as np
 from overhead.analysis import AnalysisResult, CollectiveReport, analyze
 from overhead.communication.operation import DIMENSIONS
 from overhead.evaluation import Evaluation
-from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer.quantities import SHAPES
+from sweeps import display
 from sweeps.cli.analysis_command import flag_of
 from sweeps.cli.analysis_job import LACKING, evaluation_of, roots
 from sweeps.cli.options import grouped_lines
@@ -157,46 +157,7 @@ def _value(evaluation: Evaluation, name: str) -> float:
 
 
 WIDTH = 42
-# What the vocabulary's words are too long for.
-WORDS = {
-    "stored_activation_memory": "activations kept for the backward",
-    "live_activation_memory": "activations of the layer recomputed",
-    "embedding_activation_memory": "dropout mask behind the embedding",
-    "output_activation_memory": "inputs of the output layer",
-    "gathered_memory": "weights gathered (ZeRO-3)",
-    "pending_gradient_memory": "gradients not sharded yet",
-    "bucket_memory": "buckets of gradients",
-    "placeholder_memory": "placeholders for gradients",
-    "matmul_part_time": "matrix products",
-    "attention_part_time": "attention's scores and values",
-    "recompute_part_time": "recomputation",
-    "host_part_time": "waiting for the host",
-    "imbalance_time": "extra work of the first and last stage",
-    "bubble_time": "bubble of the pipeline",
-    "exposed_tp_time": "tensor parallelism, exposed",
-    "exposed_cp_time": "context parallelism, exposed",
-    "exposed_ep_time": "expert parallelism, exposed",
-    "exposed_p2p_time": "transfers between stages, exposed",
-    "exposed_dp_time": "data parallelism, exposed",
-    "optimizer_time": "optimizer",
-    "step_overhead": "what no part explains",
-}
 PER_LAYER = ("tp", "cp", "ep")
-RATES = (
-    ("tokens_per_second", "tokens a second"),
-    ("tokens_per_second_per_gpu", "  a GPU"),
-    ("model_flops_per_gpu", "model's FLOP/s of a GPU"),
-    ("mfu", "MFU (masked scores counted)"),
-    ("causal_mfu", "MFU (masked scores not counted)"),
-    ("hfu", "HFU (recomputation counted)"),
-    ("bubble_fraction", "bubble, of the pipeline's time"),
-    ("step_energy", "energy of a step"),
-    ("training_days", "whole training"),
-    ("gpu_hours", "  GPU-hours"),
-    ("training_energy", "  energy"),
-    ("cost", "  cost"),
-    ("cost_per_trillion_tokens", "cost of 1e12 tokens"),
-)
 
 
 def report(job: Job, verbose: bool) -> Iterator[str]:
@@ -362,8 +323,7 @@ def _memory(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
     yield f"{held} of {'the fullest' if stages > 1.0 else 'a'} GPU{place}"
     for name, value in result.memory.items():
         if value > 0.0:
-            words = VOCABULARY[name].meaning.removeprefix("memory: ")
-            yield _line(WORDS.get(name, words), shown(name, value))
+            yield _line(display.words(name), shown(name, value))
     yield _line("all together", shown("memory", result.per_gpu_memory_bytes))
     left = _number(evaluation, "memory_capacity") - float(result.per_gpu_memory_bytes)
     capacity = _text(evaluation, "memory_capacity")
@@ -448,18 +408,17 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     for name in STEP_PARTS:
         value = _number(evaluation, name)
         if value != 0.0:
-            words = WORDS.get(name, VOCABULARY[name].meaning.removeprefix("time of a step: "))
-            yield _line(words, f"{shown(name, value):<12}{value / whole:6.1%}")
+            yield _line(display.words(name), f"{shown(name, value):<12}{value / whole:6.1%}")
     band = _number(evaluation, "error_band")
     yield _line("all together", f"{shown('step_time', whole)}, +- {band:.0%}")
     settings = job.resolved.origins["unknown_settings"].removeprefix("assumed: ")
     yield f"  (error to expect on average; {settings})"
     if _number(evaluation, "host_bound") > 0.0:
         yield "  (host-bound: layers wait for their launches longer than they compute)"
-    for name, words in RATES:
+    for name in display.rows("rates", "training", "cost", place="report"):
         value = _number(evaluation, name)
         if not np.isnan(value) and (value > 0.0 or name != "bubble_fraction"):
-            yield _line(words, shown(name, value))
+            yield _line(display.words(name), shown(name, value))
     yield ""
     yield from overlap_lines(evaluation)
 

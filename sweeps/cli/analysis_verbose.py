@@ -14,11 +14,11 @@ from overhead.expression import names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS as STEP_PARTS
+from sweeps import display
 from sweeps.cli.collective_command import evaluated, put_in
 from sweeps.cli.records import shown
 from sweeps.job import Job
 
-RATES = ("tokens_per_second", "mfu", "hfu", "bubble_fraction", "step_energy", "error_band")
 # A step is made of hundreds of quantities: of what its parts are made of, so many layers are told.
 STEP_DEPTH = 2
 DEEP = 99
@@ -39,8 +39,10 @@ def explanation(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
         yield from teller.tell("communication_upper_bound", evaluation, 0)
     if evaluation.value("step_time", {}) is not None:
         yield "step, with the numbers put in"
-        for name in ("step_time", "pipeline_time", *STEP_PARTS, *RATES):
-            if evaluation.value(name, {}) is not None:
+        rates = display.rows("rates", "training", "cost")
+        for name in ("step_time", "pipeline_time", *STEP_PARTS, *rates):
+            value = evaluation.value(name, {})
+            if value is not None and not np.isnan(value):
                 yield from teller.tell(name, evaluation, STEP_DEPTH)
     yield "where"
     for name, value in teller.leaves.items():

@@ -15,6 +15,7 @@ from overhead.collectives.algorithm import Algorithm
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Formula
 from overhead.quantity import VOCABULARY
+from sweeps import display
 from sweeps.cli.options import (
     COLLECTIVE_FLAGS,
     assumed_lines,
@@ -118,23 +119,6 @@ def _lines(job: Job, arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Ite
 
 # The report of one cell for a person: values, and what they come from.
 
-LINES = (
-    ("time", "time"),
-    ("latency_time", "  latency part"),
-    ("bandwidth_time", "  bandwidth part"),
-    ("intra_time", "  inside nodes"),
-    ("inter_time", "  between nodes"),
-    ("pod_time", "  between pods"),
-    ("steps", "steps"),
-    ("sent_bytes", "most bytes a rank sends"),
-    ("link_bytes", "bytes over all links"),
-    ("energy", "energy"),
-    ("algbw", "algbw"),
-    ("busbw", "busbw"),
-    ("lower_bound", "lower bound"),
-    ("lower_bound_ratio", "time / lower bound"),
-)
-
 
 def report(job: Job, cells: Cells, verbose: bool) -> Iterator[str]:
     """Yield the report's lines."""
@@ -149,10 +133,10 @@ def report(job: Job, cells: Cells, verbose: bool) -> Iterator[str]:
     used = record["chosen_algorithm"]
     where = f"{labels['topology']} network of {ranks or _sizes(constants)} ranks"
     yield f"{labels['collective']} of {message} on a {where}, algorithm {used}"
-    for name, words in LINES:
+    for name in display.rows("collective", place="report"):
         if name in record:
             shown = format_quantity(record[name], VOCABULARY[name].units)
-            yield f"  {words:<26}{shown}"
+            yield f"  {display.words(name):<26}{shown}"
     yield from (f"  ({texts[note]})" for note in notes)
     if verbose:
         yield from _terms(job, record)

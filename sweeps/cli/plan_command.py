@@ -371,22 +371,8 @@ def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     return 0 if any(best.plans) else 1
 
 
-SHOWN = {
-    "best_split": "best split",
-    "dp": "dp",
-    "virtual_stages": "chunks",
-    "micro_batch": "mb",
-    "zero_stage": "ZeRO",
-    "recompute": "recompute",
-    "step_time": "step time",
-    "peak_memory": "memory",
-    "mfu": "MFU",
-    "tokens_per_second_per_gpu": "tokens/s a GPU",
-    "cost_per_trillion_tokens": "1e12 tokens",
-}
-
-
 def _table(plans: Plans, layout: Layout, asked: Asked) -> Iterator[str]:
+    from sweeps import display
     from sweeps.cli.plan_report import aligned, range_rows
 
     assert plans.best is not None
@@ -394,7 +380,8 @@ def _table(plans: Plans, layout: Layout, asked: Asked) -> Iterator[str]:
     count = len(plans.best.plans)
     yield f"the plan with {first.objective.words} at each of {count:,} points"
     yield from (f"  ({line})" for line in asked.readings)
-    rows = range_rows(layout, SHOWN)
+    shown = ("plan", "step", "memory", "rates", "cost")
+    rows = range_rows(layout, display.rows(*shown, place="best"))
     yield from aligned(rows, left=len(plans.request.axes) + 1, indent="")
     lines = dict.fromkeys(line for own in plans.best.refused.values() for line in own)
     yield from (f"refused at some points: {line}" for line in lines)

@@ -15,7 +15,7 @@ from overhead.communication.operation import DIMENSIONS
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
-from sweeps.cli.analysis_report import WORDS
+from sweeps import display
 from sweeps.cli.plan_command import Asked, flag_of
 from sweeps.cli.records import ENDINGS, FIELDS, shown
 from sweeps.engine.case import Column, Layout
@@ -66,11 +66,13 @@ def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
           for name in ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")
           if all(name in plan.plan.given for plan in plans)
           and len({plan.plan.given[name] for plan in plans}) > 1),
-        ("step time", [shown("step_time", plan["step_time"]) for plan in plans], True),
+        (display.title("step_time"),
+         [shown("step_time", plan["step_time"]) for plan in plans], True),
         ("", [_by(plan["step_time"], base) for plan in plans], True),
-        ("memory", [f"{plan['peak_memory'] / 1e9:.1f} GB" for plan in plans], True),
-        ("MFU", [shown("mfu", plan["mfu"]) for plan in plans], True),
-        ("tokens/s a GPU", [f"{plan['tokens_per_second_per_gpu']:,.0f}" for plan in plans], True),
+        (display.title("peak_memory"),
+         [f"{plan['peak_memory'] / 1e9:.1f} GB" for plan in plans], True),
+        *((display.title(name), [shown(name, plan[name]) for plan in plans], True)
+          for name in display.rows("rates", place="best")),
     ]  # fmt: skip
     idle = ({"1"}, {"-"}, {"1", "-"})
     routed = any(plan.plan.routed for plan in plans)
@@ -137,7 +139,7 @@ def _value(column: Column, dims: Sequence[str], index: Sequence[int]) -> Any:
     return int(value) if column.dtype.kind in "iu" else float(value)
 
 
-def range_rows(layout: Layout, names: Mapping[str, str]) -> list[list[str]]:
+def range_rows(layout: Layout, names: Sequence[str]) -> list[list[str]]:
     """Return a table of many points for people: what varies, then some of the plan."""
     dims = tuple(layout.sizes)
     coordinates = [column for column in layout.coordinates if column.dims
@@ -146,7 +148,7 @@ def range_rows(layout: Layout, names: Mapping[str, str]) -> list[list[str]]:
     variables = {column.name: column for column in layout.variables}
     wanted = [variables[name] for name in names if name in variables]
     titles = [column.name.replace("_", " ") for column in coordinates]
-    rows = [[*titles, *(names[column.name] for column in wanted)]]
+    rows = [[*titles, *(display.title(column.name) for column in wanted)]]
     for index in np.ndindex(*layout.sizes.values()):
         cells = [_value(column, dims, index) for column in (*coordinates, *wanted)]
         columns = (*coordinates, *wanted)
@@ -560,8 +562,7 @@ def _step(detail: Detail) -> Iterator[str]:
     whole = detail["step_time"]
     yield "a step"
     rows = [
-        [WORDS.get(name, VOCABULARY[name].meaning.removeprefix("time of a step: ")),
-         shown(name, detail[name]), f"{detail[name] / whole:.1%}"]
+        [display.words(name), shown(name, detail[name]), f"{detail[name] / whole:.1%}"]
         for name in PARTS if detail[name] != 0.0
     ]  # fmt: skip
     yield from aligned([*rows, ["all together", shown("step_time", whole), ""]])
@@ -576,8 +577,7 @@ def _memory(detail: Detail) -> Iterator[str]:
     for name in MEMORY_PARTS:
         value = detail.values.get(f"peak_{name}", np.nan)
         if value > 0.0:
-            words = VOCABULARY[name].meaning.removeprefix("memory: ")
-            rows.append([WORDS.get(name, words), f"{value / 1e9:.2f} GB"])
+            rows.append([display.words(name), f"{value / 1e9:.2f} GB"])
     peak = detail["peak_memory"]
     yield from aligned([*rows, ["all together", f"{peak / 1e9:.2f} GB"]])
     yield ""

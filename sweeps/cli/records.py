@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS
 from overhead.quantity import VOCABULARY
+from sweeps import display
 from sweeps.engine.plan import Plan
 from sweeps.engine.validity import ONE_RANK
 from sweeps.spec.units import format_quantity
@@ -190,35 +191,22 @@ def _line(fields: Sequence[str]) -> str:
     return text.getvalue()
 
 
-# What a table for people shows, if it is there.
-SHOWN = ("chosen_algorithm", "time", "steps", "sent_bytes", "busbw", "lower_bound_ratio", "energy")
-PLAN = ("world_size", "dp")
+PLAN = display.rows("plan", place="table")
 STATES = "first_stage_model_state_memory"
-STEP = (
-    *("communication_upper_bound", "step_time", "tokens_per_second_per_gpu"),
-    *("mfu", "bubble_fraction", "cost"),
-)
-TITLES = {
-    "chosen_algorithm": "algorithm used",
-    "peak_memory": "memory",
-    "first_stage_model_state_memory": "model states",
-    "communication_upper_bound": "communication, upper bound",
-    "tokens_per_second_per_gpu": "tokens/s a GPU",
-    "bubble_fraction": "bubble",
-}
-SHARES = ("mfu", "causal_mfu", "hfu", "bubble_fraction", "error_band")
 
 
 def _wanted(cells: Cells) -> list[str]:
     """Return the variables that a table shows."""
     if not cells.plan.training:
-        wanted = [name for name in SHOWN if name in cells.arrays]
+        shown = display.rows("collective", place="table")
+        wanted = [name for name in shown if name in cells.arrays]
         return wanted + [name for name in cells.arrays if name not in (*FIELDS, *wanted)]
     memory = "peak_memory" if "peak_memory" in cells.arrays else STATES
     times = [name for name in cells.arrays if name.endswith("_communication_time")]
     # Of what some plans have alone, what none here has is left out.
     perhaps = {*times, "bubble_fraction"}
-    usual = (*PLAN, memory, *times, *STEP)
+    more = display.rows("communication", "step", "rates", "cost", place="table")
+    usual = (*PLAN, memory, *times, *more)
     return [
         name
         for name in usual
@@ -241,7 +229,7 @@ def as_table(cells: Cells, most: int = 40) -> Iterator[str]:
             row["why"] = " ".join(sorted(why))
         rows.append(row)
     header = list(dict.fromkeys(name for row in rows for name in row))
-    titles = [TITLES.get(name, name.replace("_communication_time", " time")) for name in header]
+    titles = [display.title(name) if name in cells.arrays else name for name in header]
     lines = [titles, *([row.get(name, "") for name in header] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     for line in lines:
@@ -258,7 +246,7 @@ def shown(name: str, value: Any) -> str:
     units = VOCABULARY[name].units if name in VOCABULARY else "1"
     value = float(value)
     if np.isfinite(value):
-        if name in SHARES:
+        if display.percent(name):
             return f"{value:.1%}"
         if units in ("s-1", "h", "d"):
             words = {"s-1": "/s", "h": "h", "d": "days"}[units]

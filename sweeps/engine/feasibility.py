@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from overhead.collectives.algorithm import Requirement
+from overhead.formula import REGISTRY
 from overhead.plan.requirements import (
     CONTEXT,
     FRAMEWORK,
@@ -22,23 +24,7 @@ if TYPE_CHECKING:
     from sweeps.engine.graph import Builder
 
 DOES_NOT_FIT = "does_not_fit"
-# What only a step that runs has; memory and communication are told of plans that don't fit, too.
-OF_A_RUN = (
-    "step_time",
-    "tokens_per_second",
-    "tokens_per_second_per_gpu",
-    "model_flops_per_gpu",
-    "mfu",
-    "causal_mfu",
-    "hfu",
-    "step_energy",
-    "device_energy",
-    "training_days",
-    "training_energy",
-    "gpu_hours",
-    "cost",
-    "cost_per_trillion_tokens",
-)
+STEP = "step_time"
 FITS = Requirement(
     DOES_NOT_FIT,
     "the fullest GPU must hold its part: peak_memory up to memory_capacity",
@@ -68,8 +54,30 @@ def training_faults() -> Faults:
 
 def _concerns(fault: str, variable: str) -> bool:
     if fault == DOES_NOT_FIT:
-        return variable in OF_A_RUN
+        return variable in of_a_run(len(REGISTRY), len(REGISTRY.calls))
     return fault not in (NOT_KNOWN, NOT_OF_NETWORK)
+
+
+@cache
+def of_a_run(formulas: int, calls: int) -> frozenset[str]:
+    """Return what only a step that runs has: its time, and all that follows from it.
+
+    Memory and communication are told of plans that don't fit, too.  The registry grows, but for
+    users' formulas that are refused: `formulas` and `calls` are its size.
+    """
+    takers: dict[str, set[str]] = {}
+    for formula in REGISTRY.values():
+        for name in formula.inputs:
+            takers.setdefault(name, set()).add(formula.returns)
+    for call in REGISTRY.calls:
+        for name in (call.of, *call.bind.values()):
+            takers.setdefault(name, set()).add(call.returns)
+    found, new = {STEP}, [STEP]
+    while new:
+        more = takers.get(new.pop(), set()) - found
+        found |= more
+        new += more
+    return frozenset(found)
 
 
 def feasibility(builder: Builder, faults: Mapping[str, int], nodes: Mapping[str, Node]) -> Node:

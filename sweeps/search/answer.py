@@ -33,11 +33,7 @@ from sweeps.search.space import space_of
 from sweeps.search.words import Effect, because, effects
 
 # What is told of one plan.
-WHOLE = (
-    *TABLE, *PARTS, *PEAK_PARTS, *COMMUNICATION, "fullest_stage", "bubble_fraction", "error_band",
-    "step_energy", "cost_per_trillion_tokens", "tokens_per_second", "model_flops_per_gpu", "hfu",
-    "micro_batches",
-)  # fmt: skip
+WHOLE = (*MEASURES, *PARTS, *PEAK_PARTS, *COMMUNICATION, "fullest_stage", "micro_batches")
 
 
 @dataclass(frozen=True)

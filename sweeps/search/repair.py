@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from overhead.memory.peak import PEAK_PARTS
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
+from sweeps import display
 from sweeps.engine.case import Column, Layout
 from sweeps.engine.describe import LABEL_NAMES
 from sweeps.errors import InputError
@@ -182,11 +183,7 @@ def _other_batch(point: Point) -> Iterator[Remedy]:
 # The best plan at many points, as a table: for files, figures, programs and notebooks.
 
 # What is told of each plan, beside its parts.
-MEASURES = (
-    "step_time", "peak_memory", "mfu", "tokens_per_second", "tokens_per_second_per_gpu",
-    "model_flops_per_gpu", "bubble_fraction", "error_band", "step_energy",
-    "cost_per_trillion_tokens", "communication_upper_bound",
-)  # fmt: skip
+MEASURES = display.rows(*display.OF_A_STEP, place="plan")
 CHOSEN = (*DEGREES, *NUMBER_CHOICES, *OVERLAPS)
 FLAGGED = ("recompute", "schedule", "context_parallel")
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from overhead.analysis import faults
 from overhead.communication.operation import DIMENSIONS
 from overhead.evaluation import Evaluation, MissingQuantities
+from sweeps import display
 from sweeps.engine.case import Case
 from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, Limits, blocks_over, settings
 from sweeps.engine.grid import Array, Region
@@ -349,7 +350,7 @@ def _unranked(space: Space) -> None:
 
 COMMUNICATION = tuple(f"{name}_communication_time" for name in DIMENSIONS)
 # What stands in a table of plans.
-TABLE = ("step_time", "peak_memory", "mfu", "tokens_per_second_per_gpu")
+TABLE = display.rows("step", "memory", "rates", place="best")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES
 from overhead.plan.defaults import DEGREES
 from overhead.transformer.quantities import SHAPES
+from sweeps import display
 
 # Labels that decide which formulas hold, rather than what goes into them.
 SWITCHES = (
@@ -72,41 +73,10 @@ OF_A_PLAN = (
     "parameters",
 )
 
-# Where nothing is asked for by name, of collective operations.
-DEFAULT_QUANTITIES = (
-    "time",
-    "latency_time",
-    "bandwidth_time",
-    "intra_time",
-    "inter_time",
-    "steps",
-    "sent_bytes",
-    "link_bytes",
-    "energy",
-    "algbw",
-    "busbw",
-    "lower_bound",
-    "lower_bound_ratio",
-    "chosen_algorithm",
-)
-
-# The same of training steps; what can't be had is left out, and told.
-TRAINING_QUANTITIES = (
-    "step_time",
-    "tokens_per_second",
-    "tokens_per_second_per_gpu",
-    "model_flops_per_gpu",
-    "mfu",
-    "hfu",
-    "bubble_fraction",
-    "peak_memory",
-    "headroom",
-    "first_stage_model_state_memory",
-    "communication_upper_bound",
-    "communication_volume",
-    "step_energy",
-    "error_band",
-)
+# What is computed where nothing is asked for by name: of collective operations, of training steps.
+# What can't be had is left out, and told.
+DEFAULT_QUANTITIES = display.rows("collective", place="usual")
+TRAINING_QUANTITIES = display.rows(*display.OF_A_STEP, place="usual")
 
 
 def is_training(given: Collection[str]) -> bool:

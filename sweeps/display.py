@@ -1,0 +1,162 @@
+"""How quantities are shown: a row each, of what the vocabulary doesn't say already.
+
+Reports, tables, figures and what sweeps compute where nothing is asked for by name read these
+rows, in their order.  A quantity without one is shown by its vocabulary entry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from overhead.quantity import VOCABULARY
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How one quantity is shown."""
+
+    name: str  # The quantity, or a label or flag of results
+    group: str = ""  # The part of reports in which it stands
+    words: str = ""  # In a report's line, where the vocabulary's meaning is too long
+    title: str = ""  # Above a column of a table, where the name is too long
+    percent: bool = False  # Whether it is a share that people read in percent
+    # Where it stands: among what a sweep computes if nothing is said (``usual``), in reports
+    # (``report``), in tables for people (``table``), among what is told of every plan (``plan``),
+    # in tables of the best plans (``best``)
+    places: frozenset[str] = frozenset()
+
+
+def _row(
+    name: str, group: str, places: str, words: str = "", title: str = "", *, percent: bool = False
+) -> Row:
+    return Row(name, group, words, title, percent, frozenset(places.split()))
+
+
+def _words(group: str, **words: str) -> tuple[Row, ...]:
+    """Return rows of parts, which stand where their whole does."""
+    return tuple(Row(name, group, text) for name, text in words.items())
+
+
+ROWS: dict[str, Row] = {
+    one.name: one
+    for one in (
+        # Of one collective operation.
+        _row("time", "collective", "usual report table"),
+        _row("latency_time", "collective", "usual report", "  latency part"),
+        _row("bandwidth_time", "collective", "usual report", "  bandwidth part"),
+        _row("intra_time", "collective", "usual report", "  inside nodes"),
+        _row("inter_time", "collective", "usual report", "  between nodes"),
+        _row("pod_time", "collective", "report", "  between pods"),
+        _row("steps", "collective", "usual report table", "steps"),
+        _row("sent_bytes", "collective", "usual report table", "most bytes a rank sends"),
+        _row("link_bytes", "collective", "usual report", "bytes over all links"),
+        _row("energy", "collective", "usual report table", "energy"),
+        _row("algbw", "collective", "usual report", "algbw"),
+        _row("busbw", "collective", "usual report table", "busbw"),
+        _row("lower_bound", "collective", "usual report", "lower bound"),
+        _row("lower_bound_ratio", "collective", "usual report table", "time / lower bound"),
+        _row("chosen_algorithm", "collective", "usual table", title="algorithm used"),
+        # Of a plan.
+        _row("best_split", "plan", "best", title="best split"),
+        _row("world_size", "plan", "table"),
+        _row("dp", "plan", "table best"),
+        _row("virtual_stages", "plan", "best", title="chunks"),
+        _row("micro_batch", "plan", "best", title="mb"),
+        _row("zero_stage", "plan", "best", title="ZeRO"),
+        _row("recompute", "plan", "best"),
+        # Memory of the fullest GPU.
+        _row("peak_memory", "memory", "usual table plan best", title="memory"),
+        _row("headroom", "memory", "usual"),
+        _row("first_stage_model_state_memory", "memory", "usual", title="model states"),
+        *_words(
+            "memory part",
+            stored_activation_memory="activations kept for the backward",
+            live_activation_memory="activations of the layer recomputed",
+            embedding_activation_memory="dropout mask behind the embedding",
+            output_activation_memory="inputs of the output layer",
+            gathered_memory="weights gathered (ZeRO-3)",
+            pending_gradient_memory="gradients not sharded yet",
+            bucket_memory="buckets of gradients",
+            placeholder_memory="placeholders for gradients",
+        ),
+        # Communication of a step, nothing hidden.
+        _row("communication_upper_bound", "communication", "usual table plan",
+             title="communication, upper bound"),
+        _row("communication_volume", "communication", "usual"),
+        _row("communication_energy", "communication", ""),
+        # The time of a step, and its parts.
+        _row("step_time", "step", "usual table plan best", title="step time"),
+        *_words(
+            "step part",
+            matmul_part_time="matrix products",
+            attention_part_time="attention's scores and values",
+            recompute_part_time="recomputation",
+            host_part_time="waiting for the host",
+            imbalance_time="extra work of the first and last stage",
+            bubble_time="bubble of the pipeline",
+            exposed_tp_time="tensor parallelism, exposed",
+            exposed_cp_time="context parallelism, exposed",
+            exposed_ep_time="expert parallelism, exposed",
+            exposed_p2p_time="transfers between stages, exposed",
+            exposed_dp_time="data parallelism, exposed",
+            optimizer_time="optimizer",
+            step_overhead="what no part explains",
+        ),
+        # What a step reaches.
+        _row("tokens_per_second", "rates", "usual report plan", "tokens a second"),
+        _row("tokens_per_second_per_gpu", "rates", "usual report table plan best",
+             "  a GPU", "tokens/s a GPU"),
+        _row("model_flops_per_gpu", "rates", "usual report plan", "model's FLOP/s of a GPU"),
+        _row("mfu", "rates", "usual report table plan best",
+             "MFU (masked scores counted)", "MFU", percent=True),
+        _row("causal_mfu", "rates", "report", "MFU (masked scores not counted)", percent=True),
+        _row("hfu", "rates", "usual report", "HFU (recomputation counted)", percent=True),
+        _row("bubble_fraction", "rates", "usual report table plan",
+             "bubble, of the pipeline's time", "bubble", percent=True),
+        _row("step_energy", "rates", "usual report plan", "energy of a step"),
+        _row("error_band", "rates", "usual plan", percent=True),
+        # A whole training, and its price.
+        _row("training_days", "training", "report", "whole training"),
+        _row("gpu_hours", "training", "report", "  GPU-hours"),
+        _row("training_energy", "training", "report", "  energy"),
+        _row("cost", "cost", "report table", "  cost"),
+        _row("cost_per_trillion_tokens", "cost", "report plan best", "cost of 1e12 tokens",
+             "1e12 tokens"),
+    )
+}  # fmt: skip
+# The groups of what is told of a training step.
+OF_A_STEP = ("step", "memory", "rates", "cost", "communication")
+
+
+def rows(*groups: str, place: str = "") -> tuple[str, ...]:
+    """Return the quantities of some groups, one after another, that stand in a place."""
+    return tuple(
+        name
+        for group in groups
+        for name, one in ROWS.items()
+        if one.group == group and (not place or place in one.places)
+    )
+
+
+def row(name: str) -> Row:
+    """Return a quantity's row; an empty one where it has none."""
+    return ROWS.get(name) or Row(name)
+
+
+def words(name: str) -> str:
+    """Return what a report calls a quantity: its row's words, or what the vocabulary says.
+
+    Of a part the vocabulary says first of what, as in ``memory: weights``.
+    """
+    own = row(name).words
+    return own or VOCABULARY[name].meaning.rpartition(": ")[2]
+
+
+def title(name: str) -> str:
+    """Return what stands above a quantity's column."""
+    return row(name).title or name.replace("_communication_time", " time")
+
+
+def percent(name: str) -> bool:
+    """Return whether a quantity is a share that people read in percent."""
+    return row(name).percent

@@ -1,0 +1,54 @@
+"""What is shown of quantities follows from one row each."""
+
+from __future__ import annotations
+
+import pytest
+
+from overhead.everything import load
+from overhead.formula import REGISTRY
+from overhead.quantity import VOCABULARY
+from sweeps import display
+from sweeps.cli.records import shown
+from sweeps.engine.feasibility import of_a_run
+from sweeps.spec.axis import LABELS
+
+load()
+# What tables show that is no quantity.
+OTHERS = {"chosen_algorithm", "best_split", *LABELS}
+PLACES = {"usual", "report", "table", "plan", "best"}
+
+
+@pytest.mark.parametrize("name", display.ROWS)
+def test_a_row_says_what_the_vocabulary_does_not(name: str) -> None:
+    one = display.ROWS[name]
+    assert name in VOCABULARY or name in OTHERS
+    assert one.places <= PLACES
+    if one.words and name in VOCABULARY:
+        assert one.words != VOCABULARY[name].meaning
+    assert one.title not in (name, name.replace("_communication_time", " time"))
+
+
+def test_a_quantity_without_a_row_is_shown_by_the_vocabulary() -> None:
+    assert "weight_memory" not in display.ROWS
+    assert display.words("weight_memory") == VOCABULARY["weight_memory"].meaning.split(": ")[1]
+    assert display.title("tp_communication_time") == "tp time"
+    assert not display.percent("weight_memory")
+    assert shown("weight_memory", 1e9) == "1 GB"
+
+
+def test_a_share_is_shown_in_percent() -> None:
+    assert shown("mfu", 0.415) == "41.5%"
+
+
+def test_what_follows_from_a_steps_time_is_of_a_run() -> None:
+    found = of_a_run(len(REGISTRY), len(REGISTRY.calls))
+    assert {"step_time", "mfu", "cost", "training_time", "step_energy"} <= found
+    assert not {"peak_memory", "communication_upper_bound", "bubble_fraction"} & found
+
+
+def test_the_groups_keep_the_order_of_reports() -> None:
+    rates = display.rows("rates", place="report")
+    assert rates.index("tokens_per_second") + 1 == rates.index("tokens_per_second_per_gpu")
+    assert display.rows("cost", "step", place="plan") == ("cost_per_trillion_tokens", "step_time")
+
+
