@@ -22,7 +22,7 @@ class Row:
     percent: bool = False  # Whether it is a share that people read in percent
     # Where it stands: among what a sweep computes if nothing is said (``usual``), in reports
     # (``report``), in tables for people (``table``), among what is told of every plan (``plan``),
-    # in tables of the best plans (``best``)
+    # in tables of the best plans (``best``), at the end of a step's bar (``bar``)
     places: frozenset[str] = frozenset()
 
 
@@ -107,7 +107,7 @@ ROWS: dict[str, Row] = {
         _row("tokens_per_second_per_gpu", "rates", "usual report table plan best",
              "  a GPU", "tokens/s a GPU"),
         _row("model_flops_per_gpu", "rates", "usual report plan", "model's FLOP/s of a GPU"),
-        _row("mfu", "rates", "usual report table plan best",
+        _row("mfu", "rates", "usual report table plan best bar",
              "MFU (masked scores counted)", "MFU", percent=True),
         _row("causal_mfu", "rates", "report", "MFU (masked scores not counted)", percent=True),
         _row("hfu", "rates", "usual report", "HFU (recomputation counted)", percent=True),

@@ -15,7 +15,7 @@ from sweeps.spec.axis import LABELS
 load()
 # What tables show that is no quantity.
 OTHERS = {"chosen_algorithm", "best_split", *LABELS}
-PLACES = {"usual", "report", "table", "plan", "best"}
+PLACES = {"usual", "report", "table", "plan", "best", "bar"}
 
 
 @pytest.mark.parametrize("name", display.ROWS)
@@ -50,5 +50,3 @@ def test_the_groups_keep_the_order_of_reports() -> None:
     rates = display.rows("rates", place="report")
     assert rates.index("tokens_per_second") + 1 == rates.index("tokens_per_second_per_gpu")
     assert display.rows("cost", "step", place="plan") == ("cost_per_trillion_tokens", "step_time")
-
-

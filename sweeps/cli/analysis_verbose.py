@@ -41,8 +41,8 @@ def explanation(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
         yield "step, with the numbers put in"
         rates = display.rows("rates", "training", "cost")
         for name in ("step_time", "pipeline_time", *STEP_PARTS, *rates):
-            value = evaluation.value(name, {})
-            if value is not None and not np.isnan(value):
+            found = evaluation.value(name, {})
+            if found is not None and not np.isnan(found):
                 yield from teller.tell(name, evaluation, STEP_DEPTH)
     yield "where"
     for name, value in teller.leaves.items():

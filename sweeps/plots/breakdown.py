@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps import display
 from sweeps.errors import InputError
 from sweeps.plots.data import View, cell_names
 from sweeps.plots.declare import Bars, are_plans, select, with_options
@@ -159,7 +160,7 @@ def _halted(figure: Figure, view: View, bars: Bars) -> NDArray[np.bool_]:
 def _beside(
     figure: Figure, view: View, bars: Bars, halted: NDArray[np.bool_]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return what stands after each bar's total: shares of one in percent, or what is wrong."""
+    """Return what stands after each bar's total: shares in percent, or what is wrong."""
     above = figure.options.get("above")
     if above is None and not halted.any():
         return ()
@@ -169,7 +170,7 @@ def _beside(
     values = bars.values(view, above)
     units = view.units(above)
     name = plain(above)
-    share = units == "1" and bool(np.all((values >= 0) & (values <= 1) | np.isnan(values)))
+    share = display.percent(above)
 
     def text(value: float) -> str:
         if not np.isfinite(value):

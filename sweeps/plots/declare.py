@@ -36,6 +36,7 @@ from sweeps.plots.schema import (
     STEP_TOTAL,
     Figure,
     NotReadableError,
+    beside_bars,
     known_parts,
     listed,
 )
@@ -67,8 +68,8 @@ def fill(figure: Figure, subject: Subject) -> Figure:
         parts = known_parts(figure.kind, there, given.get("of") or "time")
         parts = parts if {*parts} & {*subject.variables} else ()
         options = {"parts": given["parts"] or parts or None}
-        if "above" in given and given["above"] is None and "mfu" in subject.variables:
-            options["above"] = "mfu"
+        if "above" in given and given["above"] is None:
+            options["above"] = beside_bars(subject.variables)
     elif str(given.get("value")).startswith(_CHOICE) and given["over"] is None:
         options = {"over": ()}
     wanted = figure.kind == "memory" or given.get("x") in _OF_MEMORY

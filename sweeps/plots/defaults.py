@@ -9,7 +9,7 @@ import numpy as np
 
 from sweeps.plots.data import Subject, plan_dims, subject_of
 from sweeps.plots.declare import CAPACITY
-from sweeps.plots.schema import BREAKDOWNS, MEMORY_TOTAL, STEP_TOTAL, known_parts
+from sweeps.plots.schema import BREAKDOWNS, MEMORY_TOTAL, STEP_TOTAL, beside_bars, known_parts
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -67,7 +67,8 @@ def _breakdown(dataset: xr.Dataset, subject: Subject, kind: str) -> dict[str, An
     if not parts or (kind == "step_parts" and len(parts) < 2):
         return None
     beside = [CAPACITY] if kind == "memory" and CAPACITY in (subject.columns or ()) else []
-    beside += ["mfu"] if kind == "step_parts" and "mfu" in subject.variables else []
+    above = beside_bars(subject.variables) if kind == "step_parts" else None
+    beside += [above] if above else []
     varying = _varying(subject, [*parts, *beside])
     x = _spread(subject, varying)
     left = [dim for dim in varying if dim not in x and subject.labels(dim)]

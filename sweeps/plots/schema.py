@@ -9,6 +9,7 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
+from sweeps import display
 from sweeps.plots.style import long_name
 
 
@@ -302,7 +303,7 @@ KINDS: Mapping[str, Kind] = {
         "the time of a step by part, for each plan",
         _breakdown(
             "the step time's",
-            above=Key("quantity", None, "what stands at each bar's end; mfu by default"),
+            above=Key("quantity", None, "what stands at each bar's end; a rate by default"),
         ),
         ("parts",),
         ("x", "panels"),
@@ -433,6 +434,11 @@ def known_parts(kind: str, names: Collection[str], measure: str = "time") -> tup
         if len(parts) > 1:
             return parts
     return (total,) if total in names else ()
+
+
+def beside_bars(names: Collection[str]) -> str | None:
+    """Return what stands at each bar's end of a step's parts, if it is there."""
+    return next((name for name in display.rows("rates", place="bar") if name in names), None)
 
 
 def total_of(kind: str, parts: Sequence[str], measure: str = "time") -> str:
