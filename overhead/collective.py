@@ -11,6 +11,7 @@ import numpy as np
 
 from overhead.collectives.choices import candidates
 from overhead.evaluation import Evaluation
+from overhead.labels import LABELS, OPERATION_DEFAULTS, complete
 from overhead.quantity import VOCABULARY, Array
 from overhead.topology import TopologyDesc
 
@@ -95,12 +96,12 @@ def collective(
     message_bytes: Any,
     topology: TopologyDesc,
     *,
-    algorithm: str = "standard",
+    algorithm: str = OPERATION_DEFAULTS["algorithm"],
     chunks: Any = None,
     phase_chunks: Any = None,
     reduction_cost: Any = None,
     hops: Any = 1.0,
-    latency_per: str = "hop",
+    latency_per: str = OPERATION_DEFAULTS["latency_per"],
 ) -> CollectiveResult:
     """Return what a collective operation costs.
 
@@ -141,8 +142,9 @@ def collective(
         raise ValueError(message)
     given = {**topology.values, "message_bytes": np.asarray(message_bytes, dtype=np.float64)}
     given["hops"] = np.asarray(hops, dtype=np.float64)
-    if latency_per not in ("hop", "message"):
-        message = f"latency_per = '{latency_per}': hop or message"
+    known = LABELS["latency_per"].values
+    if latency_per not in known:
+        message = f"latency_per = '{latency_per}': {' or '.join(known)}"
         raise ValueError(message)
     optional = {"chunks": chunks, "phase_chunks": phase_chunks, "reduction_cost": reduction_cost}
     for name, value in optional.items():
@@ -153,10 +155,7 @@ def collective(
             domain = VOCABULARY[name].domain()
             message = f"{name} = {given[name]}: outside of its domain; {domain}"
             raise ValueError(message)
-    labels = {
-        "shape": topology.shape,
-        "phases": "sequential" if phase_chunks is None else "pipelined",
-        "reduction": "free" if reduction_cost is None else "counted",
+    labels = complete({"topology": str(topology.kind)}, given) | {
         "latency_per": latency_per,
         # Flat networks are given by their own link; a hierarchy's message goes between nodes.
         "link": "intra" if topology.shape == "flat" else "auto",

@@ -10,15 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead.communication import groups
 from overhead.communication.quantities import DEFAULTS as COMMUNICATION_DEFAULTS
-from overhead.labels import OVERLAPS
+from overhead.labels import (
+    FULL,
+    HYBRID,
+    INTERLEAVED,
+    LABELS,
+    OVERLAPS,
+    PLAIN,
+    STEP_DEFAULTS,
+    complete,
+    implied,
+)
 from overhead.memory.breakdown import DEFAULTS as MEMORY_DEFAULTS
-from overhead.memory.breakdown import LABELS as MEMORY_LABELS
 from overhead.quantity import VOCABULARY, Array
-from overhead.schedule.quantities import SCHEDULES
 from overhead.topology import TopologyKind
-from overhead.transformer.quantities import SHAPES
+from overhead.transformer.quantities import VITAL
 
 # The quantities that fields are, where their names differ.
 RENAMED = {
@@ -36,23 +43,21 @@ RENAMED = {
     "num_heads": "heads",
     "num_kv_heads": "kv_heads",
 }
-# Fields that are labels, with their values.
-LABELS: dict[str, tuple[str, ...]] = {
-    "context_parallel": ("all_to_all", "ring", "all_gather"),
-    "recompute": MEMORY_LABELS["recompute"],
-    "attention_kernel": MEMORY_LABELS["attention_kernel"],
-    "schedule": SCHEDULES,
-    "mask": ("causal", "full"),
-    "latency_per": ("hop", "message"),
-    **OVERLAPS,
-}
-OTHERS = ("topology_kind", "algorithm", "tree_algo", "more", *LABELS)
+# Fields that are labels.
+CHOSEN = (
+    "context_parallel",
+    "recompute",
+    "attention_kernel",
+    "schedule",
+    "mask",
+    "latency_per",
+    *OVERLAPS,
+)
+OTHERS = ("topology_kind", "algorithm", "tree_algo", "more", *CHOSEN)
 # The tree algorithm of an all_reduce on each network that has one.
 TREES = {"tree": "dbt", "switch": "dbt"} | dict.fromkeys(
     ("ring", "mesh", "torus", "binary_tree"), "tree_pipe"
 )
-# A model's shapes that no rule gives: without them only the number of its parameters is known.
-VITAL = ("layers", "hidden_size", "heads", "vocabulary_size", "gated", "tied_embeddings")
 # What formulas give if it isn't given.
 DERIVED = ("dp", "etp", "weight_copies", "kv_heads", "head_size", "ffn_size")
 NETWORK_DEFAULTS = {
@@ -172,17 +177,17 @@ class Config:
     inter_energy_per_bit: ArrayLike = 0.0
     inter_efficiency: ArrayLike = 1.0
     oversubscription: ArrayLike = 1.0
-    algorithm: str = "nccl"
+    algorithm: str = STEP_DEFAULTS["algorithm"]
     tree_algo: bool = False
-    context_parallel: str = "all_to_all"
-    recompute: str = "none"
-    attention_kernel: str = "flash_2"
+    context_parallel: str = STEP_DEFAULTS["context_parallel"]
+    recompute: str = STEP_DEFAULTS["recompute"]
+    attention_kernel: str = STEP_DEFAULTS["attention_kernel"]
     schedule: str = ""
-    mask: str = "causal"
-    latency_per: str = "hop"
-    tp_mechanism: str = "efficiency"
-    cp_mechanism: str = "efficiency"
-    dp_mechanism: str = "efficiency"
+    mask: str = STEP_DEFAULTS["mask"]
+    latency_per: str = STEP_DEFAULTS["latency_per"]
+    tp_mechanism: str = STEP_DEFAULTS["tp_mechanism"]
+    cp_mechanism: str = STEP_DEFAULTS["cp_mechanism"]
+    dp_mechanism: str = STEP_DEFAULTS["dp_mechanism"]
     more: Mapping[str, ArrayLike] = field(default_factory=dict)
 
     def stated(self) -> dict[str, Array]:
@@ -244,29 +249,18 @@ class Config:
             raise ValueError(_unknown("topology", str(self.topology_kind), TopologyKind))
         stated = self.stated()
         plain = bool(np.all(np.asarray(self.virtual_stages) == 1.0))
-        schedule = self.schedule or ("one_f_one_b" if plain else "interleaved")
-        labels = {name: getattr(self, name) for name in LABELS} | {"schedule": schedule}
+        schedule = self.schedule or (PLAIN if plain else INTERLEAVED)
+        labels = {name: getattr(self, name) for name in CHOSEN} | {"schedule": schedule}
         for name, value in labels.items():
-            if value not in LABELS[name]:
-                raise ValueError(_unknown(name, value, LABELS[name]))
-        flat = self.topology_kind != TopologyKind.HIERARCHICAL
-        levels = "three_levels" if "nodes_per_pod" in stated else "two_levels"
-        even = schedule.startswith(("zero_bubble", "dual"))
+            if value not in LABELS[name].values:
+                raise ValueError(_unknown(name, value, LABELS[name].values))
         labels |= {
             "topology": str(self.topology_kind),
             "algorithm": self._algorithm(),
-            "shape": "flat" if flat else levels,
-            "link": "auto",
-            "phases": "sequential",
-            "reduction": "counted" if "reduction_cost" in stated else "free",
-            "sharding": "hybrid" if "hsdp_shard" in stated else "full",
-            "stages": "even" if even else "uneven",
-            "shapes": "known" if _known(stated) else "unknown",
+            "link": LABELS["link"].default,
+            "sharding": HYBRID if "hsdp_shard" in stated else FULL,
         }
-        labels |= {"depth": "unknown"} if "layers" not in stated else {}
-        labels |= {"sized_by": "world"} if "dp" not in stated else {}
-        labels |= {"batched_by": "micro_batches"} if "global_batch" not in stated else {}
-        return labels | (groups.GIVEN if "mesh_nx" in stated else {})
+        return complete(labels, stated) | implied(stated)
 
     def _algorithm(self) -> str:
         if not self.tree_algo:
@@ -291,12 +285,6 @@ def _check_sides(stated: Mapping[str, Array]) -> None:
         raise ValueError(message)
 
 
-def _known(stated: Mapping[str, Any]) -> bool:
-    """Return whether a model's tensors are known, not its number of parameters alone."""
-    inner = "expert_ffn_size" if "expert_ffn_size" in stated else "ffn_size"
-    return all(name in stated for name in (*VITAL[:4], inner))
-
-
 def _near(name: str, known: Any) -> str:
     close = difflib.get_close_matches(name, [str(one) for one in known], n=2)
     listed = " or ".join(map(repr, close))
@@ -305,6 +293,3 @@ def _near(name: str, known: Any) -> str:
 
 def _unknown(name: str, value: str, known: Any) -> str:
     return f"{name} = '{value}': is unknown; one of {', '.join(map(str, known))}"
-
-
-assert set(VITAL) <= set(SHAPES)

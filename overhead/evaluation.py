@@ -45,11 +45,7 @@ class Evaluation:
             algorithm = self._choices[0] if len(self._choices) == 1 else None
         self.algorithm = algorithm
         if algorithm is not None:
-            self.labels |= {
-                "topology": algorithm.topology,
-                "collective": algorithm.collective,
-                "in_network": "yes" if algorithm.in_network else "no",
-            }
+            self.labels |= algorithm.labels
         self._cost: Cost | None = None
         self._scopes: dict[tuple[Any, ...], Evaluation] = {}
         self._fastest: tuple[list[Evaluation], Array] | None = None

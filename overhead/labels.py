@@ -1,11 +1,172 @@
-"""Labels: words that decide which formulas hold; and what they say about one another."""
+"""Labels: words that decide which formulas hold, or which figures of the catalogue they take.
+
+This is the one table of them: the values of each, what holds where nothing is said, what it means,
+and what follows from the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
 
 # For each label the values for which something holds.
 Condition = Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A word that is chosen among several."""
+
+    meaning: str
+    # Its values; empty where the registry, the catalogue or a table of figures has them
+    values: tuple[str, ...] = ()
+    default: str = ""  # What holds where nothing is said
+    # What holds where nothing is said of an operation by itself, if that is something else
+    alone: str = ""
+    switch: bool = True  # Whether it decides which formulas hold, rather than what they take
+    training: bool = True  # Whether only the model of a training step has it
+
+
+HIERARCHY = "hierarchical"
+COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "broadcast",
+    "reduce",
+    "all_to_all",
+    "p2p",
+)
+# What stands for an algorithm where none is named; "all" is each of them.
+STANDARD, NCCL, AUTO, ALL = "standard", "nccl", "auto", "all"
+CHOICES = (STANDARD, NCCL, AUTO)
+# The value by which a given share says what hides.
+SHARED = "efficiency"
+PLAIN, INTERLEAVED = "one_f_one_b", "interleaved"
+# Schedules that have forms for stages of equal length alone.
+EVEN_SCHEDULES = ("zero_bubble_h1", "zero_bubble_h2", "dual_pipe")
+FULL, HYBRID = "full", "hybrid"
+
+LABELS: dict[str, Label] = {
+    "collective": Label("collective operation", COLLECTIVES, alone="all_reduce", training=False),
+    "topology": Label("network", default=HIERARCHY, alone="switch", training=False),
+    "algorithm": Label("algorithm asked for", default=NCCL, alone=STANDARD, training=False),
+    "latency_per": Label("what pays one latency", ("hop", "message"), "hop", training=False),
+    "link": Label("link of a flat network", ("auto", "intra", "inter"), "auto", training=False),
+    "recompute": Label(
+        "activations computed again in the backward pass",
+        ("none", "selective", "full", "full_early_stop", "per_op"),
+        "none",
+    ),
+    "attention_kernel": Label(
+        "kernel of the attention", ("flash_2", "flash_1", "flash_3", "cudnn", "unfused"), "flash_2"
+    ),
+    "schedule": Label(
+        "schedule of the pipeline",
+        ("gpipe", PLAIN, INTERLEAVED, *EVEN_SCHEDULES, "forward_only"),
+        PLAIN,
+    ),
+    "context_parallel": Label(
+        "how attention crosses context-parallel ranks",
+        ("all_to_all", "ring", "all_gather"),
+        "all_to_all",
+    ),
+    "mask": Label("mask of the attention's scores", ("causal", "full"), "causal"),
+    "sharding": Label("ranks over which ZeRO shards", (FULL, HYBRID), FULL),
+    "dispatcher": Label("how tokens reach experts", ("all_to_all", "deduplicated"), "all_to_all"),
+    "tp_mechanism": Label(
+        "what tensor parallelism's communication overlaps with, and how",
+        (SHARED, "userbuffers", "decomposed"),
+        SHARED,
+    ),
+    "cp_mechanism": Label(
+        "what context parallelism's communication overlaps with, and how",
+        (SHARED, "ring_exchange"),
+        SHARED,
+    ),
+    "dp_mechanism": Label(
+        "what data parallelism's communication overlaps with, and how",
+        (SHARED, "ddp_buckets", "megatron_buckets"),
+        SHARED,
+    ),
+    "hardware": Label("machine", default="dgx-h100", switch=False, training=False),
+    "model": Label("model", switch=False),
+    "framework": Label("software that trains", default="megatron-lm", switch=False),
+    "precision": Label(
+        "numbers of the matrix products",
+        ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32"),
+        "bf16",
+        switch=False,
+    ),
+    "recipe": Label("bytes of weights, gradients and optimizer", switch=False),
+}
+# Of these each says what hides one dimension's communication in a step (`overhead.step`).
+OVERLAPS = ("tp_mechanism", "cp_mechanism", "dp_mechanism")
+# Labels that decide which formulas hold.
+SWITCHES = tuple(name for name, label in LABELS.items() if label.switch)
+# What holds in a training step, and of an operation by itself, where nothing is said.
+STEP_DEFAULTS = {name: LABELS[name].default for name in SWITCHES if LABELS[name].default}
+OPERATION_DEFAULTS = {
+    name: label.alone or label.default
+    for name, label in LABELS.items()
+    if label.switch and not label.training
+}
+
+# What follows from labels, and from which quantities are given: no user says it.
+
+FOLLOWING: dict[str, tuple[str, ...]] = {
+    "shape": ("flat", "two_levels", "three_levels"),  # of a network
+    "phases": ("sequential", "pipelined"),  # of a collective on several dimensions
+    "reduction": ("free", "counted"),  # what adding up costs
+    "in_network": ("no", "yes"),  # whether the network itself reduces or multicasts
+    "stages": ("uneven", "even"),  # whether a schedule's form is of stages of one length
+    "shapes": ("known", "unknown"),  # whether a model is more than a number of parameters
+    "depth": ("unknown",),  # without layers
+    "sized_by": ("world",),  # dp is what the other degrees leave of the GPUs
+    "batched_by": ("micro_batches",),  # the global batch follows from them
+    "grid": ("given",),  # groups lie on a mesh or torus of given sides
+}
+
+GIVEN_GRID = {"grid": "given"}
+# Without these shapes a model has no tensors of its own, only a number of parameters.
+TENSORS = ("layers", "hidden_size", "heads", "vocabulary_size")
+
+
+def needed_shapes(given: Container[str]) -> tuple[str, ...]:
+    """Return the shapes without which only a parameter count is known."""
+    inner = "expert_ffn_size" if "expert_ffn_size" in given else "ffn_size"
+    return (*TENSORS, inner)
+
+
+def complete(labels: Mapping[str, str], given: Container[str]) -> dict[str, str]:
+    """Return labels with what follows: a network's levels, phases, reductions, even stages."""
+    found = dict(labels)
+    if "topology" in labels:
+        levels = "three_levels" if "nodes_per_pod" in given else "two_levels"
+        found["shape"] = levels if labels["topology"] == HIERARCHY else "flat"
+        found["phases"] = "pipelined" if "phase_chunks" in given else "sequential"
+        found["reduction"] = "counted" if "reduction_cost" in given else "free"
+    if "schedule" in labels:
+        found["stages"] = "even" if labels["schedule"] in EVEN_SCHEDULES else "uneven"
+    return found
+
+
+def implied(given: Container[str]) -> dict[str, str]:
+    """Return the labels that say what of a plan is given, and what has to follow from the rest."""
+    known = all(name in given for name in needed_shapes(given))
+    found = {"shapes": "known" if known else "unknown"}
+    if "layers" not in given:
+        found["depth"] = "unknown"
+    if "dp" not in given:
+        found["sized_by"] = "world"
+    if "global_batch" not in given:
+        found["batched_by"] = "micro_batches"
+    if "mesh_nx" in given and "mesh_ny" in given:
+        found |= GIVEN_GRID
+    return found
+
+
+# Conditions on labels: what implies what.
 
 FLAT = frozenset({"flat"})
 LEVELS = frozenset({"two_levels", "three_levels"})
@@ -16,9 +177,9 @@ def expanded(condition: Condition) -> Condition:
     found = dict(condition)
     topology = found.get("topology")
     if topology is not None and "shape" not in found:
-        if topology == {"hierarchical"}:
+        if topology == {HIERARCHY}:
             found["shape"] = LEVELS
-        elif "hierarchical" not in topology:
+        elif HIERARCHY not in topology:
             found["shape"] = FLAT
     return found
 
@@ -37,21 +198,6 @@ def both(one: Condition, other: Condition) -> Condition | None:
             return None
     return found
 
-
-# The labels that name what overlaps how in a step, and their values.
-#
-# ``efficiency`` takes a given share; each of the others has forms of its own (`overhead.step`).
-
-# The value by which a given share says what hides.
-SHARED = "efficiency"
-TP_MECHANISMS = (SHARED, "userbuffers", "decomposed")
-CP_MECHANISMS = (SHARED, "ring_exchange")
-DP_MECHANISMS = (SHARED, "ddp_buckets", "megatron_buckets")
-OVERLAPS: dict[str, tuple[str, ...]] = {
-    "tp_mechanism": TP_MECHANISMS,
-    "cp_mechanism": CP_MECHANISMS,
-    "dp_mechanism": DP_MECHANISMS,
-}
 
 # What overlaps how, where an overlap is asked for by itself (`overhead.overlap.mechanisms`).
 MECHANISMS = (

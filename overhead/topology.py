@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from overhead.collectives.network import factors
+from overhead.labels import complete
 from overhead.quantity import VOCABULARY, Array
 
 FLAT_LINK = ("bandwidth", "latency", "energy_per_bit")
@@ -51,9 +52,7 @@ class TopologyDesc:
     @property
     def shape(self) -> str:
         """Which formulas hold: flat, or so many levels."""
-        if self.kind is not TopologyKind.HIERARCHICAL:
-            return "flat"
-        return "three_levels" if "nodes_per_pod" in self.values else "two_levels"
+        return complete({"topology": str(self.kind)}, self.values)["shape"]
 
 
 def build_topology(

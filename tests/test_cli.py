@@ -11,7 +11,8 @@ import pytest
 
 import sweeps
 from overhead import CollectiveResult, build_topology, collective
-from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES
+from overhead.collectives.algorithm import ALGORITHMS
+from overhead.labels import COLLECTIVES
 from tests.cli_runner import Runner
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from overhead import expression as ex
 from overhead.collectives.cost import Cost, mirror, twice
 from overhead.formula import document, parameters, summary
+from overhead.labels import COLLECTIVES
 from overhead.quantity import VOCABULARY, Array
 from overhead.source import SOURCES, Source
 
@@ -117,15 +118,6 @@ INC = Requirement(
     lambda has_inc: np.asarray(has_inc == 1.0),
 )
 
-COLLECTIVES = (
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "broadcast",
-    "reduce",
-    "all_to_all",
-    "p2p",
-)
 TOPOLOGIES = ("ring", "tree", "hierarchical", "switch", "mesh", "torus", "binary_tree")
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 
@@ -175,6 +167,12 @@ class Algorithm:
     def key(self) -> tuple[str, str, str]:
         """Topology, collective and name."""
         return self.topology, self.collective, self.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that it decides."""
+        within = "yes" if self.in_network else "no"
+        return {"topology": self.topology, "collective": self.collective, "in_network": within}
 
     @property
     def source(self) -> Source:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
-from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES, Algorithm
+from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES, Algorithm
+from overhead.labels import COLLECTIVES
 
 CHOICES = ("standard", "nccl", "auto", "all")
 HALVES = ("all_gather", "reduce_scatter")

@@ -17,7 +17,6 @@ from overhead.declare import product
 from overhead.formula import formula
 from overhead.quantity import Array, define
 
-KINDS = ("all_to_all", "ring", "all_gather")
 ULYSSES: dict[str, Any] = {"source": "jacobs2023", "where": "section 3.1"}
 RING: dict[str, Any] = {"source": "liu2023", "where": "section 3"}
 GATHER: dict[str, Any] = {"source": "grattafiori2024", "where": "section 3.3.2"}

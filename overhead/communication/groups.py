@@ -14,6 +14,7 @@ import numpy as np
 from overhead.communication.quantities import named
 from overhead.expression import square_divisor
 from overhead.formula import call, formula
+from overhead.labels import GIVEN_GRID
 from overhead.quantity import Array, define
 
 OWN = "derivation"
@@ -330,7 +331,6 @@ def _of_group(name: str, of: str, symbol: str, words: str, group: str, least: fl
 # Groups of ranks on a mesh or torus: each of its own size, as near to a square as can be.
 
 # Where the sides of a mesh or torus are given, a group of as many ranks is that one.
-GIVEN = {"grid": "given"}
 WHOLE = "group_size == mesh_nx*mesh_ny*mesh_nz"
 SQUARE = ("a group is a network of its own, of two dimensions",)
 
@@ -362,7 +362,7 @@ def group_nx(group_size: Array, group_ny: Array, group_nz: Array) -> Array:
     expression=f"where({WHOLE}, mesh_ny, square_divisor(group_size))",
     source=OWN,
     assumes=SQUARE,
-    when=GIVEN,
+    when=GIVEN_GRID,
 )
 def given_group_ny(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Ranks along y of the mesh or torus that a group is: as given, of a group of that size."""
@@ -375,7 +375,7 @@ def given_group_ny(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: A
     expression=f"where({WHOLE}, mesh_nz, 1)",
     source=OWN,
     assumes=SQUARE,
-    when=GIVEN,
+    when=GIVEN_GRID,
 )
 def given_group_nz(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Ranks along z of the mesh or torus that a group is: as given, of a group of that size."""

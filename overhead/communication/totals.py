@@ -12,6 +12,7 @@ from overhead.communication import context, data, expert, pipeline, tensor
 from overhead.communication.operation import DIMENSIONS, Operation
 from overhead.declare import total
 from overhead.formula import formula
+from overhead.labels import LABELS
 from overhead.quantity import Array, define
 
 OPERATIONS: dict[str, Operation] = {
@@ -46,7 +47,7 @@ def _equal(value: Array) -> Array:
 
 def _declare(returns: str, names: Sequence[str], context_parallel: str = "") -> None:
     """Declare a total; the kind of context parallelism that is no label's is by all_to_all."""
-    default = context_parallel in ("", context.KINDS[0])
+    default = context_parallel in ("", LABELS["context_parallel"].default)
     when = None if default else {"context_parallel": context_parallel}
     name = returns if default else f"{returns}_by_{context_parallel}"
     if len(names) > 1:
@@ -68,7 +69,7 @@ for _dimension, _title in DIMENSIONS.items():
         _returns = f"{_dimension}_{_end}"
         _meaning = f"communication of a step for {_title}: {_meaning}"
         define(_returns, f"{_symbol}^{{{_mark}}}", _units, _meaning, minimum=0)
-        for _kind in context.KINDS if _dimension == "cp" else ("",):
+        for _kind in LABELS["context_parallel"].values if _dimension == "cp" else ("",):
             _names = [one.quantity(_part) for one in of_dimension(_dimension, _kind)]
             _declare(_returns, _names, _kind)
     define(

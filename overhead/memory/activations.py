@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from overhead.formula import formula
+from overhead.labels import LABELS
 from overhead.quantity import Array
 
 LAYER: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.1"}
@@ -297,7 +298,6 @@ def moe_layer_activations(
 
 # What a layer keeps for its backward: by label `recompute`, and nothing without a backward.
 
-RECOMPUTE = ("none", "selective", "full", "full_early_stop", "per_op")
 PLACE: dict[str, Any] = {"source": "korthikanti2022"}
 CORE = "selective recomputation drops what attention keeps of its scores, and nothing else"
 INPUT = "each layer keeps its input"
@@ -465,7 +465,7 @@ def _nothing(made: Array) -> Array:
 
 
 for _kind in ("dense", "moe"):
-    for _recompute in RECOMPUTE:
+    for _recompute in LABELS["recompute"].values:
         formula(
             returns=f"kept_{_kind}_layer_activations",
             expression=f"0*{_kind}_layer_activations",

@@ -11,22 +11,15 @@ from numpy.typing import ArrayLike
 
 from overhead.evaluation import Evaluation
 from overhead.formula import REGISTRY
-from overhead.memory.activations import RECOMPUTE
+from overhead.labels import LABELS
 from overhead.memory.quantities import PARTS
 from overhead.quantity import VOCABULARY, Array
-from overhead.schedule.quantities import SCHEDULES
 
 TOTALS = ("model_state_memory", "activation_memory", "allocated_memory", "memory")
 STAGES = ("first", "second", "expert", "last")
 
-# Labels with all their values; the first is what holds if nothing is said.
-LABELS: dict[str, tuple[str, ...]] = {
-    "recompute": RECOMPUTE,
-    "attention_kernel": ("flash_2", "flash_1", "flash_3", "cudnn", "unfused"),
-    "sharding": ("full", "hybrid"),
-    "shapes": ("known", "unknown"),
-    "schedule": ("given", *SCHEDULES),
-}
+# Labels that memory depends on; where there is no schedule, what is in flight is given.
+DEPENDS = ("recompute", "attention_kernel", "sharding")
 
 _NONE = {
     "learned_positions", "experts", "experts_per_token", "expert_ffn_size", "shared_ffn_size",
@@ -65,9 +58,10 @@ class Derivation(Evaluation):
     ) -> None:
         values = {**DEFAULTS, **given}
         values.setdefault("etp", values["tp"])
-        held = {name: known[0] for name, known in LABELS.items()} | dict(labels or {})
-        for name, known in LABELS.items():
-            if held[name] not in known:
+        held = {name: LABELS[name].default for name in DEPENDS} | dict(labels or {})
+        for name in (*DEPENDS, "schedule"):
+            known = LABELS[name].values
+            if name in held and held[name] not in known:
                 close = difflib.get_close_matches(held[name], known, n=1)
                 offer = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
                 message = f"{name} = {held[name]}: no such value; {offer}"

@@ -78,16 +78,6 @@ define(
 
 # The schedules by name, the conditions under which their forms hold, and their sources.
 
-SCHEDULES = (
-    "gpipe",
-    "one_f_one_b",
-    "interleaved",
-    "zero_bubble_h1",
-    "zero_bubble_h2",
-    "dual_pipe",
-    "forward_only",
-)
-
 cite(
     "huang2019",
     "Y. Huang et al., GPipe: efficient training of giant neural networks using pipeline "

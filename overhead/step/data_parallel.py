@@ -13,7 +13,7 @@ import numpy as np
 from overhead.communication import data
 from overhead.declare import declare, total
 from overhead.formula import call, formula
-from overhead.labels import DP_MECHANISMS
+from overhead.labels import LABELS
 from overhead.overlap import quantities as mechanisms
 from overhead.quantity import Array, define
 
@@ -151,7 +151,7 @@ def exposed_dp_time(
 # (`overhead.step.data_parallel`).  Up to stage 2 of ZeRO the buckets' forms of `overhead.overlap`
 # give what is exposed; stage 3 goes layer by layer, all that can hide does.
 
-NAMED = {"dp_mechanism": "|".join(DP_MECHANISMS[1:])}
+NAMED = {"dp_mechanism": "|".join(LABELS["dp_mechanism"].values[1:])}
 MEGATRON_BUCKETS = {"dp_mechanism": "megatron_buckets"}
 
 define("reduced_bucket_bytes", r"M_\mathrm{bk}", "byte",

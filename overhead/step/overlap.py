@@ -15,7 +15,7 @@ import numpy as np
 from overhead.compute.quantities import WANG
 from overhead.declare import declare, total
 from overhead.formula import call, formula
-from overhead.labels import TP_MECHANISMS
+from overhead.labels import LABELS
 from overhead.overlap import quantities as mechanisms
 from overhead.quantity import Array, define
 
@@ -374,7 +374,7 @@ def _blocks(mechanism: str, treated: Sequence[Treatment]) -> None:
 for _mechanism, _treated in (("userbuffers", USERBUFFERS), ("decomposed", DECOMPOSED)):
     _blocks(_mechanism, _treated)
 
-TP_NAMED = {"tp_mechanism": "|".join(TP_MECHANISMS[1:])}
+TP_NAMED = {"tp_mechanism": "|".join(LABELS["tp_mechanism"].values[1:])}
 
 
 def _dense(split: Array, attention: Array, mlp: Array, whole: Array, unhidden: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from overhead.labels import TENSORS
 from overhead.quantity import define
 from overhead.source import cite
 
@@ -53,6 +54,8 @@ for _name, (_symbol, _meaning) in _FLAGS.items():
 
 FLAGS: tuple[str, ...] = tuple(_FLAGS)
 SHAPES: tuple[str, ...] = (*_SIZES, *_FLAGS)
+# Shapes that no rule gives.
+VITAL = (*TENSORS, "gated", "tied_embeddings")
 
 # What isn't the model's own but needed with it.
 define("sequence_length", "s", "1", "tokens in a sequence", minimum=1, integer=True)

@@ -20,6 +20,7 @@ from overhead.collectives.algorithm import Algorithm
 from overhead.collectives.choices import candidates, usable
 from overhead.evaluation import Evaluation
 from overhead.formula import REGISTRY, Formula
+from overhead.labels import ALL, HIERARCHY, OPERATION_DEFAULTS, complete
 from sweeps.calibrate.logs import LogRow, LogTest, known_operations, operation_of
 from sweeps.errors import InputError, fault
 from sweeps.spec.machine import Machine
@@ -426,17 +427,14 @@ class _Part:
         self, rows: Rows, machine: Machine, operation: str, several: bool, algorithm: str
     ) -> None:
         self.rows, self.several = rows, several
-        self.labels = {
-            "topology": "hierarchical" if several else "switch",
+        labels = {
+            **OPERATION_DEFAULTS,
             "collective": operation,
             "algorithm": algorithm,
-            "shape": "two_levels" if several else "flat",
-            "phases": "sequential",
-            "reduction": "free",
-            "latency_per": "hop",
-            "link": "auto" if several else "intra",
+            **({"topology": HIERARCHY} if several else {"link": "intra"}),
         }
-        if algorithm == "all":
+        self.labels = complete(labels, ())
+        if algorithm == ALL:
             wrong = "stands for each of them, and a time is of one"
             raise InputError(fault("--algorithm", algorithm, wrong, "nccl, auto, or a name"))
         try:

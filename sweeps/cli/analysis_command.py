@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from overhead.labels import TENSORS
 from sweeps.cli.options import file_options, output_options, stated_sweep, tree_algorithms
 from sweeps.errors import InputError, fault
 
@@ -104,7 +105,7 @@ ANALYSIS_FLAGS = (*PLAN_FLAGS, *MODEL_FLAGS, *MACHINE_FLAGS)
 # Innermost first; Megatron-LM leaves out experts, or names them where they cut the same ranks.
 RANK_ORDERS = ("tp-cp-dp-pp", "tp-cp-ep-dp-pp")
 # What says all of a model, with the MLP's inner size.
-SHAPES = ("layers", "hidden_size", "heads", "vocabulary_size", "gated", "tied_embeddings")
+SHAPES = (*TENSORS, "gated", "tied_embeddings")
 SWITCHED = ("sequence_parallel", "gated", "tied_embeddings")
 WORDS = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
 # Labels of which "all" means every value; of the network's, the sweep itself knows what it means.

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overhead.analysis import Faulty, faults, is_needed
-from overhead.communication import groups
 from overhead.communication.operation import DIMENSIONS
 from overhead.evaluation import Evaluation, MissingQuantities
+from overhead.labels import GIVEN_GRID, LABELS, needed_shapes
 from overhead.memory.peak import PEAK_PARTS
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.quantity import VOCABULARY
@@ -25,8 +25,6 @@ from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
 from sweeps.job import Job, prepare
 from sweeps.spec.catalog import load_hardware
-from sweeps.spec.framework import needed_shapes
-from sweeps.spec.resolve import DEFAULT_HARDWARE
 from sweeps.spec.sweep import Sweep, read_sweep
 from sweeps.spec.units import to_toml, with_si_units
 
@@ -265,7 +263,7 @@ def _costs(sweep: Sweep, folders: Sequence[Path]) -> tuple[str, ...]:
     if "price" in sweep.given:
         return COSTS
     axes = [axis.columns["hardware"] for axis in sweep.axes if "hardware" in axis.columns]
-    names = axes[0] if axes else [sweep.labels.get("hardware", DEFAULT_HARDWARE)]
+    names = axes[0] if axes else [sweep.labels.get("hardware", LABELS["hardware"].default)]
     priced = ("price" in load_hardware(str(name), folders).figures for name in names)
     return COSTS if any(priced) else ()
 
@@ -285,7 +283,7 @@ def _with_sides(job: Job) -> Job:
         told = "*".join(f"{side.flat[0]:g}" for side in each)
         wrong = f"is {sides.flat[0]:g}, not the {world.flat[0]:g} GPUs"
         raise InputError(fault("mesh_nx*mesh_ny*mesh_nz", told, wrong, "sides of all GPUs"))
-    resolved = replace(job.resolved, implied={**job.resolved.implied, **groups.GIVEN})
+    resolved = replace(job.resolved, implied={**job.resolved.implied, **GIVEN_GRID})
     plan = Plan(
         resolved.axes,
         resolved.constants,

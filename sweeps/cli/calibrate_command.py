@@ -41,10 +41,10 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     LOG is what all_reduce_perf and the like print, the JSON that they write (-J), or a CSV table
     with the columns of the shipped nccl-collectives; several at once are one fabric.
     """
+    from overhead.labels import LABELS
     from sweeps.calibrate.calibration import Request, calibrate
     from sweeps.calibrate.report import check_target, write_hardware
     from sweeps.errors import InputError, fault
-    from sweeps.spec.resolve import DEFAULT_HARDWARE
 
     if not logs:
         raise InputError(fault("LOG", "(not given)", "needed", "logs of nccl-tests"))
@@ -52,7 +52,7 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     written = check_target(given["write"], overwrite=given["overwrite"]) if given["write"] else None
     request = Request(
         logs=logs,
-        hardware=given["hardware"] or DEFAULT_HARDWARE,
+        hardware=given["hardware"] or LABELS["hardware"].default,
         algorithm=given["algorithm"],
         operation=given["op"],
         ranks=given["ranks"] or 0,

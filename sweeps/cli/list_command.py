@@ -25,9 +25,10 @@ def command(
     formulas: tuple[str, ...],
 ) -> int:
     """List the algorithms (network, operation, name) and the formulas that they share."""
-    from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES
+    from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES
     from overhead.everything import load
     from overhead.formula import REGISTRY
+    from overhead.labels import COLLECTIVES
     from sweeps.errors import InputError, fault, nearest
     from sweeps.own_formulas import load_formulas
 

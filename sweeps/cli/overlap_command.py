@@ -93,10 +93,10 @@ def _machine(given: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
     rates = given["hardware"] or any(given[name] is not None for name in rated)
     if not rates:
         return {}
+    from overhead.labels import LABELS
     from sweeps.spec.catalog import load_hardware
-    from sweeps.spec.resolve import DEFAULT_HARDWARE
 
-    name = given["hardware"] or DEFAULT_HARDWARE
+    name = given["hardware"] or LABELS["hardware"].default
     machine = load_hardware(name, [Path(folder) for folder in given["hardware_folder"]])
     return {
         figure: (found.value, f"{found.kind}: {found.source} ({machine.name})")

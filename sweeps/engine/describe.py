@@ -14,35 +14,14 @@ import numpy as np
 from overhead.collectives.algorithm import Algorithm
 from overhead.expression import latex
 from overhead.formula import Call, Formula
+from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.engine.case import FLAGS, Block, Case, Column, Layout, Variable
 from sweeps.engine.evaluate import Evaluator, Limits
 from sweeps.engine.grid import Region
 from sweeps.engine.plan import Group, Plan
-from sweeps.spec.axis import LABELS, Axis
+from sweeps.spec.axis import Axis
 
-LABEL_NAMES = {
-    "collective": "collective operation",
-    "topology": "network",
-    "algorithm": "algorithm asked for",
-    "hardware": "machine",
-    "latency_per": "what pays one latency",
-    "link": "link of a flat network",
-    "model": "model",
-    "framework": "software that trains",
-    "precision": "numbers of the matrix products",
-    "recipe": "bytes of weights, gradients and optimizer",
-    "recompute": "activations computed again in the backward pass",
-    "attention_kernel": "kernel of the attention",
-    "schedule": "schedule of the pipeline",
-    "context_parallel": "how attention crosses context-parallel ranks",
-    "mask": "mask of the attention's scores",
-    "dispatcher": "how tokens reach experts",
-    "tp_mechanism": "what tensor parallelism's communication overlaps with, and how",
-    "cp_mechanism": "what context parallelism's communication overlaps with, and how",
-    "dp_mechanism": "what data parallelism's communication overlaps with, and how",
-    "sharding": "ranks over which ZeRO shards",
-}
 # A formula's text grows with the networks and algorithms of a sweep; this many are told.
 TOLD = 60
 
@@ -99,7 +78,8 @@ def _label(
     name: str, dims: tuple[str, ...], values: np.ndarray[Any, Any], origins: Mapping[str, str]
 ) -> Column:
     text = np.asarray(values, dtype=np.str_)
-    attrs = {"long_name": LABEL_NAMES.get(name, name), "origin": origins.get(name, "given")}
+    meaning = LABELS[name].meaning if name in LABELS else name
+    attrs = {"long_name": meaning, "origin": origins.get(name, "given")}
     return Column(name, dims, text.dtype, attrs, text)
 
 
@@ -175,8 +155,6 @@ def references(declared: Iterable[Formula | Algorithm]) -> list[str]:
     """Return the publications of declarations, each once, without the places in them."""
     return list(dict.fromkeys(one.source.at() for one in declared))
 
-
-assert set(LABEL_NAMES) == set(LABELS)
 
 # The work of a plan as a row of numbered steps, so that any run of them can be computed alone.
 

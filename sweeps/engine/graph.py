@@ -128,9 +128,6 @@ def _may_be_zero(time: Node) -> bool:
     return free["latency"] and (free["message_bytes"] or free["bandwidth"])
 
 
-CHOICES = ("auto", "nccl")
-
-
 def _join(inputs: Sequence[Node]) -> frozenset[str]:
     return frozenset().union(*(node.dims for node in inputs))
 

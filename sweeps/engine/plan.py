@@ -11,6 +11,7 @@ import numpy as np
 
 from overhead.collectives.algorithm import Algorithm
 from overhead.formula import REGISTRY, Call, Formula
+from overhead.labels import complete
 from sweeps.engine.case import FLAGS, Block, Case, Variable
 from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, blocks_over, settings
 from sweeps.engine.graph import Builder
@@ -236,7 +237,7 @@ class Plan:
                 fixed[self.grid.position(axis.name)] = slice(index, index + 1)
             builder = Builder(
                 self.grid,
-                self._complete(labels),
+                {**self.implied, **complete(labels, self._given)},
                 self._given,
                 self._interned,
                 only_time=set(self.wanted) <= OF_TIME,
@@ -277,22 +278,6 @@ class Plan:
                     raise
                 lacking[name] = missing
         return nodes
-
-    def _complete(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """Add what follows: the network's levels, phases and reductions."""
-        shape = "flat"
-        if labels["topology"] == "hierarchical":
-            shape = "three_levels" if "nodes_per_pod" in self._given else "two_levels"
-        if self.training:
-            even = labels["schedule"].startswith(("zero_bubble", "dual"))
-            labels = {**labels, "stages": "even" if even else "uneven"}
-        return {
-            **self.implied,
-            **labels,
-            "shape": shape,
-            "phases": "pipelined" if "phase_chunks" in self._given else "sequential",
-            "reduction": "counted" if "reduction_cost" in self._given else "free",
-        }
 
     def builder(self, case: Case) -> Builder:
         """Return a builder of further nodes for a case."""

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from overhead.analysis import faults
 from overhead.evaluation import Evaluation
+from overhead.labels import LABELS, PLAIN, complete
 from sweeps.errors import InputError, fault
 from sweeps.search.request import DEFAULT_THRESHOLD, Execution, divisors
 from sweeps.search.search import details
 from sweeps.spec.catalog import load_model, model_names
-from sweeps.spec.resolve import DEFAULT_HARDWARE, resolve
+from sweeps.spec.resolve import resolve
 from sweeps.spec.sweep import Sweep
 
 HARDWARE = "strategy-calculator"
@@ -167,8 +168,7 @@ class _Evaluator:
         labels = {"hardware": HARDWARE, "recipe": RECIPE}
         found = resolve(Sweep("", constants={**constants, "tp": 1.0}, labels=labels))
         self.given = {name: v for name, v in found.constants.items() if name not in ("tp", "dp")}
-        self.labels = {**found.labels, **found.implied, "shape": "two_levels",
-                       "phases": "sequential", "reduction": "free", "stages": "uneven"}  # fmt: skip
+        self.labels = complete({**found.labels, **found.implied}, found.constants)
         self.node = int(found.constants["gpus_per_node"])
         script = resolve(Sweep("", constants={**dense, "tp": 1.0}, labels=labels))
         known = Evaluation(script.constants, {**script.labels, **script.implied})
@@ -209,7 +209,7 @@ class _Evaluator:
         ends = column("vocabulary_communication_volume")
         # A stage's forward of one, its backward of two: even stages, whatever they take.
         even = {"stage_forward_time": 1.0, "stage_backward_time": 2.0}
-        timed = Evaluation({**one.given, **even}, {**self.labels, "schedule": "one_f_one_b"})
+        timed = Evaluation({**one.given, **even}, {**self.labels, "schedule": PLAIN})
         ratio = np.broadcast_to(timed["bubble_over_ideal"], (count,))
         limit = self.cluster.threshold * self.cluster.memory
         return tuple(
@@ -299,9 +299,8 @@ def compared(cluster: Cluster) -> Compared:
         "zero_stage": 0.0,
         "sequence_parallel": 1.0,
     }
-    found = resolve(Sweep("", constants=constants, labels={"hardware": DEFAULT_HARDWARE}))
-    labels = {**found.labels, **found.implied, "shape": "two_levels", "phases": "sequential",
-              "reduction": "free", "stages": "uneven"}  # fmt: skip
+    found = resolve(Sweep("", constants=constants, labels={"hardware": LABELS["hardware"].default}))
+    labels = complete({**found.labels, **found.implied}, found.constants)
     plain = Execution({**found.constants, "ep": float(ranks), "etp": 1.0}, labels)
     # One rank holds a slice of every expert; the slice is as wide as divides evenly.
     width = np.ceil(plain["expert_ffn_size"] / ranks) * ranks
@@ -321,7 +320,7 @@ def compared(cluster: Cluster) -> Compared:
     # What isn't the experts', attention among it, is the same in both.
     return Compared(
         ranks,
-        DEFAULT_HARDWARE,
+        LABELS["hardware"].default,
         forward,
         backward,
         whole["dispatch_message_bytes"],

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.labels import LABELS
 from overhead.memory.peak import PEAK_PARTS
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
 from sweeps import display
 from sweeps.engine.case import Column, Layout
-from sweeps.engine.describe import LABEL_NAMES
 from sweeps.errors import InputError
 from sweeps.search.request import (
     CHOICES,
@@ -262,7 +262,7 @@ def given_column(name: str, dims: tuple[str, ...], values: NDArray[Any]) -> Colu
     """Return a coordinate of what was given."""
     if values.dtype.kind in "UO":
         text = np.asarray(values, dtype=np.str_)
-        about = {"long_name": LABEL_NAMES.get(name, name), "origin": "given"}
+        about = {"long_name": LABELS[name].meaning if name in LABELS else name, "origin": "given"}
         return Column(name, dims, text.dtype, about, text)
     attrs = {**VOCABULARY[name].attrs(), "origin": "given"}
     numbers = np.asarray(values, dtype=np.float64)
@@ -301,7 +301,7 @@ def choice_columns(plans: Sequence[Execution | None]) -> list[Column]:
             columns.append(number_column(name, values))
     for name in FLAGGED:
         labels = [None if plan is None else plan.labels[name] for plan in plans]
-        columns.append(flag_column(name, LABEL_NAMES[name], labels))
+        columns.append(flag_column(name, LABELS[name].meaning, labels))
     return columns
 
 

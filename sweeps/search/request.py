@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.labels import needed_shapes
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.axis import Axis
-from sweeps.spec.framework import needed_shapes
 from sweeps.spec.ranges import every_plan
 from sweeps.spec.sweep import Sweep, read_sweep
 

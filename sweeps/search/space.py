@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from overhead.analysis import faults
 from overhead.collectives.algorithm import Requirement
 from overhead.evaluation import Evaluation
+from overhead.labels import HYBRID, LABELS, PLAIN, complete
 from sweeps.engine.feasibility import DOES_NOT_FIT, training_faults
 from sweeps.engine.grid import Array, Region, cut
 from sweeps.engine.plan import Plan
@@ -30,7 +31,6 @@ from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_framework, load_model
 from sweeps.spec.model import complete_shapes
 from sweeps.spec.resolve import Resolved, resolve
-from sweeps.spec.resolve_training import DEFAULT_FRAMEWORK
 from sweeps.spec.sweep import Sweep
 
 FULL = "fuller_than_the_threshold"
@@ -92,7 +92,7 @@ class Limits:
         self._known = {rule: given for rule in self._rules if (given := self._given(rule))}
         self._idle = tuple(self._hiding())
         self._first: dict[str, str] = {}
-        for case in sorted(plan.cases, key=lambda case: case.labels["schedule"] != "one_f_one_b"):
+        for case in sorted(plan.cases, key=lambda case: case.labels["schedule"] != PLAIN):
             for name in NAMELESS:
                 if case.labels[name] != "interleaved":
                     self._first.setdefault(name, case.labels[name])
@@ -354,12 +354,12 @@ def _shapes(point: Point) -> dict[str, float]:
 def _common(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]:
     """Return what all plans have in common, and what follows from it."""
     labels = dict(point.labels)
-    labels.setdefault("framework", DEFAULT_FRAMEWORK)
+    labels.setdefault("framework", LABELS["framework"].default)
     framework = load_framework(labels["framework"], point.folders)
     if "context_parallel" in framework.choices and "context_parallel" not in point.choices:
         labels["context_parallel"] = framework.choices["context_parallel"].value
     if "hsdp_shard" in point.choices:
-        labels.setdefault("sharding", "hybrid")
+        labels.setdefault("sharding", HYBRID)
     constants = dict(point.constants)
     unknown = [name for name in SETTINGS if name not in point.labels]
     constants.setdefault("unknown_settings", float(len(unknown)))
@@ -386,7 +386,7 @@ def _of_all(common: Resolved) -> dict[str, str]:
     """Return the labels that hold for every plan, for the conditions on it."""
     free = ("recompute", "schedule")
     kept = {name: label for name, label in common.labels.items() if name not in free}
-    return {**kept, **common.implied, "shape": "two_levels"}
+    return complete({**kept, **common.implied}, common.constants)
 
 
 def _free(

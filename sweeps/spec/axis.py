@@ -8,33 +8,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES
+from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES
+from overhead.labels import CHOICES, LABELS, SWITCHES
 from overhead.plan.defaults import DEGREES
 from overhead.transformer.quantities import SHAPES
 from sweeps import display
 
-# Labels that decide which formulas hold, rather than what goes into them.
-SWITCHES = (
-    "collective",
-    "topology",
-    "algorithm",
-    "latency_per",
-    "link",
-    "recompute",
-    "attention_kernel",
-    "schedule",
-    "context_parallel",
-    "mask",
-    "sharding",
-    "dispatcher",
-    "tp_mechanism",
-    "cp_mechanism",
-    "dp_mechanism",
-)
-# Labels of what the catalogue holds, and of what chooses among its figures.
-LABELS = (*SWITCHES, "hardware", "model", "framework", "precision", "recipe")
 # Labels that only the model of a training step has.
-OF_TRAINING = (*SWITCHES[5:], "model", "framework", "precision", "recipe")
+OF_TRAINING = tuple(name for name, label in LABELS.items() if label.training)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,45 +65,20 @@ def is_training(given: Collection[str]) -> bool:
     return bool({*OF_A_PLAN, *OF_TRAINING} & set(given))
 
 
-def training_label_values(name: str) -> dict[str, tuple[str, ...]]:
-    """Return the values of a label of training steps, by its name; empty where it is none."""
-    if name not in OF_TRAINING:
-        return {}
-    from overhead.labels import OVERLAPS
-    from overhead.memory.breakdown import LABELS as MEMORY_LABELS
-    from overhead.memory.quantities import RECIPES
-    from overhead.schedule.quantities import SCHEDULES
-    from sweeps.spec.figures import PRECISIONS
-
-    known = {
-        "recompute": MEMORY_LABELS["recompute"],
-        "attention_kernel": MEMORY_LABELS["attention_kernel"],
-        "sharding": MEMORY_LABELS["sharding"],
-        "schedule": SCHEDULES,
-        "context_parallel": ("all_to_all", "ring", "all_gather"),
-        "mask": ("causal", "full"),
-        "dispatcher": ("all_to_all", "deduplicated"),
-        **OVERLAPS,
-        "precision": PRECISIONS,
-        "recipe": tuple(RECIPES),
-    }
-    return {name: tuple(known.get(name, ()))}
-
-
 # The values that labels may have: of a list, or of the catalogue.
 
-CHOICES = ("standard", "nccl", "auto")
 # Labels whose values are files, with the folder where they are.
 CATALOGUED = {"hardware": "hardware", "model": "models", "framework": "frameworks"}
 
 
 def label_values(name: str) -> tuple[str, ...]:
     """Return the values that a label may have; empty where the catalogue says."""
-    return {
-        "collective": COLLECTIVES,
-        "topology": TOPOLOGIES,
-        "algorithm": (*CHOICES, *ALGORITHMS.names()),
-        "latency_per": ("hop", "message"),
-        "link": ("auto", "intra", "inter"),
-        **training_label_values(name),
-    }.get(name, ())
+    if name == "topology":
+        return TOPOLOGIES
+    if name == "algorithm":
+        return (*CHOICES, *ALGORITHMS.names())
+    if name == "recipe":
+        from overhead.memory.quantities import RECIPES
+
+        return tuple(RECIPES)
+    return LABELS[name].values if name in LABELS else ()

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from overhead.labels import LABELS
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.units import parse_quantity
 
 ORIGINS = ("specification", "measured", "assumed")
 # What matrix products can be computed in, and the kinds of attention kernels.
-PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32")
-KERNELS = ("flash_1", "flash_2", "flash_3", "cudnn", "unfused")
+PRECISIONS = LABELS["precision"].values
+KERNELS = LABELS["attention_kernel"].values
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from overhead.labels import OVERLAPS
-from overhead.memory.breakdown import LABELS
+from overhead.labels import LABELS, OVERLAPS
 from overhead.memory.quantities import RECIPES, Recipe
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.figures import KERNELS, ORIGINS, PRECISIONS, Entry, Figure, FigureReader
@@ -151,7 +150,6 @@ FRAMEWORK_RULE: dict[str, Figure] = {
     "dropout": _figure(0.0, "assumed", "none, as in current models"),
 }  # fmt: skip
 
-ATTENTION_KERNEL = "flash_2"
 
 # Bytes a parameter by precision, where a framework has no recipe of its own: Megatron-LM's.
 RECIPE_RULE: dict[str, str] = {
@@ -284,9 +282,15 @@ _PLAN: dict[str, Entry] = {
     "sequence_parallel": Entry("sequence_parallel", "1", integer=True, maximum=1.0),
 }
 _LABELS: dict[str, tuple[str, ...]] = {
-    **{name: LABELS[name] for name in ("attention_kernel", "recompute", "sharding", "schedule")},
-    "context_parallel": ("all_to_all", "ring", "all_gather"),
-    **OVERLAPS,
+    name: LABELS[name].values
+    for name in (
+        "attention_kernel",
+        "recompute",
+        "sharding",
+        "schedule",
+        "context_parallel",
+        *OVERLAPS,
+    )
 }
 _RECIPES: dict[str, tuple[str, ...]] = dict.fromkeys(PRECISIONS, tuple(RECIPES))
 _TABLES = ("figures", "labels", "recipes", "plan")
@@ -400,7 +404,8 @@ def training_constants(
     recipe: str | None = None,
 ) -> dict[str, Known]:
     """Return every constant of a machine and its software that a step's time and memory take."""
-    kernel = attention_kernel or framework.labels.get("attention_kernel", ATTENTION_KERNEL)
+    usual = LABELS["attention_kernel"].default
+    kernel = attention_kernel or framework.labels.get("attention_kernel", usual)
     wrong = [
         fault(field, name, "unknown", nearest(name, known))
         for field, name, known in (
@@ -525,33 +530,9 @@ def _training_bytes(framework: Framework, precision: str, recipe: str | None) ->
 
 # Defaults of a training step that neither a machine nor its software decides.
 
-LABEL_DEFAULTS = {
-    "topology": "hierarchical",
-    "algorithm": "nccl",
-    "latency_per": "hop",
-    "link": "auto",
-    "recompute": "none",
-    "attention_kernel": "flash_2",
-    "schedule": "one_f_one_b",
-    "context_parallel": "all_to_all",
-    "mask": "causal",
-    "sharding": "full",
-    "dispatcher": "all_to_all",
-    "tp_mechanism": "efficiency",
-    "cp_mechanism": "efficiency",
-    "dp_mechanism": "efficiency",
-}
 # What `Resolved` names where the user says nothing.
 NUMBER_DEFAULTS: dict[str, tuple[float, str]] = {
     "zero_stage": (0.0, "assumed: nothing is sharded"),
     "expert_imbalance": (1.0, "assumed: experts are used evenly"),
     "uneven_stages": (1.0, "assumed: the largest stage rules where layers don't divide evenly"),
 }
-# Without these a model has no tensors of its own.
-VITAL = ("layers", "hidden_size", "heads", "vocabulary_size")
-
-
-def needed_shapes(given: Container[str]) -> tuple[str, ...]:
-    """Return the shapes without which only a parameter count is known."""
-    inner = "expert_ffn_size" if "expert_ffn_size" in given else "ffn_size"
-    return (*VITAL, inner)

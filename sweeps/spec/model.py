@@ -12,13 +12,12 @@ import numpy as np
 
 from overhead.evaluation import MissingQuantities, derive
 from overhead.quantity import VOCABULARY
-from overhead.transformer.quantities import FLAGS, SHAPES
+from overhead.transformer.quantities import FLAGS, SHAPES, VITAL
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.figures import ORIGINS, Figure
 from sweeps.spec.units import parse_quantity
 
 # What has no default, since a wrong guess would change every number.
-VITAL = ("layers", "hidden_size", "heads", "vocabulary_size", "gated", "tied_embeddings")
 # Far above any model; products of shapes stay finite.
 LARGEST = 1e18
 COUNTS = ("parameters", "active_parameters")

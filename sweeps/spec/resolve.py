@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS
 from overhead.collectives.network import factors
+from overhead.labels import LABELS, OPERATION_DEFAULTS
 from sweeps.errors import InputError, fault
-from sweeps.spec.axis import SWITCHES, Axis
+from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import Machine
 from sweeps.spec.sweep import Sweep
@@ -21,13 +22,6 @@ from sweeps.spec.sweep import Sweep
 if TYPE_CHECKING:
     from sweeps.spec.model import Model
 
-DEFAULT_HARDWARE = "dgx-h100"
-DEFAULT_LABELS = {
-    "collective": "all_reduce",
-    "algorithm": "standard",
-    "latency_per": "hop",
-    "link": "auto",
-}
 DEFAULTS = {
     "hops": (1.0, "assumed: sender and receiver are neighbours"),
     "oversubscription": (1.0, "assumed: not oversubscribed"),
@@ -90,13 +84,10 @@ class Resolver:
 
     def run(self) -> Resolved:
         """Return the sweep with all that follows."""
-        for name, value in DEFAULT_LABELS.items():
+        for name, value in OPERATION_DEFAULTS.items():
             if name not in self.given:
                 self.labels[name] = value
                 self.origins[name] = "assumed: the default"
-        if "topology" not in self.given:
-            self.labels["topology"] = "switch"
-            self.origins["topology"] = "assumed: the default"
         self._every_algorithm()
         if {"latency", "intra_latency"} & self.given:
             origin = "assumed: of a link that is given, a message's latency"
@@ -139,7 +130,7 @@ class Resolver:
         if axis is None:
             name = self.labels.get("hardware")
             if name is None:
-                name = self.labels["hardware"] = DEFAULT_HARDWARE
+                name = self.labels["hardware"] = LABELS["hardware"].default
                 self.origins["hardware"] = "assumed: the default"
             machine = load_hardware(name, self.folders)
             self.machines.append(machine)
@@ -319,6 +310,3 @@ def _figure(machine: Machine, name: str) -> tuple[float | None, str]:
         return _in_network_factor(machine)
     found = machine.figures.get(name)
     return (None, "") if found is None else (found.value, f"{found.kind}: {found.source}")
-
-
-assert "topology" in SWITCHES

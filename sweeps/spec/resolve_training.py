@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.communication import quantities as communication
-from overhead.labels import OVERLAPS, SHARED
+from overhead.labels import (
+    HYBRID,
+    INTERLEAVED,
+    LABELS,
+    OVERLAPS,
+    SHARED,
+    STEP_DEFAULTS,
+    implied,
+)
 from overhead.memory import breakdown as memory
 from overhead.step import quantities as step
 from overhead.transformer.quantities import SHAPES
@@ -18,19 +26,15 @@ from sweeps.errors import InputError, fault
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_framework, load_hardware, load_model
 from sweeps.spec.framework import (
-    LABEL_DEFAULTS,
     MACHINE_RULE,
     NUMBER_DEFAULTS,
     Framework,
-    needed_shapes,
     training_constants,
 )
 from sweeps.spec.machine import Machine
 from sweeps.spec.model import Model, complete_shapes
 from sweeps.spec.resolve import DEFAULTS, Resolved, Resolver
 
-DEFAULT_FRAMEWORK = "megatron-lm"
-DEFAULT_PRECISION = "bf16"
 # Models of parts of a step, each with its own defaults.
 MODELS = {
     "the step": step.DEFAULTS,
@@ -49,15 +53,14 @@ class TrainingResolver(Resolver):
     """Fills in what a sweep of training steps doesn't say."""
 
     fields: dict[str, tuple[tuple[str, ...], NDArray[Any]]]
-    implied: dict[str, str]
 
     def run(self) -> Resolved:
         """Return the sweep with all that follows."""
-        self.fields, self.implied = {}, {}
+        self.fields = {}
         self.models: list[Model] = []
         self.named = "framework" in self.given
-        self._label("framework", DEFAULT_FRAMEWORK, "assumed: the default")
-        self._label("precision", DEFAULT_PRECISION, "assumed: the default")
+        self._label("framework", LABELS["framework"].default, "assumed: the default")
+        self._label("precision", LABELS["precision"].default, "assumed: the default")
         self._machines()
         self._pods()
         self._labels()
@@ -71,8 +74,6 @@ class TrainingResolver(Resolver):
                 if name not in (*SHAPES, *DERIVED):
                     self._constant(name, default, f"assumed: the default of the model of {part}")
         self._shared_cards()
-        if {"mesh_nx", "mesh_ny"} <= self.sweep.given:
-            self.implied["grid"] = "given"
         return Resolved(
             tuple(self.axes),
             self.constants,
@@ -81,7 +82,7 @@ class TrainingResolver(Resolver):
             tuple(self.machines),
             self.fields,
             tuple(self.models),
-            self.implied,
+            implied(self.given),
         )
 
     def _label(self, name: str, value: str, origin: str) -> None:
@@ -96,17 +97,17 @@ class TrainingResolver(Resolver):
         framework = self._only_framework()
         for name, choice in (framework.choices if framework else {}).items():
             # A framework's habits are a user's who names it; its kernels come with its constants.
-            if name in LABEL_DEFAULTS and (self.named or name == "attention_kernel"):
+            if name in STEP_DEFAULTS and (self.named or name == "attention_kernel"):
                 origin = f"{choice.origin} ({self.labels['framework']})"
                 self._label(name, choice.value, origin)
         if {"latency", "intra_latency"} & self.given:
             origin = "assumed: of a link that is given, a message's latency"
             self._constant("in_network_latency_factor", 1.0, origin)
         if "virtual_stages" in self.given:
-            self._label("schedule", "interleaved", "assumed: virtual stages are given")
+            self._label("schedule", INTERLEAVED, "assumed: virtual stages are given")
         if "hsdp_shard" in self.given:
-            self._label("sharding", "hybrid", "assumed: the ranks of a shard are given")
-        for name, value in LABEL_DEFAULTS.items():
+            self._label("sharding", HYBRID, "assumed: the ranks of a shard are given")
+        for name, value in STEP_DEFAULTS.items():
             self._label(name, value, "assumed: the default")
         self._overlap()
 
@@ -149,10 +150,6 @@ class TrainingResolver(Resolver):
                 self._constant(name, figure.value, f"{figure.kind}: {figure.source}")
         else:
             self._bare()
-        known = all(name in self.given for name in needed_shapes(self.given))
-        self.implied["shapes"] = "known" if known else "unknown"
-        if "layers" not in self.given:
-            self.implied["depth"] = "unknown"
 
     def _models(self, axis: Axis) -> None:
         faults: list[str] = []
@@ -207,14 +204,10 @@ class TrainingResolver(Resolver):
             self._constant(name, 1.0, one)
         if not {"dp", "world_size"} & self.given:
             self._constant("dp", 1.0, one)
-        if "dp" not in self.given:
-            self.implied["sized_by"] = "world"
         if "micro_batch" not in self.given:
             self._constant("micro_batch", 1.0, "assumed: one sequence")
         if not {"global_batch", "micro_batches"} & self.given:
             self._constant("micro_batches", 1.0, "assumed: one micro-batch a step")
-        if "global_batch" not in self.given:
-            self.implied["batched_by"] = "micro_batches"
         experts = self._first("experts") or 0.0
         axis = self._axis_of("experts")
         if axis is not None and "sequence_parallel" not in self.given:

@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.labels import CHOICES, LABELS, SWITCHES
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.axis import (
     CATALOGUED,
-    CHOICES,
     DEFAULT_QUANTITIES,
-    LABELS,
-    SWITCHES,
     TRAINING_QUANTITIES,
     Axis,
     is_training,

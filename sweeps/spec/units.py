@@ -401,7 +401,7 @@ def _labelled(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_unit(name: str, value: Any) -> Any:
     """Give numbers without a unit the SI unit of their quantity."""
-    from sweeps.spec.axis import LABELS
+    from overhead.labels import LABELS
 
     plain = name in LABELS or name not in VOCABULARY
     unit = None if plain else UNITS.get(VOCABULARY[name].units)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.evaluation import Evaluation
+from overhead.labels import LABELS
 from sweeps.errors import InputError, fault
 from sweeps.spec.catalog import load_framework, load_hardware, read_toml, shipped
 from sweeps.spec.figures import Entry, Figure, FigureReader
@@ -37,7 +38,7 @@ from sweeps.tuner.userbuffers import (
 # The figures that a prediction takes of a machine, each with where it comes from.
 
 PRECISIONS = ("bf16", "fp8")
-FRAMEWORK = "megatron-lm"
+FRAMEWORK = LABELS["framework"].default
 # What can be given in place of the files' figures.
 CHANGEABLE = {
     "sms": "1",

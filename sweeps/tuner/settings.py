@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from overhead.labels import LABELS
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.catalog import load_model
 from sweeps.spec.model import Model
@@ -32,7 +33,6 @@ from sweeps.tuner.userbuffers import (
 
 GRIDS = ("legal", "nominal")
 SEARCHES = ("bisection", "grid", "all")
-DEFAULT_HARDWARE = "dgx-h100"
 
 
 @dataclass
@@ -46,7 +46,7 @@ class TPOverlapTunerConfig:
     output_dir: str | Path | None = None
     min_num_sm: int = 1
     max_num_sm: int = 16
-    hardware: str = DEFAULT_HARDWARE
+    hardware: str = LABELS["hardware"].default
     precision: str = "bf16"
     grid: str = "legal"
     search: str = "bisection"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from overhead.communication import quantities as communication
 from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.everything import load
+from overhead.labels import STEP_DEFAULTS, complete
 from overhead.memory.breakdown import DEFAULTS as MEMORY_DEFAULTS
 from overhead.memory.breakdown import Derivation, stage_memory
 from overhead.memory.quantities import RECIPES, Recipe
@@ -21,7 +22,6 @@ from overhead.step import quantities as step_model
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.framework import (
-    LABEL_DEFAULTS,
     NUMBER_DEFAULTS,
     RECIPE_RULE,
     Framework,
@@ -33,16 +33,8 @@ from sweeps.validate.training_rows import Case
 
 Floats = NDArray[np.float64]
 
-# Labels of two-level networks that neither a row nor a machine decides.
-NETWORK_LABELS = {
-    "shape": "two_levels",
-    "phases": "sequential",
-    "reduction": "free",
-    "shapes": "known",
-}
 # Labels that choose constants, not formulas.
 CHOOSING = ("hardware", "framework", "precision", "recipe")
-EVEN_SCHEDULES = ("zero_bubble", "dual_pipe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +96,7 @@ def _values(case: Case, given: Mapping[str, Floats], unknown: Floats) -> tuple[F
         values = parts[case.quantity]
         # The stages that can be the fullest lead; a part that is alike in all has no such axis.
         return (values.max(axis=0) if values.ndim > 1 else values), np.array(np.nan)
-    labels = {**LABEL_DEFAULTS, **NETWORK_LABELS, **labels}
-    if labels["topology"] != "hierarchical":
-        labels["shape"] = "flat"
-    even = labels["schedule"].startswith(EVEN_SCHEDULES)
-    labels["stages"] = "even" if even else "uneven"
+    labels = complete({**STEP_DEFAULTS, "shapes": "known", **labels}, given)
     evaluation = Evaluation({**given, "unknown_settings": unknown}, labels)
     with np.errstate(all="ignore"):
         return evaluation[case.quantity], evaluation["error_band"]

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.axis import LABELS, label_values
+from sweeps.spec.axis import label_values
 from sweeps.spec.catalog import shipped
 from sweeps.spec.machine import Machine
 from sweeps.spec.units import parse_quantity

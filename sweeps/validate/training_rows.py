@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from overhead.labels import LABELS as DEFAULTS
+from overhead.labels import TENSORS
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, nearest
 from sweeps.spec.axis import label_values
@@ -48,9 +50,6 @@ GIB = 2.0**30
 # Columns of words of which a rule has to understand what they say.
 UNDERSTOOD = ("gpu_type", "precision", "recompute", "zero_or_sharding", "sp", "quantity", "unit")
 # Shapes without which nothing can be predicted.
-SHAPES = ("layers", "hidden_size", "heads", "vocabulary_size")
-DEFAULT_FRAMEWORK = "megatron-lm"
-DEFAULT_PRECISION = "bf16"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +164,8 @@ class _Reader:
         for name in ("framework", "precision", "recompute"):
             if name not in labels or "assumed" in run.texts.get(name, ""):
                 assumed[name] = None
-        labels.setdefault("framework", DEFAULT_FRAMEWORK)
-        labels.setdefault("precision", DEFAULT_PRECISION)
+        labels.setdefault("framework", DEFAULTS["framework"].default)
+        labels.setdefault("precision", DEFAULTS["precision"].default)
         usual = self._framework(labels["framework"]).labels
         # Virtual stages say what the schedule is, so a row that has none says it too.
         labels = {**usual, **labels}
@@ -257,8 +256,8 @@ def _complete_shapes(
     if "shared_experts" in helpers:
         shared = helpers["shared_experts"] * numbers.get("expert_ffn_size", 0.0)
         numbers.setdefault("shared_ffn_size", shared)
-    missing = [name for name in SHAPES if name not in numbers]
-    if missing and "n_params_b" in run.numbers and not set(SHAPES) & set(run.numbers):
+    missing = [name for name in TENSORS if name not in numbers]
+    if missing and "n_params_b" in run.numbers and not set(TENSORS) & set(run.numbers):
         numbers["parameters"] = run.numbers["n_params_b"] * 1e9
         labels["shapes"] = "unknown"
         return

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sweeps
-from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES
+from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES
+from overhead.labels import COLLECTIVES
 from tests.engine.oracle import FIELDS, cells, expected, values_at
 
 MACHINES = ("dgx-h100", "dgx-a100", "gb200-nvl72", "tpu-v5p", "mi300x")

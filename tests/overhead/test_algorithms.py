@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from overhead import expression as ex
-from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES, Algorithm
+from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES, Algorithm
 from overhead.collectives.choices import NCCL, STANDARD, candidates
+from overhead.labels import COLLECTIVES
 from tests.overhead.shapes import Columns, defined, shapes, time_of
 
 every_algorithm = pytest.mark.parametrize(

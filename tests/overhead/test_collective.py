@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from overhead import CollectiveKind, CollectiveResult, TopologyKind, build_topology, collective
-from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES
+from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES
 from overhead.collectives.choices import candidates
 from overhead.evaluation import Evaluation
+from overhead.labels import COLLECTIVES
 from overhead.topology import TopologyDesc
 
 NUMBERS = [field.name for field in fields(CollectiveResult) if field.name != "algorithm"]

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overhead.collectives.algorithm import ALGORITHMS, COLLECTIVES, TOPOLOGIES, Algorithm
+from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES, Algorithm
 from overhead.collectives.choices import candidates
 from overhead.evaluation import Evaluation
+from overhead.labels import COLLECTIVES
 from tests.strategies import POINTS, networks, prices
 
 NETWORKS = tuple(dict.fromkeys(key[:2] for key in ALGORITHMS))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overhead.labels import LABELS
 from overhead.labels import OVERLAPS as MECHANISMS
 from overhead.quantity import Array
 from overhead.step.parts import PARTS
@@ -49,7 +50,7 @@ def plans(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, str]]:
         "recompute": draw(st.sampled_from(["none", "selective", "full", "per_op"])),
         "attention_kernel": draw(st.sampled_from(["flash_2", "unfused"])),
         "context_parallel": draw(st.sampled_from(["all_to_all", "ring", "all_gather"])),
-        **{name: draw(st.sampled_from(values)) for name, values in MECHANISMS.items()},
+        **{name: draw(st.sampled_from(LABELS[name].values)) for name in MECHANISMS},
     }
     return plan, labels
 

@@ -12,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.evaluation import Evaluation
-from overhead.labels import DP_MECHANISMS, TP_MECHANISMS
+from overhead.labels import LABELS
 from tests.overhead.step_cases import DEEPSEEK, LLAMA, MIXTRAL, evaluation
 from tests.simulator import overlap as simulator
 
+TP_MECHANISMS, DP_MECHANISMS = (
+    LABELS[name].values[1:] for name in ("tp_mechanism", "dp_mechanism")
+)
 PLAN = {
     **LLAMA, "tp": 8, "cp": 1, "pp": 2, "dp": 4, "micro_batch": 1, "virtual_stages": 1,
     "global_batch": 32, "zero_stage": 1, "sequence_parallel": 1,
@@ -81,7 +84,7 @@ def exposed(mechanism: str, way: str, held: Evaluation, ranks: int) -> float:
     bandwidth=st.floats(1e9, 1e13),
     latency=st.sampled_from([0.0, 1e-6, 1e-4]),
     tokens=st.sampled_from([512, 4096, 32768]),
-    mechanism=st.sampled_from(TP_MECHANISMS[1:]),
+    mechanism=st.sampled_from(TP_MECHANISMS),
 )
 def test_pairs_of_products_and_collectives_as_simulated(
     tp: int, bandwidth: float, latency: float, tokens: int, mechanism: str
@@ -93,7 +96,7 @@ def test_pairs_of_products_and_collectives_as_simulated(
         assert found == pytest.approx(exposed(mechanism, way, held, tp), rel=1e-9, abs=1e-18)
 
 
-@pytest.mark.parametrize("mechanism", TP_MECHANISMS[1:])
+@pytest.mark.parametrize("mechanism", TP_MECHANISMS)
 def test_limits_of_tensor_parallel_mechanisms(mechanism: str) -> None:
     def of(**more: Any) -> float:
         held = evaluation({**PLAN, **more}, tp_mechanism=mechanism)
@@ -114,7 +117,7 @@ def test_limits_of_tensor_parallel_mechanisms(mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("recompute", ["full", "per_op"])
-@pytest.mark.parametrize("mechanism", TP_MECHANISMS[1:])
+@pytest.mark.parametrize("mechanism", TP_MECHANISMS)
 def test_what_is_repeated_is_exposed_again(mechanism: str, recompute: str) -> None:
     held = {
         mode: evaluation(PLAN, tp_mechanism=mechanism, recompute=mode)
@@ -136,7 +139,7 @@ def test_a_mixture_pairs_its_attention_alone() -> None:
 
 
 def test_a_cut_that_loses_time_exposes_more() -> None:
-    for mechanism in TP_MECHANISMS[1:]:
+    for mechanism in TP_MECHANISMS:
         lost = np.array([0.0, 0.05, 0.2])
         held = evaluation({**PLAN, "cut_slowdown": lost}, tp_mechanism=mechanism)
         assert np.all(np.diff(held["exposed_tp_time"]) > 0.0)
@@ -170,7 +173,7 @@ def test_a_ring_is_a_share_of_one_and_nothing_else_hides() -> None:
 # Data parallelism.
 
 
-@pytest.mark.parametrize("mechanism", DP_MECHANISMS[1:])
+@pytest.mark.parametrize("mechanism", DP_MECHANISMS)
 @pytest.mark.parametrize("stage", [0, 1, 2])
 def test_buckets_as_simulated(mechanism: str, stage: int) -> None:
     for bandwidth in (1e8, 1e10, 5e10, 1e13):
@@ -192,7 +195,7 @@ def test_buckets_as_simulated(mechanism: str, stage: int) -> None:
 
 def test_buckets_have_the_sizes_of_their_software() -> None:
     plan = {**PLAN, "zero_stage": 0, "tp": 1, "pp": 1, "dp": 128, "global_batch": 128}
-    held = {name: evaluation(plan, dp_mechanism=name) for name in DP_MECHANISMS[1:]}
+    held = {name: evaluation(plan, dp_mechanism=name) for name in DP_MECHANISMS}
     gradients = {name: float(one["reduction_bytes"] * one["busiest_dense_parameters"])
                  for name, one in held.items()}  # fmt: skip
     buckets = {name: float(one["dp_buckets"]) for name, one in held.items()}

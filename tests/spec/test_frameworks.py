@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead.memory.breakdown import LABELS
+from overhead.labels import LABELS
 from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY
 from sweeps.cli import run
 from sweeps.errors import InputError
 from sweeps.spec.catalog import find_spec, framework_names, load_framework, shipped
-from sweeps.spec.figures import KERNELS, ORIGINS, Figure
+from sweeps.spec.figures import ORIGINS, Figure
 from sweeps.spec.framework import FRAMEWORK_RULE, Choice, Framework, read_framework
 
 SHIPPED = (
@@ -106,8 +106,7 @@ def test_everything_says_where_it_comes_from(framework: Framework) -> None:
 def test_names_are_the_models(framework: Framework) -> None:
     for part in (framework, *framework.options.values()):
         for name, choice in part.choices.items():
-            allowed = ("all_to_all", "ring", "all_gather")
-            assert choice.value in LABELS.get(name, allowed), name
+            assert choice.value in LABELS[name].values, name
         assert all(choice.value in RECIPES for choice in part.precisions.values())
         for name, figure in {**part.figures, **part.plan}.items():
             if name in VOCABULARY:
@@ -131,10 +130,6 @@ def test_the_host_of_2022_is_what_small_models_show() -> None:
     names = ("forward_operations", "backward_operations", "recompute_operations")
     operations = sum(figures[name].value for name in names)
     assert 3.0e-3 < operations * figures["host_time"].value < 3.7e-3
-
-
-def test_kernels_are_those_of_the_model_of_memory() -> None:
-    assert set(KERNELS) == set(LABELS["attention_kernel"])
 
 
 def test_what_a_file_does_not_state_is_the_rule_s(tmp_path: Path) -> None:

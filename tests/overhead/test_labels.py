@@ -1,0 +1,131 @@
+"""Labels stand in one table: nothing else lists their values, their defaults or what follows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from overhead.collectives.algorithm import ALGORITHMS
+from overhead.everything import load
+from overhead.formula import REGISTRY, Formula
+from overhead.labels import (
+    FOLLOWING,
+    LABELS,
+    OPERATION_DEFAULTS,
+    STEP_DEFAULTS,
+    complete,
+    implied,
+)
+
+ROOT = Path(__file__).parents[2]
+TABLE = ROOT / "overhead" / "labels.py"
+FILES = [
+    path
+    for folder in ("overhead", "sweeps")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if path != TABLE
+]
+# Lists of all of a label's values; a label of one value says nothing.
+LISTS = {
+    name: frozenset(values)
+    for name, values in {**{name: one.values for name, one in LABELS.items()}, **FOLLOWING}.items()
+    if len(values) > 1
+}
+# What holds where nothing else is said.
+DEFAULTS = STEP_DEFAULTS | {name: values[0] for name, values in FOLLOWING.items()}
+# Defaults that mean nothing else wherever they stand.
+NAMES = {LABELS[name].default for name in ("hardware", "framework")}
+
+
+def texts(nodes: list[ast.expr]) -> list[str]:
+    return [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+
+
+def repeated(node: ast.AST) -> Iterator[str]:
+    """Yield what a piece of code repeats of the table of labels."""
+    match node:
+        case ast.Tuple(elts) | ast.List(elts) | ast.Set(elts) if len(texts(elts)) == len(elts):
+            found = frozenset(texts(elts))
+            yield from (f"the values of {name}" for name, own in LISTS.items() if own == found)
+        case ast.Dict(keys, values):
+            pairs = list(zip(texts([k for k in keys if k]), texts(values), strict=False))
+            if len(pairs) == len(values) > 2 and all(DEFAULTS.get(k) == v for k, v in pairs):
+                yield f"what holds of {', '.join(name for name, _ in pairs)}"
+        case ast.Assign(value=ast.Constant(value)) if value in NAMES:
+            yield f"the default {value}"
+        case ast.AnnAssign(value=ast.Constant(value)) if value in NAMES:
+            yield f"the default {value}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_other_file_repeats_the_table(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert not [f"line {node.lineno}: {what}" for node in ast.walk(tree) for what in repeated(node)
+                if hasattr(node, "lineno")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        ('KINDS = ("hop", "message")', ["the values of latency_per"]),
+        ('KINDS = ["ring", "all_to_all", "all_gather"]', ["the values of context_parallel"]),
+        ('DEFAULT = "dgx-h100"', ["the default dgx-h100"]),
+        (
+            'LABELS = {"shape": "flat", "phases": "sequential", "reduction": "free"}',
+            ["what holds of shape, phases, reduction"],
+        ),
+        ('SIZES = ("small", "large")', []),
+    ],
+)
+def test_what_repeats_is_found(code: str, what: list[str]) -> None:
+    assert [one for node in ast.walk(ast.parse(code)) for one in repeated(node)] == what
+
+
+def test_what_formulas_ask_of_labels_is_in_the_table() -> None:
+    load()
+    conditions = [(one.name, one.holds) for one in (*REGISTRY.values(), *REGISTRY.calls)]
+    for name, holds in conditions:
+        for label, values in holds.items():
+            known = LABELS[label].values if label in LABELS else FOLLOWING.get(label, ())
+            assert not known or values <= set(known), f"{name}: {label} = {values}"
+
+
+def test_defaults_are_values() -> None:
+    for name, label in LABELS.items():
+        for value in filter(None, (label.default, label.alone)):
+            assert not label.values or value in label.values, name
+    networks = {one.topology for one in ALGORITHMS.values()}
+    assert {STEP_DEFAULTS["topology"], OPERATION_DEFAULTS["topology"]} <= networks
+
+
+@pytest.mark.parametrize(
+    ("labels", "given", "follows"),
+    [
+        ({"topology": "ring"}, (), "flat sequential free"),
+        ({"topology": "hierarchical"}, (), "two_levels sequential free"),
+        ({"topology": "hierarchical"}, ("nodes_per_pod",), "three_levels sequential free"),
+        ({"topology": "torus"}, ("phase_chunks", "reduction_cost"), "flat pipelined counted"),
+    ],
+)
+def test_what_follows_of_a_network(
+    labels: dict[str, str], given: tuple[str, ...], follows: str
+) -> None:
+    found = complete(labels, given)
+    assert [found[name] for name in ("shape", "phases", "reduction")] == follows.split()
+
+
+def test_what_follows_of_a_plan() -> None:
+    for schedule in LABELS["schedule"].values:
+        forms = [
+            one
+            for one in REGISTRY.candidates("bubble_time")
+            if isinstance(one, Formula) and schedule in one.holds.get("schedule", ())
+        ]
+        even = all("stages" not in one.holds or "even" in one.holds["stages"] for one in forms)
+        assert even or complete({"schedule": schedule}, ())["stages"] == "uneven"
+    assert implied(("layers", "dp", "global_batch")) == {"shapes": "unknown"}
+    assert set(implied(())) == {"shapes", "depth", "sized_by", "batched_by"}
+    assert implied(("mesh_nx", "mesh_ny"))["grid"] == "given"
