@@ -23,8 +23,7 @@ def total(
     name: str = "",
 ) -> None:
     """Declare a quantity as the sum of others."""
-    stated = (source, where, assumes, when, name or returns)
-    _declare(returns, names, " + ", np.add, *stated)
+    _declare(returns, names, np.add, source, where, assumes, when, name or returns)
 
 
 def product(
@@ -38,14 +37,12 @@ def product(
     name: str = "",
 ) -> None:
     """Declare a quantity as the product of others."""
-    stated = (source, where, assumes, when, name or returns)
-    _declare(returns, names, "*", np.multiply, *stated)
+    _declare(returns, names, np.multiply, source, where, assumes, when, name or returns)
 
 
 def _declare(
     returns: str,
     names: Sequence[str],
-    sign: str,
     ufunc: np.ufunc,
     source: str,
     where: str,
@@ -55,12 +52,10 @@ def _declare(
 ) -> None:
     formula(
         returns=returns,
-        expression=sign.join(names),
         source=source,
         where=where,
         assumes=assumes,
         when=when,
-        ufunc=ufunc if len(names) == 2 else None,
         inputs=tuple(names),
         name=name,
         commutes=True,

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from overhead.quantity import VOCABULARY, Array
+from overhead.recording import named
 
 # More experts a token than this no model has.
 MOST_DRAWS = 4096
 
 
+@named()
 def popcount_sum(ranks: Array) -> Array:
     """Return the number of one bits in 0 .. ranks - 1 together (shape of `ranks`).
 
@@ -32,6 +34,7 @@ def popcount_sum(ranks: Array) -> Array:
     return total
 
 
+@named("gcd")
 def greatest_common_divisor(one: Array, other: Array) -> Array:
     """Return the greatest common divisor of whole numbers, of the shape to which they broadcast.
 
@@ -41,6 +44,7 @@ def greatest_common_divisor(one: Array, other: Array) -> Array:
     return np.asarray(np.gcd(*whole), dtype=np.float64)
 
 
+@named()
 def square_divisor(number: Array) -> Array:
     """Return the largest divisor of whole numbers that is no larger than their root.
 
@@ -55,6 +59,7 @@ def square_divisor(number: Array) -> Array:
     return np.asarray(best[place].reshape(whole.shape), dtype=np.float64)
 
 
+@named()
 def never_drawn(total: Array, marked: Array, draws: Array) -> Array:
     """Return the share of draws without replacement that meet none of the marked ones.
 
@@ -106,7 +111,8 @@ _COMPARE: dict[type[ast.AST], tuple[Callable[[Any, Any], Any], str]] = {
 
 
 @lru_cache(maxsize=4096)
-def _parse(expression: str) -> ast.expr:
+def parse(expression: str) -> ast.expr:
+    """Return an expression's syntax tree."""
     tree = ast.parse(expression, mode="eval").body
     for node in ast.walk(tree):
         _check(node, expression)
@@ -128,7 +134,7 @@ def _check(node: ast.AST, expression: str) -> None:
 
 def names(expression: str) -> tuple[str, ...]:
     """Return the names of the quantities in an expression, in order of appearance."""
-    found = [node.id for node in ast.walk(_parse(expression)) if isinstance(node, ast.Name)]
+    found = [node.id for node in ast.walk(parse(expression)) if isinstance(node, ast.Name)]
     return tuple(dict.fromkeys(name for name in found if name not in FUNCTIONS))
 
 
@@ -138,7 +144,7 @@ def evaluate(
     functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Any:
     """Evaluate an expression."""
-    return _value(_parse(expression), values, functions or FUNCTIONS)
+    return _value(parse(expression), values, functions or FUNCTIONS)
 
 
 def _value(node: ast.expr, values: Mapping[str, Any], functions: Mapping[str, Any]) -> Any:
@@ -163,7 +169,7 @@ def _value(node: ast.expr, values: Mapping[str, Any], functions: Mapping[str, An
 
 def latex(expression: str) -> str:
     """Return an expression as LaTeX, with the vocabulary's symbols."""
-    return _latex(_parse(expression), 0)
+    return _latex(parse(expression), 0)
 
 
 def _latex(node: ast.expr, outer: int) -> str:

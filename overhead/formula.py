@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ import numpy as np
 from overhead import expression as ex
 from overhead.labels import Condition, both, expanded, implies
 from overhead.quantity import VOCABULARY, Quantity
+from overhead.recording import RecordingError, record, text, ufunc_of
 from overhead.source import SOURCES, Source
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
@@ -34,8 +36,6 @@ class Formula:
         The quantities that it takes: its parameters' names.
     returns : str
         The quantity that it gives.
-    expression : str
-        The statement, which tests execute against the kernel.
     key : str
         The publication that it comes from, and `where` in it.
     where : str
@@ -44,8 +44,9 @@ class Formula:
         Its assumptions, a phrase each.
     when : mapping of str to str
         The labels for which it holds, such as ``{"topology": "hierarchical"}``; empty: always.
-    ufunc : numpy.ufunc or None
-        The one ufunc that the kernel is, if it is one of two inputs.
+    stated : str
+        The statement of a kernel that can't be recorded, or is shaped for speed; empty: it is
+        what the kernel does.
     commutes : bool
         Whether its inputs may come in any order: those of few dimensions are best put first.
     replaces : str
@@ -56,12 +57,11 @@ class Formula:
     kernel: Callable[..., Any]
     inputs: tuple[str, ...]
     returns: str
-    expression: str
     key: str
     where: str = ""
     assumes: tuple[str, ...] = ()
     when: Mapping[str, str] = field(default_factory=dict)
-    ufunc: np.ufunc | None = None
+    stated: str = ""
     commutes: bool = False
     replaces: str = ""
 
@@ -85,6 +85,32 @@ class Formula:
         """What it gives, in one line."""
         meaning = self.result.meaning
         return summary(self.kernel) or f"{meaning[0].upper()}{meaning[1:]}"
+
+    @cached_property
+    def tree(self) -> ast.expr:
+        """The statement's syntax tree.
+
+        Raises
+        ------
+        RecordingError
+            If it isn't stated, and the kernel can't be recorded.
+        """
+        return ex.parse(self.stated) if self.stated else record(self.kernel, self.inputs)
+
+    @cached_property
+    def expression(self) -> str:
+        """The statement: what the kernel does, in the names of its inputs."""
+        return self.stated or text(self.tree)
+
+    @cached_property
+    def ufunc(self) -> np.ufunc | None:
+        """The ufunc of two inputs that the kernel is, if it is just one."""
+        if len(self.inputs) != 2:
+            return None
+        try:
+            return ufunc_of(record(self.kernel, self.inputs), self.inputs)
+        except RecordingError:
+            return None
 
     @property
     def statement(self) -> str:
@@ -122,7 +148,7 @@ class Formula:
             if name not in VOCABULARY:
                 message = f"{self.name}: '{name}' is not in the vocabulary"
                 raise ValueError(message)
-        strange = set(ex.names(self.expression)) - set(self.inputs)
+        strange = set(ex.names(self.stated)) - set(self.inputs) if self.stated else None
         if strange:
             message = f"{self.name}: the expression names {sorted(strange)}, which it isn't given"
             raise ValueError(message)
@@ -380,13 +406,12 @@ def document(kernel: Callable[..., Any], returns: str, reference: str, assumes: 
 
 def formula(
     *,
-    returns: str,
-    expression: str,
+    returns: str = "",
+    expression: str = "",
     source: str,
     where: str = "",
     assumes: tuple[str, ...] = (),
     when: Mapping[str, str] | None = None,
-    ufunc: np.ufunc | None = None,
     inputs: tuple[str, ...] = (),
     name: str = "",
     commutes: bool = False,
@@ -396,10 +421,11 @@ def formula(
 
     Parameters
     ----------
-    returns : str
-        The quantity that it gives.
-    expression : str
-        The statement, in the names of its parameters.
+    returns : str, optional
+        The quantity that it gives, if that isn't the function's name.
+    expression : str, optional
+        The statement, in the names of its parameters, of a function that can't be recorded (see
+        `overhead.recording`) or that is shaped for speed.  Otherwise it is what the function does.
     source : str
         The key of the publication (`overhead.source.cite`).
     where : str
@@ -408,8 +434,6 @@ def formula(
         Assumptions.
     when : mapping, optional
         Labels for which it holds; several values of one label are joined by ``|``.
-    ufunc : numpy.ufunc, optional
-        The ufunc that it is, if it is just one.
     inputs : tuple of str, optional
         The quantities that it takes, where they aren't its parameters' names: of a function that
         serves several formulas.
@@ -437,13 +461,12 @@ def formula(
             name=name or kernel.__name__,
             kernel=kernel,
             inputs=inputs or parameters(kernel),
-            returns=returns,
-            expression=expression,
+            returns=returns or kernel.__name__,
             key=source,
             where=where,
             assumes=assumes,
             when=dict(when or {}),
-            ufunc=ufunc,
+            stated=expression,
             commutes=commutes,
             replaces=replaces,
         )

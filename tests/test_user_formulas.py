@@ -25,7 +25,6 @@ define("slowest_time", "T_s", "s", "time of the slowest rank", minimum=0)
 
 @formula(
     returns="slowest_time",
-    expression="time + 2*spread",
     source="own2026",
     where="eq. 3",
     assumes=("ranks differ as they did last year",),
@@ -60,8 +59,7 @@ OTHER = '''
 from overhead import formula
 
 
-@formula(returns="wire_time", expression="2*message_bytes/bandwidth", source="derivation",
-         replaces="wire_time")
+@formula(returns="wire_time", source="derivation", replaces="wire_time")
 def slow_wire(message_bytes, bandwidth):
     """Time on a wire that is half as fast."""
     return 2.0 * message_bytes / bandwidth
@@ -208,6 +206,16 @@ FORMULA = HEAD + '@formula(returns="{returns}", expression="{text}", source="{so
             ["the expression names ['tiem'], which it isn't given"],
         ),
         (
+            FORMULA.format(returns="time", text="latency + 2*wire_time", source="derivation")
+            + "def f(latency, wire_time):\n    return latency + 3.0 * wire_time\n",
+            ["f: the expression latency + 2*wire_time gives ", "and the code ", "where latency ="],
+        ),
+        (
+            FORMULA.format(returns="time", text="", source="derivation")
+            + "def f(latency):\n    return latency if latency.sum() > 0 else 1\n",
+            ["f: no expression follows from its code", "state it"],
+        ),
+        (
             FORMULA.format(returns="time", text="1*time", source="nobody")
             + "def f(time):\n    return time\n",
             ["nobody"],
@@ -258,7 +266,8 @@ def test_a_file_that_is_not_there(folder: Path) -> None:
     ],
 )
 def test_a_formula_that_fails_when_it_runs_is_one_line(folder: Path, body: str, words: str) -> None:
-    broken = OWN.replace("    return time + 2.0 * spread\n", body)
+    stated = OWN.replace('returns="slowest_time",', 'returns="slowest_time", expression="time",')
+    broken = stated.replace("    return time + 2.0 * spread\n", body)
     (folder / "own.py").write_text(broken, encoding="utf-8")
     line = sweeps(
         "run", "spec.toml", "--formulas", "own.py", "--output", "x.nc", cwd=folder, code=1

@@ -26,7 +26,6 @@ VOLUME = "the links together must carry what the operation moves at least"
     expression="maximum(latency_bound, bandwidth_bound)",
     source=OWN,
     assumes=("latency and transfer may overlap wholly",),
-    ufunc=np.maximum,
 )
 def lower_bound(latency_bound: Array, bandwidth_bound: Array) -> Array:
     """Physical lower bound of the time."""
@@ -37,7 +36,6 @@ def lower_bound(latency_bound: Array, bandwidth_bound: Array) -> Array:
     returns="lower_bound_ratio",
     expression="time/lower_bound",
     source=OWN,
-    ufunc=np.true_divide,
 )
 def lower_bound_ratio(time: Array, lower_bound: Array) -> Array:
     """Time over its physical lower bound."""
@@ -50,7 +48,6 @@ def lower_bound_ratio(time: Array, lower_bound: Array) -> Array:
     source=OWN,
     assumes=("a latency a hop",),
     when={**ACROSS, "latency_per": "hop"},
-    ufunc=np.multiply,
 )
 def latency_bound(diameter: Array, latency: Array) -> Array:
     """Least latency: the way across the network."""

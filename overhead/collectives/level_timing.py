@@ -20,7 +20,6 @@ OWN = "derivation"
     returns="intra_wire_time",
     expression="message_bytes/intra_bandwidth",
     source=OWN,
-    ufunc=np.true_divide,
 )
 def intra_wire_time(message_bytes: Array, intra_bandwidth: Array) -> Array:
     """Time of the whole message over one link inside a node."""
@@ -106,7 +105,6 @@ def pod_time(
     source=OWN,
     assumes=(*PHASES, "the reduction itself costs nothing"),
     when={**TWO, **SEQUENTIAL, "reduction": "free"},
-    ufunc=np.add,
 )
 def two_level_time(intra_time: Array, inter_time: Array) -> Array:
     """Time of the operation on two levels."""

@@ -22,7 +22,6 @@ MODEL = ("a latency a hop, and the slowest link's bytes by its bandwidth",)
     returns="wire_time",
     expression="message_bytes/bandwidth",
     source=HOCKNEY,
-    ufunc=np.true_divide,
 )
 def wire_time(message_bytes: Array, bandwidth: Array) -> Array:
     """Time of the whole message over one link."""
@@ -35,7 +34,6 @@ def wire_time(message_bytes: Array, bandwidth: Array) -> Array:
     source=HOCKNEY,
     assumes=MODEL,
     when=FLAT,
-    ufunc=np.multiply,
 )
 def latency_time(latency_count: Array, latency: Array) -> Array:
     """Part of the time that is latency."""
@@ -48,7 +46,6 @@ def latency_time(latency_count: Array, latency: Array) -> Array:
     source=HOCKNEY,
     assumes=(*MODEL, "the switch that reduces or multicasts has a latency of its own"),
     when={**FLAT, "in_network": "yes"},
-    ufunc=np.multiply,
 )
 def in_network_latency_time(latency_count: Array, in_network_latency: Array) -> Array:
     """Part of the time that is latency, where the switch takes part."""
@@ -61,7 +58,6 @@ def in_network_latency_time(latency_count: Array, in_network_latency: Array) -> 
     source=HOCKNEY,
     assumes=MODEL,
     when=FLAT,
-    ufunc=np.multiply,
 )
 def bandwidth_time(transfer_fraction: Array, wire_time: Array) -> Array:
     """Part of the time that is transfer."""
@@ -74,7 +70,6 @@ def bandwidth_time(transfer_fraction: Array, wire_time: Array) -> Array:
     source=HOCKNEY,
     assumes=(*MODEL, "the reduction itself costs nothing"),
     when={**FLAT, "phases": "sequential", "reduction": "free"},
-    ufunc=np.add,
 )
 def time(latency_time: Array, bandwidth_time: Array) -> Array:
     """Time of the operation."""
@@ -178,7 +173,6 @@ def only_inter_time(time: Array) -> Array:
     returns="sent_bytes",
     expression="sent_fraction*message_bytes",
     source="derivation",
-    ufunc=np.multiply,
 )
 def sent_bytes(sent_fraction: Array, message_bytes: Array) -> Array:
     """Most bytes that one rank sends."""
@@ -190,7 +184,6 @@ def sent_bytes(sent_fraction: Array, message_bytes: Array) -> Array:
     expression="link_fraction*message_bytes",
     source="derivation",
     assumes=("bytes are counted on every link that they pass, on a switch once a message",),
-    ufunc=np.multiply,
 )
 def link_bytes(link_fraction: Array, message_bytes: Array) -> Array:
     """Bytes over all links together."""
@@ -217,7 +210,6 @@ def energy(link_bytes: Array, energy_per_bit: Array) -> Array:
     expression="message_bytes/time",
     source="nccltests",
     where="doc/PERFORMANCE.md, algorithm bandwidth",
-    ufunc=np.true_divide,
 )
 def algbw(message_bytes: Array, time: Array) -> Array:
     """Algorithm bandwidth."""
@@ -266,7 +258,6 @@ def whole_bus_factor(ranks: Array) -> Array:
     source="nccltests",
     where="doc/PERFORMANCE.md, bus bandwidth",
     assumes=("with reduction in the network it is no wire speed",),
-    ufunc=np.multiply,
 )
 def busbw(bus_factor: Array, algbw: Array) -> Array:
     """Bus bandwidth."""

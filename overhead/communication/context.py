@@ -99,7 +99,7 @@ def cp_ring_bytes(cp_key_value_bytes: Array) -> Array:
     return 2.0 * cp_key_value_bytes
 
 
-@formula(returns="cp_gather_bytes", expression="cp*cp_ring_bytes", ufunc=np.multiply, **GATHER)
+@formula(returns="cp_gather_bytes", expression="cp*cp_ring_bytes", **GATHER)
 def cp_gather_bytes(cp: Array, cp_ring_bytes: Array) -> Array:
     """Keys and values of all tokens of a micro-batch, for a rank's heads."""
     return cp * cp_ring_bytes
@@ -310,7 +310,6 @@ def cp_layer_backward_time(cp_layer_forward_time: Array) -> Array:
     returns="cp_layer_forward_time",
     expression="ring_steps*cp_ring_time",
     when=ROUND,
-    ufunc=np.multiply,
     **RING,
 )
 def ring_layer_forward_time(ring_steps: Array, cp_ring_time: Array) -> Array:
@@ -322,7 +321,6 @@ def ring_layer_forward_time(ring_steps: Array, cp_ring_time: Array) -> Array:
     returns="cp_layer_backward_time",
     expression="ring_backward_steps*cp_ring_time",
     when=ROUND,
-    ufunc=np.multiply,
     **RING,
 )
 def ring_layer_backward_time(ring_backward_steps: Array, cp_ring_time: Array) -> Array:

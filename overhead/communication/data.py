@@ -430,7 +430,6 @@ def _declare_layer(family: Family) -> None:
         returns=f"{prefix}_replica_bytes",
         expression=f"{prefix}_scatter_bytes/{family.shards}",
         inputs=(f"{prefix}_scatter_bytes", family.shards),
-        ufunc=np.true_divide,
         name=f"{prefix}_replica_bytes",
         **FSDP_LAYERS,
     )(_shard)

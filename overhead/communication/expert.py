@@ -79,7 +79,6 @@ def no_routed_elements(tp: Array) -> Array:
     expression="moe_share/expert_imbalance",
     source="derivation",
     assumes=("what the busiest rank gets too much, others get too little",),
-    ufunc=np.true_divide,
 )
 def routed_share(moe_share: Array, expert_imbalance: Array) -> Array:
     """What is sent to experts, mean by most: over stages and over ranks."""

@@ -40,7 +40,6 @@ call(returns="cp_nodes", of="group_nodes", bind={}, labels={"group": "cp"})
     returns="effective_intra_bandwidth",
     expression="intra_efficiency*intra_bandwidth",
     source=OWN,
-    ufunc=np.multiply,
 )
 def effective_intra_bandwidth(intra_efficiency: Array, intra_bandwidth: Array) -> Array:
     """Bandwidth that long messages reach over one link inside a node."""
@@ -51,7 +50,6 @@ def effective_intra_bandwidth(intra_efficiency: Array, intra_bandwidth: Array) -
     returns="effective_inter_bandwidth",
     expression="inter_efficiency*inter_bandwidth",
     source=OWN,
-    ufunc=np.multiply,
 )
 def effective_inter_bandwidth(inter_efficiency: Array, inter_bandwidth: Array) -> Array:
     """Bandwidth that long messages reach over one link between nodes."""
@@ -63,7 +61,6 @@ def effective_inter_bandwidth(inter_efficiency: Array, inter_bandwidth: Array) -
     expression="inter_efficiency*pod_bandwidth",
     source=OWN,
     assumes=("between pods messages reach what they reach between nodes",),
-    ufunc=np.multiply,
 )
 def effective_pod_bandwidth(inter_efficiency: Array, pod_bandwidth: Array) -> Array:
     """Bandwidth that long messages reach over one link between pods."""

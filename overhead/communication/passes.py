@@ -129,7 +129,6 @@ for _stages, _counted in (
     returns="busiest_layers",
     expression="maximum(first_stage_layers, second_stage_layers)",
     source=OWN,
-    ufunc=np.maximum,
 )
 def busiest_layers(first_stage_layers: Array, second_stage_layers: Array) -> Array:
     """Layers of the largest stage: of three or more the second has no end of the model."""
@@ -140,7 +139,6 @@ def busiest_layers(first_stage_layers: Array, second_stage_layers: Array) -> Arr
     returns="busiest_moe_layers",
     expression="maximum(later_stage_moe_layers, last_stage_moe_layers)",
     source=OWN,
-    ufunc=np.maximum,
 )
 def busiest_moe_layers(later_stage_moe_layers: Array, last_stage_moe_layers: Array) -> Array:
     """Mixture-of-experts layers of the stage that has most: dense layers come first."""
@@ -186,7 +184,6 @@ def dense_stage_tp_blocks(stage_layers: Array) -> Array:
     returns="busiest_tp_blocks",
     expression="maximum(first_stage_tp_blocks, second_stage_tp_blocks)",
     source=OWN,
-    ufunc=np.maximum,
 )
 def busiest_tp_blocks(first_stage_tp_blocks: Array, second_stage_tp_blocks: Array) -> Array:
     """Tensor-parallel blocks of the stage that has most: dense layers come first."""
@@ -340,7 +337,6 @@ def busiest_dense_parameters(
     returns="busiest_expert_parameters",
     expression="maximum(later_stage_expert_parameters, last_stage_expert_parameters)",
     source=OWN,
-    ufunc=np.maximum,
 )
 def busiest_expert_parameters(
     later_stage_expert_parameters: Array, last_stage_expert_parameters: Array

@@ -195,7 +195,6 @@ define("vocabulary_returns", "m'_V", "1", "backwards of a step whose vocabulary 
 @formula(
     returns="loss_message_bytes",
     expression="single_bytes*rank_tokens",
-    ufunc=np.multiply,
     **LOSS,
 )
 def loss_message_bytes(single_bytes: Array, rank_tokens: Array) -> Array:

@@ -144,7 +144,7 @@ def attention_width(heads: Array, tp: Array, value_head_size: Array) -> Array:
     return heads / tp * value_head_size
 
 
-@formula(returns="mlp_width", expression="ffn_size/tp", ufunc=np.true_divide, **TENSOR)
+@formula(returns="mlp_width", expression="ffn_size/tp", **TENSOR)
 def mlp_width(ffn_size: Array, tp: Array) -> Array:
     """Inner size of a dense MLP on one rank."""
     return ffn_size / tp
@@ -156,7 +156,7 @@ def mlp_up_width(gated: Array, mlp_width: Array) -> Array:
     return (1.0 + gated) * mlp_width
 
 
-@formula(returns="shared_width", expression="shared_ffn_size/tp", ufunc=np.true_divide, **TENSOR)
+@formula(returns="shared_width", expression="shared_ffn_size/tp", **TENSOR)
 def shared_width(shared_ffn_size: Array, tp: Array) -> Array:
     """Inner size of shared experts on one rank."""
     return shared_ffn_size / tp
@@ -168,7 +168,7 @@ def shared_up_width(gated: Array, shared_width: Array) -> Array:
     return (1.0 + gated) * shared_width
 
 
-@formula(returns="expert_width", expression="expert_ffn_size/etp", ufunc=np.true_divide, **EXPERTS)
+@formula(returns="expert_width", expression="expert_ffn_size/etp", **EXPERTS)
 def expert_width(expert_ffn_size: Array, etp: Array) -> Array:
     """Inner size of one routed expert on one rank."""
     return expert_ffn_size / etp
@@ -180,7 +180,7 @@ def expert_up_width(gated: Array, expert_width: Array) -> Array:
     return (1.0 + gated) * expert_width
 
 
-@formula(returns="local_experts", expression="experts/ep", ufunc=np.true_divide, **EXPERTS)
+@formula(returns="local_experts", expression="experts/ep", **EXPERTS)
 def local_experts(experts: Array, ep: Array) -> Array:
     """Routed experts of a rank."""
     return experts / ep
@@ -213,7 +213,6 @@ def expert_tokens(
 @formula(
     returns="router_tokens",
     expression="rank_tokens/sequence_shards",
-    ufunc=np.true_divide,
     source="megatron",
     where="megatron/core/transformer/moe/router.py",
 )
@@ -222,9 +221,7 @@ def router_tokens(rank_tokens: Array, sequence_shards: Array) -> Array:
     return rank_tokens / sequence_shards
 
 
-@formula(
-    returns="vocabulary_width", expression="padded_vocabulary/tp", ufunc=np.true_divide, **TENSOR
-)
+@formula(returns="vocabulary_width", expression="padded_vocabulary/tp", **TENSOR)
 def vocabulary_width(padded_vocabulary: Array, tp: Array) -> Array:
     """Rows of the output layer's table on one rank."""
     return padded_vocabulary / tp

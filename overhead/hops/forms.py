@@ -85,7 +85,6 @@ def path_energy(
 
 @formula(
     returns="ring_chunk_bytes", expression="message_bytes/ranks", source="patarasuk2009",
-    ufunc=np.true_divide,
 )  # fmt: skip
 def ring_chunk_bytes(message_bytes: Array, ranks: Array) -> Array:
     """Bytes of each message of a ring."""

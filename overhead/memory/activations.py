@@ -270,7 +270,6 @@ def attention_block_activations(
 @formula(
     returns="dense_layer_activations",
     expression="attention_block_activations + mlp_activations",
-    ufunc=np.add,
     **TENSOR,
 )
 def dense_layer_activations(attention_block_activations: Array, mlp_activations: Array) -> Array:

@@ -98,7 +98,6 @@ for _stage in CANDIDATES:
     returns="middle_stage_memory",
     expression="maximum(second_stage_memory, expert_stage_memory)",
     source=OWN,
-    ufunc=np.maximum,
 )
 def middle_stage_memory(second_stage_memory: Array, expert_stage_memory: Array) -> Array:
     """Memory of the fullest of the middle stages."""

@@ -354,7 +354,6 @@ def peak_memory(
     returns="headroom",
     expression="memory_capacity - peak_memory",
     source="derivation",
-    ufunc=np.subtract,
 )
 def headroom(memory_capacity: Array, peak_memory: Array) -> Array:
     """Memory that is left on the fullest stage; below nought the plan doesn't fit."""

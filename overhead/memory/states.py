@@ -24,7 +24,6 @@ HYBRID: dict[str, Any] = {"sharding": "hybrid"}
     expression="dp*cp",
     source=ZERO,
     where="section 5; context-parallel ranks hold the same weights",
-    ufunc=np.multiply,
 )
 def shards(dp: Array, cp: Array) -> Array:
     """Ranks over which ZeRO shards: all that hold the same weights."""
@@ -543,7 +542,6 @@ def no_stage_expert_parameters(parameters: Array) -> Array:
 @formula(
     returns="rank_parameters",
     expression="stage_parameters + stage_expert_parameters",
-    ufunc=np.add,
     **TENSOR,
 )
 def rank_parameters(stage_parameters: Array, stage_expert_parameters: Array) -> Array:

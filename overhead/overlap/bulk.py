@@ -47,7 +47,6 @@ def carved_compute_time(compute_time: Array, sms: Array, free_sms: Array) -> Arr
     expression="maximum(carved_compute_time, communication_time)",
     assumes=("the product keeps off communication's multiprocessors, also when that is done",),
     when={"mechanism": "bulk_margin"},
-    ufunc=np.maximum,
     **BULK,
 )
 def bulk_margin_time(carved_compute_time: Array, communication_time: Array) -> Array:
@@ -82,7 +81,6 @@ def bulk_shared_time(
     expression="compute_time + communication_time",
     assumes=("a product that fills the GPU starts first, and communication finds no room",),
     when={"mechanism": "bulk_queued"},
-    ufunc=np.add,
     **BULK,
 )
 def bulk_queued_time(compute_time: Array, communication_time: Array) -> Array:

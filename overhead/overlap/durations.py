@@ -56,7 +56,7 @@ def of_communication_time(
 total("sequential_time", ("compute_time", "communication_time"))
 
 
-@formula(returns="ideal_overlapped_time", expression=LONGER, source="derivation", ufunc=np.maximum)
+@formula(returns="ideal_overlapped_time", expression=LONGER, source="derivation")
 def ideal_overlapped_time(compute_time: Array, communication_time: Array) -> Array:
     """Time of the longer of the two: what overlap can reach at best."""
     return np.maximum(compute_time, communication_time)
@@ -66,7 +66,6 @@ def ideal_overlapped_time(compute_time: Array, communication_time: Array) -> Arr
     returns="hidden_time",
     expression="sequential_time - overlapped_time",
     source="derivation",
-    ufunc=np.subtract,
 )
 def hidden_time(sequential_time: Array, overlapped_time: Array) -> Array:
     """Time that overlap saves; negative where what runs at once slows down by more."""
@@ -77,7 +76,6 @@ def hidden_time(sequential_time: Array, overlapped_time: Array) -> Array:
     returns="exposed_time",
     expression="overlapped_time - compute_time",
     source="derivation",
-    ufunc=np.subtract,
 )
 def exposed_time(overlapped_time: Array, compute_time: Array) -> Array:
     """Time beyond that of the computation by itself."""
@@ -329,7 +327,6 @@ def reduce_scatter_ring_sequential_time(
     expression="communication_time/splits",
     source="derivation",
     assumes=("the last part is sent as fast as the others",),
-    ufunc=np.true_divide,
 )
 def last_of_equal_splits(communication_time: Array, splits: Array) -> Array:
     """Time of the last part's communication, where it isn't given."""

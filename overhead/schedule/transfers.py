@@ -226,7 +226,6 @@ def uneven_pipeline_time(
     returns="bubble_fraction",
     expression="bubble_time/pipeline_time",
     source="derivation",
-    ufunc=np.true_divide,
 )
 def bubble_fraction(bubble_time: Array, pipeline_time: Array) -> Array:
     """Bubble over the pipeline's whole time."""
@@ -238,7 +237,6 @@ def bubble_fraction(bubble_time: Array, pipeline_time: Array) -> Array:
     expression="bubble_time/busy_time",
     source="narayanan2021",
     where="section 2.2.1",
-    ufunc=np.true_divide,
 )
 def bubble_over_ideal(bubble_time: Array, busy_time: Array) -> Array:
     """Bubble over the ideal time: of plain schedules (pp - 1)/micro_batches."""
@@ -264,7 +262,6 @@ def busy_time(micro_batches: Array, stage_forward_time: Array, stage_backward_ti
     expression="micro_batches*stage_forward_time",
     source="derivation",
     when=FORWARD,
-    ufunc=np.multiply,
 )
 def forward_only_busy_time(micro_batches: Array, stage_forward_time: Array) -> Array:
     """Time for which a device computes all micro-batches' forwards."""
@@ -276,7 +273,6 @@ def forward_only_busy_time(micro_batches: Array, stage_forward_time: Array) -> A
     expression="stage_forward_time + stage_backward_time",
     source="derivation",
     assumes=("overlap gains nothing, unless it is given",),
-    ufunc=np.add,
 )
 def stage_overlapped_time(stage_forward_time: Array, stage_backward_time: Array) -> Array:
     """Time of an overlapped forward and backward: both together."""

@@ -180,9 +180,13 @@ def ddp_bucket_bytes(bucket_bytes: Array, bucket_capacity: Array) -> Array:
     return np.where(bucket_bytes > 0.0, bucket_bytes, bucket_capacity)
 
 
-@formula(returns="reducing_ranks", expression="dp*cp", source=mechanisms.MEGATRON,
-         where="megatron/core/distributed/distributed_data_parallel.py", when=MEGATRON_BUCKETS,
-         ufunc=np.multiply)  # fmt: skip
+@formula(
+    returns="reducing_ranks",
+    expression="dp*cp",
+    source=mechanisms.MEGATRON,
+    where="megatron/core/distributed/distributed_data_parallel.py",
+    when=MEGATRON_BUCKETS,
+)
 def reducing_ranks(dp: Array, cp: Array) -> Array:
     """Ranks by which Megatron sizes its buckets: of data and context parallelism."""
     return dp * cp
@@ -506,7 +510,6 @@ def exposed_backward_pass_time(
 @formula(
     returns="paired_passes",
     expression="minimum(backward_gathers, gradient_reductions)",
-    ufunc=np.minimum,
     **FSDP,
 )
 def paired_passes(backward_gathers: Array, gradient_reductions: Array) -> Array:

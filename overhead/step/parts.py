@@ -97,7 +97,6 @@ def dual_pipe_exposed_ep_time(
     source="derivation",
     assumes=("every stage takes as long as the slower end",),
     when={"stages": "even"},
-    ufunc=np.multiply,
 )
 def even_imbalance_time(micro_batches: Array, ends_extra_time: Array) -> Array:
     """Time that the ends' extra work adds where every stage counts as having it."""

@@ -20,7 +20,6 @@ AGAIN: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5 and ap
 @formula(
     returns="tokens_per_second",
     expression="tokens_per_step/step_time",
-    ufunc=np.true_divide,
     **PALM,
 )
 def tokens_per_second(tokens_per_step: Array, step_time: Array) -> Array:
@@ -31,7 +30,6 @@ def tokens_per_second(tokens_per_step: Array, step_time: Array) -> Array:
 @formula(
     returns="tokens_per_second_per_gpu",
     expression="tokens_per_second/world_size",
-    ufunc=np.true_divide,
     **PALM,
 )
 def tokens_per_second_per_gpu(tokens_per_second: Array, world_size: Array) -> Array:
@@ -66,7 +64,6 @@ def model_flops_per_gpu(model_flops: Array, step_time: Array, world_size: Array)
 @formula(
     returns="mfu",
     expression="model_flops_per_gpu/peak_flops",
-    ufunc=np.true_divide,
     assumes=(MASKED, "the peak is dense, at the matrix products' precision"),
     **PALM,
 )
@@ -262,7 +259,6 @@ def device_energy(
     expression="device_energy + communication_energy",
     source=OWN,
     assumes=(BOARD,),
-    ufunc=np.add,
 )
 def step_energy(device_energy: Array, communication_energy: Array) -> Array:
     """Energy of a step: all GPUs and the network."""
@@ -277,7 +273,6 @@ def step_energy(device_energy: Array, communication_energy: Array) -> Array:
     expression="training_tokens/tokens_per_step",
     source=OWN,
     assumes=("steps are all alike, and nothing interrupts them",),
-    ufunc=np.true_divide,
 )
 def training_steps(training_tokens: Array, tokens_per_step: Array) -> Array:
     """Steps of a whole training."""
@@ -294,7 +289,7 @@ def gpu_hours(world_size: Array, training_time: Array, hour: Array) -> Array:
     return world_size * training_time / hour
 
 
-@formula(returns="training_days", expression="training_time/day", source=OWN, ufunc=np.true_divide)
+@formula(returns="training_days", expression="training_time/day", source=OWN)
 def training_days(training_time: Array, day: Array) -> Array:
     """Days of a whole training."""
     return training_time / day

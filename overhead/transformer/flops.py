@@ -196,7 +196,6 @@ def causal_model_flops_per_token(causal_forward_flops_per_token: Array) -> Array
     expression="global_batch*sequence_length",
     source=NARAYANAN,
     where="section 5.1",
-    ufunc=np.multiply,
 )
 def tokens_per_step(global_batch: Array, sequence_length: Array) -> Array:
     """Tokens in a step's global batch."""
@@ -208,7 +207,6 @@ def tokens_per_step(global_batch: Array, sequence_length: Array) -> Array:
     expression="model_flops_per_token*tokens_per_step",
     source=PALM[0],
     where=PALM[1],
-    ufunc=np.multiply,
 )
 def model_flops(model_flops_per_token: Array, tokens_per_step: Array) -> Array:
     """FLOPs of a step, masked scores counted."""
@@ -220,7 +218,6 @@ def model_flops(model_flops_per_token: Array, tokens_per_step: Array) -> Array:
     expression="causal_model_flops_per_token*tokens_per_step",
     source=PALM[0],
     where=PALM[1],
-    ufunc=np.multiply,
 )
 def causal_model_flops(causal_model_flops_per_token: Array, tokens_per_step: Array) -> Array:
     """FLOPs of a step, masked scores not counted."""

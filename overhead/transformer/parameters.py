@@ -76,7 +76,6 @@ def active_moe_layer_parameters(
 @formula(
     returns="embedding_parameters",
     expression="vocabulary_size*hidden_size",
-    ufunc=np.multiply,
     source=VASWANI,
     where="section 3.4",
 )
@@ -102,7 +101,6 @@ def output_parameters(tied_embeddings: Array, vocabulary_size: Array, hidden_siz
     expression="learned_positions*hidden_size",
     source=VASWANI,
     where="section 3.5",
-    ufunc=np.multiply,
 )
 def position_parameters(learned_positions: Array, hidden_size: Array) -> Array:
     """Parameters of the learned positions."""
@@ -205,7 +203,6 @@ def value_head_size(kv_rank: Array, head_size_value: Array, head_size: Array) ->
     expression="hidden_size*q_rank",
     source=LATENT[0],
     where=LATENT[1],
-    ufunc=np.multiply,
 )
 def query_down_weights(hidden_size: Array, q_rank: Array) -> Array:
     """Weights from hidden to the queries' latent vector; none where it has no rank."""
@@ -452,7 +449,6 @@ def shared_expert_parameters(
     expression="hidden_size*experts",
     source=EXPERTS[0],
     where=EXPERTS[1],
-    ufunc=np.multiply,
 )
 def router_weights(hidden_size: Array, experts: Array) -> Array:
     """Weights of one layer's router."""

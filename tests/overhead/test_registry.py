@@ -16,8 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def made(name: str, **when: str) -> Formula:
-    return Formula(name, lambda latency: latency, ("latency",), "time", "latency", "derivation",
-                   when=when)  # fmt: skip
+    return Formula(name, lambda latency: latency, ("latency",), "time", "derivation", when=when)
 
 
 def registry(*formulas: Formula) -> Registry:
