@@ -118,7 +118,7 @@ def variants(plain: Case) -> Iterator[Case]:
     if plain.topology == "hierarchical":
         if plain.ranks <= 4:
             yield replace(plain, latency_per="message")
-        if plain.algorithm.startswith("flat_") and plain.ranks <= 8:
+        if plain.algorithm.startswith(("flat_", "ring_path")) and plain.ranks <= 8:
             turned = replace(plain, latency=plain.latency[::-1], bandwidth=plain.bandwidth[::-1])
             cheap = replace(turned, bandwidth=plain.bandwidth)
             yield from (turned, cheap, *(replace(c, message=SMALL) for c in (plain, turned)))

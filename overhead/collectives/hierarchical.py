@@ -450,9 +450,8 @@ def reduce_scatter_rails(
 ABSENT = -1.0
 
 
-def _slowest(times: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+def slowest(intra: Array, inter: Array, pod: Array) -> tuple[Array, Array, Array]:
     """Return for each level 1.0 where it is the slowest, else 0.0; of equals the outermost."""
-    intra, inter, pod = times
     outermost = (pod >= inter) & (pod >= intra)
     middle = ~outermost & (inter >= intra)
     innermost = ~outermost & ~middle
@@ -473,12 +472,12 @@ def _cost(
     """Return the cost of equal steps, each as long as the slowest level's."""
     levels = tuple(
         Level(steps * here, steps * here, steps * here * share, passed)
-        for here, share, passed in zip(_slowest(times), shares, carried, strict=True)
+        for here, share, passed in zip(slowest(*times), shares, carried, strict=True)
     )
     return Cost(steps, sent, levels, sent, apart=0.0)
 
 
-def _edges(node_ranks: Array, nodes: Array, pods: Array) -> tuple[Array, Array, Array]:
+def edges(node_ranks: Array, nodes: Array, pods: Array) -> tuple[Array, Array, Array]:
     """Return the edges of a ring through all ranks on each level."""
     groups = nodes * pods
     intra = np.where(groups > 1.0, groups * (node_ranks - 1.0), node_ranks)
@@ -541,7 +540,7 @@ def flat_ring(
     pod = pod_latency + crowded * (message_bytes * (pod_oversubscription / pod_bandwidth))
     times = _present(node_ranks, nodes, pods, intra, inter, pod)
     sent = (ranks - 1.0) / ranks
-    inside, between_nodes, between_pods = _edges(node_ranks, nodes, pods)
+    inside, between_nodes, between_pods = edges(node_ranks, nodes, pods)
     carried = (inside * sent, between_nodes * sent, between_pods * sent)
     return _cost(ranks - 1.0, times, (share, crowded, crowded), carried, sent)
 
@@ -605,8 +604,8 @@ def flat_ring_channels(
     pod = pod_latency + outside * (message_bytes * (pod_oversubscription / pod_bandwidth))
     times = _present(node_ranks, nodes, pods, intra, inter, pod)
     sent = (ranks - 1.0) / ranks
-    edges = _edges(node_ranks, nodes, pods)
-    carried = (edges[0] * sent, edges[1] * sent, edges[2] * sent)
+    inside_nodes, between_nodes, between_pods = edges(node_ranks, nodes, pods)
+    carried = (inside_nodes * sent, between_nodes * sent, between_pods * sent)
     return _cost(ranks - 1.0, times, (inside, outside, outside), carried, sent)
 
 

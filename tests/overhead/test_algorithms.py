@@ -184,12 +184,14 @@ def test_hierarchy_of_one_level_is_a_switch(level: str) -> None:
         ("all_reduce", "ring_ring"): "ring",
         ("all_reduce", "flat_ring"): "ring",
         ("all_reduce", "flat_ring_channels"): "ring",
+        ("all_reduce", "ring_path"): "ring",
         ("all_gather", "intra_inter"): "ring",
         ("broadcast", "chain"): "chain",
         ("reduce", "binomial"): "binomial",
         ("all_to_all", "two_phase"): "pairwise",
         ("all_to_all", "flat_direct"): "direct",
         ("all_to_all", "flat_pairwise"): "pairwise",
+        ("all_to_all", "node_pairwise"): "pairwise",
         ("p2p", "direct"): "direct",
     }
     for (collective, name), flat in pairs.items():

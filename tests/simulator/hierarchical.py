@@ -8,10 +8,11 @@ from tests.simulator import grid_all_to_all, grid_buckets, grid_trees, switch
 from tests.simulator.grid_lines import gather_cycle
 from tests.simulator.grid_network import Place, laid
 from tests.simulator.hierarchical_network import Hierarchy
-from tests.simulator.model import Block, Case, Message, Network, Steps, Undefined
+from tests.simulator.model import Block, Case, Flow, Message, Network, Steps, Undefined
 from tests.simulator.patterns import (
     Build,
     Table,
+    all_reduced,
     broadcast_family,
     gather_family,
     mirrored,
@@ -77,6 +78,19 @@ def flat_ring_channels(case: Case) -> Steps:
     """As many rings as a node has ranks, each for a part of the buffer."""
     size = case.sizes[0]
     return together(*(ring_over(case, first, first, size) for first in range(size)))
+
+
+def ring_path(case: Case) -> Steps:
+    """The same rings, in which nobody waits for anybody."""
+    return Flow(flat_ring_channels(case))
+
+
+def ring_path_back(case: Case) -> Steps:
+    return Flow(mirrored(flat_ring_channels(case)))
+
+
+def ring_path_twice(case: Case) -> Steps:
+    return Flow(all_reduced(case.ranks, flat_ring_channels(case)), phases=2)
 
 
 # broadcast from rank 0
@@ -169,6 +183,20 @@ def flat_steps(case: Case) -> list[list[Message]]:
     ]
 
 
+def node_pairwise(case: Case) -> Steps:
+    """First with the ranks of the own node, then node by node, in the same order everywhere."""
+    grid = hierarchy(case)
+    steps = []
+    for away in [place for place in grid.matching({}) if any(place)]:
+        step = []
+        for rank in range(case.ranks):
+            place = zip(grid.place(rank), away, grid.sizes, strict=True)
+            other = grid.rank(tuple((here + shift) % size for here, shift, size in place))
+            step.append(Message(grid.between(rank, other), pieces((rank, other))))
+        steps.append(step)
+    return steps
+
+
 def flat_direct(case: Case) -> Steps:
     return [[message for step in flat_steps(case) for message in step]]
 
@@ -206,11 +234,21 @@ EXCHANGES: dict[str, Build] = {
     "two_phase": two_phase,
     "flat_direct": flat_direct,
     "flat_pairwise": flat_pairwise,
+    "node_pairwise": node_pairwise,
+}
+PATHS: dict[str, Build] = {
+    "all_gather": ring_path,
+    "reduce_scatter": ring_path_back,
+    "all_reduce": ring_path_twice,
 }
 
 SCHEDULES: Table = {
     **gather_family("hierarchical", network, GATHERS),
     ("hierarchical", "all_gather", "intra_inter"): scheduled(network, intra_inter),
+    **{
+        ("hierarchical", collective, "ring_path"): scheduled(network, build)
+        for collective, build in PATHS.items()
+    },
     **broadcast_family(
         "hierarchical", network, {name: inwards(name) for name in ("binomial", "chain")}
     ),

@@ -150,3 +150,15 @@ class Message:
 
 Step = Sequence[Message]
 Steps = Iterable[Step]
+
+
+class Flow(list[Step]):
+    """Steps in which nobody waits for anybody: a message starts when its source has its blocks.
+
+    A step's messages all move at the rate of the slowest of them.  Of several phases, each begins
+    when the one before has ended everywhere; they have equally many steps.
+    """
+
+    def __init__(self, steps: Steps, phases: int = 1) -> None:
+        super().__init__(steps)
+        self.phases = phases

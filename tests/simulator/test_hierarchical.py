@@ -97,6 +97,24 @@ def test_shifts_across_nodes_share_an_adapter(nic: int) -> None:
     assert outcome.time == sum(LATENCY[1] + n * BYTES / 9 / BANDWIDTH[1] for n in crowd)
 
 
+@pytest.mark.parametrize(("sizes", "inside", "between"), [((8, 2), 26, 4), ((4, 3), 16, 6)])
+def test_a_ring_without_waiting_pays_its_path(
+    sizes: tuple[int, int], inside: int, between: int
+) -> None:
+    """Twice round the ring, but for two links inside nodes; the transfer is the slowest link's."""
+    ranks = sizes[0] * sizes[1]
+    outcome = run("all_reduce", "ring_path", sizes, sizes[0])
+    transfer = 2 * (ranks - 1) * BYTES / ranks / BANDWIDTH[1]
+    assert outcome.time == inside * LATENCY[0] + between * LATENCY[1] + transfer
+    assert outcome.time < run("all_reduce", "flat_ring_channels", sizes, sizes[0]).time
+
+
+def test_rounds_node_by_node_lie_inside_or_between() -> None:
+    outcome = run("all_to_all", "node_pairwise", (4, 2))
+    inside = 3 * (LATENCY[0] + BYTES / 8 / BANDWIDTH[0])
+    assert outcome.time == inside + 4 * (LATENCY[1] + BYTES / 8 / BANDWIDTH[1])
+
+
 def test_a_reduce_to_a_root_sends_more_than_the_buffer_on_rails() -> None:
     outcome = run("reduce", "scatter_rails", (4, 3))
     assert outcome.sent == BYTES * 5 / 4
