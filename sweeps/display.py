@@ -41,7 +41,7 @@ ROWS: dict[str, Row] = {
     one.name: one
     for one in (
         # Of one collective operation.
-        _row("time", "collective", "usual report table"),
+        _row("time", "collective", "usual report table", "time"),
         _row("latency_time", "collective", "usual report", "  latency part"),
         _row("bandwidth_time", "collective", "usual report", "  bandwidth part"),
         _row("intra_time", "collective", "usual report", "  inside nodes"),

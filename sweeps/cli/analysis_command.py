@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from overhead.labels import TENSORS
-from sweeps.cli.options import file_options, output_options, stated_sweep, tree_algorithms
+from overhead.labels import HIERARCHY, TENSORS
+from sweeps.cli import flags
+from sweeps.cli.options import file_options, output_options, stated_sweep
 from sweeps.errors import InputError, fault
 
 if TYPE_CHECKING:
@@ -21,98 +22,10 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# Flag names, the quantity or label that they give, and what it is.
-PLAN_FLAGS: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    (("--num-gpus", "--gpus"), "world_size", "GPUs of the plan.  [default: dp*tp*cp*pp]"),
-    (("--dp",), "dp", "Data-parallel degree.  [default: what the others leave of the GPUs]"),
-    (("--tp",), "tp", "Tensor-parallel degree.  [default: 1]"),
-    (("--cp",), "cp", "Context-parallel degree.  [default: 1]"),
-    (("--pp",), "pp", "Pipeline-parallel degree.  [default: 1]"),
-    (("--ep",), "ep", "Expert-parallel degree.  [default: 1]"),
-    (("--etp",), "etp", "Tensor-parallel degree of experts.  [default: tp]"),
-    (("--virtual-stages",), "virtual_stages", "Virtual stages of a rank (interleaving)."),
-    (("--micro-batch",), "micro_batch", "Sequences that a rank computes at once.  [default: 1]"),
-    (("--global-batch",), "global_batch", "Sequences of a step, over all ranks."),
-    (("--micro-batches",), "micro_batches", "Micro-batches of a step on a rank.  [default: 1]"),
-    (("--zero-stage",), "zero_stage", "ZeRO stage, 0 to 3.  [default: the framework's, or 0]"),
-    (("--sp",), "sequence_parallel", "Sequence parallelism beside tp: on or off."),
-    (("--cp-kind",), "context_parallel", "all_to_all (Ulysses), ring or all_gather."),
-    (("--hsdp-shard",), "hsdp_shard", "Ranks over which hybrid sharding shards."),
-    (("--schedule",), "schedule", "Schedule of the pipeline: one_f_one_b, interleaved, .."),
-    (("--recompute",), "recompute", "Activations to recompute: none, selective, full, .."),
-    (("--imbalance",), "expert_imbalance", "Tokens of the busiest expert by the mean."),
-    (("--mask",), "mask", "causal or full attention."),
-    (("--tp-mechanism",), "tp_mechanism", "How tp overlaps: efficiency, userbuffers, decomposed."),
-    (("--cp-mechanism",), "cp_mechanism", "How cp overlaps: efficiency, ring_exchange."),
-    (("--dp-mechanism",), "dp_mechanism", "efficiency, ddp_buckets or megatron_buckets."),
-)
-MODEL_FLAGS: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    (("--model",), "model", "Model(s) of the catalogue, or of Hugging Face's config.json."),
-    (("--params", "--parameters"), "parameters", "Number of parameters, without shapes."),
-    (("--seq-length", "--seq-len"), "sequence_length", "Tokens of a sequence."),
-    (("--num-layers", "--layers"), "layers", "Layers."),
-    (("--hidden-size",), "hidden_size", "Hidden size."),
-    (("--heads", "--num-heads"), "heads", "Attention heads."),
-    (("--kv-heads",), "kv_heads", "Key and value heads.  [default: as many as heads]"),
-    (("--head-size",), "head_size", "Size of a head.  [default: hidden size by heads]"),
-    (("--ffn-size",), "ffn_size", "Inner size of a dense layer's MLP."),
-    (("--vocabulary-size", "--vocab-size"), "vocabulary_size", "Tokens in the vocabulary."),
-    (("--gated",), "gated", "Whether the MLP is gated: on or off."),
-    (("--tied-embeddings",), "tied_embeddings", "Whether input and output share a table."),
-    (("--experts", "--num-experts"), "experts", "Routed experts of a layer."),
-    (("--experts-per-token", "--top-k"), "experts_per_token", "Experts that a token is sent to."),
-    (("--expert-ffn-size",), "expert_ffn_size", "Inner size of one routed expert."),
-    (("--shared-ffn-size",), "shared_ffn_size", "Inner size of all shared experts together."),
-    (("--dense-layers",), "dense_layers", "First layers of a mixture of experts that are dense."),
-)
-MACHINE_FLAGS: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    (("--topology",), "topology", "Network(s), or all.  [default: hierarchical]"),
-    (("--algorithm",), "algorithm", "Algorithm(s): a name, standard, nccl or auto."),
-    (("--hardware",), "hardware", "Machine(s) of the catalogue.  [default: dgx-h100]"),
-    (("--framework",), "framework", "Software that trains.  [default: megatron-lm]"),
-    (("--precision",), "precision", "What matrices are multiplied in.  [default: bf16]"),
-    (("--recipe",), "recipe", "Bytes of weights, gradients and optimizer, by name."),
-    (("--attention-kernel",), "attention_kernel", "flash_2, flash_3, cudnn, unfused, .."),
-    (("--weight-bytes",), "weight_bytes", "Bytes of a weight."),
-    (("--gradient-bytes",), "gradient_bytes", "Bytes of a gradient."),
-    (("--optimizer-bytes",), "optimizer_bytes", "Bytes of a parameter's optimizer states."),
-    (("--memory-capacity",), "memory_capacity", "Memory of a GPU."),
-    (("--gpus-per-node",), "gpus_per_node", "GPUs of a node."),
-    (("--nics-per-node",), "nics_per_node", "Network cards of a node."),
-    (("--nodes-per-pod",), "nodes_per_pod", "Nodes of a pod: a third level (hierarchical)."),
-    (("--bandwidth",), "bandwidth", "One direction of a flat network's link."),
-    (("--latency",), "latency", "Of a flat network's link."),
-    (("--energy-per-bit",), "energy_per_bit", "Of a flat network's link."),
-    (("--link",), "link", "Link of a flat network: auto, intra or inter."),
-    (("--intra-bandwidth",), "intra_bandwidth", "Inside a node."),
-    (("--intra-latency",), "intra_latency", "Inside a node."),
-    (("--intra-efficiency",), "intra_efficiency", "Share of it that long messages reach."),
-    (("--inter-bandwidth",), "inter_bandwidth", "Of one network card between nodes."),
-    (("--inter-latency",), "inter_latency", "Between nodes."),
-    (("--inter-efficiency",), "inter_efficiency", "Share of it that long messages reach."),
-    (("--oversubscription",), "oversubscription", "Between nodes (2 halves the bandwidth)."),
-    (("--pod-bandwidth",), "pod_bandwidth", "Of one network card between pods."),
-    (("--pod-latency",), "pod_latency", "Between pods."),
-    (("--pod-oversubscription",), "pod_oversubscription", "Between pods."),
-    (("--mesh-nx",), "mesh_nx", "Ranks along x of a group that fills the mesh or torus."),
-    (("--mesh-ny",), "mesh_ny", "Ranks along y."),
-    (("--mesh-nz",), "mesh_nz", "Ranks along z."),
-    (("--latency-per",), "latency_per", "What pays a latency: hop or message.  [default: hop]"),
-    (("--price",), "price", "Price of a GPU, such as '2.5 USD/h'."),
-    (("--training-tokens",), "training_tokens", "Tokens of the whole training, for its cost."),
-)
-ANALYSIS_FLAGS = (*PLAN_FLAGS, *MODEL_FLAGS, *MACHINE_FLAGS)
 # Innermost first; Megatron-LM leaves out experts, or names them where they cut the same ranks.
 RANK_ORDERS = ("tp-cp-dp-pp", "tp-cp-ep-dp-pp")
 # What says all of a model, with the MLP's inner size.
 SHAPES = (*TENSORS, "gated", "tied_embeddings")
-SWITCHED = ("sequence_parallel", "gated", "tied_embeddings")
-WORDS = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
-# Labels of which "all" means every value; of the network's, the sweep itself knows what it means.
-WHOLE = (
-    "recompute", "schedule", "context_parallel", "attention_kernel", "precision", "mask",
-    "tp_mechanism", "cp_mechanism", "dp_mechanism",
-)  # fmt: skip
 
 
 def analysis_options(command: Command) -> Command:
@@ -126,36 +39,19 @@ def analysis_options(command: Command) -> Command:
     )
     for option in reversed(extra):
         command = option(command)
-    for flags, name, words in reversed(ANALYSIS_FLAGS):
-        more: dict[str, Any] = {}
-        if name == "sequence_parallel":
-            more = {"is_flag": False, "flag_value": "on"}
-        command = click.option(*flags, name, help=words, metavar="VALUES", **more)(command)
-    return command
-
-
-def flag_of(name: str) -> str:
-    """Return the flag by which a quantity is given, or its name where there is none."""
-    return next((flags[0] for flags, given, _ in ANALYSIS_FLAGS if given == name), name)
+    return flags.options(*flags.OF_TRAINING)(command)
 
 
 def stated_analysis(given: Mapping[str, Any]) -> dict[str, Any]:
     """Make of the command's options what a spec file would state."""
-    options = {name: given[name] for _, name, _ in ANALYSIS_FLAGS}
+    options = flags.given_options(given, flags.OF_TRAINING)
     faults = [*_batch(options, given["batch_size"]), *_order(given["rank_order"])]
     faults += _model(options)
     if faults:
         raise InputError(faults)
     if given["tree_algo"]:
-        topology = options["topology"] or "hierarchical"
-        options["algorithm"] = tree_algorithms(topology, options["algorithm"])
-    for name in SWITCHED:
-        if options[name] is not None:
-            words = (word.strip() for word in options[name].split(","))
-            options[name] = ",".join(WORDS.get(word.lower(), word) for word in words)
-    for name in WHOLE:
-        if options[name] is not None and options[name].strip() == "all":
-            options[name] = _every(name)
+        algorithm = flags.tree_algorithm(options["topology"], options["algorithm"], HIERARCHY)
+        options["algorithm"] = algorithm
     return stated_sweep(options, "Training steps")
 
 
@@ -182,8 +78,8 @@ def _model(options: Mapping[str, Any]) -> list[str]:
     if options["parameters"] is not None or not needed:
         return []
     shapes = "or shapes" if len(needed) > len(SHAPES) else "or the other shapes"
-    flags = ", ".join(map(flag_of, needed))
-    allowed = f"--model NAME, --params 70e9, {shapes}: {flags}"
+    lacking = ", ".join(map(flags.flag_of, needed))
+    allowed = f"--model NAME, --params 70e9, {shapes}: {lacking}"
     return [fault("--model", "(not given)", "needed", allowed)]
 
 
@@ -194,13 +90,7 @@ def _order(order: str | None) -> list[str]:
     return [fault("--rank-order", order, wrong, f"{RANK_ORDERS[0]}, Megatron-LM's default")]
 
 
-def _every(name: str) -> str:
-    from sweeps.spec.axis import label_values
-
-    return ",".join(label_values(name))
-
-
-@click.command("analysis")
+@click.command(flags.TRAINING, cls=flags.SweepCommand)
 @analysis_options
 @click.option("--timeline", metavar="FILE.json", help="Predicted course, as a Chrome trace.")
 @click.option("--verbose", "-v", is_flag=True, help="Formula, source, and the numbers put in.")

@@ -20,7 +20,7 @@ from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer.quantities import SHAPES
 from sweeps import display
-from sweeps.cli.analysis_command import flag_of
+from sweeps.cli.flags import flag_of
 from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
 from sweeps.job import Job, prepare
@@ -54,7 +54,6 @@ def timeline_of(job: Job) -> StepTimeline:
     """Return the course of a plan's step."""
     from overhead.evaluation import MissingQuantities
     from overhead.step.timeline import step_timeline
-    from sweeps.cli.analysis_command import flag_of
 
     sizes = job.plan.grid.sizes
     if job.plan.grid.cells != 1:

@@ -13,8 +13,8 @@ from overhead.evaluation import Evaluation
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer.quantities import SHAPES
 from sweeps import display
-from sweeps.cli.analysis_command import flag_of
 from sweeps.cli.analysis_job import LACKING, evaluation_of, roots
+from sweeps.cli.flags import flag_of
 from sweeps.cli.options import grouped_lines
 from sweeps.cli.records import shown
 from sweeps.job import Job

@@ -16,14 +16,12 @@ from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Formula
 from overhead.quantity import VOCABULARY
 from sweeps import display
+from sweeps.cli import flags
 from sweeps.cli.options import (
-    COLLECTIVE_FLAGS,
     assumed_lines,
-    collective_options,
     file_options,
     output_options,
     stated_sweep,
-    tree_algorithms,
 )
 from sweeps.cli.records import Cells
 from sweeps.engine.evaluate import Evaluator
@@ -38,8 +36,8 @@ MOST_SHOWN = 10**7
 MOST_BESIDE = 10**5
 
 
-@click.command("collective")
-@collective_options
+@click.command(flags.COLLECTIVE, cls=flags.SweepCommand)
+@flags.options(*flags.OF_COLLECTIVES)
 @click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce.")
 @click.option("--verbose", "-v", is_flag=True, help="Formula, source, and the numbers put in.")
 @output_options
@@ -54,10 +52,10 @@ def command(**given: Any) -> int:
 
     for path in given["formulas"]:
         load_formulas(Path(path))
-    names = [name for _, name, _ in COLLECTIVE_FLAGS]
-    options = {name: given[name] for name in names}
+    options = flags.given_options(given, flags.OF_COLLECTIVES)
     if given["tree_algo"]:
-        options["algorithm"] = tree_algorithms(options["topology"], options["algorithm"])
+        algorithm = flags.tree_algorithm(options["topology"], options["algorithm"], "switch")
+        options["algorithm"] = algorithm
     _check_needed(options)
     stated = stated_sweep(options, "Collective operations")
     folders = [Path(folder) for folder in given["hardware_folder"]]

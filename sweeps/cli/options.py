@@ -9,61 +9,10 @@ from typing import Any, TypeVar
 import click
 
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault
 from sweeps.job import Job
 from sweeps.spec.units import format_quantity
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-# Flag names, the quantity or label that they give, and what it is.
-COLLECTIVE_FLAGS: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    (("--op", "--collective"), "collective", "Operation(s), or all.  [default: all_reduce]"),
-    (("--topology",), "topology", "Network(s), or all.  [default: switch]"),
-    (("--algorithm",), "algorithm", "Algorithm(s): a name, standard, nccl, auto or all."),
-    (("--N", "--ranks", "--num-gpus", "--gpus"), "ranks", "Number of ranks."),
-    (("--M", "--message-bytes"), "message_bytes", "Message size (bytes, or with a unit)."),
-    (("--hardware",), "hardware", "Machine(s) of the catalogue.  [default: dgx-h100]"),
-    (("--bandwidth",), "bandwidth", "One direction of a flat network's link."),
-    (("--latency",), "latency", "Of a flat network's link."),
-    (("--energy-per-bit",), "energy_per_bit", "Of a flat network's link."),
-    (("--link",), "link", "Link of a flat network: auto, intra or inter."),
-    (("--gpus-per-node",), "gpus_per_node", "Ranks of the group in a node (hierarchical)."),
-    (("--nics-per-node",), "nics_per_node", "Network cards of a node."),
-    (("--nodes-per-pod",), "nodes_per_pod", "Nodes of a pod: a third level (hierarchical)."),
-    (("--intra-bandwidth",), "intra_bandwidth", "Inside a node."),
-    (("--intra-latency",), "intra_latency", "Inside a node."),
-    (("--inter-bandwidth",), "inter_bandwidth", "Of one network card between nodes."),
-    (("--inter-latency",), "inter_latency", "Between nodes."),
-    (("--pod-bandwidth",), "pod_bandwidth", "Of one network card between pods."),
-    (("--pod-latency",), "pod_latency", "Between pods."),
-    (("--oversubscription",), "oversubscription", "Between nodes (2 halves the bandwidth)."),
-    (("--pod-oversubscription",), "pod_oversubscription", "Between pods."),
-    (("--mesh-nx",), "mesh_nx", "Ranks along x (mesh and torus)."),
-    (("--mesh-ny",), "mesh_ny", "Ranks along y."),
-    (("--mesh-nz",), "mesh_nz", "Ranks along z."),
-    (("--mesh-dimensions",), "mesh_dimensions", "Dimensions, if sizes aren't given.  [default: 2]"),
-    (("--chunks",), "chunks", "Chunks of a pipelined algorithm.  [default: the optimum]"),
-    (("--phase-chunks",), "phase_chunks", "Chunks over which phases are pipelined."),
-    (("--reduction-cost",), "reduction_cost", "Time to reduce a byte (s/B).  [default: none]"),
-    (("--hops",), "hops", "Links between the two ranks of a p2p.  [default: 1]"),
-    (("--latency-per",), "latency_per", "What pays a latency: hop or message.  [default: hop]"),
-)
-# The tree algorithm of each network, for --tree-algo.
-TREES = {
-    "tree": "dbt",
-    "switch": "dbt",
-    "ring": "tree_pipe",
-    "mesh": "tree_pipe",
-    "torus": "tree_pipe",
-    "binary_tree": "tree_pipe",
-}
-
-
-def collective_options(command: Command) -> Command:
-    """Add the options that state a sweep of collectives."""
-    for flags, name, words in reversed(COLLECTIVE_FLAGS):
-        command = click.option(*flags, name, help=words, metavar="VALUES")(command)
-    return command
 
 
 def output_options(command: Command) -> Command:
@@ -145,17 +94,6 @@ def recorded(arguments: Sequence[str]) -> list[str]:
         else:
             kept.append(argument)
     return kept
-
-
-def tree_algorithms(topology: str | None, algorithm: str | None) -> str:
-    """Return the algorithm that --tree-algo means."""
-    name = topology or "switch"
-    if algorithm is not None:
-        raise InputError(fault("--tree-algo", "set", "--algorithm is given too", "one of the two"))
-    if name not in TREES:
-        allowed = f"one network of {', '.join(TREES)}"
-        raise InputError(fault("--tree-algo", name, "no tree algorithm there", allowed))
-    return TREES[name]
 
 
 # What the user didn't give: the values taken, and where they come from.

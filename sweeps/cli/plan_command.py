@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sweeps.cli.analysis_command import ANALYSIS_FLAGS, MODEL_FLAGS, SWITCHED, WHOLE, WORDS
-from sweeps.cli.options import TREES, file_options, output_options
+from overhead.labels import HIERARCHY
+from sweeps.cli import flags
+from sweeps.cli.options import file_options, output_options
 from sweeps.errors import InputError, fault
 
 if TYPE_CHECKING:
@@ -35,27 +36,13 @@ SEED_FLAGS: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (("--seq-len", "--seq-length", "-s"), "sequence_length", "4096",
      "Tokens of a sequence.  [default: 4096]"),
 )  # fmt: skip
-OVERLAP_FLAGS = (
-    (("--tp-overlap",), "tp_overlap", "Share of tensor parallelism's communication that hides."),
-    (("--cp-overlap",), "cp_overlap", "Share of context parallelism's."),
-    (("--ep-overlap",), "ep_overlap", "Share of expert parallelism's."),
-    (("--dp-overlap",), "dp_overlap", "Share of data parallelism's."),
-)
 # What the search decides by itself, or the flags above give.
 LEFT_OUT = (
     "world_size", "global_batch", "micro_batches", "parameters", "sequence_length",
-    "memory_capacity", "experts", "training_tokens", "algorithm",
+    "memory_capacity", "experts", "training_tokens",
 )  # fmt: skip
-OTHER_FLAGS = (
-    *(flag for flag in ANALYSIS_FLAGS if flag[1] not in LEFT_OUT),
-    *OVERLAP_FLAGS,
-    (("--algorithm",), "algorithm", "Algorithm(s) of collectives: a name, nccl, auto, .."),
-)
-SHAPES = tuple(name for _, name, _ in MODEL_FLAGS if name not in LEFT_OUT and name != "model")
-OF_A_PLAN = (
-    "tp", "cp", "pp", "dp", "ep", "etp", "virtual_stages", "micro_batch", "zero_stage",
-    "sequence_parallel", "recompute", "schedule",
-)  # fmt: skip
+OTHERS = tuple(name for name in flags.OF_TRAINING if name not in LEFT_OUT)
+SHAPES = tuple(name for name in flags.OF_MODELS if name not in LEFT_OUT and name != "model")
 # A schedule without a backward is none of training.
 FORWARD = "forward_only"
 # Numbers from here on are SI, smaller ones billions of parameters, or GB.
@@ -101,32 +88,16 @@ def plan_options(command: Command) -> Command:
     )  # fmt: skip
     for option in reversed(extra):
         command = option(command)
-    for flags, name, words in reversed(OTHER_FLAGS):
-        more: dict[str, Any] = {}
-        if name == "sequence_parallel":
-            more = {"is_flag": False, "flag_value": "on"}
-        command = click.option(*flags, name, help=_help(name, words), metavar="VALUES", **more)(
-            command
-        )
-    for flags, name, _, words in reversed(SEED_FLAGS):
-        command = click.option(*flags, name, help=words, metavar="VALUES")(command)
+    command = flags.options(*OTHERS)(command)
+    for names, name, _, words in reversed(SEED_FLAGS):
+        command = click.option(*names, name, help=words, metavar="VALUES")(command)
     return command
 
 
-def _help(name: str, words: str) -> str:
-    """Return an option's words; what isn't said of a plan is searched."""
-    if name not in OF_A_PLAN:
-        return words
-    return f"{words.split('  [default', maxsplit=1)[0]}  [default: searched]"
-
-
 def flag_of(name: str) -> str:
-    """Return the flag by which a quantity is given, or its name where there is none."""
+    """Return the flag by which a quantity is given."""
     own = {"parameters": "params", "memory_capacity": "memory"}.get(name, name)
-    for flags, given, _, _ in SEED_FLAGS:
-        if given == own:
-            return flags[0]
-    return next((flags[0] for flags, given, _ in OTHER_FLAGS if given == name), name)
+    return next((names[0] for names, one, _, _ in SEED_FLAGS if one == own), flags.flag_of(name))
 
 
 def read_options(given: Mapping[str, Any]) -> Asked:
@@ -137,10 +108,10 @@ def read_options(given: Mapping[str, Any]) -> Asked:
     faults = list(_contradictions(given, model=model, calculator=calculator))
     assumed: list[str] = []
     values: dict[str, str] = {}
-    for flags, name, default, _ in SEED_FLAGS:
+    for names, name, default, _ in SEED_FLAGS:
         text = given[name]
         if text is None and (calculator or name not in ("params", "memory")):
-            assumed.append(f"{flags[0]} {default}")
+            assumed.append(f"{names[0]} {default}")
             text = default
         if text is not None:
             values[name] = text
@@ -178,9 +149,9 @@ def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) 
         return
     allowed = "--model, or leave it out"
     kept = ("layers", "hidden_size")
-    for flags, name, _ in OTHER_FLAGS:
-        if given[name] is not None and name not in kept:
-            yield fault(flags[0], given[name], "needs a model's shapes", allowed)
+    for name, text in flags.given_options(given, OTHERS).items():
+        if text is not None and name not in kept:
+            yield fault(flag_of(name), text, "needs a model's shapes", allowed)
     for name in ("explain", "lost_nodes", "tokens", "days"):
         if given[name] is not None:
             told = f"--{name.replace('_', '-')}"
@@ -208,25 +179,13 @@ def _scaled(flag: str, text: str, unit: str, readings: list[str]) -> str:
 
 def _others(given: Mapping[str, Any]) -> dict[str, str]:
     """Return the other options that were given, as a sweep has them."""
-    from sweeps.spec.axis import label_values
-
-    found: dict[str, str] = {}
-    for _, name, _ in OTHER_FLAGS:
-        text = given[name]
-        if text is None:
-            continue
-        if name in SWITCHED:
-            words = (word.strip() for word in text.split(","))
-            text = ",".join(WORDS.get(word.lower(), word) for word in words)
-        if name in WHOLE and text.strip() == "all":
-            text = ",".join(one for one in label_values(name) if one != FORWARD)
-        found[name] = text
+    every = flags.given_options(given, OTHERS)
+    found = {name: text for name, text in every.items() if text is not None}
+    if given["schedule"] is not None and given["schedule"].strip() == "all":
+        found["schedule"] = ",".join(one for one in found["schedule"].split(",") if one != FORWARD)
     if given["tree_algo"]:
-        topology = found.get("topology", "hierarchical")
-        if topology not in TREES:
-            allowed = f"one network of {', '.join(TREES)}"
-            raise InputError(fault("--tree-algo", topology, "no tree algorithm there", allowed))
-        found["algorithm"] = TREES[topology]
+        topology = found.get("topology")
+        found["algorithm"] = flags.tree_algorithm(topology, found.get("algorithm"), HIERARCHY)
     return found
 
 
@@ -244,9 +203,7 @@ def _explain(text: str | None, faults: list[str]) -> dict[str, str]:
             allowed = "name=value of tp, cp, pp, dp, ep, micro_batch, zero_stage, recompute, .."
             faults.append(fault("--explain", piece.strip(), "can't be read", allowed))
             continue
-        if own == "sequence_parallel":
-            value = WORDS.get(value.lower(), value)
-        found[own] = value
+        found[own] = flags.read(own, value) or value
     if text is not None and not found and not faults:
         faults.append(fault("--explain", text, "names no plan", "such as tp=8,pp=4,dp=2"))
     return found
@@ -280,7 +237,7 @@ def _days(text: str | None, faults: list[str]) -> float | None:
 KEPT = 50
 
 
-@click.command("plan")
+@click.command(flags.SEARCH, cls=flags.SweepCommand)
 @plan_options
 @output_options
 def command(**given: Any) -> int:

@@ -1,0 +1,304 @@
+"""Options that say what is computed: one for every quantity and label that a sweep can be given.
+
+The usual ones stand in a command's help; any other is an option by its own name, such as
+``--dropout`` or ``--workspace-bytes``.  What they mean, their units, values and defaults are those
+of the vocabulary and of the labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import click
+
+from sweeps.errors import InputError, fault
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+COLLECTIVE, TRAINING, SEARCH = "collective", "analysis", "plan"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """What of an option doesn't follow from the name of what it gives."""
+
+    names: tuple[str, ...] = ()  # Its names, if they aren't that name
+    default: str = ""  # What is taken where it isn't given, if no table of defaults has it
+    words: str = ""  # What it is, if people say it otherwise than the vocabulary
+
+
+FLAGS: dict[str, Flag] = {
+    "collective": Flag(("--op", "--collective")),
+    "ranks": Flag(("--N", "--ranks", "--num-gpus", "--gpus")),
+    "message_bytes": Flag(("--M", "--message-bytes")),
+    "chunks": Flag(default="the optimum"),
+    "reduction_cost": Flag(default="none"),
+    "mesh_dimensions": Flag(default="2"),
+    "world_size": Flag(("--num-gpus", "--gpus"), "dp*tp*cp*pp"),
+    "dp": Flag(default="what the others leave of the GPUs"),
+    **dict.fromkeys(("tp", "cp", "pp", "ep", "virtual_stages"), Flag(default="1")),
+    **dict.fromkeys(("micro_batch", "micro_batches"), Flag(default="1")),
+    "etp": Flag(default="tp"),
+    "zero_stage": Flag(default="the framework's, or 0"),
+    "sequence_parallel": Flag(("--sp",), "off, or on with experts"),
+    "context_parallel": Flag(("--cp-kind",)),
+    "expert_imbalance": Flag(("--imbalance",)),
+    "parameters": Flag(("--params", "--parameters"), words="Number of parameters, without shapes"),
+    "model": Flag(words="Model(s) of the catalogue, or of Hugging Face's config.json"),
+    "sequence_length": Flag(("--seq-length", "--seq-len")),
+    "layers": Flag(("--num-layers", "--layers")),
+    "heads": Flag(("--heads", "--num-heads")),
+    "kv_heads": Flag(default="as many as heads"),
+    "head_size": Flag(default="hidden size by heads"),
+    "vocabulary_size": Flag(("--vocabulary-size", "--vocab-size")),
+    "experts": Flag(("--experts", "--num-experts")),
+    "experts_per_token": Flag(("--experts-per-token", "--top-k")),
+    "price": Flag(words="Price of a GPU, such as '2.5 USD/h'"),
+    "hardware": Flag(words="Machine(s) of the catalogue"),
+}
+LINKS = (
+    "latency_per", "bandwidth", "latency", "energy_per_bit", "link", "gpus_per_node",
+    "nics_per_node", "nodes_per_pod", "intra_bandwidth", "intra_latency", "inter_bandwidth",
+    "inter_latency", "oversubscription", "pod_bandwidth", "pod_latency", "pod_oversubscription",
+    "mesh_nx", "mesh_ny", "mesh_nz",
+)  # fmt: skip
+OF_COLLECTIVES = (
+    "collective", "topology", "algorithm", "ranks", "message_bytes", "hardware", *LINKS,
+    "mesh_dimensions", "chunks", "phase_chunks", "reduction_cost", "hops",
+)  # fmt: skip
+OF_PLANS = (
+    "world_size", "dp", "tp", "cp", "pp", "ep", "etp", "virtual_stages", "micro_batch",
+    "global_batch", "micro_batches", "zero_stage", "sequence_parallel", "context_parallel",
+    "hsdp_shard", "schedule", "embedding_as_layer", "loss_as_layer", "recompute",
+    "expert_imbalance", "dispatcher", "mask", "dropout", "tp_mechanism", "cp_mechanism",
+    "dp_mechanism", "tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap",
+)  # fmt: skip
+OF_MODELS = (
+    "model", "parameters", "sequence_length", "layers", "hidden_size", "heads", "kv_heads",
+    "head_size", "ffn_size", "vocabulary_size", "gated", "tied_embeddings", "experts",
+    "experts_per_token", "expert_ffn_size", "shared_ffn_size", "dense_layers",
+)  # fmt: skip
+OF_MACHINES = (
+    "topology", "algorithm", "hardware", "framework", "precision", "recipe", "attention_kernel",
+    "weight_bytes", "gradient_bytes", "optimizer_bytes", "memory_capacity", *LINKS,
+    "intra_efficiency", "inter_efficiency", "price", "training_tokens",
+)  # fmt: skip
+OF_TRAINING = (*OF_PLANS, *OF_MODELS, *OF_MACHINES)
+
+# What is written for a switch.
+SWITCHED = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
+# The tree algorithm of each network, for --tree-algo.
+TREES = {
+    "tree": "dbt",
+    "switch": "dbt",
+    "ring": "tree_pipe",
+    "mesh": "tree_pipe",
+    "torus": "tree_pipe",
+    "binary_tree": "tree_pipe",
+}
+# A label's values that help lists.
+LISTED = 8
+EXTRA = f"{__name__}.extra"
+
+
+def flag_of(name: str) -> str:
+    """Return the option by which a quantity or label is given."""
+    own = FLAGS.get(name, Flag()).names
+    return own[0] if own else f"--{name.replace('_', '-')}"
+
+
+class Option(click.Option):
+    """An option that gives a quantity or label; what it says of itself is made when it is asked."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the names of the option and what it is."""
+        self.help = self.help or words_of(str(self.name), str(ctx.command.name))
+        return super().get_help_record(ctx)
+
+
+class SweepCommand(click.Command):
+    """A command that takes any quantity or label of a sweep as an option by its name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Add the options by name that the arguments have."""
+        known = {text for one in self.params for text in (*one.opts, *one.secondary_opts)}
+        given = {one.name for one in self.params}
+        flags = dict.fromkeys(text.partition("=")[0] for text in args if text.startswith("--"))
+        names = [text[2:].replace("-", "_") for text in flags if text not in {*known, "--help"}]
+        ctx.meta[EXTRA] = [
+            option(name)
+            for name in names
+            if name not in given and is_input(name, alone=self.name == COLLECTIVE)
+        ]
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the usual options and those that the arguments have."""
+        return [*super().get_params(ctx), *ctx.meta.get(EXTRA, ())]
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Say that there are more options."""
+        formatter.write_paragraph()
+        formatter.write_text(
+            "Any other quantity or label that a formula takes is an option by its name, such as "
+            "--window 4096 or --workspace-bytes 1GiB."
+        )
+
+
+def option(name: str, names: Sequence[str] = (), words: str | None = None) -> Option:
+    """Return the option that gives a quantity or label."""
+    own = FLAGS.get(name, Flag())
+    more: dict[str, Any] = {}
+    if name == "sequence_parallel":
+        more = {"is_flag": False, "flag_value": "on"}
+    flags = names or own.names or (flag_of(name),)
+    return Option([*flags, name], help=words, metavar="VALUES", **more)
+
+
+def options(*names: str) -> Callable[[Command], Command]:
+    """Add the options that give some quantities and labels."""
+
+    def add(command: Command) -> Command:
+        for name in reversed(names):
+            made = option(name)
+            params: list[click.Parameter] = command.__dict__.setdefault("__click_params__", [])
+            params.append(made)
+        return command
+
+    return add
+
+
+def given_options(given: Mapping[str, Any], usual: Iterable[str]) -> dict[str, str | None]:
+    """Return what the options give, by quantity or label, the usual ones and others."""
+    more = [str(one.name) for one in click.get_current_context().meta.get(EXTRA, ())]
+    return {name: read(name, given[name]) for name in (*usual, *more)}
+
+
+def read(name: str, text: str | None) -> str | None:
+    """Return what is written in an option: of a switch its numbers, of "all" every value."""
+    from overhead.labels import LABELS
+
+    if text is None:
+        return None
+    label = LABELS.get(name)
+    if label is None:
+        return ",".join(switched(name, word) for word in text.split(","))
+    # Of a network's labels a sweep itself knows what "all" is.
+    every = text.strip() == "all" and label.training and label.values
+    return ",".join(label.values) if every else text
+
+
+def switched(name: str, word: str) -> str:
+    """Return a switch's number; any other text as it is."""
+    number = SWITCHED.get(word.strip().lower())
+    return number if number is not None and is_switch(name) else word
+
+
+def is_switch(name: str) -> bool:
+    """Return whether a quantity is 0 or 1."""
+    from overhead.quantity import VOCABULARY
+
+    one = VOCABULARY[name]
+    return one.integer and (one.minimum, one.maximum) == (0, 1)
+
+
+def is_input(name: str, *, alone: bool) -> bool:
+    """Return whether a formula takes a quantity, or a label has the name.
+
+    An operation alone takes only what is defined for collectives.
+    """
+    from overhead.formula import REGISTRY
+    from overhead.labels import LABELS
+    from overhead.quantity import VOCABULARY
+
+    if name in LABELS:
+        return not (alone and LABELS[name].training)
+    if name not in VOCABULARY or (alone and name not in VOCABULARY.first):
+        return False
+    VOCABULARY.load_everything()
+    return any(name in one.inputs for one in REGISTRY.values()) or any(
+        name in one.bind.values() for one in REGISTRY.calls
+    )
+
+
+# What an option says of itself.
+
+
+def words_of(name: str, command: str) -> str:
+    """Return what an option is, with its unit or values, and its default."""
+    from overhead.labels import LABELS
+
+    own = FLAGS.get(name, Flag())
+    default = _default(name, command)
+    text = own.words or (_of_label(name) if name in LABELS else _of_quantity(name))
+    return f"{text[:1].upper()}{text[1:]}.{f'  [default: {default}]' if default else ''}"
+
+
+def _of_label(name: str) -> str:
+    from overhead.labels import LABELS
+    from sweeps.spec.axis import label_values
+
+    values = label_values(name)
+    listed = ", ".join((*values[:LISTED], *(["others"] if len(values) > LISTED else [])))
+    return f"{LABELS[name].meaning}{f': {listed}' if listed else ''}"
+
+
+def _of_quantity(name: str) -> str:
+    from overhead.quantity import VOCABULARY
+    from sweeps.spec.units import UNITS
+
+    one = VOCABULARY[name]
+    unit = UNITS.get(one.units, one.units) if one.units != "1" else ""
+    text = one.meaning.removeprefix("whether ")
+    return f"{text}: on or off" if is_switch(name) else f"{text}{f' [{unit}]' if unit else ''}"
+
+
+def _default(name: str, command: str) -> str:
+    """Return what is taken where nothing is said, in words."""
+    from overhead.labels import LABELS
+
+    if command == SEARCH:
+        from sweeps.search.request import CHOICES
+
+        if name in CHOICES:
+            return "searched"
+    if name in LABELS:
+        label = LABELS[name]
+        return (label.alone if command == COLLECTIVE else "") or label.default
+    default = FLAGS.get(name, Flag()).default or _numbers(training=command != COLLECTIVE).get(name)
+    if default in ("0", "1") and is_switch(name):
+        return "on" if default == "1" else "off"
+    return default or ""
+
+
+@cache
+def _numbers(*, training: bool) -> dict[str, str]:
+    """Return the defaults of numbers, in words."""
+    from sweeps.spec.resolve import DEFAULTS, FIGURES
+
+    known = {name: f"{value:g}" for name, (value, _) in DEFAULTS.items()}
+    if training:
+        from overhead.transformer.quantities import SHAPES
+        from sweeps.spec.framework import FRAMEWORK_RULE, MACHINE_RULE, NUMBER_DEFAULTS
+        from sweeps.spec.resolve_training import MODELS
+
+        every = {key: value for own in MODELS.values() for key, value in own.items()}
+        known |= {name: f"{value:g}" for name, value in every.items() if name not in SHAPES}
+        known |= {name: f"{value:g}" for name, (value, _) in NUMBER_DEFAULTS.items()}
+        known |= dict.fromkeys(FRAMEWORK_RULE, "the framework's")
+        known |= dict.fromkeys((*MACHINE_RULE, "memory_capacity"), "the machine's")
+    return known | dict.fromkeys(FIGURES, "the machine's")
+
+
+def tree_algorithm(topology: str | None, algorithm: str | None, usual: str) -> str:
+    """Return the algorithm that --tree-algo means."""
+    name = topology or usual
+    if algorithm is not None:
+        raise InputError(fault("--tree-algo", "set", "--algorithm is given too", "one of the two"))
+    if name not in TREES:
+        allowed = f"one network of {', '.join(TREES)}"
+        raise InputError(fault("--tree-algo", name, "no tree algorithm there", allowed))
+    return TREES[name]

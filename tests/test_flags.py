@@ -1,0 +1,69 @@
+"""Options follow from the vocabulary, the labels and the registry."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from overhead.quantity import VOCABULARY
+from sweeps.cli import flags
+from tests.cli_runner import Runner
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
+    return Runner(capsys)
+
+
+PLAN = "--model llama3-8b --num-gpus 8 --seq-length 4096 --global-batch 8"
+
+
+@pytest.mark.parametrize("name", [*flags.OF_COLLECTIVES, *flags.OF_TRAINING])
+def test_an_option_says_what_it_gives(name: str) -> None:
+    command = flags.COLLECTIVE if name in flags.OF_COLLECTIVES else flags.TRAINING
+    words = flags.words_of(name, command)
+    assert words.rstrip("]").rstrip()
+    if name in VOCABULARY and not flags.FLAGS.get(name, flags.Flag()).words:
+        meaning = VOCABULARY[name].meaning.removeprefix("whether ")
+        assert words.lower().startswith(meaning.lower())
+
+
+def test_any_input_is_an_option_by_its_name(cli: Runner) -> None:
+    shown = cli(f"analysis {PLAN} --dp 8 --zero-stage 3 --window 1024,2048 --json").out
+    first, second = json.loads(shown)
+    assert (first["window"], second["window"]) == (1024.0, 2048.0)
+    assert first["step_time_s"] < second["step_time_s"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"analysis {PLAN} --mfu 0.5",  # nothing takes it
+        f"analysis {PLAN} --no-such-thing 1",
+        "collective --N 8 --M 1MiB --schedule gpipe",  # of training steps alone
+        "collective --N 8 --M 1MiB --tp 2",
+    ],
+)
+def test_what_nothing_takes_is_no_option(cli: Runner, line: str) -> None:
+    found = cli(line, fine=False)
+    assert found.code == 2
+    assert "no such option" in found.err.lower()
+
+
+@pytest.mark.parametrize("on", ["on", "yes", "1"])
+def test_a_switch_is_on_or_off(cli: Runner, on: str) -> None:
+    plan = f"{PLAN} --tp 2 --pp 4 --dp 1 --embedding-as-layer {on} --loss-as-layer off,{on}"
+    uneven, even = json.loads(cli(f"analysis {plan} --json").out)
+    assert (uneven["loss_as_layer"], even["loss_as_layer"]) == (0.0, 1.0)
+
+
+def test_the_help_of_a_command_names_units_values_and_defaults(cli: Runner) -> None:
+    shown = " ".join(cli("analysis --help").out.split())
+    for words in (
+        "--micro-batch VALUES Sequences of a micro-batch. [default: 1]",
+        "gpipe, one_f_one_b, interleaved,",
+        "[B/s]. [default: the machine's]",
+        "is an option by its name",
+    ):
+        assert words in shown
