@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from overhead.quantity import VOCABULARY
+from sweeps.engine.case import is_row_number
 from sweeps.engine.describe import layout_of
 from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
@@ -55,7 +56,7 @@ def recompute(dataset: xr.Dataset) -> xr.Dataset:
                 constants[str(name)] = float(values)
         elif len(coordinate.dims) > 1:
             fields[str(name)] = (tuple(map(str, coordinate.dims)), values)
-        elif "(a row of the table)" not in str(coordinate.attrs.get("long_name", "")):
+        elif not is_row_number(coordinate.attrs):
             columns.setdefault(str(coordinate.dims[0]), {})[str(name)] = values
     axes = [Axis(dim, found) for dim, found in columns.items() if dim in dataset.sizes]
     if "topology" not in {*labels, *(name for axis in axes for name in axis.columns)}:

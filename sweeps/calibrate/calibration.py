@@ -102,7 +102,7 @@ def compare(
             return []
         figure = machine.figures.get(f"{level}_efficiency") or MACHINE_RULE[f"{level}_efficiency"]
         best = float(np.max(shares[large]))
-        source = f"{level}_efficiency ({figure.origin})"
+        source = f"{level}_efficiency ({figure.origin.text})"
         return [Comparison("large", best, figure.value, figure.value, source)]
     assert published is not None
     return _beside(rows, shares, published, alike)

@@ -24,6 +24,7 @@ from sweeps.cli.flags import flag_of
 from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
 from sweeps.job import Job, prepare
+from sweeps.origin import Origins, assumed
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.sweep import Sweep, read_sweep
 from sweeps.spec.units import to_toml, with_si_units
@@ -248,13 +249,16 @@ def analysis_job(
     return replace(job, sweep=replace(job.sweep, quantities=tuple(wanted)), text=text)
 
 
-def _with_settings(stated: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def _with_settings(stated: Mapping[str, Any]) -> tuple[dict[str, Any], Origins]:
     """Say how many settings of the run are assumed, and which."""
     given = {**stated.get("axes", {}), **stated.get("constants", {})}
-    assumed = [name for name in SETTINGS if name not in given]
-    constants = {**stated.get("constants", {}), "unknown_settings": len(assumed)}
-    told = f"not given are {', '.join(map(flag_of, assumed))}" if assumed else "all are given"
-    return {**stated, "constants": constants}, {"unknown_settings": f"assumed: {told}"}
+    assumptions = [name for name in SETTINGS if name not in given]
+    constants = {**stated.get("constants", {}), "unknown_settings": len(assumptions)}
+    names = ", ".join(map(flag_of, assumptions))
+    told = f"not given are {names}" if assumptions else "all are given"
+    return {**stated, "constants": constants}, {
+        "unknown_settings": (assumed(len(assumptions), told),)
+    }
 
 
 def _costs(sweep: Sweep, folders: Sequence[Path]) -> tuple[str, ...]:

@@ -411,7 +411,7 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
             yield _line(display.words(name), f"{shown(name, value):<12}{value / whole:6.1%}")
     band = _number(evaluation, "error_band")
     yield _line("all together", f"{shown('step_time', whole)}, +- {band:.0%}")
-    settings = job.resolved.origins["unknown_settings"].removeprefix("assumed: ")
+    settings = job.resolved.origins["unknown_settings"][0].source
     yield f"  (error to expect on average; {settings})"
     if _number(evaluation, "host_bound") > 0.0:
         yield "  (host-bound: layers wait for their launches longer than they compute)"

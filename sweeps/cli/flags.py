@@ -279,7 +279,7 @@ def _numbers(*, training: bool) -> dict[str, str]:
     """Return the defaults of numbers, in words."""
     from sweeps.spec.resolve import DEFAULTS, FIGURES
 
-    known = {name: f"{value:g}" for name, (value, _) in DEFAULTS.items()}
+    known = {name: f"{one.value:g}" for name, one in DEFAULTS.items()}
     if training:
         from overhead.transformer.quantities import SHAPES
         from sweeps.spec.framework import FRAMEWORK_RULE, MACHINE_RULE, NUMBER_DEFAULTS
@@ -287,7 +287,7 @@ def _numbers(*, training: bool) -> dict[str, str]:
 
         every = {key: value for own in MODELS.values() for key, value in own.items()}
         known |= {name: f"{value:g}" for name, value in every.items() if name not in SHAPES}
-        known |= {name: f"{value:g}" for name, (value, _) in NUMBER_DEFAULTS.items()}
+        known |= {name: f"{one.value:g}" for name, one in NUMBER_DEFAULTS.items()}
         known |= dict.fromkeys(FRAMEWORK_RULE, "the framework's")
         known |= dict.fromkeys((*MACHINE_RULE, "memory_capacity"), "the machine's")
     return known | dict.fromkeys(FIGURES, "the machine's")

@@ -10,6 +10,7 @@ import click
 
 from overhead.quantity import VOCABULARY
 from sweeps.job import Job
+from sweeps.origin import ASSUMED, DEFAULT, UNKNOWN, Origin, by_owner, words_of
 from sweeps.spec.units import format_quantity
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -98,12 +99,11 @@ def recorded(arguments: Sequence[str]) -> list[str]:
 
 # What the user didn't give: the values taken, and where they come from.
 
-# An origin longer than this is cut to its kind in a table; the catalogue tells the rest.
+# Origins longer than this are cut to their kind in a table; the catalogue has the rest.
 LONGEST = 60
 # What says how units convert, and a model's shapes that it doesn't have.
 CONVERSIONS = ("hour", "day")
-ABSENT = "assumed: not stated: none"
-DEFAULT = "assumed: the default"
+ABSENT = (ASSUMED, "not stated: none")
 
 
 def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
@@ -111,9 +111,9 @@ def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
     columns = {n: v for axis in job.plan.grid.axes for n, v in axis.columns.items()}
     used = _used(job)
     lines: list[str] = []
-    by_machine: dict[str, str] = {}
-    for name, origin in job.resolved.origins.items():
-        told = _kind(origin) if brief else origin
+    several: dict[str, Sequence[Origin]] = {}
+    for name, origins in job.resolved.origins.items():
+        told = _brief(origins) if brief else words_of(origins)
         if name not in used:
             continue
         if name in job.plan.labels:
@@ -121,16 +121,16 @@ def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
         elif name in job.plan.grid.constants:
             shown = format_quantity(job.plan.grid.constants[name], VOCABULARY[name].units)
             lines.append(f"  {name} = {shown}  [{told}]")
-        elif name in columns and " | " in origin:
-            by_machine[name] = origin
+        elif name in columns and by_owner(origins):
+            several[name] = origins
         elif name in columns:
             lines.append(f"  {name} = {_several(name, columns[name])}  [{told}]")
-    if not lines and not by_machine:
+    if not lines and not several:
         return
     machines = " ".join(machine.name for machine in job.resolved.machines)
     hint = f" (sources: sweeps catalog {machines})" if brief and machines else ""
     yield f"not given, so taken as{hint}:"
-    yield from _table(job, by_machine) if brief else _listed(job, by_machine)
+    yield from _table(several) if brief else _listed(several)
     yield from lines
 
 
@@ -139,8 +139,9 @@ def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
     columns = {n: v for axis in job.plan.grid.axes for n, v in axis.columns.items()}
     used = _used(job)
     groups: dict[str, dict[str, list[str]]] = {}
-    for name, origin in job.resolved.origins.items():
-        if name not in used or name in CONVERSIONS or (brief and origin == ABSENT):
+    for name, origins in job.resolved.origins.items():
+        absent = all((one.kind, one.source) == ABSENT for one in origins)
+        if name not in used or name in CONVERSIONS or (brief and absent):
             continue
         if name in job.plan.labels:
             value = job.plan.labels[name]
@@ -150,7 +151,7 @@ def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
             value = _several(name, columns[name])
         else:
             value = _several(name, job.plan.grid.columns[name].reshape(-1))
-        told = _owner(origin) if brief else origin
+        told = _group(origins) if brief else words_of(origins)
         groups.setdefault(told, {}).setdefault(value, []).append(name)
     if not groups:
         return
@@ -163,45 +164,42 @@ def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
         yield from wrap(text, 96, initial_indent=" " * 6, subsequent_indent=" " * 6)
 
 
-def _owner(origin: str) -> str:
-    """Return an origin in short: what stands in the catalogue for each entry, or its kind."""
-    if " | " in origin:
+def _group(origins: Sequence[Origin]) -> str:
+    """Return origins in short: what stands in the catalogue for each entry, or their kind."""
+    if by_owner(origins):
         return "of each machine or model"
-    return origin if origin == DEFAULT else origin.split(":", 1)[0]
+    first = origins[0]
+    default = (first.kind, first.source) == (ASSUMED, DEFAULT)
+    return first.words if default or first.kind == UNKNOWN else first.kind
 
 
-def _kind(origin: str) -> str:
-    return origin.split(":", 1)[0] if len(origin) > LONGEST else origin
+def _brief(origins: Sequence[Origin]) -> str:
+    words = words_of(origins)
+    return origins[0].kind if len(words) > LONGEST else words
 
 
-def _rows(job: Job, name: str, origin: str) -> dict[str, tuple[str, str]]:
-    """Return each machine's value and origin."""
-    axis = next(axis for axis in job.plan.grid.axes if name in axis.columns)
-    told = dict(clause.split(": ", 1) for clause in origin.split(" | "))
-    owner = "model" if "model" in axis.columns else "hardware"
-    pairs = zip(axis.columns[owner], axis.columns[name], strict=True)
-    shown = {str(m): format_quantity(float(v), VOCABULARY[name].units) for m, v in pairs}
-    return {entry: (value, told.get(entry, "")) for entry, value in shown.items()}
-
-
-def _listed(job: Job, by_machine: dict[str, str]) -> Iterator[str]:
-    for name, origin in by_machine.items():
+def _listed(several: Mapping[str, Sequence[Origin]]) -> Iterator[str]:
+    for name, origins in several.items():
         yield f"  {name}"
-        for machine, (value, told) in _rows(job, name, origin).items():
-            yield f"    {machine} = {value}  [{told}]"
+        for one in origins:
+            yield f"    {one.owner} = {_shown(name, one)}  [{one.text}]"
 
 
-def _table(job: Job, by_machine: dict[str, str]) -> Iterator[str]:
-    rows: list[Sequence[str]] = []
-    for name, origin in by_machine.items():
-        found = _rows(job, name, origin)
-        if not rows:
-            rows.append(("", *found))
-        rows.append((name, *(f"{value} {told.split(':')[0]}" for value, told in found.values())))
+def _table(several: Mapping[str, Sequence[Origin]]) -> Iterator[str]:
+    """Yield a line a quantity, with a column for each machine or model."""
+    owners = list(dict.fromkeys(one.owner for origins in several.values() for one in origins))
+    rows: list[Sequence[str]] = [("", *owners)] if owners else []
+    for name, origins in several.items():
+        cells = {one.owner: f"{_shown(name, one)} {one.short}" for one in origins}
+        rows.append((name, *(cells.get(owner, "") for owner in owners)))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
     for row in rows:
         line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
         yield f"  {line.rstrip()}"
+
+
+def _shown(name: str, origin: Origin) -> str:
+    return format_quantity(float(origin.value), VOCABULARY[name].units)
 
 
 def _several(name: str, values: Any) -> str:

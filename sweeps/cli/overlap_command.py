@@ -14,6 +14,7 @@ from sweeps.overlap.request import FLAGS
 
 if TYPE_CHECKING:
     from overhead.overlap.timeline import Span
+    from sweeps.origin import Origin
     from sweeps.overlap.request import Request
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -87,7 +88,7 @@ def _quantities() -> Iterator[str]:
     return (name for _, name, _ in FLAGS)
 
 
-def _machine(given: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
+def _machine(given: Mapping[str, Any]) -> dict[str, Origin]:
     """Return a machine's figures with their origins, where rates are asked of one."""
     rated = ("matmul_rows", "sm_bandwidth", "half_bandwidth_sms", "copy_engine_bandwidth")
     rates = given["hardware"] or any(given[name] is not None for name in rated)
@@ -98,10 +99,7 @@ def _machine(given: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
 
     name = given["hardware"] or LABELS["hardware"].default
     machine = load_hardware(name, [Path(folder) for folder in given["hardware_folder"]])
-    return {
-        figure: (found.value, f"{found.kind}: {found.source} ({machine.name})")
-        for figure, found in machine.figures.items()
-    }
+    return {figure: found.origin.of(machine.name) for figure, found in machine.figures.items()}
 
 
 def _lines(request: Request, given: Mapping[str, Any]) -> Iterable[str]:

@@ -18,7 +18,7 @@ from overhead.step.parts import PARTS
 from sweeps import display
 from sweeps.cli.plan_command import Asked, flag_of
 from sweeps.cli.records import ENDINGS, FIELDS, shown
-from sweeps.engine.case import Column, Layout
+from sweeps.engine.case import Column, Layout, is_row_number
 from sweeps.search.answer import WHOLE, Answer, answer, nodes_lost, other_batch
 from sweeps.search.launch import Settings, settings_of
 from sweeps.search.repair import nearest_plan
@@ -143,8 +143,7 @@ def range_rows(layout: Layout, names: Sequence[str]) -> list[list[str]]:
     """Return a table of many points for people: what varies, then some of the plan."""
     dims = tuple(layout.sizes)
     coordinates = [column for column in layout.coordinates if column.dims
-                   and (column.name not in dims or "row of the table" not in
-                        str(column.attrs.get("long_name", "")))]  # fmt: skip
+                   and not is_row_number(column.attrs)]  # fmt: skip
     variables = {column.name: column for column in layout.variables}
     wanted = [variables[name] for name in names if name in variables]
     titles = [column.name.replace("_", " ") for column in coordinates]

@@ -52,6 +52,21 @@ class Column:
     values: NDArray[Any] | None = None
 
 
+# What says of a coordinate that it only numbers the rows of a table.
+ROW = {"role": "row"}
+
+
+def row_numbers(name: str, count: int) -> Column:
+    """Return the coordinate of a dimension whose columns say what its rows are."""
+    about = {"long_name": f"{name} (a row of the table)", "units": "1", **ROW}
+    return Column(name, (name,), np.dtype(np.int32), about, np.arange(count, dtype=np.int32))
+
+
+def is_row_number(attrs: Mapping[str, Any]) -> bool:
+    """Whether a coordinate's attributes say that it only numbers rows."""
+    return ROW.items() <= attrs.items()
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """A dataset's dimensions, coordinates, variables and global attributes."""

@@ -16,10 +16,11 @@ from overhead.expression import latex
 from overhead.formula import Call, Formula
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.engine.case import FLAGS, Block, Case, Column, Layout, Variable
+from sweeps.engine.case import FLAGS, Block, Case, Column, Layout, Variable, row_numbers
 from sweeps.engine.evaluate import Evaluator, Limits
 from sweeps.engine.grid import Region
 from sweeps.engine.plan import Group, Plan
+from sweeps.origin import Origin, Origins, attributes
 from sweeps.spec.axis import Axis
 
 # A formula's text grows with the networks and algorithms of a sweep; this many are told.
@@ -27,7 +28,7 @@ TOLD = 60
 
 
 def layout_of(
-    plan: Plan, origins: Mapping[str, str], attrs: Mapping[str, str], extra: Iterable[Column] = ()
+    plan: Plan, origins: Origins, attrs: Mapping[str, str], extra: Iterable[Column] = ()
 ) -> Layout:
     """Describe the dataset that a plan gives."""
     coordinates: list[Column] = []
@@ -38,12 +39,12 @@ def layout_of(
         coordinates += _axis_columns(axis, origins, kept)
     for name, (dims, values) in plan.grid.fields.items():
         if name in kept:
-            coordinates.append(_number(name, dims, values, origins))
+            coordinates.append(coordinate(name, dims, values, origins.get(name, ())))
     for name, value in plan.grid.constants.items():
         if name in kept:
-            coordinates.append(_number(name, (), np.array(value), origins))
+            coordinates.append(coordinate(name, (), np.array(value), origins.get(name, ())))
     for name, label in plan.labels.items():
-        coordinates.append(_label(name, (), np.array(label), origins))
+        coordinates.append(coordinate(name, (), np.array(label), origins.get(name, ())))
     return Layout(
         sizes=dict(plan.grid.sizes),
         coordinates=(*coordinates, *extra),
@@ -52,35 +53,29 @@ def layout_of(
     )
 
 
-def _axis_columns(axis: Axis, origins: Mapping[str, str], kept: set[str]) -> list[Column]:
+def _axis_columns(axis: Axis, origins: Origins, kept: set[str]) -> list[Column]:
     columns = []
     if axis.name not in axis.columns:
-        index = np.arange(len(axis), dtype=np.int32)
-        about = {"long_name": f"{axis.name} (a row of the table)", "units": "1"}
-        columns.append(Column(axis.name, (axis.name,), index.dtype, about, index))
+        columns.append(row_numbers(axis.name, len(axis)))
     for name, values in axis.columns.items():
         if values.dtype.kind not in "UO" and name not in kept and name != axis.name:
             continue
-        make = _label if values.dtype.kind in "UO" else _number
-        columns.append(make(name, (axis.name,), values, origins))
+        columns.append(coordinate(name, (axis.name,), values, origins.get(name, ())))
     return columns
 
 
-def _number(
-    name: str, dims: tuple[str, ...], values: np.ndarray[Any, Any], origins: Mapping[str, str]
+def coordinate(
+    name: str, dims: tuple[str, ...], values: np.ndarray[Any, Any], origins: Sequence[Origin] = ()
 ) -> Column:
-    quantity = VOCABULARY[name]
-    attrs = {**quantity.attrs(), "origin": origins.get(name, "given")}
-    return Column(name, dims, np.dtype(np.float64), attrs, np.asarray(values, dtype=np.float64))
-
-
-def _label(
-    name: str, dims: tuple[str, ...], values: np.ndarray[Any, Any], origins: Mapping[str, str]
-) -> Column:
-    text = np.asarray(values, dtype=np.str_)
-    meaning = LABELS[name].meaning if name in LABELS else name
-    attrs = {"long_name": meaning, "origin": origins.get(name, "given")}
-    return Column(name, dims, text.dtype, attrs, text)
+    """Return a coordinate of a quantity or label; without origins it was given."""
+    if values.dtype.kind in "UO":
+        text = np.asarray(values, dtype=np.str_)
+        meaning = LABELS[name].meaning if name in LABELS else name
+        attrs: dict[str, Any] = {"long_name": meaning, **attributes(origins)}
+        return Column(name, dims, text.dtype, attrs, text)
+    numbers = np.asarray(values, dtype=np.float64)
+    attrs = {**VOCABULARY[name].attrs(), **attributes(origins)}
+    return Column(name, dims, numbers.dtype, attrs, numbers)
 
 
 def _variable(plan: Plan, variable: Variable) -> Column:

@@ -15,6 +15,7 @@ from overhead.evaluation import Evaluation
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.quantity import VOCABULARY
 from sweeps.engine.case import Block, Column, Layout
+from sweeps.origin import Origin, attributes
 from sweeps.overlap.request import Case, Request
 
 Floats = NDArray[np.float64]
@@ -157,21 +158,19 @@ def cell_of(request: Request, case: Case, names: Sequence[str]) -> Mapping[str, 
 
 
 def number_column(
-    name: str, dims: Sequence[str], values: Any, origin: str = "given", long_name: str = ""
+    name: str, dims: Sequence[str], values: Any, origin: Sequence[Origin] = (), long_name: str = ""
 ) -> Column:
     """Return a coordinate that holds numbers of a quantity."""
-    attrs = {**VOCABULARY[name].attrs(), "origin": origin}
+    attrs = {**VOCABULARY[name].attrs(), **attributes(origin)}
     if long_name:
         attrs["long_name"] = long_name
     return Column(name, tuple(dims), np.dtype(np.float64), attrs, np.asarray(values, np.float64))
 
 
-def label_column(
-    name: str, dims: Sequence[str], values: Any, long_name: str, origin: str = "given"
-) -> Column:
+def label_column(name: str, dims: Sequence[str], values: Any, long_name: str) -> Column:
     """Return a coordinate that holds names."""
     text = np.asarray(values, dtype=np.str_)
-    return Column(name, tuple(dims), text.dtype, {"long_name": long_name, "origin": origin}, text)
+    return Column(name, tuple(dims), text.dtype, {"long_name": long_name, **attributes()}, text)
 
 
 def attrs_of(name: str, declared: Iterable[Formula | Call | None]) -> dict[str, Any]:
@@ -301,7 +300,7 @@ def _coordinates(request: Request) -> list[Column]:
     for name, origin in request.origins.items():
         taken = {case.defaults[name] for case in request.cases if name in case.defaults}
         if len(taken) == 1:
-            found.append(number_column(name, (), taken.pop(), origin))
+            found.append(number_column(name, (), taken.pop(), [origin]))
     first = request.cases[0].labels
     found += [
         label_column(name, (), first[name], words)

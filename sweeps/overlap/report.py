@@ -147,7 +147,7 @@ def assumed_lines(request: Request) -> Iterator[str]:
     for name, origin in request.origins.items():
         values = dict.fromkeys(c.defaults[name] for c in request.cases if name in c.defaults)
         shown = ", ".join(format_quantity(v, VOCABULARY[name].units) for v in values)
-        told[name] = f"  {name} = {shown}  [{origin}]"
+        told[name] = f"  {name} = {shown}  [{origin.words}]"
     if told:
         yield "not given, so taken as:"
         yield from told.values()

@@ -15,6 +15,7 @@ from overhead.overlap.mechanisms import MECHANISMS
 from overhead.overlap.pipeline import PIPELINES
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
+from sweeps.origin import Origin, assumed
 from sweeps.spec.ranges import parse_values
 
 # What a command was given: text to numbers and names, with every fault at once.
@@ -233,7 +234,7 @@ class Request:
     axes: Mapping[str, Floats]  # Quantities that vary
     constants: Mapping[str, float]  # Quantities that are given once
     cases: tuple[Case, ...]  # One for each choice of labels, in the order of their product
-    origins: Mapping[str, str]  # Where what isn't given comes from
+    origins: Mapping[str, Origin]  # Where what isn't given comes from
     outputs: tuple[str, ...]  # The quantities that come out
 
     @property
@@ -275,7 +276,7 @@ def needed(quantity: str, labels: Mapping[str, str], known: frozenset[str]) -> t
 
 
 def read_request(
-    given: Mapping[str, str | None], hardware: Mapping[str, tuple[float, str]] | None = None
+    given: Mapping[str, str | None], hardware: Mapping[str, Origin] | None = None
 ) -> Request:
     """Read what a command was given."""
     faults = Faults()
@@ -297,9 +298,9 @@ def _complete(
     labels: dict[str, tuple[str, ...]],
     values: Mapping[str, Floats],
     every: bool,
-    hardware: Mapping[str, tuple[float, str]],
+    hardware: Mapping[str, Origin],
 ) -> Request:
-    origins: dict[str, str] = {}
+    origins: dict[str, Origin] = {}
     cases: dict[tuple[str, ...], Case] = {}
     dropped: list[str] = []
     for choice in product(*labels.values()):
@@ -373,14 +374,14 @@ def _ways(names: frozenset[str], mechanism: str) -> dict[str, str]:
 def _case(
     labels: dict[str, str],
     names: frozenset[str],
-    hardware: Mapping[str, tuple[float, str]],
-    origins: dict[str, str],
+    hardware: Mapping[str, Origin],
+    origins: dict[str, Origin],
 ) -> Case | list[str]:
     """Return a choice of labels with its defaults, or the faults for which it can't be had."""
     mechanism = MECHANISMS[labels["mechanism"]]
     labels = {**labels, **_ways(names, mechanism.name)}
-    offered: dict[str, tuple[float, str]] = {
-        name: (value, f"assumed: {why}")
+    offered = {
+        name: assumed(value, why)
         for way, more in ASSUMED.items()
         if way in labels.items()
         for name, (value, why) in more.items()
@@ -391,7 +392,7 @@ def _case(
     for name, value in mechanism.defaults.items():
         # What follows from what is given isn't assumed.
         if name not in known and (needed(name, labels, known)[1] or name not in _derivable(labels)):
-            defaults[name] = (value, "assumed: the default")
+            defaults[name] = assumed(value)
     known |= frozenset(defaults)
     takes = BOTH if "overlapped_time" in names else mechanism.takes
     missing = [lack for name in takes for lack in _missing(name, labels, known, takes)]
@@ -399,8 +400,8 @@ def _case(
         return [_lacking(name, mechanism.name) for name in missing]
     used = set().union(*(needed(name, labels, known)[0] for name in (*BOTH, *OUTPUTS)))
     kept = {name: offer for name, offer in defaults.items() if name in used}
-    origins |= {name: origin for name, (_, origin) in kept.items()}
-    return Case(labels, {name: value for name, (value, _) in kept.items()}, frozenset(used))
+    origins |= kept
+    return Case(labels, {name: one.value for name, one in kept.items()}, frozenset(used))
 
 
 def _missing(

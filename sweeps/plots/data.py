@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps.origin import ASSUMED, GIVEN, read
 from sweeps.plots.style import parse, plain, scale_of
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _columns(dataset: xr.Dataset, dims: Sequence[str]) -> list[str]:
         columns = [
             str(name) for name, one in dataset.coords.items() if one.dims == (dim,) and _varies(one)
         ]
-        given = [name for name in columns if dataset.coords[name].attrs.get("origin") == "given"]
+        given = [name for name in columns if _kinds(dataset.coords[name]) == {GIVEN}]
         found += given or columns
     found += [
         str(name)
@@ -349,21 +350,18 @@ class View:
         return told_first(
             str(name)
             for name, coordinate in self.dataset.coords.items()
-            if self._origin(coordinate).startswith("assumed")
+            if self._is_assumed(coordinate)
             # Other labels are choices, which the title names.
             and (coordinate.dtype.kind not in "OUS" or _is_minor(self.dataset, str(name)))
         )
 
-    def _origin(self, coordinate: xr.DataArray) -> str:
-        """Return where a coordinate comes from: of several machines' the one that is shown."""
-        told = str(coordinate.attrs.get("origin", "")).lower()
-        machines = dict(part.split(": ", 1) for part in told.split(" | ") if ": " in part)
-        shown_one = self.dataset.coords.get("hardware")
-        if " | " not in told or not machines:
-            return told
-        if shown_one is not None and not shown_one.ndim:
-            return machines.get(str(shown_one.values).lower(), told)
-        return "assumed" if any(one.startswith("assumed") for one in machines.values()) else told
+    def _is_assumed(self, coordinate: xr.DataArray) -> bool:
+        """Whether a coordinate is an assumption: of several machines', the one that is shown."""
+        origins = read(coordinate.attrs)
+        machine = self.dataset.coords.get("hardware")
+        if machine is not None and not machine.ndim:
+            origins = tuple(one for one in origins if one.owner == str(machine.values)) or origins
+        return any(one.kind == ASSUMED for one in origins)
 
     def named(self, name: str) -> str:
         """Return a coordinate as ``name = value``; of several values just the name."""
@@ -421,5 +419,10 @@ def _without_constant_columns(part: xr.Dataset) -> xr.Dataset:
 
 def _is_minor(dataset: xr.Dataset, name: str) -> bool:
     """Return whether a label is a training step's assumption that needs no place in a title."""
-    origin = str(dataset.coords[name].attrs.get("origin", ""))
-    return name in _MINOR and "framework" in dataset.coords and origin.startswith("assumed")
+    return (
+        name in _MINOR and "framework" in dataset.coords and ASSUMED in _kinds(dataset.coords[name])
+    )
+
+
+def _kinds(coordinate: xr.DataArray) -> set[str]:
+    return {one.kind for one in read(coordinate.attrs)}

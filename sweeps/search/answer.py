@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from overhead.memory.peak import PEAK_PARTS
-from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
-from sweeps.engine.case import Column, Layout
+from sweeps.engine.case import Column, Layout, row_numbers
+from sweeps.engine.describe import coordinate
 from sweeps.errors import InputError
+from sweeps.origin import attributes
 from sweeps.search.launch import Settings, settings_of
 from sweeps.search.repair import (
     MEASURES,
@@ -22,7 +23,6 @@ from sweeps.search.repair import (
     batch_for,
     choice_columns,
     flag_column,
-    given_column,
     nearest_plan,
     number_column,
     remedies,
@@ -145,9 +145,7 @@ def table_layout(answer: Answer, count: int, attrs: Mapping[str, str]) -> Layout
     why = {**dict.fromkeys(front, "on_the_front"), first: "recommended"}
     told = [why.get(plan.key, "best_of_its_split") for plan in plans]
     variables.append(_placed(flag_column("place", "why the plan is here", told)))
-    index = np.arange(len(plans), dtype=np.int32)
-    about = {"long_name": "plan (a row of the table)", "units": "1"}
-    coordinates = [Column(PLAN, (PLAN,), index.dtype, about, index)]
+    coordinates = [row_numbers(PLAN, len(plans))]
     coordinates += [_placed(column) for column in _choices(plans)]
     return Layout({PLAN: len(plans)}, (*coordinates, *_given(answer)), tuple(variables), attrs)
 
@@ -162,10 +160,10 @@ def _choices(plans: list[Execution]) -> list[Column]:
     for column in choice_columns(plans):
         if column.dtype.kind == "f":
             columns.append(Column(column.name, (), column.dtype,
-                                  {**column.attrs, "origin": "given"}, column.values))  # fmt: skip
+                                  {**column.attrs, **attributes()}, column.values))  # fmt: skip
             continue
         text = np.array([plan.labels[column.name] for plan in plans], dtype=np.str_)
-        about: dict[str, Any] = {"long_name": column.attrs["long_name"], "origin": "given"}
+        about: dict[str, Any] = {"long_name": column.attrs["long_name"], **attributes()}
         columns.append(Column(column.name, (), text.dtype, about, text))
     return columns
 
@@ -174,14 +172,11 @@ def _given(answer: Answer) -> list[Column]:
     """Return what all plans have in common, as far as readers need it."""
     point, resolved = answer.point, answer.found.space.resolved
     given: dict[str, Any] = {**point.constants, **point.labels}
-    columns = [given_column(name, (), np.array(value)) for name, value in given.items()]
+    columns = [coordinate(name, (), np.array(value)) for name, value in given.items()]
     capacity = resolved.constants.get("memory_capacity", np.nan)
     if "memory_capacity" not in given and np.isfinite(capacity):
-        origin = resolved.origins.get("memory_capacity", "given")
-        attrs = {**VOCABULARY["memory_capacity"].attrs(), "origin": origin}
-        columns.append(
-            Column("memory_capacity", (), np.dtype(np.float64), attrs, np.array(capacity))
-        )
+        origins = resolved.origins.get("memory_capacity", ())
+        columns.append(coordinate("memory_capacity", (), np.array(capacity), origins))
     return columns
 
 

@@ -14,8 +14,10 @@ from overhead.memory.peak import PEAK_PARTS
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
 from sweeps import display
-from sweeps.engine.case import Column, Layout
+from sweeps.engine.case import Column, Layout, row_numbers
+from sweeps.engine.describe import coordinate
 from sweeps.errors import InputError
+from sweeps.origin import SPECIFICATION, Origin
 from sweeps.search.request import (
     CHOICES,
     DEGREES,
@@ -229,17 +231,15 @@ class Best:
         found = []
         for axis in self.request.axes:
             for name, values in axis.columns.items():
-                found.append(given_column(name, (axis.name,), values))
+                found.append(coordinate(name, (axis.name,), values))
             if axis.name not in axis.columns:
-                index = np.arange(len(axis), dtype=np.int32)
-                about = {"long_name": f"{axis.name} (a row of the table)", "units": "1"}
-                found.append(Column(axis.name, (axis.name,), index.dtype, about, index))
+                found.append(row_numbers(axis.name, len(axis)))
         varying = {column.name for column in found}
         first = self.request.first
         constant: dict[str, Any] = {**first.constants, **first.labels}
         for name, value in constant.items():
             if name not in varying:
-                found.append(given_column(name, (), np.array(value)))
+                found.append(coordinate(name, (), np.array(value)))
         found += _memory(self.capacities, varying | set(constant))
         return found
 
@@ -249,24 +249,13 @@ def _memory(capacities: frozenset[float], known: set[str]) -> list[Column]:
     if "memory_capacity" in known or len(capacities) != 1:
         return []
     (value,) = capacities
-    attrs = {**VOCABULARY["memory_capacity"].attrs(), "origin": "of the machine"}
-    return [Column("memory_capacity", (), np.dtype(np.float64), attrs, np.array(value))]
+    origins = (Origin(value, SPECIFICATION),)
+    return [coordinate("memory_capacity", (), np.array(value), origins)]
 
 
 def _shaped(column: Column, shape: tuple[int, ...]) -> NDArray[Any]:
     assert column.values is not None
     return column.values.reshape(shape)
-
-
-def given_column(name: str, dims: tuple[str, ...], values: NDArray[Any]) -> Column:
-    """Return a coordinate of what was given."""
-    if values.dtype.kind in "UO":
-        text = np.asarray(values, dtype=np.str_)
-        about = {"long_name": LABELS[name].meaning if name in LABELS else name, "origin": "given"}
-        return Column(name, dims, text.dtype, about, text)
-    attrs = {**VOCABULARY[name].attrs(), "origin": "given"}
-    numbers = np.asarray(values, dtype=np.float64)
-    return Column(name, dims, numbers.dtype, attrs, numbers)
 
 
 def _quantities(rows: Sequence[Detail | None]) -> list[Column]:

@@ -17,6 +17,7 @@ from sweeps.engine.feasibility import DOES_NOT_FIT, training_faults
 from sweeps.engine.grid import Array, Region, cut
 from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
+from sweeps.origin import assumed
 from sweeps.search.request import (
     DEGREES,
     Columns,
@@ -372,13 +373,18 @@ def _common(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]:
 def _told(resolved: Resolved, point: Point) -> Resolved:
     """Say of what was decided here, rather than given, where it comes from."""
     origins = {
-        "framework": "assumed: the default",
-        "context_parallel": f"assumed: the default of {resolved.labels.get('framework', '')}",
-        "sharding": "assumed: the ranks of a shard are given",
-        "unknown_settings": "assumed: settings that aren't given",
+        "framework": "the default",
+        "context_parallel": f"the default of {resolved.labels.get('framework', '')}",
+        "sharding": "the ranks of a shard are given",
+        "unknown_settings": "settings that aren't given",
     }
+    values = {**resolved.constants, **resolved.labels}
     asked = {*point.labels, *point.constants, *point.choices}
-    new = {name: text for name, text in origins.items() if name not in asked}
+    new = {
+        name: (assumed(values.get(name), why),)
+        for name, why in origins.items()
+        if name not in asked
+    }
     return replace(resolved, origins={**new, **resolved.origins})
 
 

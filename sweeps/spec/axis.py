@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
@@ -24,8 +24,6 @@ class Axis:
 
     name: str  # The dimension
     columns: Mapping[str, NDArray[Any]]  # Values along it by quantity or label; all of one length
-    # Where a column comes from, if the user didn't give it
-    origins: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))

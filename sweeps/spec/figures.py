@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from overhead.labels import LABELS
 from sweeps.errors import InputError, fault, nearest
+from sweeps.origin import ASSUMED, MEASURED, SPECIFICATION, Origin
 from sweeps.spec.units import parse_quantity
 
-ORIGINS = ("specification", "measured", "assumed")
+ORIGINS = (SPECIFICATION, MEASURED, ASSUMED)
 # What matrix products can be computed in, and the kinds of attention kernels.
 PRECISIONS = LABELS["precision"].values
 KERNELS = LABELS["attention_kernel"].values
@@ -28,9 +29,9 @@ class Figure:
     source: str  # Who says so, where; of an assumption, why this value
 
     @property
-    def origin(self) -> str:
-        """What it is and where it comes from, as one text."""
-        return f"{self.kind}: {self.source}"
+    def origin(self) -> Origin:
+        """Its value with where it comes from."""
+        return Origin(self.value, self.kind, self.source)
 
 
 class Entry(NamedTuple):

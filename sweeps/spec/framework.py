@@ -11,6 +11,7 @@ from typing import Any
 from overhead.labels import LABELS, OVERLAPS
 from overhead.memory.quantities import RECIPES, Recipe
 from sweeps.errors import InputError, fault, nearest
+from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, assumed
 from sweeps.spec.figures import KERNELS, ORIGINS, PRECISIONS, Entry, Figure, FigureReader
 from sweeps.spec.machine import Machine
 
@@ -180,9 +181,9 @@ class Choice:
     source: str  # As of a `Figure`
 
     @property
-    def origin(self) -> str:
-        """What it is and where it comes from, as one text."""
-        return f"{self.kind}: {self.source}"
+    def origin(self) -> Origin:
+        """The name with where it comes from."""
+        return Origin(self.value, self.kind, self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,8 +374,6 @@ class _Reader(FigureReader):
 
 # The constants that a step's time takes of a machine and of the software, each with its origin.
 
-Known = tuple[float, str]
-
 # Constants of a machine that don't depend on the precision or on the kernel.
 PLAIN = (
     "memory_bandwidth",
@@ -402,7 +401,7 @@ def training_constants(
     precision: str = "bf16",
     attention_kernel: str | None = None,
     recipe: str | None = None,
-) -> dict[str, Known]:
+) -> dict[str, Origin]:
     """Return every constant of a machine and its software that a step's time and memory take."""
     usual = LABELS["attention_kernel"].default
     kernel = attention_kernel or framework.labels.get("attention_kernel", usual)
@@ -422,85 +421,89 @@ def training_constants(
     found |= _attention(machine, precision, kernel)
     found |= _training_bytes(framework, precision, recipe)
     found |= {
-        name: (figure.value, figure.origin)
+        name: figure.origin.of(framework.name)
         for name, figure in framework.figures.items()
         if name != "matmul_share"
     }
     return found
 
 
-def _unknown(machine: Machine) -> Known:
-    return math.nan, f"not known ({machine.name})"
+def _unknown(machine: Machine) -> Origin:
+    return Origin(math.nan, UNKNOWN, owner=machine.name)
 
 
-def _plain(machine: Machine, name: str) -> Known:
-    figure = machine.figures.get(name) or MACHINE_RULE.get(name)
-    return _unknown(machine) if figure is None else (figure.value, figure.origin)
+def _plain(machine: Machine, name: str) -> Origin:
+    if name in machine.figures:
+        return machine.figures[name].origin.of(machine.name)
+    return MACHINE_RULE[name].origin if name in MACHINE_RULE else _unknown(machine)
 
 
-def _matmul(machine: Machine, precision: str, share: Figure) -> dict[str, Known]:
+def _matmul(machine: Machine, precision: str, share: Figure) -> dict[str, Origin]:
     """Return peak, best and sustained share of matrix multiplication."""
-    peak = machine.figures.get(f"peak_flops_{precision}")
-    best = _best(machine, precision)
-    efficiency, origin = _efficiency(machine, precision)
+    best, efficiency = _best(machine, precision), _efficiency(machine, precision)
     if share.value != 1.0:
-        efficiency, origin = efficiency * share.value, f"{origin}; times {share.origin}"
-    known = math.isfinite(best[0])
+        times = f"; times {share.origin.text}"
+        efficiency = efficiency.derived(efficiency.value * share.value, times)
     return {
-        "peak_flops": _unknown(machine) if peak is None else (peak.value, peak.origin),
+        "peak_flops": _plain(machine, f"peak_flops_{precision}"),
         "best_matmul_flops": best,
-        "matmul_efficiency": (efficiency, origin) if known else _unknown(machine),
+        "matmul_efficiency": efficiency if math.isfinite(best.value) else _unknown(machine),
     }
 
 
-def _stated(machine: Machine, quantity: str, precision: str) -> Known | None:
+def stated_figure(machine: Machine, quantity: str, precision: str) -> Origin | None:
     """Return a figure of a precision, or of its twin where both have the same peak."""
     figure = machine.figures.get(f"{quantity}_{precision}")
     if figure is not None:
-        return figure.value, figure.origin
+        return figure.origin.of(machine.name)
     twin = TWINS.get(precision, precision)
     figure = machine.figures.get(f"{quantity}_{twin}")
     peaks = [machine.figures.get(f"peak_flops_{name}") for name in (precision, twin)]
     if figure is None or peaks[0] is None or peaks[1] is None or peaks[0].value != peaks[1].value:
         return None
-    return figure.value, f"{figure.origin} (of {twin}, which has the same peak)"
+    same = f" (of {twin}, which has the same peak)"
+    return figure.origin.of(machine.name).derived(figure.value, same)
 
 
-def _best(machine: Machine, precision: str) -> Known:
+def _best(machine: Machine, precision: str) -> Origin:
     """Return the best measured matrix multiplication, or what is typical of the peak."""
-    stated = _stated(machine, "best_matmul_flops", precision)
+    stated = stated_figure(machine, "best_matmul_flops", precision)
     peak = machine.figures.get(f"peak_flops_{precision}")
     if stated is not None:
         return stated
     if peak is None:
         return _unknown(machine)
     share = TYPICAL_BEST
-    return peak.value * share.value, f"{share.kind}: {share.value:g} of the peak, {share.source}"
+    source = f"{share.value:g} of the peak, {share.source}"
+    return Origin(peak.value * share.value, share.kind, source, machine.name)
 
 
-def _efficiency(machine: Machine, precision: str) -> Known:
+def _efficiency(machine: Machine, precision: str) -> Origin:
     """Return the share of the best matrix multiplication that long runs sustain."""
     rule = MACHINE_RULE["matmul_efficiency"]
-    return _stated(machine, "matmul_efficiency", precision) or (rule.value, rule.origin)
+    return stated_figure(machine, "matmul_efficiency", precision) or rule.origin
 
 
-def _attention(machine: Machine, precision: str, kernel: str) -> dict[str, Known]:
+def _attention(machine: Machine, precision: str, kernel: str) -> dict[str, Origin]:
     """Return the peak of attention, which is in 16 bits at least, and the kernel's share of it."""
     names = (precision,) if precision in SINGLE else dict.fromkeys((_sixteen(precision), *TWINS))
     name = next((n for n in names if f"peak_flops_{n}" in machine.figures), None)
     if name is None:
         return dict.fromkeys(("attention_peak_flops", "attention_efficiency"), _unknown(machine))
     peak = machine.figures[f"peak_flops_{name}"]
-    share = machine.figures.get(f"attention_efficiency_{kernel}") or ATTENTION_RULE.get(kernel)
+    share = machine.figures.get(f"attention_efficiency_{kernel}")
     if share is not None:
-        efficiency = share.value, share.origin
+        efficiency = share.origin.of(machine.name)
+    elif kernel in ATTENTION_RULE:
+        efficiency = ATTENTION_RULE[kernel].origin
     else:  # without a fused kernel
-        sustained = _best(machine, name)[0] * _efficiency(machine, name)[0] / peak.value
+        sustained = _best(machine, name).value * _efficiency(machine, name).value / peak.value
         told = f"{UNFUSED_SHARE.value:g} of the {sustained:.3g} of the peak sustained in {name}"
-        why = f"{UNFUSED_SHARE.kind}: {told}; {UNFUSED_SHARE.source}"
-        efficiency = UNFUSED_SHARE.value * sustained, why
+        source = f"{told}; {UNFUSED_SHARE.source}"
+        value = UNFUSED_SHARE.value * sustained
+        efficiency = Origin(value, UNFUSED_SHARE.kind, source, machine.name)
     return {
-        "attention_peak_flops": (peak.value, peak.origin),
+        "attention_peak_flops": peak.origin.of(machine.name),
         "attention_efficiency": efficiency,
     }
 
@@ -509,30 +512,31 @@ def _sixteen(precision: str) -> str:
     return precision if precision in TWINS else "bf16"
 
 
-def _training_bytes(framework: Framework, precision: str, recipe: str | None) -> dict[str, Known]:
+def _training_bytes(framework: Framework, precision: str, recipe: str | None) -> dict[str, Origin]:
     """Return bytes a parameter and an element, by the recipe."""
     chosen = framework.precisions.get(precision)
     name = recipe or (RECIPE_RULE[precision] if chosen is None else chosen.value)
     used: Recipe = RECIPES[name]
-    origin = f"specification: recipe {name}, {used.meaning} ({used.reference})"
+    source = f"recipe {name}, {used.meaning} ({used.reference})"
     if recipe is None and chosen is not None:
-        origin += f"; {framework.name} takes it: {chosen.source}"
+        source += f"; {framework.name} takes it: {chosen.source}"
     given = {quantity: float(value) for quantity, value in used.given().items()}
-    found = {quantity: (value, origin) for quantity, value in given.items()}
+    found = {name: Origin(value, SPECIFICATION, source) for name, value in given.items()}
     width = INPUT_WIDTHS[precision]
     if width < given["matmul_input_bytes"]:
-        found["matmul_input_bytes"] = width, f"specification: matrix products in {precision}"
+        why = f"matrix products in {precision}"
+        found["matmul_input_bytes"] = Origin(width, SPECIFICATION, why)
     gathered = min(given["weight_bytes"], given["activation_bytes"])
-    told = "assumed: weights are gathered as stored, or as computed with where that is narrower"
-    found["gathered_bytes"] = gathered, told
+    why = "weights are gathered as stored, or as computed with where that is narrower"
+    found["gathered_bytes"] = assumed(gathered, why)
     return found
 
 
 # Defaults of a training step that neither a machine nor its software decides.
 
 # What `Resolved` names where the user says nothing.
-NUMBER_DEFAULTS: dict[str, tuple[float, str]] = {
-    "zero_stage": (0.0, "assumed: nothing is sharded"),
-    "expert_imbalance": (1.0, "assumed: experts are used evenly"),
-    "uneven_stages": (1.0, "assumed: the largest stage rules where layers don't divide evenly"),
+NUMBER_DEFAULTS = {
+    "zero_stage": assumed(0.0, "nothing is sharded"),
+    "expert_imbalance": assumed(1.0, "experts are used evenly"),
+    "uneven_stages": assumed(1.0, "the largest stage rules where layers don't divide evenly"),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from overhead.collectives.algorithm import ALGORITHMS
 from overhead.collectives.network import factors
 from overhead.labels import LABELS, OPERATION_DEFAULTS
 from sweeps.errors import InputError, fault
+from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, Origins, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import Machine
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
     from sweeps.spec.model import Model
 
 DEFAULTS = {
-    "hops": (1.0, "assumed: sender and receiver are neighbours"),
-    "oversubscription": (1.0, "assumed: not oversubscribed"),
-    "mesh_nz": (1.0, "assumed: two dimensions"),
+    "hops": assumed(1.0, "sender and receiver are neighbours"),
+    "oversubscription": assumed(1.0, "not oversubscribed"),
+    "mesh_nz": assumed(1.0, "two dimensions"),
 }
+LINK_GIVEN = "of a link that is given, a message's latency"
+PER_CARD = "GPUs by network cards of the machine's node"
 FIGURES = (
     "gpus_per_node",
     "nics_per_node",
@@ -51,8 +54,7 @@ class Resolved:
     axes: tuple[Axis, ...]  # The user's axes, with what follows from them as further columns
     constants: Mapping[str, float]  # Quantities of one value
     labels: Mapping[str, str]  # Labels of one value
-    # For each quantity and label that the user didn't give: where its value comes from
-    origins: Mapping[str, str]
+    origins: Origins  # For each quantity and label that the user didn't give
     machines: tuple[Machine, ...]  # The machines that were read
     # Quantities that vary along several axes: these, and the values
     fields: Mapping[str, tuple[tuple[str, ...], NDArray[Any]]] = field(default_factory=dict)
@@ -78,7 +80,7 @@ class Resolver:
         self.given = set(sweep.given)
         self.constants = dict(sweep.constants)
         self.labels = dict(sweep.labels)
-        self.origins: dict[str, str] = {}
+        self.origins: dict[str, tuple[Origin, ...]] = {}
         self.axes = list(sweep.axes)
         self.machines: list[Machine] = []
 
@@ -87,25 +89,24 @@ class Resolver:
         for name, value in OPERATION_DEFAULTS.items():
             if name not in self.given:
                 self.labels[name] = value
-                self.origins[name] = "assumed: the default"
+                self.origins[name] = (assumed(value),)
         self._every_algorithm()
         if {"latency", "intra_latency"} & self.given:
-            origin = "assumed: of a link that is given, a message's latency"
-            self._constant("in_network_latency_factor", 1.0, origin)
+            self._constant("in_network_latency_factor", assumed(1.0, LINK_GIVEN))
         self._machines()
         self._pods()
-        for name, (default, origin) in DEFAULTS.items():
-            self._constant(name, default, origin)
+        for name, origin in DEFAULTS.items():
+            self._constant(name, origin)
         self._grid_sizes()
         self._shared_cards()
         return Resolved(
             tuple(self.axes), self.constants, self.labels, self.origins, tuple(self.machines)
         )
 
-    def _constant(self, name: str, value: float, origin: str) -> None:
+    def _constant(self, name: str, origin: Origin) -> None:
         if name not in self.given:
-            self.constants[name] = value
-            self.origins[name] = origin
+            self.constants[name] = origin.value
+            self.origins[name] = (origin,)
             self.given.add(name)
 
     def _every_algorithm(self) -> None:
@@ -121,7 +122,7 @@ class Resolver:
             if a.topology in topologies and a.collective in collectives
         }
         column = np.array([name for name in axis.columns["algorithm"] if name in here])
-        self.axes[self.axes.index(axis)] = Axis("algorithm", {"algorithm": column}, axis.origins)
+        self.axes[self.axes.index(axis)] = Axis("algorithm", {"algorithm": column})
 
     # Machines.
 
@@ -131,15 +132,13 @@ class Resolver:
             name = self.labels.get("hardware")
             if name is None:
                 name = self.labels["hardware"] = LABELS["hardware"].default
-                self.origins["hardware"] = "assumed: the default"
+                self.origins["hardware"] = (assumed(name),)
             machine = load_hardware(name, self.folders)
             self.machines.append(machine)
             for figure in (*FIGURES, *self._pod_figures()):
-                value, origin = _figure(machine, figure)
-                if value is not None:
-                    self._constant(figure, value, f"{origin} ({machine.name})")
-                elif figure in FIGURES:
-                    self._constant(figure, np.nan, f"not known ({machine.name})")
+                origin = _figure(machine, figure)
+                if origin.kind != UNKNOWN or figure in FIGURES:
+                    self._constant(figure, origin)
             return
         faults: list[str] = []
         found: dict[str, Machine] = {}
@@ -156,16 +155,11 @@ class Resolver:
         for figure in (*FIGURES, *self._pod_figures()):
             if figure in self.given:
                 continue
-            pairs = [_figure(machine, figure) for machine in rows]
-            if all(value is None for value, _ in pairs) and figure not in FIGURES:
+            origins = [_figure(machine, figure) for machine in rows]
+            if all(one.kind == UNKNOWN for one in origins) and figure not in FIGURES:
                 continue
-            columns[figure] = np.array([np.nan if v is None else v for v, _ in pairs])
-            self.origins[figure] = " | ".join(
-                dict.fromkeys(
-                    f"{machine.name}: {origin or 'not known'}"
-                    for machine, (_, origin) in zip(rows, pairs, strict=True)
-                )
-            )
+            columns[figure] = np.array([one.value for one in origins])
+            self.origins[figure] = once(origins)
         self.given |= set(columns)
         self._extend(axis, columns)
 
@@ -175,25 +169,25 @@ class Resolver:
     def _pods(self) -> None:
         if "nodes_per_pod" not in self.given:
             return
-        self._constant("pod_oversubscription", 1.0, "assumed: not oversubscribed")
+        self._constant("pod_oversubscription", assumed(1.0, "not oversubscribed"))
         for name in ("latency", "bandwidth", "energy_per_bit"):
             if f"pod_{name}" not in self.given:
-                self._copy(f"inter_{name}", f"pod_{name}", "assumed: as between nodes")
+                self._copy(f"inter_{name}", f"pod_{name}", "as between nodes")
 
-    def _copy(self, source: str, target: str, origin: str) -> None:
+    def _copy(self, source: str, target: str, why: str) -> None:
         axis = self._axis_of(source)
         if axis is not None:
             self._extend(axis, {target: axis.columns[source]})
         elif source in self.constants:
             self.constants[target] = self.constants[source]
-        self.origins[target] = origin
+        self.origins[target] = (assumed(self.constants.get(source), why),)
         self.given.add(target)
 
     def _axis_of(self, column: str) -> Axis | None:
         return next((axis for axis in self.axes if column in axis.columns), None)
 
     def _extend(self, axis: Axis, columns: Mapping[str, NDArray[Any]]) -> None:
-        longer = Axis(axis.name, {**axis.columns, **columns}, axis.origins)
+        longer = Axis(axis.name, {**axis.columns, **columns})
         self.axes[self.axes.index(axis)] = longer
 
     # Shapes.
@@ -214,8 +208,8 @@ class Resolver:
             raise InputError(fault("mesh_dimensions", "..", wrong, allowed))
         if stated:
             if "ranks" not in self.given:
-                self._constant("mesh_ny", 1.0, "assumed: one dimension")
-            self._constant("mesh_nx", 1.0, "assumed: one dimension")
+                self._constant("mesh_ny", assumed(1.0, "one dimension"))
+            self._constant("mesh_nx", assumed(1.0, "one dimension"))
             return
         self.constants.pop("mesh_nz", None)
         axis, ranks, dimensions = self._ranks_and_dimensions()
@@ -229,8 +223,8 @@ class Resolver:
             self._extend(axis, columns)
         kinds = sorted({int(d) for d in dimensions})
         words = {1: "a line", 2: "two factors nearest to a square", 3: "three nearest to a cube"}
-        origin = "assumed: " + ", or ".join(words[kind] for kind in kinds)
-        self.origins |= dict.fromkeys(columns, origin)
+        why = ", or ".join(words[kind] for kind in kinds)
+        self.origins |= {name: (assumed(self.constants.get(name), why),) for name in columns}
 
     def _ranks_and_dimensions(
         self,
@@ -268,20 +262,20 @@ class Resolver:
         # network cards at the same time, so the machine's own ratio holds.
         ratios = [_ratio(machine) for machine in self.machines]
         axis = self._axis_of("hardware")
-        origin = "specification: GPUs by network cards of the machine's node"
+        origins = [Origin(ratio, SPECIFICATION, PER_CARD) for ratio in ratios]
         if axis is None:
-            self._constant("ranks_per_nic", ratios[0], origin)
+            self._constant("ranks_per_nic", origins[0])
         else:
             by_name = {m.name: r for m, r in zip(self.machines, ratios, strict=True)}
             names = [str(name) for name in axis.columns["hardware"]]
             self._extend(axis, {"ranks_per_nic": np.array([by_name[n] for n in names])})
-            self.origins["ranks_per_nic"] = origin
+            self.origins["ranks_per_nic"] = once(origins)
 
 
 def _ratio(machine: Machine) -> float:
-    gpus, _ = _figure(machine, "gpus_per_node")
-    cards, _ = _figure(machine, "nics_per_node")
-    return float(gpus or 1.0) / float(cards or gpus or 1.0)
+    gpus, cards = (machine.figures.get(f"{name}_per_node") for name in ("gpus", "nics"))
+    count = gpus.value if gpus else 1.0
+    return count / ((cards.value if cards else 0.0) or count)
 
 
 def _sizes(ranks: float, dimensions: int) -> tuple[float, ...]:
@@ -289,24 +283,28 @@ def _sizes(ranks: float, dimensions: int) -> tuple[float, ...]:
     return tuple(float(n) for n in (*sizes, *(1,) * (3 - dimensions)))
 
 
-def _in_network_factor(machine: Machine) -> tuple[float, str]:
+def _in_network_factor(machine: Machine) -> Origin:
     """Return how much slower a message is that the switch reduces or multicasts."""
     slow, plain = machine.figures.get("in_network_latency"), machine.figures.get("intra_latency")
     if slow is None or plain is None or not plain.value:
-        return 1.0, "assumed: as any message"
-    return slow.value / plain.value, f"{slow.kind}: {slow.source}"
+        return assumed(1.0, "as any message")
+    return replace(slow.origin, value=slow.value / plain.value)
 
 
-def _figure(machine: Machine, name: str) -> tuple[float | None, str]:
-    """Return a machine's figure and where it comes from."""
+def _figure(machine: Machine, name: str) -> Origin:
+    """Return a machine's figure and where it comes from; NaN where its file doesn't have it."""
+    return _figure_of(machine, name).of(machine.name)
+
+
+def _figure_of(machine: Machine, name: str) -> Origin:
     if name.endswith(("_nvls", "_inc")):
         level, ability = name.split("_")
         abilities: Iterable[str] = (
             machine.in_network if level == "intra" else machine.scale_out_in_network
         )
         wanted = {"nvls": ("nvls",), "inc": ("inc", "sharp")}[ability]
-        return float(any(word in abilities for word in wanted)), "specification"
+        return Origin(float(any(word in abilities for word in wanted)), SPECIFICATION)
     if name == "in_network_latency_factor":
         return _in_network_factor(machine)
     found = machine.figures.get(name)
-    return (None, "") if found is None else (found.value, f"{found.kind}: {found.source}")
+    return Origin(np.nan, UNKNOWN) if found is None else found.origin

@@ -23,17 +23,18 @@ from overhead.memory import breakdown as memory
 from overhead.step import quantities as step
 from overhead.transformer.quantities import SHAPES
 from sweeps.errors import InputError, fault
+from sweeps.origin import ASSUMED, MEASURED, UNKNOWN, Origin, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_framework, load_hardware, load_model
 from sweeps.spec.framework import (
-    MACHINE_RULE,
     NUMBER_DEFAULTS,
     Framework,
+    stated_figure,
     training_constants,
 )
 from sweeps.spec.machine import Machine
 from sweeps.spec.model import Model, complete_shapes
-from sweeps.spec.resolve import DEFAULTS, Resolved, Resolver
+from sweeps.spec.resolve import DEFAULTS, LINK_GIVEN, Resolved, Resolver
 
 # Models of parts of a step, each with its own defaults.
 MODELS = {
@@ -41,8 +42,7 @@ MODELS = {
     "communication": communication.DEFAULTS,
     "memory": memory.DEFAULTS,
 }
-# Where the rule gives a rate, no run has been compared.
-RULE_ORIGIN = MACHINE_RULE["matmul_efficiency"].origin
+SHARD_GIVEN = "the ranks of a shard are given"
 # What formulas give if the user doesn't.
 DERIVED = ("weight_copies", "etp", "dp", "hsdp_shard")
 # The labels on which the constants of a machine and its software depend.
@@ -59,20 +59,21 @@ class TrainingResolver(Resolver):
         self.fields = {}
         self.models: list[Model] = []
         self.named = "framework" in self.given
-        self._label("framework", LABELS["framework"].default, "assumed: the default")
-        self._label("precision", LABELS["precision"].default, "assumed: the default")
+        self._label("framework", assumed(LABELS["framework"].default))
+        self._label("precision", assumed(LABELS["precision"].default))
         self._machines()
         self._pods()
         self._labels()
         self._model()
         self._plan()
         self._constants()
-        for name, (default, origin) in {**DEFAULTS, **NUMBER_DEFAULTS}.items():
-            self._constant(name, default, origin)
+        for name, origin in {**DEFAULTS, **NUMBER_DEFAULTS}.items():
+            self._constant(name, origin)
         for part, defaults in MODELS.items():
             for name, default in defaults.items():
                 if name not in (*SHAPES, *DERIVED):
-                    self._constant(name, default, f"assumed: the default of the model of {part}")
+                    why = f"the default of the model of {part}"
+                    self._constant(name, assumed(default, why))
         self._shared_cards()
         return Resolved(
             tuple(self.axes),
@@ -85,10 +86,10 @@ class TrainingResolver(Resolver):
             implied(self.given),
         )
 
-    def _label(self, name: str, value: str, origin: str) -> None:
+    def _label(self, name: str, origin: Origin) -> None:
         if name not in self.given:
-            self.labels[name] = value
-            self.origins[name] = origin
+            self.labels[name] = origin.value
+            self.origins[name] = (origin,)
             self.given.add(name)
 
     # Labels.
@@ -98,30 +99,28 @@ class TrainingResolver(Resolver):
         for name, choice in (framework.choices if framework else {}).items():
             # A framework's habits are a user's who names it; its kernels come with its constants.
             if name in STEP_DEFAULTS and (self.named or name == "attention_kernel"):
-                origin = f"{choice.origin} ({self.labels['framework']})"
-                self._label(name, choice.value, origin)
+                self._label(name, choice.origin.of(self.labels["framework"]))
         if {"latency", "intra_latency"} & self.given:
-            origin = "assumed: of a link that is given, a message's latency"
-            self._constant("in_network_latency_factor", 1.0, origin)
+            self._constant("in_network_latency_factor", assumed(1.0, LINK_GIVEN))
         if "virtual_stages" in self.given:
-            self._label("schedule", INTERLEAVED, "assumed: virtual stages are given")
+            self._label("schedule", assumed(INTERLEAVED, "virtual stages are given"))
         if "hsdp_shard" in self.given:
-            self._label("sharding", HYBRID, "assumed: the ranks of a shard are given")
+            self._label("sharding", assumed(HYBRID, SHARD_GIVEN))
         for name, value in STEP_DEFAULTS.items():
-            self._label(name, value, "assumed: the default")
+            self._label(name, assumed(value))
         self._overlap()
 
     def _overlap(self) -> None:
         """Check and complete what is given of overlap."""
         # A framework's share needs sequence parallelism; one that is given holds without it, too.
-        told, axis = "as tp_overlap, which is given", self._axis_of("tp_overlap")
+        why, axis = "as tp_overlap, which is given", self._axis_of("tp_overlap")
         if axis is not None:
             if "tp_whole_overlap" not in self.given:
                 self._extend(axis, {"tp_whole_overlap": axis.columns["tp_overlap"]})
                 self.given.add("tp_whole_overlap")
-                self.origins["tp_whole_overlap"] = told
+                self.origins["tp_whole_overlap"] = (assumed(None, why),)
         elif "tp_overlap" in self.constants:
-            self._constant("tp_whole_overlap", self.constants["tp_overlap"], told)
+            self._constant("tp_whole_overlap", assumed(self.constants["tp_overlap"], why))
         faults = []
         for label in OVERLAPS:
             share, named = f"{label[:2]}_overlap", self.labels.get(label, SHARED)
@@ -147,7 +146,7 @@ class TrainingResolver(Resolver):
             model = load_model(self.labels["model"], self.folders)
             self.models.append(model)
             for name, figure in model.figures.items():
-                self._constant(name, figure.value, f"{figure.kind}: {figure.source}")
+                self._constant(name, figure.origin.of(model.name))
         else:
             self._bare()
 
@@ -170,10 +169,8 @@ class TrainingResolver(Resolver):
             if name not in self.given
         }
         for name in columns:
-            self.origins[name] = " | ".join(
-                f"{m.name}: {m.figures[name].kind}: {m.figures[name].source}"
-                for m in found.values()
-                if name in m.figures
+            self.origins[name] = tuple(
+                m.figures[name].origin.of(m.name) for m in found.values() if name in m.figures
             )
         self.given |= set(columns)
         self._extend(axis, columns)
@@ -185,7 +182,7 @@ class TrainingResolver(Resolver):
         for name, (value, why) in completed.items():
             # Formulas give what follows from other shapes.
             if name not in ("kv_heads", "head_size", "ffn_size"):
-                self._constant(name, value, f"assumed: {why}")
+                self._constant(name, assumed(value, why))
 
     def _first(self, name: str) -> float | None:
         axis = self._axis_of(name)
@@ -198,25 +195,26 @@ class TrainingResolver(Resolver):
     def _plan(self) -> None:
         framework = self._only_framework() if self.named else None
         for name, figure in (framework.plan if framework else {}).items():
-            self._constant(name, figure.value, f"{figure.origin} ({self.labels['framework']})")
-        one = "assumed: not given, so not split"
+            self._constant(name, figure.origin.of(self.labels["framework"]))
+        one = assumed(1.0, "not given, so not split")
         for name in ("tp", "cp", "pp", "ep", "virtual_stages"):
-            self._constant(name, 1.0, one)
+            self._constant(name, one)
         if not {"dp", "world_size"} & self.given:
-            self._constant("dp", 1.0, one)
+            self._constant("dp", one)
         if "micro_batch" not in self.given:
-            self._constant("micro_batch", 1.0, "assumed: one sequence")
+            self._constant("micro_batch", assumed(1.0, "one sequence"))
         if not {"global_batch", "micro_batches"} & self.given:
-            self._constant("micro_batches", 1.0, "assumed: one micro-batch a step")
+            self._constant("micro_batches", assumed(1.0, "one micro-batch a step"))
         experts = self._first("experts") or 0.0
         axis = self._axis_of("experts")
         if axis is not None and "sequence_parallel" not in self.given:
             routed = (axis.columns["experts"] > 0).astype(np.float64)
             self._extend(axis, {"sequence_parallel": routed})
             self.given.add("sequence_parallel")
-            self.origins["sequence_parallel"] = "assumed: with experts, as Megatron-LM demands"
+            why = "with experts, as Megatron-LM demands"
+            self.origins["sequence_parallel"] = (assumed(None, why),)
         why = "as Megatron-LM demands of experts" if experts else "off"
-        self._constant("sequence_parallel", float(experts > 0), f"assumed: {why}")
+        self._constant("sequence_parallel", assumed(float(experts > 0), why))
 
     # Constants of the machine and its software.
 
@@ -228,11 +226,10 @@ class TrainingResolver(Resolver):
         for name in dict.fromkeys(name for table in tables for name in table):
             if name in self.given:
                 continue
-            nothing = (np.nan, "not known")
-            values = np.array([table.get(name, nothing)[0] for table in tables])
-            told = list(dict.fromkeys(table.get(name, nothing)[1] for table in tables))
+            origins = [table.get(name, Origin(np.nan, UNKNOWN)) for table in tables]
+            values = np.array([one.value for one in origins])
             self._spread(name, values.reshape(lengths), axes)
-            self.origins[name] = "; or ".join(told[:4])
+            self.origins[name] = once(origins)
             self.given.add(name)
 
     def _combinations(self, axes: Sequence[Axis]) -> Iterator[dict[str, str]]:
@@ -243,7 +240,7 @@ class TrainingResolver(Resolver):
                 labels |= {name: str(axis.columns[name][index]) for name in own}
             yield labels
 
-    def _table(self, labels: Mapping[str, str]) -> dict[str, tuple[float, str]]:
+    def _table(self, labels: Mapping[str, str]) -> dict[str, Origin]:
         machine: Machine = next(
             (m for m in self.machines if m.name == labels["hardware"]),
             None,
@@ -256,12 +253,12 @@ class TrainingResolver(Resolver):
             attention_kernel=labels["attention_kernel"],
             recipe=labels.get("recipe"),
         )
-        _, origin = found["matmul_efficiency"]
-        fitted = not origin.startswith(RULE_ORIGIN)
-        told = "measured" if fitted else "assumed"
-        rates = f"{machine.name}'s rates in {labels['precision']}"
-        why = f"{told}: whether {rates} were compared with runs"
-        return found | {"unseen_device": (float(not fitted), why)}
+        # Where the rule gives a rate, no run has been compared.
+        fitted = stated_figure(machine, "matmul_efficiency", labels["precision"]) is not None
+        unknown = found["matmul_efficiency"].kind == UNKNOWN
+        why = f"whether {machine.name}'s rates in {labels['precision']} were compared with runs"
+        kind = MEASURED if fitted or unknown else ASSUMED
+        return found | {"unseen_device": Origin(float(kind == ASSUMED), kind, why)}
 
     def _spread(self, name: str, values: NDArray[Any], axes: Sequence[Axis]) -> None:
         """Give a quantity along just those axes on which it varies."""

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from overhead.evaluation import Evaluation
 from overhead.labels import LABELS
 from sweeps.errors import InputError, fault
+from sweeps.origin import GIVEN, Origin, assumed
 from sweeps.spec.catalog import load_framework, load_hardware, read_toml, shipped
-from sweeps.spec.figures import Entry, Figure, FigureReader
+from sweeps.spec.figures import Entry, FigureReader
 from sweeps.spec.framework import training_constants
 from sweeps.spec.machine import Machine
 from sweeps.tuner.userbuffers import (
@@ -62,10 +63,10 @@ class Rates:
     ranks: int  # GPUs that reach one another inside a node
     # Whether every pair of GPUs has a link of its own, so that a ring uses one of them
     linked: bool
-    figures: Mapping[str, tuple[float, str]]  # By quantity, in canonical units, with its origin
+    figures: Mapping[str, Origin]  # By quantity, in canonical units
 
     def __getitem__(self, quantity: str) -> float:
-        return self.figures[quantity][0]
+        return float(self.figures[quantity].value)
 
 
 def read_rates(
@@ -81,14 +82,14 @@ def read_rates(
     found = {**_of_machine(machine, constants), **own}
     for name, value in (given or {}).items():
         names = [name] if name != "half_bandwidth_sms" else [f"{name}_{c}" for c in _COLLECTIVES]
-        found |= dict.fromkeys(names, (value, "given"))
+        found |= dict.fromkeys(names, Origin(value, GIVEN))
     if machine.scale_up_kind in {"torus", "mesh"}:
         wrong = f"its devices stand in a {machine.scale_up_kind}"
         raise InputError(fault("hardware", hardware, wrong, "userbuffers need NVLink and a GPU"))
     if "sms" not in found:
         wrong = "its number of streaming multiprocessors isn't known"
         raise InputError(fault("hardware", hardware, wrong, "give it: --sms"))
-    lacking = [name for name, (value, _) in found.items() if not value > -1.0]
+    lacking = [name for name, one in found.items() if not one.value > -1.0]
     if lacking:
         wrong = f"{', '.join(lacking)} in {precision} isn't known"
         raise InputError(fault("hardware", hardware, wrong, "another machine or --precision"))
@@ -99,41 +100,39 @@ def read_rates(
 _COLLECTIVES = (ALL_GATHER, REDUCE_SCATTER)
 
 
-def _of_machine(
-    machine: Machine, constants: Mapping[str, tuple[float, str]]
-) -> dict[str, tuple[float, str]]:
+def _of_machine(machine: Machine, constants: Mapping[str, Origin]) -> dict[str, Origin]:
     """Return rates that long work reaches: the best by the share that is sustained."""
 
-    def sustained(best: tuple[float, str], share: str) -> tuple[float, str]:
-        part, why = constants[share]
-        return best[0] * part, f"{best[1]}; times {part:g} ({why})"
+    def sustained(best: Origin, share: str) -> Origin:
+        part = constants[share]
+        return best.derived(best.value * part.value, f"; times {part.value:g} ({part.text})")
 
-    def link(name: str) -> tuple[float, str]:
-        figure: Figure = machine.figures[name]
-        return sustained((figure.value, figure.origin), "intra_efficiency")
+    def own(name: str) -> Origin:
+        return machine.figures[name].origin.of(machine.name)
+
+    def link(name: str) -> Origin:
+        return sustained(own(name), "intra_efficiency")
 
     bandwidth = link("intra_bandwidth")
-    latency = machine.figures["intra_latency"]
-    engine = "assumed: copy engines reach what rings reach"
     found = {
         "best_matmul_flops": sustained(constants["best_matmul_flops"], "matmul_efficiency"),
         "memory_bandwidth": sustained(constants["memory_bandwidth"], "memory_efficiency"),
         "bandwidth": bandwidth,
-        "latency": (latency.value, latency.origin),
+        "latency": own("intra_latency"),
         "launch_time": constants["matmul_floor"],
         "activation_bytes": constants["activation_bytes"],
         "gathered_bytes": constants["matmul_input_bytes"],
     }
     if "sms" in machine.figures:
-        count = machine.figures["sms"]
-        found["sms"] = count.value, count.origin
+        found["sms"] = own("sms")
     if machine.scale_up_kind == "fully_connected":
         found["link_bandwidth"] = link("intra_link_bandwidth")
     single = found.get("link_bandwidth", bandwidth)
-    return {**found, "copy_engine_bandwidth": (single[0], f"{engine}; {single[1]}")}
+    why = f"copy engines reach what rings reach; {single.text}"
+    return {**found, "copy_engine_bandwidth": assumed(single.value, why).of(machine.name)}
 
 
-def _own_figures() -> dict[str, tuple[float, str]]:
+def _own_figures() -> dict[str, Origin]:
     """Return the figures of the tuner's own file."""
     path = shipped("tuner") / "rates.toml"
     reader = FigureReader(path, read_toml(path))
@@ -142,13 +141,13 @@ def _own_figures() -> dict[str, tuple[float, str]]:
         wanted[name] = ("product", name, _COUNT)
     for name in _COLLECTIVES:
         wanted[f"half_bandwidth_sms_{name}"] = ("half_bandwidth_sms", name, _HALF)
-    found: dict[str, tuple[float, str]] = {}
+    found: dict[str, Origin] = {}
     for quantity, (place, key, entry) in wanted.items():
         table: dict[str, Any] = reader.table(place)
         if key in table:
             figure = reader.figure(f"{place}.{key}", table[key], entry)
             if figure is not None:
-                found[quantity] = figure.value, figure.origin
+                found[quantity] = figure.origin
     if reader.faults:
         raise InputError(reader.faults)
     return found

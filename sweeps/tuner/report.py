@@ -16,6 +16,7 @@ import numpy as np
 from overhead.quantity import VOCABULARY
 from sweeps.engine.case import Column
 from sweeps.errors import RunError
+from sweeps.origin import once
 from sweeps.overlap.evaluate import label_column, number_column, store
 from sweeps.tuner.benefit import Study, benefit
 from sweeps.tuner.choose import Choice, Recommendation, Scaling
@@ -103,7 +104,7 @@ class TuningReport:
         }
         if self._predicted:
             found["assumptions"] = list(ASSUMPTIONS)
-            found["rates"] = {name: {"value": v, "origin": o} for name, (v, o) in rates.items()}
+            found["rates"] = {name: one.record() for name, one in rates.items()}
         plain: dict[str, Any] = _finite(found)
         return plain
 
@@ -230,7 +231,7 @@ def write_study(
         coordinates.append(number_column(dim, (dim,), own))
     for dim in ("sms", "bandwidth", "best_matmul_flops", "memory_bandwidth", "latency"):
         numbers = [rates[dim] for rates in study.hardware]
-        origins = "; ".join(dict.fromkeys(rates.figures[dim][1] for rates in study.hardware))
+        origins = once(rates.figures[dim] for rates in study.hardware)
         coordinates.append(number_column(dim, ("hardware",), numbers, origins))
     comment = "Assumes that " + "; ".join(ASSUMPTIONS) + "."
     variables = [

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from sweeps.engine.case import Column
 from sweeps.errors import InputError, fault, nearest
+from sweeps.origin import Origin, Origins, assumed
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import Machine
@@ -42,7 +43,7 @@ from sweeps.validate.table import TEXTS, USUAL, Table, find_table, read_table
 # What the axes hold of a table, rather than what tells its cases apart.
 _VALUES = ("message_bytes", "time", "source")
 _NEEDED = ("collective", "hardware", "ranks")
-_CHOSEN = "assumed: a switch within one node, hierarchical over several"
+_CHOSEN = assumed(None, "a switch within one node, hierarchical over several")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Cases:
 
     axis: Axis  # The cases, with their columns
     of_row: NDArray[np.intp]  # Each row's case
-    origins: Mapping[str, str]  # Where columns come from that the table doesn't have
+    origins: Origins  # Where columns come from that the table doesn't have
 
 
 def cases_of(table: Table, sweep: Sweep, folders: Sequence[Path] = ()) -> Cases:
@@ -161,7 +162,7 @@ def _place(rows: Sequence[_Row], folders: Sequence[Path], known: bool) -> None:
 
 def _axis(
     table: Table, rows: Sequence[_Row], of_row: NDArray[np.intp]
-) -> tuple[Axis, dict[str, str]]:
+) -> tuple[Axis, dict[str, tuple[Origin, ...]]]:
     columns: dict[str, NDArray[Any]] = {"case": np.array(_labels(rows), dtype=np.str_)}
     tables = [str(row.own.get("table") or table.path.stem) for row in rows]
     columns["table"] = np.array(tables, dtype=np.str_)
@@ -169,16 +170,16 @@ def _axis(
         texts = table.columns["source"]
         each = [dict.fromkeys(texts[of_row == place].tolist()) for place in range(len(rows))]
         columns["source"] = np.array(["; ".join(filter(None, one)) for one in each], dtype=np.str_)
-    origins = {}
+    origins: dict[str, tuple[Origin, ...]] = {}
     if rows[0].topology:
         columns["topology"] = np.array([row.topology for row in rows], dtype=np.str_)
-        origins["topology"] = _CHOSEN
+        origins["topology"] = (_CHOSEN,)
     for name in rows[0].own:
         if name not in (*TEXTS, "nodes", "gpus_per_node"):
             columns[name] = np.array([row.own[name] for row in rows])
     if {"nodes", "gpus_per_node"} & set(table.columns):
         columns["gpus_per_node"] = np.array([float(row.gpus_per_node) for row in rows])
-    return Axis("case", columns, origins), origins
+    return Axis("case", columns), origins
 
 
 def _labels(rows: Sequence[_Row]) -> list[str]:
@@ -215,7 +216,7 @@ class MeasuredTable:
     time: Floats  # Measured times [s]; NaN where there is none
     references: tuple[str, ...]  # The sources, each once
     # Where columns come from that the table doesn't have
-    origins: Mapping[str, str] = field(default_factory=dict)
+    origins: Origins = field(default_factory=dict)
 
     @property
     def axes(self) -> tuple[Axis, Axis]:

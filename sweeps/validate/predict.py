@@ -114,7 +114,7 @@ class _Constants:
         found = dict(MEMORY_DEFAULTS)
         if step:
             found |= {**communication.DEFAULTS, **step_model.DEFAULTS}
-            found |= {name: value for name, (value, _) in {**DEFAULTS, **NUMBER_DEFAULTS}.items()}
+            found |= {name: one.value for name, one in {**DEFAULTS, **NUMBER_DEFAULTS}.items()}
         framework = self._framework(labels["framework"])
         if "hardware" in labels:
             machine = self._machine(labels["hardware"])
@@ -125,7 +125,7 @@ class _Constants:
                 attention_kernel=labels.get("attention_kernel"),
                 recipe=labels.get("recipe"),
             )
-            found |= {name: value for name, (value, _) in constants.items()}
+            found |= {name: one.value for name, one in constants.items()}
             if step:
                 found |= {**_network(machine), "unseen_device": float(not _compared(machine))}
         else:

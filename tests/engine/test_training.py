@@ -16,6 +16,7 @@ from overhead.memory.peak import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps.errors import InputError
 from sweeps.job import Job, prepare
+from sweeps.origin import read
 
 TOP = Path(__file__).resolve().parents[2]
 QUANTITIES = [
@@ -193,7 +194,9 @@ def test_a_file_holds_only_the_constants_that_it_takes(tmp_path: Any) -> None:
     found = sweeps.sweep("peak_memory", **RUN)
     assert "memory_capacity" in found.coords
     assert "intra_bandwidth" not in found.coords
-    assert found.weight_bytes.attrs["origin"].startswith("specification: recipe")
+    (origin,) = read(found.weight_bytes.attrs)
+    assert origin.kind == "specification"
+    assert origin.source.startswith("recipe")
     assert found.heads.attrs["units"] == "1"
 
 

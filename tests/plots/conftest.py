@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from sweeps.origin import Origin, attributes
+
 COLLECTIVES = (
     "all_reduce",
     "all_gather",
@@ -41,6 +43,11 @@ ATTRS: dict[str, dict[str, str]] = {
 def coordinate(name: str, values: Any) -> tuple[tuple[str, ...], Any, dict[str, str]]:
     """Return a coordinate of its own dimension, with its metadata."""
     return (name,), values, ATTRS.get(name, {"long_name": name.replace("_", " ")})
+
+
+def of(name: str, kind: str) -> dict[str, str]:
+    """Return a coordinate's attributes with where it comes from."""
+    return {**ATTRS[name], **attributes([Origin(None, kind)])}
 
 
 def network_costs(ranks: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -104,8 +111,8 @@ def make_networks(
             "ranks": coordinate("ranks", count),
             "message_bytes": coordinate("message_bytes", size),
             "hardware": ((), "dgx-h100", {"long_name": "machine"}),
-            "latency": ((), latency, {**ATTRS["latency"], "origin": "assumed"}),
-            "bandwidth": ((), bandwidth, {**ATTRS["bandwidth"], "origin": "specification"}),
+            "latency": ((), latency, of("latency", "assumed")),
+            "bandwidth": ((), bandwidth, of("bandwidth", "specification")),
         },
         attrs={"title": "Collectives on networks", "Conventions": "CF-1.11"},
     )

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from sweeps.origin import assumed, attributes
+
 GIB = 2.0**30
 CAPACITY = 80e9
 FAULTS = ("product_of_degrees", "batch_not_divisible", "does_not_fit")
@@ -209,7 +211,7 @@ def make_training(
         coords[name] = ("plan", np.asarray(values, dtype=np.float64))
     made = xr.Dataset(found, coords=coords)
     for name, (words, units) in COORDINATES.items():
-        origin = "assumed: the default" if name in ("mask", "framework") else "given"
-        made[name].attrs = {"long_name": words, "units": units, "origin": origin}
+        origins = [assumed(None)] if name in ("mask", "framework") else []
+        made[name].attrs = {"long_name": words, "units": units, **attributes(origins)}
     single = [dim for dim, count in sizes.items() if count == 1]
     return made.isel(dict.fromkeys(single, 0))

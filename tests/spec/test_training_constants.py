@@ -10,6 +10,7 @@ import pytest
 from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
+from sweeps.origin import Origin
 from sweeps.spec.catalog import load_framework, load_hardware, shipped
 from sweeps.spec.figures import KERNELS, ORIGINS, PRECISIONS, Figure
 from sweeps.spec.framework import (
@@ -56,7 +57,7 @@ FITTED = {
 
 def value(machine: Machine | str, name: str, precision: str = "bf16", **more: str) -> float:
     loaded = load_hardware(machine) if isinstance(machine, str) else machine
-    return training_constants(loaded, MEGATRON, precision=precision, **more)[name][0]
+    return training_constants(loaded, MEGATRON, precision=precision, **more)[name].value
 
 
 def without(name: str, *dropped: str, **changed: float) -> Machine:
@@ -74,14 +75,14 @@ def test_every_constant_has_a_value_and_an_origin(name: str, precision: str) -> 
     for kernel in KERNELS:
         found = training_constants(machine, MEGATRON, precision=precision, attention_kernel=kernel)
         assert set(found) == EVERY
-        for quantity, (number, origin) in found.items():
+        for quantity, origin in found.items():
+            number = origin.value
             assert isinstance(number, float)
             if math.isnan(number):
-                assert origin == f"not known ({name})", quantity
+                assert origin.words == f"not known ({name})", quantity
                 continue
-            kind, _, source = origin.partition(": ")
-            assert kind in ORIGINS, quantity
-            assert len(source) > 9, quantity
+            assert origin.kind in ORIGINS, quantity
+            assert len(origin.source) > 9, quantity
             if quantity in VOCABULARY:
                 assert VOCABULARY[quantity].minimum <= number <= VOCABULARY[quantity].maximum
 
@@ -115,11 +116,11 @@ def test_nothing_sustained_beats_a_peak(name: str) -> None:
 def test_what_a_machine_cannot_compute_in_is_not_known() -> None:
     found = training_constants(load_hardware("dgx-a100"), MEGATRON, precision="fp8")
     for quantity in ("peak_flops", "best_matmul_flops", "matmul_efficiency"):
-        assert math.isnan(found[quantity][0])
-        assert found[quantity][1] == "not known (dgx-a100)"
+        assert math.isnan(found[quantity].value)
+        assert found[quantity].words == "not known (dgx-a100)"
     # Attention is in 16 bits all the same, and the bytes of a parameter are no machine's.
-    assert found["attention_peak_flops"][0] == 312e12
-    assert found["weight_bytes"][0] == 2.0
+    assert found["attention_peak_flops"].value == 312e12
+    assert found["weight_bytes"].value == 2.0
 
 
 def test_the_rule_holds_where_a_file_is_silent() -> None:
@@ -127,11 +128,11 @@ def test_the_rule_holds_where_a_file_is_silent() -> None:
         "dgx-h100", "best_matmul_flops_bf16", "matmul_efficiency_bf16", "memory_efficiency"
     )
     found = training_constants(bare, MEGATRON)
-    assert found["best_matmul_flops"][0] == pytest.approx(TYPICAL_BEST.value * 989e12)
-    assert found["best_matmul_flops"][1].startswith("assumed: 0.74 of the peak, ")
+    assert found["best_matmul_flops"].value == pytest.approx(TYPICAL_BEST.value * 989e12)
+    assert found["best_matmul_flops"].text.startswith("assumed: 0.74 of the peak, ")
     for quantity in ("matmul_efficiency", "memory_efficiency", "intra_efficiency"):
         rule = MACHINE_RULE[quantity]
-        assert found[quantity] == (rule.value, f"{rule.kind}: {rule.source}")
+        assert found[quantity] == rule.origin
     for kernel, rule in ATTENTION_RULE.items():
         other = without("dgx-h100", f"attention_efficiency_{kernel}")
         assert value(other, "attention_efficiency", attention_kernel=kernel) == rule.value
@@ -160,8 +161,8 @@ def test_a_best_of_one_machine_is_not_fitted_twice() -> None:
 def test_both_formats_of_16_bits_are_as_fast() -> None:
     for quantity in ("best_matmul_flops", "matmul_efficiency"):
         found = training_constants(load_hardware("dgx-a100"), MEGATRON, precision="fp16")
-        assert found[quantity][0] == value("dgx-a100", quantity)
-        assert found[quantity][1].endswith("(of bf16, which has the same peak)")
+        assert found[quantity].value == value("dgx-a100", quantity)
+        assert found[quantity].source.endswith("(of bf16, which has the same peak)")
     # Where the peaks differ one tells nothing of the other.
     slower = without("dgx-a100", peak_flops_fp16=156e12)
     assert value(slower, "best_matmul_flops", "fp16") == pytest.approx(TYPICAL_BEST.value * 156e12)
@@ -200,7 +201,7 @@ def test_recipes_follow_the_precision_the_framework_and_the_user() -> None:
         constants = training_constants(
             machine, load_framework(framework), precision=precision, recipe=recipe
         )
-        return [constants[n][0] for n in (*names, "matmul_input_bytes", "gathered_bytes")]
+        return [constants[n].value for n in (*names, "matmul_input_bytes", "gathered_bytes")]
 
     assert found("megatron-lm", "bf16") == [2, 4, 12, 2, 2, 2]
     assert found("megatron-lm", "fp16") == [2, 2, 16, 2, 2, 2]
@@ -225,15 +226,15 @@ def test_a_framework_s_kernels_can_be_slower_than_the_machine() -> None:
     machine = load_hardware("grand-teton-h100")
     plain = training_constants(machine, load_framework("torchtitan"), precision="fp8")
     by_rows = training_constants(machine, load_framework("torchtitan+rowwise_fp8"), precision="fp8")
-    assert by_rows["matmul_efficiency"][0] == 0.5 * plain["matmul_efficiency"][0]
-    assert "; times measured: fitted" in by_rows["matmul_efficiency"][1]
+    assert by_rows["matmul_efficiency"].value == 0.5 * plain["matmul_efficiency"].value
+    assert "; times measured: fitted" in by_rows["matmul_efficiency"].source
     assert "matmul_share" not in by_rows
 
 
 def test_the_kernel_is_the_framework_s_unless_it_is_given() -> None:
     machine = load_hardware("dgx-h100")
     found = {
-        name: training_constants(machine, load_framework(name))["attention_efficiency"][0]
+        name: training_constants(machine, load_framework(name))["attention_efficiency"].value
         for name in ("megatron-lm", "torchtitan", "fsdp-llmfoundry")
     }
     assert found == {"megatron-lm": 0.75, "torchtitan": 0.4, "fsdp-llmfoundry": 0.21}
@@ -243,9 +244,11 @@ def test_the_kernel_is_the_framework_s_unless_it_is_given() -> None:
 def test_a_framework_s_figures_come_through() -> None:
     machine = load_hardware("dgx-a100")
     found = training_constants(machine, load_framework("megatron-deepspeed-2022"), precision="fp16")
-    assert found["host_time"][0] == 42e-6
-    assert found["host_time"][1].startswith("measured: fitted on step times")
-    assert found["power"] == (400.0, f"specification: {machine.figures['power'].source}")
+    assert found["host_time"].value == 42e-6
+    assert found["host_time"].text.startswith("measured: fitted on step times")
+    assert found["host_time"].owner == "megatron-deepspeed-2022"
+    assert found["power"] == machine.figures["power"].origin.of("dgx-a100")
+    assert found["power"].value == 400.0
 
 
 def test_prices_and_powers_are_told_where_they_are_known(tmp_path: Path) -> None:
@@ -256,7 +259,7 @@ def test_prices_and_powers_are_told_where_they_are_known(tmp_path: Path) -> None
         encoding="utf-8",
     )
     ours = training_constants(load_hardware(tmp_path / "ours.toml"), MEGATRON)
-    assert ours["price"] == (2.5, "assumed: a contract of ours")
+    assert ours["price"] == Origin(2.5, "assumed", "a contract of ours", "ours")
     assert math.isnan(value("dgx-h100", "price"))
     assert math.isnan(value("tpu-v5p", "power"))
     assert value("tpu-v4", "idle_power_fraction") == 0.47

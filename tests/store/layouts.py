@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sweeps.engine.case import Block, Column, Layout
+from sweeps.origin import attributes
 
 GLOBAL = {
     "Conventions": "CF-1.11",
@@ -44,7 +45,7 @@ def number(name: str, dims: tuple[str, ...], units: str = "s", **attrs: Any) -> 
 
 def axis(name: str, values: Any, units: str = "1") -> Column:
     array = np.asarray(values)
-    attrs = {"long_name": name, "units": units, "symbol": "$x$", "origin": "given"}
+    attrs = {"long_name": name, "units": units, "symbol": "$x$", **attributes()}
     return Column(name, (name,), array.dtype, attrs, array)
 
 

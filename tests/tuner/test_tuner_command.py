@@ -89,7 +89,7 @@ def test_figures_of_one_s_own(cli: Runner) -> None:
     assert "--launch-time" in slow.err
     done = cli(f"{QWEN} --json --bandwidth 100GB/s --launch-time 1us --output-dir a", fine=False)
     found = json.loads(done.out)
-    assert found["rates"]["bandwidth"] == {"value": 1e11, "origin": "given"}
+    assert found["rates"]["bandwidth"] == {"value": 1e11, "kind": "given"}
     assert found["rates"]["launch_time"]["value"] == 1e-6
 
 

@@ -72,7 +72,7 @@ def test_the_report(tmp_path: Path) -> None:
     parts = [one[f"forward_{n}_time_us"] for n in ("gemm", "comm", "other", "overlap")]
     assert one["forward_e2e_time_us"] == pytest.approx(sum(parts[:3]) - parts[3])
     assert set(held["tp_scaling"]["results"]) == set(OPERATORS)
-    assert all(rate["origin"] for rate in held["rates"].values())
+    assert all(rate["kind"] for rate in held["rates"].values())
     assert "summary" not in held
     text = (tmp_path / "run/summary.txt").read_text()
     assert "144 cases (144 done)" in text
