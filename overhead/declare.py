@@ -75,7 +75,6 @@ def _kernel(ufunc: np.ufunc) -> Callable[..., Any]:
 def declare(
     returns: str,
     inputs: Sequence[str],
-    expression: str,
     kernel: Callable[..., Array],
     *,
     source: str = "derivation",
@@ -92,7 +91,6 @@ def declare(
 
     formula(
         returns=returns,
-        expression=expression,
         source=source,
         where=where,
         assumes=assumes,

@@ -21,34 +21,19 @@ PORT = "a rank's ports must take in, or give out, what its part of the operation
 VOLUME = "the links together must carry what the operation moves at least"
 
 
-@formula(
-    returns="lower_bound",
-    expression="maximum(latency_bound, bandwidth_bound)",
-    source=OWN,
-    assumes=("latency and transfer may overlap wholly",),
-)
+@formula(source=OWN, assumes=("latency and transfer may overlap wholly",))
 def lower_bound(latency_bound: Array, bandwidth_bound: Array) -> Array:
     """Physical lower bound of the time."""
     return np.maximum(latency_bound, bandwidth_bound)
 
 
-@formula(
-    returns="lower_bound_ratio",
-    expression="time/lower_bound",
-    source=OWN,
-)
+@formula(source=OWN)
 def lower_bound_ratio(time: Array, lower_bound: Array) -> Array:
     """Time over its physical lower bound."""
     return time / lower_bound
 
 
-@formula(
-    returns="latency_bound",
-    expression="diameter*latency",
-    source=OWN,
-    assumes=("a latency a hop",),
-    when={**ACROSS, "latency_per": "hop"},
-)
+@formula(source=OWN, assumes=("a latency a hop",), when={**ACROSS, "latency_per": "hop"})
 def latency_bound(diameter: Array, latency: Array) -> Array:
     """Least latency: the way across the network."""
     return diameter * latency
@@ -56,7 +41,6 @@ def latency_bound(diameter: Array, latency: Array) -> Array:
 
 @formula(
     returns="latency_bound",
-    expression="minimum(diameter, 1)*latency",
     source=OWN,
     assumes=("a latency a message",),
     when={**ACROSS, "latency_per": "message"},
@@ -66,12 +50,7 @@ def message_latency_bound(diameter: Array, latency: Array) -> Array:
     return np.minimum(diameter, 1.0) * latency
 
 
-@formula(
-    returns="latency_bound",
-    expression="where(ranks > 1, minimum(hops, 1)*latency, 0*latency)",
-    source=OWN,
-    when={**FLAT, "collective": "p2p"},
-)
+@formula(returns="latency_bound", source=OWN, when={**FLAT, "collective": "p2p"})
 def p2p_latency_bound(ranks: Array, hops: Array, latency: Array) -> Array:
     """Least latency of one message: one hop's."""
     return np.where(ranks > 1.0, np.minimum(hops, 1.0) * latency, 0.0)
@@ -79,7 +58,6 @@ def p2p_latency_bound(ranks: Array, hops: Array, latency: Array) -> Array:
 
 @formula(
     returns="bandwidth_bound",
-    expression="maximum((ranks - 1)/(ranks*ports), (ranks - 1)/links)*wire_time",
     source=OWN,
     assumes=(PORT, VOLUME),
     when={**FLAT, "collective": "all_gather|reduce_scatter"},
@@ -92,7 +70,6 @@ def gather_bound(ranks: Array, ports: Array, links: Array, wire_time: Array) -> 
 
 @formula(
     returns="bandwidth_bound",
-    expression="where(ranks > 1, maximum(1/ports, 2*(ranks - 1)/links), 0)*wire_time",
     source=OWN,
     assumes=(PORT, VOLUME, "no reduction in the network"),
     when={**FLAT, "collective": "all_reduce", "in_network": "no"},
@@ -105,7 +82,6 @@ def all_reduce_bound(ranks: Array, ports: Array, links: Array, wire_time: Array)
 
 @formula(
     returns="bandwidth_bound",
-    expression="where(ranks > 1, 1/ports, 0)*wire_time",
     source=OWN,
     assumes=(PORT,),
     when={**FLAT, "collective": "all_reduce", "in_network": "yes"},
@@ -117,7 +93,6 @@ def in_network_bound(ranks: Array, ports: Array, wire_time: Array) -> Array:
 
 @formula(
     returns="bandwidth_bound",
-    expression="where(ranks > 1, 1/ports, 0)*wire_time",
     source=OWN,
     assumes=(PORT,),
     when={**FLAT, "collective": "broadcast|reduce|p2p"},
@@ -129,7 +104,6 @@ def broadcast_bound(ranks: Array, ports: Array, wire_time: Array) -> Array:
 
 @formula(
     returns="bandwidth_bound",
-    expression="maximum((ranks - 1)/(ranks*ports), pair_cut)*wire_time",
     source=OWN,
     assumes=(PORT, "the links across the worst cut must carry what crosses it"),
     when={**FLAT, "collective": "all_to_all"},
@@ -147,14 +121,7 @@ OUTERMOST = "one message crosses the outermost level that the group spans"
 # Latency.
 
 
-@formula(
-    returns="latency_bound",
-    expression="where(nodes > 1, inter_latency, where(node_ranks > 1, intra_latency,"
-    " 0*intra_latency))",
-    source=OWN,
-    assumes=(OUTERMOST,),
-    when=TWO,
-)
+@formula(returns="latency_bound", source=OWN, assumes=(OUTERMOST,), when=TWO)
 def two_level_latency_bound(
     node_ranks: Array, nodes: Array, intra_latency: Array, inter_latency: Array
 ) -> Array:
@@ -162,14 +129,7 @@ def two_level_latency_bound(
     return np.where(nodes > 1.0, inter_latency, np.where(node_ranks > 1.0, intra_latency, 0.0))
 
 
-@formula(
-    returns="latency_bound",
-    expression="where(pods > 1, pod_latency, where(nodes > 1, inter_latency,"
-    " where(node_ranks > 1, intra_latency, 0*intra_latency)))",
-    source=OWN,
-    assumes=(OUTERMOST,),
-    when=THREE,
-)
+@formula(returns="latency_bound", source=OWN, assumes=(OUTERMOST,), when=THREE)
 def three_level_latency_bound(
     node_ranks: Array,
     nodes: Array,
@@ -186,14 +146,7 @@ def three_level_latency_bound(
 SENDERS = "sender and receiver are in different nodes of a pod where it has several"
 
 
-@formula(
-    returns="latency_bound",
-    expression="minimum(hops, 1)*where(nodes > 1, inter_latency, where(node_ranks > 1,"
-    " intra_latency, 0*intra_latency))",
-    source=OWN,
-    assumes=(SENDERS,),
-    when={**TWO, "collective": "p2p"},
-)
+@formula(returns="latency_bound", source=OWN, assumes=(SENDERS,), when={**TWO, "collective": "p2p"})
 def two_level_p2p_latency_bound(
     node_ranks: Array, nodes: Array, hops: Array, intra_latency: Array, inter_latency: Array
 ) -> Array:
@@ -203,12 +156,7 @@ def two_level_p2p_latency_bound(
 
 
 @formula(
-    returns="latency_bound",
-    expression="minimum(hops, 1)*where(nodes > 1, inter_latency, where(pods > 1, pod_latency,"
-    " where(node_ranks > 1, intra_latency, 0*intra_latency)))",
-    source=OWN,
-    assumes=(SENDERS,),
-    when={**THREE, "collective": "p2p"},
+    returns="latency_bound", source=OWN, assumes=(SENDERS,), when={**THREE, "collective": "p2p"}
 )
 def three_level_p2p_latency_bound(
     node_ranks: Array,
@@ -236,12 +184,8 @@ def _of(collective: str, shape: dict[str, str]) -> dict[str, str]:
     return {**shape, "collective": collective}
 
 
-GATHER = "maximum((ranks - 1)/mean_capacity, (ranks - node_ranks)/node_capacity)"
-
-
 @formula(
     returns="bandwidth_bound",
-    expression=f"message_bytes/ranks*{GATHER}",
     source=OWN,
     assumes=(SHARED_PORT, NODE),
     when=_of("all_gather|reduce_scatter", TWO),
@@ -260,7 +204,6 @@ def two_level_gather_bound(
 
 @formula(
     returns="bandwidth_bound",
-    expression=f"message_bytes/ranks*maximum({GATHER}, (ranks - ranks/pods)/pod_capacity)",
     source=OWN,
     assumes=(SHARED_PORT, NODE, POD),
     when=_of("all_gather|reduce_scatter", THREE),
@@ -279,12 +222,8 @@ def three_level_gather_bound(
     return np.maximum(inner, message_bytes / ranks * ((ranks - ranks / pods) / pod_capacity))
 
 
-SUMMED = "maximum((ranks - 1)/ranks/mean_capacity, (ranks - node_ranks)/ranks/node_capacity)"
-
-
 @formula(
     returns="bandwidth_bound",
-    expression=f"2*message_bytes*{SUMMED}",
     source=OWN,
     assumes=(SHARED_PORT, NODE, "no reduction in the network"),
     when=_of("all_reduce", TWO),
@@ -304,7 +243,6 @@ def two_level_all_reduce_bound(
 
 @formula(
     returns="bandwidth_bound",
-    expression=f"2*message_bytes*maximum({SUMMED}, (pods - 1)/pods/pod_capacity)",
     source=OWN,
     assumes=(SHARED_PORT, NODE, POD, "no reduction in the network"),
     when=_of("all_reduce", THREE),
@@ -324,15 +262,8 @@ def three_level_all_reduce_bound(
     )
 
 
-ROOTED = (
-    "where(ranks > 1, maximum(maximum(1/rank_capacity, (ranks - 1)/ranks/mean_capacity),"
-    " where(ranks > node_ranks, 1/node_capacity, 0/node_capacity)), 0/rank_capacity)"
-)
-
-
 @formula(
     returns="bandwidth_bound",
-    expression=f"message_bytes*{ROOTED}",
     source=OWN,
     assumes=(
         SHARED_PORT,
@@ -357,7 +288,6 @@ def two_level_broadcast_bound(
 
 @formula(
     returns="bandwidth_bound",
-    expression=f"message_bytes*maximum({ROOTED}, where(pods > 1, 1/pod_capacity, 0/pod_capacity))",
     source=OWN,
     assumes=(
         SHARED_PORT,
@@ -385,14 +315,7 @@ def three_level_broadcast_bound(
     return np.asarray(np.maximum(inner, pod))
 
 
-@formula(
-    returns="bandwidth_bound",
-    expression="message_bytes*where(ranks > 1, maximum(1/rank_capacity,"
-    " where(ranks > node_ranks, 1/node_capacity, 0/node_capacity)), 0/rank_capacity)",
-    source=OWN,
-    assumes=(NODE, SENDERS),
-    when=_of("p2p", HIERARCHY),
-)
+@formula(returns="bandwidth_bound", source=OWN, assumes=(NODE, SENDERS), when=_of("p2p", HIERARCHY))
 def level_p2p_bound(
     message_bytes: Array,
     ranks: Array,
@@ -406,15 +329,8 @@ def level_p2p_bound(
     return np.asarray(message_bytes * np.where(ranks > 1.0, np.maximum(port, node), 0.0))
 
 
-EXCHANGED = "maximum((ranks - 1)/mean_capacity, node_ranks*(ranks - node_ranks)/node_capacity)"
-
-
 @formula(
-    returns="bandwidth_bound",
-    expression=f"message_bytes/ranks*{EXCHANGED}",
-    source=OWN,
-    assumes=(SHARED_PORT, NODE),
-    when=_of("all_to_all", TWO),
+    returns="bandwidth_bound", source=OWN, assumes=(SHARED_PORT, NODE), when=_of("all_to_all", TWO)
 )
 def two_level_exchange_bound(
     message_bytes: Array,
@@ -431,8 +347,6 @@ def two_level_exchange_bound(
 
 @formula(
     returns="bandwidth_bound",
-    expression=f"message_bytes/ranks*maximum({EXCHANGED},"
-    " ranks/pods*(ranks - ranks/pods)/pod_capacity)",
     source=OWN,
     assumes=(SHARED_PORT, NODE, POD),
     when=_of("all_to_all", THREE),

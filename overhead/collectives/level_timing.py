@@ -16,45 +16,25 @@ PHASES = ("phases on different levels run one after another",)
 OWN = "derivation"
 
 
-@formula(
-    returns="intra_wire_time",
-    expression="message_bytes/intra_bandwidth",
-    source=OWN,
-)
+@formula(source=OWN)
 def intra_wire_time(message_bytes: Array, intra_bandwidth: Array) -> Array:
     """Time of the whole message over one link inside a node."""
     return message_bytes / intra_bandwidth
 
 
-@formula(
-    returns="inter_wire_time",
-    expression="message_bytes*oversubscription/inter_bandwidth",
-    source=OWN,
-    assumes=("oversubscription divides the bandwidth of what leaves a node",),
-)
+@formula(source=OWN, assumes=("oversubscription divides the bandwidth of what leaves a node",))
 def inter_wire_time(message_bytes: Array, inter_bandwidth: Array, oversubscription: Array) -> Array:
     """Time of the whole message over one network card between nodes."""
     return message_bytes * (oversubscription / inter_bandwidth)
 
 
-@formula(
-    returns="pod_wire_time",
-    expression="message_bytes*pod_oversubscription/pod_bandwidth",
-    source=OWN,
-    assumes=("oversubscription divides the bandwidth of what leaves a pod",),
-)
+@formula(source=OWN, assumes=("oversubscription divides the bandwidth of what leaves a pod",))
 def pod_wire_time(message_bytes: Array, pod_bandwidth: Array, pod_oversubscription: Array) -> Array:
     """Time of the whole message over one network card between pods."""
     return message_bytes * (pod_oversubscription / pod_bandwidth)
 
 
-@formula(
-    returns="intra_time",
-    expression="intra_latency_count*intra_latency + intra_transfer_fraction*intra_wire_time",
-    source="hockney1994",
-    assumes=MODEL,
-    when=HIERARCHY,
-)
+@formula(source="hockney1994", assumes=MODEL, when=HIERARCHY)
 def intra_time(
     intra_latency_count: Array,
     intra_latency: Array,
@@ -65,13 +45,7 @@ def intra_time(
     return intra_latency_count * intra_latency + intra_transfer_fraction * intra_wire_time
 
 
-@formula(
-    returns="inter_time",
-    expression="inter_latency_count*inter_latency + inter_transfer_fraction*inter_wire_time",
-    source="hockney1994",
-    assumes=MODEL,
-    when=HIERARCHY,
-)
+@formula(source="hockney1994", assumes=MODEL, when=HIERARCHY)
 def inter_time(
     inter_latency_count: Array,
     inter_latency: Array,
@@ -82,13 +56,7 @@ def inter_time(
     return inter_latency_count * inter_latency + inter_transfer_fraction * inter_wire_time
 
 
-@formula(
-    returns="pod_time",
-    expression="pod_latency_count*pod_latency + pod_transfer_fraction*pod_wire_time",
-    source="hockney1994",
-    assumes=MODEL,
-    when=HIERARCHY,
-)
+@formula(source="hockney1994", assumes=MODEL, when=HIERARCHY)
 def pod_time(
     pod_latency_count: Array,
     pod_latency: Array,
@@ -101,7 +69,6 @@ def pod_time(
 
 @formula(
     returns="time",
-    expression="intra_time + inter_time",
     source=OWN,
     assumes=(*PHASES, "the reduction itself costs nothing"),
     when={**TWO, **SEQUENTIAL, "reduction": "free"},
@@ -113,7 +80,6 @@ def two_level_time(intra_time: Array, inter_time: Array) -> Array:
 
 @formula(
     returns="time",
-    expression="intra_time + inter_time + pod_time",
     source=OWN,
     assumes=(*PHASES, "the reduction itself costs nothing"),
     when={**THREE, **SEQUENTIAL, "reduction": "free"},
@@ -123,13 +89,7 @@ def three_level_time(intra_time: Array, inter_time: Array, pod_time: Array) -> A
     return intra_time + inter_time + pod_time
 
 
-@formula(
-    returns="latency_time",
-    expression="intra_latency_count*intra_latency + inter_latency_count*inter_latency",
-    source=OWN,
-    assumes=MODEL,
-    when=TWO,
-)
+@formula(returns="latency_time", source=OWN, assumes=MODEL, when=TWO)
 def two_level_latency_time(
     intra_latency_count: Array,
     intra_latency: Array,
@@ -140,14 +100,7 @@ def two_level_latency_time(
     return intra_latency_count * intra_latency + inter_latency_count * inter_latency
 
 
-@formula(
-    returns="latency_time",
-    expression="intra_latency_count*intra_latency + inter_latency_count*inter_latency"
-    " + pod_latency_count*pod_latency",
-    source=OWN,
-    assumes=MODEL,
-    when=THREE,
-)
+@formula(returns="latency_time", source=OWN, assumes=MODEL, when=THREE)
 def three_level_latency_time(
     intra_latency_count: Array,
     intra_latency: Array,
@@ -161,13 +114,7 @@ def three_level_latency_time(
     return two + pod_latency_count * pod_latency
 
 
-@formula(
-    returns="bandwidth_time",
-    expression="intra_transfer_fraction*intra_wire_time + inter_transfer_fraction*inter_wire_time",
-    source=OWN,
-    assumes=MODEL,
-    when=TWO,
-)
+@formula(returns="bandwidth_time", source=OWN, assumes=MODEL, when=TWO)
 def two_level_bandwidth_time(
     intra_transfer_fraction: Array,
     intra_wire_time: Array,
@@ -178,14 +125,7 @@ def two_level_bandwidth_time(
     return intra_transfer_fraction * intra_wire_time + inter_transfer_fraction * inter_wire_time
 
 
-@formula(
-    returns="bandwidth_time",
-    expression="intra_transfer_fraction*intra_wire_time + inter_transfer_fraction*inter_wire_time"
-    " + pod_transfer_fraction*pod_wire_time",
-    source=OWN,
-    assumes=MODEL,
-    when=THREE,
-)
+@formula(returns="bandwidth_time", source=OWN, assumes=MODEL, when=THREE)
 def three_level_bandwidth_time(
     intra_transfer_fraction: Array,
     intra_wire_time: Array,
@@ -199,12 +139,7 @@ def three_level_bandwidth_time(
     return two + pod_transfer_fraction * pod_wire_time
 
 
-@formula(
-    returns="link_fraction",
-    expression="intra_link_fraction + inter_link_fraction + pod_link_fraction",
-    source=OWN,
-    when=HIERARCHY,
-)
+@formula(source=OWN, when=HIERARCHY)
 def link_fraction(
     intra_link_fraction: Array, inter_link_fraction: Array, pod_link_fraction: Array
 ) -> Array:
@@ -214,8 +149,6 @@ def link_fraction(
 
 @formula(
     returns="energy",
-    expression="8*message_bytes*(intra_link_fraction*intra_energy_per_bit"
-    " + inter_link_fraction*inter_energy_per_bit)",
     source=OWN,
     assumes=("every byte costs its link's energy a bit; idle links cost nothing",),
     when=TWO,
@@ -236,8 +169,6 @@ def two_level_energy(
 
 @formula(
     returns="energy",
-    expression="8*message_bytes*(intra_link_fraction*intra_energy_per_bit"
-    " + inter_link_fraction*inter_energy_per_bit + pod_link_fraction*pod_energy_per_bit)",
     source=OWN,
     assumes=("every byte costs its link's energy a bit; idle links cost nothing",),
     when=THREE,
@@ -269,14 +200,7 @@ TWO_LEVEL_CAPACITY = {**HIERARCHY, "shape": "two_levels"}
 THREE_LEVEL_CAPACITY = {**HIERARCHY, "shape": "three_levels"}
 
 
-@formula(
-    returns="rank_capacity",
-    expression="where(node_ranks > 1, where(nodes > 1,"
-    " intra_bandwidth + maximum(1, 1/ranks_per_nic)*inter_bandwidth, intra_bandwidth),"
-    " maximum(1, 1/ranks_per_nic)*inter_bandwidth)",
-    source=OWN,
-    when=TWO_LEVEL_CAPACITY,
-)
+@formula(source=OWN, when=TWO_LEVEL_CAPACITY)
 def rank_capacity(
     node_ranks: Array,
     nodes: Array,
@@ -289,16 +213,7 @@ def rank_capacity(
     return _inside_and_outside(intra_bandwidth, cards, node_ranks, nodes)
 
 
-@formula(
-    returns="rank_capacity",
-    expression="where(node_ranks > 1, where(nodes*pods > 1, intra_bandwidth"
-    " + maximum(1, 1/ranks_per_nic)*where(pods > 1, where(nodes > 1,"
-    " inter_bandwidth + pod_bandwidth, pod_bandwidth), inter_bandwidth), intra_bandwidth),"
-    " maximum(1, 1/ranks_per_nic)*where(pods > 1, where(nodes > 1,"
-    " inter_bandwidth + pod_bandwidth, pod_bandwidth), inter_bandwidth))",
-    source=OWN,
-    when=THREE_LEVEL_CAPACITY,
-)
+@formula(returns="rank_capacity", source=OWN, when=THREE_LEVEL_CAPACITY)
 def three_level_rank_capacity(
     node_ranks: Array,
     nodes: Array,
@@ -325,12 +240,7 @@ def _near_and_far(near: Array, far: Array, nodes: Array, pods: Array) -> Array:
     return np.where(pods > 1.0, np.where(nodes > 1.0, near + far, far), near)
 
 
-@formula(
-    returns="node_capacity",
-    expression="node_ranks/ranks_per_nic*(inter_bandwidth/oversubscription)",
-    source=OWN,
-    when=TWO_LEVEL_CAPACITY,
-)
+@formula(source=OWN, when=TWO_LEVEL_CAPACITY)
 def node_capacity(
     node_ranks: Array, ranks_per_nic: Array, inter_bandwidth: Array, oversubscription: Array
 ) -> Array:
@@ -338,14 +248,7 @@ def node_capacity(
     return node_ranks / ranks_per_nic * (inter_bandwidth / oversubscription)
 
 
-@formula(
-    returns="node_capacity",
-    expression="node_ranks/ranks_per_nic*where(pods > 1, where(nodes > 1,"
-    " inter_bandwidth/oversubscription + pod_bandwidth/pod_oversubscription,"
-    " pod_bandwidth/pod_oversubscription), inter_bandwidth/oversubscription)",
-    source=OWN,
-    when=THREE_LEVEL_CAPACITY,
-)
+@formula(returns="node_capacity", source=OWN, when=THREE_LEVEL_CAPACITY)
 def three_level_node_capacity(
     node_ranks: Array,
     nodes: Array,
@@ -361,13 +264,7 @@ def three_level_node_capacity(
     return node_ranks / ranks_per_nic * _near_and_far(near, far, nodes, pods)
 
 
-@formula(
-    returns="mean_capacity",
-    expression="where(node_ranks > 1, where(nodes*pods > 1,"
-    " intra_bandwidth + node_capacity/node_ranks, intra_bandwidth), node_capacity/node_ranks)",
-    source=OWN,
-    when=HIERARCHY,
-)
+@formula(source=OWN, when=HIERARCHY)
 def mean_capacity(
     node_ranks: Array, nodes: Array, pods: Array, intra_bandwidth: Array, node_capacity: Array
 ) -> Array:
@@ -376,12 +273,7 @@ def mean_capacity(
     return _inside_and_outside(intra_bandwidth, cards, node_ranks, nodes * pods)
 
 
-@formula(
-    returns="pod_capacity",
-    expression="node_ranks*nodes/ranks_per_nic*(pod_bandwidth/pod_oversubscription)",
-    source=OWN,
-    when=THREE_LEVEL_CAPACITY,
-)
+@formula(source=OWN, when=THREE_LEVEL_CAPACITY)
 def pod_capacity(
     node_ranks: Array,
     nodes: Array,

@@ -26,13 +26,7 @@ def factors(ranks: int, dimensions: int) -> tuple[int, ...]:
     return best
 
 
-@formula(
-    returns="node_ranks",
-    expression="minimum(gpus_per_node, ranks)",
-    source=OWN,
-    assumes=("ranks fill one node after another",),
-    when=HIERARCHY,
-)
+@formula(source=OWN, assumes=("ranks fill one node after another",), when=HIERARCHY)
 def node_ranks(gpus_per_node: Array, ranks: Array) -> Array:
     """Ranks of the group in one node."""
     return np.minimum(gpus_per_node, ranks)
@@ -40,7 +34,6 @@ def node_ranks(gpus_per_node: Array, ranks: Array) -> Array:
 
 @formula(
     returns="node_ranks",
-    expression="1*ranks",
     source=OWN,
     assumes=("both ranks of a message share a node",),
     when={**HIERARCHY, "collective": "p2p", "link": "intra"},
@@ -50,45 +43,25 @@ def p2p_node_ranks(ranks: Array) -> Array:
     return 1.0 * ranks
 
 
-@formula(
-    returns="nodes",
-    expression="ranks/node_ranks",
-    source=OWN,
-    when={**HIERARCHY, "shape": "two_levels"},
-)
+@formula(source=OWN, when={**HIERARCHY, "shape": "two_levels"})
 def nodes(ranks: Array, node_ranks: Array) -> Array:
     """Nodes of the group."""
     return ranks / node_ranks
 
 
-@formula(
-    returns="nodes",
-    expression="minimum(nodes_per_pod, ranks/node_ranks)",
-    source=OWN,
-    when={**HIERARCHY, "shape": "three_levels"},
-)
+@formula(returns="nodes", source=OWN, when={**HIERARCHY, "shape": "three_levels"})
 def pod_nodes(ranks: Array, node_ranks: Array, nodes_per_pod: Array) -> Array:
     """Nodes of the group in one pod."""
     return np.minimum(nodes_per_pod, ranks / node_ranks)
 
 
-@formula(
-    returns="pods",
-    expression="ranks/(node_ranks*nodes)",
-    source=OWN,
-    when=HIERARCHY,
-)
+@formula(source=OWN, when=HIERARCHY)
 def pods(ranks: Array, node_ranks: Array, nodes: Array) -> Array:
     """Pods of the group."""
     return np.asarray(ranks / (node_ranks * nodes))
 
 
-@formula(
-    returns="ranks_per_nic",
-    expression="gpus_per_node/nics_per_node",
-    source=OWN,
-    assumes=("the node's other ranks use their network cards at the same time",),
-)
+@formula(source=OWN, assumes=("the node's other ranks use their network cards at the same time",))
 def ranks_per_nic(gpus_per_node: Array, nics_per_node: Array) -> Array:
     """Ranks of a node that share a network card."""
     return gpus_per_node / nics_per_node
@@ -97,41 +70,25 @@ def ranks_per_nic(gpus_per_node: Array, nics_per_node: Array) -> Array:
 # Measures of a network: the distance, the ports and the links that no schedule can do without.
 
 
-@formula(returns="diameter", expression="floor(ranks/2)", source=OWN, when={"topology": "ring"})
+@formula(returns="diameter", source=OWN, when={"topology": "ring"})
 def ring_diameter(ranks: Array) -> Array:
     """Distance half round a ring."""
     return np.floor(ranks / 2.0)
 
 
-@formula(
-    returns="diameter",
-    expression="where(ranks > 1, 1, 0)",
-    source=OWN,
-    when={"topology": "switch|tree"},
-)
+@formula(returns="diameter", source=OWN, when={"topology": "switch|tree"})
 def switch_diameter(ranks: Array) -> Array:
     """Distance through a switch."""
     return np.where(ranks > 1.0, 1.0, 0.0)
 
 
-@formula(
-    returns="diameter",
-    expression="floor(mesh_nx/2) + floor(mesh_ny/2) + floor(mesh_nz/2)",
-    source=OWN,
-    when=TORUS,
-)
+@formula(returns="diameter", source=OWN, when=TORUS)
 def torus_diameter(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Distance half round a torus in every dimension."""
     return np.floor(mesh_nx / 2.0) + np.floor(mesh_ny / 2.0) + np.floor(mesh_nz / 2.0)
 
 
-@formula(
-    returns="diameter",
-    expression="mesh_nx + mesh_ny + mesh_nz - 3",
-    source=OWN,
-    assumes=("a broadcast starts in a corner",),
-    when=MESH,
-)
+@formula(returns="diameter", source=OWN, assumes=("a broadcast starts in a corner",), when=MESH)
 def mesh_diameter(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Distance from corner to corner of a mesh."""
     return mesh_nx + mesh_ny + mesh_nz - 3.0
@@ -139,7 +96,6 @@ def mesh_diameter(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
 
 @formula(
     returns="diameter",
-    expression="floor(log2(ranks)) + maximum(floor(log2(2*ranks/3)), 0)",
     source=OWN,
     assumes=("rank i hangs below rank (i - 1)/2",),
     when={
@@ -155,7 +111,6 @@ def binary_tree_diameter(ranks: Array) -> Array:
 
 @formula(
     returns="diameter",
-    expression="floor(log2(ranks))",
     source=OWN,
     assumes=("the root of the broadcast is the root of the tree",),
     when={"topology": "binary_tree", "collective": "broadcast|reduce|p2p"},
@@ -165,83 +120,45 @@ def binary_tree_depth(ranks: Array) -> Array:
     return np.floor(np.log2(ranks))
 
 
-@formula(
-    returns="ports",
-    expression="where(ranks > 2, 2, 1)",
-    source=OWN,
-    when={"topology": "ring"},
-)
+@formula(returns="ports", source=OWN, when={"topology": "ring"})
 def ring_ports(ranks: Array) -> Array:
     """Links out of a rank of a ring."""
     return np.where(ranks > 2.0, 2.0, 1.0)
 
 
-@formula(
-    returns="ports",
-    expression="where(ranks > 0, 1, 1)",
-    source=OWN,
-    when={"topology": "switch|tree|binary_tree"},
-)
+@formula(returns="ports", source=OWN, when={"topology": "switch|tree|binary_tree"})
 def one_port(ranks: Array) -> Array:
     """Links out of a rank at a switch, or of a leaf."""
     return np.ones_like(ranks)
 
 
-@formula(
-    returns="ports",
-    expression="maximum(minimum(mesh_nx - 1, 2) + minimum(mesh_ny - 1, 2)"
-    " + minimum(mesh_nz - 1, 2), 1)",
-    source=OWN,
-    when=TORUS,
-)
+@formula(returns="ports", source=OWN, when=TORUS)
 def torus_ports(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Links out of a rank of a torus; a dimension of two ranks has one cable."""
     ports = sum(np.minimum(size - 1.0, 2.0) for size in (mesh_nx, mesh_ny, mesh_nz))
     return np.maximum(ports, 1.0)
 
 
-@formula(
-    returns="ports",
-    expression="maximum(minimum(mesh_nx - 1, 1) + minimum(mesh_ny - 1, 1)"
-    " + minimum(mesh_nz - 1, 1), 1)",
-    source=OWN,
-    when=MESH,
-)
+@formula(returns="ports", source=OWN, when=MESH)
 def mesh_ports(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Links out of a corner of a mesh."""
     ports = sum(np.minimum(size - 1.0, 1.0) for size in (mesh_nx, mesh_ny, mesh_nz))
     return np.maximum(ports, 1.0)
 
 
-@formula(
-    returns="links",
-    expression="maximum(ranks*ports, 1)",
-    source=OWN,
-    when={"topology": "ring|switch|tree|torus"},
-)
+@formula(returns="links", source=OWN, when={"topology": "ring|switch|tree|torus"})
 def regular_links(ranks: Array, ports: Array) -> Array:
     """Links of a network whose ranks have equally many (on a switch: the ports)."""
     return np.asarray(np.maximum(ranks * ports, 1.0))
 
 
-@formula(
-    returns="links",
-    expression="maximum(2*(ranks - 1), 1)",
-    source=OWN,
-    when={"topology": "binary_tree"},
-)
+@formula(returns="links", source=OWN, when={"topology": "binary_tree"})
 def tree_links(ranks: Array) -> Array:
     """Links of a tree, up and down."""
     return np.maximum(2.0 * (ranks - 1.0), 1.0)
 
 
-@formula(
-    returns="links",
-    expression="maximum(2*(3*mesh_nx*mesh_ny*mesh_nz - mesh_ny*mesh_nz - mesh_nx*mesh_nz"
-    " - mesh_nx*mesh_ny), 1)",
-    source=OWN,
-    when=MESH,
-)
+@formula(returns="links", source=OWN, when=MESH)
 def mesh_links(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Links of a mesh, both directions."""
     faces = mesh_ny * mesh_nz + mesh_nx * mesh_nz + mesh_nx * mesh_ny
@@ -252,50 +169,26 @@ def _half(size: Array) -> Array:
     return np.floor(size / 2.0) * np.ceil(size / 2.0) / size
 
 
-@formula(
-    returns="pair_cut",
-    expression="floor(ranks/2)*ceil(ranks/2)/(ranks*ports)",
-    source=OWN,
-    when={"topology": "ring"},
-)
+@formula(returns="pair_cut", source=OWN, when={"topology": "ring"})
 def ring_pair_cut(ranks: Array, ports: Array) -> Array:
     """Load of a ring's links, cut into halves."""
     return _half(ranks) / ports
 
 
-@formula(
-    returns="pair_cut",
-    expression="(ranks - 1)/ranks",
-    source=OWN,
-    when={"topology": "switch|tree"},
-)
+@formula(returns="pair_cut", source=OWN, when={"topology": "switch|tree"})
 def switch_pair_cut(ranks: Array) -> Array:
     """Load of a switch's port."""
     return (ranks - 1.0) / ranks
 
 
-@formula(
-    returns="pair_cut",
-    expression="maximum(maximum("
-    "floor(mesh_nx/2)*ceil(mesh_nx/2)/(mesh_nx*where(mesh_nx > 2, 2, 1)),"
-    "floor(mesh_ny/2)*ceil(mesh_ny/2)/(mesh_ny*where(mesh_ny > 2, 2, 1))),"
-    "floor(mesh_nz/2)*ceil(mesh_nz/2)/(mesh_nz*where(mesh_nz > 2, 2, 1)))",
-    source=OWN,
-    when=TORUS,
-)
+@formula(returns="pair_cut", source=OWN, when=TORUS)
 def torus_pair_cut(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Load of a torus' links, cut into halves across its worst dimension."""
     loads = [_half(n) / np.where(n > 2.0, 2.0, 1.0) for n in (mesh_nx, mesh_ny, mesh_nz)]
     return np.maximum(np.maximum(loads[0], loads[1]), loads[2])
 
 
-@formula(
-    returns="pair_cut",
-    expression="maximum(maximum(floor(mesh_nx/2)*ceil(mesh_nx/2)/mesh_nx,"
-    "floor(mesh_ny/2)*ceil(mesh_ny/2)/mesh_ny), floor(mesh_nz/2)*ceil(mesh_nz/2)/mesh_nz)",
-    source=OWN,
-    when=MESH,
-)
+@formula(returns="pair_cut", source=OWN, when=MESH)
 def mesh_pair_cut(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Load of a mesh's links, cut into halves across its worst dimension."""
     return np.maximum(np.maximum(_half(mesh_nx), _half(mesh_ny)), _half(mesh_nz))
@@ -316,12 +209,7 @@ LEFT = (
 )
 
 
-@formula(
-    returns="pair_cut",
-    expression=f"{LEFT}*(ranks - {LEFT})/ranks",
-    source=OWN,
-    when={"topology": "binary_tree"},
-)
+@formula(returns="pair_cut", source=OWN, when={"topology": "binary_tree"})
 def binary_tree_pair_cut(ranks: Array) -> Array:
     """Load of the link between the root and its larger subtree."""
     below = left_subtree(ranks)
@@ -334,13 +222,13 @@ GRID = {"topology": "mesh|torus"}
 TWO = {"topology": "hierarchical", "shape": "two_levels"}
 
 
-@formula(returns="ranks", expression="mesh_nx*mesh_ny*mesh_nz", source=OWN, when=GRID)
+@formula(returns="ranks", source=OWN, when=GRID)
 def grid_ranks(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Ranks of a mesh or torus."""
     return mesh_nx * mesh_ny * mesh_nz
 
 
-@formula(returns="mesh_ny", expression="ranks/(mesh_nx*mesh_nz)", source=OWN, when=GRID)
+@formula(returns="mesh_ny", source=OWN, when=GRID)
 def grid_ny(ranks: Array, mesh_nx: Array, mesh_nz: Array) -> Array:
     """Ranks along y, from the others."""
     return ranks / (mesh_nx * mesh_nz)
@@ -350,19 +238,19 @@ def grid_ny(ranks: Array, mesh_nx: Array, mesh_nz: Array) -> Array:
 # nothing passes it.
 
 
-@formula(returns="pod_latency", expression="1*inter_latency", source=OWN, when=TWO)
+@formula(returns="pod_latency", source=OWN, when=TWO)
 def no_pod_latency(inter_latency: Array) -> Array:
     """Latency between pods, where there are none: as between nodes."""
     return 1.0 * inter_latency
 
 
-@formula(returns="pod_bandwidth", expression="1*inter_bandwidth", source=OWN, when=TWO)
+@formula(returns="pod_bandwidth", source=OWN, when=TWO)
 def no_pod_bandwidth(inter_bandwidth: Array) -> Array:
     """Bandwidth between pods, where there are none: as between nodes."""
     return 1.0 * inter_bandwidth
 
 
-@formula(returns="pod_oversubscription", expression="1*oversubscription", source=OWN, when=TWO)
+@formula(returns="pod_oversubscription", source=OWN, when=TWO)
 def no_pod_oversubscription(oversubscription: Array) -> Array:
     """Oversubscription between pods, where there are none: as between nodes."""
     return 1.0 * oversubscription
@@ -373,7 +261,6 @@ def no_pod_oversubscription(oversubscription: Array) -> Array:
 
 @formula(
     returns="latency",
-    expression="where(ranks <= gpus_per_node, intra_latency, inter_latency)",
     source=OWN,
     assumes=("a flat network lies in a node while its ranks fit into one",),
     when={"link": "auto"},
@@ -387,7 +274,6 @@ def flat_latency(
 
 @formula(
     returns="bandwidth",
-    expression="where(ranks <= gpus_per_node, intra_bandwidth, inter_bandwidth)",
     source=OWN,
     assumes=("a flat network lies in a node while its ranks fit into one",),
     when={"link": "auto"},
@@ -401,7 +287,6 @@ def flat_bandwidth(
 
 @formula(
     returns="energy_per_bit",
-    expression="where(ranks <= gpus_per_node, intra_energy_per_bit, inter_energy_per_bit)",
     source=OWN,
     assumes=("a flat network lies in a node while its ranks fit into one",),
     when={"link": "auto"},
@@ -413,47 +298,37 @@ def flat_energy_per_bit(
     return np.where(ranks <= gpus_per_node, intra_energy_per_bit, inter_energy_per_bit)
 
 
-@formula(returns="latency", expression="1*intra_latency", source=OWN, when={"link": "intra"})
+@formula(returns="latency", source=OWN, when={"link": "intra"})
 def intra_only_latency(intra_latency: Array) -> Array:
     """Latency of a flat network's link, inside a node."""
     return 1.0 * intra_latency
 
 
-@formula(returns="bandwidth", expression="1*intra_bandwidth", source=OWN, when={"link": "intra"})
+@formula(returns="bandwidth", source=OWN, when={"link": "intra"})
 def intra_only_bandwidth(intra_bandwidth: Array) -> Array:
     """Bandwidth of a flat network's link, inside a node."""
     return 1.0 * intra_bandwidth
 
 
-@formula(
-    returns="energy_per_bit",
-    expression="1*intra_energy_per_bit",
-    source=OWN,
-    when={"link": "intra"},
-)
+@formula(returns="energy_per_bit", source=OWN, when={"link": "intra"})
 def intra_only_energy_per_bit(intra_energy_per_bit: Array) -> Array:
     """Energy of one bit over a flat network's link, inside a node."""
     return 1.0 * intra_energy_per_bit
 
 
-@formula(returns="latency", expression="1*inter_latency", source=OWN, when={"link": "inter"})
+@formula(returns="latency", source=OWN, when={"link": "inter"})
 def inter_only_latency(inter_latency: Array) -> Array:
     """Latency of a flat network's link, between nodes."""
     return 1.0 * inter_latency
 
 
-@formula(returns="bandwidth", expression="1*inter_bandwidth", source=OWN, when={"link": "inter"})
+@formula(returns="bandwidth", source=OWN, when={"link": "inter"})
 def inter_only_bandwidth(inter_bandwidth: Array) -> Array:
     """Bandwidth of a flat network's link, between nodes."""
     return 1.0 * inter_bandwidth
 
 
-@formula(
-    returns="energy_per_bit",
-    expression="1*inter_energy_per_bit",
-    source=OWN,
-    when={"link": "inter"},
-)
+@formula(returns="energy_per_bit", source=OWN, when={"link": "inter"})
 def inter_only_energy_per_bit(inter_energy_per_bit: Array) -> Array:
     """Energy of one bit over a flat network's link, between nodes."""
     return 1.0 * inter_energy_per_bit
@@ -461,7 +336,6 @@ def inter_only_energy_per_bit(inter_energy_per_bit: Array) -> Array:
 
 @formula(
     returns="in_network_latency",
-    expression="latency*where(ranks <= gpus_per_node, in_network_latency_factor, 1)",
     source=OWN,
     assumes=("the factor is that of the switch inside a node",),
     when={"link": "auto"},
@@ -473,64 +347,49 @@ def flat_in_network_latency(
     return latency * np.where(ranks <= gpus_per_node, in_network_latency_factor, 1.0)
 
 
-@formula(
-    returns="in_network_latency",
-    expression="latency*in_network_latency_factor",
-    source=OWN,
-    when={"link": "intra"},
-)
+@formula(returns="in_network_latency", source=OWN, when={"link": "intra"})
 def intra_only_in_network_latency(latency: Array, in_network_latency_factor: Array) -> Array:
     """Latency of a message that the switch inside a node reduces or multicasts."""
     return latency * in_network_latency_factor
 
 
-@formula(returns="in_network_latency", expression="1*latency", source=OWN, when={"link": "inter"})
+@formula(returns="in_network_latency", source=OWN, when={"link": "inter"})
 def inter_only_in_network_latency(latency: Array) -> Array:
     """Latency of a message that the switches between nodes reduce: a plain one's."""
     return 1.0 * latency
 
 
-@formula(
-    returns="has_nvls",
-    expression="where(ranks <= gpus_per_node, intra_nvls, 0*intra_nvls)",
-    source=OWN,
-    when={"link": "auto"},
-)
+@formula(returns="has_nvls", source=OWN, when={"link": "auto"})
 def flat_nvls(ranks: Array, gpus_per_node: Array, intra_nvls: Array) -> Array:
     """Whether the switch reduces and multicasts what ranks read and write."""
     return np.where(ranks <= gpus_per_node, intra_nvls, 0.0)
 
 
-@formula(returns="has_nvls", expression="1*intra_nvls", source=OWN, when={"link": "intra"})
+@formula(returns="has_nvls", source=OWN, when={"link": "intra"})
 def intra_only_nvls(intra_nvls: Array) -> Array:
     """Whether the switch inside a node reduces and multicasts what ranks read and write."""
     return 1.0 * intra_nvls
 
 
-@formula(returns="has_nvls", expression="0*inter_inc", source=OWN, when={"link": "inter"})
+@formula(returns="has_nvls", source=OWN, when={"link": "inter"})
 def inter_only_nvls(inter_inc: Array) -> Array:
     """Whether the switches between nodes reduce what ranks read and write: they don't."""
     return 0.0 * inter_inc
 
 
-@formula(
-    returns="has_inc",
-    expression="where(ranks <= gpus_per_node, intra_inc, inter_inc)",
-    source=OWN,
-    when={"link": "auto"},
-)
+@formula(returns="has_inc", source=OWN, when={"link": "auto"})
 def flat_inc(ranks: Array, gpus_per_node: Array, intra_inc: Array, inter_inc: Array) -> Array:
     """Whether the switch reduces in the network."""
     return np.where(ranks <= gpus_per_node, intra_inc, inter_inc)
 
 
-@formula(returns="has_inc", expression="1*intra_inc", source=OWN, when={"link": "intra"})
+@formula(returns="has_inc", source=OWN, when={"link": "intra"})
 def intra_only_inc(intra_inc: Array) -> Array:
     """Whether the switch inside a node reduces in the network."""
     return 1.0 * intra_inc
 
 
-@formula(returns="has_inc", expression="1*inter_inc", source=OWN, when={"link": "inter"})
+@formula(returns="has_inc", source=OWN, when={"link": "inter"})
 def inter_only_inc(inter_inc: Array) -> Array:
     """Whether the switches between nodes reduce in the network."""
     return 1.0 * inter_inc

@@ -18,23 +18,13 @@ MODEL = ("a latency a hop, and the slowest link's bytes by its bandwidth",)
 # One level of links.
 
 
-@formula(
-    returns="wire_time",
-    expression="message_bytes/bandwidth",
-    source=HOCKNEY,
-)
+@formula(source=HOCKNEY)
 def wire_time(message_bytes: Array, bandwidth: Array) -> Array:
     """Time of the whole message over one link."""
     return message_bytes / bandwidth
 
 
-@formula(
-    returns="latency_time",
-    expression="latency_count*latency",
-    source=HOCKNEY,
-    assumes=MODEL,
-    when=FLAT,
-)
+@formula(source=HOCKNEY, assumes=MODEL, when=FLAT)
 def latency_time(latency_count: Array, latency: Array) -> Array:
     """Part of the time that is latency."""
     return latency_count * latency
@@ -42,7 +32,6 @@ def latency_time(latency_count: Array, latency: Array) -> Array:
 
 @formula(
     returns="latency_time",
-    expression="latency_count*in_network_latency",
     source=HOCKNEY,
     assumes=(*MODEL, "the switch that reduces or multicasts has a latency of its own"),
     when={**FLAT, "in_network": "yes"},
@@ -52,21 +41,13 @@ def in_network_latency_time(latency_count: Array, in_network_latency: Array) -> 
     return latency_count * in_network_latency
 
 
-@formula(
-    returns="bandwidth_time",
-    expression="transfer_fraction*wire_time",
-    source=HOCKNEY,
-    assumes=MODEL,
-    when=FLAT,
-)
+@formula(source=HOCKNEY, assumes=MODEL, when=FLAT)
 def bandwidth_time(transfer_fraction: Array, wire_time: Array) -> Array:
     """Part of the time that is transfer."""
     return transfer_fraction * wire_time
 
 
 @formula(
-    returns="time",
-    expression="latency_time + bandwidth_time",
     source=HOCKNEY,
     assumes=(*MODEL, "the reduction itself costs nothing"),
     when={**FLAT, "phases": "sequential", "reduction": "free"},
@@ -77,8 +58,6 @@ def time(latency_time: Array, bandwidth_time: Array) -> Array:
 
 
 @formula(
-    returns="reduction_time",
-    expression="reduced_fraction*message_bytes*reduction_cost",
     source="thakur2005",
     where="the term in gamma",
     assumes=("the busiest rank's reductions overlap with nothing",),
@@ -90,7 +69,6 @@ def reduction_time(reduced_fraction: Array, message_bytes: Array, reduction_cost
 
 @formula(
     returns="time",
-    expression="latency_time + bandwidth_time + reduction_time",
     source="thakur2005",
     where="the terms in alpha, beta and gamma",
     assumes=MODEL,
@@ -103,7 +81,6 @@ def reducing_time(latency_time: Array, bandwidth_time: Array, reduction_time: Ar
 
 @formula(
     returns="intra_time",
-    expression="where(ranks <= gpus_per_node, time, 0*time)",
     source="derivation",
     assumes=("a flat network lies in a node while its ranks fit into one",),
     when={**FLAT, "link": "auto"},
@@ -115,7 +92,6 @@ def flat_intra_time(time: Array, ranks: Array, gpus_per_node: Array) -> Array:
 
 @formula(
     returns="inter_time",
-    expression="where(ranks <= gpus_per_node, 0*time, time)",
     source="derivation",
     assumes=("a flat network lies in a node while its ranks fit into one",),
     when={**FLAT, "link": "auto"},
@@ -125,63 +101,37 @@ def flat_inter_time(time: Array, ranks: Array, gpus_per_node: Array) -> Array:
     return np.where(ranks <= gpus_per_node, 0.0, time)
 
 
-@formula(
-    returns="intra_time",
-    expression="1*time",
-    source="derivation",
-    when={**FLAT, "link": "intra"},
-)
+@formula(returns="intra_time", source="derivation", when={**FLAT, "link": "intra"})
 def only_intra_time(time: Array) -> Array:
     """Part of the time that is spent inside a node: all of it."""
     return 1.0 * time
 
 
-@formula(
-    returns="inter_time",
-    expression="0*time",
-    source="derivation",
-    when={**FLAT, "link": "intra"},
-)
+@formula(returns="inter_time", source="derivation", when={**FLAT, "link": "intra"})
 def no_inter_time(time: Array) -> Array:
     """Part of the time that is spent between nodes: none."""
     return 0.0 * time
 
 
-@formula(
-    returns="intra_time",
-    expression="0*time",
-    source="derivation",
-    when={**FLAT, "link": "inter"},
-)
+@formula(returns="intra_time", source="derivation", when={**FLAT, "link": "inter"})
 def no_intra_time(time: Array) -> Array:
     """Part of the time that is spent inside a node: none."""
     return 0.0 * time
 
 
-@formula(
-    returns="inter_time",
-    expression="1*time",
-    source="derivation",
-    when={**FLAT, "link": "inter"},
-)
+@formula(returns="inter_time", source="derivation", when={**FLAT, "link": "inter"})
 def only_inter_time(time: Array) -> Array:
     """Part of the time that is spent between nodes: all of it."""
     return 1.0 * time
 
 
-@formula(
-    returns="sent_bytes",
-    expression="sent_fraction*message_bytes",
-    source="derivation",
-)
+@formula(source="derivation")
 def sent_bytes(sent_fraction: Array, message_bytes: Array) -> Array:
     """Most bytes that one rank sends."""
     return sent_fraction * message_bytes
 
 
 @formula(
-    returns="link_bytes",
-    expression="link_fraction*message_bytes",
     source="derivation",
     assumes=("bytes are counted on every link that they pass, on a switch once a message",),
 )
@@ -191,8 +141,6 @@ def link_bytes(link_fraction: Array, message_bytes: Array) -> Array:
 
 
 @formula(
-    returns="energy",
-    expression="8*link_bytes*energy_per_bit",
     source="derivation",
     assumes=("every byte costs its link's energy a bit; idle links cost nothing",),
     when=FLAT,
@@ -205,12 +153,7 @@ def energy(link_bytes: Array, energy_per_bit: Array) -> Array:
 # Bandwidths as nccl-tests reports them.
 
 
-@formula(
-    returns="algbw",
-    expression="message_bytes/time",
-    source="nccltests",
-    where="doc/PERFORMANCE.md, algorithm bandwidth",
-)
+@formula(source="nccltests", where="doc/PERFORMANCE.md, algorithm bandwidth")
 def algbw(message_bytes: Array, time: Array) -> Array:
     """Algorithm bandwidth."""
     return message_bytes / time
@@ -218,7 +161,6 @@ def algbw(message_bytes: Array, time: Array) -> Array:
 
 @formula(
     returns="bus_factor",
-    expression="2*(ranks - 1)/ranks",
     source="nccltests",
     where="doc/PERFORMANCE.md, AllReduce",
     when={"collective": "all_reduce"},
@@ -230,7 +172,6 @@ def all_reduce_bus_factor(ranks: Array) -> Array:
 
 @formula(
     returns="bus_factor",
-    expression="(ranks - 1)/ranks",
     source="nccltests",
     where="doc/PERFORMANCE.md, ReduceScatter, AllGather, AlltoAll",
     when={"collective": "all_gather|reduce_scatter|all_to_all"},
@@ -242,7 +183,6 @@ def scattered_bus_factor(ranks: Array) -> Array:
 
 @formula(
     returns="bus_factor",
-    expression="where(ranks > 1, 1, 0)",
     source="nccltests",
     where="doc/PERFORMANCE.md, Broadcast, Reduce",
     when={"collective": "broadcast|reduce|p2p"},
@@ -253,8 +193,6 @@ def whole_bus_factor(ranks: Array) -> Array:
 
 
 @formula(
-    returns="busbw",
-    expression="bus_factor*algbw",
     source="nccltests",
     where="doc/PERFORMANCE.md, bus bandwidth",
     assumes=("with reduction in the network it is no wire speed",),
@@ -275,13 +213,7 @@ PIPELINED = {"phases": "pipelined"}
 OWN = "derivation"
 
 
-@formula(
-    returns="phase_1_time",
-    expression="dimension_1_latency_count*latency"
-    " + dimension_1_transfer_fraction*wire_time/phase_chunks",
-    source=OWN,
-    when=FLAT,
-)
+@formula(returns="phase_1_time", source=OWN, when=FLAT)
 def flat_phase_1(
     dimension_1_latency_count: Array,
     latency: Array,
@@ -294,13 +226,7 @@ def flat_phase_1(
     return dimension_1_latency_count * latency + share * wire_time
 
 
-@formula(
-    returns="phase_2_time",
-    expression="dimension_2_latency_count*latency"
-    " + dimension_2_transfer_fraction*wire_time/phase_chunks",
-    source=OWN,
-    when=FLAT,
-)
+@formula(returns="phase_2_time", source=OWN, when=FLAT)
 def flat_phase_2(
     dimension_2_latency_count: Array,
     latency: Array,
@@ -313,13 +239,7 @@ def flat_phase_2(
     return dimension_2_latency_count * latency + share * wire_time
 
 
-@formula(
-    returns="phase_3_time",
-    expression="dimension_3_latency_count*latency"
-    " + dimension_3_transfer_fraction*wire_time/phase_chunks",
-    source=OWN,
-    when=FLAT,
-)
+@formula(returns="phase_3_time", source=OWN, when=FLAT)
 def flat_phase_3(
     dimension_3_latency_count: Array,
     latency: Array,
@@ -332,13 +252,7 @@ def flat_phase_3(
     return dimension_3_latency_count * latency + share * wire_time
 
 
-@formula(
-    returns="phase_1_time",
-    expression="intra_latency_count*intra_latency"
-    " + intra_transfer_fraction*intra_wire_time/phase_chunks",
-    source=OWN,
-    when=HIERARCHY,
-)
+@formula(returns="phase_1_time", source=OWN, when=HIERARCHY)
 def intra_phase(
     intra_latency_count: Array,
     intra_latency: Array,
@@ -351,13 +265,7 @@ def intra_phase(
     return intra_latency_count * intra_latency + share * intra_wire_time
 
 
-@formula(
-    returns="phase_2_time",
-    expression="inter_latency_count*inter_latency"
-    " + inter_transfer_fraction*inter_wire_time/phase_chunks",
-    source=OWN,
-    when=HIERARCHY,
-)
+@formula(returns="phase_2_time", source=OWN, when=HIERARCHY)
 def inter_phase(
     inter_latency_count: Array,
     inter_latency: Array,
@@ -370,18 +278,13 @@ def inter_phase(
     return inter_latency_count * inter_latency + share * inter_wire_time
 
 
-@formula(returns="phase_3_time", expression="0*phase_1_time", source=OWN, when=TWO)
+@formula(returns="phase_3_time", source=OWN, when=TWO)
 def no_pod_phase(phase_1_time: Array) -> Array:
     """Time of one chunk's phases between pods, where there are none."""
     return 0.0 * phase_1_time
 
 
-@formula(
-    returns="phase_3_time",
-    expression="pod_latency_count*pod_latency + pod_transfer_fraction*pod_wire_time/phase_chunks",
-    source=OWN,
-    when=THREE,
-)
+@formula(returns="phase_3_time", source=OWN, when=THREE)
 def pod_phase(
     pod_latency_count: Array,
     pod_latency: Array,
@@ -394,17 +297,11 @@ def pod_phase(
     return pod_latency_count * pod_latency + share * pod_wire_time
 
 
-# Where every step works on all levels there are no phases, and chunks change nothing.
-PIPELINE = (
-    "where(phases_apart > 0, phase_1_time + phase_2_time + phase_3_time + (phase_chunks - 1)"
-    "*maximum(maximum(phase_1_time, phase_2_time), phase_3_time), latency_time + bandwidth_time)"
-)
 FOLLOW = "chunks follow one another through the dimensions"
 
 
 @formula(
     returns="time",
-    expression=PIPELINE,
     source=OWN,
     assumes=(
         FOLLOW,
@@ -425,12 +322,12 @@ def pipelined_time(
     """Time of the operation, its phases pipelined over chunks."""
     slowest = np.maximum(np.maximum(phase_1_time, phase_2_time), phase_3_time)
     pipelined = phase_1_time + phase_2_time + phase_3_time + (phase_chunks - 1.0) * slowest
+    # Where every step works on all levels there are no phases, and chunks change nothing.
     return np.where(phases_apart > 0.0, pipelined, latency_time + bandwidth_time)
 
 
 @formula(
     returns="time",
-    expression=f"{PIPELINE} + reduction_time",
     source=OWN,
     assumes=(FOLLOW, "the busiest rank's reductions overlap with nothing"),
     when={**PIPELINED, "reduction": "counted"},

@@ -38,12 +38,7 @@ define("cp_hop_energy", r"e_{\mathrm{c}}", "J",
        "energy of one message of a context-parallel ring between nodes", minimum=0)  # fmt: skip
 
 
-@formula(
-    returns="cp_query_bytes",
-    expression="communication_bytes*rank_tokens*(heads/tp)*((query_head_size + value_head_size)/2)",
-    assumes=(LATENT,),
-    **ULYSSES,
-)
+@formula(assumes=(LATENT,), **ULYSSES)
 def cp_query_bytes(
     communication_bytes: Array,
     rank_tokens: Array,
@@ -57,13 +52,7 @@ def cp_query_bytes(
     return communication_bytes * rank_tokens * (heads / tp) * head
 
 
-@formula(
-    returns="cp_key_value_bytes",
-    expression="communication_bytes*rank_tokens*rank_kv_heads"
-    "*((query_head_size + value_head_size)/2)",
-    assumes=(LATENT,),
-    **ULYSSES,
-)
+@formula(assumes=(LATENT,), **ULYSSES)
 def cp_key_value_bytes(
     communication_bytes: Array,
     rank_tokens: Array,
@@ -84,7 +73,6 @@ def _hidden(tp_message_bytes: Array, tp: Array) -> Array:
 for _name in ("cp_query_bytes", "cp_key_value_bytes"):
     formula(
         returns=_name,
-        expression="tp_message_bytes/tp",
         assumes=("heads aren't known: they make up the hidden size, each with keys and values",),
         when=UNKNOWN,
         inputs=("tp_message_bytes", "tp"),
@@ -93,13 +81,13 @@ for _name in ("cp_query_bytes", "cp_key_value_bytes"):
     )(_hidden)
 
 
-@formula(returns="cp_ring_bytes", expression="2*cp_key_value_bytes", **RING)
+@formula(**RING)
 def cp_ring_bytes(cp_key_value_bytes: Array) -> Array:
     """Keys and values of a micro-batch's tokens on a rank."""
     return 2.0 * cp_key_value_bytes
 
 
-@formula(returns="cp_gather_bytes", expression="cp*cp_ring_bytes", **GATHER)
+@formula(**GATHER)
 def cp_gather_bytes(cp: Array, cp_ring_bytes: Array) -> Array:
     """Keys and values of all tokens of a micro-batch, for a rank's heads."""
     return cp * cp_ring_bytes
@@ -147,14 +135,9 @@ for _collective, _words in (
 # Energy of a ring's step: as many of its messages as it spans nodes leave one.
 on_network("cp_hop_energy", "energy", "cp_ring", "p2p", "cp_ring_bytes")
 on_network("cp_inner_energy", "energy", "inner_ring", "p2p", "cp_ring_bytes")
-LEAVING = "where(cp_nodes > 1, minimum(cp_nodes, cp), 0)"
 
 
-@formula(
-    returns="cp_ring_energy",
-    expression=f"{LEAVING}*cp_hop_energy + (cp - {LEAVING})*cp_inner_energy",
-    source="derivation",
-)
+@formula(source="derivation")
 def cp_ring_energy(
     cp_nodes: Array, cp: Array, cp_hop_energy: Array, cp_inner_energy: Array
 ) -> Array:
@@ -177,7 +160,6 @@ for _name in BY_ALL_TO_ALL:
     for _way, _times in (("forward", "micro_batches"), ("backward", "returning_attentions")):
         formula(
             returns=f"{_name}_{_way}_count",
-            expression=f"2*{_times}*cp_layers",
             inputs=(_times, "cp_layers"),
             name=f"{_name}_{_way}_count",
             **ULYSSES,
@@ -193,15 +175,13 @@ define("ring_backward_steps", "k'_c", "1", "messages of a rank in the rings of a
        minimum=0)  # fmt: skip
 
 
-@formula(returns="ring_steps", expression="cp - 1", **RING)
+@formula(**RING)
 def ring_steps(cp: Array) -> Array:
     """Messages of a rank in one ring of keys and values: to all others in turn."""
     return cp - 1.0
 
 
 @formula(
-    returns="ring_backward_steps",
-    expression="where(cp > 1, 2*(cp - 1 + ring_return), 0)",
     source="transformerengine",
     where="transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
     assumes=("keys and values go round, and their gradients with them",),
@@ -220,12 +200,7 @@ product(
 )
 
 
-@formula(
-    returns="cp_ring_backward_count",
-    expression="(ring_backward_steps + ring_steps*repeated_attentions)*backward_passes*cp_layers",
-    when=ROUND,
-    **RING,
-)
+@formula(when=ROUND, **RING)
 def cp_ring_backward_count(
     ring_backward_steps: Array,
     ring_steps: Array,
@@ -247,12 +222,7 @@ product(
 )
 
 
-@formula(
-    returns="cp_all_gather_backward_count",
-    expression="(1 - kept_keys + repeated_attentions)*backward_passes*cp_layers",
-    when=GATHERED,
-    **GATHER,
-)
+@formula(when=GATHERED, **GATHER)
 def cp_all_gather_backward_count(
     kept_keys: Array, repeated_attentions: Array, backward_passes: Array, cp_layers: Array
 ) -> Array:
@@ -284,11 +254,7 @@ for _way, _mark, _words in (
     )
 
 
-@formula(
-    returns="cp_layer_forward_time",
-    expression="2*(cp_query_all_to_all_time + cp_key_value_all_to_all_time)",
-    **ULYSSES,
-)
+@formula(**ULYSSES)
 def cp_layer_forward_time(
     cp_query_all_to_all_time: Array, cp_key_value_all_to_all_time: Array
 ) -> Array:
@@ -296,55 +262,31 @@ def cp_layer_forward_time(
     return 2.0 * (cp_query_all_to_all_time + cp_key_value_all_to_all_time)
 
 
-@formula(
-    returns="cp_layer_backward_time",
-    expression="1*cp_layer_forward_time",
-    **ULYSSES,
-)
+@formula(**ULYSSES)
 def cp_layer_backward_time(cp_layer_forward_time: Array) -> Array:
     """Time of a layer's backward by all_to_all: the gradients of what the forward sent."""
     return 1.0 * cp_layer_forward_time
 
 
-@formula(
-    returns="cp_layer_forward_time",
-    expression="ring_steps*cp_ring_time",
-    when=ROUND,
-    **RING,
-)
+@formula(returns="cp_layer_forward_time", when=ROUND, **RING)
 def ring_layer_forward_time(ring_steps: Array, cp_ring_time: Array) -> Array:
     """Time of a layer's forward in a ring."""
     return ring_steps * cp_ring_time
 
 
-@formula(
-    returns="cp_layer_backward_time",
-    expression="ring_backward_steps*cp_ring_time",
-    when=ROUND,
-    **RING,
-)
+@formula(returns="cp_layer_backward_time", when=ROUND, **RING)
 def ring_layer_backward_time(ring_backward_steps: Array, cp_ring_time: Array) -> Array:
     """Time of a layer's backward in a ring."""
     return ring_backward_steps * cp_ring_time
 
 
-@formula(
-    returns="cp_layer_forward_time",
-    expression="1*cp_all_gather_time",
-    when=GATHERED,
-    **GATHER,
-)
+@formula(returns="cp_layer_forward_time", when=GATHERED, **GATHER)
 def gathered_layer_forward_time(cp_all_gather_time: Array) -> Array:
     """Time of a layer's forward by all_gather."""
     return 1.0 * cp_all_gather_time
 
 
-@formula(
-    returns="cp_layer_backward_time",
-    expression="(1 - kept_keys)*cp_all_gather_time + cp_reduce_scatter_time",
-    when=GATHERED,
-    **GATHER,
-)
+@formula(returns="cp_layer_backward_time", when=GATHERED, **GATHER)
 def gathered_layer_backward_time(
     kept_keys: Array, cp_all_gather_time: Array, cp_reduce_scatter_time: Array
 ) -> Array:

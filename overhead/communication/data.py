@@ -77,23 +77,13 @@ FAMILIES = (
 )  # fmt: skip
 
 
-@formula(
-    returns="reduction_bytes",
-    expression="1*gradient_bytes",
-    source="megatron",
-    where="megatron/core/distributed/param_and_grad_buffer.py",
-)
+@formula(source="megatron", where="megatron/core/distributed/param_and_grad_buffer.py")
 def reduction_bytes(gradient_bytes: Array) -> Array:
     """Bytes of a gradient as it is reduced: as it is kept, unless given."""
     return 1.0 * gradient_bytes
 
 
-@formula(
-    returns="reduce_every_micro_batch",
-    expression="where(pending_share < 1, 1, 0)",
-    assumes=("gradients that don't wait for the end of the step are sharded at once",),
-    **FSDP,
-)
+@formula(assumes=("gradients that don't wait for the end of the step are sharded at once",), **FSDP)
 def reduce_every_micro_batch(pending_share: Array) -> Array:
     """Whether ZeRO-2 and 3 reduce gradients each micro-batch."""
     return np.where(pending_share < 1.0, 1.0, 0.0)
@@ -110,23 +100,13 @@ for _name, _symbol, _meaning in (
     define(_name, _symbol, "1", _meaning, minimum=0)
 
 
-@formula(
-    returns="gradient_sums",
-    expression="where(zero_stage < 1, has_backward, 0)",
-    **ZERO,
-)
+@formula(**ZERO)
 def gradient_sums(zero_stage: Array, has_backward: Array) -> Array:
     """How often a step adds up gradients that aren't sharded: once, without ZeRO."""
     return np.where(zero_stage < 1.0, has_backward, 0.0)
 
 
-@formula(
-    returns="gradient_reductions",
-    expression="where(zero_stage < 1, 0, where(zero_stage < 2, has_backward,"
-    " where(reduce_every_micro_batch > 0, backward_passes, has_backward)))",
-    assumes=("from stage 2 on gradients may be sharded as soon as they are there",),
-    **ZERO,
-)
+@formula(assumes=("from stage 2 on gradients may be sharded as soon as they are there",), **ZERO)
 def gradient_reductions(
     zero_stage: Array,
     has_backward: Array,
@@ -139,13 +119,7 @@ def gradient_reductions(
     return np.where(zero_stage < 1.0, 0.0, once)
 
 
-@formula(
-    returns="forward_gathers",
-    expression="where(zero_stage < 1, 0, where(zero_stage < 3, has_backward,"
-    " where(gather_every_micro_batch > 0, micro_batches, 1)))",
-    assumes=("updated weights count for the forward that they precede",),
-    **ZERO,
-)
+@formula(assumes=("updated weights count for the forward that they precede",), **ZERO)
 def forward_gathers(
     zero_stage: Array, has_backward: Array, gather_every_micro_batch: Array, micro_batches: Array
 ) -> Array:
@@ -155,12 +129,7 @@ def forward_gathers(
     return np.where(zero_stage < 1.0, 0.0, once)
 
 
-@formula(
-    returns="backward_gathers",
-    expression="where(zero_stage < 3, 0,"
-    " gather_every_micro_batch*(1 - keep_gathered)*backward_passes)",
-    **ZERO,
-)
+@formula(**ZERO)
 def backward_gathers(
     zero_stage: Array, gather_every_micro_batch: Array, keep_gathered: Array, backward_passes: Array
 ) -> Array:
@@ -213,9 +182,6 @@ def declare_pieces(
     held, pieces = family.held, f"{family.name}_messages"
     formula(
         returns=pieces,
-        expression=f"where({held} > 0, where(zero_stage < 3, where({bucket} > 0,"
-        f" maximum(ceil(reduction_bytes*{held}/{bucket}), 1), 1),"
-        f" weight_copies*maximum({family.layers}, 1)), 0)",
         inputs=(held, "zero_stage", "weight_copies", family.layers, bucket, "reduction_bytes"),
         name=pieces if when is None else f"{pieces}_in_buckets",
         when=when,
@@ -238,22 +204,18 @@ def _declare_messages(family: Family) -> None:
     declare_pieces(family)
     formula(
         returns=f"{name}_reduce_bytes",
-        expression=f"reduction_bytes*{held}/maximum({pieces}, 1)",
         inputs=("reduction_bytes", held, pieces),
         name=f"{name}_reduce_bytes",
         **ZERO,
     )(_reduced)
     formula(
         returns=f"{name}_gather_bytes",
-        expression=f"where(zero_stage < 3, weight_bytes, gathered_bytes)*{held}"
-        f"/maximum({pieces}, 1)",
         inputs=("zero_stage", "weight_bytes", "gathered_bytes", held, pieces),
         name=f"{name}_gather_bytes",
         **ZERO,
     )(_gathered)
     formula(
         returns=f"{name}_replica_bytes",
-        expression=f"{name}_reduce_bytes/{family.shards}",
         inputs=(f"{name}_reduce_bytes", family.shards),
         name=f"{name}_replica_bytes",
         **FSDP,
@@ -284,13 +246,7 @@ def _declare(family: Family, name: str, collective: str, group: str, message: st
         if not rounds:
             never(returns)
             continue
-        formula(
-            returns=returns,
-            expression=f"where({ranks} > 1, {rounds}*{pieces}, 0)",
-            inputs=(ranks, rounds, pieces),
-            name=returns,
-            **ZERO,
-        )(_count)
+        formula(returns=returns, inputs=(ranks, rounds, pieces), name=returns, **ZERO)(_count)
 
 
 # What is sent, in words, where a family of parameters has a name of its own.
@@ -340,12 +296,7 @@ operation(
 never("copy_all_reduce_forward_count")
 
 
-@formula(
-    returns="copy_message_bytes",
-    expression="reduction_bytes*(busiest_dense_parameters/where(zero_stage >= 1, shards, 1)"
-    " + busiest_expert_parameters/where(zero_stage >= 1, expert_shards, 1))",
-    **DUAL,
-)
+@formula(**DUAL)
 def copy_message_bytes(
     reduction_bytes: Array,
     busiest_dense_parameters: Array,
@@ -361,11 +312,7 @@ def copy_message_bytes(
     return np.asarray(reduction_bytes * (dense + experts))
 
 
-@formula(
-    returns="copy_all_reduce_backward_count",
-    expression="where(pp > 1, (weight_copies - 1)*(gradient_sums + gradient_reductions), 0)",
-    **DUAL,
-)
+@formula(**DUAL)
 def copy_all_reduce_backward_count(
     pp: Array, weight_copies: Array, gradient_sums: Array, gradient_reductions: Array
 ) -> Array:
@@ -428,7 +375,6 @@ def _declare_layer(family: Family) -> None:
     product(f"{prefix}_scatter_bytes", ("reduction_bytes", f"{prefix}_parameters"), **FSDP_LAYERS)
     formula(
         returns=f"{prefix}_replica_bytes",
-        expression=f"{prefix}_scatter_bytes/{family.shards}",
         inputs=(f"{prefix}_scatter_bytes", family.shards),
         name=f"{prefix}_replica_bytes",
         **FSDP_LAYERS,

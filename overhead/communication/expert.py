@@ -39,15 +39,13 @@ for _name, _mark, _meaning in (
     define(_name, f"M_{{{_mark}}}", "byte", f"{_meaning}, of one micro-batch and layer", minimum=0)
 
 
-@formula(returns="dispatch_bytes", expression="1*communication_bytes", **NARROW)
+@formula(**NARROW)
 def dispatch_bytes(communication_bytes: Array) -> Array:
     """Bytes of an activation on its way to an expert: as of any other, unless given."""
     return 1.0 * communication_bytes
 
 
 @formula(
-    returns="routed_elements",
-    expression="rank_tokens*experts_per_token*hidden_size*expert_imbalance/tp",
     assumes=("tensor parallelism splits the sequence where there are experts", BUSIEST),
     **DISPATCHER,
 )
@@ -64,7 +62,6 @@ def routed_elements(
 
 @formula(
     returns="routed_elements",
-    expression="0*tp",
     assumes=("shapes aren't known: there are no experts",),
     when=UNKNOWN,
     **DISPATCHER,
@@ -75,10 +72,7 @@ def no_routed_elements(tp: Array) -> Array:
 
 
 @formula(
-    returns="routed_share",
-    expression="moe_share/expert_imbalance",
-    source="derivation",
-    assumes=("what the busiest rank gets too much, others get too little",),
+    source="derivation", assumes=("what the busiest rank gets too much, others get too little",)
 )
 def routed_share(moe_share: Array, expert_imbalance: Array) -> Array:
     """What is sent to experts, mean by most: over stages and over ranks."""
@@ -131,12 +125,7 @@ for _way, _mark, _words in (
     )
 
 
-@formula(
-    returns="ep_layer_forward_time",
-    expression="where(experts > 0, ep_dispatch_time + ep_combine_time + etp_all_gather_time"
-    " + etp_reduce_scatter_time, 0)",
-    **DISPATCHER,
-)
+@formula(**DISPATCHER)
 def ep_layer_forward_time(
     experts: Array,
     ep_dispatch_time: Array,
@@ -149,11 +138,7 @@ def ep_layer_forward_time(
     return np.where(experts > 0.0, ep_dispatch_time + ep_combine_time + split, 0.0)
 
 
-@formula(
-    returns="ep_layer_backward_time",
-    expression="1*ep_layer_forward_time",
-    **DISPATCHER,
-)
+@formula(**DISPATCHER)
 def ep_layer_backward_time(ep_layer_forward_time: Array) -> Array:
     """Time of expert-parallel communication in a layer's backward: that of its forward."""
     return 1.0 * ep_layer_forward_time
@@ -161,7 +146,6 @@ def ep_layer_backward_time(ep_layer_forward_time: Array) -> Array:
 
 @formula(
     returns="ep_layer_forward_time",
-    expression="0*ep_dispatch_time",
     assumes=("shapes aren't known: there are no experts",),
     when=UNKNOWN,
     **DISPATCHER,
@@ -202,23 +186,13 @@ for _name, _mark, _words in (
     define(_name, f"M_{{{_mark}}}", "byte", f"{_words}, of one micro-batch and layer", minimum=0)
 
 
-@formula(
-    returns="distinct_nodes",
-    expression="ep_nodes*(1 - never_drawn(experts, experts/ep_nodes, experts_per_token))",
-    assumes=(EVENLY,),
-    **SOURCE,
-)
+@formula(assumes=(EVENLY,), **SOURCE)
 def distinct_nodes(ep_nodes: Array, experts: Array, experts_per_token: Array) -> Array:
     """Nodes that a token's experts lie on: those of which not all experts are missed."""
     return ep_nodes * (1.0 - never_drawn(experts, experts / ep_nodes, experts_per_token))
 
 
-@formula(
-    returns="remote_nodes",
-    expression="distinct_nodes*(ep_nodes - 1)/ep_nodes",
-    assumes=(EVENLY,),
-    **SOURCE,
-)
+@formula(assumes=(EVENLY,), **SOURCE)
 def remote_nodes(distinct_nodes: Array, ep_nodes: Array) -> Array:
     """Nodes other than its own to which a token is sent."""
     return distinct_nodes * (ep_nodes - 1.0) / ep_nodes
@@ -270,12 +244,10 @@ def _energy(
     return ep * 8.0 * (remote * inter_energy_per_bit + inside * intra_energy_per_bit)
 
 
-SHARE = "(ep_members_in_node - 1)/ep_members_in_node"
 for _way in ("dispatch", "combine"):
     _message, _far = f"{_way}_message_bytes", f"{_way}_remote_bytes"
     formula(
         returns=_far,
-        expression=f"{_message}/maximum(experts_per_token, 1)*remote_nodes",
         inputs=(_message, "experts_per_token", "remote_nodes"),
         name=_far,
         assumes=(EVENLY,),
@@ -283,23 +255,26 @@ for _way in ("dispatch", "combine"):
     )(_remote)
     formula(
         returns=f"ep_{_way}_time",
-        expression=f"where(ep > 1, maximum({_far}*ep_ranks_per_nic*oversubscription"
-        f"/effective_inter_bandwidth, {_message}*{SHARE}/effective_intra_bandwidth)"
-        " + where(ep_nodes > 1, inter_latency, 0) + where(ep_members_in_node > 1, intra_latency,"
-        " 0), 0)",
         inputs=(
-            "ep", "ep_nodes", _far, "ep_ranks_per_nic", "oversubscription",
-            "effective_inter_bandwidth", _message, "ep_members_in_node",
-            "effective_intra_bandwidth", "inter_latency", "intra_latency",
+            "ep",
+            "ep_nodes",
+            _far,
+            "ep_ranks_per_nic",
+            "oversubscription",
+            "effective_inter_bandwidth",
+            _message,
+            "ep_members_in_node",
+            "effective_intra_bandwidth",
+            "inter_latency",
+            "intra_latency",
         ),
         name=f"deduplicated_{_way}_time",
         assumes=(BOTH,),
         when=DEDUPLICATED,
         **SOURCE,
-    )(_time)  # fmt: skip
+    )(_time)
     formula(
         returns=f"ep_{_way}_sent_bytes",
-        expression=f"{_far} + {_message}*{SHARE}",
         inputs=(_far, _message, "ep_members_in_node"),
         name=f"deduplicated_{_way}_sent_bytes",
         when=DEDUPLICATED,
@@ -307,12 +282,15 @@ for _way in ("dispatch", "combine"):
     )(_sent)
     formula(
         returns=f"ep_{_way}_energy",
-        expression=f"ep*8*({_far}*inter_energy_per_bit + {_message}*{SHARE}*intra_energy_per_bit)",
         inputs=(
-            "ep", _far, "inter_energy_per_bit", _message, "ep_members_in_node",
+            "ep",
+            _far,
+            "inter_energy_per_bit",
+            _message,
+            "ep_members_in_node",
             "intra_energy_per_bit",
         ),
         name=f"deduplicated_{_way}_energy",
         when=DEDUPLICATED,
         **SOURCE,
-    )(_energy)  # fmt: skip
+    )(_energy)

@@ -36,38 +36,25 @@ call(returns="cp_nodes", of="group_nodes", bind={}, labels={"group": "cp"})
 # Links.
 
 
-@formula(
-    returns="effective_intra_bandwidth",
-    expression="intra_efficiency*intra_bandwidth",
-    source=OWN,
-)
+@formula(source=OWN)
 def effective_intra_bandwidth(intra_efficiency: Array, intra_bandwidth: Array) -> Array:
     """Bandwidth that long messages reach over one link inside a node."""
     return intra_efficiency * intra_bandwidth
 
 
-@formula(
-    returns="effective_inter_bandwidth",
-    expression="inter_efficiency*inter_bandwidth",
-    source=OWN,
-)
+@formula(source=OWN)
 def effective_inter_bandwidth(inter_efficiency: Array, inter_bandwidth: Array) -> Array:
     """Bandwidth that long messages reach over one link between nodes."""
     return inter_efficiency * inter_bandwidth
 
 
-@formula(
-    returns="effective_pod_bandwidth",
-    expression="inter_efficiency*pod_bandwidth",
-    source=OWN,
-    assumes=("between pods messages reach what they reach between nodes",),
-)
+@formula(source=OWN, assumes=("between pods messages reach what they reach between nodes",))
 def effective_pod_bandwidth(inter_efficiency: Array, pod_bandwidth: Array) -> Array:
     """Bandwidth that long messages reach over one link between pods."""
     return inter_efficiency * pod_bandwidth
 
 
-@formula(returns="group_ranks_per_nic", expression="1*ranks_per_nic", source=OWN)
+@formula(source=OWN)
 def group_ranks_per_nic(ranks_per_nic: Array) -> Array:
     """Ranks at a network card: all of the node's, for all groups of a kind work at a time."""
     return 1.0 * ranks_per_nic
@@ -75,8 +62,6 @@ def group_ranks_per_nic(ranks_per_nic: Array) -> Array:
 
 @formula(
     returns="group_ranks_per_nic",
-    expression="maximum(ranks_per_nic*minimum(tp*cp*dp/gpus_per_node, 1),"
-    " minimum(ranks_per_nic, 1))",
     source=OWN,
     assumes=("of a node's stages one sends at a time, and its ranks use all cards",),
     when=BETWEEN_STAGES,
@@ -91,7 +76,6 @@ def stage_ranks_per_nic(
 
 @formula(
     returns="group_ranks_per_nic",
-    expression="maximum(ranks_per_nic/cp_members_in_node, minimum(ranks_per_nic, 1))",
     source=OWN,
     assumes=("a ring leaves a node once, and the node's rings use all cards",),
     when=RING,
@@ -104,78 +88,51 @@ def ring_ranks_per_nic(ranks_per_nic: Array, cp_members_in_node: Array) -> Array
 # Sharded states.
 
 
-@formula(
-    returns="group_size",
-    expression="ceil(shards)",
-    source=ZERO,
-    where="section 5",
-    when={"group": "shard"},
-)
+@formula(returns="group_size", source=ZERO, where="section 5", when={"group": "shard"})
 def shard_size(shards: Array) -> Array:
     """Ranks among which the states of dense layers are cut."""
     return np.ceil(shards)
 
 
-@formula(
-    returns="group_size",
-    expression="ceil(dp*cp/shards)",
-    source=HYBRID,
-    where="section 3.2.2",
-    when={"group": "replica"},
-)
+@formula(returns="group_size", source=HYBRID, where="section 3.2.2", when={"group": "replica"})
 def replica_size(dp: Array, cp: Array, shards: Array) -> Array:
     """Ranks that hold the same shard of dense layers."""
     return np.ceil(dp * cp / shards)
 
 
-@formula(
-    returns="group_size",
-    expression="ceil(expert_shards)",
-    source=ZERO,
-    where="section 5",
-    when={"group": "expert_shard"},
-)
+@formula(returns="group_size", source=ZERO, where="section 5", when={"group": "expert_shard"})
 def expert_shard_size(expert_shards: Array) -> Array:
     """Ranks among which the states of experts are cut."""
     return np.ceil(expert_shards)
 
 
 @formula(
-    returns="group_size",
-    expression="ceil(edp/expert_shards)",
-    source=HYBRID,
-    where="section 3.2.2",
-    when={"group": "expert_replica"},
+    returns="group_size", source=HYBRID, where="section 3.2.2", when={"group": "expert_replica"}
 )
 def expert_replica_size(edp: Array, expert_shards: Array) -> Array:
     """Ranks that hold the same shard of experts."""
     return np.ceil(edp / expert_shards)
 
 
-@formula(returns="group_stride", expression="1*tp", source=OWN, when={"group": "shard"})
+@formula(returns="group_stride", source=OWN, when={"group": "shard"})
 def shard_stride(tp: Array) -> Array:
     """Distance in rank of neighbours among which dense layers' states are cut."""
     return 1.0 * tp
 
 
-@formula(returns="group_stride", expression="tp*shards", source=OWN, when={"group": "replica"})
+@formula(returns="group_stride", source=OWN, when={"group": "replica"})
 def replica_stride(tp: Array, shards: Array) -> Array:
     """Distance in rank of neighbours that hold the same shard of dense layers."""
     return tp * shards
 
 
-@formula(returns="group_stride", expression="etp*ep", source=OWN, when={"group": "expert_shard"})
+@formula(returns="group_stride", source=OWN, when={"group": "expert_shard"})
 def expert_shard_stride(etp: Array, ep: Array) -> Array:
     """Distance in rank of neighbours among which experts' states are cut."""
     return etp * ep
 
 
-@formula(
-    returns="group_stride",
-    expression="etp*ep*expert_shards",
-    source=OWN,
-    when={"group": "expert_replica"},
-)
+@formula(returns="group_stride", source=OWN, when={"group": "expert_replica"})
 def expert_replica_stride(etp: Array, ep: Array, expert_shards: Array) -> Array:
     """Distance in rank of neighbours that hold the same shard of experts."""
     return etp * ep * expert_shards
@@ -184,18 +141,13 @@ def expert_replica_stride(etp: Array, ep: Array, expert_shards: Array) -> Array:
 # Pairs.
 
 
-@formula(
-    returns="group_size",
-    expression="where(pp > 1, 2, 1)",
-    source=OWN,
-    when={"group": PAIRS},
-)
+@formula(returns="group_size", source=OWN, when={"group": PAIRS})
 def stage_pair_size(pp: Array) -> Array:
     """Ranks of a pair in a pipeline: none to pair with where there is one stage."""
     return np.where(pp > 1.0, 2.0, 1.0)
 
 
-@formula(returns="group_size", expression="where(cp > 1, 2, 1)", source=OWN, when={"group": RINGS})
+@formula(returns="group_size", source=OWN, when={"group": RINGS})
 def ring_pair_size(cp: Array) -> Array:
     """Ranks of a pair in a context-parallel ring: none to pair with where there is one."""
     return np.where(cp > 1.0, 2.0, 1.0)
@@ -203,7 +155,6 @@ def ring_pair_size(cp: Array) -> Array:
 
 @formula(
     returns="members_in_node",
-    expression="where(node_boundaries > 0, 1, group_size)",
     source=OWN,
     assumes=("the slowest pair of the pipeline counts",),
     when=BETWEEN_STAGES,
@@ -215,7 +166,6 @@ def stage_pair_members(node_boundaries: Array, group_size: Array) -> Array:
 
 @formula(
     returns="members_in_node",
-    expression="where(cp_nodes > 1, 1, group_size)",
     source=OWN,
     assumes=("the slowest pair of the ring counts",),
     when=RING,
@@ -225,18 +175,13 @@ def ring_pair_members(cp_nodes: Array, group_size: Array) -> Array:
     return np.where(cp_nodes > 1.0, 1.0, group_size)
 
 
-@formula(returns="members_in_node", expression="1*group_size", source=OWN, when=INSIDE)
+@formula(returns="members_in_node", source=OWN, when=INSIDE)
 def inner_pair_members(group_size: Array) -> Array:
     """Members in one node of a pair inside of it."""
     return 1.0 * group_size
 
 
-@formula(
-    returns="group_nodes",
-    expression="maximum(group_size/members_in_node, 1)",
-    source=OWN,
-    when={"group": f"{PAIRS}|{RINGS}"},
-)
+@formula(returns="group_nodes", source=OWN, when={"group": f"{PAIRS}|{RINGS}"})
 def pair_nodes(group_size: Array, members_in_node: Array) -> Array:
     """Nodes that a pair spans."""
     return np.maximum(group_size / members_in_node, 1.0)
@@ -244,17 +189,8 @@ def pair_nodes(group_size: Array, members_in_node: Array) -> Array:
 
 # Pods.
 
-NEAR = (
-    "minimum(maximum(floor(nodes_per_pod/maximum(group_stride/gpus_per_node, 1)), 1), group_nodes)"
-)
 
-
-@formula(
-    returns="group_pod_nodes",
-    expression=f"where((uneven_placement > 0) | (group_nodes % {NEAR} > 0), 1, {NEAR})",
-    source=OWN,
-    assumes=("pods hold equally many of a group's nodes, or but one is sure",),
-)
+@formula(source=OWN, assumes=("pods hold equally many of a group's nodes, or but one is sure",))
 def group_pod_nodes(
     uneven_placement: Array,
     group_nodes: Array,
@@ -271,7 +207,6 @@ def group_pod_nodes(
 
 @formula(
     returns="group_pod_nodes",
-    expression="where(tp*cp*pp*dp > gpus_per_node*nodes_per_pod, 1, 2)",
     source=OWN,
     assumes=("the slowest pair of the pipeline counts",),
     when={"group": PAIRS},
@@ -285,7 +220,6 @@ def stage_pair_pod_nodes(
 
 @formula(
     returns="group_pod_nodes",
-    expression="where(tp*cp > gpus_per_node*nodes_per_pod, 1, 2)",
     source=OWN,
     assumes=("the slowest pair of the ring counts",),
     when={"group": RINGS},
@@ -298,7 +232,7 @@ def ring_pair_pod_nodes(tp: Array, cp: Array, gpus_per_node: Array, nodes_per_po
 # Numbers of groups.
 
 
-@formula(returns="groups", expression="tp*cp*pp*dp/group_size", source=OWN)
+@formula(source=OWN)
 def groups(tp: Array, cp: Array, pp: Array, dp: Array, group_size: Array) -> Array:
     """Groups of a kind in the whole plan."""
     return tp * cp * pp * dp / group_size
@@ -332,54 +266,32 @@ WHOLE = "group_size == mesh_nx*mesh_ny*mesh_nz"
 SQUARE = ("a group is a network of its own, of two dimensions",)
 
 
-@formula(
-    returns="group_ny",
-    expression="square_divisor(group_size)",
-    source=OWN,
-    assumes=SQUARE,
-)
+@formula(source=OWN, assumes=SQUARE)
 def group_ny(group_size: Array) -> Array:
     """Ranks along y of the mesh or torus that a group is: the shorter side."""
     return square_divisor(group_size)
 
 
-@formula(
-    returns="group_nx",
-    expression="maximum(ceil(group_size/(group_ny*group_nz)), 1)",
-    source=OWN,
-    assumes=SQUARE,
-)
+@formula(source=OWN, assumes=SQUARE)
 def group_nx(group_size: Array, group_ny: Array, group_nz: Array) -> Array:
     """Ranks along x of the mesh or torus that a group is: what the other sides leave."""
     return np.asarray(np.maximum(np.ceil(group_size / (group_ny * group_nz)), 1.0))
 
 
-@formula(
-    returns="group_ny",
-    expression=f"where({WHOLE}, mesh_ny, square_divisor(group_size))",
-    source=OWN,
-    assumes=SQUARE,
-    when=GIVEN_GRID,
-)
+@formula(returns="group_ny", source=OWN, assumes=SQUARE, when=GIVEN_GRID)
 def given_group_ny(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Ranks along y of the mesh or torus that a group is: as given, of a group of that size."""
     whole = group_size == mesh_nx * mesh_ny * mesh_nz
     return np.where(whole, mesh_ny, square_divisor(group_size))
 
 
-@formula(
-    returns="group_nz",
-    expression=f"where({WHOLE}, mesh_nz, 1)",
-    source=OWN,
-    assumes=SQUARE,
-    when=GIVEN_GRID,
-)
+@formula(returns="group_nz", source=OWN, assumes=SQUARE, when=GIVEN_GRID)
 def given_group_nz(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Ranks along z of the mesh or torus that a group is: as given, of a group of that size."""
     return np.where(group_size == mesh_nx * mesh_ny * mesh_nz, mesh_nz, 1.0)
 
 
-@formula(returns="group_nz", expression="1 + 0*group_size", source=OWN, assumes=SQUARE)
+@formula(source=OWN, assumes=SQUARE)
 def group_nz(group_size: Array) -> Array:
     """Ranks along z of the mesh or torus that a group is: one."""
     return 1.0 + 0.0 * group_size

@@ -133,13 +133,7 @@ def _counted(made: Operation, part: str, factors: tuple[str, ...]) -> None:
         return np.asarray(result)
 
     returns = made.quantity(part)
-    formula(
-        returns=returns,
-        expression="*".join((f"({' + '.join(counts)})", *factors)),
-        source="derivation",
-        inputs=(*counts, *factors),
-        name=returns,
-    )(kernel)
+    formula(returns=returns, source="derivation", inputs=(*counts, *factors), name=returns)(kernel)
 
 
 def on_network(returns: str, of: str, group: str, collective: str, message: str) -> None:
@@ -158,7 +152,6 @@ def never(*counts: str, when: Mapping[str, str] | None = None, mark: str = "neve
     for returns in counts:
         formula(
             returns=returns,
-            expression="0*micro_batches",
             source="derivation",
             when=when,
             inputs=("micro_batches",),

@@ -30,13 +30,13 @@ BLOCKS: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
 # Directions.
 
 
-@formula(returns="has_backward", expression="1 + 0*micro_batches", source=OWN)
+@formula(source=OWN)
 def has_backward(micro_batches: Array) -> Array:
     """Whether a step has a backward: it trains."""
     return 1.0 + 0.0 * micro_batches
 
 
-@formula(returns="has_backward", expression="0*micro_batches", source=OWN, when=FORWARD)
+@formula(returns="has_backward", source=OWN, when=FORWARD)
 def no_backward(micro_batches: Array) -> Array:
     """Whether a step has a backward: forwards are alone."""
     return 0.0 * micro_batches
@@ -45,12 +45,7 @@ def no_backward(micro_batches: Array) -> Array:
 product("backward_passes", ("has_backward", "micro_batches"))
 
 
-@formula(
-    returns="sequence_whole",
-    expression="1 - sequence_parallel",
-    source="korthikanti2022",
-    where="section 4.2.2",
-)
+@formula(source="korthikanti2022", where="section 4.2.2")
 def sequence_whole(sequence_parallel: Array) -> Array:
     """Whether activations between tensor-parallel blocks are whole on each rank."""
     return 1.0 - sequence_parallel
@@ -79,11 +74,10 @@ def _declare_repeats(what: str, labels: dict[str, float]) -> None:
     for label, share in {"": 0.0, **labels}.items():
         formula(
             returns=returns,
-            expression=f"{share:g} + 0*micro_batches",
             inputs=("micro_batches",),
             when={"recompute": label} if label else None,
             name=f"{returns}_{label or 'none'}",
-            **(TITAN if label == "per_op" else REPEATED),
+            **TITAN if label == "per_op" else REPEATED,
         )(_share(share))
 
 
@@ -96,7 +90,6 @@ for _what, _labels in _SHARES:
     _declare_repeats(_what, _labels)
     formula(
         returns=f"returning_{_what}",
-        expression=f"backward_passes*(1 + repeated_{_what})",
         inputs=("backward_passes", f"repeated_{_what}"),
         name=f"returning_{_what}",
         **REPEATED,
@@ -106,7 +99,7 @@ for _what, _labels in _SHARES:
 # Layers of stages.
 
 
-@formula(returns="later_stage", expression="maximum(pp - 2, 0)", source=OWN)
+@formula(source=OWN)
 def later_stage(pp: Array) -> Array:
     """The pipeline's last stage but one: the full one with fewest of the first dense layers."""
     return np.maximum(pp - 2.0, 0.0)
@@ -125,42 +118,25 @@ for _stages, _counted in (
         )
 
 
-@formula(
-    returns="busiest_layers",
-    expression="maximum(first_stage_layers, second_stage_layers)",
-    source=OWN,
-)
+@formula(source=OWN)
 def busiest_layers(first_stage_layers: Array, second_stage_layers: Array) -> Array:
     """Layers of the largest stage: of three or more the second has no end of the model."""
     return np.maximum(first_stage_layers, second_stage_layers)
 
 
-@formula(
-    returns="busiest_moe_layers",
-    expression="maximum(later_stage_moe_layers, last_stage_moe_layers)",
-    source=OWN,
-)
+@formula(source=OWN)
 def busiest_moe_layers(later_stage_moe_layers: Array, last_stage_moe_layers: Array) -> Array:
     """Mixture-of-experts layers of the stage that has most: dense layers come first."""
     return np.maximum(later_stage_moe_layers, last_stage_moe_layers)
 
 
-@formula(
-    returns="moe_layer_blocks",
-    expression="where(shared_ffn_size > 0, 2, 1)",
-    assumes=("routed experts are no tensor-parallel block",),
-    **BLOCKS,
-)
+@formula(assumes=("routed experts are no tensor-parallel block",), **BLOCKS)
 def moe_layer_blocks(shared_ffn_size: Array) -> Array:
     """Tensor-parallel blocks of a mixture-of-experts layer: attention, and shared experts."""
     return np.where(shared_ffn_size > 0.0, 2.0, 1.0)
 
 
-@formula(
-    returns="stage_tp_blocks",
-    expression="2*stage_mlp_layers + moe_layer_blocks*stage_moe_layers",
-    **BLOCKS,
-)
+@formula(**BLOCKS)
 def stage_tp_blocks(
     stage_mlp_layers: Array, moe_layer_blocks: Array, stage_moe_layers: Array
 ) -> Array:
@@ -170,7 +146,6 @@ def stage_tp_blocks(
 
 @formula(
     returns="stage_tp_blocks",
-    expression="2*stage_layers",
     assumes=("shapes aren't known: all layers are dense",),
     when=UNKNOWN,
     **BLOCKS,
@@ -180,41 +155,37 @@ def dense_stage_tp_blocks(stage_layers: Array) -> Array:
     return 2.0 * stage_layers
 
 
-@formula(
-    returns="busiest_tp_blocks",
-    expression="maximum(first_stage_tp_blocks, second_stage_tp_blocks)",
-    source=OWN,
-)
+@formula(source=OWN)
 def busiest_tp_blocks(first_stage_tp_blocks: Array, second_stage_tp_blocks: Array) -> Array:
     """Tensor-parallel blocks of the stage that has most: dense layers come first."""
     return np.maximum(first_stage_tp_blocks, second_stage_tp_blocks)
 
 
-@formula(returns="tp_blocks", expression="where(tp > 1, busiest_tp_blocks, 0)", source=OWN)
+@formula(source=OWN)
 def tp_blocks(tp: Array, busiest_tp_blocks: Array) -> Array:
     """Tensor-parallel blocks of the stage that has most, if a block is split."""
     return np.where(tp > 1.0, busiest_tp_blocks, 0.0)
 
 
-@formula(returns="cp_layers", expression="where(cp > 1, busiest_layers, 0)", source=OWN)
+@formula(source=OWN)
 def cp_layers(cp: Array, busiest_layers: Array) -> Array:
     """Layers of the largest stage, if sequences are split."""
     return np.where(cp > 1.0, busiest_layers, 0.0)
 
 
-@formula(returns="ep_layers", expression="where(ep > 1, busiest_moe_layers, 0)", source=OWN)
+@formula(source=OWN)
 def ep_layers(ep: Array, busiest_moe_layers: Array) -> Array:
     """Most mixture-of-experts layers in a stage, if experts are spread."""
     return np.where(ep > 1.0, busiest_moe_layers, 0.0)
 
 
-@formula(returns="etp_layers", expression="where(etp > 1, busiest_moe_layers, 0)", source=OWN)
+@formula(source=OWN)
 def etp_layers(etp: Array, busiest_moe_layers: Array) -> Array:
     """Most mixture-of-experts layers in a stage, if an expert is split."""
     return np.where(etp > 1.0, busiest_moe_layers, 0.0)
 
 
-@formula(returns="busiest_moe_layers", expression="0*pp", source=OWN, when=UNKNOWN)
+@formula(returns="busiest_moe_layers", source=OWN, when=UNKNOWN)
 def no_busiest_moe_layers(pp: Array) -> Array:
     """Mixture-of-experts layers of the stage that has most: none are known."""
     return 0.0 * pp
@@ -223,17 +194,13 @@ def no_busiest_moe_layers(pp: Array) -> Array:
 # All stages by the busiest one.
 
 
-@formula(
-    returns="all_tp_blocks",
-    expression="2*dense_mlp_layers + moe_layer_blocks*moe_layers",
-    **BLOCKS,
-)
+@formula(**BLOCKS)
 def all_tp_blocks(dense_mlp_layers: Array, moe_layer_blocks: Array, moe_layers: Array) -> Array:
     """Tensor-parallel blocks of all stages."""
     return 2.0 * dense_mlp_layers + moe_layer_blocks * moe_layers
 
 
-@formula(returns="all_tp_blocks", expression="2*layers", when=UNKNOWN, **BLOCKS)
+@formula(returns="all_tp_blocks", when=UNKNOWN, **BLOCKS)
 def all_dense_tp_blocks(layers: Array) -> Array:
     """Tensor-parallel blocks of all stages, if all layers are dense."""
     return 2.0 * layers
@@ -249,28 +216,22 @@ for _returns, _all, _most in (
     ("layer_share", "layers", "busiest_layers"),
     ("moe_share", "moe_layers", "busiest_moe_layers"),
 ):
-    formula(
-        returns=_returns,
-        expression=f"{_all}/(pp*maximum({_most}, 1))",
-        source=OWN,
-        inputs=(_all, "pp", _most),
-        name=_returns,
-    )(_mean_by_most)
+    formula(returns=_returns, source=OWN, inputs=(_all, "pp", _most), name=_returns)(_mean_by_most)
 
 
-@formula(returns="moe_share", expression="1/pp", source=OWN, when=UNKNOWN)
+@formula(returns="moe_share", source=OWN, when=UNKNOWN)
 def unknown_moe_share(pp: Array) -> Array:
     """Mixture-of-experts layers of a stage, mean by most: there are none."""
     return 1.0 / pp
 
 
-@formula(returns="end_share", expression="1/pp", source=OWN)
+@formula(source=OWN)
 def end_share(pp: Array) -> Array:
     """Share of the stages that are one end of the pipeline."""
     return 1.0 / pp
 
 
-@formula(returns="ends_share", expression="where(pp > 1, 2/pp, 1)", source=OWN)
+@formula(source=OWN)
 def ends_share(pp: Array) -> Array:
     """Pairs of the pipeline's ends, one a pipeline, by all that its ranks could be."""
     return np.where(pp > 1.0, 2.0 / pp, 1.0)
@@ -319,12 +280,7 @@ for _stage in ("later", "last"):
     )
 
 
-@formula(
-    returns="busiest_dense_parameters",
-    expression="maximum(maximum(first_stage_parameters, second_stage_parameters),"
-    " last_stage_parameters)",
-    source=OWN,
-)
+@formula(source=OWN)
 def busiest_dense_parameters(
     first_stage_parameters: Array, second_stage_parameters: Array, last_stage_parameters: Array
 ) -> Array:
@@ -333,11 +289,7 @@ def busiest_dense_parameters(
     return np.maximum(earlier, last_stage_parameters)
 
 
-@formula(
-    returns="busiest_expert_parameters",
-    expression="maximum(later_stage_expert_parameters, last_stage_expert_parameters)",
-    source=OWN,
-)
+@formula(source=OWN)
 def busiest_expert_parameters(
     later_stage_expert_parameters: Array, last_stage_expert_parameters: Array
 ) -> Array:
@@ -348,7 +300,7 @@ def busiest_expert_parameters(
 # All stages together: as one stage would have it.
 
 
-@formula(returns="one_stage", expression="1 + 0*pp", source=OWN)
+@formula(source=OWN)
 def one_stage(pp: Array) -> Array:
     """One, as the number of a pipeline's stages."""
     return 1.0 + 0.0 * pp
@@ -360,13 +312,8 @@ call(
     bind={"pp": "one_stage", "virtual_stages": "one_stage", "stage": "first_stage"},
 )
 
-MORE_TABLES = "(tied_embeddings + 2*(1 - tied_embeddings)*(weight_copies - 1))"
-
 
 @formula(
-    returns="all_dense_parameters",
-    expression="pipeline_parameters"
-    f" + where(pp > 1, {MORE_TABLES}*(padded_vocabulary*hidden_size/tp), 0)",
     source=OWN,
     assumes=(
         "a tied table is in the first and in the last stage; what holds two stages holds both",
@@ -387,22 +334,13 @@ def all_dense_parameters(
     return pipeline_parameters + np.where(pp > 1.0, tables, 0.0)
 
 
-@formula(
-    returns="all_dense_parameters",
-    expression="1*pipeline_parameters",
-    source=OWN,
-    when=UNKNOWN,
-)
+@formula(returns="all_dense_parameters", source=OWN, when=UNKNOWN)
 def all_unknown_parameters(pipeline_parameters: Array) -> Array:
     """Parameters on the ranks of one pipeline, where no table is known."""
     return 1.0 * pipeline_parameters
 
 
-@formula(
-    returns="dense_share",
-    expression="all_dense_parameters/(pp*maximum(busiest_dense_parameters, 1))",
-    source=OWN,
-)
+@formula(source=OWN)
 def dense_share(all_dense_parameters: Array, pp: Array, busiest_dense_parameters: Array) -> Array:
     """Parameters of a stage, mean by most."""
     return all_dense_parameters / (pp * np.maximum(busiest_dense_parameters, 1.0))
@@ -411,12 +349,7 @@ def dense_share(all_dense_parameters: Array, pp: Array, busiest_dense_parameters
 # One layer.
 
 
-@formula(
-    returns="mean_layer_parameters",
-    expression="attention_rank_parameters + 2*norm_parameters + (stage_mlp_layers"
-    "*mlp_rank_parameters + stage_moe_layers*shared_rank_parameters)/maximum(stage_layers, 1)",
-    **LAYER,
-)
+@formula(**LAYER)
 def mean_layer_parameters(
     attention_rank_parameters: Array,
     norm_parameters: Array,
@@ -434,7 +367,6 @@ def mean_layer_parameters(
 
 @formula(
     returns="mean_layer_parameters",
-    expression="stage_parameters/(weight_copies*maximum(stage_layers, 1))",
     assumes=("shapes aren't known: all parameters are in layers",),
     when=UNKNOWN,
     **LAYER,
@@ -456,7 +388,6 @@ call(
 
 @formula(
     returns="edp_layer_parameters",
-    expression="0*pp",
     assumes=("shapes aren't known: nothing is an expert",),
     when=UNKNOWN,
     **LAYER,

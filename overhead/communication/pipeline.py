@@ -28,11 +28,7 @@ define("pp_share", r"q_{\mathrm{pp}}", "1", "messages that stages receive, mean 
        minimum=0)  # fmt: skip
 
 
-@formula(
-    returns="pp_message_bytes",
-    expression="tp_message_bytes/where(sequence_parallel + scatter_gather > 0, tp, 1)",
-    **GATHERED,
-)
+@formula(**GATHERED)
 def pp_message_bytes(
     tp_message_bytes: Array, sequence_parallel: Array, scatter_gather: Array, tp: Array
 ) -> Array:
@@ -40,21 +36,13 @@ def pp_message_bytes(
     return tp_message_bytes / np.where(sequence_parallel + scatter_gather > 0.0, tp, 1.0)
 
 
-@formula(
-    returns="gathered_at_stages",
-    expression="where(tp > 1, scatter_gather*sequence_whole, 0)",
-    **GATHERED,
-)
+@formula(**GATHERED)
 def gathered_at_stages(tp: Array, scatter_gather: Array, sequence_whole: Array) -> Array:
     """Whether what a stage receives in parts is gathered: with sequence parallelism it isn't."""
     return np.where(tp > 1.0, scatter_gather * sequence_whole, 0.0)
 
 
-@formula(
-    returns="pp_share",
-    expression="(pp*virtual_stages - 1)/(pp*virtual_stages)",
-    **STAGES,
-)
+@formula(**STAGES)
 def pp_share(pp: Array, virtual_stages: Array) -> Array:
     """Messages that stages receive, mean by most: nobody sends to the first chunk."""
     return (pp * virtual_stages - 1.0) / (pp * virtual_stages)
@@ -81,11 +69,7 @@ operation(
 on_network("pp_inner_energy", "energy", "inner_boundary", "p2p", "pp_message_bytes")
 
 
-@formula(
-    returns="pp_transfer_forward_count",
-    expression="where(pp > 1, virtual_stages*micro_batches, 0)",
-    **STAGES,
-)
+@formula(**STAGES)
 def pp_transfer_forward_count(pp: Array, virtual_stages: Array, micro_batches: Array) -> Array:
     """How often a rank sends to the next stage: once a virtual stage and micro-batch."""
     return np.where(pp > 1.0, virtual_stages * micro_batches, 0.0)
@@ -100,12 +84,7 @@ product(
 BOTH = "pp_transfer_forward_count + pp_transfer_backward_count"
 
 
-@formula(
-    returns="pp_transfer_volume",
-    expression=f"pp_transfer_sent_bytes*where(pp > 2, {BOTH},"
-    f" maximum({BOTH} - micro_batches, pp_transfer_forward_count))",
-    **STAGES,
-)
+@formula(**STAGES)
 def pp_transfer_volume(
     pp_transfer_sent_bytes: Array,
     pp: Array,
@@ -119,18 +98,7 @@ def pp_transfer_volume(
     return pp_transfer_sent_bytes * np.where(pp > 2.0, both, two)
 
 
-# Boundaries between nodes that a micro-batch passes in one direction, on its way through all
-# virtual stages; from one to the next it goes from the last stage back to the first.
-ACROSS = "where(node_boundaries > 0, virtual_stages*(node_boundaries + 1) - 1, 0)"
-
-
-@formula(
-    returns="pp_transfer_total_energy",
-    expression="tp*cp*dp*micro_batches*(1 + has_backward)*("
-    f"{ACROSS}*pp_transfer_energy"
-    f" + maximum(pp*virtual_stages - 1 - {ACROSS}, 0)*pp_inner_energy)",
-    source="derivation",
-)
+@formula(source="derivation")
 def pp_transfer_total_energy(
     tp: Array,
     cp: Array,
@@ -144,6 +112,8 @@ def pp_transfer_total_energy(
     pp_inner_energy: Array,
 ) -> Array:
     """Energy of all pipelines' transfers in a step, those between nodes and those inside."""
+    # Boundaries between nodes on a micro-batch's way through all virtual stages; from one to the
+    # next it goes from the last stage back to the first.
     crossing = virtual_stages * (node_boundaries + 1.0) - 1.0
     across = np.where(node_boundaries > 0.0, crossing, 0.0)
     inside = np.maximum(pp * virtual_stages - 1.0 - across, 0.0)
@@ -151,12 +121,7 @@ def pp_transfer_total_energy(
     return ways * (across * pp_transfer_energy + inside * pp_inner_energy)
 
 
-@formula(
-    returns="p2p_time",
-    expression="pp_transfer_time + gathered_at_stages*pp_gather_time",
-    assumes=("all boundaries take as long as one between nodes, if there is any",),
-    **GATHERED,
-)
+@formula(assumes=("all boundaries take as long as one between nodes, if there is any",), **GATHERED)
 def p2p_time(pp_transfer_time: Array, gathered_at_stages: Array, pp_gather_time: Array) -> Array:
     """Time of one transfer between neighbouring stages, until the next can begin."""
     return pp_transfer_time + gathered_at_stages * pp_gather_time

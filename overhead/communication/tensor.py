@@ -29,11 +29,7 @@ define("tp_message_bytes", "M_t", "byte", "activations of a micro-batch on a ran
        minimum=0)  # fmt: skip
 
 
-@formula(
-    returns="tp_message_bytes",
-    expression="communication_bytes*rank_tokens*hidden_size",
-    **WHOLE,
-)
+@formula(**WHOLE)
 def tp_message_bytes(communication_bytes: Array, rank_tokens: Array, hidden_size: Array) -> Array:
     """Activations between blocks of a micro-batch's tokens on a rank."""
     return communication_bytes * rank_tokens * hidden_size
@@ -87,12 +83,7 @@ for _name, _mark, _meaning in (
         )
 
 
-@formula(
-    returns="tp_layer_forward_time",
-    expression="2*(sequence_whole*tp_all_reduce_time"
-    " + sequence_parallel*(tp_all_gather_time + tp_reduce_scatter_time))",
-    **SPLIT,
-)
+@formula(**SPLIT)
 def tp_layer_forward_time(
     sequence_whole: Array,
     tp_all_reduce_time: Array,
@@ -105,34 +96,19 @@ def tp_layer_forward_time(
     return 2.0 * (sequence_whole * tp_all_reduce_time + sequence_parallel * split)
 
 
-@formula(
-    returns="tp_layer_backward_time",
-    expression="1*tp_layer_forward_time",
-    assumes=("a gather's backward is a reduce_scatter, and the other way round",),
-    **SPLIT,
-)
+@formula(assumes=("a gather's backward is a reduce_scatter, and the other way round",), **SPLIT)
 def tp_layer_backward_time(tp_layer_forward_time: Array) -> Array:
     """Time of tensor-parallel communication in a dense layer's backward: that of its forward."""
     return 1.0 * tp_layer_forward_time
 
 
-@formula(
-    returns="tp_layer_gather_time",
-    expression="2*sequence_parallel*tp_weight_gather_time",
-    **SPLIT,
-)
+@formula(**SPLIT)
 def tp_layer_gather_time(sequence_parallel: Array, tp_weight_gather_time: Array) -> Array:
     """Time to gather a dense layer's saved inputs for its weights' gradients."""
     return 2.0 * sequence_parallel * tp_weight_gather_time
 
 
-@formula(
-    returns="tp_layer_recompute_time",
-    expression="2*(repeated_reductions*(sequence_whole*tp_all_reduce_time"
-    " + sequence_parallel*tp_reduce_scatter_time)"
-    " + repeated_gathers*sequence_parallel*tp_all_gather_time)",
-    **SPLIT,
-)
+@formula(**SPLIT)
 def tp_layer_recompute_time(
     repeated_reductions: Array,
     sequence_whole: Array,
@@ -156,7 +132,6 @@ def _of_moe_layer(moe_layer_blocks: Array, dense: Array) -> Array:
 for _name in ("forward", "backward", "gather", "recompute"):
     formula(
         returns=f"tp_moe_layer_{_name}_time",
-        expression=f"moe_layer_blocks/2*tp_layer_{_name}_time",
         inputs=("moe_layer_blocks", f"tp_layer_{_name}_time"),
         name=f"tp_moe_layer_{_name}_time",
         **WHOLE,
@@ -192,21 +167,13 @@ define("vocabulary_returns", "m'_V", "1", "backwards of a step whose vocabulary 
        minimum=0)  # fmt: skip
 
 
-@formula(
-    returns="loss_message_bytes",
-    expression="single_bytes*rank_tokens",
-    **LOSS,
-)
+@formula(**LOSS)
 def loss_message_bytes(single_bytes: Array, rank_tokens: Array) -> Array:
     """A single-precision number of each of a micro-batch's tokens on a rank."""
     return single_bytes * rank_tokens
 
 
-@formula(
-    returns="tied_message_bytes",
-    expression="reduction_bytes*padded_vocabulary*hidden_size/tp",
-    **TIED,
-)
+@formula(**TIED)
 def tied_message_bytes(
     reduction_bytes: Array, padded_vocabulary: Array, hidden_size: Array, tp: Array
 ) -> Array:
@@ -216,7 +183,6 @@ def tied_message_bytes(
 
 @formula(
     returns="tied_message_bytes",
-    expression="0*reduction_bytes",
     assumes=("shapes aren't known: no table is shared",),
     when=UNKNOWN,
     **TIED,
@@ -226,7 +192,7 @@ def no_tied_message_bytes(reduction_bytes: Array) -> Array:
     return 0.0 * reduction_bytes
 
 
-@formula(returns="vocabulary_passes", expression="where(tp > 1, micro_batches, 0)", **WHOLE)
+@formula(**WHOLE)
 def vocabulary_passes(tp: Array, micro_batches: Array) -> Array:
     """Micro-batches of a step whose vocabulary is split."""
     return np.where(tp > 1.0, micro_batches, 0.0)
@@ -286,22 +252,14 @@ never(
 never("tied_all_reduce_backward_count", when=UNKNOWN)
 
 
-@formula(
-    returns="loss_all_reduce_forward_count",
-    expression="3*vocabulary_returns",
-    assumes=("without a backward there is no loss",),
-    **LOSS,
-)
+@formula(assumes=("without a backward there is no loss",), **LOSS)
 def loss_all_reduce_forward_count(vocabulary_returns: Array) -> Array:
     """How often a step adds up a number a token for the loss: three times a micro-batch."""
     return 3.0 * vocabulary_returns
 
 
 @formula(
-    returns="tied_all_reduce_backward_count",
-    expression="where(pp > 1, where(weight_copies > 1, 0, has_backward*tied_embeddings), 0)",
-    assumes=("a rank that holds both ends shares all its gradients with its like anyway",),
-    **TIED,
+    assumes=("a rank that holds both ends shares all its gradients with its like anyway",), **TIED
 )
 def tied_all_reduce_backward_count(
     pp: Array, weight_copies: Array, has_backward: Array, tied_embeddings: Array
@@ -326,13 +284,7 @@ for _end, _mark, _words in (
     )
 
 
-@formula(
-    returns="vocabulary_first_time",
-    expression="sequence_whole*embedding_all_reduce_time"
-    " + sequence_parallel*(embedding_reduce_scatter_time"
-    " + has_backward*embedding_all_gather_time)",
-    **SPLIT,
-)
+@formula(**SPLIT)
 def vocabulary_first_time(
     sequence_whole: Array,
     embedding_all_reduce_time: Array,
@@ -346,13 +298,7 @@ def vocabulary_first_time(
     return sequence_whole * embedding_all_reduce_time + sequence_parallel * split
 
 
-@formula(
-    returns="vocabulary_last_time",
-    expression="has_backward*(sequence_whole*logits_all_reduce_time + 3*loss_all_reduce_time)"
-    " + sequence_parallel*(logits_all_gather_time"
-    " + has_backward*(logits_all_gather_time + logits_reduce_scatter_time))",
-    **SPLIT,
-)
+@formula(**SPLIT)
 def vocabulary_last_time(
     has_backward: Array,
     sequence_whole: Array,

@@ -53,14 +53,9 @@ def _declare(returns: str, names: Sequence[str], context_parallel: str = "") -> 
     if len(names) > 1:
         total(returns, names, when=when, name=name)
     else:
-        formula(
-            returns=returns,
-            expression=f"1*{names[0]}",
-            source="derivation",
-            when=when,
-            inputs=tuple(names),
-            name=name,
-        )(_equal)
+        formula(returns=returns, source="derivation", when=when, inputs=tuple(names), name=name)(
+            _equal
+        )
 
 
 for _dimension, _title in DIMENSIONS.items():

@@ -28,7 +28,7 @@ KERNELS: dict[str, Any] = {
 # How much is computed.
 
 
-@formula(returns="attended_span", expression="1*attention_span", **KERNEL)
+@formula(**KERNEL)
 def attended_span(attention_span: Array) -> Array:
     """Tokens against which attention computes one token's scores: all, or the window."""
     return 1.0 * attention_span
@@ -36,7 +36,6 @@ def attended_span(attention_span: Array) -> Array:
 
 @formula(
     returns="attended_span",
-    expression="1*causal_attention_span",
     assumes=("blocks that a mask hides as a whole are left out, and no others are cut by it",),
     when={"mask": "causal", "attention_kernel": FUSED},
     **KERNEL,
@@ -48,7 +47,6 @@ def causal_attended_span(causal_attention_span: Array) -> Array:
 
 @formula(
     returns="attended_span",
-    expression="1*sequence_length",
     assumes=("masked scores are computed, those outside of a window too",),
     **KERNELS,
 )
@@ -57,12 +55,7 @@ def unfused_attended_span(sequence_length: Array) -> Array:
     return 1.0 * sequence_length
 
 
-@formula(
-    returns="attention_forward_flops",
-    expression="2*rank_tokens*attended_span*(heads/tp)*(query_head_size + value_head_size)",
-    assumes=("with context parallelism all ranks have as many scores to compute",),
-    **KERNEL,
-)
+@formula(assumes=("with context parallelism all ranks have as many scores to compute",), **KERNEL)
 def attention_forward_flops(
     rank_tokens: Array,
     attended_span: Array,
@@ -77,8 +70,6 @@ def attention_forward_flops(
 
 
 @formula(
-    returns="attention_backward_flops",
-    expression="2*rank_tokens*attended_span*(heads/tp)*(3*query_head_size + 2*value_head_size)",
     source=quantities.DAO_2023,
     where="section 3.1.2: five products where the forward has two",
     assumes=("scores are computed again",),
@@ -96,12 +87,7 @@ def attention_backward_flops(
     return scores * (3.0 * query_head_size + 2.0 * value_head_size)
 
 
-@formula(
-    returns="attention_backward_flops",
-    expression="2*attention_forward_flops",
-    assumes=("scores were kept",),
-    **KERNELS,
-)
+@formula(returns="attention_backward_flops", assumes=("scores were kept",), **KERNELS)
 def unfused_attention_backward_flops(attention_forward_flops: Array) -> Array:
     """Operations of the backward of a layer's unfused scores and values on one rank."""
     return 2.0 * attention_forward_flops
@@ -110,7 +96,7 @@ def unfused_attention_backward_flops(attention_forward_flops: Array) -> Array:
 # Fused.
 
 
-@formula(returns="attention_length", expression="1*attention_span", **KERNEL)
+@formula(**KERNEL)
 def attention_length(attention_span: Array) -> Array:
     """Keys that one call of the attention kernel goes through."""
     return 1.0 * attention_span
@@ -118,7 +104,6 @@ def attention_length(attention_span: Array) -> Array:
 
 @formula(
     returns="attention_length",
-    expression="minimum(attention_span, sequence_length/cp)",
     source="derivation",
     assumes=("a call for each block that comes round",),
     when={"context_parallel": "ring"},
@@ -130,8 +115,6 @@ def ring_attention_length(attention_span: Array, sequence_length: Array, cp: Arr
 
 @formula(
     returns="attention_forward_time",
-    expression="attention_forward_flops*(1 + attention_half_length/maximum(attention_length, 1))"
-    "/(attention_efficiency*attention_peak_flops)",
     assumes=("short sequences lose what a kernel's start and end cost",),
     **KERNEL,
 )
@@ -147,12 +130,7 @@ def fused_attention_forward_time(
     return attention_forward_flops * slower / (attention_efficiency * attention_peak_flops)
 
 
-@formula(
-    returns="attention_backward_time",
-    expression="attention_backward_flops*(1 + attention_half_length/maximum(attention_length, 1))"
-    "/(attention_backward_efficiency*(attention_efficiency*attention_peak_flops))",
-    **KERNEL,
-)
+@formula(returns="attention_backward_time", **KERNEL)
 def fused_attention_backward_time(
     attention_backward_flops: Array,
     attention_half_length: Array,
@@ -170,11 +148,7 @@ def fused_attention_backward_time(
 # Unfused.
 
 
-@formula(
-    returns="attention_scores",
-    expression="rank_tokens*sequence_length*(heads/tp)",
-    **KERNELS,
-)
+@formula(**KERNELS)
 def attention_scores(rank_tokens: Array, sequence_length: Array, heads: Array, tp: Array) -> Array:
     """Scores that a layer's unfused attention holds on one rank."""
     return rank_tokens * sequence_length * (heads / tp)
@@ -182,10 +156,6 @@ def attention_scores(rank_tokens: Array, sequence_length: Array, heads: Array, t
 
 @formula(
     returns="attention_forward_time",
-    expression="attention_forward_flops/(unfused_efficiency"
-    "*(matmul_efficiency*output_matmul_flops))"
-    " + attention_scores*(4*activation_bytes + dropout*(2*activation_bytes + mask_bytes))"
-    "/(memory_efficiency*memory_bandwidth)",
     assumes=(
         "scores are written, softmax reads and writes them, values' product reads them",
         "dropout is one kernel more",
@@ -213,10 +183,6 @@ def unfused_attention_forward_time(
 
 @formula(
     returns="attention_backward_time",
-    expression="attention_backward_flops/(unfused_efficiency"
-    "*(matmul_efficiency*output_matmul_flops))"
-    " + attention_scores*(7*activation_bytes + dropout*(2*activation_bytes + mask_bytes))"
-    "/(memory_efficiency*memory_bandwidth)",
     assumes=(
         "the gradient is written and read once as the values' and twice as the scores', and "
         "softmax reads its own output beside it",

@@ -25,9 +25,6 @@ CASTS: dict[str, Any] = {
 
 
 @formula(
-    returns="half_elementwise_bytes",
-    expression="(10*activation_bytes + 2*dropout*mask_bytes)*rank_tokens*hidden_size"
-    "/sequence_shards + 2*activation_bytes*rank_tokens*qkv_width",
     assumes=(
         "two norms read and write, two sums with the residual read two and write one",
         "queries, keys and values are read and written once (rotation, or a copy)",
@@ -49,12 +46,7 @@ def half_elementwise_bytes(
     return between + 2.0 * activation_bytes * rank_tokens * qkv_width
 
 
-@formula(
-    returns="dense_elementwise_bytes",
-    expression="half_elementwise_bytes + (2 + gated)*activation_bytes*rank_tokens*mlp_width",
-    assumes=("the activation function and the gate's product are one kernel",),
-    **KERNELS,
-)
+@formula(assumes=("the activation function and the gate's product are one kernel",), **KERNELS)
 def dense_elementwise_bytes(
     half_elementwise_bytes: Array,
     gated: Array,
@@ -67,10 +59,6 @@ def dense_elementwise_bytes(
 
 
 @formula(
-    returns="moe_elementwise_bytes",
-    expression="half_elementwise_bytes + (2 + gated)*activation_bytes*(rank_tokens*shared_width"
-    " + local_experts*expert_tokens*expert_width)"
-    " + 8*activation_bytes*local_experts*expert_tokens*hidden_size",
     assumes=(
         "tokens are put in order before and after each exchange: read and written four times",
     ),
@@ -96,19 +84,13 @@ def moe_elementwise_bytes(
 
 # Casts of what the products take, where that is in fewer bytes than what is kept.
 
-CAST = "where(matmul_input_bytes < activation_bytes, activation_bytes + matmul_input_bytes, 0)"
-
 
 def _cast(activation_bytes: Array, matmul_input_bytes: Array) -> Array:
     both = activation_bytes + matmul_input_bytes
     return np.where(matmul_input_bytes < activation_bytes, both, 0.0)
 
 
-@formula(
-    returns="dense_cast_forward_bytes",
-    expression=f"{CAST}*rank_tokens*(2*hidden_size + attention_width + mlp_width)",
-    **CASTS,
-)
+@formula(**CASTS)
 def dense_cast_forward_bytes(
     matmul_input_bytes: Array,
     activation_bytes: Array,
@@ -122,11 +104,7 @@ def dense_cast_forward_bytes(
     return np.asarray(each * rank_tokens * (2.0 * hidden_size + attention_width + mlp_width))
 
 
-@formula(
-    returns="dense_cast_backward_bytes",
-    expression=f"{CAST}*rank_tokens*(2*hidden_size + qkv_width + mlp_up_width)",
-    **CASTS,
-)
+@formula(**CASTS)
 def dense_cast_backward_bytes(
     matmul_input_bytes: Array,
     activation_bytes: Array,
@@ -140,12 +118,7 @@ def dense_cast_backward_bytes(
     return np.asarray(each * rank_tokens * (2.0 * hidden_size + qkv_width + mlp_up_width))
 
 
-@formula(
-    returns="moe_cast_forward_bytes",
-    expression=f"{CAST}*(rank_tokens*(2*hidden_size + attention_width + shared_width)"
-    " + local_experts*expert_tokens*(hidden_size + expert_width))",
-    **CASTS,
-)
+@formula(**CASTS)
 def moe_cast_forward_bytes(
     matmul_input_bytes: Array,
     activation_bytes: Array,
@@ -163,12 +136,7 @@ def moe_cast_forward_bytes(
     return np.asarray(_cast(activation_bytes, matmul_input_bytes) * (own + routed))
 
 
-@formula(
-    returns="moe_cast_backward_bytes",
-    expression=f"{CAST}*(rank_tokens*(2*hidden_size + qkv_width + shared_up_width)"
-    " + local_experts*expert_tokens*(hidden_size + expert_up_width))",
-    **CASTS,
-)
+@formula(**CASTS)
 def moe_cast_backward_bytes(
     matmul_input_bytes: Array,
     activation_bytes: Array,
@@ -203,13 +171,11 @@ def _backward(factor: Array, moved: Array, casts: Array, share: Array, bandwidth
 
 
 for _class, _, _ in quantities.CLASSES:
-    for _kind, _times, _kernel in (("forward", 1, _forward), ("backward", 2, _backward)):
+    for _kind, _kernel in (("forward", _forward), ("backward", _backward)):
         _bytes = (f"{_class}_elementwise_bytes", f"{_class}_cast_{_kind}_bytes")
         declare(
             f"{_class}_layer_elementwise_{_kind}_time",
             ("elementwise_factor", *_bytes, "memory_efficiency", "memory_bandwidth"),
-            f"({_times}*elementwise_factor*{_bytes[0]} + {_bytes[1]})"
-            "/(memory_efficiency*memory_bandwidth)",
             _kernel,
             assumes=("the backward moves twice as much: gradients beside activations",)
             if _kind == "backward"
@@ -259,8 +225,6 @@ DENSE_CASTS, OTHER_CASTS, EXPERT_CASTS = 4.0, 2.0, 2.0
 
 
 @formula(
-    returns="cast_launches",
-    expression="where(matmul_input_bytes < activation_bytes, 2, 0)",
     assumes=("a cast, and the layout of its scales; scales of whole tensors need one more",),
     **LIBRARY,
 )
@@ -283,21 +247,8 @@ def _routed(way: str) -> Any:
 
 for _way in ("forward", "backward"):
     _taken = (f"{_way}_operations", "cast_launches")
-    declare(
-        f"dense_{_way}_launches",
-        _taken,
-        f"{_taken[0]} + {DENSE_CASTS:g}*cast_launches",
-        _dense,
-        **LIBRARY,
-    )
-    declare(
-        f"moe_{_way}_launches",
-        (*_taken, "local_experts"),
-        f"{_taken[0]} + {ROUTED[_way]:g} + {OTHER_CASTS:g}*cast_launches"
-        f" + ({PRODUCTS[_way]:g} + {EXPERT_CASTS:g}*cast_launches)*local_experts",
-        _routed(_way),
-        **EXPERT_HOST,
-    )
+    declare(f"dense_{_way}_launches", _taken, _dense, **LIBRARY)
+    declare(f"moe_{_way}_launches", (*_taken, "local_experts"), _routed(_way), **EXPERT_HOST)
 
 
 def _host(launches: Array, tp: Array, host_time: Array) -> Array:
@@ -322,16 +273,11 @@ def _declare(of: str, way: str, when: Mapping[str, str] | None = None) -> None:
     launches = f"{of}_{way}_launches"
     returns = f"{of}_layer_{way}_host_time"
     if when is None:
-        text = f"({launches} + where(tp > 1, 2, 0))*host_time"
-        declare(returns, (launches, "tp", "host_time"), text, _host, **MEASURED)
+        declare(returns, (launches, "tp", "host_time"), _host, **MEASURED)
         return
     beyond = f"{of}_forward_launches", "forward_operations"
-    text = (
-        f"{launches} + recompute_operations + maximum({beyond[0]} - {beyond[1]}, 0)"
-        " + where(tp > 1, 4, 0)"
-    )
     taken = (launches, "recompute_operations", *beyond, "tp", "host_time")
-    declare(returns, taken, f"({text})*host_time", _host_again, when=when, **MEASURED)
+    declare(returns, taken, _host_again, when=when, **MEASURED)
 
 
 for _class, _, _ in quantities.CLASSES:

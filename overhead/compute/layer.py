@@ -91,14 +91,13 @@ def _layer(of: str) -> None:
     )
     for kind in ("forward", "backward"):
         gpu, host = f"{of}_layer_{kind}_gpu_time", f"{of}_layer_{kind}_host_time"
-        text = f"sqrt(sqrt({gpu}**4 + {host}**4))"
-        declare(f"{of}_layer_{kind}_time", (gpu, host), text, _norm, **NORM)
+        declare(f"{of}_layer_{kind}_time", (gpu, host), _norm, **NORM)
 
 
 def _both(returns: str, names: tuple[str, ...]) -> None:
     """Declare a sum over forward and backward, and its forward alone where there is no other."""
     total(returns, names)
-    declare(returns, names[:1], f"1*{names[0]}", _once, when=FORWARD)
+    declare(returns, names[:1], _once, when=FORWARD)
 
 
 def _parts(of: str) -> None:
@@ -116,10 +115,8 @@ def _parts(of: str) -> None:
         _both(f"{of}_{part}_time", names)
     forward = f"{of}_layer_forward_time", f"{of}_layer_forward_gpu_time"
     backward = f"{of}_layer_backward_time", f"{of}_layer_backward_gpu_time"
-    first = "maximum({} - {}, 0)".format(*forward)
-    text = f"{first} + maximum({backward[0]} - {backward[1]}, 0)"
-    declare(f"{of}_layer_host_time", (*forward, *backward), text, _added)
-    declare(f"{of}_layer_host_time", forward, first, _forward_added, when=FORWARD)
+    declare(f"{of}_layer_host_time", (*forward, *backward), _added)
+    declare(f"{of}_layer_host_time", forward, _forward_added, when=FORWARD)
 
 
 for _class, _, _ in quantities.CLASSES:
@@ -151,47 +148,31 @@ PER_OP: dict[str, Any] = {
 }
 
 
-@formula(returns="dense_layer_recompute_time", expression="0*attention_forward_time", **PAPER)
+@formula(returns="dense_layer_recompute_time", **PAPER)
 def no_dense_layer_recompute_time(attention_forward_time: Array) -> Array:
     """Time of what a dense layer computes again: none."""
     return 0.0 * attention_forward_time
 
 
-@formula(returns="moe_layer_recompute_time", expression="0*attention_forward_time", **PAPER)
+@formula(returns="moe_layer_recompute_time", **PAPER)
 def no_moe_layer_recompute_time(attention_forward_time: Array) -> Array:
     """Time of what a mixture-of-experts layer computes again: none."""
     return 0.0 * attention_forward_time
 
 
-@formula(
-    returns="dense_layer_recompute_time",
-    expression="1*attention_forward_time",
-    when={"recompute": "selective"},
-    **PAPER,
-)
+@formula(returns="dense_layer_recompute_time", when={"recompute": "selective"}, **PAPER)
 def selective_dense_layer_recompute_time(attention_forward_time: Array) -> Array:
     """Time of what a dense layer computes again: scores and values."""
     return 1.0 * attention_forward_time
 
 
-@formula(
-    returns="moe_layer_recompute_time",
-    expression="1*attention_forward_time",
-    when={"recompute": "selective"},
-    **PAPER,
-)
+@formula(returns="moe_layer_recompute_time", when={"recompute": "selective"}, **PAPER)
 def selective_moe_layer_recompute_time(attention_forward_time: Array) -> Array:
     """Time of what a mixture-of-experts layer computes again: scores and values."""
     return 1.0 * attention_forward_time
 
 
-@formula(
-    returns="dense_layer_recompute_time",
-    expression="dense_layer_matmul_forward_time + attention_forward_time"
-    " + dense_layer_elementwise_forward_time",
-    when={"recompute": "full"},
-    **PAPER,
-)
+@formula(returns="dense_layer_recompute_time", when={"recompute": "full"}, **PAPER)
 def full_dense_layer_recompute_time(
     dense_layer_matmul_forward_time: Array,
     attention_forward_time: Array,
@@ -202,13 +183,7 @@ def full_dense_layer_recompute_time(
     return products + dense_layer_elementwise_forward_time
 
 
-@formula(
-    returns="dense_layer_recompute_time",
-    expression="qkv_forward_time + attention_output_forward_time + mlp_up_forward_time"
-    " + attention_forward_time + dense_layer_elementwise_forward_time",
-    when={"recompute": "full_early_stop"},
-    **EARLY,
-)
+@formula(returns="dense_layer_recompute_time", when={"recompute": "full_early_stop"}, **EARLY)
 def early_stop_dense_layer_recompute_time(
     qkv_forward_time: Array,
     attention_output_forward_time: Array,
@@ -223,8 +198,6 @@ def early_stop_dense_layer_recompute_time(
 
 @formula(
     returns="moe_layer_recompute_time",
-    expression="moe_layer_matmul_forward_time + attention_forward_time"
-    " + moe_layer_elementwise_forward_time",
     assumes=("the probabilities' gradient needs the experts' outputs, so nothing is left out",),
     when={"recompute": "full|full_early_stop"},
     **PAPER,
@@ -240,19 +213,13 @@ def full_moe_layer_recompute_time(
 
 
 KEYS = "rank_key_value_weights/(2*hidden_size*maximum(qkv_width, 1))*qkv_forward_time"
-GATE = "gated/(1 + gated)"
 
 
 def _keys(weights: Array, hidden_size: Array, width: Array, time: Array) -> Array:
     return weights / (2.0 * hidden_size * np.maximum(width, 1.0)) * time
 
 
-@formula(
-    returns="dense_layer_recompute_time",
-    expression=f"{KEYS} + attention_output_forward_time + {GATE}*mlp_up_forward_time"
-    " + dense_layer_elementwise_forward_time",
-    **PER_OP,
-)
+@formula(returns="dense_layer_recompute_time", **PER_OP)
 def per_op_dense_layer_recompute_time(
     rank_key_value_weights: Array,
     hidden_size: Array,
@@ -269,13 +236,7 @@ def per_op_dense_layer_recompute_time(
     return keys + attention_output_forward_time + gate + dense_layer_elementwise_forward_time
 
 
-@formula(
-    returns="moe_layer_recompute_time",
-    expression=f"{KEYS} + attention_output_forward_time + router_forward_time"
-    f" + {GATE}*shared_up_forward_time + expert_up_forward_time + expert_down_forward_time"
-    " + moe_layer_elementwise_forward_time",
-    **PER_OP,
-)
+@formula(returns="moe_layer_recompute_time", **PER_OP)
 def per_op_moe_layer_recompute_time(
     rank_key_value_weights: Array,
     hidden_size: Array,

@@ -24,8 +24,6 @@ FORM: dict[str, Any] = {
 
 
 @formula(
-    returns="output_matmul_flops",
-    expression="best_matmul_flops*attention_peak_flops/peak_flops",
     source=quantities.MEASURED,
     where="rates by precision",
     assumes=("16 bit reaches the share of its peak that the products' own precision reaches",),
@@ -37,15 +35,7 @@ def output_matmul_flops(
     return best_matmul_flops * attention_peak_flops / peak_flops
 
 
-@formula(
-    returns="matmul_time",
-    expression="where(matmul_rows*matmul_columns*matmul_depth > 0,"
-    " matmul_floor + matmul_depth_time*matmul_depth"
-    " + 2*matmul_rows*matmul_columns*matmul_depth/(matmul_efficiency*best_matmul_flops)"
-    " + (matmul_input_bytes*(matmul_rows*matmul_depth + matmul_depth*matmul_columns)"
-    " + activation_bytes*matmul_rows*matmul_columns)/(memory_efficiency*memory_bandwidth), 0)",
-    **FORM,
-)
+@formula(**FORM)
 def matmul_time(
     matmul_rows: Array,
     matmul_columns: Array,
@@ -71,12 +61,6 @@ def matmul_time(
 
 
 @formula(
-    returns="grouped_matmul_time",
-    expression="where(matmul_groups*matmul_rows*matmul_columns*matmul_depth > 0,"
-    " matmul_floor + matmul_depth_time*matmul_depth + matmul_groups*("
-    "2*matmul_rows*matmul_columns*matmul_depth/(matmul_efficiency*best_matmul_flops)"
-    " + (matmul_input_bytes*(matmul_rows*matmul_depth + matmul_depth*matmul_columns)"
-    " + activation_bytes*matmul_rows*matmul_columns)/(memory_efficiency*memory_bandwidth)), 0)",
     source=quantities.MEASURED,
     where="its form for one product, with one floor for all",
     assumes=("the groups are equal and fill the GPU together",),
@@ -118,13 +102,7 @@ EXPERTS: dict[str, Any] = {
 }
 
 
-@formula(
-    returns="qkv_width",
-    expression="(query_down_weights + key_value_down_weights + rank_key_value_weights"
-    " + query_weights/tp)/hidden_size",
-    assumes=("products through latent vectors are one of as many weights",),
-    **TENSOR,
-)
+@formula(assumes=("products through latent vectors are one of as many weights",), **TENSOR)
 def qkv_width(
     query_down_weights: Array,
     key_value_down_weights: Array,
@@ -138,57 +116,55 @@ def qkv_width(
     return (down + rank_key_value_weights + query_weights / tp) / hidden_size
 
 
-@formula(returns="attention_width", expression="heads/tp*value_head_size", **TENSOR)
+@formula(**TENSOR)
 def attention_width(heads: Array, tp: Array, value_head_size: Array) -> Array:
     """Size of the attention's context on one rank."""
     return heads / tp * value_head_size
 
 
-@formula(returns="mlp_width", expression="ffn_size/tp", **TENSOR)
+@formula(**TENSOR)
 def mlp_width(ffn_size: Array, tp: Array) -> Array:
     """Inner size of a dense MLP on one rank."""
     return ffn_size / tp
 
 
-@formula(returns="mlp_up_width", expression="(1 + gated)*mlp_width", **TENSOR)
+@formula(**TENSOR)
 def mlp_up_width(gated: Array, mlp_width: Array) -> Array:
     """Outputs of a dense MLP's first product on one rank: with a gate, twice the inner size."""
     return (1.0 + gated) * mlp_width
 
 
-@formula(returns="shared_width", expression="shared_ffn_size/tp", **TENSOR)
+@formula(**TENSOR)
 def shared_width(shared_ffn_size: Array, tp: Array) -> Array:
     """Inner size of shared experts on one rank."""
     return shared_ffn_size / tp
 
 
-@formula(returns="shared_up_width", expression="(1 + gated)*shared_width", **TENSOR)
+@formula(**TENSOR)
 def shared_up_width(gated: Array, shared_width: Array) -> Array:
     """Outputs of the shared experts' first product on one rank."""
     return (1.0 + gated) * shared_width
 
 
-@formula(returns="expert_width", expression="expert_ffn_size/etp", **EXPERTS)
+@formula(**EXPERTS)
 def expert_width(expert_ffn_size: Array, etp: Array) -> Array:
     """Inner size of one routed expert on one rank."""
     return expert_ffn_size / etp
 
 
-@formula(returns="expert_up_width", expression="(1 + gated)*expert_width", **EXPERTS)
+@formula(**EXPERTS)
 def expert_up_width(gated: Array, expert_width: Array) -> Array:
     """Outputs of a routed expert's first product on one rank."""
     return (1.0 + gated) * expert_width
 
 
-@formula(returns="local_experts", expression="experts/ep", **EXPERTS)
+@formula(**EXPERTS)
 def local_experts(experts: Array, ep: Array) -> Array:
     """Routed experts of a rank."""
     return experts / ep
 
 
 @formula(
-    returns="expert_tokens",
-    expression="expert_imbalance*experts_per_token*rank_tokens*(etp*ep)/(tp*maximum(experts, 1))",
     source="megatron",
     where="megatron/core/transformer/moe/token_dispatcher.py",
     assumes=(
@@ -210,18 +186,13 @@ def expert_tokens(
     return sent * (etp * ep) / (tp * np.maximum(experts, 1.0))
 
 
-@formula(
-    returns="router_tokens",
-    expression="rank_tokens/sequence_shards",
-    source="megatron",
-    where="megatron/core/transformer/moe/router.py",
-)
+@formula(source="megatron", where="megatron/core/transformer/moe/router.py")
 def router_tokens(rank_tokens: Array, sequence_shards: Array) -> Array:
     """Tokens that a rank routes."""
     return rank_tokens / sequence_shards
 
 
-@formula(returns="vocabulary_width", expression="padded_vocabulary/tp", **TENSOR)
+@formula(**TENSOR)
 def vocabulary_width(padded_vocabulary: Array, tp: Array) -> Array:
     """Rows of the output layer's table on one rank."""
     return padded_vocabulary / tp

@@ -22,21 +22,13 @@ PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 UNEVEN = {"stages": "uneven"}
 
 
-@formula(
-    returns="middle_stage",
-    expression="maximum(pp - 2, 0)",
-    assumes=("stages between the ends take equally long",),
-    **PIPELINE,
-)
+@formula(assumes=("stages between the ends take equally long",), **PIPELINE)
 def middle_stage(pp: Array) -> Array:
     """Place of the stage that stands for those between the ends: the last of them."""
     return np.maximum(pp - 2.0, 0.0)
 
 
 @formula(
-    returns="lacking_layers",
-    expression="maximum(pp*virtual_stages*ceil((layers + embedding_as_layer + loss_as_layer)"
-    "/(pp*virtual_stages)) - (layers + embedding_as_layer + loss_as_layer), 0)",
     assumes=("where layers don't divide evenly, the last stage has fewer than the others",),
     **PIPELINE,
 )
@@ -78,19 +70,11 @@ def _declare_layers(place: str) -> None:
     for kind, returns in (("mlp", dense), ("moe", experts)):
         call(returns=returns, of=f"stage_{kind}_layers", bind={"stage": f"{place}_stage"})
     last = place == "last"
-    lacking = "lacking_layers" if last else LACKING
     taken = ("lacking_layers",) if last else ("pp", "lacking_layers")
-    declare(
-        f"{place}_mlp_layers",
-        (dense, *taken),
-        f"maximum({dense} - {lacking}, 0)",
-        _fewer if last else _single_fewer,
-        **PIPELINE,
-    )
+    declare(f"{place}_mlp_layers", (dense, *taken), _fewer if last else _single_fewer, **PIPELINE)
     declare(
         f"{place}_moe_layers",
         (experts, *taken, dense),
-        f"maximum({experts} - maximum({lacking} - {dense}, 0), 0)",
         _fewer_experts if last else _single_fewer_experts,
         **PIPELINE,
     )
@@ -112,7 +96,6 @@ for _name in ("forward", "backward"):
     declare(
         f"middle_{_name}_time",
         ("middle_mlp_layers", _each[0], "middle_moe_layers", _each[1]),
-        f"middle_mlp_layers*{_each[0]} + middle_moe_layers*{_each[1]}",
         _layers,
         **PIPELINE,
     )
@@ -130,8 +113,6 @@ _gpu = ("dense_layer_backward_gpu_time", "moe_layer_backward_gpu_time")
 declare(
     "stage_weight_time",
     ("middle_mlp_layers", _each[0], "middle_moe_layers", _each[1], "middle_backward_time", *_gpu),
-    f"middle_mlp_layers*{_each[0]} + middle_moe_layers*{_each[1]} + maximum(middle_backward_time"
-    f" - (middle_mlp_layers*{_gpu[0]} + middle_moe_layers*{_gpu[1]}), 0)/2",
     _weights,
     source="qi2023",
     where="section 2.1",
@@ -169,21 +150,12 @@ for _place, _own in (("first", "embedding_time"), ("last", "output_time")):
             _own,
             f"vocabulary_{_place}_time",
         ),
-        f"({_place}_mlp_layers - middle_mlp_layers)*dense_layer_time"
-        f" + ({_place}_moe_layers - middle_moe_layers)*moe_layer_time"
-        f" + {_own} + vocabulary_{_place}_time",
         _extra,
         **PIPELINE,
     )
 
 
-@formula(
-    returns="ends_extra_time",
-    expression="where(pp > 1, maximum(maximum(first_stage_extra_time, last_stage_extra_time), 0),"
-    " first_stage_extra_time + last_stage_extra_time)",
-    source="derivation",
-    assumes=("one stage is both ends",),
-)
+@formula(source="derivation", assumes=("one stage is both ends",))
 def ends_extra_time(
     pp: Array, first_stage_extra_time: Array, last_stage_extra_time: Array
 ) -> Array:
@@ -194,7 +166,6 @@ def ends_extra_time(
 
 # A stage's time, which is never nought: it has at least an operation a token.
 
-LEAST = "rank_tokens/attention_peak_flops"
 EVERY = "every stage takes as long as the slower end; its extra work counts as backward"
 
 
@@ -202,11 +173,7 @@ def _at_least(time: Array, rank_tokens: Array, attention_peak_flops: Array) -> A
     return np.maximum(time, rank_tokens / attention_peak_flops)
 
 
-@formula(
-    returns="stage_forward_time",
-    expression=f"maximum(middle_forward_time, {LEAST})",
-    **PIPELINE,
-)
+@formula(returns="stage_forward_time", **PIPELINE)
 def even_stage_forward_time(
     middle_forward_time: Array, rank_tokens: Array, attention_peak_flops: Array
 ) -> Array:
@@ -214,12 +181,7 @@ def even_stage_forward_time(
     return _at_least(middle_forward_time, rank_tokens, attention_peak_flops)
 
 
-@formula(
-    returns="stage_backward_time",
-    expression="maximum(middle_backward_time + ends_extra_time, 0)",
-    assumes=(EVERY,),
-    **PIPELINE,
-)
+@formula(returns="stage_backward_time", assumes=(EVERY,), **PIPELINE)
 def even_stage_backward_time(middle_backward_time: Array, ends_extra_time: Array) -> Array:
     """Time of a stage's backward of one micro-batch, the slower end's extra work included."""
     return np.maximum(middle_backward_time + ends_extra_time, 0.0)
@@ -227,7 +189,6 @@ def even_stage_backward_time(middle_backward_time: Array, ends_extra_time: Array
 
 @formula(
     returns="stage_forward_time",
-    expression=f"maximum(middle_forward_time + ends_extra_time, {LEAST})",
     assumes=("every stage takes as long as the slower end",),
     when={"schedule": "forward_only", "stages": "even"},
     **PIPELINE,
@@ -244,7 +205,6 @@ def forward_only_stage_forward_time(
 
 @formula(
     returns="stage_forward_time",
-    expression=f"maximum(middle_forward_time, {LEAST})",
     when={**UNEVEN, "schedule": "gpipe|one_f_one_b|interleaved|forward_only"},
     **PIPELINE,
 )
@@ -257,7 +217,6 @@ def uneven_stage_forward_time(
 
 @formula(
     returns="stage_backward_time",
-    expression="1*middle_backward_time",
     when={**UNEVEN, "schedule": "gpipe|one_f_one_b|interleaved|forward_only"},
     **PIPELINE,
 )
@@ -278,8 +237,6 @@ EMBEDDING: dict[str, Any] = {
 
 
 @formula(
-    returns="embedding_gpu_time",
-    expression="5*activation_bytes*rank_tokens*hidden_size/(memory_efficiency*memory_bandwidth)",
     assumes=("rows are read and written; their gradients read, and added to the table's",),
     **EMBEDDING,
 )
@@ -296,11 +253,7 @@ def embedding_gpu_time(
 
 
 @formula(
-    returns="embedding_gpu_time",
-    expression="2*activation_bytes*rank_tokens*hidden_size/(memory_efficiency*memory_bandwidth)",
-    assumes=("rows are read and written",),
-    when=FORWARD,
-    **EMBEDDING,
+    returns="embedding_gpu_time", assumes=("rows are read and written",), when=FORWARD, **EMBEDDING
 )
 def forward_embedding_gpu_time(
     activation_bytes: Array,
@@ -314,12 +267,7 @@ def forward_embedding_gpu_time(
     return moved / (memory_efficiency * memory_bandwidth)
 
 
-@formula(
-    returns="loss_time",
-    expression="loss_bytes*rank_tokens*vocabulary_width/(memory_efficiency*memory_bandwidth)",
-    source="megatron",
-    where="megatron/core/tensor_parallel/cross_entropy.py",
-)
+@formula(source="megatron", where="megatron/core/tensor_parallel/cross_entropy.py")
 def loss_time(
     loss_bytes: Array,
     rank_tokens: Array,
@@ -342,7 +290,6 @@ total(
 
 @formula(
     returns="output_gpu_time",
-    expression="1*logits_forward_time",
     source="derivation",
     assumes=("every token's logits are computed, and no loss",),
     when=FORWARD,
@@ -375,7 +322,6 @@ for _end, _counts in LAUNCHES.items():
         declare(
             f"{_end}_time",
             (f"{_end}_gpu_time", "host_time"),
-            f"sqrt(sqrt({_end}_gpu_time**4 + ({_count:g}*host_time)**4))",
             _norm(_count),
             source="megatron",
             where=WHERE[_end],

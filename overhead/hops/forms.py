@@ -11,16 +11,9 @@ import numpy as np
 from overhead.formula import call, formula
 from overhead.quantity import Array, define
 
-SLOWEST = (
-    "maximum(where(intra_hops > 0, message_bytes/intra_bandwidth, 0),"
-    " where(inter_hops > 0, message_bytes/inter_bandwidth, 0))"
-)
-
 
 @formula(
     returns="path_time",
-    expression="intra_hops*(intra_latency + message_bytes/intra_bandwidth)"
-    " + inter_hops*(inter_latency + message_bytes/inter_bandwidth)",
     source="hockney1994",
     assumes=("each link waits for the whole message: store and forward",),
 )
@@ -40,7 +33,6 @@ def store_and_forward_path_time(
 
 @formula(
     returns="path_time",
-    expression=f"intra_hops*intra_latency + inter_hops*inter_latency + {SLOWEST}",
     source="hockney1994",
     assumes=("a link passes a message on while it comes in: cut-through",),
     when={"switching": "cut_through"},
@@ -61,13 +53,7 @@ def cut_through_path_time(
     return latency + np.maximum(inside, between)
 
 
-@formula(
-    returns="path_energy",
-    expression="8*message_bytes"
-    "*(intra_hops*intra_energy_per_bit + inter_hops*inter_energy_per_bit)",
-    source="derivation",
-    assumes=("every link that a bit passes takes its energy",),
-)
+@formula(source="derivation", assumes=("every link that a bit passes takes its energy",))
 def path_energy(
     message_bytes: Array,
     intra_hops: Array,
@@ -83,20 +69,13 @@ def path_energy(
 # A ring in the order of the nodes: a link of it lies in a node, or crosses to the next one.
 
 
-@formula(
-    returns="ring_chunk_bytes", expression="message_bytes/ranks", source="patarasuk2009",
-)  # fmt: skip
+@formula(source="patarasuk2009")
 def ring_chunk_bytes(message_bytes: Array, ranks: Array) -> Array:
     """Bytes of each message of a ring."""
     return message_bytes / ranks
 
 
-@formula(
-    returns="crossing_links",
-    expression="where(ranks > gpus_per_node, ceil(ranks/gpus_per_node), 0)",
-    source="derivation",
-    assumes=("nodes are filled one after another",),
-)
+@formula(source="derivation", assumes=("nodes are filled one after another",))
 def crossing_links(ranks: Array, gpus_per_node: Array) -> Array:
     """Links of a ring that lead from one node to the next."""
     return np.where(ranks > gpus_per_node, np.ceil(ranks / gpus_per_node), 0.0)
@@ -113,9 +92,6 @@ for _end in ("node", "crossing"):
 
 
 @formula(
-    returns="ring_time",
-    expression="2*(ranks - 1)*maximum(where(ranks > crossing_links, node_path_time, 0),"
-    " where(crossing_links > 0, crossing_path_time, 0))",
     source="patarasuk2009",
     where="reduce_scatter, then all_gather",
     assumes=("a step takes as long as its slowest link",),
@@ -129,13 +105,7 @@ def ring_time(
     return 2.0 * (ranks - 1.0) * np.maximum(inside, between)
 
 
-@formula(
-    returns="ring_energy",
-    expression="2*(ranks - 1)*(maximum(ranks - crossing_links, 0)*node_path_energy"
-    " + crossing_links*crossing_path_energy)",
-    source="derivation",
-    assumes=("in each step every link of the ring carries a message",),
-)
+@formula(source="derivation", assumes=("in each step every link of the ring carries a message",))
 def ring_energy(
     ranks: Array, crossing_links: Array, node_path_energy: Array, crossing_path_energy: Array
 ) -> Array:
@@ -144,12 +114,7 @@ def ring_energy(
     return 2.0 * (ranks - 1.0) * (inside + crossing_links * crossing_path_energy)
 
 
-@formula(
-    returns="ring_rank_bytes",
-    expression="2*(ranks - 1)*ring_chunk_bytes",
-    source="patarasuk2009",
-    assumes=("both halves, reduce_scatter and all_gather",),
-)
+@formula(source="patarasuk2009", assumes=("both halves, reduce_scatter and all_gather",))
 def ring_rank_bytes(ranks: Array, ring_chunk_bytes: Array) -> Array:
     """Bytes that a rank sends in an all_reduce round a ring."""
     return 2.0 * (ranks - 1.0) * ring_chunk_bytes

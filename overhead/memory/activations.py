@@ -22,40 +22,25 @@ CAST = "an FP8 product's input is kept as FP8 alone"
 FUSED = "flash_1|flash_2|flash_3|cudnn"
 
 
-@formula(
-    returns="rank_tokens",
-    expression="sequence_length*micro_batch/cp",
-    **LAYER,
-)
+@formula(**LAYER)
 def rank_tokens(sequence_length: Array, micro_batch: Array, cp: Array) -> Array:
     """Tokens of a micro-batch on a rank."""
     return sequence_length * micro_batch / cp
 
 
-@formula(
-    returns="sequence_shards",
-    expression="where(sequence_parallel > 0, tp, 1)",
-    **SEQUENCE,
-)
+@formula(**SEQUENCE)
 def sequence_shards(sequence_parallel: Array, tp: Array) -> Array:
     """Ranks that share the activations between blocks."""
     return np.where(sequence_parallel > 0.0, tp, 1.0)
 
 
-@formula(
-    returns="matmul_input_bytes",
-    expression="1*activation_bytes",
-    assumes=("matrix products take activations as they are",),
-    **LAYER,
-)
+@formula(assumes=("matrix products take activations as they are",), **LAYER)
 def matmul_input_bytes(activation_bytes: Array) -> Array:
     """Bytes of a stored input of a matrix product."""
     return 1.0 * activation_bytes
 
 
 @formula(
-    returns="checkpoint_activations",
-    expression="activation_bytes*hidden_size/sequence_shards",
     source="korthikanti2022",
     where="section 5, full recomputation; split along the sequence with sequence parallelism",
 )
@@ -66,13 +51,7 @@ def checkpoint_activations(
     return activation_bytes * hidden_size / sequence_shards
 
 
-@formula(
-    returns="block_activations",
-    expression="(2*activation_bytes + 2*matmul_input_bytes + 2*dropout*mask_bytes)*hidden_size"
-    "/sequence_shards",
-    assumes=("dropout behind attention and behind the MLP", CAST),
-    **SEQUENCE,
-)
+@formula(assumes=("dropout behind attention and behind the MLP", CAST), **SEQUENCE)
 def block_activations(
     activation_bytes: Array,
     matmul_input_bytes: Array,
@@ -87,9 +66,6 @@ def block_activations(
 
 
 @formula(
-    returns="latent_activations",
-    expression="where(kv_rank > 0,"
-    " activation_bytes*(2*(q_rank + kv_rank) + head_size_rope)/sequence_shards, 0)",
     source="deepseekv2",
     where="section 2.1",
     assumes=("a latent vector is stored before its norm and after it",),
@@ -107,10 +83,6 @@ def latent_activations(
 
 
 @formula(
-    returns="attention_activations",
-    expression="heads/tp*(activation_bytes*query_head_size + matmul_input_bytes*value_head_size)"
-    " + activation_bytes*rank_kv_heads*(query_head_size + value_head_size)"
-    " + qk_norms*activation_bytes*(heads/tp + rank_kv_heads)*head_size",
     assumes=(
         "the context is kept once, as the output projection takes it",
         "norms of queries and keys keep their inputs",
@@ -138,8 +110,6 @@ def attention_activations(
 
 @formula(
     returns="score_activations",
-    expression="heads/tp*sequence_length*where(dropout > 0, 2*activation_bytes + mask_bytes,"
-    " activation_bytes)",
     assumes=("the softmax's output, and with dropout the mask and the output of it",),
     when={"attention_kernel": "unfused"},
     **TENSOR,
@@ -160,7 +130,6 @@ def unfused_score_activations(
 
 @formula(
     returns="score_activations",
-    expression="heads/tp*single_bytes",
     source="dao2022",
     where="section 3.1",
     assumes=("the logarithm of each row's sum is kept; dropout is drawn anew",),
@@ -171,12 +140,7 @@ def fused_score_activations(heads: Array, tp: Array, single_bytes: Array) -> Arr
     return heads / tp * single_bytes
 
 
-@formula(
-    returns="mlp_activations",
-    expression="((1 + gated)*activation_bytes + matmul_input_bytes)*ffn_size/tp",
-    assumes=("the activation function and the gate's product are one kernel", CAST),
-    **TENSOR,
-)
+@formula(assumes=("the activation function and the gate's product are one kernel", CAST), **TENSOR)
 def mlp_activations(
     gated: Array, activation_bytes: Array, matmul_input_bytes: Array, ffn_size: Array, tp: Array
 ) -> Array:
@@ -188,8 +152,6 @@ def mlp_activations(
 
 
 @formula(
-    returns="router_activations",
-    expression="2*single_bytes*experts/sequence_shards",
     source="megatron",
     where="megatron/core/transformer/moe/router.py",
     assumes=("logits and probabilities are in single precision",),
@@ -200,11 +162,7 @@ def router_activations(single_bytes: Array, experts: Array, sequence_shards: Arr
 
 
 @formula(
-    returns="shared_expert_activations",
-    expression="((1 + gated)*activation_bytes + matmul_input_bytes)*shared_ffn_size/tp",
-    source="megatron",
-    where="megatron/core/transformer/moe/shared_experts.py",
-    assumes=(CAST,),
+    source="megatron", where="megatron/core/transformer/moe/shared_experts.py", assumes=(CAST,)
 )
 def shared_expert_activations(
     gated: Array,
@@ -218,10 +176,6 @@ def shared_expert_activations(
 
 
 @formula(
-    returns="expert_activations",
-    expression="expert_imbalance*experts_per_token*etp/tp*("
-    "(matmul_input_bytes + weighted_outputs*activation_bytes)*hidden_size"
-    " + ((1 + gated)*activation_bytes + matmul_input_bytes)*expert_ffn_size/etp)",
     source="megatron",
     where="megatron/core/transformer/moe/experts.py and token_dispatcher.py",
     assumes=(
@@ -252,11 +206,7 @@ def expert_activations(
 # A layer, before anything is recomputed.
 
 
-@formula(
-    returns="attention_block_activations",
-    expression="block_activations + latent_activations + attention_activations + score_activations",
-    **TENSOR,
-)
+@formula(**TENSOR)
 def attention_block_activations(
     block_activations: Array,
     latent_activations: Array,
@@ -267,23 +217,13 @@ def attention_block_activations(
     return block_activations + latent_activations + attention_activations + score_activations
 
 
-@formula(
-    returns="dense_layer_activations",
-    expression="attention_block_activations + mlp_activations",
-    **TENSOR,
-)
+@formula(**TENSOR)
 def dense_layer_activations(attention_block_activations: Array, mlp_activations: Array) -> Array:
     """Bytes a token of what a dense layer makes."""
     return attention_block_activations + mlp_activations
 
 
-@formula(
-    returns="moe_layer_activations",
-    expression="attention_block_activations + router_activations + shared_expert_activations"
-    " + expert_activations",
-    source="megatron",
-    where="megatron/core/transformer/moe/moe_layer.py",
-)
+@formula(source="megatron", where="megatron/core/transformer/moe/moe_layer.py")
 def moe_layer_activations(
     attention_block_activations: Array,
     router_activations: Array,
@@ -313,11 +253,7 @@ EVERY_SECOND = (
 
 
 @formula(
-    returns="kept_dense_layer_activations",
-    expression="1*dense_layer_activations",
-    where="section 4.1",
-    when={"recompute": "none"},
-    **PLACE,
+    returns="kept_dense_layer_activations", where="section 4.1", when={"recompute": "none"}, **PLACE
 )
 def whole_dense_layer_activations(dense_layer_activations: Array) -> Array:
     """Bytes a token that a dense layer keeps: all."""
@@ -325,11 +261,7 @@ def whole_dense_layer_activations(dense_layer_activations: Array) -> Array:
 
 
 @formula(
-    returns="kept_moe_layer_activations",
-    expression="1*moe_layer_activations",
-    where="section 4.1",
-    when={"recompute": "none"},
-    **PLACE,
+    returns="kept_moe_layer_activations", where="section 4.1", when={"recompute": "none"}, **PLACE
 )
 def whole_moe_layer_activations(moe_layer_activations: Array) -> Array:
     """Bytes a token that a mixture-of-experts layer keeps: all."""
@@ -338,7 +270,6 @@ def whole_moe_layer_activations(moe_layer_activations: Array) -> Array:
 
 @formula(
     returns="kept_dense_layer_activations",
-    expression="maximum(dense_layer_activations - score_activations, 0)",
     where="section 5, selective recomputation",
     assumes=(CORE,),
     when={"recompute": "selective"},
@@ -353,7 +284,6 @@ def selective_dense_layer_activations(
 
 @formula(
     returns="kept_moe_layer_activations",
-    expression="maximum(moe_layer_activations - score_activations, 0)",
     where="section 5, selective recomputation",
     assumes=(CORE,),
     when={"recompute": "selective"},
@@ -368,7 +298,6 @@ def selective_moe_layer_activations(
 
 @formula(
     returns="kept_dense_layer_activations",
-    expression="1*checkpoint_activations",
     where="section 5, full recomputation",
     assumes=(INPUT,),
     when=FULL,
@@ -381,7 +310,6 @@ def checkpointed_dense_layer_activations(checkpoint_activations: Array) -> Array
 
 @formula(
     returns="kept_moe_layer_activations",
-    expression="1*checkpoint_activations",
     where="section 5, full recomputation",
     assumes=(INPUT,),
     when=FULL,
@@ -393,12 +321,7 @@ def checkpointed_moe_layer_activations(checkpoint_activations: Array) -> Array:
 
 
 @formula(
-    returns="saved_attention_activations",
-    expression="checkpoint_activations + activation_bytes*heads/tp*(query_head_size"
-    " + value_head_size) + activation_bytes*rank_kv_heads*value_head_size + score_activations"
-    " + where(tp > 1, 2*activation_bytes*hidden_size/sequence_shards, 0)",
-    assumes=(EVERY_SECOND, "queries, keys and values are one product each, in that order"),
-    **PER_OP,
+    assumes=(EVERY_SECOND, "queries, keys and values are one product each, in that order"), **PER_OP
 )
 def saved_attention_activations(
     checkpoint_activations: Array,
@@ -421,7 +344,6 @@ def saved_attention_activations(
 
 @formula(
     returns="kept_dense_layer_activations",
-    expression="saved_attention_activations + activation_bytes*(ffn_size/tp + gated*hidden_size)",
     assumes=(EVERY_SECOND, "the last product's output is whole on each rank"),
     when={"recompute": "per_op"},
     **PER_OP,
@@ -440,7 +362,6 @@ def per_op_dense_layer_activations(
 
 @formula(
     returns="kept_moe_layer_activations",
-    expression="saved_attention_activations + activation_bytes*gated*shared_ffn_size/tp",
     assumes=(EVERY_SECOND, "the products of routed experts are not among those that are kept"),
     when={"recompute": "per_op"},
     **PER_OP,
@@ -467,7 +388,6 @@ for _kind in ("dense", "moe"):
     for _recompute in LABELS["recompute"].values:
         formula(
             returns=f"kept_{_kind}_layer_activations",
-            expression=f"0*{_kind}_layer_activations",
             source="derivation",
             assumes=("there is no backward",),
             when={"schedule": "forward_only", "recompute": _recompute},

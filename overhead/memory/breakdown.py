@@ -16,7 +16,6 @@ from overhead.memory.quantities import PARTS
 from overhead.quantity import VOCABULARY, Array
 
 TOTALS = ("model_state_memory", "activation_memory", "allocated_memory", "memory")
-STAGES = ("first", "second", "expert", "last")
 
 # Labels that memory depends on; where there is no schedule, what is in flight is given.
 DEPENDS = ("recompute", "attention_kernel", "sharding")

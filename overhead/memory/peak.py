@@ -47,31 +47,25 @@ for _stage in ("second", "expert"):
     )
 
 
-@formula(returns="first_stage", expression="0*pp", source=OWN)
+@formula(source=OWN)
 def first_stage(pp: Array) -> Array:
     """The pipeline's first stage."""
     return 0.0 * pp
 
 
-@formula(returns="second_stage", expression="minimum(pp - 1, 1)", source=OWN)
+@formula(source=OWN)
 def second_stage(pp: Array) -> Array:
     """The pipeline's second stage, or its only one."""
     return np.minimum(pp - 1.0, 1.0)
 
 
-@formula(returns="last_stage", expression="pp - 1", source=OWN)
+@formula(source=OWN)
 def last_stage(pp: Array) -> Array:
     """The pipeline's last stage."""
     return pp - 1.0
 
 
-@formula(
-    returns="expert_stage",
-    expression="minimum(maximum(ceil(dense_layers*pp/maximum(layers, 1)), minimum(pp - 1, 1)),"
-    " pp - 1)",
-    source=OWN,
-    assumes=("stages are even",),
-)
+@formula(source=OWN, assumes=("stages are even",))
 def expert_stage(dense_layers: Array, pp: Array, layers: Array) -> Array:
     """The second stage, or the first one whose layers are all mixtures of experts."""
     leading = np.ceil(dense_layers * pp / np.maximum(layers, 1.0))
@@ -80,7 +74,6 @@ def expert_stage(dense_layers: Array, pp: Array, layers: Array) -> Array:
 
 @formula(
     returns="expert_stage",
-    expression="minimum(pp - 1, 1)",
     source=OWN,
     assumes=("nothing is known of layers",),
     when={"shapes": "unknown"},
@@ -94,23 +87,13 @@ for _stage in CANDIDATES:
     call(returns=f"{_stage}_memory", of="memory", bind={"stage": _stage})
 
 
-@formula(
-    returns="middle_stage_memory",
-    expression="maximum(second_stage_memory, expert_stage_memory)",
-    source=OWN,
-)
+@formula(source=OWN)
 def middle_stage_memory(second_stage_memory: Array, expert_stage_memory: Array) -> Array:
     """Memory of the fullest of the middle stages."""
     return np.maximum(second_stage_memory, expert_stage_memory)
 
 
-@formula(
-    returns="fullest_candidate",
-    expression="where(first_stage_memory == peak_memory, 0, where(second_stage_memory =="
-    " peak_memory, 1, where(expert_stage_memory == peak_memory, 2, 3)))",
-    source=OWN,
-    assumes=("of equals the first",),
-)
+@formula(source=OWN, assumes=("of equals the first",))
 def fullest_candidate(
     first_stage_memory: Array,
     peak_memory: Array,
@@ -195,7 +178,7 @@ for _part, _whole in PARTS.items():
     _declare(f"peak_{_part}", tuple(f"{stage}_{_part}" for stage in CANDIDATES))
 
 
-@formula(returns="weight_copies", expression="1 + 0*pp", source=OWN)
+@formula(returns="weight_copies", source=OWN)
 def one_weight_copy(pp: Array) -> Array:
     """Stages that a rank holds: one."""
     return 1.0 + 0.0 * pp
@@ -203,7 +186,6 @@ def one_weight_copy(pp: Array) -> Array:
 
 @formula(
     returns="weight_copies",
-    expression="2 + 0*pp",
     source="deepseekv3",
     where="section 3.2.1",
     when={"schedule": "dual_pipe"},

@@ -14,10 +14,6 @@ ENDS = "where a rank holds two stages (DualPipe), they are i and pp - 1 - i"
 
 
 @formula(
-    returns="stage_layers",
-    expression="virtual_stages*ceil((layers + embedding_as_layer + loss_as_layer)"
-    "/(pp*virtual_stages)) - where(stage == 0, embedding_as_layer, 0)"
-    " - where(stage == pp - 1, loss_as_layer, 0)",
     assumes=("where layers don't divide evenly, every stage counts as large as the largest",),
     **PIPELINE,
 )
@@ -36,24 +32,14 @@ def stage_layers(
     return np.asarray(even - first - np.where(stage == pp - 1.0, loss_as_layer, 0.0))
 
 
-@formula(
-    returns="holds_embedding",
-    expression="where(stage == 0, 1, where(stage == pp - 1, where(weight_copies > 1, 1, 0), 0))",
-    assumes=(ENDS,),
-    **PIPELINE,
-)
+@formula(assumes=(ENDS,), **PIPELINE)
 def holds_embedding(stage: Array, pp: Array, weight_copies: Array) -> Array:
     """Whether the stage's rank holds the embedding."""
     other = (stage == pp - 1.0) & (weight_copies > 1.0)
     return np.where((stage == 0.0) | other, 1.0, 0.0)
 
 
-@formula(
-    returns="holds_output",
-    expression="where(stage == pp - 1, 1, where(stage == 0, where(weight_copies > 1, 1, 0), 0))",
-    assumes=(ENDS,),
-    **PIPELINE,
-)
+@formula(assumes=(ENDS,), **PIPELINE)
 def holds_output(stage: Array, pp: Array, weight_copies: Array) -> Array:
     """Whether the stage's rank holds the output layer."""
     other = (stage == 0.0) & (weight_copies > 1.0)
@@ -72,12 +58,7 @@ OWN = (
 HERE, OPPOSITE = OWN.format("stage"), OWN.format("(pp - 1 - stage)")
 
 
-@formula(
-    returns="stage_leading_layers",
-    expression=f"where(weight_copies > 1, ({HERE} + {OPPOSITE})/2, {HERE})",
-    assumes=(f"{ENDS}, and this is their mean",),
-    **PIPELINE,
-)
+@formula(assumes=(f"{ENDS}, and this is their mean",), **PIPELINE)
 def stage_leading_layers(
     dense_layers: Array,
     layers: Array,
@@ -103,13 +84,7 @@ def stage_leading_layers(
     return np.where(weight_copies > 1.0, (own + held(pp - 1.0 - stage)) / 2.0, own)
 
 
-AFTER = "maximum(stage_layers - stage_leading_layers, 0)"
-
-
 @formula(
-    returns="stage_moe_layers",
-    expression=f"where(experts > 0, minimum(where(moe_every > 1, ceil({AFTER}/moe_every), {AFTER}),"
-    " moe_layers), 0)",
     assumes=("where one of several layers has experts, a stage has the larger number of them",),
     **PIPELINE,
 )
@@ -126,11 +101,7 @@ def stage_moe_layers(
     return np.where(experts > 0.0, np.minimum(routed, moe_layers), 0.0)
 
 
-@formula(
-    returns="stage_mlp_layers",
-    expression="maximum(stage_layers - stage_moe_layers, 0)",
-    **PIPELINE,
-)
+@formula(**PIPELINE)
 def stage_mlp_layers(stage_layers: Array, stage_moe_layers: Array) -> Array:
     """Layers of the stage whose MLP is dense."""
     return np.maximum(stage_layers - stage_moe_layers, 0.0)
@@ -143,12 +114,7 @@ SUM = "all parts are there at once"
 LAST = "one micro-batch at a time"
 
 
-@formula(
-    returns="stored_activation_memory",
-    expression="in_flight_micro_batches*rank_tokens*(stage_mlp_layers*kept_dense_layer_activations"
-    " + stage_moe_layers*kept_moe_layer_activations)",
-    **TOTAL,
-)
+@formula(**TOTAL)
 def stored_activation_memory(
     in_flight_micro_batches: Array,
     rank_tokens: Array,
@@ -164,11 +130,6 @@ def stored_activation_memory(
 
 
 @formula(
-    returns="live_activation_memory",
-    expression="rank_tokens*maximum(where(stage_mlp_layers > 0,"
-    " maximum(dense_layer_activations - kept_dense_layer_activations, 0), 0),"
-    " where(stage_moe_layers > 0,"
-    " maximum(moe_layer_activations - kept_moe_layer_activations, 0), 0))",
     source="chen2016",
     where="section 4.1",
     assumes=(
@@ -192,12 +153,7 @@ def live_activation_memory(
     )
 
 
-@formula(
-    returns="embedding_activation_memory",
-    expression="holds_embedding*in_flight_micro_batches*rank_tokens*dropout*mask_bytes*hidden_size"
-    "/sequence_shards",
-    **TOTAL,
-)
+@formula(**TOTAL)
 def embedding_activation_memory(
     holds_embedding: Array,
     in_flight_micro_batches: Array,
@@ -212,13 +168,7 @@ def embedding_activation_memory(
     return in_flight_micro_batches * (mask * rank_tokens / sequence_shards)
 
 
-@formula(
-    returns="output_activation_memory",
-    expression="holds_output*rank_tokens*(activation_bytes + activation_bytes)*hidden_size"
-    "/sequence_shards",
-    assumes=(LAST,),
-    **TOTAL,
-)
+@formula(assumes=(LAST,), **TOTAL)
 def output_activation_memory(
     holds_output: Array,
     rank_tokens: Array,
@@ -231,13 +181,7 @@ def output_activation_memory(
     return holds_output * rank_tokens * element * hidden_size / sequence_shards
 
 
-@formula(
-    returns="activation_memory",
-    expression="stored_activation_memory + live_activation_memory + embedding_activation_memory"
-    " + output_activation_memory",
-    assumes=(SUM,),
-    **TOTAL,
-)
+@formula(assumes=(SUM,), **TOTAL)
 def activation_memory(
     stored_activation_memory: Array,
     live_activation_memory: Array,
@@ -250,8 +194,6 @@ def activation_memory(
 
 
 @formula(
-    returns="logits_memory",
-    expression="holds_output*rank_tokens*padded_vocabulary/tp*logit_bytes/loss_chunks",
     source="megatron",
     where="megatron/core/tensor_parallel/cross_entropy.py",
     assumes=(LAST, "the vocabulary is split over tensor-parallel ranks"),
@@ -270,9 +212,6 @@ def logits_memory(
 
 
 @formula(
-    returns="communicators",
-    expression="where(tp > 1, 1, 0) + where(pp > 1, 1, 0) + where(cp > 1, 1, 0)"
-    " + where(dp*cp > 1, 1, 0) + where(ep > 1, 1, 0)",
     source="megatron",
     where="megatron/core/parallel_state.py",
     assumes=("one communicator a dimension of the plan",),
@@ -284,8 +223,6 @@ def communicators(tp: Array, pp: Array, cp: Array, dp: Array, ep: Array) -> Arra
 
 
 @formula(
-    returns="communicator_memory",
-    expression="communicators*communicator_channels*channel_buffer_bytes",
     source="nccl",
     where="src/init.cc, buffer sizes of the protocols",
     assumes=("one receiving connection a channel",),
@@ -297,13 +234,7 @@ def communicator_memory(
     return communicators * communicator_channels * channel_buffer_bytes
 
 
-@formula(
-    returns="allocated_memory",
-    expression="model_state_memory + activation_memory + logits_memory + gathered_memory"
-    " + pending_gradient_memory + bucket_memory + placeholder_memory + workspace_bytes",
-    assumes=(SUM,),
-    **TOTAL,
-)
+@formula(assumes=(SUM,), **TOTAL)
 def allocated_memory(
     model_state_memory: Array,
     activation_memory: Array,
@@ -322,8 +253,6 @@ def allocated_memory(
 
 
 @formula(
-    returns="memory",
-    expression="reserve_factor*allocated_memory + communicator_memory + context_bytes",
     source="derivation",
     assumes=("the allocator reserves a multiple; communicators and the driver allocate outside",),
 )
@@ -338,11 +267,7 @@ def memory(
     return reserved + (communicator_memory + context_bytes)
 
 
-@formula(
-    returns="peak_memory",
-    expression="maximum(maximum(first_stage_memory, middle_stage_memory), last_stage_memory)",
-    source="derivation",
-)
+@formula(source="derivation")
 def peak_memory(
     first_stage_memory: Array, middle_stage_memory: Array, last_stage_memory: Array
 ) -> Array:
@@ -350,11 +275,7 @@ def peak_memory(
     return np.maximum(np.maximum(first_stage_memory, middle_stage_memory), last_stage_memory)
 
 
-@formula(
-    returns="headroom",
-    expression="memory_capacity - peak_memory",
-    source="derivation",
-)
+@formula(source="derivation")
 def headroom(memory_capacity: Array, peak_memory: Array) -> Array:
     """Memory that is left on the fullest stage; below nought the plan doesn't fit."""
     return memory_capacity - peak_memory

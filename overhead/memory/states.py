@@ -19,29 +19,19 @@ MEGATRON: dict[str, Any] = {
 HYBRID: dict[str, Any] = {"sharding": "hybrid"}
 
 
-@formula(
-    returns="shards",
-    expression="dp*cp",
-    source=ZERO,
-    where="section 5; context-parallel ranks hold the same weights",
-)
+@formula(source=ZERO, where="section 5; context-parallel ranks hold the same weights")
 def shards(dp: Array, cp: Array) -> Array:
     """Ranks over which ZeRO shards: all that hold the same weights."""
     return dp * cp
 
 
-@formula(
-    returns="shards",
-    expression="1*hsdp_shard",
-    when=HYBRID,
-    **FSDP,
-)
+@formula(returns="shards", when=HYBRID, **FSDP)
 def hybrid_shards(hsdp_shard: Array) -> Array:
     """Ranks over which hybrid sharding shards; the rest replicate."""
     return 1.0 * hsdp_shard
 
 
-@formula(returns="expert_shards", expression="1*edp", **MEGATRON)
+@formula(**MEGATRON)
 def expert_shards(edp: Array) -> Array:
     """Ranks over which ZeRO shards experts."""
     return 1.0 * edp
@@ -49,7 +39,6 @@ def expert_shards(edp: Array) -> Array:
 
 @formula(
     returns="expert_shards",
-    expression="maximum(hsdp_shard*tp/(ep*etp), 1)",
     assumes=("a shard group's ranks, with tensor parallelism, are cut anew for experts",),
     when=HYBRID,
     **FSDP,
@@ -59,12 +48,6 @@ def hybrid_expert_shards(hsdp_shard: Array, tp: Array, ep: Array, etp: Array) ->
     return np.maximum(hsdp_shard * tp / (ep * etp), 1.0)
 
 
-def _sharded(part: str, stage: int) -> str:
-    dense = f"stage_parameters/where(zero_stage >= {stage}, shards, 1)"
-    experts = f"stage_expert_parameters/where(zero_stage >= {stage}, expert_shards, 1)"
-    return f"{part}_bytes*({dense} + {experts})"
-
-
 def _share(
     sharded: Array, parameters: Array, experts: Array, shards: Array, expert_shards: Array
 ) -> Array:
@@ -72,12 +55,7 @@ def _share(
     return dense + experts / np.where(sharded, expert_shards, 1.0)
 
 
-@formula(
-    returns="weight_memory",
-    expression=_sharded("weight", 3),
-    source=ZERO,
-    where="section 5.3",
-)
+@formula(source=ZERO, where="section 5.3")
 def weight_memory(
     weight_bytes: Array,
     zero_stage: Array,
@@ -91,12 +69,7 @@ def weight_memory(
     return weight_bytes * _share(zero_stage >= 3.0, *kept)
 
 
-@formula(
-    returns="gradient_memory",
-    expression=_sharded("gradient", 2),
-    source=ZERO,
-    where="section 5.2",
-)
+@formula(source=ZERO, where="section 5.2")
 def gradient_memory(
     gradient_bytes: Array,
     zero_stage: Array,
@@ -110,12 +83,7 @@ def gradient_memory(
     return gradient_bytes * _share(zero_stage >= 2.0, *kept)
 
 
-@formula(
-    returns="optimizer_memory",
-    expression=_sharded("optimizer", 1),
-    source=ZERO,
-    where="section 5.1",
-)
+@formula(source=ZERO, where="section 5.1")
 def optimizer_memory(
     optimizer_bytes: Array,
     zero_stage: Array,
@@ -129,12 +97,7 @@ def optimizer_memory(
     return optimizer_bytes * _share(zero_stage >= 1.0, *kept)
 
 
-@formula(
-    returns="model_state_memory",
-    expression="weight_memory + gradient_memory + optimizer_memory",
-    source=ZERO,
-    where="section 3.1",
-)
+@formula(source=ZERO, where="section 3.1")
 def model_state_memory(
     weight_memory: Array, gradient_memory: Array, optimizer_memory: Array
 ) -> Array:
@@ -145,13 +108,7 @@ def model_state_memory(
 # What sharded parameters need beside their shards.
 
 
-@formula(
-    returns="layer_rank_parameters",
-    expression="attention_rank_parameters + 2*norm_parameters"
-    " + maximum(where(stage_mlp_layers > 0, mlp_rank_parameters, 0),"
-    " where(stage_moe_layers > 0, shared_rank_parameters, 0))",
-    **FSDP,
-)
+@formula(**FSDP)
 def layer_rank_parameters(
     attention_rank_parameters: Array,
     norm_parameters: Array,
@@ -166,25 +123,13 @@ def layer_rank_parameters(
     return attention_rank_parameters + 2.0 * norm_parameters + np.maximum(dense, shared)
 
 
-@formula(
-    returns="layer_rank_expert_parameters",
-    expression="where(stage_moe_layers > 0, expert_rank_parameters, 0)",
-    **FSDP,
-)
+@formula(**FSDP)
 def layer_rank_expert_parameters(stage_moe_layers: Array, expert_rank_parameters: Array) -> Array:
     """Parameters of one layer's routed experts on one rank of a stage that has them."""
     return np.where(stage_moe_layers > 0.0, expert_rank_parameters, 0.0)
 
 
-GATHERED = "minimum(gathered_layers, weight_copies*stage_layers)"
-
-
 @formula(
-    returns="gathered_memory",
-    expression=f"where(zero_stage >= 3, gathered_bytes*(where(shards > 1,"
-    f" {GATHERED}*layer_rank_parameters"
-    " + gathered_ends*(embedding_rank_parameters + output_rank_parameters), 0)"
-    f" + where(expert_shards > 1, {GATHERED}*layer_rank_expert_parameters, 0)), 0)",
     assumes=("layers are gathered one by one, embedding and output layer each on their own",),
     **FSDP,
 )
@@ -211,10 +156,6 @@ def gathered_memory(
 
 
 @formula(
-    returns="pending_gradient_memory",
-    expression="where(zero_stage >= 2, pending_share*gradient_bytes*("
-    "where(shards > 1, stage_parameters, 0)"
-    " + where(expert_shards > 1, stage_expert_parameters, 0)), 0)",
     assumes=("gradients that accumulate over micro-batches before they are sharded are whole",),
     **FSDP,
 )
@@ -235,8 +176,6 @@ def pending_gradient_memory(
 
 
 @formula(
-    returns="bucket_memory",
-    expression="where(dp*cp > 1, buckets*bucket_bytes, 0)",
     source=ZERO,
     where="section 6.2",
     assumes=("buckets are beside the gradients; where they are parts of one buffer, give none",),
@@ -247,9 +186,6 @@ def bucket_memory(dp: Array, cp: Array, buckets: Array, bucket_bytes: Array) -> 
 
 
 @formula(
-    returns="placeholder_memory",
-    expression="placeholder_bytes*(layer_rank_parameters"
-    " + where(stage_moe_layers > 0, expert_weights/etp, 0))",
     source="transformerengine",
     where="transformer_engine/pytorch/module/base.py, get_dummy_wgrad",
     assumes=("one a shape of weight, kept for good; the experts of a layer share theirs",),
@@ -275,8 +211,6 @@ ROWS = "the bias of a product that is split by rows is whole on each rank"
 
 
 @formula(
-    returns="rank_kv_heads",
-    expression="where(kv_rank > 0, heads/tp, maximum(kv_heads/tp, 1))",
     source=MEGATRON_CODE,
     where="megatron/core/transformer/attention.py, num_query_groups_per_partition",
     assumes=("with fewer heads than ranks each rank has one, a copy",),
@@ -286,12 +220,7 @@ def rank_kv_heads(kv_rank: Array, heads: Array, kv_heads: Array, tp: Array) -> A
     return np.where(kv_rank > 0.0, heads / tp, np.maximum(kv_heads / tp, 1.0))
 
 
-@formula(
-    returns="rank_key_value_weights",
-    expression="where(kv_rank > 0, key_value_weights/tp,"
-    " key_value_weights*(rank_kv_heads/kv_heads))",
-    **TENSOR,
-)
+@formula(**TENSOR)
 def rank_key_value_weights(
     kv_rank: Array, key_value_weights: Array, tp: Array, rank_kv_heads: Array, kv_heads: Array
 ) -> Array:
@@ -300,13 +229,7 @@ def rank_key_value_weights(
     return np.where(kv_rank > 0.0, latent, key_value_weights * (rank_kv_heads / kv_heads))
 
 
-@formula(
-    returns="attention_rank_weights",
-    expression="query_down_weights + key_value_down_weights + rank_key_value_weights"
-    " + (query_weights + attention_output_weights)/tp",
-    assumes=("projections down to latent vectors are whole on each rank",),
-    **TENSOR,
-)
+@formula(assumes=("projections down to latent vectors are whole on each rank",), **TENSOR)
 def attention_rank_weights(
     query_down_weights: Array,
     key_value_down_weights: Array,
@@ -320,14 +243,7 @@ def attention_rank_weights(
     return whole + rank_key_value_weights + (query_weights + attention_output_weights) / tp
 
 
-@formula(
-    returns="attention_rank_biases",
-    expression="maximum(biases, qkv_biases)*where(kv_rank > 0, q_rank + kv_rank + head_size_rope"
-    " + heads/tp*(query_head_size + head_size_plain + value_head_size),"
-    " (heads/tp + 2*rank_kv_heads)*head_size) + biases*hidden_size",
-    assumes=(ROWS,),
-    **TENSOR,
-)
+@formula(assumes=(ROWS,), **TENSOR)
 def attention_rank_biases(
     biases: Array,
     qkv_biases: Array,
@@ -351,12 +267,7 @@ def attention_rank_biases(
     return np.maximum(biases, qkv_biases) * outputs + biases * hidden_size
 
 
-@formula(
-    returns="attention_rank_parameters",
-    expression="attention_rank_weights + attention_rank_biases + attention_norm_parameters",
-    assumes=("norms are whole on each rank",),
-    **TENSOR,
-)
+@formula(assumes=("norms are whole on each rank",), **TENSOR)
 def attention_rank_parameters(
     attention_rank_weights: Array, attention_rank_biases: Array, attention_norm_parameters: Array
 ) -> Array:
@@ -364,12 +275,7 @@ def attention_rank_parameters(
     return attention_rank_weights + attention_rank_biases + attention_norm_parameters
 
 
-@formula(
-    returns="mlp_rank_parameters",
-    expression="mlp_weights/tp + biases*((1 + gated)*ffn_size/tp + hidden_size)",
-    assumes=(ROWS,),
-    **TENSOR,
-)
+@formula(assumes=(ROWS,), **TENSOR)
 def mlp_rank_parameters(
     mlp_weights: Array, tp: Array, biases: Array, gated: Array, ffn_size: Array, hidden_size: Array
 ) -> Array:
@@ -378,9 +284,6 @@ def mlp_rank_parameters(
 
 
 @formula(
-    returns="shared_rank_parameters",
-    expression="router_parameters + shared_expert_weights/tp + where(shared_ffn_size > 0,"
-    " biases*((1 + gated)*shared_ffn_size/tp + hidden_size), 0)",
     source=MEGATRON_CODE,
     where="megatron/core/transformer/moe (router.py, shared_experts.py)",
     assumes=("the router is whole on each rank", ROWS),
@@ -400,14 +303,7 @@ def shared_rank_parameters(
     return np.asarray(router_parameters + shared)
 
 
-@formula(
-    returns="expert_rank_parameters",
-    expression="experts/ep*(expert_weights/etp"
-    " + biases*((1 + gated)*expert_ffn_size/etp + hidden_size))",
-    source=MEGATRON_CODE,
-    where="megatron/core/transformer/moe/experts.py",
-    assumes=(ROWS,),
-)
+@formula(source=MEGATRON_CODE, where="megatron/core/transformer/moe/experts.py", assumes=(ROWS,))
 def expert_rank_parameters(
     experts: Array,
     ep: Array,
@@ -423,24 +319,14 @@ def expert_rank_parameters(
     return experts / ep * (expert_weights / etp + bias)
 
 
-@formula(
-    returns="padded_vocabulary",
-    expression="vocabulary_multiple*tp*ceil(vocabulary_size/(vocabulary_multiple*tp))",
-    source=MEGATRON_CODE,
-    where="make-vocab-size-divisible-by",
-)
+@formula(source=MEGATRON_CODE, where="make-vocab-size-divisible-by")
 def padded_vocabulary(vocabulary_size: Array, vocabulary_multiple: Array, tp: Array) -> Array:
     """Vocabulary as it is padded, so that every rank has as many rows of the tables."""
     multiple = vocabulary_multiple * tp
     return np.asarray(multiple * np.ceil(vocabulary_size / multiple))
 
 
-@formula(
-    returns="embedding_rank_parameters",
-    expression="holds_embedding*(padded_vocabulary*hidden_size/tp + position_parameters)",
-    assumes=("learned positions are whole on each rank",),
-    **TENSOR,
-)
+@formula(assumes=("learned positions are whole on each rank",), **TENSOR)
 def embedding_rank_parameters(
     holds_embedding: Array,
     padded_vocabulary: Array,
@@ -452,13 +338,7 @@ def embedding_rank_parameters(
     return holds_embedding * (padded_vocabulary * hidden_size / tp + position_parameters)
 
 
-@formula(
-    returns="output_rank_parameters",
-    expression="holds_output*(norm_parameters"
-    " + (1 - tied_embeddings*holds_embedding)*(padded_vocabulary*hidden_size/tp))",
-    assumes=("a tied table that two stages need is held by both",),
-    **TENSOR,
-)
+@formula(assumes=("a tied table that two stages need is held by both",), **TENSOR)
 def output_rank_parameters(
     holds_output: Array,
     norm_parameters: Array,
@@ -473,14 +353,7 @@ def output_rank_parameters(
     return holds_output * (norm_parameters + (1.0 - tied_embeddings * holds_embedding) * table)
 
 
-@formula(
-    returns="stage_parameters",
-    expression="weight_copies*(stage_layers*(attention_rank_parameters + 2*norm_parameters)"
-    " + stage_mlp_layers*mlp_rank_parameters + stage_moe_layers*shared_rank_parameters)"
-    " + embedding_rank_parameters + output_rank_parameters",
-    assumes=("a rank that holds two stages keeps states for both",),
-    **TENSOR,
-)
+@formula(assumes=("a rank that holds two stages keeps states for both",), **TENSOR)
 def stage_parameters(
     weight_copies: Array,
     stage_layers: Array,
@@ -499,12 +372,7 @@ def stage_parameters(
     return weight_copies * (every + mlp) + embedding_rank_parameters + output_rank_parameters
 
 
-@formula(
-    returns="stage_expert_parameters",
-    expression="weight_copies*stage_moe_layers*expert_rank_parameters",
-    source=MEGATRON_CODE,
-    where="megatron/core/transformer/moe/experts.py",
-)
+@formula(source=MEGATRON_CODE, where="megatron/core/transformer/moe/experts.py")
 def stage_expert_parameters(
     weight_copies: Array, stage_moe_layers: Array, expert_rank_parameters: Array
 ) -> Array:
@@ -517,7 +385,6 @@ BARE: dict[str, Any] = {"shapes": "unknown"}
 
 @formula(
     returns="stage_parameters",
-    expression="weight_copies*parameters/(tp*pp)",
     assumes=("shapes aren't known: all parameters are shared out evenly",),
     when=BARE,
     **TENSOR,
@@ -529,7 +396,6 @@ def even_stage_parameters(weight_copies: Array, parameters: Array, tp: Array, pp
 
 @formula(
     returns="stage_expert_parameters",
-    expression="0*parameters",
     assumes=("shapes aren't known: nothing is an expert",),
     when=BARE,
     **TENSOR,
@@ -539,11 +405,7 @@ def no_stage_expert_parameters(parameters: Array) -> Array:
     return 0.0 * parameters
 
 
-@formula(
-    returns="rank_parameters",
-    expression="stage_parameters + stage_expert_parameters",
-    **TENSOR,
-)
+@formula(**TENSOR)
 def rank_parameters(stage_parameters: Array, stage_expert_parameters: Array) -> Array:
     """Parameters of a rank."""
     return stage_parameters + stage_expert_parameters
@@ -571,7 +433,6 @@ def _nothing() -> Callable[[Array], Array]:
 for _name in NONE:
     formula(
         returns=_name,
-        expression="0*weight_memory",
         source="derivation",
         assumes=("forwards alone need no gradients and no optimizer",),
         when={"schedule": "forward_only"},

@@ -15,9 +15,6 @@ IN_TURN = (
     "buckets are reduced one after another, each when its gradients are ready",
     "gradients become ready evenly",
 )
-# One bucket has all of it.
-FIRST = "where(gradient_buckets > 1, first_bucket_share, 1)"
-REST = f"(1 - {FIRST})"
 OTHERS = "maximum(gradient_buckets - 1, 1)"
 SIZED = {"buckets": "sized"}
 MEGATRON = {"buckets": "megatron"}
@@ -25,9 +22,6 @@ MEGATRON = {"buckets": "megatron"}
 
 @formula(
     returns="overlapped_time",
-    expression=f"maximum(maximum({FIRST}*compute_time + communication_time,"
-    f" {FIRST}*compute_time + {REST}*(compute_time/{OTHERS} + communication_time)),"
-    f" compute_time + {REST}*communication_time/{OTHERS})",
     source=quantities.BUCKETS,
     where="section 3.2.3; the closed form is derived here",
     assumes=(*IN_TURN, "all buckets but the first are equal"),
@@ -49,12 +43,7 @@ def ddp_buckets_time(
     return np.maximum(np.maximum(from_first, from_second), from_last)
 
 
-@formula(
-    returns="first_bucket_share",
-    expression="1/gradient_buckets",
-    source="derivation",
-    assumes=("all buckets are equal",),
-)
+@formula(returns="first_bucket_share", source="derivation", assumes=("all buckets are equal",))
 def equal_first_bucket(gradient_buckets: Array) -> Array:
     """Share of the first of equal buckets."""
     return 1.0 / gradient_buckets
@@ -62,7 +51,6 @@ def equal_first_bucket(gradient_buckets: Array) -> Array:
 
 @formula(
     returns="gradient_buckets",
-    expression="1 + ceil(maximum(message_bytes - first_bucket_capacity, 0)/bucket_capacity)",
     source=quantities.BUCKETS,
     where="section 3.2.2 (PyTorch's reducer.hpp: first bucket 1 MiB, then 25 MiB)",
     when=SIZED,
@@ -77,8 +65,6 @@ def sized_buckets(
 
 @formula(
     returns="first_bucket_share",
-    expression="where(message_bytes > first_bucket_capacity,"
-    " first_bucket_capacity/maximum(message_bytes, first_bucket_capacity), 1)",
     source=quantities.BUCKETS,
     where="section 3.2.2",
     assumes=("time is in proportion to bytes",),
@@ -92,7 +78,6 @@ def sized_first_bucket(message_bytes: Array, first_bucket_capacity: Array) -> Ar
 
 @formula(
     returns="bucket_elements",
-    expression="maximum(40000000, 1000000*dp)",
     source=quantities.MEGATRON,
     where="megatron/core/distributed/distributed_data_parallel.py",
     when=MEGATRON,
@@ -104,7 +89,6 @@ def megatron_bucket_elements(dp: Array) -> Array:
 
 @formula(
     returns="gradient_buckets",
-    expression="maximum(ceil(reduced_elements/bucket_elements), 1)",
     source=quantities.MEGATRON,
     where="megatron/core/distributed/param_and_grad_buffer.py",
     assumes=("buckets are filled to the last gradient",),
@@ -119,10 +103,7 @@ def megatron_buckets(reduced_elements: Array, bucket_elements: Array) -> Array:
 
 
 @formula(
-    returns="overlap_window",
-    expression="backward_share*compute_time/micro_batches",
-    source="derivation",
-    assumes=("all micro-batches take equally long",),
+    returns="overlap_window", source="derivation", assumes=("all micro-batches take equally long",)
 )
 def window_of_last_backward(
     backward_share: Array, compute_time: Array, micro_batches: Array
@@ -133,8 +114,6 @@ def window_of_last_backward(
 
 @formula(
     returns="overlapped_time",
-    expression="compute_time + maximum(communication_time/gradient_buckets,"
-    " communication_time - minimum(overlap_window, compute_time)*(1 - 1/gradient_buckets))",
     source=quantities.BUCKETS,
     where="section 3.2.4 (no_sync); the closed form is derived here",
     assumes=(*IN_TURN, "all buckets are equal", "only the last micro-batch's backward reduces"),
@@ -154,7 +133,6 @@ def gradient_accumulation_time(
 
 @formula(
     returns="communication_time",
-    expression="messages*message_latency + transfer_time",
     source="hockney1994",
     assumes=("messages follow one another",),
     when={"communication": "messages", "mechanism": ONE_COMPUTATION},
@@ -165,10 +143,7 @@ def counted_messages_time(messages: Array, message_latency: Array, transfer_time
 
 
 @formula(
-    returns="messages",
-    expression="1*gradient_buckets",
-    source="derivation",
-    when={"mechanism": "ddp_buckets|gradient_accumulation"},
+    returns="messages", source="derivation", when={"mechanism": "ddp_buckets|gradient_accumulation"}
 )
 def messages_of_buckets(gradient_buckets: Array) -> Array:
     """Messages of gradients: a bucket each."""
@@ -177,7 +152,6 @@ def messages_of_buckets(gradient_buckets: Array) -> Array:
 
 @formula(
     returns="overlapped_time",
-    expression="compute_time + message_latency + transfer_time + copy_time",
     source="hockney1994",
     assumes=(
         "the fused message starts when all of its parts are there, and hides behind nothing",

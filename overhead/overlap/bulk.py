@@ -19,24 +19,13 @@ BULK: dict[str, Any] = {
 }
 
 
-@formula(
-    returns="free_sms",
-    expression="maximum(sms - num_sm, 1)",
-    source=quantities.ENGINE,
-    where="set_sm_margin",
-    assumes=("one is left at least",),
-)
+@formula(source=quantities.ENGINE, where="set_sm_margin", assumes=("one is left at least",))
 def free_sms(sms: Array, num_sm: Array) -> Array:
     """Multiprocessors that communication leaves to the computation."""
     return np.maximum(sms - num_sm, 1.0)
 
 
-@formula(
-    returns="carved_compute_time",
-    expression="compute_time*sms/free_sms",
-    source="derivation",
-    assumes=(ALONE, "all multiprocessors work all of the time"),
-)
+@formula(source="derivation", assumes=(ALONE, "all multiprocessors work all of the time"))
 def carved_compute_time(compute_time: Array, sms: Array, free_sms: Array) -> Array:
     """Time of the computation on the multiprocessors that communication leaves."""
     return compute_time * sms / free_sms
@@ -44,7 +33,6 @@ def carved_compute_time(compute_time: Array, sms: Array, free_sms: Array) -> Arr
 
 @formula(
     returns="overlapped_time",
-    expression="maximum(carved_compute_time, communication_time)",
     assumes=("the product keeps off communication's multiprocessors, also when that is done",),
     when={"mechanism": "bulk_margin"},
     **BULK,
@@ -59,8 +47,6 @@ def bulk_margin_time(carved_compute_time: Array, communication_time: Array) -> A
 
 @formula(
     returns="overlapped_time",
-    expression="maximum(communication_time,"
-    " compute_time + communication_time*minimum(num_sm/sms, 1))",
     assumes=(
         ALONE,
         "communication starts first, and its multiprocessors go to the product when it is done",
@@ -78,7 +64,6 @@ def bulk_shared_time(
 
 @formula(
     returns="overlapped_time",
-    expression="compute_time + communication_time",
     assumes=("a product that fills the GPU starts first, and communication finds no room",),
     when={"mechanism": "bulk_queued"},
     **BULK,
@@ -95,7 +80,6 @@ AT_LEAST_ONE = ("one multiprocessor at least",)
 
 @formula(
     returns="transfer_bandwidth",
-    expression="minimum(bandwidth, maximum(num_sm, 1)*sm_bandwidth)",
     source="derivation",
     assumes=AT_LEAST_ONE,
     when={"sm_law": "linear"},
@@ -107,7 +91,6 @@ def linear_rate(bandwidth: Array, num_sm: Array, sm_bandwidth: Array) -> Array:
 
 @formula(
     returns="transfer_bandwidth",
-    expression="bandwidth*maximum(num_sm, 1)/(maximum(num_sm, 1) + half_bandwidth_sms)",
     source="derivation",
     assumes=(*AT_LEAST_ONE, "half of the bandwidth at so many multiprocessors is measured"),
     when={"sm_law": "saturating"},
@@ -120,7 +103,6 @@ def saturating_rate(bandwidth: Array, num_sm: Array, half_bandwidth_sms: Array) 
 
 @formula(
     returns="transfer_bandwidth",
-    expression="1*copy_engine_bandwidth",
     source=quantities.ENGINE,
     where="use_ce",
     when={"sm_law": "copy_engine"},
@@ -132,7 +114,6 @@ def copy_engine_rate(copy_engine_bandwidth: Array) -> Array:
 
 @formula(
     returns="communication_time",
-    expression="(ranks - 1)*(latency + message_bytes/(ranks*transfer_bandwidth))",
     source="patarasuk2009",
     assumes=("an all_gather or a reduce_scatter around a ring",),
     when={"communication": "sms", "mechanism": ONE_COMPUTATION},
@@ -158,12 +139,7 @@ SPLIT = {"mechanism": "reduce_scatter_pipeline"}
 WHERE = "chapter 3, tile and wave quantization"
 
 
-@formula(
-    returns="tiles",
-    expression="ceil(matmul_rows/tile_rows)*ceil(matmul_columns/tile_columns)",
-    source=quantities.TILES,
-    where=WHERE,
-)
+@formula(source=quantities.TILES, where=WHERE)
 def tiles(
     matmul_rows: Array, tile_rows: Array, matmul_columns: Array, tile_columns: Array
 ) -> Array:
@@ -171,18 +147,13 @@ def tiles(
     return np.ceil(matmul_rows / tile_rows) * np.ceil(matmul_columns / tile_columns)
 
 
-@formula(returns="waves", expression="ceil(tiles/free_sms)", source=quantities.TILES, where=WHERE)
+@formula(source=quantities.TILES, where=WHERE)
 def waves(tiles: Array, free_sms: Array) -> Array:
     """Waves of a product's tiles, one on each multiprocessor at a time."""
     return np.ceil(tiles / free_sms)
 
 
-@formula(
-    returns="wave_efficiency",
-    expression="where(tiles > 0, tiles/(ceil(tiles/free_sms)*free_sms), 1)",
-    source=quantities.TILES,
-    where=WHERE,
-)
+@formula(source=quantities.TILES, where=WHERE)
 def wave_efficiency(tiles: Array, free_sms: Array) -> Array:
     """Tiles of a product by those that its waves have room for."""
     room = np.ceil(np.maximum(tiles, 1.0) / free_sms) * free_sms
@@ -190,8 +161,6 @@ def wave_efficiency(tiles: Array, free_sms: Array) -> Array:
 
 
 @formula(
-    returns="tile_time",
-    expression="2*tile_rows*tile_columns*matmul_depth*sms/best_matmul_flops",
     source=quantities.TILES,
     where=WHERE,
     assumes=("a multiprocessor has its part of the best product's rate",),
@@ -204,12 +173,7 @@ def tile_time(
 
 
 @formula(
-    returns="moved_bytes",
-    expression="activation_bytes*(matmul_rows*matmul_depth + matmul_depth*matmul_columns"
-    " + matmul_rows*matmul_columns)",
-    source=quantities.TILES,
-    where="math and memory bounds",
-    assumes=("each matrix is moved once",),
+    source=quantities.TILES, where="math and memory bounds", assumes=("each matrix is moved once",)
 )
 def moved_bytes(
     activation_bytes: Array, matmul_rows: Array, matmul_depth: Array, matmul_columns: Array
@@ -220,9 +184,6 @@ def moved_bytes(
 
 
 @formula(
-    returns="wave_matmul_time",
-    expression="where(waves > 0,"
-    " maximum(waves*tile_time, moved_bytes/memory_bandwidth) + launch_time, 0)",
     source=quantities.TILES,
     where=WHERE,
     assumes=("a tile takes as long whether its multiprocessor has neighbours or not",),
@@ -238,7 +199,7 @@ def wave_matmul_time(
 # Cut into chunks.
 
 
-@formula(returns="product_chunks", expression="0*matmul_rows + 1", source="derivation")
+@formula(returns="product_chunks", source="derivation")
 def one_chunk(matmul_rows: Array) -> Array:
     """Chunks of a product that isn't cut."""
     return 0.0 * matmul_rows + 1.0
@@ -246,7 +207,6 @@ def one_chunk(matmul_rows: Array) -> Array:
 
 @formula(
     returns="product_chunks",
-    expression="1*ranks",
     source=quantities.DECOMPOSED,
     where="decomposition into a loop of chunks",
     when=RING,
@@ -258,7 +218,6 @@ def ring_chunks(ranks: Array) -> Array:
 
 @formula(
     returns="product_chunks",
-    expression="maximum(ceil(ranks/2), 1)",
     source=quantities.ENGINE,
     where="aggregate",
     when={"mechanism": "ring_exchange_aggregate"},
@@ -268,45 +227,25 @@ def aggregate_chunks(ranks: Array) -> Array:
     return np.maximum(np.ceil(ranks / 2.0), 1.0)
 
 
-@formula(
-    returns="product_chunks",
-    expression="1*splits",
-    source=quantities.ENGINE,
-    where="num_splits",
-    when=SPLIT,
-)
+@formula(returns="product_chunks", source=quantities.ENGINE, where="num_splits", when=SPLIT)
 def split_chunks(splits: Array) -> Array:
     """Chunks of a product whose result is scattered in parts."""
     return 1.0 * splits
 
 
-@formula(
-    returns="chunk_rows",
-    expression="ceil(matmul_rows/product_chunks)",
-    source=quantities.DECOMPOSED,
-    where="decomposition into a loop of chunks",
-)
+@formula(source=quantities.DECOMPOSED, where="decomposition into a loop of chunks")
 def chunk_rows(matmul_rows: Array, product_chunks: Array) -> Array:
     """Rows of a chunk: rings cut along the tokens."""
     return np.ceil(matmul_rows / product_chunks)
 
 
-@formula(
-    returns="chunk_columns", expression="1*matmul_columns", source=quantities.DECOMPOSED,
-    where="decomposition into a loop of chunks",
-)  # fmt: skip
+@formula(source=quantities.DECOMPOSED, where="decomposition into a loop of chunks")
 def chunk_columns(matmul_columns: Array) -> Array:
     """Columns of a chunk: all."""
     return 1.0 * matmul_columns
 
 
-@formula(
-    returns="chunk_rows",
-    expression="1*matmul_rows",
-    source=quantities.ENGINE,
-    where="num_splits",
-    when=SPLIT,
-)
+@formula(returns="chunk_rows", source=quantities.ENGINE, where="num_splits", when=SPLIT)
 def split_rows(matmul_rows: Array) -> Array:
     """Rows of a part: all."""
     return 1.0 * matmul_rows
@@ -314,7 +253,6 @@ def split_rows(matmul_rows: Array) -> Array:
 
 @formula(
     returns="chunk_columns",
-    expression="ceil(matmul_columns/product_chunks)",
     source=quantities.ENGINE,
     where="num_splits: along the output's features",
     when=SPLIT,
@@ -338,12 +276,7 @@ product(
 )
 
 
-@formula(
-    returns="decomposition_factor",
-    expression="where(whole_product_time > 0, compute_time/whole_product_time, 1)",
-    source="derivation",
-    assumes=("more than 1 where chunks fill their waves worse",),
-)
+@formula(source="derivation", assumes=("more than 1 where chunks fill their waves worse",))
 def decomposition_factor(whole_product_time: Array, compute_time: Array) -> Array:
     """Time of a cut product by that of a whole one."""
     some = whole_product_time > 0.0

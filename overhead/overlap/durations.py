@@ -9,14 +9,11 @@ from overhead.formula import formula
 from overhead.overlap import quantities
 from overhead.quantity import Array
 
-LONGER = "maximum(compute_time, communication_time)"
-SHORTER = "minimum(compute_time, communication_time)"
 TWO = {"mechanism": "two_durations"}
 
 
 @formula(
     returns="overlapped_time",
-    expression=f"{LONGER} + (1 - overlap_efficiency)*{SHORTER}",
     source="derivation",
     assumes=("the efficiency is of the shorter duration: all of it hides at 1",),
     when=TWO,
@@ -31,7 +28,6 @@ def two_durations_time(
 
 @formula(
     returns="overlapped_time",
-    expression=f"maximum(compute_time + (1 - overlap_efficiency)*communication_time, {LONGER})",
     source="derivation",
     assumes=(
         "the efficiency is of the communication, though no more of it hides than there is"
@@ -56,37 +52,26 @@ def of_communication_time(
 total("sequential_time", ("compute_time", "communication_time"))
 
 
-@formula(returns="ideal_overlapped_time", expression=LONGER, source="derivation")
+@formula(source="derivation")
 def ideal_overlapped_time(compute_time: Array, communication_time: Array) -> Array:
     """Time of the longer of the two: what overlap can reach at best."""
     return np.maximum(compute_time, communication_time)
 
 
-@formula(
-    returns="hidden_time",
-    expression="sequential_time - overlapped_time",
-    source="derivation",
-)
+@formula(source="derivation")
 def hidden_time(sequential_time: Array, overlapped_time: Array) -> Array:
     """Time that overlap saves; negative where what runs at once slows down by more."""
     return sequential_time - overlapped_time
 
 
-@formula(
-    returns="exposed_time",
-    expression="overlapped_time - compute_time",
-    source="derivation",
-)
+@formula(source="derivation")
 def exposed_time(overlapped_time: Array, compute_time: Array) -> Array:
     """Time beyond that of the computation by itself."""
     return overlapped_time - compute_time
 
 
 @formula(
-    returns="overlap_ratio",
-    expression=f"where({SHORTER} > 0, minimum(hidden_time/{SHORTER}, 1), 0)",
-    source="derivation",
-    assumes=("of the shorter duration, so that 1 is the best there can be",),
+    source="derivation", assumes=("of the shorter duration, so that 1 is the best there can be",)
 )
 def overlap_ratio(hidden_time: Array, compute_time: Array, communication_time: Array) -> Array:
     """Hidden time by the shorter duration; 0 where there is nothing to hide."""
@@ -96,8 +81,6 @@ def overlap_ratio(hidden_time: Array, compute_time: Array, communication_time: A
 
 
 @formula(
-    returns="hidden_communication_share",
-    expression="where(communication_time > 0, minimum(hidden_time/communication_time, 1), 0)",
     source="derivation",
     assumes=("what tools tell of traces; it can't reach 1 where communication is the longer",),
 )
@@ -108,34 +91,21 @@ def hidden_communication_share(hidden_time: Array, communication_time: Array) ->
     return np.where(some, np.minimum(share, 1.0), 0.0)
 
 
-@formula(
-    returns="overlap_speedup",
-    expression="where(overlapped_time > 0, sequential_time/overlapped_time, 1)",
-    source="derivation",
-)
+@formula(source="derivation")
 def overlap_speedup(sequential_time: Array, overlapped_time: Array) -> Array:
     """Sequential time by overlapped time; 1 where both are nought."""
     some = overlapped_time > 0.0
     return np.where(some, sequential_time / np.where(some, overlapped_time, 1.0), 1.0)
 
 
-@formula(
-    returns="ideal_speedup",
-    expression="where(ideal_overlapped_time > 0, sequential_time/ideal_overlapped_time, 1)",
-    source="derivation",
-)
+@formula(source="derivation")
 def ideal_speedup(sequential_time: Array, ideal_overlapped_time: Array) -> Array:
     """Speedup if all of the shorter duration hid: 1/(1 - f) at a share f of communication."""
     some = ideal_overlapped_time > 0.0
     return np.where(some, sequential_time / np.where(some, ideal_overlapped_time, 1.0), 1.0)
 
 
-@formula(
-    returns="communication_share",
-    expression="where(compute_time + communication_time > 0,"
-    " communication_time/(compute_time + communication_time), 0)",
-    source="derivation",
-)
+@formula(source="derivation")
 def communication_share(communication_time: Array, compute_time: Array) -> Array:
     """Communication by the time of both one after the other."""
     both = compute_time + communication_time
@@ -151,9 +121,6 @@ ONE_LINK = "collectives follow one another on one communicator"
 
 @formula(
     returns="overlapped_time",
-    expression="where(prefetched_layers > 0,"
-    " maximum(compute_time + communication_time/layers, communication_time + compute_time/layers),"
-    " compute_time + communication_time)",
     source=quantities.FSDP,
     where="section 3.3; the closed form is derived here",
     assumes=(EQUAL, ONE_LINK, "the first layer's weights hide behind nothing"),
@@ -171,7 +138,6 @@ def fsdp_prefetch_time(
 
 @formula(
     returns="prefetched_layers",
-    expression="ceil(prefetched_elements/layer_elements)",
     source=quantities.DEEPSPEED,
     where="runtime/zero/partitioned_param_coordinator.py: whole ones until the window is full",
     assumes=("a layer is what is gathered at once",),
@@ -182,16 +148,8 @@ def window_of_elements(prefetched_elements: Array, layer_elements: Array) -> Arr
     return np.ceil(prefetched_elements / layer_elements)
 
 
-GATHER = "(1 - reduction_share)*communication_time"
-REDUCE = "reduction_share*communication_time"
-
-
 @formula(
     returns="overlapped_time",
-    expression="where(layers > 1,"
-    f" ({GATHER} + maximum({GATHER}, compute_time) + (layers - 2)*maximum(communication_time,"
-    f" compute_time) + maximum({REDUCE}, compute_time) + {REDUCE})/layers,"
-    " compute_time + communication_time)",
     source=quantities.FSDP,
     where="section 3.3 (backward prefetch); the closed form is derived here",
     assumes=(
@@ -215,8 +173,6 @@ def fsdp_backward_time(
 
 @formula(
     returns="overlapped_time",
-    expression="(compute_time + communication_time + (layers - 1)*(maximum(communication_time,"
-    " independent_share*compute_time) + (1 - independent_share)*compute_time))/layers",
     source="derivation",
     assumes=(EQUAL, "a layer waits, after what doesn't depend on it, for the one before"),
     when={"mechanism": "layer_by_layer"},
@@ -232,7 +188,6 @@ def layer_by_layer_time(
 
 @formula(
     returns="messages",
-    expression="1*layers",
     source="derivation",
     when={"mechanism": "fsdp_prefetch|zero3_prefetch|layer_by_layer"},
 )
@@ -250,7 +205,6 @@ RING = {"mechanism": "reduce_scatter_ring"}
 
 @formula(
     returns="overlapped_time",
-    expression="maximum(compute_time, communication_time + compute_time/ranks)",
     source=quantities.DECOMPOSED,
     where="all_gather, then einsum, in a loop of chunks; the closed form is derived here",
     assumes=(CHUNKS, "a rank starts with the chunk that it holds"),
@@ -263,8 +217,6 @@ def ring_exchange_time(compute_time: Array, communication_time: Array, ranks: Ar
 
 @formula(
     returns="overlapped_time",
-    expression="maximum(compute_time + communication_time/maximum(ranks - 1, 1),"
-    " communication_time + compute_time*minimum(2/ranks, 1))",
     source=quantities.ENGINE,
     where=ORDER,
     assumes=(CHUNKS, "an even number of ranks", "nothing is computed until the first chunk is in"),
@@ -283,7 +235,6 @@ def ring_exchange_aggregate_time(
 
 @formula(
     returns="partial_sum_time",
-    expression="where(ranks > 1, (ranks + 1)*message_bytes/(ranks*memory_bandwidth), 0)",
     source=quantities.ENGINE,
     where=ORDER,
     assumes=("every partial result is read and the sum written once, at the memory's bandwidth",),
@@ -296,7 +247,6 @@ def ring_partial_sum_time(ranks: Array, message_bytes: Array, memory_bandwidth: 
 
 @formula(
     returns="overlapped_time",
-    expression="maximum(compute_time, communication_time + compute_time/ranks) + partial_sum_time",
     source=quantities.ENGINE,
     where=ORDER,
     assumes=(CHUNKS, "a rank's own chunk comes last, and needs no message"),
@@ -309,12 +259,7 @@ def reduce_scatter_ring_time(
     return np.maximum(compute_time, communication_time + compute_time / ranks) + partial_sum_time
 
 
-@formula(
-    returns="sequential_time",
-    expression="compute_time + communication_time + partial_sum_time",
-    source="derivation",
-    when=RING,
-)
+@formula(returns="sequential_time", source="derivation", when=RING)
 def reduce_scatter_ring_sequential_time(
     compute_time: Array, communication_time: Array, partial_sum_time: Array
 ) -> Array:
@@ -324,7 +269,6 @@ def reduce_scatter_ring_sequential_time(
 
 @formula(
     returns="last_split_time",
-    expression="communication_time/splits",
     source="derivation",
     assumes=("the last part is sent as fast as the others",),
 )
@@ -335,8 +279,6 @@ def last_of_equal_splits(communication_time: Array, splits: Array) -> Array:
 
 @formula(
     returns="overlapped_time",
-    expression="maximum(compute_time, (compute_time + (splits - 1)*communication_time)/splits)"
-    " + last_split_time",
     source=quantities.ENGINE,
     where=ORDER + "; the last part has multiprocessors of its own, 32",
     assumes=("all parts take equally long", "a part is sent when its product is done"),
@@ -352,7 +294,6 @@ def reduce_scatter_pipeline_time(
 
 @formula(
     returns="messages",
-    expression="maximum(ranks - 1, 1)",
     source="derivation",
     when={"mechanism": "ring_exchange|ring_exchange_aggregate|reduce_scatter_ring"},
 )
@@ -361,12 +302,7 @@ def messages_of_ring(ranks: Array) -> Array:
     return np.maximum(ranks - 1.0, 1.0)
 
 
-@formula(
-    returns="messages",
-    expression="1*splits",
-    source="derivation",
-    when={"mechanism": "reduce_scatter_pipeline"},
-)
+@formula(returns="messages", source="derivation", when={"mechanism": "reduce_scatter_pipeline"})
 def messages_of_splits(splits: Array) -> Array:
     """Messages of a product in parts: one each."""
     return 1.0 * splits

@@ -34,7 +34,6 @@ total(
 
 @formula(
     returns="communication_time",
-    expression="where(pp > 1, 2*p2p_time*(micro_batches*virtual_stages + pp - 1), 0*p2p_time)",
     source="derivation",
     assumes=("every stage waits for each transfer, there and back",),
     when=WHEN,

@@ -11,7 +11,7 @@ MEGATRON = "megatron"
 OWN = "derivation"
 
 
-@formula(returns="world_size", expression="tp*cp*pp*dp", source=OWN)
+@formula(source=OWN)
 def world_size(tp: Array, cp: Array, pp: Array, dp: Array) -> Array:
     """GPUs of the plan."""
     return tp * cp * pp * dp
@@ -19,7 +19,6 @@ def world_size(tp: Array, cp: Array, pp: Array, dp: Array) -> Array:
 
 @formula(
     returns="dp",
-    expression="maximum(floor(world_size/(tp*cp*pp)), 1)",
     source=OWN,
     assumes=("what the other degrees leave of the GPUs",),
     when={"sized_by": "world"},
@@ -29,23 +28,13 @@ def dp_of_world(world_size: Array, tp: Array, cp: Array, pp: Array) -> Array:
     return np.maximum(np.floor(world_size / (tp * cp * pp)), 1.0)
 
 
-@formula(
-    returns="micro_batches",
-    expression="maximum(ceil(global_batch/(dp*micro_batch)), 1)",
-    source=OWN,
-    assumes=("a batch that doesn't divide belongs to a plan that can't be",),
-)
+@formula(source=OWN, assumes=("a batch that doesn't divide belongs to a plan that can't be",))
 def micro_batches(global_batch: Array, dp: Array, micro_batch: Array) -> Array:
     """Micro-batches of a step on a rank."""
     return np.maximum(np.ceil(global_batch / (dp * micro_batch)), 1.0)
 
 
-@formula(
-    returns="global_batch",
-    expression="dp*micro_batch*micro_batches",
-    source=OWN,
-    when={"batched_by": "micro_batches"},
-)
+@formula(returns="global_batch", source=OWN, when={"batched_by": "micro_batches"})
 def global_batch_of_micro_batches(dp: Array, micro_batch: Array, micro_batches: Array) -> Array:
     """Sequences of a step: those of all micro-batches."""
     return dp * micro_batch * micro_batches
@@ -53,7 +42,6 @@ def global_batch_of_micro_batches(dp: Array, micro_batch: Array, micro_batches: 
 
 @formula(
     returns="etp",
-    expression="1*tp",
     source=MEGATRON,
     where="megatron/core/parallel_state.py, expert_tensor_parallel_size",
     assumes=("experts are as tensor-parallel as all else",),
@@ -63,12 +51,7 @@ def etp_as_tp(tp: Array) -> Array:
     return 1.0 * tp
 
 
-@formula(
-    returns="hsdp_shard",
-    expression="dp*cp",
-    source=OWN,
-    assumes=("one shard over all ranks of equal weights",),
-)
+@formula(returns="hsdp_shard", source=OWN, assumes=("one shard over all ranks of equal weights",))
 def hsdp_shard_of_all(dp: Array, cp: Array) -> Array:
     """Ranks over which hybrid sharding shards: all."""
     return dp * cp
@@ -76,7 +59,6 @@ def hsdp_shard_of_all(dp: Array, cp: Array) -> Array:
 
 @formula(
     returns="layers",
-    expression="pp*virtual_stages",
     source=OWN,
     assumes=("a layer a stage, for none are given",),
     when={"depth": "unknown"},
@@ -88,7 +70,6 @@ def one_layer_a_stage(pp: Array, virtual_stages: Array) -> Array:
 
 @formula(
     returns="kv_heads",
-    expression="1*heads",
     source=OWN,
     assumes=("every head has keys and values of its own, for nothing else is given",),
 )
@@ -99,7 +80,6 @@ def kv_heads_of_heads(heads: Array) -> Array:
 
 @formula(
     returns="head_size",
-    expression="maximum(floor(hidden_size/heads), 1)",
     source=OWN,
     assumes=("heads share the hidden size, for nothing else is given",),
 )

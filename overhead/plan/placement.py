@@ -49,127 +49,67 @@ FULL_NODES = ("nodes are full, or there is one",)
 # Sizes.
 
 
-@formula(returns="edp", expression="ceil(tp*cp*dp/(etp*ep))", source=MEGATRON, where=ORDER)
+@formula(source=MEGATRON, where=ORDER)
 def edp(tp: Array, cp: Array, dp: Array, etp: Array, ep: Array) -> Array:
     """Data-parallel degree of experts: what their other degrees leave of a stage's ranks."""
     return np.ceil(tp * cp * dp / (etp * ep))
 
 
-@formula(
-    returns="group_size",
-    expression="1*tp",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "tp"},
-)
+@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "tp"})
 def tp_size(tp: Array) -> Array:
     """Ranks of a tensor-parallel group."""
     return 1.0 * tp
 
 
-@formula(
-    returns="group_size",
-    expression="1*cp",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "cp"},
-)
+@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "cp"})
 def cp_size(cp: Array) -> Array:
     """Ranks of a context-parallel group."""
     return 1.0 * cp
 
 
-@formula(
-    returns="group_size",
-    expression="1*dp",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "dp"},
-)
+@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "dp"})
 def dp_size(dp: Array) -> Array:
     """Ranks of a data-parallel group."""
     return 1.0 * dp
 
 
-@formula(
-    returns="group_size",
-    expression="1*pp",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "pp"},
-)
+@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "pp"})
 def pp_size(pp: Array) -> Array:
     """Ranks of a pipeline-parallel group."""
     return 1.0 * pp
 
 
-@formula(
-    returns="group_size",
-    expression="1*etp",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "etp"},
-)
+@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "etp"})
 def etp_size(etp: Array) -> Array:
     """Ranks of an experts' tensor-parallel group."""
     return 1.0 * etp
 
 
-@formula(
-    returns="group_size",
-    expression="1*ep",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "ep"},
-)
+@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "ep"})
 def ep_size(ep: Array) -> Array:
     """Ranks of an expert-parallel group."""
     return 1.0 * ep
 
 
-@formula(
-    returns="group_size",
-    expression="1*edp",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "edp"},
-)
+@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "edp"})
 def edp_size(edp: Array) -> Array:
     """Ranks of an experts' data-parallel group."""
     return 1.0 * edp
 
 
-@formula(
-    returns="group_size",
-    expression="dp*cp",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "zero"},
-)
+@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "zero"})
 def zero_size(dp: Array, cp: Array) -> Array:
     """Ranks over which ZeRO shards: those of equal weights."""
     return dp * cp
 
 
-@formula(
-    returns="group_size",
-    expression="1*hsdp_shard",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "hsdp_shard"},
-)
+@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "hsdp_shard"})
 def hsdp_shard_size(hsdp_shard: Array) -> Array:
     """Ranks over which hybrid sharding shards."""
     return 1.0 * hsdp_shard
 
 
-@formula(
-    returns="group_size",
-    expression="ceil(dp*cp/hsdp_shard)",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "hsdp_replica"},
-)
+@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "hsdp_replica"})
 def hsdp_replica_size(dp: Array, cp: Array, hsdp_shard: Array) -> Array:
     """Ranks that hold the same shard in hybrid sharding."""
     return np.ceil(dp * cp / hsdp_shard)
@@ -178,85 +118,43 @@ def hsdp_replica_size(dp: Array, cp: Array, hsdp_shard: Array) -> Array:
 # Strides.
 
 
-@formula(
-    returns="group_stride",
-    expression="1 + 0*group_size",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "tp|etp"},
-)
+@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "tp|etp"})
 def neighbour_stride(group_size: Array) -> Array:
     """Distance in rank of neighbours that are innermost: one."""
     return 1.0 + 0.0 * group_size
 
 
-@formula(
-    returns="group_stride",
-    expression="1*tp",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "cp|zero|hsdp_shard"},
-)
+@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "cp|zero|hsdp_shard"})
 def tp_stride(tp: Array) -> Array:
     """Distance in rank of neighbours that lie around tensor-parallel groups."""
     return 1.0 * tp
 
 
-@formula(
-    returns="group_stride",
-    expression="tp*cp",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "dp"},
-)
+@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "dp"})
 def dp_stride(tp: Array, cp: Array) -> Array:
     """Distance in rank of neighbours in a data-parallel group."""
     return tp * cp
 
 
-@formula(
-    returns="group_stride",
-    expression="tp*hsdp_shard",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "hsdp_replica"},
-)
+@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "hsdp_replica"})
 def hsdp_replica_stride(tp: Array, hsdp_shard: Array) -> Array:
     """Distance in rank of neighbours that hold the same shard."""
     return tp * hsdp_shard
 
 
-@formula(
-    returns="group_stride",
-    expression="tp*cp*dp",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "pp"},
-)
+@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "pp"})
 def pp_stride(tp: Array, cp: Array, dp: Array) -> Array:
     """Distance in rank of neighbours in a pipeline: the ranks of a stage."""
     return tp * cp * dp
 
 
-@formula(
-    returns="group_stride",
-    expression="1*etp",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "ep"},
-)
+@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "ep"})
 def ep_stride(etp: Array) -> Array:
     """Distance in rank of neighbours in an expert-parallel group."""
     return 1.0 * etp
 
 
-@formula(
-    returns="group_stride",
-    expression="etp*ep",
-    source=MEGATRON,
-    where=ORDER,
-    when={"group": "edp"},
-)
+@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "edp"})
 def edp_stride(etp: Array, ep: Array) -> Array:
     """Distance in rank of neighbours in an experts' data-parallel group."""
     return etp * ep
@@ -265,15 +163,7 @@ def edp_stride(etp: Array, ep: Array) -> Array:
 # On nodes.
 
 
-@formula(
-    returns="uneven_placement",
-    expression="where((group_size > 1) & (group_stride < gpus_per_node)"
-    " & ((gpus_per_node % group_stride > 0)"
-    " | ((group_size*group_stride % gpus_per_node > 0)"
-    " & (gpus_per_node % (group_size*group_stride) > 0))), 1, 0)",
-    source="derivation",
-    assumes=FULL_NODES,
-)
+@formula(source="derivation", assumes=FULL_NODES)
 def uneven_placement(group_size: Array, group_stride: Array, gpus_per_node: Array) -> Array:
     """Whether some groups of a kind lie on other numbers of nodes, or in other shares, than others.
 
@@ -288,9 +178,6 @@ def uneven_placement(group_size: Array, group_stride: Array, gpus_per_node: Arra
 
 
 @formula(
-    returns="members_in_node",
-    expression="where(uneven_placement > 0, 1,"
-    " minimum(maximum(gpus_per_node/group_stride, 1), group_size))",
     source="derivation",
     assumes=(*FULL_NODES, "of unevenly placed groups no more than one member in a node is sure"),
 )
@@ -302,16 +189,7 @@ def members_in_node(
     return np.where(uneven_placement > 0.0, 1.0, even)
 
 
-@formula(
-    returns="group_nodes",
-    expression="where(uneven_placement > 0, 1 + floor((gpus_per_node - 1"
-    " - gcd(group_size*group_stride, gpus_per_node)"
-    " + minimum(group_stride, gcd(group_size*group_stride, gpus_per_node))"
-    " + (group_size - 1)*group_stride)/gpus_per_node),"
-    " group_size/minimum(maximum(gpus_per_node/group_stride, 1), group_size))",
-    source="derivation",
-    assumes=FULL_NODES,
-)
+@formula(source="derivation", assumes=FULL_NODES)
 def group_nodes(
     uneven_placement: Array, gpus_per_node: Array, group_stride: Array, group_size: Array
 ) -> Array:
@@ -334,13 +212,7 @@ def group_nodes(
 # A pipeline's boundaries.
 
 
-@formula(
-    returns="boundary_in_node",
-    expression="where(floor(stage*tp*cp*dp/gpus_per_node)"
-    " == floor(((stage + 2)*tp*cp*dp - 1)/gpus_per_node), 1, 0)",
-    source="derivation",
-    assumes=FULL_NODES,
-)
+@formula(source="derivation", assumes=FULL_NODES)
 def boundary_in_node(stage: Array, tp: Array, cp: Array, dp: Array, gpus_per_node: Array) -> Array:
     """Whether a stage and the next one lie in one node (`stage` from 0 to pp - 2)."""
     first = stage * tp * cp * dp
@@ -351,9 +223,6 @@ def boundary_in_node(stage: Array, tp: Array, cp: Array, dp: Array, gpus_per_nod
 
 
 @formula(
-    returns="node_boundaries",
-    expression="minimum(pp - 1, where(gpus_per_node % (tp*cp*dp) > 0, 2, 1)"
-    "*(ceil(pp*tp*cp*dp/gpus_per_node) - 1))",
     source="derivation",
     assumes=(*FULL_NODES, "where stages straddle nodes, each end of a node parts two boundaries"),
 )

@@ -24,28 +24,17 @@ from overhead.schedule.quantities import (
     WHOLE_GROUPS,
 )
 
-AHEAD = "(2*(pp - 1 - stage) + (virtual_stages - 1)*pp + 1)"
 HELD = ("activations are held until the weights' gradients are done",)
 
 
-@formula(
-    returns="in_flight_micro_batches",
-    expression="where(stage < pp, micro_batches, 0)",
-    source="huang2019",
-    where="section 2.3",
-    when=GPIPE,
-)
+@formula(returns="in_flight_micro_batches", source="huang2019", where="section 2.3", when=GPIPE)
 def gpipe_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     """Micro-batches in flight in GPipe: all."""
     return np.where(stage < pp, micro_batches, 0.0)
 
 
 @formula(
-    returns="in_flight_micro_batches",
-    expression="maximum(minimum(micro_batches, pp - stage), 0)",
-    source="narayanan2021",
-    where="section 2.2.1",
-    when=PLAIN,
+    returns="in_flight_micro_batches", source="narayanan2021", where="section 2.2.1", when=PLAIN
 )
 def one_f_one_b_in_flight(micro_batches: Array, pp: Array, stage: Array) -> Array:
     """Micro-batches in flight in 1F1B: those that the stages ahead have."""
@@ -54,8 +43,6 @@ def one_f_one_b_in_flight(micro_batches: Array, pp: Array, stage: Array) -> Arra
 
 @formula(
     returns="in_flight_micro_batches",
-    expression=f"where(stage < pp, minimum(micro_batches, where(virtual_stages > 1,"
-    f" {AHEAD}/virtual_stages, pp - stage)), 0)",
     source="korthikanti2022",
     where="section 4.2.3 (the first stage)",
     assumes=(WHOLE_GROUPS, "with one virtual stage it is plain 1F1B"),
@@ -72,7 +59,6 @@ def interleaved_in_flight(
 
 @formula(
     returns="in_flight_micro_batches",
-    expression="where(stage < pp, minimum(micro_batches, pp), 0)",
     source="qi2023",
     where="section 2.3, table 2",
     assumes=HELD,
@@ -85,7 +71,6 @@ def zero_bubble_h1_in_flight(micro_batches: Array, stage: Array, pp: Array) -> A
 
 @formula(
     returns="in_flight_micro_batches",
-    expression="where(stage < pp, minimum(micro_batches, 2*pp - 1), 0)",
     source="qi2023",
     where="section 2.3, table 2",
     assumes=HELD,
@@ -98,7 +83,6 @@ def zero_bubble_h2_in_flight(micro_batches: Array, stage: Array, pp: Array) -> A
 
 @formula(
     returns="in_flight_micro_batches",
-    expression="where(stage < pp, minimum(micro_batches, pp + 1), 0)",
     source="deepseekv3",
     where="section 3.2.1, table 2",
     assumes=(*HELD, "a device holds the weights of two stages"),
@@ -111,7 +95,6 @@ def dual_pipe_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
 
 @formula(
     returns="in_flight_micro_batches",
-    expression="where(stage < pp, 1, 0)",
     source="derivation",
     assumes=("nothing is kept for a backward",),
     when=FORWARD,
@@ -130,32 +113,10 @@ def forward_only_in_flight(stage: Array, pp: Array) -> Array:
 # then, so none is declared for them.
 
 ENDS = ("only the first and the last stage differ from the others",)
-FIRST = "first_stage_extra_time"
-LAST = "last_stage_extra_time"
-TWICE = f"minimum(micro_batches, 2)*{LAST}"
-# Ways through plain 1F1B, by the stage at which they stay for all micro-batches that they can.
-# Each way's time less that of even stages; HELD_UP are the even ones' rounds after the first.
-HELD_UP = "(micro_batches - 1 - ceil((micro_batches - 1)/pp))"
-AT_LAST = f"({FIRST} + micro_batches*{LAST} - 2*p2p_time*{HELD_UP})"
-AT_FIRST = f"((micro_batches - pp + 1)*{FIRST} + {TWICE} + 2*p2p_time*(pp - 1 - {HELD_UP}))"
-BETWEEN = f"({FIRST} + {TWICE} - 2*p2p_time*{HELD_UP})"
-LOOPS = "(micro_batches - 1)/pp"
-AROUND = f"((1 + floor({LOOPS}))*{FIRST} + (1 + ceil({LOOPS}))*{LAST})"
-SECOND_LOOPS = "ceil((micro_batches - 1)/maximum(pp - 1, 1))"
-AROUND_SECOND = (
-    f"({FIRST} + (1 + {SECOND_LOOPS})*{LAST} - 2*p2p_time*({SECOND_LOOPS} - ceil({LOOPS})))"
-)
-PLAIN_IMBALANCE = (
-    f"where(pp > 1, maximum(maximum({AT_LAST}, where(micro_batches > pp, {AT_FIRST}, {AT_LAST})),"
-    f" maximum(where(pp > 2, {BETWEEN}, {AT_LAST}), maximum({AROUND}, {AROUND_SECOND}))),"
-    f" micro_batches*({FIRST} + {LAST}))"
-)
 
 
 @formula(
     returns="imbalance_time",
-    expression=f"(micro_batches - 1)*where(pp > 2, maximum(maximum({FIRST}, {LAST}), 0),"
-    f" where(pp > 1, maximum({FIRST}, {LAST}), {FIRST} + {LAST})) + {FIRST} + {LAST}",
     source="derivation",
     assumes=(*ENDS, "the slowest forward and the slowest backward are in one stage"),
     when={"schedule": "gpipe|forward_only", **UNEVEN},
@@ -179,6 +140,8 @@ def _plain(micro_batches: Array, pp: Array, first: Array, last: Array, p2p_time:
     held_up = before - whole
     twice = np.minimum(micro_batches, 2.0) * last
 
+    # Ways through plain 1F1B, by the stage at which they stay for all micro-batches that they can:
+    # each way's time less that of even stages.
     at_last = first + micro_batches * last - transfers * held_up
     at_first = (micro_batches - pp + 1.0) * first + twice + transfers * (pp - 1.0 - held_up)
     between = first + twice - transfers * held_up
@@ -193,7 +156,6 @@ def _plain(micro_batches: Array, pp: Array, first: Array, last: Array, p2p_time:
 
 @formula(
     returns="imbalance_time",
-    expression=PLAIN_IMBALANCE,
     source="derivation",
     assumes=(*ENDS, ASYNCHRONOUS, "extra work is a fraction of a stage's"),
     when={**PLAIN, **UNEVEN},
@@ -211,10 +173,6 @@ def one_f_one_b_imbalance_time(
 
 @formula(
     returns="imbalance_time",
-    expression=f"where(virtual_stages > 1, where(pp > 1,"
-    f" micro_batches*maximum(maximum({FIRST}, {LAST}), 0)"
-    f" + pp*maximum(minimum({FIRST}, {LAST}), 0), micro_batches*({FIRST} + {LAST})),"
-    f" {PLAIN_IMBALANCE})",
     source="derivation",
     assumes=(*ENDS, WHOLE_GROUPS, "extra work is in the first and in the last chunk"),
     when={**INTERLEAVED, **UNEVEN},

@@ -116,5 +116,3 @@ AT_LEAST_DUAL = "there are no fewer micro-batches than 2*pp, and both are even"
 
 # The part of a backward for which the stage before waits.
 INPUT = "(stage_backward_time - stage_weight_time)"
-# What is left of the bubble where weights fill it.
-H2_TAIL = "(stage_forward_time + stage_backward_time - 3*stage_weight_time)"

@@ -18,8 +18,6 @@ from overhead.schedule.quantities import (
     GPIPE,
     H1,
     H2,
-    H2_TAIL,
-    INPUT,
     INTERLEAVED,
     PLAIN,
     STAGGERED,
@@ -27,55 +25,31 @@ from overhead.schedule.quantities import (
     WHOLE_GROUPS,
 )
 
-# Transfers there and back on the longest way through plain 1F1B: one round fills and drains the
-# pipeline; of the pp micro-batches that follow one another through all stages, a transfer each
-# but for one.
-ROUNDS = "(micro_batches + pp - 2 - ceil((micro_batches - 1)/pp))"
-# Bubble of a stage beyond the forward for which the stage after waits at first.
-H2_BEYOND = f"maximum(stage_backward_time - 3*stage_weight_time, {INPUT} - 2*stage_forward_time)"
-# What every micro-batch waits if transfers outlast the twice as many micro-batches in flight.
-H2_LATE = (
-    "where(pp > 1, micro_batches - 1, 0)*maximum(p2p_time"
-    " - 0.5*(stage_forward_time + stage_backward_time + stage_weight_time), 0)"
-)
-
 
 def rounds(micro_batches: Array, pp: Array) -> Array:
-    """Return how often a transfer there and back is waited for in plain 1F1B."""
+    """Return how often a transfer there and back is waited for in plain 1F1B.
+
+    One round fills and drains the pipeline; of the pp micro-batches that follow one another through
+    all stages, a transfer each but for one.
+    """
     return micro_batches + pp - 2.0 - np.ceil((micro_batches - 1.0) / pp)
 
 
-@formula(
-    returns="exposed_p2p_time",
-    expression="2*p2p_time*(pp - 1)",
-    source="derivation",
-    assumes=(EVEN, ASYNCHRONOUS),
-    when=GPIPE,
-)
+@formula(returns="exposed_p2p_time", source="derivation", assumes=(EVEN, ASYNCHRONOUS), when=GPIPE)
 def gpipe_p2p_time(p2p_time: Array, pp: Array) -> Array:
     """Time that transfers add to GPipe: its filling and its draining."""
     return 2.0 * p2p_time * (pp - 1.0)
 
 
 @formula(
-    returns="exposed_p2p_time",
-    expression="p2p_time*(pp - 1)",
-    source="derivation",
-    assumes=(EVEN, ASYNCHRONOUS),
-    when=FORWARD,
+    returns="exposed_p2p_time", source="derivation", assumes=(EVEN, ASYNCHRONOUS), when=FORWARD
 )
 def forward_only_p2p_time(p2p_time: Array, pp: Array) -> Array:
     """Time that transfers add to forwards alone: their filling."""
     return p2p_time * (pp - 1.0)
 
 
-@formula(
-    returns="exposed_p2p_time",
-    expression=f"2*p2p_time*{ROUNDS}",
-    source="derivation",
-    assumes=(EVEN, ASYNCHRONOUS),
-    when=PLAIN,
-)
+@formula(returns="exposed_p2p_time", source="derivation", assumes=(EVEN, ASYNCHRONOUS), when=PLAIN)
 def one_f_one_b_p2p_time(p2p_time: Array, micro_batches: Array, pp: Array) -> Array:
     """Time that transfers add to 1F1B: nearly two of every micro-batch, for nothing hides them."""
     return 2.0 * p2p_time * rounds(micro_batches, pp)
@@ -83,10 +57,6 @@ def one_f_one_b_p2p_time(p2p_time: Array, micro_batches: Array, pp: Array) -> Ar
 
 @formula(
     returns="exposed_p2p_time",
-    expression="where(pp > 1, where(virtual_stages > 1, 2*p2p_time*(pp*virtual_stages - 1)"
-    " + maximum(micro_batches - pp, 0)*maximum(virtual_stages*p2p_time"
-    " - minimum(stage_forward_time, stage_backward_time), 0),"
-    f" 2*p2p_time*{ROUNDS}), 0*p2p_time)",
     source="derivation",
     assumes=(EVEN, ASYNCHRONOUS, WHOLE_GROUPS, "with one virtual stage it is plain 1F1B"),
     when=INTERLEAVED,
@@ -114,8 +84,6 @@ def interleaved_p2p_time(
 
 @formula(
     returns="exposed_p2p_time",
-    expression=f"2*p2p_time*minimum({ROUNDS}, 2*(pp - 1))"
-    f" + maximum(2*p2p_time - stage_weight_time, 0)*maximum({ROUNDS} - 2*(pp - 1), 0)",
     source="derivation",
     assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_PP, "weights take no longer than forward or input"),
     when=H1,
@@ -132,8 +100,6 @@ def zero_bubble_h1_p2p_time(
 
 @formula(
     returns="exposed_p2p_time",
-    expression=f"(pp - 1)*(p2p_time + minimum(maximum({H2_BEYOND} + p2p_time, 0), p2p_time))"
-    f" + {H2_LATE}",
     source="derivation",
     assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_H2),
     when=H2,
@@ -152,15 +118,16 @@ def zero_bubble_h2_p2p_time(
     that a rough estimate.
     """
     tail = stage_backward_time - 3.0 * stage_weight_time
+    # Bubble of a stage beyond the forward for which the stage after waits at first.
     beyond = np.maximum(tail, stage_backward_time - stage_weight_time - 2.0 * stage_forward_time)
     ends = (pp - 1.0) * (p2p_time + np.minimum(np.maximum(beyond + p2p_time, 0.0), p2p_time))
+    # What every micro-batch waits if transfers outlast the twice as many micro-batches in flight.
     late = p2p_time - 0.5 * (stage_forward_time + stage_backward_time + stage_weight_time)
     return ends + np.where(pp > 1.0, micro_batches - 1.0, 0.0) * np.maximum(late, 0.0)
 
 
 @formula(
     returns="exposed_p2p_time",
-    expression=f"2*p2p_time*(pp - 1) + {H2_LATE}",
     source="derivation",
     assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_H2),
     when=STAGGERED,
@@ -185,7 +152,6 @@ def staggered_zero_bubble_h2_p2p_time(
 
 @formula(
     returns="exposed_p2p_time",
-    expression="p2p_time*(pp - 1)*(micro_batches/pp + 2)",
     source="derivation",
     assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_DUAL),
     when=DUAL,
@@ -198,23 +164,13 @@ def dual_pipe_p2p_time(p2p_time: Array, pp: Array, micro_batches: Array) -> Arra
 # Time of the pipeline: what its devices compute, its bubble, and what transfers add.
 
 
-@formula(
-    returns="pipeline_time",
-    expression="busy_time + bubble_time + exposed_p2p_time",
-    source="derivation",
-    assumes=(EVEN,),
-)
+@formula(source="derivation", assumes=(EVEN,))
 def pipeline_time(busy_time: Array, bubble_time: Array, exposed_p2p_time: Array) -> Array:
     """Time of the pipeline."""
     return busy_time + bubble_time + exposed_p2p_time
 
 
-@formula(
-    returns="pipeline_time",
-    expression="busy_time + bubble_time + exposed_p2p_time + imbalance_time",
-    source="derivation",
-    when=UNEVEN,
-)
+@formula(returns="pipeline_time", source="derivation", when=UNEVEN)
 def uneven_pipeline_time(
     busy_time: Array, bubble_time: Array, exposed_p2p_time: Array, imbalance_time: Array
 ) -> Array:
@@ -222,22 +178,13 @@ def uneven_pipeline_time(
     return busy_time + bubble_time + exposed_p2p_time + imbalance_time
 
 
-@formula(
-    returns="bubble_fraction",
-    expression="bubble_time/pipeline_time",
-    source="derivation",
-)
+@formula(source="derivation")
 def bubble_fraction(bubble_time: Array, pipeline_time: Array) -> Array:
     """Bubble over the pipeline's whole time."""
     return bubble_time / pipeline_time
 
 
-@formula(
-    returns="bubble_over_ideal",
-    expression="bubble_time/busy_time",
-    source="narayanan2021",
-    where="section 2.2.1",
-)
+@formula(source="narayanan2021", where="section 2.2.1")
 def bubble_over_ideal(bubble_time: Array, busy_time: Array) -> Array:
     """Bubble over the ideal time: of plain schedules (pp - 1)/micro_batches."""
     return bubble_time / busy_time
@@ -246,34 +193,19 @@ def bubble_over_ideal(bubble_time: Array, busy_time: Array) -> Array:
 # What a device computes.
 
 
-@formula(
-    returns="busy_time",
-    expression="micro_batches*(stage_forward_time + stage_backward_time)",
-    source="narayanan2021",
-    where="section 2.2.1, the ideal time",
-)
+@formula(source="narayanan2021", where="section 2.2.1, the ideal time")
 def busy_time(micro_batches: Array, stage_forward_time: Array, stage_backward_time: Array) -> Array:
     """Time for which a device computes all micro-batches."""
     return micro_batches * (stage_forward_time + stage_backward_time)
 
 
-@formula(
-    returns="busy_time",
-    expression="micro_batches*stage_forward_time",
-    source="derivation",
-    when=FORWARD,
-)
+@formula(returns="busy_time", source="derivation", when=FORWARD)
 def forward_only_busy_time(micro_batches: Array, stage_forward_time: Array) -> Array:
     """Time for which a device computes all micro-batches' forwards."""
     return micro_batches * stage_forward_time
 
 
-@formula(
-    returns="stage_overlapped_time",
-    expression="stage_forward_time + stage_backward_time",
-    source="derivation",
-    assumes=("overlap gains nothing, unless it is given",),
-)
+@formula(source="derivation", assumes=("overlap gains nothing, unless it is given",))
 def stage_overlapped_time(stage_forward_time: Array, stage_backward_time: Array) -> Array:
     """Time of an overlapped forward and backward: both together."""
     return stage_forward_time + stage_backward_time
@@ -281,9 +213,6 @@ def stage_overlapped_time(stage_forward_time: Array, stage_backward_time: Array)
 
 @formula(
     returns="busy_time",
-    expression="micro_batches*(stage_forward_time + stage_backward_time)"
-    " + maximum(micro_batches + 1 - 1.5*pp, 0)"
-    "*(stage_overlapped_time - (stage_forward_time + stage_backward_time))",
     source="deepseekv3",
     where="section 3.2.1, figure 5: the overlapped cells of the first rank",
     when=DUAL,
@@ -306,7 +235,6 @@ def dual_pipe_busy_time(
 
 @formula(
     returns="bubble_time",
-    expression="(pp - 1)*(stage_forward_time + stage_backward_time)",
     source="narayanan2021",
     where="section 2.2.1 (GPipe: Huang et al. 2019, section 2.3)",
     assumes=(EVEN,),
@@ -318,12 +246,7 @@ def plain_bubble_time(pp: Array, stage_forward_time: Array, stage_backward_time:
 
 
 @formula(
-    returns="bubble_time",
-    expression="(pp - 1)*stage_forward_time",
-    source="huang2019",
-    where="section 2.3",
-    assumes=(EVEN,),
-    when=FORWARD,
+    returns="bubble_time", source="huang2019", where="section 2.3", assumes=(EVEN,), when=FORWARD
 )
 def forward_only_bubble_time(pp: Array, stage_forward_time: Array) -> Array:
     """Bubble of forwards alone (prefill)."""
@@ -332,7 +255,6 @@ def forward_only_bubble_time(pp: Array, stage_forward_time: Array) -> Array:
 
 @formula(
     returns="bubble_time",
-    expression="(pp - 1)*(stage_forward_time + stage_backward_time)/virtual_stages",
     source="narayanan2021",
     where="section 2.2.2",
     assumes=(EVEN, WHOLE_GROUPS),
@@ -347,8 +269,6 @@ def interleaved_bubble_time(
 
 @formula(
     returns="bubble_time",
-    expression=f"(pp - 1)*maximum(stage_forward_time + {INPUT} - stage_weight_time,"
-    f" maximum(stage_forward_time, {INPUT}))",
     source="qi2023",
     where="section 2.3, table 2; where weights take longer than a forward, by simulation",
     assumes=(EVEN, AT_LEAST_PP),
@@ -365,8 +285,6 @@ def zero_bubble_h1_bubble_time(
 
 @formula(
     returns="bubble_time",
-    expression="(pp - 1)*maximum(stage_forward_time,"
-    f" maximum({H2_TAIL}, {INPUT} - stage_forward_time))",
     source="qi2023",
     where="section 2.3, table 2; its least by simulation",
     assumes=(EVEN, AT_LEAST_H2, "all devices update together"),
@@ -385,7 +303,6 @@ def zero_bubble_h2_bubble_time(
 
 @formula(
     returns="bubble_time",
-    expression=f"(pp - 1)*maximum(0, maximum({H2_TAIL}, {INPUT} - stage_forward_time))",
     source="qi2023",
     where="section 2.3, table 2, and section 4; its least by simulation",
     assumes=(EVEN, AT_LEAST_H2, "each device updates when it is done"),
@@ -402,9 +319,6 @@ def staggered_zero_bubble_h2_bubble_time(
 
 @formula(
     returns="bubble_time",
-    expression="maximum((pp/2 - 1)"
-    "*(stage_overlapped_time + stage_backward_time - 3*stage_weight_time),"
-    " maximum(stage_forward_time + stage_backward_time - stage_overlapped_time, 0))",
     source="deepseekv3",
     where="section 3.2.1, table 2; at least the pair that the middle ranks don't overlap",
     assumes=(EVEN, AT_LEAST_DUAL),

@@ -22,7 +22,6 @@ MEGATRON: dict[str, Any] = {
     "where": "megatron/core/distributed: overlap_grad_reduce, overlap_param_gather",
 }
 INTERLEAVED = {"schedule": "interleaved"}
-CHUNKS = "where(virtual_stages > 1, minimum(micro_batches, pp), 1)"
 EARLY = ("the first chunks' gradients are done while others' backwards run",)
 LAST = "the last layer's gradients are reduced when nothing is left to hide them"
 
@@ -31,8 +30,6 @@ LAST = "the last layer's gradients are reduced when nothing is left to hide them
 
 
 @formula(
-    returns="dp_window_time",
-    expression="maximum(gradient_reductions, 1)*stage_backward_time",
     assumes=("gradients are done in the last micro-batch's backward, or reduced in each one's",),
     **MEGATRON,
 )
@@ -41,13 +38,7 @@ def dp_window_time(gradient_reductions: Array, stage_backward_time: Array) -> Ar
     return np.maximum(gradient_reductions, 1.0) * stage_backward_time
 
 
-@formula(
-    returns="dp_window_time",
-    expression=f"maximum(gradient_reductions, {CHUNKS})*stage_backward_time",
-    assumes=EARLY,
-    when=INTERLEAVED,
-    **MEGATRON,
-)
+@formula(returns="dp_window_time", assumes=EARLY, when=INTERLEAVED, **MEGATRON)
 def interleaved_dp_window_time(
     gradient_reductions: Array,
     virtual_stages: Array,
@@ -60,7 +51,7 @@ def interleaved_dp_window_time(
     return np.maximum(gradient_reductions, count) * stage_backward_time
 
 
-@formula(returns="dp_forward_window_time", expression="1*stage_forward_time", **MEGATRON)
+@formula(**MEGATRON)
 def dp_forward_window_time(stage_forward_time: Array) -> Array:
     """Forwards behind which weights can be gathered: the first."""
     return 1.0 * stage_forward_time
@@ -68,7 +59,6 @@ def dp_forward_window_time(stage_forward_time: Array) -> Array:
 
 @formula(
     returns="dp_forward_window_time",
-    expression=f"{CHUNKS}*stage_forward_time",
     assumes=("the last chunks' weights are needed while others' forwards run",),
     when=INTERLEAVED,
     **MEGATRON,
@@ -82,8 +72,6 @@ def interleaved_dp_forward_window_time(
 
 
 @formula(
-    returns="dp_unhidden_share",
-    expression="maximum(1 - dp_overlap, 1/maximum(middle_layers, 1))",
     assumes=(LAST, "the first layer's weights are gathered before there is anything to hide them"),
     **MEGATRON,
 )
@@ -96,12 +84,7 @@ def _text(time: str, window: str) -> str:
     return f"maximum(dp_unhidden_share*{time}, {time} - dp_overlap*{window})"
 
 
-@formula(
-    returns="exposed_dp_reduce_time",
-    expression=_text("dp_reduce_time", "dp_window_time"),
-    assumes=("a share of it and of the backward hide one another",),
-    **MEGATRON,
-)
+@formula(assumes=("a share of it and of the backward hide one another",), **MEGATRON)
 def exposed_dp_reduce_time(
     dp_unhidden_share: Array, dp_reduce_time: Array, dp_overlap: Array, dp_window_time: Array
 ) -> Array:
@@ -110,12 +93,7 @@ def exposed_dp_reduce_time(
     return np.maximum(dp_unhidden_share * dp_reduce_time, late)
 
 
-@formula(
-    returns="exposed_dp_gather_time",
-    expression=_text("dp_gather_time", "dp_forward_window_time"),
-    assumes=("a share of it and of the forward hide one another",),
-    **MEGATRON,
-)
+@formula(assumes=("a share of it and of the forward hide one another",), **MEGATRON)
 def exposed_dp_gather_time(
     dp_unhidden_share: Array,
     dp_gather_time: Array,
@@ -127,13 +105,7 @@ def exposed_dp_gather_time(
     return np.maximum(dp_unhidden_share * dp_gather_time, late)
 
 
-@formula(
-    returns="exposed_dp_time",
-    expression="where(zero_stage >= 3, exposed_sharded_time,"
-    " exposed_dp_reduce_time + exposed_dp_gather_time)",
-    source="rajbhandari2020",
-    where="section 7",
-)
+@formula(source="rajbhandari2020", where="section 7")
 def exposed_dp_time(
     zero_stage: Array,
     exposed_sharded_time: Array,
@@ -170,7 +142,6 @@ define("exposed_layerwise_time", r"d_\mathrm{x,1}", "s",
 
 @formula(
     returns="reduced_bucket_bytes",
-    expression="where(bucket_bytes > 0, bucket_bytes, bucket_capacity)",
     source=mechanisms.BUCKETS,
     where="section 3.2.2",
     when={"dp_mechanism": "ddp_buckets"},
@@ -181,8 +152,6 @@ def ddp_bucket_bytes(bucket_bytes: Array, bucket_capacity: Array) -> Array:
 
 
 @formula(
-    returns="reducing_ranks",
-    expression="dp*cp",
     source=mechanisms.MEGATRON,
     where="megatron/core/distributed/distributed_data_parallel.py",
     when=MEGATRON_BUCKETS,
@@ -203,7 +172,6 @@ call(
 
 @formula(
     returns="reduced_bucket_bytes",
-    expression="where(bucket_bytes > 0, bucket_bytes, reduction_bytes*dp_bucket_elements)",
     source=mechanisms.MEGATRON,
     where="megatron/core/distributed/distributed_data_parallel.py",
     when=MEGATRON_BUCKETS,
@@ -220,8 +188,6 @@ for _family in data.FAMILIES:
 
 
 @formula(
-    returns="dp_buckets",
-    expression="maximum(dp_messages + edp_messages, 1)",
     source=mechanisms.BUCKETS,
     where="section 3.2.3",
     assumes=("experts' buckets become ready between the others",),
@@ -258,7 +224,7 @@ call(
 )
 
 
-@formula(returns="whole_overlap", expression="0*dp + 1", source="derivation", when=NAMED)
+@formula(source="derivation", when=NAMED)
 def whole_overlap(dp: Array) -> Array:
     """Share that may hide where the mechanism says what does: all of it."""
     return 0.0 * dp + 1.0
@@ -279,8 +245,6 @@ def _either(stage: Array, layerwise: Array, reduce: Array, gather: Array) -> Arr
 declare(
     "exposed_dp_time",
     ("zero_stage", "exposed_layerwise_time", "exposed_dp_reduce_time", "exposed_dp_gather_time"),
-    "where(zero_stage >= 3, exposed_layerwise_time,"
-    " exposed_dp_reduce_time + exposed_dp_gather_time)",
     _either,
     source="rajbhandari2020",
     where="section 7",
@@ -307,12 +271,7 @@ def _each(time: Array, layers: Array) -> Array:
 
 
 for _way in ("forward", "backward"):
-    declare(
-        f"layer_compute_{_way}_time",
-        (f"stage_{_way}_time", "middle_layers"),
-        f"stage_{_way}_time/maximum(middle_layers, 1)",
-        _each,
-    )
+    declare(f"layer_compute_{_way}_time", (f"stage_{_way}_time", "middle_layers"), _each)
 
 
 def _mean(dense: Array, experts: Array, layers: Array, expert: Array) -> Array:
@@ -333,21 +292,13 @@ def _declare_rounds(way: str, sent: tuple[str, str]) -> None:
     declare(
         f"layer_{way}_time",
         (times[0], "middle_moe_layers", "middle_layers", times[1]),
-        f"{times[0]} + middle_moe_layers/maximum(middle_layers, 1)*{times[1]}",
         _mean,
         **FSDP,
     )
-    declare(
-        f"{way}_round_time",
-        ("dp_messages", sent[0], "edp_messages", sent[1]),
-        f"dp_messages*{sent[0]} + edp_messages*{sent[1]}",
-        _round,
-        **FSDP,
-    )
+    declare(f"{way}_round_time", ("dp_messages", sent[0], "edp_messages", sent[1]), _round, **FSDP)
     declare(
         f"ends_{way}_time",
         (f"{way}_round_time", "middle_layers", f"layer_{way}_time"),
-        f"maximum({way}_round_time - middle_layers*layer_{way}_time, 0)",
         _outside,
         **FSDP,
     )
@@ -364,8 +315,6 @@ _declare_rounds("reduce", ("dp_shard_reduce_time", "edp_shard_reduce_time"))
 
 
 @formula(
-    returns="leading_share",
-    expression="where(pp > 1, 1, 1/(2 - tied_embeddings))",
     assumes=(
         "the embedding is gathered before all else and its gradients are reduced after it",
         "an output layer of its own hides",
@@ -380,18 +329,6 @@ def leading_share(pp: Array, tied_embeddings: Array) -> Array:
 # A pass.  One layer's weights (G) and gradients (R); its forward (F) and its backward (B).
 G, R = "layer_gather_time", "layer_reduce_time"
 F, B = "layer_compute_forward_time", "layer_compute_backward_time"
-BETWEEN = "maximum(middle_layers - 1, 0)"
-INNER = "maximum(middle_layers - 2, 0)"
-GATHERED = f"(ends_gather_time + {BETWEEN}*{G})"
-REDUCED = f"(ends_reduce_time + ({R} + {BETWEEN}*{R}))"
-FIRST = f"(leading_share*ends_gather_time + {G})"
-SHARDED_TAIL = f"(leading_share*ends_reduce_time + {R})"
-
-
-def _stated(sent: str, late: str) -> str:
-    """Return the expression of what a pass exposes of what it sends."""
-    unhidden = f"maximum((1 - dp_overlap)*{sent}, {late})"
-    return f"{unhidden} + overlap_contention*maximum({sent} - {unhidden}, 0)"
 
 
 def _exposed(sent: Array, late: Array, overlap: Array, contention: Array) -> Array:
@@ -399,12 +336,7 @@ def _exposed(sent: Array, late: Array, overlap: Array, contention: Array) -> Arr
     return unhidden + contention * np.maximum(sent - unhidden, 0.0)
 
 
-@formula(
-    returns="exposed_forward_pass_time",
-    expression=_stated(f"({G} + {GATHERED})", f"({FIRST} + {BETWEEN}*maximum({G} - {F}, 0))"),
-    assumes=(AHEAD, "the first gathering hides behind nothing", HIDDEN),
-    **FSDP,
-)
+@formula(assumes=(AHEAD, "the first gathering hides behind nothing", HIDDEN), **FSDP)
 def exposed_forward_pass_time(
     dp_overlap: Array,
     layer_gather_time: Array,
@@ -422,12 +354,7 @@ def exposed_forward_pass_time(
     return _exposed(sent, late, dp_overlap, overlap_contention)
 
 
-@formula(
-    returns="exposed_gather_pass_time",
-    expression=_stated(GATHERED, f"({BETWEEN}*maximum({G} - {B}, 0))"),
-    assumes=(AHEAD, "the first layer's weights are kept from the forward", HIDDEN),
-    **FSDP,
-)
+@formula(assumes=(AHEAD, "the first layer's weights are kept from the forward", HIDDEN), **FSDP)
 def exposed_gather_pass_time(
     dp_overlap: Array,
     ends_gather_time: Array,
@@ -443,12 +370,7 @@ def exposed_gather_pass_time(
     return _exposed(sent, late, dp_overlap, overlap_contention)
 
 
-@formula(
-    returns="exposed_reduce_pass_time",
-    expression=_stated(REDUCED, f"({SHARDED_TAIL} + {BETWEEN}*maximum({R} - {B}, 0))"),
-    assumes=("the last reduction hides behind nothing", HIDDEN),
-    **FSDP,
-)
+@formula(assumes=("the last reduction hides behind nothing", HIDDEN), **FSDP)
 def exposed_reduce_pass_time(
     dp_overlap: Array,
     ends_reduce_time: Array,
@@ -467,12 +389,6 @@ def exposed_reduce_pass_time(
 
 
 @formula(
-    returns="exposed_backward_pass_time",
-    expression=_stated(
-        f"({GATHERED} + {REDUCED})",
-        f"({SHARDED_TAIL} + {INNER}*maximum({G} + {R} - {B}, 0)"
-        f" + ({BETWEEN} - {INNER})*(maximum({G} - {B}, 0) + maximum({R} - {B}, 0)))",
-    ),
     assumes=(
         AHEAD,
         "the first layer's weights are kept from the forward",
@@ -507,41 +423,25 @@ def exposed_backward_pass_time(
 # A step.
 
 
-@formula(
-    returns="paired_passes",
-    expression="minimum(backward_gathers, gradient_reductions)",
-    **FSDP,
-)
+@formula(**FSDP)
 def paired_passes(backward_gathers: Array, gradient_reductions: Array) -> Array:
     """Backwards of a step that gather weights and reduce gradients."""
     return np.minimum(backward_gathers, gradient_reductions)
 
 
-@formula(
-    returns="gather_passes",
-    expression="maximum(backward_gathers - gradient_reductions, 0)",
-    **FSDP,
-)
+@formula(**FSDP)
 def gather_passes(backward_gathers: Array, gradient_reductions: Array) -> Array:
     """Backwards of a step that gather weights alone."""
     return np.maximum(backward_gathers - gradient_reductions, 0.0)
 
 
-@formula(
-    returns="reduce_passes",
-    expression="maximum(gradient_reductions - backward_gathers, 0)",
-    **FSDP,
-)
+@formula(**FSDP)
 def reduce_passes(gradient_reductions: Array, backward_gathers: Array) -> Array:
     """Backwards of a step that reduce gradients alone."""
     return np.maximum(gradient_reductions - backward_gathers, 0.0)
 
 
 @formula(
-    returns="exposed_sharded_time",
-    expression="forward_gathers*exposed_forward_pass_time"
-    " + paired_passes*exposed_backward_pass_time + gather_passes*exposed_gather_pass_time"
-    " + reduce_passes*exposed_reduce_pass_time",
     assumes=(
         "micro-batches hide nothing of one another's",
         "what two ranks hold (DualPipe) isn't sharded in stage 3",

@@ -40,8 +40,6 @@ def _text(time: str, overlap: str, computing: str) -> str:
 
 
 @formula(
-    returns="tp_hidden_share",
-    expression="where(sequence_parallel > 0, tp_overlap, tp_whole_overlap)",
     source="megatron",
     where="megatron/core/model_parallel_config.py: tp_comm_overlap needs sequence parallelism",
 )
@@ -77,19 +75,15 @@ def _tensor(of: str, layer: str) -> None:
     forward = f"{of}_layer_matmul_forward_time"
     inputs, weights = f"{of}_layer_input_gradient_time", f"{of}_layer_weight_gradient_time"
     time, again = f"{layer}_forward_time", f"{layer}_recompute_time"
-    text = _text(time, "tp_hidden_share", forward)
     taken: tuple[str, ...] = (time, "tp_hidden_share", forward)
-    declare(f"{of}_exposed_tp_forward_time", taken, text, exposed, **BOUND)
+    declare(f"{of}_exposed_tp_forward_time", taken, exposed, **BOUND)
 
     time, gather = f"{layer}_backward_time", f"{layer}_gather_time"
     taken = (time, gather, "tp_hidden_share", inputs, weights)
-    text = _text(time, "tp_hidden_share", f"({inputs} + {weights})")
-    text = f"{text} + maximum({gather} - {inputs}, 0)"
-    declare(f"{of}_exposed_tp_backward_time", taken, text, _tp_backward, **BOUND)
+    declare(f"{of}_exposed_tp_backward_time", taken, _tp_backward, **BOUND)
     declare(
         f"{of}_exposed_tp_backward_time",
         (*taken, again, forward),
-        f"{text} + {_text(again, 'tp_hidden_share', forward)}",
         _tp_backward_again,
         when=REPEATED,
         **BOUND,
@@ -124,19 +118,14 @@ def _context() -> None:
     backward = ("cp_layer_backward_time", "cp_overlap", "attention_backward_time")
     both = (*backward, forward[2])
     one, name = "exposed_cp_forward_time", "exposed_cp_backward_time"
-    behind = f"({backward[2]} + {forward[2]})"
-    declare(one, forward, _text(*forward), exposed, **BOUND)
-    declare(name, backward, _text(*backward), exposed, **BOUND)
+    declare(one, forward, exposed, **BOUND)
+    declare(name, backward, exposed, **BOUND)
     again = REPEATED_ATTENTION
-    declare(name, both, _text(*backward[:2], behind), _more, when=again, **BOUND)
+    declare(name, both, _more, when=again, **BOUND)
 
-    part = "*(1 - 1/cp)"
-    text = _text(*forward[:2], forward[2] + part)
-    declare(one, (*forward, "cp"), text, _ring, when=RING, **BOUND)
-    text = _text(*backward[:2], backward[2] + part)
-    declare(name, (*backward, "cp"), text, _ring, when=RING, **BOUND)
-    text = _text(*backward[:2], behind + part)
-    declare(name, (*both, "cp"), text, _ring_more, when={**RING, **again}, **BOUND)
+    declare(one, (*forward, "cp"), _ring, when=RING, **BOUND)
+    declare(name, (*backward, "cp"), _ring, when=RING, **BOUND)
+    declare(name, (*both, "cp"), _ring_more, when={**RING, **again}, **BOUND)
 
 
 _context()
@@ -160,12 +149,10 @@ def _expert() -> None:
     forward = ("ep_layer_forward_time", "ep_overlap", "moe_layer_matmul_forward_time")
     inputs, weights = "moe_layer_input_gradient_time", "moe_layer_weight_gradient_time"
     backward = ("ep_layer_backward_time", "ep_overlap")
-    declare("exposed_ep_forward_time", forward, _text(*forward), exposed, **BOUND)
+    declare("exposed_ep_forward_time", forward, exposed, **BOUND)
     name, taken = "exposed_ep_backward_time", (*backward, inputs, weights)
-    text = _text(*backward, f"({inputs} + {weights})")
-    declare(name, taken, text, _ep_backward, **BOUND)
-    text = _text(*backward, f"({inputs} + {weights} + {forward[2]})")
-    declare(name, (*taken, forward[2]), text, _ep_backward_more, when=REPEATED, **BOUND)
+    declare(name, taken, _ep_backward, **BOUND)
+    declare(name, (*taken, forward[2]), _ep_backward_more, when=REPEATED, **BOUND)
 
 
 _expert()
@@ -212,7 +199,6 @@ for _way in ("forward", "backward"):
         declare(
             f"exposed_cp_{_way}_time",
             (_sent,),
-            f"1*{_sent}",
             _once,
             assumes=("attention waits for what isn't sent round a ring",),
             when=_when,
@@ -294,8 +280,8 @@ def _computing(product: str, kind: str, form: str, when: dict[str, str]) -> str:
     alone = f"{product}_{kind}_time"
     if form == "bulk_shared":
         return alone
-    cut, text = _time(product, kind, "cut"), f"(1 + cut_slowdown)*{alone}"
-    declare(cut, ("cut_slowdown", alone), text, _slowed, when=when, assumes=(CUT,))
+    cut = _time(product, kind, "cut")
+    declare(cut, ("cut_slowdown", alone), _slowed, when=when, assumes=(CUT,))
     if form != "reduce_scatter_pipeline":
         return cut
     carved = _time(product, kind, "carved")
@@ -314,8 +300,7 @@ def _pair(product: str, kind: str, sent: str, form: str, mechanism: str) -> str:
     together, alone = _time(product, kind, "overlapped"), f"{product}_{kind}_time"
     call(returns=together, of="overlapped_time", bind=bind, labels={"mechanism": form}, when=when)
     exposed = _time(product, kind, "exposed")
-    text = f"where(tp > 1, maximum({together} - {alone}, 0), 0)"
-    declare(exposed, ("tp", together, alone), text, _beyond, when=when, **SOURCES[mechanism])
+    declare(exposed, ("tp", together, alone), _beyond, when=when, **SOURCES[mechanism])
     return exposed
 
 
@@ -365,7 +350,6 @@ def _blocks(mechanism: str, treated: Sequence[Treatment]) -> None:
         declare(
             f"{block}_tp_recompute_time",
             ("repeated_gathers", gather, "repeated_reductions", scatter),
-            f"repeated_gathers*{gather} + repeated_reductions*{scatter}",
             _repeated,
             when=when,
         )
@@ -406,17 +390,6 @@ def _moe_backward(*values: Array) -> Array:
     return once + _moe(split, attention_again, blocks, again, whole, wholly)
 
 
-def _dense_text(way: str) -> str:
-    paired = f"attention_tp_{way}_time + mlp_tp_{way}_time"
-    return f"sequence_parallel*({paired}) + sequence_whole*tp_layer_{way}_time"
-
-
-def _moe_text(way: str, dense: str) -> str:
-    rest = f"maximum(moe_layer_blocks - 1, 0)/2*{dense}"
-    paired = f"sequence_parallel*(attention_tp_{way}_time + {rest})"
-    return f"{paired} + sequence_whole*tp_moe_layer_{way}_time"
-
-
 def _dense_inputs(way: str) -> tuple[str, ...]:
     pairs = f"attention_tp_{way}_time", f"mlp_tp_{way}_time"
     return ("sequence_parallel", *pairs, "sequence_whole", f"tp_layer_{way}_time")
@@ -426,44 +399,26 @@ def _layers() -> None:
     """Declare what layers of both classes expose."""
     name = "dense_exposed_tp_{}_time"
     forward, backward, again = (_dense_inputs(w) for w in ("forward", "backward", "recompute"))
-    declare(name.format("forward"), forward, _dense_text("forward"), _dense, when=TP_NAMED)
-    declare(
-        name.format("backward"),
-        backward,
-        _dense_text("backward"),
-        _dense,
-        when=TP_NAMED,
-    )
+    declare(name.format("forward"), forward, _dense, when=TP_NAMED)
+    declare(name.format("backward"), backward, _dense, when=TP_NAMED)
     declare(
         name.format("backward"),
         (*backward, *again[1:3], again[4]),
-        f"{_dense_text('backward')} + {_dense_text('recompute')}",
         _dense_backward,
         when={**TP_NAMED, **REPEATED},
     )
     name = "moe_exposed_tp_{}_time"
-    text = _moe_text("forward", "tp_layer_forward_time")
     taken = ("sequence_parallel", "attention_tp_{}_time", "moe_layer_blocks", "tp_layer_{}_time")
     whole = ("sequence_whole", "tp_moe_layer_{}_time")
     forward = tuple(each.format("forward") for each in (*taken, *whole))
-    declare(name.format("forward"), forward, text, _moe, when=TP_NAMED, assumes=(UNPAIRED,))
-    text = _moe_text("backward", "(tp_layer_backward_time + tp_layer_gather_time)")
+    declare(name.format("forward"), forward, _moe, when=TP_NAMED, assumes=(UNPAIRED,))
     backward = tuple(each.format("backward") for each in taken)
     backward += ("tp_layer_gather_time", *(each.format("backward") for each in whole))
-    declare(
-        name.format("backward"),
-        backward,
-        text,
-        _moe_once,
-        when=TP_NAMED,
-        assumes=(UNPAIRED,),
-    )
-    more = _moe_text("recompute", "tp_layer_recompute_time")
+    declare(name.format("backward"), backward, _moe_once, when=TP_NAMED, assumes=(UNPAIRED,))
     again = tuple(each.format("recompute") for each in (taken[1], taken[3], whole[1]))
     declare(
         name.format("backward"),
         (*backward, *again),
-        f"{text} + {more}",
         _moe_backward,
         when={**TP_NAMED, **REPEATED},
         assumes=(UNPAIRED,),

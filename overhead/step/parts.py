@@ -34,7 +34,6 @@ for _part, _name in (
     declare(
         f"{_part}_time",
         ("micro_batches", "middle_mlp_layers", _times[0], "middle_moe_layers", _times[1]),
-        f"micro_batches*(middle_mlp_layers*{_times[0]} + middle_moe_layers*{_times[1]})",
         _by_class,
     )
 
@@ -46,7 +45,6 @@ def _none(micro_batches: Array, time: Array) -> Array:
 declare(
     "recompute_part_time",
     ("micro_batches", "attention_forward_time"),
-    "0*micro_batches*attention_forward_time",
     _none,
     when={"schedule": "forward_only"},
 )
@@ -61,18 +59,11 @@ for _part, _layers, _time in (
     ("exposed_cp", "middle_layers", "layer_exposed_cp_time"),
     ("exposed_ep", "middle_moe_layers", "layer_exposed_ep_time"),
 ):
-    declare(
-        f"{_part}_time",
-        ("micro_batches", _layers, _time),
-        f"micro_batches*({_layers}*{_time})",
-        _each,
-    )
+    declare(f"{_part}_time", ("micro_batches", _layers, _time), _each)
 
 
 @formula(
     returns="exposed_ep_time",
-    expression="micro_batches*(middle_moe_layers*layer_exposed_ep_time)"
-    " - (micro_batches*(stage_forward_time + stage_backward_time) - busy_time)",
     source="deepseekv3",
     where="section 3.2.1",
     assumes=("what a forward and a backward gain by overlapping is experts' communication",),
@@ -93,7 +84,6 @@ def dual_pipe_exposed_ep_time(
 
 @formula(
     returns="imbalance_time",
-    expression="micro_batches*ends_extra_time",
     source="derivation",
     assumes=("every stage takes as long as the slower end",),
     when={"stages": "even"},
@@ -121,17 +111,12 @@ def _declare_host_bound(ways: tuple[str, ...], when: Mapping[str, str] | None = 
         for of in ("dense", "moe")
         for what in ("host", "gpu")
     }
-    host, gpu = (
-        f"middle_mlp_layers*({' + '.join(times['dense', what])})"
-        f" + middle_moe_layers*({' + '.join(times['moe', what])})"
-        for what in ("host", "gpu")
-    )
     taken = (
         "middle_mlp_layers",
         "middle_moe_layers",
         *(n for each in times.values() for n in each),
     )
-    declare("host_bound", taken, f"where({host} > {gpu}, 1, 0)", _host_bound, when=when)
+    declare("host_bound", taken, _host_bound, when=when)
 
 
 _declare_host_bound(("forward", "backward"))
@@ -148,13 +133,7 @@ for _returns, _of in (
     call(returns=_returns, of=_of, bind={"stage": "last_stage"})
 
 
-@formula(
-    returns="owned_parameters",
-    expression="updated_parameters/where(zero_stage >= 1, shards, 1)"
-    " + updated_expert_parameters/where(zero_stage >= 1, expert_shards, 1)",
-    assumes=("the last stage's ranks have as many as any",),
-    **ZERO,
-)
+@formula(assumes=("the last stage's ranks have as many as any",), **ZERO)
 def owned_parameters(
     updated_parameters: Array,
     zero_stage: Array,
@@ -168,8 +147,6 @@ def owned_parameters(
 
 
 @formula(
-    returns="optimizer_time",
-    expression="optimizer_traffic_bytes*owned_parameters/(memory_efficiency*memory_bandwidth)",
     source="megatron",
     where="megatron/core/optimizer: norm and clipping of gradients, Adam, copy of weights",
     assumes=("gradients are read twice, states and weights read and written once",),
@@ -187,7 +164,6 @@ def optimizer_time(
 
 @formula(
     returns="optimizer_time",
-    expression="0*step_overhead",
     source="derivation",
     assumes=("nothing is updated",),
     when={"schedule": "forward_only"},
@@ -228,7 +204,6 @@ total(
 
 @formula(
     returns="pipeline_time",
-    expression="busy_time + bubble_time + exposed_p2p_time",
     source="derivation",
     assumes=("every stage takes as long as the slower end, for no other form is known",),
     when={"schedule": "zero_bubble_h1|zero_bubble_h2|dual_pipe", "stages": "uneven"},

@@ -17,21 +17,13 @@ MASKED = "masked scores count as computed"
 AGAIN: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5 and appendix A"}
 
 
-@formula(
-    returns="tokens_per_second",
-    expression="tokens_per_step/step_time",
-    **PALM,
-)
+@formula(**PALM)
 def tokens_per_second(tokens_per_step: Array, step_time: Array) -> Array:
     """Tokens a second, over all GPUs."""
     return tokens_per_step / step_time
 
 
-@formula(
-    returns="tokens_per_second_per_gpu",
-    expression="tokens_per_second/world_size",
-    **PALM,
-)
+@formula(**PALM)
 def tokens_per_second_per_gpu(tokens_per_second: Array, world_size: Array) -> Array:
     """Tokens a second, a GPU."""
     return tokens_per_second / world_size
@@ -50,34 +42,19 @@ for _prefix in ("", "causal_"):
     )
 
 
-@formula(
-    returns="model_flops_per_gpu",
-    expression="model_flops/(step_time*world_size)",
-    assumes=(MASKED, "nothing recomputed counts"),
-    **PALM,
-)
+@formula(assumes=(MASKED, "nothing recomputed counts"), **PALM)
 def model_flops_per_gpu(model_flops: Array, step_time: Array, world_size: Array) -> Array:
     """Model's FLOP/s of a GPU."""
     return model_flops / (step_time * world_size)
 
 
-@formula(
-    returns="mfu",
-    expression="model_flops_per_gpu/peak_flops",
-    assumes=(MASKED, "the peak is dense, at the matrix products' precision"),
-    **PALM,
-)
+@formula(assumes=(MASKED, "the peak is dense, at the matrix products' precision"), **PALM)
 def mfu(model_flops_per_gpu: Array, peak_flops: Array) -> Array:
     """Model's FLOP/s by the peak, masked scores counted."""
     return model_flops_per_gpu / peak_flops
 
 
-@formula(
-    returns="causal_mfu",
-    expression="causal_model_flops/(step_time*world_size*peak_flops)",
-    assumes=("masked scores don't count", "nothing recomputed counts"),
-    **PALM,
-)
+@formula(assumes=("masked scores don't count", "nothing recomputed counts"), **PALM)
 def causal_mfu(
     causal_model_flops: Array, step_time: Array, world_size: Array, peak_flops: Array
 ) -> Array:
@@ -85,12 +62,7 @@ def causal_mfu(
     return causal_model_flops / (step_time * world_size * peak_flops)
 
 
-@formula(
-    returns="hfu",
-    expression="hardware_flops/(step_time*world_size*peak_flops)",
-    assumes=(MASKED, "what a fused attention computes again doesn't count"),
-    **PALM,
-)
+@formula(assumes=(MASKED, "what a fused attention computes again doesn't count"), **PALM)
 def hfu(hardware_flops: Array, step_time: Array, world_size: Array, peak_flops: Array) -> Array:
     """FLOP/s by the peak, what is recomputed counted."""
     return hardware_flops / (step_time * world_size * peak_flops)
@@ -99,18 +71,13 @@ def hfu(hardware_flops: Array, step_time: Array, world_size: Array, peak_flops: 
 # What is computed again.
 
 
-@formula(returns="recomputed_flops_per_token", expression="0*attention_flops_per_token", **AGAIN)
+@formula(returns="recomputed_flops_per_token", **AGAIN)
 def no_recomputed_flops_per_token(attention_flops_per_token: Array) -> Array:
     """FLOPs of one token that are computed again: none."""
     return 0.0 * attention_flops_per_token
 
 
-@formula(
-    returns="recomputed_flops_per_token",
-    expression="1*attention_flops_per_token",
-    when={"recompute": "selective"},
-    **AGAIN,
-)
+@formula(returns="recomputed_flops_per_token", when={"recompute": "selective"}, **AGAIN)
 def selective_recomputed_flops_per_token(attention_flops_per_token: Array) -> Array:
     """FLOPs of one token that are computed again: scores and values."""
     return 1.0 * attention_flops_per_token
@@ -128,8 +95,6 @@ total(
 
 @formula(
     returns="recomputed_flops_per_token",
-    expression="maximum(weight_flops_per_token"
-    " - 2*dense_mlp_layers*(hidden_size*ffn_size), 0) + attention_flops_per_token",
     assumes=("the last product of a dense layer isn't repeated",),
     when={"recompute": "full_early_stop"},
     **AGAIN,
@@ -148,9 +113,6 @@ def early_stop_recomputed_flops_per_token(
 
 @formula(
     returns="recomputed_flops_per_token",
-    expression="2*(layers*(key_value_weights/2 + attention_output_weights)"
-    " + dense_mlp_layers*(gated*hidden_size*ffn_size) + moe_layers*(router_weights"
-    " + gated*hidden_size*shared_ffn_size + experts_per_token*expert_weights))",
     assumes=("products of keys, of the context and of the gate, and routed experts are repeated",),
     when={"recompute": "per_op"},
     **AGAIN,
@@ -177,11 +139,7 @@ def per_op_recomputed_flops_per_token(
     return 2.0 * (attention + dense + experts)
 
 
-@formula(
-    returns="hardware_flops",
-    expression="model_flops + recomputed_flops_per_token*tokens_per_step",
-    **AGAIN,
-)
+@formula(**AGAIN)
 def hardware_flops(
     model_flops: Array, recomputed_flops_per_token: Array, tokens_per_step: Array
 ) -> Array:
@@ -189,13 +147,7 @@ def hardware_flops(
     return model_flops + recomputed_flops_per_token * tokens_per_step
 
 
-@formula(
-    returns="hardware_flops",
-    expression="1*model_flops",
-    assumes=("nothing is recomputed",),
-    when=FORWARD,
-    **AGAIN,
-)
+@formula(returns="hardware_flops", assumes=("nothing is recomputed",), when=FORWARD, **AGAIN)
 def forward_only_hardware_flops(model_flops: Array) -> Array:
     """FLOPs of a step of forwards alone."""
     return 1.0 * model_flops
@@ -210,14 +162,7 @@ BOARD = (
 )
 
 
-@formula(
-    returns="computing_time",
-    expression="maximum(matmul_part_time + attention_part_time + elementwise_part_time"
-    " + recompute_part_time + optimizer_time"
-    " + micro_batches*(first_stage_extra_time + last_stage_extra_time)/pp, 0)",
-    source=OWN,
-    assumes=("the ends' extra work is shared out over all stages: their mean",),
-)
+@formula(source=OWN, assumes=("the ends' extra work is shared out over all stages: their mean",))
 def computing_time(
     matmul_part_time: Array,
     attention_part_time: Array,
@@ -235,13 +180,7 @@ def computing_time(
     return np.maximum(layers + optimizer_time + ends, 0.0)
 
 
-@formula(
-    returns="device_energy",
-    expression="world_size*power*(idle_power_fraction*step_time"
-    " + maximum(1 - idle_power_fraction, 0)*minimum(computing_time, step_time))",
-    source=OWN,
-    assumes=("a GPU that communicates or waits takes what an idle one does",),
-)
+@formula(source=OWN, assumes=("a GPU that communicates or waits takes what an idle one does",))
 def device_energy(
     world_size: Array,
     power: Array,
@@ -254,12 +193,7 @@ def device_energy(
     return world_size * power * (idle_power_fraction * step_time + busy)
 
 
-@formula(
-    returns="step_energy",
-    expression="device_energy + communication_energy",
-    source=OWN,
-    assumes=(BOARD,),
-)
+@formula(source=OWN, assumes=(BOARD,))
 def step_energy(device_energy: Array, communication_energy: Array) -> Array:
     """Energy of a step: all GPUs and the network."""
     return device_energy + communication_energy
@@ -268,12 +202,7 @@ def step_energy(device_energy: Array, communication_energy: Array) -> Array:
 # A whole training.
 
 
-@formula(
-    returns="training_steps",
-    expression="training_tokens/tokens_per_step",
-    source=OWN,
-    assumes=("steps are all alike, and nothing interrupts them",),
-)
+@formula(source=OWN, assumes=("steps are all alike, and nothing interrupts them",))
 def training_steps(training_tokens: Array, tokens_per_step: Array) -> Array:
     """Steps of a whole training."""
     return training_tokens / tokens_per_step
@@ -283,13 +212,13 @@ product("training_time", ("training_steps", "step_time"))
 product("training_energy", ("training_steps", "step_energy"))
 
 
-@formula(returns="gpu_hours", expression="world_size*training_time/hour", source=OWN)
+@formula(source=OWN)
 def gpu_hours(world_size: Array, training_time: Array, hour: Array) -> Array:
     """GPU-hours of a whole training."""
     return world_size * training_time / hour
 
 
-@formula(returns="training_days", expression="training_time/day", source=OWN)
+@formula(source=OWN)
 def training_days(training_time: Array, day: Array) -> Array:
     """Days of a whole training."""
     return training_time / day
@@ -298,12 +227,7 @@ def training_days(training_time: Array, day: Array) -> Array:
 product("cost", ("gpu_hours", "price"), assumes=("GPUs alone are paid for",))
 
 
-@formula(
-    returns="cost_per_trillion_tokens",
-    expression="price*(world_size*(1e12/tokens_per_step*step_time)/hour)",
-    source=OWN,
-    assumes=("GPUs alone are paid for",),
-)
+@formula(source=OWN, assumes=("GPUs alone are paid for",))
 def cost_per_trillion_tokens(
     price: Array, world_size: Array, tokens_per_step: Array, step_time: Array, hour: Array
 ) -> Array:
@@ -321,21 +245,13 @@ cite(
 ERRORS: dict[str, Any] = {"source": "comparison"}
 
 
-@formula(
-    returns="fine_grained_experts",
-    expression="where((experts > 0) & (expert_ffn_size < hidden_size), 1, 0)",
-    where="mixtures of few large experts, and of many small ones",
-    **ERRORS,
-)
+@formula(where="mixtures of few large experts, and of many small ones", **ERRORS)
 def fine_grained_experts(experts: Array, expert_ffn_size: Array, hidden_size: Array) -> Array:
     """Whether experts are narrower than the hidden size."""
     return np.where((experts > 0.0) & (expert_ffn_size < hidden_size), 1.0, 0.0)
 
 
 @formula(
-    returns="error_band",
-    expression="where((fine_grained_experts > 0) | ((cp >= 4) | (unseen_device > 0)), 0.25,"
-    " where((unknown_settings > 0) | (experts > 0), 0.12, 0.06))",
     where="dense runs all of whose settings are known; one unknown, or few large experts; the rest",
     assumes=("a mean error: one in three or four runs is further off",),
     **ERRORS,

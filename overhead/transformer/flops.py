@@ -16,19 +16,13 @@ from overhead.transformer.quantities import CHOWDHERY, MISTRAL, NARAYANAN
 APPENDIX = (NARAYANAN, "appendix on floating-point operations")
 PALM = (CHOWDHERY, "appendix B")
 WINDOW = (MISTRAL, "section 2, sliding window attention")
-SPAN = "where(window > 0, minimum(sequence_length, window), sequence_length)"
 FULL = "masked scores count as computed"
 CAUSAL = "a token attends to itself and to earlier ones: half of the scores if there is no window"
 BACKWARD = "the backward pass costs twice the forward pass"
 
 
 @formula(
-    returns="active_weights",
-    expression="layers*attention_weights + dense_mlp_layers*mlp_weights"
-    " + moe_layers*(router_weights + shared_expert_weights + experts_per_token*expert_weights)",
-    source=PALM[0],
-    where=PALM[1],
-    assumes=("embedding, norms and biases cost no matrix product",),
+    source=PALM[0], where=PALM[1], assumes=("embedding, norms and biases cost no matrix product",)
 )
 def active_weights(
     layers: Array,
@@ -46,20 +40,13 @@ def active_weights(
     return layers * attention_weights + dense_mlp_layers * mlp_weights + moe_layers * routed
 
 
-@formula(
-    returns="weight_flops_per_token",
-    expression="2*active_weights",
-    source=APPENDIX[0],
-    where=APPENDIX[1],
-)
+@formula(source=APPENDIX[0], where=APPENDIX[1])
 def weight_flops_per_token(active_weights: Array) -> Array:
     """Forward FLOPs of one token by the layers' weights."""
     return 2.0 * active_weights
 
 
 @formula(
-    returns="logits_flops_per_token",
-    expression="2*hidden_size*vocabulary_size",
     source=APPENDIX[0],
     where=APPENDIX[1],
     assumes=("every token's logits are computed, also where the embedding's table is shared",),
@@ -73,21 +60,13 @@ def _span(sequence_length: Array, window: Array) -> Array:
     return np.where(window > 0.0, np.minimum(sequence_length, window), sequence_length)
 
 
-@formula(
-    returns="attention_span",
-    expression=SPAN,
-    source=WINDOW[0],
-    where=WINDOW[1],
-    assumes=("the window holds in every layer", FULL),
-)
+@formula(source=WINDOW[0], where=WINDOW[1], assumes=("the window holds in every layer", FULL))
 def attention_span(sequence_length: Array, window: Array) -> Array:
     """Tokens that one token's scores span, masked ones counted."""
     return _span(sequence_length, window)
 
 
 @formula(
-    returns="causal_attention_span",
-    expression=f"{SPAN}*(1 - {SPAN}/(2*sequence_length))",
     source=WINDOW[0],
     where=f"{WINDOW[1]}, summed over the sequence",
     assumes=("the window holds in every layer", CAUSAL),
@@ -98,16 +77,7 @@ def causal_attention_span(sequence_length: Array, window: Array) -> Array:
     return np.asarray(span * (1.0 - span / (2.0 * sequence_length)))
 
 
-ATTENTION = "2*layers*{}*heads*(query_head_size + value_head_size)"
-
-
-@formula(
-    returns="attention_flops_per_token",
-    expression=ATTENTION.format("attention_span"),
-    source=APPENDIX[0],
-    where=APPENDIX[1],
-    assumes=(FULL,),
-)
+@formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(FULL,))
 def attention_flops_per_token(
     layers: Array,
     attention_span: Array,
@@ -119,13 +89,7 @@ def attention_flops_per_token(
     return 2.0 * layers * attention_span * heads * (query_head_size + value_head_size)
 
 
-@formula(
-    returns="causal_attention_flops_per_token",
-    expression=ATTENTION.format("causal_attention_span"),
-    source=APPENDIX[0],
-    where=APPENDIX[1],
-    assumes=(CAUSAL,),
-)
+@formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(CAUSAL,))
 def causal_attention_flops_per_token(
     layers: Array,
     causal_attention_span: Array,
@@ -137,13 +101,7 @@ def causal_attention_flops_per_token(
     return 2.0 * layers * causal_attention_span * heads * (query_head_size + value_head_size)
 
 
-@formula(
-    returns="forward_flops_per_token",
-    expression="weight_flops_per_token + attention_flops_per_token + logits_flops_per_token",
-    source=APPENDIX[0],
-    where=APPENDIX[1],
-    assumes=(FULL,),
-)
+@formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(FULL,))
 def forward_flops_per_token(
     weight_flops_per_token: Array, attention_flops_per_token: Array, logits_flops_per_token: Array
 ) -> Array:
@@ -151,13 +109,7 @@ def forward_flops_per_token(
     return weight_flops_per_token + attention_flops_per_token + logits_flops_per_token
 
 
-@formula(
-    returns="causal_forward_flops_per_token",
-    expression="weight_flops_per_token + causal_attention_flops_per_token + logits_flops_per_token",
-    source=APPENDIX[0],
-    where=APPENDIX[1],
-    assumes=(CAUSAL,),
-)
+@formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(CAUSAL,))
 def causal_forward_flops_per_token(
     weight_flops_per_token: Array,
     causal_attention_flops_per_token: Array,
@@ -167,58 +119,31 @@ def causal_forward_flops_per_token(
     return weight_flops_per_token + causal_attention_flops_per_token + logits_flops_per_token
 
 
-@formula(
-    returns="model_flops_per_token",
-    expression="3*forward_flops_per_token",
-    source=PALM[0],
-    where=PALM[1],
-    assumes=(BACKWARD, "nothing is recomputed", FULL),
-)
+@formula(source=PALM[0], where=PALM[1], assumes=(BACKWARD, "nothing is recomputed", FULL))
 def model_flops_per_token(forward_flops_per_token: Array) -> Array:
     """FLOPs of one token's training, masked scores counted."""
     return 3.0 * forward_flops_per_token
 
 
-@formula(
-    returns="causal_model_flops_per_token",
-    expression="3*causal_forward_flops_per_token",
-    source=PALM[0],
-    where=PALM[1],
-    assumes=(BACKWARD, "nothing is recomputed", CAUSAL),
-)
+@formula(source=PALM[0], where=PALM[1], assumes=(BACKWARD, "nothing is recomputed", CAUSAL))
 def causal_model_flops_per_token(causal_forward_flops_per_token: Array) -> Array:
     """FLOPs of one token's training, masked scores not counted."""
     return 3.0 * causal_forward_flops_per_token
 
 
-@formula(
-    returns="tokens_per_step",
-    expression="global_batch*sequence_length",
-    source=NARAYANAN,
-    where="section 5.1",
-)
+@formula(source=NARAYANAN, where="section 5.1")
 def tokens_per_step(global_batch: Array, sequence_length: Array) -> Array:
     """Tokens in a step's global batch."""
     return global_batch * sequence_length
 
 
-@formula(
-    returns="model_flops",
-    expression="model_flops_per_token*tokens_per_step",
-    source=PALM[0],
-    where=PALM[1],
-)
+@formula(source=PALM[0], where=PALM[1])
 def model_flops(model_flops_per_token: Array, tokens_per_step: Array) -> Array:
     """FLOPs of a step, masked scores counted."""
     return model_flops_per_token * tokens_per_step
 
 
-@formula(
-    returns="causal_model_flops",
-    expression="causal_model_flops_per_token*tokens_per_step",
-    source=PALM[0],
-    where=PALM[1],
-)
+@formula(source=PALM[0], where=PALM[1])
 def causal_model_flops(causal_model_flops_per_token: Array, tokens_per_step: Array) -> Array:
     """FLOPs of a step, masked scores not counted."""
     return causal_model_flops_per_token * tokens_per_step

@@ -20,24 +20,14 @@ MTP = ("layers that predict further tokens (MTP) aren't counted",)
 
 
 @formula(
-    returns="norm_parameters",
-    expression="(1 + layer_norm)*hidden_size",
-    source=VASWANI,
-    where="section 3.1",
-    assumes=("a layer norm has a bias, an RMS norm has none",),
+    source=VASWANI, where="section 3.1", assumes=("a layer norm has a bias, an RMS norm has none",)
 )
 def norm_parameters(layer_norm: Array, hidden_size: Array) -> Array:
     """Parameters of one norm over the hidden size."""
     return (1.0 + layer_norm) * hidden_size
 
 
-@formula(
-    returns="dense_layer_parameters",
-    expression="attention_parameters + mlp_parameters + 2*norm_parameters",
-    source=VASWANI,
-    where="section 3.1",
-    assumes=NORMS,
-)
+@formula(source=VASWANI, where="section 3.1", assumes=NORMS)
 def dense_layer_parameters(
     attention_parameters: Array, mlp_parameters: Array, norm_parameters: Array
 ) -> Array:
@@ -45,13 +35,7 @@ def dense_layer_parameters(
     return attention_parameters + mlp_parameters + 2.0 * norm_parameters
 
 
-@formula(
-    returns="moe_layer_parameters",
-    expression="attention_parameters + moe_parameters + 2*norm_parameters",
-    source=VASWANI,
-    where="section 3.1",
-    assumes=NORMS,
-)
+@formula(source=VASWANI, where="section 3.1", assumes=NORMS)
 def moe_layer_parameters(
     attention_parameters: Array, moe_parameters: Array, norm_parameters: Array
 ) -> Array:
@@ -59,13 +43,7 @@ def moe_layer_parameters(
     return attention_parameters + moe_parameters + 2.0 * norm_parameters
 
 
-@formula(
-    returns="active_moe_layer_parameters",
-    expression="attention_parameters + active_moe_parameters + 2*norm_parameters",
-    source=VASWANI,
-    where="section 3.1",
-    assumes=NORMS,
-)
+@formula(source=VASWANI, where="section 3.1", assumes=NORMS)
 def active_moe_layer_parameters(
     attention_parameters: Array, active_moe_parameters: Array, norm_parameters: Array
 ) -> Array:
@@ -73,47 +51,25 @@ def active_moe_layer_parameters(
     return attention_parameters + active_moe_parameters + 2.0 * norm_parameters
 
 
-@formula(
-    returns="embedding_parameters",
-    expression="vocabulary_size*hidden_size",
-    source=VASWANI,
-    where="section 3.4",
-)
+@formula(source=VASWANI, where="section 3.4")
 def embedding_parameters(vocabulary_size: Array, hidden_size: Array) -> Array:
     """Parameters of the embedding's table."""
     return vocabulary_size * hidden_size
 
 
-@formula(
-    returns="output_parameters",
-    expression="(1 - tied_embeddings)*vocabulary_size*hidden_size",
-    assumes=("the output layer has no bias",),
-    source=VASWANI,
-    where="section 3.4",
-)
+@formula(assumes=("the output layer has no bias",), source=VASWANI, where="section 3.4")
 def output_parameters(tied_embeddings: Array, vocabulary_size: Array, hidden_size: Array) -> Array:
     """Parameters of the output layer that the embedding lacks: none where they are tied."""
     return (1.0 - tied_embeddings) * vocabulary_size * hidden_size
 
 
-@formula(
-    returns="position_parameters",
-    expression="learned_positions*hidden_size",
-    source=VASWANI,
-    where="section 3.5",
-)
+@formula(source=VASWANI, where="section 3.5")
 def position_parameters(learned_positions: Array, hidden_size: Array) -> Array:
     """Parameters of the learned positions."""
     return learned_positions * hidden_size
 
 
-@formula(
-    returns="outside_parameters",
-    expression="embedding_parameters + position_parameters + norm_parameters + output_parameters",
-    assumes=("one norm after the last layer",),
-    source=VASWANI,
-    where="section 3.4",
-)
+@formula(assumes=("one norm after the last layer",), source=VASWANI, where="section 3.4")
 def outside_parameters(
     embedding_parameters: Array,
     position_parameters: Array,
@@ -125,9 +81,6 @@ def outside_parameters(
 
 
 @formula(
-    returns="parameters",
-    expression="dense_mlp_layers*dense_layer_parameters + moe_layers*moe_layer_parameters"
-    " + outside_parameters",
     source=NARAYANAN,
     where="equation (2), by parts, with its norm after the last layer",
     assumes=MTP,
@@ -144,14 +97,7 @@ def parameters(
     return dense + moe_layers * moe_layer_parameters + outside_parameters
 
 
-@formula(
-    returns="active_parameters",
-    expression="dense_mlp_layers*dense_layer_parameters"
-    " + moe_layers*active_moe_layer_parameters + outside_parameters",
-    source=MIXTRAL,
-    where="section 2.1",
-    assumes=(*MTP, "embeddings count as active"),
-)
+@formula(source=MIXTRAL, where="section 2.1", assumes=(*MTP, "embeddings count as active"))
 def active_parameters(
     dense_mlp_layers: Array,
     dense_layer_parameters: Array,
@@ -174,12 +120,7 @@ HEADS = (VASWANI, "section 3.2.2")
 LATENT = (DEEPSEEK_V2, "section 2.1")
 
 
-@formula(
-    returns="query_head_size",
-    expression="where(kv_rank > 0, head_size_plain + head_size_rope, head_size)",
-    source=LATENT[0],
-    where=LATENT[1],
-)
+@formula(source=LATENT[0], where=LATENT[1])
 def query_head_size(
     kv_rank: Array, head_size_plain: Array, head_size_rope: Array, head_size: Array
 ) -> Array:
@@ -187,42 +128,25 @@ def query_head_size(
     return np.where(kv_rank > 0.0, head_size_plain + head_size_rope, head_size)
 
 
-@formula(
-    returns="value_head_size",
-    expression="where(kv_rank > 0, head_size_value, head_size)",
-    source=LATENT[0],
-    where=LATENT[1],
-)
+@formula(source=LATENT[0], where=LATENT[1])
 def value_head_size(kv_rank: Array, head_size_value: Array, head_size: Array) -> Array:
     """Size of a value head as the context has it."""
     return np.where(kv_rank > 0.0, head_size_value, head_size)
 
 
-@formula(
-    returns="query_down_weights",
-    expression="hidden_size*q_rank",
-    source=LATENT[0],
-    where=LATENT[1],
-)
+@formula(source=LATENT[0], where=LATENT[1])
 def query_down_weights(hidden_size: Array, q_rank: Array) -> Array:
     """Weights from hidden to the queries' latent vector; none where it has no rank."""
     return hidden_size * q_rank
 
 
-@formula(
-    returns="query_weights",
-    expression="where(q_rank > 0, q_rank, hidden_size)*heads*query_head_size",
-    source=HEADS[0],
-    where=HEADS[1],
-)
+@formula(source=HEADS[0], where=HEADS[1])
 def query_weights(q_rank: Array, hidden_size: Array, heads: Array, query_head_size: Array) -> Array:
     """Weights to the queries, from hidden or from their latent vector."""
     return np.asarray(np.where(q_rank > 0.0, q_rank, hidden_size) * heads * query_head_size)
 
 
 @formula(
-    returns="key_value_down_weights",
-    expression="where(kv_rank > 0, hidden_size*(kv_rank + head_size_rope), 0)",
     source=LATENT[0],
     where=LATENT[1],
     assumes=("all heads share the rotated part of the keys, which comes straight from hidden",),
@@ -232,13 +156,7 @@ def key_value_down_weights(hidden_size: Array, kv_rank: Array, head_size_rope: A
     return np.where(kv_rank > 0.0, hidden_size * (kv_rank + head_size_rope), 0.0)
 
 
-@formula(
-    returns="key_value_weights",
-    expression="where(kv_rank > 0, kv_rank*heads*(head_size_plain + head_size_value),"
-    " 2*hidden_size*kv_heads*head_size)",
-    source=AINSLIE,
-    where="section 2.2; latent attention: DeepSeek-V2, section 2.1",
-)
+@formula(source=AINSLIE, where="section 2.2; latent attention: DeepSeek-V2, section 2.1")
 def key_value_weights(
     hidden_size: Array,
     heads: Array,
@@ -253,24 +171,13 @@ def key_value_weights(
     return np.where(kv_rank > 0.0, latent, 2.0 * hidden_size * kv_heads * head_size)
 
 
-@formula(
-    returns="attention_output_weights",
-    expression="heads*value_head_size*hidden_size",
-    source=HEADS[0],
-    where=HEADS[1],
-)
+@formula(source=HEADS[0], where=HEADS[1])
 def attention_output_weights(heads: Array, value_head_size: Array, hidden_size: Array) -> Array:
     """Weights from the attention's context back to hidden."""
     return heads * value_head_size * hidden_size
 
 
-@formula(
-    returns="attention_weights",
-    expression="query_down_weights + query_weights + key_value_down_weights + key_value_weights"
-    " + attention_output_weights",
-    source=HEADS[0],
-    where=HEADS[1],
-)
+@formula(source=HEADS[0], where=HEADS[1])
 def attention_weights(
     query_down_weights: Array,
     query_weights: Array,
@@ -284,11 +191,6 @@ def attention_weights(
 
 
 @formula(
-    returns="qkv_outputs",
-    expression="where(kv_rank > 0,"
-    " q_rank + kv_rank + head_size_rope"
-    " + heads*(query_head_size + head_size_plain + value_head_size),"
-    " (heads + 2*kv_heads)*head_size)",
     source=HEADS[0],
     where=HEADS[1],
     assumes=("with latent vectors, the projections down to them have outputs of their own",),
@@ -311,8 +213,6 @@ def qkv_outputs(
 
 
 @formula(
-    returns="attention_bias_parameters",
-    expression="maximum(biases, qkv_biases)*qkv_outputs + biases*hidden_size",
     source=HEADS[0],
     where=HEADS[1],
     assumes=("a bias for each output of a linear layer that has biases",),
@@ -325,8 +225,6 @@ def attention_bias_parameters(
 
 
 @formula(
-    returns="attention_norm_parameters",
-    expression="2*qk_norms*head_size + q_rank + kv_rank",
     source=LATENT[0],
     where=LATENT[1],
     assumes=(
@@ -341,12 +239,7 @@ def attention_norm_parameters(
     return 2.0 * qk_norms * head_size + q_rank + kv_rank
 
 
-@formula(
-    returns="attention_parameters",
-    expression="attention_weights + attention_bias_parameters + attention_norm_parameters",
-    source=HEADS[0],
-    where=HEADS[1],
-)
+@formula(source=HEADS[0], where=HEADS[1])
 def attention_parameters(
     attention_weights: Array, attention_bias_parameters: Array, attention_norm_parameters: Array
 ) -> Array:
@@ -361,23 +254,13 @@ EXPERTS = (MIXTRAL, "section 2.1")
 SHARED = (DEEPSEEK_V3, "section 2.1.2")
 
 
-@formula(
-    returns="mlp_weights",
-    expression="(2 + gated)*hidden_size*ffn_size",
-    source=PLAIN[0],
-    where=PLAIN[1],
-)
+@formula(source=PLAIN[0], where=PLAIN[1])
 def mlp_weights(gated: Array, hidden_size: Array, ffn_size: Array) -> Array:
     """Weights of one dense layer's MLP that matrix products use."""
     return (2.0 + gated) * hidden_size * ffn_size
 
 
-@formula(
-    returns="mlp_parameters",
-    expression="mlp_weights + biases*((1 + gated)*ffn_size + hidden_size)",
-    source=PLAIN[0],
-    where=PLAIN[1],
-)
+@formula(source=PLAIN[0], where=PLAIN[1])
 def mlp_parameters(
     mlp_weights: Array, biases: Array, gated: Array, ffn_size: Array, hidden_size: Array
 ) -> Array:
@@ -385,23 +268,13 @@ def mlp_parameters(
     return mlp_weights + biases * ((1.0 + gated) * ffn_size + hidden_size)
 
 
-@formula(
-    returns="expert_weights",
-    expression="(2 + gated)*hidden_size*expert_ffn_size",
-    source=EXPERTS[0],
-    where=EXPERTS[1],
-)
+@formula(source=EXPERTS[0], where=EXPERTS[1])
 def expert_weights(gated: Array, hidden_size: Array, expert_ffn_size: Array) -> Array:
     """Weights of one routed expert that matrix products use."""
     return (2.0 + gated) * hidden_size * expert_ffn_size
 
 
-@formula(
-    returns="expert_parameters",
-    expression="expert_weights + biases*((1 + gated)*expert_ffn_size + hidden_size)",
-    source=EXPERTS[0],
-    where=EXPERTS[1],
-)
+@formula(source=EXPERTS[0], where=EXPERTS[1])
 def expert_parameters(
     expert_weights: Array,
     biases: Array,
@@ -413,21 +286,13 @@ def expert_parameters(
     return expert_weights + biases * ((1.0 + gated) * expert_ffn_size + hidden_size)
 
 
-@formula(
-    returns="shared_expert_weights",
-    expression="(2 + gated)*hidden_size*shared_ffn_size",
-    source=SHARED[0],
-    where=SHARED[1],
-)
+@formula(source=SHARED[0], where=SHARED[1])
 def shared_expert_weights(gated: Array, hidden_size: Array, shared_ffn_size: Array) -> Array:
     """Weights of one layer's shared experts that matrix products use."""
     return (2.0 + gated) * hidden_size * shared_ffn_size
 
 
 @formula(
-    returns="shared_expert_parameters",
-    expression="shared_expert_weights + where(shared_ffn_size > 0,"
-    " biases*((1 + gated)*shared_ffn_size + hidden_size), 0)",
     source=SHARED[0],
     where=SHARED[1],
     assumes=("the shared experts are one MLP of their widths together",),
@@ -444,34 +309,19 @@ def shared_expert_parameters(
     return shared_expert_weights + np.where(shared_ffn_size > 0.0, bias, 0.0)
 
 
-@formula(
-    returns="router_weights",
-    expression="hidden_size*experts",
-    source=EXPERTS[0],
-    where=EXPERTS[1],
-)
+@formula(source=EXPERTS[0], where=EXPERTS[1])
 def router_weights(hidden_size: Array, experts: Array) -> Array:
     """Weights of one layer's router."""
     return hidden_size * experts
 
 
-@formula(
-    returns="router_parameters",
-    expression="router_weights + router_bias*experts",
-    source=SHARED[0],
-    where=f"{SHARED[1]}, bias for balancing the load",
-)
+@formula(source=SHARED[0], where=f"{SHARED[1]}, bias for balancing the load")
 def router_parameters(router_weights: Array, router_bias: Array, experts: Array) -> Array:
     """Parameters of one layer's router."""
     return router_weights + router_bias * experts
 
 
-@formula(
-    returns="moe_parameters",
-    expression="experts*expert_parameters + router_parameters + shared_expert_parameters",
-    source=SHARED[0],
-    where=SHARED[1],
-)
+@formula(source=SHARED[0], where=SHARED[1])
 def moe_parameters(
     experts: Array,
     expert_parameters: Array,
@@ -483,11 +333,7 @@ def moe_parameters(
 
 
 @formula(
-    returns="active_moe_parameters",
-    expression="experts_per_token*expert_parameters + router_parameters + shared_expert_parameters",
-    source=EXPERTS[0],
-    where=EXPERTS[1],
-    assumes=("router and shared experts count as active",),
+    source=EXPERTS[0], where=EXPERTS[1], assumes=("router and shared experts count as active",)
 )
 def active_moe_parameters(
     experts_per_token: Array,
@@ -500,8 +346,6 @@ def active_moe_parameters(
 
 
 @formula(
-    returns="moe_layers",
-    expression="where(experts > 0, floor(maximum(layers - dense_layers, 0)/moe_every), 0)",
     source=SHARED[0],
     where="section 4.2; one of every few layers: Hugging Face transformers, decoder_sparse_step",
     assumes=("after the first dense layers, the last of every moe_every layers has experts",),
@@ -512,12 +356,7 @@ def moe_layers(layers: Array, dense_layers: Array, moe_every: Array, experts: Ar
     return np.where(experts > 0.0, routed, 0.0)
 
 
-@formula(
-    returns="dense_mlp_layers",
-    expression="maximum(layers - moe_layers, 0)",
-    source=SHARED[0],
-    where="section 4.2",
-)
+@formula(source=SHARED[0], where="section 4.2")
 def dense_mlp_layers(layers: Array, moe_layers: Array) -> Array:
     """Layers whose MLP is dense."""
     return np.maximum(layers - moe_layers, 0.0)

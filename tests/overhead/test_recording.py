@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overhead.everything import formulas
 from overhead.expression import evaluate, latex, popcount_sum
 from overhead.expression import greatest_common_divisor as gcd
 from overhead.recording import Recorded, RecordingError, record, text, ufunc_of
@@ -158,6 +159,18 @@ def test_other_threads_make_arrays_while_one_records() -> None:
         record(lambda a, b: np.asarray(a > b, dtype=np.float64), ("a", "b"))
     assert np.asarray is plain
     assert not wrong
+
+
+def test_an_expression_is_stated_only_where_it_does_not_follow() -> None:
+    for formula in formulas():
+        if not formula.stated:
+            assert isinstance(formula.tree, ast.expr)
+            continue
+        try:
+            derived = text(record(formula.kernel, formula.inputs))
+        except RecordingError:
+            continue
+        assert derived != formula.stated, f"{formula.name}: expression= says nothing new"
 
 
 def test_a_recorded_value_is_no_number() -> None:
