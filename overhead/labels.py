@@ -25,6 +25,7 @@ class Label:
     alone: str = ""
     switch: bool = True  # Whether it decides which formulas hold, rather than what they take
     training: bool = True  # Whether only the model of a training step has it
+    overlap: bool = False  # Whether only an overlap that is asked for by itself has it
 
 
 HIERARCHY = "hierarchical"
@@ -46,6 +47,28 @@ PLAIN, INTERLEAVED = "one_f_one_b", "interleaved"
 # Schedules that have forms for stages of equal length alone.
 EVEN_SCHEDULES = ("zero_bubble_h1", "zero_bubble_h2", "dual_pipe")
 FULL, HYBRID = "full", "hybrid"
+
+# What overlaps how, where an overlap is asked for by itself (`overhead.overlap.mechanisms`).
+MECHANISMS = (
+    "two_durations",
+    "ddp_buckets",
+    "fsdp_prefetch",
+    "fsdp_backward",
+    "zero3_prefetch",
+    "layer_by_layer",
+    "gradient_accumulation",
+    "ring_exchange",
+    "ring_exchange_aggregate",
+    "reduce_scatter_ring",
+    "reduce_scatter_pipeline",
+    "bulk_margin",
+    "bulk_shared",
+    "bulk_queued",
+    "pipeline",
+    "fused_messages",
+)
+# Of a pipeline the stages' times are given; of the others one computation beside communication.
+ONE_COMPUTATION = "|".join(name for name in MECHANISMS if name != "pipeline")
 
 LABELS: dict[str, Label] = {
     "collective": Label("collective operation", COLLECTIVES, alone="all_reduce", training=False),
@@ -89,6 +112,16 @@ LABELS: dict[str, Label] = {
         (SHARED, "ddp_buckets", "megatron_buckets"),
         SHARED,
     ),
+    "mechanism": Label(
+        "mechanism of overlap", MECHANISMS, MECHANISMS[0], training=False, overlap=True
+    ),
+    "efficiency_of": Label(
+        "what the efficiency is of",
+        ("shorter", "communication"),
+        "shorter",
+        training=False,
+        overlap=True,
+    ),
     "hardware": Label("machine", default="dgx-h100", switch=False, training=False),
     "model": Label("model", switch=False),
     "framework": Label("software that trains", default="megatron-lm", switch=False),
@@ -105,11 +138,15 @@ OVERLAPS = ("tp_mechanism", "cp_mechanism", "dp_mechanism")
 # Labels that decide which formulas hold.
 SWITCHES = tuple(name for name, label in LABELS.items() if label.switch)
 # What holds in a training step, and of an operation by itself, where nothing is said.
-STEP_DEFAULTS = {name: LABELS[name].default for name in SWITCHES if LABELS[name].default}
+STEP_DEFAULTS = {
+    name: LABELS[name].default
+    for name in SWITCHES
+    if LABELS[name].default and not LABELS[name].overlap
+}
 OPERATION_DEFAULTS = {
     name: label.alone or label.default
     for name, label in LABELS.items()
-    if label.switch and not label.training
+    if label.switch and not (label.training or label.overlap)
 }
 
 # What follows from labels, and from which quantities are given: no user says it.
@@ -125,6 +162,10 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "sized_by": ("world",),  # dp is what the other degrees leave of the GPUs
     "batched_by": ("micro_batches",),  # the global batch follows from them
     "grid": ("given",),  # groups lie on a mesh or torus of given sides
+    "communication": ("messages", "sms"),  # from messages, or at the rate of multiprocessors
+    "sm_law": ("linear", "saturating", "copy_engine"),  # how that rate follows from their number
+    "compute": ("waves",),  # a matrix product in waves of tiles
+    "buckets": ("sized", "megatron"),  # how many there are, from bytes or by Megatron-LM's rule
 }
 
 GIVEN_GRID = {"grid": "given"}
@@ -146,8 +187,35 @@ def complete(labels: Mapping[str, str], given: Container[str]) -> dict[str, str]
         found["shape"] = levels if labels["topology"] == HIERARCHY else "flat"
         found["phases"] = "pipelined" if "phase_chunks" in given else "sequential"
         found["reduction"] = "counted" if "reduction_cost" in given else "free"
+    if "mechanism" in labels:
+        return found | _ways(labels["mechanism"], given)
     if "schedule" in labels:
         found["stages"] = "even" if labels["schedule"] in EVEN_SCHEDULES else "uneven"
+    return found
+
+
+# Given one of these, the rate of communication follows this law.
+SM_LAWS = {
+    "sm_bandwidth": "linear",
+    "half_bandwidth_sms": "saturating",
+    "copy_engine_bandwidth": "copy_engine",
+}
+
+
+def _ways(mechanism: str, given: Container[str]) -> dict[str, str]:
+    """Return how durations and buckets of an overlap come about."""
+    found: dict[str, str] = {}
+    if "transfer_time" in given or "message_latency" in given or mechanism == "fused_messages":
+        found["communication"] = "messages"
+    law = next((law for name, law in SM_LAWS.items() if name in given), None)
+    if law is not None and "communication_time" not in given:
+        found |= {"communication": "sms", "sm_law": law}
+    if "matmul_rows" in given:
+        found["compute"] = "waves"
+    if "bucket_capacity" in given or "first_bucket_capacity" in given:
+        found["buckets"] = "sized"
+    elif "reduced_elements" in given:
+        found["buckets"] = "megatron"
     return found
 
 
@@ -197,26 +265,3 @@ def both(one: Condition, other: Condition) -> Condition | None:
         if not found[name]:
             return None
     return found
-
-
-# What overlaps how, where an overlap is asked for by itself (`overhead.overlap.mechanisms`).
-MECHANISMS = (
-    "two_durations",
-    "ddp_buckets",
-    "fsdp_prefetch",
-    "fsdp_backward",
-    "zero3_prefetch",
-    "layer_by_layer",
-    "gradient_accumulation",
-    "ring_exchange",
-    "ring_exchange_aggregate",
-    "reduce_scatter_ring",
-    "reduce_scatter_pipeline",
-    "bulk_margin",
-    "bulk_shared",
-    "bulk_queued",
-    "pipeline",
-    "fused_messages",
-)
-# Of a pipeline the stages' times are given; of the others one computation beside communication.
-ONE_COMPUTATION = "|".join(name for name in MECHANISMS if name != "pipeline")

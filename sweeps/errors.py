@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
 
 
 class InputError(ValueError):
@@ -67,3 +70,27 @@ def nearest(word: str, known: Iterable[str], *, shown: int = 12) -> str:
         return "did you mean " + " or ".join(f"'{lowered[name]}'" for name in close) + "?"
     listed = ", ".join(names[:shown])
     return f"known: {listed}" + (f", and {len(names) - shown} more" if len(names) > shown else "")
+
+
+class Faults:
+    """Faults that are gathered, to be told together."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def add(self, field: str, value: object, wrong: str, allowed: str) -> None:
+        """Add a fault."""
+        self.lines.append(fault(field, value, wrong, allowed))
+
+    def of(self, read: Callable[..., Value], *arguments: Any) -> Value | None:
+        """Call what may find faults; return None where it does, and keep them."""
+        try:
+            return read(*arguments)
+        except InputError as error:
+            self.lines += error.faults
+            return None
+
+    def tell(self) -> None:
+        """Tell all faults, if there are any."""
+        if self.lines:
+            raise InputError(list(dict.fromkeys(self.lines)))

@@ -82,6 +82,8 @@ class Job:
 
     @property
     def _title(self) -> str:
+        if self.plan.overlap:
+            return "Overlap of computation and communication"
         return "Sweep of training steps" if self.plan.training else "Sweep of collective operations"
 
     @property

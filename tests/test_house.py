@@ -23,8 +23,8 @@ PACKAGES = ("overhead", "sweeps")
 LONGEST_FILE = 700
 # Each wing of sweeps imports only those before it.
 WINGS = (
-    "errors", "origin", "display", "spec", "engine", "store", "traces", "overlap", "hops",
-    "validate", "plots", "calibrate", "own_formulas", "job", "blocks", "search", "tuner", "api",
+    "errors", "origin", "display", "spec", "engine", "store", "traces", "hops", "validate",
+    "plots", "calibrate", "own_formulas", "job", "overlap", "blocks", "search", "tuner", "api",
     "cli",
 )  # fmt: skip
 # What sweeps has at its top hands on to api and cli.

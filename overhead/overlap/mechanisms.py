@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from overhead.collectives.algorithm import Requirement
+
 BOTH = ("compute_time", "communication_time")
 
 
@@ -144,3 +148,84 @@ MECHANISMS: dict[str, Mechanism] = _all(
         bounded=False,
     ),
 )  # fmt: skip
+
+# Labels that one mechanism heeds, and that mechanism.
+HEEDED = {"efficiency_of": "two_durations", "schedule": "pipeline"}
+
+# What the way in which a duration or a count comes about takes besides, and where it is from.
+ASSUMED: dict[tuple[str, str], dict[str, tuple[float, str]]] = {
+    ("buckets", "sized"): {
+        "bucket_capacity": (25 * 2.0**20, "PyTorch's default"),
+        "first_bucket_capacity": (2.0**20, "PyTorch's default"),
+    },
+    ("compute", "waves"): {
+        "tile_rows": (128.0, "a usual tile"),
+        "tile_columns": (256.0, "a usual tile"),
+        "launch_time": (0.0, "kernels start while others run"),
+        "activation_bytes": (2.0, "16 bit"),
+        "sms": (132.0, "an H100 SXM's"),
+    },
+    ("communication", "sms"): {"num_sm": (16.0, "the default")},
+}
+# What must hold for a mechanism, of what it takes.
+# Rounding of what was measured.
+SLACK = 1e-9
+EVEN_RANKS = Requirement(
+    "ranks_odd",
+    "two chunks at a time need an even number of ranks",
+    lambda ranks: (ranks % 2.0 == 0.0) | (ranks <= 1.0),
+)
+A_MULTIPROCESSOR_LEFT = Requirement(
+    "no_multiprocessor_left",
+    "communication must leave a multiprocessor: num_sm below sms",
+    lambda num_sm, sms: num_sm < sms,
+)
+WHOLE_ROUNDS = Requirement(
+    "micro_batches_not_multiple_of_stages",
+    "interleaving needs a multiple of the stages as micro-batches",
+    lambda virtual_stages, micro_batches, pp: (virtual_stages <= 1.0) | (micro_batches % pp == 0.0),
+)
+ONE_VIRTUAL_STAGE = Requirement(
+    "virtual_stages_need_interleaving",
+    "other schedules have one virtual stage a rank",
+    lambda virtual_stages: virtual_stages <= 1.0,
+)
+LONG_ENOUGH = Requirement(
+    "shorter_than_possible",
+    "both at once can't be shorter than the longer of them",
+    lambda overlapped_time, ideal_overlapped_time: (
+        ~np.asarray(overlapped_time < ideal_overlapped_time * (1.0 - SLACK))
+    ),
+)
+REQUIREMENTS = (
+    EVEN_RANKS, A_MULTIPROCESSOR_LEFT, WHOLE_ROUNDS, ONE_VIRTUAL_STAGE, LONG_ENOUGH,
+)  # fmt: skip
+
+
+def requirements(labels: Mapping[str, str], *, measured: bool) -> tuple[Requirement, ...]:
+    """Return what must hold of a mechanism, and of a time that was measured."""
+    mechanism = labels["mechanism"]
+    found: list[Requirement] = []
+    if mechanism == "ring_exchange_aggregate":
+        found.append(EVEN_RANKS)
+    if mechanism.startswith("bulk"):
+        found.append(A_MULTIPROCESSOR_LEFT)
+    if mechanism == "pipeline":
+        interleaved = labels.get("schedule") == "interleaved"
+        found.append(WHOLE_ROUNDS if interleaved else ONE_VIRTUAL_STAGE)
+    return (*found, LONG_ENOUGH) if measured else tuple(found)
+
+
+# What every mechanism gives.
+OUTPUTS = (
+    "overlapped_time",
+    "sequential_time",
+    "ideal_overlapped_time",
+    "hidden_time",
+    "exposed_time",
+    "overlap_ratio",
+    "hidden_communication_share",
+    "overlap_speedup",
+    "ideal_speedup",
+    "communication_share",
+)

@@ -47,7 +47,7 @@ def command(**given: Any) -> int:
     types.  Without flags: Llama-3 8B as the hop-energy notebook computes it, and corrected.
     """
     from sweeps.hops.tables import message_records, report_lines, strategy_records
-    from sweeps.overlap.report import csv_lines, json_lines
+    from sweeps.store.columns import csv_lines, json_lines
 
     study = _study(given)
     if given["output"] or given["plot"]:
@@ -95,9 +95,10 @@ def _study(given: Mapping[str, Any]) -> Study:
     """Return the study that is asked for: the spec's, changed by flags."""
     from dataclasses import replace
 
+    from sweeps.errors import Faults
     from sweeps.hops.study import find_study, read_study
-    from sweeps.overlap.request import Faults, numbers_of
     from sweeps.spec.catalog import load_model
+    from sweeps.spec.ranges import numbers_of
 
     folders = [Path(folder) for folder in given["hardware_folder"]]
     study = read_study(find_study(given["spec"] or DEFAULT), folders)
@@ -139,8 +140,8 @@ def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple
 
     from overhead.hops.paths import SWITCHING
     from sweeps.hops.study import TENSOR, Case, from_machine
-    from sweeps.overlap.request import names_of
     from sweeps.spec.catalog import load_hardware
+    from sweeps.spec.ranges import names_of
 
     cases = study.cases
     if given["hardware"] is not None or given["model"] is not None:

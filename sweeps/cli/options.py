@@ -109,6 +109,7 @@ ABSENT = (ASSUMED, "not stated: none")
 def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
     """Yield what the user didn't give, with its values and origin."""
     columns = {n: v for axis in job.plan.grid.axes for n, v in axis.columns.items()}
+    constants = {**job.plan.grid.constants, **job.plan.assumed}
     used = _used(job)
     lines: list[str] = []
     several: dict[str, Sequence[Origin]] = {}
@@ -118,8 +119,8 @@ def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
             continue
         if name in job.plan.labels:
             lines.append(f"  {name} = {job.plan.labels[name]}  [{told}]")
-        elif name in job.plan.grid.constants:
-            shown = format_quantity(job.plan.grid.constants[name], VOCABULARY[name].units)
+        elif name in constants:
+            shown = format_quantity(constants[name], VOCABULARY[name].units)
             lines.append(f"  {name} = {shown}  [{told}]")
         elif name in columns and by_owner(origins):
             several[name] = origins

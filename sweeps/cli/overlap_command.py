@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sweeps.cli.options import output_options
-from sweeps.overlap.request import FLAGS
+from sweeps.overlap.flags import FLAGS
 
 if TYPE_CHECKING:
     from overhead.overlap.timeline import Span
-    from sweeps.origin import Origin
-    from sweeps.overlap.request import Request
+    from sweeps.job import Job
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -55,78 +54,74 @@ def command(**given: Any) -> int:
     reduce_scatter_ring, reduce_scatter_pipeline, bulk_margin, bulk_shared, bulk_queued, pipeline,
     fused_messages.
     """
-    from sweeps.overlap.request import LABELS, read_request
+    from sweeps.cli.options import file_options
+    from sweeps.overlap.sweep import CHOSEN, job_of
     from sweeps.own_formulas import load_formulas
 
     for path in given["formulas"]:
         load_formulas(Path(path))
-    asked = {name: given[name] for name in (*LABELS, *_quantities())}
-    request = read_request(asked, _machine(given))
-    one = not request.axes
+    asked = {name: given[name] for name in (*CHOSEN, *(name for _, name, _ in FLAGS))}
+    job = job_of(
+        asked,
+        given["hardware"],
+        folders=[Path(folder) for folder in given["hardware_folder"]],
+        command=["sweeps", *sys.argv[1:]],
+        options=file_options(given),
+    )
+    one = all(axis.labels for axis in job.sweep.axes)
     if given["timeline"] or (given["plot"] and one):
-        _check_one(request)
+        _check_one(job)
         # What can't be drawn isn't written either.
-        courses = _courses(request)
+        courses = _courses(job)
     writing = bool(given["output"]) or (given["plot"] and not one)
     programs = given["as_csv"] or given["as_json"]
     most = MOST_BESIDE if writing and not programs else MOST_SHOWN
-    if request.cells > most and not writing:
+    cells = job.plan.grid.cells
+    if cells > most and not writing:
         from sweeps.errors import InputError, fault
 
         allowed = "use --output FILE.nc"
-        raise InputError(fault("axes", f"{request.cells:,} cells", "too many to print", allowed))
-    lines = list(_lines(request, given)) if request.cells <= most else []
+        raise InputError(fault("axes", f"{cells:,} cells", "too many to print", allowed))
+    lines = list(_lines(job, given)) if cells <= most else []
     if writing:
-        _write(request, given, asked)
+        _write(job, given)
     sys.stdout.writelines(lines)
     if given["timeline"] or (given["plot"] and one):
-        _draw(request, courses, given)
+        _draw(job, courses, given)
     return 0
 
 
-def _quantities() -> Iterator[str]:
-    return (name for _, name, _ in FLAGS)
+def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
+    from sweeps.cli.options import assumed_lines
+    from sweeps.overlap.report import report_lines, statement_lines
+    from sweeps.store.columns import csv_lines, json_lines, table_lines
 
-
-def _machine(given: Mapping[str, Any]) -> dict[str, Origin]:
-    """Return a machine's figures with their origins, where rates are asked of one."""
-    rated = ("matmul_rows", "sm_bandwidth", "half_bandwidth_sms", "copy_engine_bandwidth")
-    rates = given["hardware"] or any(given[name] is not None for name in rated)
-    if not rates:
-        return {}
-    from overhead.labels import LABELS
-    from sweeps.spec.catalog import load_hardware
-
-    name = given["hardware"] or LABELS["hardware"].default
-    machine = load_hardware(name, [Path(folder) for folder in given["hardware_folder"]])
-    return {figure: found.origin.of(machine.name) for figure, found in machine.figures.items()}
-
-
-def _lines(request: Request, given: Mapping[str, Any]) -> Iterable[str]:
-    from sweeps.overlap.evaluate import records
-    from sweeps.overlap.report import (
-        assumed_lines,
-        csv_lines,
-        json_lines,
-        report_lines,
-        statement_lines,
-        table_lines,
-    )
-
+    found = _records(job)
     if given["as_json"] or given["as_csv"]:
-        named = (_fields(record) for record in records(request))
+        named = (_fields(record) for record in found)
         yield from json_lines(named) if given["as_json"] else csv_lines(named)
         return
-    if request.cells == 1:
-        yield from (
-            line + "\n" for line in report_lines(request, request.cases[0], given["verbose"])
-        )
+    if job.plan.grid.cells == 1:
+        (case,) = job.plan.cases
+        yield from (line + "\n" for line in report_lines(job, case, given["verbose"]))
     else:
-        yield from table_lines(_rows(request), total=request.cells)
+        yield from table_lines(_rows(job, found), total=job.plan.grid.cells)
         if given["verbose"]:
-            for case in request.cases:
-                yield from (line + "\n" for line in statement_lines(request, case))
-    yield from (line + "\n" for line in assumed_lines(request))
+            for case in job.plan.cases:
+                yield from (line + "\n" for line in statement_lines(job, case))
+    yield from (line + "\n" for line in assumed_lines(job))
+
+
+def _records(job: Job) -> Iterator[dict[str, Any]]:
+    """Yield a record for each cell: labels, what is given once, coordinates, outputs, status."""
+    from sweeps.cli.records import Cells
+    from sweeps.overlap.sweep import CHOSEN
+
+    constants = {name: float(value) for name, value in job.sweep.constants.items()}
+    for record in Cells(job.plan, job.plan.evaluate()).records():
+        labels = {name: record[name] for name in CHOSEN if name in record}
+        labels = {"mechanism": job.plan.labels.get("mechanism"), **labels}
+        yield {**labels, **constants, **record}
 
 
 def _fields(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,13 +129,11 @@ def _fields(record: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{name}_s" if name.endswith("_time") else name: v for name, v in record.items()}
 
 
-def _rows(request: Request) -> Iterator[dict[str, Any]]:
+def _rows(job: Job, found: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield what a table for people shows."""
-    from sweeps.overlap.evaluate import records
-
     hidden = {"ideal_overlapped_time", "hidden_communication_share", "communication_share"}
-    hidden |= set(request.constants) | ({"mechanism"} - set(request.labels))
-    for record in records(request):
+    hidden |= set(job.sweep.constants) | ({"mechanism"} & set(job.plan.labels))
+    for record in found:
         row = {name: value for name, value in record.items() if name not in hidden}
         status = row.pop("status")
         if status != "ok":
@@ -148,61 +141,60 @@ def _rows(request: Request) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _write(request: Request, given: Mapping[str, Any], asked: Mapping[str, str | None]) -> None:
-    from sweeps.cli.write import default_folder, draw_figures
-    from sweeps.overlap.evaluate import figures_of, write_dataset
+def _write(job: Job, given: Mapping[str, Any]) -> None:
+    from sweeps.cli.write import default_folder, write_result
+    from sweeps.overlap.sweep import figures_of
 
-    output = Path(given["output"] or default_folder() / "overlap.nc")
-    write_dataset(request, {n: text for n, text in asked.items() if text}, given, output)
-    figures = figures_of(request)
-    if given["plot"] and figures:
-        notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
-        draw_figures(output, figures, notes=notes)
+    output = str(given["output"] or default_folder() / "overlap.nc")
+    figures = figures_of(job) if given["plot"] else []
+    write_result(job, {**given, "output": output, "plot": False}, figures)
 
 
 # Timelines.
 
 
-def _check_one(request: Request) -> None:
+def _check_one(job: Job) -> None:
     from sweeps.errors import InputError, fault
 
-    if request.axes:
-        shown = ", ".join(f"{name} {len(values)}" for name, values in request.axes.items())
+    axes = [axis for axis in job.sweep.axes if not axis.labels]
+    if axes:
+        shown = ", ".join(f"{axis.name} {len(axis)}" for axis in axes)
         wrong = "a timeline is of one case"
         raise InputError(fault("--timeline", shown, wrong, "one value for each, kinds apart"))
-    if "overlapped_time" in request.constants:
+    if "overlapped_time" in job.sweep.constants:
         wrong = "of what was measured nothing is known but its time"
         raise InputError(fault("--measured", "..", wrong, "leave it out, or the timeline"))
 
 
-def _courses(request: Request) -> dict[str, list[Span]]:
+def _courses(job: Job) -> dict[str, list[Span]]:
     from overhead.overlap.mechanisms import MECHANISMS
     from overhead.overlap.pipeline import pipeline_timeline
     from overhead.overlap.timeline import DERIVED, timeline
     from sweeps.errors import InputError, fault
-    from sweeps.overlap.evaluate import cell_of
     from sweeps.overlap.report import check_cell
+    from sweeps.overlap.sweep import values_of
 
+    varied = [axis.name for axis in job.sweep.axes if axis.name != "mechanism"]
     courses: dict[str, list[Span]] = {}
-    for case in request.cases:
-        others = [case.labels[name] for name in request.labels if name != "mechanism"]
-        name = " ".join([case.mechanism, *others])
-        check_cell(request, case)
-        values = cell_of(request, case, (*MECHANISMS[case.mechanism].takes, *DERIVED))
+    for case in job.plan.cases:
+        mechanism = case.labels["mechanism"]
+        name = " ".join([mechanism, *(case.labels[label] for label in varied)])
+        check_cell(job, case)
+        values = values_of(job, case, (*MECHANISMS[mechanism].takes, *DERIVED))
         try:
-            if case.mechanism == PIPELINE:
+            if mechanism == PIPELINE:
                 courses[name] = pipeline_timeline(case.labels["schedule"], values)
             else:
-                courses[name] = timeline(case.mechanism, values)
+                courses[name] = timeline(mechanism, values)
         except ValueError as error:
             wrong, _, allowed = str(error).partition("; ")
             raise InputError(fault("--timeline", name, wrong, allowed)) from None
     return courses
 
 
-def _draw(request: Request, courses: Mapping[str, list[Span]], given: Mapping[str, Any]) -> None:
+def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any]) -> None:
     from overhead.quantity import VOCABULARY
-    from sweeps.overlap.evaluate import cell_of
+    from sweeps.overlap.sweep import values_of
     from sweeps.spec.units import format_quantity
 
     notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
@@ -212,26 +204,26 @@ def _draw(request: Request, courses: Mapping[str, list[Span]], given: Mapping[st
         path = Path(given["timeline"])
         write_trace(courses, path, overwrite=given["overwrite"])
         notes.write(f"wrote {path}: open it in Perfetto or chrome://tracing\n")
-    notes.writelines(f"  ({line})\n" for line in _differences(request, courses))
+    notes.writelines(f"  ({line})\n" for line in _differences(job, courses))
     if given["plot"]:
         from sweeps.cli.write import default_folder
         from sweeps.plots.style import plain, unbroken
         from sweeps.plots.timeline import draw_stages, draw_timelines
 
-        kinds = {case.mechanism for case in request.cases}
+        kinds = {case.labels["mechanism"] for case in job.plan.cases}
         usual = default_folder() / ("overlap" if len(kinds) > 1 else f"overlap-{kinds.pop()}")
         stem = Path(given["output"]).with_suffix("") if given["output"] else usual
         fixed = " · ".join(
             unbroken(f"{plain(name)} = {format_quantity(value, VOCABULARY[name].units)}")
-            for name, value in request.constants.items()
+            for name, value in job.sweep.constants.items()
         )
         sequential = {
-            name: cell_of(request, case, ["sequential_time"])["sequential_time"]
-            for name, case in zip(courses, request.cases, strict=True)
+            name: values_of(job, case, ["sequential_time"])["sequential_time"]
+            for name, case in zip(courses, job.plan.cases, strict=True)
         }
         title = "Overlap of computation and communication, predicted"
         stem = stem.with_name(f"{stem.name}-timeline")
-        staged = _staged(request, courses)
+        staged = _staged(job, courses)
         others = {name: spans for name, spans in courses.items() if name not in staged}
         made: list[Path] = []
         if others:
@@ -240,36 +232,34 @@ def _draw(request: Request, courses: Mapping[str, list[Span]], given: Mapping[st
         if staged:
             stem = stem.with_name(f"{stem.name}-{PIPELINE}") if others else stem
             marks = {name: sequential[name] for name in staged}
-            names = [case.labels["schedule"] for case in request.cases]
+            names = [case.labels.get("schedule", "") for case in job.plan.cases]
             title = f"Pipeline{f' by {names[0]}' if len(staged) == 1 else 's'}, predicted"
             made += draw_stages(staged, stem, title=title, fixed=fixed, marks=marks)
         for path in made:
             notes.write(f"drew {path}\n")
 
 
-def _staged(
-    request: Request, courses: Mapping[str, list[Span]]
-) -> dict[str, dict[str, list[Span]]]:
+def _staged(job: Job, courses: Mapping[str, list[Span]]) -> dict[str, dict[str, list[Span]]]:
     """Return the courses of pipelines, with what each stage does and sends on a row."""
     staged: dict[str, dict[str, list[Span]]] = {}
-    for (name, spans), case in zip(courses.items(), request.cases, strict=True):
-        if case.mechanism == PIPELINE:
+    for (name, spans), case in zip(courses.items(), job.plan.cases, strict=True):
+        if case.labels["mechanism"] == PIPELINE:
             rows = staged.setdefault(name, {})
             for span in spans:
                 rows.setdefault(span.row.partition(" sends")[0], []).append(span)
     return staged
 
 
-def _differences(request: Request, courses: Mapping[str, list[Span]]) -> Iterator[str]:
+def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
     """Yield a line for each course of a pipeline that doesn't end when its form says."""
     from sweeps.cli.records import shown
-    from sweeps.overlap.evaluate import cell_of
+    from sweeps.overlap.sweep import values_of
 
-    for (name, spans), case in zip(courses.items(), request.cases, strict=True):
-        if case.mechanism != PIPELINE:
+    for (name, spans), case in zip(courses.items(), job.plan.cases, strict=True):
+        if case.labels["mechanism"] != PIPELINE:
             continue
         end = max(span.end for span in spans)
-        time = cell_of(request, case, ["overlapped_time"])["overlapped_time"]
+        time = values_of(job, case, ["overlapped_time"])["overlapped_time"]
         if abs(time - end) > TOLD * end:
             more = f"{100.0 * abs(time / end - 1.0):.2g} % {'more' if time > end else 'less'}"
             ends, told = shown("time", end), shown("time", time)

@@ -123,8 +123,7 @@ def _whole_of(option: str, text: str) -> float:
 
 def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
     """Return what is to be tuned."""
-    from sweeps.errors import InputError, fault
-    from sweeps.overlap.request import Faults
+    from sweeps.errors import Faults, InputError, fault
     from sweeps.tuner.predict import CHANGEABLE
     from sweeps.tuner.settings import TPOverlapTunerConfig
 
@@ -167,7 +166,7 @@ def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
 
 def setting_of(given: Mapping[str, Any]) -> Setting:
     """Return what a configuration is checked for, as far as it is given."""
-    from sweeps.overlap.request import Faults
+    from sweeps.errors import Faults
     from sweeps.spec.catalog import load_model
     from sweeps.tuner.validate import Setting
 
@@ -249,7 +248,7 @@ def _show(report: TuningReport, given: Mapping[str, Any]) -> None:
     if given["as_json"]:
         sys.stdout.write(json.dumps(report.record(), indent=1, allow_nan=False) + "\n")
     elif given["as_csv"]:
-        from sweeps.overlap.report import csv_lines
+        from sweeps.store.columns import csv_lines
 
         sys.stdout.writelines(csv_lines(report.record()["cases"]))
     else:
@@ -318,7 +317,7 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
         if study.figures:
             draw_figures(output, [dict(one) for one in study.figures], notes=notes)
     if given.get("as_csv") or given.get("as_json"):
-        from sweeps.overlap.report import csv_lines, json_lines
+        from sweeps.store.columns import csv_lines, json_lines
         from sweeps.tuner.benefit import records_of
 
         found = records_of(study, values)

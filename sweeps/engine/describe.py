@@ -33,14 +33,14 @@ def layout_of(
     """Describe the dataset that a plan gives."""
     coordinates: list[Column] = []
     # A training step has more constants than it takes: those of what it doesn't do.
-    used = plan.used() if plan.training else set(plan.grid.columns)
+    used = set(plan.grid.columns) if plan.collective else plan.used()
     kept = used | {name for name in plan.grid.columns if name not in origins}
     for axis in plan.grid.axes:
         coordinates += _axis_columns(axis, origins, kept)
     for name, (dims, values) in plan.grid.fields.items():
         if name in kept:
             coordinates.append(coordinate(name, dims, values, origins.get(name, ())))
-    for name, value in plan.grid.constants.items():
+    for name, value in {**plan.grid.constants, **plan.assumed}.items():
         if name in kept:
             coordinates.append(coordinate(name, (), np.array(value), origins.get(name, ())))
     for name, label in plan.labels.items():

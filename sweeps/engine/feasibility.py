@@ -10,6 +10,7 @@ import numpy as np
 
 from overhead.collectives.algorithm import Requirement
 from overhead.formula import REGISTRY
+from overhead.overlap import mechanisms
 from overhead.plan.requirements import (
     CONTEXT,
     FRAMEWORK,
@@ -17,6 +18,7 @@ from overhead.plan.requirements import (
     SCHEDULE,
     requirements,
 )
+from sweeps.engine.graph import given_below
 from sweeps.engine.grid import Missing, Node
 from sweeps.engine.validity import NOT_KNOWN, NOT_OF_NETWORK, Faults
 
@@ -94,4 +96,24 @@ def feasibility(builder: Builder, faults: Mapping[str, int], nodes: Mapping[str,
     each += builder.unknown(nodes, faults[NOT_KNOWN])
     # Small ones first, so that few nodes are as large as all axes together.
     each.sort(key=lambda node: builder.grid.size(node.dims))
+    return builder.either(each) if each else builder.nothing()
+
+
+def overlap_faults() -> Faults:
+    """Return what can be wrong with computation and communication at once."""
+    texts = {one.fault: one.text for one in mechanisms.REQUIREMENTS}
+    return Faults(texts, lambda fault, variable: True)
+
+
+def overlap_feasibility(
+    builder: Builder, faults: Mapping[str, int], nodes: Mapping[str, Node]
+) -> Node:
+    """Return the node of the reasons why a mechanism can't be; what it doesn't take is none."""
+    taken = {node.name for node in given_below(nodes.values())}
+    each: list[Node] = []
+    measured = "overlapped_time" in builder.given
+    for one in mechanisms.requirements(builder.labels, measured=measured):
+        inputs = [builder.perhaps(name) for name in one.inputs]
+        if all(node and (node.given is None or node.name in taken) for node in inputs):
+            each.append(builder.failing(one, faults[one.fault]))
     return builder.either(each) if each else builder.nothing()

@@ -95,7 +95,7 @@ def notes(
 
 def unknowns(wanted: Iterable[Node], bit: int) -> Iterator[Note]:
     """Yield what is given as NaN and taken by quantities, with a bit where it is."""
-    for node in _given_below(wanted):
+    for node in given_below(wanted):
         if node.given is not None and np.isnan(node.given).any():
             yield _note(node, bit, np.isnan)
 
@@ -104,7 +104,7 @@ def _note(node: Node, bit: int, test: Callable[[Array], Array]) -> Note:
     return node, bit, lambda values: np.where(test(values), bit, 0)
 
 
-def _given_below(nodes: Iterable[Node]) -> list[Node]:
+def given_below(nodes: Iterable[Node]) -> list[Node]:
     """Return the given nodes on which nodes depend, each once."""
     found: dict[int, Node] = {}
     stack, seen = list(nodes), set[int]()
@@ -121,7 +121,7 @@ def _given_below(nodes: Iterable[Node]) -> list[Node]:
 def _may_be_zero(time: Node) -> bool:
     """Return whether a time can be zero of several ranks: no latency, and no bytes or no wire."""
     free = {"latency": False, "message_bytes": False, "bandwidth": False}
-    for node in _given_below([time]):
+    for node in given_below([time]):
         kind = next((name for name in free if node.name.endswith(name)), None)
         if kind is not None and node.given is not None:
             free[kind] |= bool(np.any(node.given == (np.inf if kind == "bandwidth" else 0.0)))
@@ -144,6 +144,7 @@ class Builder:
     # Whether it is enough to know the least time of a choice, not which algorithm has it
     only_time: bool = False
     inside: bool = False  # Whether it builds what a call evaluates, rather than what is asked for
+    defaults: Mapping[str, Node] = field(default_factory=dict)  # Hold where nothing else gives it
     memo: dict[tuple[str, str], Node] = field(default_factory=dict)
     scopes: dict[tuple[Any, ...], Builder] = field(default_factory=dict)
     found: tuple[Algorithm, ...] | None = None
@@ -158,8 +159,10 @@ class Builder:
             try:
                 known = self._make(quantity, algorithm)
             except Missing as missing:
-                missing.chain = (quantity, *missing.chain)
-                raise
+                known = self.defaults.get(quantity)
+                if known is None:
+                    missing.chain = (quantity, *missing.chain)
+                    raise
             self.memo[quantity, scope] = known
         return known
 
@@ -315,8 +318,9 @@ class Builder:
     ) -> Builder:
         if key not in self.scopes:
             self.scopes[key] = Builder(
-                self.grid, {**self.labels, **labels}, given, self.interned, least, inside=True
-            )
+                self.grid, {**self.labels, **labels}, given, self.interned, least, inside=True,
+                defaults=self.defaults,
+            )  # fmt: skip
         return self.scopes[key]
 
     def _formulas(self, quantity: str, found: Sequence[Algorithm]) -> list[Formula | Call | None]:

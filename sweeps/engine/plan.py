@@ -12,13 +12,14 @@ import numpy as np
 from overhead.collectives.algorithm import Algorithm
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.labels import complete
+from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.engine.case import FLAGS, Block, Case, Variable
 from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, blocks_over, settings
 from sweeps.engine.graph import Builder
 from sweeps.engine.grid import Array, Field, Grid, Missing, Node, Region
 from sweeps.engine.validity import Faults, collective_faults
 from sweeps.errors import InputError, fault
-from sweeps.spec.axis import Axis
+from sweeps.spec.axis import Axis, is_overlap
 
 # Where a variable has no value: the cells that can't be, seen along its own dimensions.
 
@@ -209,8 +210,10 @@ class Plan:
         # What is given isn't computed: it is a coordinate.
         self.wanted = tuple(name for name in wanted if name not in self.grid.columns)
         named = {name for axis in axes for name in axis.columns}
-        self.training = "collective" not in {*labels, *named}
-        self.faults: Faults = _faults(self.training)
+        self.collective = "collective" in {*labels, *named}
+        self.overlap = is_overlap({*labels, *named})
+        self.training = not (self.collective or self.overlap)
+        self.faults: Faults = _faults(training=self.training, overlap=self.overlap)
         self.missing: dict[str, str] = {}
         self._interned: dict[tuple[Any, ...], Node] = {}
         self._given = {
@@ -241,6 +244,7 @@ class Plan:
                 self._given,
                 self._interned,
                 only_time=set(self.wanted) <= OF_TIME,
+                defaults=self._defaults(labels),
             )
             try:
                 nodes = self._nodes(builder, lacking)
@@ -264,13 +268,17 @@ class Plan:
             from sweeps.engine.feasibility import feasibility
 
             return feasibility(builder, self.faults.bits, nodes)
+        if self.overlap:
+            from sweeps.engine.feasibility import overlap_feasibility
+
+            return overlap_feasibility(builder, self.faults.bits, nodes)
         some = len(nodes) < len(self.wanted)
         return builder.status(self.faults.bits, nodes, lacking=some)
 
     def _nodes(self, builder: Builder, lacking: dict[str, Missing]) -> dict[str, Node]:
         """Return the wanted quantities' nodes; those that nothing gives here are told."""
         nodes: dict[str, Node] = {}
-        for name in self.wanted if self.training or builder.algorithms() else ():
+        for name in self.wanted if builder.algorithms() or not self.collective else ():
             try:
                 nodes[name] = builder.node(name)
             except Missing as missing:
@@ -281,7 +289,24 @@ class Plan:
 
     def builder(self, case: Case) -> Builder:
         """Return a builder of further nodes for a case."""
-        return Builder(self.grid, case.labels, self._given, self._interned)
+        defaults = self._defaults(case.labels)
+        return Builder(self.grid, case.labels, self._given, self._interned, defaults=defaults)
+
+    def _defaults(self, labels: Mapping[str, str]) -> dict[str, Node]:
+        """Return what holds where nothing gives a quantity: a mechanism's defaults."""
+        found: dict[str, Node] = {}
+        for name, value in MECHANISMS[labels["mechanism"]].defaults.items() if self.overlap else ():
+            values = np.full((1,) * len(self.grid.shape), value)
+            found[name] = Node(name, ("default", name, value), (), None, frozenset(), values)
+        return found
+
+    @cached_property
+    def assumed(self) -> dict[str, float]:
+        """The defaults on which results depend."""
+        taken = (
+            node for node in self.nodes() if node.key[0] == "default" and node.given is not None
+        )
+        return {node.name: float(node.given.flat[0]) for node in taken if node.given is not None}
 
     def algorithms(self) -> tuple[Algorithm, ...]:
         """Return all algorithms that take part, each once."""
@@ -289,7 +314,7 @@ class Plan:
 
     def declarations(self) -> tuple[Formula | Algorithm, ...]:
         """Return the algorithms, or of training steps every formula, that take part."""
-        if not self.training:
+        if self.collective:
             return self.algorithms()
         origins = (node.origin for node in self.nodes())
         return tuple({id(one): one for one in origins if one is not None}.values())
@@ -318,7 +343,7 @@ class Plan:
         for case, node in nodes:
             if node is not None:
                 dims |= self._varying(case, node)
-                called = REGISTRY.returning(name, case.labels) if self.training else None
+                called = None if self.collective else REGISTRY.returning(name, case.labels)
                 origin = called if isinstance(called, Call) else node.origin
                 if origin is not None:
                     declarations.setdefault(id(origin), origin)
@@ -452,12 +477,12 @@ class Plan:
         return (variable.name, *((dim, held[dim]) for dim in variable.dims if dim in held))
 
 
-def _faults(training: bool) -> Faults:
-    if not training:
+def _faults(*, training: bool, overlap: bool) -> Faults:
+    if not (training or overlap):
         return collective_faults()
-    from sweeps.engine.feasibility import training_faults
+    from sweeps.engine.feasibility import overlap_faults, training_faults
 
-    return training_faults()
+    return training_faults() if training else overlap_faults()
 
 
 def _chain(missing: Missing) -> str:

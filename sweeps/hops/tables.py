@@ -13,9 +13,8 @@ from overhead.formula import REGISTRY
 from overhead.hops.paths import message_energy, message_time
 from sweeps.engine.case import Column
 from sweeps.hops.study import Case, Study, messages_of, parted, rows_of
-from sweeps.overlap.evaluate import attrs_of, label_column, number_column, store
-from sweeps.overlap.report import table_lines
 from sweeps.spec.units import format_quantity
+from sweeps.store.columns import attrs_of, label_column, number_column, store, table_lines
 
 MB, MIB = 1e6, 2.0**20
 

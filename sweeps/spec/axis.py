@@ -16,6 +16,8 @@ from sweeps import display
 
 # Labels that only the model of a training step has.
 OF_TRAINING = tuple(name for name, label in LABELS.items() if label.training)
+# Labels that only overlap asked for by itself has.
+OF_OVERLAP = tuple(name for name, label in LABELS.items() if label.overlap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,14 @@ DEFAULT_QUANTITIES = display.rows("collective", place="usual")
 TRAINING_QUANTITIES = display.rows(*display.OF_A_STEP, place="usual")
 
 
+def is_overlap(given: Collection[str]) -> bool:
+    """Return whether what is given is of computation and communication at once, by themselves."""
+    return bool(set(OF_OVERLAP) & set(given))
+
+
 def is_training(given: Collection[str]) -> bool:
     """Return whether what is given is of a training step rather than of one operation."""
-    return bool({*OF_A_PLAN, *OF_TRAINING} & set(given))
+    return bool({*OF_A_PLAN, *OF_TRAINING} & set(given)) and not is_overlap(given)
 
 
 # The values that labels may have: of a list, or of the catalogue.

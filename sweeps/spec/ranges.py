@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.units import format_quantity, has_unit, parse_quantity
 
@@ -368,3 +369,41 @@ def _of_world(
             row: dict[str, float] = {"world_size": world, **named, "dp": world // size}
             rows.append(row | ({"ep": ep} if ep else {}))
     return rows
+
+
+# What flags are given: numbers of a quantity, or names.
+
+
+def numbers_of(name: str, text: str, flag: str) -> NDArray[np.float64]:
+    """Read one value or many of a quantity."""
+    quantity = VOCABULARY[name]
+    values = parse_values(
+        text,
+        quantity.units,
+        field=flag,
+        integer=quantity.integer,
+        bare_is_si=True,
+        allow_infinite=name.endswith("bandwidth"),
+    )
+    wrong = quantity.outside(values)
+    if wrong.any():
+        shown = f"{values[wrong][0]:g}"
+        raise InputError(fault(flag, shown, "outside of its domain", quantity.domain()))
+    return values
+
+
+def names_of(text: str, known: Sequence[str], flag: str) -> tuple[str, ...]:
+    """Read one name or many, or ``all``."""
+    words = [word.strip() for word in text.split(",")]
+    if words == ["all"]:
+        return tuple(known)
+    faults = [
+        fault(flag, word, "there is no such one", nearest(word, known, shown=20))
+        for word in words
+        if word not in known
+    ]
+    twice = {word for word in words if words.count(word) > 1}
+    faults += [fault(flag, word, "stands there twice", "give it once") for word in sorted(twice)]
+    if faults:
+        raise InputError(faults)
+    return tuple(words)

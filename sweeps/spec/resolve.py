@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS
 from overhead.collectives.network import factors
-from overhead.labels import LABELS, OPERATION_DEFAULTS
+from overhead.labels import LABELS, OPERATION_DEFAULTS, SM_LAWS, complete
+from overhead.overlap.mechanisms import ASSUMED, HEEDED, MECHANISMS
 from sweeps.errors import InputError, fault
 from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, Origins, assumed, once
 from sweeps.spec.axis import Axis
@@ -69,6 +70,8 @@ def resolve(sweep: Sweep, folders: Sequence[Path] = ()) -> Resolved:
         from sweeps.spec.resolve_training import TrainingResolver
 
         return TrainingResolver(sweep, folders).run()
+    if sweep.overlap:
+        return OverlapResolver(sweep, folders).run()
     return Resolver(sweep, folders).run()
 
 
@@ -135,8 +138,8 @@ class Resolver:
                 self.origins["hardware"] = (assumed(name),)
             machine = load_hardware(name, self.folders)
             self.machines.append(machine)
-            for figure in (*FIGURES, *self._pod_figures()):
-                origin = _figure(machine, figure)
+            for figure in self._figures():
+                origin = self._figure(machine, figure)
                 if origin.kind != UNKNOWN or figure in FIGURES:
                     self._constant(figure, origin)
             return
@@ -152,10 +155,10 @@ class Resolver:
         self.machines += found.values()
         rows = [found[str(name)] for name in axis.columns["hardware"]]
         columns: dict[str, NDArray[Any]] = {}
-        for figure in (*FIGURES, *self._pod_figures()):
+        for figure in self._figures():
             if figure in self.given:
                 continue
-            origins = [_figure(machine, figure) for machine in rows]
+            origins = [self._figure(machine, figure) for machine in rows]
             if all(one.kind == UNKNOWN for one in origins) and figure not in FIGURES:
                 continue
             columns[figure] = np.array([one.value for one in origins])
@@ -163,8 +166,12 @@ class Resolver:
         self.given |= set(columns)
         self._extend(axis, columns)
 
-    def _pod_figures(self) -> tuple[str, ...]:
-        return PODS if "nodes_per_pod" in self.given else ()
+    def _figures(self) -> tuple[str, ...]:
+        """Return what is taken of machines."""
+        return (*FIGURES, *(PODS if "nodes_per_pod" in self.given else ()))
+
+    def _figure(self, machine: Machine, name: str) -> Origin:
+        return _figure(machine, name)
 
     def _pods(self) -> None:
         if "nodes_per_pod" not in self.given:
@@ -308,3 +315,48 @@ def _figure_of(machine: Machine, name: str) -> Origin:
         return _in_network_factor(machine)
     found = machine.figures.get(name)
     return Origin(np.nan, UNKNOWN) if found is None else found.origin
+
+
+# Overlap asked for by itself: a machine's figures, and what they are there.
+OF_MACHINE = {
+    "memory_bandwidth": "memory_bandwidth",
+    "best_matmul_flops": "best_matmul_flops_bf16",
+    "latency": "intra_latency",
+    "bandwidth": "intra_bandwidth",
+}
+# What is computed at a machine's rates.
+RATED = {"hardware", "matmul_rows", *SM_LAWS}
+
+
+class OverlapResolver(Resolver):
+    """Fills in what a sweep of computation and communication at once doesn't say."""
+
+    def run(self) -> Resolved:
+        """Return the sweep with all that follows."""
+        chosen: list[str] = []
+        for name in ("mechanism", *HEEDED):
+            if name not in self.given and HEEDED.get(name, "") in ("", *chosen):
+                self.labels[name] = LABELS[name].default
+                self.origins[name] = (assumed(self.labels[name]),)
+            if name == "mechanism":
+                chosen = [one for one in MECHANISMS if one in self._values(name)]
+        rated = bool(RATED & self.given)
+        for way, more in ASSUMED.items():
+            if any(way in complete({"mechanism": m}, self.sweep.given).items() for m in chosen):
+                for name, (default, why) in more.items():
+                    self._constant(name, assumed(default, why))
+        if rated:
+            self._machines()
+        for mechanism in chosen:
+            for name, default in MECHANISMS[mechanism].defaults.items():
+                if name not in self.given:
+                    self.origins[name] = (assumed(default),)
+        return Resolved(
+            tuple(self.axes), self.constants, self.labels, self.origins, tuple(self.machines)
+        )
+
+    def _figures(self) -> tuple[str, ...]:
+        return tuple(OF_MACHINE)
+
+    def _figure(self, machine: Machine, name: str) -> Origin:
+        return _figure(machine, OF_MACHINE[name])

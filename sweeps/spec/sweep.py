@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.labels import CHOICES, LABELS, SWITCHES
+from overhead.overlap.mechanisms import OUTPUTS
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.axis import (
@@ -20,6 +21,7 @@ from sweeps.spec.axis import (
     DEFAULT_QUANTITIES,
     TRAINING_QUANTITIES,
     Axis,
+    is_overlap,
     is_training,
     label_values,
 )
@@ -234,6 +236,11 @@ class Sweep:
     def training(self) -> bool:
         """Whether it is of training steps, rather than of collective operations."""
         return is_training(self.given)
+
+    @property
+    def overlap(self) -> bool:
+        """Whether it is of computation and communication at once, by themselves."""
+        return is_overlap(self.given)
 
     @property
     def given(self) -> frozenset[str]:
@@ -490,6 +497,7 @@ class _Reader:
         pods = "nodes_per_pod" in told and ("hierarchical" in networks or networks == "all")
         usual = [*DEFAULT_QUANTITIES, *(["pod_time"] if pods else [])]
         usual = list(TRAINING_QUANTITIES) if training else usual
+        usual = list(OUTPUTS) if is_overlap(told) else usual
         value = self.stated.get("quantities", usual)
         listed = value if isinstance(value, list) else str(value).split(",")
         names = tuple(str(name).strip() for name in listed if str(name).strip())

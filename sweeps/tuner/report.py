@@ -17,7 +17,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.engine.case import Column
 from sweeps.errors import RunError
 from sweeps.origin import once
-from sweeps.overlap.evaluate import label_column, number_column, store
+from sweeps.store.columns import label_column, number_column, store
 from sweeps.tuner.benefit import Study, benefit
 from sweeps.tuner.choose import Choice, Recommendation, Scaling
 from sweeps.tuner.predict import ASSUMPTIONS, Result, records

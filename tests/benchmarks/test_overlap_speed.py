@@ -1,12 +1,11 @@
 """Speed of overlap: each mechanism's closed form over ten million cells."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from time import perf_counter
 
 from overhead.overlap.mechanisms import MECHANISMS
-from sweeps.overlap.evaluate import blocks
-from sweeps.overlap.request import FLAGS, LABELS, read_request
+from sweeps.engine.plan import Plan
+from sweeps.overlap.sweep import job_of
 
 Ratio = Callable[[str, float, float, str], None]
 # Cells a second that each form must reach, on one core.
@@ -43,17 +42,16 @@ FURTHER = {
 
 def cells_a_second(mechanism: str) -> float:
     """Return how many cells of a form are computed and masked in a second, by one core."""
-    names = {*LABELS, *(name for _, name, _ in FLAGS)}
-    asked = {**dict.fromkeys(names), **FURTHER[mechanism], "mechanism": mechanism}
-    request = replace(read_request(asked), outputs=("overlapped_time",))
-    assert request.cells >= 1e7
+    found = job_of({**FURTHER[mechanism], "mechanism": mechanism}).resolved
+    plan = Plan(found.axes, found.constants, found.labels, ("overlapped_time",))
+    assert plan.grid.cells >= 1e7
     best = float("inf")
     for _ in range(3):
         start = perf_counter()
-        for _ in blocks(request):
+        for _ in plan.blocks():
             pass
         best = min(best, perf_counter() - start)
-    return request.cells / best
+    return plan.grid.cells / best
 
 
 def test_each_form(ratio: Ratio) -> None:

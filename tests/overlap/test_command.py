@@ -135,8 +135,9 @@ def test_grids(cli: Runner) -> None:
     line += " --comm 1ms:100ms:log5 --buckets 4,25 --ranks 2,3"
     done = cli(line)
     head, *rows = done.out.split("not given")[0].splitlines()
+    # As everywhere labels come first, then the shorter axes.
     assert head.split()[:4] == [
-        "mechanism", "communication_time", "gradient_buckets", "ranks",
+        "mechanism", "gradient_buckets", "ranks", "communication_time",
     ]  # fmt: skip
     assert len(rows) == 40
     odd = [row for row in rows if row.startswith("ring") and " 3 " in row]
@@ -170,7 +171,7 @@ def test_a_file_and_its_figures(cli: Runner, tmp_path: Path) -> None:
     assert {p.name for p in tmp_path.glob("o-*.png")} == {"o-time.png", "o-speedup.png"}
     with open_dataset(Path("o.nc")) as dataset:
         assert dataset.overlapped_time.dims == (
-            "mechanism", "communication_time", "gradient_buckets",
+            "mechanism", "gradient_buckets", "communication_time",
         )  # fmt: skip
         found = dataset.overlapped_time.sel(mechanism="ddp_buckets", gradient_buckets=8).values
         sent = dataset.communication_time.values
@@ -185,23 +186,22 @@ def test_a_file_and_its_figures(cli: Runner, tmp_path: Path) -> None:
     assert "complete already" in cli(f"{line} --buckets 1,8 --output o.nc").out
 
 
-def test_blocks_cover_a_grid() -> None:
-    from sweeps.overlap.evaluate import blocks, evaluate
-    from sweeps.overlap.request import read_request
+def test_a_file_s_spec_gives_it_again(cli: Runner, tmp_path: Path) -> None:
+    from sweeps.store.read import open_dataset
 
-    asked = {"mechanism": "ring_exchange,two_durations", "compute_time": "1:2:lin7",
-             "communication_time": "1:3:lin5", "ranks": "2,4,8"}  # fmt: skip
-    request = read_request(asked)
-    seen = np.zeros(request.shape, dtype=int)
-    values = np.full(request.shape, np.nan)
-    for block in blocks(request, cells=4):
-        if block.name == "overlapped_time":
-            assert block.values.size <= 4
-            seen[block.region] += 1
-            values[block.region] = block.values
-    assert np.all(seen == 1)
-    for place, case in enumerate(request.cases):
-        np.testing.assert_array_equal(values[place], evaluate(request, case)["overlapped_time"])
+    line = "overlap --kind two_durations,bulk_shared --compute 50ms --comm 1ms:1s:log4"
+    cli(f"{line} --num-sm 8,16 --output one.nc")
+    with open_dataset(Path("one.nc")) as one:
+        (tmp_path / "again.toml").write_text(str(one.attrs["spec"]))
+        cli("run again.toml --output two.nc --no-plot")
+        with open_dataset(Path("two.nc")) as two:
+            assert set(one.variables) == set(two.variables)
+            for name in one.variables:
+                np.testing.assert_array_equal(one[name].values, two[name].values)
+            # Only one of the two mechanisms takes multiprocessors, and the other no efficiency.
+            assert float(two.sms) == 132.0
+            assert "the default" in two.sms.attrs["origin"]
+            assert one.overlapped_time.dims == ("mechanism", "num_sm", "communication_time")
 
 
 # Timelines.
