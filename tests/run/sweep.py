@@ -6,6 +6,8 @@ import functools
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 OPERATIONS = ("min", "max", "top", "mean", "quantile", "histogram")
 # What the files' dates are made of, so that runs at different times can be compared.
 EPOCH = "1700000000"
+# After this long a child is hanging: nothing that a test waits for depends on how fast it is.
+HANG_SECONDS = 600
 
 
 def reductions(*overs: list[str]) -> list[dict[str, Any]]:
@@ -100,15 +104,25 @@ def finish(
     run_in_blocks(job, path, cut, resume=True, overwrite=overwrite, **options)
 
 
-def child(code: str, *arguments: str) -> subprocess.Popen[str]:
+def child(code: str, *arguments: str, file: bool = False) -> subprocess.Popen[str]:
+    """Start Python with some code, or with a file of it."""
     return subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
+        [sys.executable, *([] if file else ["-c"]), code, *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "SOURCE_DATE_EPOCH": EPOCH},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    """Wait for what another process does to files."""
+    until = time.monotonic() + HANG_SECONDS
+    while not happened():
+        assert time.monotonic() < until, "it has never happened"
+        time.sleep(0.01)
 
 
 def names(folder: Path) -> list[str]:

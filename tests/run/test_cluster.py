@@ -8,13 +8,12 @@ import os
 import platform
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sweeps.blocks import pools
 from sweeps.blocks.pools import cluster
 from sweeps.blocks.run import Assignment, Cut, run_in_blocks
 from sweeps.engine.evaluate import Limits
@@ -22,7 +21,17 @@ from sweeps.errors import InputError, RunError
 from sweeps.job import Job, prepare
 from sweeps.store.publish import is_temporary
 from tests.run.slow_worker import WAIT
-from tests.run.sweep import EPOCH, LARGE, ROOT, child, large, names, whole
+from tests.run.sweep import (
+    EPOCH,
+    HANG_SECONDS,
+    LARGE,
+    ROOT,
+    child,
+    large,
+    names,
+    wait_until,
+    whole,
+)
 
 needs_dask = pytest.mark.skipif(
     importlib.util.find_spec("distributed") is None, reason="dask and distributed aren't installed"
@@ -66,9 +75,7 @@ def running(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]
         scheduler = stack.enter_context(
             dask("scheduler", "--host", "127.0.0.1", "--port", "0", *alone)
         )
-        until = time.monotonic() + 60
-        while not told.exists() and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_until(told.exists)
         slow = ("--preload", "tests.run.slow_worker")
         workers = [
             stack.enter_context(dask("worker", "--nthreads", "1", "--no-nanny", *slow, *alone))
@@ -78,11 +85,16 @@ def running(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]
 
 
 @needs_dask
-def test_a_cluster_that_loses_a_worker_and_then_its_scheduler(tmp_path: Path) -> None:
+def test_a_cluster_that_loses_a_worker_and_then_its_scheduler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "x.nc"
     (tmp_path / "dask").mkdir()
     with running(tmp_path / "dask") as (address, (scheduler, first, _)):
-        run_in_blocks(large(), path, CUT, pool=cluster(address))
+        with monkeypatch.context() as patch:
+            # Workers may take long to start.
+            patch.setattr(pools, "CONNECTING_SECONDS", HANG_SECONDS)
+            run_in_blocks(large(), path, CUT, pool=cluster(address))
         assert path.read_bytes() == whole(large)
         path.unlink()
 
@@ -130,6 +142,7 @@ def test_a_cluster_that_loses_a_worker_and_then_its_scheduler(tmp_path: Path) ->
 CLIENT = """
 import sys
 from pathlib import Path
+from sweeps.blocks import pools
 from sweeps.blocks.pools import cluster
 from sweeps.blocks.run import run_in_blocks
 from tests.run.sweep import large
@@ -144,14 +157,16 @@ def lose_the_client(path: Path, address: str) -> None:
     wait, folder = path.parent / WAIT, path.parent / f".{path.name}.run"
     wait.touch()
     client = child(CLIENT, str(path), address)
-    until = time.monotonic() + 60
-    while not blocks_begun(folder) and time.monotonic() < until:
-        time.sleep(0.02)
+    wait_until(lambda: bool(blocks_begun(folder)))
     client.kill()
     client.communicate()
-    # The blocks that workers have begun end only when the next run has taken the folder over.
-    threading.Timer(1.0, wait.unlink).start()
-    run_in_blocks(large_then(), path, CUT, pool=cluster(address), resume=True)
+
+    def taken_over(assignment: Assignment) -> Iterator[int]:
+        # The blocks that workers have begun end only when this run has taken the folder over.
+        wait.unlink()
+        yield from cluster(address)(assignment)
+
+    run_in_blocks(large_then(), path, CUT, pool=taken_over, resume=True)
     assert path.read_bytes() == whole(large_then)
 
 
@@ -170,10 +185,8 @@ def large_then() -> Job:
 
 
 def _quickly(path: Path, address: str) -> None:
-    from sweeps.blocks import pools as module
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "CONNECTING_SECONDS", 1)
+        patch.setattr(pools, "CONNECTING_SECONDS", 1)
         run_in_blocks(large(), path, CUT, pool=cluster(address), resume=True)
 
 
@@ -213,7 +226,7 @@ print(*counts)
 def test_dask_s_setting_of_the_allocator_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     # As Dask starts its workers.
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")
-    out, err = child(FAULTS).communicate(timeout=60)
+    out, err = child(FAULTS).communicate(timeout=HANG_SECONDS)
     before, after = map(int, out.split())
     # Each of 200 arrays of 256 pages is cleared anew, or nearly none.
     assert before > 10_000, err

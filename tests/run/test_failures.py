@@ -21,7 +21,16 @@ from sweeps.errors import InputError, RunError
 from sweeps.job import Job, prepare
 from sweeps.store import metadata, publish
 from sweeps.store.read import open_dataset, verify
-from tests.run.sweep import SMALL, SMALL_CUT, child, finish, names, small, whole
+from tests.run.sweep import (
+    HANG_SECONDS,
+    SMALL,
+    SMALL_CUT,
+    child,
+    finish,
+    names,
+    small,
+    whole,
+)
 
 CODES = (errno.ENOSPC, errno.EIO, errno.EROFS)
 
@@ -287,20 +296,19 @@ def test_how_it_was_cut_first_stays(tmp_path: Path, counting: list[int]) -> None
 
 
 RACER = """
-import sys, time
+import sys
 from pathlib import Path
 from sweeps.blocks.run import here, run_in_blocks
 from sweeps.errors import InputError, RunError
 from tests.run.sweep import SMALL_CUT, small
 
-def slowly(assignment):
+def waiting(assignment):
     print("computing", flush=True)
-    for index in here(assignment):
-        time.sleep(0.05)
-        yield index
+    sys.stdin.readline()
+    yield from here(assignment)
 
 try:
-    run_in_blocks(small(), Path(sys.argv[1]), SMALL_CUT, pool=slowly)
+    run_in_blocks(small(), Path(sys.argv[1]), SMALL_CUT, pool=waiting)
 except (InputError, RunError) as error:
     print(error, file=sys.stderr)
     sys.exit(2 if isinstance(error, InputError) else 1)
@@ -309,12 +317,16 @@ except (InputError, RunError) as error:
 
 def test_of_two_racing_runs_one_wins(tmp_path: Path) -> None:
     path = tmp_path / "x.nc"
-    children = [child(RACER, str(path)) for _ in range(2)]
-    said = [each.communicate(timeout=60) for each in children]
-    codes = sorted(each.returncode for each in children)
-    assert codes in ([0, 1], [0, 2]), said
-    loser = next(text for each, (_, text) in zip(children, said, strict=True) if each.returncode)
-    assert "is being written by another run" in loser or "exists already" in loser
+    racers = [child(RACER, str(path)) for _ in range(2)]
+    # The winner waits until the other one has given up.
+    first = {each.stdout.readline(): each for each in racers if each.stdout is not None}
+    assert set(first) == {"computing\n", ""}
+    _, wrong = first[""].communicate(timeout=HANG_SECONDS)
+    assert first[""].returncode == 1
+    assert "is being written by another run" in wrong
+    winner = first["computing\n"]
+    assert winner.communicate("go on\n", timeout=HANG_SECONDS) == ("", "")
+    assert winner.returncode == 0
     assert verify(path) == ()
     assert names(tmp_path) == ["x.nc"]
 
@@ -328,8 +340,7 @@ def test_a_killed_run_s_lock_holds_nobody_up(tmp_path: Path) -> None:
         run_in_blocks(small(), path, SMALL_CUT, resume=True)
     one.kill()
     one.communicate()
-    told = Folder(path).stated()
-    assert told is not None
+    assert Folder(path).stated() is not None
     run_in_blocks(small(), path, SMALL_CUT, overwrite=True)
     assert path.read_bytes() == whole(small)
     assert names(tmp_path) == ["x.nc"]

@@ -1,12 +1,12 @@
-"""Killed at random moments until it is done: the same file, and little computed twice."""
+"""Killed at any moment until it is done: the same file, and little computed twice."""
 
 from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
-import sys
-import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,99 +14,183 @@ import pytest
 from sweeps.blocks.folder import Folder
 from sweeps.blocks.recipe import recipe_of
 from sweeps.store.read import verify
-from tests.run.sweep import ROOT, SMALL_CUT, child, names, small
+from tests.run.sweep import HANG_SECONDS, SMALL_CUT, child, names, small
 
+# Runs in processes of its own, one for each line that it is told. Each says at which moment it is,
+# and waits there until it is told to go on, or is killed.
 RUNNER = """
-import sys, time
+import os, sys, traceback
 from pathlib import Path
-from sweeps.blocks.pools import processes
-from sweeps.blocks.run import here
 from sweeps.blocks.work import Work
 from tests.run.sweep import finish, small
 
-write = Work.write
+def moment(text):
+    print(text, flush=True)
+    if not sys.stdin.readline():
+        os._exit(3)
 
-def slowly(self, index, path, output):
-    print("computing", index, flush=True)
-    time.sleep(0.03)
-    return write(self, index, path, output)
+def named(path):
+    name = Path(os.fspath(path)).name
+    return "temporary" if name.endswith(".tmp") else name
 
-Work.write = slowly
+def watched(operation):
+    call = getattr(os, operation)
+    def wrapped(*paths, **more):
+        what = f"{operation} {named(paths[-1])}"
+        moment(f"before {what}")
+        found = call(*paths, **more)
+        moment(f"after {what}")
+        return found
+    setattr(os, operation, wrapped)
+
+records = Work.records
+
+def announced(self, index):
+    moment(f"block {index} begins")
+    yield from records(self, index)
+
+def progress(stage):
+    return lambda done, total: moment(f"{stage} {done} of {total}")
+
+def run(path):
+    status = 1
+    try:
+        Work.records = announced
+        for operation in ("replace", "link", "unlink", "rmdir"):
+            watched(operation)
+        moment(f"process {os.getpid()}")
+        finish(job, Path(path), progress=progress)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
 job = small()
 job.attrs
-print("ready", flush=True)
-finish(job, Path(sys.argv[1]))
+for line in iter(sys.stdin.readline, ""):
+    process = os.fork()
+    if process == 0:
+        run(line.rstrip())
+    print("ended", os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
 """
 
 
-def killed_run(path: Path, after: float) -> tuple[list[int], bool]:
-    """Run, and kill it after so many seconds; return the blocks begun, and whether it ended."""
-    one = child(RUNNER, str(path))
-    assert one.stdout is not None
-    line = one.stdout.readline()
-    if line != "ready\n":
-        raise AssertionError(one.communicate()[1])
-    time.sleep(after)
-    one.kill()
-    out, err = one.communicate()
-    if one.returncode != -9:
-        assert one.returncode == 0, err
-    return [int(line.split()[1]) for line in out.splitlines()], one.returncode == 0
+class Runs:
+    """Runs of the small sweep, each of which can be killed at any of its moments."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def say(self, text: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1]
+        return line.rstrip()
+
+    def __call__(self, path: Path, kill_at: int | str = 0) -> list[str]:
+        """Run, and kill it at a moment, by its number or name; return the moments until then."""
+        self.say(str(path))
+        process, moments = int(self.hear().removeprefix("process ")), list[str]()
+        while True:
+            self.say("go on")
+            moments.append(self.hear())
+            if moments[-1].startswith("ended "):
+                # Nothing has failed, and what was to be killed has come to its moment.
+                assert (moments.pop(), kill_at) == ("ended 0", 0)
+                return moments
+            if kill_at in {len(moments), moments[-1]}:
+                os.kill(process, signal.SIGKILL)
+                assert self.hear() == f"ended -{signal.SIGKILL:d}"
+                return moments
 
 
-def until_done(path: Path, draw: random.Random, most_kills: int) -> int:
-    """Kill runs at random moments; return how often, with the file checked."""
-    computed: list[int] = []
-    kills = 0
-    while True:
-        after = draw.uniform(0.0, 0.25) if kills < most_kills else 60.0
-        if after == 60.0:
-            one = child(RUNNER, str(path))
-            out, err = one.communicate(timeout=120)
-            assert one.returncode == 0, err
-            begun, done = [int(x.split()[1]) for x in out.splitlines()[1:]], True
-        else:
-            begun, done = killed_run(path, after)
-        computed += begun
-        if done:
-            break
-        kills += 1
+@pytest.fixture(scope="module")
+def runs() -> Iterator[Runs]:
+    with child(RUNNER) as process:
+        yield Runs(process)
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def complete(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, int]:
+    """What the file is, and how many moments a run has that nobody kills."""
+    path = tmp_path_factory.mktemp("complete") / "x.nc"
+    moments = runs(path)
+    return path.read_bytes(), len(moments)
+
+
+def begun(moments: Sequence[str]) -> list[int]:
+    return [int(text.split()[1]) for text in moments if text.endswith(" begins")]
+
+
+def check(path: Path, computed: list[int], kills: int, content: bytes) -> None:
     blocks = len(set(computed))
     assert sorted(set(computed)) == list(range(blocks))
     # Of each killed run at most the block that it was at.
     assert len(computed) - blocks <= kills
+    assert path.read_bytes() == content
     assert verify(path) == ()
     assert names(path.parent) == [path.name]
-    return kills
 
 
-@pytest.fixture(scope="module")
-def complete(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    path = tmp_path_factory.mktemp("complete") / "x.nc"
-    _, err = child(RUNNER, str(path)).communicate(timeout=120)
-    assert path.exists(), err
-    return path.read_bytes()
+# Where runs of one sweep are killed, one after the other, and the blocks that each has begun.
+KILLED = [
+    ("block 0 begins", [0]),
+    ("before replace 00000000.block", [0]),
+    ("after replace 00000000.block", [0]),
+    ("block 2 begins", [1, 2]),
+    ("after replace 00000003.block", [2, 3]),
+    ("reducing 1 of 4", []),
+    ("gathering 20 of 116", []),
+    ("before link x.nc", []),
+    ("after link x.nc", []),
+    ("after unlink plan.json", []),
+]
 
 
-def test_a_few_kills(tmp_path: Path, complete: bytes) -> None:
-    kills = until_done(tmp_path / "x.nc", random.Random(1), 4)
-    assert kills >= 2
-    assert (tmp_path / "x.nc").read_bytes() == complete
+def test_killed_at_every_stage(tmp_path: Path, runs: Runs, complete: tuple[bytes, int]) -> None:
+    path, computed = tmp_path / "x.nc", list[int]()
+    for moment, blocks in KILLED:
+        assert begun(runs(path, moment)) == blocks
+        computed += blocks
+        assert path.exists() == (moment in {"after link x.nc", "after unlink plan.json"})
+    assert begun(runs(path)) == []
+    check(path, computed, len(KILLED), complete[0])
 
 
 @pytest.mark.slow
-def test_many_kills(tmp_path: Path, complete: bytes) -> None:
-    draw, kills, number = random.Random(2), 0, 0
-    while kills < 50:
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        kills += until_done(folder / "x.nc", draw, 8)
-        assert (folder / "x.nc").read_bytes() == complete
-        number += 1
+def test_killed_at_every_moment(tmp_path: Path, runs: Runs, complete: tuple[bytes, int]) -> None:
+    content, count = complete
+    for moment in range(1, count + 1):
+        path = tmp_path / str(moment) / "x.nc"
+        path.parent.mkdir()
+        first = runs(path, moment)
+        check(path, begun(first) + begun(runs(path)), 1, content)
+
+
+@pytest.mark.slow
+def test_killed_again_and_again(tmp_path: Path, runs: Runs, complete: tuple[bytes, int]) -> None:
+    draw = random.Random(2)
+    for folder in range(50):
+        path, computed = tmp_path / str(folder) / "x.nc", list[int]()
+        path.parent.mkdir()
+        kills = 0
+        # Early in what is left: later the sweep would be complete.
+        while kills < 8 and not path.exists():
+            computed += begun(runs(path, draw.randint(1, 12)))
+            kills += 1
+        computed += begun(runs(path))
+        check(path, computed, kills, complete[0])
 
 
 PARENT = """
-import sys
+import multiprocessing, sys
 from pathlib import Path
 from sweeps.blocks.pools import processes
 from sweeps.blocks.run import Cut, run_in_blocks
@@ -114,42 +198,25 @@ from sweeps.engine.evaluate import Limits
 from tests.run.sweep import large
 
 if __name__ == "__main__":
-    def telling(assignment):
+    def announced(assignment):
         for index in processes(2)(assignment):
-            import multiprocessing
-            print(*(one.pid for one in multiprocessing.active_children()), flush=True)
+            print(len(multiprocessing.active_children()), flush=True)
+            sys.stdin.readline()
             yield index
 
-    run_in_blocks(large(), Path(sys.argv[1]), Cut(Limits(block=13), 1), pool=telling)
+    run_in_blocks(large(), Path(sys.argv[1]), Cut(Limits(block=13), 1), pool=announced)
 """
-
-
-def is_running(pid: int) -> bool:
-    state = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    return bool(state) and not state.startswith("Z")
 
 
 def test_processes_end_when_the_one_that_started_them_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(PARENT, encoding="utf-8")
-    one = subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path / "x.nc")],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    one = child(str(script), str(tmp_path / "x.nc"), file=True)
     assert one.stdout is not None
-    children = [int(pid) for pid in one.stdout.readline().split()]
-    assert len(children) == 2
+    assert one.stdout.readline() == "2\n"
     one.kill()
-    one.wait()
-    until = time.monotonic() + 10
-    while any(map(is_running, children)) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not any(map(is_running, children))
+    # The processes have the same standard output: it ends when the last of them has ended.
+    one.communicate(timeout=HANG_SECONDS)
 
 
 def test_a_recipe_says_whose_block_it_is() -> None:
