@@ -89,8 +89,9 @@ def build_topology(
         Of a hierarchy: ``intra_bandwidth``, ``intra_latency``, ``inter_bandwidth``,
         ``inter_latency``, both ``.._energy_per_bit`` (default 0), ``ranks_per_nic`` or
         ``nics_per_node`` (default: a card a rank), ``oversubscription`` (default 1); with
-        ``nodes_per_pod`` a third level's ``pod_..``.  Of a switch: ``has_nvls``, ``has_inc``,
-        and ``in_network_latency_factor`` (default 1).
+        ``nodes_per_pod`` a third level's ``pod_..``; ``intra_nvls`` and ``inter_inc`` (default 0)
+        say whether switches reduce.  Of a switch: ``has_nvls``, ``has_inc``.  Of both
+        ``in_network_latency_factor`` (default 1).
 
     Returns
     -------
@@ -136,6 +137,9 @@ def _complete(kind: TopologyKind, values: dict[str, Array], dimensions: int) -> 
         values.setdefault("has_inc", np.asarray(0.0))
     if kind is TopologyKind.HIERARCHICAL:
         values.setdefault("gpus_per_node", np.asarray(1.0))
+        values.setdefault("in_network_latency_factor", one)
+        for name in ("intra_nvls", "inter_inc"):
+            values.setdefault(name, np.asarray(0.0))
         if "nics_per_node" not in values:
             values.setdefault("ranks_per_nic", one)
         for name in ("oversubscription", "pod_oversubscription"):

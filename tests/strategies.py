@@ -134,7 +134,9 @@ def _shapes(topology: str) -> Mapping[str, Array]:
         return {**drawn, "ranks": drawn["mesh_nx"] * drawn["mesh_ny"] * drawn["mesh_nz"]}
     if topology == "hierarchical":
         drawn = dict(zip(HIERARCHY, np.array(DEPTHS, dtype=np.float64).T, strict=True))
-        return {**drawn, **_filled(drawn, spare=2)}
+        able = ("intra_nvls", "inter_inc", "in_network_latency_factor")
+        ones = dict.fromkeys(able, np.ones_like(drawn["nodes"]))
+        return {**drawn, **ones, **_filled(drawn, spare=2)}
     ranks = np.array(RANKS, dtype=np.float64)
     one = np.ones_like(ranks)
     if topology == "switch":

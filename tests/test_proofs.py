@@ -26,7 +26,7 @@ from overhead import expression as ex
 from overhead.collectives.algorithm import ALGORITHMS
 from overhead.collectives.cost import LEVELS
 from overhead.evaluation import Evaluation
-from tests.simulator import SCHEDULES, simulate
+from tests.simulator import SCHEDULES, STREAMS, simulate
 from tests.simulator.core import Outcome
 from tests.simulator.model import Case, Undefined
 
@@ -73,6 +73,7 @@ SHAPES: dict[str, tuple[Sizes, ...]] = {
 }
 # Store and forward on a ring moves N^2 blocks in each of N steps.
 SLOW = ("fwd_uni", "fwd_bidir", "shift_uni", "shift_min", "shift_bidir")
+STREAMED = tuple(key[2] for key in STREAMS)
 # Defined with fewer sizes than its schedule: with two or an odd number of ranks a dimension.
 NARROWER = ("multi_shift_bidir", "multi_fwd_bidir")
 
@@ -118,7 +119,7 @@ def variants(plain: Case) -> Iterator[Case]:
     if plain.topology == "hierarchical":
         if plain.ranks <= 4:
             yield replace(plain, latency_per="message")
-        if plain.algorithm.startswith(("flat_", "ring_path")) and plain.ranks <= 8:
+        if plain.algorithm.startswith(("flat_", "ring_path", *STREAMED)) and plain.ranks <= 8:
             turned = replace(plain, latency=plain.latency[::-1], bandwidth=plain.bandwidth[::-1])
             cheap = replace(turned, bandwidth=plain.bandwidth)
             yield from (turned, cheap, *(replace(c, message=SMALL) for c in (plain, turned)))
@@ -163,6 +164,7 @@ def given(case: Case) -> dict[str, float]:
         values |= zip(axes, (*case.sizes, 1, 1), strict=False)
     elif case.topology == "hierarchical":
         values |= {"ranks_per_nic": case.ranks_per_nic, "gpus_per_node": case.sizes[0]}
+        values |= {"intra_nvls": 1, "inter_inc": 1, "in_network_latency_factor": 1}
         values |= zip(
             ("oversubscription", "pod_oversubscription"), OVERSUBSCRIPTION[1:], strict=True
         )
@@ -230,7 +232,7 @@ class Proof:
         if self.above > 0.0:
             difference += f"; at few chunks an upper bound, at most {self.above:.1%} above"
         names = " | ".join(self.key)
-        schedule = described(SCHEDULES[self.key], self.key[2])
+        schedule = described({**SCHEDULES, **STREAMS}[self.key], self.key[2])
         return f"| {names} | `{schedule}` | {tried} | {self.cases} | {difference} |"
 
 
@@ -352,7 +354,7 @@ def stated() -> dict[Key, str]:
 
 
 def test_every_algorithm_has_a_schedule_and_every_schedule_an_algorithm() -> None:
-    assert sorted(KEYS) == sorted(SCHEDULES)
+    assert sorted(KEYS) == sorted({**SCHEDULES, **STREAMS})
 
 
 @pytest.mark.parametrize(("topology", "collective"), NETWORKS, ids=map("-".join, NETWORKS))

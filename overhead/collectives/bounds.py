@@ -265,6 +265,48 @@ def three_level_all_reduce_bound(
 @formula(
     returns="bandwidth_bound",
     source=OWN,
+    assumes=(SHARED_PORT, NODE, "every rank gives the whole message, and every node once"),
+    when=_of("all_reduce", TWO) | {"in_network": "yes"},
+)
+def two_level_in_network_bound(
+    message_bytes: Array,
+    ranks: Array,
+    node_ranks: Array,
+    mean_capacity: Array,
+    node_capacity: Array,
+) -> Array:
+    """Least transfer of an all_reduce on two levels whose switches reduce."""
+    node = np.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
+    whole = np.maximum(1.0 / mean_capacity, node)
+    return np.asarray(message_bytes * np.where(ranks > 1.0, whole, 0.0))
+
+
+@formula(
+    returns="bandwidth_bound",
+    source=OWN,
+    assumes=(SHARED_PORT, NODE, POD, "every rank gives the whole message, every pod once"),
+    when=_of("all_reduce", THREE) | {"in_network": "yes"},
+)
+def three_level_in_network_bound(
+    message_bytes: Array,
+    ranks: Array,
+    node_ranks: Array,
+    pods: Array,
+    mean_capacity: Array,
+    node_capacity: Array,
+    pod_capacity: Array,
+) -> Array:
+    """Least transfer of an all_reduce on three levels whose switches reduce."""
+    inner = two_level_in_network_bound(
+        message_bytes, ranks, node_ranks, mean_capacity, node_capacity
+    )
+    pod = message_bytes * np.where(pods > 1.0, 1.0 / pod_capacity, 0.0)
+    return np.asarray(np.maximum(inner, pod))
+
+
+@formula(
+    returns="bandwidth_bound",
+    source=OWN,
     assumes=(
         SHARED_PORT,
         NODE,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.collectives.algorithm import algorithm
+from overhead.collectives.algorithm import TWO_LEVELS, Requirement, algorithm
 from overhead.collectives.cost import Cost, Level, stack
 from overhead.collectives.hierarchical import (
     ABSENT,
@@ -22,6 +22,17 @@ from overhead.collectives.hierarchical import (
     slowest,
 )
 from overhead.quantity import Array
+
+NODE_NVLS = Requirement(
+    "no_nvls_in_the_node",
+    "the switch inside a node must reduce and multicast (NVLS): intra_nvls = 1",
+    lambda intra_nvls, node_ranks: np.asarray((intra_nvls == 1.0) | (node_ranks == 1.0)),
+)
+FABRIC_INC = Requirement(
+    "no_reduction_between_nodes",
+    "the switches between nodes must reduce (SHARP): inter_inc = 1",
+    lambda inter_inc, nodes: np.asarray((inter_inc == 1.0) | (nodes == 1.0)),
+)
 
 SEVERAL = "where(ranks > 1, 1, 0)"
 # Links of a ring through all ranks, node after node, and the latency of its quickest one.
@@ -138,3 +149,186 @@ def node_pairwise(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: A
             rounds((pods - 1.0) * nodes * node_ranks, ranks_per_nic),
         ]
     )
+
+
+# Trees between nodes, through which bytes stream: of a buffer cut finely enough, a rank passes on
+# what comes in as it comes in.  So the time is the latency of the path up and down, and that of
+# the bytes through the busiest link.
+
+STREAM = "bytes stream: a rank passes on, up and down, what comes in as it comes in"
+CHANNELS = "each rank is the head of its node for a part of the buffer, with its network card"
+ROTATED = "two binary trees over the nodes, turned so that all nodes carry the same"
+DEPTH = "2*ceil(log2(nodes))"
+INNER_NVLS = "where(node_ranks > 1, 1, 0)"
+CHAINS = f"2*(node_ranks - 1)/node_ranks*{WIRES[0]}"
+TREES = f"2*(nodes - 1)/nodes*{OUTSIDE}*{WIRES[1]}"
+SHARED = f"{INNER_NVLS}*(1 + 1/node_ranks)*{WIRES[0]}"
+SWITCHES = f"where(nodes > 1, 1, 0)*{OUTSIDE}*{WIRES[1]}"
+REDUCED = "2*(nodes - 1)/nodes/node_ranks"
+
+
+def _streamed(
+    steps: tuple[Array, Array],
+    shares: tuple[Array, Array],
+    wires: tuple[Array, Array],
+    carried: tuple[Array, Array],
+    sent: Array,
+    reduced: Array,
+) -> Cost:
+    """Return the cost of a stream over two levels: latency of both, transfer of the slower."""
+    inner = wires[0] >= wires[1]
+    slower = (inner.astype(np.float64), (~inner).astype(np.float64))
+    levels = [
+        Level(count, count, here * share, over)
+        for count, here, share, over in zip(steps, slower, shares, carried, strict=True)
+    ]
+    nothing = Level(0.0 * sent, 0.0 * sent, 0.0 * sent, 0.0 * sent)
+    return Cost(steps[0] + steps[1], sent, (*levels, nothing), reduced, apart=0.0)
+
+
+def _far_wire(
+    share: Array, message_bytes: Array, inter_bandwidth: Array, oversubscription: Array
+) -> Array:
+    return share * (message_bytes * (oversubscription / inter_bandwidth))
+
+
+@algorithm(
+    "hierarchical",
+    "all_reduce",
+    "tree_path",
+    steps=f"2*(node_ranks - 1) + {DEPTH}",
+    time=f"2*(node_ranks - 1)*intra_latency + {DEPTH}*inter_latency + maximum({CHAINS}, {TREES})",
+    sent=f"(2*(node_ranks - 1)/node_ranks + {REDUCED})*message_bytes",
+    carried="2*(ranks - 1)*message_bytes",
+    source="sanders2009",
+    where="two trees over the nodes; NCCL hangs a chain of the node's ranks on each",
+    assumes=(STREAM, CHANNELS, ROTATED),
+    requires=(TWO_LEVELS,),
+)
+def tree_path(
+    node_ranks: Array,
+    nodes: Array,
+    pods: Array,
+    ranks_per_nic: Array,
+    message_bytes: Array,
+    intra_bandwidth: Array,
+    inter_bandwidth: Array,
+    oversubscription: Array,
+) -> Cost:
+    """Double binary tree between nodes, chains in them: latency of the path up and down."""
+    # With more pods it isn't defined.
+    inside = 2.0 * (node_ranks - 1.0) / node_ranks + 0.0 * pods
+    between = 2.0 * (nodes - 1.0) / nodes
+    outside = between * ranks_per_nic / node_ranks
+    wires = (
+        inside * (message_bytes / intra_bandwidth),
+        _far_wire(outside, message_bytes, inter_bandwidth, oversubscription),
+    )
+    return _streamed(
+        (2.0 * (node_ranks - 1.0), 2.0 * np.ceil(np.log2(nodes))),
+        (inside, outside),
+        wires,
+        (2.0 * (node_ranks - 1.0) * nodes, 2.0 * (nodes - 1.0)),
+        inside + between / node_ranks,
+        (inside + between / node_ranks) / 2.0,
+    )
+
+
+@algorithm(
+    "hierarchical",
+    "all_reduce",
+    "nvls_tree",
+    steps=f"2*{INNER_NVLS} + {DEPTH}",
+    time=f"2*{INNER_NVLS}*intra_latency*in_network_latency_factor + {DEPTH}*inter_latency"
+    f" + maximum({SHARED}, {TREES})",
+    sent=f"({INNER_NVLS}*(1 + 1/node_ranks) + {REDUCED})*message_bytes",
+    carried=f"({INNER_NVLS}*nodes*(node_ranks + 1) + 2*(nodes - 1))*message_bytes",
+    source="nccl",
+    where="NVLS in nodes, the trees between them",
+    assumes=(STREAM, CHANNELS, ROTATED),
+    requires=(TWO_LEVELS, NODE_NVLS),
+    in_network=True,
+)
+def nvls_tree(
+    node_ranks: Array,
+    nodes: Array,
+    pods: Array,
+    ranks_per_nic: Array,
+    in_network_latency_factor: Array,
+    message_bytes: Array,
+    intra_bandwidth: Array,
+    inter_bandwidth: Array,
+    oversubscription: Array,
+) -> Cost:
+    """The switch of a node reduces and multicasts (NVLS); double binary tree between nodes."""
+    there = np.where(node_ranks > 1.0, 1.0, 0.0) + 0.0 * pods
+    inside = there * (1.0 + 1.0 / node_ranks)
+    between = 2.0 * (nodes - 1.0) / nodes
+    outside = between * ranks_per_nic / node_ranks
+    wires = (
+        inside * (message_bytes / intra_bandwidth),
+        _far_wire(outside, message_bytes, inter_bandwidth, oversubscription),
+    )
+    cost = _streamed(
+        (2.0 * there, 2.0 * np.ceil(np.log2(nodes))),
+        (inside, outside),
+        wires,
+        (there * nodes * (node_ranks + 1.0), 2.0 * (nodes - 1.0)),
+        inside + between / node_ranks,
+        between / 2.0 / node_ranks,
+    )
+    return _slow_switch(cost, in_network_latency_factor)
+
+
+def _slow_switch(cost: Cost, factor: Array) -> Cost:
+    """Return a cost in which latencies in nodes are those of a switch that reduces."""
+    inner, *outer = cost.levels
+    paid = inner.latencies * factor
+    inner = Level(paid, paid, inner.transfer, inner.carried)
+    return Cost(cost.steps, cost.sent, (inner, *outer), cost.reduced, cost.apart)
+
+
+@algorithm(
+    "hierarchical",
+    "all_reduce",
+    "nvls_sharp",
+    steps=f"2*{INNER_NVLS} + 2*where(nodes > 1, 1, 0)",
+    time=f"2*{INNER_NVLS}*intra_latency*in_network_latency_factor"
+    f" + 2*where(nodes > 1, 1, 0)*inter_latency + maximum({SHARED}, {SWITCHES})",
+    sent=f"({INNER_NVLS}*(1 + 1/node_ranks) + where(nodes > 1, 1, 0)/node_ranks)*message_bytes",
+    carried=f"({INNER_NVLS}*nodes*(node_ranks + 1) + where(nodes > 1, 1, 0)*nodes)*message_bytes",
+    source="sharp2016",
+    where="NCCL joins it with NVLS in nodes",
+    assumes=(STREAM, CHANNELS, "a latency up to the switches that add up, and one down"),
+    requires=(TWO_LEVELS, NODE_NVLS, FABRIC_INC),
+    in_network=True,
+)
+def nvls_sharp(
+    node_ranks: Array,
+    nodes: Array,
+    pods: Array,
+    ranks_per_nic: Array,
+    in_network_latency_factor: Array,
+    message_bytes: Array,
+    intra_bandwidth: Array,
+    inter_bandwidth: Array,
+    oversubscription: Array,
+) -> Cost:
+    """The switches of nodes (NVLS), and those between them (SHARP), reduce and multicast."""
+    there = np.where(node_ranks > 1.0, 1.0, 0.0) + 0.0 * pods
+    far = np.where(nodes > 1.0, 1.0, 0.0)
+    inside = there * (1.0 + 1.0 / node_ranks)
+    outside = far * ranks_per_nic / node_ranks
+    wires = (
+        inside * (message_bytes / intra_bandwidth),
+        _far_wire(outside, message_bytes, inter_bandwidth, oversubscription),
+    )
+    cost = _streamed(
+        (2.0 * there, 2.0 * far),
+        (inside, outside),
+        wires,
+        (there * nodes * (node_ranks + 1.0), far * nodes),
+        inside + far / node_ranks,
+        0.0 * inside,
+    )
+    return _slow_switch(cost, in_network_latency_factor)

@@ -241,6 +241,9 @@ ONE_LEVEL = {
     "flat_ring": ("ring", "ring"),
     "flat_ring_channels": ("ring", "ring"),
     "ring_path": ("ring", "ring"),
+    "tree_path": ("ring", ""),
+    "nvls_tree": ("", ""),
+    "nvls_sharp": ("", ""),
     "intra_inter": ("ring", "ring"),
     "two_phase": ("pairwise", "pairwise"),
     "flat_direct": ("direct", "direct"),
@@ -266,9 +269,11 @@ def test_a_hierarchy_of_one_level_is_a_switch(
     own |= {"message_bytes": price["message_bytes"], "chunks": price["chunks"]}
     place = {"intra": "node_ranks", "inter": "nodes", "pod": "pods"}[level]
     for nested in ALGORITHMS.of("hierarchical", collective):
-        if (nested.name, level) == ("flat_pairwise", "pod"):
+        alike = ONE_LEVEL[nested.name][level != "intra"]
+        # Without pods, or streamed through trees and switches, which has no like on a switch.
+        if (nested.name, level) == ("flat_pairwise", "pod") or not alike:
             continue
-        flat = ALGORITHMS["switch", collective, ONE_LEVEL[nested.name][level != "intra"]]
+        flat = ALGORITHMS["switch", collective, alike]
         shapes = dict(networks(flat))
         sizes = dict.fromkeys(("node_ranks", "nodes", "pods"), 1.0) | {place: shapes["ranks"]}
         ours = evaluate(nested, price, shapes=sizes | {"ranks": shapes["ranks"]})

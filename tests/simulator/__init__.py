@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from tests.simulator import binary_tree, grid, hierarchical, ring, switch
+from tests.simulator import binary_tree, grid, hierarchical, ring, streams, switch
 from tests.simulator.core import Outcome, run
 from tests.simulator.model import (
     Block,
@@ -26,8 +26,12 @@ SCHEDULES: Table = {
     **hierarchical.SCHEDULES,
 }
 
+# What streams instead of going step by step.
+STREAMS = streams.STREAMS
+
 __all__ = [
     "SCHEDULES",
+    "STREAMS",
     "Block",
     "Case",
     "Link",
@@ -44,9 +48,11 @@ __all__ = [
 
 def simulate(case: Case) -> Outcome:
     """Run a case's schedule; raise `Undefined` where the algorithm does not exist for its sizes."""
-    schedule = SCHEDULES[case.topology, case.collective, case.algorithm]
+    key = case.topology, case.collective, case.algorithm
     zero = Fraction(0)
     if case.ranks == 1:
         return Outcome(zero, 0, zero, (zero,) * len(case.latency), zero)
-    network, steps = schedule(case)
+    if key in streams.STREAMS:
+        return streams.STREAMS[key](case)
+    network, steps = SCHEDULES[key](case)
     return run(case, network, steps)

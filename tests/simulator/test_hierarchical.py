@@ -6,14 +6,15 @@ from fractions import Fraction
 
 import pytest
 
-from tests.simulator import SCHEDULES, simulate
+from tests.simulator import SCHEDULES, STREAMS, simulate
 from tests.simulator.core import Outcome
 from tests.simulator.model import Case, Undefined
 
 LATENCY = (Fraction(3, 7), Fraction(5, 3), Fraction(22, 9))
 BANDWIDTH = (Fraction(11, 5), Fraction(7, 13), Fraction(2, 9))
 BYTES = Fraction(13, 3)
-ALL = sorted(key[1:] for key in SCHEDULES if key[0] == "hierarchical")
+STEPPED = {**SCHEDULES, **STREAMS}
+ALL = sorted(key[1:] for key in STEPPED if key[0] == "hierarchical")
 SHAPES = [(1, 1), (3, 1), (1, 4), (2, 2), (3, 2), (4, 3), (1, 1, 2), (2, 3, 2), (3, 1, 2)]
 
 
@@ -37,7 +38,7 @@ def run(collective: str, algorithm: str, sizes: tuple[int, ...], nic: int = 1) -
 def defined(algorithm: str, sizes: tuple[int, ...]) -> bool:
     if set(sizes) == {1}:
         return True
-    if algorithm == "flat_pairwise":
+    if algorithm in ("flat_pairwise", *(key[2] for key in STREAMS)):
         return len(sizes) == 2
     return not algorithm.endswith("halving") or not any(size & (size - 1) for size in sizes[1:])
 
@@ -127,3 +128,23 @@ def test_a_reduce_to_a_root_sends_more_than_the_buffer_on_rails() -> None:
 )
 def test_two_ranks_of_neighbouring_nodes(sizes: tuple[int, ...], level: int) -> None:
     assert run("p2p", "direct", sizes).time == LATENCY[level] + BYTES / BANDWIDTH[level]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "depth", "load"), [(2, 1, 1), (3, 2, Fraction(4, 3)), (8, 3, Fraction(7, 4))]
+)
+def test_trees_between_nodes_carry_less_than_a_ring(nodes: int, depth: int, load: Fraction) -> None:
+    """With two nodes each sends the message once, with many nearly twice, on each rank's card."""
+    outcome = run("all_reduce", "tree_path", (4, nodes), 4)
+    latency = 6 * LATENCY[0] + 2 * depth * LATENCY[1]
+    assert outcome.time == latency + load * BYTES / BANDWIDTH[1]
+    assert outcome.steps == 6 + 2 * depth
+
+
+def test_switches_that_reduce_take_the_message_once() -> None:
+    outcome = run("all_reduce", "nvls_sharp", (4, 3), 4)
+    assert outcome.time == 2 * LATENCY[0] + 2 * LATENCY[1] + BYTES / BANDWIDTH[1]
+    assert outcome.carried == (15 * BYTES, 3 * BYTES)
+    assert outcome.reduced == 0
+    plain = run("all_reduce", "nvls_tree", (4, 3), 4)
+    assert plain.time == 2 * LATENCY[0] + 4 * LATENCY[1] + Fraction(4, 3) * BYTES / BANDWIDTH[1]
