@@ -15,6 +15,7 @@ from sweeps.engine.case import Block, Column, Layout
 from sweeps.engine.describe import Steps, layout_of, references
 from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
+from sweeps.result import Result
 from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.sweep import Sweep, read_sweep
 from sweeps.spec.units import format_quantity, to_toml, with_si_units
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
 
 # Most cells that a sweep may have without a reduction: 10^11 float64 are 0.8 TB.
 MOST_CELLS = 10**11
+# Of what is the same in all cells, what records have, in this order.
+RECORDED = (
+    *("model", "hardware", "collective", "topology"),
+    *("precision", "recompute", "schedule", "context_parallel"),
+    *("ranks", "message_bytes"),
+    *("world_size", "dp", "tp", "cp", "pp", "ep", "zero_stage", "micro_batch", "global_batch"),
+)
 # Reductions whose result has no dimension of its own.
 PLAIN_RESULTS = ("min", "max", "mean")
 
@@ -236,6 +244,22 @@ class Job:
         from sweeps.engine.reduce import reducers_of
 
         return reducers_of(self.plan, self.sweep.reductions, self.layout)
+
+    @property
+    def masks(self) -> dict[str, int]:
+        """By variable: the bits of a status with which it has no value."""
+        return {v.name: self.plan.faults.masking(v.name) for v in self.plan.variables}
+
+    def evaluated(self) -> Result:
+        """Evaluate what is stored whole, for records and tables: without sources and provenance."""
+        arrays = self.plan.evaluate(self.stored)
+        layout = layout_of(self.plan, self.resolved.origins, {}, brief=True)
+        columns = (
+            replace(column, values=arrays[column.name])
+            for column in layout.variables
+            if column.name in arrays
+        )
+        return Result(replace(layout, variables=tuple(columns)), RECORDED, self.masks)
 
     def dataset(self, progress: Callable[[int, int], None] | None = None) -> xr.Dataset:
         """Compute the result in memory."""

@@ -74,7 +74,7 @@ def test_output_is_written_and_the_table_printed(cli: Runner, tmp_path: Path) ->
         )
         np.testing.assert_array_equal(dataset["time"], expected["time"])
     again = cli(line)
-    assert "x.nc is complete already: the same sweep by the same code" in again.out
+    assert "x.nc is complete already: the same input and the same code" in again.out
     assert "wrote" not in again.out
 
 

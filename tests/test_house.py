@@ -23,9 +23,9 @@ PACKAGES = ("overhead", "sweeps")
 LONGEST_FILE = 700
 # Each wing of sweeps imports only those before it.
 WINGS = (
-    "errors", "origin", "display", "spec", "engine", "store", "traces", "hops", "validate",
-    "plots", "calibrate", "own_formulas", "job", "overlap", "blocks", "search", "tuner", "api",
-    "cli",
+    "errors", "origin", "display", "spec", "engine", "store", "result", "traces", "hops",
+    "validate", "plots", "calibrate", "own_formulas", "job", "overlap", "blocks", "search", "tuner",
+    "api", "cli",
 )  # fmt: skip
 # What sweeps has at its top hands on to api and cli.
 ENTRIES = ("__init__", "__main__")

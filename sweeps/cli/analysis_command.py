@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +16,7 @@ from sweeps.errors import InputError, fault
 if TYPE_CHECKING:
     from overhead.step.timeline import StepTimeline
     from sweeps.job import Job
+    from sweeps.result import Result
 
 # Options of ``sweeps analysis``, and the sweep of training steps that they state.
 
@@ -101,29 +101,31 @@ def command(**given: Any) -> int:
     One value for every argument prints a report; several print a table.  --timeline writes when
     what of one plan's step runs; with --plot, a figure of it beside.
     """
-    from sweeps.cli.analysis_job import analysis_job, check_printable
+    from sweeps.cli.analysis_job import analysis_job
+    from sweeps.cli.write import Output
     from sweeps.own_formulas import load_formulas
+    from sweeps.result import command_line
 
     for path in given["formulas"]:
         load_formulas(Path(path))
     job = analysis_job(
         stated_analysis(given),
-        command=["sweeps", *sys.argv[1:]],
+        command=command_line(),
         folders=[Path(folder) for folder in given["hardware_folder"]],
         options=file_options(given),
     )
     step = _timeline(job) if given["timeline"] else None
-    writing = bool(given["output"] or (given["plot"] and step is None))
-    small = check_printable(job, given, writing=writing)
-    # What can't be printed isn't written either.
-    lines: Iterable[str] = _lines(job, job.plan.evaluate(job.stored), given) if small else ()
-    if writing:
-        from sweeps.cli.write import default_folder, write_result
-
-        given["output"] = given["output"] or str(default_folder() / "analysis.nc")
+    out = Output({**given, "plot": given["plot"] and (step is None or given["output"])}, "analysis")
+    found = job.evaluated() if out.is_printed(job) else None
+    lines: Iterable[str] = ()
+    if found and not out.programs:
+        lines = _lines(job, found, verbose=given["verbose"])
+    if out.wanted:
+        # What can't be printed isn't written either.
         lines = list(lines) if job.plan.grid.cells == 1 else lines
-        write_result(job, given)
-    sys.stdout.writelines(lines)
+        out.write(job)
+    if found:
+        out.show(found, lines)
     if step is not None:
         from sweeps.cli.analysis_job import write_timeline
 
@@ -138,16 +140,13 @@ def _timeline(job: Job) -> StepTimeline:
     return timeline_of(job)
 
 
-def _lines(job: Job, arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is printed: records for programs, a report or a table for people."""
+def _lines(job: Job, result: Result, *, verbose: bool) -> Iterator[str]:
+    """Yield what people read: a report of one configuration, a table of many."""
     from sweeps.cli.analysis_report import report, table_notes
-    from sweeps.cli.records import Cells, as_csv, as_json, as_table
+    from sweeps.cli.records import as_table
 
-    cells = Cells(job.plan, arrays)
-    if given["as_json"] or given["as_csv"]:
-        yield from as_json(cells) if given["as_json"] else as_csv(cells)
-    elif len(cells) == 1:
-        yield from (line + "\n" for line in report(job, given["verbose"]))
+    if result.cells == 1:
+        yield from (line + "\n" for line in report(job, verbose))
     else:
-        yield from as_table(cells)
-        yield from (line + "\n" for line in table_notes(job, given["verbose"]))
+        yield from as_table(result, training=True)
+        yield from (line + "\n" for line in table_notes(job, verbose))

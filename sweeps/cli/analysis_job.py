@@ -192,10 +192,6 @@ def _batch(values: Mapping[str, str]) -> str:
     return fault(flag_of("global_batch"), batch, wrong, f"a multiple of {at_once:g}")
 
 
-# More cells than this are evaluated for a file or a reduction, not for the terminal; beside a file
-# fewer, for only the first of them are shown.
-MOST_SHOWN = 10**6
-MOST_BESIDE = 10**5
 STATES = (*tuple(MEMORY_PARTS)[:3], "first_stage_model_state_memory")
 PLAN = ("world_size", "dp", "micro_batches", "global_batch")
 TIMES = {f"{name}_communication_time": name for name in DIMENSIONS}
@@ -365,15 +361,3 @@ def _lacking(name: str, needing: Sequence[str]) -> str:
     known = name in (*SHAPES, "parameters")
     allowed = f"give the {meaning}, or --model with a model that has it" if known else meaning
     return fault(flag_of(name), "(not given)", f"needed for {' and '.join(needing)}", allowed)
-
-
-def check_printable(job: Job, given: Mapping[str, Any], *, writing: bool) -> bool:
-    """Return whether a result is small enough to be printed; refuse one that goes nowhere."""
-    beside = writing and not (given["as_csv"] or given["as_json"])
-    small = job.plan.grid.cells <= (MOST_BESIDE if beside else MOST_SHOWN)
-    if not (writing or small):
-        job.check_size()
-        shown = f"{job.plan.grid.cells:,} cells"
-        allowed = "use --output FILE.nc, or 'sweeps run' with a reduction"
-        raise InputError(fault("axes", shown, "too many to print", allowed))
-    return small

@@ -99,7 +99,7 @@ def _show(found: Calibration, given: Mapping[str, Any]) -> None:
     if given["as_json"]:
         sys.stdout.write(json.dumps(whole_record(found), indent=1, allow_nan=False) + "\n")
     elif given["as_csv"]:
-        from sweeps.store.columns import csv_lines
+        from sweeps.result import csv_lines
 
         sys.stdout.writelines(csv_lines(row_records(found)))
     else:
@@ -113,7 +113,7 @@ def _show(found: Calibration, given: Mapping[str, Any]) -> None:
 
 def _write(found: Calibration, path: Path, *, overwrite: bool) -> None:
     from sweeps.calibrate.report import row_records
-    from sweeps.store.columns import csv_lines
+    from sweeps.result import csv_lines
     from sweeps.store.publish import check_output
 
     text = "".join(csv_lines(row_records(found)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,17 +22,14 @@ from sweeps.cli.options import (
     output_options,
     stated_sweep,
 )
-from sweeps.cli.records import Cells
+from sweeps.cli.records import as_table
+from sweeps.cli.write import Output
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault
-from sweeps.job import Job
+from sweeps.job import Job, prepare
+from sweeps.result import Result, command_line
 from sweeps.spec.units import format_quantity
-
-# More cells than this are evaluated for a file or a reduction, not for the terminal; beside a file
-# fewer, for only the first of them are shown.
-MOST_SHOWN = 10**7
-MOST_BESIDE = 10**5
 
 
 @click.command(flags.COLLECTIVE, cls=flags.SweepCommand)
@@ -46,8 +42,6 @@ def command(**given: Any) -> int:
 
     One value for every argument prints a report; several print a table.
     """
-    from sweeps.errors import InputError
-    from sweeps.job import prepare
     from sweeps.own_formulas import load_formulas
 
     for path in given["formulas"]:
@@ -61,28 +55,21 @@ def command(**given: Any) -> int:
     folders = [Path(folder) for folder in given["hardware_folder"]]
     job = prepare(
         stated,
-        command=["sweeps", *sys.argv[1:]],
+        command=command_line(),
         folders=folders,
         options=file_options(given),
     )
-    writing = given["output"] or given["plot"]
-    beside = writing and not (given["as_csv"] or given["as_json"])
-    small = job.plan.grid.cells <= (MOST_BESIDE if beside else MOST_SHOWN)
-    if not (writing or small):
-        from sweeps.errors import fault
-
-        job.check_size()
-        shown = f"{job.plan.grid.cells:,} cells"
-        allowed = "use --output FILE.nc, or 'sweeps run' with a reduction"
-        raise InputError(fault("axes", shown, "too many to print", allowed))
-    # What can't be printed isn't written either.
-    lines: Iterable[str] = _lines(job, job.plan.evaluate(), given) if small else ()
-    if writing:
-        from sweeps.cli.write import write_result
-
+    out = Output(given, "collective")
+    found = job.evaluated() if out.is_printed(job) else None
+    lines: Iterable[str] = ()
+    if found and not out.programs:
+        lines = _lines(job, found, verbose=given["verbose"])
+    if out.wanted:
+        # What can't be printed isn't written either.
         lines = list(lines) if job.plan.grid.cells == 1 else lines
-        write_result(job, given)
-    sys.stdout.writelines(lines)
+        out.write(job)
+    if found:
+        out.show(found, lines)
     return 0
 
 
@@ -98,33 +85,26 @@ def _check_needed(options: dict[str, Any]) -> None:
         raise InputError(faults)
 
 
-def _lines(job: Job, arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is printed: records for programs, a report or a table for people."""
-    from sweeps.cli.options import assumed_lines
-    from sweeps.cli.records import Cells, as_csv, as_json, as_table
-
-    cells = Cells(job.plan, arrays)
-    if given["as_json"] or given["as_csv"]:
-        yield from as_json(cells) if given["as_json"] else as_csv(cells)
-    elif len(cells) == 1:
-        yield from (line + "\n" for line in report(job, cells, given["verbose"]))
+def _lines(job: Job, result: Result, *, verbose: bool) -> Iterator[str]:
+    """Yield what people read: a report of one cell, a table of many."""
+    if result.cells == 1:
+        yield from (line + "\n" for line in report(job, result, verbose))
     else:
-        yield from as_table(cells)
+        yield from as_table(result, training=False)
         yield from (line + "\n" for line in assumed_lines(job, brief=True))
-        if given["verbose"]:
+        if verbose:
             yield from (line + "\n" for line in statements(job))
 
 
 # The report of one cell for a person: values, and what they come from.
 
 
-def report(job: Job, cells: Cells, verbose: bool) -> Iterator[str]:
+def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
     """Yield the report's lines."""
-    (record,) = cells.records()
-    status = int(np.asarray(cells.arrays["status"]).reshape(-1)[0])
+    (record,) = result.values()
     constants, labels = _cell(job)
     texts = job.plan.faults.texts
-    found = job.plan.faults.named(status)
+    found = [name for name in str(record["status"]).split() if name != "ok"]
     notes = _refuse(constants, labels, found, record["time"], texts)
     ranks = format_quantity(constants["ranks"], "1") if "ranks" in constants else ""
     message = format_quantity(constants["message_bytes"], "byte")

@@ -47,7 +47,7 @@ def command(**given: Any) -> int:
     types.  Without flags: Llama-3 8B as the hop-energy notebook computes it, and corrected.
     """
     from sweeps.hops.tables import message_records, report_lines, strategy_records
-    from sweeps.store.columns import csv_lines, json_lines
+    from sweeps.result import csv_lines, json_lines
 
     study = _study(given)
     if given["output"] or given["plot"]:

@@ -11,13 +11,22 @@ import click
 from overhead.quantity import VOCABULARY
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, DEFAULT, UNKNOWN, Origin, by_owner, words_of
+from sweeps.result import stored_as
 from sweeps.spec.units import format_quantity
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def output_options(command: Command) -> Command:
-    """Add the options that say what becomes of the result."""
+    """Add the options that say what becomes of the result, and the user's own files."""
+    folder = "--hardware-folder"
+    command = click.option(folder, multiple=True, metavar="FOLDER", help="Own machines.")(command)
+    own = click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
+    return result_options(own(command))
+
+
+def result_options(command: Command) -> Command:
+    """Add the options that say what becomes of the result: of every command that computes."""
     for option in reversed(
         (
             click.option("--output", metavar="FILE.nc", help="Write the dataset as netCDF."),
@@ -28,10 +37,6 @@ def output_options(command: Command) -> Command:
             click.option("--compress", is_flag=True, help="Compress the file, lossless."),
             click.option("--digits", type=int, help="Round to so many digits, and compress."),
             click.option("--dtype", default="f8", help="f8 or f4: numbers in the file."),
-            click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas."),
-            click.option(
-                "--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines."
-            ),
         )
     ):
         command = option(command)
@@ -63,38 +68,8 @@ def file_options(given: Mapping[str, Any]) -> dict[str, Any]:
     from pathlib import Path
 
     formulas = [Path(path).read_text(encoding="utf-8") for path in given["formulas"]]
-    kept = {name: given[name] for name in ("compress", "digits", "dtype")}
     kind = {"format": "zarr"} if given.get("kind") == "zarr" else {}
-    return {**kept, **kind, "formulas": "".join(formulas)}
-
-
-# Options that decide how a sweep is run, not what is in its file, and whether they have a value.
-OF_RUNNING = {
-    "--resume": False,
-    "--overwrite": False,
-    "--plot": False,
-    "--no-plot": False,
-    "--verbose": False,
-    "-v": False,
-    "--workers": True,
-    "--scheduler": True,
-    "--max-memory": True,
-    "--output": True,
-}
-
-
-def recorded(arguments: Sequence[str]) -> list[str]:
-    """Return a command's arguments as its file tells them: the same however it was run."""
-    kept, skipped = [], False
-    for argument in arguments:
-        name, _, value = argument.partition("=")
-        if skipped:
-            skipped = False
-        elif name in OF_RUNNING:
-            skipped = OF_RUNNING[name] and not value
-        else:
-            kept.append(argument)
-    return kept
+    return {**stored_as(given), **kind, "formulas": "".join(formulas)}
 
 
 # What the user didn't give: the values taken, and where they come from.

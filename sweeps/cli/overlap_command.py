@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# More cells than this are for a file, not for the terminal.
-MOST_SHOWN = 10**7
-MOST_BESIDE = 10**5
 PIPELINE = "pipeline"
 # A difference of a form from its course that is more than rounding.
 TOLD = 1e-9
@@ -54,9 +51,13 @@ def command(**given: Any) -> int:
     reduce_scatter_ring, reduce_scatter_pipeline, bulk_margin, bulk_shared, bulk_queued, pipeline,
     fused_messages.
     """
+    from dataclasses import replace
+
     from sweeps.cli.options import file_options
-    from sweeps.overlap.sweep import CHOSEN, job_of
+    from sweeps.cli.write import Output
+    from sweeps.overlap.sweep import CHOSEN, figures_of, job_of
     from sweeps.own_formulas import load_formulas
+    from sweeps.result import command_line
 
     for path in given["formulas"]:
         load_formulas(Path(path))
@@ -65,7 +66,7 @@ def command(**given: Any) -> int:
         asked,
         given["hardware"],
         folders=[Path(folder) for folder in given["hardware_folder"]],
-        command=["sweeps", *sys.argv[1:]],
+        command=command_line(),
         options=file_options(given),
     )
     one = all(axis.labels for axis in job.sweep.axes)
@@ -73,81 +74,63 @@ def command(**given: Any) -> int:
         _check_one(job)
         # What can't be drawn isn't written either.
         courses = _courses(job)
-    writing = bool(given["output"]) or (given["plot"] and not one)
-    programs = given["as_csv"] or given["as_json"]
-    most = MOST_BESIDE if writing and not programs else MOST_SHOWN
-    cells = job.plan.grid.cells
-    if cells > most and not writing:
-        from sweeps.errors import InputError, fault
-
-        allowed = "use --output FILE.nc"
-        raise InputError(fault("axes", f"{cells:,} cells", "too many to print", allowed))
-    lines = list(_lines(job, given)) if cells <= most else []
-    if writing:
-        _write(job, given)
-    sys.stdout.writelines(lines)
+    figures = figures_of(job) if given["plot"] and (given["output"] or not one) else []
+    out = Output({**given, "plot": bool(figures)}, "overlap")
+    result = replace(job.evaluated(), rows=lambda: _records(job)) if out.is_printed(job) else None
+    lines = list(_lines(job, given)) if result and not out.programs else []
+    if out.wanted:
+        out.write(job, figures)
+    if result:
+        out.show(result, lines)
     if given["timeline"] or (given["plot"] and one):
         _draw(job, courses, given)
     return 0
 
 
 def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
+    """Yield what people read: a report of one cell, a table of many."""
     from sweeps.cli.options import assumed_lines
     from sweeps.overlap.report import report_lines, statement_lines
-    from sweeps.store.columns import csv_lines, json_lines, table_lines
+    from sweeps.store.columns import table_lines
 
-    found = _records(job)
-    if given["as_json"] or given["as_csv"]:
-        named = (_fields(record) for record in found)
-        yield from json_lines(named) if given["as_json"] else csv_lines(named)
-        return
     if job.plan.grid.cells == 1:
         (case,) = job.plan.cases
         yield from (line + "\n" for line in report_lines(job, case, given["verbose"]))
     else:
-        yield from table_lines(_rows(job, found), total=job.plan.grid.cells)
+        yield from table_lines(_rows(job), total=job.plan.grid.cells)
         if given["verbose"]:
             for case in job.plan.cases:
                 yield from (line + "\n" for line in statement_lines(job, case))
     yield from (line + "\n" for line in assumed_lines(job))
 
 
-def _records(job: Job) -> Iterator[dict[str, Any]]:
-    """Yield a record for each cell: labels, what is given once, coordinates, outputs, status."""
-    from sweeps.cli.records import Cells
+def _cells(job: Job) -> Iterator[dict[str, Any]]:
+    """Yield what each cell has: labels, what is given once, coordinates, outputs, status."""
     from sweeps.overlap.sweep import CHOSEN
 
     constants = {name: float(value) for name, value in job.sweep.constants.items()}
-    for record in Cells(job.plan, job.plan.evaluate()).records():
+    for record in job.evaluated().values():
         labels = {name: record[name] for name in CHOSEN if name in record}
         labels = {"mechanism": job.plan.labels.get("mechanism"), **labels}
         yield {**labels, **constants, **record}
 
 
-def _fields(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record with the names that programs know: times in seconds."""
-    return {f"{name}_s" if name.endswith("_time") else name: v for name, v in record.items()}
+def _records(job: Job) -> Iterator[dict[str, Any]]:
+    """Yield cells with the names that programs know: times in seconds."""
+    for cell in _cells(job):
+        yield {f"{name}_s" if name.endswith("_time") else name: v for name, v in cell.items()}
 
 
-def _rows(job: Job, found: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _rows(job: Job) -> Iterator[dict[str, Any]]:
     """Yield what a table for people shows."""
     hidden = {"ideal_overlapped_time", "hidden_communication_share", "communication_share"}
     hidden |= set(job.sweep.constants) | ({"mechanism"} & set(job.plan.labels))
-    for record in found:
+    for record in _cells(job):
         row = {name: value for name, value in record.items() if name not in hidden}
         status = row.pop("status")
         if status != "ok":
             row["why"] = status
         yield row
-
-
-def _write(job: Job, given: Mapping[str, Any]) -> None:
-    from sweeps.cli.write import default_folder, write_result
-    from sweeps.overlap.sweep import figures_of
-
-    output = str(given["output"] or default_folder() / "overlap.nc")
-    figures = figures_of(job) if given["plot"] else []
-    write_result(job, {**given, "output": output, "plot": False}, figures)
 
 
 # Timelines.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -11,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from overhead.quantity import VOCABULARY
 from sweeps.cli.plan_command import Asked
-from sweeps.cli.plan_report import aligned
+from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault
+from sweeps.origin import GIVEN, Origin, assumed
+from sweeps.result import Field, Result, aligned, of_rows, provenance_of
 from sweeps.search.calculator import MENTIONED, SCRIPT, Calculation, Cluster, Row, calculate
 from sweeps.spec.ranges import parse_values
 from sweeps.spec.units import parse_quantity
@@ -32,19 +34,13 @@ WHOLE = ("world_size", "global_batch", "sequence_length")
 
 def calculator(asked: Asked, given: Mapping[str, Any]) -> int:
     """Answer the calculator's question."""
-    if given["output"] or given["plot"]:
-        wrong = "the calculator's table is no dataset"
-        raise InputError(fault("--output", given["output"] or "set", wrong, "--csv, --json, or "
-                               "--model for plans of a model with shapes"))  # fmt: skip
+    out = Output(given, "calculator")
+    out.check()
     found = [calculate(cluster) for cluster in _clusters(asked, given)]
-    if given["as_csv"] or given["as_json"]:
-        from sweeps.cli.records import csv_lines, json_lines
-
-        rows = [record for one in found for record in _records(one)]
-        sys.stdout.writelines(json_lines(rows) if given["as_json"] else csv_lines(rows))
-    else:
-        for one in found:
-            sys.stdout.writelines(line + "\n" for line in _lines(one, asked))
+    result = _result(found, asked, given)
+    if out.wanted:
+        out.write(result, FIGURES)
+    out.show(result, (line + "\n" for one in found for line in _lines(one, asked)))
     return 0 if all(one.recommended is not None for one in found) else 1
 
 
@@ -102,6 +98,52 @@ def _records(one: Calculation) -> Iterator[dict[str, Any]]:
             "recommended": row is one.recommended,
             "why": "; ".join(row.reasons),
         }
+
+
+VOLUMES = ("tp", "pp", "ep", "dp")
+FIGURES = (
+    {"kind": "bars", "name": "volume", "x": ["row"],
+     "parts": [f"{name}_communication_volume" for name in VOLUMES],
+     "title": "Most bytes that a GPU sends in a step, by strategy"},
+    {"kind": "bars", "name": "memory", "x": ["row"], "parts": ["first_stage_model_state_memory"],
+     "title": "Memory of weights, gradients and optimizer, by strategy"},
+)  # fmt: skip
+
+
+def _result(found: Sequence[Calculation], asked: Asked, given: Mapping[str, Any]) -> Result:
+    """Return the rows of all questions, with where their inputs come from."""
+    own = {"parameters": "params", "memory_capacity": "memory"}
+    fields = []
+    for name, _, units in NUMBERS:
+        option = own.get(name, name)
+        origin = assumed(None) if given[option] is None else Origin(None, GIVEN)
+        record = f"{name}_bytes" if units == "byte" else name
+        fields.append(Field(record, name, VOCABULARY[name].meaning, units, origin))
+    choice = assumed(None, "the calculator's rows")
+    fields += [
+        Field("strategy", "strategy", "row of the calculator"),
+        *(Field(name, name, VOCABULARY[name].meaning, "1", choice) for name in VOLUMES),
+        Field("per_gpu_memory_bytes", "first_stage_model_state_memory",
+              "memory of a GPU: weights, gradients, optimizer", "byte"),
+        *(Field(f"{name}_volume_bytes", f"{name}_communication_volume",
+                f"most bytes that a rank sends in a step for {name}", "byte") for name in VOLUMES),
+        Field("bubble_fraction", "bubble_fraction", VOCABULARY["bubble_fraction"].meaning, "1"),
+        Field("feasible", "feasible", "whether the row can be and fits", "1"),
+        Field("recommended", "recommended", "whether the row is the recommended one", "1"),
+        Field("why", "why", "why the row can't be"),
+    ]  # fmt: skip
+    attrs = provenance_of(
+        title="Parallel strategy calculator",
+        summary="Model states alone, nothing sharded; of the rows that fit fewest bytes win.",
+        stated={
+            "calculator": {name: asked.given[name] for name in asked.given},
+            "experts": asked.experts or "none",
+            "memory_threshold": given["memory_threshold"],
+        },
+        given=given,
+        references="formulas of communication and memory: sweeps list",
+    )
+    return of_rows([record for one in found for record in _records(one)], fields, attrs)
 
 
 # For people.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +16,10 @@ from sweeps.cli.options import file_options, output_options
 from sweeps.errors import InputError, fault
 
 if TYPE_CHECKING:
-    from sweeps.engine.case import Layout
+    import xarray as xr
+
+    from sweeps.cli.write import Output
+    from sweeps.result import Result
     from sweeps.search.interface import Plans
     from sweeps.search.request import Request
 
@@ -233,10 +236,6 @@ def _days(text: str | None, faults: list[str]) -> float | None:
     return _number("--days", text, faults, "days")
 
 
-# Splits that records and files of one point hold, beside the Pareto front.
-KEPT = 50
-
-
 @click.command(flags.SEARCH, cls=flags.SweepCommand)
 @plan_options
 @output_options
@@ -279,7 +278,7 @@ def _request(asked: Asked, given: Mapping[str, Any]) -> Request:
 def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     """Answer a question at one point."""
     from sweeps.cli.plan_report import answer_lines, nothing_lines
-    from sweeps.cli.write import Progress
+    from sweeps.cli.write import Output, Progress
     from sweeps.search.answer import answer
     from sweeps.search.interface import Plans
 
@@ -287,6 +286,8 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
         from sweeps.cli.plan_report import explain
 
         return explain(request, asked, given)
+    out = Output(given, "plan")
+    out.check()
     progress = Progress("searching")
     found = answer(request.first, progress=progress)
     progress.end()
@@ -294,18 +295,15 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     if found.recommended is None:
         sys.stdout.writelines(line + "\n" for line in nothing_lines(found, asked))
         return 1
-    if given["as_csv"] or given["as_json"]:
-        lines: Iterable[str] = _records(plans.layout({}, KEPT), given)
-    else:
-        lines = (line + "\n" for line in answer_lines(found, asked, given))
-    _write(plans, given)
-    sys.stdout.writelines(lines)
+    result = plans.result(given, formulas=file_options(given)["formulas"])
+    _write(out, plans, result)
+    out.show(result, (line + "\n" for line in answer_lines(found, asked, given)))
     return 0
 
 
 def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     """Answer a question at many points."""
-    from sweeps.cli.write import Progress
+    from sweeps.cli.write import Output, Progress
     from sweeps.search.interface import Plans
     from sweeps.search.repair import best_at
 
@@ -314,23 +312,22 @@ def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
             told = f"--{name.replace('_', '-')}"
             wrong = "is told of one point, and there are many"
             raise InputError(fault(told, given[name], wrong, "one value for every argument"))
+    out = Output(given, "plan")
+    out.check()
     progress = Progress("searching")
     best = best_at(request, progress)
     progress.end()
     plans = Plans(request, best=best)
-    layout = plans.layout({})
-    if given["as_csv"] or given["as_json"]:
-        lines: Iterable[str] = _records(layout, given)
-    else:
-        lines = (line + "\n" for line in _table(plans, layout, asked))
-    _write(plans, given)
-    sys.stdout.writelines(lines)
+    result = plans.result(given, formulas=file_options(given)["formulas"])
+    _write(out, plans, result)
+    out.show(result, (line + "\n" for line in _table(plans, result, asked)))
     return 0 if any(best.plans) else 1
 
 
-def _table(plans: Plans, layout: Layout, asked: Asked) -> Iterator[str]:
+def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
     from sweeps import display
-    from sweeps.cli.plan_report import aligned, range_rows
+    from sweeps.cli.plan_report import range_rows
+    from sweeps.result import aligned
 
     assert plans.best is not None
     first = plans.request.first
@@ -338,7 +335,7 @@ def _table(plans: Plans, layout: Layout, asked: Asked) -> Iterator[str]:
     yield f"the plan with {first.objective.words} at each of {count:,} points"
     yield from (f"  ({line})" for line in asked.readings)
     shown = ("plan", "step", "memory", "rates", "cost")
-    rows = range_rows(layout, display.rows(*shown, place="best"))
+    rows = range_rows(result, display.rows(*shown, place="best"))
     yield from aligned(rows, left=len(plans.request.axes) + 1, indent="")
     lines = dict.fromkeys(line for own in plans.best.refused.values() for line in own)
     yield from (f"refused at some points: {line}" for line in lines)
@@ -346,51 +343,18 @@ def _table(plans: Plans, layout: Layout, asked: Asked) -> Iterator[str]:
         yield f"not given, so taken as: {', '.join(asked.assumed)}"
 
 
-def _records(layout: Layout, given: Mapping[str, Any]) -> Iterator[str]:
-    from sweeps.cli.plan_report import records
-    from sweeps.cli.records import csv_lines, json_lines
-
-    rows = records(layout)
-    yield from json_lines(rows) if given["as_json"] else csv_lines(rows)
-
-
-def _write(plans: Plans, given: dict[str, Any]) -> None:
+def _write(out: Output, plans: Plans, result: Result) -> None:
     """Write the table and draw its figures, if that is asked for."""
-    if not (given["output"] or given["plot"]):
-        return
-    from sweeps.cli.write import Progress, default_folder, draw_figures, readable
-    from sweeps.search.interface import attributes, bare, blocks
-    from sweeps.store.publish import check_output
-    from sweeps.store.read import is_complete
-    from sweeps.store.write import write
-
-    path = Path(given["output"] or default_folder() / "plan.nc")
-    attrs = attributes(plans.request, ["sweeps", *sys.argv[1:]], file_options(given))
-    notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
-    if not given["overwrite"] and is_complete(path, attrs["fingerprint"]):
-        notes.write(f"{path} is complete already: the same question to the same code\n")
-    else:
-        check_output(path, overwrite=bool(given["overwrite"]))
-        layout = plans.layout(attrs, KEPT)
-        progress = Progress("writing")
-        written = write(
-            path, bare(layout), blocks(layout), overwrite=bool(given["overwrite"]),
-            compress=bool(given["compress"]), digits=given["digits"], dtype=given["dtype"],
-            progress=progress,
-        )  # fmt: skip
-        progress.end()
-        notes.write(f"wrote {path} ({readable(written.nbytes)})\n")
-    if given["plot"]:
-        draw_figures(path, _figures(path, plans), notes=notes)
+    if out.wanted:
+        out.write(result, lambda dataset: _figures(dataset, plans))
 
 
-def _figures(path: Path, plans: Plans) -> Sequence[Mapping[str, Any]]:
+def _figures(dataset: xr.Dataset, plans: Plans) -> Sequence[Mapping[str, Any]]:
     """Return the figures of a table: those that suit it, and which plan wins where."""
     from sweeps.plots.defaults import default_figures
     from sweeps.search.answer import point_figures, range_figures
-    from sweeps.store.read import open_dataset
 
-    usual = default_figures(open_dataset(path, require_ours=False))
+    usual = default_figures(dataset)
     if plans.answer is None:
         return [*range_figures(plans.request), *usual]
     own = point_figures(plans.answer)

@@ -13,12 +13,12 @@ import numpy as np
 from overhead.analysis import CollectiveReport, collective_reports
 from overhead.communication.operation import DIMENSIONS
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
-from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
 from sweeps import display
 from sweeps.cli.plan_command import Asked, flag_of
-from sweeps.cli.records import ENDINGS, FIELDS, shown
-from sweeps.engine.case import Column, Layout, is_row_number
+from sweeps.cli.records import shown
+from sweeps.engine.case import is_row_number
+from sweeps.result import Result, aligned
 from sweeps.search.answer import WHOLE, Answer, answer, nodes_lost, other_batch
 from sweeps.search.launch import Settings, settings_of
 from sweeps.search.repair import nearest_plan
@@ -31,19 +31,6 @@ from sweeps.search.words import bound_by, differences, effects, memory_words, pe
 MARK = "*"
 RECOMPUTED = {"none": "-"}
 SCHEDULED = {"one_f_one_b": "1F1B", "interleaved": "interl."}
-
-
-def aligned(rows: Sequence[Sequence[str]], *, left: int = 1, indent: str = "  ") -> Iterator[str]:
-    """Yield rows as lines with aligned columns: the first ones to the left, others to the right."""
-    if not rows:
-        return
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    for row in rows:
-        cells = (
-            text.ljust(width) if place < left else text.rjust(width)
-            for place, (text, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield (indent + "  ".join(cells)).rstrip()
 
 
 def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
@@ -105,62 +92,24 @@ def _recompute(plan: Detail) -> str:
     return RECOMPUTED.get(label, label)
 
 
-# Tables of the store's form: of one point a row a plan, of many a cell a point.
-
-
-def records(layout: Layout) -> Iterator[dict[str, Any]]:
-    """Yield a record for each cell of a table: coordinates, then values, for programs."""
-    dims = tuple(layout.sizes)
-    shape = tuple(layout.sizes.values())
-    for index in np.ndindex(*shape):
-        record: dict[str, Any] = {}
-        for column in (*layout.coordinates, *layout.variables):
-            record[_field(column)] = _value(column, dims, index)
-        yield record
-
-
-def _field(column: Column) -> str:
-    name = column.name
-    if name in FIELDS or name not in VOCABULARY:
-        return FIELDS.get(name, name)
-    ending = ENDINGS.get(VOCABULARY[name].units, "")
-    return name if name.endswith(ending) else name + ending
-
-
-def _value(column: Column, dims: Sequence[str], index: Sequence[int]) -> Any:
-    assert column.values is not None
-    places = tuple(index[dims.index(dim)] for dim in column.dims)
-    value = column.values[places]
-    if column.dtype.kind in "UO":
-        return str(value)
-    meanings = str(column.attrs.get("flag_meanings", "")).split()
-    if meanings:
-        return meanings[int(value)]
-    return int(value) if column.dtype.kind in "iu" else float(value)
-
-
-def range_rows(layout: Layout, names: Sequence[str]) -> list[list[str]]:
+def range_rows(result: Result, names: Sequence[str]) -> list[list[str]]:
     """Return a table of many points for people: what varies, then some of the plan."""
-    dims = tuple(layout.sizes)
-    coordinates = [column for column in layout.coordinates if column.dims
-                   and not is_row_number(column.attrs)]  # fmt: skip
-    variables = {column.name: column for column in layout.variables}
-    wanted = [variables[name] for name in names if name in variables]
-    titles = [column.name.replace("_", " ") for column in coordinates]
-    rows = [[*titles, *(display.title(column.name) for column in wanted)]]
-    for index in np.ndindex(*layout.sizes.values()):
-        cells = [_value(column, dims, index) for column in (*coordinates, *wanted)]
-        columns = (*coordinates, *wanted)
-        rows.append([_text(column, cell) for column, cell in zip(columns, cells, strict=True)])
+    columns = {column.name: column for column in result.layout.coordinates if column.dims}
+    variables = {column.name for column in result.layout.variables}
+    varying = [name for name, column in columns.items() if not is_row_number(column.attrs)]
+    wanted = [name for name in names if name in variables]
+    rows = [[*(name.replace("_", " ") for name in varying), *map(display.title, wanted)]]
+    shown_names = (*varying, *wanted)
+    rows += [[_text(name, record[name]) for name in shown_names] for record in result.values()]
     return rows
 
 
-def _text(column: Column, value: Any) -> str:
-    if column.name == "peak_memory" and np.isfinite(value):
+def _text(name: str, value: Any) -> str:
+    if name == "peak_memory" and np.isfinite(value):
         return f"{value / 1e9:.1f} GB"
-    if column.name == "best_split":
+    if name == "best_split":
         return str(value).replace("_", ", ").replace("none", "none can run")
-    return shown(column.name, value)
+    return shown(name, value)
 
 
 WIDTH = 98

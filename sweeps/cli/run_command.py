@@ -17,6 +17,8 @@ FORMATS = ("netcdf", "zarr")
 @click.option("--output", metavar="FILE.nc", help="The file.  [default: outputs/SPEC.nc]")
 @click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
 @click.option("--plot/--no-plot", default=True, help="Draw the declared figures.")
+@click.option("--csv", "as_csv", is_flag=True, help="One record a cell, as CSV.")
+@click.option("--json", "as_json", is_flag=True, help="One record a cell, as JSON.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change the spec.")
 @click.option("--dry-run", is_flag=True, help="Say what it would compute, and stop.")
 @click.option("--format", "kind", default="netcdf", help="netcdf or zarr (a folder).")
@@ -36,16 +38,20 @@ def command(spec: str, **given: Any) -> int:
     SPEC is a path, or the name of a sweep that is shipped.
     """
     from sweeps.cli.collective_command import statements
-    from sweeps.cli.options import assumed_lines, file_options, grouped_lines, recorded
-    from sweeps.cli.write import default_folder, write_result
+    from sweeps.cli.options import assumed_lines, file_options, grouped_lines
+    from sweeps.cli.write import Output
     from sweeps.errors import InputError, fault, nearest
     from sweeps.hops.study import is_study
-    from sweeps.job import prepare
+    from sweeps.job import RECORDED, prepare
     from sweeps.own_formulas import load_formulas
+    from sweeps.result import command_line, of_dataset
     from sweeps.spec.catalog import find_sweep
     from sweeps.spec.sweep import load_sweep
+    from sweeps.store.read import open_dataset
     from sweeps.tuner.benefit import is_study as is_tuning
 
+    if str(given["output"]).endswith(".csv"):
+        raise InputError(fault("--output", given["output"], "no dataset", "FILE.nc, and --csv"))
     if given["kind"] not in FORMATS:
         allowed = nearest(given["kind"], FORMATS)
         raise InputError(fault("--format", given["kind"], "no such one", allowed))
@@ -62,33 +68,37 @@ def command(spec: str, **given: Any) -> int:
         return run_tuning(found, given)
     folders = [Path(folder) for folder in given["hardware_folder"]]
     sweep, text = load_sweep(found, given["settings"], folders)
-    command_line = ["sweeps", *recorded(sys.argv[1:])]
     options = file_options(given)
     job = prepare(
         sweep,
         text=text,
-        command=command_line,
+        command=command_line(),
         folders=folders,
         options=options,
         where=f"{found.name}: ",
     )
+    # Only declared figures are drawn: what is large has its own.
+    out = Output({**given, "plot": given["plot"] and sweep.figures}, found.stem)
+    notes = out.notes
     if given["verbose"]:
-        sys.stdout.writelines(line + "\n" for line in statements(job))
+        notes.writelines(line + "\n" for line in statements(job))
     if given["dry_run"]:
         sys.stdout.writelines(line + "\n" for line in dry_run(job, given))
         return 0
-    if given["output"] is None:
-        ending = "zarr" if given["kind"] == "zarr" else "nc"
-        given["output"] = str(default_folder() / f"{found.stem}.{ending}")
     _check_declared(job)
-    figures = sweep.figures if given["plot"] else None
-    code = write_result(job, {**given, "plot": False}, figures)
-    sys.stdout.writelines(line + "\n" for line in summary(Path(given["output"])))
+    if out.programs and job.stored:
+        out.check_printable(job)
+    out.write(job, sweep.figures)
+    if out.programs:
+        with open_dataset(out.path) as dataset:
+            out.show(of_dataset(dataset, RECORDED, job.masks))
+        return 0
+    sys.stdout.writelines(line + "\n" for line in summary(out.path))
     if job.measured is not None:
-        _tell_errors(Path(given["output"]))
+        _tell_errors(out.path)
     told = grouped_lines if job.plan.training else assumed_lines
     sys.stdout.writelines(line + "\n" for line in told(job, brief=True))
-    return code
+    return 0
 
 
 def dry_run(job: Any, given: Mapping[str, Any]) -> Iterator[str]:

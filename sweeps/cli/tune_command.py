@@ -248,7 +248,7 @@ def _show(report: TuningReport, given: Mapping[str, Any]) -> None:
     if given["as_json"]:
         sys.stdout.write(json.dumps(report.record(), indent=1, allow_nan=False) + "\n")
     elif given["as_csv"]:
-        from sweeps.store.columns import csv_lines
+        from sweeps.result import csv_lines
 
         sys.stdout.writelines(csv_lines(report.record()["cases"]))
     else:
@@ -317,7 +317,7 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
         if study.figures:
             draw_figures(output, [dict(one) for one in study.figures], notes=notes)
     if given.get("as_csv") or given.get("as_json"):
-        from sweeps.store.columns import csv_lines, json_lines
+        from sweeps.result import csv_lines, json_lines
         from sweeps.tuner.benefit import records_of
 
         found = records_of(study, values)

@@ -1,22 +1,32 @@
-"""A result to its file and figures, with progress."""
+"""A command's result to where its options say: printed, in a file, as figures, with progress."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from sweeps.errors import InputError, fault, nearest
 from sweeps.job import Job
+from sweeps.result import Result, csv_lines, json_lines, stored_as
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from sweeps.blocks.estimate import Estimate
 
 # Seconds between lines of progress where they go to a file.
 LOGGED = 30.0
+# More cells than this are evaluated for a file or a reduction, not for the terminal; beside a file
+# fewer, for only the first of them are shown.
+MOST_SHOWN = 10**7
+MOST_STEPS = 10**6
+MOST_BESIDE = 10**5
+
+Figures = Sequence[Mapping[str, Any]]
 
 
 class Progress:
@@ -55,25 +65,112 @@ class Progress:
             sys.stderr.write("\r" + " " * 60 + "\r")
 
 
-def write_result(job: Job, given: Mapping[str, Any], figures: Any = None) -> int:
-    """Write a result's file, say so, and draw its figures."""
-    from sweeps.blocks.run import Means, clear, write_sweep
-    from sweeps.store.encode import Storage
-    from sweeps.store.read import is_complete
+class Output:
+    """Where a command's result goes."""
 
-    output = Path(given["output"] or default_folder() / "collective.nc")
-    # Programs read records from standard output, so what is for people goes elsewhere.
-    notes = sys.stderr if given.get("as_csv") or given.get("as_json") else sys.stdout
-    if not given["overwrite"] and is_complete(output, job.attrs["fingerprint"]):
-        clear(output)
-        notes.write(f"{output} is complete already: the same sweep by the same code\n")
-    else:
+    def __init__(self, given: Mapping[str, Any], name: str) -> None:
+        self.given = given  # The command's options
+        self.name = name  # Of the file in outputs/ where none is named, without its ending
+        self.programs = bool(given["as_csv"] or given["as_json"])
+        # Programs read records from standard output, so what is for people goes elsewhere.
+        self.notes: TextIO = sys.stderr if self.programs else sys.stdout
+        self.wanted = bool(given["output"] or given["plot"])  # Whether there is a file to write
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        ending = "zarr" if self.given.get("kind") == "zarr" else "nc"
+        return Path(self.given["output"] or default_folder() / f"{self.name}.{ending}")
+
+    @property
+    def stem(self) -> Path:
+        """The file without its ending: figures stand beside it."""
+        return self.path.with_suffix("")
+
+    def check(self) -> None:
+        """Refuse an output that can't be before anything is computed; one that exists may be it."""
+        if not self.wanted:
+            return
         from sweeps.store.publish import check_output
 
-        zarr = given.get("kind") == "zarr"
-        check_output(output, overwrite=bool(given["overwrite"]), folder=zarr)
+        there = self.path.is_file() and self.path.suffix != ".csv"
+        check_output(self.path, overwrite=bool(self.given["overwrite"]) or there)
+
+    def is_printed(self, job: Job) -> bool:
+        """Return whether a job is small enough to be printed; refuse one that goes nowhere."""
+        if not self.wanted:
+            self.check_printable(job)
+        beside = self.wanted and not self.programs
+        return job.plan.grid.cells <= (MOST_BESIDE if beside else _most(job))
+
+    def check_printable(self, job: Job) -> None:
+        """Refuse a job with more cells than can be printed."""
+        if job.plan.grid.cells > _most(job):
+            job.check_size()
+            shown = f"{job.plan.grid.cells:,} cells"
+            allowed = "use --output FILE.nc, or 'sweeps run' with a reduction"
+            raise InputError(fault("axes", shown, "too many to print", allowed))
+
+    def show(self, result: Result, lines: Iterable[str] = ()) -> None:
+        """Print records for programs, or else lines for people."""
+        sys.stdout.writelines(self.text(result) if self.programs else lines)
+
+    def text(self, result: Result) -> Iterator[str]:
+        """Yield a result's records as the text that is asked for."""
+        if self.given["as_json"]:
+            return json_lines(result.records())
+        return csv_lines(result.records(), result.header())
+
+    def write(
+        self,
+        result: Result | Job,
+        figures: Figures | Callable[[xr.Dataset], Figures] | None = None,
+        draw: Callable[[Path], Iterable[Path]] | None = None,
+    ) -> None:
+        """Write the file and draw the figures that are asked for, and say so.
+
+        Figures are the declared ones, or those that suit a dataset; `draw` draws others, and
+        returns their files.
+        """
+        path = self.path
+        if path.suffix == ".csv":
+            self._write_csv(result)
+        elif not self.given["overwrite"] and _is_complete(path, result):
+            self.notes.write(f"{path} is complete already: the same input and the same code\n")
+        else:
+            written = self._write_job(result) if isinstance(result, Job) else self._store(result)
+            self.notes.write(f"wrote {path} ({readable(written)})\n")
+        if not self.given["plot"]:
+            return
+        for made in draw(self.stem) if draw else ():
+            self.notes.write(f"drew {made}\n")
+        if draw is None or figures:
+            dataset = result.dataset() if path.suffix == ".csv" else None
+            draw_figures(path, figures, notes=self.notes, dataset=dataset)
+
+    def _store(self, result: Result) -> int:
+        from sweeps.store.write import write
+
+        with _progress(self.path) as progress:
+            written = write(
+                self.path,
+                result.bare,
+                result.blocks,
+                overwrite=bool(self.given["overwrite"]),
+                progress=progress("writing"),
+                **stored_as(self.given),
+            )
+        return written.nbytes
+
+    def _write_job(self, job: Job) -> int:
+        from sweeps.blocks.run import Means, write_sweep
+        from sweeps.store.encode import Storage
+        from sweeps.store.publish import check_output
+
+        given, zarr = self.given, self.given.get("kind") == "zarr"
+        check_output(self.path, overwrite=bool(given["overwrite"]), folder=zarr)
         job.check_size()
-        storage = Storage(bool(given["compress"]), given["digits"], given["dtype"])
+        storage = Storage(**stored_as(given))
         means = Means(
             overwrite=bool(given["overwrite"]),
             resume=bool(given.get("resume")),
@@ -81,15 +178,44 @@ def write_result(job: Job, given: Mapping[str, Any], figures: Any = None) -> int
             scheduler=given.get("scheduler"),
             zarr=zarr,
             max_memory=given.get("max_memory") or "2GiB",
-            formulas=own_formulas(given["formulas"]),
+            formulas=own_formulas(given.get("formulas", ())),
         )
-        with _progress(output) as progress:
-            tell = _teller(notes) if "max_memory" in given else None
-            written = write_sweep(job, output, means, storage, progress=progress, tell=tell)
-        notes.write(f"wrote {output} ({readable(written.nbytes)})\n")
-    if given["plot"] or figures:
-        draw_figures(output, figures, notes=notes)
-    return 0
+        with _progress(self.path) as progress:
+            tell = _teller(self.notes) if "max_memory" in given else None
+            written = write_sweep(job, self.path, means, storage, progress=progress, tell=tell)
+        return written.nbytes
+
+    def _write_csv(self, result: Result | Job) -> None:
+        """Write the records as CSV: whole or not at all."""
+        from sweeps.store.publish import NewFile, check_output, system_calls
+
+        if isinstance(result, Job):
+            self.is_printed(result)
+            result = result.evaluated()
+        target = check_output(self.path, overwrite=bool(self.given["overwrite"]))
+        with system_calls(self.path), NewFile(target) as file:
+            for line in csv_lines(result.records(), result.header()):
+                file.write(line.encode("utf-8"))
+            file.publish()
+            self.notes.write(f"wrote {self.path} ({readable(file.nbytes)})\n")
+
+
+def _most(job: Job) -> int:
+    return MOST_STEPS if job.plan.training else MOST_SHOWN
+
+
+def _is_complete(path: Path, result: Result | Job) -> bool:
+    """Tell whether a file holds what would be written; sweep away what was left beside it."""
+    from sweeps.store.read import is_complete
+
+    if isinstance(result, Result):
+        return is_complete(path, result.layout.attrs["fingerprint"])
+    from sweeps.blocks.run import clear
+
+    complete = is_complete(path, result.attrs["fingerprint"])
+    if complete:
+        clear(path)
+    return complete
 
 
 @contextlib.contextmanager
@@ -149,9 +275,13 @@ def readable(nbytes: int) -> str:
 
 
 def draw_figures(
-    path: Path, figures: Any = None, wanted: Sequence[str] = (), notes: TextIO | None = None
+    path: Path,
+    figures: Figures | Callable[[xr.Dataset], Figures] | None = None,
+    wanted: Sequence[str] = (),
+    notes: TextIO | None = None,
+    dataset: xr.Dataset | None = None,
 ) -> None:
-    """Draw a stored file's figures beside it."""
+    """Draw figures beside a stored file: those given, its spec's, or what suits its dataset."""
     import tomllib
 
     from sweeps.plots.data import subject_of
@@ -160,8 +290,8 @@ def draw_figures(
     from sweeps.plots.draw import draw
     from sweeps.store.read import open_dataset
 
-    dataset = open_dataset(path, require_ours=False)
-    declared = figures
+    dataset = open_dataset(path, require_ours=False) if dataset is None else dataset
+    declared = figures(dataset) if callable(figures) else figures
     if not declared:
         try:
             declared = tomllib.loads(str(dataset.attrs.get("spec", ""))).get("figures")

@@ -28,12 +28,18 @@ TOLD = 60
 
 
 def layout_of(
-    plan: Plan, origins: Origins, attrs: Mapping[str, str], extra: Iterable[Column] = ()
+    plan: Plan,
+    origins: Origins,
+    attrs: Mapping[str, str],
+    extra: Iterable[Column] = (),
+    *,
+    brief: bool = False,
 ) -> Layout:
-    """Describe the dataset that a plan gives."""
+    """Describe the dataset that a plan gives; briefly, without formulas and sources."""
     coordinates: list[Column] = []
     # A training step has more constants than it takes: those of what it doesn't do.
-    used = set(plan.grid.columns) if plan.collective else plan.used()
+    whole = plan.collective or brief
+    used = set(plan.grid.columns) if whole else plan.used()
     kept = used | {name for name in plan.grid.columns if name not in origins}
     for axis in plan.grid.axes:
         coordinates += _axis_columns(axis, origins, kept)
@@ -48,7 +54,7 @@ def layout_of(
     return Layout(
         sizes=dict(plan.grid.sizes),
         coordinates=(*coordinates, *extra),
-        variables=tuple(_variable(plan, variable) for variable in plan.variables),
+        variables=tuple(_variable(plan, variable, brief=brief) for variable in plan.variables),
         attrs=attrs,
     )
 
@@ -78,7 +84,7 @@ def coordinate(
     return Column(name, dims, numbers.dtype, attrs, numbers)
 
 
-def _variable(plan: Plan, variable: Variable) -> Column:
+def _variable(plan: Plan, variable: Variable, *, brief: bool) -> Column:
     dtype = np.dtype(np.int32 if variable.name in FLAGS else np.float64)
     if variable.name == "status":
         return Column("status", variable.dims, dtype, _status_attrs(plan))
@@ -90,7 +96,9 @@ def _variable(plan: Plan, variable: Variable) -> Column:
             "flag_meanings": " ".join(codes),
         }
         return Column(variable.name, variable.dims, dtype, attrs)
-    attrs = {**VOCABULARY[variable.name].attrs(), **_sources(plan, variable)}
+    attrs = dict(VOCABULARY[variable.name].attrs())
+    if not brief:
+        attrs |= _sources(plan, variable)
     attrs["ancillary_variables"] = "status"
     return Column(variable.name, variable.dims, dtype, attrs)
 

@@ -8,14 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from sweeps.engine.case import Block, Layout
+from overhead.labels import LABELS
 from sweeps.errors import InputError, fault
+from sweeps.result import Result, provenance_of
 from sweeps.search.answer import Answer, table_layout
 from sweeps.search.answer import answer as answer_point
 from sweeps.search.repair import Best, best_at
 from sweeps.search.request import DEFAULT_THRESHOLD, Execution, Request, read_request
+from sweeps.spec.catalog import load_hardware
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -70,28 +70,30 @@ class Plans:
         InputError
             If no plan can run.
         """
-        from sweeps.store.read import to_dataset
+        return self.result({}, command=["sweeps.plans"]).dataset()
 
-        layout = self.layout(attributes(self.request, ["sweeps.plans"]))
-        return to_dataset(bare(layout), blocks(layout))
-
-    def layout(self, attrs: Mapping[str, str], splits: int = KEPT_SPLITS) -> Layout:
-        """Return the table with its values.
+    def result(
+        self, given: Mapping[str, Any], *, formulas: str = "", command: Sequence[str] = ()
+    ) -> Result:
+        """Return the table with its values and where they come from.
 
         Parameters
         ----------
-        attrs : mapping of str to str
-            Global attributes.
-        splits : int
-            How many splits the table of one point keeps.
+        given : mapping
+            Options of a file.
+        formulas : str
+            The text of the user's own formulas.
+        command : sequence of str
+            What computes it; by default the command that runs.
         """
+        attrs = _provenance(self.request, given, formulas, command)
         if self.best is not None:
-            return self.best.layout(attrs)
+            return Result(self.best.layout(attrs))
         assert self.answer is not None
         if self.answer.recommended is None:
             wrong = "none can run, so that there is no table"
             raise InputError(fault("plans", "..", wrong, "see the answer's remedies"))
-        return table_layout(self.answer, splits, attrs)
+        return Result(table_layout(self.answer, KEPT_SPLITS, attrs))
 
 
 def plans(
@@ -149,43 +151,26 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple | range) else value
 
 
-def bare(layout: Layout) -> Layout:
-    """Return a layout whose variables have no values: blocks give them."""
-    from dataclasses import replace
-
-    variables = tuple(replace(column, values=None) for column in layout.variables)
-    return replace(layout, variables=variables)
-
-
-def blocks(layout: Layout) -> list[Block]:
-    """Return a layout's variables, each as one block."""
-    found = []
-    for column in layout.variables:
-        assert column.values is not None
-        region = tuple(slice(0, n) for n in column.values.shape)
-        found.append(Block(column.name, region, np.asarray(column.values)))
-    return found
-
-
-def attributes(
-    request: Request, command: Sequence[str], options: Mapping[str, Any] | None = None
+def _provenance(
+    request: Request, given: Mapping[str, Any], formulas: str, command: Sequence[str]
 ) -> dict[str, str]:
     """Return the global attributes of a table of plans."""
-    from sweeps.spec.units import to_toml
-    from sweeps.store.metadata import code_digest, fingerprint, provenance
 
-    text = to_toml(stated(request))
-    first = request.first
-    models = [axis.columns["model"] for axis in request.axes if "model" in axis.columns]
-    named = [str(name) for name in models[0]] if models else [first.labels.get("model", "a model")]
-    title = f"Best parallel plans of {', '.join(dict.fromkeys(named))}"
-    return provenance(
-        title=title,
-        summary=f"Of all parallel plans those with {first.objective.words}.",
-        spec_text=text,
-        command=command,
-        fingerprint=fingerprint(text, code_digest(), options or {}),
+    def named(label: str, default: str) -> list[str]:
+        axes = [axis.columns[label] for axis in request.axes if label in axis.columns]
+        found = map(str, axes[0]) if axes else [request.first.labels.get(label, default)]
+        return list(dict.fromkeys(found))
+
+    names = named("hardware", LABELS["hardware"].default)
+    machines = [load_hardware(name, request.first.folders) for name in names]
+    return provenance_of(
+        title=f"Best parallel plans of {', '.join(named('model', 'a model'))}",
+        summary=f"Of all parallel plans those with {request.first.objective.words}.",
+        stated=stated(request),
+        given=given,
         references="formulas of the training step: sweeps list",
+        inputs=[formulas, *((machine.name, machine.figures) for machine in machines)],
+        command=command,
     )
 
 

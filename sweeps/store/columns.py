@@ -1,11 +1,7 @@
-"""Values on named dimensions as a dataset, and records as text: CSV, JSON, a table."""
+"""Values on named dimensions as a dataset, and records as a table."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -122,48 +118,9 @@ def _digest(coordinates: Sequence[Column]) -> str:
     return repr([(c.name, np.asarray(c.values).tolist()) for c in coordinates if not c.dims])
 
 
-# Records as CSV, as JSON and as a table for people.
+# Records as a table for people.
 
 Record = Mapping[str, Any]
-
-
-def csv_lines(records: Iterable[Record]) -> Iterator[str]:
-    """Yield records as CSV, the first line their names; what doesn't exist is empty."""
-    header: list[str] | None = None
-    for record in records:
-        if header is None:
-            header = list(record)
-            yield _tables_line(header)
-        yield _tables_line([_plain(record[name]) for name in header])
-
-
-def _tables_line(fields: Sequence[str]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(fields)
-    return text.getvalue()
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else repr(value)
-    return str(value)
-
-
-def json_lines(records: Iterable[Record]) -> Iterator[str]:
-    """Yield records as a JSON array, one a line; what doesn't exist is null."""
-    first = True
-    for record in records:
-        members = (f"{json.dumps(name)}: {_json(value)}" for name, value in record.items())
-        yield ("[\n" if first else ",\n") + "{" + ", ".join(members) + "}"
-        first = False
-    yield "[\n]\n" if first else "\n]\n"
-
-
-def _json(value: Any) -> str:
-    if isinstance(value, float) and math.isnan(value):
-        return "null"
-    # JSON has no infinity; every reader makes one of a number that is too large.
-    return str(json.dumps(value)).replace("Infinity", "1e999")
 
 
 def shown(name: str, value: Any) -> str:

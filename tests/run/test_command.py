@@ -13,12 +13,12 @@ import pytest
 from sweeps.blocks import run
 from sweeps.blocks.estimate import Estimate, duration, estimate, limits_for
 from sweeps.blocks.run import Assignment, Means, cut_for, here, keeps_blocks
-from sweeps.cli.options import recorded
 from sweeps.cli.write import Progress
 from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError
 from sweeps.job import prepare
+from sweeps.result import recorded
 from sweeps.spec.units import to_toml
 from tests.cli_runner import Runner
 from tests.run.sweep import EPOCH, SMALL, large, small

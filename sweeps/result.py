@@ -1,0 +1,436 @@
+"""What a command computed, whole: a labelled dataset with its provenance, as records, as tables.
+
+A command that computes makes a `Result` (of a grid: its layout with values; of rows: `of_rows`) or
+has a `Job`, and gives it to `sweeps.cli.write.Output`, which prints it and is the only way to a
+file.  In a command with ``@output_options``::
+
+    out = Output(given, "hops")  # the options; outputs/hops.nc where no file is named
+    attrs = provenance_of(title=.., stated={"hops": ..}, given=given)
+    result = Result(Layout(sizes, coordinates, variables, attrs))  # columns with their values
+    out.write(result, figures=[..])  # --output, --plot: whole or not at all
+    out.show(result, lines)  # --csv, --json; else lines for people
+
+Coordinates come from `sweeps.engine.describe.coordinate`, each with its `sweeps.origin.Origin`s.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.quantity import VOCABULARY
+from sweeps.engine.case import Block, Column, Layout, is_row_number
+from sweeps.origin import GIVEN, Origin, attributes
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Record = Mapping[str, Any]
+
+# What records call a quantity, where that isn't its name and unit.
+FIELDS = {
+    "time": "latency_s",
+    "latency_time": "latency_part_s",
+    "bandwidth_time": "bandwidth_part_s",
+    "reduction_time": "reduction_part_s",
+    "intra_time": "intra_latency_s",
+    "inter_time": "inter_latency_s",
+    "pod_time": "pod_latency_s",
+    "steps": "steps",
+    "sent_bytes": "volume_bytes",
+    "link_bytes": "link_bytes",
+    "energy": "energy_j",
+    "algbw": "algbw_bytes_per_s",
+    "busbw": "busbw_bytes_per_s",
+    "lower_bound": "lower_bound_s",
+    "lower_bound_ratio": "lower_bound_ratio",
+    "chosen_algorithm": "algorithm",
+    "chunks": "chunks",
+    "status": "status",
+    # Of a training step.
+    "peak_memory": "per_gpu_memory_bytes",
+    "communication_upper_bound": "total_comm_time_per_step_upper_bound_s",
+}
+# Other quantities' names end in their units.
+ENDINGS = {"s": "_s", "byte": "_bytes", "J": "_j", "USD": "_usd", "1 s-1": "_per_s"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result in memory."""
+
+    layout: Layout  # Columns with their values, and the provenance as its attributes
+    # Constants that records have, first and in this order; None: all, where the layout has them
+    constants: Sequence[str] | None = None
+    # By variable: the bits of a status with which it has no value, though it may not vary there
+    masks: Mapping[str, int] = field(default_factory=dict)
+    # Where records aren't the cells of the grid: what they are
+    rows: Sequence[Record] | Callable[[], Iterator[Record]] | None = None
+
+    @property
+    def cells(self) -> int:
+        """Cells of the grid."""
+        return int(np.prod(list(self.layout.sizes.values()), dtype=object))
+
+    @property
+    def bare(self) -> Layout:
+        """The layout as writers take it: values of variables come as `blocks`."""
+        variables = (Column(c.name, c.dims, c.dtype, c.attrs) for c in self.layout.variables)
+        return Layout(
+            self.layout.sizes, self.layout.coordinates, tuple(variables), self.layout.attrs
+        )
+
+    @property
+    def blocks(self) -> Iterator[Block]:
+        """The values of the variables, each as one block."""
+        for column in self.layout.variables:
+            values = _values(column)
+            yield Block(column.name, tuple(slice(0, n) for n in values.shape), values)
+
+    def dataset(self) -> xr.Dataset:
+        """Return it as a labelled dataset."""
+        from sweeps.store.read import to_dataset
+
+        return to_dataset(self.bare, self.blocks)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield a record for each cell or row, by names that say the unit."""
+        if self.rows is not None:
+            yield from map(dict, self.rows() if callable(self.rows) else self.rows)
+            return
+        names, constants = self._names, self._constants
+        for record in self.values():
+            yield constants | {names[name]: value for name, value in record.items()}
+
+    def header(self) -> list[str]:
+        """Return the names of all that records have."""
+        if callable(self.rows):
+            return list(next(self.rows(), {}))
+        if self.rows is not None:
+            return list(dict.fromkeys(name for row in self.rows for name in row))
+        parts = [[*self._coordinates_of(dims), *own] for dims, own in self._parts]
+        names = (self._names[column.name] for part in parts for column in part)
+        return list(dict.fromkeys((*self._constants, *names)))
+
+    def fields(self) -> list[Field]:
+        """Return what records have, as columns of rows."""
+        found = {}
+        for column in (*self.layout.coordinates, *self.layout.variables):
+            flags, text = "flag_meanings" in column.attrs, column.dtype.kind in "UO"
+            units = "" if flags or text else str(column.attrs.get("units", "1"))
+            record = self._names[column.name]
+            origin = None if column in self.layout.variables else Origin(None, GIVEN)
+            words = str(column.attrs["long_name"])
+            found[record] = Field(record, column.name, words, units, origin)
+        return [found[name] for name in self.header()]
+
+    def values(self, most: int | None = None) -> Iterator[dict[str, Any]]:
+        """Yield what each cell has by quantity: coordinates, then values; some cells at most.
+
+        Variables with dimensions that others don't have are apart: cells of the one, then of the
+        other.
+        """
+        count = 0
+        for dims, variables in self._parts:
+            coordinates = self._coordinates_of(dims)
+            readers = [
+                (column.name, [dims.index(dim) for dim in column.dims], self._reader(column))
+                for column in (*coordinates, *variables)
+            ]
+            place = next((n for n, one in enumerate(readers) if one[0] == "status"), None)
+            for index in np.ndindex(*(self.layout.sizes[dim] for dim in dims)):
+                if most is not None and count >= most:
+                    return
+                count += 1
+                cells = [tuple(index[place] for place in places) for _, places, _ in readers]
+                status = 0
+                if place is not None:
+                    status = int(_values(self._variables["status"])[cells[place]])
+                yield {
+                    name: read(at, status)
+                    for (name, _, read), at in zip(readers, cells, strict=True)
+                }
+
+    # What records hold.
+
+    @cached_property
+    def _variables(self) -> dict[str, Column]:
+        return {column.name: column for column in self.layout.variables}
+
+    @property
+    def _parts(self) -> list[tuple[tuple[str, ...], list[Column]]]:
+        """The variables by the largest sets of dimensions that contain theirs."""
+        own = dict.fromkeys(frozenset(column.dims) for column in self.layout.variables)
+        largest = [one for one in own if not any(one < other for other in own)]
+        parts: dict[frozenset[str], list[Column]] = {one: [] for one in largest}
+        for column in self.layout.variables:
+            home = next(one for one in largest if set(column.dims) <= one)
+            parts[home].append(column)
+        order = tuple(self.layout.sizes)
+        return [(tuple(d for d in order if d in dims), own) for dims, own in parts.items()]
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """What records call columns: coordinates by their own name where constants are chosen."""
+        layout, bare = self.layout, self.constants is not None
+        names = {c.name: c.name if bare else _field(c) for c in layout.coordinates}
+        return names | {column.name: _field(column) for column in layout.variables}
+
+    def _coordinates_of(self, dims: Sequence[str]) -> list[Column]:
+        return [column for column in self._coordinates if set(column.dims) <= set(dims)]
+
+    @cached_property
+    def _coordinates(self) -> list[Column]:
+        """The coordinates that tell cells apart, and the constants where all of them are told."""
+        own = {c.name for c in self.layout.coordinates if not is_row_number(c.attrs)}
+        found = []
+        for column in self.layout.coordinates:
+            if not column.dims:
+                if self.constants is None:
+                    found.append(column)
+            elif len(column.dims) == 1 and (
+                column.name == column.dims[0] or column.dims[0] not in own
+            ):
+                found.append(column)
+        return found
+
+    @cached_property
+    def _constants(self) -> dict[str, Any]:
+        scalars = {c.name: c for c in self.layout.coordinates if not c.dims}
+        names = [name for name in self.constants or () if name in scalars]
+        return {name: _plain(_values(scalars[name])[()]) for name in names}
+
+    def _reader(self, column: Column) -> Any:
+        """Return what gives a column's value at a cell of a status."""
+        values, attrs = _values(column), column.attrs
+        mask = self.masks.get(column.name, 0)
+        meanings = str(attrs.get("flag_meanings", "")).split()
+        if "flag_masks" in attrs:
+            bits = dict(zip(meanings, np.atleast_1d(attrs["flag_masks"]).tolist(), strict=True))
+            return lambda at, status: _named(bits, int(values[at]))
+        if meanings:
+            codes = np.atleast_1d(attrs.get("flag_values", np.arange(len(meanings)))).tolist()
+            known = dict(zip(codes, meanings, strict=True))
+            return lambda at, status: known[0 if status & mask else int(values[at])]
+        if mask:
+            return lambda at, status: float("nan") if status & mask else _plain(values[at])
+        return lambda at, status: _plain(values[at])
+
+
+def _values(column: Column) -> NDArray[Any]:
+    assert column.values is not None
+    return column.values
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str | bytes):
+        return value.decode() if isinstance(value, bytes) else str(value)
+    return value.item()
+
+
+def _named(bits: Mapping[str, int], status: int) -> str:
+    return " ".join(name for name, bit in bits.items() if status & bit) or "ok"
+
+
+def _field(column: Column) -> str:
+    """Return what records call a variable."""
+    name = column.name
+    if name in FIELDS:
+        return FIELDS[name]
+    units = VOCABULARY[name].units if name in VOCABULARY else column.attrs.get("units", "1")
+    ending = ENDINGS.get(str(units), "")
+    return name if name.endswith(ending) else name + ending
+
+
+# Rows that are no cells of a grid: what was measured, or looked at one by one.
+
+
+class Field(NamedTuple):
+    """A column of rows: its name in records and in files, in words, and its unit."""
+
+    record: str
+    name: str
+    words: str
+    units: str = ""  # None of text
+    origin: Origin | None = None  # Of a number that isn't computed: where it comes from
+
+
+def of_rows(rows: Sequence[Record], fields: Sequence[Field], attrs: Mapping[str, str]) -> Result:
+    """Return rows as a result with one dimension: text and what was given are its coordinates."""
+    coordinates: list[Column] = []
+    variables: list[Column] = []
+    for one in fields:
+        cells = [row.get(one.record) for row in rows]
+        about = {"long_name": one.words}
+        if not one.units:
+            values: NDArray[Any] = np.array(["" if c is None else str(c) for c in cells])
+        else:
+            about["units"] = one.units
+            about |= {} if one.origin is None else attributes([one.origin])
+            numbers = [float("nan") if cell is None else cell for cell in cells]
+            values = np.asarray(numbers)
+            if values.dtype.kind == "b":
+                values = values.astype(np.int8)
+        column = Column(one.name, ("row",), values.dtype, about, values)
+        (variables if one.units and one.origin is None else coordinates).append(column)
+    layout = Layout({"row": len(rows)}, tuple(coordinates), tuple(variables), attrs)
+    return Result(layout, rows=rows)
+
+
+def of_dataset(
+    dataset: xr.Dataset,
+    constants: Sequence[str] | None = None,
+    masks: Mapping[str, int] | None = None,
+) -> Result:
+    """Return a labelled dataset, of a file maybe, as a result."""
+
+    def column(name: Any) -> Column:
+        one = dataset[name]
+        return Column(str(name), tuple(map(str, one.dims)), one.dtype, one.attrs, one.to_numpy())
+
+    sizes = {str(dim): int(size) for dim, size in dataset.sizes.items()}
+    attrs = {str(name): str(value) for name, value in dataset.attrs.items()}
+    coordinates, variables = map(column, dataset.coords), map(column, dataset.data_vars)
+    return Result(
+        Layout(sizes, tuple(coordinates), tuple(variables), attrs), constants, masks or {}
+    )
+
+
+# Records as text for programs, and tables for people.
+
+
+def json_lines(records: Iterable[Record]) -> Iterator[str]:
+    """Yield records as a JSON array, each on a line of its own; what doesn't exist is null."""
+    first = True
+    for record in records:
+        members = (f"{json.dumps(name)}: {_json(value)}" for name, value in record.items())
+        yield ("[\n" if first else ",\n") + "{" + ", ".join(members) + "}"
+        first = False
+    yield "[\n]\n" if first else "\n]\n"
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, float) and np.isnan(value):
+        return "null"
+    # JSON has no infinity; every reader makes one of a number that is too large.
+    return str(json.dumps(value)).replace("Infinity", "1e999")
+
+
+def csv_lines(records: Iterable[Record], header: Sequence[str] | None = None) -> Iterator[str]:
+    """Yield records as CSV, the first line their names; what doesn't exist is empty."""
+    for count, record in enumerate(records):
+        header = header or list(record)
+        if count == 0:
+            yield _line(header)
+        yield _line([_cell(record.get(name, "")) for name in header])
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return "" if np.isnan(value) else repr(value)
+    return "" if value is None else str(value)
+
+
+def _line(fields: Sequence[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(fields)
+    return text.getvalue()
+
+
+def aligned(rows: Sequence[Sequence[str]], *, left: int = 1, indent: str = "  ") -> Iterator[str]:
+    """Yield rows as lines with aligned columns: the first ones to the left, others to the right."""
+    if not rows:
+        return
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    for row in rows:
+        cells = (
+            text.ljust(width) if place < left else text.rjust(width)
+            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield (indent + "  ".join(cells)).rstrip()
+
+
+# Where a result comes from: the same of every command.
+
+# Options that decide how a command is run, not what is in its file, and whether they have a value.
+OF_RUNNING = {
+    "--resume": False,
+    "--overwrite": False,
+    "--plot": False,
+    "--no-plot": False,
+    "--csv": False,
+    "--json": False,
+    "--verbose": False,
+    "-v": False,
+    "--workers": True,
+    "--scheduler": True,
+    "--max-memory": True,
+    "--output": True,
+}
+
+
+def recorded(arguments: Sequence[str]) -> list[str]:
+    """Return a command's arguments as its file tells them: the same however it was run."""
+    kept, skipped = [], False
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        if skipped:
+            skipped = False
+        elif name in OF_RUNNING:
+            skipped = OF_RUNNING[name] and not value
+        else:
+            kept.append(argument)
+    return kept
+
+
+def command_line() -> list[str]:
+    """Return the command that runs, as its file tells it."""
+    return ["sweeps", *recorded(sys.argv[1:])]
+
+
+def stored_as(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that say how a file holds its numbers."""
+    return {"compress": False, "digits": None, "dtype": "f8"} | {
+        name: given[name] for name in ("compress", "digits", "dtype") if name in given
+    }
+
+
+def provenance_of(
+    *,
+    title: str,
+    stated: Mapping[str, Any],
+    given: Mapping[str, Any],
+    summary: str = "",
+    references: str = "",
+    comment: str = "",
+    inputs: Any = None,
+    command: Sequence[str] = (),
+) -> dict[str, str]:
+    """Return the global attributes of a result: what was asked, by which code, when, of what.
+
+    `stated` says what was asked, and `inputs` what it depends on beside: a digest of a file, or
+    figures of machines that can change.
+    """
+    from sweeps.spec.units import to_toml
+    from sweeps.store.metadata import code_digest, fingerprint, provenance
+
+    text = to_toml({"title": title, **stated})
+    depends = {**stored_as(given), "inputs": inputs}
+    return provenance(
+        title=title,
+        summary=summary,
+        spec_text=text,
+        command=command or command_line(),
+        fingerprint=fingerprint(text, code_digest(), depends),
+        references=references,
+        comment=comment,
+    )
