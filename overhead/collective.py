@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
 from overhead.collectives.choices import candidates
 from overhead.evaluation import Evaluation
-from overhead.labels import LABELS, OPERATION_DEFAULTS, complete
+from overhead.labels import CHOICES, COLLECTIVES, LABELS, OPERATION_DEFAULTS, complete
 from overhead.quantity import VOCABULARY, Array
-from overhead.topology import TopologyDesc
+from overhead.topology import TopologyDesc, kinds
 
-
-class CollectiveKind(StrEnum):
-    """The operations."""
-
-    ALL_REDUCE = "all_reduce"
-    ALL_GATHER = "all_gather"
-    REDUCE_SCATTER = "reduce_scatter"
-    BROADCAST = "broadcast"
-    REDUCE = "reduce"
-    ALL_TO_ALL = "all_to_all"
-    P2P = "p2p"
+CollectiveKind = kinds("CollectiveKind", COLLECTIVES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +81,7 @@ assert {*QUANTITIES, "algorithm"} == {field.name for field in fields(CollectiveR
 
 
 def collective(
-    kind: CollectiveKind | str,
+    kind: str,
     message_bytes: Any,
     topology: TopologyDesc,
     *,
@@ -107,8 +96,8 @@ def collective(
 
     Parameters
     ----------
-    kind : CollectiveKind or str
-        The operation.
+    kind : str
+        The operation: a `CollectiveKind` or its name.
     message_bytes : array_like
         Message size as nccl-tests counts it [byte]; broadcasts with the network's values.
     topology : TopologyDesc
@@ -136,9 +125,11 @@ def collective(
         If the collective has no such algorithm on the network, a name is unknown, or a value
         outside of its domain.
     """
-    found = candidates(str(topology.kind), str(kind), algorithm)
+    found = candidates(topology.kind, str(kind), algorithm)
     if not found:
         message = f"algorithm = '{algorithm}': none of {kind} on {topology.kind} is called so"
+        if algorithm in CHOICES:
+            message = f"{kind}: {topology.kind} has no {algorithm} algorithm of it"
         raise ValueError(message)
     given = {**topology.values, "message_bytes": np.asarray(message_bytes, dtype=np.float64)}
     given["hops"] = np.asarray(hops, dtype=np.float64)
@@ -155,7 +146,7 @@ def collective(
             domain = VOCABULARY[name].domain()
             message = f"{name} = {given[name]}: outside of its domain; {domain}"
             raise ValueError(message)
-    labels = complete({"topology": str(topology.kind)}, given) | {
+    labels = complete({"topology": topology.kind}, given) | {
         "latency_per": latency_per,
         # Flat networks are given by their own link; a hierarchy's message goes between nodes.
         "link": "intra" if topology.shape == "flat" else "auto",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from overhead.collectives.algorithm import NETWORKS, trees
 from overhead.communication.quantities import DEFAULTS as COMMUNICATION_DEFAULTS
 from overhead.labels import (
     FULL,
@@ -24,7 +25,6 @@ from overhead.labels import (
 )
 from overhead.memory.breakdown import DEFAULTS as MEMORY_DEFAULTS
 from overhead.quantity import VOCABULARY, Array
-from overhead.topology import TopologyKind
 from overhead.transformer.quantities import VITAL
 
 # The quantities that fields are, where their names differ.
@@ -54,10 +54,6 @@ CHOSEN = (
     *OVERLAPS,
 )
 OTHERS = ("topology_kind", "algorithm", "tree_algo", "more", *CHOSEN)
-# The tree algorithm of an all_reduce on each network that has one.
-TREES = {"tree": "dbt", "switch": "dbt"} | dict.fromkeys(
-    ("ring", "mesh", "torus", "binary_tree"), "tree_pipe"
-)
 # What formulas give if it isn't given.
 DERIVED = ("dp", "etp", "weight_copies", "kv_heads", "head_size", "ffn_size")
 NETWORK_DEFAULTS = {
@@ -131,7 +127,7 @@ class Config:
     """
 
     num_gpus: ArrayLike | None = None
-    topology_kind: TopologyKind | str = TopologyKind.HIERARCHICAL
+    topology_kind: str = STEP_DEFAULTS["topology"]
     dp_degree: ArrayLike | None = None
     tp_degree: ArrayLike = 1.0
     cp_degree: ArrayLike = 1.0
@@ -245,8 +241,8 @@ class Config:
         ValueError
             If a label has no such value.
         """
-        if self.topology_kind not in list(TopologyKind):
-            raise ValueError(_unknown("topology", str(self.topology_kind), TopologyKind))
+        if self.topology_kind not in NETWORKS:
+            raise ValueError(_unknown("topology", str(self.topology_kind), NETWORKS))
         stated = self.stated()
         plain = bool(np.all(np.asarray(self.virtual_stages) == 1.0))
         schedule = self.schedule or (PLAIN if plain else INTERLEAVED)
@@ -265,10 +261,11 @@ class Config:
     def _algorithm(self) -> str:
         if not self.tree_algo:
             return self.algorithm
-        if self.topology_kind not in TREES:
+        found = NETWORKS[self.topology_kind].tree
+        if not found:
             message = f"tree_algo = True: no tree algorithm on {self.topology_kind}; one of "
-            raise ValueError(message + ", ".join(TREES))
-        return TREES[self.topology_kind]
+            raise ValueError(message + ", ".join(trees()))
+        return found
 
 
 def _check_sides(stated: Mapping[str, Array]) -> None:

@@ -7,10 +7,9 @@ import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
-from overhead.collectives.algorithm import ALGORITHMS, Algorithm
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.formula import REGISTRY, Formula
 from overhead.source import SOURCES
-from overhead.topology import TopologyKind
 
 FOLDERS = (
     "collectives", "communication", "compute", "hops", "memory", "overlap", "plan", "schedule",
@@ -60,9 +59,9 @@ def references(*, others: bool = False) -> str:
         "## Algorithms",
         "",
     ]
-    for topology in TopologyKind:
-        of = [a for a in algorithms(others=others) if a.topology == topology.value]
-        lines += [f"### {topology.value}", "", *_algorithms(of), ""]
+    for topology in NETWORKS:
+        of = [a for a in algorithms(others=others) if a.topology == topology]
+        lines += [f"### {topology}", "", *_algorithms(of), ""]
     told = formulas(others=others)
     cited = {one.source.key for one in algorithms(others=others)}
     cited |= {one.source.key for one in told}
@@ -99,7 +98,7 @@ def _formulas(formulas: Sequence[Formula]) -> Iterator[str]:
 
 def algorithm_table(*, others: bool = False) -> str:
     """Return which algorithms each operation has on each network, as a Markdown table."""
-    topologies = [kind.value for kind in TopologyKind]
+    topologies = list(NETWORKS)
     lines = ["| operation | " + " | ".join(topologies) + " |"]
     lines.append("| --- |" + " --- |" * len(topologies))
     keys = sorted((one.key for one in algorithms(others=others)), key=lambda key: key[1])

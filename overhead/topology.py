@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
+from overhead.collectives.algorithm import NETWORKS
 from overhead.collectives.network import factors
-from overhead.labels import complete
+from overhead.everything import load
+from overhead.labels import HIERARCHY, complete
 from overhead.quantity import VOCABULARY, Array
 
 FLAT_LINK = ("bandwidth", "latency", "energy_per_bit")
 LEVEL_LINKS = tuple(f"{level}_{name}" for level in ("intra", "inter") for name in FLAT_LINK)
 
 
-class TopologyKind(StrEnum):
-    """The networks."""
+load("collectives")
 
-    RING = "ring"
-    TREE = "tree"
-    HIERARCHICAL = "hierarchical"
-    SWITCH = "switch"
-    MESH = "mesh"
-    TORUS = "torus"
-    BINARY_TREE = "binary_tree"
+
+def kinds(name: str, values: Iterable[str]) -> Any:
+    """Return an enumeration of a label's values."""
+    return StrEnum(name, {value.upper(): value for value in values})
+
+
+TopologyKind = kinds("TopologyKind", NETWORKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,13 @@ class TopologyDesc:
 
     Attributes
     ----------
-    kind : TopologyKind
-        Which.
+    kind : str
+        Which: a `TopologyKind`, or the name of a network of one's own.
     values : mapping of str to ndarray
         Its shape and links by quantity, in canonical units; the arrays broadcast.
     """
 
-    kind: TopologyKind
+    kind: str
     values: Mapping[str, Array]
 
     @property
@@ -52,11 +53,11 @@ class TopologyDesc:
     @property
     def shape(self) -> str:
         """Which formulas hold: flat, or so many levels."""
-        return complete({"topology": str(self.kind)}, self.values)["shape"]
+        return complete({"topology": self.kind}, self.values)["shape"]
 
 
 def build_topology(
-    kind: TopologyKind | str,
+    kind: str,
     num_gpus: Any = None,
     *,
     bandwidth: Any = None,
@@ -73,8 +74,8 @@ def build_topology(
 
     Parameters
     ----------
-    kind : TopologyKind or str
-        Which.
+    kind : str
+        Which: a `TopologyKind` or its name.
     num_gpus : array_like, optional
         Ranks; of a mesh or torus the product of its sizes where these are given.
     bandwidth, latency, energy_per_bit : array_like
@@ -103,13 +104,12 @@ def build_topology(
     ValueError
         If something is missing, unknown, or outside of its domain.
     """
-    if kind not in list(TopologyKind):
-        message = f"topology = '{kind}': is unknown; one of {', '.join(TopologyKind)}"
+    if kind not in NETWORKS:
+        message = f"topology = '{kind}': is unknown; one of {', '.join(NETWORKS)}"
         raise ValueError(message)
     if dimensions not in (1, 2, 3):
         message = f"dimensions = {dimensions}: a mesh or torus has 1, 2 or 3"
         raise ValueError(message)
-    which = TopologyKind(kind)
     given = {
         "ranks": num_gpus,
         "bandwidth": bandwidth,
@@ -122,20 +122,20 @@ def build_topology(
     }
     values = {n: np.asarray(v, dtype=np.float64) for n, v in given.items() if v is not None}
     values["energy_per_bit"] = np.asarray(energy_per_bit, dtype=np.float64)
-    _complete(which, values, dimensions)
-    _check(which, values)
-    return TopologyDesc(which, values)
+    _complete(kind, values, dimensions)
+    _check(kind, values)
+    return TopologyDesc(str(kind), values)
 
 
-def _complete(kind: TopologyKind, values: dict[str, Array], dimensions: int) -> None:
+def _complete(kind: str, values: dict[str, Array], dimensions: int) -> None:
     one = np.asarray(1.0)
-    if kind in (TopologyKind.MESH, TopologyKind.TORUS):
+    if NETWORKS[kind].grid:
         _complete_grid(values, dimensions)
-    if kind is TopologyKind.SWITCH:
+    if kind == "switch":
         values.setdefault("in_network_latency_factor", np.asarray(1.0))
         values.setdefault("has_nvls", np.asarray(0.0))
         values.setdefault("has_inc", np.asarray(0.0))
-    if kind is TopologyKind.HIERARCHICAL:
+    if kind == HIERARCHY:
         values.setdefault("gpus_per_node", np.asarray(1.0))
         values.setdefault("in_network_latency_factor", one)
         for name in ("intra_nvls", "inter_inc"):
@@ -171,9 +171,9 @@ def _complete_grid(values: dict[str, Array], dimensions: int) -> None:
             values[name] = padded[:, index].reshape(values["ranks"].shape)
 
 
-def _check(kind: TopologyKind, values: Mapping[str, Array]) -> None:
+def _check(kind: str, values: Mapping[str, Array]) -> None:
     needed = ["ranks"]
-    if kind is TopologyKind.HIERARCHICAL:
+    if kind == HIERARCHY:
         needed += [name for name in LEVEL_LINKS if not name.endswith("bit")]
         if "nodes_per_pod" in values:
             needed += ["pod_bandwidth", "pod_latency"]
@@ -191,7 +191,7 @@ def _check(kind: TopologyKind, values: Mapping[str, Array]) -> None:
             message = f"{name} = {value}: outside of its domain; {VOCABULARY[name].domain()}"
             raise ValueError(message)
     ranks = values["ranks"]
-    if kind is TopologyKind.HIERARCHICAL:
+    if kind == HIERARCHY:
         node = values["gpus_per_node"]
         if np.any((ranks > node) & (ranks % node != 0)):
             message = f"gpus_per_node = {node}: doesn't divide the {ranks} ranks; a divisor"
@@ -200,7 +200,7 @@ def _check(kind: TopologyKind, values: Mapping[str, Array]) -> None:
         if np.any((nodes > pod) & (nodes % pod != 0)):
             message = f"nodes_per_pod = {pod}: doesn't divide the {nodes} nodes; a divisor"
             raise ValueError(message)
-    if "mesh_nx" in values and kind in (TopologyKind.MESH, TopologyKind.TORUS):
+    if "mesh_nx" in values and NETWORKS[kind].grid:
         sizes = values["mesh_nx"] * values["mesh_ny"] * values["mesh_nz"]
         if np.any(sizes != ranks):
             message = f"mesh_nx x mesh_ny x mesh_nz = {sizes}: isn't the number of ranks, {ranks}"

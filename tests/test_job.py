@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 import sweeps
+from overhead.collectives.algorithm import NETWORKS
 from sweeps.errors import InputError
 from sweeps.job import Job, prepare
 from sweeps.spec.sweep import load_sweep, read_sweep
@@ -277,14 +278,14 @@ def test_settings_change_a_spec_and_its_text(tmp_path: Path) -> None:
     )
     assert job.sweep.title == "Another"
     assert job.sweep.quantities == ("time", "steps")
-    assert job.plan.grid.sizes == {"topology": 6, "latency": 2, "ranks": 3}
+    assert job.plan.grid.sizes == {"topology": len(NETWORKS), "latency": 2, "ranks": 3}
     assert job.plan.grid.constants["message_bytes"] == 1e6
     assert read_sweep(tomllib.loads(job.text), bare_is_si=False).title == "Another"
     # An axis may become a constant and the other way round.
     assert changed(tmp_path, "ranks=8").plan.grid.constants["ranks"] == 8
     assert changed(tmp_path, "topology=ring,torus").plan.grid.sizes["topology"] == 2
     assert changed(tmp_path, "constants.ranks=8").plan.grid.constants["ranks"] == 8
-    assert changed(tmp_path, "topology=all").plan.grid.sizes["topology"] == 6
+    assert changed(tmp_path, "topology=all").plan.grid.sizes["topology"] == len(NETWORKS)
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,114 @@ INC = Requirement(
     lambda has_inc: np.asarray(has_inc == 1.0),
 )
 
-TOPOLOGIES = ("ring", "tree", "hierarchical", "switch", "mesh", "torus", "binary_tree")
+NODES_FILLED = Requirement(
+    "ranks_not_multiple_of_gpus_per_node",
+    "gpus_per_node must divide the number of ranks",
+    lambda ranks, gpus_per_node: np.asarray(
+        (ranks <= gpus_per_node) | (ranks % gpus_per_node == 0.0)
+    ),
+)
+
+
+def _pods_filled(ranks: Array, gpus_per_node: Array, nodes_per_pod: Array) -> Array:
+    per_pod = gpus_per_node * nodes_per_pod
+    return np.asarray((ranks <= per_pod) | (ranks % per_pod == 0.0))
+
+
+PODS_FILLED = Requirement(
+    "nodes_not_multiple_of_nodes_per_pod",
+    "nodes_per_pod must divide the number of nodes",
+    _pods_filled,
+)
+GRID_FITS = Requirement(
+    "mesh_sizes_do_not_multiply_to_ranks",
+    "mesh_nx x mesh_ny x mesh_nz must be the number of ranks, each a whole number",
+    lambda ranks, mesh_nx, mesh_ny, mesh_nz: np.asarray(
+        (mesh_nx * mesh_ny * mesh_nz == ranks)
+        & (mesh_nx == np.floor(mesh_nx))
+        & (mesh_ny == np.floor(mesh_ny))
+        & (mesh_nz == np.floor(mesh_nz))
+    ),
+)
+
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
+
+# Networks.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """A declared network, and which of its algorithms stands for an operation."""
+
+    name: str
+    place: int  # Where lists have it: of two the lower first
+    # By operation the algorithm that the field means by it; an operation may have none
+    standard: Mapping[str, str]
+    # By operation those that NCCL has there, if they aren't the standard one
+    nccl: Mapping[str, tuple[str, ...]]
+    tree: str  # The tree algorithm of its all_reduce; empty: none
+    requires: tuple[Requirement, ...]  # What must hold for it to exist
+    grid: bool  # Whether its shape is sizes along dimensions
+
+    def existing(self, labels: Mapping[str, str]) -> tuple[Requirement, ...]:
+        """Return what must hold for it to exist where labels say how many levels it has."""
+        pods = labels["shape"] == "three_levels"
+        return tuple(one for one in self.requires if pods or "nodes_per_pod" not in one.inputs)
+
+
+NETWORKS: dict[str, Network] = {}
+
+
+def network(
+    name: str,
+    *,
+    standard: Mapping[str, str],
+    nccl: Mapping[str, tuple[str, ...]] | None = None,
+    tree: str = "",
+    requires: tuple[Requirement, ...] = (),
+    grid: bool = False,
+    place: int = 100,
+) -> None:
+    """Declare a network.
+
+    Parameters
+    ----------
+    name : str
+        The label's value.
+    standard : mapping of str to str
+        By operation the algorithm that stands for it; an operation may be left out.
+    nccl : mapping of str to tuple of str, optional
+        By operation the algorithms that NCCL has there, if they aren't the standard one.
+    tree : str
+        The tree algorithm of its all_reduce, if it has one.
+    requires : tuple of Requirement
+        What must hold for it to exist.
+    grid : bool
+        Whether its shape is ``mesh_nx``, ``mesh_ny`` and ``mesh_nz``.
+    place : int
+        Where lists have it: of two networks the lower first.
+
+    Raises
+    ------
+    ValueError
+        If it is declared already.
+    """
+    if name in NETWORKS:
+        message = f"a network called '{name}' is declared already"
+        raise ValueError(message)
+    NETWORKS[name] = Network(name=name, place=place, standard=dict(standard), nccl=nccl or {},
+                             tree=tree, requires=requires, grid=grid)  # fmt: skip
+    ordered = sorted(NETWORKS.values(), key=lambda one: (one.place, one.name))
+    NETWORKS.clear()
+    NETWORKS.update((one.name, one) for one in ordered)
+
+
+def trees() -> tuple[str, ...]:
+    """Return the networks whose all_reduce has a tree algorithm."""
+    return tuple(name for name, one in NETWORKS.items() if one.tree)
+
+
+# Algorithms.
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Cost])
 
@@ -238,7 +344,7 @@ class Algorithm:
                 f"{'.'.join(self.key)}: the source '{self.key_of_source}' isn't declared; `cite` it"
             )
             raise ValueError(message)
-        if self.topology not in TOPOLOGIES or self.collective not in COLLECTIVES:
+        if self.topology not in NETWORKS or self.collective not in COLLECTIVES:
             message = f"{self.name}: no network '{self.topology}' or collective '{self.collective}'"
             raise ValueError(message)
         named = [name for text in self.statements.values() for name in ex.names(text)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.collectives import network
-from overhead.collectives.algorithm import algorithm
+from overhead.collectives import network as networks
+from overhead.collectives.algorithm import algorithm, network
 from overhead.collectives.cost import Cost, flat, several
 from overhead.quantity import Array
 
@@ -15,6 +15,18 @@ DEPTH = "floor(log2(ranks))"
 # Links at the rank that has most: at a root with its children, or with a parent as well.
 BUSIEST = "where(ranks > 4, 3, minimum(ranks - 1, 2))"
 FORWARDED = f"({BUSIEST} - (ranks - 1)/ranks)*message_bytes"
+
+network(
+    "binary_tree",
+    place=7,
+    standard={
+        **dict.fromkeys(("all_gather", "reduce_scatter"), "flood"),
+        **dict.fromkeys(("all_reduce", "broadcast", "reduce"), "tree_pipe"),
+        "all_to_all": "direct",
+        "p2p": "direct",
+    },
+    tree="tree_pipe",
+)
 
 
 def _depth(ranks: Array) -> Array:
@@ -169,7 +181,7 @@ def _passed(ranks: Array) -> Array:
     "direct",
     steps="where(ranks > 1, 1, 0)",
     time=f"({DEPTH} + maximum(floor(log2(2*ranks/3)), 0))*latency"
-    f" + {network.LEFT}*(ranks - {network.LEFT})/ranks*message_bytes/bandwidth",
+    f" + {networks.LEFT}*(ranks - {networks.LEFT})/ranks*message_bytes/bandwidth",
     sent=EVERY,
     carried=PASSED,
     source="derivation",
@@ -177,11 +189,11 @@ def _passed(ranks: Array) -> Array:
 )
 def direct(ranks: Array) -> Cost:
     """All pairs at once; the link to the root's larger subtree is the busiest."""
-    below = network.left_subtree(ranks)
+    below = networks.left_subtree(ranks)
     return flat(
         several(ranks),
         below * (ranks - below) / ranks,
-        latencies=network.binary_tree_diameter(ranks),
+        latencies=networks.binary_tree_diameter(ranks),
         messages=several(ranks),
         sent=(ranks - 1.0) / ranks,
         carried=_passed(ranks) / ranks,

@@ -12,7 +12,14 @@ from collections.abc import Callable
 import numpy as np
 
 from overhead.collectives import switch
-from overhead.collectives.algorithm import NODES_POWER_OF_TWO, TWO_LEVELS, algorithm
+from overhead.collectives.algorithm import (
+    NODES_FILLED,
+    NODES_POWER_OF_TWO,
+    PODS_FILLED,
+    TWO_LEVELS,
+    algorithm,
+    network,
+)
 from overhead.collectives.cost import Cost, Level, flat, scale, several, stack
 from overhead.collectives.switch import scatter
 from overhead.quantity import Array
@@ -35,6 +42,23 @@ WIRES = (
 # Messages through a network card when one rank of the group in each node sends: more than one if
 # ranks of other groups in the node, which do the same, share the card.
 CROWD = "maximum(1, ranks_per_nic/node_ranks)"
+
+# NCCL's logarithmic all_gather and reduce_scatter work with one GPU a node only, and are left out.
+network(
+    "hierarchical",
+    place=3,
+    standard={
+        **dict.fromkeys(("all_reduce", *BOTH), "ring_ring"),
+        **dict.fromkeys(("broadcast", "reduce"), "chain"),
+        "all_to_all": "two_phase",
+        "p2p": "direct",
+    },
+    nccl={
+        **dict.fromkeys(("all_reduce", *BOTH), ("flat_ring_channels",)),
+        "all_to_all": ("flat_pairwise",),
+    },
+    requires=(NODES_FILLED, PODS_FILLED),
+)
 
 
 def crowd(node_ranks: Array, ranks_per_nic: Array) -> Array:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.collectives.algorithm import EQUAL_SIZES, TWO_DIMENSIONS, algorithm
+from overhead.collectives.algorithm import (
+    EQUAL_SIZES,
+    GRID_FITS,
+    TWO_DIMENSIONS,
+    algorithm,
+    network,
+)
 from overhead.collectives.cost import Cost, flat, several, twice
 from overhead.collectives.grid import (
     BOTH,
@@ -33,6 +39,20 @@ STEPS = "mesh_nx + mesh_ny + mesh_nz - 3"
 SPREAD = "each block spreads to both ends of a line"
 # What the busiest rank sends to gather along a line, in messages: inner ranks forward both ways.
 FORWARDED = "where({n} > 2, ({n} + 1)/{n}, ({n} - 1)/{n})"
+
+network(
+    "mesh",
+    place=5,
+    standard={
+        **dict.fromkeys(("all_reduce", *BOTH), "line"),
+        **dict.fromkeys(("broadcast", "reduce"), "tree_pipe"),
+        "all_to_all": "shift_line",
+        "p2p": "direct",
+    },
+    tree="tree_pipe",
+    requires=(GRID_FITS,),
+    grid=True,
+)
 
 
 def _forwarded(size: Array) -> Array:

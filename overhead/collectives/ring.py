@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.collectives.algorithm import POWER_OF_TWO, algorithm
+from overhead.collectives.algorithm import POWER_OF_TWO, algorithm, network
 from overhead.collectives.cost import Cost, flat, several
 from overhead.quantity import Array
 
@@ -14,6 +14,19 @@ HALVES = "where(ranks == 2, 1/2, (ranks - 1)/(2*ranks))"
 PAIRS = "where(ranks == 2, 1/2, where(ranks % 2 == 0, ranks/8, (ranks - 1)*(ranks + 1)/(8*ranks)))"
 FAN = "minimum(2, ranks - 1)*message_bytes"
 EVERY = "(ranks - 1)/ranks*message_bytes"
+
+network(
+    "ring",
+    place=1,
+    standard={
+        **dict.fromkeys(("all_reduce", *BOTH), "ring"),
+        **dict.fromkeys(("broadcast", "reduce"), "chain"),
+        "all_to_all": "shift_bidir",
+        "p2p": "direct",
+    },
+    nccl={"all_to_all": ("shift_min",)},
+    tree="tree_pipe",
+)
 
 
 def _pairs(ranks: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.collectives.algorithm import INC, NVLS, POWER_OF_TWO, algorithm
+from overhead.collectives.algorithm import INC, NVLS, POWER_OF_TWO, algorithm, network
 from overhead.collectives.cost import Cost, flat, several
 from overhead.expression import popcount_sum
 from overhead.quantity import Array
@@ -14,6 +14,34 @@ EVERY = "(ranks - 1)/ranks*message_bytes"
 WHOLE = "where(ranks > 1, message_bytes, 0*message_bytes)"
 MINIMAL = "(ranks - 1)*message_bytes"
 ONCE = "where(ranks > 1, 1, 0)"
+
+network(
+    "tree",
+    place=2,
+    standard={
+        "all_reduce": "dbt",
+        **dict.fromkeys(BOTH, "ring"),
+        **dict.fromkeys(("broadcast", "reduce"), "chain"),
+        "all_to_all": "pairwise",
+        "p2p": "direct",
+    },
+    tree="dbt",
+)
+network(
+    "switch",
+    place=4,
+    standard={
+        **dict.fromkeys(("all_reduce", *BOTH), "ring"),
+        **dict.fromkeys(("broadcast", "reduce"), "chain"),
+        "all_to_all": "pairwise",
+        "p2p": "direct",
+    },
+    nccl={
+        "all_reduce": ("ring", "dbt", "nvls", "inc"),
+        **dict.fromkeys(BOTH, ("ring", "nvls")),
+    },
+    tree="dbt",
+)
 
 
 def levels(ranks: Array) -> Array:

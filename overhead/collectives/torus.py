@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from overhead.collectives import ring
-from overhead.collectives.algorithm import EQUAL_EVEN_SIZES, ONE_DIMENSION, algorithm
+from overhead.collectives.algorithm import (
+    EQUAL_EVEN_SIZES,
+    GRID_FITS,
+    ONE_DIMENSION,
+    algorithm,
+    network,
+)
 from overhead.collectives.cost import Cost, flat, several
 from overhead.collectives.grid import (
     BOTH,
@@ -33,6 +39,20 @@ HALVES = "where({n} == 2, 1/2, ({n} - 1)/(2*{n}))*{m}/bandwidth"
 FAN = f"({over('minimum(2, {n} - 1)')})*message_bytes"
 REACH = f"({over('floor({n}/2)')})"
 IN_TURN = "the dimensions x, y, z in turn (all_gather: z, y, x), the buffer shrinking"
+
+network(
+    "torus",
+    place=6,
+    standard={
+        **dict.fromkeys(("all_reduce", *BOTH), "ring"),
+        **dict.fromkeys(("broadcast", "reduce"), "tree_pipe"),
+        "all_to_all": "shift_bidir",
+        "p2p": "direct",
+    },
+    tree="tree_pipe",
+    requires=(GRID_FITS,),
+    grid=True,
+)
 
 
 def fan(nx: Array, ny: Array, nz: Array) -> Array:

@@ -13,6 +13,7 @@ import numpy as np
 from overhead.collectives.algorithm import Algorithm
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Formula
+from overhead.labels import OPERATION_DEFAULTS
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.cli import flags
@@ -48,7 +49,9 @@ def command(**given: Any) -> int:
         load_formulas(Path(path))
     options = flags.given_options(given, flags.OF_COLLECTIVES)
     if given["tree_algo"]:
-        algorithm = flags.tree_algorithm(options["topology"], options["algorithm"], "switch")
+        algorithm = flags.tree_algorithm(
+            options["topology"], options["algorithm"], OPERATION_DEFAULTS["topology"]
+        )
         options["algorithm"] = algorithm
     _check_needed(options)
     stated = stated_sweep(options, "Collective operations")

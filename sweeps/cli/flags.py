@@ -90,15 +90,6 @@ OF_TRAINING = (*OF_PLANS, *OF_MODELS, *OF_MACHINES)
 
 # What is written for a switch.
 SWITCHED = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
-# The tree algorithm of each network, for --tree-algo.
-TREES = {
-    "tree": "dbt",
-    "switch": "dbt",
-    "ring": "tree_pipe",
-    "mesh": "tree_pipe",
-    "torus": "tree_pipe",
-    "binary_tree": "tree_pipe",
-}
 # A label's values that help lists.
 LISTED = 8
 EXTRA = f"{__name__}.extra"
@@ -295,10 +286,12 @@ def _numbers(*, training: bool) -> dict[str, str]:
 
 def tree_algorithm(topology: str | None, algorithm: str | None, usual: str) -> str:
     """Return the algorithm that --tree-algo means."""
+    from overhead.collectives.algorithm import NETWORKS, trees
+
     name = topology or usual
     if algorithm is not None:
         raise InputError(fault("--tree-algo", "set", "--algorithm is given too", "one of the two"))
-    if name not in TREES:
-        allowed = f"one network of {', '.join(TREES)}"
+    if name not in trees():
+        allowed = f"one network of {', '.join(trees())}"
         raise InputError(fault("--tree-algo", name, "no tree algorithm there", allowed))
-    return TREES[name]
+    return NETWORKS[name].tree

@@ -25,7 +25,7 @@ def command(
     formulas: tuple[str, ...],
 ) -> int:
     """List the algorithms (network, operation, name) and the formulas that they share."""
-    from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES
+    from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
     from overhead.everything import load
     from overhead.formula import REGISTRY
     from overhead.labels import COLLECTIVES
@@ -43,7 +43,7 @@ def command(
         return 0
     faults = []
     for flag, value, known in (
-        ("--topology", topology, TOPOLOGIES),
+        ("--topology", topology, NETWORKS),
         ("--op", collective, COLLECTIVES),
     ):
         if value is not None and value not in known:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.collectives.algorithm import Algorithm, Requirement
+from overhead.collectives.algorithm import NETWORKS, Algorithm, Requirement
 from overhead.collectives.choices import candidates, usable
 from overhead.collectives.chunking import best_chunks
 from overhead.collectives.cost import COST_PARTS, LEVELS
@@ -23,7 +23,6 @@ from sweeps.engine.validity import (
     NOT_OF_NETWORK,
     NOT_OF_ONE_RANK,
     ONE_RANK,
-    topology_requirements,
 )
 from sweeps.errors import InputError, fault
 
@@ -187,7 +186,7 @@ class Builder:
     ) -> Node:
         """Return the node of the reasons why cells, or values in them, don't exist, as bits."""
         found = self.algorithms()
-        shared = [self._faults(topology_requirements(self.labels, self.given), faults)]
+        shared = [self._faults(NETWORKS[self.labels["topology"]].existing(self.labels), faults)]
         if not found:
             return self.either([*shared, self._everywhere(faults[NOT_DEFINED])])
         if lacking:

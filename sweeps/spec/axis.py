@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.labels import CHOICES, LABELS, SWITCHES
 from overhead.plan.defaults import DEGREES
 from overhead.transformer.quantities import SHAPES
@@ -79,7 +79,7 @@ CATALOGUED = {"hardware": "hardware", "model": "models", "framework": "framework
 def label_values(name: str) -> tuple[str, ...]:
     """Return the values that a label may have; empty where the catalogue says."""
     if name == "topology":
-        return TOPOLOGIES
+        return tuple(NETWORKS)
     if name == "algorithm":
         return (*CHOICES, *ALGORITHMS.names())
     if name == "recipe":

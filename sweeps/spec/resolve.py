@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.collectives.algorithm import ALGORITHMS
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.collectives.network import factors
 from overhead.labels import LABELS, OPERATION_DEFAULTS, SM_LAWS, complete
 from overhead.overlap.mechanisms import ASSUMED, HEEDED, MECHANISMS
@@ -205,7 +205,7 @@ class Resolver:
 
     def _grid_sizes(self) -> None:
         """Give meshes and tori the sizes nearest to each other, where the user gave none."""
-        if not {"mesh", "torus"} & self._values("topology"):
+        if not any(NETWORKS[name].grid for name in self._values("topology")):
             return
         stated = {"mesh_nx", "mesh_ny"} & self.given
         if "mesh_nz" in self.sweep.given:

@@ -438,8 +438,7 @@ class _Reader:
         words = [str(word).strip() for word in listed]
         known = label_values(name)
         if words == ["all"] and name in ("collective", "topology", "algorithm"):
-            chosen = [word for word in known if word not in CHOICES]
-            words = [w for w in chosen if w != "binary_tree"] if name == "topology" else chosen
+            words = [word for word in known if word not in CHOICES]
         before = len(self.faults)
         if not words or words == [""]:
             self.faults.append(fault(name, str(value), "empty", "one value or more"))

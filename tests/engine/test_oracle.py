@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sweeps
-from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.labels import COLLECTIVES
 from tests.engine.oracle import FIELDS, cells, expected, values_at
 
 MACHINES = ("dgx-h100", "dgx-a100", "gb200-nvl72", "tpu-v5p", "mi300x")
 LABELS: dict[str, tuple[str, ...]] = {
-    "topology": TOPOLOGIES,
+    "topology": tuple(NETWORKS),
     "collective": COLLECTIVES,
     "algorithm": ("auto", "nccl", "standard", *ALGORITHMS.names()),
     "hardware": MACHINES,
@@ -103,7 +103,7 @@ def test_a_grid_equals_its_cells(told: dict[str, Any]) -> None:
 
 def test_every_network_and_operation_by_every_choice() -> None:
     told = {
-        "topology": list(TOPOLOGIES),
+        "topology": list(NETWORKS),
         "collective": list(COLLECTIVES),
         "algorithm": ["standard", "nccl", "auto"],
         "ranks": [1, 6, 16],

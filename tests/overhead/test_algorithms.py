@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+import overhead
+import sweeps
 from overhead import expression as ex
-from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES, Algorithm
-from overhead.collectives.choices import NCCL, STANDARD, candidates
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
+from overhead.collectives.choices import candidates, usable
 from overhead.labels import COLLECTIVES
 from tests.overhead.shapes import Columns, defined, shapes, time_of
 
 every_algorithm = pytest.mark.parametrize(
     "algorithm", ALGORITHMS.values(), ids=[".".join(key) for key in ALGORITHMS]
 )
-NETWORKS = [(topology, collective) for topology in TOPOLOGIES for collective in COLLECTIVES]
+PAIRS = [(topology, collective) for topology in NETWORKS for collective in COLLECTIVES]
 ONE = {"rtol": 1e-12, "atol": 0.0}
 
 
@@ -133,7 +137,7 @@ def test_kernel_broadcasts(algorithm: Algorithm) -> None:
             assert wide[row, place] == pytest.approx(float(alone.levels[0].transfer), rel=1e-14)
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("topology", list(NETWORKS))
 def test_latency_a_message_is_no_more_than_a_hop(topology: str) -> None:
     for algorithm in ALGORITHMS.values():
         if algorithm.topology == topology:
@@ -232,16 +236,35 @@ def _shifts(v: dict[str, float]) -> float:
 # Choices.
 
 
-@pytest.mark.parametrize(("topology", "collective"), NETWORKS)
+@pytest.mark.parametrize(("topology", "collective"), PAIRS)
 def test_choices_name_algorithms_that_are_there(topology: str, collective: str) -> None:
     (standard,) = candidates(topology, collective, "standard")
-    assert standard.name == STANDARD[topology, collective]
+    network = NETWORKS[topology]
+    assert standard.name == network.standard[collective]
     nccl = candidates(topology, collective, "nccl")
-    assert tuple(a.name for a in nccl) == NCCL[topology, collective]
+    assert tuple(a.name for a in nccl) == network.nccl.get(collective, (standard.name,))
     everything = candidates(topology, collective, "auto")
     assert {standard, *nccl} <= set(everything)
     assert everything == candidates(topology, collective, "all")
     assert candidates(topology, collective, standard.name) == (standard,)
+
+
+def test_an_operation_that_a_network_lacks_has_no_standard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A network with one algorithm is legal; what it lacks is a hole, and no traceback."""
+    torus = replace(NETWORKS["torus"], name="line", standard={"all_reduce": "ring"}, nccl={})
+    monkeypatch.setitem(NETWORKS, "line", torus)
+    for choice in ("standard", "nccl", "auto", "all"):
+        assert candidates("line", "all_to_all", choice) == ()
+    assert usable({"topology": "line", "collective": "p2p", "algorithm": "standard"}) == ()
+    found = sweeps.sweep("time", topology="line", collective="p2p", ranks=8, message_bytes=1e6)
+    assert np.isnan(found["time"]).all()
+    status = found["status"]
+    names = dict(zip(status.flag_meanings.split(), status.flag_masks, strict=True))
+    assert int(status) == names["algorithm_not_defined_on_topology"]
+    with pytest.raises(ValueError, match="broadcast: line has no nccl algorithm"):
+        overhead.collective("broadcast", 1e6, overhead.TopologyDesc("line", {}), algorithm="nccl")
 
 
 def test_a_name_of_another_network_gives_none() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from overhead import expression as ex
-from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES, Algorithm
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.formula import REGISTRY
 from tests.overhead.shapes import Columns, defined, time_of
 
@@ -66,7 +66,7 @@ def test_no_algorithm_beats_its_bound(algorithm: Algorithm, per: str) -> None:
                 break
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("topology", list(NETWORKS))
 def test_bounds_are_not_idle(topology: str) -> None:
     """Where there are several ranks and bytes there is a bound, and somebody comes near it."""
     for collective in ("all_reduce", "all_gather", "broadcast", "all_to_all"):

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from overhead import CollectiveKind, CollectiveResult, TopologyKind, build_topology, collective
-from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.collectives.choices import candidates
 from overhead.evaluation import Evaluation
 from overhead.labels import COLLECTIVES
 from overhead.topology import TopologyDesc
 
 NUMBERS = [field.name for field in fields(CollectiveResult) if field.name != "algorithm"]
-NETWORKS = [(topology, name) for topology in TOPOLOGIES for name in COLLECTIVES]
+PAIRS = [(topology, name) for topology in NETWORKS for name in COLLECTIVES]
 LEVELS = {
     "intra_latency": 1.0,
     "intra_bandwidth": 8.0,
@@ -195,7 +195,7 @@ def test_one_message_that_is_said_to_stay_in_a_node() -> None:
 # Shapes, choices, what isn't there.
 
 
-@pytest.mark.parametrize(("topology", "kind"), NETWORKS, ids=map("-".join, NETWORKS))
+@pytest.mark.parametrize(("topology", "kind"), PAIRS, ids=map("-".join, PAIRS))
 def test_arrays_are_scalars_side_by_side(topology: str, kind: str) -> None:
     ranks, messages = [1, 2, 4, 6, 8], np.array([0.0, 1.0, 160.0, 1e6])[:, None]
     sized = {"gpus_per_node": 2} if topology == "hierarchical" else {}
@@ -215,7 +215,7 @@ def test_arrays_are_scalars_side_by_side(topology: str, kind: str) -> None:
                 np.testing.assert_array_equal(getattr(whole, field)[row, column], value)
 
 
-@pytest.mark.parametrize(("topology", "kind"), NETWORKS, ids=map("-".join, NETWORKS))
+@pytest.mark.parametrize(("topology", "kind"), PAIRS, ids=map("-".join, PAIRS))
 @pytest.mark.parametrize("per", ["hop", "message"])
 def test_auto_takes_the_least_of_all(topology: str, kind: str, per: str) -> None:
     ranks = [1, 2, 3, 4, 6, 8, 12, 16, 60]
@@ -291,7 +291,7 @@ def test_nccl_takes_what_the_switch_offers() -> None:
 
 def test_kinds_are_those_of_the_registry() -> None:
     assert tuple(CollectiveKind) == COLLECTIVES
-    assert set(TopologyKind) == set(TOPOLOGIES) == {key[0] for key in ALGORITHMS}
+    assert set(TopologyKind) == set(NETWORKS) == {key[0] for key in ALGORITHMS}
     ring = network("ring", 8)
     assert collective(CollectiveKind.BROADCAST, 160.0, ring).algorithm == "chain"
 

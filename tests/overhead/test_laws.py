@@ -14,16 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overhead.collectives.algorithm import ALGORITHMS, TOPOLOGIES, Algorithm
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.collectives.choices import candidates
 from overhead.evaluation import Evaluation
 from overhead.labels import COLLECTIVES
 from tests.strategies import POINTS, networks, prices
 
-NETWORKS = tuple(dict.fromkeys(key[:2] for key in ALGORITHMS))
-every_network = pytest.mark.parametrize(
-    ("topology", "collective"), NETWORKS, ids=map("-".join, NETWORKS)
-)
+PAIRS = tuple(dict.fromkeys(key[:2] for key in ALGORITHMS))
+every_network = pytest.mark.parametrize(("topology", "collective"), PAIRS, ids=map("-".join, PAIRS))
 few = settings(max_examples=max(settings().max_examples // 4, 10))
 data_of = given(data=st.data())
 
@@ -216,7 +214,7 @@ def kin(
         equal(one[name], other[name], (what, name))
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("topology", list(NETWORKS))
 @few
 @data_of
 def test_an_all_reduce_is_its_two_halves(topology: str, data: st.DataObject) -> None:
@@ -372,7 +370,7 @@ def test_two_ranks_have_one_cable_on_every_network(collective: str, data: st.Dat
     names = {"ring", "line", "flood", "direct", "chain", "fwd_bidir", "shift_min", "pairwise"}
     found = [
         evaluate(algorithm, price, shapes=shapes)
-        for topology in set(TOPOLOGIES) - {"hierarchical"}
+        for topology in set(NETWORKS) - {"hierarchical"}
         for algorithm in ALGORITHMS.of(topology, collective)
         if algorithm.name in names
     ]
