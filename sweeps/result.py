@@ -75,6 +75,8 @@ class Result:
     masks: Mapping[str, int] = field(default_factory=dict)
     # Where records aren't the cells of the grid: what they are
     rows: Sequence[Record] | Callable[[], Iterator[Record]] | None = None
+    # Where programs that read JSON are told more than records: all of it
+    whole: Mapping[str, Any] | None = None
 
     @property
     def cells(self) -> int:
@@ -264,7 +266,12 @@ class Field(NamedTuple):
     origin: Origin | None = None  # Of a number that isn't computed: where it comes from
 
 
-def of_rows(rows: Sequence[Record], fields: Sequence[Field], attrs: Mapping[str, str]) -> Result:
+def of_rows(
+    rows: Sequence[Record],
+    fields: Sequence[Field],
+    attrs: Mapping[str, str],
+    whole: Mapping[str, Any] | None = None,
+) -> Result:
     """Return rows as a result with one dimension: text and what was given are its coordinates."""
     coordinates: list[Column] = []
     variables: list[Column] = []
@@ -283,7 +290,7 @@ def of_rows(rows: Sequence[Record], fields: Sequence[Field], attrs: Mapping[str,
         column = Column(one.name, ("row",), values.dtype, about, values)
         (variables if one.units and one.origin is None else coordinates).append(column)
     layout = Layout({"row": len(rows)}, tuple(coordinates), tuple(variables), attrs)
-    return Result(layout, rows=rows)
+    return Result(layout, rows=rows, whole=whole)
 
 
 def of_dataset(

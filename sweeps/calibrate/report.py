@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from overhead.quantity import VOCABULARY
 from sweeps.calibrate.calibration import Calibration, Verdict
 from sweeps.calibrate.fit import DIGITS, WIDTH, Outlier
 from sweeps.calibrate.model import BANDWIDTHS, CONSTANTS, LAUNCH, bus_factor
-from sweeps.engine.case import Block, Column, Layout
 from sweeps.errors import InputError, RunError, fault
+from sweeps.origin import MEASURED, Origin
+from sweeps.result import Field, Result, aligned, of_rows, provenance_of
 from sweeps.spec.catalog import read_toml
 from sweeps.spec.machine import read_machine
 from sweeps.spec.units import format_quantity
@@ -46,15 +46,6 @@ def report_lines(found: Calibration, *, verbose: bool = False) -> Iterator[str]:
     yield from _verdicts(found, verbose)
 
 
-def _table(rows: Sequence[Sequence[str]], left: int) -> Iterator[str]:
-    """Yield rows with their columns below each other: the first ones to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        words = [text.ljust(width) for text, width in zip(row, widths, strict=True)][:left]
-        numbers = [text.rjust(width) for text, width in zip(row, widths, strict=True)][left:]
-        yield "  " + "  ".join([*words, *numbers]).rstrip()
-
-
 def _percent(value: float, sign: str = "") -> str:
     return "-" if math.isnan(value) else f"{100.0 * value:{sign}.0f} %"
 
@@ -67,7 +58,7 @@ def _logs(found: Calibration, verbose: bool) -> Iterator[str]:
     for case, count in zip(found.cases, counts, strict=True):
         versions = ", ".join(f"{name} {one}" for name, one in case.test.versions.items())
         table.append([case.test.name, case.operation, case.placed, f"{count} rows", versions])
-    yield from _table(table, left=5)
+    yield from aligned(table, left=5)
     notes: dict[str, list[str]] = {}
     for case in found.cases:
         for note in case.notes:
@@ -91,7 +82,7 @@ def _constants(found: Calibration) -> Iterator[str]:
         around = "unknown" if math.isnan(spread) else f"{100.0 * spread:.2g} %"
         table.append([f"{name} ({CONSTANTS[name].words})", before, after, around, ratio])
     yield "fitted constants (+-: one standard deviation as the rows scatter):"
-    yield from _table(table, left=1)
+    yield from aligned(table, left=1)
     for name, why in fit.kept.items():
         before = "none" if name == LAUNCH else _known(found, name)
         yield f"  {name}: {before}, kept; {why}"
@@ -122,7 +113,7 @@ def _errors(found: Calibration) -> Iterator[str]:
         for score in found.scores
     ]  # fmt: skip
     yield "predicted beside measured, median error before (data sheet) and after (fitted):"
-    yield from _table(table, left=2)
+    yield from aligned(table, left=2)
     bands = [
         f"{_CLASSES[name]} a factor of {math.exp(WIDTH * one):.3g}"
         for name, one in zip(SIZE_CLASSES, found.scatter.tolist(), strict=True)
@@ -140,7 +131,7 @@ def _outliers(found: Calibration, verbose: bool) -> Iterator[str]:
         return
     yield f"rows that fall out: {len(found.outliers)} of {len(found.rows)}"
     shown = found.outliers if verbose else found.outliers[:_SHOWN]
-    yield from _table([_outlier(found, one) for one in shown], left=6)
+    yield from aligned([_outlier(found, one) for one in shown], left=6)
     if len(shown) < len(found.outliers):
         yield f"  and {len(found.outliers) - len(shown)} more (--verbose)"
 
@@ -273,55 +264,49 @@ def _finite(value: float) -> float | None:
 
 # Measured rows with their predictions as a dataset: one dimension, the rows.
 
-_TEXTS = {
-    "log": "log of the measurement",
-    "collective": "collective operation",
-    "placement": "whether the operation's buffers are two or one",
-    "size_class": "class of message size (small below 256 KiB, medium below 16 MiB)",
-    "algorithm": "algorithm of the predicted time",
-    "falls_out_of": "what the row falls out of; empty where it doesn't",
-}
-_NUMBERS = {
-    "line": ("line in the log", "1"),
-    "ranks": ("number of ranks", "1"),
-    "nodes": ("number of nodes", "1"),
-    "message_bytes": ("message size", VOCABULARY["message_bytes"].units),
-}
-# The variable's name, the record's field, its words and unit.
-_VALUES = (
-    ("measured_time", "measured_time_s", "measured time of the operation", "s"),
-    ("data_sheet_time", "data_sheet_time_s", "time predicted with the machine's file", "s"),
-    ("predicted_time", "predicted_time_s", "time predicted with the fitted constants", "s"),
-    ("band_low", "band_low_s", "lower end of the band about the fit", "s"),
-    ("band_high", "band_high_s", "upper end of the band about the fit", "s"),
-    ("measured_busbw", "measured_busbw", "measured bus bandwidth", "byte s-1"),
-    ("error_before", "error_before", "relative error with the machine's file", "1"),
-    ("error_after", "error_after", "relative error with the fitted constants", "1"),
-)
+_LOGGED = Origin(None, MEASURED, "the log")
+
+_FIELDS = (
+    Field("log", "log", "log of the measurement"),
+    Field("line", "line", "line in the log", "1", _LOGGED),
+    Field("collective", "collective", "collective operation"),
+    Field("placement", "placement", "whether the operation's buffers are two or one"),
+    Field("ranks", "ranks", "number of ranks", "1", _LOGGED),
+    Field("nodes", "nodes", "number of nodes", "1", _LOGGED),
+    Field("message_bytes", "message_bytes", "message size", "byte", _LOGGED),
+    Field("size_class", "size_class", "class of message size (small below 256 KiB, medium below "
+          "16 MiB)"),
+    Field("algorithm", "algorithm", "algorithm of the predicted time"),
+    Field("measured_time_s", "measured_time", "measured time of the operation", "s"),
+    Field("measured_busbw", "measured_busbw", "measured bus bandwidth", "byte s-1"),
+    Field("data_sheet_time_s", "data_sheet_time", "time predicted with the machine's file", "s"),
+    Field("predicted_time_s", "predicted_time", "time predicted with the fitted constants", "s"),
+    Field("band_low_s", "band_low", "lower end of the band about the fit", "s"),
+    Field("band_high_s", "band_high", "upper end of the band about the fit", "s"),
+    Field("error_before", "error_before", "relative error with the machine's file", "1"),
+    Field("error_after", "error_after", "relative error with the fitted constants", "1"),
+    Field("falls_out_of", "falls_out_of", "what the row falls out of; empty where it doesn't"),
+)  # fmt: skip
 
 
-def layout_of_calibration(
-    found: Calibration, attrs: Mapping[str, str]
-) -> tuple[Layout, list[Block]]:
-    """Lay rows out as a dataset."""
-    records = row_records(found)
-    coordinates = []
-    for name, words in _TEXTS.items():
-        texts = np.array([str(one[name]) for one in records], dtype=np.str_)
-        coordinates.append(Column(name, ("row",), texts.dtype, {"long_name": words}, texts))
-    for name, (words, units) in _NUMBERS.items():
-        numbers = np.array([float(one[name]) for one in records])
-        about = {"long_name": words, "units": units}
-        coordinates.append(Column(name, ("row",), numbers.dtype, about, numbers))
-    variables = []
-    values: dict[str, NDArray[np.float64]] = {}
-    for name, key, words, units in _VALUES:
-        about = {"long_name": words, "units": units}
-        variables.append(Column(name, ("row",), np.dtype(np.float64), about))
-        values[name] = np.array([float(one[key]) for one in records])
-    layout = Layout({"row": len(records)}, tuple(coordinates), tuple(variables), attrs)
-    region = (slice(0, len(records)),)
-    return layout, [Block(name, region, column) for name, column in values.items()]
+def result_of(found: Calibration, given: Mapping[str, Any]) -> Result:
+    """Return measured rows with their predictions as a dataset; as JSON, all that was found."""
+    rows = row_records(found)
+    paths = dict.fromkeys(case.test.path for case in found.cases)
+    logs = [
+        {"name": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        for path in paths
+    ]
+    asked = {name: given[name] for name in ("algorithm", "placement", "op") if given[name]}
+    attrs = provenance_of(
+        title="Collective operations: measured, and predicted with fitted links",
+        stated={"hardware": found.machine.name, **asked, "logs": logs},
+        given=given,
+        references=f"logs {', '.join(path.name for path in paths)}, on the figures of "
+        f"{found.machine.name}",
+        inputs=[given["ranks"], given["gpus_per_node"], found.machine.figures],
+    )
+    return of_rows(rows, _FIELDS, attrs, whole_record(found))
 
 
 # A machine's file with fitted links in the place of its data sheet's.
@@ -430,7 +415,7 @@ def _follow(found: Calibration, content: dict[str, Any], logs: str) -> None:
 
 def _lines(content: Mapping[str, Any], place: str = "") -> Iterator[str]:
     """Yield a hardware file's content as TOML: tables of figures, a figure a line."""
-    tables = {key: one for key, one in content.items() if _is_table(one)}
+    tables = {key: one for key, one in content.items() if _isaligned(one)}
     if place:
         yield f"\n[{place}]"
     for key, one in content.items():
@@ -440,7 +425,7 @@ def _lines(content: Mapping[str, Any], place: str = "") -> Iterator[str]:
         yield from _lines(one, f"{place}.{key}" if place else key)
 
 
-def _is_table(one: object) -> bool:
+def _isaligned(one: object) -> bool:
     """Return whether it holds figures, rather than being one."""
     return isinstance(one, Mapping) and any(isinstance(value, Mapping) for value in one.values())
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from sweeps.cli.options import result_options
+
 if TYPE_CHECKING:
     from sweeps.calibrate.calibration import Calibration
+    from sweeps.cli.write import Output
 
 
 @click.command("calibrate")
@@ -28,11 +29,7 @@ if TYPE_CHECKING:
     default="out-of-place",
     help="Which of a log's two columns (out-of-place).",
 )
-@click.option("--csv", "as_csv", is_flag=True, help="One record a row, as CSV.")
-@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON record.")
-@click.option("--output", metavar="FILE", help="Write the rows: FILE.nc as netCDF, or FILE.csv.")
-@click.option("--overwrite", is_flag=True, help="Replace files that exist.")
-@click.option("--plot", is_flag=True, help="Draw bus bandwidth over size beside the output.")
+@result_options
 @click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
 @click.option("--verbose", "-v", is_flag=True, help="Every row that falls out, every comparison.")
 def command(logs: tuple[str, ...], **given: Any) -> int:
@@ -43,12 +40,14 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     """
     from overhead.labels import LABELS
     from sweeps.calibrate.calibration import Request, calibrate
-    from sweeps.calibrate.report import check_target, write_hardware
+    from sweeps.calibrate.report import check_target, result_of, write_hardware
+    from sweeps.cli.write import Output
     from sweeps.errors import InputError, fault
 
     if not logs:
         raise InputError(fault("LOG", "(not given)", "needed", "logs of nccl-tests"))
-    target = _checked(given)
+    out = Output(given, "calibrate")
+    _check(out)
     written = check_target(given["write"], overwrite=given["overwrite"]) if given["write"] else None
     request = Request(
         logs=logs,
@@ -61,104 +60,38 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
         folders=[Path(folder) for folder in given["hardware_folder"]],
     )
     found = calibrate(request)
-    notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
-    _show(found, given)
-    if target is not None:
-        _write(found, target, overwrite=given["overwrite"])
-        notes.write(f"wrote {given['output']}\n")
+    result = result_of(found, given)
+    if out.wanted:
+        out.write(result, draw=lambda stem: _draw(found, stem))
+    out.show(result, _lines(found, given))
     if written is not None:
         write_hardware(found, written)
-        notes.write(f"wrote {given['write']}: sweeps catalog {given['write']}\n")
-    if given["plot"]:
-        for made in _draw(found, given):
-            notes.write(f"drew {made}\n")
+        out.notes.write(f"wrote {given['write']}: sweeps catalog {given['write']}\n")
     return 0
 
 
-def _checked(given: Mapping[str, Any]) -> Path | None:
-    """Check the output's name before anything is read."""
-    from sweeps.errors import InputError, fault
+def _check(out: Output) -> None:
+    """Refuse files that can't be before anything is read."""
     from sweeps.store.publish import check_output
 
-    if given["plot"]:
-        for ending in ("png", "svg"):
-            stem = _stem(given)
-            check_output(stem.with_name(f"{stem.name}.{ending}"), overwrite=given["overwrite"])
-    if not given["output"]:
-        return None
-    path = Path(given["output"])
-    if path.suffix not in (".nc", ".csv"):
-        raise InputError(fault("--output", str(path), "no such format", "FILE.nc or FILE.csv"))
-    check_output(path, overwrite=given["overwrite"])
-    return path
+    out.check()
+    for ending in ("png", "svg") if out.given["plot"] else ():
+        check_output(out.stem.with_suffix(f".{ending}"), overwrite=out.given["overwrite"])
 
 
-def _show(found: Calibration, given: Mapping[str, Any]) -> None:
-    from sweeps.calibrate.report import row_records, whole_record
+def _lines(found: Calibration, given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what people read."""
+    from sweeps.calibrate.report import report_lines
 
-    if given["as_json"]:
-        sys.stdout.write(json.dumps(whole_record(found), indent=1, allow_nan=False) + "\n")
-    elif given["as_csv"]:
-        from sweeps.result import csv_lines
-
-        sys.stdout.writelines(csv_lines(row_records(found)))
-    else:
-        from sweeps.calibrate.report import report_lines
-
-        if not given["hardware"]:
-            sys.stdout.write(f"--hardware isn't given: taken as {found.machine.name}\n")
-        for line in report_lines(found, verbose=given["verbose"]):
-            sys.stdout.write(line + "\n")
+    if not given["hardware"]:
+        yield f"--hardware isn't given: taken as {found.machine.name}\n"
+    yield from (line + "\n" for line in report_lines(found, verbose=given["verbose"]))
 
 
-def _write(found: Calibration, path: Path, *, overwrite: bool) -> None:
-    from sweeps.calibrate.report import row_records
-    from sweeps.result import csv_lines
-    from sweeps.store.publish import check_output
-
-    text = "".join(csv_lines(row_records(found)))
-    if path.suffix == ".csv":
-        from sweeps.errors import RunError
-        from sweeps.store.publish import NewFile
-
-        target = check_output(path, overwrite=overwrite)
-        try:
-            with NewFile(target) as file:
-                file.write(text.encode("utf-8"))
-                file.publish()
-        except OSError as error:
-            message = f"{path}: can't be written: {error.strerror}"
-            raise RunError(message) from error
-        return
-    from sweeps.calibrate.report import layout_of_calibration
-    from sweeps.store.metadata import code_digest, fingerprint, provenance
-    from sweeps.store.write import write
-
-    names = dict.fromkeys(case.test.name for case in found.cases)
-    attrs = provenance(
-        title="Collective operations: measured, and predicted with fitted links",
-        spec_text="",
-        command=["sweeps", *sys.argv[1:]],
-        fingerprint=fingerprint(text, code_digest()),
-        references=f"logs {', '.join(names)}, on the figures of {found.machine.name}",
-    )
-    layout, blocks = layout_of_calibration(found, attrs)
-    write(path, layout, blocks, overwrite=overwrite)
-
-
-def _draw(found: Calibration, given: Mapping[str, Any]) -> list[Path]:
+def _draw(found: Calibration, stem: Path) -> list[Path]:
     from sweeps.calibrate.calibration import curves_of
     from sweeps.plots.measured import draw_calibrated
 
     panels, more = curves_of(found)
     title = f"Bus bandwidth on {found.machine.title}: measured, and as fitted"
-    return draw_calibrated(panels, _stem(given), title=title, notes=more)
-
-
-def _stem(given: Mapping[str, Any]) -> Path:
-    """Return where figures go, without the ending."""
-    from sweeps.cli.write import default_folder
-
-    if given["output"]:
-        return Path(given["output"]).with_suffix("")
-    return default_folder() / "calibrate"
+    return draw_calibrated(panels, stem, title=title, notes=more)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from sweeps.cli.options import result_options
+
 if TYPE_CHECKING:
+    from sweeps.result import Result
     from sweeps.validate.scores import Record
     from sweeps.validate.training_rows import Cases, Skipped
 
 KINDS = {"step-time": ("step_time",), "memory": ("memory",), "all": ("step_time", "memory")}
+ERRORS = (
+    {"kind": "bars", "name": "errors", "x": ["row"], "parts": ["median_error"],
+     "title": "Median error of predictions, by table and size of message"},
+)  # fmt: skip
 WORDS = {"step_time": "time of a step", "memory": "memory of a GPU"}
 
 
@@ -26,11 +28,7 @@ WORDS = {"step_time": "time of a step", "memory": "memory of a GPU"}
 @click.option("--kind", type=click.Choice([*KINDS]), default="all", help="What to compare.")
 @click.option("--class", "classes", multiple=True, metavar="CLASS", help="Only these classes.")
 @click.option("--source", "sources", multiple=True, metavar="SOURCE", help="Only these sources.")
-@click.option("--csv", "as_csv", is_flag=True, help="One record a row, as CSV.")
-@click.option("--json", "as_json", is_flag=True, help="One record a row, as JSON.")
-@click.option("--output", metavar="FILE", help="Write the rows: FILE.csv, or FILE.nc as netCDF.")
-@click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
-@click.option("--plot", is_flag=True, help="Draw predicted against measured beside the output.")
+@result_options
 @click.option("--rules", metavar="FILE.toml", help="Own rules, after those that are shipped.")
 @click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
 @click.option("--verbose", "-v", is_flag=True, help="Every reason why rows are left out.")
@@ -40,24 +38,47 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     TABLE is a path, or the name of a table that is shipped: training, memory (both by default),
     nccl-collectives.
     """
+    from sweeps.cli.write import Output
     from sweeps.validate.run_table import TABLES
 
     if any(_is_of_collectives(table) for table in tables):
         return _collectives(tables, given)
+    out = Output(given, "validate")
+    out.check()
     records, skipped = _compared(tables or TABLES, given)
-    notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
-    if given["as_csv"] or given["as_json"]:
-        sys.stdout.writelines(as_json(records) if given["as_json"] else as_csv(records))
-    else:
-        sys.stdout.writelines(line + "\n" for line in report(records, skipped, given["verbose"]))
-    if given["output"]:
-        _write(Path(given["output"]), records, overwrite=given["overwrite"])
-        notes.write(f"wrote {given['output']}\n")
-    if given["plot"]:
-        stem = Path(given["output"] or _default_stem()).with_suffix("")
-        for made in _draw(records, stem):
-            notes.write(f"drew {made}\n")
+    result = _result(records, tables or TABLES, given)
+    if out.wanted:
+        out.write(result, draw=lambda stem: _draw(records, stem))
+    out.show(result, (line + "\n" for line in report(records, skipped, given["verbose"])))
     return 0
+
+
+def _result(records: Sequence[Record], tables: Sequence[str], given: Mapping[str, Any]) -> Result:
+    """Return the rows with where they come from."""
+    from sweeps.result import provenance_of
+    from sweeps.validate.scores import result_of
+
+    sources = dict.fromkeys(record.case.source for record in records)
+    attrs = provenance_of(
+        title="Training runs: predicted and measured",
+        stated=_stated(tables, given),
+        given=given,
+        references=f"{', '.join(sources)}: each row's source_ref says where it stands",
+        inputs=[record.fields() for record in records],
+    )
+    return result_of(records, attrs)
+
+
+def _stated(tables: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is asked, for the file."""
+    chosen = {name: list(given[name]) for name in ("classes", "sources") if given[name]}
+    rules = {"rules": Path(given["rules"]).name} if given["rules"] else {}
+    return {
+        "tables": [Path(name).name for name in tables],
+        "kind": given["kind"],
+        **chosen,
+        **rules,
+    }
 
 
 def _compared(
@@ -141,82 +162,6 @@ def report(records: Sequence[Record], skipped: Sequence[Skipped], verbose: bool)
         yield from skipped_lines(skipped, every=verbose)
 
 
-def as_csv(records: Sequence[Record]) -> Iterator[str]:
-    """Yield records as CSV; what doesn't exist is empty."""
-    for place, record in enumerate(records):
-        fields = record.fields()
-        if place == 0:
-            yield _line(list(fields))
-        yield _line([_plain(value) for value in fields.values()])
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else repr(value)
-    return str(value)
-
-
-def _line(fields: Sequence[str]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(fields)
-    return text.getvalue()
-
-
-def as_json(records: Sequence[Record]) -> Iterator[str]:
-    """Yield records as a JSON array, one a line; what doesn't exist is null."""
-    for place, record in enumerate(records):
-        fields = {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in record.fields().items()
-        }
-        yield ("[\n" if place == 0 else ",\n") + json.dumps(fields)
-    yield "\n]\n"
-
-
-# Files.
-
-
-def _default_stem() -> Path:
-    from sweeps.cli.write import default_folder
-
-    return default_folder() / "validate"
-
-
-def _write(path: Path, records: Sequence[Record], *, overwrite: bool) -> None:
-    from sweeps.errors import InputError, RunError, fault
-    from sweeps.store.publish import check_output
-
-    if path.suffix == ".nc":
-        _write_dataset(path, records, overwrite=overwrite)
-        return
-    if path.suffix != ".csv":
-        raise InputError(fault("--output", str(path), "no such format", "FILE.csv or FILE.nc"))
-    target = check_output(path, overwrite=overwrite)
-    try:
-        target.write_text("".join(as_csv(records)), encoding="utf-8")
-    except OSError as error:
-        message = f"{path}: can't be written: {error.strerror}"
-        raise RunError(message) from error
-
-
-def _write_dataset(path: Path, records: Sequence[Record], *, overwrite: bool) -> None:
-    from sweeps.store.metadata import code_digest, fingerprint, provenance
-    from sweeps.store.write import write
-    from sweeps.validate.scores import layout_of_rows
-
-    text = "".join(as_csv(records))
-    sources = dict.fromkeys(record.case.source for record in records)
-    attrs = provenance(
-        title="Training runs: predicted and measured",
-        spec_text="",
-        command=["sweeps", *sys.argv[1:]],
-        fingerprint=fingerprint(text, code_digest()),
-        references=f"{', '.join(sources)}: each row's source_ref says where it stands",
-    )
-    layout, blocks = layout_of_rows(records, attrs)
-    write(path, layout, blocks, overwrite=overwrite)
-
-
 def _draw(records: Sequence[Record], stem: Path) -> list[Path]:
     """Draw a figure for each kind of what was measured."""
     import numpy as np
@@ -267,28 +212,35 @@ def _is_of_collectives(name: str) -> bool:
 
 def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     """Tell the errors of tables of collective operations, by table and size of message."""
+    from sweeps.cli.write import Output
     from sweeps.errors import InputError, fault
     from sweeps.job import prepare
-    from sweeps.validate.scores import error_lines, error_rows
+    from sweeps.result import command_line, provenance_of
+    from sweeps.validate.scores import error_lines, error_result, error_rows
 
-    unusable = [name for name in ("output", "plot", "classes", "sources") if given[name]]
-    if unusable or len(tables) > 1:
-        wrong = "a table of operations alone is told, one at a time"
-        allowed = "for files and figures use a spec with [measured]: 'sweeps run nccl-measured'"
+    if given["classes"] or given["sources"] or len(tables) > 1:
+        wrong = "a table of operations has neither classes nor sources, and comes alone"
+        allowed = "one table; a spec with [measured] has more: 'sweeps run nccl-measured'"
         raise InputError(fault("TABLE", ", ".join(tables), wrong, allowed))
+    out = Output(given, "validate")
+    out.check()
     stated = {"constants": {"algorithm": "nccl"}, "measured": {"table": tables[0]}}
     if tables[0] == "nccl-collectives":
         from sweeps.spec.catalog import find_sweep, read_toml
 
         stated["measured"] = read_toml(find_sweep("nccl-measured"))["measured"]
     folders = [Path(folder) for folder in given["hardware_folder"]]
-    found = prepare(stated, command=["sweeps", *sys.argv[1:]], folders=folders).dataset()
-    rows = error_rows(found)
-    if given["as_json"]:
-        sys.stdout.write(json.dumps(rows).replace("NaN", "null") + "\n")
-    elif given["as_csv"]:
-        sys.stdout.write(_line(list(rows[0])))
-        sys.stdout.writelines(_line([_plain(value) for value in row.values()]) for row in rows)
-    else:
-        sys.stdout.writelines(line + "\n" for line in error_lines(rows))
+    job = prepare(stated, command=command_line(), folders=folders)
+    rows = error_rows(job.dataset())
+    attrs = provenance_of(
+        title="Collective operations: errors of predictions beside measurements",
+        stated={**stated, "tables": list(tables)},
+        given=given,
+        references=job.attrs["references"],
+        inputs=job.identity["inputs"],
+    )
+    result = error_result(rows, attrs)
+    if out.wanted:
+        out.write(result, ERRORS)
+    out.show(result, (line + "\n" for line in error_lines(rows)))
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,9 @@ LOGGED = 30.0
 MOST_SHOWN = 10**7
 MOST_STEPS = 10**6
 MOST_BESIDE = 10**5
+
+# Endings of files that hold no dataset.
+OTHERS = (".png", ".svg", ".pdf", ".json", ".toml", ".txt", ".log", ".xlsx")
 
 Figures = Sequence[Mapping[str, Any]]
 
@@ -75,6 +79,10 @@ class Output:
         # Programs read records from standard output, so what is for people goes elsewhere.
         self.notes: TextIO = sys.stderr if self.programs else sys.stdout
         self.wanted = bool(given["output"] or given["plot"])  # Whether there is a file to write
+        if Path(given["output"] or "").suffix in OTHERS:
+            raise InputError(
+                fault("--output", given["output"], "no such format", "FILE.csv or FILE.nc")
+            )
 
     @property
     def path(self) -> Path:
@@ -92,9 +100,10 @@ class Output:
         if not self.wanted:
             return
         from sweeps.store.publish import check_output
+        from sweeps.store.read import is_ours
 
-        there = self.path.is_file() and self.path.suffix != ".csv"
-        check_output(self.path, overwrite=bool(self.given["overwrite"]) or there)
+        overwrite = bool(self.given["overwrite"])
+        check_output(self.path, overwrite=overwrite or is_ours(self.path))
 
     def is_printed(self, job: Job) -> bool:
         """Return whether a job is small enough to be printed; refuse one that goes nowhere."""
@@ -117,6 +126,8 @@ class Output:
 
     def text(self, result: Result) -> Iterator[str]:
         """Yield a result's records as the text that is asked for."""
+        if self.given["as_json"] and result.whole is not None:
+            return iter([json.dumps(result.whole, indent=1, allow_nan=False) + "\n"])
         if self.given["as_json"]:
             return json_lines(result.records())
         return csv_lines(result.records(), result.header())

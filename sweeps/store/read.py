@@ -420,6 +420,15 @@ def _restored(dataset: xr.Dataset) -> xr.Dataset:
     return restored
 
 
+def is_ours(path: Path | str) -> bool:
+    """Tell whether there is a whole file that a command of ours has written."""
+    try:
+        with _opened(Path(path), require_ours=True):
+            return True
+    except InputError:
+        return False
+
+
 def is_complete(path: Path | str, fingerprint: str) -> bool:
     """Tell whether a file is there that holds just what would be computed again."""
     try:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.engine.case import Block, Column, Layout
-from sweeps.spec.units import format_quantity, to_toml
+from sweeps.engine.case import Column, Layout
+from sweeps.result import Result, aligned, provenance_of
+from sweeps.spec.units import format_quantity
 from sweeps.traces.overlap import Overlap, kernels_of
 from sweeps.traces.patterns import CLASSES
 from sweeps.traces.ranks import QUANTITIES, Ranks
 from sweeps.traces.reader import Trace
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _MOST = 12  # rows of a table of steps, streams or names
 _WIDTH = 24
@@ -114,7 +112,7 @@ def _parts(name: str, more: Sequence[str], parts: Mapping[int, Overlap]) -> Iter
     for label, part in list(parts.items())[:_MOST]:
         last = _time(part.host) if name == "step" else f"{part.rows:,}"
         rows.append([str(label), *_row(part), last])
-    yield from _table(rows)
+    yield from aligned(rows, left=0, indent="")
     if len(parts) > _MOST:
         yield f"... and {len(parts) - _MOST:,} more: --csv, --json or --output give them all"
 
@@ -133,7 +131,7 @@ def _together(ranks: Ranks) -> Iterator[str]:
             row += [told, _time(skew.waiting[place])]
         rows.append(row)
     yield "all together"
-    yield from (f"  {line}" for line in _table(rows))
+    yield from (f"  {line}" for line in aligned(rows, left=0, indent=""))
 
 
 def kernel_lines(ranks: Ranks) -> Iterator[str]:
@@ -152,12 +150,6 @@ def kernel_lines(ranks: Ranks) -> Iterator[str]:
             if len(own) > _MOST:
                 yield f"    ... and {len(own) - _MOST:,} more"
         yield ""
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
 
 
 def _time(value: float) -> str:
@@ -190,15 +182,10 @@ _SKEW = (
 )
 
 
-def dataset_of(ranks: Ranks) -> xr.Dataset:
-    """Return what was found as a labelled dataset in memory."""
-    from sweeps.store.read import to_dataset
-
-    return to_dataset(*layout_of(ranks))
-
-
-def layout_of(ranks: Ranks, command: Sequence[str] = ("sweeps",)) -> tuple[Layout, list[Block]]:
-    """Return the layout of what was found, and its values."""
+def result_of(
+    ranks: Ranks, given: Mapping[str, Any] | None = None, command: Sequence[str] = ()
+) -> Result:
+    """Return what was found: a labelled dataset, and records of traces, steps and streams."""
     activities, parts = tuple(ranks.overlaps[0].times), tuple(ranks.overlaps[0].parts)
     labels = {
         "rank": np.array(ranks.numbers(), dtype=np.int32),
@@ -221,14 +208,9 @@ def layout_of(ranks: Ranks, command: Sequence[str] = ("sweeps",)) -> tuple[Layou
     files = np.array([trace.file for trace in ranks.traces])
     about_file = {"long_name": "name of the trace's file"}
     coordinates.append(Column("trace_file", ("rank",), files.dtype, about_file, files))
-    bare = [Column(c.name, c.dims, c.dtype, c.attrs) for c in columns]
-    layout = Layout(sizes, tuple(coordinates), tuple(bare), _attributes(ranks, command))
-    return layout, list(map(_block, columns))
-
-
-def _block(column: Column) -> Block:
-    assert column.values is not None
-    return Block(column.name, tuple(slice(0, size) for size in column.values.shape), column.values)
+    attributes = _attributes(ranks, given or {}, command)
+    layout = Layout(sizes, tuple(coordinates), tuple(columns), attributes)
+    return Result(layout, rows=tuple(ranks.records()))
 
 
 def _all(found: Iterator[Mapping[int, Overlap]] | Any) -> NDArray[np.int32]:
@@ -290,30 +272,23 @@ def _column(name: str, dims: tuple[str, ...], units: str, meaning: str, values: 
     return Column(name, dims, np.dtype(np.float64), attrs, values)
 
 
-def _attributes(ranks: Ranks, command: Sequence[str]) -> Mapping[str, str]:
-    from sweeps.store.metadata import code_digest, fingerprint, provenance
-
+def _attributes(
+    ranks: Ranks, given: Mapping[str, Any], command: Sequence[str]
+) -> Mapping[str, str]:
     files = [
         {"name": trace.file, "rank": rank, "blake2b": trace.digest, "bytes_of_json": trace.nbytes}
         for trace, rank in zip(ranks.traces, ranks.numbers(), strict=True)
     ]
     patterns = hashlib.sha256(ranks.patterns.text.encode()).hexdigest()
-    text = to_toml(
-        {
-            "title": _TITLES[ranks.mode],
-            "mode": ranks.mode,
-            "patterns_sha256": patterns,
-            "traces": files,
-        }
-    )
     both = zip(ranks.traces, ranks.overlaps, strict=True)
     notes = [f"{trace.file}: {note}" for trace, overlap in both for note in overlap.notes]
-    return provenance(
+    return provenance_of(
         title=_TITLES[ranks.mode],
         summary=_SUMMARY,
-        spec_text=text,
+        stated={"mode": ranks.mode, "patterns_sha256": patterns, "traces": files},
+        given=given,
+        inputs=notes,
         command=command,
-        fingerprint=fingerprint(text, code_digest(), {"notes": notes}),
         references=_REFERENCES[ranks.mode],
         comment="; ".join((*ranks.notes, *notes)),
     )

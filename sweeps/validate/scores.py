@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
-from sweeps.engine.case import Block, Column, Layout
+from sweeps.engine.case import Column, Layout
 from sweeps.errors import InputError, fault, nearest
+from sweeps.result import Field, Result, aligned, of_rows
 from sweeps.validate.predict import Predictions
 from sweeps.validate.sizes import SIZE_CLASSES, class_of, medians
 from sweeps.validate.training_rows import KINDS, Case, Cases, Skipped
@@ -134,10 +135,7 @@ def score_lines(heading: str, scores: Mapping[str, Score]) -> Iterator[str]:
         shares = [_percent(value) for value in (one.mape, one.median, one.p90)]
         within = "-" if math.isnan(one.within) else f"{100.0 * one.within:.0f} %"
         table.append([name, f"{one.rows}", *shares, _percent(one.bias, "+"), within])
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for line in table:
-        rest = (text.rjust(width) for text, width in zip(line[1:], widths[1:], strict=True))
-        yield "  ".join([line[0].ljust(widths[0]), *rest])
+    yield from aligned(table, indent="")
 
 
 def _percent(value: float, sign: str = "") -> str:
@@ -213,11 +211,7 @@ def error_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             _summary_percent(row["median_signed_error"], "+"),
         ]
         table.append([*(f"{row[key]}" for key in keys), *counts, *ends])
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for line in table:
-        words = [text.ljust(width) for text, width in zip(line, widths, strict=True)][: len(keys)]
-        numbers = [text.rjust(width) for text, width in zip(line, widths, strict=True)][len(keys) :]
-        yield "  ".join([*words, *numbers])
+    yield from aligned(table, left=len(keys), indent="")
 
 
 def _summary_percent(value: float, sign: str) -> str:
@@ -258,10 +252,8 @@ _TEXTS = {
 }
 
 
-def layout_of_rows(
-    records: Sequence[Record], attrs: Mapping[str, str]
-) -> tuple[Layout, list[Block]]:
-    """Lay rows out as a dataset."""
+def result_of(records: Sequence[Record], attrs: Mapping[str, str]) -> Result:
+    """Return rows as a dataset; what was measured of one kind alone is NaN in others' rows."""
     fields = [record.fields() for record in records]
     coordinates = []
     for name, words in _TEXTS.items():
@@ -274,7 +266,6 @@ def layout_of_rows(
         "predicted": np.array([record.predicted for record in records]),
     }
     variables: list[Column] = []
-    values: dict[str, NDArray[np.float64]] = {}
     for kind in KINDS:
         if not (kinds == kind).any():
             continue
@@ -283,18 +274,32 @@ def layout_of_rows(
         for name, column in pairs.items():
             about = {"long_name": f"{name} {words}", "units": declared.units}
             about["comment"] = "NaN where the row is of something else."
-            variables.append(_column(f"{name}_{kind}", about))
-            values[f"{name}_{kind}"] = np.where(kinds == kind, column, np.nan)
+            variables.append(
+                _column(f"{name}_{kind}", about, np.where(kinds == kind, column, np.nan))
+            )
     for name, words, shares in (
         ("relative_error", "relative error of the prediction", [r.error for r in records]),
         ("error_band", "error that the prediction is said to have", [r.band for r in records]),
     ):
-        variables.append(_column(name, {"long_name": words, "units": "1"}))
-        values[name] = np.array(shares)
+        variables.append(_column(name, {"long_name": words, "units": "1"}, np.array(shares)))
     layout = Layout({"row": len(records)}, tuple(coordinates), tuple(variables), attrs)
-    region = (slice(0, len(records)),)
-    return layout, [Block(name, region, column) for name, column in values.items()]
+    return Result(layout, rows=fields)
 
 
-def _column(name: str, about: Mapping[str, str]) -> Column:
-    return Column(name, ("row",), np.dtype(np.float64), dict(about))
+def _column(name: str, about: Mapping[str, str], values: NDArray[np.float64]) -> Column:
+    return Column(name, ("row",), np.dtype(np.float64), dict(about), values)
+
+
+def error_result(rows: Sequence[Mapping[str, Any]], attrs: Mapping[str, str]) -> Result:
+    """Return errors by source and size of message as a dataset of rows."""
+    words = {"points": "measurements with a prediction", "without_prediction": "others"}
+    fields = [
+        Field(
+            name,
+            name,
+            words.get(name, name.replace("_", " ")),
+            "" if isinstance(value, str) else "1",
+        )
+        for name, value in rows[0].items()
+    ]
+    return of_rows(rows, fields, attrs)

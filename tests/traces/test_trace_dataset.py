@@ -12,7 +12,7 @@ from sweeps.store.read import open_dataset, verify
 from sweeps.store.write import write as write_file
 from sweeps.traces.patterns import CLASSES
 from sweeps.traces.ranks import Ranks, analyse_files
-from sweeps.traces.report import dataset_of, layout_of
+from sweeps.traces.report import result_of
 from tests.traces.make import GEMM, NCCL, kernel, launched, step, write
 
 
@@ -33,14 +33,14 @@ def test_memory_and_file_agree(
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     path = tmp_path / "t.nc"
-    write_file(path, *layout_of(ranks))
+    write_file(path, result_of(ranks).bare, result_of(ranks).blocks)
     assert verify(path) == ()
     with open_dataset(path) as stored:
-        assert stored.identical(dataset_of(ranks))
+        assert stored.identical(result_of(ranks).dataset())
 
 
 def test_dimensions_units_and_sources(ranks: Ranks) -> None:
-    dataset = dataset_of(ranks)
+    dataset = result_of(ranks).dataset()
     assert dict(dataset.sizes) == {"rank": 2, "step": 2, "stream": 3, "activity": 5, "part": 6}
     assert dataset["rank"].values.tolist() == [0, 3]
     assert dataset["trace_file"].values.tolist() == ["rank0.json.gz", "rank3.json.gz"]
@@ -55,7 +55,7 @@ def test_dimensions_units_and_sources(ranks: Ranks) -> None:
 
 
 def test_values_and_holes(ranks: Ranks) -> None:
-    dataset = dataset_of(ranks)
+    dataset = result_of(ranks).dataset()
     for place, overlap in enumerate(ranks.overlaps):
         own = dataset.isel(rank=place)
         assert float(own["overlap_of_communication"]) == overlap.of_communication
@@ -70,14 +70,14 @@ def test_values_and_holes(ranks: Ranks) -> None:
 
 def test_without_steps(tmp_path: Path) -> None:
     path = write(tmp_path / "t.json", [kernel(GEMM, 0, 10)])
-    dataset = dataset_of(analyse_files([path]))
+    dataset = result_of(analyse_files([path])).dataset()
     assert dict(dataset.sizes) == {"rank": 1, "stream": 1, "activity": 5, "part": 6}
     assert np.isnan(dataset["overlap_of_communication"]).all()
 
 
 def test_by_holistic_trace_analysis(ranks: Ranks, tmp_path: Path) -> None:
     paths = [tmp_path / trace.file for trace in ranks.traces]
-    dataset = dataset_of(analyse_files(paths, "hta"))
+    dataset = result_of(analyse_files(paths, "hta")).dataset()
     assert dict(dataset.sizes) == {"rank": 2, "activity": 4, "part": 3}
     assert "gemm_overlap_time" not in dataset
     assert "HolisticTraceAnalysis" in dataset.attrs["references"]
@@ -86,6 +86,6 @@ def test_by_holistic_trace_analysis(ranks: Ranks, tmp_path: Path) -> None:
 def test_the_fingerprint_is_of_what_went_in(ranks: Ranks, tmp_path: Path) -> None:
     paths = [tmp_path / trace.file for trace in ranks.traces]
     others = [analyse_files(paths), analyse_files(paths[:1]), analyse_files(paths, "hta")]
-    prints = [dataset_of(found).attrs["fingerprint"] for found in (ranks, *others)]
+    prints = [result_of(found).dataset().attrs["fingerprint"] for found in (ranks, *others)]
     assert prints[0] == prints[1]
     assert len(set(prints)) == 3
