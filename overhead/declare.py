@@ -1,15 +1,23 @@
-"""Formulas that are sums or products of others: declared by the names of their terms."""
+"""Formulas without a function of their own: sums, products, aliases, constants, shared kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from overhead.formula import formula
+from overhead.formula import calling, formula
 from overhead.quantity import Array
+
+
+class Further(TypedDict, total=False):
+    """What every declaration may say: as of `overhead.formula.formula`."""
+
+    where: str
+    assumes: tuple[str, ...]
+    when: Mapping[str, str] | None
 
 
 def total(
@@ -17,13 +25,19 @@ def total(
     names: Sequence[str],
     *,
     source: str = "derivation",
-    where: str = "",
-    assumes: tuple[str, ...] = (),
-    when: Mapping[str, str] | None = None,
     name: str = "",
+    **further: Unpack[Further],
 ) -> None:
     """Declare a quantity as the sum of others."""
-    _declare(returns, names, np.add, source, where, assumes, when, name or returns)
+    formula(
+        returns=returns,
+        inputs=tuple(names),
+        source=source,
+        name=name or returns,
+        commutes=True,
+        place=calling(),
+        **further,
+    )(_sum)
 
 
 def product(
@@ -31,45 +45,79 @@ def product(
     names: Sequence[str],
     *,
     source: str = "derivation",
-    where: str = "",
-    assumes: tuple[str, ...] = (),
-    when: Mapping[str, str] | None = None,
     name: str = "",
+    **further: Unpack[Further],
 ) -> None:
     """Declare a quantity as the product of others."""
-    _declare(returns, names, np.multiply, source, where, assumes, when, name or returns)
-
-
-def _declare(
-    returns: str,
-    names: Sequence[str],
-    ufunc: np.ufunc,
-    source: str,
-    where: str,
-    assumes: tuple[str, ...],
-    when: Mapping[str, str] | None,
-    name: str,
-) -> None:
     formula(
         returns=returns,
-        source=source,
-        where=where,
-        assumes=assumes,
-        when=when,
         inputs=tuple(names),
-        name=name,
+        source=source,
+        name=name or returns,
         commutes=True,
-    )(_kernel(ufunc))
+        place=calling(),
+        **further,
+    )(_product)
 
 
-def _kernel(ufunc: np.ufunc) -> Callable[..., Any]:
-    def kernel(*values: Array) -> Array:
-        return np.asarray(reduce(ufunc, values))
-
-    return kernel
+def _sum(*values: Array) -> Array:
+    return np.asarray(reduce(np.add, values))
 
 
-# Formulas that are the same for layers of each kind, declared by the names of what they take.
+def _product(*values: Array) -> Array:
+    return np.asarray(reduce(np.multiply, values))
+
+
+def alias(
+    returns: str,
+    of: str,
+    title: str = "",
+    *,
+    source: str = "derivation",
+    name: str = "",
+    **further: Unpack[Further],
+) -> None:
+    """Declare a quantity as another one, under some labels or by default."""
+    formula(
+        returns=returns,
+        inputs=(of,),
+        source=source,
+        name=name or _named(returns, further),
+        title=title,
+        place=calling(),
+        **further,
+    )(_itself)
+
+
+def _itself(value: Array) -> Array:
+    return 1.0 * value
+
+
+def constant(
+    returns: str,
+    value: float,
+    title: str = "",
+    *,
+    like: str | tuple[str, ...],
+    source: str = "derivation",
+    name: str = "",
+    **further: Unpack[Further],
+) -> None:
+    """Declare a quantity as a number, wherever what it is `like` is known, and of its shape."""
+
+    def kernel(*others: Array) -> Array:
+        return value + 0.0 * _product(*others)
+
+    inputs = (like,) if isinstance(like, str) else like
+    formula(
+        returns=returns,
+        inputs=inputs,
+        source=source,
+        name=name or _named(returns, further),
+        title=title,
+        place=calling(),
+        **further,
+    )(kernel)
 
 
 def declare(
@@ -78,23 +126,22 @@ def declare(
     kernel: Callable[..., Array],
     *,
     source: str = "derivation",
-    where: str = "",
-    assumes: tuple[str, ...] = (),
-    when: Mapping[str, str] | None = None,
+    **further: Unpack[Further],
 ) -> None:
-    """Declare a formula of a kernel that serves several."""
-    values = "_".join(value for value in (when or {}).values())
-    name = f"{returns}_{values}".rstrip("_").replace("|", "_or_")
+    """Declare a formula of a kernel that serves several, as layers of each kind."""
 
     def own(*values: Any) -> Array:
         return kernel(*values)
 
     formula(
         returns=returns,
-        source=source,
-        where=where,
-        assumes=assumes,
-        when=when,
         inputs=tuple(inputs),
-        name=name,
+        source=source,
+        name=_named(returns, further),
+        place=calling(),
+        **further,
     )(own)
+
+
+def _named(returns: str, further: Further) -> str:
+    return "_".join((returns, *(further.get("when") or {}).values())).replace("|", "_or_")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.formula import REGISTRY, Formula
@@ -30,19 +31,19 @@ def load(*folders: str) -> None:
 def formulas(*, others: bool = False) -> tuple[Formula, ...]:
     """Return the package's formulas; a user's, too, where `others` are wanted."""
     load()
-    found = (one for one in REGISTRY.values() if others or _own(one.kernel))
+    found = (one for one in REGISTRY.values() if others or _own(one.place))
     return tuple(sorted(found, key=lambda one: (one.returns, one.name)))
 
 
 def algorithms(*, others: bool = False) -> tuple[Algorithm, ...]:
     """Return the package's algorithms; a user's, too, where `others` are wanted."""
     load()
-    found = (one for one in ALGORITHMS.values() if others or _own(one.kernel))
+    found = (one for one in ALGORITHMS.values() if others or _own(one.place))
     return tuple(sorted(found, key=lambda one: one.line))
 
 
-def _own(kernel: Callable[..., object]) -> bool:
-    return kernel.__module__.startswith("overhead.")
+def _own(place: str) -> bool:
+    return place.startswith(str(Path(__file__).parent))
 
 
 # The table of all formulas and their sources, as Markdown, from the declarations.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
+from types import CodeType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,6 +52,10 @@ class Formula:
         Whether its inputs may come in any order: those of few dimensions are best put first.
     replaces : str
         The name of the formula whose place it takes; empty: of none.
+    words : str
+        What it gives, in one line; empty: the quantity's meaning.
+    place : str
+        The file and line where it stands.
     """
 
     name: str
@@ -64,6 +69,8 @@ class Formula:
     stated: str = ""
     commutes: bool = False
     replaces: str = ""
+    words: str = ""
+    place: str = ""
 
     @property
     def source(self) -> Source:
@@ -84,7 +91,7 @@ class Formula:
     def title(self) -> str:
         """What it gives, in one line."""
         meaning = self.result.meaning
-        return summary(self.kernel) or f"{meaning[0].upper()}{meaning[1:]}"
+        return self.words or f"{meaning[0].upper()}{meaning[1:]}"
 
     @cached_property
     def tree(self) -> ast.expr:
@@ -126,11 +133,6 @@ class Formula:
     def reference(self) -> str:
         """The source with the place in it."""
         return self.source.at(self.where)
-
-    @property
-    def place(self) -> str:
-        """The file and line where it stands."""
-        return place(self.kernel)
 
     def check(self) -> None:
         """Check that the declaration holds together.
@@ -381,10 +383,15 @@ def parameters(kernel: Callable[..., Any]) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-def place(kernel: Callable[..., Any]) -> str:
-    """Return the file and line where a function stands."""
-    code = kernel.__code__
-    return f"{code.co_filename}:{code.co_firstlineno}"
+def place_of(code: CodeType, line: int = 0) -> str:
+    """Return the file and line where a function stands, or where it does something."""
+    return f"{code.co_filename}:{line or code.co_firstlineno}"
+
+
+def calling() -> str:
+    """Return the file and line that call the function that asks."""
+    frame = sys._getframe(2)
+    return place_of(frame.f_code, frame.f_lineno)
 
 
 def summary(kernel: Callable[..., Any]) -> str:
@@ -416,6 +423,8 @@ def formula(
     name: str = "",
     commutes: bool = False,
     replaces: str = "",
+    title: str = "",
+    place: str = "",
 ) -> Callable[[Kernel], Kernel]:
     """Declare a function as a formula and register it; the function stays as it is.
 
@@ -444,6 +453,10 @@ def formula(
     replaces : str, optional
         The name of the formula whose place it takes.  Without it, two formulas that give the same
         quantity under the same labels are refused.
+    title : str, optional
+        What it gives, if that isn't the first line of the function's docstring.
+    place : str, optional
+        The file and line where it stands, if that isn't the function's.
 
     Returns
     -------
@@ -469,6 +482,8 @@ def formula(
             stated=expression,
             commutes=commutes,
             replaces=replaces,
+            words=title or summary(kernel),
+            place=place or place_of(kernel.__code__),
         )
         REGISTRY.add(declared)
         return kernel
@@ -504,8 +519,6 @@ def call(
     Call
         The declaration.
     """
-    code = sys._getframe(1).f_code
-    place = f"{code.co_filename}:{sys._getframe(1).f_lineno}"
-    declared = Call(returns, of, dict(bind), dict(labels or {}), dict(when or {}), place)
+    declared = Call(returns, of, dict(bind), dict(labels or {}), dict(when or {}), calling())
     REGISTRY.add_call(declared)
     return declared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from overhead.declare import alias, constant
 from overhead.formula import formula
 from overhead.quantity import Array
 
@@ -32,15 +33,13 @@ def node_ranks(gpus_per_node: Array, ranks: Array) -> Array:
     return np.minimum(gpus_per_node, ranks)
 
 
-@formula(
-    returns="node_ranks",
-    source=OWN,
+alias(
+    "node_ranks",
+    "ranks",
+    "Ranks in one node, of a message that is said to stay inside it: all",
     assumes=("both ranks of a message share a node",),
     when={**HIERARCHY, "collective": "p2p", "link": "intra"},
 )
-def p2p_node_ranks(ranks: Array) -> Array:
-    """Ranks in one node, of a message that is said to stay inside it: all."""
-    return 1.0 * ranks
 
 
 @formula(source=OWN, when={**HIERARCHY, "shape": "two_levels"})
@@ -126,10 +125,7 @@ def ring_ports(ranks: Array) -> Array:
     return np.where(ranks > 2.0, 2.0, 1.0)
 
 
-@formula(returns="ports", source=OWN, when={"topology": "switch|tree|binary_tree"})
-def one_port(ranks: Array) -> Array:
-    """Links out of a rank at a switch, or of a leaf."""
-    return np.ones_like(ranks)
+constant("ports", 1.0, like="ranks", when={"topology": "switch|tree|binary_tree"})
 
 
 @formula(returns="ports", source=OWN, when=TORUS)
@@ -238,22 +234,10 @@ def grid_ny(ranks: Array, mesh_nx: Array, mesh_nz: Array) -> Array:
 # nothing passes it.
 
 
-@formula(returns="pod_latency", source=OWN, when=TWO)
-def no_pod_latency(inter_latency: Array) -> Array:
-    """Latency between pods, where there are none: as between nodes."""
-    return 1.0 * inter_latency
-
-
-@formula(returns="pod_bandwidth", source=OWN, when=TWO)
-def no_pod_bandwidth(inter_bandwidth: Array) -> Array:
-    """Bandwidth between pods, where there are none: as between nodes."""
-    return 1.0 * inter_bandwidth
-
-
-@formula(returns="pod_oversubscription", source=OWN, when=TWO)
-def no_pod_oversubscription(oversubscription: Array) -> Array:
-    """Oversubscription between pods, where there are none: as between nodes."""
-    return 1.0 * oversubscription
+# Without pods there is nothing between them: it is as between nodes.
+alias("pod_latency", "inter_latency", when=TWO)
+alias("pod_bandwidth", "inter_bandwidth", when=TWO)
+alias("pod_oversubscription", "oversubscription", when=TWO)
 
 
 # What a flat network takes from a machine: its link, and what its switch can do.
@@ -298,40 +282,10 @@ def flat_energy_per_bit(
     return np.where(ranks <= gpus_per_node, intra_energy_per_bit, inter_energy_per_bit)
 
 
-@formula(returns="latency", source=OWN, when={"link": "intra"})
-def intra_only_latency(intra_latency: Array) -> Array:
-    """Latency of a flat network's link, inside a node."""
-    return 1.0 * intra_latency
-
-
-@formula(returns="bandwidth", source=OWN, when={"link": "intra"})
-def intra_only_bandwidth(intra_bandwidth: Array) -> Array:
-    """Bandwidth of a flat network's link, inside a node."""
-    return 1.0 * intra_bandwidth
-
-
-@formula(returns="energy_per_bit", source=OWN, when={"link": "intra"})
-def intra_only_energy_per_bit(intra_energy_per_bit: Array) -> Array:
-    """Energy of one bit over a flat network's link, inside a node."""
-    return 1.0 * intra_energy_per_bit
-
-
-@formula(returns="latency", source=OWN, when={"link": "inter"})
-def inter_only_latency(inter_latency: Array) -> Array:
-    """Latency of a flat network's link, between nodes."""
-    return 1.0 * inter_latency
-
-
-@formula(returns="bandwidth", source=OWN, when={"link": "inter"})
-def inter_only_bandwidth(inter_bandwidth: Array) -> Array:
-    """Bandwidth of a flat network's link, between nodes."""
-    return 1.0 * inter_bandwidth
-
-
-@formula(returns="energy_per_bit", source=OWN, when={"link": "inter"})
-def inter_only_energy_per_bit(inter_energy_per_bit: Array) -> Array:
-    """Energy of one bit over a flat network's link, between nodes."""
-    return 1.0 * inter_energy_per_bit
+for _level in ("intra", "inter"):
+    for _part in ("latency", "bandwidth", "energy_per_bit"):
+        alias(_part, f"{_level}_{_part}", when={"link": _level})
+    alias("has_inc", f"{_level}_inc", when={"link": _level})
 
 
 @formula(
@@ -353,10 +307,7 @@ def intra_only_in_network_latency(latency: Array, in_network_latency_factor: Arr
     return latency * in_network_latency_factor
 
 
-@formula(returns="in_network_latency", source=OWN, when={"link": "inter"})
-def inter_only_in_network_latency(latency: Array) -> Array:
-    """Latency of a message that the switches between nodes reduce: a plain one's."""
-    return 1.0 * latency
+alias("in_network_latency", "latency", when={"link": "inter"})
 
 
 @formula(returns="has_nvls", source=OWN, when={"link": "auto"})
@@ -365,31 +316,11 @@ def flat_nvls(ranks: Array, gpus_per_node: Array, intra_nvls: Array) -> Array:
     return np.where(ranks <= gpus_per_node, intra_nvls, 0.0)
 
 
-@formula(returns="has_nvls", source=OWN, when={"link": "intra"})
-def intra_only_nvls(intra_nvls: Array) -> Array:
-    """Whether the switch inside a node reduces and multicasts what ranks read and write."""
-    return 1.0 * intra_nvls
-
-
-@formula(returns="has_nvls", source=OWN, when={"link": "inter"})
-def inter_only_nvls(inter_inc: Array) -> Array:
-    """Whether the switches between nodes reduce what ranks read and write: they don't."""
-    return 0.0 * inter_inc
+alias("has_nvls", "intra_nvls", when={"link": "intra"})
+constant("has_nvls", 0.0, like="inter_inc", when={"link": "inter"})
 
 
 @formula(returns="has_inc", source=OWN, when={"link": "auto"})
 def flat_inc(ranks: Array, gpus_per_node: Array, intra_inc: Array, inter_inc: Array) -> Array:
     """Whether the switch reduces in the network."""
     return np.where(ranks <= gpus_per_node, intra_inc, inter_inc)
-
-
-@formula(returns="has_inc", source=OWN, when={"link": "intra"})
-def intra_only_inc(intra_inc: Array) -> Array:
-    """Whether the switch inside a node reduces in the network."""
-    return 1.0 * intra_inc
-
-
-@formula(returns="has_inc", source=OWN, when={"link": "inter"})
-def inter_only_inc(inter_inc: Array) -> Array:
-    """Whether the switches between nodes reduce in the network."""
-    return 1.0 * inter_inc

@@ -7,6 +7,7 @@ import numpy as np
 from overhead.collectives.algorithm import algorithm
 from overhead.collectives.cost import Cost, Level, flat, several
 from overhead.collectives.hierarchical import CROWD, crowd
+from overhead.declare import alias, constant
 from overhead.formula import formula
 from overhead.quantity import Array
 
@@ -101,28 +102,10 @@ def flat_inter_time(time: Array, ranks: Array, gpus_per_node: Array) -> Array:
     return np.where(ranks <= gpus_per_node, 0.0, time)
 
 
-@formula(returns="intra_time", source="derivation", when={**FLAT, "link": "intra"})
-def only_intra_time(time: Array) -> Array:
-    """Part of the time that is spent inside a node: all of it."""
-    return 1.0 * time
-
-
-@formula(returns="inter_time", source="derivation", when={**FLAT, "link": "intra"})
-def no_inter_time(time: Array) -> Array:
-    """Part of the time that is spent between nodes: none."""
-    return 0.0 * time
-
-
-@formula(returns="intra_time", source="derivation", when={**FLAT, "link": "inter"})
-def no_intra_time(time: Array) -> Array:
-    """Part of the time that is spent inside a node: none."""
-    return 0.0 * time
-
-
-@formula(returns="inter_time", source="derivation", when={**FLAT, "link": "inter"})
-def only_inter_time(time: Array) -> Array:
-    """Part of the time that is spent between nodes: all of it."""
-    return 1.0 * time
+for _within, _without in (("intra", "inter"), ("inter", "intra")):
+    _all = {**FLAT, "link": _within}
+    alias(f"{_within}_time", "time", "All of the time", when=_all)
+    constant(f"{_without}_time", 0.0, "No part of the time", like="time", when=_all)
 
 
 @formula(source="derivation")
@@ -278,10 +261,13 @@ def inter_phase(
     return inter_latency_count * inter_latency + share * inter_wire_time
 
 
-@formula(returns="phase_3_time", source=OWN, when=TWO)
-def no_pod_phase(phase_1_time: Array) -> Array:
-    """Time of one chunk's phases between pods, where there are none."""
-    return 0.0 * phase_1_time
+constant(
+    "phase_3_time",
+    0.0,
+    "Time of one chunk's phases between pods, where there are none",
+    like="phase_1_time",
+    when=TWO,
+)
 
 
 @formula(returns="phase_3_time", source=OWN, when=THREE)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from overhead.communication.operation import declared, never, on_network, operation
-from overhead.declare import product
+from overhead.declare import alias, product
 from overhead.formula import formula
 from overhead.quantity import Array, define
 
@@ -262,10 +262,12 @@ def cp_layer_forward_time(
     return 2.0 * (cp_query_all_to_all_time + cp_key_value_all_to_all_time)
 
 
-@formula(**ULYSSES)
-def cp_layer_backward_time(cp_layer_forward_time: Array) -> Array:
-    """Time of a layer's backward by all_to_all: the gradients of what the forward sent."""
-    return 1.0 * cp_layer_forward_time
+alias(
+    "cp_layer_backward_time",
+    "cp_layer_forward_time",
+    "Time of a layer's backward by all_to_all: the gradients of what the forward sent",
+    **ULYSSES,
+)
 
 
 @formula(returns="cp_layer_forward_time", when=ROUND, **RING)
@@ -280,10 +282,7 @@ def ring_layer_backward_time(ring_backward_steps: Array, cp_ring_time: Array) ->
     return ring_backward_steps * cp_ring_time
 
 
-@formula(returns="cp_layer_forward_time", when=GATHERED, **GATHER)
-def gathered_layer_forward_time(cp_all_gather_time: Array) -> Array:
-    """Time of a layer's forward by all_gather."""
-    return 1.0 * cp_all_gather_time
+alias("cp_layer_forward_time", "cp_all_gather_time", when=GATHERED, **GATHER)
 
 
 @formula(returns="cp_layer_backward_time", when=GATHERED, **GATHER)

@@ -21,7 +21,7 @@ import numpy as np
 
 from overhead.communication import groups
 from overhead.communication.operation import declared, never, on_network, operation
-from overhead.declare import product, total
+from overhead.declare import alias, product, total
 from overhead.formula import formula
 from overhead.quantity import Array, define
 
@@ -77,10 +77,13 @@ FAMILIES = (
 )  # fmt: skip
 
 
-@formula(source="megatron", where="megatron/core/distributed/param_and_grad_buffer.py")
-def reduction_bytes(gradient_bytes: Array) -> Array:
-    """Bytes of a gradient as it is reduced: as it is kept, unless given."""
-    return 1.0 * gradient_bytes
+alias(
+    "reduction_bytes",
+    "gradient_bytes",
+    "Bytes of a gradient as it is reduced: as it is kept, unless given",
+    source="megatron",
+    where="megatron/core/distributed/param_and_grad_buffer.py",
+)
 
 
 @formula(assumes=("gradients that don't wait for the end of the step are sharded at once",), **FSDP)

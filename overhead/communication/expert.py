@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from overhead.communication.operation import declared, operation
-from overhead.declare import product
+from overhead.declare import alias, constant, product
 from overhead.expression import never_drawn
 from overhead.formula import call, formula
 from overhead.quantity import Array, define
@@ -39,10 +39,12 @@ for _name, _mark, _meaning in (
     define(_name, f"M_{{{_mark}}}", "byte", f"{_meaning}, of one micro-batch and layer", minimum=0)
 
 
-@formula(**NARROW)
-def dispatch_bytes(communication_bytes: Array) -> Array:
-    """Bytes of an activation on its way to an expert: as of any other, unless given."""
-    return 1.0 * communication_bytes
+alias(
+    "dispatch_bytes",
+    "communication_bytes",
+    "Bytes of an activation on its way to an expert: as of any other, unless given",
+    **NARROW,
+)
 
 
 @formula(
@@ -60,15 +62,14 @@ def routed_elements(
     return rank_tokens * experts_per_token * hidden_size * expert_imbalance / tp
 
 
-@formula(
-    returns="routed_elements",
+constant(
+    "routed_elements",
+    0.0,
+    like="tp",
     assumes=("shapes aren't known: there are no experts",),
     when=UNKNOWN,
     **DISPATCHER,
 )
-def no_routed_elements(tp: Array) -> Array:
-    """Activations that a rank sends to experts: none are known."""
-    return 0.0 * tp
 
 
 @formula(
@@ -138,21 +139,20 @@ def ep_layer_forward_time(
     return np.where(experts > 0.0, ep_dispatch_time + ep_combine_time + split, 0.0)
 
 
-@formula(**DISPATCHER)
-def ep_layer_backward_time(ep_layer_forward_time: Array) -> Array:
-    """Time of expert-parallel communication in a layer's backward: that of its forward."""
-    return 1.0 * ep_layer_forward_time
-
-
-@formula(
-    returns="ep_layer_forward_time",
+alias(
+    "ep_layer_backward_time",
+    "ep_layer_forward_time",
+    "Time of expert-parallel communication in a layer's backward: that of its forward",
+    **DISPATCHER,
+)
+constant(
+    "ep_layer_forward_time",
+    0.0,
+    like="ep_dispatch_time",
     assumes=("shapes aren't known: there are no experts",),
     when=UNKNOWN,
     **DISPATCHER,
 )
-def no_ep_layer_forward_time(ep_dispatch_time: Array) -> Array:
-    """Time of expert-parallel communication in a layer's forward: there are no experts."""
-    return 0.0 * ep_dispatch_time
 
 
 OPERATIONS = declared("ep")

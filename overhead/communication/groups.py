@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from overhead.communication.quantities import named
+from overhead.declare import alias, constant
 from overhead.expression import square_divisor
 from overhead.formula import call, formula
 from overhead.labels import GIVEN_GRID
@@ -54,10 +55,11 @@ def effective_pod_bandwidth(inter_efficiency: Array, pod_bandwidth: Array) -> Ar
     return inter_efficiency * pod_bandwidth
 
 
-@formula(source=OWN)
-def group_ranks_per_nic(ranks_per_nic: Array) -> Array:
-    """Ranks at a network card: all of the node's, for all groups of a kind work at a time."""
-    return 1.0 * ranks_per_nic
+alias(
+    "group_ranks_per_nic",
+    "ranks_per_nic",
+    "Ranks at a network card: all of the node's, for all groups of a kind work at a time",
+)
 
 
 @formula(
@@ -114,10 +116,7 @@ def expert_replica_size(edp: Array, expert_shards: Array) -> Array:
     return np.ceil(edp / expert_shards)
 
 
-@formula(returns="group_stride", source=OWN, when={"group": "shard"})
-def shard_stride(tp: Array) -> Array:
-    """Distance in rank of neighbours among which dense layers' states are cut."""
-    return 1.0 * tp
+alias("group_stride", "tp", when={"group": "shard"})
 
 
 @formula(returns="group_stride", source=OWN, when={"group": "replica"})
@@ -175,10 +174,7 @@ def ring_pair_members(cp_nodes: Array, group_size: Array) -> Array:
     return np.where(cp_nodes > 1.0, 1.0, group_size)
 
 
-@formula(returns="members_in_node", source=OWN, when=INSIDE)
-def inner_pair_members(group_size: Array) -> Array:
-    """Members in one node of a pair inside of it."""
-    return 1.0 * group_size
+alias("members_in_node", "group_size", "Members in one node of a pair inside of it", when=INSIDE)
 
 
 @formula(returns="group_nodes", source=OWN, when={"group": f"{PAIRS}|{RINGS}"})
@@ -291,7 +287,4 @@ def given_group_nz(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: A
     return np.where(group_size == mesh_nx * mesh_ny * mesh_nz, mesh_nz, 1.0)
 
 
-@formula(source=OWN, assumes=SQUARE)
-def group_nz(group_size: Array) -> Array:
-    """Ranks along z of the mesh or torus that a group is: one."""
-    return 1.0 + 0.0 * group_size
+constant("group_nz", 1.0, like="group_size", assumes=SQUARE)

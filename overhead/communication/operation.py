@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from overhead.communication import groups
 from overhead.communication.quantities import named
-from overhead.declare import product
+from overhead.declare import constant, product
 from overhead.formula import call, formula
 from overhead.quantity import Array, define
 
@@ -150,15 +149,5 @@ def on_network(returns: str, of: str, group: str, collective: str, message: str)
 def never(*counts: str, when: Mapping[str, str] | None = None, mark: str = "never") -> None:
     """Declare that there is nothing to count."""
     for returns in counts:
-        formula(
-            returns=returns,
-            source="derivation",
-            when=when,
-            inputs=("micro_batches",),
-            name=f"{returns}_{mark}",
-        )(_nothing)
-
-
-def _nothing(micro_batches: Array) -> Any:
-    """Nothing to count."""
-    return 0.0 * micro_batches
+        title, name = "Nothing to count", f"{returns}_{mark}"
+        constant(returns, 0.0, title, like="micro_batches", name=name, when=when)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.declare import product
+from overhead.declare import alias, constant, product
 from overhead.formula import call, formula
 from overhead.quantity import Array, define
 
@@ -30,16 +30,8 @@ BLOCKS: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
 # Directions.
 
 
-@formula(source=OWN)
-def has_backward(micro_batches: Array) -> Array:
-    """Whether a step has a backward: it trains."""
-    return 1.0 + 0.0 * micro_batches
-
-
-@formula(returns="has_backward", source=OWN, when=FORWARD)
-def no_backward(micro_batches: Array) -> Array:
-    """Whether a step has a backward: forwards are alone."""
-    return 0.0 * micro_batches
+constant("has_backward", 1.0, "Whether a step has a backward: it trains", like="micro_batches")
+constant("has_backward", 0.0, like="micro_batches", when=FORWARD)
 
 
 product("backward_passes", ("has_backward", "micro_batches"))
@@ -61,24 +53,18 @@ _SHARES: tuple[tuple[str, dict[str, float]], ...] = (
 )
 
 
-def _share(share: float) -> Any:
-    def kernel(micro_batches: Array) -> Array:
-        return share + 0.0 * micro_batches
-
-    kernel.__doc__ = f"Share of a layer's communication that is repeated: {share:g}."
-    return kernel
-
-
 def _declare_repeats(what: str, labels: dict[str, float]) -> None:
     returns = f"repeated_{what}"
     for label, share in {"": 0.0, **labels}.items():
-        formula(
-            returns=returns,
-            inputs=("micro_batches",),
-            when={"recompute": label} if label else None,
+        constant(
+            returns,
+            share,
+            f"Share of a layer's communication that is repeated: {share:g}",
+            like="micro_batches",
             name=f"{returns}_{label or 'none'}",
+            when={"recompute": label} if label else None,
             **TITAN if label == "per_op" else REPEATED,
-        )(_share(share))
+        )
 
 
 def _returning(backward_passes: Array, repeated: Array) -> Array:
@@ -185,10 +171,7 @@ def etp_layers(etp: Array, busiest_moe_layers: Array) -> Array:
     return np.where(etp > 1.0, busiest_moe_layers, 0.0)
 
 
-@formula(returns="busiest_moe_layers", source=OWN, when=UNKNOWN)
-def no_busiest_moe_layers(pp: Array) -> Array:
-    """Mixture-of-experts layers of the stage that has most: none are known."""
-    return 0.0 * pp
+constant("busiest_moe_layers", 0.0, like="pp", when=UNKNOWN)
 
 
 # All stages by the busiest one.
@@ -300,10 +283,7 @@ def busiest_expert_parameters(
 # All stages together: as one stage would have it.
 
 
-@formula(source=OWN)
-def one_stage(pp: Array) -> Array:
-    """One, as the number of a pipeline's stages."""
-    return 1.0 + 0.0 * pp
+constant("one_stage", 1.0, "One, as the number of a pipeline's stages", like="pp")
 
 
 call(
@@ -334,10 +314,7 @@ def all_dense_parameters(
     return pipeline_parameters + np.where(pp > 1.0, tables, 0.0)
 
 
-@formula(returns="all_dense_parameters", source=OWN, when=UNKNOWN)
-def all_unknown_parameters(pipeline_parameters: Array) -> Array:
-    """Parameters on the ranks of one pipeline, where no table is known."""
-    return 1.0 * pipeline_parameters
+alias("all_dense_parameters", "pipeline_parameters", when=UNKNOWN)
 
 
 @formula(source=OWN)
@@ -386,12 +363,11 @@ call(
 )
 
 
-@formula(
-    returns="edp_layer_parameters",
+constant(
+    "edp_layer_parameters",
+    0.0,
+    like="pp",
     assumes=("shapes aren't known: nothing is an expert",),
     when=UNKNOWN,
     **LAYER,
 )
-def no_edp_layer_parameters(pp: Array) -> Array:
-    """Parameters of a layer's routed experts: none are known."""
-    return 0.0 * pp

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from overhead.communication.operation import declared, never, operation
-from overhead.declare import product
+from overhead.declare import alias, constant, product
 from overhead.formula import formula
 from overhead.quantity import Array, define
 
@@ -96,10 +96,13 @@ def tp_layer_forward_time(
     return 2.0 * (sequence_whole * tp_all_reduce_time + sequence_parallel * split)
 
 
-@formula(assumes=("a gather's backward is a reduce_scatter, and the other way round",), **SPLIT)
-def tp_layer_backward_time(tp_layer_forward_time: Array) -> Array:
-    """Time of tensor-parallel communication in a dense layer's backward: that of its forward."""
-    return 1.0 * tp_layer_forward_time
+alias(
+    "tp_layer_backward_time",
+    "tp_layer_forward_time",
+    "Time of tensor-parallel communication in a dense layer's backward: that of its forward",
+    assumes=("a gather's backward is a reduce_scatter, and the other way round",),
+    **SPLIT,
+)
 
 
 @formula(**SPLIT)
@@ -181,15 +184,14 @@ def tied_message_bytes(
     return reduction_bytes * padded_vocabulary * hidden_size / tp
 
 
-@formula(
-    returns="tied_message_bytes",
+constant(
+    "tied_message_bytes",
+    0.0,
+    like="reduction_bytes",
     assumes=("shapes aren't known: no table is shared",),
     when=UNKNOWN,
     **TIED,
 )
-def no_tied_message_bytes(reduction_bytes: Array) -> Array:
-    """Gradients of a rank's part of the embedding's table: it isn't known to be shared."""
-    return 0.0 * reduction_bytes
 
 
 @formula(**WHOLE)

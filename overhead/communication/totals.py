@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 from overhead.communication import context, data, expert, pipeline, tensor
 from overhead.communication.operation import DIMENSIONS, Operation
-from overhead.declare import total
-from overhead.formula import formula
+from overhead.declare import alias, total
 from overhead.labels import LABELS
-from overhead.quantity import Array, define
+from overhead.quantity import define
 
 OPERATIONS: dict[str, Operation] = {
     one.name: one
@@ -40,11 +39,6 @@ def of_dimension(dimension: str, context_parallel: str = "") -> tuple[Operation,
     )
 
 
-def _equal(value: Array) -> Array:
-    """What has one part alone."""
-    return 1.0 * value
-
-
 def _declare(returns: str, names: Sequence[str], context_parallel: str = "") -> None:
     """Declare a total; the kind of context parallelism that is no label's is by all_to_all."""
     default = context_parallel in ("", LABELS["context_parallel"].default)
@@ -53,9 +47,7 @@ def _declare(returns: str, names: Sequence[str], context_parallel: str = "") -> 
     if len(names) > 1:
         total(returns, names, when=when, name=name)
     else:
-        formula(returns=returns, source="derivation", when=when, inputs=tuple(names), name=name)(
-            _equal
-        )
+        alias(returns, names[0], "What has one part alone", name=name, when=when)
 
 
 for _dimension, _title in DIMENSIONS.items():

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from overhead.compute import quantities
+from overhead.declare import alias
 from overhead.formula import formula
 from overhead.quantity import Array
 
@@ -28,31 +29,25 @@ KERNELS: dict[str, Any] = {
 # How much is computed.
 
 
-@formula(**KERNEL)
-def attended_span(attention_span: Array) -> Array:
-    """Tokens against which attention computes one token's scores: all, or the window."""
-    return 1.0 * attention_span
-
-
-@formula(
-    returns="attended_span",
+alias(
+    "attended_span",
+    "attention_span",
+    "Tokens against which attention computes one token's scores: all, or the window",
+    **KERNEL,
+)
+alias(
+    "attended_span",
+    "causal_attention_span",
     assumes=("blocks that a mask hides as a whole are left out, and no others are cut by it",),
     when={"mask": "causal", "attention_kernel": FUSED},
     **KERNEL,
 )
-def causal_attended_span(causal_attention_span: Array) -> Array:
-    """Tokens against which a fused causal attention computes one token's scores."""
-    return 1.0 * causal_attention_span
-
-
-@formula(
-    returns="attended_span",
+alias(
+    "attended_span",
+    "sequence_length",
     assumes=("masked scores are computed, those outside of a window too",),
     **KERNELS,
 )
-def unfused_attended_span(sequence_length: Array) -> Array:
-    """Tokens against which an unfused attention computes one token's scores: all."""
-    return 1.0 * sequence_length
 
 
 @formula(assumes=("with context parallelism all ranks have as many scores to compute",), **KERNEL)
@@ -96,10 +91,7 @@ def unfused_attention_backward_flops(attention_forward_flops: Array) -> Array:
 # Fused.
 
 
-@formula(**KERNEL)
-def attention_length(attention_span: Array) -> Array:
-    """Keys that one call of the attention kernel goes through."""
-    return 1.0 * attention_span
+alias("attention_length", "attention_span", **KERNEL)
 
 
 @formula(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from overhead.compute import quantities
-from overhead.declare import declare, total
+from overhead.declare import alias, constant, declare, total
 from overhead.formula import formula
 from overhead.quantity import Array
 
@@ -97,7 +97,7 @@ def _layer(of: str) -> None:
 def _both(returns: str, names: tuple[str, ...]) -> None:
     """Declare a sum over forward and backward, and its forward alone where there is no other."""
     total(returns, names)
-    declare(returns, names[:1], _once, when=FORWARD)
+    alias(returns, names[0], when=FORWARD)
 
 
 def _parts(of: str) -> None:
@@ -148,28 +148,11 @@ PER_OP: dict[str, Any] = {
 }
 
 
-@formula(returns="dense_layer_recompute_time", **PAPER)
-def no_dense_layer_recompute_time(attention_forward_time: Array) -> Array:
-    """Time of what a dense layer computes again: none."""
-    return 0.0 * attention_forward_time
-
-
-@formula(returns="moe_layer_recompute_time", **PAPER)
-def no_moe_layer_recompute_time(attention_forward_time: Array) -> Array:
-    """Time of what a mixture-of-experts layer computes again: none."""
-    return 0.0 * attention_forward_time
-
-
-@formula(returns="dense_layer_recompute_time", when={"recompute": "selective"}, **PAPER)
-def selective_dense_layer_recompute_time(attention_forward_time: Array) -> Array:
-    """Time of what a dense layer computes again: scores and values."""
-    return 1.0 * attention_forward_time
-
-
-@formula(returns="moe_layer_recompute_time", when={"recompute": "selective"}, **PAPER)
-def selective_moe_layer_recompute_time(attention_forward_time: Array) -> Array:
-    """Time of what a mixture-of-experts layer computes again: scores and values."""
-    return 1.0 * attention_forward_time
+for _class in ("dense", "moe"):
+    _again, _scores = f"{_class}_layer_recompute_time", "attention_forward_time"
+    constant(_again, 0.0, "Nothing is computed again", like=_scores, **PAPER)
+    _selective = {"recompute": "selective"}
+    alias(_again, _scores, "Scores and values are computed again", when=_selective, **PAPER)
 
 
 @formula(returns="dense_layer_recompute_time", when={"recompute": "full"}, **PAPER)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.declare import declare, total
+from overhead.declare import alias, declare, total
 from overhead.formula import call, formula
 from overhead.quantity import Array
 
@@ -215,14 +215,13 @@ def uneven_stage_forward_time(
     return _at_least(middle_forward_time, rank_tokens, attention_peak_flops)
 
 
-@formula(
-    returns="stage_backward_time",
+alias(
+    "stage_backward_time",
+    "middle_backward_time",
+    "Time of a stage's backward of one micro-batch, the ends' extra work apart",
     when={**UNEVEN, "schedule": "gpipe|one_f_one_b|interleaved|forward_only"},
     **PIPELINE,
 )
-def uneven_stage_backward_time(middle_backward_time: Array) -> Array:
-    """Time of a stage's backward of one micro-batch, the ends' extra work apart."""
-    return 1.0 * middle_backward_time
 
 
 # The ends of the model: embedding in the first stage, output layer and loss in the last.
@@ -288,15 +287,12 @@ total(
 )  # fmt: skip
 
 
-@formula(
-    returns="output_gpu_time",
-    source="derivation",
+alias(
+    "output_gpu_time",
+    "logits_forward_time",
     assumes=("every token's logits are computed, and no loss",),
     when=FORWARD,
 )
-def forward_output_gpu_time(logits_forward_time: Array) -> Array:
-    """Time of the output layer on the GPU where there are forwards alone."""
-    return 1.0 * logits_forward_time
 
 
 # The host: what is launched of one micro-batch.  Embedding: mask 4, rows, positions 2, sum,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from overhead.declare import alias, constant
 from overhead.formula import formula
 from overhead.labels import LABELS
 from overhead.quantity import Array
@@ -34,10 +35,12 @@ def sequence_shards(sequence_parallel: Array, tp: Array) -> Array:
     return np.where(sequence_parallel > 0.0, tp, 1.0)
 
 
-@formula(assumes=("matrix products take activations as they are",), **LAYER)
-def matmul_input_bytes(activation_bytes: Array) -> Array:
-    """Bytes of a stored input of a matrix product."""
-    return 1.0 * activation_bytes
+alias(
+    "matmul_input_bytes",
+    "activation_bytes",
+    assumes=("matrix products take activations as they are",),
+    **LAYER,
+)
 
 
 @formula(
@@ -252,20 +255,16 @@ EVERY_SECOND = (
 )
 
 
-@formula(
-    returns="kept_dense_layer_activations", where="section 4.1", when={"recompute": "none"}, **PLACE
-)
-def whole_dense_layer_activations(dense_layer_activations: Array) -> Array:
-    """Bytes a token that a dense layer keeps: all."""
-    return 1.0 * dense_layer_activations
-
-
-@formula(
-    returns="kept_moe_layer_activations", where="section 4.1", when={"recompute": "none"}, **PLACE
-)
-def whole_moe_layer_activations(moe_layer_activations: Array) -> Array:
-    """Bytes a token that a mixture-of-experts layer keeps: all."""
-    return 1.0 * moe_layer_activations
+WHOLE: dict[str, Any] = {"where": "section 4.1", "when": {"recompute": "none"}}
+CHECKPOINTED: dict[str, Any] = {
+    "where": "section 5, full recomputation",
+    "assumes": (INPUT,),
+    "when": FULL,
+}
+for _class in ("dense", "moe"):
+    _kept, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
+    alias(_kept, _all, "All that a layer has", **WHOLE, **PLACE)
+    alias(_kept, "checkpoint_activations", "A layer's input alone", **CHECKPOINTED, **PLACE)
 
 
 @formula(
@@ -294,30 +293,6 @@ def selective_moe_layer_activations(
 ) -> Array:
     """Bytes a token that a mixture-of-experts layer keeps: all but scores."""
     return np.maximum(moe_layer_activations - score_activations, 0.0)
-
-
-@formula(
-    returns="kept_dense_layer_activations",
-    where="section 5, full recomputation",
-    assumes=(INPUT,),
-    when=FULL,
-    **PLACE,
-)
-def checkpointed_dense_layer_activations(checkpoint_activations: Array) -> Array:
-    """Bytes a token that a dense layer keeps: its input."""
-    return 1.0 * checkpoint_activations
-
-
-@formula(
-    returns="kept_moe_layer_activations",
-    where="section 5, full recomputation",
-    assumes=(INPUT,),
-    when=FULL,
-    **PLACE,
-)
-def checkpointed_moe_layer_activations(checkpoint_activations: Array) -> Array:
-    """Bytes a token that a mixture-of-experts layer keeps: its input."""
-    return 1.0 * checkpoint_activations
 
 
 @formula(
@@ -380,17 +355,13 @@ def per_op_moe_layer_activations(
 # Without a backward nothing is kept.
 
 
-def _nothing(made: Array) -> Array:
-    return 0.0 * made
-
-
 for _kind in ("dense", "moe"):
     for _recompute in LABELS["recompute"].values:
-        formula(
-            returns=f"kept_{_kind}_layer_activations",
-            source="derivation",
+        constant(
+            f"kept_{_kind}_layer_activations",
+            0.0,
+            like=f"{_kind}_layer_activations",
+            name=f"kept_{_kind}_layer_activations_without_backward_{_recompute}",
             assumes=("there is no backward",),
             when={"schedule": "forward_only", "recompute": _recompute},
-            inputs=(f"{_kind}_layer_activations",),
-            name=f"kept_{_kind}_layer_activations_without_backward_{_recompute}",
-        )(_nothing)
+        )

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from overhead.declare import constant
 from overhead.formula import call, formula
 from overhead.memory.quantities import PARTS
 from overhead.quantity import Array, define
@@ -47,10 +48,7 @@ for _stage in ("second", "expert"):
     )
 
 
-@formula(source=OWN)
-def first_stage(pp: Array) -> Array:
-    """The pipeline's first stage."""
-    return 0.0 * pp
+constant("first_stage", 0.0, like="pp")
 
 
 @formula(source=OWN)
@@ -178,18 +176,12 @@ for _part, _whole in PARTS.items():
     _declare(f"peak_{_part}", tuple(f"{stage}_{_part}" for stage in CANDIDATES))
 
 
-@formula(returns="weight_copies", source=OWN)
-def one_weight_copy(pp: Array) -> Array:
-    """Stages that a rank holds: one."""
-    return 1.0 + 0.0 * pp
-
-
-@formula(
-    returns="weight_copies",
+constant("weight_copies", 1.0, like="pp")
+constant(
+    "weight_copies",
+    2.0,
+    like="pp",
     source="deepseekv3",
     where="section 3.2.1",
     when={"schedule": "dual_pipe"},
 )
-def two_weight_copies(pp: Array) -> Array:
-    """Stages that a rank holds with DualPipe: one from each end of the pipeline."""
-    return 2.0 + 0.0 * pp

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from overhead.declare import alias, constant
 from overhead.formula import formula
 from overhead.quantity import Array
 
@@ -25,16 +25,14 @@ def shards(dp: Array, cp: Array) -> Array:
     return dp * cp
 
 
-@formula(returns="shards", when=HYBRID, **FSDP)
-def hybrid_shards(hsdp_shard: Array) -> Array:
-    """Ranks over which hybrid sharding shards; the rest replicate."""
-    return 1.0 * hsdp_shard
-
-
-@formula(**MEGATRON)
-def expert_shards(edp: Array) -> Array:
-    """Ranks over which ZeRO shards experts."""
-    return 1.0 * edp
+alias(
+    "shards",
+    "hsdp_shard",
+    "Ranks over which hybrid sharding shards; the rest replicate",
+    when=HYBRID,
+    **FSDP,
+)
+alias("expert_shards", "edp", **MEGATRON)
 
 
 @formula(
@@ -394,15 +392,14 @@ def even_stage_parameters(weight_copies: Array, parameters: Array, tp: Array, pp
     return weight_copies * parameters / (tp * pp)
 
 
-@formula(
-    returns="stage_expert_parameters",
+constant(
+    "stage_expert_parameters",
+    0.0,
+    like="parameters",
     assumes=("shapes aren't known: nothing is an expert",),
     when=BARE,
     **TENSOR,
 )
-def no_stage_expert_parameters(parameters: Array) -> Array:
-    """Parameters of a rank that are routed experts: none are known."""
-    return 0.0 * parameters
 
 
 @formula(**TENSOR)
@@ -422,20 +419,13 @@ NONE = (
 )
 
 
-def _nothing() -> Callable[[Array], Array]:
-    def kernel(weight_memory: Array) -> Array:
-        """None: forwards alone need none."""
-        return 0.0 * weight_memory
-
-    return kernel
-
-
 for _name in NONE:
-    formula(
-        returns=_name,
-        source="derivation",
+    constant(
+        _name,
+        0.0,
+        "None: forwards alone need none",
+        like="weight_memory",
+        name=f"forward_only_{_name}",
         assumes=("forwards alone need no gradients and no optimizer",),
         when={"schedule": "forward_only"},
-        inputs=("weight_memory",),
-        name=f"forward_only_{_name}",
-    )(_nothing())
+    )

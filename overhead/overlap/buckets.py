@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from overhead.declare import alias
 from overhead.formula import formula
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import quantities
@@ -142,12 +143,7 @@ def counted_messages_time(messages: Array, message_latency: Array, transfer_time
     return messages * message_latency + transfer_time
 
 
-@formula(
-    returns="messages", source="derivation", when={"mechanism": "ddp_buckets|gradient_accumulation"}
-)
-def messages_of_buckets(gradient_buckets: Array) -> Array:
-    """Messages of gradients: a bucket each."""
-    return 1.0 * gradient_buckets
+alias("messages", "gradient_buckets", when={"mechanism": "ddp_buckets|gradient_accumulation"})
 
 
 @formula(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.declare import product
+from overhead.declare import alias, constant, product
 from overhead.formula import call, formula
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import quantities
@@ -101,15 +101,13 @@ def saturating_rate(bandwidth: Array, num_sm: Array, half_bandwidth_sms: Array) 
     return bandwidth * sending / (sending + half_bandwidth_sms)
 
 
-@formula(
-    returns="transfer_bandwidth",
+alias(
+    "transfer_bandwidth",
+    "copy_engine_bandwidth",
     source=quantities.ENGINE,
     where="use_ce",
     when={"sm_law": "copy_engine"},
 )
-def copy_engine_rate(copy_engine_bandwidth: Array) -> Array:
-    """Rate at which copy engines send, without any multiprocessor."""
-    return 1.0 * copy_engine_bandwidth
 
 
 @formula(
@@ -199,21 +197,14 @@ def wave_matmul_time(
 # Cut into chunks.
 
 
-@formula(returns="product_chunks", source="derivation")
-def one_chunk(matmul_rows: Array) -> Array:
-    """Chunks of a product that isn't cut."""
-    return 0.0 * matmul_rows + 1.0
-
-
-@formula(
-    returns="product_chunks",
+constant("product_chunks", 1.0, "Chunks of a product that isn't cut", like="matmul_rows")
+alias(
+    "product_chunks",
+    "ranks",
     source=quantities.DECOMPOSED,
     where="decomposition into a loop of chunks",
     when=RING,
 )
-def ring_chunks(ranks: Array) -> Array:
-    """Chunks of a product whose input or result goes round a ring."""
-    return 1.0 * ranks
 
 
 @formula(
@@ -227,10 +218,7 @@ def aggregate_chunks(ranks: Array) -> Array:
     return np.maximum(np.ceil(ranks / 2.0), 1.0)
 
 
-@formula(returns="product_chunks", source=quantities.ENGINE, where="num_splits", when=SPLIT)
-def split_chunks(splits: Array) -> Array:
-    """Chunks of a product whose result is scattered in parts."""
-    return 1.0 * splits
+alias("product_chunks", "splits", source=quantities.ENGINE, where="num_splits", when=SPLIT)
 
 
 @formula(source=quantities.DECOMPOSED, where="decomposition into a loop of chunks")
@@ -239,16 +227,13 @@ def chunk_rows(matmul_rows: Array, product_chunks: Array) -> Array:
     return np.ceil(matmul_rows / product_chunks)
 
 
-@formula(source=quantities.DECOMPOSED, where="decomposition into a loop of chunks")
-def chunk_columns(matmul_columns: Array) -> Array:
-    """Columns of a chunk: all."""
-    return 1.0 * matmul_columns
-
-
-@formula(returns="chunk_rows", source=quantities.ENGINE, where="num_splits", when=SPLIT)
-def split_rows(matmul_rows: Array) -> Array:
-    """Rows of a part: all."""
-    return 1.0 * matmul_rows
+alias(
+    "chunk_columns",
+    "matmul_columns",
+    source=quantities.DECOMPOSED,
+    where="decomposition into a loop of chunks",
+)
+alias("chunk_rows", "matmul_rows", source=quantities.ENGINE, where="num_splits", when=SPLIT)
 
 
 @formula(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.declare import total
+from overhead.declare import alias, total
 from overhead.formula import formula
 from overhead.overlap import quantities
 from overhead.quantity import Array
@@ -186,14 +186,7 @@ def layer_by_layer_time(
     return (compute_time + communication_time + between) / layers
 
 
-@formula(
-    returns="messages",
-    source="derivation",
-    when={"mechanism": "fsdp_prefetch|zero3_prefetch|layer_by_layer"},
-)
-def messages_of_layers(layers: Array) -> Array:
-    """Messages of layers: one each."""
-    return 1.0 * layers
+alias("messages", "layers", when={"mechanism": "fsdp_prefetch|zero3_prefetch|layer_by_layer"})
 
 
 # A matrix product and its collective cut into chunks, the one's next to the other's.
@@ -302,7 +295,4 @@ def messages_of_ring(ranks: Array) -> Array:
     return np.maximum(ranks - 1.0, 1.0)
 
 
-@formula(returns="messages", source="derivation", when={"mechanism": "reduce_scatter_pipeline"})
-def messages_of_splits(splits: Array) -> Array:
-    """Messages of a product in parts: one each."""
-    return 1.0 * splits
+alias("messages", "splits", when={"mechanism": "reduce_scatter_pipeline"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from overhead.declare import alias
 from overhead.formula import formula
 from overhead.quantity import Array, define
 
@@ -40,15 +41,13 @@ def global_batch_of_micro_batches(dp: Array, micro_batch: Array, micro_batches: 
     return dp * micro_batch * micro_batches
 
 
-@formula(
-    returns="etp",
+alias(
+    "etp",
+    "tp",
     source=MEGATRON,
     where="megatron/core/parallel_state.py, expert_tensor_parallel_size",
     assumes=("experts are as tensor-parallel as all else",),
 )
-def etp_as_tp(tp: Array) -> Array:
-    """Tensor-parallel degree of experts: that of all else."""
-    return 1.0 * tp
 
 
 @formula(returns="hsdp_shard", source=OWN, assumes=("one shard over all ranks of equal weights",))
@@ -68,14 +67,11 @@ def one_layer_a_stage(pp: Array, virtual_stages: Array) -> Array:
     return pp * virtual_stages
 
 
-@formula(
-    returns="kv_heads",
-    source=OWN,
+alias(
+    "kv_heads",
+    "heads",
     assumes=("every head has keys and values of its own, for nothing else is given",),
 )
-def kv_heads_of_heads(heads: Array) -> Array:
-    """Key and value heads: as many as heads."""
-    return 1.0 * heads
 
 
 @formula(

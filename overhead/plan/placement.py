@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from overhead.declare import alias, constant
 from overhead.expression import greatest_common_divisor
 from overhead.formula import formula
 from overhead.quantity import Array, define
@@ -55,58 +56,14 @@ def edp(tp: Array, cp: Array, dp: Array, etp: Array, ep: Array) -> Array:
     return np.ceil(tp * cp * dp / (etp * ep))
 
 
-@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "tp"})
-def tp_size(tp: Array) -> Array:
-    """Ranks of a tensor-parallel group."""
-    return 1.0 * tp
-
-
-@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "cp"})
-def cp_size(cp: Array) -> Array:
-    """Ranks of a context-parallel group."""
-    return 1.0 * cp
-
-
-@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "dp"})
-def dp_size(dp: Array) -> Array:
-    """Ranks of a data-parallel group."""
-    return 1.0 * dp
-
-
-@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "pp"})
-def pp_size(pp: Array) -> Array:
-    """Ranks of a pipeline-parallel group."""
-    return 1.0 * pp
-
-
-@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "etp"})
-def etp_size(etp: Array) -> Array:
-    """Ranks of an experts' tensor-parallel group."""
-    return 1.0 * etp
-
-
-@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "ep"})
-def ep_size(ep: Array) -> Array:
-    """Ranks of an expert-parallel group."""
-    return 1.0 * ep
-
-
-@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "edp"})
-def edp_size(edp: Array) -> Array:
-    """Ranks of an experts' data-parallel group."""
-    return 1.0 * edp
+for _group in ("tp", "cp", "dp", "pp", "etp", "ep", "edp", "hsdp_shard"):
+    alias("group_size", _group, source=MEGATRON, where=ORDER, when={"group": _group})
 
 
 @formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "zero"})
 def zero_size(dp: Array, cp: Array) -> Array:
     """Ranks over which ZeRO shards: those of equal weights."""
     return dp * cp
-
-
-@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "hsdp_shard"})
-def hsdp_shard_size(hsdp_shard: Array) -> Array:
-    """Ranks over which hybrid sharding shards."""
-    return 1.0 * hsdp_shard
 
 
 @formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "hsdp_replica"})
@@ -118,16 +75,10 @@ def hsdp_replica_size(dp: Array, cp: Array, hsdp_shard: Array) -> Array:
 # Strides.
 
 
-@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "tp|etp"})
-def neighbour_stride(group_size: Array) -> Array:
-    """Distance in rank of neighbours that are innermost: one."""
-    return 1.0 + 0.0 * group_size
-
-
-@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "cp|zero|hsdp_shard"})
-def tp_stride(tp: Array) -> Array:
-    """Distance in rank of neighbours that lie around tensor-parallel groups."""
-    return 1.0 * tp
+constant(
+    "group_stride", 1.0, like="group_size", source=MEGATRON, where=ORDER, when={"group": "tp|etp"}
+)
+alias("group_stride", "tp", source=MEGATRON, where=ORDER, when={"group": "cp|zero|hsdp_shard"})
 
 
 @formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "dp"})
@@ -148,10 +99,7 @@ def pp_stride(tp: Array, cp: Array, dp: Array) -> Array:
     return tp * cp * dp
 
 
-@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "ep"})
-def ep_stride(etp: Array) -> Array:
-    """Distance in rank of neighbours in an expert-parallel group."""
-    return 1.0 * etp
+alias("group_stride", "etp", source=MEGATRON, where=ORDER, when={"group": "ep"})
 
 
 @formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "edp"})

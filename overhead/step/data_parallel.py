@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from overhead.communication import data
-from overhead.declare import declare, total
+from overhead.declare import alias, constant, declare, total
 from overhead.formula import call, formula
 from overhead.labels import LABELS
 from overhead.overlap import quantities as mechanisms
@@ -51,10 +51,12 @@ def interleaved_dp_window_time(
     return np.maximum(gradient_reductions, count) * stage_backward_time
 
 
-@formula(**MEGATRON)
-def dp_forward_window_time(stage_forward_time: Array) -> Array:
-    """Forwards behind which weights can be gathered: the first."""
-    return 1.0 * stage_forward_time
+alias(
+    "dp_forward_window_time",
+    "stage_forward_time",
+    "Forwards behind which weights can be gathered: the first",
+    **MEGATRON,
+)
 
 
 @formula(
@@ -224,10 +226,13 @@ call(
 )
 
 
-@formula(source="derivation", when=NAMED)
-def whole_overlap(dp: Array) -> Array:
-    """Share that may hide where the mechanism says what does: all of it."""
-    return 0.0 * dp + 1.0
+constant(
+    "whole_overlap",
+    1.0,
+    "Share that may hide where the mechanism says what does: all of it",
+    like="dp",
+    when=NAMED,
+)
 
 
 call(

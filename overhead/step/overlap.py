@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from overhead.compute.quantities import WANG
-from overhead.declare import declare, total
+from overhead.declare import alias, declare, total
 from overhead.formula import call, formula
 from overhead.labels import LABELS
 from overhead.overlap import quantities as mechanisms
@@ -174,10 +174,6 @@ define("attention_again_time", r"t_\mathrm{attn,bf}", "s",
 total("attention_again_time", ("attention_backward_time", "attention_forward_time"))
 
 
-def _once(time: Array) -> Array:
-    return 1.0 * time
-
-
 def _ring_exchange(way: str, computing: str, when: dict[str, str]) -> None:
     call(
         returns=f"exposed_cp_{way}_time",
@@ -196,10 +192,9 @@ for _way in ("forward", "backward"):
     _sent = f"cp_layer_{_way}_time"
     # What is repeated in a backward changes nothing of it.
     for _when in (NAMED,) if _way == "forward" else (NAMED, {**NAMED, **REPEATED_ATTENTION}):
-        declare(
+        alias(
             f"exposed_cp_{_way}_time",
-            (_sent,),
-            _once,
+            _sent,
             assumes=("attention waits for what isn't sent round a ring",),
             when=_when,
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.declare import declare, total
+from overhead.declare import constant, declare, total
 from overhead.formula import call, formula
 from overhead.quantity import Array
 
@@ -38,14 +38,10 @@ for _part, _name in (
     )
 
 
-def _none(micro_batches: Array, time: Array) -> Array:
-    return 0.0 * micro_batches * time
-
-
-declare(
+constant(
     "recompute_part_time",
-    ("micro_batches", "attention_forward_time"),
-    _none,
+    0.0,
+    like=("micro_batches", "attention_forward_time"),
     when={"schedule": "forward_only"},
 )
 
@@ -162,15 +158,13 @@ def optimizer_time(
     return moved / (memory_efficiency * memory_bandwidth)
 
 
-@formula(
-    returns="optimizer_time",
-    source="derivation",
+constant(
+    "optimizer_time",
+    0.0,
+    like="step_overhead",
     assumes=("nothing is updated",),
     when={"schedule": "forward_only"},
 )
-def no_optimizer_time(step_overhead: Array) -> Array:
-    """Time of the optimizer's update where there are forwards alone: none."""
-    return 0.0 * step_overhead
 
 
 # The step's time: its pipeline, and what comes before and after it.

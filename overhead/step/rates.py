@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.declare import product, total
+from overhead.declare import alias, constant, product, total
 from overhead.formula import formula
 from overhead.quantity import Array
 from overhead.source import cite
@@ -71,16 +71,13 @@ def hfu(hardware_flops: Array, step_time: Array, world_size: Array, peak_flops: 
 # What is computed again.
 
 
-@formula(returns="recomputed_flops_per_token", **AGAIN)
-def no_recomputed_flops_per_token(attention_flops_per_token: Array) -> Array:
-    """FLOPs of one token that are computed again: none."""
-    return 0.0 * attention_flops_per_token
-
-
-@formula(returns="recomputed_flops_per_token", when={"recompute": "selective"}, **AGAIN)
-def selective_recomputed_flops_per_token(attention_flops_per_token: Array) -> Array:
-    """FLOPs of one token that are computed again: scores and values."""
-    return 1.0 * attention_flops_per_token
+constant("recomputed_flops_per_token", 0.0, like="attention_flops_per_token", **AGAIN)
+alias(
+    "recomputed_flops_per_token",
+    "attention_flops_per_token",
+    when={"recompute": "selective"},
+    **AGAIN,
+)
 
 
 total(
@@ -147,10 +144,7 @@ def hardware_flops(
     return model_flops + recomputed_flops_per_token * tokens_per_step
 
 
-@formula(returns="hardware_flops", assumes=("nothing is recomputed",), when=FORWARD, **AGAIN)
-def forward_only_hardware_flops(model_flops: Array) -> Array:
-    """FLOPs of a step of forwards alone."""
-    return 1.0 * model_flops
+alias("hardware_flops", "model_flops", assumes=("nothing is recomputed",), when=FORWARD, **AGAIN)
 
 
 # Energy of a step, and time, energy and cost of a whole training.

@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def made(name: str, **when: str) -> Formula:
-    return Formula(name, lambda latency: latency, ("latency",), "time", "derivation", when=when)
+    return Formula(name, lambda latency: latency, ("latency",), "time", "derivation", when=when,
+                   place=f"test_registry.py:{name}")  # fmt: skip
 
 
 def registry(*formulas: Formula) -> Registry:
