@@ -50,6 +50,8 @@ def command(**given: Any) -> int:
     from sweeps.result import csv_lines, json_lines
 
     study = _study(given)
+    # What can't be printed isn't written either.
+    records = list(message_records(study) if given["messages"] else strategy_records(study))
     if given["output"] or given["plot"]:
         from sweeps.cli.write import default_folder, draw_figures
         from sweeps.hops.tables import charts_of, write_study
@@ -61,7 +63,6 @@ def command(**given: Any) -> int:
         if given["plot"]:
             notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
             draw_figures(output, charts_of(study), notes=notes)
-    records = message_records(study) if given["messages"] else strategy_records(study)
     if given["as_json"] or given["as_csv"]:
         sys.stdout.writelines(json_lines(records) if given["as_json"] else csv_lines(records))
     else:
@@ -139,6 +140,7 @@ def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple
     from dataclasses import replace
 
     from overhead.hops.paths import SWITCHING
+    from overhead.labels import NCCL
     from sweeps.hops.study import TENSOR, Case, from_machine
     from sweeps.spec.catalog import load_hardware
     from sweeps.spec.ranges import names_of
@@ -148,8 +150,14 @@ def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple
         plain = [case.where for case in cases]
         names = given["hardware"].split(",") if given["hardware"] else list(dict.fromkeys(plain))
         cases = tuple(
-            Case(name.strip(), *from_machine(load_hardware(name.strip(), folders)), name.strip())
-            for name in names
+            Case(
+                name,
+                *from_machine(load_hardware(name, folders)),
+                name,
+                algorithm=NCCL,
+                folders=tuple(folders),
+            )
+            for name in map(str.strip, names)
         )
     if given["tensor"] is not None:
         (tensor,) = names_of(given["tensor"], TENSOR, "--tensor")[:1]

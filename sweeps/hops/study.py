@@ -20,13 +20,18 @@ from overhead.hops.paths import (
     messages,
     ring_all_reduce,
 )
+from overhead.labels import HIERARCHY
 from overhead.quantity import VOCABULARY
+from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
+from sweeps.spec.axis import Axis, label_values
 from sweeps.spec.catalog import find_sweep, load_hardware, load_model, read_toml, spec_names
 from sweeps.spec.figures import FigureReader
 from sweeps.spec.machine import Machine
 from sweeps.spec.model import Model
 from sweeps.spec.ranges import parse_values
+from sweeps.spec.resolve import resolve
+from sweeps.spec.sweep import Sweep
 from sweeps.spec.units import parse_quantity
 
 # How a tensor-parallel block communicates, and which bytes of data parallelism count.
@@ -56,7 +61,35 @@ class Case:
     tensor: str = "ring"
     # Of `VOLUMES`: bytes of both halves of data parallelism's all_reduce, or of the first
     volume: str = "all_reduce"
+    # How the machine's all_reduce runs, as `sweeps collective` has it; empty: one ring over the
+    # links between ranks, as they stand in their order
+    algorithm: str = ""
+    folders: tuple[Path, ...] = ()  # Where the machine is found
     note: str = ""  # What to know of it
+
+    def all_reduce(self, message_bytes: Floats, ranks: int) -> Traffic:
+        """Return what an all_reduce costs."""
+        if not self.algorithm:
+            return ring_all_reduce(message_bytes, ranks, self.network, self.links, self.switching)
+        labels = {"topology": HIERARCHY, "algorithm": self.algorithm, "hardware": self.where}
+        sizes = Axis("message_bytes", {"message_bytes": message_bytes})
+        levels = load_hardware(self.where, self.folders).figures
+        pods = {"nodes_per_pod": levels["nodes_per_pod"].value} if "pod_bandwidth" in levels else {}
+        wanted = ("time", "energy", "sent_bytes", "link_bytes")
+        stated = {"collective": "all_reduce", **labels}
+        sweep = Sweep("", "", wanted, (sizes,), {"ranks": float(ranks), **pods}, stated)
+        found = resolve(sweep, self.folders)
+        plan = Plan(found.axes, found.constants, found.labels, wanted, implied=found.implied)
+        values = plan.evaluate()
+        faults = plan.faults.named(int(np.bitwise_or.reduce(values["status"], axis=None)))
+        for name in faults:
+            shown, text = f"{ranks:,}", plan.faults.texts[name]
+            wrong = f"'{self.name}': {name.replace('_', ' ')}"
+            raise InputError(fault("ranks", shown, wrong, text))
+        time, energy, sent, total = (
+            np.broadcast_to(values[n], message_bytes.shape) for n in wanted
+        )
+        return Traffic(rank_bytes=sent, total_bytes=total, time=time, energy=energy)
 
 
 @dataclass(frozen=True)
@@ -162,9 +195,7 @@ def rows_of(study: Study, case: Case) -> Iterator[Row]:
     lengths = np.ones_like(study.sequence_length)
     for layer, weights in study.weights(case).items():
         for ranks in study.data_parallel:
-            whole = ring_all_reduce(
-                weights * lengths, ranks, case.network, case.links, case.switching
-            )
+            whole = case.all_reduce(weights * lengths, ranks)
             half = 0.5 if case.volume == "reduce_scatter" else 1.0
             counted = replace(
                 whole, rank_bytes=half * whole.rank_bytes, total_bytes=half * whole.total_bytes
@@ -185,7 +216,7 @@ def _tensor(study: Study, case: Case, ranks: int) -> Traffic:
         return messages(
             study.activations, hops, case.links, case.switching, count=PASSES, senders=ranks
         )
-    once = ring_all_reduce(study.activations, ranks, case.network, case.links, case.switching)
+    once = case.all_reduce(study.activations, ranks)
     return Traffic(
         PASSES * once.rank_bytes, PASSES * once.total_bytes, PASSES * once.time,
         PASSES * once.energy,
@@ -193,16 +224,20 @@ def _tensor(study: Study, case: Case, ranks: int) -> Traffic:
 
 
 def messages_of(study: Study, case: Case) -> Iterator[Message]:
-    """Yield each message that the strategies send, on each mix of hops that it passes."""
+    """Yield each message that the strategies send, on each mix of hops that it passes.
+
+    An operation by an algorithm of the machine's is no row of such messages.
+    """
+    rings = not case.algorithm
     for layer, weights in study.weights(case).items():
-        for ranks in study.data_parallel:
+        for ranks in study.data_parallel if rings else ():
             size = np.full_like(study.sequence_length, weights / ranks)
             yield from _round(case, f"{layer} DP-{ranks}", size, ranks)
     for ranks in study.tensor_parallel:
         if case.tensor == "messages":
             hops = tuple(case.network.hops(0, min(1, ranks - 1)).tolist())
             yield Message(f"TP-{ranks}", study.activations, hops)
-        else:
+        elif rings:
             yield from _round(case, f"TP-{ranks}", study.activations / ranks, ranks)
     for name, level in study.pipeline.items():
         hops = tuple(case.network.hops(*parted(case.network, level)).tolist())
@@ -225,7 +260,8 @@ KEYS = (
 )  # fmt: skip
 STRATEGIES = ("data_parallel", "tensor_parallel", "pipeline")
 CASE = (
-    "name", "hardware", "network", "link_names", "switching", "gated", "tensor", "volume", "note",
+    "name", "hardware", "network", "link_names", "switching", "gated", "tensor", "volume",
+    "algorithm", "note",
 )  # fmt: skip
 NETWORK = ("links", "sizes", "paths", "matrix")
 LINK = {"latency": "s", "bandwidth": "byte s-1", "energy_per_bit": "J bit-1"}
@@ -454,6 +490,14 @@ class _Reader(FigureReader):
             return None
         except KeyError:
             return None
+        algorithm = ""
+        if "algorithm" in table:
+            algorithm = self.choice(place, table, "algorithm", label_values("algorithm"))
+            if "network" in table:
+                self.fault(f"{place}.algorithm", algorithm, "is a machine's", "hardware")
         note = self.text(place, table, "note", default="")
         links, hops = network
-        return Case(name, links, hops, where, gated=gated, note=note, **chosen)
+        return Case(
+            name, links, hops, where, gated=gated, note=note, algorithm=algorithm,
+            folders=tuple(self.folders), **chosen,
+        )  # fmt: skip

@@ -58,6 +58,34 @@ def test_corrected_stands_beside_with_its_reasons(cli: Runner) -> None:
     assert real["volume_MiB"] == real["volume_bytes"] / 2**20
 
 
+def test_corrected_is_what_collective_charges(cli: Runner) -> None:
+    for case in ("corrected model", "dgx-a100"):
+        line, machine = "hops --json --hardware dgx-a100 --dp 2,8,16,32 --tp 4,8", case
+        if case == "corrected model":
+            line, machine = "hops --json", "hop-energy-notebook-corrected"
+        found = [r for r in cli(line).records if r["case"] == case and r["mode"][:2] != "PP"]
+        assert found
+        for record in found:
+            ranks, count = record["ranks"], 2 if record["mode"].startswith("TP") else 1
+            size = 2048 * 4096 * 2
+            if count == 1:
+                size = 2 * (4096 * 4096 * 2 + 2 * 1024 * 4096)
+                size = size if record["layer"] == "ATTN" else 2 * 3 * 14336 * 4096
+            (one,) = cli(
+                f"collective --topology hierarchical --algorithm nccl --N {ranks} --M {size}"
+                f" --hardware {machine} --json"
+            ).records
+            for ours, theirs in (
+                ("latency_s", "latency_s"), ("energy_j", "energy_j"),
+                ("volume_bytes", "volume_bytes"), ("total_volume_bytes", "link_bytes"),
+            ):  # fmt: skip
+                assert record[ours] == count * one[theirs], (record["mode"], ours)
+    done = cli("hops --hardware dgx-a100 --dp 8,12 --csv", fine=False)
+    assert done.code == 2
+    assert "ranks = '12': 'dgx-a100': ranks not multiple of gpus per node" in done.err
+    assert not done.out
+
+
 def test_messages_by_mix_of_hops(cli: Runner) -> None:
     rows = cli("hops --messages --csv").rows
     notebook = [row for row in rows if row["case"] == "notebook"]
@@ -179,6 +207,7 @@ def test_a_file_with_charts(cli: Runner, tmp_path: Path) -> None:
         (('latency = "3 us"', 'latency = "-3 us"'), "outside of its domain; from 0"),
         (('latency = "3 us"', 'lattency = "3 us"'), "did you mean 'latency'?"),
         (('name = "own"', 'name = "own"\nswitching = "warp"'), "switching"),
+        (('name = "own"', 'name = "own"\nalgorithm = "nccl"'), "algorithm = 'nccl': is a mach"),
         (('model = "llama3-8b"', 'model = "llama3-9b"'), "there is no such model"),
         (("title", "titel"), "did you mean 'title'?"),
     ],
