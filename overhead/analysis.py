@@ -12,7 +12,7 @@ from overhead.communication import groups
 from overhead.communication.operation import DIMENSIONS, Operation
 from overhead.communication.totals import OPERATIONS
 from overhead.config import Config
-from overhead.evaluation import Evaluation, MissingQuantities
+from overhead.graph import Evaluation, MissingQuantities
 from overhead.memory.peak import PEAK_PARTS
 from overhead.memory.quantities import PARTS
 from overhead.plan.requirements import requirements

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from overhead.collectives.choices import candidates
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from overhead.labels import CHOICES, COLLECTIVES, LABELS, OPERATION_DEFAULTS, complete
 from overhead.quantity import VOCABULARY, Array
 from overhead.topology import TopologyDesc, kinds
@@ -77,6 +76,8 @@ QUANTITIES = {
     "lower_bound_s": "lower_bound",
     "lower_bound_ratio": "lower_bound_ratio",
 }
+# What a single rank doesn't have.
+NOT_OF_ONE_RANK = ("algbw", "busbw", "lower_bound_ratio")
 assert {*QUANTITIES, "algorithm"} == {field.name for field in fields(CollectiveResult)}
 
 
@@ -146,40 +147,29 @@ def collective(
             domain = VOCABULARY[name].domain()
             message = f"{name} = {given[name]}: outside of its domain; {domain}"
             raise ValueError(message)
-    labels = complete({"topology": topology.kind}, given) | {
+    labels = {"topology": topology.kind, "collective": str(kind), "algorithm": algorithm}
+    labels |= {
         "latency_per": latency_per,
         # Flat networks are given by their own link; a hierarchy's message goes between nodes.
         "link": "intra" if topology.shape == "flat" else "auto",
     }
     with np.errstate(all="ignore"):
-        return _least([Evaluation(given, labels, one) for one in found])
+        return _result(Evaluation(given, complete(labels, given)))
 
 
-def _least(evaluations: Sequence[Evaluation]) -> CollectiveResult:
-    """Return the result of the algorithm with the least time, cell by cell."""
-    times = [np.where(e.defined(), e["time"], np.inf) for e in evaluations]
-    shape = np.broadcast_shapes(*(time.shape for time in times))
-    stacked = np.stack([np.broadcast_to(time, shape) for time in times])
-    chosen = np.argmin(stacked, axis=0)
-    undefined = ~np.isfinite(np.take_along_axis(stacked, chosen[None], axis=0)[0])
-    alone = np.broadcast_to(evaluations[0]["ranks"] == 1.0, shape)
-
-    def pick(quantity: str) -> Array:
-        each = [np.broadcast_to(_quantity(e, quantity), shape) for e in evaluations]
-        value = np.choose(chosen, each) if len(each) > 1 else each[0]
-        missing = undefined
-        if quantity in ("algbw", "busbw", "lower_bound_ratio"):
-            missing = missing | alone
-        return np.where(missing, np.nan, value)
-
-    names = np.array([e.algorithm.name if e.algorithm else "" for e in evaluations])
-    values = {field: pick(quantity) for field, quantity in QUANTITIES.items()}
-    return CollectiveResult(**values, algorithm=np.where(undefined, "", names[chosen]))
-
-
-def _quantity(evaluation: Evaluation, quantity: str) -> Array:
-    """Return a quantity; what goes between pods goes between nodes too."""
-    value = evaluation[quantity]
-    if quantity == "inter_time" and evaluation.labels["shape"] == "three_levels":
-        return np.asarray(value + evaluation["pod_time"])
-    return value
+def _result(evaluation: Evaluation) -> CollectiveResult:
+    """Return the quantities of the algorithm that has the least time, cell by cell."""
+    values = {field: evaluation[quantity] for field, quantity in QUANTITIES.items()}
+    if evaluation.labels["shape"] == "three_levels":
+        # What goes between pods goes between nodes too.
+        values["inter_latency_s"] = values["inter_latency_s"] + evaluation["pod_time"]
+    names = np.array([one.name for one in evaluation.algorithms])
+    undefined = ~(evaluation.defined() & np.isfinite(values["latency_s"]))
+    alone = undefined | (evaluation["ranks"] == 1.0)
+    every = (*values.values(), alone, evaluation.fastest())
+    shape = np.broadcast_shapes(*(value.shape for value in every))
+    for field, value in values.items():
+        missing = alone if field in NOT_OF_ONE_RANK else undefined
+        values[field] = np.where(missing, np.nan, np.broadcast_to(value, shape))
+    chosen = np.broadcast_to(names[evaluation.fastest()], shape)
+    return CollectiveResult(**values, algorithm=np.where(undefined, "", chosen))

@@ -25,7 +25,7 @@ import pytest
 from overhead import expression as ex
 from overhead.collectives.algorithm import ALGORITHMS
 from overhead.collectives.cost import LEVELS
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from tests.simulator import SCHEDULES, STREAMS, simulate
 from tests.simulator.core import Outcome
 from tests.simulator.model import Case, Undefined
@@ -323,7 +323,8 @@ def proof(key: Key) -> Proof:
 def exactness(key: Key, evaluation: Evaluation, count: int) -> np.ndarray:
     """Return where the stated time is exact rather than an upper bound."""
     condition = ALGORITHMS[key].exact_chunks
-    holds = ex.evaluate(condition, evaluation.known) if condition else True
+    values = {name: evaluation[name] for name in ex.names(condition)} if condition else {}
+    holds = ex.evaluate(condition, values) if condition else True
     return np.broadcast_to(holds, count)
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead.evaluation import Evaluation
 from overhead.formula import REGISTRY
+from overhead.graph import Evaluation
 from overhead.labels import LABELS
 from overhead.memory.quantities import PARTS
 from overhead.quantity import VOCABULARY, Array
@@ -95,7 +95,7 @@ def candidate_stages(given: Mapping[str, ArrayLike], depth: int) -> Array:
     last = held["pp"] - 1.0
     second = np.minimum(last, 1.0)
     expert = second
-    if "layers" in held.known:
+    if "layers" in held.given:
         chunk = np.maximum(held["stage_layers"] / held["virtual_stages"], 1.0)
         leading = np.ceil(held["dense_layers"] / chunk)
         expert = np.minimum(np.maximum(leading, second), last)

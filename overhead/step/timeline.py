@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from overhead.overlap.pipeline import (
     BACKWARD,
     EXPOSED,

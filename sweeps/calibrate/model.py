@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import Algorithm
 from overhead.collectives.choices import candidates, usable
-from overhead.evaluation import Evaluation
 from overhead.formula import REGISTRY, Formula
+from overhead.graph import Evaluation
 from overhead.labels import ALL, HIERARCHY, OPERATION_DEFAULTS, complete
 from sweeps.calibrate.logs import LogRow, LogTest, known_operations, operation_of
 from sweeps.errors import InputError, fault

@@ -12,7 +12,7 @@ import numpy as np
 
 from overhead.analysis import Faulty, faults, is_needed
 from overhead.communication.operation import DIMENSIONS
-from overhead.evaluation import Evaluation, MissingQuantities
+from overhead.graph import Evaluation, MissingQuantities
 from overhead.labels import GIVEN_GRID, LABELS, needed_shapes
 from overhead.memory.peak import PEAK_PARTS
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
@@ -53,7 +53,7 @@ WHY = {
 
 def timeline_of(job: Job) -> StepTimeline:
     """Return the course of a plan's step."""
-    from overhead.evaluation import MissingQuantities
+    from overhead.graph import MissingQuantities
     from overhead.step.timeline import step_timeline
 
     sizes = job.plan.grid.sizes

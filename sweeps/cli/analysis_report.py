@@ -9,7 +9,7 @@ import numpy as np
 
 from overhead.analysis import AnalysisResult, CollectiveReport, analyze
 from overhead.communication.operation import DIMENSIONS
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer.quantities import SHAPES
 from sweeps import display

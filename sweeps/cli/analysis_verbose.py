@@ -9,9 +9,9 @@ import numpy as np
 from overhead.analysis import AnalysisResult, CollectiveReport
 from overhead.collectives.algorithm import Algorithm
 from overhead.collectives.choices import usable
-from overhead.evaluation import Evaluation
 from overhead.expression import names
 from overhead.formula import REGISTRY, Call, Formula
+from overhead.graph import Evaluation
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS as STEP_PARTS
 from sweeps import display

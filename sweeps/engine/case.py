@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import Algorithm
-from sweeps.engine.grid import Node
+from overhead.graph import Node
 
 # Variables that hold flags rather than numbers.
 FLAGS = ("status", "chosen_algorithm")

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.engine.grid import Array, Grid, Node, Region, best_of, cut, keep_least
+from overhead.graph import Node, best_of, keep_least
+from sweeps.engine.grid import Array, Grid, Region, cut
 
 # Cells of a block: 1 MiB of float64, so that a block stays in a core's cache while the work on it
 # outweighs the dispatch.

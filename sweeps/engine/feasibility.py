@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from overhead.collectives.algorithm import Requirement
 from overhead.formula import REGISTRY
+from overhead.graph import Builder, Missing, Node
 from overhead.overlap import mechanisms
 from overhead.plan.requirements import (
     CONTEXT,
@@ -18,12 +18,7 @@ from overhead.plan.requirements import (
     SCHEDULE,
     requirements,
 )
-from sweeps.engine.graph import given_below
-from sweeps.engine.grid import Missing, Node
-from sweeps.engine.validity import NOT_KNOWN, NOT_OF_NETWORK, Faults
-
-if TYPE_CHECKING:
-    from sweeps.engine.graph import Builder
+from sweeps.engine.validity import NOT_KNOWN, NOT_OF_NETWORK, Faults, given_below, noted, unknowns
 
 DOES_NOT_FIT = "does_not_fit"
 STEP = "step_time"
@@ -90,13 +85,13 @@ def feasibility(builder: Builder, faults: Mapping[str, int], nodes: Mapping[str,
         if flat and one.fault == "nodes_not_filled":
             continue  # a flat network has no nodes
         try:
-            each.append(builder.failing(one, faults[one.fault]))
+            each.append(builder.faults((one,), faults))
         except Missing:
             continue
-    each += builder.unknown(nodes, faults[NOT_KNOWN])
+    each += [noted(builder, one) for one in unknowns(nodes.values(), faults[NOT_KNOWN])]
     # Small ones first, so that few nodes are as large as all axes together.
-    each.sort(key=lambda node: builder.grid.size(node.dims))
-    return builder.either(each) if each else builder.nothing()
+    each.sort(key=lambda node: builder.space.size(node.dims))
+    return builder.either(each) if each else builder.everywhere(0)
 
 
 def overlap_faults() -> Faults:
@@ -115,5 +110,5 @@ def overlap_feasibility(
     for one in mechanisms.requirements(builder.labels, measured=measured):
         inputs = [builder.perhaps(name) for name in one.inputs]
         if all(node and (node.given is None or node.name in taken) for node in inputs):
-            each.append(builder.failing(one, faults[one.fault]))
-    return builder.either(each) if each else builder.nothing()
+            each.append(builder.faults((one,), faults))
+    return builder.either(each) if each else builder.everywhere(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,6 +64,19 @@ class Grid:
         self.dims[name] = frozenset({dim})
 
     @property
+    def ndim(self) -> int:
+        """The dimensions that every value has."""
+        return len(self.shape)
+
+    def formula(self, declared: Formula) -> Callable[..., Any]:
+        """Return a formula's kernel, its value an array of the grid's dimensions."""
+        return declared.kernel if declared.ufunc else shaped(declared, self.ndim)
+
+    def cost(self, algorithm: Algorithm) -> Callable[..., Any]:
+        """Return an algorithm's cost as a function of its inputs."""
+        return costing(algorithm)
+
+    @property
     def cells(self) -> int:
         """Cells of the whole grid."""
         return int(np.prod([int(n) for n in self.shape], dtype=object))
@@ -102,34 +114,12 @@ def cut(values: Array, region: Region) -> Array:
     ]
 
 
-# A node of the graph: one computation, or something given.
+# What is run, with errors that name the declaration: a user's own may fail.
 
 
-class Missing(LookupError):
-    """A quantity that nothing gives; `chain` says what needs it."""
-
-    def __init__(self, quantity: str, chain: tuple[str, ...] = ()) -> None:
-        super().__init__(quantity)
-        self.quantity = quantity
-        self.chain = chain
-
-
-@dataclass(eq=False, slots=True)
-class Node:
-    """One computation of the graph."""
-
-    name: str  # What it gives
-    key: tuple[Any, ...]  # What it is: two nodes of one key give the same
-    inputs: tuple[Node, ...]  # What it takes
-    run: Callable[..., Any] | None  # From the inputs' values to its own; None for what is given
-    dims: frozenset[str]  # The dimensions that its inputs have together
-    given: Array | None = None  # The value, if it is given
-    ufunc: np.ufunc | None = None  # The one ufunc that `run` is, if it is one
-    origin: Formula | Algorithm | None = None  # The declaration that it comes from
-
-
-def costing(algorithm: Algorithm, names: Sequence[str]) -> Callable[..., Any]:
-    """Return an algorithm's cost as a function of the inputs named; a user's own may fail."""
+def costing(algorithm: Algorithm) -> Callable[..., Any]:
+    """Return an algorithm's cost as a function of its inputs."""
+    names = algorithm.inputs
 
     def run(*values: Array) -> Any:
         try:
@@ -161,30 +151,3 @@ def shaped(declared: Formula, ndim: int) -> Callable[..., Array]:
         raise RunError(message)
 
     return run
-
-
-# The least of several candidates' values, and which it is.
-
-
-def best_of(*values: Array) -> tuple[Array, Array]:
-    """Return the least of several arrays and the index of the first that has it.
-
-    A value that isn't defined is infinite.
-    """
-    shape = np.broadcast_shapes(*(value.shape for value in values))
-    best = np.broadcast_to(values[0], shape).copy()
-    code = np.zeros(shape, dtype=np.int8)
-    less = np.empty(shape, dtype=np.bool_)
-    for index, value in enumerate(values[1:], 1):
-        keep_least(best, code, value, index, less)
-    return best, code
-
-
-def keep_least(best: Array, code: Array, value: Array, index: int, less: Array) -> None:
-    """Update the least and its index, in place, by a value of a higher index."""
-    np.less(value, best, out=less)
-    np.minimum(best, value, out=best)
-    # Later indices are larger, so the maximum keeps the last that was less.
-    marks = less.view(np.int8)
-    np.multiply(marks, np.int8(index), out=marks)
-    np.maximum(code, marks, out=code)

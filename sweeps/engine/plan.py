@@ -11,13 +11,13 @@ import numpy as np
 
 from overhead.collectives.algorithm import Algorithm
 from overhead.formula import REGISTRY, Call, Formula
+from overhead.graph import Builder, Missing, Node, Undecided
 from overhead.labels import complete
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.engine.case import FLAGS, Block, Case, Variable
 from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, blocks_over, settings
-from sweeps.engine.graph import Builder
-from sweeps.engine.grid import Array, Field, Grid, Missing, Node, Region
-from sweeps.engine.validity import Faults, collective_faults
+from sweeps.engine.grid import Array, Field, Grid, Region
+from sweeps.engine.validity import Faults, collective_faults, status
 from sweeps.errors import InputError, fault
 from sweeps.spec.axis import Axis, is_overlap
 
@@ -248,12 +248,17 @@ class Plan:
             )
             try:
                 nodes = self._nodes(builder, lacking)
-                status = self._status(builder, nodes)
+                reasons = self._status(builder, nodes)
             except Missing as missing:
                 faults.append(_missing(missing))
                 continue
+            except Undecided as choice:
+                wrong = "takes the algorithm of the least time, but the time is given"
+                allowed = "an algorithm's name, or standard"
+                faults.append(fault("algorithm", str(choice), wrong, allowed))
+                continue
             found |= set(nodes)
-            yield Case(builder.labels, fixed, nodes, status, builder.algorithms())
+            yield Case(builder.labels, fixed, nodes, reasons, builder.algorithms())
         never = {name: one for name, one in lacking.items() if name not in found}
         if self.optional:
             self.missing = {name: _chain(missing) for name, missing in never.items()}
@@ -273,7 +278,7 @@ class Plan:
 
             return overlap_feasibility(builder, self.faults.bits, nodes)
         some = len(nodes) < len(self.wanted)
-        return builder.status(self.faults.bits, nodes, lacking=some)
+        return status(builder, self.faults.bits, nodes, lacking=some)
 
     def _nodes(self, builder: Builder, lacking: dict[str, Missing]) -> dict[str, Node]:
         """Return the wanted quantities' nodes; those that nothing gives here are told."""

@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.formula import REGISTRY, Formula
+from overhead.formula import REGISTRY
+from overhead.graph import Builder, Missing
 from overhead.labels import LABELS
 from overhead.overlap.mechanisms import HEEDED, MECHANISMS, OUTPUTS
 from overhead.overlap.pipeline import PIPELINES
 from overhead.quantity import VOCABULARY
 from sweeps.engine.case import Case
 from sweeps.engine.evaluate import Evaluator
-from sweeps.engine.graph import Builder
-from sweeps.engine.grid import Missing
 from sweeps.engine.plan import Plan
 from sweeps.errors import Faults, InputError, fault
 from sweeps.job import Job, prepare
@@ -164,10 +163,7 @@ def _roots(builder: Builder, name: str) -> set[str]:
     try:
         builder.node(name)
     except Missing as missing:
-        declared = REGISTRY.returning(name, builder.labels)
-        if not isinstance(declared, Formula):
-            return {missing.quantity}
-        return {one for inner in declared.inputs for one in _roots(builder, inner)}
+        return set(missing.roots)
     return set()
 
 

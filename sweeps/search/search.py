@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from overhead.analysis import faults
 from overhead.communication.operation import DIMENSIONS
-from overhead.evaluation import Evaluation, MissingQuantities
+from overhead.graph import Evaluation, MissingQuantities
 from sweeps import display
 from sweeps.engine.case import Case
 from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, Limits, blocks_over, settings

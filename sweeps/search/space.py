@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from overhead.analysis import faults
 from overhead.collectives.algorithm import Requirement
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from overhead.labels import HYBRID, LABELS, PLAIN, complete
 from sweeps.engine.feasibility import DOES_NOT_FIT, training_faults
 from sweeps.engine.grid import Array, Region, cut

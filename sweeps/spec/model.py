@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.evaluation import MissingQuantities, derive
+from overhead.graph import MissingQuantities, derive
 from overhead.quantity import VOCABULARY
 from overhead.transformer.quantities import FLAGS, SHAPES, VITAL
 from sweeps.errors import InputError, fault, nearest

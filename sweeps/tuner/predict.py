@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from overhead.labels import LABELS
 from sweeps.errors import InputError, fault
 from sweeps.origin import GIVEN, Origin, assumed

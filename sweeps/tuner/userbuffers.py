@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from sweeps.spec.model import Model
 
 Level = Literal["legal", "runs_as_other", "run_error", "init_error"]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.communication import quantities as communication
-from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.everything import load
+from overhead.graph import Evaluation, MissingQuantities
 from overhead.labels import STEP_DEFAULTS, complete
 from overhead.memory.breakdown import DEFAULTS as MEMORY_DEFAULTS
 from overhead.memory.breakdown import Derivation, stage_memory

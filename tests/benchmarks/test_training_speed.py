@@ -8,7 +8,7 @@ from time import perf_counter
 
 import numpy as np
 
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from overhead.memory.peak import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps.job import Job, prepare

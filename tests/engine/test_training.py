@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sweeps
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from overhead.memory.peak import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps.errors import InputError

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from overhead.communication.quantities import DEFAULTS
 from overhead.communication.totals import OPERATIONS
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from overhead.memory.breakdown import DEFAULTS as MEMORY
 
 __all__ = [

@@ -11,7 +11,7 @@ import pytest
 from overhead import CollectiveKind, CollectiveResult, TopologyKind, build_topology, collective
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.collectives.choices import candidates
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from overhead.labels import COLLECTIVES
 from overhead.topology import TopologyDesc
 

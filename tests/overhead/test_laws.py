@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.collectives.choices import candidates
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from overhead.labels import COLLECTIVES
 from tests.strategies import POINTS, networks, prices
 

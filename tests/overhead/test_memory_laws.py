@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overhead.evaluation import MissingQuantities
+from overhead.graph import MissingQuantities
 from overhead.memory.breakdown import Derivation, stage_memory
 from overhead.memory.quantities import PARTS, RECIPES
 from tests.overhead.memory_cases import (

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overhead.evaluation import derive
+from overhead.graph import derive
 from overhead.memory.breakdown import DEFAULTS
 from overhead.memory.quantities import RECIPES
 from tests.overhead.memory_cases import (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from overhead.labels import LABELS
 from tests.overhead.step_cases import DEEPSEEK, LLAMA, MIXTRAL, evaluation
 from tests.simulator import overlap as simulator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from overhead.evaluation import MissingQuantities, derive
+from overhead.graph import MissingQuantities, derive
 from tests.overhead.step_cases import DEEPSEEK, GPT, LLAMA, MIXTRAL, SILENT, evaluation, value
 
 PLAN = {**LLAMA, **SILENT, "tp": 2, "dp": 4, "pp": 2, "global_batch": 64, "step_time": 2.0}

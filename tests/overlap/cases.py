@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from overhead.overlap.mechanisms import MECHANISMS
 
 __all__ = ["EXACT", "close", "counts", "evaluated", "overlapped", "shares", "some_times", "times"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overhead.evaluation import Evaluation
+from overhead.graph import Evaluation
 from overhead.overlap.pipeline import EXPOSED, OPTIMIZER, PAIR, UNEXPLAINED, WAITING
 from overhead.overlap.timeline import MOST_SPANS, Span
 from overhead.step.timeline import PARTS, PASSES, StepTimeline, step_timeline

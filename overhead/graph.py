@@ -1,0 +1,581 @@
+"""The one interpreter of the registry: which formulas give a quantity, in what order.
+
+A `Builder` makes nodes of what labels and given quantities say; each is one computation.  With the
+dimensions of an open grid the engine computes them block by block (`sweeps.engine`); without, an
+`Evaluation` computes them for one call, on arrays that broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from overhead.collectives.algorithm import Algorithm, Requirement
+from overhead.collectives.choices import candidates, usable
+from overhead.collectives.chunking import best_chunks
+from overhead.collectives.cost import COST_PARTS, LEVELS
+from overhead.formula import REGISTRY, Call, Formula
+from overhead.quantity import Array
+
+# A node of the graph: one computation, or something given.
+
+
+class Missing(LookupError):
+    """A quantity that nothing gives: what needs it, and whatever else is missing beside it."""
+
+    def __init__(self, quantity: str, chain: Sequence[str] = (), roots: Iterable[str] = ()) -> None:
+        super().__init__(quantity)
+        self.quantity = quantity
+        self.chain = tuple(chain)
+        self.roots = tuple(roots) or (quantity,)
+
+
+class Undecided(LookupError):
+    """A choice among algorithms by their times, where the time is given."""
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One computation of the graph."""
+
+    name: str  # What it gives
+    key: tuple[Any, ...]  # What it is: two nodes of one key give the same
+    inputs: tuple[Node, ...]  # What it takes
+    run: Callable[..., Any] | None  # From the inputs' values to its own; None for what is given
+    dims: frozenset[str]  # The dimensions that its inputs have together
+    given: Array | None = None  # The value, if it is given
+    ufunc: np.ufunc | None = None  # The one ufunc that `run` is, if it is one
+    origin: Formula | Algorithm | None = None  # The declaration that it comes from
+
+
+class Space(Protocol):
+    """Where a graph is computed: how many dimensions values have, how large these are."""
+
+    @property
+    def ndim(self) -> int | None:
+        """The dimensions that every value has; None where values broadcast as they come."""
+
+    def size(self, dims: frozenset[str]) -> int:
+        """Return the number of cells over some dimensions."""
+
+    def formula(self, declared: Formula) -> Callable[..., Array]:
+        """Return a formula's kernel, its value an array of as many dimensions."""
+
+    def cost(self, algorithm: Algorithm) -> Callable[..., Any]:
+        """Return an algorithm's cost as a function of its inputs, in their order."""
+
+
+class Broadcast:
+    """The space of one call: arrays that broadcast, of whatever shapes."""
+
+    ndim = None
+
+    def size(self, dims: frozenset[str]) -> int:
+        """Return 1: nothing has dimensions."""
+        return 1
+
+    def formula(self, declared: Formula) -> Callable[..., Array]:
+        """Return a formula's kernel."""
+        kernel = declared.kernel
+        return lambda *values: np.asarray(kernel(*values), dtype=np.float64)
+
+    def cost(self, algorithm: Algorithm) -> Callable[..., Any]:
+        """Return an algorithm's cost."""
+        return lambda *values: algorithm.cost(**dict(zip(algorithm.inputs, values, strict=True)))
+
+
+ANYWHERE = Broadcast()
+
+# What nodes compute, beside formulas.
+
+
+def short(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a key of small integers in place of nested ones (interning keeps them apart)."""
+    return ("k", _NUMBERS.setdefault(key, len(_NUMBERS)))
+
+
+_NUMBERS: dict[tuple[Any, ...], int] = {}
+
+
+def depends_on_chunks(algorithm: Algorithm, quantity: str, cost: Callable[..., Any]) -> bool:
+    """Return whether a part of a chunked algorithm's cost varies with the number of chunks."""
+    known = _VARYING.get((algorithm, quantity))
+    if known is None:
+        two, some = np.array([2.0, 4.0]), np.array(4.0)
+        with np.errstate(all="ignore"):
+            found = cost(*(two if name == "chunks" else some for name in algorithm.inputs))
+            parts = [COST_PARTS[quantity](found, per_message) for per_message in (True, False)]
+        known = any(np.asarray(part).size > 1 for part in parts)
+        _VARYING[algorithm, quantity] = known
+    return known
+
+
+_VARYING: dict[tuple[Algorithm, str], bool] = {}
+
+
+def all_of(*reasons: Array) -> Array:
+    """Return all candidates' reasons where each has one, else none."""
+    every = reasons[0] != 0
+    total = reasons[0]
+    for reason in reasons[1:]:
+        every = every & (reason != 0)
+        total = total | reason
+    return np.where(every, total, 0)
+
+
+def where_defined(time: Array, undefined: Array) -> Array:
+    """Return times, infinite where an algorithm isn't defined."""
+    return np.where(undefined != 0, np.inf, time) if undefined.any() else time
+
+
+def select(best: tuple[Array, Array], *values: Array) -> Array:
+    """Return the value of the algorithm that was the best, cell by cell."""
+    shape = np.broadcast_shapes(best[1].shape, *(value.shape for value in values))
+    chosen = np.broadcast_to(best[1], shape)
+    return np.choose(chosen, [np.broadcast_to(value, shape) for value in values])
+
+
+def best_of(*values: Array) -> tuple[Array, Array]:
+    """Return the least of several arrays and the index of the first that has it.
+
+    A value that isn't defined is infinite.
+    """
+    shape = np.broadcast_shapes(*(value.shape for value in values))
+    best = np.broadcast_to(values[0], shape).copy()
+    code = np.zeros(shape, dtype=np.int8)
+    less = np.empty(shape, dtype=np.bool_)
+    for index, value in enumerate(values[1:], 1):
+        keep_least(best, code, value, index, less)
+    return best, code
+
+
+def keep_least(best: Array, code: Array, value: Array, index: int, less: Array) -> None:
+    """Update the least and its index, in place, by a value of a higher index."""
+    np.less(value, best, out=less)
+    np.minimum(best, value, out=best)
+    # Later indices are larger, so the maximum keeps the last that was less.
+    marks = less.view(np.int8)
+    np.multiply(marks, np.int8(index), out=marks)
+    np.maximum(code, marks, out=code)
+
+
+# The graph.
+
+
+def _join(inputs: Sequence[Node]) -> frozenset[str]:
+    return frozenset().union(*(node.dims for node in inputs))
+
+
+@dataclass(slots=True)
+class Builder:
+    """Builds the graph for one set of labels."""
+
+    space: Space  # Where it is computed
+    labels: Mapping[str, str]  # The labels that hold: topology, collective, algorithm,
+    given: Mapping[str, Node]  # What the user gives, and what machines give
+    # Nodes by key, shared between label sets, so that the same thing is computed once
+    interned: dict[tuple[Any, ...], Node]
+    # Whether it is enough to know the least time of a choice, not which algorithm has it
+    only_time: bool = False
+    inside: bool = False  # Whether it builds what a call evaluates, rather than what is asked for
+    defaults: Mapping[str, Node] = field(default_factory=dict)  # Hold where nothing else gives it
+    memo: dict[tuple[str, str], Node] = field(default_factory=dict)
+    missing: dict[tuple[str, str], tuple[str, tuple[str, ...], tuple[str, ...]]] = field(
+        default_factory=dict
+    )
+    scopes: dict[tuple[Any, ...], Builder] = field(default_factory=dict)
+    found: tuple[Algorithm, ...] | None = None
+
+    def node(self, quantity: str, algorithm: Algorithm | None = None) -> Node:
+        """Return the node that gives a quantity."""
+        if quantity in self.given:
+            return self.given[quantity]
+        scope = algorithm.name if algorithm else ""
+        known = self.memo.get((quantity, scope))
+        if known is None:
+            gone = self.missing.get((quantity, scope))
+            if gone is not None:
+                raise Missing(*gone)
+            try:
+                known = self._make(quantity, algorithm)
+            except Missing as missing:
+                known = self.defaults.get(quantity)
+                if known is None:
+                    missing.chain = (quantity, *missing.chain)
+                    self.missing[quantity, scope] = (missing.quantity, missing.chain, missing.roots)
+                    raise
+            self.memo[quantity, scope] = known
+        return known
+
+    def perhaps(self, quantity: str) -> Node | None:
+        """Return the node that gives a quantity, or None if nothing does."""
+        try:
+            return self.node(quantity)
+        except Missing:
+            return None
+
+    def algorithms(self) -> tuple[Algorithm, ...]:
+        """Return the algorithms that the labels leave: one, or several for a choice."""
+        if self.found is None:
+            self.found = ()
+            if "collective" in self.labels:
+                names = (self.labels[n] for n in ("topology", "collective", "algorithm"))
+                self.found = usable(self.labels) if self.inside else candidates(*names)
+        return self.found
+
+    def everywhere(self, bit: int) -> Node:
+        """Return the node of a bit that is set in all cells."""
+        return self.intern("status", ("fault", bit), (), lambda: np.full(self._ones(), bit))
+
+    def _ones(self) -> tuple[int, ...]:
+        return (1,) * (self.space.ndim or 0)
+
+    def intern(
+        self,
+        name: str,
+        key: tuple[Any, ...],
+        inputs: tuple[Node, ...],
+        run: Callable[..., Any],
+        ufunc: np.ufunc | None = None,
+        origin: Formula | Algorithm | None = None,
+    ) -> Node:
+        """Return the node of a key, made where it isn't known."""
+        known = self.interned.get(key)
+        if known is None:
+            known = Node(name, key, inputs, run, _join(inputs), None, ufunc, origin)
+            self.interned[key] = known
+        return known
+
+    def either(self, nodes: Sequence[Node]) -> Node:
+        """Return the node of several nodes' bits together."""
+        first, *rest = nodes
+        for node in rest:
+            key = ("either", first.key, node.key)
+            first = self.intern("status", key, (first, node), np.bitwise_or)
+        return first
+
+    def faults(self, requires: Sequence[Requirement], bits: Mapping[str, int]) -> Node:
+        """Return the node of the bits of conditions where they don't hold."""
+        inputs, parts = [], []
+        for requirement in requires:
+            nodes = [self.node(name) for name in requirement.inputs]
+            parts.append((requirement.holds, len(nodes), bits[requirement.fault]))
+            inputs += nodes
+        shape = self._ones()
+
+        def run(*values: Array) -> Array:
+            total, rest = np.zeros(shape, dtype=np.int64), list(values)
+            for holds, count, bit in parts:
+                total = total | np.where(holds(*rest[:count]), 0, bit)
+                rest = rest[count:]
+            return total
+
+        # Schedules and masks state one fault by conditions of their own.
+        each = tuple((r.fault, bits[r.fault], r.holds) for r in requires)
+        key = ("faults", each, *(n.key for n in inputs))
+        return self.intern("status", key, tuple(inputs), run)
+
+    def _make(self, quantity: str, algorithm: Algorithm | None) -> Node:
+        if quantity in COST_PARTS:
+            return self._cost(quantity, algorithm)
+        found = (algorithm,) if algorithm else self.algorithms()
+        if quantity == "chunks" and found:
+            return self._chunks(found)
+        if quantity == "chosen_algorithm":
+            return self._chosen(found)
+        if quantity == "time" and len(found) > 1 and self.only_time:
+            return self._least(found)
+        if quantity == "time" and len(found) > 1:
+            best = self.best(found)
+            return self.intern("time", ("least", best.key), (best,), lambda pair: pair[0])
+        declared, *others = self._formulas(quantity, found)
+        if any(other is not declared for other in others):
+            # The bound with reductions in the network is for the algorithms that use them alone.
+            return self._chosen_of(quantity, found, [self.node(quantity, one) for one in found])
+        if declared is None:
+            raise Missing(quantity)
+        if isinstance(declared, Call):
+            return self._call(declared)
+        inputs = self._inputs(declared.inputs, algorithm)
+        if declared.commutes:
+            # Then few of the steps are as large as all dimensions together.
+            inputs = tuple(sorted(inputs, key=lambda node: self.space.size(node.dims)))
+        key = (declared.name, id(declared.kernel), *(node.key for node in inputs))
+        run = self.space.formula(declared)
+        return self.intern(quantity, short(key), inputs, run, declared.ufunc, declared)
+
+    def _inputs(self, names: Iterable[str], algorithm: Algorithm | None = None) -> tuple[Node, ...]:
+        """Return the nodes of several quantities; of what is missing, all of it."""
+        found, missing = [], None
+        for name in names:
+            try:
+                found.append(self.node(name, algorithm))
+            except Missing as one:
+                if missing is None:
+                    missing = one
+                else:
+                    missing.roots = tuple(dict.fromkeys((*missing.roots, *one.roots)))
+        if missing is not None:
+            raise missing
+        return tuple(found)
+
+    def _call(self, declared: Call) -> Node:
+        """Return the node of what a call evaluates, with its quantities bound to nodes here."""
+        outer = self
+        if declared.labels:
+            plain = {k: v for k, v in declared.labels.items() if k != "collective"}
+            outer = self._scope(("labels", *sorted(plain.items())), self.given, plain)
+        bound = dict(zip(declared.bind, outer._inputs(declared.bind.values()), strict=True))
+        key = (declared.of == "time", *sorted(declared.bind.items()))
+        labels = declared.labels
+        where = ("bind", *sorted(labels.items()), *key)
+        inner = outer._scope(where, {**self.given, **bound}, labels, least=declared.of == "time")
+        return inner.node(declared.of)
+
+    def _scope(
+        self,
+        key: tuple[Any, ...],
+        given: Mapping[str, Node],
+        labels: Mapping[str, str],
+        *,
+        least: bool = False,
+    ) -> Builder:
+        if key not in self.scopes:
+            self.scopes[key] = Builder(
+                self.space, {**self.labels, **labels}, given, self.interned, least, inside=True,
+                defaults=self.defaults,
+            )  # fmt: skip
+        return self.scopes[key]
+
+    def _formulas(self, quantity: str, found: Sequence[Algorithm]) -> list[Formula | Call | None]:
+        """Return what gives a quantity: of algorithms in the network, and of others."""
+        kinds = {"yes" if algorithm.in_network else "no" for algorithm in found} or {"no"}
+        return [
+            REGISTRY.returning(quantity, {**self.labels, "in_network": kind})
+            for kind in sorted(kinds)
+        ]
+
+    def _chosen_of(self, quantity: str, found: Sequence[Algorithm], each: Sequence[Node]) -> Node:
+        """Return the node of a quantity of the algorithm that has the least time."""
+        chosen = self.best(found)
+        key = short(("select", quantity, chosen.key, *(node.key for node in each)))
+        return self.intern(quantity, key, (chosen, *each), select)
+
+    def _cost(self, quantity: str, algorithm: Algorithm | None) -> Node:
+        found = (algorithm,) if algorithm else self.algorithms()
+        if not found:
+            raise Missing(quantity)
+        if len(found) > 1:
+            return self._chosen_of(quantity, found, [self._cost(quantity, a) for a in found])
+        (only,) = found
+        names = only.inputs
+        inputs = tuple(self.input(name, only) for name in names)
+        if only.chunked and not depends_on_chunks(only, quantity, self.space.cost(only)):
+            # Else what the best number of chunks depends on would seem to matter.
+            one = self.intern("chunks", ("one chunk",), (), lambda: np.ones(self._ones()))
+            inputs = tuple(
+                one if name == "chunks" else node for name, node in zip(names, inputs, strict=True)
+            )
+        key = short((*only.key, *(node.key for node in inputs)))
+        cost = self.intern(
+            "cost",
+            key,
+            inputs,
+            self.space.cost(only),
+            None,
+            only,
+        )
+        take, ndim = COST_PARTS[quantity], self.space.ndim
+        # What pays a latency decides how many latencies there are, and nothing else.
+        counted = quantity.endswith("latency_count")
+        per_message = counted and self.labels["latency_per"] == "message"
+
+        def extract(value: Any) -> Array:
+            part = np.asarray(take(value, per_message), dtype=np.float64)
+            return part if ndim is None or part.ndim == ndim else part.reshape((1,) * ndim)
+
+        return self.intern(quantity, (quantity, per_message, key), (cost,), extract)
+
+    def input(self, name: str, algorithm: Algorithm) -> Node:
+        """Return the node of an algorithm's own input, its chunks included."""
+        if name == "chunks" and name not in self.given:
+            return self._chunks((algorithm,))
+        return self.node(name)
+
+    def _chunks(self, found: Sequence[Algorithm]) -> Node:
+        if len(found) > 1:
+            return self._chosen_of("chunks", found, [self._chunks((one,)) for one in found])
+        (algorithm,) = found
+        if not algorithm.chunked:
+            ones = self._ones()
+            return self.intern("chunks", ("no chunks",), (), lambda: np.full(ones, np.nan))
+        names = tuple(name for name in algorithm.inputs if name != "chunks")
+        if self.labels["shape"] == "flat":
+            latency = "in_network_latency" if algorithm.in_network else "latency"
+            links: tuple[tuple[str, str], ...] = ((latency, "wire_time"),)
+        else:
+            links = tuple((f"{x}_latency", f"{x}_wire_time") for x in LEVELS)
+        pairs = [name for pair in links for name in pair]
+        inputs = tuple(self.node(name) for name in (*names, *pairs))
+        latency_per = self.labels["latency_per"]
+
+        def run(*values: Array) -> Array:
+            shape = dict(zip(names, values, strict=False))
+            rest = values[len(names) :]
+            return best_chunks(algorithm, shape, rest[::2], rest[1::2], latency_per)
+
+        key = short(("chunks", *algorithm.key, latency_per, *(node.key for node in inputs)))
+        return self.intern("chunks", key, inputs, run, None, algorithm)
+
+    def best(self, found: Sequence[Algorithm]) -> Node:
+        """Return the node of the least time of several algorithms, and of which has it."""
+        times = self._times(found)
+        key = short(("best", *(node.key for node in times)))
+        return self.intern("best", key, tuple(times), best_of)
+
+    def _least(self, found: Sequence[Algorithm]) -> Node:
+        first, *rest = self._times(found)
+        for node in rest:
+            key = short(("lesser", first.key, node.key))
+            first = self.intern("time", key, (first, node), np.minimum, np.minimum)
+        return first
+
+    def _times(self, found: Sequence[Algorithm]) -> list[Node]:
+        if "time" in self.given:
+            raise Undecided(self.labels["algorithm"])
+        times = []
+        for algorithm in found:
+            time = self.node("time", algorithm)
+            if algorithm.requires:
+                defined = self.faults(algorithm.requires, {r.fault: 1 for r in algorithm.requires})
+                key = ("defined", time.key, defined.key)
+                time = self.intern("time", key, (time, defined), where_defined)
+            times.append(time)
+        return times
+
+    def _chosen(self, found: Sequence[Algorithm]) -> Node:
+        codes = np.array([one.code for one in found] or [0], dtype=np.int32)
+        shape = self._ones()
+        if len(found) <= 1:
+            return self.intern(
+                "chosen_algorithm", ("chosen", int(codes[0])), (), lambda: codes.reshape(shape)
+            )
+        best = self.best(found)
+        key = ("chosen", *map(int, codes), best.key)
+        return self.intern("chosen_algorithm", key, (best,), lambda pair: codes[pair[1]])
+
+
+# One call.
+
+
+class MissingQuantities(LookupError):
+    """Quantities that nothing gives, and without which another can't be had."""
+
+    def __init__(self, quantity: str, missing: tuple[str, ...]) -> None:
+        super().__init__(f"{quantity} needs {', '.join(missing)}")
+        self.quantity = quantity
+        self.missing = missing
+
+
+class Evaluation:
+    """Quantities from given ones, each computed once, when it is asked for."""
+
+    def __init__(
+        self,
+        given: Mapping[str, ArrayLike],
+        labels: Mapping[str, str] | None = None,
+        algorithm: Algorithm | None = None,
+    ) -> None:
+        self.given: dict[str, Array] = {
+            name: np.asarray(value, dtype=np.float64) for name, value in given.items()
+        }
+        self.labels = dict(labels or {})
+        if algorithm is not None:
+            self.labels |= algorithm.labels
+        nodes = {
+            name: Node(name, ("given", name), (), None, frozenset(), value)
+            for name, value in self.given.items()
+        }
+        self.builder = Builder(ANYWHERE, self.labels, nodes, {}, inside=True)
+        if algorithm is not None:
+            self.builder.found = (algorithm,)
+        self._values: dict[int, Any] = {}
+
+    @property
+    def algorithms(self) -> tuple[Algorithm, ...]:
+        """The collective's algorithms: one, or several of which the fastest is taken."""
+        return self.builder.algorithms()
+
+    @property
+    def algorithm(self) -> Algorithm | None:
+        """The collective's algorithm, if it is one."""
+        found = self.algorithms
+        return found[0] if len(found) == 1 else None
+
+    def __getitem__(self, quantity: str) -> Array:
+        """Return a quantity, of the shape to which broadcast what it depends on."""
+        try:
+            return self._array(self.builder.node(quantity))
+        except Missing as missing:
+            raise MissingQuantities(quantity, missing.roots) from None
+
+    def value(self, quantity: str, missing: dict[str, None]) -> Array | None:
+        """Return a quantity, or None where something is missing, which is added to `missing`."""
+        try:
+            return self._array(self.builder.node(quantity))
+        except Missing as error:
+            missing.update(dict.fromkeys(error.roots))
+            return None
+
+    def defined(self) -> Array:
+        """Return a mask of where an algorithm is defined."""
+        masks = [
+            self._of(self.builder.faults(one.requires, {r.fault: 1 for r in one.requires})) == 0
+            for one in self.algorithms
+        ]
+        return np.asarray(np.any(np.broadcast_arrays(*(masks or [True])), axis=0))
+
+    def fastest(self) -> Array:
+        """Return which of the algorithms has the least time, by its place among them."""
+        found = self.algorithms
+        return np.asarray(0) if len(found) == 1 else self._of(self.builder.best(found))[1]
+
+    def _array(self, node: Node) -> Array:
+        return np.asarray(self._of(node), dtype=np.float64)
+
+    def _of(self, node: Node) -> Any:
+        """Return a node's value; what is computed once is kept."""
+        if node.given is not None:
+            return node.given
+        known = self._values.get(id(node))
+        if known is None:
+            assert node.run is not None
+            known = self._values[id(node)] = node.run(*[self._of(one) for one in node.inputs])
+        return known
+
+
+def derive(quantity: str, given: Mapping[str, ArrayLike]) -> Array:
+    """Compute one quantity.
+
+    Parameters
+    ----------
+    quantity : str
+        Its name, such as ``parameters`` or ``forward_flops_per_token``.
+    given : mapping of str to array_like
+        What is given, in canonical units; the arrays broadcast.
+
+    Returns
+    -------
+    ndarray
+        The quantity, of the shape to which broadcast what it depends on.
+
+    Raises
+    ------
+    MissingQuantities
+        If something that it needs is neither given nor follows from what is.
+    """
+    return Evaluation(given)[quantity]
