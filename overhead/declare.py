@@ -34,7 +34,6 @@ def total(
         inputs=tuple(names),
         source=source,
         name=name or returns,
-        commutes=True,
         place=calling(),
         **further,
     )(_sum)
@@ -54,7 +53,6 @@ def product(
         inputs=tuple(names),
         source=source,
         name=name or returns,
-        commutes=True,
         place=calling(),
         **further,
     )(_product)

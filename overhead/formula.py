@@ -48,8 +48,6 @@ class Formula:
     stated : str
         The statement of a kernel that can't be recorded, or is shaped for speed; empty: it is
         what the kernel does.
-    commutes : bool
-        Whether its inputs may come in any order: those of few dimensions are best put first.
     replaces : str
         The name of the formula whose place it takes; empty: of none.
     words : str
@@ -67,7 +65,6 @@ class Formula:
     assumes: tuple[str, ...] = ()
     when: Mapping[str, str] = field(default_factory=dict)
     stated: str = ""
-    commutes: bool = False
     replaces: str = ""
     words: str = ""
     place: str = ""
@@ -421,7 +418,6 @@ def formula(
     when: Mapping[str, str] | None = None,
     inputs: tuple[str, ...] = (),
     name: str = "",
-    commutes: bool = False,
     replaces: str = "",
     title: str = "",
     place: str = "",
@@ -448,8 +444,6 @@ def formula(
         serves several formulas.
     name : str, optional
         The formula's name, if it isn't the function's.
-    commutes : bool
-        Whether its inputs may come in any order.
     replaces : str, optional
         The name of the formula whose place it takes.  Without it, two formulas that give the same
         quantity under the same labels are refused.
@@ -480,7 +474,6 @@ def formula(
             assumes=assumes,
             when=dict(when or {}),
             stated=expression,
-            commutes=commutes,
             replaces=replaces,
             words=title or summary(kernel),
             place=place or place_of(kernel.__code__),

@@ -301,9 +301,6 @@ class Builder:
         if isinstance(declared, Call):
             return self._call(declared)
         inputs = self._inputs(declared.inputs, algorithm)
-        if declared.commutes:
-            # Then few of the steps are as large as all dimensions together.
-            inputs = tuple(sorted(inputs, key=lambda node: self.space.size(node.dims)))
         key = (declared.name, id(declared.kernel), *(node.key for node in inputs))
         run = self.space.formula(declared)
         return self.intern(quantity, short(key), inputs, run, declared.ufunc, declared)

@@ -24,7 +24,6 @@ from sweeps.cli.flags import flag_of
 from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
 from sweeps.job import Job, prepare
-from sweeps.origin import Origins, assumed
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.sweep import Sweep, read_sweep
 from sweeps.spec.units import to_toml, with_si_units
@@ -208,8 +207,6 @@ ASKED = tuple(
         )
     )
 )
-# Settings of a run that move its time most; where they aren't given, the error to expect grows.
-SETTINGS = ("recompute", "attention_kernel", "precision", "framework")
 # What a reader looks for and may not find, in words.
 LACKING = {
     "peak_memory": "activations, and memory all together",
@@ -227,7 +224,6 @@ def analysis_job(
     options: Mapping[str, Any] | None = None,
 ) -> Job:
     """Make a sweep of training steps ready to run."""
-    stated, settings = _with_settings(stated)
     sweep = read_sweep(stated, bare_is_si=True, folders=folders)
     _check_model(sweep.given)
     job = prepare(
@@ -238,23 +234,10 @@ def analysis_job(
         options=options,
     )
     job = _with_sides(job)
-    job = replace(job, resolved=replace(job.resolved, origins={**job.resolved.origins, **settings}))
     _check_needed(job)
     wanted = [name for name in job.plan.wanted if not _of_one_layer(job, name)]
     text = to_toml(with_si_units({**stated, "quantities": wanted}))
     return replace(job, sweep=replace(job.sweep, quantities=tuple(wanted)), text=text)
-
-
-def _with_settings(stated: Mapping[str, Any]) -> tuple[dict[str, Any], Origins]:
-    """Say how many settings of the run are assumed, and which."""
-    given = {**stated.get("axes", {}), **stated.get("constants", {})}
-    assumptions = [name for name in SETTINGS if name not in given]
-    constants = {**stated.get("constants", {}), "unknown_settings": len(assumptions)}
-    names = ", ".join(map(flag_of, assumptions))
-    told = f"not given are {names}" if assumptions else "all are given"
-    return {**stated, "constants": constants}, {
-        "unknown_settings": (assumed(len(assumptions), told),)
-    }
 
 
 def _costs(sweep: Sweep, folders: Sequence[Path]) -> tuple[str, ...]:

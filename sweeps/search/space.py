@@ -19,6 +19,7 @@ from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
 from sweeps.origin import assumed
 from sweeps.search.request import (
+    CHOICES,
     DEGREES,
     Columns,
     Habits,
@@ -30,6 +31,7 @@ from sweeps.search.request import (
 )
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_framework, load_model
+from sweeps.spec.framework import SETTINGS
 from sweeps.spec.model import complete_shapes
 from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.sweep import Sweep
@@ -276,8 +278,6 @@ def _with_ends(
 MOST_CELLS = 4 * 10**9
 # The axis of splits with their chunks and micro-batches.
 PLAN = "plan"
-# Where these aren't given, the error to expect is larger.
-SETTINGS = ("attention_kernel", "precision", "framework")
 IN_ROWS = (*DEGREES, "virtual_stages", "micro_batch")
 
 
@@ -362,7 +362,8 @@ def _common(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]:
     if "hsdp_shard" in point.choices:
         labels.setdefault("sharding", HYBRID)
     constants = dict(point.constants)
-    unknown = [name for name in SETTINGS if name not in point.labels]
+    # A plan says itself what is recomputed.
+    unknown = [name for name in SETTINGS if name not in (*point.labels, *CHOICES)]
     constants.setdefault("unknown_settings", float(len(unknown)))
     kinds = point.choices.get("context_parallel")
     some = {} if kinds is None else {"context_parallel": str(kinds[0])}

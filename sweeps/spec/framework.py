@@ -534,6 +534,8 @@ def _training_bytes(framework: Framework, precision: str, recipe: str | None) ->
 
 # Defaults of a training step that neither a machine nor its software decides.
 
+# Settings of a run that move its time most; where they aren't given, the error to expect grows.
+SETTINGS = ("recompute", "attention_kernel", "precision", "framework")
 # What `Resolved` names where the user says nothing.
 NUMBER_DEFAULTS = {
     "zero_stage": assumed(0.0, "nothing is sharded"),

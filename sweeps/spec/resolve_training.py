@@ -28,6 +28,7 @@ from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_framework, load_hardware, load_model
 from sweeps.spec.framework import (
     NUMBER_DEFAULTS,
+    SETTINGS,
     Framework,
     stated_figure,
     training_constants,
@@ -59,6 +60,9 @@ class TrainingResolver(Resolver):
         self.fields = {}
         self.models: list[Model] = []
         self.named = "framework" in self.given
+        unknown = [name for name in SETTINGS if name not in self.given]
+        why = f"not given are {', '.join(unknown)}" if unknown else "all are given"
+        self._constant("unknown_settings", assumed(float(len(unknown)), why))
         self._label("framework", assumed(LABELS["framework"].default))
         self._label("precision", assumed(LABELS["precision"].default))
         self._machines()

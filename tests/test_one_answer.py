@@ -1,0 +1,177 @@
+"""One question has one answer: asked of analysis, of a sweep, of plans explained, of Python.
+
+Where a road takes a default that another has no place for, the input is named here: Python knows
+no catalogue, so that it is given the machine's and the software's figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import sweeps
+from overhead import Config, analyze_config
+from overhead.config import RENAMED
+from sweeps.cli.analysis_job import analysis_job
+from sweeps.job import Job
+from sweeps.search.answer import WHOLE
+from sweeps.search.request import Execution, executions_at, read_request
+from sweeps.search.search import details
+from sweeps.search.space import space_of
+
+Numbers = Mapping[str, NDArray[np.float64]]
+
+ROWS = 20
+MODELS = ("llama3-8b", "gpt3-175b", "llama3-70b", "mixtral-8x7b")
+EXPERTS = "mixtral-8x7b"
+# Machines, with numbers of GPUs that fill their nodes.
+MACHINES = {"dgx-h100": (32, 64, 128), "dgx-a100": (32, 64, 128), "gb200-nvl72": (72, 144)}
+NETWORKS = ("hierarchical", "switch", "torus", "ring")
+SCHEDULES = ("one_f_one_b", "interleaved", "gpipe", "zero_bubble_h1", "dual_pipe")
+# What a plan is, by number.
+OF_A_PLAN = (
+    "tp", "cp", "pp", "dp", "ep", "etp", "virtual_stages", "micro_batch", "zero_stage",
+    "sequence_parallel", "embedding_as_layer", "loss_as_layer",
+)  # fmt: skip
+# The labels that Python's configuration has fields for.
+FIELDS = ("algorithm", "context_parallel", "recompute", "attention_kernel", "schedule", "mask")
+# What is told of plans that can't run, or that isn't a plan's fault.
+NOTES = {"does_not_fit", "not_of_network", "not_known"}
+
+
+def question(seed: int) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what plans have in common, and what they may choose."""
+    draw = np.random.default_rng(seed)
+    model = MODELS[seed % len(MODELS)]
+    schedule = SCHEDULES[seed % len(SCHEDULES)]
+    machine, sizes = list(MACHINES.items())[draw.integers(len(MACHINES))]
+    common: dict[str, Any] = {
+        "model": model,
+        "hardware": machine,
+        "topology": NETWORKS[seed % 2 * seed % len(NETWORKS)],
+        "recompute": str(draw.choice(["none", "full", "selective"])),
+        "context_parallel": str(draw.choice(["all_to_all", "ring", "all_gather"])),
+        "schedule": schedule,
+        "world_size": int(draw.choice(sizes)),
+        "global_batch": int(draw.choice([288, 576])),
+        "sequence_length": int(draw.choice([2048, 4096, 8192])),
+    }
+    if seed % 2:
+        common["framework"] = str(draw.choice(["megatron-lm", "torchtitan"]))
+    free = {
+        "tp": "1,2,4,8",
+        "cp": "1,2",
+        "pp": "2,4,8" if schedule in ("interleaved", "dual_pipe") else "1,2,4,8",
+        "micro_batch": "1,2",
+        "zero_stage": "0,1,2,3",
+        "sequence_parallel": "0,1",
+        "virtual_stages": "2,4" if schedule == "interleaved" else "1",
+    }
+    return common, free | ({"ep": "1,2,4,8"} if model == EXPERTS else {})
+
+
+def plans_of(common: Mapping[str, Any], free: Mapping[str, str], seed: int) -> list[Execution]:
+    """Return plans of a question, some of which can't be."""
+    draw = np.random.default_rng(seed)
+    space = space_of(read_request({**common, **free}).first)
+    assert space.plan is not None
+    cells = int(np.prod(space.plan.grid.shape))
+    places = np.sort(draw.choice(cells, size=ROWS, replace=cells < ROWS))
+    plans = list(executions_at(space, places))
+    for place, (name, factor) in enumerate((("dp", 2.0), ("micro_batch", 7.0), ("tp", 3.0))):
+        plans[place] = plans[place].changed({name: plans[place].given[name] * factor})
+    return plans
+
+
+@pytest.fixture(scope="module", params=range(10))
+def asked(request: pytest.FixtureRequest) -> tuple[dict[str, Any], list[Execution], Job, Numbers]:
+    """Return what all plans have in common, the plans, and what analysis says of them."""
+    common, free = question(request.param)
+    plans = plans_of(common, free, request.param)
+    columns = {
+        name: [plan.given[name] for plan in plans] for name in OF_A_PLAN if name in plans[0].given
+    }
+    stated = {"title": "Plans", "axes": {"row": columns}, "constants": common}
+    job = analysis_job(stated)
+    found = job.plan.evaluate(job.stored)
+    rows = {name: np.broadcast_to(values, ROWS) for name, values in found.items()}
+    return {**common, "row": columns}, plans, job, rows
+
+
+def wrong(job: Job, rows: Numbers, name: str) -> NDArray[np.bool_]:
+    """Return where a quantity doesn't exist."""
+    return (rows["status"] & job.plan.faults.masking(name)) != 0
+
+
+def test_a_sweep_says_what_analysis_says(
+    asked: tuple[dict[str, Any], list[Execution], Job, Numbers],
+) -> None:
+    given, _, job, rows = asked
+    names = [name for name in rows if name != "status"]
+    dataset = sweeps.sweep(names, **given)
+    for name in names:
+        exists = ~wrong(job, rows, name)
+        swept = np.broadcast_to(dataset[name].values, ROWS)
+        np.testing.assert_array_equal(swept[exists], rows[name][exists], err_msg=name)
+        if dataset[name].dims:
+            assert np.isnan(swept[~exists]).all(), name
+
+
+def test_plans_explained_say_what_analysis_says(
+    asked: tuple[dict[str, Any], list[Execution], Job, Numbers],
+) -> None:
+    _, plans, job, rows = asked
+    fitting = 0
+    for place, detail in enumerate(details(plans, WHOLE, check=True)):
+        status = job.plan.faults.named(int(rows["status"][place]))
+        assert set(detail.faults) == set(status) - NOTES
+        if detail.faults:
+            continue
+        assert detail.fits == ("does_not_fit" not in status)
+        fitting += detail.fits
+        for name in detail.values.keys() & rows.keys():
+            # What only a run has is told of a plan that doesn't fit, too: if memory sufficed.
+            if detail.fits or not wrong(job, rows, name)[place]:
+                np.testing.assert_array_equal(detail[name], rows[name][place], err_msg=name)
+    assert len(plans) - fitting >= 3
+
+
+def test_python_says_what_analysis_says(
+    asked: tuple[dict[str, Any], list[Execution], Job, Numbers],
+) -> None:
+    given, _, job, rows = asked
+    labels = job.plan.cases[0].labels
+    figures = job.resolved.constants
+    numbers = {
+        **{name: value for name, value in figures.items() if not np.isnan(value)},
+        **{name: given[name] for name in ("world_size", "global_batch", "sequence_length")},
+        **{name: np.array(column) for name, column in given["row"].items()},
+    }
+    fields = {quantity: field for field, quantity in RENAMED.items()}
+    own = {fields[name]: value for name, value in numbers.items() if name in fields}
+    more = {name: value for name, value in numbers.items() if name not in fields}
+    found = analyze_config(
+        Config(
+            topology_kind=labels["topology"],
+            **{name: labels[name] for name in FIELDS},
+            **own,  # type: ignore[arg-type]
+            more=more,
+        )
+    )
+    faults = np.array([
+        bool(set(job.plan.faults.named(int(bits))) - NOTES) for bits in rows["status"]
+    ])  # fmt: skip
+    np.testing.assert_array_equal(np.broadcast_to(~found.valid, ROWS), faults)
+    told = {
+        "peak_memory": found.per_gpu_memory_bytes,
+        "communication_upper_bound": found.total_comm_time_per_step_upper_bound_s,
+        **{f"{name}_communication_time": time for name, time in found.dimension_times.items()},
+    }
+    for name, values in told.items():
+        if name in rows:
+            own_rows = np.broadcast_to(np.asarray(values), ROWS)[~faults]
+            np.testing.assert_array_equal(own_rows, rows[name][~faults], err_msg=name)
