@@ -14,7 +14,7 @@ from overhead.source import SOURCES
 
 FOLDERS = (
     "collectives", "communication", "compute", "hops", "memory", "overlap", "plan", "schedule",
-    "step", "transformer",
+    "software", "step", "transformer",
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from overhead.collectives.choices import candidates, usable
 from overhead.collectives.chunking import best_chunks
 from overhead.collectives.cost import COST_PARTS, LEVELS
 from overhead.formula import REGISTRY, Call, Formula
+from overhead.labels import NO_LIBRARY
 from overhead.quantity import Array
 
 # A node of the graph: one computation, or something given.
@@ -224,7 +225,13 @@ class Builder:
             self.found = ()
             if "collective" in self.labels:
                 names = (self.labels[n] for n in ("topology", "collective", "algorithm"))
-                self.found = usable(self.labels) if self.inside else candidates(*names)
+                topology, collective, choice = names
+                library = self.labels.get("library", NO_LIBRARY)
+                self.found = (
+                    usable(self.labels)
+                    if self.inside
+                    else candidates(topology, collective, choice, library)
+                )
         return self.found
 
     def everywhere(self, bit: int) -> Node:
@@ -350,11 +357,9 @@ class Builder:
 
     def _formulas(self, quantity: str, found: Sequence[Algorithm]) -> list[Formula | Call | None]:
         """Return what gives a quantity: of algorithms in the network, and of others."""
-        kinds = {"yes" if algorithm.in_network else "no" for algorithm in found} or {"no"}
-        return [
-            REGISTRY.returning(quantity, {**self.labels, "in_network": kind})
-            for kind in sorted(kinds)
-        ]
+        kinds = [algorithm.labels for algorithm in found] or [{"in_network": "no"}]
+        each = [REGISTRY.returning(quantity, {**self.labels, **kind}) for kind in kinds]
+        return list(dict.fromkeys(each))
 
     def _chosen_of(self, quantity: str, found: Sequence[Algorithm], each: Sequence[Node]) -> Node:
         """Return the node of a quantity of the algorithm that has the least time."""

@@ -41,6 +41,8 @@ COLLECTIVES = (
 # What stands for an algorithm where none is named; "all" is each of them.
 STANDARD, NCCL, AUTO, ALL = "standard", "nccl", "auto", "all"
 CHOICES = (STANDARD, NCCL, AUTO)
+# The software that adds nothing to links, and the library that it is.
+NO_LIBRARY = "none"
 # The value by which a given share says what hides.
 SHARED = "efficiency"
 PLAIN, INTERLEAVED = "one_f_one_b", "interleaved"
@@ -76,6 +78,21 @@ LABELS: dict[str, Label] = {
     "algorithm": Label("algorithm asked for", default=NCCL, alone=STANDARD, training=False),
     "latency_per": Label("what pays one latency", ("hop", "message"), "hop", training=False),
     "link": Label("link of a flat network", ("auto", "intra", "inter"), "auto", training=False),
+    "library": Label(
+        "library that runs collectives: that of the software",
+        (NO_LIBRARY, "nccl", "rccl", "xla"),
+        training=False,
+    ),
+    "floor": Label(
+        "whether an operation waits for its host or the network's",
+        ("none", "some"),
+        training=False,
+    ),
+    "environment": Label(
+        "who issues operations, with a library's profile",
+        ("nccl-tests", "graph", "step", "pytorch", "group", "xla"),
+        training=False,
+    ),
     "recompute": Label(
         "activations computed again in the backward pass",
         ("none", "selective", "full", "full_early_stop", "per_op"),
@@ -122,6 +139,8 @@ LABELS: dict[str, Label] = {
         training=False,
         overlap=True,
     ),
+    "software": Label("library whose profile prices collectives", switch=False, training=False),
+    "fabric": Label("network between nodes, for a library's profile", switch=False, training=False),
     "hardware": Label("machine", default="dgx-h100", switch=False, training=False),
     "model": Label("model", switch=False),
     "framework": Label("software that trains", default="megatron-lm", switch=False),
@@ -146,7 +165,7 @@ STEP_DEFAULTS = {
 OPERATION_DEFAULTS = {
     name: label.alone or label.default
     for name, label in LABELS.items()
-    if label.switch and not (label.training or label.overlap)
+    if label.switch and not (label.training or label.overlap) and (label.alone or label.default)
 }
 
 # What follows from labels, and from which quantities are given: no user says it.

@@ -55,6 +55,15 @@ ROWS: dict[str, Row] = {
         _row("busbw", "collective", "usual report table", "busbw"),
         _row("lower_bound", "collective", "usual report", "lower bound"),
         _row("lower_bound_ratio", "collective", "usual report table", "time / lower bound"),
+        *_words(
+            "library part",
+            paid_launch_time="launch",
+            step_part_time="steps",
+            wait_part_time="waiting for the host",
+            wire_part_time="wire",
+            copy_part_time="copy",
+            ramp_part_time="ramp",
+        ),
         _row("chosen_algorithm", "collective", "usual table", title="algorithm used"),
         # Of a plan.
         _row("best_split", "plan", "best", title="best split"),

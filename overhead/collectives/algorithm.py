@@ -227,6 +227,9 @@ def trees() -> tuple[str, ...]:
 
 # Algorithms.
 
+# Algorithms that no library has in a form of its own are priced by their schedule.
+SCHEDULE = "schedule"
+
 Kernel = TypeVar("Kernel", bound=Callable[..., Cost])
 
 
@@ -252,6 +255,9 @@ class Algorithm:
         Whether the network itself reduces or multicasts.
     exact_chunks : str
         Condition under which the stated time is exact rather than an upper bound; empty: always.
+    form : str
+        How a library's profile prices it (`overhead.software`): by its schedule, or in a form of
+        its own, which only algorithms have that a library runs.
     """
 
     topology: str
@@ -266,6 +272,7 @@ class Algorithm:
     requires: tuple[Requirement, ...] = ()
     in_network: bool = False
     exact_chunks: str = ""
+    form: str = SCHEDULE
     # Module and line of the declaration: what stands first goes first, whatever is loaded first
     line: tuple[str, int] = ("", 0)
 
@@ -278,7 +285,8 @@ class Algorithm:
     def labels(self) -> dict[str, str]:
         """The labels that it decides."""
         within = "yes" if self.in_network else "no"
-        return {"topology": self.topology, "collective": self.collective, "in_network": within}
+        network = {"topology": self.topology, "collective": self.collective}
+        return {**network, "in_network": within, "form": self.form}
 
     @property
     def source(self) -> Source:
@@ -435,6 +443,7 @@ def algorithm(
     requires: tuple[Requirement, ...] = (),
     in_network: bool = False,
     exact_chunks: str = "",
+    form: str = SCHEDULE,
     doubled: bool = False,
     mirrored: bool = False,
 ) -> Callable[[Kernel], Kernel]:
@@ -456,6 +465,8 @@ def algorithm(
         Whether the network itself reduces or multicasts.
     exact_chunks : str
         Condition under which the time is exact rather than an upper bound.
+    form : str
+        How a library's profile prices it, if not by its schedule.
     doubled : bool
         Declare the all_reduce too that runs it twice, as reduce_scatter and as all_gather.
     mirrored : bool
@@ -476,7 +487,8 @@ def algorithm(
     def declare(kernel: Kernel) -> Kernel:
         common = Algorithm(
             "", "", name, kernel, parameters(kernel), stated, source, where, assumes, requires,
-            in_network, exact_chunks, (kernel.__code__.co_filename, kernel.__code__.co_firstlineno),
+            in_network, exact_chunks, form,
+            (kernel.__code__.co_filename, kernel.__code__.co_firstlineno),
         )  # fmt: skip
         for network in _together(topology):
             for operation in _together(collective):

@@ -12,11 +12,19 @@ import difflib
 from collections.abc import Mapping
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
-from overhead.labels import ALL, AUTO, CHOICES, COLLECTIVES, NCCL, STANDARD
+from overhead.labels import ALL, AUTO, CHOICES, COLLECTIVES, NCCL, NO_LIBRARY, STANDARD
+
+# Forms of what a library takes by itself: reduction by switches between nodes has to be asked for.
+TAKEN = ("ring", "nvls", "tree", "nvls_tree", "pairs", "message")
 
 
-def candidates(topology: str, collective: str, choice: str) -> tuple[Algorithm, ...]:
-    """Return the algorithms among which a choice takes the fastest that is defined."""
+def candidates(
+    topology: str, collective: str, choice: str, library: str = NO_LIBRARY
+) -> tuple[Algorithm, ...]:
+    """Return the algorithms among which a choice takes the fastest that is defined.
+
+    With a library's profile NCCL's are those that have a form of their own in it.
+    """
     for word, known in ((topology, NETWORKS), (collective, COLLECTIVES)):
         if word not in known:
             message = f"'{word}' is unknown; known: {', '.join(known)}"
@@ -26,6 +34,9 @@ def candidates(topology: str, collective: str, choice: str) -> tuple[Algorithm, 
     if choice == STANDARD:
         names = standard
     elif choice == NCCL:
+        own = [one for one in ALGORITHMS.of(topology, collective) if one.form in TAKEN]
+        if library != NO_LIBRARY and own:
+            return tuple(own)
         names = network.nccl.get(collective, standard)
     elif choice in (AUTO, ALL):
         return ALGORITHMS.of(topology, collective)
@@ -47,5 +58,6 @@ def usable(labels: Mapping[str, str]) -> tuple[Algorithm, ...]:
     for another of the model's collectives.
     """
     topology, collective = labels["topology"], labels["collective"]
-    found = candidates(topology, collective, labels["algorithm"])
+    library = labels.get("library", NO_LIBRARY)
+    found = candidates(topology, collective, labels["algorithm"], library)
     return found or candidates(topology, collective, STANDARD)

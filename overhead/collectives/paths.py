@@ -68,6 +68,7 @@ SLOWEST = (
         "a ring goes at the rate of its slowest link everywhere",
     ),
     doubled=True,
+    form="ring",
 )
 def ring_path(
     node_ranks: Array,
@@ -133,6 +134,7 @@ ROUNDS = (
     source="derivation",
     where="NCCL's order of sends and receives: node by node",
     assumes=("a round lies wholly inside nodes, or wholly between them", CARD),
+    form="pairs",
 )
 def node_pairwise(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
     """Pairwise exchange node by node: rounds inside of the own one, then rounds between nodes."""
@@ -204,6 +206,7 @@ def _far_wire(
     where="two trees over the nodes; NCCL hangs a chain of the node's ranks on each",
     assumes=(STREAM, CHANNELS, ROTATED),
     requires=(TWO_LEVELS,),
+    form="tree",
 )
 def tree_path(
     node_ranks: Array,
@@ -248,6 +251,7 @@ def tree_path(
     assumes=(STREAM, CHANNELS, ROTATED),
     requires=(TWO_LEVELS, NODE_NVLS),
     in_network=True,
+    form="nvls_tree",
 )
 def nvls_tree(
     node_ranks: Array,
@@ -302,6 +306,7 @@ def _slow_switch(cost: Cost, factor: Array) -> Cost:
     assumes=(STREAM, CHANNELS, "a latency up to the switches that add up, and one down"),
     requires=(TWO_LEVELS, NODE_NVLS, FABRIC_INC),
     in_network=True,
+    form="sharp",
 )
 def nvls_sharp(
     node_ranks: Array,

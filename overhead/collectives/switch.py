@@ -58,6 +58,7 @@ def levels(ranks: Array) -> Array:
     sent=EVERY,
     carried=MINIMAL,
     source="thakur2005",
+    form="ring",
 )
 def bucket(ranks: Array) -> Cost:
     """Ring: each rank passes one block on to its next neighbour in every step."""
@@ -74,6 +75,7 @@ def bucket(ranks: Array) -> Cost:
     sent=f"2*{EVERY}",
     carried=f"2*{MINIMAL}",
     source="patarasuk2009",
+    form="ring",
 )
 def all_reduce_ring(ranks: Array) -> Cost:
     """Ring: a reduce_scatter round the ring, then an all_gather."""
@@ -354,6 +356,7 @@ def broadcast_flat(ranks: Array) -> Cost:
     sent=EVERY,
     carried=MINIMAL,
     source="thakur2005",
+    form="pairs",
 )
 def all_to_all_pairwise(ranks: Array) -> Cost:
     """Pairwise exchange: with one other rank in every step."""
@@ -478,6 +481,7 @@ def all_reduce_stored(ranks: Array, chunks: Array) -> Cost:
     assumes=("a chunk is read while the one before is written", STREAMED),
     requires=(NVLS,),
     in_network=True,
+    form="nvls",
 )
 def all_reduce_nvls(ranks: Array, chunks: Array) -> Cost:
     """NVLS: each rank reads the sum of its slice and writes it to all, pipelined over chunks."""

@@ -356,6 +356,7 @@ ONCE = "where(ranks > 1, 1, 0)"
     carried=f"{ONCE}*hops*message_bytes",
     source="hockney1994",
     assumes=("a latency a hop; the bytes stream through the links between",),
+    form="message",
 )
 def direct(ranks: Array, hops: Array) -> Cost:
     """One message over so many links."""
@@ -387,6 +388,7 @@ def direct(ranks: Array, hops: Array) -> Cost:
         "between nodes of a pod; between pods if those have one node, else in the node",
         "the node's other ranks use their network cards at the same time",
     ),
+    form="message",
 )
 def direct_between_nodes(
     node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, hops: Array

@@ -13,7 +13,7 @@ import numpy as np
 from overhead.collectives.algorithm import Algorithm
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Formula
-from overhead.labels import OPERATION_DEFAULTS
+from overhead.labels import NO_LIBRARY, OPERATION_DEFAULTS
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.cli import flags
@@ -113,15 +113,40 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
     message = format_quantity(constants["message_bytes"], "byte")
     used = record["chosen_algorithm"]
     where = f"{labels['topology']} network of {ranks or _sizes(constants)} ranks"
-    yield f"{labels['collective']} of {message} on a {where}, algorithm {used}"
+    library = dict(_library(job, labels))
+    taken = f", software {labels['software']}, protocol {library['protocol']}" if library else ""
+    yield f"{labels['collective']} of {message} on a {where}, algorithm {used}{taken}"
     for name in display.rows("collective", place="report"):
         if name in record:
             shown = format_quantity(record[name], VOCABULARY[name].units)
             yield f"  {display.words(name):<26}{shown}"
+        for part in PARTS_OF.get(name, ()) if library else ():
+            yield f"      {display.words(part):<22}{library[part]}"
     yield from (f"  ({texts[note]})" for note in notes)
     if verbose:
         yield from _terms(job, record)
     yield from assumed_lines(job)
+
+
+# The parts of a time that a library's profile tells apart, each below its sum.
+PARTS_OF = {
+    "latency_time": ("paid_launch_time", "step_part_time", "wait_part_time"),
+    "bandwidth_time": ("wire_part_time", "copy_part_time", "ramp_part_time"),
+}
+PROTOCOLS = ("LL", "Simple")
+
+
+def _library(job: Job, labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the protocol and the parts of the time of one cell, where a library's profile holds."""
+    if labels.get("library", NO_LIBRARY) == NO_LIBRARY:
+        return
+    (case,) = job.plan.cases
+    builder, evaluator = job.plan.builder(case), Evaluator(job.plan.grid, dict(case.fixed))
+    with np.errstate(all="ignore"):
+        for name in ("protocol", *(part for parts in PARTS_OF.values() for part in parts)):
+            value = float(np.asarray(evaluator.value(builder.node(name))).reshape(-1)[0])
+            shown = format_quantity(value, VOCABULARY[name].units)
+            yield name, PROTOCOLS[int(value)] if name == "protocol" else shown
 
 
 def _sizes(constants: Mapping[str, float]) -> str:

@@ -58,6 +58,12 @@ FLAGS: dict[str, Flag] = {
     "experts_per_token": Flag(("--experts-per-token", "--top-k")),
     "price": Flag(words="Price of a GPU, such as '2.5 USD/h'"),
     "hardware": Flag(words="Machine(s) of the catalogue"),
+    "software": Flag(
+        default="none",
+        words="Library whose profile prices collectives: nccl, rccl, xla, none, file",
+    ),
+    "environment": Flag(default="nccl-tests"),
+    "fabric": Flag(default="the machine's"),
 }
 LINKS = (
     "latency_per", "bandwidth", "latency", "energy_per_bit", "link", "gpus_per_node",
@@ -67,7 +73,8 @@ LINKS = (
 )  # fmt: skip
 OF_COLLECTIVES = (
     "collective", "topology", "algorithm", "ranks", "message_bytes", "hardware", *LINKS,
-    "mesh_dimensions", "chunks", "phase_chunks", "reduction_cost", "hops",
+    "mesh_dimensions", "chunks", "phase_chunks", "reduction_cost", "hops", "software",
+    "environment", "fabric",
 )  # fmt: skip
 OF_PLANS = (
     "world_size", "dp", "tp", "cp", "pp", "ep", "etp", "virtual_stages", "micro_batch",

@@ -73,7 +73,12 @@ def is_training(given: Collection[str]) -> bool:
 # The values that labels may have: of a list, or of the catalogue.
 
 # Labels whose values are files, with the folder where they are.
-CATALOGUED = {"hardware": "hardware", "model": "models", "framework": "frameworks"}
+CATALOGUED = {
+    "hardware": "hardware",
+    "model": "models",
+    "framework": "frameworks",
+    "software": "software",
+}
 
 
 def label_values(name: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ _WORDS = {
     "hardware": "machine",
     "models": "model",
     "frameworks": "framework",
+    "software": "profile of a library",
     "sweeps": "sweep",
 }
 

@@ -62,6 +62,8 @@ class Entry(NamedTuple):
 class FigureReader:
     """A walk over a file of the catalogue that collects its faults."""
 
+    keys: tuple[str, ...] = ("value", "kind", "source")  # What a figure has
+
     def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
         self.path, self.content = path, content
         self.faults: list[str] = []
@@ -101,7 +103,7 @@ class FigureReader:
         if not isinstance(given, dict):
             self.fault(place, given, "is not a figure", form)
             return None
-        self.unknown(place, given, ("value", "kind", "source"))
+        self.unknown(place, given, self.keys)
         kind = self.choice(place, given, "kind", ORIGINS)
         source = self.text(place, given, "source")
         if "value" not in given:

@@ -37,6 +37,8 @@ class Machine:
     # What the switch inside a node can do: ``nvls``, ``sharp``, or nothing
     in_network: tuple[str, ...]
     scale_out_in_network: tuple[str, ...]  # What the switches between nodes can do
+    generation: str = ""  # The GPUs' generation, as software profiles call it; empty: not stated
+    fabric: str = ""  # The network between nodes, as software profiles call it
 
 
 def _count(quantity: str, *, required: bool = False) -> Entry:
@@ -64,6 +66,7 @@ _FIGURES: dict[str, dict[str, Entry]] = {
     "scale_up": {
         **_link("intra"),
         "gpus_per_node": _count("gpus_per_node", required=True),
+        "gpus_per_host": _count("gpus_per_host"),
         "in_network_latency": Entry("in_network_latency", "s", above=True),
         "links": _count("intra_links"),
         "link_bandwidth": Entry("intra_link_bandwidth", "byte s-1", above=True),
@@ -107,9 +110,20 @@ _FIGURES: dict[str, dict[str, Entry]] = {
 }
 # Keys that aren't figures.
 _OTHERS = {
-    "": ("name", "title", "summary", "scale_up", "scale_out", "pod", "device", "training"),
+    "": (
+        "name",
+        "title",
+        "summary",
+        "scale_up",
+        "scale_out",
+        "pod",
+        "device",
+        "training",
+        "software",
+    ),
     "scale_up": ("kind", "dimensions", "in_network_reduction"),
     "scale_out": ("in_network",),
+    "software": ("generation", "fabric"),
     "device": ("peak_flops", "best_matmul_flops"),
     "training": ("matmul_efficiency", "attention_efficiency"),
 }
@@ -140,6 +154,8 @@ class _Reader(FigureReader):
         for place, table in tables.items():
             self._section(place, table)
         up, out = tables["scale_up"], tables["scale_out"]
+        software = self.table("software")
+        self.unknown("software", software, _OTHERS["software"])
         kind = self.choice("scale_up", up, "kind", LINK_KINDS) if up else ""
         dimensions = self._dimensions(kind, up)
         self._check_links(kind)
@@ -154,6 +170,8 @@ class _Reader(FigureReader):
             torus_dimensions=dimensions,
             in_network=self._reductions("scale_up", up, "in_network_reduction"),
             scale_out_in_network=self._reductions("scale_out", out, "in_network"),
+            generation=self.text("software", software, "generation", default=""),
+            fabric=self.text("software", software, "fabric", default=""),
         )
 
     def _section(self, place: str, table: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.collectives.network import factors
-from overhead.labels import LABELS, OPERATION_DEFAULTS, SM_LAWS, complete
+from overhead.labels import LABELS, NO_LIBRARY, OPERATION_DEFAULTS, SM_LAWS, complete
 from overhead.overlap.mechanisms import ASSUMED, HEEDED, MECHANISMS
 from sweeps.errors import InputError, fault
 from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, Origins, assumed, once
@@ -45,6 +45,10 @@ FIGURES = (
     "inter_inc",
     "in_network_latency_factor",
 )
+# Labels by which a library's profile is chosen; the first says which.
+OF_SOFTWARE = ("software", "environment", "fabric")
+# Quantities that vary along several axes: these, and the values.
+Field = tuple[tuple[str, ...], NDArray[Any]]
 PODS = ("pod_latency", "pod_bandwidth", "pod_energy_per_bit", "pod_oversubscription")
 
 
@@ -57,8 +61,7 @@ class Resolved:
     labels: Mapping[str, str]  # Labels of one value
     origins: Origins  # For each quantity and label that the user didn't give
     machines: tuple[Machine, ...]  # The machines that were read
-    # Quantities that vary along several axes: these, and the values
-    fields: Mapping[str, tuple[tuple[str, ...], NDArray[Any]]] = field(default_factory=dict)
+    fields: Mapping[str, Field] = field(default_factory=dict)
     models: tuple[Model, ...] = ()  # The models that were read
     # Labels that follow from what is given and what isn't; no coordinates
     implied: Mapping[str, str] = field(default_factory=dict)
@@ -102,9 +105,11 @@ class Resolver:
             self._constant(name, origin)
         self._grid_sizes()
         self._shared_cards()
+        fields = self._software()
         return Resolved(
-            tuple(self.axes), self.constants, self.labels, self.origins, tuple(self.machines)
-        )
+            tuple(self.axes), self.constants, self.labels, self.origins, tuple(self.machines),
+            fields,
+        )  # fmt: skip
 
     def _constant(self, name: str, origin: Origin) -> None:
         if name not in self.given:
@@ -196,6 +201,68 @@ class Resolver:
     def _extend(self, axis: Axis, columns: Mapping[str, NDArray[Any]]) -> None:
         longer = Axis(axis.name, {**axis.columns, **columns})
         self.axes[self.axes.index(axis)] = longer
+
+    # Software.
+
+    def _software(self) -> dict[str, Field]:
+        """Give what a library's profile says of the machines; return what varies along axes."""
+        if "software" not in self.given:
+            for name in OF_SOFTWARE[1:]:
+                if name in self.given:
+                    wrong, allowed = "is of a library's profile, and none is given", "give software"
+                    raise InputError(fault(name, "..", wrong, allowed))
+            return {}
+        if "environment" not in self.given:
+            usual = LABELS["environment"].values[0]
+            self.labels["environment"], self.origins["environment"] = usual, (assumed(usual),)
+        found = [self._axis_of(name) for name in (*OF_SOFTWARE, "hardware")]
+        axes = {axis.name: axis for axis in found if axis is not None}
+        shape = tuple(map(len, axes.values()))
+        libraries, constants = self._priced(list(axes.values()), shape)
+        own = self._axis_of("software")
+        if own is None:
+            self.labels["library"] = str(libraries.reshape(-1)[0])
+        else:
+            along = np.moveaxis(libraries, list(axes).index(own.name), 0)
+            self._extend(own, {"library": along.reshape(len(own), -1)[:, 0]})
+        fields: dict[str, Field] = {}
+        for name in dict.fromkeys(name for one in constants for name in one):
+            if name in self.given:
+                continue
+            values = np.array([one[name].value if name in one else np.nan for one in constants])
+            self.given.add(name)
+            self.origins[name] = once(one[name] for one in constants if name in one)
+            if not axes:
+                self.constants[name] = float(values[0])
+            elif len(axes) == 1:
+                (axis,) = (axis for axis in self.axes if axis.name in axes)
+                self._extend(axis, {name: values})
+            else:
+                fields[name] = (tuple(axes), values.reshape(shape))
+        return fields
+
+    def _priced(
+        self, axes: Sequence[Axis], shape: tuple[int, ...]
+    ) -> tuple[NDArray[Any], list[dict[str, Origin]]]:
+        """Return the library, and the constants, at each point of axes."""
+        from sweeps.spec.software import priced, waits
+
+        machines = {machine.name: machine for machine in self.machines}
+        points = []
+        for place in np.ndindex(*shape):
+            words = dict(self.labels)
+            for axis, index in zip(axes, place, strict=True):
+                texts = {n: v for n, v in axis.columns.items() if v.dtype.kind in "UO"}
+                words |= {name: str(values[index]) for name, values in texts.items()}
+            machine = machines[Path(words["hardware"]).stem]
+            points.append(priced(machine, words))
+        unpriced = {"phase_chunks", "reduction_cost"} & self.given
+        if unpriced and any(library != NO_LIBRARY for library, _ in points):
+            wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"
+            raise InputError(fault(min(unpriced), "..", wrong, allowed))
+        constants = [found for _, found in points]
+        self.labels["floor"] = "some" if any(map(waits, constants)) else "none"
+        return np.array([library for library, _ in points]).reshape(shape), constants
 
     # Shapes.
 

@@ -97,6 +97,7 @@ PLAUSIBLE = {
     "idle_power_fraction": (0.05, 0.6),
     "step_overhead": (1e-4, 0.1),
     "gpus_per_node": (8, 10000),
+    "gpus_per_host": (2, 16),
     "nics_per_node": (8, 3000),
     "intra_links": (4, 18),
 }

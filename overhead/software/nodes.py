@@ -1,0 +1,685 @@
+"""Prices on nodes of GPUs: rings and trees that wait for nobody, exchanges node by node, phases.
+
+The latency is the sum along the path, the wire the slower of the levels; rounds of an exchange lie
+wholly inside of nodes or wholly between them, so that both add up, as do phases.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overhead.formula import formula
+from overhead.quantity import Array
+from overhead.software.flat import OWN, several
+from overhead.software.quantities import PRICED
+
+NODES = {"topology": "hierarchical", "library": PRICED}
+RING = {**NODES, "form": "ring"}
+TREE = {**NODES, "form": "tree"}
+NVLS_TREE = {**NODES, "form": "nvls_tree"}
+SHARP = {**NODES, "form": "sharp"}
+PAIRS = {**NODES, "form": "pairs"}
+MESSAGE = {**NODES, "form": "message"}
+SCHEDULED = {**NODES, "form": "schedule"}
+SLOWER = {**NODES, "form": "ring|tree|nvls_tree|sharp"}
+BOTH_WIRES = {**NODES, "form": "pairs|message|schedule"}
+PATHS = {**NODES, "form": "ring|tree"}
+
+
+def depth(total_nodes: Array) -> Array:
+    """Return the steps between nodes up a tree and down it."""
+    return 2.0 * np.ceil(np.log2(total_nodes))
+
+
+@formula(
+    source=OWN,
+    when=NODES,
+)
+def total_nodes(nodes: Array, pods: Array) -> Array:
+    """Nodes of the group, in all pods."""
+    return nodes * pods
+
+
+@formula(
+    source=OWN,
+    when=NODES,
+)
+def fabric_rate(
+    node_ranks: Array,
+    ranks_per_nic: Array,
+    nodes: Array,
+    pods: Array,
+    inter_bandwidth: Array,
+    oversubscription: Array,
+    pod_bandwidth: Array,
+    pod_oversubscription: Array,
+) -> Array:
+    """Rate of a node's network cards together, on the slower of the levels that are passed."""
+    near, far = inter_bandwidth / oversubscription, pod_bandwidth / pod_oversubscription
+    slower = np.where(pods > 1.0, np.where(nodes > 1.0, np.minimum(near, far), far), near)
+    return node_ranks / ranks_per_nic * slower
+
+
+@formula(
+    returns="port_rate",
+    source=OWN,
+    when=NODES,
+)
+def node_port_rate(node_ranks: Array, intra_bandwidth: Array, pair_bandwidth: Array) -> Array:
+    """Rate of a rank's port inside its node, to as many peers as it has there."""
+    return np.minimum(intra_bandwidth, np.maximum(node_ranks - 1.0, 1.0) * pair_bandwidth)
+
+
+@formula(
+    returns="ring_passes",
+    source=OWN,
+    when={**RING, "collective": "all_reduce"},
+)
+def all_reduce_ring_passes(ranks: Array) -> Array:
+    """An all_reduce's ring passes the message twice."""
+    return 2.0 * several(ranks)
+
+
+@formula(
+    returns="ring_passes",
+    source=OWN,
+    when={**RING, "collective": "all_gather|reduce_scatter"},
+)
+def gather_ring_passes(ranks: Array) -> Array:
+    """The ring of an all_gather or a reduce_scatter passes the message once."""
+    return several(ranks)
+
+
+# Bytes on each level, at full rate.
+
+
+@formula(
+    returns="inner_byte_time",
+    source=OWN,
+    assumes=("as many rings as ranks in a node, each leaving it by another card",),
+    when=RING,
+)
+def ring_inner_bytes(
+    ring_passes: Array, ranks: Array, total_nodes: Array, node_ranks: Array, port_rate: Array
+) -> Array:
+    """Bytes of rings through a rank's port."""
+    inside = np.where(total_nodes > 1.0, (node_ranks - 1.0) / node_ranks, 1.0)
+    return ring_passes * (ranks - 1.0) / ranks * inside / port_rate
+
+
+@formula(
+    returns="outer_byte_time",
+    source=OWN,
+    when=RING,
+)
+def ring_outer_bytes(
+    total_nodes: Array, ring_passes: Array, ranks: Array, fabric_rate: Array
+) -> Array:
+    """Bytes of rings through a node's cards."""
+    return several(total_nodes) * ring_passes * (ranks - 1.0) / ranks / fabric_rate
+
+
+@formula(
+    returns="inner_byte_time",
+    source=OWN,
+    assumes=("chains in nodes, each with another rank at its head",),
+    when=TREE,
+)
+def tree_inner_bytes(node_ranks: Array, port_rate: Array) -> Array:
+    """Bytes of chains through a rank's port."""
+    return 2.0 * (node_ranks - 1.0) / node_ranks / port_rate
+
+
+@formula(
+    returns="outer_byte_time",
+    source=OWN,
+    assumes=("nodes carry equal parts of all trees",),
+    when={**NODES, "form": "tree|nvls_tree"},
+)
+def tree_outer_bytes(total_nodes: Array, fabric_rate: Array) -> Array:
+    """Bytes of trees through a node's cards: with two nodes once the message."""
+    return 2.0 * (total_nodes - 1.0) / total_nodes / fabric_rate
+
+
+@formula(
+    returns="inner_byte_time",
+    source=OWN,
+    when={**NODES, "form": "nvls_tree|sharp"},
+)
+def nvls_inner_bytes(node_ranks: Array, port_rate: Array) -> Array:
+    """Bytes through a rank's port where the node's switch reduces and multicasts."""
+    return np.where(node_ranks > 1.0, 1.0 + 1.0 / node_ranks, 0.0) / port_rate
+
+
+@formula(
+    returns="outer_byte_time",
+    source=OWN,
+    assumes=("the switches between nodes reduce: each node sends the message once",),
+    when=SHARP,
+)
+def sharp_outer_bytes(total_nodes: Array, fabric_rate: Array) -> Array:
+    """Bytes through a node's cards where the switches between nodes reduce."""
+    return several(total_nodes) / fabric_rate
+
+
+@formula(
+    returns="inner_byte_time",
+    source=OWN,
+    when=PAIRS,
+)
+def pair_inner_bytes(node_ranks: Array, ranks: Array, port_rate: Array) -> Array:
+    """Bytes of an exchange that stay in a node."""
+    return (node_ranks - 1.0) / ranks / port_rate
+
+
+@formula(
+    returns="outer_byte_time",
+    source=OWN,
+    when=PAIRS,
+)
+def pair_outer_bytes(ranks: Array, node_ranks: Array, fabric_rate: Array) -> Array:
+    """Bytes of an exchange through a node's cards."""
+    return (ranks - node_ranks) / ranks * node_ranks / fabric_rate
+
+
+@formula(
+    returns="inner_byte_time",
+    source=OWN,
+    when={**NODES, "form": "message|schedule"},
+)
+def phase_inner_bytes(intra_transfer_fraction: Array, port_rate: Array) -> Array:
+    """Bytes of a schedule through the busiest port in a node."""
+    return intra_transfer_fraction / port_rate
+
+
+@formula(
+    returns="outer_byte_time",
+    source=OWN,
+    when={**NODES, "form": "message|schedule"},
+)
+def phase_outer_bytes(
+    inter_transfer_fraction: Array,
+    oversubscription: Array,
+    inter_bandwidth: Array,
+    pod_transfer_fraction: Array,
+    pod_oversubscription: Array,
+    pod_bandwidth: Array,
+) -> Array:
+    """Bytes of a schedule through the busiest network card."""
+    near = inter_transfer_fraction * oversubscription / inter_bandwidth
+    return near + pod_transfer_fraction * pod_oversubscription / pod_bandwidth
+
+
+# The shares of the rates that a library reaches.
+
+
+@formula(
+    returns="inner_share",
+    source=OWN,
+    when={**NODES, "form": "ring|schedule"},
+)
+def ring_inner_share(link_share: Array) -> Array:
+    """Share of a port's rate that rings reach."""
+    return 1.0 * link_share
+
+
+@formula(
+    returns="inner_share",
+    source=OWN,
+    when=TREE,
+)
+def tree_inner_share(link_share: Array, tree_link_share: Array) -> Array:
+    """Share of a port's rate that the chains of trees reach."""
+    return link_share * tree_link_share
+
+
+@formula(
+    returns="inner_share",
+    source=OWN,
+    when={**NODES, "form": "nvls_tree|sharp"},
+)
+def nvls_inner_share(nvls_share: Array, total_nodes: Array, nvls_tree_share: Array) -> Array:
+    """Share of a port's rate that NVLS reaches, under a tree a bit less."""
+    return nvls_share * np.where(total_nodes > 1.0, nvls_tree_share, 1.0)
+
+
+@formula(
+    returns="inner_share",
+    source=OWN,
+    when={**NODES, "form": "pairs|message"},
+)
+def pair_inner_share(pair_share: Array) -> Array:
+    """Share of a port's rate that pairs reach."""
+    return 1.0 * pair_share
+
+
+@formula(
+    returns="outer_share",
+    source=OWN,
+    when={**NODES, "form": "ring|message|schedule"},
+)
+def ring_outer_share(fabric_share: Array) -> Array:
+    """Share of the cards' rate that rings reach."""
+    return 1.0 * fabric_share
+
+
+@formula(
+    returns="outer_share",
+    source=OWN,
+    when={**NODES, "form": "tree|nvls_tree"},
+)
+def tree_outer_share(fabric_share: Array, tree_share: Array) -> Array:
+    """Share of the cards' rate that trees reach."""
+    return fabric_share * tree_share
+
+
+@formula(returns="outer_share", source=OWN, when=SHARP)
+def sharp_outer_share(sharp_share: Array) -> Array:
+    """Share of the cards' rate that reduction by switches reaches."""
+    return 1.0 * sharp_share
+
+
+@formula(
+    returns="outer_share",
+    source=OWN,
+    when=PAIRS,
+)
+def pair_outer_share(fabric_share: Array, fabric_pair_share: Array) -> Array:
+    """Share of the cards' rate that an exchange reaches."""
+    return fabric_share * fabric_pair_share
+
+
+@formula(returns="inner_ll_share", source=OWN, when=PATHS)
+def path_ll_share(ll_share: Array) -> Array:
+    """Rate of LL over that of Simple in nodes, of rings and trees."""
+    return 1.0 * ll_share
+
+
+@formula(
+    returns="inner_ll_share",
+    source=OWN,
+    when={**NODES, "form": "pairs|message"},
+)
+def pair_inner_ll_share(pair_ll_share: Array) -> Array:
+    """Rate of LL over that of Simple in nodes, of pairs."""
+    return 1.0 * pair_ll_share
+
+
+# Time of a byte: of the slower level, or of both.
+
+
+@formula(
+    returns="simple_byte_time",
+    source=OWN,
+    assumes=("a ring or tree goes at the rate of its slowest link everywhere",),
+    when=SLOWER,
+)
+def slower_byte_time(
+    inner_byte_time: Array, inner_share: Array, outer_byte_time: Array, outer_share: Array
+) -> Array:
+    """Time of a byte with Simple: that of the slower level."""
+    return np.maximum(inner_byte_time / inner_share, outer_byte_time / outer_share)
+
+
+@formula(
+    returns="simple_byte_time",
+    source=OWN,
+    when=BOTH_WIRES,
+)
+def both_byte_times(
+    inner_byte_time: Array, inner_share: Array, outer_byte_time: Array, outer_share: Array
+) -> Array:
+    """Time of a byte with Simple: first inside nodes, then between them."""
+    return inner_byte_time / inner_share + outer_byte_time / outer_share
+
+
+@formula(
+    returns="ll_byte_time",
+    source=OWN,
+    when=PATHS,
+)
+def slower_ll_byte_time(
+    inner_byte_time: Array,
+    inner_share: Array,
+    inner_ll_share: Array,
+    outer_byte_time: Array,
+    outer_share: Array,
+    fabric_ll_share: Array,
+) -> Array:
+    """Time of a byte with LL: that of the slower level."""
+    inner = inner_byte_time / (inner_share * inner_ll_share)
+    return np.maximum(inner, outer_byte_time / (outer_share * fabric_ll_share))
+
+
+@formula(
+    returns="ll_byte_time",
+    source=OWN,
+    when={**NODES, "form": "pairs|message"},
+)
+def both_ll_byte_times(
+    inner_byte_time: Array,
+    inner_share: Array,
+    inner_ll_share: Array,
+    outer_byte_time: Array,
+    outer_share: Array,
+    fabric_ll_share: Array,
+) -> Array:
+    """Time of a byte with LL: first inside nodes, then between them."""
+    inner = inner_byte_time / (inner_share * inner_ll_share)
+    return inner + outer_byte_time / (outer_share * fabric_ll_share)
+
+
+# The ramp: inside of a node, or between nodes; of phases, both.
+
+
+@formula(
+    returns="ramp_square",
+    source=OWN,
+    when=PATHS,
+)
+def path_ramp_square(
+    total_nodes: Array,
+    fabric_ramp_steps: Array,
+    fabric_latency: Array,
+    outer_byte_time: Array,
+    ramp_time: Array,
+    inner_byte_time: Array,
+) -> Array:
+    """Ramp of rings and trees."""
+    between = fabric_ramp_steps * fabric_latency * outer_byte_time
+    return np.where(total_nodes > 1.0, between, ramp_time * inner_byte_time)
+
+
+@formula(
+    returns="ramp_square",
+    source=OWN,
+    when={**NODES, "form": "nvls_tree|sharp"},
+)
+def nvls_ramp_square(
+    total_nodes: Array,
+    fabric_ramp_steps: Array,
+    fabric_latency: Array,
+    simple_byte_time: Array,
+    nvls_ramp_time: Array,
+    inner_byte_time: Array,
+) -> Array:
+    """Ramp of NVLS and what is between nodes."""
+    between = fabric_ramp_steps * fabric_latency * simple_byte_time
+    return np.where(total_nodes > 1.0, between, nvls_ramp_time * inner_byte_time)
+
+
+@formula(
+    returns="ramp_square",
+    source=OWN,
+    when={**NODES, "form": "pairs|message"},
+)
+def pair_ramp_square(
+    total_nodes: Array,
+    fabric_ramp_steps: Array,
+    fabric_latency: Array,
+    outer_byte_time: Array,
+    pair_ramp_time: Array,
+    inner_byte_time: Array,
+) -> Array:
+    """Ramp of pairs."""
+    between = fabric_ramp_steps * fabric_latency * outer_byte_time
+    return np.where(total_nodes > 1.0, between, pair_ramp_time * inner_byte_time)
+
+
+@formula(
+    returns="ramp_square",
+    source=OWN,
+    assumes=("phases follow one another, each with its ramp",),
+    when=SCHEDULED,
+)
+def phase_ramp_square(
+    ramp_time: Array,
+    inner_byte_time: Array,
+    fabric_ramp_steps: Array,
+    fabric_latency: Array,
+    outer_byte_time: Array,
+) -> Array:
+    """Ramps of phases, one a level."""
+    between = np.sqrt(fabric_ramp_steps * fabric_latency * outer_byte_time)
+    return (np.sqrt(ramp_time * inner_byte_time) + between) ** 2
+
+
+# Steps: the sum along the path.
+
+
+@formula(
+    returns="ll_fixed_time",
+    source="nccl",
+    where="tuning model: a ring's steps inside nodes and between them",
+    when=RING,
+)
+def ring_ll_fixed_time(
+    ring_passes: Array, ranks: Array, total_nodes: Array, step_latency: Array, fabric_latency: Array
+) -> Array:
+    """Steps of a ring along its path, with LL."""
+    return ring_passes * (
+        (ranks - total_nodes) * step_latency + (total_nodes - 1.0) * fabric_latency
+    )
+
+
+@formula(
+    returns="simple_fixed_time",
+    source="nccl",
+    where="tuning model: a ring's steps inside nodes and between them",
+    when=RING,
+)
+def ring_simple_fixed_time(
+    ranks: Array,
+    simple_entry_time: Array,
+    ring_passes: Array,
+    total_nodes: Array,
+    step_latency: Array,
+    simple_step_factor: Array,
+    fabric_latency: Array,
+    simple_fabric_factor: Array,
+) -> Array:
+    """Entry and steps of a ring along its path, with Simple."""
+    step = step_latency * (1.0 + several(total_nodes) * simple_step_factor)
+    far = fabric_latency * (1.0 + simple_fabric_factor)
+    path = (ranks - total_nodes) * step + (total_nodes - 1.0) * far
+    return several(ranks) * simple_entry_time + ring_passes * path
+
+
+@formula(
+    returns="ll_fixed_time",
+    source="nccl",
+    where="double binary tree between nodes, chains in them",
+    when=TREE,
+)
+def tree_ll_fixed_time(
+    node_ranks: Array, step_latency: Array, total_nodes: Array, fabric_latency: Array
+) -> Array:
+    """Steps up a tree and down it, with LL."""
+    return 2.0 * (node_ranks - 1.0) * step_latency + depth(total_nodes) * fabric_latency
+
+
+@formula(
+    returns="simple_fixed_time",
+    source="nccl",
+    where="double binary tree between nodes, chains in them",
+    when=TREE,
+)
+def tree_simple_fixed_time(
+    ranks: Array,
+    simple_entry_time: Array,
+    node_ranks: Array,
+    step_latency: Array,
+    total_nodes: Array,
+    simple_step_factor: Array,
+    fabric_latency: Array,
+    simple_fabric_factor: Array,
+) -> Array:
+    """Entry and steps up a tree and down it, with Simple."""
+    step = step_latency * (1.0 + several(total_nodes) * simple_step_factor)
+    far = fabric_latency * (1.0 + simple_fabric_factor)
+    entry = several(ranks) * simple_entry_time
+    return entry + 2.0 * (node_ranks - 1.0) * step + depth(total_nodes) * far
+
+
+@formula(
+    returns="simple_fixed_time",
+    source="nccl",
+    where="NVLS in nodes, trees between them",
+    when=NVLS_TREE,
+)
+def nvls_tree_fixed_time(
+    ranks: Array,
+    node_ranks: Array,
+    gpus_per_host: Array,
+    nvls_time: Array,
+    nvls_hosts_time: Array,
+    total_nodes: Array,
+    fabric_latency: Array,
+    simple_fabric_factor: Array,
+) -> Array:
+    """NVLS, and steps up a tree and down it."""
+    spans = np.where(node_ranks > gpus_per_host, 1.0, 0.0)
+    inside = several(ranks) * (nvls_time + spans * nvls_hosts_time)
+    return inside + depth(total_nodes) * (fabric_latency * (1.0 + simple_fabric_factor))
+
+
+@formula(
+    returns="simple_fixed_time",
+    source="nccl",
+    where="NVLS in nodes, SHARP between them",
+    when=SHARP,
+)
+def sharp_fixed_time(
+    ranks: Array,
+    node_ranks: Array,
+    gpus_per_host: Array,
+    nvls_time: Array,
+    nvls_hosts_time: Array,
+    total_nodes: Array,
+    fabric_latency: Array,
+    simple_fabric_factor: Array,
+) -> Array:
+    """NVLS, and a step to the switches between nodes and back."""
+    spans = np.where(node_ranks > gpus_per_host, 1.0, 0.0)
+    inside = several(ranks) * (nvls_time + spans * nvls_hosts_time)
+    return inside + 2.0 * several(total_nodes) * (fabric_latency * (1.0 + simple_fabric_factor))
+
+
+@formula(
+    returns="ll_fixed_time",
+    source=OWN,
+    when=PAIRS,
+)
+def pair_ll_fixed_time(
+    ranks: Array,
+    pair_entry_time: Array,
+    node_ranks: Array,
+    pair_step_latency: Array,
+    total_nodes: Array,
+    fabric_latency: Array,
+    peer_time: Array,
+) -> Array:
+    """Messages of an exchange node by node, with LL."""
+    inside = several(ranks) * pair_entry_time + (node_ranks - 1.0) * pair_step_latency
+    return inside + several(total_nodes) * fabric_latency + peer_time * (ranks - node_ranks)
+
+
+@formula(
+    returns="simple_fixed_time",
+    source=OWN,
+    when=PAIRS,
+)
+def pair_simple_fixed_time(
+    ranks: Array,
+    pair_entry_time: Array,
+    node_ranks: Array,
+    pair_step_latency: Array,
+    total_nodes: Array,
+    fabric_latency: Array,
+    peer_time: Array,
+    pair_simple_time: Array,
+) -> Array:
+    """Messages of an exchange node by node, with Simple."""
+    messages = pair_ll_fixed_time(
+        ranks,
+        pair_entry_time,
+        node_ranks,
+        pair_step_latency,
+        total_nodes,
+        fabric_latency,
+        peer_time,
+    )
+    return messages + (1.0 - several(total_nodes)) * several(ranks) * pair_simple_time
+
+
+@formula(
+    returns="ll_fixed_time",
+    source=OWN,
+    when=MESSAGE,
+)
+def message_ll_fixed_time(
+    pair_entry_time: Array,
+    intra_latency_count: Array,
+    pair_step_latency: Array,
+    inter_latency_count: Array,
+    pod_latency_count: Array,
+    fabric_latency: Array,
+) -> Array:
+    """One message in a node or between nodes, with LL."""
+    inside = several(intra_latency_count + 1.0) * pair_entry_time
+    inside = inside + intra_latency_count * pair_step_latency
+    return inside + (inter_latency_count + pod_latency_count) * fabric_latency
+
+
+@formula(
+    returns="simple_fixed_time",
+    source=OWN,
+    when=MESSAGE,
+)
+def message_simple_fixed_time(
+    pair_entry_time: Array,
+    pair_simple_time: Array,
+    intra_latency_count: Array,
+    pair_step_latency: Array,
+    inter_latency_count: Array,
+    pod_latency_count: Array,
+    fabric_latency: Array,
+    simple_fabric_factor: Array,
+) -> Array:
+    """One message in a node or between nodes, with Simple."""
+    inside = several(intra_latency_count + 1.0) * (pair_entry_time + pair_simple_time)
+    inside = inside + intra_latency_count * pair_step_latency
+    far = fabric_latency * (1.0 + simple_fabric_factor)
+    return inside + (inter_latency_count + pod_latency_count) * far
+
+
+@formula(
+    returns="simple_fixed_time",
+    source=OWN,
+    when=SCHEDULED,
+)
+def phase_fixed_time(
+    ranks: Array,
+    simple_entry_time: Array,
+    intra_latency_count: Array,
+    step_latency: Array,
+    inter_latency_count: Array,
+    pod_latency_count: Array,
+    fabric_latency: Array,
+    simple_fabric_factor: Array,
+) -> Array:
+    """Entry and steps of phases, each at its level's latency."""
+    far = fabric_latency * (1.0 + simple_fabric_factor)
+    inside = several(ranks) * simple_entry_time + intra_latency_count * step_latency
+    return inside + (inter_latency_count + pod_latency_count) * far
+
+
+@formula(
+    returns="copy_byte_time",
+    source=OWN,
+    assumes=("between nodes it hides behind the network",),
+    when=PAIRS,
+)
+def node_pair_copy_byte_time(total_nodes: Array, ranks: Array, pair_copy_rate: Array) -> Array:
+    """Copy of the own block of an exchange."""
+    return (1.0 - several(total_nodes)) * several(ranks) / (ranks * pair_copy_rate)

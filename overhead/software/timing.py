@@ -1,0 +1,340 @@
+"""The time of an operation with a library, from steps and bytes, and its parts.
+
+A library takes the protocol of least time.  Operations are issued ahead of the GPU, so a slow host
+hides behind a long operation: its time and theirs join as the root of fourth powers.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from overhead.formula import formula
+from overhead.quantity import Array
+from overhead.software.flat import OWN, several
+from overhead.software.quantities import PRICED
+
+ANY = {"library": PRICED}
+SHAPES = ("flat", "two_levels", "three_levels")
+TWO_PROTOCOLS = "ring|pairs|message|tree"
+SIMPLE_ONLY = "nvls|nvls_tree|sharp|schedule"
+RINGS = {**ANY, "form": "ring"}
+HASTE = ("operations are issued ahead of the GPU",)
+
+
+@formula(source=OWN, when=ANY)
+def paid_launch_time(ranks: Array, operation_launch_time: Array) -> Array:
+    """Launch, where there is anything to do."""
+    return several(ranks) * operation_launch_time
+
+
+@formula(
+    returns="copy_byte_time",
+    source=OWN,
+    assumes=("a rank moves its own block, too",),
+    when={**RINGS, "collective": "all_gather|reduce_scatter"},
+)
+def ring_copy_byte_time(ranks: Array, copy_rate: Array) -> Array:
+    """Copy of the own block."""
+    return several(ranks) / (ranks * copy_rate)
+
+
+@formula(
+    returns="copy_byte_time",
+    source=OWN,
+    when={**RINGS, "collective": "all_reduce"},
+)
+def all_reduce_copy_byte_time(ranks: Array, reduced_copy_share: Array, copy_rate: Array) -> Array:
+    """Copy of the own block of an all_reduce."""
+    return several(ranks) * reduced_copy_share / (ranks * copy_rate)
+
+
+@formula(returns="copy_byte_time", source=OWN, when=ANY)
+def no_copy_byte_time(operation_launch_time: Array) -> Array:
+    """No copy."""
+    return 0.0 * operation_launch_time
+
+
+# The time.
+
+
+def simple_time(
+    message_bytes: Array,
+    paid_launch_time: Array,
+    simple_fixed_time: Array,
+    simple_byte_time: Array,
+    ramp_square: Array,
+    copy_byte_time: Array,
+) -> Array:
+    """Time with protocol Simple."""
+    ramp = np.sqrt(message_bytes) * np.sqrt(ramp_square)
+    bytes_time = message_bytes * (simple_byte_time + copy_byte_time)
+    return (paid_launch_time + simple_fixed_time) + bytes_time + ramp
+
+
+def least_time(
+    message_bytes: Array,
+    paid_launch_time: Array,
+    ll_fixed_time: Array,
+    ll_byte_time: Array,
+    simple_fixed_time: Array,
+    simple_byte_time: Array,
+    ramp_square: Array,
+    copy_byte_time: Array,
+) -> Array:
+    """Time with the protocol of least time, LL or Simple."""
+    simple = simple_time(
+        message_bytes,
+        paid_launch_time,
+        simple_fixed_time,
+        simple_byte_time,
+        ramp_square,
+        copy_byte_time,
+    )
+    ll = (paid_launch_time + ll_fixed_time) + message_bytes * (ll_byte_time + copy_byte_time)
+    return np.minimum(ll, simple)
+
+
+def floored_time(device_time: Array, floor_time: Array) -> Array:
+    """Time of the operation, with what it waits for host or fabric."""
+    return np.sqrt(np.sqrt(device_time**4 + floor_time**4))
+
+
+for _shape in SHAPES:
+    _where = {**ANY, "shape": _shape}
+    _exact = {**_where, "phases": "sequential", "reduction": "free"}
+    for _returns, _more in (("device_time", _where), ("time", {**_exact, "floor": "none"})):
+        formula(
+            returns=_returns,
+            source=OWN,
+            when={**_more, "form": TWO_PROTOCOLS},
+            name=f"{_shape}_{_returns}_of_two_protocols",
+        )(least_time)
+        formula(
+            returns=_returns,
+            source=OWN,
+            when={**_more, "form": SIMPLE_ONLY},
+            name=f"{_shape}_{_returns}_of_one_protocol",
+        )(simple_time)
+    formula(
+        returns="time",
+        source=OWN,
+        assumes=HASTE,
+        when={**_exact, "floor": "some"},
+        name=f"{_shape}_time_with_floor",
+    )(floored_time)
+
+
+@formula(
+    returns="host_floor_time",
+    source=OWN,
+    assumes=("one process issues the operation for each of its GPUs in turn",),
+    when={**ANY, "environment": "group"},
+)
+def group_floor_time(issue_time: Array, ranks: Array) -> Array:
+    """Time in which one process issues the operation for all ranks."""
+    return issue_time * ranks
+
+
+@formula(source=OWN, when=ANY)
+def host_floor_time(issue_time: Array) -> Array:
+    """Time in which a process issues the operation for its rank."""
+    return 1.0 * issue_time
+
+
+@formula(
+    returns="floor_time",
+    source=OWN,
+    when={**ANY, "shape": "flat"},
+)
+def flat_floor_time(ranks: Array, host_floor_time: Array) -> Array:
+    """Least time of an operation: the host's."""
+    return several(ranks) * host_floor_time
+
+
+@formula(
+    returns="floor_time",
+    source=OWN,
+    when={**ANY, "topology": "hierarchical"},
+)
+def nodes_floor_time(
+    ranks: Array, host_floor_time: Array, total_nodes: Array, fabric_floor_time: Array
+) -> Array:
+    """Least time of an operation: the host's, and the fabric's."""
+    fabric = several(total_nodes) * fabric_floor_time
+    return several(ranks) * np.sqrt(np.sqrt(host_floor_time**4 + fabric**4))
+
+
+# The parts of the time.
+
+
+@formula(
+    source=OWN,
+    when={**ANY, "form": TWO_PROTOCOLS},
+)
+def protocol(
+    message_bytes: Array,
+    ll_fixed_time: Array,
+    ll_byte_time: Array,
+    simple_fixed_time: Array,
+    simple_byte_time: Array,
+    ramp_square: Array,
+    copy_byte_time: Array,
+) -> Array:
+    """The protocol of least time: 0 LL, 1 Simple."""
+    ll = ll_fixed_time + message_bytes * (ll_byte_time + copy_byte_time)
+    simple = simple_fixed_time + message_bytes * (simple_byte_time + copy_byte_time)
+    simple = simple + np.sqrt(message_bytes) * np.sqrt(ramp_square)
+    return np.where(ll <= simple, 0.0, 1.0)
+
+
+@formula(
+    returns="protocol",
+    source=OWN,
+    when={**ANY, "form": SIMPLE_ONLY},
+)
+def one_protocol(ranks: Array) -> Array:
+    """Simple, where there is no other protocol."""
+    return np.ones_like(ranks)
+
+
+@formula(
+    source=OWN,
+    when={**ANY, "form": TWO_PROTOCOLS},
+)
+def step_part_time(protocol: Array, simple_fixed_time: Array, ll_fixed_time: Array) -> Array:
+    """Entry and steps, with the protocol taken."""
+    return np.where(protocol > 0.0, simple_fixed_time, ll_fixed_time)
+
+
+@formula(
+    returns="step_part_time",
+    source=OWN,
+    when={**ANY, "form": SIMPLE_ONLY},
+)
+def simple_step_part_time(simple_fixed_time: Array) -> Array:
+    """Entry and steps, where there is one protocol."""
+    return 1.0 * simple_fixed_time
+
+
+@formula(
+    source=OWN,
+    when={**ANY, "form": TWO_PROTOCOLS},
+)
+def wire_part_time(
+    message_bytes: Array, protocol: Array, simple_byte_time: Array, ll_byte_time: Array
+) -> Array:
+    """Bytes on the wire, with the protocol taken."""
+    return message_bytes * np.where(protocol > 0.0, simple_byte_time, ll_byte_time)
+
+
+@formula(
+    returns="wire_part_time",
+    source=OWN,
+    when={**ANY, "form": SIMPLE_ONLY},
+)
+def simple_wire_part_time(message_bytes: Array, simple_byte_time: Array) -> Array:
+    """Bytes on the wire, where there is one protocol."""
+    return message_bytes * simple_byte_time
+
+
+@formula(
+    source=OWN,
+    when=ANY,
+)
+def copy_part_time(message_bytes: Array, copy_byte_time: Array) -> Array:
+    """Copy of a rank's own block."""
+    return message_bytes * copy_byte_time
+
+
+@formula(
+    source=OWN,
+    when=ANY,
+)
+def ramp_part_time(protocol: Array, message_bytes: Array, ramp_square: Array) -> Array:
+    """Ramp, which LL doesn't have."""
+    return protocol * (np.sqrt(message_bytes) * np.sqrt(ramp_square))
+
+
+@formula(
+    returns="wait_part_time",
+    source=OWN,
+    when={**ANY, "floor": "none"},
+)
+def no_wait_part_time(device_time: Array) -> Array:
+    """Nothing to wait for."""
+    return 0.0 * device_time
+
+
+@formula(
+    source=OWN,
+    when={**ANY, "floor": "some"},
+)
+def wait_part_time(time: Array, device_time: Array) -> Array:
+    """What the operation waits for host or fabric."""
+    return np.maximum(time - device_time, 0.0)
+
+
+def latency_parts(paid_launch_time: Array, step_part_time: Array, wait_part_time: Array) -> Array:
+    """Part of the time that doesn't grow with the message."""
+    return paid_launch_time + step_part_time + wait_part_time
+
+
+def bandwidth_parts(wire_part_time: Array, copy_part_time: Array, ramp_part_time: Array) -> Array:
+    """Part of the time that grows with the message."""
+    return wire_part_time + copy_part_time + ramp_part_time
+
+
+for _shape, _network in (*product(SHAPES, ("",)), ("flat", "yes")):
+    _where = {**ANY, "shape": _shape} | ({"in_network": _network} if _network else {})
+    formula(
+        returns="latency_time",
+        source=OWN,
+        when=_where,
+        name=f"{_shape}_latency_parts" + _network,
+    )(latency_parts)
+    if not _network:
+        formula(
+            returns="bandwidth_time",
+            source=OWN,
+            when=_where,
+            name=f"{_shape}_bandwidth_parts",
+        )(bandwidth_parts)
+
+
+LEVELS = {**ANY, "topology": "hierarchical"}
+WHOLE = ("an operation that leaves a node counts as between nodes, as a whole",)
+
+
+@formula(
+    returns="intra_time",
+    source=OWN,
+    assumes=WHOLE,
+    when=LEVELS,
+)
+def whole_intra_time(total_nodes: Array, time: Array) -> Array:
+    """Part of the time that is spent inside a node: all or nothing."""
+    return np.where(total_nodes > 1.0, 0.0, time)
+
+
+@formula(
+    returns="inter_time",
+    source=OWN,
+    assumes=WHOLE,
+    when=LEVELS,
+)
+def whole_inter_time(total_nodes: Array, pods: Array, time: Array) -> Array:
+    """Part of the time that is spent between nodes: all or nothing."""
+    return np.where((total_nodes > 1.0) & (pods <= 1.0), time, 0.0)
+
+
+@formula(
+    returns="pod_time",
+    source=OWN,
+    assumes=WHOLE,
+    when=LEVELS,
+)
+def whole_pod_time(pods: Array, time: Array) -> Array:
+    """Part of the time that is spent between pods: all or nothing."""
+    return np.where(pods > 1.0, time, 0.0)

@@ -1,0 +1,276 @@
+"""A software profile's file: the constants of a library that runs collectives, each with a source.
+
+Constants of a node go by the GPU's generation, those between nodes by the network there; what is
+the same everywhere is shared.  A machine's file says which generation and network it has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from overhead.labels import LABELS, NO_LIBRARY
+from overhead.quantity import VOCABULARY
+from sweeps.errors import InputError, fault, nearest
+from sweeps.origin import SPECIFICATION, Origin, assumed
+from sweeps.spec.catalog import find_spec, read_toml
+from sweeps.spec.figures import Entry, Figure, FigureReader
+from sweeps.spec.machine import Machine
+
+LIBRARIES = LABELS["library"].values
+NVLS = ("nvls_time", "nvls_hosts_time", "nvls_share", "nvls_ramp_time")
+NODE = (
+    "operation_launch_time", "step_latency", "link_share", "copy_rate", "reduced_copy_share",
+    "ll_share", "simple_entry_time", "ramp_time", "pair_entry_time", "pair_step_latency",
+    "pair_simple_time", "pair_share", "pair_copy_rate", "pair_ll_share", "pair_ramp_time",
+)  # fmt: skip
+FABRIC = ("fabric_latency", "fabric_share", "fabric_floor_time")
+SHARED = (
+    "simple_fabric_factor", "fabric_ramp_steps", "simple_step_factor", "fabric_ll_share",
+    "tree_share", "tree_link_share", "fabric_pair_share", "peer_time",
+)  # fmt: skip
+SWITCHED = ("nvls_tree_share", "sharp_share")
+CONSTANTS = (*NODE, *NVLS, *FABRIC, *SHARED, *SWITCHED)
+# What a library without it, as XLA without protocols, takes in its place: the machine's latency.
+LATENCIES = {
+    "step_latency": "intra_latency",
+    "pair_step_latency": "intra_latency",
+    "fabric_latency": "inter_latency",
+}
+# A port's rate by generation [byte/s], for machines that don't name theirs.
+PORTS = {"ampere": 300e9, "hopper": 450e9, "blackwell": 900e9, "pcie5": 64e9, "cdna3": 448e9}
+USUAL_FABRIC = "infiniband"
+# Who issues operations so that the host may be slower than the GPU.
+SLOW_HOSTS = ("pytorch", "group", "xla")
+
+
+def _entry(name: str, *, required: bool) -> Entry:
+    quantity = VOCABULARY[name]
+    return Entry(
+        name,
+        quantity.units,
+        quantity.minimum,
+        quantity.above,
+        required=required,
+        maximum=quantity.maximum,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A library's constants."""
+
+    name: str  # What the catalogue calls it
+    title: str  # What people call it
+    summary: str  # What to know of it
+    path: Path  # Its file
+    library: str  # The library whose forms hold
+    nodes: Mapping[str, Mapping[str, Figure]]  # By generation, then quantity
+    fabrics: Mapping[str, Mapping[str, Figure]]  # By network, then quantity
+    shared: Mapping[str, Figure]
+    environment: Mapping[str, Figure]  # What hosts take, by environment
+    uncertainty: Mapping[tuple[str, str], float]  # Relative, by table and quantity
+
+    def generation(self, machine: Machine) -> tuple[str, str]:
+        """Return the generation of a machine's GPUs, and why, if its file doesn't say."""
+        if machine.generation in self.nodes:
+            return machine.generation, ""
+        field = f"software.generation of {machine.name}"
+        if machine.generation:
+            raise InputError(
+                fault(field, machine.generation, f"{self.name} has no such node",
+                      nearest(machine.generation, self.nodes))
+            )  # fmt: skip
+        known = [name for name in self.nodes if name in PORTS]
+        if not known:
+            raise InputError(
+                fault(field, "(not given)", "needed", f"one of {', '.join(self.nodes)}")
+            )
+        rate = machine.figures["intra_bandwidth"].value
+        near = min(known, key=lambda name: abs(math.log(rate / PORTS[name])))
+        return near, f"{machine.name} names no generation: {near} is nearest by its links' rate"
+
+    def fabric(self, machine: Machine) -> tuple[str, str]:
+        """Return the network between a machine's nodes, and why, if its file doesn't say."""
+        if machine.fabric in self.fabrics:
+            return machine.fabric, ""
+        if machine.fabric:
+            raise InputError(
+                fault(f"software.fabric of {machine.name}", machine.fabric,
+                      f"{self.name} has no such network", nearest(machine.fabric, self.fabrics))
+            )  # fmt: skip
+        usual = USUAL_FABRIC if USUAL_FABRIC in self.fabrics else next(iter(self.fabrics))
+        return usual, f"{machine.name} names no network between nodes: taken as {usual}"
+
+    def constants(self, machine: Machine) -> dict[str, Origin]:
+        """Return every constant on a machine, with where it comes from."""
+        generation, why_node = self.generation(machine)
+        fabric, why_fabric = self.fabric(machine)
+        tables = (
+            (self.nodes[generation], f"{self.name}, {generation}", why_node),
+            (self.fabrics[fabric], f"{self.name}, {fabric}", why_fabric),
+            (self.shared, self.name, ""),
+        )
+        found: dict[str, Origin] = {}
+        for figures, owner, why in tables:
+            for name, figure in figures.items():
+                origin = figure.origin.of(owner)
+                found[name] = origin.derived(figure.value, f"; {why}") if why else origin
+        if "nvls" in machine.in_network and NVLS[0] not in found and self.library != "xla":
+            raise InputError(
+                fault(f"node.{generation}.{NVLS[0]}", "(not given)",
+                      f"{machine.name} has NVLS, of which {self.name} knows nothing there",
+                      "give it in a profile of your own")
+            )  # fmt: skip
+        for name in CONSTANTS:
+            found.setdefault(name, self._absent(name, machine))
+        found |= _wiring(machine)
+        return found
+
+    def _absent(self, name: str, machine: Machine) -> Origin:
+        """Return what stands for a constant that the library doesn't have."""
+        if name in LATENCIES:
+            figure = machine.figures.get(LATENCIES[name])
+            value = figure.value if figure else math.nan
+            return assumed(value, f"{self.title} has no constant of its own: the machine's")
+        quantity = VOCABULARY[name]
+        neutral = 1.0 if quantity.maximum == 1.0 or name == "reduced_copy_share" else 0.0
+        value = math.inf if quantity.units == "byte s-1" else neutral
+        return assumed(value, f"{self.title} has no such part")
+
+    def issue(self, environment: str) -> Origin:
+        """Return what the host takes to issue an operation."""
+        if environment not in SLOW_HOSTS:
+            return assumed(0.0, "the host is ahead of the GPU")
+        figure = self.environment.get(environment)
+        if figure is None:
+            raise InputError(
+                fault("environment", environment, f"{self.name} has no time of such hosts",
+                      nearest(environment, (*self.environment, *LABELS["environment"].values[:3])))
+            )  # fmt: skip
+        return figure.origin.of(f"{self.name}, {environment}")
+
+
+def _wiring(machine: Machine) -> dict[str, Origin]:
+    """Return how a machine's GPUs are joined, and how many a host has."""
+    figures = machine.figures
+    link = figures.get("intra_link_bandwidth")
+    joined = machine.scale_up_kind == "fully_connected" and link is not None
+    pair = link.origin if joined and link else Origin(math.inf, SPECIFICATION, "a switch")
+    host = figures.get("gpus_per_host", figures["gpus_per_node"])
+    return {"pair_bandwidth": pair, "gpus_per_host": host.origin}
+
+
+def load_software(name_or_path: str) -> Profile:
+    """Read a profile by its name or path."""
+    path = find_spec("software", name_or_path)
+    return read_profile(path, read_toml(path))
+
+
+def read_profile(path: Path, content: Mapping[str, Any]) -> Profile:
+    """Make a profile of a file's content."""
+    reader = _Reader(path, content)
+    profile = reader.profile()
+    if reader.faults:
+        raise InputError(reader.faults)
+    return profile
+
+
+class _Reader(FigureReader):
+    """A walk over a profile's file."""
+
+    keys = ("value", "kind", "source", "uncertainty")
+
+    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
+        super().__init__(path, content)
+        self.uncertainty: dict[tuple[str, str], float] = {}
+
+    def profile(self) -> Profile:
+        name = self.name()
+        tables = ("node", "fabric", "shared", "environment")
+        self.unknown("", self.content, ("name", "title", "library", "summary", *tables))
+        library = self.choice("", self.content, "library", LIBRARIES)
+        # A library without protocols may leave out what it doesn't have.
+        whole = library in ("nccl", "rccl")
+        nodes = self._several("node", (*NODE, *NVLS), NODE if whole else ("link_share",))
+        fabrics = self._several("fabric", FABRIC, FABRIC if whole else ("fabric_share",))
+        shared = self._constants("shared", (*SHARED, *SWITCHED), SHARED if whole else ())
+        hosts = {
+            environment: figure
+            for environment, given in self.table("environment").items()
+            if (figure := self._environment(environment, given)) is not None
+        }
+        for place, found in (("node", nodes), ("fabric", fabrics)):
+            if library != NO_LIBRARY and not found:
+                self.faults.append(f"{self.path}: {place}: is missing; one table a {place} or more")
+        return Profile(
+            name=name,
+            title=self.text("", self.content, "title"),
+            summary=self.text("", self.content, "summary", default=""),
+            path=self.path,
+            library=library,
+            nodes=nodes,
+            fabrics=fabrics,
+            shared=shared,
+            environment=hosts,
+            uncertainty=self.uncertainty,
+        )
+
+    def _several(
+        self, place: str, known: tuple[str, ...], needed: tuple[str, ...]
+    ) -> dict[str, dict[str, Figure]]:
+        return {
+            name: self._constants(f"{place}.{name}", known, needed) for name in self.table(place)
+        }
+
+    def _constants(
+        self, place: str, known: tuple[str, ...], needed: tuple[str, ...]
+    ) -> dict[str, Figure]:
+        table = self.table(place)
+        self.unknown(place, table, known)
+        found = {}
+        for name in known:
+            entry = _entry(name, required=name in needed)
+            if name in table:
+                figure = self._figure(place, name, table[name], entry)
+                if figure is not None:
+                    found[name] = figure
+            elif entry.required:
+                self.faults.append(f"{self.path}: {place}.{name}: is missing; every {place} has it")
+        return found
+
+    def _environment(self, environment: str, given: object) -> Figure | None:
+        if environment not in SLOW_HOSTS:
+            where = f"{self.path}: environment.{environment}"
+            self.faults.append(f"{where}: no such key; {nearest(environment, SLOW_HOSTS)}")
+            return None
+        return self._figure("environment", environment, given, _entry("issue_time", required=True))
+
+    def _figure(self, place: str, name: str, given: object, entry: Entry) -> Figure | None:
+        figure = self.figure(f"{place}.{name}", given, entry)
+        share = given.get("uncertainty", 0.0) if isinstance(given, dict) else 0.0
+        number = isinstance(share, int | float) and not isinstance(share, bool)
+        if number and share >= 0.0:
+            self.uncertainty[place, name] = float(share)
+        else:
+            allowed = "a relative one, from 0"
+            self.fault(f"{place}.{name}.uncertainty", share, "can't be", allowed)
+        return figure
+
+
+def priced(machine: Machine, words: Mapping[str, str]) -> tuple[str, dict[str, Origin]]:
+    """Return the library of a profile, and its constants on a machine, as labels choose."""
+    profile = load_software(words["software"])
+    if profile.library == NO_LIBRARY:
+        return NO_LIBRARY, {}
+    constants = profile.constants(replace(machine, fabric=words.get("fabric", machine.fabric)))
+    return profile.library, {**constants, "issue_time": profile.issue(words["environment"])}
+
+
+def waits(constants: Mapping[str, Origin]) -> bool:
+    """Return whether operations may wait for their host, or the network's."""
+    floors = ("issue_time", "fabric_floor_time")
+    return any(constants[name].value > 0.0 for name in floors if name in constants)

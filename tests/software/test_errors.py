@@ -1,0 +1,101 @@
+"""What the shipped constants of NCCL predict, beside published measurements: errors by class.
+
+The rows are those of tests/data/collectives.csv.  Two logs are of hosts that take 43 us to issue an
+operation, whatever the network does: they are given it.  The stated errors are mean and median in
+percent; they may not get worse by half a point.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sweeps
+
+ROWS = Path(__file__).parents[1] / "data" / "collectives.csv"
+CLASSES = {
+    "small": (0.0, 2.0**18),
+    "medium": (2.0**18, 2.0**24),
+    "large": (2.0**24, np.inf),
+    "from 1 MiB": (2.0**20, np.inf),
+}
+# Rows, then for each class mean and median.
+STATED = {
+    "one node": (928, (7.0, 4.8), (9.1, 6.6), (4.7, 2.7), (6.4, 3.5)),
+    "several nodes": (289, (15.1, 10.4), (20.4, 19.3), (11.6, 6.3), (13.5, 7.3)),
+    "all": (1217, (8.8, 5.5), (11.2, 7.2), (6.6, 3.2), (8.2, 4.0)),
+}
+SLOW_HOST = 43e-6
+KEYS = ("collective", "hardware", "nodes", "fabric", "card_GBps", "algorithm", "host")
+
+
+def predicted(key: tuple[str, ...], ranks: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the product's times of one kind of operation."""
+    collective, hardware, nodes, fabric, card, algorithm, host = key
+    several = int(nodes) > 1
+    constants: dict[str, object] = {
+        "collective": collective,
+        "hardware": hardware,
+        "algorithm": algorithm,
+        "software": "nccl",
+        "environment": "pytorch" if host else "nccl-tests",
+        "topology": "hierarchical" if several else "switch",
+    }
+    if host:
+        constants["issue_time"] = SLOW_HOST
+    if several:
+        constants |= {"fabric": fabric, "inter_bandwidth": float(card) * 1e9, "inter_inc": 1.0}
+        constants |= {"gpus_per_node": 8.0, "nics_per_node": 8.0}
+    axes = {"case": {"ranks": ranks.tolist(), "message_bytes": sizes.tolist()}}
+    spec = {"axes": axes, "constants": constants, "quantities": ["time"]}
+    return np.asarray(sweeps.run(spec).time.values)
+
+
+@cache
+def errors() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return sizes and relative errors, of one node, of several, and of all."""
+    groups: defaultdict[tuple[str, ...], list[dict[str, str]]] = defaultdict(list)
+    text = [line for line in ROWS.read_text(encoding="utf-8").splitlines() if line[0] != "#"]
+    for row in csv.DictReader(text):
+        groups[tuple(row[name] for name in KEYS)].append(row)
+    parts: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+    for key, rows in groups.items():
+        ranks, sizes, times = (
+            np.array([float(row[name]) for row in rows])
+            for name in ("ranks", "message_bytes", "time_us")
+        )
+        error = predicted(key, ranks, sizes) / (times * 1e-6) - 1.0
+        where = "several nodes" if int(key[2]) > 1 else "one node"
+        for name in (where, "all"):
+            parts[name].append(np.stack([sizes, error]))
+    found = {name: np.concatenate(part, axis=1) for name, part in parts.items()}
+    return {name: (both[0], both[1]) for name, both in found.items()}
+
+
+@pytest.mark.parametrize("where", STATED)
+def test_errors_are_as_stated(where: str) -> None:
+    sizes, error = errors()[where]
+    count, *stated = STATED[where]
+    assert len(sizes) == count
+    for (low, high), (mean, median) in zip(CLASSES.values(), stated, strict=True):
+        own = 100.0 * np.abs(error[(sizes >= low) & (sizes < high)])
+        assert np.mean(own) < mean + 0.5
+        assert np.median(own) < median + 0.5
+
+
+def test_without_the_profile_errors_are_several_times_as_large() -> None:
+    """All_reduce of 8 H100, from 1 MiB on, by the links alone."""
+    sizes = 2.0 ** np.arange(20, 31)
+    each = {
+        software: sweeps.sweep(
+            "time", ranks=8, message_bytes=sizes, hardware="dgx-h100", algorithm="ring",
+            software=software, topology="switch",
+        ).time.values
+        for software in ("none", "nccl")
+    }  # fmt: skip
+    assert np.all(each["nccl"] > 1.2 * each["none"])

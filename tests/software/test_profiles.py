@@ -1,0 +1,152 @@
+"""Profiles as files: what they must have, what a machine takes of them, faults by field."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+import sweeps
+from overhead.labels import LABELS, NO_LIBRARY
+from overhead.quantity import VOCABULARY
+from sweeps.errors import InputError
+from sweeps.spec.catalog import hardware_names, load_hardware, shipped
+from sweeps.spec.software import CONSTANTS, Profile, load_software
+
+NAMES = sorted(path.stem for path in shipped("software").glob("*.toml"))
+OF_MACHINES = {"nccl": ("dgx", "gb", "grand"), "rccl": ("mi",), "xla": ("tpu",)}
+
+
+def test_a_profile_a_library() -> None:
+    assert set(NAMES) == set(LABELS["library"].values)
+    assert all(load_software(name).library == name for name in NAMES)
+
+
+@pytest.mark.parametrize("library", OF_MACHINES)
+def test_every_machine_has_every_constant(library: str) -> None:
+    profile = load_software(library)
+    machines = [name for name in hardware_names() if name.startswith(OF_MACHINES[library])]
+    assert machines
+    for name in machines:
+        found = profile.constants(load_hardware(name))
+        assert set(CONSTANTS) < set(found)
+        for constant, origin in found.items():
+            assert not VOCABULARY[constant].outside(origin.value), (name, constant)
+            assert origin.source, (name, constant)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_constant_has_an_uncertainty(name: str) -> None:
+    profile = load_software(name)
+    told = {key for key, share in profile.uncertainty.items() if share > 0.0}
+    floors = {key for key in profile.uncertainty if key[1] == "fabric_floor_time"}
+    still = {key for key in profile.uncertainty if key[0] == "environment" and name == "xla"}
+    assert set(profile.uncertainty) == told | floors | still
+
+
+def edited(tmp_path: Path, *changes: tuple[str, str]) -> Path:
+    text = (shipped("software") / "nccl.toml").read_text(encoding="utf-8")
+    for old, new in (('name = "nccl"', 'name = "own"'), *changes):
+        assert old in text
+        text = text.replace(old, new, 1)
+    path = tmp_path / "own.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_file_of_ones_own_is_taken(tmp_path: Path) -> None:
+    path = edited(tmp_path, ('"5.0 us"', '"15 us"'))
+    common = {"ranks": 8, "message_bytes": 1024.0, "hardware": "dgx-h100", "topology": "switch"}
+    own, known = (
+        float(sweeps.sweep("time", software=software, algorithm="ring", **common).time)
+        for software in (str(path), "nccl")
+    )
+    assert math.isclose(own - known, 10e-6, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("link_share = { value = 0.824", "link_share = { value = 1.824", "node.hopper.link_share"),
+        ('step_latency = { value = "0.81 us"', 'step_latency = { value = "-1 us"', "can't be"),
+        ('step_latency = { value = "0.81 us"', 'step_late = { value = "0.81 us"', "is missing"),
+        ('library = "nccl"', 'library = "mpi"', "'mpi'"),
+        ("[environment]\npytorch", "[environment]\nlaptop", "environment.laptop: no such key"),
+        ("uncertainty = 0.02", "uncertainty = -1", "uncertainty = -1"),
+    ],
+)
+def test_faults_name_their_field(tmp_path: Path, old: str, new: str, words: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_software(str(edited(tmp_path, (old, new))))
+    assert words in str(error.value)
+
+
+def h100(**given: str) -> dict[str, object]:
+    return {"ranks": 8, "message_bytes": 1024.0, "hardware": "dgx-h100", **given}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (h100(software="mpi"), "no such profile"),
+        (h100(software="rccl"), "software.generation of dgx-h100 = 'hopper'"),
+        (h100(software="nccl", fabric="carrier pigeon"), "no such network"),
+        (h100(software="nccl", environment="laptop"), "environment = 'laptop'"),
+        (h100(environment="graph"), "none is given"),
+        (h100(fabric="efa"), "none is given"),
+        ({**h100(software="nccl"), "phase_chunks": 4}, "has no form of it"),
+    ],
+)
+def test_bad_input_is_refused_in_a_line(given: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        sweeps.sweep("time", **given)  # type: ignore[arg-type]
+    assert words in str(error.value)
+    assert len(error.value.faults) == 1
+
+
+def test_a_machine_without_a_generation_gets_the_nearest_in_words(tmp_path: Path) -> None:
+    text = (shipped("hardware") / "dgx-h100.toml").read_text(encoding="utf-8")
+    plain = text.replace('[software]\ngeneration = "hopper"\nfabric = "infiniband"\n', "")
+    path = tmp_path / "mine.toml"
+    path.write_text(plain.replace('name = "dgx-h100"', 'name = "mine"'), encoding="utf-8")
+    profile: Profile = load_software("nccl")
+    found = profile.constants(load_hardware(path))
+    known = profile.constants(load_hardware("dgx-h100"))
+    assert {n: one.value for n, one in found.items()} == {n: o.value for n, o in known.items()}
+    assert "hopper is nearest" in found["step_latency"].source
+    assert "taken as infiniband" in found["fabric_latency"].source
+
+
+def test_software_is_an_axis_beside_machines_and_environments() -> None:
+    found = sweeps.sweep(
+        ["time", "lower_bound"],
+        software=["none", "nccl"],
+        hardware=["dgx-a100", "dgx-h100"],
+        environment=["nccl-tests", "pytorch"],
+        ranks=8,
+        message_bytes=[8.0, 2.0**30],
+        topology="switch",
+        algorithm="ring",
+    )
+    bare = sweeps.sweep(
+        "time", hardware=["dgx-a100", "dgx-h100"], ranks=8, message_bytes=[8.0, 2.0**30],
+        topology="switch", algorithm="ring",
+    )  # fmt: skip
+    assert (found.time.sel(software=NO_LIBRARY) == bare.time).all()
+    priced = found.time.sel(software="nccl")
+    assert (priced > found.time.sel(software=NO_LIBRARY)).all()
+    slow, fast = (priced.sel(environment=name) for name in ("pytorch", "nccl-tests"))
+    assert (slow.sel(message_bytes=8.0) > 45e-6).all()
+    # A slow host hides behind a long operation.
+    assert (abs(slow / fast - 1.0).sel(message_bytes=2.0**30) < 1e-6).all()
+    assert set(found.time.dims) == {"software", "hardware", "environment", "message_bytes"}
+
+
+def test_a_stored_dataset_is_computed_again() -> None:
+    found = sweeps.sweep(
+        "time", software=["none", "nccl"], ranks=[8, 16], message_bytes=[8.0, 2.0**30],
+        algorithm="nccl", topology="hierarchical", hardware=["dgx-h100", "gb200-nvl72"],
+    )  # fmt: skip
+    again = sweeps.recompute(found)
+    assert (again.time == found.time).all()

@@ -1,0 +1,71 @@
+"""``sweeps collective --software``: what machines measure, a time's parts, their origins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cli_runner import Runner
+
+NCCL = "--software nccl --algorithm nccl"
+NODES = f"--topology hierarchical {NCCL}"
+RACK = f"--hardware gb200-nvl72 {NCCL}"
+
+
+@pytest.fixture
+def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
+    return Runner(capsys)
+
+
+def record(sweeps: Runner, arguments: str) -> dict[str, Any]:
+    (found,) = sweeps(f"collective {arguments} --json").records
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "quantity", "low", "high"),
+    [
+        (f"--N 16 --M 1GiB {NODES}", "latency_s", 4.3e-3, 4.8e-3),
+        (f"--N 1024 --M 1KiB {NODES}", "latency_s", 0.8e-4, 1.4e-4),
+        (f"--N 8 --M 8GiB {NCCL}", "busbw_bytes_per_s", 465e9, 495e9),
+        (f"--N 72 --M 8GiB {RACK}", "busbw_bytes_per_s", 8e11, 1e12),
+    ],
+)
+def test_known_measurements(
+    sweeps: Runner, arguments: str, quantity: str, low: float, high: float
+) -> None:
+    assert low < record(sweeps, arguments)[quantity] < high
+
+
+def test_the_report_names_profile_algorithm_protocol_and_parts(sweeps: Runner) -> None:
+    told = sweeps(f"collective --N 16 --M 64KiB {NODES}").out
+    assert "algorithm tree_path, software nccl, protocol LL" in told
+    for words in ("launch", "steps", "wire", "copy", "ramp"):
+        assert f"\n      {words} " in told
+    assert "fabric_latency = 8 us" in told
+    assert "(nccl, infiniband)" in told
+    assert "protocol Simple" in sweeps(f"collective --N 16 --M 1GiB {NODES}").out
+    assert ", protocol" not in sweeps("collective --N 16 --M 1GiB").out
+
+
+def test_none_is_as_without(sweeps: Runner) -> None:
+    line = "collective --N 8,16 --M 1KiB,1GiB --json"
+    assert sweeps(f"{line} --software none").records == sweeps(line).records
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--software mpi", "software = 'mpi'"),
+        ("--software nccl --environment laptop", "environment = 'laptop'"),
+        ("--software nccl --hardware tpu-v5e", "software.generation of tpu-v5e"),
+        ("--software nccl --phase-chunks 2", "phase_chunks"),
+        ("--fabric efa", "give software"),
+    ],
+)
+def test_bad_input_is_a_line(sweeps: Runner, arguments: str, words: str) -> None:
+    done = sweeps(f"collective --N 8 --M 1MiB {arguments}", fine=False)
+    assert done.code == 2
+    assert words in done.err
+    assert done.err.count("\n") == 1
