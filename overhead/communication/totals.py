@@ -20,13 +20,15 @@ OPERATIONS: dict[str, Operation] = {
     for one in module.OPERATIONS
 }
 
-# A dimension's totals by the end of their names: symbol, unit, meaning, and part of operations.
+# A dimension's totals by the end of their names: symbol, unit, meaning, and parts of operations.
 TOTALS: dict[str, tuple[str, str, str, str]] = {
     "forward_communication_time": ("T_f", "s", "time in forwards", "forward_time"),
     "backward_communication_time": ("T_b", "s", "time in backwards", "backward_time"),
+    "communication_count": ("N", "1", "operations of the rank that has most", "forward_count "
+                            "backward_count"),
     "communication_volume": ("V", "byte", "most bytes that a rank sends", "volume"),
     "communication_energy": ("E", "J", "energy, of all groups", "total_energy"),
-}
+}  # fmt: skip
 
 
 def of_dimension(dimension: str, context_parallel: str = "") -> tuple[Operation, ...]:
@@ -52,12 +54,16 @@ def _declare(returns: str, names: Sequence[str], context_parallel: str = "") -> 
 
 for _dimension, _title in DIMENSIONS.items():
     _mark = rf"\mathrm{{{_dimension}}}"
-    for _end, (_symbol, _units, _meaning, _part) in TOTALS.items():
+    for _end, (_symbol, _units, _meaning, _parts) in TOTALS.items():
         _returns = f"{_dimension}_{_end}"
         _meaning = f"communication of a step for {_title}: {_meaning}"
         define(_returns, f"{_symbol}^{{{_mark}}}", _units, _meaning, minimum=0)
         for _kind in LABELS["context_parallel"].values if _dimension == "cp" else ("",):
-            _names = [one.quantity(_part) for one in of_dimension(_dimension, _kind)]
+            _names = [
+                one.quantity(part)
+                for part in _parts.split()
+                for one in of_dimension(_dimension, _kind)
+            ]
             _declare(_returns, _names, _kind)
     define(
         f"{_dimension}_communication_time",

@@ -194,6 +194,10 @@ def _batch(values: Mapping[str, str]) -> str:
 STATES = (*tuple(MEMORY_PARTS)[:3], "first_stage_model_state_memory")
 PLAN = ("world_size", "dp", "micro_batches", "global_batch")
 TIMES = {f"{name}_communication_time": name for name in DIMENSIONS}
+# What files and records say of each dimension's communication beside its time.
+SENT = tuple(
+    f"{name}_communication_{part}" for name in DIMENSIONS for part in ("count", "volume", "energy")
+)
 BOUND = "communication_upper_bound"
 WHOLE_STEP = display.rows("communication")
 COSTS = display.rows("cost")
@@ -201,7 +205,7 @@ ASKED = tuple(
     dict.fromkeys(
         (
             *(*PLAN, "peak_memory", "headroom", *PEAK_PARTS, *STATES),
-            *(*TIMES, *WHOLE_STEP),
+            *(*TIMES, *SENT, *WHOLE_STEP),
             *(*display.rows("step"), *STEP_PARTS),
             *display.rows("memory", "rates", "training"),
         )
