@@ -20,7 +20,7 @@ from sweeps.origin import once
 from sweeps.store.columns import label_column, number_column, store
 from sweeps.tuner.benefit import Study, benefit
 from sweeps.tuner.choose import Choice, Recommendation, Scaling
-from sweeps.tuner.predict import ASSUMPTIONS, Result, records
+from sweeps.tuner.predict import ASSUMPTIONS, CaseResult, records
 from sweeps.tuner.recorded import write_case
 from sweeps.tuner.settings import Companion, TPOverlapTunerConfig, companion_of, yaml_of
 from sweeps.tuner.userbuffers import Case
@@ -34,7 +34,7 @@ class TuningReport:
 
     config: TPOverlapTunerConfig  # What was tuned
     threshold: float  # Overlap from which one is effective
-    results: list[Result]  # Every case with its times, or why it has none
+    results: list[CaseResult]  # Every case with its times, or why it has none
     choices: list[Choice]  # The configuration of each tensor-parallel size
     scaling: Scaling  # Which sizes are efficient
     # Every layer that overlaps, those that aren't effective among them
@@ -54,12 +54,12 @@ class TuningReport:
         return sizes.get(self.scaling.optimal or 0) or self.choices[0]
 
     @property
-    def missing(self) -> list[Result]:
+    def missing(self) -> list[CaseResult]:
         """Cases that nothing was recorded of."""
         return [result for result in self.results if result.status == "missing"]
 
     @property
-    def failed(self) -> list[Result]:
+    def failed(self) -> list[CaseResult]:
         """Cases that couldn't be run or read."""
         return [result for result in self.results if result.status == "failed"]
 
