@@ -264,6 +264,7 @@ class Field(NamedTuple):
     words: str
     units: str = ""  # None of text
     origin: Origin | None = None  # Of a number that isn't computed: where it comes from
+    scale: float = 1.0  # Of the unit in records, in the file's unit
 
 
 def of_rows(
@@ -284,13 +285,40 @@ def of_rows(
             about["units"] = one.units
             about |= {} if one.origin is None else attributes([one.origin])
             numbers = [float("nan") if cell is None else cell for cell in cells]
-            values = np.asarray(numbers)
+            values = np.asarray(numbers) if one.scale == 1.0 else one.scale * np.asarray(numbers)
             if values.dtype.kind == "b":
                 values = values.astype(np.int8)
         column = Column(one.name, ("row",), values.dtype, about, values)
         (variables if one.units and one.origin is None else coordinates).append(column)
     layout = Layout({"row": len(rows)}, tuple(coordinates), tuple(variables), attrs)
     return Result(layout, rows=rows, whole=whole)
+
+
+def of_columns(
+    coordinates: Sequence[Column],
+    variables: Sequence[Column],
+    *,
+    title: str,
+    stated: Mapping[str, Any],
+    given: Mapping[str, Any],
+    summary: str = "",
+    rows: Sequence[Record] | None = None,
+) -> Result:
+    """Return columns with their values as a result; sources are those that variables name."""
+    sizes = {c.name: len(_values(c)) for c in coordinates if c.dims == (c.name,)}
+    sources = (str(column.attrs.get("references", "")) for column in variables)
+    attrs = provenance_of(
+        title=title,
+        summary=summary,
+        stated=stated,
+        given=given,
+        references="; ".join(
+            dict.fromkeys(one for text in sources for one in text.split("; ") if one)
+        ),
+        # Machines' figures change without what is asked.
+        inputs=[(c.name, _values(c).tolist()) for c in coordinates if not c.dims],
+    )
+    return Result(Layout(sizes, tuple(coordinates), tuple(variables), attrs), rows=rows)
 
 
 def of_dataset(

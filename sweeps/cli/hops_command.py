@@ -46,36 +46,29 @@ def command(**given: Any) -> int:
     Ring data parallelism, tensor and pipeline parallelism of one layer over links of any number of
     types.  Without flags: Llama-3 8B as the hop-energy notebook computes it, and corrected.
     """
-    from sweeps.hops.tables import message_records, report_lines, strategy_records
-    from sweeps.result import csv_lines, json_lines
+    from sweeps.cli.write import Output
+    from sweeps.hops.tables import charts_of, report_lines, result_of
 
+    stem = "hops" if given["spec"] is None else f"hops-{Path(given['spec']).stem}"
+    out = Output(given, stem)
+    out.check()
     study = _study(given)
+    asked = {name: str(given[name]) for _, name, _ in FLAGS if given[name] is not None}
     # What can't be printed isn't written either.
-    records = list(message_records(study) if given["messages"] else strategy_records(study))
-    if given["output"] or given["plot"]:
-        from sweeps.cli.write import default_folder, draw_figures
-        from sweeps.hops.tables import charts_of, write_study
-
-        asked = {name: str(given[name]) for _, name, _ in FLAGS if given[name] is not None}
-        stem = "hops" if given["spec"] is None else f"hops-{Path(given['spec']).stem}"
-        output = Path(given["output"] or default_folder() / f"{stem}.nc")
-        write_study(study, asked, given, output)
-        if given["plot"]:
-            notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
-            draw_figures(output, charts_of(study), notes=notes)
-    if given["as_json"] or given["as_csv"]:
-        sys.stdout.writelines(json_lines(records) if given["as_json"] else csv_lines(records))
-    else:
-        sys.stdout.writelines(report_lines(study))
+    result = result_of(study, asked, given, messages=given["messages"])
+    lines = [] if out.programs else list(report_lines(study))
+    if out.wanted:
+        out.write(result, charts_of(study))
+    out.show(result, lines)
     return 0
 
 
 def run_study(path: Path, given: Mapping[str, Any]) -> int:
     """Run a study's spec as ``sweeps run`` does a sweep: dataset, report and charts."""
-    from sweeps.cli.write import default_folder, draw_figures
+    from sweeps.cli.write import Output
     from sweeps.errors import InputError, fault
     from sweeps.hops.study import read_study
-    from sweeps.hops.tables import charts_of, report_lines, write_study
+    from sweeps.hops.tables import charts_of, report_lines, result_of
 
     if given["settings"]:
         wrong = "changes a sweep, and this is a study of hops"
@@ -84,11 +77,10 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     if given["dry_run"]:
         sys.stdout.write(f"{study.title}: {len(study.cases)} cases\n")
         return 0
-    output = Path(given["output"] or default_folder() / f"{path.stem}.nc")
-    write_study(study, {}, given, output)
-    if given["plot"]:
-        draw_figures(output, charts_of(study))
-    sys.stdout.writelines(report_lines(study))
+    out = Output(given, path.stem)
+    result = result_of(study, {"spec": path.name}, given)
+    out.write(result, charts_of(study))
+    out.show(result, report_lines(study))
     return 0
 
 

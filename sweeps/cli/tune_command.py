@@ -13,7 +13,8 @@ import click
 from sweeps.cli.options import output_options
 
 if TYPE_CHECKING:
-    from sweeps.tuner.report import TuningReport
+    from sweeps.result import Result
+    from sweeps.tuner.benefit import Study
     from sweeps.tuner.settings import TPOverlapTunerConfig
     from sweeps.tuner.validate import Setting
 
@@ -217,44 +218,23 @@ def command(**given: Any) -> int:
         from sweeps.spec.catalog import find_sweep
 
         return run_study(find_sweep(given["sweep"]), given)
-    _refuse_files(given)
+    from sweeps.cli.write import Output
+    from sweeps.tuner.report import charts_of, result_of_tuning
     from sweeps.tuner.tuner import TPOverlapTuner
 
+    out = Output(given, "tune")
+    out.check()
     config = config_of(given)
     text = given["overlap_threshold"]
     threshold = DEFAULT_THRESHOLD if text is None else number_of("overlap_threshold", text)
     tuner = TPOverlapTuner(config, threshold, lambda line: click.echo(f"running {line}", err=True))
     report = tuner.run(overwrite=given["overwrite"])
-    _show(report, given)
+    result = result_of_tuning(report, given)
+    if out.wanted:
+        out.write(result, charts_of(report))
+    out.show(result, [report.summary()])
+    out.notes.write(f"\nwrote {report.output_dir}{'/'}\n")
     return 0
-
-
-def _refuse_files(given: Mapping[str, Any]) -> None:
-    from sweeps.errors import InputError, fault
-
-    found = [
-        fault(flag, "set", "is for --sweep", "--output-dir FOLDER for a tuning's files")
-        for flag, name in (("--output", "output"), ("--plot", "plot"))
-        if given[name]
-    ]
-    if found:
-        raise InputError(found)
-
-
-def _show(report: TuningReport, given: Mapping[str, Any]) -> None:
-    import json
-
-    programs = given["as_json"] or given["as_csv"]
-    if given["as_json"]:
-        sys.stdout.write(json.dumps(report.record(), indent=1, allow_nan=False) + "\n")
-    elif given["as_csv"]:
-        from sweeps.result import csv_lines
-
-        sys.stdout.writelines(csv_lines(report.record()["cases"]))
-    else:
-        sys.stdout.write(report.summary())
-    notes = sys.stderr if programs else sys.stdout
-    notes.write(f"\nwrote {report.output_dir}{'/'}\n")
 
 
 def _validate(given: Mapping[str, Any]) -> int:
@@ -280,10 +260,10 @@ def _validate(given: Mapping[str, Any]) -> int:
 
 def run_study(path: Path, given: Mapping[str, Any]) -> int:
     """Run a spec of overlap's gain: dataset, and figures of where it pays."""
-    from sweeps.cli.write import default_folder, draw_figures
+    from sweeps.cli.write import Output
     from sweeps.errors import InputError, fault
     from sweeps.tuner.benefit import is_study, read_study
-    from sweeps.tuner.report import write_study
+    from sweeps.tuner.report import result_of
 
     if given.get("settings"):
         wrong = "changes a sweep of formulas, and this is one of the tuner's"
@@ -295,31 +275,27 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     study = read_study(path, [Path(folder) for folder in given["hardware_folder"]])
     shape = ", ".join(f"{len(values)} {name}" for name, values in study.axes.items())
     about = f"{study.title}: {len(study.hardware)} machines, {shape}: {study.cells:,} cells"
-    notes = sys.stderr if given.get("as_csv") or given.get("as_json") else sys.stdout
-    notes.write(about + "\n")
+    out = Output(given, path.stem)
+    out.notes.write(about + "\n")
     if given.get("dry_run"):
         return 0
-    output = Path(given["output"] or default_folder() / f"{path.stem}.nc")
-    values = write_study(study, {"spec": path.name}, given, output)
-    if given["plot"]:
-        from sweeps.plots.breakdown import draw_benefit
-
-        shown = study.shape
-        fixed = (
-            f"heads of {shown['head_size']:g}, {shown['kv_heads']:g} of key and value, MLP "
-            f"{shown['ffn_ratio']:g} times as wide{', gated' if shown['gated'] else ''}"
-        )
-        names = [rates.name for rates in study.hardware]
-        stem = output.with_name(f"{output.stem}-where-it-pays")
-        speedup = values["overlap_speedup"]
-        for made in draw_benefit(speedup, names, study.axes, stem, fixed):
-            notes.write(f"drew {made}\n")
-        if study.figures:
-            draw_figures(output, [dict(one) for one in study.figures], notes=notes)
-    if given.get("as_csv") or given.get("as_json"):
-        from sweeps.result import csv_lines, json_lines
-        from sweeps.tuner.benefit import records_of
-
-        found = records_of(study, values)
-        sys.stdout.writelines(json_lines(found) if given["as_json"] else csv_lines(found))
+    result = result_of(study, {"spec": path.name}, given)
+    out.write(result, [dict(one) for one in study.figures], lambda stem: _draw(study, result, stem))
+    out.show(result)
     return 0
+
+
+def _draw(study: Study, result: Result, stem: Path) -> list[Path]:
+    """Draw where overlap pays."""
+    from sweeps.plots.breakdown import draw_benefit
+
+    shown = study.shape
+    fixed = (
+        f"heads of {shown['head_size']:g}, {shown['kv_heads']:g} of key and value, MLP "
+        f"{shown['ffn_ratio']:g} times as wide{', gated' if shown['gated'] else ''}"
+    )
+    names = [rates.name for rates in study.hardware]
+    (speedup,) = (c.values for c in result.layout.variables if c.name == "overlap_speedup")
+    assert speedup is not None
+    stem = stem.with_name(f"{stem.name}-where-it-pays")
+    return draw_benefit(speedup, names, study.axes, stem, fixed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,9 @@ from overhead.formula import REGISTRY
 from overhead.hops.paths import message_energy, message_time
 from sweeps.engine.case import Column
 from sweeps.hops.study import Case, Study, messages_of, parted, rows_of
+from sweeps.result import Result, of_columns
 from sweeps.spec.units import format_quantity
-from sweeps.store.columns import attrs_of, label_column, number_column, store, table_lines
+from sweeps.store.columns import attrs_of, label_column, number_column, table_lines
 
 MB, MIB = 1e6, 2.0**20
 
@@ -171,10 +171,10 @@ STRATEGY = ("strategy_time", "strategy_energy", "rank_volume", "total_volume")
 MESSAGE = ("path_time", "path_energy")
 
 
-def write_study(
-    study: Study, stated: Mapping[str, str], given: Mapping[str, Any], output: Path
-) -> None:
-    """Write a study as netCDF."""
+def result_of(
+    study: Study, stated: Mapping[str, str], given: Mapping[str, Any], *, messages: bool = False
+) -> Result:
+    """Return a study as a dataset; as records, its strategies or its messages."""
     mixes = _mixes(study)
     labels = [f"{row.layer} {row.mode}" for row in rows_of(study, study.cases[0])]
     names = [case.name for case in study.cases]
@@ -194,18 +194,18 @@ def write_study(
     ]
     if len(dims) == 2:
         coordinates.append(number_column("sequence_length", (), study.sequence_length[0]))
-    variables = [_variable(study, name, dims) for name in STRATEGY]
+    values = {**_strategies(study), **_messages(study, mixes)}
     varying = ("case", "hop_mix", "message_bytes")
-    variables += [_variable(study, name, varying) for name in MESSAGE]
-    store(
+    variables = [_variable(study, name, dims, values[name]) for name in STRATEGY]
+    variables += [_variable(study, name, varying, values[name]) for name in MESSAGE]
+    return of_columns(
         coordinates,
         variables,
-        {**_strategies(study), **_messages(study, mixes)},
         title=study.title,
         summary=study.summary,
         stated={"hops": dict(stated)},
         given=given,
-        output=output,
+        rows=list(message_records(study) if messages else strategy_records(study)),
     )
 
 
@@ -215,9 +215,9 @@ def _of_cases(study: Study, name: str) -> Column:
     return label_column(name, ("case",), values, words[name])
 
 
-def _variable(study: Study, name: str, dims: tuple[str, ...]) -> Column:
+def _variable(study: Study, name: str, dims: tuple[str, ...], values: NDArray[Any]) -> Column:
     declared = [REGISTRY.returning(name, {"switching": case.switching}) for case in study.cases]
-    return Column(name, dims, np.dtype(np.float64), attrs_of(name, declared))
+    return Column(name, dims, np.dtype(np.float64), attrs_of(name, declared), values)
 
 
 def _strategies(study: Study) -> dict[str, NDArray[Any]]:

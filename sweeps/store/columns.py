@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from overhead.formula import Call, Formula
 from overhead.quantity import VOCABULARY
-from sweeps.engine.case import Block, Column, Layout
+from sweeps.engine.case import Column
 from sweeps.origin import Origin, attributes
 from sweeps.spec.units import format_quantity
 
@@ -46,76 +43,6 @@ def attrs_of(name: str, declared: Iterable[Formula | Call | None]) -> dict[str, 
     if assumed:
         attrs["comment"] = f"Assumes {'; '.join(assumed)}."
     return attrs
-
-
-def status_attrs(faults: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
-    """Return the metadata of a variable whose flags say why a value doesn't exist."""
-    return {
-        "long_name": "why a value doesn't exist (0: it does)",
-        "flag_masks": [bit for bit, _ in faults.values()],
-        "flag_meanings": " ".join(faults),
-        "comment": "; ".join(f"{name}: {text}" for name, (_, text) in faults.items()),
-    }
-
-
-def store(
-    coordinates: Sequence[Column],
-    variables: Sequence[Column],
-    blocks: Iterable[Block] | Mapping[str, NDArray[Any]],
-    *,
-    title: str,
-    stated: Mapping[str, Any],
-    given: Mapping[str, Any],
-    output: Path,
-    summary: str = "",
-) -> None:
-    """Write a dataset as netCDF, and say so."""
-    from sweeps.store.metadata import code_digest, fingerprint, provenance
-    from sweeps.store.publish import readable
-    from sweeps.store.read import is_complete
-    from sweeps.store.write import write
-
-    kept = {name: given[name] for name in ("compress", "digits", "dtype")}
-    text = _toml({"title": title, **stated})
-    sources = (str(column.attrs.get("references", "")) for column in variables)
-    told = dict.fromkeys(one for text in sources for one in text.split("; ") if one)
-    attrs = provenance(
-        title=title,
-        summary=summary,
-        spec_text=text,
-        command=["sweeps", *sys.argv[1:]],
-        fingerprint=fingerprint(text, code_digest(), {**kept, "coordinates": _digest(coordinates)}),
-        references="; ".join(told),
-    )
-    # Programs read records from standard output, so what is for people goes elsewhere.
-    notes = sys.stderr if given.get("as_csv") or given.get("as_json") else sys.stdout
-    if not given["overwrite"] and is_complete(output, attrs["fingerprint"]):
-        notes.write(f"{output} is complete already: the same sweep by the same code\n")
-    else:
-        if isinstance(blocks, Mapping):
-            blocks = [
-                Block(name, tuple(slice(0, n) for n in values.shape), values)
-                for name, values in blocks.items()
-            ]
-        sizes = {
-            column.name: len(column.values)
-            for column in coordinates
-            if column.values is not None and column.dims == (column.name,)
-        }
-        layout = Layout(sizes, tuple(coordinates), tuple(variables), attrs)
-        written = write(output, layout, blocks, overwrite=bool(given["overwrite"]), **kept)
-        notes.write(f"wrote {output} ({readable(written.nbytes)})\n")
-
-
-def _toml(stated: Mapping[str, Any]) -> str:
-    from sweeps.spec.units import to_toml
-
-    return to_toml(stated)
-
-
-def _digest(coordinates: Sequence[Column]) -> str:
-    """Return what tells coordinates apart: machines' figures change without the request."""
-    return repr([(c.name, np.asarray(c.values).tolist()) for c in coordinates if not c.dims])
 
 
 # Records as a table for people.

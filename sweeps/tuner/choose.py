@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeps.tuner.predict import TOLERANCE, PassTimes, CaseResult
+from sweeps.tuner.predict import TOLERANCE, CaseTimes, PassTimes
 from sweeps.tuner.userbuffers import COLUMN, PHASES, flag_group
 
 OBJECTIVES = ("e2e", "ratio")
@@ -26,14 +26,14 @@ class Choice:
 
     tp_size: int  # Tensor-parallel ranks
     # By layer the case that it overlaps as; layers that run in turn aren't there
-    layers: Mapping[str, CaseResult]
+    layers: Mapping[str, CaseTimes]
     groups: frozenset[str]  # The switches of `GROUPS` that are on
     # Whether input gradients of qkv and fc1 are scattered with their own product
     scattered_dgrad: bool
     # By operator, forward and backward with what was chosen; operators whose times aren't known
     # aren't there
     passes: Mapping[str, tuple[PassTimes, PassTimes]]
-    baselines: Mapping[str, CaseResult]  # By operator the case without overlap
+    baselines: Mapping[str, CaseTimes]  # By operator the case without overlap
     reasons: Mapping[str, str]  # By layer why it runs in turn, or as it does
     notes: tuple[str, ...] = ()  # What is to be known of the whole
 
@@ -55,10 +55,10 @@ class _Layers:
     size: int
     operators: Sequence[str]
     objective: str
-    baselines: dict[str, CaseResult] = field(default_factory=dict)
-    cases: dict[str, list[CaseResult]] = field(default_factory=dict)
+    baselines: dict[str, CaseTimes] = field(default_factory=dict)
+    cases: dict[str, list[CaseTimes]] = field(default_factory=dict)
 
-    def take(self, results: Iterable[CaseResult]) -> None:
+    def take(self, results: Iterable[CaseTimes]) -> None:
         for result in results:
             case = result.case
             if case.tp_size != self.size or not result.done or case.same_as != case:
@@ -75,10 +75,10 @@ class _Layers:
         own = [r.e2e for p in PHASES for r in self.cases.get(f"{operator}_{p}", ())]
         return max(own)
 
-    def gain(self, result: CaseResult) -> float:
+    def gain(self, result: CaseTimes) -> float:
         return self.reference(result.case.operator) - result.e2e
 
-    def best(self, layer: str, methods: Sequence[str]) -> CaseResult | None:
+    def best(self, layer: str, methods: Sequence[str]) -> CaseTimes | None:
         """Return a layer's best case of some methods; of equal ones that with fewest SMs."""
         found = [r for r in self.cases.get(layer, ()) if r.case.method in methods]
         if not found:
@@ -92,7 +92,7 @@ class _Layers:
 
 
 def choose(
-    results: Iterable[CaseResult], tp_size: int, operators: Sequence[str], objective: str = "e2e"
+    results: Iterable[CaseTimes], tp_size: int, operators: Sequence[str], objective: str = "e2e"
 ) -> Choice:
     """Choose a configuration for one tensor-parallel size."""
     known = _Layers(tp_size, operators, objective)
@@ -102,7 +102,7 @@ def choose(
         for operator in operators
         if operator not in known.baselines
     ]
-    chosen: dict[str, CaseResult] = {}
+    chosen: dict[str, CaseTimes] = {}
     reasons: dict[str, str] = {}
     groups: set[str] = set()
     for group in ("ag", "rs"):
@@ -135,13 +135,13 @@ def _layers_of(known: _Layers, group: str) -> list[str]:
     ]
 
 
-def _of_group(known: _Layers, group: str, methods: Sequence[str]) -> dict[str, CaseResult]:
+def _of_group(known: _Layers, group: str, methods: Sequence[str]) -> dict[str, CaseTimes]:
     picked = {layer: known.best(layer, methods) for layer in _layers_of(known, group)}
     return {layer: result for layer, result in picked.items() if result is not None}
 
 
 def _switch(
-    known: _Layers, what: str, picked: Mapping[str, CaseResult], reasons: dict[str, str]
+    known: _Layers, what: str, picked: Mapping[str, CaseTimes], reasons: dict[str, str]
 ) -> bool:
     """Decide whether a kind of overlap is on, and say why of layers where that isn't obvious."""
     if not picked:
@@ -160,9 +160,9 @@ def _switch(
     return on
 
 
-def _backward(known: _Layers, reasons: dict[str, str]) -> tuple[dict[str, CaseResult], bool]:
+def _backward(known: _Layers, reasons: dict[str, str]) -> tuple[dict[str, CaseTimes], bool]:
     """Choose between bulk for both gradients of column-split layers, and scattered dgrads."""
-    bulk: dict[str, CaseResult] = {}
+    bulk: dict[str, CaseTimes] = {}
     told: dict[str, str] = {}
     for group in ("bulk_dgrad", "bulk_wgrad"):
         picked = _of_group(known, group, ("bulk",))
@@ -182,7 +182,7 @@ def _backward(known: _Layers, reasons: dict[str, str]) -> tuple[dict[str, CaseRe
     return bulk, False
 
 
-def _better(known: _Layers, one: Mapping[str, CaseResult], other: Mapping[str, CaseResult]) -> bool:
+def _better(known: _Layers, one: Mapping[str, CaseTimes], other: Mapping[str, CaseTimes]) -> bool:
     if known.objective == "ratio":
         passes = [_ratio(known, chosen) for chosen in (one, other)]
         return passes[0] > passes[1] * (1.0 + TOLERANCE)
@@ -190,7 +190,7 @@ def _better(known: _Layers, one: Mapping[str, CaseResult], other: Mapping[str, C
     return gains[0] > max(gains[1], 0.0) * (1.0 + TOLERANCE)
 
 
-def _ratio(known: _Layers, chosen: Mapping[str, CaseResult]) -> float:
+def _ratio(known: _Layers, chosen: Mapping[str, CaseTimes]) -> float:
     """Return the mean overlap of column-split layers' backwards."""
     operators = [operator for operator in COLUMN if operator in known.baselines]
     ratios = [float(_together(known, operator, chosen)[1].ratio) for operator in operators]
@@ -198,7 +198,7 @@ def _ratio(known: _Layers, chosen: Mapping[str, CaseResult]) -> float:
 
 
 def _together(
-    known: _Layers, operator: str, chosen: Mapping[str, CaseResult]
+    known: _Layers, operator: str, chosen: Mapping[str, CaseTimes]
 ) -> tuple[PassTimes, PassTimes]:
     """Return a layer's passes with all that was chosen: the baseline's, and what cases change."""
     base = known.baselines[operator].passes

@@ -247,7 +247,7 @@ def ratio_of(overlap: Any, shorter: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseResult:
+class CaseTimes:
     """A case with its times, or why it has none."""
 
     case: Case  # The case

@@ -25,7 +25,7 @@ from sweeps.traces.overlap import steps_of, sweep
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns
 from sweeps.traces.ranks import split_devices
 from sweeps.traces.reader import Trace, nanoseconds, read_trace
-from sweeps.tuner.predict import PassTimes, CaseResult
+from sweeps.tuner.predict import CaseTimes, PassTimes
 from sweeps.tuner.settings import case_companion, layer_values, to_yaml
 from sweeps.tuner.userbuffers import Case, parse_case
 
@@ -57,7 +57,7 @@ def trace_files(folder: Path) -> list[Path]:
     return sorted(p for p in found if p.name.endswith((".json", ".json.gz")))
 
 
-def read_folder(folder: Path, cases: Sequence[Case]) -> tuple[list[CaseResult], list[str]]:
+def read_folder(folder: Path, cases: Sequence[Case]) -> tuple[list[CaseTimes], list[str]]:
     """Analyse the traces of cases."""
     if not folder.is_dir():
         wrong = "is no folder"
@@ -81,7 +81,7 @@ def read_folder(folder: Path, cases: Sequence[Case]) -> tuple[list[CaseResult], 
     for case in _wanted(cases, by_case):
         found = by_case.get(case) or by_case.get(_twin(case))
         if found is None:
-            results.append(CaseResult(case, "missing", f"there is no folder {case.config_id}"))
+            results.append(CaseTimes(case, "missing", f"there is no folder {case.config_id}"))
             continue
         if found not in read:
             read[found] = _read(root / found, case, patterns)
@@ -106,17 +106,17 @@ def _twin(case: Case) -> Case:
     return other if other.same_as == case else case
 
 
-def read_case(folder: Path, case: Case, patterns: Patterns | None = None) -> CaseResult:
+def read_case(folder: Path, case: Case, patterns: Patterns | None = None) -> CaseTimes:
     """Analyse the traces of one case."""
     return _result(case, _read(folder, case, patterns or load_patterns()))
 
 
-def _result(case: Case, found: _Found) -> CaseResult:
+def _result(case: Case, found: _Found) -> CaseTimes:
     if found.passes is None:
         status = "missing" if found.note.startswith("no trace") else "failed"
-        return CaseResult(case, status, found.note)  # type: ignore[arg-type]
+        return CaseTimes(case, status, found.note)  # type: ignore[arg-type]
     forward, backward = found.passes
-    return CaseResult(case, "done", found.note, forward, backward, "traces")
+    return CaseTimes(case, "done", found.note, forward, backward, "traces")
 
 
 def _read(folder: Path, case: Case, patterns: Patterns) -> _Found:
@@ -268,17 +268,19 @@ class Runner:
         self.words = _words(command)
         self.folder, self.about, self.sm_margin = folder, about, sm_margin
         self.timeout, self.resume, self.tell = timeout, resume, tell
-        self.known: dict[str, CaseResult] = {}
+        self.known: dict[str, CaseTimes] = {}
 
-    def __call__(self, case: Case) -> CaseResult:
+    def __call__(self, case: Case) -> CaseTimes:
         """Return a case's result: it is run if none before was the same."""
         name = case.run_id
         if name not in self.known:
             self.known[name] = self._run(case.same_as)
         found = self.known[name]
-        return CaseResult(case, found.status, found.reason, found.forward, found.backward, found.source)
+        return CaseTimes(
+            case, found.status, found.reason, found.forward, found.backward, found.source
+        )
 
-    def _run(self, case: Case) -> CaseResult:
+    def _run(self, case: Case) -> CaseTimes:
         folder = self.folder / case.run_id
         write_case(folder, case, sm_margin=self.sm_margin)
         if self.resume and trace_files(folder):
@@ -287,10 +289,10 @@ class Runner:
             self.tell(case.run_id)
         reason = self._execute(folder, case)
         if reason:
-            return CaseResult(case, "failed", reason)
+            return CaseTimes(case, "failed", reason)
         found = read_case(folder, case)
         if found.status == "missing":
-            return CaseResult(case, "failed", "the command left no trace in {folder}")
+            return CaseTimes(case, "failed", "the command left no trace in {folder}")
         return found
 
     def _execute(self, folder: Path, case: Case) -> str:

@@ -16,11 +16,12 @@ import numpy as np
 from overhead.quantity import VOCABULARY
 from sweeps.engine.case import Column
 from sweeps.errors import RunError
-from sweeps.origin import once
-from sweeps.store.columns import label_column, number_column, store
-from sweeps.tuner.benefit import Study, benefit
+from sweeps.origin import assumed, once
+from sweeps.result import Field, Result, of_columns, of_rows, provenance_of
+from sweeps.store.columns import label_column, number_column
+from sweeps.tuner.benefit import Study, benefit, records_of
 from sweeps.tuner.choose import Choice, Recommendation, Scaling
-from sweeps.tuner.predict import ASSUMPTIONS, CaseResult, records
+from sweeps.tuner.predict import ASSUMPTIONS, CaseTimes, records
 from sweeps.tuner.recorded import write_case
 from sweeps.tuner.settings import Companion, TPOverlapTunerConfig, companion_of, yaml_of
 from sweeps.tuner.userbuffers import Case
@@ -34,7 +35,7 @@ class TuningReport:
 
     config: TPOverlapTunerConfig  # What was tuned
     threshold: float  # Overlap from which one is effective
-    results: list[CaseResult]  # Every case with its times, or why it has none
+    results: list[CaseTimes]  # Every case with its times, or why it has none
     choices: list[Choice]  # The configuration of each tensor-parallel size
     scaling: Scaling  # Which sizes are efficient
     # Every layer that overlaps, those that aren't effective among them
@@ -54,12 +55,12 @@ class TuningReport:
         return sizes.get(self.scaling.optimal or 0) or self.choices[0]
 
     @property
-    def missing(self) -> list[CaseResult]:
+    def missing(self) -> list[CaseTimes]:
         """Cases that nothing was recorded of."""
         return [result for result in self.results if result.status == "missing"]
 
     @property
-    def failed(self) -> list[CaseResult]:
+    def failed(self) -> list[CaseTimes]:
         """Cases that couldn't be run or read."""
         return [result for result in self.results if result.status == "failed"]
 
@@ -219,10 +220,8 @@ def _finite(value: Any) -> Any:
 QUANTITIES = ("sequential_time", "overlapped_time", "overlap_speedup")
 
 
-def write_study(
-    study: Study, stated: Mapping[str, str], given: Mapping[str, Any], output: Path
-) -> dict[str, Any]:
-    """Write a study as netCDF."""
+def result_of(study: Study, stated: Mapping[str, str], given: Mapping[str, Any]) -> Result:
+    """Return a study as a dataset."""
     values = benefit(study)
     dims = study.dims
     names = [rates.name for rates in study.hardware]
@@ -234,21 +233,67 @@ def write_study(
         origins = once(rates.figures[dim] for rates in study.hardware)
         coordinates.append(number_column(dim, ("hardware",), numbers, origins))
     comment = "Assumes that " + "; ".join(ASSUMPTIONS) + "."
+    kind = np.dtype(np.float64)
     variables = [
-        Column(name, dims, np.dtype(np.float64), {**VOCABULARY[name].attrs(), "comment": comment})
+        Column(name, dims, kind, {**VOCABULARY[name].attrs(), "comment": comment}, values[name])
         for name in QUANTITIES
     ]
-    store(
+    return of_columns(
         coordinates,
         variables,
-        values,
         title=study.title,
         summary=study.summary,
         stated={"tp_overlap": dict(stated)},
         given=given,
-        output=output,
+        rows=list(records_of(study, values)),
     )
-    return values
+
+
+# A tuning's cases as a dataset of rows.
+
+_FLAGS = ("tp_size", "aggregate", "num_sm")
+
+
+def result_of_tuning(report: TuningReport, given: Mapping[str, Any]) -> Result:
+    """Return a tuning's cases as a dataset of rows; as JSON, all of its report."""
+    whole = report.record()
+    rows: list[dict[str, Any]] = whole["cases"]
+    chosen = assumed(None, "the grid's cases")
+    fields = []
+    for name in rows[0]:
+        words = name.removesuffix("_us").replace("_", " ")
+        if any(isinstance(row[name], str) for row in rows):
+            fields.append(Field(name, name, words))
+        elif name.endswith("_us"):
+            fields.append(Field(name, name.removesuffix("_us"), words, "s", None, 1e-6))
+        else:
+            fields.append(Field(name, name, words, "1", chosen if name in _FLAGS else None))
+    attrs = provenance_of(
+        title=f"Overlap of tensor parallelism in {report.config.model_name}: cases",
+        stated={"tune": {name: str(one) for name, one in whole["config"].items()}},
+        given=given,
+        comment="; ".join(report.notes),
+        inputs=whole,
+    )
+    return of_rows(rows, fields, attrs, whole)
+
+
+def charts_of(report: TuningReport) -> list[dict[str, Any]]:
+    """Return declarations of charts of the configurations that were chosen."""
+    places = {result.case.config_id: place for place, result in enumerate(report.results)}
+    rows = sorted(
+        places[result.case.config_id]
+        for choice in report.choices
+        for result in choice.layers.values()
+    )
+    if not rows:
+        return []
+    parts = ["forward_e2e_time", "backward_e2e_time"]
+    title = "Time of each linear layer with the overlap that was chosen"
+    return [
+        {"kind": "bars", "name": "chosen", "x": ["row"], "parts": parts, "at": {"row": rows},
+         "title": title}
+    ]  # fmt: skip
 
 
 # A tuning's files: report, summary, a configuration for each size with its flags.

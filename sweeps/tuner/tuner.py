@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sweeps.errors import InputError, RunError, fault
 from sweeps.tuner.choose import Choice, choose, recommend, scale
-from sweeps.tuner.predict import CaseResult, best_count, bracket, predict
+from sweeps.tuner.predict import CaseTimes, best_count, bracket, predict
 from sweeps.tuner.recorded import Runner, read_folder
 from sweeps.tuner.report import TuningReport, write_cases, write_report
 from sweeps.tuner.settings import TPOverlapTunerConfig
@@ -19,7 +19,7 @@ THRESHOLD = 0.5
 """Overlap from which one is effective."""
 MEASURED_TOLERANCE = 0.01  # measured times that differ by less are the same
 
-Time = Callable[[Sequence[Case]], list[CaseResult]]
+Time = Callable[[Sequence[Case]], list[CaseTimes]]
 
 
 class TPOverlapTuner:
@@ -126,23 +126,23 @@ class TPOverlapTuner:
         )  # fmt: skip
         return lambda cases: [self._barred(case) or run(case) for case in cases]
 
-    def _barred(self, case: Case) -> CaseResult | None:
+    def _barred(self, case: Case) -> CaseTimes | None:
         """Return the result of a case that can't be; None for one that can."""
         skipped = self.config.skipped.get(case.tp_size)
         if skipped:
-            return CaseResult(case, "illegal", skipped)
+            return CaseTimes(case, "illegal", skipped)
         found = case.legality
         return (
             None
             if found.level == "legal"
-            else CaseResult(case, "illegal", f"{found.level}: {found.reason}")
+            else CaseTimes(case, "illegal", f"{found.level}: {found.reason}")
         )
 
-    def _checked(self, result: CaseResult) -> CaseResult:
+    def _checked(self, result: CaseTimes) -> CaseTimes:
         """Return a recorded case, barred where it can't be."""
         return self._barred(result.case) or result
 
-    def _predicted(self, cases: Sequence[Case]) -> list[CaseResult]:
+    def _predicted(self, cases: Sequence[Case]) -> list[CaseTimes]:
         config = self.config
         barred = {case: self._barred(case) for case in cases}
         legal = [case for case, found in barred.items() if found is None]
@@ -151,7 +151,7 @@ class TPOverlapTuner:
             sm_margin=config.sm_margin, attention=config.attention,
         )  # fmt: skip
         done = {
-            case: CaseResult(
+            case: CaseTimes(
                 case, "done", case.legality.reason, times.forward.at((0, k)),
                 times.backward.at((0, k)),
             )
@@ -159,7 +159,7 @@ class TPOverlapTuner:
         }  # fmt: skip
         return [barred[case] or done[case] for case in cases]
 
-    def _refined(self, results: Sequence[CaseResult], time: Time) -> list[CaseResult]:
+    def _refined(self, results: Sequence[CaseTimes], time: Time) -> list[CaseTimes]:
         """Search between the grid's numbers of multiprocessors; return the cases added."""
         config = self.config
         # Bulk is legal for the gradients of column-split layers alone.
@@ -170,7 +170,7 @@ class TPOverlapTuner:
             if operator in COLUMN
             for phase in ("dgrad", "wgrad")
         ]
-        added: list[CaseResult] = []
+        added: list[CaseTimes] = []
         for size, operator, phase in layers:
             known = {
                 r.case.num_sm: r
@@ -184,7 +184,7 @@ class TPOverlapTuner:
             added += self._searched(Case(size, operator, phase, "bulk"), known, time)
         return added
 
-    def _searched(self, case: Case, known: dict[int, CaseResult], time: Time) -> list[CaseResult]:
+    def _searched(self, case: Case, known: dict[int, CaseTimes], time: Time) -> list[CaseTimes]:
         config = self.config
         grid = set(known)
         noise = MEASURED_TOLERANCE if config.command else 0.0
@@ -201,7 +201,9 @@ class TPOverlapTuner:
         best_count(of, low, high, max(noise, 1e-9))
         return [result for count, result in known.items() if count not in grid]
 
-    def _report(self, results: list[CaseResult], notes: list[str], folder: Path | None) -> TuningReport:
+    def _report(
+        self, results: list[CaseTimes], notes: list[str], folder: Path | None
+    ) -> TuningReport:
         config = self.config
         if not any(result.done and not result.case.is_baseline for result in results):
             failed = [r.reason for r in results if r.status == "failed"]
@@ -225,7 +227,7 @@ class TPOverlapTuner:
 
 
 def _times(
-    results: Sequence[CaseResult], choices: Sequence[Choice], operators: Sequence[str]
+    results: Sequence[CaseTimes], choices: Sequence[Choice], operators: Sequence[str]
 ) -> dict[str, dict[int, float]]:
     """Return each linear layer's time by size, with what was chosen."""
     found: dict[str, dict[int, float]] = {operator: {} for operator in operators}

@@ -9,23 +9,23 @@ from itertools import product
 import pytest
 
 from sweeps.tuner.choose import Choice, choose, recommend, scale
-from sweeps.tuner.predict import PassTimes, CaseResult
+from sweeps.tuner.predict import CaseTimes, PassTimes
 from sweeps.tuner.userbuffers import COLUMN, OPERATORS, Case, grid_cases
 
 GRID = grid_cases((4,), OPERATORS, (1, 4, 16))
 
 
-def result(case: Case, e2e: float, *, ratio: float = 0.5) -> CaseResult:
+def result(case: Case, e2e: float, *, ratio: float = 0.5) -> CaseTimes:
     """Return a case that takes so long, with an overlap of its own pass."""
     comm = 2.0
     other = PassTimes(gemm=10.0, comm=comm, overlap=0.0)
     overlap = 0.0 if case.is_baseline else ratio * comm
     own = PassTimes(gemm=e2e - 12.0 - comm + overlap, comm=comm, overlap=overlap)
     passes = (own, other) if case.phase == "fprop" else (other, own)
-    return CaseResult(case, "done", "", *passes)
+    return CaseTimes(case, "done", "", *passes)
 
 
-def random_results(seed: int) -> list[CaseResult]:
+def random_results(seed: int) -> list[CaseTimes]:
     rng = random.Random(seed)
     base = {operator: rng.uniform(40.0, 60.0) for operator in OPERATORS}
     found = []
@@ -37,9 +37,9 @@ def random_results(seed: int) -> list[CaseResult]:
     return found
 
 
-def every_legal(results: list[CaseResult]) -> Iterator[dict[str, CaseResult]]:
+def every_legal(results: list[CaseTimes]) -> Iterator[dict[str, CaseTimes]]:
     """Yield all that can be configured, without regard to what is good."""
-    layers: dict[str, list[CaseResult]] = {}
+    layers: dict[str, list[CaseTimes]] = {}
     for one in results:
         if not one.case.is_baseline and one.case.same_as == one.case:
             layers.setdefault(one.case.layer, []).append(one)
@@ -69,7 +69,7 @@ def every_legal(results: list[CaseResult]) -> Iterator[dict[str, CaseResult]]:
         yield from ({r.case.layer: r for r in one} for one in group)
 
 
-def gain(chosen: dict[str, CaseResult], results: list[CaseResult]) -> float:
+def gain(chosen: dict[str, CaseTimes], results: list[CaseTimes]) -> float:
     base = {r.case.operator: r.e2e for r in results if r.case.is_baseline}
     return sum(base[r.case.operator] - r.e2e for r in chosen.values())
 
@@ -99,7 +99,7 @@ def test_no_legal_configuration_is_faster(seed: int) -> None:
     assert sum(choice.e2e(o) for o in OPERATORS) == pytest.approx(total - found)
 
 
-def with_times(**times: float) -> list[CaseResult]:
+def with_times(**times: float) -> list[CaseTimes]:
     """Return results that take 50, but those that are named."""
     found = []
     for case in GRID:
@@ -157,7 +157,7 @@ def test_of_equal_ones_the_fewest_multiprocessors() -> None:
     assert choice.layers["fc1_wgrad"].case.num_sm == 1
 
 
-def slow_and_hidden() -> list[CaseResult]:
+def slow_and_hidden() -> list[CaseTimes]:
     """Return results in which one multiprocessor hides all and takes long."""
     found = [r for r in with_times(fc1_wgrad_bulk_sm4=44.0) if r.case.layer != "fc1_wgrad"]
     for count, time, ratio in ((1, 70.0, 1.0), (4, 44.0, 0.8), (16, 47.0, 0.7)):
@@ -205,7 +205,7 @@ def test_the_report_s_figures() -> None:
     backward = PassTimes(
         gemm=2345.6e-6, comm=890.1e-6, overlap=700.0e-6, gemm_events=2, comm_events=2
     )
-    record = CaseResult(
+    record = CaseTimes(
         Case(2, "fc1", "fprop", "ring_exchange"), "done", "", forward, backward
     ).record()
     assert record["config_id"] == "tp2_fc1_fprop_ring_agg0"
