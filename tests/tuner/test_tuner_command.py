@@ -123,7 +123,7 @@ def test_figures_of_one_s_own(cli: Runner) -> None:
         (f"{QWEN} --from-traces nowhere", ["--from-traces"]),
         (f"{QWEN} --from-traces . --command 'x {{folder}}'", ["--command"]),
         (f"{QWEN} --command 'run.sh'", ["--command"]),
-        (f"{QWEN} --output x.nc", ["--output"]),
+        (f"{QWEN} --output x.png", ["--output"]),
         ("tune --model-name Qwen/Qwen3-30B-A3B --operators fc1", ["--operators"]),
         ("tune --model-name deepseek-ai/DeepSeek-V3 --operators qkv", ["--operators"]),
         ("tune --sweep nothing", ["sweep"]),
