@@ -181,7 +181,8 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "sized_by": ("world",),  # dp is what the other degrees leave of the GPUs
     "batched_by": ("micro_batches",),  # the global batch follows from them
     "grid": ("given",),  # groups lie on a mesh or torus of given sides
-    "communication": ("messages", "sms"),  # from messages, or at the rate of multiprocessors
+    # From messages, at the rate of multiprocessors, or in parts at that rate
+    "communication": ("messages", "sms", "split"),
     "sm_law": ("linear", "saturating", "copy_engine"),  # how that rate follows from their number
     "compute": ("waves",),  # a matrix product in waves of tiles
     "buckets": ("sized", "megatron"),  # how many there are, from bytes or by Megatron-LM's rule

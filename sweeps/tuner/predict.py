@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from overhead.graph import Evaluation
 from overhead.labels import LABELS
+from overhead.overlap.userbuffers import PAIRS
 from sweeps.errors import InputError, fault
 from sweeps.origin import GIVEN, Origin, assumed
 from sweeps.spec.catalog import load_framework, load_hardware, read_toml, shipped
@@ -121,7 +122,7 @@ def _of_machine(machine: Machine, constants: Mapping[str, Origin]) -> dict[str, 
         "latency": own("intra_latency"),
         "launch_time": constants["matmul_floor"],
         "activation_bytes": constants["activation_bytes"],
-        "gathered_bytes": constants["matmul_input_bytes"],
+        "matmul_input_bytes": constants["matmul_input_bytes"],
     }
     if "sms" in machine.figures:
         found["sms"] = own("sms")
@@ -333,8 +334,24 @@ def records(results: Any) -> list[dict[str, Any]]:
 Floats = NDArray[np.float64]
 SPLITS = 4
 """Parts of a pipelined reduce_scatter: Transformer Engine's default."""
-# One product beside one collective; where the mechanism matters it takes this one's place.
-WAVES = {"compute": "waves", "communication": "sms", "mechanism": "two_durations"}
+# What formulas take of a machine.
+TAKEN = (
+    "best_matmul_flops", "memory_bandwidth", "launch_time", "activation_bytes",
+    "matmul_input_bytes", "tile_rows", "tile_columns", "latency", "copy_engine_bandwidth", "sms",
+)  # fmt: skip
+# One product beside nothing; where a mechanism matters it takes this one's place.
+IN_TURN = "two_durations"
+# Who sends where something overlaps, and so at what rate.
+COPIES = {"communication": "sms", "sm_law": "copy_engine"}
+KERNELS = {"communication": "sms", "sm_law": "saturating"}
+LAWS = {
+    "ring_exchange": COPIES,
+    "ring_exchange_aggregate": COPIES,
+    "reduce_scatter_ring": COPIES,
+    "bulk_margin": KERNELS,
+    "bulk_shared": KERNELS,
+    "reduce_scatter_pipeline": {**KERNELS, "communication": "split"},
+}
 ASSUMPTIONS = (
     "a case overlaps one phase of one linear layer; what else the layer does runs in turn, the "
     "input's all_gather and the gradient's reduce_scatter of a backward among it",
@@ -343,6 +360,9 @@ ASSUMPTIONS = (
     "rings move their chunks by copy engines (use_ce) and leave all multiprocessors to the product",
     "without set_sm_margin a product shares the GPU until the collective is done; kernels that "
     "fill the GPU and stay (persistent ones) behave as with it",
+    "what runs in turn takes as long as 'sweeps collective' and 'sweeps analysis' charge for it; "
+    "'sweeps analysis --tp-mechanism userbuffers' differs in what overlaps: products at a smooth "
+    "rate instead of in waves of tiles, and collectives at the link's rate, whatever sends them",
 )
 
 
@@ -371,12 +391,7 @@ class _Problem:
         self.products: Products = products_of(
             self.shapes, self.tokens, self.operators, self.tp, attention
         )
-        elements = self.tokens * self.shapes["hidden_size"]
-        self.message = {
-            ALL_GATHER: elements * rates["gathered_bytes"],
-            REDUCE_SCATTER: elements * rates["activation_bytes"],
-        }
-        models = np.broadcast_shapes(elements.shape, (1, 1))[0]
+        models = np.broadcast_shapes(self.tokens.shape, self.shapes["hidden_size"].shape, (1, 1))[0]
         self.shape = (models, len(cases))
 
     def full(self, values: Any) -> Floats:
@@ -393,33 +408,33 @@ class _Problem:
         ]
         return np.array(moved)
 
-    def bytes_of(self, names: NDArray[Any]) -> Any:
-        """Return the bytes of collectives, one for each case."""
-        gathers, scatters = names == ALL_GATHER, names == REDUCE_SCATTER
-        return gathers * self.message[ALL_GATHER] + scatters * self.message[REDUCE_SCATTER]
-
-    def given(self, phase: str, where: Any = slice(None)) -> dict[str, Any]:
-        """Return what formulas take of a phase, of all cases or of some."""
+    def evaluation(
+        self, phase: str, mechanism: str = IN_TURN, where: Any = slice(None), **further: Any
+    ) -> Evaluation:
+        """Return the formulas' quantities of a phase, of all cases or of some."""
         rates = self.rates
-        held: dict[str, Any] = {
-            name: rates[name]
-            for name in (
-                "best_matmul_flops", "memory_bandwidth", "launch_time", "activation_bytes",
-                "tile_rows", "tile_columns", "latency", "copy_engine_bandwidth", "sms",
-            )
-        }  # fmt: skip
-        sizes = {name: self.full(v)[:, where] for name, v in self.products.of(phase).items()}
-        return held | sizes | {"ranks": self.tp[where], "num_sm": self.num_sm[where]}
+        held: dict[str, Any] = {name: rates[name] for name in TAKEN}
+        held |= {name: self.full(v)[:, where] for name, v in self.products.of(phase).items()}
+        held |= {
+            "port_bandwidth": rates["bandwidth"],
+            "rank_tokens": self.tokens,
+            "hidden_size": self.shapes["hidden_size"],
+            "ranks": self.tp[where],
+            "num_sm": self.num_sm[where],
+            "oversubscription": 1.0,
+        }
+        labels = {"compute": "waves", "mechanism": mechanism, **LAWS.get(mechanism, {})}
+        if rates.linked:
+            held["link_bandwidth"] = rates["link_bandwidth"]
+            labels |= PAIRS
+        return Evaluation(held | further, labels)
 
-    def link(self, where: Any = slice(None), *, ring: bool) -> Any:
-        """Return the bandwidth of cases: of a full port, or of the links that are used."""
-        rates = self.rates
-        if not rates.linked:
-            return rates["bandwidth"]
-        if ring:
-            return rates["link_bandwidth"]
-        peers = np.maximum(self.tp[where] - 1.0, 1.0)
-        return np.minimum(rates["bandwidth"], peers * rates["link_bandwidth"])
+    def message(self, names: NDArray[Any], phase: str, where: Any) -> Floats:
+        """Return the bytes of collectives, one for each of some cases."""
+        found = self.evaluation(phase, where=where)
+        gathers = self.full(found["gather_message_bytes"])[:, where]
+        scatters = self.full(found["scatter_message_bytes"])[:, where]
+        return np.asarray(np.where(names == ALL_GATHER, gathers, scatters))
 
 
 def _upright(values: Any) -> Floats:
@@ -461,19 +476,16 @@ def predict(
 
 def _in_turn(problem: _Problem, phase: str) -> dict[str, Floats]:
     """Return the times of a phase where nothing overlaps."""
-    given = problem.given(phase)
-    gemm = problem.full(Evaluation(given, WAVES)["whole_product_time"])
+    found = problem.evaluation(phase)
+    gemm = problem.full(found["whole_product_time"])
     names = problem.collectives(phase)
-    some = (names != "") & (problem.tp > 1.0)
-    given |= {
-        "message_bytes": problem.bytes_of(names),
-        "transfer_bandwidth": problem.link(ring=True),
-    }
-    comm = problem.full(Evaluation(given, WAVES)["communication_time"] * some)
+    gathers, scatters = names == ALL_GATHER, names == REDUCE_SCATTER
+    comm = problem.full(gathers * found["gather_time"] + scatters * found["scatter_time"])
     none = problem.full(0.0)
     return {
         "gemm": gemm, "comm": comm, "e2e": gemm + comm, "other": none,
-        "gemm_events": problem.full(1.0), "comm_events": problem.full(some),
+        "gemm_events": problem.full(1.0),
+        "comm_events": problem.full((names != "") & (problem.tp > 1.0)),
     }  # fmt: skip
 
 
@@ -496,72 +508,50 @@ def _groups(problem: _Problem, phase: str, *, sm_margin: bool) -> dict[str, NDAr
 
 
 def _ring(problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str) -> dict[str, Any]:
-    given = problem.given(phase, where)
-    gathers = ALL_GATHER if mechanism != "reduce_scatter_ring" else REDUCE_SCATTER
-    given["message_bytes"] = problem.full(problem.message[gathers])[:, where]
-    held = Evaluation(given, {**WAVES, "mechanism": mechanism, "sm_law": "copy_engine"})
-    ranks = problem.tp[where]
     scatters = mechanism == "reduce_scatter_ring"
+    names = np.full(len(where), REDUCE_SCATTER if scatters else ALL_GATHER)
+    message = problem.message(names, phase, where)
+    found = problem.evaluation(phase, mechanism, where, message_bytes=message)
     return {
-        "gemm": held["compute_time"],
-        "comm": held["communication_time"],
-        "e2e": held["overlapped_time"],
-        "other": held["partial_sum_time"] if scatters else 0.0,
-        "gemm_events": held["product_chunks"],
-        "comm_events": ranks - 1.0,
+        "gemm": found["product_time"],
+        "comm": found["communication_time"],
+        "e2e": found["overlapped_time"],
+        "other": found["partial_sum_time"] if scatters else 0.0,
+        "gemm_events": found["product_chunks"],
+        "comm_events": problem.tp[where] - 1.0,
     }
 
 
-def _by_sms(problem: _Problem, where: NDArray[np.intp], names: NDArray[Any]) -> dict[str, Any]:
+def _by_sms(problem: _Problem, phase: str, where: Any, names: NDArray[Any]) -> dict[str, Any]:
     """Return what the rate of multiprocessors takes."""
-    half = {
-        name: problem.rates[f"half_bandwidth_sms_{name}"] for name in (ALL_GATHER, REDUCE_SCATTER)
-    }
+    half = {name: problem.rates[f"half_bandwidth_sms_{name}"] for name in _COLLECTIVES}
     return {
-        "bandwidth": problem.link(where, ring=False),
+        "bandwidth": problem.evaluation(phase, where=where)["group_bandwidth"],
         "half_bandwidth_sms": np.array([half[name] for name in names]),
+        "message_bytes": problem.message(names, phase, where),
     }
 
 
 def _bulk(problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str) -> dict[str, Any]:
     names = problem.collectives(phase)[where]
-    given = problem.given(phase, where) | _by_sms(problem, where, names)
-    gathers = names == ALL_GATHER
-    given["message_bytes"] = np.where(
-        gathers,
-        problem.full(problem.message[ALL_GATHER])[:, where],
-        problem.full(problem.message[REDUCE_SCATTER])[:, where],
-    )
-    labels = {**WAVES, "mechanism": mechanism, "sm_law": "saturating"}
-    held = Evaluation(given, labels)
-    e2e, comm = held["overlapped_time"], held["communication_time"]
-    if mechanism == "bulk_margin":
-        gemm = held["carved_compute_time"]
-    else:
-        # Beside a longer collective the product has what that leaves it all of the time.
-        slowed = held["compute_time"] * given["sms"] / held["free_sms"]
-        gemm = np.minimum(e2e, slowed)
-    return {"gemm": gemm, "comm": comm, "e2e": e2e}
+    found = problem.evaluation(phase, mechanism, where, **_by_sms(problem, phase, where, names))
+    return {
+        "gemm": found["product_time"],
+        "comm": found["communication_time"],
+        "e2e": found["overlapped_time"],
+    }
 
 
 def _pipeline(
     problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str
 ) -> dict[str, Any]:
-    names = np.full(len(where), REDUCE_SCATTER)
-    given = problem.given(phase, where) | _by_sms(problem, where, names)
-    given["message_bytes"] = problem.full(problem.message[REDUCE_SCATTER])[:, where] / SPLITS
-    law = {**WAVES, "sm_law": "saturating"}
-    part = Evaluation(given, law)["communication_time"]
-    last = Evaluation(given | {"num_sm": float(LAST_SPLIT_SMS)}, law)["communication_time"]
-    given |= {
-        "splits": float(SPLITS), "communication_time": SPLITS * part, "last_split_time": last,
-        "num_sm": problem.num_sm[where],
-    }  # fmt: skip
-    held = Evaluation(given, {**WAVES, "mechanism": mechanism})
+    rate = _by_sms(problem, phase, where, np.full(len(where), REDUCE_SCATTER))
+    parts = {"splits": float(SPLITS), "last_split_sms": float(LAST_SPLIT_SMS)}
+    found = problem.evaluation(phase, mechanism, where, **rate, **parts)
     return {
-        "gemm": held["compute_time"],
-        "comm": (SPLITS - 1.0) * part + last,
-        "e2e": held["overlapped_time"],
+        "gemm": found["product_time"],
+        "comm": found["split_communication_time"],
+        "e2e": found["overlapped_time"],
         "gemm_events": float(SPLITS),
         "comm_events": float(SPLITS),
     }

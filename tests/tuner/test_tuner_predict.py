@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps.origin import GIVEN, Origin
 from sweeps.spec.catalog import load_model
 from sweeps.tuner.predict import SPLITS, PassTimes, Rates, predict, read_rates
 from sweeps.tuner.userbuffers import COLUMN, OPERATORS, Case, collective_of, grid_cases, widths
@@ -177,8 +178,8 @@ def test_time_falls_and_then_rises_with_multiprocessors(layer: str, margin: bool
 
 
 def test_without_communication_nothing_is_gained() -> None:
-    fast = dict.fromkeys(("bandwidth", "copy_engine_bandwidth"), (math.inf, "given"))
-    rates = replace(H100, figures={**H100.figures, **fast, "latency": (0.0, "given")})
+    fast = dict.fromkeys(("bandwidth", "copy_engine_bandwidth"), Origin(math.inf, GIVEN))
+    rates = replace(H100, figures={**H100.figures, **fast, "latency": Origin(0.0, GIVEN)})
     base = sum(one.e2e for one in times(Case(4, "fc1", "fprop"), rates))
     for case in (Case(4, "fc1", "fprop", "ring_exchange"), Case(4, "fc1", "dgrad", "bulk", 0, 4)):
         found = times(case, rates)
@@ -195,7 +196,7 @@ def test_one_rank_has_no_communication() -> None:
 
 def test_eight_bits_gather_half_as_much_and_scatter_the_same() -> None:
     short = read_rates("dgx-h100", "fp8")
-    assert (short["gathered_bytes"], short["activation_bytes"]) == (1.0, 2.0)
+    assert (short["matmul_input_bytes"], short["activation_bytes"]) == (1.0, 2.0)
     gather = [times(Case(8, "fc1", "fprop"), rates)[0].comm for rates in (H100, short)]
     scatter = [times(Case(8, "fc2", "fprop"), rates)[0].comm for rates in (H100, short)]
     assert gather[1] < 0.52 * gather[0]

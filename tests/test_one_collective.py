@@ -1,0 +1,119 @@
+"""One operation, one machine, one answer: whoever charges it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overhead.collective import collective
+from overhead.topology import build_topology
+from sweeps.hops.study import Case, from_machine
+from sweeps.job import prepare
+from sweeps.spec.catalog import load_hardware, load_model, shipped
+from sweeps.tuner.predict import predict, read_rates
+from sweeps.tuner.userbuffers import Case as Overlap
+
+MODEL = "llama3-8b"
+PRECISE = 17
+# What a step takes off a link's bandwidth, and `collective` and `hops` don't: the named input.
+SHARE = "intra_efficiency"
+
+
+def machine_of(draw: Random, folder: Path) -> tuple[str, dict[str, float]]:
+    """Write a machine's file, a DGX H100 with links of its own; return its name and figures."""
+    text = (shipped("hardware") / "dgx-h100.toml").read_text(encoding="utf-8")
+    figures = {
+        "intra_bandwidth": draw.uniform(50e9, 900e9), "intra_latency": draw.uniform(0.1e-6, 5e-6),
+        "inter_bandwidth": draw.uniform(5e9, 100e9), "inter_latency": draw.uniform(1e-6, 20e-6),
+        SHARE: draw.uniform(0.5, 1.0), "inter_efficiency": draw.uniform(0.5, 1.0),
+    }  # fmt: skip
+    name = f"drawn-{draw.randrange(10**9)}"
+    text = text.replace('name = "dgx-h100"', f'name = "{name}"')
+    text = re.sub(r"^(links|link_bandwidth) = .*\n", "", text, flags=re.M)
+    for level, place in (("intra", "scale_up"), ("inter", "scale_out")):
+        head, tail = text.split(f"[{place}]")
+        for figure, unit in (("bandwidth", "B/s"), ("latency", "s")):
+            stated = f'{figure} = {{ value = "{figures[f"{level}_{figure}"]:.{PRECISE}g} {unit}"'
+            tail = re.sub(rf'^{figure} = {{ value = "[^"]*"', stated, tail, count=1, flags=re.M)
+        text = f"{head}[{place}]{tail}"
+    for level in ("intra", "inter"):
+        name_of = f"{level}_efficiency"
+        stated = f'{name_of} = {{ value = {figures[name_of]:.{PRECISE}g}, kind = "assumed",'
+        text = text.replace("[training]\n", f'[training]\n{stated} source = "drawn" }}\n')
+    (folder / f"{name}.toml").write_text(text, encoding="utf-8")
+    return name, figures
+
+
+def charged(name: str, kind: str, ranks: int, size: float, folder: Path, **further: Any) -> float:
+    """Return the time that `sweeps collective` tells."""
+    constants = {
+        "collective": kind, "topology": "hierarchical", "algorithm": "nccl", "hardware": name,
+        "ranks": ranks, "message_bytes": size, **further,
+    }  # fmt: skip
+    stated = {"quantities": ["time"], "constants": constants}
+    plan = prepare(stated, folders=[folder]).plan
+    return float(plan.evaluate(("time",))["time"])
+
+
+def step(name: str, given: dict[str, Any], folder: Path) -> dict[str, float]:
+    """Return times that a training step charges, and their messages."""
+    wanted = [
+        "tp_message_bytes", "tp_all_gather_time", "tp_reduce_scatter_time", "tp_all_reduce_time",
+        "effective_intra_bandwidth", "effective_inter_bandwidth",
+    ]  # fmt: skip
+    stated = {"quantities": wanted, "constants": {"model": MODEL, "hardware": name, **given}}
+    arrays = prepare(stated, folders=[folder]).plan.evaluate()
+    return {quantity: float(arrays[quantity]) for quantity in wanted}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_collective_is_what_everyone_charges(seed: int, tmp_path: Path) -> None:
+    draw = Random(seed)
+    name, drawn = machine_of(draw, tmp_path)
+    figures = load_hardware(name, (tmp_path,)).figures
+    assert figures["intra_bandwidth"].value == drawn["intra_bandwidth"]
+    size, group = draw.uniform(1e3, 1e9), draw.choice([2, 4, 8, 16, 24, 64])
+
+    # Python's function, and hops: no input differs.
+    for kind in ("all_reduce", "all_gather", "reduce_scatter"):
+        time = charged(name, kind, group, size, tmp_path)
+        network = build_topology(
+            "hierarchical", group, gpus_per_node=8, nics_per_node=8, intra_nvls=1.0,
+            in_network_latency_factor=12.5e-6 / figures["intra_latency"].value,
+            **{f"{level}_{figure}": figures[f"{level}_{figure}"].value
+               for level in ("intra", "inter")
+               for figure in ("bandwidth", "latency", "energy_per_bit")},
+        )  # fmt: skip
+        assert float(collective(kind, size, network, algorithm="nccl").latency_s) == time
+    machine = load_hardware(name, (tmp_path,))
+    case = Case(name, *from_machine(machine), name, algorithm="nccl", folders=(tmp_path,))
+    traffic = case.all_reduce(np.array([size, 2 * size]), group)
+    for got, asked in zip(traffic.time, (size, 2 * size), strict=True):
+        assert got == charged(name, "all_reduce", group, asked, tmp_path)
+
+    # A step: its links give a share of their bandwidth.
+    tp = draw.choice([2, 4, 8])
+    given = {"tp": tp, "world_size": 16, "sequence_parallel": 1, "sequence_length": 4096,
+             "micro_batch": 1, "global_batch": 16}  # fmt: skip
+    found = step(name, given, tmp_path)
+    bandwidth = found["effective_intra_bandwidth"]
+    assert bandwidth == drawn[SHARE] * drawn["intra_bandwidth"]
+    for kind in ("all_reduce", "all_gather", "reduce_scatter"):
+        message = found["tp_message_bytes"]
+        time = charged(name, kind, tp, message, tmp_path, intra_bandwidth=bandwidth)
+        assert found[f"tp_{kind}_time"] == time, kind
+    whole = step(name, {**given, SHARE: 1.0}, tmp_path)
+    assert whole["tp_all_gather_time"] == charged(name, "all_gather", tp, message, tmp_path)
+
+    # The tuner: the step's share, and the same operations in turn.
+    rates = read_rates(name, folders=(tmp_path,))
+    assert rates["bandwidth"] == bandwidth
+    cases = [Overlap(tp, "fc1", "fprop"), Overlap(tp, "fc2", "fprop")]
+    turn = predict(load_model(MODEL).shapes, 4096, cases, rates).forward.comm[0]
+    assert turn[0] == found["tp_all_gather_time"]
+    assert turn[1] == found["tp_reduce_scatter_time"]
