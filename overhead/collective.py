@@ -150,8 +150,8 @@ def collective(
     labels = {"topology": topology.kind, "collective": str(kind), "algorithm": algorithm}
     labels |= {
         "latency_per": latency_per,
-        # Flat networks are given by their own link; a hierarchy's message goes between nodes.
-        "link": "intra" if topology.shape == "flat" else "auto",
+        # A flat network that is given by its own link is all like the inside of a node.
+        "link": "intra" if "bandwidth" in topology.values else OPERATION_DEFAULTS["link"],
     }
     with np.errstate(all="ignore"):
         return _result(Evaluation(given, complete(labels, given)))

@@ -23,6 +23,7 @@ from overhead.labels import (
     complete,
     implied,
 )
+from overhead.machine import ABILITIES, default_links
 from overhead.memory.breakdown import DEFAULTS as MEMORY_DEFAULTS
 from overhead.quantity import VOCABULARY, Array
 from overhead.transformer.quantities import VITAL
@@ -56,11 +57,9 @@ CHOSEN = (
 OTHERS = ("topology_kind", "algorithm", "tree_algo", "more", *CHOSEN)
 # What formulas give if it isn't given.
 DERIVED = ("dp", "etp", "weight_copies", "kv_heads", "head_size", "ffn_size")
+LINKS = default_links()
 NETWORK_DEFAULTS = {
-    "intra_nvls": 0.0,
-    "intra_inc": 0.0,
-    "inter_inc": 0.0,
-    "in_network_latency_factor": 1.0,
+    **{name: LINKS[name] for name in (*ABILITIES, "in_network_latency_factor")},
     "uneven_stages": 1.0,
     "mesh_nz": 1.0,
 }
@@ -72,7 +71,8 @@ class Config:
 
     What isn't given has a default: degrees are 1, and `dp_degree` is what the others leave of the
     GPUs; a step is one micro-batch of one sequence; bytes are those of mixed precision with
-    gradients added up in single precision; the network is that of a DGX H100 by its data sheets.
+    gradients added up in single precision; the network is that of the machine
+    that commands take where none is named (a DGX H100), its links as fast as long messages are.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class Config:
     gradient_bytes: ArrayLike = 4.0
     optimizer_bytes: ArrayLike = 12.0
     memory_capacity: ArrayLike | None = None
-    gpus_per_node: ArrayLike = 8.0
+    gpus_per_node: ArrayLike = LINKS["gpus_per_node"]
     nics_per_node: ArrayLike | None = None
     mesh_nx: ArrayLike | None = None
     mesh_ny: ArrayLike | None = None
@@ -164,14 +164,14 @@ class Config:
     bandwidth: ArrayLike | None = None
     latency: ArrayLike | None = None
     energy_per_bit: ArrayLike | None = None
-    intra_bandwidth: ArrayLike = 450e9
-    intra_latency: ArrayLike = 0.8e-6
-    intra_energy_per_bit: ArrayLike = 0.0
-    intra_efficiency: ArrayLike = 1.0
-    inter_bandwidth: ArrayLike = 50e9
-    inter_latency: ArrayLike = 2.7e-6
-    inter_energy_per_bit: ArrayLike = 0.0
-    inter_efficiency: ArrayLike = 1.0
+    intra_bandwidth: ArrayLike = LINKS["intra_bandwidth"]
+    intra_latency: ArrayLike = LINKS["intra_latency"]
+    intra_energy_per_bit: ArrayLike = LINKS["intra_energy_per_bit"]
+    intra_efficiency: ArrayLike = COMMUNICATION_DEFAULTS["intra_efficiency"]
+    inter_bandwidth: ArrayLike = LINKS["inter_bandwidth"]
+    inter_latency: ArrayLike = LINKS["inter_latency"]
+    inter_energy_per_bit: ArrayLike = LINKS["inter_energy_per_bit"]
+    inter_efficiency: ArrayLike = COMMUNICATION_DEFAULTS["inter_efficiency"]
     oversubscription: ArrayLike = 1.0
     algorithm: str = STEP_DEFAULTS["algorithm"]
     tree_algo: bool = False

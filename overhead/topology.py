@@ -13,6 +13,7 @@ from overhead.collectives.algorithm import NETWORKS
 from overhead.collectives.network import factors
 from overhead.everything import load
 from overhead.labels import HIERARCHY, complete
+from overhead.machine import default_links
 from overhead.quantity import VOCABULARY, Array
 
 FLAT_LINK = ("bandwidth", "latency", "energy_per_bit")
@@ -62,7 +63,7 @@ def build_topology(
     *,
     bandwidth: Any = None,
     latency: Any = None,
-    energy_per_bit: Any = 0.0,
+    energy_per_bit: Any = None,
     gpus_per_node: Any = None,
     mesh_nx: Any = None,
     mesh_ny: Any = None,
@@ -72,16 +73,20 @@ def build_topology(
 ) -> TopologyDesc:
     """Build a network.
 
+    Of what links nothing is said, they are those of the machine that commands take where none is
+    named (`overhead.machine.default_links`): its nodes, links and switches.
+
     Parameters
     ----------
     kind : str
         Which: a `TopologyKind` or its name.
     num_gpus : array_like, optional
         Ranks; of a mesh or torus the product of its sizes where these are given.
-    bandwidth, latency, energy_per_bit : array_like
-        Of a flat network's links: byte/s of one direction (of a rank's port), s, J/bit.
+    bandwidth, latency, energy_per_bit : array_like, optional
+        Of a flat network's links: byte/s of one direction (of a rank's port), s, J/bit (default
+        of links that are given: 0).
     gpus_per_node : array_like, optional
-        Of a hierarchy: ranks in a node.
+        Of a hierarchy: ranks in a node (default, where links are given: 1).
     mesh_nx, mesh_ny, mesh_nz : array_like, optional
         Sizes of a mesh or torus; by default the factors of `num_gpus` nearest to each other.
     dimensions : int
@@ -114,6 +119,7 @@ def build_topology(
         "ranks": num_gpus,
         "bandwidth": bandwidth,
         "latency": latency,
+        "energy_per_bit": energy_per_bit,
         "gpus_per_node": gpus_per_node,
         "mesh_nx": mesh_nx,
         "mesh_ny": mesh_ny,
@@ -121,17 +127,36 @@ def build_topology(
         **levels,
     }
     values = {n: np.asarray(v, dtype=np.float64) for n, v in given.items() if v is not None}
-    values["energy_per_bit"] = np.asarray(energy_per_bit, dtype=np.float64)
+    own = LEVEL_LINKS if kind == HIERARCHY else FLAT_LINK
+    if not {name for name in own if not name.endswith("bit")} & set(values):
+        _complete_links(values)
     _complete(kind, values, dimensions)
     _check(kind, values)
     return TopologyDesc(str(kind), values)
+
+
+def _complete_links(values: dict[str, Array]) -> None:
+    """Give the default machine's nodes and links, and between pods the same as between nodes."""
+    links = default_links()
+    if "nics_per_node" not in values:
+        # A card serves as many ranks as the machine's, however many of a group a node has.
+        share = links["gpus_per_node"] / links["nics_per_node"]
+        values.setdefault("ranks_per_nic", np.asarray(share))
+    for name, value in links.items():
+        if name != "nics_per_node":
+            values.setdefault(name, np.asarray(value))
+    if "nodes_per_pod" in values:
+        for name in ("bandwidth", "latency", "energy_per_bit"):
+            values.setdefault(f"pod_{name}", values[f"inter_{name}"])
 
 
 def _complete(kind: str, values: dict[str, Array], dimensions: int) -> None:
     one = np.asarray(1.0)
     if NETWORKS[kind].grid:
         _complete_grid(values, dimensions)
-    if kind == "switch":
+    if "bandwidth" in values:
+        values.setdefault("energy_per_bit", np.asarray(0.0))
+    if kind == "switch" and "bandwidth" in values:
         values.setdefault("in_network_latency_factor", np.asarray(1.0))
         values.setdefault("has_nvls", np.asarray(0.0))
         values.setdefault("has_inc", np.asarray(0.0))
@@ -177,7 +202,7 @@ def _check(kind: str, values: Mapping[str, Array]) -> None:
         needed += [name for name in LEVEL_LINKS if not name.endswith("bit")]
         if "nodes_per_pod" in values:
             needed += ["pod_bandwidth", "pod_latency"]
-    else:
+    elif "intra_bandwidth" not in values:
         needed += ["bandwidth", "latency"]
     missing = [name for name in needed if name not in values]
     if missing:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from overhead.communication import quantities as communication
 from overhead.labels import LABELS, OVERLAPS
 from overhead.memory.quantities import RECIPES, Recipe
 from sweeps.errors import InputError, fault, nearest
@@ -51,12 +52,12 @@ MACHINE_RULE: dict[str, Figure] = {
         "below",
     ),
     "intra_efficiency": _figure(
-        0.78, "measured",
+        communication.DEFAULTS["intra_efficiency"], "measured",
         "stas00/ml-engineering, network/README.md @744d01e18b: large messages reach 0.78 of "
         "NVLink's bandwidth on A100, 0.80 to 0.83 on H200 and B200, by rings",
     ),
     "inter_efficiency": _figure(
-        0.85, "assumed",
+        communication.DEFAULTS["inter_efficiency"], "assumed",
         "stas00/ml-engineering, network/README.md @744d01e18b: 0.8 to 0.9 of the network's "
         "bandwidth at best; the middle",
     ),

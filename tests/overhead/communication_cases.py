@@ -42,7 +42,7 @@ MACHINE: dict[str, float] = {
     "gpus_per_node": 8, "nics_per_node": 8, "intra_bandwidth": 1e11, "inter_bandwidth": 1e10,
     "intra_latency": 1e-6, "inter_latency": 5e-6, "intra_energy_per_bit": 1e-12,
     "inter_energy_per_bit": 1e-11, "oversubscription": 1, "intra_nvls": 0, "intra_inc": 0,
-    "inter_inc": 0, "in_network_latency_factor": 1,
+    "inter_inc": 0, "in_network_latency_factor": 1, "intra_efficiency": 1, "inter_efficiency": 1,
 }  # fmt: skip
 BYTES: Plan = {"weight_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 12}
 GPT: Plan = {

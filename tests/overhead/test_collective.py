@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import sweeps
 from overhead import CollectiveKind, CollectiveResult, TopologyKind, build_topology, collective
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.collectives.choices import candidates
@@ -35,6 +36,27 @@ def network(kind: str, ranks: Any, **other: Any) -> TopologyDesc:
 
 def seconds(kind: str, message: float, on: TopologyDesc, algorithm: str, **other: Any) -> float:
     return float(collective(kind, message, on, algorithm=algorithm, **other).latency_s)
+
+
+# Defaults.
+
+
+@pytest.mark.parametrize("kind", list(NETWORKS))
+def test_a_network_of_which_only_the_size_is_said_is_the_commands(kind: str) -> None:
+    """To the last bit, below and above the size of a node, by every choice."""
+    names = {"latency_s": "time", "energy_j": "energy", "volume_bytes": "sent_bytes",
+             "lower_bound_s": "lower_bound", "intra_latency_s": "intra_time"}  # fmt: skip
+    axes = {"collective": list(COLLECTIVES), "algorithm": ["standard", "nccl", "auto"]}
+    ranks = [1.0, 8.0, 16.0]
+    theirs = sweeps.sweep(list(names.values()), topology=kind, ranks=ranks, message_bytes=2.0**26,
+                          **axes)  # fmt: skip
+    for operation in COLLECTIVES:
+        for choice in axes["algorithm"]:
+            ours = collective(operation, 2.0**26, build_topology(kind, ranks), algorithm=choice)
+            there = theirs.sel(collective=operation, algorithm=choice)
+            for field, name in names.items():
+                want = np.broadcast_to(there[name], 3)
+                np.testing.assert_array_equal(getattr(ours, field), want, f"{operation} {name}")
 
 
 # Worked examples.

@@ -1,0 +1,63 @@
+"""The machine that stands for all where none is named: its links, from its file in the catalogue.
+
+A file's numbers have units, written by hand; the few of links are read here, so that formulas alone
+need no catalogue.  (`sweeps.spec` reads all of every machine.)
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from overhead.labels import LABELS
+
+# Powers of ten of the units in which links' figures are written, and bits in them.
+UNITS = {"GB/s": (9, 1), "Gbit/s": (9, 8), "us": (-6, 1), "pJ/bit": (-12, 1)}
+# Of a file's tables the figures of links, by the quantity that each gives.
+LINKS = {"intra": "scale_up", "inter": "scale_out"}
+FIGURES = ("bandwidth", "latency", "energy_per_bit")
+# What a switch can do, and the words for it.
+ABILITIES = {
+    "intra_nvls": ("in_network_reduction", ("nvls",)),
+    "intra_inc": ("in_network_reduction", ("inc", "sharp")),
+    "inter_inc": ("in_network", ("inc", "sharp")),
+}
+
+
+@cache
+def default_links() -> dict[str, float]:
+    """Return the default machine's nodes and links by quantity, in canonical units."""
+    name = f"{LABELS['hardware'].default}.toml"
+    package = Path(__file__).parent
+    places = (package / "machines" / name, package.parent / "specs" / "hardware" / name)
+    path = next((one for one in places if one.exists()), None)
+    if path is None:
+        message = f"{name} is missing from the installation of overhead: install again"
+        raise FileNotFoundError(message)
+    content = tomllib.loads(path.read_text(encoding="utf-8"))
+    up, out = content["scale_up"], content["scale_out"]
+    found = {
+        f"{level}_{figure}": _number(content[table][figure]["value"])
+        for level, table in LINKS.items()
+        for figure in FIGURES
+    }
+    for quantity, (key, words) in ABILITIES.items():
+        table = content[LINKS[quantity.split("_")[0]]]
+        found[quantity] = float(bool(set(words) & set(table[key])))
+    within = _number(up["in_network_latency"]["value"])
+    return found | {
+        "gpus_per_node": _number(up["gpus_per_node"]["value"]),
+        "nics_per_node": _number(out["nics_per_node"]["value"]),
+        "in_network_latency_factor": within / found["intra_latency"],
+    }
+
+
+def _number(value: Any) -> float:
+    """Return a figure in its canonical unit, rounded once."""
+    if not isinstance(value, str):
+        return float(value)
+    digits, unit = value.split()
+    power, bits = UNITS[unit]
+    return float(f"{digits}e{power}") / bits
