@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 from overhead.quantity import VOCABULARY
 from sweeps.engine.case import Block, Column, Layout, is_row_number
 from sweeps.origin import GIVEN, Origin, attributes
+from sweeps.spec.units import format_quantity
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -392,6 +394,30 @@ def aligned(rows: Sequence[Sequence[str]], *, left: int = 1, indent: str = "  ")
             for place, (text, width) in enumerate(zip(row, widths, strict=True))
         )
         yield (indent + "  ".join(cells)).rstrip()
+
+
+def shown(name: str, value: Any) -> str:
+    """Return a value as people read it."""
+    if isinstance(value, str):
+        return value
+    return format_quantity(value, VOCABULARY[name].units if name in VOCABULARY else "1")
+
+
+def table_lines(
+    records: Iterable[Record],
+    write: Callable[[str, Any], str] = shown,
+    *,
+    most: int = 40,
+    total: int | None = None,
+) -> Iterator[str]:
+    """Yield records as a table with aligned columns, cut after some rows."""
+    rows = list(itertools.islice(records, most))
+    header = list(dict.fromkeys(name for row in rows for name in row))
+    table = [header, *([write(n, row[n]) if n in row else "" for n in header] for row in rows)]
+    yield from (line + "\n" for line in aligned(table, left=len(header), indent=""))
+    if total is not None and total > len(rows):
+        left = total - len(rows)
+        yield f"... and {left:,} more: --csv, --json or --output give them all\n"
 
 
 # Where a result comes from: the same of every command.

@@ -262,7 +262,7 @@ def test_an_axis_of_ten_to_the_thirteen_values(refused: Refused) -> None:
     lines = refused("collective --topology ring --N 8", "--M=1:10000000000000:+1")
     one(
         lines,
-        "message_bytes = '1 B:10000000000000 B:+1 B'",
+        "message_bytes = '1:10000000000000:+1'",
         "is 10,000,000,000,000 values",
         "100,000,000 at most",
     )

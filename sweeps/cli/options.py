@@ -45,16 +45,13 @@ def result_options(command: Command) -> Command:
 
 def stated_sweep(given: Mapping[str, str | None], title: str) -> dict[str, Any]:
     """Make of options what a spec file would state."""
-    from sweeps.spec.units import with_unit
-
     axes: dict[str, Any] = {}
     constants: dict[str, Any] = {}
     for name, text in given.items():
         if text is None:
             continue
-        value = with_unit(name, text)
         many = "," in text or ":" in text or text.strip() == "all"
-        (axes if many else constants)[name] = value
+        (axes if many else constants)[name] = text
     stated: dict[str, Any] = {"title": title}
     if axes:
         stated["axes"] = axes

@@ -91,7 +91,7 @@ def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
     """Yield what people read: a report of one cell, a table of many."""
     from sweeps.cli.options import assumed_lines
     from sweeps.overlap.report import report_lines, statement_lines
-    from sweeps.store.columns import table_lines
+    from sweeps.result import table_lines
 
     if job.plan.grid.cells == 1:
         (case,) = job.plan.cases

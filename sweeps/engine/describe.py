@@ -71,12 +71,13 @@ def _axis_columns(axis: Axis, origins: Origins, kept: set[str]) -> list[Column]:
 
 
 def coordinate(
-    name: str, dims: tuple[str, ...], values: np.ndarray[Any, Any], origins: Sequence[Origin] = ()
+    name: str, dims: tuple[str, ...], given: Any, origins: Sequence[Origin] = (), words: str = ""
 ) -> Column:
     """Return a coordinate of a quantity or label; without origins it was given."""
+    values = np.asarray(given)
     if values.dtype.kind in "UO":
         text = np.asarray(values, dtype=np.str_)
-        meaning = LABELS[name].meaning if name in LABELS else name
+        meaning = words or (LABELS[name].meaning if name in LABELS else name)
         attrs: dict[str, Any] = {"long_name": meaning, **attributes(origins)}
         return Column(name, dims, text.dtype, attrs, text)
     numbers = np.asarray(values, dtype=np.float64)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.formula import REGISTRY
+from overhead.formula import REGISTRY, Call, Formula
 from overhead.hops.paths import message_energy, message_time
+from overhead.quantity import VOCABULARY
 from sweeps.engine.case import Column
+from sweeps.engine.describe import coordinate
 from sweeps.hops.study import Case, Study, messages_of, parted, rows_of
-from sweeps.result import Result, of_columns
+from sweeps.result import Result, of_columns, table_lines
 from sweeps.spec.units import format_quantity
-from sweeps.store.columns import attrs_of, label_column, number_column, table_lines
 
 MB, MIB = 1e6, 2.0**20
 
@@ -179,21 +180,21 @@ def result_of(
     labels = [f"{row.layer} {row.mode}" for row in rows_of(study, study.cases[0])]
     names = [case.name for case in study.cases]
     coordinates = [
-        label_column("case", ("case",), names, "case"),
-        label_column("strategy", ("strategy",), labels, "layer and strategy"),
-        label_column("hop_mix", ("hop_mix",), list(mixes), "links of the path"),
+        coordinate("case", ("case",), names, words="case"),
+        coordinate("strategy", ("strategy",), labels, words="layer and strategy"),
+        coordinate("hop_mix", ("hop_mix",), list(mixes), words="links of the path"),
     ]
     dims: tuple[str, ...] = ("case", "strategy")
     if len(study.sequence_length) > 1:
         dims = (*dims, "sequence_length")
-        coordinates.append(number_column("sequence_length", dims[2:], study.sequence_length))
+        coordinates.append(coordinate("sequence_length", dims[2:], study.sequence_length))
     coordinates += [
-        number_column("message_bytes", ("message_bytes",), study.message_bytes),
+        coordinate("message_bytes", ("message_bytes",), study.message_bytes),
         *(_of_cases(study, name) for name in ("hardware", "switching")),
-        label_column("model", (), study.model.name, "model"),
+        coordinate("model", (), study.model.name, words="model"),
     ]
     if len(dims) == 2:
-        coordinates.append(number_column("sequence_length", (), study.sequence_length[0]))
+        coordinates.append(coordinate("sequence_length", (), study.sequence_length[0]))
     values = {**_strategies(study), **_messages(study, mixes)}
     varying = ("case", "hop_mix", "message_bytes")
     variables = [_variable(study, name, dims, values[name]) for name in STRATEGY]
@@ -209,15 +210,30 @@ def result_of(
     )
 
 
+def _attrs_of(name: str, declared: Iterable[Formula | Call | None]) -> dict[str, Any]:
+    """Return the metadata of a variable that holds a quantity: unit, formulas, sources."""
+    attrs: dict[str, Any] = dict(VOCABULARY[name].attrs())
+    known = [one for one in declared if one is not None]
+    if known:
+        attrs["formula"] = "; ".join(dict.fromkeys(one.statement for one in known))
+    formulas = [one for one in known if isinstance(one, Formula)]
+    if formulas:
+        attrs["references"] = "; ".join(dict.fromkeys(one.source.at() for one in formulas))
+    assumed = dict.fromkeys(phrase for one in formulas for phrase in one.assumes)
+    if assumed:
+        attrs["comment"] = f"Assumes {'; '.join(assumed)}."
+    return attrs
+
+
 def _of_cases(study: Study, name: str) -> Column:
     words = {"hardware": "machine or network", "switching": "how links pass a message on"}
     values = [case.where if name == "hardware" else case.switching for case in study.cases]
-    return label_column(name, ("case",), values, words[name])
+    return coordinate(name, ("case",), values, words=words[name])
 
 
 def _variable(study: Study, name: str, dims: tuple[str, ...], values: NDArray[Any]) -> Column:
     declared = [REGISTRY.returning(name, {"switching": case.switching}) for case in study.cases]
-    return Column(name, dims, np.dtype(np.float64), attrs_of(name, declared), values)
+    return Column(name, dims, np.dtype(np.float64), _attrs_of(name, declared), values)
 
 
 def _strategies(study: Study) -> dict[str, NDArray[Any]]:

@@ -321,6 +321,8 @@ def _from_arithmetic(text: str, asked: _Asked) -> float:
         value = float(result.magnitude)
     except Exception:  # whatever pint or its tokenizer makes of it, the user needs one line
         asked.refuse("can't be read")
+    if not words:  # without a unit, as a bare number
+        return asked.finite(asked.bare(value))
     asked.check_kind(powers)
     wanted = _canonical(asked.units)
     return asked.finite(value * wanted.denominator / wanted.numerator)

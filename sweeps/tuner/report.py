@@ -15,10 +15,10 @@ import numpy as np
 
 from overhead.quantity import VOCABULARY
 from sweeps.engine.case import Column
+from sweeps.engine.describe import coordinate
 from sweeps.errors import RunError
 from sweeps.origin import assumed, once
 from sweeps.result import Field, Result, of_columns, of_rows, provenance_of
-from sweeps.store.columns import label_column, number_column
 from sweeps.tuner.benefit import Study, benefit, records_of
 from sweeps.tuner.choose import Choice, Recommendation, Scaling
 from sweeps.tuner.predict import ASSUMPTIONS, CaseTimes, records
@@ -225,13 +225,13 @@ def result_of(study: Study, stated: Mapping[str, str], given: Mapping[str, Any])
     values = benefit(study)
     dims = study.dims
     names = [rates.name for rates in study.hardware]
-    coordinates = [label_column("hardware", ("hardware",), names, "machine")]
+    coordinates = [coordinate("hardware", ("hardware",), names)]
     for dim, own in zip(dims[1:], study.axes.values(), strict=True):
-        coordinates.append(number_column(dim, (dim,), own))
+        coordinates.append(coordinate(dim, (dim,), own))
     for dim in ("sms", "bandwidth", "best_matmul_flops", "memory_bandwidth", "latency"):
         numbers = [rates[dim] for rates in study.hardware]
         origins = once(rates.figures[dim] for rates in study.hardware)
-        coordinates.append(number_column(dim, ("hardware",), numbers, origins))
+        coordinates.append(coordinate(dim, ("hardware",), numbers, origins))
     comment = "Assumes that " + "; ".join(ASSUMPTIONS) + "."
     kind = np.dtype(np.float64)
     variables = [
