@@ -7,8 +7,11 @@ dimensions of an open grid the engine computes them block by block (`sweeps.engi
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, reduce
+from operator import mul
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +24,7 @@ from overhead.collectives.cost import COST_PARTS, LEVELS
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.labels import NO_LIBRARY
 from overhead.quantity import Array
+from overhead.recording import Recorded, Replacing, number, record, recording, text, tree_of
 
 # A node of the graph: one computation, or something given.
 
@@ -581,3 +585,40 @@ def derive(quantity: str, given: Mapping[str, ArrayLike]) -> Array:
         If something that it needs is neither given nor follows from what is.
     """
     return Evaluation(given)[quantity]
+
+
+# What an algorithm's kernel says, in words.
+
+# The labels under which an algorithm's time is stated.
+PLAIN = {"phases": "sequential", "reduction": "free", "latency_per": "hop"}
+
+
+class _Recording(dict[str, Node]):
+    """Quantities that stand for themselves."""
+
+    def get(self, name: str, default: Any = None) -> Node:
+        value: Any = Recorded(ast.Name(name))
+        return self.setdefault(name, Node(name, ("given", name), (), None, frozenset(), value))
+
+
+@lru_cache(maxsize=4096)
+def statement(algorithm: Algorithm, quantity: str) -> str:
+    """Return what an algorithm's kernel says of one of its quantities.
+
+    Raises
+    ------
+    RecordingError
+        If the kernel can't be recorded.
+    """
+    shape = "three_levels" if algorithm.topology == "hierarchical" else "flat"
+    with recording():
+        own: dict[str, Any] = {
+            name: Recorded(ast.Name(name)) for name in (*algorithm.inputs, "ranks_per_nic")
+        }
+        evaluation = Evaluation(own, {**PLAIN, "shape": shape}, algorithm)
+        evaluation.builder.defaults = _Recording()
+        tree = number(tree_of(evaluation[quantity]))
+    for sizes in (("mesh_nx", "mesh_ny", "mesh_nz"), ("node_ranks", "nodes", "pods")):
+        ranks = record(lambda *sizes: reduce(mul, sizes), sizes)
+        tree = Replacing(ranks, ast.Name("ranks")).of(tree)
+    return text(tree)

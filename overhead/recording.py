@@ -120,13 +120,8 @@ def record(function: Callable[..., Any], inputs: Sequence[str]) -> ast.expr:
     RecordingError
         If it needs a value itself, or a function that expressions lack.
     """
-    try:
-        with _following():
-            return number(tree_of(function(*(Recorded(ast.Name(name)) for name in inputs))))
-    except RecordingError:
-        raise
-    except Exception as error:
-        raise RecordingError(str(error)) from error
+    with recording():
+        return number(tree_of(function(*(Recorded(ast.Name(name)) for name in inputs))))
 
 
 def ufunc_of(tree: ast.expr, inputs: Sequence[str]) -> np.ufunc | None:
@@ -145,8 +140,14 @@ _LOCK = threading.RLock()
 
 
 @contextmanager
-def _following() -> Iterator[None]:
-    """Let recorded values pass where numpy makes arrays, which asks no argument for its type."""
+def recording() -> Iterator[None]:
+    """Let recorded values pass where numpy makes arrays, which asks no argument for its type.
+
+    Raises
+    ------
+    RecordingError
+        If what runs within fails.
+    """
     with _LOCK:
         plain = {name: getattr(np, name) for name in ("asarray", "array", "asanyarray")}
 
@@ -162,6 +163,10 @@ def _following() -> Iterator[None]:
             for name, make in plain.items():
                 setattr(np, name, passing(make))
             yield
+        except RecordingError:
+            raise
+        except Exception as error:
+            raise RecordingError(str(error)) from error
         finally:
             for name, make in plain.items():
                 setattr(np, name, make)
@@ -301,6 +306,22 @@ def _knowing(condition: ast.expr, branch: int, tree: ast.expr) -> ast.expr:
     return _Known(condition, branch).visit(copy.deepcopy(tree)) if guarded else tree
 
 
+class Replacing(ast.NodeTransformer):
+    """Puts one tree in the place of another."""
+
+    def __init__(self, old: ast.expr, new: ast.expr) -> None:
+        self.old, self.new = ast.dump(old), new
+
+    def of(self, tree: ast.expr) -> ast.expr:
+        """Return a tree with the replacement made."""
+        replaced: ast.expr = self.visit(copy.deepcopy(tree))
+        return replaced
+
+    def visit(self, node: ast.AST) -> Any:
+        """Replace a tree."""
+        return self.new if ast.dump(node) == self.old else self.generic_visit(node)
+
+
 class _Known(ast.NodeTransformer):
     """Takes one branch wherever a condition is asked for."""
 
@@ -331,17 +352,39 @@ def _arithmetic(op: type[ast.operator], one: ast.expr, other: ast.expr) -> ast.e
         return _constant(_FOLD[op](left, right))
     if op is ast.Add and left == 0.0:
         return other
+    if op is ast.Add and left is None and _same(one, other):
+        return _product(_constant(2), one)
     if op in (ast.Add, ast.Sub) and right == 0.0:
         return one
     if op is ast.Add and isinstance(other, ast.UnaryOp):
         return ast.BinOp(one, ast.Sub(), other.operand)
     if op is ast.Mult:
         return _product(one, other)
+    if op is ast.Add:
+        (one, left), (other, right) = _ending(one), _ending(other)
+        if left and right:
+            return _ended(ast.BinOp(one, ast.Add(), other), left + right)
+        one, other = _ended(one, left), _ended(other, right)
     if op in (ast.Div, ast.Pow) and right == 1.0:
         return one
     if op is ast.Div and left == 0.0:
         return one
     return ast.BinOp(one, op(), other)
+
+
+def _ending(tree: ast.expr) -> tuple[ast.expr, float]:
+    """Return a sum without the number at its end, and that number."""
+    match tree:
+        case ast.BinOp(left=rest, op=ast.Add() | ast.Sub() as op, right=right):
+            last = constant_of(right) or 0.0
+            return (rest, last if isinstance(op, ast.Add) else -last) if last else (tree, 0.0)
+    return tree, 0.0
+
+
+def _ended(tree: ast.expr, last: float) -> ast.expr:
+    if not last:
+        return tree
+    return ast.BinOp(tree, ast.Add() if last > 0.0 else ast.Sub(), _constant(abs(last)))
 
 
 def _power(tree: ast.expr) -> tuple[ast.expr, float]:
@@ -364,6 +407,9 @@ def _product(one: ast.expr, other: ast.expr) -> ast.expr:
     factor = left * right
     if factor == 0.0:
         return _constant(0)
+    match other:
+        case ast.BinOp(left=ast.Constant(value=1), op=ast.Div(), right=divisor):
+            return ast.BinOp(_scaled(factor, one), ast.Div(), divisor)
     for indicator, value in ((one, other), (other, one)):
         condition = _condition(indicator)
         if condition is not indicator:

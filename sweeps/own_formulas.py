@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from overhead.collectives.algorithm import ALGORITHMS
-from overhead.expression import evaluate
+from overhead.collectives.algorithm import ALGORITHMS, STATED, Algorithm
+from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Formula
+from overhead.graph import statement
 from overhead.quantity import VOCABULARY, Array, Quantity
 from overhead.recording import RecordingError
 from sweeps.errors import InputError, fault
@@ -28,20 +31,22 @@ def load_formulas(path: Path) -> None:
     # All of ours first: a file's formulas may take any of them, and must not tie with any.
     VOCABULARY.load_everything()
     module = importlib.util.module_from_spec(found)
-    before = set(REGISTRY)
+    before = {*REGISTRY, *ALGORITHMS}
     try:
         sys.modules[found.name] = module
         found.loader.exec_module(module)
         REGISTRY.complete()
         ALGORITHMS.complete()
         for name in sorted(set(REGISTRY) - before):
-            _check_statement(REGISTRY[name])
+            _check_formula(REGISTRY[name])
+        for key in sorted(set(ALGORITHMS) - before):
+            _check_algorithm(ALGORITHMS[key])
     except (Exception, SystemExit) as error:
         wrong = _told(error, path)
         raise InputError(fault("--formulas", str(path), wrong, "a sound file")) from None
 
 
-def _check_statement(own: Formula) -> None:
+def _check_formula(own: Formula) -> None:
     """Refuse a stated expression that isn't what the code computes, and code that has none."""
     if not own.stated:
         try:
@@ -50,23 +55,65 @@ def _check_statement(own: Formula) -> None:
             message = f"{own.name}: no expression follows from its code ({error}); state it"
             raise ValueError(message) from None
         return
-    draw = np.random.default_rng(0)
-    points = {name: _some_of(VOCABULARY[name], draw) for name in own.inputs}
-    with np.errstate(all="ignore"):
-        stated = np.broadcast_to(evaluate(own.stated, points), POINTS)
+
+    def computed(points: Mapping[str, Array]) -> Any:
         try:
-            computed = np.broadcast_to(own.kernel(*points.values()), POINTS).astype(np.float64)
+            return np.broadcast_to(own.kernel(*points.values()), POINTS).astype(np.float64)
         except Exception:
             # It fails where it is asked for as well, and is named there.
-            return
-        both = np.isfinite(stated) & np.isfinite(computed)
-        wrong = both & ~np.isclose(stated, computed, rtol=1e-6, atol=0.0)
+            return np.nan
+
+    _compare(f"{own.name}: the expression", own.stated, own.inputs, computed)
+
+
+def _check_algorithm(own: Algorithm) -> None:
+    """Refuse a statement that isn't what the code gives, and code that gives none."""
+    for quantity in STATED:
+        name = f"{'.'.join(own.key)}: {quantity}"
+        stated = own.stated.get(quantity, "")
+        try:
+            derived = statement(own, quantity)
+        except RecordingError as error:
+            if stated:
+                continue
+            message = f"{name} doesn't follow from its code ({error}); state it"
+            raise ValueError(message) from None
+        if not stated:
+            continue
+
+        def computed(points: Mapping[str, Array], derived: str = derived) -> Any:
+            found = np.broadcast_to(evaluate(derived, points), POINTS)
+            for one in own.requires:
+                holds = one.holds(**{name: points[name] for name in one.inputs})
+                found = np.where(holds, found, np.nan)
+            return found
+
+        needed = (name for one in own.requires for name in one.inputs)
+        _compare(f"{name} =", stated, (*names(stated), *names(derived), *needed), computed)
+
+
+def _compare(
+    what: str,
+    stated: str,
+    inputs: Sequence[str],
+    computed: Callable[[Mapping[str, Array]], Any],
+) -> None:
+    """Refuse a statement that differs from the code, naming both values and the point."""
+    draw = np.random.default_rng(0)
+    points = {name: _some_of(VOCABULARY[name], draw) for name in dict.fromkeys(inputs)}
+    for sizes in (("mesh_nx", "mesh_ny", "mesh_nz"), ("node_ranks", "nodes", "pods")):
+        if points.keys() >= {"ranks", *sizes}:
+            points["ranks"] = np.prod([points[size] for size in sizes], axis=0)
+    with np.errstate(all="ignore"):
+        ours = np.broadcast_to(evaluate(stated, points), POINTS)
+        theirs = np.broadcast_to(computed(points), POINTS)
+        both = np.isfinite(ours) & np.isfinite(theirs)
+        wrong = both & ~np.isclose(ours, theirs, rtol=1e-6, atol=0.0)
     if wrong.any():
         at = int(np.argmax(wrong))
         where = ", ".join(f"{name} = {values[at]:.6g}" for name, values in points.items())
         message = (
-            f"{own.name}: the expression {own.stated} gives {stated[at]:.6g} and the code "
-            f"{computed[at]:.6g} where {where}"
+            f"{what} {stated} gives {ours[at]:.6g} and the code {theirs[at]:.6g} where {where}"
         )
         raise ValueError(message)
 
@@ -77,7 +124,10 @@ def _some_of(quantity: Quantity, draw: np.random.Generator) -> Array:
     values = low + 10.0 ** draw.uniform(-3.0, 3.0, POINTS)
     if np.isfinite(quantity.maximum):
         values = draw.uniform(low, quantity.maximum, POINTS)
-    return np.round(values) if quantity.integer else values
+    if not quantity.integer:
+        return values
+    # Some algorithms are for powers of two alone.
+    return np.where(draw.random(POINTS) < 0.5, np.round(values), 2.0 ** draw.integers(0, 7, POINTS))
 
 
 def _told(error: BaseException, path: Path) -> str:

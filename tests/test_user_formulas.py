@@ -43,10 +43,6 @@ EVEN = Requirement(
     "ring",
     "all_reduce",
     "magic",
-    steps="ranks/2",
-    time="ranks/2*latency + 0.5*message_bytes/bandwidth",
-    sent="0.5*message_bytes",
-    carried="0.5*ranks*message_bytes",
     source="own2026",
     where="section 4",
     requires=(EVEN,),
@@ -277,12 +273,27 @@ def test_a_formula_that_fails_when_it_runs_is_one_line(folder: Path, body: str, 
 
 
 def test_an_algorithm_that_fails_when_it_runs_is_one_line(folder: Path) -> None:
-    broken = OWN.replace("return flat(ranks / 2.0", "return flat(ranks.nothing / 2.0")
+    texts = 'steps="ranks", time="latency", sent="message_bytes", carried="message_bytes"'
+    stated = OWN.replace('source="own2026",\n    where="section 4"', f'source="own2026", {texts}')
+    broken = stated.replace("return flat(ranks / 2.0", "return flat(ranks.nothing / 2.0")
     (folder / "own.py").write_text(broken, encoding="utf-8")
     line = sweeps(
         "run", "spec.toml", "--formulas", "own.py", "--output", "x.nc", cwd=folder, code=1
     )
     assert "the algorithm 'ring.all_reduce.magic' failed: AttributeError" in line
+
+
+def test_what_an_algorithm_states_must_be_what_it_costs(folder: Path) -> None:
+    own = (folder / "own.py").read_text(encoding="utf-8")
+    for text, right in (("ranks/2", True), ("0.5*ranks", True), ("ranks/3", False)):
+        stated = own.replace('    "magic",\n', f'    "magic",\n    steps="{text}",\n')
+        assert stated != own
+        (folder / "own.py").write_text(stated, encoding="utf-8")
+        told = sweeps("list", "--formulas", "own.py", cwd=folder, code=0 if right else 2)
+        if not right:
+            assert "ring.all_reduce.magic: steps = ranks/3 gives " in told
+            assert "and the code " in told
+            assert "where ranks = " in told
 
 
 def test_a_formula_may_give_one_number_for_all_cells(folder: Path) -> None:

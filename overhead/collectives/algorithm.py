@@ -230,6 +230,9 @@ def trees() -> tuple[str, ...]:
 # Algorithms that no library has in a form of its own are priced by their schedule.
 SCHEDULE = "schedule"
 
+# What an algorithm states of itself.
+STATED = ("steps", "time", "sent_bytes", "link_bytes")
+
 Kernel = TypeVar("Kernel", bound=Callable[..., Cost])
 
 
@@ -245,8 +248,8 @@ class Algorithm:
         Takes the network's shape as arrays that broadcast; gives a `Cost`.
     inputs : tuple of str
         The quantities that the kernel takes.
-    statements : mapping of str to str
-        The expressions of ``steps``, ``time``, ``sent_bytes`` and ``link_bytes``.
+    stated : mapping of str to str
+        Those of the `statements` that say it better than what follows from the kernel.
     source, where, assumes
         As of a `Formula`.
     requires : tuple of Requirement
@@ -265,7 +268,7 @@ class Algorithm:
     name: str
     kernel: Callable[..., Cost]
     inputs: tuple[str, ...]
-    statements: Mapping[str, str]
+    stated: Mapping[str, str]
     key_of_source: str
     where: str = ""
     assumes: tuple[str, ...] = ()
@@ -315,18 +318,25 @@ class Algorithm:
         return "chunks" in self.inputs
 
     @property
+    def statements(self) -> dict[str, str]:
+        """The expressions of ``steps``, ``time``, ``sent_bytes`` and ``link_bytes``."""
+        from overhead.graph import statement  # noqa: PLC0415 - it imports algorithms
+
+        return {name: self.stated.get(name) or statement(self, name) for name in STATED}
+
+    @property
     def expression(self) -> str:
-        """The stated expression of its time."""
+        """The expression of its time."""
         return self.statements["time"]
 
     @property
     def statement(self) -> str:
-        """The stated time as an equation."""
+        """The time as an equation."""
         return f"time = {self.expression}"
 
     @property
     def latex(self) -> str:
-        """The stated time as LaTeX."""
+        """The time as LaTeX."""
         return f"T = {ex.latex(self.expression)}"
 
     @property
@@ -355,7 +365,7 @@ class Algorithm:
         if self.topology not in NETWORKS or self.collective not in COLLECTIVES:
             message = f"{self.name}: no network '{self.topology}' or collective '{self.collective}'"
             raise ValueError(message)
-        named = [name for text in self.statements.values() for name in ex.names(text)]
+        named = [name for text in self.stated.values() for name in ex.names(text)]
         for name in (*self.inputs, *named):
             if name not in VOCABULARY:
                 message = f"{'.'.join(self.key)}: '{name}' is not in the vocabulary"
@@ -433,11 +443,11 @@ def algorithm(
     collective: str | tuple[str, ...],
     name: str,
     *,
-    steps: str,
-    time: str,
-    sent: str,
-    carried: str,
     source: str,
+    steps: str = "",
+    time: str = "",
+    sent: str = "",
+    carried: str = "",
     where: str = "",
     assumes: tuple[str, ...] = (),
     requires: tuple[Requirement, ...] = (),
@@ -455,8 +465,9 @@ def algorithm(
         The networks and collectives of which it is an algorithm.
     name : str
         Its name.
-    steps, time, sent, carried : str
-        Stated expressions: steps, time [s], most bytes that a rank sends and bytes over all links.
+    steps, time, sent, carried : str, optional
+        Expressions of steps, time [s], most bytes that a rank sends and bytes over all links, where
+        what follows from the function can't be recorded or is hard to read.
     source, where, assumes
         As of `overhead.formula.formula`.
     requires : tuple of Requirement
@@ -482,7 +493,8 @@ def algorithm(
     ValueError
         If it is declared already.
     """
-    stated = {"steps": steps, "time": time, "sent_bytes": sent, "link_bytes": carried}
+    texts = zip(STATED, (steps, time, sent, carried), strict=True)
+    stated = {quantity: text for quantity, text in texts if text}
 
     def declare(kernel: Kernel) -> Kernel:
         common = Algorithm(
@@ -512,7 +524,7 @@ def _doubled(half: Algorithm, topology: str) -> Algorithm:
         topology=topology,
         collective="all_reduce",
         kernel=kernel,
-        statements={name: f"2*({text})" for name, text in half.statements.items()},
+        stated={name: f"2*({text})" for name, text in half.stated.items()},
     )
 
 
@@ -522,13 +534,12 @@ def _mirrored(forward: Algorithm, topology: str) -> Algorithm:
         return mirror(forward.kernel(**inputs), ranks)
 
     kernel.__doc__ = f"{forward.title}, run backwards."
-    sent = {"sent_bytes": "where(ranks > 1, message_bytes, 0*message_bytes)"}
     return replace(
         forward,
         topology=topology,
         collective="reduce",
         kernel=kernel,
-        statements={**forward.statements, **sent},
+        stated={name: text for name, text in forward.stated.items() if name != "sent_bytes"},
     )
 
 

@@ -12,9 +12,6 @@ from overhead.quantity import Array
 EVERY = "(ranks - 1)/ranks*message_bytes"
 MINIMAL = "(ranks - 1)*message_bytes"
 DEPTH = "floor(log2(ranks))"
-# Links at the rank that has most: at a root with its children, or with a parent as well.
-BUSIEST = "where(ranks > 4, 3, minimum(ranks - 1, 2))"
-FORWARDED = f"({BUSIEST} - (ranks - 1)/ranks)*message_bytes"
 
 network(
     "binary_tree",
@@ -34,6 +31,7 @@ def _depth(ranks: Array) -> Array:
 
 
 def _busiest(ranks: Array) -> Array:
+    # Links at the rank that has most: at a root with its children, or with a parent as well.
     return np.where(ranks > 4.0, 3.0, np.minimum(ranks - 1.0, 2.0))
 
 
@@ -41,11 +39,8 @@ def _busiest(ranks: Array) -> Array:
     "binary_tree",
     "all_reduce",
     "tree_pipe",
-    steps=f"where(ranks > 1, 2*{DEPTH} + chunks - 1, 0)",
     time=f"where(ranks > 1, 2*{DEPTH} + chunks - 1, 0)"
     "*(latency + message_bytes/(chunks*bandwidth))",
-    sent=f"{BUSIEST}*message_bytes",
-    carried=f"2*{MINIMAL}",
     source="derivation",
     assumes=("reduce to the root and broadcast from it overlap, chunk by chunk",),
 )
@@ -65,10 +60,7 @@ def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     "binary_tree",
     "broadcast",
     "tree_pipe",
-    steps=f"where(ranks > 1, {DEPTH} + chunks - 1, 0)",
     time=f"where(ranks > 1, {DEPTH} + chunks - 1, 0)*(latency + message_bytes/(chunks*bandwidth))",
-    sent="minimum(2, ranks - 1)*message_bytes",
-    carried=MINIMAL,
     source="derivation",
     assumes=("the root of the broadcast is the root of the tree",),
     mirrored=True,
@@ -80,7 +72,6 @@ def broadcast_tree_pipe(ranks: Array, chunks: Array) -> Cost:
 
 
 FLOOD = "a link passes on a block a step, the oldest that it has not carried yet"
-FLOOD_TIME = "(ranks - 1)*(latency + message_bytes/(ranks*bandwidth))"
 
 
 def _flood(ranks: Array, sent: Array, reduced: Array) -> Cost:
@@ -88,51 +79,21 @@ def _flood(ranks: Array, sent: Array, reduced: Array) -> Cost:
     return flat(steps, steps / ranks, sent=sent, carried=steps, reduced=reduced)
 
 
-@algorithm(
-    "binary_tree",
-    "reduce_scatter",
-    "flood",
-    steps="ranks - 1",
-    time=FLOOD_TIME,
-    sent=EVERY,
-    carried=MINIMAL,
-    source="derivation",
-    assumes=(FLOOD,),
-)
+@algorithm("binary_tree", "reduce_scatter", "flood", source="derivation", assumes=(FLOOD,))
 def flood(ranks: Array) -> Cost:
     """Flood: blocks come in from all ranks over all links, added up where they meet."""
     share = (ranks - 1.0) / ranks
     return _flood(ranks, share, _busiest(ranks) - share)
 
 
-@algorithm(
-    "binary_tree",
-    "all_gather",
-    "flood",
-    steps="ranks - 1",
-    time=FLOOD_TIME,
-    sent=FORWARDED,
-    carried=MINIMAL,
-    source="derivation",
-    assumes=(FLOOD,),
-)
+@algorithm("binary_tree", "all_gather", "flood", source="derivation", assumes=(FLOOD,))
 def all_gather_flood(ranks: Array) -> Cost:
     """Flood: blocks spread over all links, one a step."""
     sent = _busiest(ranks) - (ranks - 1.0) / ranks
     return _flood(ranks, sent, np.zeros_like(sent))
 
 
-@algorithm(
-    "binary_tree",
-    "all_reduce",
-    "flood",
-    steps="2*(ranks - 1)",
-    time=f"2*{FLOOD_TIME}",
-    sent=f"{BUSIEST}*message_bytes",
-    carried=f"2*{MINIMAL}",
-    source="derivation",
-    assumes=(FLOOD,),
-)
+@algorithm("binary_tree", "all_reduce", "flood", source="derivation", assumes=(FLOOD,))
 def all_reduce_flood(ranks: Array) -> Cost:
     """Flood: a reduce_scatter, then an all_gather."""
     steps = 2.0 * (ranks - 1.0)

@@ -17,8 +17,7 @@ from overhead.quantity import Array
 BOTH = ("reduce_scatter", "all_gather")
 EVERY = "(ranks - 1)/ranks*message_bytes"
 MINIMAL = "(ranks - 1)*message_bytes"
-WHOLE = "where(ranks > 1, message_bytes, 0*message_bytes)"
-ONCE = "where(ranks > 1, 1, 0)"
+WHOLE = "where(ranks > 1, message_bytes, 0)"
 
 SIZES = ("mesh_nx", "mesh_ny", "mesh_nz")
 # The size whose dimension a part of the buffer goes along next; before x comes z.

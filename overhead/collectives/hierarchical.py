@@ -27,7 +27,7 @@ from overhead.quantity import Array
 BOTH = ("reduce_scatter", "all_gather")
 EVERY = "(ranks - 1)/ranks*message_bytes"
 MINIMAL = "(ranks - 1)*message_bytes"
-WHOLE = "where(ranks > 1, message_bytes, 0*message_bytes)"
+WHOLE = "where(ranks > 1, message_bytes, 0)"
 RAILS = "a node's ranks exchange with those at the same place in other nodes"
 CARD = "ranks that share a network card get equal parts of its bandwidth"
 PHASES = "phases on different levels run one after another"
@@ -96,12 +96,6 @@ def _phases(
     )
 
 
-RING_STEPS = "nodes - 1 + pods - 1"
-HALVING_STEPS = "log2(nodes) + log2(pods)"
-RING_LATENCY = "(nodes - 1)*inter_latency + (pods - 1)*pod_latency"
-HALVING_LATENCY = "log2(nodes)*inter_latency + log2(pods)*pod_latency"
-INNER = "(node_ranks - 1)*intra_latency"
-INNER_ONCE = "where(node_ranks > 1, 1, 0)"
 TRANSFER = (
     f" + (node_ranks - 1)/node_ranks*{WIRES[0]}"
     f" + (nodes - 1)*ranks_per_nic/(node_ranks*nodes)*{WIRES[1]}"
@@ -113,8 +107,6 @@ TRANSFER = (
     "hierarchical",
     BOTH,
     "ring_ring",
-    steps=f"node_ranks - 1 + {RING_STEPS}",
-    time=f"{INNER} + {RING_LATENCY}{TRANSFER}",
     sent=EVERY,
     carried=MINIMAL,
     source="derivation",
@@ -130,8 +122,6 @@ def ring_ring(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array
     "hierarchical",
     BOTH,
     "ring_halving",
-    steps=f"node_ranks - 1 + {HALVING_STEPS}",
-    time=f"{INNER} + {HALVING_LATENCY}{TRANSFER}",
     sent=EVERY,
     carried=MINIMAL,
     source="derivation",
@@ -148,8 +138,6 @@ def ring_halving(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Ar
     "hierarchical",
     BOTH,
     "direct_ring",
-    steps=f"{INNER_ONCE} + {RING_STEPS}",
-    time=f"{INNER_ONCE}*intra_latency + {RING_LATENCY}{TRANSFER}",
     sent=EVERY,
     carried=MINIMAL,
     source="derivation",
@@ -165,8 +153,6 @@ def direct_ring(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Arr
     "hierarchical",
     BOTH,
     "direct_halving",
-    steps=f"{INNER_ONCE} + {HALVING_STEPS}",
-    time=f"{INNER_ONCE}*intra_latency + {HALVING_LATENCY}{TRANSFER}",
     sent=EVERY,
     carried=MINIMAL,
     source="derivation",
@@ -188,11 +174,6 @@ GROWN = "(node_ranks - 1)/ranks + (nodes - 1)/(nodes*pods) + (pods - 1)/pods"
     "hierarchical",
     "all_gather",
     "intra_inter",
-    steps=f"node_ranks - 1 + {RING_STEPS}",
-    time=f"{INNER} + {RING_LATENCY} + (node_ranks - 1)/ranks*{WIRES[0]}"
-    f" + (nodes - 1)*ranks_per_nic/(nodes*pods)*{WIRES[1]}"
-    f" + (pods - 1)*ranks_per_nic/pods*{WIRES[2]}",
-    sent=f"({GROWN})*message_bytes",
     carried=f"ranks*({GROWN})*message_bytes",
     source="derivation",
     assumes=("every rank of a node fetches what the node lacks", CARD, PHASES),
@@ -207,19 +188,10 @@ def all_gather_intra_inter(
     return stack([node, shared(between_nodes, ranks_per_nic), shared(between_pods, ranks_per_nic)])
 
 
-IN_TURN = "(node_ranks - 1)/node_ranks + (nodes - 1)/nodes + (pods - 1)/pods"
-
-
 @algorithm(
     "hierarchical",
     "all_to_all",
     "two_phase",
-    steps=f"node_ranks - 1 + {RING_STEPS}",
-    time=f"{INNER} + {RING_LATENCY} + (node_ranks - 1)/node_ranks*{WIRES[0]}"
-    f" + (nodes - 1)*ranks_per_nic/nodes*{WIRES[1]}"
-    f" + (pods - 1)*ranks_per_nic/pods*{WIRES[2]}",
-    sent=f"({IN_TURN})*message_bytes",
-    carried=f"ranks*({IN_TURN})*message_bytes",
     source="derivation",
     where="what NCCL does where it forwards through a GPU on the receiver's rail (PXN)",
     assumes=("blocks go to the rank on the receiver's rail first", CARD, PHASES),
@@ -269,9 +241,7 @@ MIXED = (
     "hierarchical",
     "all_to_all",
     "flat_pairwise",
-    steps="ranks - 1",
     time=f"where(nodes > 1, 2*({MIXED}) + (ranks - 2*node_ranks + 1)*{INTER}, (ranks - 1)*{INTRA})",
-    sent=EVERY,
     carried=MINIMAL,
     source="derivation",
     where="NCCL's exchange, shift by shift",
@@ -338,11 +308,6 @@ def _inwards(
     "hierarchical",
     "broadcast",
     "binomial",
-    steps=LEVELS,
-    time=f"ceil(log2(pods))*(pod_latency + {CROWD}*{WIRES[2]})"
-    f" + ceil(log2(nodes))*(inter_latency + {CROWD}*{WIRES[1]})"
-    f" + ceil(log2(node_ranks))*(intra_latency + {WIRES[0]})",
-    sent=f"{LEVELS}*message_bytes",
     carried=MINIMAL,
     source="derivation",
     assumes=(INWARDS, ALONE),
@@ -368,12 +333,9 @@ CHAINS = [LINKS.format(n=size) for size in ("node_ranks", "nodes", "pods")]
     "hierarchical",
     "broadcast",
     "chain",
-    steps=" + ".join(CHAINS),
     time=f"{CHAINS[2]}*(pod_latency + {CROWD}*{WIRES[2]}/chunks)"
     f" + {CHAINS[1]}*(inter_latency + {CROWD}*{WIRES[1]}/chunks)"
     f" + {CHAINS[0]}*(intra_latency + {WIRES[0]}/chunks)",
-    sent="(where(pods > 1, 1, 0) + where(nodes > 1, 1, 0) + where(node_ranks > 1, 1, 0))"
-    "*message_bytes",
     carried=MINIMAL,
     source="derivation",
     assumes=(INWARDS, ALONE, "a level begins when the one outside of it has ended"),
@@ -393,20 +355,7 @@ def chain(
     )
 
 
-RAIL = "ranks_per_nic/node_ranks"
-RAILS_STEPS = f"{LEVELS} + node_ranks - 1"
-RAILS_TIME = (
-    "(ceil(log2(node_ranks)) + node_ranks - 1)*intra_latency"
-    f" + 2*(node_ranks - 1)/node_ranks*{WIRES[0]}"
-    f" + ceil(log2(nodes))*(inter_latency + {RAIL}*{WIRES[1]})"
-    f" + ceil(log2(pods))*(pod_latency + {RAIL}*{WIRES[2]})"
-)
-RAILS_SENT = "(2*(node_ranks - 1) + ceil(log2(nodes)) + ceil(log2(pods)))/node_ranks*message_bytes"
 RAILS_CARRIED = "(ranks - 1 + popcount_sum(node_ranks)/node_ranks)*message_bytes"
-PIECES = (
-    "where(node_ranks > 1, maximum(node_ranks - 2**(ceil(log2(node_ranks)) - 1),"
-    " 2**(ceil(log2(node_ranks)) - 2)), 0)"
-)
 RAIL_TREES = (
     "the root's node scatters, ranks at the same place in their nodes broadcast a piece each",
     CARD,
@@ -417,9 +366,6 @@ RAIL_TREES = (
     "hierarchical",
     "broadcast",
     "scatter_rails",
-    steps=RAILS_STEPS,
-    time=RAILS_TIME,
-    sent=RAILS_SENT,
     carried=RAILS_CARRIED,
     source="derivation",
     assumes=RAIL_TREES,
@@ -444,10 +390,6 @@ def scatter_rails(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: A
     "hierarchical",
     "reduce",
     "scatter_rails",
-    steps=RAILS_STEPS,
-    time=RAILS_TIME,
-    sent=f"(node_ranks - 1 + maximum(where(nodes*pods > 1, 1, 0), {PIECES}))"
-    "/node_ranks*message_bytes",
     carried=RAILS_CARRIED,
     source="derivation",
     assumes=("the broadcast backwards; at its end the root's node only gathers", CARD),
@@ -513,8 +455,7 @@ def _step(terms: tuple[str, str, str]) -> str:
     """Return the expression of a step's time from those of its levels, where they are."""
     sizes = ("node_ranks", "nodes", "pods")
     intra, inter, pod = (
-        f"where({size} > 1, {term}, 0*intra_latency)"
-        for size, term in zip(sizes, terms, strict=True)
+        f"where({size} > 1, {term}, 0)" for size, term in zip(sizes, terms, strict=True)
     )
     return f"maximum(maximum({intra}, {inter}), {pod})"
 
@@ -532,9 +473,7 @@ RING_STEP = _step(
     "hierarchical",
     BOTH,
     "flat_ring",
-    steps="ranks - 1",
     time=f"(ranks - 1)*{RING_STEP}",
-    sent=EVERY,
     carried=MINIMAL,
     source="derivation",
     assumes=("one ring, node after node; it leaves a node by one network card",),
@@ -595,9 +534,7 @@ CHANNELS_STEP = _step(
     "hierarchical",
     BOTH,
     "flat_ring_channels",
-    steps="ranks - 1",
     time=f"(ranks - 1)*{CHANNELS_STEP}",
-    sent=EVERY,
     carried=MINIMAL,
     source="derivation",
     where="what NCCL does: a ring a channel, each leaving a node by another network card",
@@ -646,9 +583,7 @@ DIRECT_STEP = _step(
     "hierarchical",
     "all_to_all",
     "flat_direct",
-    steps="where(ranks > 1, 1, 0)",
     time=DIRECT_STEP,
-    sent=EVERY,
     carried=MINIMAL,
     source="derivation",
     assumes=(

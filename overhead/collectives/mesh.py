@@ -18,7 +18,6 @@ from overhead.collectives.grid import (
     EVERY,
     LONGEST,
     MINIMAL,
-    ONCE,
     SIZES,
     bucket,
     count,
@@ -73,14 +72,12 @@ def gathered_along_line(size: Array) -> Cost:
 
 
 LINE_TIME = f"({STEPS})*latency + (ranks - 1)/ranks*message_bytes/bandwidth"
-LINE_SENT = over(f"{FORWARDED}*{{m}}")
 
 
 @algorithm(
     "mesh",
     "reduce_scatter",
     "line",
-    steps=STEPS,
     time=LINE_TIME,
     sent=EVERY,
     carried=MINIMAL,
@@ -96,9 +93,7 @@ def line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "mesh",
     "all_gather",
     "line",
-    steps=STEPS,
     time=LINE_TIME,
-    sent=LINE_SENT,
     carried=MINIMAL,
     source="derivation",
     assumes=(SPREAD, IN_TURN),
@@ -118,9 +113,7 @@ def _both(scatter: Cost, gather: Cost) -> Cost:
     "mesh",
     "all_reduce",
     "line",
-    steps=f"2*({STEPS})",
     time=f"2*({LINE_TIME})",
-    sent=f"{EVERY} + {LINE_SENT}",
     carried=f"2*{MINIMAL}",
     source="derivation",
     assumes=(SPREAD, IN_TURN),
@@ -246,18 +239,12 @@ def _folded(size: Array) -> Cost:
     )
 
 
-# In every step the messages of a line's ring pass each of its links once each way.
-DETOUR = f"ranks*({over('2*({n} - 1)*({n} - 1)/({n}*{n})*{m}')})"
-
-
 @algorithm(
     "mesh",
     BOTH,
     "wrap",
-    steps=STEPS,
     time=f"({over('({n} - 1)*({n} - 1)')})*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
     sent=EVERY,
-    carried=DETOUR,
     source="chan2007",
     where="ring on a linear array; there a message pays one latency whatever its path",
     assumes=("the last rank's message goes back over the whole line", IN_TURN),
@@ -272,11 +259,9 @@ def wrap(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "mesh",
     BOTH,
     "folded",
-    steps=STEPS,
     time=f"({over('where({n} > 2, 2, 1)*({n} - 1)')})*latency"
     " + (ranks - 1)/ranks*message_bytes/bandwidth",
     sent=EVERY,
-    carried=DETOUR,
     source="derivation",
     assumes=("a ring up over every other rank and back over the rest", IN_TURN),
     doubled=True,
@@ -286,18 +271,10 @@ def folded(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return bucket(_folded, mesh_nx, mesh_ny, mesh_nz)
 
 
-# Links of the way from the tour's end to its start, which are neighbours if a size is even.
-BACK = "where(ranks % 2 == 0, 1, maximum(mesh_nx + mesh_ny + mesh_nz - 3, 1))"
-
-
 @algorithm(
     "mesh",
     BOTH,
     "hamilton",
-    steps="ranks - 1",
-    time=f"(ranks - 1)*({BACK}*latency + message_bytes/(ranks*bandwidth))",
-    sent=EVERY,
-    carried=f"(ranks - 1)/ranks*(ranks - 1 + {BACK})*message_bytes",
     source="derivation",
     assumes=("a tour from neighbour to neighbour; with odd sizes its end is far from its start",),
     requires=(TWO_DIMENSIONS,),
@@ -307,6 +284,7 @@ def hamilton(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Ring through all ranks of two dimensions."""
     ranks = mesh_nx * mesh_ny * mesh_nz
     across = np.maximum(mesh_nx + mesh_ny + mesh_nz - 3.0, 1.0)
+    # Links of the way from the tour's end to its start, which are neighbours if a size is even.
     back = np.where(ranks % 2.0 == 0.0, 1.0, across)
     steps = ranks - 1.0
     share = steps / ranks
@@ -325,7 +303,6 @@ def hamilton(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
 
 REACH = "(mesh_nx + mesh_ny + mesh_nz - 3)"
 CORNER = "the root is a corner"
-WAYS = f"({over('where({n} > 1, 1, 0)')})*message_bytes"
 
 
 def _ways(nx: Array, ny: Array, nz: Array) -> Array:
@@ -337,10 +314,7 @@ def _ways(nx: Array, ny: Array, nz: Array) -> Array:
     "mesh",
     "broadcast",
     "tree_pipe",
-    steps=f"where(ranks > 1, {REACH} + chunks - 1, 0)",
     time=f"where(ranks > 1, {REACH} + chunks - 1, 0)*(latency + message_bytes/(chunks*bandwidth))",
-    sent=WAYS,
-    carried=MINIMAL,
     source="derivation",
     assumes=(CORNER, "it sends all ways at once"),
     mirrored=True,
@@ -360,9 +334,7 @@ PHASES = over("where({n} > 1, {n} - 2 + chunks, 0)")
     "mesh",
     "broadcast",
     "phased",
-    steps=PHASES,
     time=f"({PHASES})*(latency + message_bytes/(chunks*bandwidth))",
-    sent=WAYS,
     carried=MINIMAL,
     source="derivation",
     assumes=(CORNER, "a dimension begins when the one before has ended"),
@@ -380,7 +352,6 @@ def broadcast_phased(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Arr
 
 # all_to_all
 
-LOAD = "floor({n}*{n}/4)/{n}"
 SENT = f"({over('({n} - 1)/{n}')})*message_bytes"
 CARRIED = f"ranks*({over('({n} - 1)*({n} + 1)/(3*{n})')})*message_bytes"
 
@@ -403,11 +374,6 @@ def _shifted(size: Array) -> Cost:
     "mesh",
     "all_to_all",
     "shift_line",
-    steps="mesh_nx + mesh_ny + mesh_nz - 3",
-    time=f"({over('{n}*({n} - 1) - floor({n}*{n}/4)')})*latency"
-    f" + ({over(LOAD)})*message_bytes/bandwidth",
-    sent=SENT,
-    carried=CARRIED,
     source="derivation",
     assumes=("one shift at a time", "x, y, z in turn, each with the whole buffer"),
 )
@@ -420,9 +386,6 @@ def shift_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "mesh",
     "all_to_all",
     "multi_shift_line",
-    steps=f"{DIMENSIONS}*({LONGEST} - 1)",
-    time=f"{DIMENSIONS}*({LONGEST}*({LONGEST} - 1) - floor({LONGEST}*{LONGEST}/4))*latency"
-    f" + floor({LONGEST}*{LONGEST}/4)/{LONGEST}*message_bytes/bandwidth",
     sent=SENT,
     carried=CARRIED,
     source="derivation",
@@ -439,11 +402,6 @@ def multi_shift_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "mesh",
     "all_to_all",
     "direct",
-    steps=ONCE,
-    time=f"{REACH}*latency + maximum(maximum({LOAD.format(n='mesh_nx')},"
-    f" {LOAD.format(n='mesh_ny')}), {LOAD.format(n='mesh_nz')})*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=CARRIED,
     source="derivation",
     assumes=("all messages at once, along x, then y, then z",),
 )

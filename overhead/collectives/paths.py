@@ -47,8 +47,8 @@ QUICKEST = f"minimum(minimum(where(node_ranks > 1, intra_latency, {MIDDLE}), {MI
 OUTSIDE = "ranks_per_nic/node_ranks"
 SLOWEST = (
     f"maximum(maximum({INSIDE}*{WIRES[0]},"
-    f" where(nodes > 1, {OUTSIDE}*{WIRES[1]}, 0*message_bytes)),"
-    f" where(pods > 1, {OUTSIDE}*{WIRES[2]}, 0*message_bytes))/ranks"
+    f" where(nodes > 1, {OUTSIDE}*{WIRES[1]}, 0)),"
+    f" where(pods > 1, {OUTSIDE}*{WIRES[2]}, 0))/ranks"
 )
 
 
@@ -166,7 +166,6 @@ CHAINS = f"2*(node_ranks - 1)/node_ranks*{WIRES[0]}"
 TREES = f"2*(nodes - 1)/nodes*{OUTSIDE}*{WIRES[1]}"
 SHARED = f"{INNER_NVLS}*(1 + 1/node_ranks)*{WIRES[0]}"
 SWITCHES = f"where(nodes > 1, 1, 0)*{OUTSIDE}*{WIRES[1]}"
-REDUCED = "2*(nodes - 1)/nodes/node_ranks"
 
 
 def _streamed(
@@ -198,9 +197,7 @@ def _far_wire(
     "hierarchical",
     "all_reduce",
     "tree_path",
-    steps=f"2*(node_ranks - 1) + {DEPTH}",
     time=f"2*(node_ranks - 1)*intra_latency + {DEPTH}*inter_latency + maximum({CHAINS}, {TREES})",
-    sent=f"(2*(node_ranks - 1)/node_ranks + {REDUCED})*message_bytes",
     carried="2*(ranks - 1)*message_bytes",
     source="sanders2009",
     where="two trees over the nodes; NCCL hangs a chain of the node's ranks on each",
@@ -241,11 +238,8 @@ def tree_path(
     "hierarchical",
     "all_reduce",
     "nvls_tree",
-    steps=f"2*{INNER_NVLS} + {DEPTH}",
     time=f"2*{INNER_NVLS}*intra_latency*in_network_latency_factor + {DEPTH}*inter_latency"
     f" + maximum({SHARED}, {TREES})",
-    sent=f"({INNER_NVLS}*(1 + 1/node_ranks) + {REDUCED})*message_bytes",
-    carried=f"({INNER_NVLS}*nodes*(node_ranks + 1) + 2*(nodes - 1))*message_bytes",
     source="nccl",
     where="NVLS in nodes, the trees between them",
     assumes=(STREAM, CHANNELS, ROTATED),
@@ -296,11 +290,8 @@ def _slow_switch(cost: Cost, factor: Array) -> Cost:
     "hierarchical",
     "all_reduce",
     "nvls_sharp",
-    steps=f"2*{INNER_NVLS} + 2*where(nodes > 1, 1, 0)",
     time=f"2*{INNER_NVLS}*intra_latency*in_network_latency_factor"
     f" + 2*where(nodes > 1, 1, 0)*inter_latency + maximum({SHARED}, {SWITCHES})",
-    sent=f"({INNER_NVLS}*(1 + 1/node_ranks) + where(nodes > 1, 1, 0)/node_ranks)*message_bytes",
-    carried=f"({INNER_NVLS}*nodes*(node_ranks + 1) + where(nodes > 1, 1, 0)*nodes)*message_bytes",
     source="sharp2016",
     where="NCCL joins it with NVLS in nodes",
     assumes=(STREAM, CHANNELS, "a latency up to the switches that add up, and one down"),

@@ -9,10 +9,6 @@ from overhead.collectives.cost import Cost, flat, several
 from overhead.quantity import Array
 
 BOTH = ("reduce_scatter", "all_gather")
-HALVES = "where(ranks == 2, 1/2, (ranks - 1)/(2*ranks))"
-# Load of the busiest link when every pair exchanges its block the short way, in messages.
-PAIRS = "where(ranks == 2, 1/2, where(ranks % 2 == 0, ranks/8, (ranks - 1)*(ranks + 1)/(8*ranks)))"
-FAN = "minimum(2, ranks - 1)*message_bytes"
 EVERY = "(ranks - 1)/ranks*message_bytes"
 
 network(
@@ -30,21 +26,13 @@ network(
 
 
 def _pairs(ranks: Array) -> Array:
+    """Return the busiest link's load if all pairs exchange blocks the short way, in messages."""
     even = np.where(ranks == 2.0, 0.5, ranks / 8.0)
     return np.where(ranks % 2.0 == 0.0, even, (ranks * ranks - 1.0) / (8.0 * ranks))
 
 
 @algorithm(
-    "ring",
-    BOTH,
-    "ring",
-    steps="ranks - 1",
-    time="(ranks - 1)*(latency + message_bytes/(ranks*bandwidth))",
-    sent=EVERY,
-    carried="(ranks - 1)*message_bytes",
-    source="patarasuk2009",
-    assumes=("full-duplex links",),
-    doubled=True,
+    "ring", BOTH, "ring", source="patarasuk2009", assumes=("full-duplex links",), doubled=True
 )
 def bucket(ranks: Array) -> Cost:
     """Ring: each rank passes one block on to its next neighbour in every step."""
@@ -56,10 +44,6 @@ def bucket(ranks: Array) -> Cost:
     "ring",
     BOTH,
     "ring_split",
-    steps="ranks - 1",
-    time=f"(ranks - 1)*latency + {HALVES}*message_bytes/bandwidth",
-    sent=EVERY,
-    carried="(ranks - 1)*message_bytes",
     source="scalingbook",
     where="chapter 3 (bandwidth of both directions)",
     assumes=("full-duplex links", "both directions at once"),
@@ -77,10 +61,6 @@ def bucket_split(ranks: Array) -> Cost:
     "ring",
     BOTH,
     "ring_short",
-    steps="floor(ranks/2)",
-    time=f"floor(ranks/2)*latency + {HALVES}*message_bytes/bandwidth",
-    sent=EVERY,
-    carried="(ranks - 1)*message_bytes",
     source="scalingbook",
     where="chapter 3 (every block spreads both ways)",
     assumes=("full-duplex links", "both directions at once"),
@@ -98,10 +78,6 @@ def bucket_short(ranks: Array) -> Cost:
     "ring",
     "all_gather",
     "rd",
-    steps="log2(ranks)",
-    time="(ranks - 1)*latency + (ranks - 1)*(ranks + 1)/(3*ranks)*message_bytes/bandwidth",
-    sent=EVERY,
-    carried="(ranks - 1)*(ranks + 1)/3*message_bytes",
     source="desensi2024",
     where="on the congestion of recursive doubling; the closed form is derived here",
     assumes=("messages to ranks further away pass the links between, and share them",),
@@ -124,11 +100,8 @@ def all_gather_doubling(ranks: Array) -> Cost:
     "ring",
     "all_reduce",
     "tree_pipe",
-    steps="where(ranks > 1, 2*floor(ranks/2) + chunks - 1, 0)",
     time="where(ranks > 1, 2*floor(ranks/2) + chunks - 1, 0)"
     "*(latency + message_bytes/(chunks*bandwidth))",
-    sent=FAN,
-    carried="2*(ranks - 1)*message_bytes",
     source="derivation",
     assumes=("reduce to a centre and broadcast from it overlap, chunk by chunk",),
 )
@@ -143,10 +116,7 @@ def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     "ring",
     "broadcast",
     "chain",
-    steps="where(ranks > 1, ranks - 2 + chunks, 0)",
     time="where(ranks > 1, ranks - 2 + chunks, 0)*(latency + message_bytes/(chunks*bandwidth))",
-    sent="where(ranks > 1, message_bytes, 0*message_bytes)",
-    carried="(ranks - 1)*message_bytes",
     source="chan2007",
     assumes=("a rank sends a chunk on while it receives the next",),
     mirrored=True,
@@ -161,11 +131,8 @@ def broadcast_chain(ranks: Array, chunks: Array) -> Cost:
     "ring",
     "broadcast",
     "tree_pipe",
-    steps="where(ranks > 1, floor(ranks/2) + chunks - 1, 0)",
     time="where(ranks > 1, floor(ranks/2) + chunks - 1, 0)"
     "*(latency + message_bytes/(chunks*bandwidth))",
-    sent=FAN,
-    carried="(ranks - 1)*message_bytes",
     source="derivation",
     assumes=("the root sends both ways round at once",),
     mirrored=True,
@@ -181,11 +148,8 @@ def broadcast_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     "ring",
     "broadcast",
     "phased",
-    steps="where(ranks > 1, floor(ranks/2) + chunks - 1, 0)",
     time="where(ranks > 1, floor(ranks/2) + chunks - 1, 0)"
     "*(latency + message_bytes/(chunks*bandwidth))",
-    sent=FAN,
-    carried="(ranks - 1)*message_bytes",
     source="derivation",
     assumes=("the root sends both ways round at once",),
     mirrored=True,
@@ -199,11 +163,8 @@ def broadcast_phased(ranks: Array, chunks: Array) -> Cost:
     "ring",
     "broadcast",
     "two_chains",
-    steps="where(ranks > 1, ranks - 2 + chunks, 0)",
     time="where(ranks > 1, ranks - 2 + chunks, 0)"
     "*(latency + message_bytes/(where(ranks == 2, 1, 2)*chunks*bandwidth))",
-    sent="where(ranks > 1, message_bytes, 0*message_bytes)",
-    carried="(ranks - 1)*message_bytes",
     source="derivation",
     assumes=("both directions at once",),
     mirrored=True,
@@ -219,10 +180,6 @@ def broadcast_two_chains(ranks: Array, chunks: Array) -> Cost:
     "ring",
     "broadcast",
     "binomial",
-    steps="log2(ranks)",
-    time="(ranks - 1)*latency + log2(ranks)*message_bytes/bandwidth",
-    sent="log2(ranks)*message_bytes",
-    carried="log2(ranks)*ranks/2*message_bytes",
     source="derivation",
     assumes=("a message passes the links between its ends, whole",),
     requires=(POWER_OF_TWO,),
@@ -234,17 +191,7 @@ def broadcast_binomial(ranks: Array) -> Cost:
     return flat(steps, steps, latencies=ranks - 1.0, sent=steps, carried=steps * ranks / 2.0)
 
 
-@algorithm(
-    "ring",
-    "all_to_all",
-    "shift_uni",
-    steps="ranks - 1",
-    time="ranks*(ranks - 1)/2*latency + (ranks - 1)/2*message_bytes/bandwidth",
-    sent=EVERY,
-    carried="ranks*(ranks - 1)/2*message_bytes",
-    source="derivation",
-    assumes=("one direction only",),
-)
+@algorithm("ring", "all_to_all", "shift_uni", source="derivation", assumes=("one direction only",))
 def all_to_all_shift_uni(ranks: Array) -> Cost:
     """Shift by 1, 2, .. N - 1 ranks, all one way round."""
     steps = ranks - 1.0
@@ -258,10 +205,6 @@ def all_to_all_shift_uni(ranks: Array) -> Cost:
     "ring",
     "all_to_all",
     "shift_min",
-    steps="ranks - 1",
-    time="floor(ranks*ranks/4)*(latency + message_bytes/(ranks*bandwidth))",
-    sent=EVERY,
-    carried="floor(ranks*ranks/4)*message_bytes",
     source="derivation",
     assumes=("each shift the shorter way", "one shift at a time"),
 )
@@ -278,11 +221,6 @@ def all_to_all_shift_min(ranks: Array) -> Cost:
     "ring",
     "all_to_all",
     "shift_bidir",
-    steps="floor(ranks/2)",
-    time="where(ranks % 2 == 0, ranks*(ranks + 2)/8, (ranks - 1)*(ranks + 1)/8)*latency"
-    f" + {PAIRS}*message_bytes/bandwidth",
-    sent=EVERY,
-    carried="floor(ranks*ranks/4)*message_bytes",
     source="scalingbook",
     where="chapter 3 (bandwidth)",
     assumes=("shifts by +r and -r together", "the shift by half of the ring is split both ways"),
@@ -305,10 +243,6 @@ def all_to_all_shift_bidir(ranks: Array) -> Cost:
     "ring",
     "all_to_all",
     "fwd_uni",
-    steps="ranks - 1",
-    time="(ranks - 1)*latency + (ranks - 1)/2*message_bytes/bandwidth",
-    sent="(ranks - 1)/2*message_bytes",
-    carried="ranks*(ranks - 1)/2*message_bytes",
     source="derivation",
     assumes=("a rank stores what it receives and forwards what isn't its own",),
 )
@@ -322,10 +256,6 @@ def all_to_all_fwd_uni(ranks: Array) -> Cost:
     "ring",
     "all_to_all",
     "fwd_bidir",
-    steps="floor(ranks/2)",
-    time=f"floor(ranks/2)*latency + {PAIRS}*message_bytes/bandwidth",
-    sent="floor(ranks*ranks/4)/ranks*message_bytes",
-    carried="floor(ranks*ranks/4)*message_bytes",
     source="derivation",
     assumes=("a rank stores what it receives and forwards what isn't its own",),
 )
@@ -339,10 +269,6 @@ def all_to_all_fwd_bidir(ranks: Array) -> Cost:
     "ring",
     "all_to_all",
     "direct",
-    steps="where(ranks > 1, 1, 0)",
-    time=f"floor(ranks/2)*latency + {PAIRS}*message_bytes/bandwidth",
-    sent=EVERY,
-    carried="floor(ranks*ranks/4)*message_bytes",
     source="derivation",
     assumes=("all messages at once, the shorter way", "the message to half of the ring is split"),
 )

@@ -11,7 +11,7 @@ from overhead.quantity import Array
 
 BOTH = ("reduce_scatter", "all_gather")
 EVERY = "(ranks - 1)/ranks*message_bytes"
-WHOLE = "where(ranks > 1, message_bytes, 0*message_bytes)"
+WHOLE = "where(ranks > 1, message_bytes, 0)"
 MINIMAL = "(ranks - 1)*message_bytes"
 ONCE = "where(ranks > 1, 1, 0)"
 
@@ -49,34 +49,14 @@ def levels(ranks: Array) -> Array:
     return np.ceil(np.log2(ranks))
 
 
-@algorithm(
-    ("switch", "tree"),
-    BOTH,
-    "ring",
-    steps="ranks - 1",
-    time="(ranks - 1)*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
-    source="thakur2005",
-    form="ring",
-)
+@algorithm(("switch", "tree"), BOTH, "ring", source="thakur2005", form="ring")
 def bucket(ranks: Array) -> Cost:
     """Ring: each rank passes one block on to its next neighbour in every step."""
     steps = ranks - 1.0
     return flat(steps, steps / ranks, sent=steps / ranks, carried=steps, reduced=steps / ranks)
 
 
-@algorithm(
-    "switch",
-    "all_reduce",
-    "ring",
-    steps="2*(ranks - 1)",
-    time="2*(ranks - 1)*(latency + message_bytes/(ranks*bandwidth))",
-    sent=f"2*{EVERY}",
-    carried=f"2*{MINIMAL}",
-    source="patarasuk2009",
-    form="ring",
-)
+@algorithm("switch", "all_reduce", "ring", source="patarasuk2009", form="ring")
 def all_reduce_ring(ranks: Array) -> Cost:
     """Ring: a reduce_scatter round the ring, then an all_gather."""
     steps = ranks - 1.0
@@ -84,34 +64,14 @@ def all_reduce_ring(ranks: Array) -> Cost:
     return flat(2.0 * steps, share, sent=share, carried=2.0 * steps, reduced=share / 2.0)
 
 
-@algorithm(
-    "switch",
-    BOTH,
-    "halving",
-    steps="log2(ranks)",
-    time="log2(ranks)*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
-    source="thakur2005",
-    requires=(POWER_OF_TWO,),
-    doubled=True,
-)
+@algorithm("switch", BOTH, "halving", source="thakur2005", requires=(POWER_OF_TWO,), doubled=True)
 def halving(ranks: Array) -> Cost:
     """Recursive halving (all_gather: doubling) of the blocks that pairs exchange."""
     share = (ranks - 1.0) / ranks
     return flat(np.log2(ranks), share, sent=share, carried=ranks - 1.0, reduced=share)
 
 
-@algorithm(
-    "switch",
-    "all_gather",
-    "bruck",
-    steps="ceil(log2(ranks))",
-    time="ceil(log2(ranks))*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
-    source="bruck1997",
-)
+@algorithm("switch", "all_gather", "bruck", source="bruck1997")
 def all_gather_bruck(ranks: Array) -> Cost:
     """Bruck: each rank doubles what it holds in every step, for any number of ranks."""
     share = (ranks - 1.0) / ranks
@@ -122,10 +82,6 @@ def all_gather_bruck(ranks: Array) -> Cost:
     "switch",
     BOTH,
     "direct",
-    steps=ONCE,
-    time=f"{ONCE}*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
     source="derivation",
     assumes=("a rank posts its N - 1 messages at once and they pay one latency together",),
     doubled=True,
@@ -140,10 +96,6 @@ def direct(ranks: Array) -> Cost:
     "switch",
     BOTH,
     "direct_serial",
-    steps="ranks - 1",
-    time="(ranks - 1)*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
     source="derivation",
     assumes=("a rank posts its N - 1 messages one after another, each for one latency",),
     doubled=True,
@@ -157,13 +109,6 @@ def direct_serial(ranks: Array) -> Cost:
     "switch",
     "all_reduce",
     "rabenseifner_fold",
-    steps="where(ranks > 2**floor(log2(ranks)), 2, 0) + 2*floor(log2(ranks))",
-    time="2*floor(log2(ranks))*latency"
-    " + 2*(2**floor(log2(ranks)) - 1)/2**floor(log2(ranks))*message_bytes/bandwidth"
-    " + where(ranks > 2**floor(log2(ranks)), 2, 0)*(latency + message_bytes/bandwidth)",
-    sent="2*(2**floor(log2(ranks)) - 1)/2**floor(log2(ranks))*message_bytes"
-    " + where(ranks > 2**floor(log2(ranks)), 1, 0)*message_bytes",
-    carried="(2*(2**floor(log2(ranks)) - 1) + 2*(ranks - 2**floor(log2(ranks))))*message_bytes",
     source="thakur2005",
     where="on numbers of ranks that are no power of two (variants differ)",
     assumes=("the ranks beyond the power of two hand their buffers to a partner and back",),
@@ -183,17 +128,7 @@ def all_reduce_fold(ranks: Array) -> Cost:
     )
 
 
-@algorithm(
-    "switch",
-    "all_reduce",
-    "doubling",
-    steps="log2(ranks)",
-    time="log2(ranks)*(latency + message_bytes/bandwidth)",
-    sent="log2(ranks)*message_bytes",
-    carried="log2(ranks)*ranks*message_bytes",
-    source="thakur2005",
-    requires=(POWER_OF_TWO,),
-)
+@algorithm("switch", "all_reduce", "doubling", source="thakur2005", requires=(POWER_OF_TWO,))
 def all_reduce_doubling(ranks: Array) -> Cost:
     """Recursive doubling: pairs exchange the whole vector."""
     steps = np.log2(ranks)
@@ -204,10 +139,6 @@ def all_reduce_doubling(ranks: Array) -> Cost:
     "switch",
     "all_reduce",
     "oneshot",
-    steps=ONCE,
-    time=f"{ONCE}*latency + (ranks - 1)*message_bytes/bandwidth",
-    sent=MINIMAL,
-    carried="ranks*(ranks - 1)*message_bytes",
     source="derivation",
     assumes=("a rank posts its N - 1 messages at once and they pay one latency together",),
 )
@@ -217,16 +148,7 @@ def all_reduce_oneshot(ranks: Array) -> Cost:
     return flat(several(ranks), others, sent=others, carried=ranks * others, reduced=others)
 
 
-@algorithm(
-    ("switch", "tree"),
-    "all_reduce",
-    "binomial",
-    steps="2*ceil(log2(ranks))",
-    time="2*ceil(log2(ranks))*(latency + message_bytes/bandwidth)",
-    sent="ceil(log2(ranks))*message_bytes",
-    carried=f"2*{MINIMAL}",
-    source="thakur2005",
-)
+@algorithm(("switch", "tree"), "all_reduce", "binomial", source="thakur2005")
 def all_reduce_binomial(ranks: Array) -> Cost:
     """Binomial tree: reduce to the root, then broadcast from it."""
     depth = levels(ranks)
@@ -244,21 +166,12 @@ DBT_DIP = (
     " where((log2(maximum(ranks - 1, 1)) == floor(log2(maximum(ranks - 1, 1))))"
     " & ((chunks == 1) | (chunks >= 2*ceil(log2(ranks)))), 2, 0))"
 )
-DBT_LOAD = (
-    "where(ranks == 2, 2*chunks, where(ranks == 3, where(chunks < 3, 4*chunks, 3*chunks + 3),"
-    f" 4*chunks + 4*ceil(log2(ranks)) - 6 - {DBT_DIP}))"
-)
 
 
 @algorithm(
     ("switch", "tree"),
     "all_reduce",
     "dbt",
-    steps="where(ranks > 1, 2*ceil(log2(ranks)) + chunks - 1, 0)",
-    time="where(ranks > 1, 1, 0)*((2*ceil(log2(ranks)) + chunks - 1)*latency"
-    f" + {DBT_LOAD}*message_bytes/(2*chunks*bandwidth))",
-    sent="where(ranks > 3, 2, where(ranks == 1, 0, ranks/2))*message_bytes",
-    carried=f"2*{MINIMAL}",
     source="sanders2009",
     where="two trees; the loads of a shared port are derived here",
     assumes=(
@@ -295,17 +208,7 @@ def all_reduce_dbt(ranks: Array, chunks: Array) -> Cost:
     )
 
 
-@algorithm(
-    "switch",
-    "broadcast",
-    "binomial",
-    steps="ceil(log2(ranks))",
-    time="ceil(log2(ranks))*(latency + message_bytes/bandwidth)",
-    sent="ceil(log2(ranks))*message_bytes",
-    carried=MINIMAL,
-    source="thakur2005",
-    mirrored=True,
-)
+@algorithm("switch", "broadcast", "binomial", source="thakur2005", mirrored=True)
 def binomial(ranks: Array) -> Cost:
     """Binomial tree: the ranks that have the message double in every step."""
     depth = levels(ranks)
@@ -316,10 +219,7 @@ def binomial(ranks: Array) -> Cost:
     ("switch", "tree"),
     "broadcast",
     "chain",
-    steps="where(ranks > 1, ranks - 2 + chunks, 0)",
     time="where(ranks > 1, ranks - 2 + chunks, 0)*(latency + message_bytes/(chunks*bandwidth))",
-    sent=WHOLE,
-    carried=MINIMAL,
     source="chan2007",
     assumes=("a rank sends a chunk on while it receives the next",),
     mirrored=True,
@@ -334,10 +234,6 @@ def chain(ranks: Array, chunks: Array) -> Cost:
     "switch",
     "broadcast",
     "flat",
-    steps=ONCE,
-    time=f"{ONCE}*latency + (ranks - 1)*message_bytes/bandwidth",
-    sent=MINIMAL,
-    carried=MINIMAL,
     source="derivation",
     assumes=("the root posts its N - 1 messages at once and they pay one latency together",),
     mirrored=True,
@@ -347,17 +243,7 @@ def broadcast_flat(ranks: Array) -> Cost:
     return flat(several(ranks), ranks - 1.0, sent=ranks - 1.0, carried=ranks - 1.0)
 
 
-@algorithm(
-    ("switch", "tree"),
-    "all_to_all",
-    "pairwise",
-    steps="ranks - 1",
-    time="(ranks - 1)*(latency + message_bytes/(ranks*bandwidth))",
-    sent=EVERY,
-    carried=MINIMAL,
-    source="thakur2005",
-    form="pairs",
-)
+@algorithm(("switch", "tree"), "all_to_all", "pairwise", source="thakur2005", form="pairs")
 def all_to_all_pairwise(ranks: Array) -> Cost:
     """Pairwise exchange: with one other rank in every step."""
     return bucket(ranks)
@@ -367,10 +253,6 @@ def all_to_all_pairwise(ranks: Array) -> Cost:
     "switch",
     "all_to_all",
     "direct",
-    steps=ONCE,
-    time=f"{ONCE}*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
     source="derivation",
     assumes=("a rank posts its N - 1 messages at once and they pay one latency together",),
 )
@@ -383,10 +265,6 @@ def all_to_all_direct(ranks: Array) -> Cost:
     "switch",
     "all_to_all",
     "direct_serial",
-    steps="ranks - 1",
-    time="(ranks - 1)*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
     source="derivation",
     assumes=("a rank posts its N - 1 messages one after another, each for one latency",),
 )
@@ -395,16 +273,7 @@ def all_to_all_direct_serial(ranks: Array) -> Cost:
     return bucket(ranks)
 
 
-@algorithm(
-    "switch",
-    "all_to_all",
-    "bruck",
-    steps="ceil(log2(ranks))",
-    time="ceil(log2(ranks))*latency + popcount_sum(ranks)/ranks*message_bytes/bandwidth",
-    sent="popcount_sum(ranks)/ranks*message_bytes",
-    carried="popcount_sum(ranks)*message_bytes",
-    source="bruck1997",
-)
+@algorithm("switch", "all_to_all", "bruck", source="bruck1997")
 def all_to_all_bruck(ranks: Array) -> Cost:
     """Bruck: blocks travel by the bits of their distance, several to a message."""
     blocks = popcount_sum(ranks)
@@ -417,8 +286,6 @@ def all_to_all_bruck(ranks: Array) -> Cost:
 # way, and writes a slice to all ranks, itself included, through the switch, which multicasts it.
 # Bytes over links count once a message that passes the switch, half for each of its two ports.
 
-SENT = f"{ONCE}*message_bytes"
-TIME = f"{ONCE}*(in_network_latency + message_bytes/bandwidth)"
 STREAMED = "the switch passes on what comes in as it comes in"
 
 
@@ -426,10 +293,6 @@ STREAMED = "the switch passes on what comes in as it comes in"
     "switch",
     "all_reduce",
     "inc",
-    steps=ONCE,
-    time=TIME,
-    sent=SENT,
-    carried=f"{ONCE}*ranks*message_bytes",
     source="sharp2016",
     assumes=(STREAMED,),
     requires=(INC,),
@@ -445,10 +308,7 @@ def all_reduce(ranks: Array) -> Cost:
     "switch",
     "all_reduce",
     "inc_pipe",
-    steps=f"{ONCE}*(chunks + 1)",
     time=f"{ONCE}*(chunks + 1)*(in_network_latency/2 + message_bytes/(chunks*bandwidth))",
-    sent=SENT,
-    carried=f"{ONCE}*ranks*message_bytes",
     source="derivation",
     assumes=("the switch stores a chunk and sends its sum in the next step",),
     requires=(INC,),
@@ -472,11 +332,6 @@ def all_reduce_stored(ranks: Array, chunks: Array) -> Cost:
     "switch",
     "all_reduce",
     "nvls",
-    steps=f"{ONCE}*(chunks + 1)",
-    time=f"{ONCE}*((chunks + 1)*in_network_latency"
-    " + (2 + (chunks - 1)*(1 + 1/ranks))*message_bytes/(chunks*bandwidth))",
-    sent=f"{ONCE}*(1 + 1/ranks)*message_bytes",
-    carried=f"{ONCE}*(ranks + 1)*message_bytes",
     source="derivation",
     assumes=("a chunk is read while the one before is written", STREAMED),
     requires=(NVLS,),
@@ -499,10 +354,6 @@ def all_reduce_nvls(ranks: Array, chunks: Array) -> Cost:
     "switch",
     "reduce_scatter",
     "nvls",
-    steps=ONCE,
-    time=TIME,
-    sent=SENT,
-    carried=f"{ONCE}*(ranks + 1)/2*message_bytes",
     source="derivation",
     assumes=(STREAMED,),
     requires=(NVLS,),
@@ -518,10 +369,6 @@ def reduce_scatter_nvls(ranks: Array) -> Cost:
     "switch",
     "all_gather",
     "nvls",
-    steps=ONCE,
-    time=TIME,
-    sent=f"{SENT}/ranks",
-    carried=f"{ONCE}*(ranks + 1)/2*message_bytes",
     source="derivation",
     assumes=(STREAMED,),
     requires=(NVLS,),
@@ -537,10 +384,6 @@ def all_gather_nvls(ranks: Array) -> Cost:
     "switch",
     "broadcast",
     "inc",
-    steps=ONCE,
-    time=TIME,
-    sent=SENT,
-    carried=f"{ONCE}*ranks/2*message_bytes",
     source="sharp2016",
     assumes=(STREAMED,),
     requires=(INC,),
@@ -556,10 +399,6 @@ def broadcast(ranks: Array) -> Cost:
     "switch",
     "reduce",
     "inc",
-    steps=ONCE,
-    time=TIME,
-    sent=SENT,
-    carried=f"{ONCE}*(ranks + 1)/2*message_bytes",
     source="sharp2016",
     assumes=(STREAMED, "the root sends its buffer to the switch as well"),
     requires=(INC,),
@@ -572,12 +411,6 @@ def reduce(ranks: Array) -> Cost:
 
 
 # Broadcasts on a switch that scatter the message first and gather it then (van de Geijn).
-
-TWICE = "2*(ranks - 1)/ranks*message_bytes"
-CARRIED = "(ranks - 1 + popcount_sum(ranks)/ranks)*message_bytes"
-HANDED = "(ranks - 1 + floor(ranks/2))/ranks*message_bytes"
-RING_TIME = f"(ceil(log2(ranks)) + ranks - 1)*latency + {TWICE}/bandwidth"
-DOUBLING_TIME = f"2*log2(ranks)*latency + {TWICE}/bandwidth"
 
 
 def scatter(ranks: Array) -> Cost:
@@ -609,10 +442,6 @@ def _reduce(gather: Cost, ranks: Array) -> Cost:
     "switch",
     "broadcast",
     "vdg_ring",
-    steps="ceil(log2(ranks)) + ranks - 1",
-    time=RING_TIME,
-    sent=TWICE,
-    carried=CARRIED,
     source="barnett1994",
     where="long vectors; also Thakur, Rabenseifner and Gropp 2005",
 )
@@ -625,10 +454,6 @@ def vdg_ring(ranks: Array) -> Cost:
     "switch",
     "reduce",
     "vdg_ring",
-    steps="ceil(log2(ranks)) + ranks - 1",
-    time=RING_TIME,
-    sent=HANDED,
-    carried=CARRIED,
     source="barnett1994",
     where="long vectors; also Thakur, Rabenseifner and Gropp 2005",
 )
@@ -642,9 +467,6 @@ def reduce_vdg_ring(ranks: Array) -> Cost:
     "broadcast",
     "vdg_doubling",
     steps="2*log2(ranks)",
-    time=DOUBLING_TIME,
-    sent=TWICE,
-    carried=CARRIED,
     source="barnett1994",
     where="long vectors; also Chan et al. 2007",
     requires=(POWER_OF_TWO,),
@@ -659,9 +481,6 @@ def vdg_doubling(ranks: Array) -> Cost:
     "reduce",
     "vdg_doubling",
     steps="2*log2(ranks)",
-    time=DOUBLING_TIME,
-    sent=HANDED,
-    carried=CARRIED,
     source="barnett1994",
     where="long vectors; also Chan et al. 2007",
     requires=(POWER_OF_TWO,),

@@ -350,10 +350,6 @@ ONCE = "where(ranks > 1, 1, 0)"
     ("ring", "tree", "switch", "mesh", "torus", "binary_tree"),
     "p2p",
     "direct",
-    steps=ONCE,
-    time=f"{ONCE}*(hops*latency + message_bytes/bandwidth)",
-    sent=f"{ONCE}*message_bytes",
-    carried=f"{ONCE}*hops*message_bytes",
     source="hockney1994",
     assumes=("a latency a hop; the bytes stream through the links between",),
     form="message",
@@ -375,13 +371,11 @@ def direct(ranks: Array, hops: Array) -> Cost:
     "hierarchical",
     "p2p",
     "direct",
-    steps=ONCE,
     time="where(nodes > 1, hops*inter_latency"
     f" + {CROWD}*message_bytes*oversubscription/inter_bandwidth,"
     " where(pods > 1, hops*pod_latency"
     f" + {CROWD}*message_bytes*pod_oversubscription/pod_bandwidth,"
     f" {ONCE}*(hops*intra_latency + message_bytes/intra_bandwidth)))",
-    sent=f"{ONCE}*message_bytes",
     carried=f"{ONCE}*hops*message_bytes",
     source="hockney1994",
     assumes=(

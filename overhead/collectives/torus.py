@@ -20,9 +20,7 @@ from overhead.collectives.grid import (
     LONGEST,
     MIDDLE,
     MINIMAL,
-    ONCE,
     SHORTEST,
-    WHOLE,
     bucket,
     count,
     exchange,
@@ -35,8 +33,6 @@ from overhead.collectives.grid import (
 )
 from overhead.quantity import Array
 
-HALVES = "where({n} == 2, 1/2, ({n} - 1)/(2*{n}))*{m}/bandwidth"
-FAN = f"({over('minimum(2, {n} - 1)')})*message_bytes"
 REACH = f"({over('floor({n}/2)')})"
 IN_TURN = "the dimensions x, y, z in turn (all_gather: z, y, x), the buffer shrinking"
 
@@ -69,7 +65,6 @@ def _reach(nx: Array, ny: Array, nz: Array) -> Array:
     "torus",
     BOTH,
     "ring",
-    steps="mesh_nx + mesh_ny + mesh_nz - 3",
     time="(mesh_nx + mesh_ny + mesh_nz - 3)*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
     sent=EVERY,
     carried=MINIMAL,
@@ -87,8 +82,6 @@ def ring_by_ring(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "torus",
     BOTH,
     "ring_split",
-    steps="mesh_nx + mesh_ny + mesh_nz - 3",
-    time=f"(mesh_nx + mesh_ny + mesh_nz - 3)*latency + {over(HALVES)}",
     sent=EVERY,
     carried=MINIMAL,
     source="scalingbook",
@@ -105,8 +98,6 @@ def ring_split(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "torus",
     BOTH,
     "ring_short",
-    steps=REACH,
-    time=f"{REACH}*latency + {over(HALVES)}",
     sent=EVERY,
     carried=MINIMAL,
     source="scalingbook",
@@ -123,11 +114,8 @@ def ring_short(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     ("torus", "mesh"),
     "all_reduce",
     "tree_pipe",
-    steps=f"where(ranks > 1, 2*{REACH} + chunks - 1, 0)",
     time=f"where(ranks > 1, 2*{REACH} + chunks - 1, 0)"
     "*(latency + message_bytes/(chunks*bandwidth))",
-    sent=FAN,
-    carried=f"2*{MINIMAL}",
     source="derivation",
     assumes=("reduce to a centre and broadcast from it overlap, chunk by chunk",),
 )
@@ -143,10 +131,7 @@ def all_reduce_tree_pipe(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks:
     "torus",
     "broadcast",
     "tree_pipe",
-    steps=f"where(ranks > 1, {REACH} + chunks - 1, 0)",
     time=f"where(ranks > 1, {REACH} + chunks - 1, 0)*(latency + message_bytes/(chunks*bandwidth))",
-    sent=FAN,
-    carried=MINIMAL,
     source="derivation",
     assumes=("the root sends all ways at once",),
     mirrored=True,
@@ -166,9 +151,7 @@ PHASES = over("where({n} > 1, floor({n}/2) + chunks - 1, 0)")
     "torus",
     "broadcast",
     "phased",
-    steps=PHASES,
     time=f"({PHASES})*(latency + message_bytes/(chunks*bandwidth))",
-    sent=FAN,
     carried=MINIMAL,
     source="derivation",
     assumes=("a dimension begins when the one before has ended",),
@@ -187,10 +170,7 @@ def broadcast_phased(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Arr
     ("torus", "mesh"),
     "broadcast",
     "chain",
-    steps="where(ranks > 1, ranks - 2 + chunks, 0)",
     time="where(ranks > 1, ranks - 2 + chunks, 0)*(latency + message_bytes/(chunks*bandwidth))",
-    sent=WHOLE,
-    carried=MINIMAL,
     source="chan2007",
     assumes=("a rank sends a chunk on while it receives the next",),
     requires=(ONE_DIMENSION,),
@@ -205,11 +185,8 @@ def broadcast_chain(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Arra
     "torus",
     "broadcast",
     "two_chains",
-    steps="where(ranks > 1, ranks - 2 + chunks, 0)",
     time="where(ranks > 1, ranks - 2 + chunks, 0)"
     "*(latency + message_bytes/(where(ranks == 2, 1, 2)*chunks*bandwidth))",
-    sent=WHOLE,
-    carried=MINIMAL,
     source="derivation",
     assumes=("both directions at once",),
     requires=(ONE_DIMENSION,),
@@ -383,8 +360,6 @@ def multi_ring_short(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
 # all_to_all on a torus: dimension by dimension, parts of the buffer side by side, or directly.
 
 WHOLE_IN_TURN = "the dimensions x, y, z in turn, each with the whole buffer"
-# Load of the busiest link of one dimension when every pair exchanges its block, in messages.
-PAIRS = "where({n} == 2, 1/2, where({n} % 2 == 0, {n}/8, ({n} - 1)*({n} + 1)/(8*{n})))"
 SENT = f"({over('({n} - 1)/{n}')})*message_bytes"
 ONE_WAY = f"({over('({n} - 1)/2')})"
 SHORTER = f"({over('floor({n}*{n}/4)/{n}')})"
@@ -394,9 +369,6 @@ SHORTER = f"({over('floor({n}*{n}/4)/{n}')})"
     "torus",
     "all_to_all",
     "shift_uni",
-    steps="mesh_nx + mesh_ny + mesh_nz - 3",
-    time=f"({over('{n}*({n} - 1)/2')})*latency + {ONE_WAY}*message_bytes/bandwidth",
-    sent=SENT,
     carried=f"ranks*{ONE_WAY}*message_bytes",
     source="derivation",
     assumes=("one direction only", WHOLE_IN_TURN),
@@ -410,10 +382,6 @@ def shift_uni(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "torus",
     "all_to_all",
     "shift_min",
-    steps="mesh_nx + mesh_ny + mesh_nz - 3",
-    time=f"({over('floor({n}*{n}/4)')})*latency + {SHORTER}*message_bytes/bandwidth",
-    sent=SENT,
-    carried=f"ranks*{SHORTER}*message_bytes",
     source="derivation",
     assumes=("each shift the shorter way", "one shift at a time", WHOLE_IN_TURN),
 )
@@ -426,11 +394,6 @@ def shift_min(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "torus",
     "all_to_all",
     "shift_bidir",
-    steps=REACH,
-    time=f"({over('floor({n}/2)*(floor({n}/2) + 1)/2')})*latency"
-    f" + ({over(PAIRS)})*message_bytes/bandwidth",
-    sent=SENT,
-    carried=f"ranks*{SHORTER}*message_bytes",
     source="scalingbook",
     where="chapter 3 (bandwidth)",
     assumes=(
@@ -448,9 +411,6 @@ def shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "torus",
     "all_to_all",
     "fwd_uni",
-    steps="mesh_nx + mesh_ny + mesh_nz - 3",
-    time=f"(mesh_nx + mesh_ny + mesh_nz - 3)*latency + {ONE_WAY}*message_bytes/bandwidth",
-    sent=f"{ONE_WAY}*message_bytes",
     carried=f"ranks*{ONE_WAY}*message_bytes",
     source="derivation",
     assumes=(
@@ -467,10 +427,6 @@ def fwd_uni(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "torus",
     "all_to_all",
     "fwd_bidir",
-    steps=REACH,
-    time=f"{REACH}*latency + ({over(PAIRS)})*message_bytes/bandwidth",
-    sent=f"{SHORTER}*message_bytes",
-    carried=f"ranks*{SHORTER}*message_bytes",
     source="derivation",
     assumes=(
         "a rank stores what it receives and forwards what isn't its own",
@@ -501,7 +457,6 @@ def side_by_side(one: Cost, nx: Array, ny: Array, nz: Array) -> Cost:
     "torus",
     "all_to_all",
     "multi_shift_bidir",
-    steps=f"{DIMENSIONS}*floor({LONGEST}/2)",
     time=f"{DIMENSIONS}*floor({LONGEST}/2)*(floor({LONGEST}/2) + 1)/2*latency"
     f" + where(ranks > 1, {LONGEST}/8, 0)*message_bytes/bandwidth",
     sent=SENT,
@@ -520,7 +475,6 @@ def multi_shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "torus",
     "all_to_all",
     "multi_fwd_bidir",
-    steps=f"{DIMENSIONS}*floor({LONGEST}/2)",
     time=f"{DIMENSIONS}*floor({LONGEST}/2)*latency"
     f" + where(ranks > 1, {LONGEST}/8, 0)*message_bytes/bandwidth",
     sent=f"{SHORTER}*message_bytes",
@@ -535,19 +489,10 @@ def multi_fwd_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return side_by_side(one, mesh_nx, mesh_ny, mesh_nz)
 
 
-def _greatest(template: str) -> str:
-    x, y, z = (template.format(n=size) for size in ("mesh_nx", "mesh_ny", "mesh_nz"))
-    return f"maximum(maximum({x}, {y}), {z})"
-
-
 @algorithm(
     "torus",
     "all_to_all",
     "direct",
-    steps=ONCE,
-    time=f"{REACH}*latency + {_greatest(PAIRS)}*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=f"ranks*{SHORTER}*message_bytes",
     source="derivation",
     assumes=(
         "all messages at once, along x, then y, then z, the shorter way",

@@ -49,10 +49,6 @@ def _forward_added(forward: Array, forward_gpu: Array) -> Array:
     return np.maximum(forward - forward_gpu, 0.0)
 
 
-def _once(value: Array) -> Array:
-    return 1.0 * value
-
-
 def _layer(of: str) -> None:
     """Declare a layer's sums, of one class."""
     for returns, kind in (

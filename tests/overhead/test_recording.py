@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead.everything import formulas
+from overhead.collectives.algorithm import STATED
+from overhead.everything import algorithms, formulas
 from overhead.expression import evaluate, latex, popcount_sum
 from overhead.expression import greatest_common_divisor as gcd
+from overhead.graph import statement
 from overhead.recording import Recorded, RecordingError, record, text, ufunc_of
 
 NAMES = ("a", "b", "c")
@@ -171,6 +173,22 @@ def test_an_expression_is_stated_only_where_it_does_not_follow() -> None:
         except RecordingError:
             continue
         assert derived != formula.stated, f"{formula.name}: expression= says nothing new"
+
+
+def test_an_algorithm_states_only_what_does_not_follow() -> None:
+    for algorithm in algorithms():
+        for quantity in STATED:
+            if quantity not in algorithm.stated:
+                assert statement(algorithm, quantity)
+                continue
+            try:
+                derived = statement(algorithm, quantity)
+            except RecordingError:
+                continue
+            name = ".".join((*algorithm.key, quantity))
+            # A half, or what runs backwards, may need the words.
+            if algorithm.collective not in ("all_reduce", "reduce"):
+                assert derived != algorithm.stated[quantity], name
 
 
 def test_a_recorded_value_is_no_number() -> None:
