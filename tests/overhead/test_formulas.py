@@ -149,9 +149,9 @@ class Unit:
     def parse(text: str) -> Unit:
         powers: Counter[str] = Counter()
         for word in text.replace("W", "J s-1").split():
-            name, _, power = word.partition("-") if "-" in word else (word, "", "")
-            powers["byte" if name == "bit" else name] += -int(power) if power else 1
-        powers.pop("1", None)
+            name, power = re.fullmatch(r"([A-Za-z]*)(-?\d*)", word).groups()  # type: ignore[union-attr]
+            powers["byte" if name == "bit" else name] += int(power or 1)
+        powers.pop("", None)
         return Unit(tuple(sorted(powers.items())))
 
     def same(self, other: Any) -> Unit:
