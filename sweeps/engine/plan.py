@@ -250,7 +250,7 @@ class Plan:
                 nodes = self._nodes(builder, lacking)
                 reasons = self._status(builder, nodes)
             except Missing as missing:
-                faults.append(_missing(missing))
+                faults += self._lacking(builder) or [_missing(missing)]
                 continue
             except Undecided as choice:
                 wrong = "takes the algorithm of the least time, but the time is given"
@@ -267,6 +267,18 @@ class Plan:
             faults += [_missing(missing) for missing in never.values()]
         if faults:
             raise InputError(list(dict.fromkeys(faults)))
+
+    def _lacking(self, builder: Builder) -> list[str]:
+        """Return faults of what a mechanism takes and nothing gives."""
+        if not self.overlap:
+            return []
+        mechanism = MECHANISMS[builder.labels["mechanism"]]
+        wrong = f"the mechanism {mechanism.name} needs it"
+        return [
+            fault(name, "(not given)", wrong, "give it as an axis or a constant").replace("'", "")
+            for name in mechanism.takes
+            if builder.perhaps(name) is None
+        ]
 
     def _status(self, builder: Builder, nodes: Mapping[str, Node]) -> Node:
         if self.training:

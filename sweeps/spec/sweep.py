@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.labels import CHOICES, LABELS, SWITCHES
-from overhead.overlap.mechanisms import OUTPUTS
+from overhead.overlap.mechanisms import HEEDED, OUTPUTS
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.axis import (
@@ -312,6 +312,12 @@ class _Reader:
         if training and "collective" in given:
             why = "of a single operation, beside a training step's"
             self.faults.append(fault("collective", "..", why, "one of the two"))
+        if is_overlap(given):
+            why = "says nothing of an overlap by itself"
+            known = ("mechanism", *HEEDED, "hardware")
+            strange = [name for name in LABELS if name in given and name not in known]
+            self.faults += [fault(name, "..", why, f"leave it; {', '.join(known)} are known")
+                            for name in strange]  # fmt: skip
         reductions, wrong = read_reductions(self._tables("reductions"), dims, given)
         self.faults += wrong
         nothing = set(quantities) <= given and not (reductions or self.stated.get("measured"))

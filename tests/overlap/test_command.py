@@ -204,6 +204,38 @@ def test_a_file_s_spec_gives_it_again(cli: Runner, tmp_path: Path) -> None:
             assert one.overlapped_time.dims == ("mechanism", "num_sm", "communication_time")
 
 
+@pytest.mark.parametrize(
+    ("stated", "lines"),
+    [
+        (
+            'mechanism = "pipeline"\npp = 4\nmicro_batches = 8',
+            [
+                f"stage_{way}_time = (not given): the mechanism pipeline needs it"
+                for way in ("forward", "backward")
+            ]
+            + ["p2p_time = (not given): the mechanism pipeline needs it"],
+        ),
+        (
+            'mechanism = "bulk_queued"\ncompute_time = "1 s"\ncommunication_time = "1 s"\n'
+            'topology = "ring"',
+            ["topology = '..': says nothing of an overlap by itself"],
+        ),
+        (
+            'mechanism = "bulk_queued"\ncollective = "all_reduce"\ncompute_time = "1 s"',
+            ["collective = '..': says nothing of an overlap by itself"],
+        ),
+        ('mechanism = "bulk"', ["mechanism = 'bulk': unknown; known: bulk_margin"]),
+    ],
+)
+def test_faults_of_a_spec(cli: Runner, tmp_path: Path, stated: str, lines: list[str]) -> None:
+    (tmp_path / "own.toml").write_text(f"[constants]\n{stated}\n")
+    done = cli("run own.toml --no-plot", fine=False)
+    assert done.code == 2
+    given = done.err.splitlines()
+    assert len(given) == len(lines), given
+    assert all(words in found for words, found in zip(lines, given, strict=True)), given
+
+
 # Timelines.
 
 

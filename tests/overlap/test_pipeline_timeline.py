@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overhead.labels import LABELS
 from overhead.overlap.pipeline import (
     BACKWARD,
     FORWARD,
@@ -25,7 +26,6 @@ from overhead.overlap.pipeline import (
     tasks_of,
 )
 from overhead.overlap.timeline import Span
-from overhead.schedule.quantities import SCHEDULES
 from sweeps.overlap.trace_file import chrome_trace
 from tests.cli_runner import Runner
 from tests.overlap.cases import evaluated
@@ -88,7 +88,7 @@ def ends(spans: Sequence[Span]) -> float:
 # Orders.
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", LABELS["schedule"].values)
 def test_orders_are_those_of_the_simulation(schedule: str) -> None:
     for plan in plans(schedule):
         ours = stage_orders(schedule, *plan)
@@ -127,7 +127,7 @@ def test_stages_that_wait_for_one_another_are_told() -> None:
 lengths = st.fractions(Fraction(1, 20), 9, max_denominator=20)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", LABELS["schedule"].values)
 @given(parts=st.tuples(lengths, lengths, lengths), transfer=lengths | st.just(Fraction(0)),
        data=st.data())  # fmt: skip
 def test_a_course_is_as_early_as_can_be(
