@@ -177,9 +177,9 @@ def pair_inner_bytes(node_ranks: Array, ranks: Array, port_rate: Array) -> Array
     source=OWN,
     when=PAIRS,
 )
-def pair_outer_bytes(ranks: Array, node_ranks: Array, fabric_rate: Array) -> Array:
+def pair_outer_bytes(total_nodes: Array, node_ranks: Array, fabric_rate: Array) -> Array:
     """Bytes of an exchange through a node's cards."""
-    return (ranks - node_ranks) / ranks * node_ranks / fabric_rate
+    return (total_nodes - 1.0) / total_nodes * node_ranks / fabric_rate
 
 
 @formula(
@@ -454,12 +454,15 @@ def phase_ramp_square(
     when=RING,
 )
 def ring_ll_fixed_time(
-    ring_passes: Array, ranks: Array, total_nodes: Array, step_latency: Array, fabric_latency: Array
+    ring_passes: Array,
+    node_ranks: Array,
+    total_nodes: Array,
+    step_latency: Array,
+    fabric_latency: Array,
 ) -> Array:
     """Steps of a ring along its path, with LL."""
-    return ring_passes * (
-        (ranks - total_nodes) * step_latency + (total_nodes - 1.0) * fabric_latency
-    )
+    inside = total_nodes * (node_ranks - 1.0)
+    return ring_passes * (inside * step_latency + (total_nodes - 1.0) * fabric_latency)
 
 
 @formula(
@@ -472,6 +475,7 @@ def ring_simple_fixed_time(
     ranks: Array,
     simple_entry_time: Array,
     ring_passes: Array,
+    node_ranks: Array,
     total_nodes: Array,
     step_latency: Array,
     simple_step_factor: Array,
@@ -481,7 +485,7 @@ def ring_simple_fixed_time(
     """Entry and steps of a ring along its path, with Simple."""
     step = step_latency * (1.0 + several(total_nodes) * simple_step_factor)
     far = fabric_latency * (1.0 + simple_fabric_factor)
-    path = (ranks - total_nodes) * step + (total_nodes - 1.0) * far
+    path = total_nodes * (node_ranks - 1.0) * step + (total_nodes - 1.0) * far
     return several(ranks) * simple_entry_time + ring_passes * path
 
 
@@ -581,7 +585,11 @@ def pair_ll_fixed_time(
 ) -> Array:
     """Messages of an exchange node by node, with LL."""
     inside = several(ranks) * pair_entry_time + (node_ranks - 1.0) * pair_step_latency
-    return inside + several(total_nodes) * fabric_latency + peer_time * (ranks - node_ranks)
+    return (
+        inside
+        + several(total_nodes) * fabric_latency
+        + peer_time * (node_ranks * (total_nodes - 1.0))
+    )
 
 
 @formula(

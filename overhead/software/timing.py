@@ -68,9 +68,12 @@ def simple_time(
     copy_byte_time: Array,
 ) -> Array:
     """Time with protocol Simple."""
-    ramp = np.sqrt(message_bytes) * np.sqrt(ramp_square)
-    bytes_time = message_bytes * (simple_byte_time + copy_byte_time)
-    return (paid_launch_time + simple_fixed_time) + bytes_time + ramp
+    # One expression, in which numpy takes the first term's memory for the sum.
+    return (
+        message_bytes * (simple_byte_time + copy_byte_time)
+        + np.sqrt(message_bytes) * np.sqrt(ramp_square)
+        + (paid_launch_time + simple_fixed_time)
+    )
 
 
 def least_time(
@@ -92,7 +95,7 @@ def least_time(
         ramp_square,
         copy_byte_time,
     )
-    ll = (paid_launch_time + ll_fixed_time) + message_bytes * (ll_byte_time + copy_byte_time)
+    ll = message_bytes * (ll_byte_time + copy_byte_time) + (paid_launch_time + ll_fixed_time)
     return np.minimum(ll, simple)
 
 

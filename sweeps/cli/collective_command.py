@@ -114,7 +114,9 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
     used = record["chosen_algorithm"]
     where = f"{labels['topology']} network of {ranks or _sizes(constants)} ranks"
     library = dict(_library(job, labels))
-    taken = f", software {labels['software']}, protocol {library['protocol']}" if library else ""
+    taken = f", software {labels['software']}" if library else ""
+    if taken and labels["library"] != XLA:
+        taken += f", protocol {library['protocol']}"
     yield f"{labels['collective']} of {message} on a {where}, algorithm {used}{taken}"
     for name in display.rows("collective", place="report"):
         if name in record:
@@ -134,6 +136,8 @@ PARTS_OF = {
     "bandwidth_time": ("wire_part_time", "copy_part_time", "ramp_part_time"),
 }
 PROTOCOLS = ("LL", "Simple")
+# A library without protocols.
+XLA = "xla"
 
 
 def _library(job: Job, labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:

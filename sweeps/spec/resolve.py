@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.collectives.network import factors
-from overhead.labels import LABELS, NO_LIBRARY, OPERATION_DEFAULTS, SM_LAWS, complete
+from overhead.labels import (
+    AUTO,
+    HIERARCHY,
+    LABELS,
+    NCCL,
+    NO_LIBRARY,
+    OPERATION_DEFAULTS,
+    SM_LAWS,
+    complete,
+)  # fmt: skip
 from overhead.overlap.mechanisms import ASSUMED, HEEDED, MECHANISMS
 from sweeps.errors import InputError, fault
 from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, Origins, assumed, once
@@ -96,10 +105,11 @@ class Resolver:
             if name not in self.given:
                 self.labels[name] = value
                 self.origins[name] = (assumed(value),)
-        self._every_algorithm()
         if {"latency", "intra_latency"} & self.given:
             self._constant("in_network_latency_factor", assumed(1.0, LINK_GIVEN))
         self._machines()
+        self._own_network()
+        self._every_algorithm()
         self._pods()
         for name, origin in DEFAULTS.items():
             self._constant(name, origin)
@@ -203,6 +213,51 @@ class Resolver:
         self.axes[self.axes.index(axis)] = longer
 
     # Software.
+
+    def _own_network(self) -> None:
+        """With a library's profile take each machine's own network, and what the library takes."""
+        profiles = self._texts("software") - {NO_LIBRARY}
+        if not profiles or self.sweep.training:
+            return
+        grids = [machine.torus_dimensions for machine in self.machines]
+        if "algorithm" not in self.sweep.given:
+            choice = AUTO if all(grids) else NCCL
+            self.labels["algorithm"] = choice
+            self.origins["algorithm"] = (assumed(choice, "what a library takes by itself"),)
+        if "topology" in self.sweep.given or "ranks" not in self.sweep.given:
+            return
+        networks = [self._network(machine) for machine in self.machines]
+        axis = self._axis_of("hardware")
+        if axis is None or len(set(networks)) == 1:
+            self.labels["topology"] = networks[0]
+        else:
+            by_name = dict(zip((one.name for one in self.machines), networks, strict=True))
+            names = [Path(str(name)).stem for name in axis.columns["hardware"]]
+            del self.labels["topology"]
+            self._extend(axis, {"topology": np.array([by_name[name] for name in names])})
+        self.origins["topology"] = once(
+            assumed(network, "the machine's own, for so many ranks").of(machine.name)
+            for network, machine in zip(networks, self.machines, strict=True)
+        )
+        if all(grids) and len(set(grids)) == 1:
+            self._constant("mesh_dimensions", assumed(float(grids[0]), "the machine's own"))
+
+    def _network(self, machine: Machine) -> str:
+        """Return a machine's network for the ranks of the sweep: its node's, or its nodes'."""
+        if machine.torus_dimensions:
+            return machine.scale_up_kind
+        sizes = self._numbers("gpus_per_node") if "gpus_per_node" in self.sweep.given else ()
+        node = min(sizes) if len(sizes) else machine.figures["gpus_per_node"].value
+        return "switch" if max(self._numbers("ranks")) <= node else HIERARCHY
+
+    def _numbers(self, name: str) -> NDArray[Any]:
+        """Return all values of a quantity that the user gives."""
+        axis = self._axis_of(name)
+        return np.array([self.constants[name]]) if axis is None else axis.columns[name]
+
+    def _texts(self, label: str) -> set[str]:
+        """Return all values of a label that may not be given."""
+        return self._values(label) if label in self.given else set()
 
     def _software(self) -> dict[str, Field]:
         """Give what a library's profile says of the machines; return what varies along axes."""

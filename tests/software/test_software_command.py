@@ -8,8 +8,7 @@ import pytest
 
 from tests.cli_runner import Runner
 
-NCCL = "--software nccl --algorithm nccl"
-NODES = f"--topology hierarchical {NCCL}"
+NCCL = "--software nccl"
 RACK = f"--hardware gb200-nvl72 {NCCL}"
 
 
@@ -26,8 +25,8 @@ def record(sweeps: Runner, arguments: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("arguments", "quantity", "low", "high"),
     [
-        (f"--N 16 --M 1GiB {NODES}", "latency_s", 4.3e-3, 4.8e-3),
-        (f"--N 1024 --M 1KiB {NODES}", "latency_s", 0.8e-4, 1.4e-4),
+        (f"--N 16 --M 1GiB {NCCL}", "latency_s", 4.3e-3, 4.8e-3),
+        (f"--N 1024 --M 1KiB {NCCL}", "latency_s", 0.8e-4, 1.4e-4),
         (f"--N 8 --M 8GiB {NCCL}", "busbw_bytes_per_s", 465e9, 495e9),
         (f"--N 72 --M 8GiB {RACK}", "busbw_bytes_per_s", 8e11, 1e12),
     ],
@@ -39,13 +38,13 @@ def test_known_measurements(
 
 
 def test_the_report_names_profile_algorithm_protocol_and_parts(sweeps: Runner) -> None:
-    told = sweeps(f"collective --N 16 --M 64KiB {NODES}").out
+    told = sweeps(f"collective --N 16 --M 64KiB {NCCL}").out
     assert "algorithm tree_path, software nccl, protocol LL" in told
     for words in ("launch", "steps", "wire", "copy", "ramp"):
         assert f"\n      {words} " in told
     assert "fabric_latency = 8 us" in told
     assert "(nccl, infiniband)" in told
-    assert "protocol Simple" in sweeps(f"collective --N 16 --M 1GiB {NODES}").out
+    assert "protocol Simple" in sweeps(f"collective --N 16 --M 1GiB {NCCL}").out
     assert ", protocol" not in sweeps("collective --N 16 --M 1GiB").out
 
 
@@ -69,3 +68,36 @@ def test_bad_input_is_a_line(sweeps: Runner, arguments: str, words: str) -> None
     assert done.code == 2
     assert words in done.err
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "network", "algorithm"),
+    [
+        ("--N 8 --software nccl", "switch", "nvls"),
+        ("--N 16 --software nccl", "hierarchical", "nvls_tree"),
+        ("--N 72 --hardware gb200-nvl72 --software nccl", "switch", "nvls"),
+        ("--N 144 --hardware gb200-nvl72 --software nccl", "hierarchical", "nvls_tree"),
+        ("--N 256 --hardware tpu-v5e --software xla", "torus", "multi_ring_short"),
+        ("--N 16 --software nccl --topology switch --algorithm ring", "switch", "ring"),
+        ("--N 16 --software none", "switch", "ring"),
+    ],
+)
+def test_a_profile_takes_the_machines_own_network(
+    sweeps: Runner, arguments: str, network: str, algorithm: str
+) -> None:
+    first = sweeps(f"collective --M 1GiB {arguments}").out.splitlines()[0]
+    assert f"on a {network} network" in first
+    assert f"algorithm {algorithm}" in first
+
+
+def test_machines_of_several_kinds_have_a_network_each(sweeps: Runner) -> None:
+    rows = sweeps(f"collective --N 16 --M 1GiB --hardware dgx-h100,gb200-nvl72 {NCCL} --json")
+    assert [row["algorithm"] for row in rows.records] == ["nvls_tree", "nvls"]
+
+
+def test_a_torus_has_its_machines_axes(sweeps: Runner) -> None:
+    """An all_gather of a pod's 256 chips at 0.95 of four links each."""
+    found = record(sweeps, "--op all_gather --N 256 --M 1GiB --hardware tpu-v5e --software xla")
+    assert found["latency_s"] == pytest.approx(21e-6 + 255 / 256 * 2**30 / (0.95 * 4 * 45e9))
+    cube = sweeps("collective --N 64 --M 1GiB --hardware tpu-v5p --software xla").out
+    assert "mesh_nz = 4" in cube
