@@ -335,7 +335,7 @@ class Builder:
         """Return the node of what a call evaluates, with its quantities bound to nodes here."""
         outer = self
         if declared.labels:
-            plain = {k: v for k, v in declared.labels.items() if k != "collective"}
+            plain = _around(declared)
             outer = self._scope(("labels", *sorted(plain.items())), self.given, plain)
         bound = dict(zip(declared.bind, outer._inputs(declared.bind.values()), strict=True))
         key = (declared.of == "time", *sorted(declared.bind.items()))
@@ -487,6 +487,11 @@ class MissingQuantities(LookupError):
         self.missing = missing
 
 
+def _around(declared: Call) -> dict[str, str]:
+    """Return the labels of a call that hold for the quantities that it binds, too."""
+    return {name: label for name, label in declared.labels.items() if name != "collective"}
+
+
 class Evaluation:
     """Quantities from given ones, each computed once, when it is asked for."""
 
@@ -536,6 +541,20 @@ class Evaluation:
         except Missing as error:
             missing.update(dict.fromkeys(error.roots))
             return None
+
+    def called(self, declared: Call) -> tuple[Evaluation, Evaluation]:
+        """Return where a call's quantities are, and where they are bound, which is what it gives.
+
+        Of several algorithms the fastest is taken.
+        """
+        plain = _around(declared)
+        outer = Evaluation(self.given, {**self.labels, **plain}) if plain else self
+        bound = {inner: outer[name] for inner, name in declared.bind.items()}
+        given, labels = outer.given | bound, {**outer.labels, **declared.labels}
+        inner = Evaluation(given, labels)
+        if "collective" in declared.labels and inner.algorithm is None:
+            inner = Evaluation(given, labels, inner.algorithms[int(inner.fastest())])
+        return outer, inner
 
     def defined(self) -> Array:
         """Return a mask of where an algorithm is defined."""

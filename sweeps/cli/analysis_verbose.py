@@ -8,7 +8,6 @@ import numpy as np
 
 from overhead.analysis import AnalysisResult, CollectiveReport
 from overhead.collectives.algorithm import Algorithm
-from overhead.collectives.choices import usable
 from overhead.expression import names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.graph import Evaluation
@@ -116,7 +115,7 @@ class _Teller:
 
     def _call(self, declared: Call, scope: Evaluation, depth: int) -> Iterator[str]:
         """Yield what a call evaluates, in the scope in which its quantities are bound."""
-        outer, inner = _scopes(declared, scope)
+        outer, inner = scope.called(declared)
         for one in declared.bind.values() if depth else ():
             yield from self.tell(one, outer, depth - 1)
         yield from self.tell(declared.of, inner, max(depth - 1, 0))
@@ -144,8 +143,7 @@ class _Teller:
         calls = [REGISTRY.returning(name, evaluation.labels) for name in wanted]
         of_group = [one for one in calls if isinstance(one, Call) and "collective" in one.labels]
         for index, declared in enumerate(of_group):
-            outer, inner = _scopes(declared, evaluation)
-            fastest = _fastest(inner)
+            outer, fastest = evaluation.called(declared)
             assert fastest.algorithm is not None
             if index == 0:
                 for source in declared.bind.values():
@@ -177,22 +175,6 @@ class _Teller:
         yield f"  {declared.returns} = {expression}"
         yield f"    = {put_in(expression, values)}"
         yield f"    = {shown(declared.returns, np.asarray(result))}  {source}"
-
-
-def _scopes(declared: Call, scope: Evaluation) -> tuple[Evaluation, Evaluation]:
-    """Return the evaluations in which a call's quantities are, and in which they are bound."""
-    plain = {name: label for name, label in declared.labels.items() if name != "collective"}
-    outer = Evaluation(scope.given, {**scope.labels, **plain}) if plain else scope
-    bound = {inner: outer[name] for inner, name in declared.bind.items()}
-    return outer, Evaluation(outer.given | bound, {**outer.labels, **declared.labels})
-
-
-def _fastest(inner: Evaluation) -> Evaluation:
-    """Return the evaluation of the algorithm that has the least time."""
-    if inner.algorithm is not None:
-        return inner
-    each = [Evaluation(inner.given, inner.labels, one) for one in usable(inner.labels)]
-    return min((one for one in each if one.defined().all()), key=lambda one: float(one["time"]))
 
 
 def _values(scope: Evaluation, wanted: Sequence[str]) -> Mapping[str, float]:

@@ -171,7 +171,8 @@ def options(*names: str) -> Callable[[Command], Command]:
 
 def given_options(given: Mapping[str, Any], usual: Iterable[str]) -> dict[str, str | None]:
     """Return what the options give, by quantity or label, the usual ones and others."""
-    more = [str(one.name) for one in click.get_current_context().meta.get(EXTRA, ())]
+    context = click.get_current_context(silent=True)
+    more = [str(one.name) for one in context.meta.get(EXTRA, ())] if context else []
     return {name: read(name, given[name]) for name in (*usual, *more)}
 
 

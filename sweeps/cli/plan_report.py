@@ -474,12 +474,17 @@ def _lines(
     yield from bullets(list(_reasons(detail, best, own)))
     yield ""
     yield from _step(detail)
+    yield from _rates(detail)
     yield from _memory(detail)
     yield from _communication(detail)
     yield from what_if_lines(effects(detail, best.found.space.choices))
     yield from training_lines(detail, asked)
     yield from settings_lines(settings_of(detail.plan))
     yield from assumed_lines(own, asked, verbose=bool(given["verbose"]))
+
+
+# Of a plan that is explained, beside its parts.
+REACHED = display.rows("rates", "cost", place="report")
 
 
 def _reasons(detail: Detail, best: Answer, own: Answer) -> Iterator[str]:
@@ -514,6 +519,16 @@ def _step(detail: Detail) -> Iterator[str]:
         for name in PARTS if detail[name] != 0.0
     ]  # fmt: skip
     yield from aligned([*rows, ["all together", shown("step_time", whole), ""]])
+    yield ""
+
+
+def _rates(detail: Detail) -> Iterator[str]:
+    yield "what it reaches"
+    told = {name: detail.values.get(name, np.nan) for name in REACHED}
+    yield from aligned([
+        [display.words(name), shown(name, value)]
+        for name, value in told.items() if np.isfinite(value) and value != 0.0
+    ])  # fmt: skip
     yield ""
 
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead import REGISTRY
+from overhead.labels import LABELS
 from overhead.schedule.in_flight import uneven_one_f_one_b_time
-from overhead.schedule.quantities import SCHEDULES
 from tests.simulator.pipeline import (
     BACKWARD,
     FORWARD,
@@ -28,6 +28,7 @@ from tests.simulator.pipeline import (
 )
 
 Number = Fraction | int | float
+SCHEDULES = LABELS["schedule"].values
 TRAINING = tuple(name for name in SCHEDULES if name != "forward_only")
 
 

@@ -39,6 +39,8 @@ KINDS = {
 }
 LINE = "overlap --kind pipeline --forward 1ms --backward 2ms --p2p 300us --pp 4 --micro-batches 8"
 
+SCHEDULES = LABELS["schedule"].values
+
 
 @pytest.fixture
 def cli(
