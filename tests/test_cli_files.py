@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +45,14 @@ def cli(
     return Runner(capsys)
 
 
-def started(*args: str, cwd: Path, **options: Any) -> subprocess.Popen[str]:
-    """Start a command in a process of its own."""
+def started(*args: str, cwd: Path, code: str = "", **options: Any) -> subprocess.Popen[str]:
+    """Start a command, or some code, in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "sweeps", *args],
+        [sys.executable, *(["-c", code] if code else ["-m", "sweeps"]), *args],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         text=True,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         **options,
@@ -317,25 +317,37 @@ def test_a_pipe_that_closes_early_is_no_error(tmp_path: Path) -> None:
         assert process.stdout.readline()
         process.stdout.close()
         error = process.stderr.read()
-        assert (process.wait(30), error) == (0, "")
+        assert (process.wait(600), error) == (0, "")
         process.stderr.close()
 
 
+# A command that waits as soon as it has written some values.
+WAITING = """
+import sys
+from sweeps.cli import run
+from sweeps.store.read import OpenFile
+
+put = OpenFile.put
+
+def waiting(self, *block):
+    put(self, *block)
+    print("a block is written", flush=True)
+    sys.stdin.readline()
+
+OpenFile.put = waiting
+sys.exit(run(sys.argv[1:]))
+"""
+
+
 def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
-    spec = tmp_path / "big.toml"
-    spec.write_text(
-        'quantities = ["time", "energy", "algbw", "busbw"]\n[axes]\nranks = "2:3000:+1"\n'
-        'message_bytes = "1KiB:8GiB:log40000"\n[constants]\ntopology = "ring"\n',
-        encoding="utf-8",
-    )
-    process = started("run", "big.toml", "--compress", cwd=tmp_path)
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("outputs/.big.nc.*.tmp")):
+    (tmp_path / "small.toml").write_text(SPEC, encoding="utf-8")
+    process = started("run", "small.toml", cwd=tmp_path, code=WAITING)
+    assert process.stdout is not None
+    while process.stdout.readline() != "a block is written\n":
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert list(tmp_path.glob("outputs/.small.nc.*.tmp"))
     process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=600)
     assert process.returncode == 130
     assert error.strip() == "sweeps: interrupted; nothing was left half done"
     assert "wrote" not in out

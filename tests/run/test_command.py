@@ -14,6 +14,7 @@ from sweeps.blocks import run
 from sweeps.blocks.estimate import Estimate, duration, estimate, limits_for
 from sweeps.blocks.run import Assignment, Means, cut_for, here, keeps_blocks
 from sweeps.cli.write import Progress
+from sweeps.engine.case import Block
 from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError
@@ -24,6 +25,7 @@ from tests.cli_runner import Runner
 from tests.run.sweep import EPOCH, SMALL, large, small
 
 GIB = 1 << 30
+SECONDS_A_CELL = 1e-6
 
 
 @pytest.fixture
@@ -145,14 +147,23 @@ def test_durations_for_a_person() -> None:
     assert [duration(one) for one in given] == said
 
 
-def test_an_estimate_is_of_the_right_size() -> None:
-    found = estimate(large(), Limits())
+def test_an_estimate_is_of_the_right_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, now = Steps.run, [0.0]
+
+    def slowly(*args: Any) -> Iterator[Block]:
+        for block in original(*args):
+            now[0] += SECONDS_A_CELL * block.values.size
+            yield block
+
+    monkeypatch.setattr(Steps, "run", slowly)
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    found = estimate(large(), Limits(block=50))
     names = {"time", "chosen_algorithm", "steps", "status", "energy"}
     shapes = [large().plan.shape(v) for v in large().plan.variables if v.name in names]
     import math
 
     assert found.cells == sum(map(math.prod, shapes))
-    assert 0 < found.seconds < 60
+    assert found.seconds == pytest.approx(SECONDS_A_CELL * found.cells, rel=0.01)
 
 
 GRIDS: dict[str, dict[str, Any]] = {
