@@ -215,18 +215,9 @@ def _check(kind: str, values: Mapping[str, Array]) -> None:
         if np.any(VOCABULARY[name].outside(value)):
             message = f"{name} = {value}: outside of its domain; {VOCABULARY[name].domain()}"
             raise ValueError(message)
-    ranks = values["ranks"]
-    if kind == HIERARCHY:
-        node = values["gpus_per_node"]
-        if np.any((ranks > node) & (ranks % node != 0)):
-            message = f"gpus_per_node = {node}: doesn't divide the {ranks} ranks; a divisor"
-            raise ValueError(message)
-        nodes, pod = ranks / np.minimum(node, ranks), values.get("nodes_per_pod", ranks)
-        if np.any((nodes > pod) & (nodes % pod != 0)):
-            message = f"nodes_per_pod = {pod}: doesn't divide the {nodes} nodes; a divisor"
-            raise ValueError(message)
-    if "mesh_nx" in values and NETWORKS[kind].grid:
-        sizes = values["mesh_nx"] * values["mesh_ny"] * values["mesh_nz"]
-        if np.any(sizes != ranks):
-            message = f"mesh_nx x mesh_ny x mesh_nz = {sizes}: isn't the number of ranks, {ranks}"
+    for one in NETWORKS[kind].requires:
+        own = {name: values[name] for name in one.inputs if name in values}
+        if len(own) == len(one.inputs) and not np.all(one.holds(**own)):
+            told = ", ".join(f"{name} = {value}" for name, value in own.items())
+            message = f"{told}: {one.text}"
             raise ValueError(message)

@@ -60,8 +60,8 @@ def _hierarchy() -> list[dict[str, float]]:
     ]
 
 
+# What is given by its number of ranks alone isn't here.
 ROWS = {
-    **dict.fromkeys(("ring", "tree", "switch", "binary_tree"), _flat),
     **dict.fromkeys(("mesh", "torus"), _grid),
     "hierarchical": _hierarchy,
 }
@@ -71,7 +71,7 @@ CACHE: dict[str, Columns] = {}
 def shapes(topology: str) -> Columns:
     """Return quantities as columns, a row a network and what runs on it."""
     if topology not in CACHE:
-        columns = _columns(ROWS[topology]())
+        columns = _columns(ROWS.get(topology, _flat)())
         rows = len(columns["ranks"])
         if topology != "hierarchical":
             columns["message_bytes"] = np.resize([3e6, 0.0, 1e10, 4096.0, 12345.0], rows)

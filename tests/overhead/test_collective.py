@@ -359,7 +359,7 @@ NODES = {"num_gpus": 16, "gpus_per_node": 4, **LEVELS}
         (
             "mesh",
             {"mesh_nx": 2, "mesh_ny": 3},
-            "mesh_nx x mesh_ny x mesh_nz = 6.0: isn't the number",
+            "ranks = 8.0, mesh_nx = 2.0, mesh_ny = 3.0, mesh_nz = 1.0: mesh_nx x mesh_ny",
         ),
         (
             "mesh",
@@ -370,14 +370,14 @@ NODES = {"num_gpus": 16, "gpus_per_node": 4, **LEVELS}
         (
             "hierarchical",
             {**NODES, "gpus_per_node": 3},
-            "gpus_per_node = 3.0: doesn't divide the 16",
+            "gpus_per_node = 3.0: gpus_per_node must divide the number",
         ),
         ("hierarchical", {**NODES, "inter_latency": None}, "network needs inter_latency"),
         ("hierarchical", {**NODES, "nodes_per_pod": 2}, "needs pod_bandwidth, pod_latency"),
         (
             "hierarchical",
             {**NODES, "nodes_per_pod": 3, "pod_bandwidth": 1.0, "pod_latency": 1.0},
-            "nodes_per_pod = 3.0: doesn't divide the 4.0 nodes",
+            "nodes_per_pod = 3.0: nodes_per_pod must divide the number of nodes",
         ),
         ("hierarchical", {**NODES, "oversubscription": 0.5}, "oversubscription = 0.5: outside"),
     ],
