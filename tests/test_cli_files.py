@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import sweeps
-from overhead.collectives.algorithm import ALGORITHMS
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
+from overhead.labels import LABELS
 from sweeps.cli import COMMANDS
 from sweeps.cli.suggestions import COMMANDS as SUGGESTED
 from sweeps.cli.suggestions import analyses
@@ -273,16 +274,11 @@ def test_the_suggested_commands_all_run(cli: Runner) -> None:
 def test_all_predefined_combinations(cli: Runner) -> None:
     every = cli("run-all").rows
     rows = [row for row in every if row["command"] == "collective"]
-    assert len(rows) == 7 * 6 * 7
+    # Every operation on every network, for seven numbers of ranks.
+    collectives = LABELS["collective"].values
+    assert len(rows) == len(collectives) * len(NETWORKS) * 7
     assert {"collective", "topology", "ranks", "latency_s", "volume_bytes", "steps"} <= set(rows[0])
-    assert {row["topology"] for row in rows} == {
-        "ring",
-        "tree",
-        "hierarchical",
-        "switch",
-        "mesh",
-        "torus",
-    }
+    assert {row["topology"] for row in rows} == set(NETWORKS)
     assert all(float(row["latency_s"]) > 0 for row in rows)
     # And each suggested analysis, one row a configuration.
     told = {row["command"] for row in every} - {"collective"}
