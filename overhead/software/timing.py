@@ -59,44 +59,78 @@ def no_copy_byte_time(operation_launch_time: Array) -> Array:
 # The time.
 
 
-def simple_time(
-    message_bytes: Array,
-    paid_launch_time: Array,
-    simple_fixed_time: Array,
-    simple_byte_time: Array,
-    ramp_square: Array,
-    copy_byte_time: Array,
-) -> Array:
+# Each step is one operation of numpy, which the engine does in place, block by block: on the many
+# cells of a grid there is nothing but sums and products.
+
+
+@formula(source=OWN, when=ANY)
+def ll_start_time(paid_launch_time: Array, ll_fixed_time: Array) -> Array:
+    """Time of an operation of no bytes, with LL."""
+    return paid_launch_time + ll_fixed_time
+
+
+@formula(source=OWN, when=ANY)
+def simple_start_time(paid_launch_time: Array, simple_fixed_time: Array) -> Array:
+    """Time of an operation of no bytes, with Simple."""
+    return paid_launch_time + simple_fixed_time
+
+
+@formula(source=OWN, when=ANY)
+def ll_slope(ll_byte_time: Array, copy_byte_time: Array) -> Array:
+    """Time of a byte, with LL."""
+    return ll_byte_time + copy_byte_time
+
+
+@formula(source=OWN, when=ANY)
+def simple_slope(simple_byte_time: Array, copy_byte_time: Array) -> Array:
+    """Time of a byte, with Simple."""
+    return simple_byte_time + copy_byte_time
+
+
+@formula(source=OWN, when=ANY)
+def ll_bytes_time(message_bytes: Array, ll_slope: Array) -> Array:
+    """Time of the bytes, with LL."""
+    return message_bytes * ll_slope
+
+
+@formula(source=OWN, when=ANY)
+def simple_bytes_time(message_bytes: Array, simple_slope: Array) -> Array:
+    """Time of the bytes, with Simple."""
+    return message_bytes * simple_slope
+
+
+@formula(source=OWN, when=ANY)
+def message_ramp_time(message_bytes: Array, ramp_square: Array) -> Array:
+    """Ramp of the message."""
+    return np.sqrt(message_bytes) * np.sqrt(ramp_square)
+
+
+@formula(source=OWN, when=ANY)
+def ll_time(ll_bytes_time: Array, ll_start_time: Array) -> Array:
+    """Time with protocol LL."""
+    return ll_bytes_time + ll_start_time
+
+
+@formula(source=OWN, when=ANY)
+def simple_steady_time(simple_bytes_time: Array, simple_start_time: Array) -> Array:
+    """Time with protocol Simple, but for the ramp."""
+    return simple_bytes_time + simple_start_time
+
+
+@formula(source=OWN, when=ANY)
+def simple_time(simple_steady_time: Array, message_ramp_time: Array) -> Array:
     """Time with protocol Simple."""
-    # One expression, in which numpy takes the first term's memory for the sum.
-    return (
-        message_bytes * (simple_byte_time + copy_byte_time)
-        + np.sqrt(message_bytes) * np.sqrt(ramp_square)
-        + (paid_launch_time + simple_fixed_time)
-    )
+    return simple_steady_time + message_ramp_time
 
 
-def least_time(
-    message_bytes: Array,
-    paid_launch_time: Array,
-    ll_fixed_time: Array,
-    ll_byte_time: Array,
-    simple_fixed_time: Array,
-    simple_byte_time: Array,
-    ramp_square: Array,
-    copy_byte_time: Array,
-) -> Array:
+def least_time(ll_time: Array, simple_time: Array) -> Array:
     """Time with the protocol of least time, LL or Simple."""
-    simple = simple_time(
-        message_bytes,
-        paid_launch_time,
-        simple_fixed_time,
-        simple_byte_time,
-        ramp_square,
-        copy_byte_time,
-    )
-    ll = message_bytes * (ll_byte_time + copy_byte_time) + (paid_launch_time + ll_fixed_time)
-    return np.minimum(ll, simple)
+    return np.minimum(ll_time, simple_time)
+
+
+def only_time(simple_steady_time: Array, message_ramp_time: Array) -> Array:
+    """Time with the one protocol that there is."""
+    return simple_steady_time + message_ramp_time
 
 
 def floored_time(device_time: Array, floor_time: Array) -> Array:
@@ -119,7 +153,7 @@ for _shape in SHAPES:
             source=OWN,
             when={**_more, "form": SIMPLE_ONLY},
             name=f"{_shape}_{_returns}_of_one_protocol",
-        )(simple_time)
+        )(only_time)
     formula(
         returns="time",
         source=OWN,
@@ -176,20 +210,9 @@ def nodes_floor_time(
     source=OWN,
     when={**ANY, "form": TWO_PROTOCOLS},
 )
-def protocol(
-    message_bytes: Array,
-    ll_fixed_time: Array,
-    ll_byte_time: Array,
-    simple_fixed_time: Array,
-    simple_byte_time: Array,
-    ramp_square: Array,
-    copy_byte_time: Array,
-) -> Array:
+def protocol(ll_time: Array, simple_time: Array) -> Array:
     """The protocol of least time: 0 LL, 1 Simple."""
-    ll = ll_fixed_time + message_bytes * (ll_byte_time + copy_byte_time)
-    simple = simple_fixed_time + message_bytes * (simple_byte_time + copy_byte_time)
-    simple = simple + np.sqrt(message_bytes) * np.sqrt(ramp_square)
-    return np.where(ll <= simple, 0.0, 1.0)
+    return np.where(ll_time <= simple_time, 0.0, 1.0)
 
 
 @formula(
@@ -255,9 +278,9 @@ def copy_part_time(message_bytes: Array, copy_byte_time: Array) -> Array:
     source=OWN,
     when=ANY,
 )
-def ramp_part_time(protocol: Array, message_bytes: Array, ramp_square: Array) -> Array:
+def ramp_part_time(protocol: Array, message_ramp_time: Array) -> Array:
     """Ramp, which LL doesn't have."""
-    return protocol * (np.sqrt(message_bytes) * np.sqrt(ramp_square))
+    return protocol * message_ramp_time
 
 
 @formula(
