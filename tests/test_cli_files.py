@@ -319,7 +319,7 @@ def test_a_pipe_that_closes_early_is_no_error(tmp_path: Path) -> None:
 
 # A command that waits as soon as it has written some values.
 WAITING = """
-import sys
+import signal, sys
 from sweeps.cli import run
 from sweeps.store.read import OpenFile
 
@@ -331,6 +331,8 @@ def waiting(self, *block):
     sys.stdin.readline()
 
 OpenFile.put = waiting
+# A shell that starts tests in the background hands on that interrupts are ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(run(sys.argv[1:]))
 """
 
