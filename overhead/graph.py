@@ -22,7 +22,7 @@ from overhead.collectives.choices import candidates, usable
 from overhead.collectives.chunking import best_chunks
 from overhead.collectives.cost import COST_PARTS, LEVELS
 from overhead.formula import REGISTRY, Call, Formula
-from overhead.labels import NO_LIBRARY
+from overhead.labels import FOLLOWING, LABELS, NO_LIBRARY
 from overhead.quantity import Array
 from overhead.recording import Recorded, Replacing, number, record, recording, text, tree_of
 
@@ -609,7 +609,8 @@ def derive(quantity: str, given: Mapping[str, ArrayLike]) -> Array:
 # What an algorithm's kernel says, in words.
 
 # The labels under which an algorithm's time is stated.
-PLAIN = {"phases": "sequential", "reduction": "free", "latency_per": "hop"}
+PLAIN = {name: FOLLOWING[name][0] for name in ("phases", "reduction")}
+PLAIN["latency_per"] = LABELS["latency_per"].default
 
 
 class _Recording(dict[str, Node]):

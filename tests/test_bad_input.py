@@ -225,7 +225,7 @@ def test_algorithms_that_are_not_there(refused: Refused) -> None:
         refused(tree),
         "--tree-algo = 'hierarchical'",
         "no tree algorithm there",
-        "one network of tree, ",
+        "one network of ring, tree, ",
     )
     one(
         refused(f"{BASE} --tree-algo --algorithm ring"),

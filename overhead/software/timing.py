@@ -11,12 +11,12 @@ from itertools import product
 import numpy as np
 
 from overhead.formula import formula
+from overhead.labels import FOLLOWING
 from overhead.quantity import Array
 from overhead.software.flat import OWN, several
 from overhead.software.quantities import PRICED
 
 ANY = {"library": PRICED}
-SHAPES = ("flat", "two_levels", "three_levels")
 TWO_PROTOCOLS = "ring|pairs|message|tree"
 SIMPLE_ONLY = "nvls|nvls_tree|sharp|schedule"
 RINGS = {**ANY, "form": "ring"}
@@ -138,7 +138,7 @@ def floored_time(device_time: Array, floor_time: Array) -> Array:
     return np.sqrt(np.sqrt(device_time**4 + floor_time**4))
 
 
-for _shape in SHAPES:
+for _shape in FOLLOWING["shape"]:
     _where = {**ANY, "shape": _shape}
     _exact = {**_where, "phases": "sequential", "reduction": "free"}
     for _returns, _more in (("device_time", _where), ("time", {**_exact, "floor": "none"})):
@@ -312,7 +312,7 @@ def bandwidth_parts(wire_part_time: Array, copy_part_time: Array, ramp_part_time
     return wire_part_time + copy_part_time + ramp_part_time
 
 
-for _shape, _network in (*product(SHAPES, ("",)), ("flat", "yes")):
+for _shape, _network in (*product(FOLLOWING["shape"], ("",)), ("flat", "yes")):
     _where = {**ANY, "shape": _shape} | ({"in_network": _network} if _network else {})
     formula(
         returns="latency_time",

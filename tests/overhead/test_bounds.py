@@ -34,7 +34,7 @@ class Bounds:
             assert formula is not None, (quantity, self.labels)
             inputs = {name: self.get(name) for name in formula.inputs}
             with np.errstate(all="raise"):
-                self.known[quantity] = np.asarray(formula.kernel(**inputs))
+                self.known[quantity] = np.asarray(formula.kernel(*inputs.values()))
                 expected = ex.evaluate(formula.expression, inputs)
             np.testing.assert_allclose(self.known[quantity], expected, rtol=1e-12)
         return self.known[quantity]

@@ -176,7 +176,6 @@ def test_nothing_fits(sweeps: Runner) -> None:
     [
         ("-p 70 --zero-stage 1", "--zero-stage = '1': needs a model's shapes"),
         ("-p 70 --explain tp=8", "--explain = 'tp=8': needs a model's shapes"),
-        ("-p 70 --output a.nc", "no dataset"),
         ("-p seventy", "--params = 'seventy'"),
         ("-g 6.5", "--gpus"),
         ("--memory-threshold 2", "a share of the memory"),
