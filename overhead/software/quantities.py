@@ -42,7 +42,7 @@ _time("ramp_time", "r", "time constant of a message's ramp: chunks in a pipeline
 _rate("copy_rate", r"C", "rate at which a rank moves its own block")
 _factor("reduced_copy_share", "k_c", "copy of an all_reduce, over that of an all_gather")
 _rate("pair_bandwidth", r"B_\mathrm{pair}", "bandwidth between two GPUs of a node")
-_time("nvls_time", r"t_\mathrm{NVLS}", "time of an all_reduce of no bytes by NVLS, after the launch")
+_time("nvls_time", r"t_\mathrm{NVLS}", "time of an all_reduce by NVLS, but for bytes and launch")
 _time("nvls_hosts_time", r"t_\mathrm{hosts}", "what NVLS takes longer where a domain spans hosts")
 _share("nvls_share", r"f_\mathrm{N}", "share of a port's rate that NVLS reaches")
 _time("nvls_ramp_time", r"r_\mathrm{N}", "time constant of the ramp of NVLS")
