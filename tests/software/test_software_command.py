@@ -101,3 +101,14 @@ def test_a_torus_has_its_machines_axes(sweeps: Runner) -> None:
     assert found["latency_s"] == pytest.approx(21e-6 + 255 / 256 * 2**30 / (0.95 * 4 * 45e9))
     cube = sweeps("collective --N 64 --M 1GiB --hardware tpu-v5p --software xla").out
     assert "mesh_nz = 4" in cube
+
+
+@pytest.mark.parametrize("words", ["software nccl", "environment pytorch", "fabric efa"])
+def test_a_training_step_takes_no_profile(sweeps: Runner, words: str) -> None:
+    name, value = words.split()
+    line = f"analysis --model llama3-8b --gpus 16 --tp 8 --seq-len 4096 --global-batch 32 --{words}"
+    found = sweeps(line, fine=False)
+    assert found.code == 2
+    refused = f"{name} = '{value}': a training step doesn't take a library's profile"
+    assert refused in found.err
+    assert len(found.err.splitlines()) == 1
