@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from overhead.labels import LABELS
+from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import ASSUMED, MEASURED, SPECIFICATION, Origin
 from sweeps.spec.units import parse_quantity
@@ -27,6 +28,7 @@ class Figure:
     units: str  # The canonical unit
     kind: str  # ``specification`` (the maker's), ``measured``, or ``assumed`` (nobody's: a choice)
     source: str  # Who says so, where; of an assumption, why this value
+    uncertainty: float = 0.0  # Relative; of a library's constants alone
 
     @property
     def origin(self) -> Origin:
@@ -59,10 +61,26 @@ class Entry(NamedTuple):
         )
 
 
+# Constants of a library that runs collectives: of GPUs, of the network between nodes, of all.
+NVLS = ("nvls_time", "nvls_hosts_time", "nvls_share", "nvls_ramp_time")
+NODE = (
+    "operation_launch_time", "step_latency", "link_share", "copy_rate", "reduced_copy_share",
+    "ll_share", "simple_entry_time", "ramp_time", "pair_entry_time", "pair_step_latency",
+    "pair_simple_time", "pair_share", "pair_copy_rate", "pair_ll_share", "pair_ramp_time",
+)  # fmt: skip
+FABRIC = ("fabric_latency", "fabric_share", "fabric_floor_time")
+SHARED = (
+    "simple_fabric_factor", "fabric_ramp_steps", "simple_step_factor", "fabric_ll_share",
+    "tree_share", "tree_link_share", "fabric_pair_share", "peer_time",
+)  # fmt: skip
+SWITCHED = ("nvls_tree_share", "sharp_share")
+CONSTANTS = (*NODE, *NVLS, *FABRIC, *SHARED, *SWITCHED)
+# What the host takes to issue an operation is a constant of a machine, not of a library.
+ISSUE = "issue_time"
+
+
 class FigureReader:
     """A walk over a file of the catalogue that collects its faults."""
-
-    keys: tuple[str, ...] = ("value", "kind", "source")  # What a figure has
 
     def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
         self.path, self.content = path, content
@@ -97,13 +115,27 @@ class FigureReader:
                 where = f"{place}.{key}".strip(".")
                 self.faults.append(f"{self.path}: {where}: no such key; {nearest(key, names)}")
 
-    def figure(self, place: str, given: object, entry: Entry) -> Figure | None:
+    def constant(self, place: str, name: str, given: object) -> Figure | None:
+        """Read a library's constant: a figure that may have a relative uncertainty."""
+        quantity = VOCABULARY[name]
+        low, high = quantity.minimum, quantity.maximum
+        entry = Entry(name, quantity.units, low, quantity.above, maximum=high)
+        figure = self.figure(place, given, entry, ("uncertainty",))
+        share = given.get("uncertainty", 0.0) if isinstance(given, dict) else 0.0
+        if not isinstance(share, int | float) or isinstance(share, bool) or not share >= 0.0:
+            self.fault(f"{place}.uncertainty", share, "can't be", "a relative one, from 0")
+            return None
+        return figure and replace(figure, uncertainty=float(share))
+
+    def figure(
+        self, place: str, given: object, entry: Entry, more: Sequence[str] = ()
+    ) -> Figure | None:
         """Read ``{ value = .., kind = .., source = .. }``; nothing where it has no value."""
         form = "write { value = .., kind = .., source = .. }"
         if not isinstance(given, dict):
             self.fault(place, given, "is not a figure", form)
             return None
-        self.unknown(place, given, self.keys)
+        self.unknown(place, given, ("value", "kind", "source", *more))
         kind = self.choice(place, given, "kind", ORIGINS)
         source = self.text(place, given, "source")
         if "value" not in given:

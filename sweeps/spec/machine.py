@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sweeps.errors import InputError, nearest
-from sweeps.spec.figures import KERNELS, PRECISIONS, Entry, Figure, FigureReader
+from sweeps.spec.figures import (
+    CONSTANTS,
+    ISSUE,
+    KERNELS,
+    PRECISIONS,
+    Entry,
+    Figure,
+    FigureReader,
+)
 
 LINK_KINDS = ("switch", "torus", "mesh", "fully_connected")
 REDUCTIONS = ("nvls", "sharp")
@@ -39,6 +47,8 @@ class Machine:
     scale_out_in_network: tuple[str, ...]  # What the switches between nodes can do
     generation: str = ""  # The GPUs' generation, as software profiles call it; empty: not stated
     fabric: str = ""  # The network between nodes, as software profiles call it
+    profile: str = ""  # The profile whose constants the machine has measured ones in place of
+    constants: Mapping[str, Figure] = field(default_factory=dict)  # These, by quantity
 
 
 def _count(quantity: str, *, required: bool = False) -> Entry:
@@ -123,7 +133,7 @@ _OTHERS = {
     ),
     "scale_up": ("kind", "dimensions", "in_network_reduction"),
     "scale_out": ("in_network",),
-    "software": ("generation", "fabric"),
+    "software": ("generation", "fabric", "profile"),
     "device": ("peak_flops", "best_matmul_flops"),
     "training": ("matmul_efficiency", "attention_efficiency"),
 }
@@ -155,7 +165,7 @@ class _Reader(FigureReader):
             self._section(place, table)
         up, out = tables["scale_up"], tables["scale_out"]
         software = self.table("software")
-        self.unknown("software", software, _OTHERS["software"])
+        self.unknown("software", software, (*_OTHERS["software"], *CONSTANTS, ISSUE))
         kind = self.choice("scale_up", up, "kind", LINK_KINDS) if up else ""
         dimensions = self._dimensions(kind, up)
         self._check_links(kind)
@@ -172,6 +182,8 @@ class _Reader(FigureReader):
             scale_out_in_network=self._reductions("scale_out", out, "in_network"),
             generation=self.text("software", software, "generation", default=""),
             fabric=self.text("software", software, "fabric", default=""),
+            profile=self.text("software", software, "profile", default=""),
+            constants=self._constants(software),
         )
 
     def _section(self, place: str, table: Mapping[str, Any]) -> None:
@@ -185,6 +197,15 @@ class _Reader(FigureReader):
             elif entry.required and table:
                 where = f"{self.path}: {place}.{key}"
                 self.faults.append(f"{where}: is missing; every [{place}] has one")
+
+    def _constants(self, software: Mapping[str, Any]) -> dict[str, Figure]:
+        """Return the constants of a library that were measured on this machine."""
+        given = [name for name in (*CONSTANTS, ISSUE) if name in software]
+        if given and "profile" not in software:
+            where = f"{self.path}: software.profile"
+            self.faults.append(f'{where}: is missing; whose {given[0]} it has, as "nccl"')
+        each = {name: self.constant(f"software.{name}", name, software[name]) for name in given}
+        return {name: one for name, one in each.items() if one is not None}
 
     def _reductions(self, place: str, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
         given = table.get(key, [])

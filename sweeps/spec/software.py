@@ -17,23 +17,20 @@ from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import SPECIFICATION, Origin, assumed
 from sweeps.spec.catalog import find_spec, read_toml
-from sweeps.spec.figures import Entry, Figure, FigureReader
+from sweeps.spec.figures import (
+    CONSTANTS,
+    FABRIC,
+    ISSUE,
+    NODE,
+    NVLS,
+    SHARED,
+    SWITCHED,
+    Figure,
+    FigureReader,
+)
 from sweeps.spec.machine import Machine
 
 LIBRARIES = LABELS["library"].values
-NVLS = ("nvls_time", "nvls_hosts_time", "nvls_share", "nvls_ramp_time")
-NODE = (
-    "operation_launch_time", "step_latency", "link_share", "copy_rate", "reduced_copy_share",
-    "ll_share", "simple_entry_time", "ramp_time", "pair_entry_time", "pair_step_latency",
-    "pair_simple_time", "pair_share", "pair_copy_rate", "pair_ll_share", "pair_ramp_time",
-)  # fmt: skip
-FABRIC = ("fabric_latency", "fabric_share", "fabric_floor_time")
-SHARED = (
-    "simple_fabric_factor", "fabric_ramp_steps", "simple_step_factor", "fabric_ll_share",
-    "tree_share", "tree_link_share", "fabric_pair_share", "peer_time",
-)  # fmt: skip
-SWITCHED = ("nvls_tree_share", "sharp_share")
-CONSTANTS = (*NODE, *NVLS, *FABRIC, *SHARED, *SWITCHED)
 # What a library without it, as XLA without protocols, takes in its place: the machine's latency.
 LATENCIES = {
     "step_latency": "intra_latency",
@@ -45,18 +42,8 @@ PORTS = {"ampere": 300e9, "hopper": 450e9, "blackwell": 900e9, "pcie5": 64e9, "c
 USUAL_FABRIC = "infiniband"
 # Who issues operations so that the host may be slower than the GPU.
 SLOW_HOSTS = ("pytorch", "group", "xla")
-
-
-def _entry(name: str, *, required: bool) -> Entry:
-    quantity = VOCABULARY[name]
-    return Entry(
-        name,
-        quantity.units,
-        quantity.minimum,
-        quantity.above,
-        required=required,
-        maximum=quantity.maximum,
-    )
+# Where operations are issued one by one, at the pace that a machine's own file may have.
+OWN_HOSTS = ("nccl-tests", "step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +59,21 @@ class Profile:
     fabrics: Mapping[str, Mapping[str, Figure]]  # By network, then quantity
     shared: Mapping[str, Figure]
     environment: Mapping[str, Figure]  # What hosts take, by environment
-    uncertainty: Mapping[tuple[str, str], float]  # Relative, by table and quantity
+
+    @property
+    def uncertainty(self) -> dict[tuple[str, str], float]:
+        """Relative uncertainties by table and quantity."""
+        tables = {
+            **{f"node.{name}": figures for name, figures in self.nodes.items()},
+            **{f"fabric.{name}": figures for name, figures in self.fabrics.items()},
+            "shared": self.shared,
+            "environment": self.environment,
+        }
+        return {
+            (place, name): figure.uncertainty
+            for place, figures in tables.items()
+            for name, figure in figures.items()
+        }
 
     def generation(self, machine: Machine) -> tuple[str, str]:
         """Return the generation of a machine's GPUs, and why, if its file doesn't say."""
@@ -127,8 +128,15 @@ class Profile:
             )  # fmt: skip
         for name in CONSTANTS:
             found.setdefault(name, self._absent(name, machine))
+        found |= {n: o for n, o in self._own(machine).items() if n != ISSUE}
         found |= _wiring(machine)
         return found
+
+    def _own(self, machine: Machine) -> dict[str, Origin]:
+        """Return the constants that a machine's file has in place of this profile's."""
+        if machine.profile != self.name:
+            return {}
+        return {name: one.origin.of(machine.name) for name, one in machine.constants.items()}
 
     def _absent(self, name: str, machine: Machine) -> Origin:
         """Return what stands for a constant that the library doesn't have."""
@@ -141,8 +149,10 @@ class Profile:
         value = math.inf if quantity.units == "byte s-1" else neutral
         return assumed(value, f"{self.title} has no such part")
 
-    def issue(self, environment: str) -> Origin:
+    def issue(self, environment: str, machine: Machine) -> Origin:
         """Return what the host takes to issue an operation."""
+        if environment in OWN_HOSTS and ISSUE in (own := self._own(machine)):
+            return own[ISSUE]
         if environment not in SLOW_HOSTS:
             return assumed(0.0, "the host is ahead of the GPU")
         figure = self.environment.get(environment)
@@ -182,12 +192,6 @@ def read_profile(path: Path, content: Mapping[str, Any]) -> Profile:
 class _Reader(FigureReader):
     """A walk over a profile's file."""
 
-    keys = ("value", "kind", "source", "uncertainty")
-
-    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
-        super().__init__(path, content)
-        self.uncertainty: dict[tuple[str, str], float] = {}
-
     def profile(self) -> Profile:
         name = self.name()
         tables = ("node", "fabric", "shared", "environment")
@@ -216,7 +220,6 @@ class _Reader(FigureReader):
             fabrics=fabrics,
             shared=shared,
             environment=hosts,
-            uncertainty=self.uncertainty,
         )
 
     def _several(
@@ -233,12 +236,11 @@ class _Reader(FigureReader):
         self.unknown(place, table, known)
         found = {}
         for name in known:
-            entry = _entry(name, required=name in needed)
             if name in table:
-                figure = self._figure(place, name, table[name], entry)
+                figure = self.constant(f"{place}.{name}", name, table[name])
                 if figure is not None:
                     found[name] = figure
-            elif entry.required:
+            elif name in needed:
                 self.faults.append(f"{self.path}: {place}.{name}: is missing; every {place} has it")
         return found
 
@@ -247,18 +249,7 @@ class _Reader(FigureReader):
             where = f"{self.path}: environment.{environment}"
             self.faults.append(f"{where}: no such key; {nearest(environment, SLOW_HOSTS)}")
             return None
-        return self._figure("environment", environment, given, _entry("issue_time", required=True))
-
-    def _figure(self, place: str, name: str, given: object, entry: Entry) -> Figure | None:
-        figure = self.figure(f"{place}.{name}", given, entry)
-        share = given.get("uncertainty", 0.0) if isinstance(given, dict) else 0.0
-        number = isinstance(share, int | float) and not isinstance(share, bool)
-        if number and share >= 0.0:
-            self.uncertainty[place, name] = float(share)
-        else:
-            allowed = "a relative one, from 0"
-            self.fault(f"{place}.{name}.uncertainty", share, "can't be", allowed)
-        return figure
+        return self.constant(f"environment.{environment}", ISSUE, given)
 
 
 def priced(machine: Machine, words: Mapping[str, str]) -> tuple[str, dict[str, Origin]]:
@@ -266,8 +257,17 @@ def priced(machine: Machine, words: Mapping[str, str]) -> tuple[str, dict[str, O
     profile = load_software(words["software"])
     if profile.library == NO_LIBRARY:
         return NO_LIBRARY, {}
-    constants = profile.constants(replace(machine, fabric=words.get("fabric", machine.fabric)))
-    return profile.library, {**constants, "issue_time": profile.issue(words["environment"])}
+    machine = _on(machine, words.get("fabric", machine.fabric))
+    issue = profile.issue(words["environment"], machine)
+    return profile.library, {**profile.constants(machine), ISSUE: issue}
+
+
+def _on(machine: Machine, fabric: str) -> Machine:
+    """Return a machine on a network between nodes; what is known of its own holds there alone."""
+    if fabric == machine.fabric:
+        return machine
+    kept = {n: one for n, one in machine.constants.items() if n not in (*FABRIC, *SHARED)}
+    return replace(machine, fabric=fabric, constants=kept)
 
 
 def waits(constants: Mapping[str, Origin]) -> bool:

@@ -15,7 +15,8 @@ from overhead.collectives.choices import TAKEN, candidates
 from overhead.quantity import VOCABULARY
 from sweeps.engine.plan import Plan
 from sweeps.spec.catalog import load_hardware
-from sweeps.spec.software import CONSTANTS, load_software
+from sweeps.spec.figures import CONSTANTS
+from sweeps.spec.software import load_software
 
 # Every algorithm of a form of its own, and one of each network that is priced by its schedule.
 OWN = [one for one in ALGORITHMS.values() if one.form != SCHEDULE]

@@ -12,7 +12,8 @@ from overhead.labels import LABELS, NO_LIBRARY
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
 from sweeps.spec.catalog import hardware_names, load_hardware, shipped
-from sweeps.spec.software import CONSTANTS, Profile, load_software
+from sweeps.spec.figures import CONSTANTS
+from sweeps.spec.software import Profile, load_software
 
 NAMES = sorted(path.stem for path in shipped("software").glob("*.toml"))
 OF_MACHINES = {"nccl": ("dgx", "gb", "grand"), "rccl": ("mi",), "xla": ("tpu",)}
@@ -116,6 +117,58 @@ def test_a_machine_without_a_generation_gets_the_nearest_in_words(tmp_path: Path
     assert {n: one.value for n, one in found.items()} == {n: o.value for n, o in known.items()}
     assert "hopper is nearest" in found["step_latency"].source
     assert "taken as infiniband" in found["fabric_latency"].source
+
+
+OWN = """
+profile = "nccl"
+operation_launch_time = { value = "15 us", kind = "measured", source = "a log", uncertainty = 0.1 }
+fabric_latency = { value = "20 us", kind = "measured", source = "a log" }
+issue_time = { value = "43 us", kind = "measured", source = "a log" }
+"""
+
+
+def own_machine(tmp_path: Path, own: str = OWN) -> Path:
+    text = (shipped("hardware") / "dgx-h100.toml").read_text(encoding="utf-8")
+    text = text.replace('fabric = "infiniband"\n', f'fabric = "infiniband"{own}', 1)
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace('name = "dgx-h100"', 'name = "mine"'), encoding="utf-8")
+    return path
+
+
+def test_a_machines_own_constants_stand_in_place_of_the_profiles(tmp_path: Path) -> None:
+    path = str(own_machine(tmp_path))
+    profile, machine = load_software("nccl"), load_hardware(path)
+    found, known = profile.constants(machine), profile.constants(load_hardware("dgx-h100"))
+    assert {n for n in known if found[n] != known[n]} == {"operation_launch_time", "fabric_latency"}
+    launch = found["operation_launch_time"]
+    assert (launch.value, launch.kind, launch.owner) == (15e-6, "measured", "mine")
+    assert profile.issue("nccl-tests", machine).value == 43e-6
+    assert profile.issue("graph", machine).value == 0.0
+    # What is known of one network between nodes says nothing of another, nor of another library.
+    both = {
+        fabric: sweeps.sweep("time", software="nccl", hardware=path, fabric=fabric, ranks=16,
+                             message_bytes=2.0**30, algorithm="nccl").fabric_latency.item()
+        for fabric in ("infiniband", "efa")
+    }  # fmt: skip
+    assert both == {"infiniband": 20e-6, "efa": 33e-6}
+    other = load_software(str(edited(tmp_path)))
+    assert other.constants(machine)["operation_launch_time"].value == 5e-6
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('profile = "nccl"', "", "software.profile: is missing"),
+        ('"15 us"', '"-15 us"', "software.operation_launch_time"),
+        ("uncertainty = 0.1", "uncertainty = -1", "software.operation_launch_time.uncertainty"),
+        ("fabric_latency", "fabric_lateness", "software.fabric_lateness: no such key"),
+    ],
+)
+def test_bad_constants_of_a_machine_are_named(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        load_hardware(str(own_machine(tmp_path, OWN.replace(old, new))))
 
 
 def test_software_is_an_axis_beside_machines_and_environments() -> None:
