@@ -117,3 +117,38 @@ def test_collective_is_what_everyone_charges(seed: int, tmp_path: Path) -> None:
     turn = predict(load_model(MODEL).shapes, 4096, cases, rates).forward.comm[0]
     assert turn[0] == found["tp_all_gather_time"]
     assert turn[1] == found["tp_reduce_scatter_time"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_step_charges_a_profile_as_collective_does(seed: int, tmp_path: Path) -> None:
+    draw = Random(seed)
+    name, _ = machine_of(draw, tmp_path)
+    tp = draw.choice([2, 4, 8])
+    given = {"tp": tp, "world_size": 32, "sequence_parallel": 1, "sequence_length": 4096,
+             "micro_batch": 1, "global_batch": 32, "software": "nccl"}  # fmt: skip
+    found = step(name, given, tmp_path)
+    further = {"software": "nccl", "environment": "step"}
+    for kind in ("all_reduce", "all_gather", "reduce_scatter"):
+        message = found["tp_message_bytes"]
+        time = charged(name, kind, tp, message, tmp_path, **further)
+        assert found[f"tp_{kind}_time"] == time, kind
+    bare = step(name, {**given, "software": "none"}, tmp_path)
+    assert bare["tp_all_gather_time"] != found["tp_all_gather_time"]
+
+
+def test_a_step_between_nodes_charges_a_profile_as_collective_does() -> None:
+    wanted = ["dp_all_reduce_time", "dp_reduce_bytes", "pp_transfer_time", "pp_message_bytes"]
+    given = {
+        "model": MODEL, "hardware": "dgx-h100", "world_size": 64, "tp": 1, "pp": 2,
+        "sequence_length": 4096, "micro_batch": 1, "global_batch": 64, "zero_stage": 0,
+        "software": "nccl",
+    }  # fmt: skip
+    arrays = prepare({"quantities": wanted, "constants": given}).plan.evaluate()
+    found = {quantity: float(arrays[quantity]) for quantity in wanted}
+    further = {"software": "nccl", "environment": "step"}
+    folder = Path()
+    reduced = charged("dgx-h100", "all_reduce", 32, found["dp_reduce_bytes"], folder, **further)
+    assert found["dp_all_reduce_time"] == reduced
+    pair = {**further, "members_in_node": 1.0, "ranks_per_nic": 1.0, "gpus_per_node": 1}
+    sent = charged("dgx-h100", "p2p", 2, found["pp_message_bytes"], folder, **pair)
+    assert found["pp_transfer_time"] == sent

@@ -16,6 +16,7 @@ from overhead.declare import alias, constant, product
 from overhead.expression import never_drawn
 from overhead.formula import call, formula
 from overhead.quantity import Array, define
+from overhead.software.quantities import PRICED
 
 DISPATCHER: dict[str, Any] = {
     "source": "megatron",
@@ -226,6 +227,39 @@ def _time(
     return np.where(ep > 1.0, np.maximum(across, within) + latency, 0.0)
 
 
+def _priced_time(
+    ep: Array,
+    ep_nodes: Array,
+    remote: Array,
+    ep_ranks_per_nic: Array,
+    oversubscription: Array,
+    inter_bandwidth: Array,
+    fabric_share: Array,
+    message: Array,
+    ep_members_in_node: Array,
+    intra_bandwidth: Array,
+    link_share: Array,
+    fabric_latency: Array,
+    step_latency: Array,
+    operation_launch_time: Array,
+) -> Array:
+    """Return the same at a library's constants: its shares of the links, latencies, launch."""
+    both = _time(
+        ep,
+        ep_nodes,
+        remote,
+        ep_ranks_per_nic,
+        oversubscription,
+        fabric_share * inter_bandwidth,
+        message,
+        ep_members_in_node,
+        link_share * intra_bandwidth,
+        fabric_latency,
+        step_latency,
+    )
+    return np.where(ep > 1.0, operation_launch_time + both, 0.0)
+
+
 def _sent(remote: Array, message: Array, ep_members_in_node: Array) -> Array:
     """Return what a rank sends: to other nodes, and on to the node's other ranks."""
     return remote + message * (ep_members_in_node - 1.0) / ep_members_in_node
@@ -273,6 +307,29 @@ for _way in ("dispatch", "combine"):
         when=DEDUPLICATED,
         **SOURCE,
     )(_time)
+    formula(
+        returns=f"ep_{_way}_time",
+        inputs=(
+            "ep",
+            "ep_nodes",
+            _far,
+            "ep_ranks_per_nic",
+            "oversubscription",
+            "inter_bandwidth",
+            "fabric_share",
+            _message,
+            "ep_members_in_node",
+            "intra_bandwidth",
+            "link_share",
+            "fabric_latency",
+            "step_latency",
+            "operation_launch_time",
+        ),
+        name=f"priced_deduplicated_{_way}_time",
+        assumes=(BOTH, "its kernels reach what a library's rings do"),
+        when={**DEDUPLICATED, "library": PRICED},
+        **SOURCE,
+    )(_priced_time)
     formula(
         returns=f"ep_{_way}_sent_bytes",
         inputs=(_far, _message, "ep_members_in_node"),

@@ -17,6 +17,7 @@ from overhead.expression import square_divisor
 from overhead.formula import call, formula
 from overhead.labels import GIVEN_GRID
 from overhead.quantity import Array, define
+from overhead.software.quantities import PRICED
 
 OWN = "derivation"
 ZERO = "rajbhandari2020"
@@ -54,6 +55,15 @@ def effective_pod_bandwidth(inter_efficiency: Array, pod_bandwidth: Array) -> Ar
     """Bandwidth that long messages reach over one link between pods."""
     return inter_efficiency * pod_bandwidth
 
+
+for _level in ("intra", "inter", "pod"):
+    alias(
+        f"effective_{_level}_bandwidth",
+        f"{_level}_bandwidth",
+        "Bandwidth of a link: a library's profile has the share that long messages reach",
+        when={"library": PRICED},
+        source="software",
+    )
 
 alias(
     "group_ranks_per_nic",

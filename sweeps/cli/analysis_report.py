@@ -10,6 +10,7 @@ import numpy as np
 from overhead.analysis import AnalysisResult, CollectiveReport, analyze
 from overhead.communication.operation import DIMENSIONS
 from overhead.graph import Evaluation
+from overhead.labels import NO_LIBRARY
 from overhead.quantity import Array
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer.quantities import SHAPES
@@ -365,8 +366,12 @@ def _communication(evaluation: Evaluation, result: AnalysisResult) -> Iterator[s
     for row in rows:
         cells = (text.ljust(width) for text, width in zip(row, widths, strict=False))
         yield "  ".join(cells).rstrip()
+    library = evaluation.labels.get("library", NO_LIBRARY)
     shares = {name: evaluation[name] for name in ("intra_efficiency", "inter_efficiency")}
-    if any(np.any(share < 1.0) for share in shares.values()):
+    if library != NO_LIBRARY:
+        environment = evaluation.labels["environment"]
+        yield f"(times by the profile of {library}; environment = {environment})"
+    elif any(np.any(share < 1.0) for share in shares.values()):
         told = ", ".join(f"{name} {_share(share)}" for name, share in shares.items())
         yield f"(links at {told} of their bandwidth; sweeps collective takes all of it)"
     yield ""

@@ -62,7 +62,7 @@ FLAGS: dict[str, Flag] = {
         default="none",
         words="Library whose profile prices collectives: nccl, rccl, xla, none, file",
     ),
-    "environment": Flag(default="nccl-tests"),
+    "environment": Flag(default="nccl-tests; in a training step: step"),
     "fabric": Flag(default="the machine's"),
 }
 LINKS = (
@@ -91,7 +91,8 @@ OF_MODELS = (
 OF_MACHINES = (
     "topology", "algorithm", "hardware", "framework", "precision", "recipe", "attention_kernel",
     "weight_bytes", "gradient_bytes", "optimizer_bytes", "memory_capacity", *LINKS,
-    "intra_efficiency", "inter_efficiency", "price", "training_tokens",
+    "intra_efficiency", "inter_efficiency", "software", "environment", "fabric", "price",
+    "training_tokens",
 )  # fmt: skip
 OF_TRAINING = (*OF_PLANS, *OF_MODELS, *OF_MACHINES)
 

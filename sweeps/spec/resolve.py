@@ -56,6 +56,8 @@ FIGURES = (
 )
 # Labels by which a library's profile is chosen; the first says which.
 OF_SOFTWARE = ("software", "environment", "fabric")
+# Who issues operations of a training step.
+IN_A_STEP = "step"
 # Quantities that vary along several axes: these, and the values.
 Field = tuple[tuple[str, ...], NDArray[Any]]
 PODS = ("pod_latency", "pod_bandwidth", "pod_energy_per_bit", "pod_oversubscription")
@@ -268,7 +270,7 @@ class Resolver:
                     raise InputError(fault(name, "..", wrong, allowed))
             return {}
         if "environment" not in self.given:
-            usual = LABELS["environment"].values[0]
+            usual = IN_A_STEP if self.sweep.training else LABELS["environment"].values[0]
             self.labels["environment"], self.origins["environment"] = usual, (assumed(usual),)
         found = [self._axis_of(name) for name in (*OF_SOFTWARE, "hardware")]
         axes = {axis.name: axis for axis in found if axis is not None}
@@ -312,6 +314,7 @@ class Resolver:
             machine = machines[Path(words["hardware"]).stem]
             points.append(priced(machine, words))
         unpriced = {"phase_chunks", "reduction_cost"} & self.given
+        unpriced |= {"intra_efficiency", "inter_efficiency"} & self.sweep.given
         if unpriced and any(library != NO_LIBRARY for library, _ in points):
             wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"
             raise InputError(fault(min(unpriced), "..", wrong, allowed))

@@ -14,7 +14,6 @@ from overhead.labels import (
     HYBRID,
     INTERLEAVED,
     LABELS,
-    NO_LIBRARY,
     OVERLAPS,
     SHARED,
     STEP_DEFAULTS,
@@ -36,7 +35,7 @@ from sweeps.spec.framework import (
 )
 from sweeps.spec.machine import Machine
 from sweeps.spec.model import Model, complete_shapes
-from sweeps.spec.resolve import DEFAULTS, LINK_GIVEN, OF_SOFTWARE, Resolved, Resolver
+from sweeps.spec.resolve import DEFAULTS, LINK_GIVEN, Resolved, Resolver
 
 # Models of parts of a step, each with its own defaults.
 MODELS = {
@@ -58,7 +57,6 @@ class TrainingResolver(Resolver):
 
     def run(self) -> Resolved:
         """Return the sweep with all that follows."""
-        self._no_profile()
         self.fields = {}
         self.models: list[Model] = []
         self.named = "framework" in self.given
@@ -81,6 +79,7 @@ class TrainingResolver(Resolver):
                     why = f"the default of the model of {part}"
                     self._constant(name, assumed(default, why))
         self._shared_cards()
+        self.fields |= self._software()
         return Resolved(
             tuple(self.axes),
             self.constants,
@@ -91,15 +90,6 @@ class TrainingResolver(Resolver):
             tuple(self.models),
             implied(self.given),
         )
-
-    def _no_profile(self) -> None:
-        """Refuse a library's profile, which prices collectives by themselves alone."""
-        for name in OF_SOFTWARE:
-            values = self._texts(name) - {NO_LIBRARY}
-            if values:
-                wrong = "a training step doesn't take a library's profile"
-                allowed = f"leave it out; sweeps collective --{name} takes it"
-                raise InputError(fault(name, ",".join(sorted(values)), wrong, allowed))
 
     def _label(self, name: str, origin: Origin) -> None:
         if name not in self.given:

@@ -103,12 +103,20 @@ def test_a_torus_has_its_machines_axes(sweeps: Runner) -> None:
     assert "mesh_nz = 4" in cube
 
 
-@pytest.mark.parametrize("words", ["software nccl", "environment pytorch", "fabric efa"])
-def test_a_training_step_takes_no_profile(sweeps: Runner, words: str) -> None:
-    name, value = words.split()
-    line = f"analysis --model llama3-8b --gpus 16 --tp 8 --seq-len 4096 --global-batch 32 --{words}"
-    found = sweeps(line, fine=False)
+STEP = "analysis --model llama3-8b --gpus 16 --tp 8 --sp on --seq-len 4096 --global-batch 32"
+
+
+def test_a_training_step_names_its_profile(sweeps: Runner) -> None:
+    told = sweeps(f"{STEP} --software nccl", fine=False).out
+    assert "times by the profile of nccl; environment = step" in told
+    assert "fabric_latency = 8 us" in told
+
+
+@pytest.mark.parametrize("words", ["environment pytorch", "fabric efa", "intra-efficiency 0.7"])
+def test_a_training_step_takes_what_a_profile_has(sweeps: Runner, words: str) -> None:
+    more = " --software nccl" if "efficiency" in words else ""
+    found = sweeps(f"{STEP} --{words}{more}", fine=False)
     assert found.code == 2
-    refused = f"{name} = '{value}': a training step doesn't take a library's profile"
-    assert refused in found.err
+    assert words.split(maxsplit=1)[0].replace("-", "_") in found.err
+    assert "of it" in found.err or "none is given" in found.err
     assert len(found.err.splitlines()) == 1
