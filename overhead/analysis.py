@@ -13,9 +13,9 @@ from overhead.communication.operation import DIMENSIONS, Operation
 from overhead.communication.totals import OPERATIONS
 from overhead.config import Config
 from overhead.graph import Evaluation, MissingQuantities
-from overhead.memory.peak import PEAK_PARTS
 from overhead.memory.quantities import PARTS
-from overhead.plan.requirements import requirements
+from overhead.memory.stage import PEAK_PARTS
+from overhead.plan import requirements
 from overhead.quantity import Array
 
 # What an evaluation tells of a plan: memory by part, communication by operation, what is wrong.

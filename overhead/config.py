@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from overhead.collectives.algorithm import NETWORKS, trees
-from overhead.communication.quantities import DEFAULTS as COMMUNICATION_DEFAULTS
+from overhead.communication.groups import DEFAULTS as COMMUNICATION_DEFAULTS
 from overhead.labels import (
     FULL,
     HYBRID,
@@ -24,9 +24,9 @@ from overhead.labels import (
     implied,
 )
 from overhead.machine import ABILITIES, default_links
-from overhead.memory.breakdown import DEFAULTS as MEMORY_DEFAULTS
+from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
 from overhead.quantity import VOCABULARY, Array
-from overhead.transformer.quantities import VITAL
+from overhead.transformer import VITAL
 
 # The quantities that fields are, where their names differ.
 RENAMED = {

@@ -12,17 +12,18 @@ from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.formula import REGISTRY, Formula
 from overhead.source import SOURCES
 
-FOLDERS = (
+SUBJECTS = (
     "collectives", "communication", "compute", "hops", "memory", "overlap", "plan", "schedule",
     "software", "step", "transformer",
 )  # fmt: skip
 
 
-def load(*folders: str) -> None:
-    """Import every module of some folders (of all), in whatever order; check what they declare."""
-    for folder in folders or FOLDERS:
-        package = importlib.import_module(f"overhead.{folder}")
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+def load(*subjects: str) -> None:
+    """Import every module of some subjects (of all), in whatever order; check what they declare."""
+    for subject in subjects or SUBJECTS:
+        found = importlib.import_module(f"overhead.{subject}")
+        # A small subject is a file, a large one a folder of them.
+        for module in pkgutil.iter_modules(getattr(found, "__path__", ()), f"{found.__name__}."):
             importlib.import_module(module.name)
     REGISTRY.complete()
     ALGORITHMS.complete()

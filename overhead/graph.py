@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from overhead.collectives.algorithm import Algorithm, Requirement
-from overhead.collectives.choices import candidates, usable
-from overhead.collectives.chunking import best_chunks
+from overhead.collectives.choices import best_chunks, candidates, usable
 from overhead.collectives.cost import COST_PARTS, LEVELS
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.labels import FOLLOWING, LABELS, NO_LIBRARY

@@ -1,4 +1,4 @@
-"""Which algorithm stands for a collective where none is named.
+"""Which algorithm stands for a collective where none is named, and how many chunks it takes.
 
 ``standard`` is the one that the field means by a network and an operation.  ``nccl`` is the fastest
 of those that NCCL has on such a machine; on networks for which NCCL has nothing of its own, the
@@ -9,10 +9,17 @@ standard one.  An all_to_all over three levels it doesn't have: that cell is a h
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
+from overhead.collectives.cost import Cost, Level
+from overhead.collectives.switch import levels as tree_levels
 from overhead.labels import ALL, AUTO, CHOICES, COLLECTIVES, NCCL, NO_LIBRARY, STANDARD
+from overhead.quantity import Array
 
 # Forms of what a library takes by itself: reduction by switches between nodes has to be asked for.
 TAKEN = ("ring", "nvls", "tree", "nvls_tree", "pairs", "message")
@@ -61,3 +68,127 @@ def usable(labels: Mapping[str, str]) -> tuple[Algorithm, ...]:
     library = labels.get("library", NO_LIBRARY)
     found = candidates(topology, collective, labels["algorithm"], library)
     return found or candidates(topology, collective, STANDARD)
+
+
+# Into how many chunks a pipelined algorithm cuts its message best.
+#
+# Of k chunks the time on each level of links is :math:`(p_0 + p_1 k) \alpha + (q_0 + q_1/k) M/B`:
+# every chunk costs latencies, and fewer bytes wait for one another.  The sum over levels is least
+# at :math:`k = \sqrt{\sum q_1 M/B / \sum p_1 \alpha}` or at one of the whole numbers beside that.
+
+MOST_CHUNKS = 2.0**40
+
+Interval = tuple[Any, Any]
+Inputs = Mapping[str, Array]
+
+
+def _one_piece(shape: Inputs) -> list[Interval]:
+    """Return the interval of an algorithm whose time has one form for all numbers of chunks."""
+    del shape
+    return [(1.0, MOST_CHUNKS)]
+
+
+def _double_tree_pieces(shape: Inputs) -> list[Interval]:
+    """Return the intervals on which the double binary tree's time has one form each."""
+    depth = tree_levels(shape["ranks"])
+    return [
+        (1.0, 1.0),
+        (2.0, 2.0),
+        (3.0, np.maximum(depth + 1.0, 3.0)),
+        (depth + 1.0, np.maximum(2.0 * depth - 1.0, depth + 1.0)),
+        (np.maximum(2.0 * depth, 1.0), MOST_CHUNKS),
+    ]
+
+
+PIECES: dict[str, Callable[[Inputs], list[Interval]]] = {"dbt": _double_tree_pieces}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """Time of k chunks on an interval, as base + slope k + waiting/k [s]."""
+
+    base: Array
+    slope: Array
+    waiting: Array
+
+    def at(self, chunks: Array) -> Array:
+        return np.asarray(self.base + self.slope * chunks + self.waiting / chunks)
+
+    def best(self, interval: Interval) -> Array:
+        """Return the whole number of least time in an interval, of equals the lower."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            square = np.where(self.waiting > 0.0, self.waiting / self.slope, 0.0)
+        whole = np.floor(np.sqrt(np.minimum(square, MOST_CHUNKS**2)))
+        below = np.clip(whole, *interval)
+        above = np.clip(whole + 1.0, *interval)
+        return np.where(self.waiting / (below * above) > self.slope, above, below)
+
+
+def _fit(
+    few: Cost,
+    many: Cost,
+    interval: Interval,
+    prices: Sequence[tuple[Array, Array]],
+    latency_per: str,
+) -> _Fit:
+    """Fit the time through the costs of two numbers of chunks, the ends of an interval."""
+    low, high = interval
+    apart = np.asarray(high - low)
+    # One number alone has no slope, and needs none.
+    between = np.where(apart > 0.0, 1.0 / np.where(apart > 0.0, apart, 1.0), 0.0)
+    base = slope = waiting = np.asarray(0.0)
+    for one, other, (latency, wire_time) in _levels(few, many, prices):
+        paid, later = (_paid(level, latency_per) for level in (one, other))
+        p1 = (later - paid) * between
+        q1 = (one.transfer - other.transfer) * (low * high * between)
+        base = base + (paid - p1 * low) * latency + (one.transfer - q1 / low) * wire_time
+        slope = slope + p1 * latency
+        waiting = waiting + q1 * wire_time
+    return _Fit(base, slope, waiting)
+
+
+def _levels(
+    few: Cost, many: Cost, prices: Sequence[tuple[Array, Array]]
+) -> Iterator[tuple[Level, Level, tuple[Array, Array]]]:
+    """Yield the levels of two costs with the prices of each; one price serves all levels."""
+    each = list(prices) * len(few.levels) if len(prices) == 1 else prices
+    yield from zip(few.levels, many.levels, each, strict=True)
+
+
+def _paid(level: Level, latency_per: str) -> Any:
+    return level.messages if latency_per == "message" else level.latencies
+
+
+def best_chunks(
+    algorithm: Algorithm,
+    shape: Mapping[str, Array],
+    latencies: Sequence[Array],
+    wire_times: Sequence[Array],
+    latency_per: str = "hop",
+) -> Array:
+    """Return the number of chunks with the least time.
+
+    The formula is in this module's first lines; derived here, as Chan et al. 2007 do for a
+    pipelined chain.  Where an algorithm's time has several such pieces, their best are compared.
+    """
+    if not algorithm.chunked:
+        message = f"{'.'.join(algorithm.key)} cuts its message into no chunks"
+        raise ValueError(message)
+    given = {
+        name: np.asarray(shape[name], dtype=np.float64)
+        for name in algorithm.inputs
+        if name != "chunks"
+    }
+    prices = list(zip(latencies, wire_times, strict=True))
+    best: Array | None = None
+    least: Array = np.asarray(np.inf)
+    for low, high in PIECES.get(algorithm.name, _one_piece)(given):
+        # An interval without an end is known from its first number and the double of that.
+        known = np.where(np.asarray(high) == MOST_CHUNKS, 2.0 * low, high)
+        few, many = (algorithm.cost(**given, chunks=np.asarray(end)) for end in (low, known))
+        fit = _fit(few, many, (low, known), prices, latency_per)
+        chunks = fit.best((low, high))
+        time = fit.at(chunks)
+        best = chunks if best is None else np.where(time < least, chunks, best)
+        least = np.minimum(time, least)
+    return np.asarray(best)

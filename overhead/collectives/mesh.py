@@ -12,14 +12,18 @@ from overhead.collectives.algorithm import (
     network,
 )
 from overhead.collectives.cost import Cost, flat, several, twice
-from overhead.collectives.grid import (
+from overhead.collectives.torus import (
+    BARRIER,
     BOTH,
     DIMENSIONS,
     EVERY,
     LONGEST,
     MINIMAL,
+    PARTS,
+    RING,
     SIZES,
     bucket,
+    bytes_side_by_side,
     count,
     exchange,
     in_three_phases,
@@ -29,8 +33,6 @@ from overhead.collectives.grid import (
     spread,
     staircase,
 )
-from overhead.collectives.torus import BARRIER, PARTS, RING
-from overhead.collectives.torus import side_by_side as dimensions_side_by_side
 from overhead.quantity import Array
 
 IN_TURN = "the dimensions x, y, z in turn (all_gather: z, y, x), the buffer shrinking"
@@ -170,7 +172,7 @@ def multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Every block comes in from both ends of a line, along all dimensions at once."""
     sizes = (mesh_nx, mesh_ny, mesh_nz)
     ranks = mesh_nx * mesh_ny * mesh_nz
-    return _multi(sizes, (ranks - 1.0) / ranks, side_by_side(_forwarded, *sizes))
+    return _multi(sizes, (ranks - 1.0) / ranks, bytes_side_by_side(_forwarded, *sizes))
 
 
 @algorithm(
@@ -187,7 +189,7 @@ def multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
 def all_gather_multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Every block spreads to both ends of a line, along all dimensions at once."""
     sizes = (mesh_nx, mesh_ny, mesh_nz)
-    sent = side_by_side(_forwarded, *sizes)
+    sent = bytes_side_by_side(_forwarded, *sizes)
     return _multi(sizes, sent, np.zeros_like(sent))
 
 
@@ -395,7 +397,7 @@ def shift_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
 def multi_shift_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Shift by 1, 2, .. ranks along lines, all dimensions at once, a part of the buffer on each."""
     one = _shifted(longest(mesh_nx, mesh_ny, mesh_nz))
-    return dimensions_side_by_side(one, mesh_nx, mesh_ny, mesh_nz)
+    return side_by_side(one, mesh_nx, mesh_ny, mesh_nz)
 
 
 @algorithm(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from overhead.communication import groups
-from overhead.communication.quantities import named
+from overhead.communication.groups import named
 from overhead.declare import constant, product
 from overhead.formula import call, formula
 from overhead.quantity import Array, define

@@ -5,7 +5,7 @@ has the fewest leading dense layers.  With two stages it is the first, with one 
 the ends' times are told as differences from it, so that every sum is right there, too.
 
 With label ``stages = uneven`` these differences stand apart, as the schedules with a form for them
-need it (`overhead.schedule.in_flight`).  Else every stage takes as long as the slower end.
+need it (`overhead.schedule`).  Else every stage takes as long as the slower end.
 """
 
 from __future__ import annotations

@@ -1,13 +1,21 @@
-"""A stage of the pipeline: its layers by kind, and which ends of the model its rank holds."""
+"""Memory of a stage: its layers' parts, what they add up to, and the stage that needs most."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from overhead.formula import formula
-from overhead.quantity import Array
+from overhead.declare import constant
+from overhead.formula import REGISTRY, call, formula
+from overhead.graph import Evaluation
+from overhead.labels import LABELS
+from overhead.memory.quantities import PARTS
+from overhead.quantity import VOCABULARY, Array, define
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 ENDS = "where a rank holds two stages (DualPipe), they are i and pp - 1 - i"
@@ -279,3 +287,304 @@ def peak_memory(
 def headroom(memory_capacity: Array, peak_memory: Array) -> Array:
     """Memory that is left on the fullest stage; below nought the plan doesn't fit."""
     return memory_capacity - peak_memory
+
+
+# Memory of a plan by part and stage, from what is given, through the registry.
+
+TOTALS = ("model_state_memory", "activation_memory", "allocated_memory", "memory")
+
+# Labels that memory depends on; where there is no schedule, what is in flight is given.
+DEPENDS = ("recompute", "attention_kernel", "sharding")
+
+_NONE = {
+    "learned_positions", "experts", "experts_per_token", "expert_ffn_size", "shared_ffn_size",
+    "dense_layers", "q_rank", "kv_rank", "head_size_plain", "head_size_rope", "head_size_value",
+    "window", "gated", "tied_embeddings", "biases", "qkv_biases", "qk_norms", "layer_norm",
+    "router_bias", "zero_stage", "sequence_parallel", "dropout", "embedding_as_layer",
+    "loss_as_layer", "pending_share", "buckets", "bucket_bytes", "placeholder_bytes",
+    "weighted_outputs",
+}  # fmt: skip
+_ONE = {
+    "tp", "cp", "pp", "dp", "ep", "virtual_stages", "micro_batch", "moe_every", "weight_copies",
+    "expert_imbalance", "loss_chunks", "gathered_ends", "mask_bytes", "reserve_factor",
+}  # fmt: skip
+GIB = 2.0**30
+DEFAULTS: dict[str, float] = {
+    **dict.fromkeys(sorted(_NONE), 0.0),
+    **dict.fromkeys(sorted(_ONE), 1.0),
+    "activation_bytes": 2.0,
+    "gathered_bytes": 2.0,
+    "gathered_layers": 2.0,  # the layer at work and the one fetched ahead
+    "single_bytes": 4.0,
+    "logit_bytes": 8.0,  # Megatron-LM; 12 where the loss is in single precision (torchtitan)
+    "vocabulary_multiple": 128.0,  # Megatron-LM's default
+    "communicator_channels": 16.0,  # assumed
+    "channel_buffer_bytes": 9633792.0,  # NCCL: Simple 4 MiB, LL 512 KiB, LL128 4800 KiB
+    "workspace_bytes": 0.7 * GIB,  # assumed: workspaces of libraries, small tensors
+    "context_bytes": 0.5 * GIB,  # assumed: CUDA context and modules
+}
+
+
+class Derivation(Evaluation):
+    """Quantities of memory from given ones; what is computed once is kept."""
+
+    def __init__(
+        self, given: Mapping[str, ArrayLike], labels: Mapping[str, str] | None = None
+    ) -> None:
+        values = {**DEFAULTS, **given}
+        values.setdefault("etp", values["tp"])
+        held = {name: LABELS[name].default for name in DEPENDS} | dict(labels or {})
+        for name in (*DEPENDS, "schedule"):
+            known = LABELS[name].values
+            if name in held and held[name] not in known:
+                close = difflib.get_close_matches(held[name], known, n=1)
+                offer = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+                message = f"{name} = {held[name]}: no such value; {offer}"
+                raise ValueError(message)
+        super().__init__(values, held)
+
+
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """Memory of the stages that can be the fullest."""
+
+    stage: Array  # Their numbers; the leading axis is `STAGES`
+    # The parts of `PARTS` and the totals, in bytes; each has the leading axis if it depends on the
+    # stage
+    parts: dict[str, Array]
+    peak_memory: Array  # The total of the fullest stage, in bytes
+
+    def headroom(self, memory_capacity: ArrayLike) -> Array:
+        """Return what is left of a capacity in bytes; below nought the plan doesn't fit."""
+        capacity = np.asarray(memory_capacity, dtype=np.float64)
+        return np.asarray(REGISTRY["headroom"].kernel(capacity, self.peak_memory))
+
+
+def candidate_stages(given: Mapping[str, ArrayLike], depth: int) -> Array:
+    """Return the stages that can be the fullest, on a new leading axis.
+
+    From the second stage on less and less is in flight, so of the middle ones the second is the
+    fullest, or in a mixture of experts the first without dense layers.  Between the two, where
+    dense layers reach beyond the second stage, a stage could be fuller by a layer.
+    """
+    held = Derivation({**given, "stage": 0.0})
+    last = held["pp"] - 1.0
+    second = np.minimum(last, 1.0)
+    expert = second
+    if "layers" in held.given:
+        chunk = np.maximum(held["stage_layers"] / held["virtual_stages"], 1.0)
+        leading = np.ceil(held["dense_layers"] / chunk)
+        expert = np.minimum(np.maximum(leading, second), last)
+    return _before(np.stack(np.broadcast_arrays(0.0 * last, second, expert, last)), depth)
+
+
+def _before(values: Array, depth: int) -> Array:
+    """Return values whose leading axis is the stages' with that axis before `depth` others."""
+    own = values.shape[1:]
+    return values.reshape(values.shape[0], *(1,) * (depth - len(own)), *own)
+
+
+def _check_names(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in VOCABULARY:
+            close = difflib.get_close_matches(name, VOCABULARY, n=1)
+            offer = f"did you mean '{close[0]}'?" if close else "see overhead.VOCABULARY"
+            message = f"{name}: no such quantity; {offer}"
+            raise ValueError(message)
+
+
+def stage_memory(
+    given: Mapping[str, ArrayLike],
+    labels: Mapping[str, str] | None = None,
+    by_stage: Mapping[str, ArrayLike] | None = None,
+) -> StageMemory:
+    """Compute the memory of a plan by part, on the stages that can be the fullest."""
+    staged = {name: np.asarray(value, dtype=np.float64) for name, value in (by_stage or {}).items()}
+    _check_names((*given, *staged))
+    depth = max(
+        *(np.ndim(value) for value in given.values()), *(v.ndim - 1 for v in staged.values()), 0, 0
+    )
+    stages = candidate_stages(given, depth)
+    staged = {name: _before(value, depth) for name, value in staged.items()}
+    held = Derivation({**given, **staged, "stage": stages}, labels)
+    parts = {name: held[name] for name in (*PARTS, *TOTALS)}
+    shape = np.broadcast_shapes(parts["memory"].shape, stages.shape)
+    first, second, expert, last = np.broadcast_to(parts["memory"], shape)
+    peak = REGISTRY["peak_memory"].kernel(first, np.maximum(second, expert), last)
+    return StageMemory(stages, parts, np.asarray(peak))
+
+
+# Memory of the fullest stage of a pipeline, by part: of the stages that can be it, each once.
+#
+# From the second stage on less and less is in flight, so of the middle stages the second is the
+# fullest, or in a mixture of experts the first one without dense layers.
+
+DERIVED = "derivation"
+CANDIDATES = ("first_stage", "second_stage", "expert_stage", "last_stage")
+# What the fullest stage's memory is made of.
+PEAK_PARTS = tuple(f"peak_{part}" for part in PARTS)
+
+for _name, _symbol, _meaning in (
+    ("first_stage", "i_0", "the pipeline's first stage"),
+    ("second_stage", "i_1", "the pipeline's second stage, or its only one"),
+    ("expert_stage", r"i_\mathrm{MoE}", "the second stage, or the first one without dense layers"),
+    ("last_stage", r"i_\ell", "the pipeline's last stage"),
+    ("fullest_stage", r"i_\mathrm{peak}", "the stage that needs most memory"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0)
+define(
+    "fullest_candidate",
+    r"\kappa_\mathrm{peak}",
+    "1",
+    "which of the stages that can be the fullest it is, from 0",
+    minimum=0,
+    maximum=3,
+    integer=True,
+)
+for _stage in ("second", "expert"):
+    define(
+        f"{_stage}_stage_memory",
+        rf"M_\mathrm{{{_stage}}}",
+        "byte",
+        f"memory: all together, on the {_stage} of the stages that can be the fullest",
+        minimum=0,
+    )
+
+
+constant("first_stage", 0.0, like="pp")
+
+
+@formula(source=DERIVED)
+def second_stage(pp: Array) -> Array:
+    """The pipeline's second stage, or its only one."""
+    return np.minimum(pp - 1.0, 1.0)
+
+
+@formula(source=DERIVED)
+def last_stage(pp: Array) -> Array:
+    """The pipeline's last stage."""
+    return pp - 1.0
+
+
+@formula(source=DERIVED, assumes=("stages are even",))
+def expert_stage(dense_layers: Array, pp: Array, layers: Array) -> Array:
+    """The second stage, or the first one whose layers are all mixtures of experts."""
+    leading = np.ceil(dense_layers * pp / np.maximum(layers, 1.0))
+    return np.minimum(np.maximum(leading, np.minimum(pp - 1.0, 1.0)), pp - 1.0)
+
+
+@formula(
+    returns="expert_stage",
+    source=DERIVED,
+    assumes=("nothing is known of layers",),
+    when={"shapes": "unknown"},
+)
+def expert_stage_of_unknown(pp: Array) -> Array:
+    """The second stage, for nothing is known of layers."""
+    return np.minimum(pp - 1.0, 1.0)
+
+
+for _stage in CANDIDATES:
+    call(returns=f"{_stage}_memory", of="memory", bind={"stage": _stage})
+
+
+@formula(source=DERIVED)
+def middle_stage_memory(second_stage_memory: Array, expert_stage_memory: Array) -> Array:
+    """Memory of the fullest of the middle stages."""
+    return np.maximum(second_stage_memory, expert_stage_memory)
+
+
+@formula(source=DERIVED, assumes=("of equals the first",))
+def fullest_candidate(
+    first_stage_memory: Array,
+    peak_memory: Array,
+    second_stage_memory: Array,
+    expert_stage_memory: Array,
+) -> Array:
+    """Which of the stages that can be the fullest it is, from 0."""
+    later = np.where(expert_stage_memory == peak_memory, 2.0, 3.0)
+    later = np.where(second_stage_memory == peak_memory, 1.0, later)
+    return np.where(first_stage_memory == peak_memory, 0.0, later)
+
+
+def _choose(candidate: Array, *values: Array) -> Array:
+    """Return the value of the stage that is the fullest."""
+    one, two, three, last = values
+    if all(value is one for value in values):
+        return one
+    lowest = candidate.min()
+    if lowest == candidate.max():
+        chosen = values[int(lowest)]
+        return np.broadcast_to(chosen, np.broadcast_shapes(candidate.shape, *_shapes(values)))
+    later = np.where(candidate == 1.0, two, np.where(candidate == 2.0, three, last))
+    return np.where(candidate == 0.0, one, later)
+
+
+def _shapes(values: tuple[Array, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(np.shape(value) for value in values)
+
+
+def _chooser() -> Callable[..., Any]:
+    def kernel(*values: Array) -> Array:
+        return _choose(*values)
+
+    return kernel
+
+
+def _declare(returns: str, names: tuple[str, ...]) -> None:
+    """Declare a quantity as that of the fullest stage."""
+    one, two, three, last = names
+    which = "fullest_candidate"
+    formula(
+        returns=returns,
+        expression=f"where({which} == 0, {one}, where({which} == 1, {two},"
+        f" where({which} == 2, {three}, {last})))",
+        source=DERIVED,
+        inputs=(which, *names),
+        name=returns,
+    )(_chooser())
+
+
+_declare("fullest_stage", CANDIDATES)
+define(
+    "first_stage_model_state_memory",
+    r"M_\mathrm{states}^0",
+    "byte",
+    "memory: weights, gradients and optimizer together, on the first stage",
+    minimum=0,
+)
+call(
+    returns="first_stage_model_state_memory",
+    of="model_state_memory",
+    bind={"stage": "first_stage"},
+)
+for _part, _whole in PARTS.items():
+    _words, _mark = _whole.meaning.removeprefix("memory: "), _whole.symbol
+    for _stage in CANDIDATES:
+        define(
+            f"{_stage}_{_part}",
+            f"{{{_mark}}}^{{{_stage.split('_')[0]}}}",
+            "byte",
+            f"memory: {_words}, on the {_stage.replace('_', ' ')}",
+            minimum=0,
+        )
+        call(returns=f"{_stage}_{_part}", of=_part, bind={"stage": _stage})
+    define(
+        f"peak_{_part}",
+        f"{{{_mark}}}^\\mathrm{{peak}}",
+        "byte",
+        f"memory of the fullest stage: {_words}",
+        minimum=0,
+    )
+    _declare(f"peak_{_part}", tuple(f"{stage}_{_part}" for stage in CANDIDATES))
+
+
+constant("weight_copies", 1.0, like="pp")
+constant(
+    "weight_copies",
+    2.0,
+    like="pp",
+    source="deepseekv3",
+    where="section 3.2.1",
+    when={"schedule": "dual_pipe"},
+)

@@ -6,7 +6,7 @@ import numpy as np
 
 from overhead.declare import alias, total
 from overhead.formula import formula
-from overhead.overlap import quantities
+from overhead.overlap import mechanisms
 from overhead.quantity import Array
 
 TWO = {"mechanism": "two_durations"}
@@ -121,7 +121,7 @@ ONE_LINK = "collectives follow one another on one communicator"
 
 @formula(
     returns="overlapped_time",
-    source=quantities.FSDP,
+    source=mechanisms.FSDP,
     where="section 3.3; the closed form is derived here",
     assumes=(EQUAL, ONE_LINK, "the first layer's weights hide behind nothing"),
     when={"mechanism": "fsdp_prefetch|zero3_prefetch"},
@@ -138,7 +138,7 @@ def fsdp_prefetch_time(
 
 @formula(
     returns="prefetched_layers",
-    source=quantities.DEEPSPEED,
+    source=mechanisms.DEEPSPEED,
     where="runtime/zero/partitioned_param_coordinator.py: whole ones until the window is full",
     assumes=("a layer is what is gathered at once",),
     when={"mechanism": "zero3_prefetch"},
@@ -150,7 +150,7 @@ def window_of_elements(prefetched_elements: Array, layer_elements: Array) -> Arr
 
 @formula(
     returns="overlapped_time",
-    source=quantities.FSDP,
+    source=mechanisms.FSDP,
     where="section 3.3 (backward prefetch); the closed form is derived here",
     assumes=(
         EQUAL,
@@ -198,7 +198,7 @@ RING = {"mechanism": "reduce_scatter_ring"}
 
 @formula(
     returns="overlapped_time",
-    source=quantities.DECOMPOSED,
+    source=mechanisms.DECOMPOSED,
     where="all_gather, then einsum, in a loop of chunks; the closed form is derived here",
     assumes=(CHUNKS, "a rank starts with the chunk that it holds"),
     when={"mechanism": "ring_exchange"},
@@ -210,7 +210,7 @@ def ring_exchange_time(compute_time: Array, communication_time: Array, ranks: Ar
 
 @formula(
     returns="overlapped_time",
-    source=quantities.ENGINE,
+    source=mechanisms.ENGINE,
     where=ORDER,
     assumes=(CHUNKS, "an even number of ranks", "nothing is computed until the first chunk is in"),
     when={"mechanism": "ring_exchange_aggregate"},
@@ -228,7 +228,7 @@ def ring_exchange_aggregate_time(
 
 @formula(
     returns="partial_sum_time",
-    source=quantities.ENGINE,
+    source=mechanisms.ENGINE,
     where=ORDER,
     assumes=("every partial result is read and the sum written once, at the memory's bandwidth",),
 )
@@ -240,7 +240,7 @@ def ring_partial_sum_time(ranks: Array, message_bytes: Array, memory_bandwidth: 
 
 @formula(
     returns="overlapped_time",
-    source=quantities.ENGINE,
+    source=mechanisms.ENGINE,
     where=ORDER,
     assumes=(CHUNKS, "a rank's own chunk comes last, and needs no message"),
     when=RING,
@@ -272,7 +272,7 @@ def last_of_equal_splits(communication_time: Array, splits: Array) -> Array:
 
 @formula(
     returns="overlapped_time",
-    source=quantities.ENGINE,
+    source=mechanisms.ENGINE,
     where=ORDER + "; the last part has multiprocessors of its own, 32",
     assumes=("all parts take equally long", "a part is sent when its product is done"),
     when={"mechanism": "reduce_scatter_pipeline"},

@@ -7,7 +7,7 @@ import numpy as np
 from overhead.declare import alias, product
 from overhead.formula import call, formula
 from overhead.labels import HIERARCHY, LABELS, NCCL, complete
-from overhead.overlap import quantities
+from overhead.overlap import mechanisms
 from overhead.quantity import Array, define
 
 # The label ``links``: whether each pair of a node's GPUs has a link of its own, or all a switch.
@@ -91,7 +91,7 @@ SPLIT = {"communication": "split", "mechanism": "reduce_scatter_pipeline"}
 PART = {"communication": "sms"}
 
 
-@formula(source=quantities.ENGINE, where="num_splits")
+@formula(source=mechanisms.ENGINE, where="num_splits")
 def split_message_bytes(message_bytes: Array, splits: Array) -> Array:
     """Bytes of one of equal parts."""
     return message_bytes / splits
@@ -114,7 +114,7 @@ call(
 product("communication_time", ("splits", "split_time"), when=SPLIT, name="split_parts_time")
 
 
-@formula(source=quantities.ENGINE, where="the last part has multiprocessors of its own")
+@formula(source=mechanisms.ENGINE, where="the last part has multiprocessors of its own")
 def split_communication_time(splits: Array, split_time: Array, last_split_time: Array) -> Array:
     """Time of the parts' communication, the last one's at a rate of its own."""
     return (splits - 1.0) * split_time + last_split_time

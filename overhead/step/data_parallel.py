@@ -14,7 +14,7 @@ from overhead.communication import data
 from overhead.declare import alias, constant, declare, total
 from overhead.formula import call, formula
 from overhead.labels import LABELS
-from overhead.overlap import quantities as mechanisms
+from overhead.overlap import mechanisms
 from overhead.quantity import Array, define
 
 MEGATRON: dict[str, Any] = {

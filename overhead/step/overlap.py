@@ -16,7 +16,7 @@ from overhead.compute.quantities import WANG
 from overhead.declare import alias, declare, total
 from overhead.formula import call, formula
 from overhead.labels import LABELS
-from overhead.overlap import quantities as mechanisms
+from overhead.overlap import mechanisms
 from overhead.quantity import Array, define
 
 BOUND: dict[str, Any] = {

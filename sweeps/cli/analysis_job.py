@@ -14,11 +14,11 @@ from overhead.analysis import Faulty, faults, is_needed
 from overhead.communication.operation import DIMENSIONS
 from overhead.graph import Evaluation, MissingQuantities
 from overhead.labels import GIVEN_GRID, LABELS, needed_shapes
-from overhead.memory.peak import PEAK_PARTS
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
+from overhead.memory.stage import PEAK_PARTS
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS as STEP_PARTS
-from overhead.transformer.quantities import SHAPES
+from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.cli.flags import flag_of
 from sweeps.engine.plan import Plan

@@ -13,7 +13,7 @@ from overhead.graph import Evaluation
 from overhead.labels import NO_LIBRARY
 from overhead.quantity import Array
 from overhead.step.parts import PARTS as STEP_PARTS
-from overhead.transformer.quantities import SHAPES
+from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.cli.analysis_job import LACKING, evaluation_of, roots
 from sweeps.cli.flags import flag_of

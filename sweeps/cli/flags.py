@@ -281,7 +281,7 @@ def _numbers(*, training: bool) -> dict[str, str]:
 
     known = {name: f"{one.value:g}" for name, one in DEFAULTS.items()}
     if training:
-        from overhead.transformer.quantities import SHAPES
+        from overhead.transformer import SHAPES
         from sweeps.spec.framework import FRAMEWORK_RULE, MACHINE_RULE, NUMBER_DEFAULTS
         from sweeps.spec.resolve_training import MODELS
 

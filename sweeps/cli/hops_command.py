@@ -131,7 +131,7 @@ def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple
     """Return the study's cases, or one for each machine and switching that is given."""
     from dataclasses import replace
 
-    from overhead.hops.paths import SWITCHING
+    from overhead.hops import SWITCHING
     from overhead.labels import NCCL
     from sweeps.hops.study import TENSOR, Case, from_machine
     from sweeps.spec.catalog import load_hardware

@@ -11,7 +11,7 @@ from overhead.collectives.algorithm import Requirement
 from overhead.formula import REGISTRY
 from overhead.graph import Builder, Missing, Node
 from overhead.overlap import mechanisms
-from overhead.plan.requirements import (
+from overhead.plan import (
     CONTEXT,
     FRAMEWORK,
     PLAN,

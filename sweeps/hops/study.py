@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.hops.paths import (
+from overhead.hops import (
     SWITCHING,
     HopMatrix,
     Hops,

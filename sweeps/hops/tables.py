@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.formula import REGISTRY, Call, Formula
-from overhead.hops.paths import message_energy, message_time
+from overhead.hops import message_energy, message_time
 from overhead.quantity import VOCABULARY
 from sweeps.engine.case import Column
 from sweeps.engine.describe import coordinate

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.memory.peak import PEAK_PARTS
+from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps.engine.case import Column, Layout, row_numbers
 from sweeps.engine.describe import coordinate

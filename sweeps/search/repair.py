@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.labels import LABELS
-from overhead.memory.peak import PEAK_PARTS
+from overhead.memory.stage import PEAK_PARTS
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
 from sweeps import display

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.labels import CHOICES, LABELS, SWITCHES
-from overhead.plan.defaults import DEGREES
-from overhead.transformer.quantities import SHAPES
+from overhead.plan import DEGREES
+from overhead.transformer import SHAPES
 from sweeps import display
 
 # Labels that only the model of a training step has.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from overhead.communication import quantities as communication
+from overhead.communication import groups as communication
 from overhead.labels import LABELS, OVERLAPS
 from overhead.memory.quantities import RECIPES, Recipe
 from sweeps.errors import InputError, fault, nearest

@@ -12,7 +12,7 @@ import numpy as np
 
 from overhead.graph import MissingQuantities, derive
 from overhead.quantity import VOCABULARY
-from overhead.transformer.quantities import FLAGS, SHAPES, VITAL
+from overhead.transformer import FLAGS, SHAPES, VITAL
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.figures import ORIGINS, Figure
 from sweeps.spec.units import parse_quantity

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.communication import quantities as communication
+from overhead.communication import groups as communication
 from overhead.labels import (
     HYBRID,
     INTERLEAVED,
@@ -19,9 +19,9 @@ from overhead.labels import (
     STEP_DEFAULTS,
     implied,
 )
-from overhead.memory import breakdown as memory
+from overhead.memory import stage as memory
 from overhead.step import quantities as step
-from overhead.transformer.quantities import SHAPES
+from overhead.transformer import SHAPES
 from sweeps.errors import InputError, fault
 from sweeps.origin import ASSUMED, MEASURED, UNKNOWN, Origin, assumed, once
 from sweeps.spec.axis import Axis

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.communication import quantities as communication
+from overhead.communication import groups as communication
 from overhead.everything import load
 from overhead.graph import Evaluation, MissingQuantities
 from overhead.labels import STEP_DEFAULTS, complete
-from overhead.memory.breakdown import DEFAULTS as MEMORY_DEFAULTS
-from overhead.memory.breakdown import Derivation, stage_memory
 from overhead.memory.quantities import RECIPES, Recipe
+from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
+from overhead.memory.stage import Derivation, stage_memory
 from overhead.quantity import VOCABULARY
 from overhead.step import quantities as step_model
 from sweeps.errors import InputError

@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from overhead.graph import Evaluation
-from overhead.memory.peak import PEAK_PARTS
+from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps.job import Job, prepare
 

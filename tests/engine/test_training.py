@@ -12,7 +12,7 @@ import pytest
 
 import sweeps
 from overhead.graph import Evaluation
-from overhead.memory.peak import PEAK_PARTS
+from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps.errors import InputError
 from sweeps.job import Job, prepare

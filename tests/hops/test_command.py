@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overhead.hops.paths import HopMatrix, ring_all_reduce
+from overhead.hops import HopMatrix, ring_all_reduce
 from tests.cli_runner import Runner
 from tests.hops.test_forms import BLOCK, NOTEBOOK, TABLE
 
@@ -153,7 +153,7 @@ def test_a_given_matrix_of_three_types(cli: Runner, tmp_path: Path) -> None:
     for one, other, hops in ((0, 1, (1, 0, 0)), (1, 2, (0, 2, 1)), (2, 3, (1, 0, 0)),
                              (0, 3, (0, 2, 1)), (0, 2, (0, 1, 0)), (1, 3, (0, 1, 0))):  # fmt: skip
         cells[:, one, other] = cells[:, other, one] = hops
-    from overhead.hops.paths import Links
+    from overhead.hops import Links
 
     links = Links(("chip", "board", "fibre"), (0.1e-6, 0.5e-6, 3e-6), (900e9, 200e9, 25e9),
                   (1e-12, 5e-12, 30e-12))  # fmt: skip

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.graph import Evaluation
-from overhead.hops.paths import (
+from overhead.hops import (
     SWITCHING,
     HopMatrix,
     LevelHops,

@@ -7,10 +7,10 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from overhead.communication.quantities import DEFAULTS
+from overhead.communication.groups import DEFAULTS
 from overhead.communication.totals import OPERATIONS
 from overhead.graph import Evaluation
-from overhead.memory.breakdown import DEFAULTS as MEMORY
+from overhead.memory.stage import DEFAULTS as MEMORY
 
 __all__ = [
     "GPT",

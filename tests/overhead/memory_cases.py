@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from numpy.typing import ArrayLike
 
-from overhead.memory.breakdown import Derivation
 from overhead.memory.quantities import RECIPES
+from overhead.memory.stage import Derivation
 
 GIB, MIB = 2.0**30, 2.0**20
 Given = Mapping[str, ArrayLike]

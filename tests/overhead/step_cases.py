@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from numpy.typing import ArrayLike
 
-from overhead.communication.quantities import DEFAULTS as OF_COMMUNICATION
+from overhead.communication.groups import DEFAULTS as OF_COMMUNICATION
 from overhead.graph import Evaluation
-from overhead.memory.breakdown import DEFAULTS as OF_MEMORY
+from overhead.memory.stage import DEFAULTS as OF_MEMORY
 from overhead.step.quantities import DEFAULTS
 from tests.overhead.transformers import shapes
 

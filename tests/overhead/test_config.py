@@ -12,9 +12,9 @@ import sweeps
 from overhead import AnalysisResult, Config, TopologyKind, analyze_config, build_topology
 from overhead.communication.operation import DIMENSIONS
 from overhead.communication.totals import OPERATIONS
-from overhead.memory.breakdown import DEFAULTS as MEMORY_DEFAULTS
-from overhead.memory.breakdown import stage_memory
 from overhead.memory.quantities import PARTS
+from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
+from overhead.memory.stage import stage_memory
 from sweeps.spec.catalog import load_hardware, load_model
 
 LLAMA = load_model("llama3-70b").shapes

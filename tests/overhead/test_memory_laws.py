@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overhead.graph import MissingQuantities
-from overhead.memory.breakdown import Derivation, stage_memory
 from overhead.memory.quantities import PARTS, RECIPES
+from overhead.memory.stage import Derivation, stage_memory
 from tests.overhead.memory_cases import (
     DEEPSEEK_V3,
     K22,

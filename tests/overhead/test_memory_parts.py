@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overhead.graph import derive
-from overhead.memory.breakdown import DEFAULTS
 from overhead.memory.quantities import RECIPES
+from overhead.memory.stage import DEFAULTS
 from tests.overhead.memory_cases import (
     DEEPSEEK_V3,
     LLAMA3_70B,

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from overhead import REGISTRY
 from overhead.collectives.algorithm import Requirement
 from overhead.expression import greatest_common_divisor
-from overhead.plan.placement import GROUPS
-from overhead.plan.requirements import CONTEXT, FRAMEWORK, PLAN, SCHEDULE, requirements
+from overhead.plan import CONTEXT, FRAMEWORK, GROUPS, PLAN, SCHEDULE, requirements
 
 Plan = dict[str, int]
 DENSE = ("tp", "cp", "dp", "pp")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from overhead import REGISTRY
 from overhead.labels import LABELS
-from overhead.schedule.in_flight import uneven_one_f_one_b_time
+from overhead.schedule import uneven_one_f_one_b_time
 from tests.simulator.pipeline import (
     BACKWARD,
     FORWARD,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from overhead.formula import REGISTRY
 from overhead.graph import MissingQuantities, derive
 from overhead.quantity import VOCABULARY
-from overhead.transformer.quantities import SHAPES
+from overhead.transformer import SHAPES
 from tests.overhead.transformers import Shapes, count, routed, shapes
 
 

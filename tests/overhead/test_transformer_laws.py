@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from overhead.graph import derive
-from overhead.transformer.quantities import SHAPES
+from overhead.transformer import SHAPES
 from tests.overhead.transformers import Shapes, count, models
 
 sequences = st.integers(1, 10**5).map(float)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hypothesis import strategies as st
 
 from overhead.graph import derive
-from overhead.transformer.quantities import FLAGS, SHAPES
+from overhead.transformer import FLAGS, SHAPES
 
 __all__ = ["NONE", "Shapes", "count", "models", "routed", "shapes"]
 

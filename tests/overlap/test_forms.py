@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.graph import Evaluation
-from overhead.overlap.buckets import (
+from overhead.overlap.bulk import (
     bucketed_time,
     layered_time,
     prefetched_time,

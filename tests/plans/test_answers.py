@@ -9,7 +9,7 @@ import tomllib
 import numpy as np
 import pytest
 
-from overhead.memory.peak import PEAK_PARTS
+from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps.errors import InputError
 from sweeps.search.answer import answer, nodes_lost, other_batch

@@ -443,7 +443,7 @@ def test_the_same_data_give_the_same_bytes(place: int, tmp_path: Path) -> None:
 
 
 def test_every_part_of_the_memory_is_in_one_group() -> None:
-    from overhead.memory.peak import PEAK_PARTS
+    from overhead.memory.stage import PEAK_PARTS
 
     parts = stacked("memory", known_parts("memory", PEAK_PARTS), chosen=False)
     assert sorted(name for part in parts for name in part.variables) == sorted(PEAK_PARTS)
@@ -478,7 +478,7 @@ def test_a_bar_that_stands_for_nothing_keeps_its_place() -> None:
 
 @pytest.fixture(scope="module")
 def real() -> xr.Dataset:
-    from overhead.memory.peak import PEAK_PARTS
+    from overhead.memory.stage import PEAK_PARTS
 
     rows = [(t, p, 64 // (t * p)) for t in (1, 2, 4, 8) for p in (1, 2, 4)]
     columns = dict(zip(("tp", "pp", "dp"), map(list, zip(*rows, strict=True)), strict=True))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead.transformer.quantities import SHAPES
+from overhead.transformer import SHAPES
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_model
 from sweeps.spec.model import MODEL_TYPES

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.quantity import VOCABULARY
-from overhead.transformer.quantities import SHAPES
+from overhead.transformer import SHAPES
 from sweeps.cli import run
 from sweeps.errors import InputError
 from sweeps.spec.catalog import (

@@ -1,1 +1,0 @@
-"""Latency and energy over typed hops: paths of any number of link types, strategies over them."""

@@ -1,0 +1,513 @@
+"""A parallel plan: its degrees, where its groups lie, and when it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from overhead.collectives.algorithm import Requirement
+from overhead.declare import alias, constant
+from overhead.expression import greatest_common_divisor
+from overhead.formula import formula
+from overhead.quantity import Array, define
+from overhead.source import cite
+
+MEGATRON = "megatron"
+OWN = "derivation"
+
+
+@formula(source=OWN)
+def world_size(tp: Array, cp: Array, pp: Array, dp: Array) -> Array:
+    """GPUs of the plan."""
+    return tp * cp * pp * dp
+
+
+@formula(
+    returns="dp",
+    source=OWN,
+    assumes=("what the other degrees leave of the GPUs",),
+    when={"sized_by": "world"},
+)
+def dp_of_world(world_size: Array, tp: Array, cp: Array, pp: Array) -> Array:
+    """Data-parallel degree: what the other degrees leave of the GPUs."""
+    return np.maximum(np.floor(world_size / (tp * cp * pp)), 1.0)
+
+
+@formula(source=OWN, assumes=("a batch that doesn't divide belongs to a plan that can't be",))
+def micro_batches(global_batch: Array, dp: Array, micro_batch: Array) -> Array:
+    """Micro-batches of a step on a rank."""
+    return np.maximum(np.ceil(global_batch / (dp * micro_batch)), 1.0)
+
+
+@formula(returns="global_batch", source=OWN, when={"batched_by": "micro_batches"})
+def global_batch_of_micro_batches(dp: Array, micro_batch: Array, micro_batches: Array) -> Array:
+    """Sequences of a step: those of all micro-batches."""
+    return dp * micro_batch * micro_batches
+
+
+alias(
+    "etp",
+    "tp",
+    source=MEGATRON,
+    where="megatron/core/parallel_state.py, expert_tensor_parallel_size",
+    assumes=("experts are as tensor-parallel as all else",),
+)
+
+
+@formula(returns="hsdp_shard", source=OWN, assumes=("one shard over all ranks of equal weights",))
+def hsdp_shard_of_all(dp: Array, cp: Array) -> Array:
+    """Ranks over which hybrid sharding shards: all."""
+    return dp * cp
+
+
+@formula(
+    returns="layers",
+    source=OWN,
+    assumes=("a layer a stage, for none are given",),
+    when={"depth": "unknown"},
+)
+def one_layer_a_stage(pp: Array, virtual_stages: Array) -> Array:
+    """Layers: one in each stage."""
+    return pp * virtual_stages
+
+
+alias(
+    "kv_heads",
+    "heads",
+    assumes=("every head has keys and values of its own, for nothing else is given",),
+)
+
+
+@formula(
+    returns="head_size",
+    source=OWN,
+    assumes=("heads share the hidden size, for nothing else is given",),
+)
+def head_size_of_hidden(hidden_size: Array, heads: Array) -> Array:
+    """Size of an attention head: the heads' share of the hidden size."""
+    return np.maximum(np.floor(hidden_size / heads), 1.0)
+
+
+# The vocabulary of parallel plans: degrees, batches, sharding, precision, placement.
+
+__all__: list[str] = []
+
+DEGREES = (
+    ("tp", "t", "tensor-parallel degree"),
+    ("cp", "c_p", "context-parallel degree"),
+    ("pp", "p", "pipeline-parallel degree"),
+    ("dp", "d", "data-parallel degree"),
+    ("ep", "e_p", "expert-parallel degree"),
+    ("etp", "e_t", "tensor-parallel degree of experts"),
+    ("virtual_stages", "v", "virtual pipeline stages of a rank (interleaving)"),
+    ("hsdp_shard", "w", "ranks over which hybrid sharding shards"),
+    ("micro_batch", "b", "sequences of a micro-batch"),
+    ("global_batch", "B_g", "sequences of a step, over all ranks"),
+    ("micro_batches", "m", "micro-batches of a step on a rank"),
+)
+for _name, _symbol, _words in DEGREES:
+    define(_name, _symbol, "1", _words, minimum=1, integer=True)
+
+define("zero_stage", "z", "1", "stage of ZeRO sharding", minimum=0, maximum=3, integer=True)
+define(
+    "sequence_parallel",
+    "s_p",
+    "1",
+    "whether activations between tensor-parallel blocks are split along the sequence",
+    minimum=0,
+    maximum=1,
+    integer=True,
+)
+define("expert_imbalance", r"\lambda", "1", "tokens of the busiest expert by the mean", minimum=1)
+for _kind, _mark, _words in (
+    ("weight", "w", "a weight"),
+    ("gradient", "g", "a gradient"),
+    ("optimizer", "o", "an optimizer's states, a parameter"),
+    ("activation", "a", "an activation"),
+):
+    define(f"{_kind}_bytes", f"b_{_mark}", "byte", f"bytes of {_words}", minimum=0)
+
+# Where a group of ranks sits.
+define("group_size", "n", "1", "ranks of a group", minimum=1, integer=True)
+define("group_stride", "r", "1", "distance in rank between a group's neighbours", minimum=1)
+define("members_in_node", r"\mu", "1", "members of a group in one node", minimum=1)
+define("group_nodes", "G_g", "1", "nodes that a group spans", minimum=1)
+define(
+    "uneven_placement",
+    "u",
+    "1",
+    "whether some groups straddle nodes unevenly",
+    minimum=0,
+    maximum=1,
+    integer=True,
+)
+
+
+# Where the groups of a parallel plan sit: their ranks, and how they lie on nodes.
+#
+# Ranks are numbered as Megatron-LM does by default, innermost first: dense layers by tp, cp, dp,
+# pp; experts cut the same ranks anew, by etp, ep, edp, pp.  So a group is every `group_stride`-th
+# rank, `group_size` of them, from a start that is another one in each group of its kind.  Node k
+# holds ranks k*gpus_per_node and on; nodes are full, or there is one.
+# A size that doesn't come out even belongs to a plan that `overhead.plan` refuses;
+# it is rounded up, so that it stays a size.
+
+# "zero" shards over data and context; "hsdp_*" cut those ranks into shards and their replicas.
+GROUPS = ("tp", "cp", "dp", "zero", "hsdp_shard", "hsdp_replica", "pp", "etp", "ep", "edp")
+
+define("edp", "e_d", "1", "data-parallel degree of experts", minimum=1, integer=True)
+define(
+    "boundary_in_node",
+    r"\nu_i",
+    "1",
+    "whether all ranks of a stage share a node with theirs in the next one",
+    minimum=0,
+    maximum=1,
+    integer=True,
+)
+define(
+    "node_boundaries",
+    r"\chi_p",
+    "1",
+    "boundaries between stages of a pipeline that lie between nodes",
+    minimum=0,
+    integer=True,
+)
+cite("megatron", "NVIDIA, Megatron-LM", "github.com/NVIDIA/Megatron-LM")
+
+ORDER = "megatron/core/parallel_state.py, the default order of ranks"
+FULL_NODES = ("nodes are full, or there is one",)
+
+
+# Sizes.
+
+
+@formula(source=MEGATRON, where=ORDER)
+def edp(tp: Array, cp: Array, dp: Array, etp: Array, ep: Array) -> Array:
+    """Data-parallel degree of experts: what their other degrees leave of a stage's ranks."""
+    return np.ceil(tp * cp * dp / (etp * ep))
+
+
+for _group in ("tp", "cp", "dp", "pp", "etp", "ep", "edp", "hsdp_shard"):
+    alias("group_size", _group, source=MEGATRON, where=ORDER, when={"group": _group})
+
+
+@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "zero"})
+def zero_size(dp: Array, cp: Array) -> Array:
+    """Ranks over which ZeRO shards: those of equal weights."""
+    return dp * cp
+
+
+@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "hsdp_replica"})
+def hsdp_replica_size(dp: Array, cp: Array, hsdp_shard: Array) -> Array:
+    """Ranks that hold the same shard in hybrid sharding."""
+    return np.ceil(dp * cp / hsdp_shard)
+
+
+# Strides.
+
+
+constant(
+    "group_stride", 1.0, like="group_size", source=MEGATRON, where=ORDER, when={"group": "tp|etp"}
+)
+alias("group_stride", "tp", source=MEGATRON, where=ORDER, when={"group": "cp|zero|hsdp_shard"})
+
+
+@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "dp"})
+def dp_stride(tp: Array, cp: Array) -> Array:
+    """Distance in rank of neighbours in a data-parallel group."""
+    return tp * cp
+
+
+@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "hsdp_replica"})
+def hsdp_replica_stride(tp: Array, hsdp_shard: Array) -> Array:
+    """Distance in rank of neighbours that hold the same shard."""
+    return tp * hsdp_shard
+
+
+@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "pp"})
+def pp_stride(tp: Array, cp: Array, dp: Array) -> Array:
+    """Distance in rank of neighbours in a pipeline: the ranks of a stage."""
+    return tp * cp * dp
+
+
+alias("group_stride", "etp", source=MEGATRON, where=ORDER, when={"group": "ep"})
+
+
+@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "edp"})
+def edp_stride(etp: Array, ep: Array) -> Array:
+    """Distance in rank of neighbours in an experts' data-parallel group."""
+    return etp * ep
+
+
+# On nodes.
+
+
+@formula(source="derivation", assumes=FULL_NODES)
+def uneven_placement(group_size: Array, group_stride: Array, gpus_per_node: Array) -> Array:
+    """Whether some groups of a kind lie on other numbers of nodes, or in other shares, than others.
+
+    They lie alike if their members are on a node each, or if each node's members fill it in strides
+    and groups and nodes fill one another.
+    """
+    span = group_size * group_stride
+    ragged = (span % gpus_per_node > 0.0) & (gpus_per_node % span > 0.0)
+    straddles = (gpus_per_node % group_stride > 0.0) | ragged
+    within = (group_size > 1.0) & (group_stride < gpus_per_node)
+    return np.where(within & straddles, 1.0, 0.0)
+
+
+@formula(
+    source="derivation",
+    assumes=(*FULL_NODES, "of unevenly placed groups no more than one member in a node is sure"),
+)
+def members_in_node(
+    uneven_placement: Array, gpus_per_node: Array, group_stride: Array, group_size: Array
+) -> Array:
+    """Members of a group in one node."""
+    even = np.minimum(np.maximum(gpus_per_node / group_stride, 1.0), group_size)
+    return np.where(uneven_placement > 0.0, 1.0, even)
+
+
+@formula(source="derivation", assumes=FULL_NODES)
+def group_nodes(
+    uneven_placement: Array, gpus_per_node: Array, group_stride: Array, group_size: Array
+) -> Array:
+    """Nodes that a group spans; of unevenly placed groups, the one that spans most.
+
+    Blocks of size times stride ranks start at multiples of the common divisor of that and of a
+    node, groups at any of a stride's ranks after; the latest start in a node reaches furthest.
+    """
+    uneven = uneven_placement > 0.0
+    # Elsewhere it isn't needed, and the divisor of ones is found at once.
+    period = greatest_common_divisor(
+        np.where(uneven, group_size * group_stride, 1.0), np.where(uneven, gpus_per_node, 1.0)
+    )
+    start = gpus_per_node - 1.0 - period + np.minimum(group_stride, period)
+    most = 1.0 + np.floor((start + (group_size - 1.0) * group_stride) / gpus_per_node)
+    even = np.minimum(np.maximum(gpus_per_node / group_stride, 1.0), group_size)
+    return np.where(uneven, most, group_size / even)
+
+
+# A pipeline's boundaries.
+
+
+@formula(source="derivation", assumes=FULL_NODES)
+def boundary_in_node(stage: Array, tp: Array, cp: Array, dp: Array, gpus_per_node: Array) -> Array:
+    """Whether a stage and the next one lie in one node (`stage` from 0 to pp - 2)."""
+    first = stage * tp * cp * dp
+    end = (stage + 2.0) * tp * cp * dp
+    return np.where(
+        np.floor(first / gpus_per_node) == np.floor((end - 1.0) / gpus_per_node), 1.0, 0.0
+    )
+
+
+@formula(
+    source="derivation",
+    assumes=(*FULL_NODES, "where stages straddle nodes, each end of a node parts two boundaries"),
+)
+def node_boundaries(pp: Array, gpus_per_node: Array, tp: Array, cp: Array, dp: Array) -> Array:
+    """Boundaries between stages that lie between nodes; at most, where stages straddle nodes."""
+    parted = np.where(gpus_per_node % (tp * cp * dp) > 0.0, 2.0, 1.0)
+    ends = np.ceil(pp * tp * cp * dp / gpus_per_node) - 1.0
+    return np.minimum(pp - 1.0, parted * ends)
+
+
+# Which parallel plans there are: conditions on degrees, shapes and batches, with their faults.
+
+define("world_size", "N_w", "1", "GPUs of the plan", minimum=1, integer=True)
+define(
+    "uneven_stages",
+    r"u_p",
+    "1",
+    "whether stages of a pipeline may hold different numbers of layers",
+    minimum=0,
+    maximum=1,
+    integer=True,
+)
+
+
+def _divides(divisor: Array, number: Array) -> Array:
+    return np.asarray(number % divisor == 0.0)
+
+
+PLAN = (
+    Requirement(
+        "product_of_degrees",
+        "tp*cp*pp*dp must be the number of GPUs",
+        lambda tp, cp, pp, dp, world_size: np.asarray(tp * cp * pp * dp == world_size),
+    ),
+    Requirement(
+        "nodes_not_filled",
+        "the GPUs must fill whole nodes, or divide one evenly",
+        lambda world_size, gpus_per_node: (
+            _divides(world_size, gpus_per_node) | _divides(gpus_per_node, world_size)
+        ),
+    ),
+    Requirement(
+        "heads_not_divisible",
+        "tp must divide the attention heads",
+        lambda tp, heads: np.asarray(heads % tp == 0.0),
+    ),
+    Requirement(
+        "kv_heads_not_divisible",
+        "tp must divide the key and value heads, or they must divide tp",
+        lambda tp, kv_heads: _divides(tp, kv_heads) | _divides(kv_heads, tp),
+    ),
+    Requirement(
+        "ffn_not_divisible",
+        "tp must divide the inner size of the MLP",
+        lambda tp, ffn_size: np.asarray(ffn_size % tp == 0.0),
+    ),
+    Requirement(
+        "too_few_layers",
+        "every virtual stage must have a layer: pp*virtual_stages up to the layers",
+        lambda pp, virtual_stages, layers: np.asarray(pp * virtual_stages <= layers),
+    ),
+    Requirement(
+        "layers_not_divisible",
+        "pp*virtual_stages must divide the layers, unless stages may be uneven",
+        lambda pp, virtual_stages, layers, uneven_stages: (
+            (uneven_stages > 0.0) | _divides(pp * virtual_stages, layers)
+        ),
+    ),
+    Requirement(
+        "batch_not_divisible",
+        "dp*micro_batch must divide the global batch",
+        lambda dp, micro_batch, global_batch: _divides(dp * micro_batch, global_batch),
+    ),
+    Requirement(
+        "sequence_not_divisible_by_tp",
+        "tp must divide the sequence of a context-parallel rank with sequence parallelism",
+        lambda tp, cp, sequence_length, sequence_parallel: (
+            (sequence_parallel == 0.0) | (tp == 1.0) | _divides(tp * cp, sequence_length)
+        ),
+    ),
+    Requirement(
+        "shards_not_divisible",
+        "the ranks of a hybrid shard must divide dp*cp",
+        lambda hsdp_shard, dp, cp: _divides(hsdp_shard, dp * cp),
+    ),
+    Requirement(
+        "expert_ranks_not_divisible",
+        "etp*ep must divide tp*cp*dp, of a mixture of experts",
+        lambda etp, ep, tp, cp, dp, experts: (experts == 0.0) | _divides(etp * ep, tp * cp * dp),
+    ),
+    Requirement(
+        "experts_not_divisible",
+        "ep must divide the experts; it is 1 where there are none",
+        lambda ep, experts: np.where(experts > 0.0, _divides(ep, experts), ep == 1.0),
+    ),
+    Requirement(
+        "expert_ffn_not_divisible",
+        "etp must divide the inner size of an expert",
+        lambda etp, expert_ffn_size: np.asarray(expert_ffn_size % etp == 0.0),
+    ),
+    Requirement(
+        "experts_without_sequence_parallelism",
+        "a mixture of experts with tp above 1 needs sequence parallelism",
+        lambda tp, experts, sequence_parallel: np.asarray(
+            (tp == 1.0) | (experts == 0.0) | (sequence_parallel > 0.0)
+        ),
+    ),
+)
+
+_HALVES = Requirement(
+    "sequence_not_divisible_by_cp",
+    "2*cp must divide the sequence: every rank has an early and a late part under a causal mask",
+    lambda cp, sequence_length: (cp == 1.0) | _divides(2.0 * cp, sequence_length),
+)
+_PARTS = Requirement(
+    "sequence_not_divisible_by_cp",
+    "cp must divide the sequence",
+    lambda cp, sequence_length: np.asarray(sequence_length % cp == 0.0),
+)
+_HEADS = (
+    Requirement(
+        "heads_not_divisible_by_cp",
+        "tp*cp must divide the attention heads (all_to_all context parallelism)",
+        lambda tp, cp, heads: (cp == 1.0) | _divides(tp * cp, heads),
+    ),
+    Requirement(
+        "kv_heads_not_divisible_by_cp",
+        "tp*cp must divide the key and value heads (all_to_all context parallelism)",
+        lambda tp, cp, kv_heads: (cp == 1.0) | _divides(tp * cp, kv_heads),
+    ),
+)
+# By the kind of context parallelism; "causal" comes before "full" attention.
+CONTEXT: dict[tuple[str, str], tuple[Requirement, ...]] = {
+    (kind, mask): (split, *heads)
+    for kind, heads in (("all_to_all", _HEADS), ("ring", ()), ("all_gather", ()))
+    for mask, split in (("causal", _HALVES), ("full", _PARTS))
+}
+
+_ONE_CHUNK = Requirement(
+    "virtual_stages_without_interleaving",
+    "only the interleaved schedule has more than one virtual stage",
+    lambda virtual_stages: np.asarray(virtual_stages == 1.0),
+)
+SCHEDULE: dict[str, tuple[Requirement, ...]] = {
+    "gpipe": (_ONE_CHUNK,),
+    "one_f_one_b": (_ONE_CHUNK,),
+    "forward_only": (_ONE_CHUNK,),
+    "interleaved": (
+        Requirement(
+            "micro_batches_not_divisible",
+            "pp must divide the micro-batches with more than one virtual stage",
+            lambda virtual_stages, pp, micro_batches: (
+                (virtual_stages == 1.0) | _divides(pp, micro_batches)
+            ),
+        ),
+    ),
+    "zero_bubble_h1": (
+        _ONE_CHUNK,
+        Requirement(
+            "too_few_micro_batches",
+            "there must be no fewer micro-batches than stages (ZB-H1)",
+            lambda pp, micro_batches: np.asarray(micro_batches >= pp),
+        ),
+    ),
+    "zero_bubble_h2": (
+        _ONE_CHUNK,
+        Requirement(
+            "too_few_micro_batches",
+            "there must be no fewer micro-batches than 2*pp - 1 (ZB-H2)",
+            lambda pp, micro_batches: np.asarray(micro_batches >= 2.0 * pp - 1.0),
+        ),
+    ),
+    "dual_pipe": (
+        _ONE_CHUNK,
+        Requirement(
+            "too_few_micro_batches",
+            "there must be no fewer micro-batches than 2*pp (DualPipe)",
+            lambda pp, micro_batches: np.asarray(micro_batches >= 2.0 * pp),
+        ),
+        Requirement(
+            "odd_stages_or_micro_batches",
+            "stages and micro-batches must be even (DualPipe)",
+            lambda pp, micro_batches: (pp % 2.0 == 0.0) & (micro_batches % 2.0 == 0.0),
+        ),
+    ),
+}
+
+FRAMEWORK: dict[str, tuple[Requirement, ...]] = {
+    "deepspeed": (
+        Requirement(
+            "zero_stage_with_pipeline",
+            "DeepSpeed has no pipeline with ZeRO stage 2 or 3",
+            lambda zero_stage, pp: np.asarray((zero_stage < 2.0) | (pp == 1.0)),
+        ),
+    ),
+}
+
+
+def requirements(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
+    """Return what a plan must fulfil."""
+    context = (labels.get("context_parallel", ""), labels.get("mask", "causal"))
+    return (
+        *PLAN,
+        *CONTEXT.get(context, ()),
+        *SCHEDULE.get(labels.get("schedule", ""), ()),
+        *FRAMEWORK.get(labels.get("framework", ""), ()),
+    )

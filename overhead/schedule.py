@@ -1,0 +1,642 @@
+"""Pipeline schedules: time, bubble, exposed transfers, micro-batches in flight, uneven ends.
+
+A pipeline's time is the time for which its devices compute, its bubble, and what transfers add
+that nothing hides.  Each form is compared with an event simulation of its schedule
+(tests/simulator/pipeline.py); what isn't exact says by how much.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from overhead.formula import formula
+from overhead.quantity import Array, define
+from overhead.source import cite
+
+__all__: list[str] = []
+
+# One micro-batch on one device: all of the device's virtual stages together.
+define(
+    "stage_forward_time",
+    "t_f",
+    "s",
+    "time of a stage's forward of one micro-batch",
+    minimum=0,
+    above=True,
+)
+for _name, _symbol, _meaning in (
+    (
+        "stage_backward_time",
+        "t_b",
+        "time of a stage's whole backward of one micro-batch, what it recomputes included",
+    ),
+    (
+        "stage_weight_time",
+        r"t_{bw}",
+        "part of a stage's backward that gives the weights' gradients",
+    ),
+    (
+        "stage_overlapped_time",
+        r"t_{fb}",
+        "time of one micro-batch's forward and another's backward that overlap",
+    ),
+    ("p2p_time", r"t_\mathrm{p2p}", "time of one transfer between neighbouring stages"),
+):
+    define(_name, _symbol, "s", _meaning, minimum=0)
+for _end, _mark in (("first", "0"), ("last", r"\ell")):
+    # Negative where it holds fewer layers than the stages between: no domain.
+    define(
+        f"{_end}_stage_extra_time",
+        f"x_{{{_mark}}}",
+        "s",
+        f"time of a micro-batch in the {_end} stage beyond that in a stage between",
+    )
+define("stage", "i", "1", "place of a stage in the pipeline, from 0", minimum=0, integer=True)
+
+# The pipeline, from its first start to its last end.
+define(
+    "busy_time",
+    r"T_\mathrm{busy}",
+    "s",
+    "time for which a device computes all micro-batches (ideal time of the pipeline)",
+    minimum=0,
+    above=True,
+)
+for _name, _mark, _meaning in (
+    ("bubble_time", "bubble", "time for which a device waits for the pipeline to fill and drain"),
+    ("exposed_p2p_time", "p2p", "time that transfers between stages add to the pipeline"),
+):
+    define(_name, rf"T_\mathrm{{{_mark}}}", "s", _meaning, minimum=0)
+define(
+    "imbalance_time",
+    r"T_\mathrm{uneven}",
+    "s",
+    "time that the first and the last stage's extra work adds to the pipeline",
+)
+define("pipeline_time", "T_p", "s", "time of the pipeline", minimum=0, above=True)
+define("bubble_fraction", r"\beta_p", "1", "bubble over the pipeline's whole time", minimum=0)
+define("bubble_over_ideal", r"\beta_0", "1", "bubble over the pipeline's ideal time", minimum=0)
+define(
+    "in_flight_micro_batches",
+    "a_i",
+    "1",
+    "most micro-batches whose activations a stage holds, in whole stages' worth",
+    minimum=0,
+)
+
+# The schedules by name, the conditions under which their forms hold, and their sources.
+
+cite(
+    "huang2019",
+    "Y. Huang et al., GPipe: efficient training of giant neural networks using pipeline "
+    "parallelism, NeurIPS, 2019",
+    "arXiv:1811.06965",
+)
+cite(
+    "qi2023",
+    "P. Qi, X. Wan, G. Huang and M. Lin, Zero bubble pipeline parallelism, 2023",
+    "arXiv:2401.10241",
+)
+cite(
+    "korthikanti2022",
+    "V. Korthikanti et al., Reducing activation recomputation in large transformer models, 2022",
+    "arXiv:2205.05198",
+)
+
+GPIPE = {"schedule": "gpipe"}
+PLAIN = {"schedule": "one_f_one_b"}
+BOTH = {"schedule": "gpipe|one_f_one_b"}
+INTERLEAVED = {"schedule": "interleaved"}
+H1 = {"schedule": "zero_bubble_h1"}
+H2 = {"schedule": "zero_bubble_h2"}
+# Each device updates its weights when it is done, and a check comes afterwards.
+STAGGERED = {**H2, "optimizer": "staggered"}
+DUAL = {"schedule": "dual_pipe"}
+FORWARD = {"schedule": "forward_only"}
+UNEVEN = {"stages": "uneven"}
+
+EVEN = "all stages take equally long"
+ASYNCHRONOUS = "a transfer occupies no device"
+WHOLE_GROUPS = "the micro-batches are a multiple of the stages"
+AT_LEAST_PP = "there are no fewer micro-batches than stages"
+AT_LEAST_H2 = "there are no fewer micro-batches than 2*pp - 1"
+AT_LEAST_DUAL = "there are no fewer micro-batches than 2*pp, and both are even"
+
+# The part of a backward for which the stage before waits.
+INPUT = "(stage_backward_time - stage_weight_time)"
+
+
+# What transfers between stages add to a pipeline although they occupy no device.
+
+
+def rounds(micro_batches: Array, pp: Array) -> Array:
+    """Return how often a transfer there and back is waited for in plain 1F1B.
+
+    One round fills and drains the pipeline; of the pp micro-batches that follow one another through
+    all stages, a transfer each but for one.
+    """
+    return micro_batches + pp - 2.0 - np.ceil((micro_batches - 1.0) / pp)
+
+
+@formula(returns="exposed_p2p_time", source="derivation", assumes=(EVEN, ASYNCHRONOUS), when=GPIPE)
+def gpipe_p2p_time(p2p_time: Array, pp: Array) -> Array:
+    """Time that transfers add to GPipe: its filling and its draining."""
+    return 2.0 * p2p_time * (pp - 1.0)
+
+
+@formula(
+    returns="exposed_p2p_time", source="derivation", assumes=(EVEN, ASYNCHRONOUS), when=FORWARD
+)
+def forward_only_p2p_time(p2p_time: Array, pp: Array) -> Array:
+    """Time that transfers add to forwards alone: their filling."""
+    return p2p_time * (pp - 1.0)
+
+
+@formula(returns="exposed_p2p_time", source="derivation", assumes=(EVEN, ASYNCHRONOUS), when=PLAIN)
+def one_f_one_b_p2p_time(p2p_time: Array, micro_batches: Array, pp: Array) -> Array:
+    """Time that transfers add to 1F1B: nearly two of every micro-batch, for nothing hides them."""
+    return 2.0 * p2p_time * rounds(micro_batches, pp)
+
+
+@formula(
+    returns="exposed_p2p_time",
+    source="derivation",
+    assumes=(EVEN, ASYNCHRONOUS, WHOLE_GROUPS, "with one virtual stage it is plain 1F1B"),
+    when=INTERLEAVED,
+)
+def interleaved_p2p_time(
+    pp: Array,
+    virtual_stages: Array,
+    p2p_time: Array,
+    micro_batches: Array,
+    stage_forward_time: Array,
+    stage_backward_time: Array,
+) -> Array:
+    """Time that transfers add to interleaved 1F1B.
+
+    Exact while a transfer is no longer than a chunk's forward and backward, each; beyond that the
+    pipeline's time is within 15 % of the simulated one up to transfers of five chunks.
+    """
+    ways = 2.0 * p2p_time * (pp * virtual_stages - 1.0)
+    shorter = np.minimum(stage_forward_time, stage_backward_time)
+    late = np.maximum(virtual_stages * p2p_time - shorter, 0.0)
+    chunked = ways + np.maximum(micro_batches - pp, 0.0) * late
+    plain = 2.0 * p2p_time * rounds(micro_batches, pp)
+    return np.where(pp > 1.0, np.where(virtual_stages > 1.0, chunked, plain), 0.0)
+
+
+@formula(
+    returns="exposed_p2p_time",
+    source="derivation",
+    assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_PP, "weights take no longer than forward or input"),
+    when=H1,
+)
+def zero_bubble_h1_p2p_time(
+    p2p_time: Array, micro_batches: Array, pp: Array, stage_weight_time: Array
+) -> Array:
+    """Time that transfers add to ZB-H1: once it is full, weights hide them."""
+    count = rounds(micro_batches, pp)
+    ends = 2.0 * (pp - 1.0)
+    beyond = np.maximum(2.0 * p2p_time - stage_weight_time, 0.0)
+    return 2.0 * p2p_time * np.minimum(count, ends) + beyond * np.maximum(count - ends, 0.0)
+
+
+@formula(
+    returns="exposed_p2p_time",
+    source="derivation",
+    assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_H2),
+    when=H2,
+)
+def zero_bubble_h2_p2p_time(
+    pp: Array,
+    p2p_time: Array,
+    stage_backward_time: Array,
+    stage_weight_time: Array,
+    stage_forward_time: Array,
+    micro_batches: Array,
+) -> Array:
+    """Time that transfers add to ZB-H2 if all devices wait for the last: one or two a stage.
+
+    Exact while a transfer takes no longer than half of a forward and the input's backward; beyond
+    that a rough estimate.
+    """
+    tail = stage_backward_time - 3.0 * stage_weight_time
+    # Bubble of a stage beyond the forward for which the stage after waits at first.
+    beyond = np.maximum(tail, stage_backward_time - stage_weight_time - 2.0 * stage_forward_time)
+    ends = (pp - 1.0) * (p2p_time + np.minimum(np.maximum(beyond + p2p_time, 0.0), p2p_time))
+    # What every micro-batch waits if transfers outlast the twice as many micro-batches in flight.
+    late = p2p_time - 0.5 * (stage_forward_time + stage_backward_time + stage_weight_time)
+    return ends + np.where(pp > 1.0, micro_batches - 1.0, 0.0) * np.maximum(late, 0.0)
+
+
+@formula(
+    returns="exposed_p2p_time",
+    source="derivation",
+    assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_H2),
+    when=STAGGERED,
+)
+def staggered_zero_bubble_h2_p2p_time(
+    p2p_time: Array,
+    pp: Array,
+    micro_batches: Array,
+    stage_forward_time: Array,
+    stage_backward_time: Array,
+    stage_weight_time: Array,
+) -> Array:
+    """Time that transfers add to ZB-H2 if devices update one by one: two a stage.
+
+    Exact while a transfer takes no longer than half of a forward and the input's backward; beyond
+    that a rough estimate.
+    """
+    late = p2p_time - 0.5 * (stage_forward_time + stage_backward_time + stage_weight_time)
+    beyond = np.where(pp > 1.0, micro_batches - 1.0, 0.0) * np.maximum(late, 0.0)
+    return 2.0 * p2p_time * (pp - 1.0) + beyond
+
+
+@formula(
+    returns="exposed_p2p_time",
+    source="derivation",
+    assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_DUAL),
+    when=DUAL,
+)
+def dual_pipe_p2p_time(p2p_time: Array, pp: Array, micro_batches: Array) -> Array:
+    """Time that transfers add to DualPipe, at most: one of every micro-batch, nearly."""
+    return p2p_time * (pp - 1.0) * (micro_batches / pp + 2.0)
+
+
+# Time of the pipeline: what its devices compute, its bubble, and what transfers add.
+
+
+@formula(source="derivation", assumes=(EVEN,))
+def pipeline_time(busy_time: Array, bubble_time: Array, exposed_p2p_time: Array) -> Array:
+    """Time of the pipeline."""
+    return busy_time + bubble_time + exposed_p2p_time
+
+
+@formula(returns="pipeline_time", source="derivation", when=UNEVEN)
+def uneven_pipeline_time(
+    busy_time: Array, bubble_time: Array, exposed_p2p_time: Array, imbalance_time: Array
+) -> Array:
+    """Time of a pipeline whose first and last stage take longer or shorter than the others."""
+    return busy_time + bubble_time + exposed_p2p_time + imbalance_time
+
+
+@formula(source="derivation")
+def bubble_fraction(bubble_time: Array, pipeline_time: Array) -> Array:
+    """Bubble over the pipeline's whole time."""
+    return bubble_time / pipeline_time
+
+
+@formula(source="narayanan2021", where="section 2.2.1")
+def bubble_over_ideal(bubble_time: Array, busy_time: Array) -> Array:
+    """Bubble over the ideal time: of plain schedules (pp - 1)/micro_batches."""
+    return bubble_time / busy_time
+
+
+# What a device computes.
+
+
+@formula(source="narayanan2021", where="section 2.2.1, the ideal time")
+def busy_time(micro_batches: Array, stage_forward_time: Array, stage_backward_time: Array) -> Array:
+    """Time for which a device computes all micro-batches."""
+    return micro_batches * (stage_forward_time + stage_backward_time)
+
+
+@formula(returns="busy_time", source="derivation", when=FORWARD)
+def forward_only_busy_time(micro_batches: Array, stage_forward_time: Array) -> Array:
+    """Time for which a device computes all micro-batches' forwards."""
+    return micro_batches * stage_forward_time
+
+
+@formula(source="derivation", assumes=("overlap gains nothing, unless it is given",))
+def stage_overlapped_time(stage_forward_time: Array, stage_backward_time: Array) -> Array:
+    """Time of an overlapped forward and backward: both together."""
+    return stage_forward_time + stage_backward_time
+
+
+@formula(
+    returns="busy_time",
+    source="deepseekv3",
+    where="section 3.2.1, figure 5: the overlapped cells of the first rank",
+    when=DUAL,
+)
+def dual_pipe_busy_time(
+    micro_batches: Array,
+    stage_forward_time: Array,
+    stage_backward_time: Array,
+    pp: Array,
+    stage_overlapped_time: Array,
+) -> Array:
+    """Time for which the first rank computes: one by one, and all others overlapped in pairs."""
+    pairs = np.maximum(micro_batches + 1.0 - 1.5 * pp, 0.0)
+    both = stage_forward_time + stage_backward_time
+    return micro_batches * both + pairs * (stage_overlapped_time - both)
+
+
+# Bubbles: how long a device waits while the pipeline fills and drains, transfers apart.
+
+
+@formula(
+    returns="bubble_time",
+    source="narayanan2021",
+    where="section 2.2.1 (GPipe: Huang et al. 2019, section 2.3)",
+    assumes=(EVEN,),
+    when=BOTH,
+)
+def plain_bubble_time(pp: Array, stage_forward_time: Array, stage_backward_time: Array) -> Array:
+    """Bubble of GPipe and of 1F1B."""
+    return (pp - 1.0) * (stage_forward_time + stage_backward_time)
+
+
+@formula(
+    returns="bubble_time", source="huang2019", where="section 2.3", assumes=(EVEN,), when=FORWARD
+)
+def forward_only_bubble_time(pp: Array, stage_forward_time: Array) -> Array:
+    """Bubble of forwards alone (prefill)."""
+    return (pp - 1.0) * stage_forward_time
+
+
+@formula(
+    returns="bubble_time",
+    source="narayanan2021",
+    where="section 2.2.2",
+    assumes=(EVEN, WHOLE_GROUPS),
+    when=INTERLEAVED,
+)
+def interleaved_bubble_time(
+    pp: Array, stage_forward_time: Array, stage_backward_time: Array, virtual_stages: Array
+) -> Array:
+    """Bubble of interleaved 1F1B."""
+    return (pp - 1.0) * (stage_forward_time + stage_backward_time) / virtual_stages
+
+
+@formula(
+    returns="bubble_time",
+    source="qi2023",
+    where="section 2.3, table 2; where weights take longer than a forward, by simulation",
+    assumes=(EVEN, AT_LEAST_PP),
+    when=H1,
+)
+def zero_bubble_h1_bubble_time(
+    pp: Array, stage_forward_time: Array, stage_backward_time: Array, stage_weight_time: Array
+) -> Array:
+    """Bubble of the zero-bubble schedule that needs no more memory than 1F1B."""
+    inputs = stage_backward_time - stage_weight_time
+    longer = np.maximum(stage_forward_time, inputs)
+    return (pp - 1.0) * np.maximum(stage_forward_time + inputs - stage_weight_time, longer)
+
+
+@formula(
+    returns="bubble_time",
+    source="qi2023",
+    where="section 2.3, table 2; its least by simulation",
+    assumes=(EVEN, AT_LEAST_H2, "all devices update together"),
+    when=H2,
+)
+def zero_bubble_h2_bubble_time(
+    pp: Array, stage_forward_time: Array, stage_backward_time: Array, stage_weight_time: Array
+) -> Array:
+    """Bubble of the zero-bubble schedule of twice the memory, if all devices wait for the last."""
+    least = np.maximum(
+        stage_forward_time, stage_backward_time - stage_weight_time - stage_forward_time
+    )
+    tail = stage_forward_time + stage_backward_time - 3.0 * stage_weight_time
+    return (pp - 1.0) * np.maximum(least, tail)
+
+
+@formula(
+    returns="bubble_time",
+    source="qi2023",
+    where="section 2.3, table 2, and section 4; its least by simulation",
+    assumes=(EVEN, AT_LEAST_H2, "each device updates when it is done"),
+    when=STAGGERED,
+)
+def staggered_zero_bubble_h2_bubble_time(
+    pp: Array, stage_forward_time: Array, stage_backward_time: Array, stage_weight_time: Array
+) -> Array:
+    """Bubble of the zero-bubble schedule of twice the memory, if devices update one by one."""
+    least = np.maximum(stage_backward_time - stage_weight_time - stage_forward_time, 0.0)
+    tail = stage_forward_time + stage_backward_time - 3.0 * stage_weight_time
+    return (pp - 1.0) * np.maximum(least, tail)
+
+
+@formula(
+    returns="bubble_time",
+    source="deepseekv3",
+    where="section 3.2.1, table 2; at least the pair that the middle ranks don't overlap",
+    assumes=(EVEN, AT_LEAST_DUAL),
+    when=DUAL,
+)
+def dual_pipe_bubble_time(
+    pp: Array,
+    stage_overlapped_time: Array,
+    stage_backward_time: Array,
+    stage_weight_time: Array,
+    stage_forward_time: Array,
+) -> Array:
+    """Bubble of DualPipe: up to 4 % of the pipeline's time above the simulated one."""
+    ends = stage_overlapped_time + stage_backward_time - 3.0 * stage_weight_time
+    single = stage_forward_time + stage_backward_time - stage_overlapped_time
+    return np.maximum((pp / 2.0 - 1.0) * ends, np.maximum(single, 0.0))
+
+
+# Micro-batches in flight: how many stages' worth of activations a stage holds at most.
+#
+# The first stage is ``stage = 0``, the last ``stage = pp - 1``; beyond there is none, and none in
+# flight, so that stages can stand along an axis that is longer than some of the pipelines.
+
+HELD = ("activations are held until the weights' gradients are done",)
+
+
+@formula(returns="in_flight_micro_batches", source="huang2019", where="section 2.3", when=GPIPE)
+def gpipe_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+    """Micro-batches in flight in GPipe: all."""
+    return np.where(stage < pp, micro_batches, 0.0)
+
+
+@formula(
+    returns="in_flight_micro_batches", source="narayanan2021", where="section 2.2.1", when=PLAIN
+)
+def one_f_one_b_in_flight(micro_batches: Array, pp: Array, stage: Array) -> Array:
+    """Micro-batches in flight in 1F1B: those that the stages ahead have."""
+    return np.maximum(np.minimum(micro_batches, pp - stage), 0.0)
+
+
+@formula(
+    returns="in_flight_micro_batches",
+    source="korthikanti2022",
+    where="section 4.2.3 (the first stage)",
+    assumes=(WHOLE_GROUPS, "with one virtual stage it is plain 1F1B"),
+    when=INTERLEAVED,
+)
+def interleaved_in_flight(
+    micro_batches: Array, virtual_stages: Array, pp: Array, stage: Array
+) -> Array:
+    """Micro-batches in flight in interleaved 1F1B."""
+    chunks = 2.0 * (pp - 1.0 - stage) + (virtual_stages - 1.0) * pp + 1.0
+    ahead = np.where(virtual_stages > 1.0, chunks / virtual_stages, pp - stage)
+    return np.where(stage < pp, np.minimum(micro_batches, ahead), 0.0)
+
+
+@formula(
+    returns="in_flight_micro_batches",
+    source="qi2023",
+    where="section 2.3, table 2",
+    assumes=HELD,
+    when=H1,
+)
+def zero_bubble_h1_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+    """Micro-batches in flight in ZB-H1: in every stage as many as in 1F1B's first."""
+    return np.where(stage < pp, np.minimum(micro_batches, pp), 0.0)
+
+
+@formula(
+    returns="in_flight_micro_batches",
+    source="qi2023",
+    where="section 2.3, table 2",
+    assumes=HELD,
+    when=H2,
+)
+def zero_bubble_h2_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+    """Micro-batches in flight in ZB-H2."""
+    return np.where(stage < pp, np.minimum(micro_batches, 2.0 * pp - 1.0), 0.0)
+
+
+@formula(
+    returns="in_flight_micro_batches",
+    source="deepseekv3",
+    where="section 3.2.1, table 2",
+    assumes=(*HELD, "a device holds the weights of two stages"),
+    when=DUAL,
+)
+def dual_pipe_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+    """Micro-batches in flight in DualPipe, of both directions together."""
+    return np.where(stage < pp, np.minimum(micro_batches, pp + 1.0), 0.0)
+
+
+@formula(
+    returns="in_flight_micro_batches",
+    source="derivation",
+    assumes=("nothing is kept for a backward",),
+    when=FORWARD,
+)
+def forward_only_in_flight(stage: Array, pp: Array) -> Array:
+    """Micro-batches in flight where there are forwards alone: the one that is computed."""
+    return np.where(stage < pp, 1.0, 0.0)
+
+
+# Pipelines whose stages take unequally long: the ends by formulas, any stages by a stage axis.
+#
+# In most models only the ends differ: the embedding in the first stage, logits and loss in the
+# last,
+# and fewer layers there to make up for them.  Zero-bubble schedules and DualPipe have no closed
+# form
+# then, so none is declared for them.
+
+ENDS = ("only the first and the last stage differ from the others",)
+
+
+@formula(
+    returns="imbalance_time",
+    source="derivation",
+    assumes=(*ENDS, "the slowest forward and the slowest backward are in one stage"),
+    when={"schedule": "gpipe|forward_only", **UNEVEN},
+)
+def flow_imbalance_time(
+    micro_batches: Array, pp: Array, first_stage_extra_time: Array, last_stage_extra_time: Array
+) -> Array:
+    """Time that uneven ends add to GPipe and to forwards alone: the slowest stage's, each time."""
+    both = first_stage_extra_time + last_stage_extra_time
+    slower = np.maximum(first_stage_extra_time, last_stage_extra_time)
+    slowest = np.where(pp > 2.0, np.maximum(slower, 0.0), np.where(pp > 1.0, slower, both))
+    return (micro_batches - 1.0) * slowest + both
+
+
+def _plain(micro_batches: Array, pp: Array, first: Array, last: Array, p2p_time: Array) -> Array:
+    before = micro_batches - 1.0
+    loops = before / pp
+    whole = np.ceil(loops)
+    second_loops = np.ceil(before / np.maximum(pp - 1.0, 1.0))
+    transfers = 2.0 * p2p_time
+    held_up = before - whole
+    twice = np.minimum(micro_batches, 2.0) * last
+
+    # Ways through plain 1F1B, by the stage at which they stay for all micro-batches that they can:
+    # each way's time less that of even stages.
+    at_last = first + micro_batches * last - transfers * held_up
+    at_first = (micro_batches - pp + 1.0) * first + twice + transfers * (pp - 1.0 - held_up)
+    between = first + twice - transfers * held_up
+    around = (1.0 + np.floor(loops)) * first + (1.0 + whole) * last
+    around_second = first + (1.0 + second_loops) * last - transfers * (second_loops - whole)
+
+    longest = np.maximum(at_last, np.where(micro_batches > pp, at_first, at_last))
+    longest = np.maximum(longest, np.where(pp > 2.0, between, at_last))
+    longest = np.maximum(longest, np.maximum(around, around_second))
+    return np.where(pp > 1.0, longest, micro_batches * (first + last))
+
+
+@formula(
+    returns="imbalance_time",
+    source="derivation",
+    assumes=(*ENDS, ASYNCHRONOUS, "extra work is a fraction of a stage's"),
+    when={**PLAIN, **UNEVEN},
+)
+def one_f_one_b_imbalance_time(
+    micro_batches: Array,
+    pp: Array,
+    first_stage_extra_time: Array,
+    last_stage_extra_time: Array,
+    p2p_time: Array,
+) -> Array:
+    """Time that uneven ends add to 1F1B: exact without transfers, else within 3 %."""
+    return _plain(micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time)
+
+
+@formula(
+    returns="imbalance_time",
+    source="derivation",
+    assumes=(*ENDS, WHOLE_GROUPS, "extra work is in the first and in the last chunk"),
+    when={**INTERLEAVED, **UNEVEN},
+)
+def interleaved_imbalance_time(
+    micro_batches: Array,
+    pp: Array,
+    first_stage_extra_time: Array,
+    last_stage_extra_time: Array,
+    p2p_time: Array,
+    virtual_stages: Array,
+) -> Array:
+    """Time that uneven ends add to interleaved 1F1B.
+
+    Exact without transfers where the last stage has no less extra work than the first, else up to
+    8 % of the pipeline's time above the simulated one.
+    """
+    more = np.maximum(first_stage_extra_time, last_stage_extra_time)
+    less = np.minimum(first_stage_extra_time, last_stage_extra_time)
+    several = micro_batches * np.maximum(more, 0.0) + pp * np.maximum(less, 0.0)
+    alone = micro_batches * (first_stage_extra_time + last_stage_extra_time)
+    plain = _plain(micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time)
+    return np.where(virtual_stages > 1.0, np.where(pp > 1.0, several, alone), plain)
+
+
+def uneven_one_f_one_b_time(
+    stage_times: ArrayLike,
+    micro_batches: ArrayLike,
+    p2p_time: ArrayLike = 0.0,
+    pp: ArrayLike | None = None,
+) -> Array:
+    """Return the time of 1F1B whose stages each take a time of their own."""
+    times = np.asarray(stage_times, dtype=np.float64)
+    length = times.shape[-1]
+    count = np.asarray(length if pp is None else pp, dtype=np.float64)[..., np.newaxis]
+    transfer = np.asarray(p2p_time, dtype=np.float64)[..., np.newaxis]
+    index = np.arange(length)
+    inside = index < count
+    times = np.where(inside, times, 0.0)
+    ahead = np.cumsum(times[..., ::-1], axis=-1)[..., ::-1]
+    in_flight = np.maximum(count - index, 1.0)
+    around = (ahead + 2.0 * transfer * (in_flight - 1.0)) / in_flight
+    slowest = np.where(inside, np.maximum(times, around), 0.0).max(axis=-1)
+    through = times.sum(axis=-1) + 2.0 * transfer[..., 0] * (count[..., 0] - 1.0)
+    return np.asarray((np.asarray(micro_batches, dtype=np.float64) - 1.0) * slowest + through)

@@ -1,0 +1,698 @@
+"""Transformers: from a model's shapes to its parameters and its floating-point operations."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overhead.formula import formula
+from overhead.labels import TENSORS
+from overhead.quantity import Array, define
+from overhead.source import cite
+
+# A model's own shapes, in the order in which people give them; a flag is 0 or 1.
+_SIZES = {
+    "layers": ("L", "transformer layers", 1),
+    "hidden_size": ("h", "hidden size", 1),
+    "heads": ("a", "query heads of a layer's attention", 1),
+    "kv_heads": ("k", "key and value heads of a layer's attention", 1),
+    "head_size": ("d", "size of an attention head", 1),
+    "ffn_size": ("f", "inner size of a dense layer's MLP", 0),
+    "vocabulary_size": ("V", "tokens in the vocabulary", 1),
+    "learned_positions": (r"s_\mathrm{max}", "learned positions; 0 where there are none", 0),
+    "experts": ("E", "routed experts of a mixture-of-experts layer; 0 in a dense model", 0),
+    "experts_per_token": ("E_t", "routed experts that a token is sent to", 0),
+    "expert_ffn_size": ("f_e", "inner size of one routed expert", 0),
+    "shared_ffn_size": ("f_s", "inner size of all shared experts together", 0),
+    "dense_layers": ("L_d", "first layers, which are dense in a mixture of experts", 0),
+    "moe_every": (
+        "m_e",
+        "of how many layers one is a mixture of experts, after the first dense ones",
+        1,
+    ),
+    "q_rank": ("r_q", "rank of the queries' latent vector; 0 where there is none", 0),
+    "kv_rank": (
+        r"r_{kv}",
+        "rank of the latent vector of keys and values (multi-head latent attention); 0: none",
+        0,
+    ),
+    "head_size_plain": ("d_n", "part of a latent attention's head that has no rotation", 0),
+    "head_size_rope": ("d_r", "part of a latent attention's head that is rotated", 0),
+    "head_size_value": ("d_v", "size of a latent attention's value head", 0),
+    "window": ("w", "tokens that the attention window holds; 0 where there is none", 0),
+}
+_FLAGS = {
+    "gated": ("g", "whether the MLP is gated (three matrices, not two)"),
+    "tied_embeddings": (r"\tau", "whether the output layer shares the embedding's table"),
+    "biases": (r"\beta", "whether all linear layers have a bias"),
+    "qkv_biases": (r"\beta_{qkv}", "whether the projections to queries, keys, values have one"),
+    "qk_norms": (r"\nu_{qk}", "whether each head's queries and keys are normalised"),
+    "layer_norm": (r"\nu", "whether norms are layer norms with a bias (0: RMS norms)"),
+    "router_bias": (r"\beta_r", "whether the router has a bias for each expert"),
+}
+
+for _name, (_symbol, _meaning, _least) in _SIZES.items():
+    define(_name, _symbol, "1", _meaning, minimum=_least, integer=True)
+for _name, (_symbol, _meaning) in _FLAGS.items():
+    define(_name, _symbol, "1", _meaning, minimum=0, maximum=1, integer=True)
+
+FLAGS: tuple[str, ...] = tuple(_FLAGS)
+SHAPES: tuple[str, ...] = (*_SIZES, *_FLAGS)
+# Shapes that no rule gives.
+VITAL = (*TENSORS, "gated", "tied_embeddings")
+
+# What isn't the model's own but needed with it.
+define("sequence_length", "s", "1", "tokens in a sequence", minimum=1, integer=True)
+define("tokens_per_step", "T_s", "1", "tokens in a step's global batch", minimum=1, integer=True)
+
+# One layer's attention.
+define("query_head_size", "d_q", "1", "size of a query or key head as scores need it", minimum=0)
+define("value_head_size", r"d_{vo}", "1", "size of a value head as the context has it", minimum=0)
+for _name, _symbol, _meaning in (
+    ("query_down_weights", r"W_{\downarrow q}", "weights from hidden to the queries' latent"),
+    ("query_weights", "W_q", "weights to the queries (from their latent vector, if any)"),
+    ("key_value_down_weights", r"W_{\downarrow kv}", "weights from hidden to the latent vector"),
+    ("key_value_weights", r"W_{kv}", "weights to keys and values (from the latent vector, if any)"),
+    ("attention_output_weights", "W_o", "weights from the attention's context back to hidden"),
+    ("attention_weights", "W_a", "weights of one layer's attention that matrix products use"),
+    ("qkv_outputs", r"n_{qkv}", "outputs of the projections to queries, keys and values"),
+    ("attention_bias_parameters", r"P_{\beta}", "biases of one layer's attention"),
+    ("attention_norm_parameters", r"P_{\nu a}", "norms inside one layer's attention"),
+    ("attention_parameters", "P_a", "parameters of one layer's attention"),
+    # One layer's MLP, dense or of experts.
+    ("mlp_weights", "W_m", "weights of one dense layer's MLP that matrix products use"),
+    ("mlp_parameters", "P_m", "parameters of one dense layer's MLP"),
+    ("expert_weights", "W_e", "weights of one routed expert that matrix products use"),
+    ("expert_parameters", "P_e", "parameters of one routed expert"),
+    ("shared_expert_weights", "W_s", "weights of a layer's shared experts that products use"),
+    ("shared_expert_parameters", "P_s", "parameters of one layer's shared experts"),
+    ("router_weights", "W_r", "weights of one layer's router"),
+    ("router_parameters", "P_r", "parameters of one layer's router"),
+    ("moe_parameters", r"P_\mathrm{moe}", "parameters of one layer's mixture of experts"),
+    (
+        "active_moe_parameters",
+        r"P'_\mathrm{moe}",
+        "parameters of one layer's mixture of experts that one token meets",
+    ),
+    ("moe_layers", r"L_\mathrm{moe}", "layers whose MLP is a mixture of experts"),
+    ("dense_mlp_layers", r"L_\mathrm{mlp}", "layers whose MLP is dense"),
+    # The whole.
+    ("norm_parameters", r"P_\nu", "parameters of one norm over the hidden size"),
+    ("dense_layer_parameters", r"P_{Ld}", "parameters of one dense layer"),
+    ("moe_layer_parameters", r"P_{Le}", "parameters of one mixture-of-experts layer"),
+    (
+        "active_moe_layer_parameters",
+        r"P'_{Le}",
+        "parameters of one mixture-of-experts layer that one token meets",
+    ),
+    ("embedding_parameters", "P_V", "parameters of the embedding's table"),
+    ("output_parameters", "P_{V'}", "parameters of the output layer that the embedding lacks"),
+    ("position_parameters", "P_s", "parameters of the learned positions"),
+    ("outside_parameters", "P_0", "parameters outside of the layers"),
+    ("parameters", r"\Psi", "parameters of the model"),
+    ("active_parameters", r"\Psi'", "parameters of the model that one token meets"),
+    # Floating-point operations: a multiplication and an addition are two.
+    ("active_weights", "W'", "weights in the layers whose matrix products one token goes through"),
+    ("weight_flops_per_token", r"F_W", "forward FLOPs of one token by the layers' weights"),
+    ("logits_flops_per_token", r"F_V", "forward FLOPs of one token by the output layer"),
+    ("attention_span", r"\bar{s}", "tokens that one token's scores span, masked ones counted"),
+    (
+        "causal_attention_span",
+        r"\bar{s}_c",
+        "mean number of tokens that one token attends to, masked ones not counted",
+    ),
+    (
+        "attention_flops_per_token",
+        "F_a",
+        "forward FLOPs of one token by scores and values, masked ones counted",
+    ),
+    (
+        "causal_attention_flops_per_token",
+        r"F_{ac}",
+        "forward FLOPs of one token by scores and values, masked ones not counted",
+    ),
+    ("forward_flops_per_token", "F", "forward FLOPs of one token, masked scores counted"),
+    (
+        "causal_forward_flops_per_token",
+        "F_c",
+        "forward FLOPs of one token, masked scores not counted",
+    ),
+    (
+        "model_flops_per_token",
+        "F_3",
+        "FLOPs of one token's training, masked scores counted, nothing recomputed",
+    ),
+    (
+        "causal_model_flops_per_token",
+        r"F_{3c}",
+        "FLOPs of one token's training, masked scores not counted, nothing recomputed",
+    ),
+    ("model_flops", r"F_\Sigma", "FLOPs of a step, masked scores counted, nothing recomputed"),
+    (
+        "causal_model_flops",
+        r"F_{\Sigma c}",
+        "FLOPs of a step, masked scores not counted, nothing recomputed",
+    ),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0)
+
+# The publications that the formulas of a transformer cite, by their keys.
+
+VASWANI = cite(
+    "vaswani2017",
+    "A. Vaswani et al., Attention is all you need, NeurIPS, 2017",
+    "arXiv:1706.03762",
+).key
+SHAZEER = cite(
+    "shazeer2020",
+    "N. Shazeer, GLU variants improve transformer, 2020",
+    "arXiv:2002.05202",
+).key
+NARAYANAN = cite(
+    "narayanan2021",
+    "D. Narayanan et al., Efficient large-scale language model training on GPU clusters using "
+    "Megatron-LM, SC, 2021",
+    "arXiv:2104.04473",
+).key
+CHOWDHERY = cite(
+    "chowdhery2022",
+    "A. Chowdhery et al., PaLM: scaling language modeling with Pathways, 2022",
+    "arXiv:2204.02311",
+).key
+AINSLIE = cite(
+    "ainslie2023",
+    "J. Ainslie et al., GQA: training generalized multi-query transformer models from multi-head "
+    "checkpoints, EMNLP, 2023",
+    "arXiv:2305.13245",
+).key
+MISTRAL = cite(
+    "mistral2023",
+    "A. Q. Jiang et al., Mistral 7B, 2023",
+    "arXiv:2310.06825",
+).key
+MIXTRAL = cite(
+    "mixtral2024",
+    "A. Q. Jiang et al., Mixtral of experts, 2024",
+    "arXiv:2401.04088",
+).key
+DEEPSEEK_V2 = cite(
+    "deepseekv2",
+    "DeepSeek-AI, DeepSeek-V2: a strong, economical, and efficient mixture-of-experts language "
+    "model, 2024",
+    "arXiv:2405.04434",
+).key
+DEEPSEEK_V3 = cite(
+    "deepseekv3",
+    "DeepSeek-AI, DeepSeek-V3 technical report, 2024",
+    "arXiv:2412.19437",
+).key
+
+
+# Parameters of a layer and of the whole model, and how many of them one token meets.
+
+NORMS = ("two norms a layer",)
+MTP = ("layers that predict further tokens (MTP) aren't counted",)
+
+
+@formula(
+    source=VASWANI, where="section 3.1", assumes=("a layer norm has a bias, an RMS norm has none",)
+)
+def norm_parameters(layer_norm: Array, hidden_size: Array) -> Array:
+    """Parameters of one norm over the hidden size."""
+    return (1.0 + layer_norm) * hidden_size
+
+
+@formula(source=VASWANI, where="section 3.1", assumes=NORMS)
+def dense_layer_parameters(
+    attention_parameters: Array, mlp_parameters: Array, norm_parameters: Array
+) -> Array:
+    """Parameters of one dense layer."""
+    return attention_parameters + mlp_parameters + 2.0 * norm_parameters
+
+
+@formula(source=VASWANI, where="section 3.1", assumes=NORMS)
+def moe_layer_parameters(
+    attention_parameters: Array, moe_parameters: Array, norm_parameters: Array
+) -> Array:
+    """Parameters of one mixture-of-experts layer."""
+    return attention_parameters + moe_parameters + 2.0 * norm_parameters
+
+
+@formula(source=VASWANI, where="section 3.1", assumes=NORMS)
+def active_moe_layer_parameters(
+    attention_parameters: Array, active_moe_parameters: Array, norm_parameters: Array
+) -> Array:
+    """Parameters of one mixture-of-experts layer that one token meets."""
+    return attention_parameters + active_moe_parameters + 2.0 * norm_parameters
+
+
+@formula(source=VASWANI, where="section 3.4")
+def embedding_parameters(vocabulary_size: Array, hidden_size: Array) -> Array:
+    """Parameters of the embedding's table."""
+    return vocabulary_size * hidden_size
+
+
+@formula(assumes=("the output layer has no bias",), source=VASWANI, where="section 3.4")
+def output_parameters(tied_embeddings: Array, vocabulary_size: Array, hidden_size: Array) -> Array:
+    """Parameters of the output layer that the embedding lacks: none where they are tied."""
+    return (1.0 - tied_embeddings) * vocabulary_size * hidden_size
+
+
+@formula(source=VASWANI, where="section 3.5")
+def position_parameters(learned_positions: Array, hidden_size: Array) -> Array:
+    """Parameters of the learned positions."""
+    return learned_positions * hidden_size
+
+
+@formula(assumes=("one norm after the last layer",), source=VASWANI, where="section 3.4")
+def outside_parameters(
+    embedding_parameters: Array,
+    position_parameters: Array,
+    norm_parameters: Array,
+    output_parameters: Array,
+) -> Array:
+    """Parameters outside of the layers."""
+    return embedding_parameters + position_parameters + norm_parameters + output_parameters
+
+
+@formula(
+    source=NARAYANAN,
+    where="equation (2), by parts, with its norm after the last layer",
+    assumes=MTP,
+)
+def parameters(
+    dense_mlp_layers: Array,
+    dense_layer_parameters: Array,
+    moe_layers: Array,
+    moe_layer_parameters: Array,
+    outside_parameters: Array,
+) -> Array:
+    """Parameters of the model."""
+    dense = dense_mlp_layers * dense_layer_parameters
+    return dense + moe_layers * moe_layer_parameters + outside_parameters
+
+
+@formula(source=MIXTRAL, where="section 2.1", assumes=(*MTP, "embeddings count as active"))
+def active_parameters(
+    dense_mlp_layers: Array,
+    dense_layer_parameters: Array,
+    moe_layers: Array,
+    active_moe_layer_parameters: Array,
+    outside_parameters: Array,
+) -> Array:
+    """Parameters of the model that one token meets."""
+    dense = dense_mlp_layers * dense_layer_parameters
+    return dense + moe_layers * active_moe_layer_parameters + outside_parameters
+
+
+# One layer's attention: its weights, biases and norms, with separate or with latent heads.
+#
+# Multi-head, grouped-query and multi-query attention differ in `kv_heads` alone.  Latent attention
+# (MLA) is what has a `kv_rank`: its queries, if they have a rank too, and its keys and values are
+# projected down to one latent vector and from there up to the heads.
+
+HEADS = (VASWANI, "section 3.2.2")
+LATENT = (DEEPSEEK_V2, "section 2.1")
+
+
+@formula(source=LATENT[0], where=LATENT[1])
+def query_head_size(
+    kv_rank: Array, head_size_plain: Array, head_size_rope: Array, head_size: Array
+) -> Array:
+    """Size of a query or key head as scores need it."""
+    return np.where(kv_rank > 0.0, head_size_plain + head_size_rope, head_size)
+
+
+@formula(source=LATENT[0], where=LATENT[1])
+def value_head_size(kv_rank: Array, head_size_value: Array, head_size: Array) -> Array:
+    """Size of a value head as the context has it."""
+    return np.where(kv_rank > 0.0, head_size_value, head_size)
+
+
+@formula(source=LATENT[0], where=LATENT[1])
+def query_down_weights(hidden_size: Array, q_rank: Array) -> Array:
+    """Weights from hidden to the queries' latent vector; none where it has no rank."""
+    return hidden_size * q_rank
+
+
+@formula(source=HEADS[0], where=HEADS[1])
+def query_weights(q_rank: Array, hidden_size: Array, heads: Array, query_head_size: Array) -> Array:
+    """Weights to the queries, from hidden or from their latent vector."""
+    return np.asarray(np.where(q_rank > 0.0, q_rank, hidden_size) * heads * query_head_size)
+
+
+@formula(
+    source=LATENT[0],
+    where=LATENT[1],
+    assumes=("all heads share the rotated part of the keys, which comes straight from hidden",),
+)
+def key_value_down_weights(hidden_size: Array, kv_rank: Array, head_size_rope: Array) -> Array:
+    """Weights from hidden to the latent vector and to the rotated key."""
+    return np.where(kv_rank > 0.0, hidden_size * (kv_rank + head_size_rope), 0.0)
+
+
+@formula(source=AINSLIE, where="section 2.2; latent attention: DeepSeek-V2, section 2.1")
+def key_value_weights(
+    hidden_size: Array,
+    heads: Array,
+    kv_heads: Array,
+    head_size: Array,
+    kv_rank: Array,
+    head_size_plain: Array,
+    head_size_value: Array,
+) -> Array:
+    """Weights to keys and values, from hidden or from the latent vector."""
+    latent = kv_rank * heads * (head_size_plain + head_size_value)
+    return np.where(kv_rank > 0.0, latent, 2.0 * hidden_size * kv_heads * head_size)
+
+
+@formula(source=HEADS[0], where=HEADS[1])
+def attention_output_weights(heads: Array, value_head_size: Array, hidden_size: Array) -> Array:
+    """Weights from the attention's context back to hidden."""
+    return heads * value_head_size * hidden_size
+
+
+@formula(source=HEADS[0], where=HEADS[1])
+def attention_weights(
+    query_down_weights: Array,
+    query_weights: Array,
+    key_value_down_weights: Array,
+    key_value_weights: Array,
+    attention_output_weights: Array,
+) -> Array:
+    """Weights of one layer's attention that matrix products use."""
+    down = query_down_weights + key_value_down_weights
+    return down + query_weights + key_value_weights + attention_output_weights
+
+
+@formula(
+    source=HEADS[0],
+    where=HEADS[1],
+    assumes=("with latent vectors, the projections down to them have outputs of their own",),
+)
+def qkv_outputs(
+    heads: Array,
+    kv_heads: Array,
+    head_size: Array,
+    q_rank: Array,
+    kv_rank: Array,
+    head_size_plain: Array,
+    head_size_rope: Array,
+    query_head_size: Array,
+    value_head_size: Array,
+) -> Array:
+    """Outputs of the projections to queries, keys and values: as many as their biases."""
+    up = heads * (query_head_size + head_size_plain + value_head_size)
+    latent = q_rank + kv_rank + head_size_rope + up
+    return np.where(kv_rank > 0.0, latent, (heads + 2.0 * kv_heads) * head_size)
+
+
+@formula(
+    source=HEADS[0],
+    where=HEADS[1],
+    assumes=("a bias for each output of a linear layer that has biases",),
+)
+def attention_bias_parameters(
+    biases: Array, qkv_biases: Array, qkv_outputs: Array, hidden_size: Array
+) -> Array:
+    """Biases of one layer's attention."""
+    return np.maximum(biases, qkv_biases) * qkv_outputs + biases * hidden_size
+
+
+@formula(
+    source=LATENT[0],
+    where=LATENT[1],
+    assumes=(
+        "the norms of queries and keys are over one head, and all heads share them",
+        "each latent vector has an RMS norm",
+    ),
+)
+def attention_norm_parameters(
+    qk_norms: Array, head_size: Array, q_rank: Array, kv_rank: Array
+) -> Array:
+    """Norms inside one layer's attention."""
+    return 2.0 * qk_norms * head_size + q_rank + kv_rank
+
+
+@formula(source=HEADS[0], where=HEADS[1])
+def attention_parameters(
+    attention_weights: Array, attention_bias_parameters: Array, attention_norm_parameters: Array
+) -> Array:
+    """Parameters of one layer's attention."""
+    return attention_weights + attention_bias_parameters + attention_norm_parameters
+
+
+# One layer's MLP: dense, or a mixture of experts with its router and shared experts.
+
+PLAIN = (VASWANI, "section 3.3; gated: Shazeer 2020, section 2")
+EXPERTS = (MIXTRAL, "section 2.1")
+SHARED = (DEEPSEEK_V3, "section 2.1.2")
+
+
+@formula(source=PLAIN[0], where=PLAIN[1])
+def mlp_weights(gated: Array, hidden_size: Array, ffn_size: Array) -> Array:
+    """Weights of one dense layer's MLP that matrix products use."""
+    return (2.0 + gated) * hidden_size * ffn_size
+
+
+@formula(source=PLAIN[0], where=PLAIN[1])
+def mlp_parameters(
+    mlp_weights: Array, biases: Array, gated: Array, ffn_size: Array, hidden_size: Array
+) -> Array:
+    """Parameters of one dense layer's MLP."""
+    return mlp_weights + biases * ((1.0 + gated) * ffn_size + hidden_size)
+
+
+@formula(source=EXPERTS[0], where=EXPERTS[1])
+def expert_weights(gated: Array, hidden_size: Array, expert_ffn_size: Array) -> Array:
+    """Weights of one routed expert that matrix products use."""
+    return (2.0 + gated) * hidden_size * expert_ffn_size
+
+
+@formula(source=EXPERTS[0], where=EXPERTS[1])
+def expert_parameters(
+    expert_weights: Array,
+    biases: Array,
+    gated: Array,
+    expert_ffn_size: Array,
+    hidden_size: Array,
+) -> Array:
+    """Parameters of one routed expert."""
+    return expert_weights + biases * ((1.0 + gated) * expert_ffn_size + hidden_size)
+
+
+@formula(source=SHARED[0], where=SHARED[1])
+def shared_expert_weights(gated: Array, hidden_size: Array, shared_ffn_size: Array) -> Array:
+    """Weights of one layer's shared experts that matrix products use."""
+    return (2.0 + gated) * hidden_size * shared_ffn_size
+
+
+@formula(
+    source=SHARED[0],
+    where=SHARED[1],
+    assumes=("the shared experts are one MLP of their widths together",),
+)
+def shared_expert_parameters(
+    shared_expert_weights: Array,
+    biases: Array,
+    gated: Array,
+    shared_ffn_size: Array,
+    hidden_size: Array,
+) -> Array:
+    """Parameters of one layer's shared experts; none where there are none."""
+    bias = biases * ((1.0 + gated) * shared_ffn_size + hidden_size)
+    return shared_expert_weights + np.where(shared_ffn_size > 0.0, bias, 0.0)
+
+
+@formula(source=EXPERTS[0], where=EXPERTS[1])
+def router_weights(hidden_size: Array, experts: Array) -> Array:
+    """Weights of one layer's router."""
+    return hidden_size * experts
+
+
+@formula(source=SHARED[0], where=f"{SHARED[1]}, bias for balancing the load")
+def router_parameters(router_weights: Array, router_bias: Array, experts: Array) -> Array:
+    """Parameters of one layer's router."""
+    return router_weights + router_bias * experts
+
+
+@formula(source=SHARED[0], where=SHARED[1])
+def moe_parameters(
+    experts: Array,
+    expert_parameters: Array,
+    router_parameters: Array,
+    shared_expert_parameters: Array,
+) -> Array:
+    """Parameters of one layer's mixture of experts."""
+    return experts * expert_parameters + router_parameters + shared_expert_parameters
+
+
+@formula(
+    source=EXPERTS[0], where=EXPERTS[1], assumes=("router and shared experts count as active",)
+)
+def active_moe_parameters(
+    experts_per_token: Array,
+    expert_parameters: Array,
+    router_parameters: Array,
+    shared_expert_parameters: Array,
+) -> Array:
+    """Parameters of one layer's mixture of experts that one token meets."""
+    return experts_per_token * expert_parameters + router_parameters + shared_expert_parameters
+
+
+@formula(
+    source=SHARED[0],
+    where="section 4.2; one of every few layers: Hugging Face transformers, decoder_sparse_step",
+    assumes=("after the first dense layers, the last of every moe_every layers has experts",),
+)
+def moe_layers(layers: Array, dense_layers: Array, moe_every: Array, experts: Array) -> Array:
+    """Layers whose MLP is a mixture of experts."""
+    routed = np.floor(np.maximum(layers - dense_layers, 0.0) / moe_every)
+    return np.where(experts > 0.0, routed, 0.0)
+
+
+@formula(source=SHARED[0], where="section 4.2")
+def dense_mlp_layers(layers: Array, moe_layers: Array) -> Array:
+    """Layers whose MLP is dense."""
+    return np.maximum(layers - moe_layers, 0.0)
+
+
+# Floating-point operations of one token, forward and in training, by parts.
+#
+# Matrix products alone count, a multiplication and an addition as two.  Scores and values are
+# counted twice over: in full, as published utilisations are (PaLM, Megatron-LM), and without what a
+# causal mask hides.  What is recomputed counts in neither.
+
+APPENDIX = (NARAYANAN, "appendix on floating-point operations")
+PALM = (CHOWDHERY, "appendix B")
+WINDOW = (MISTRAL, "section 2, sliding window attention")
+FULL = "masked scores count as computed"
+CAUSAL = "a token attends to itself and to earlier ones: half of the scores if there is no window"
+BACKWARD = "the backward pass costs twice the forward pass"
+
+
+@formula(
+    source=PALM[0], where=PALM[1], assumes=("embedding, norms and biases cost no matrix product",)
+)
+def active_weights(
+    layers: Array,
+    attention_weights: Array,
+    dense_mlp_layers: Array,
+    mlp_weights: Array,
+    moe_layers: Array,
+    router_weights: Array,
+    shared_expert_weights: Array,
+    experts_per_token: Array,
+    expert_weights: Array,
+) -> Array:
+    """Weights in the layers whose matrix products one token goes through."""
+    routed = router_weights + shared_expert_weights + experts_per_token * expert_weights
+    return layers * attention_weights + dense_mlp_layers * mlp_weights + moe_layers * routed
+
+
+@formula(source=APPENDIX[0], where=APPENDIX[1])
+def weight_flops_per_token(active_weights: Array) -> Array:
+    """Forward FLOPs of one token by the layers' weights."""
+    return 2.0 * active_weights
+
+
+@formula(
+    source=APPENDIX[0],
+    where=APPENDIX[1],
+    assumes=("every token's logits are computed, also where the embedding's table is shared",),
+)
+def logits_flops_per_token(hidden_size: Array, vocabulary_size: Array) -> Array:
+    """Forward FLOPs of one token by the output layer."""
+    return 2.0 * hidden_size * vocabulary_size
+
+
+def _span(sequence_length: Array, window: Array) -> Array:
+    return np.where(window > 0.0, np.minimum(sequence_length, window), sequence_length)
+
+
+@formula(source=WINDOW[0], where=WINDOW[1], assumes=("the window holds in every layer", FULL))
+def attention_span(sequence_length: Array, window: Array) -> Array:
+    """Tokens that one token's scores span, masked ones counted."""
+    return _span(sequence_length, window)
+
+
+@formula(
+    source=WINDOW[0],
+    where=f"{WINDOW[1]}, summed over the sequence",
+    assumes=("the window holds in every layer", CAUSAL),
+)
+def causal_attention_span(sequence_length: Array, window: Array) -> Array:
+    """Mean number of tokens that one token attends to, masked ones not counted."""
+    span = _span(sequence_length, window)
+    return np.asarray(span * (1.0 - span / (2.0 * sequence_length)))
+
+
+@formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(FULL,))
+def attention_flops_per_token(
+    layers: Array,
+    attention_span: Array,
+    heads: Array,
+    query_head_size: Array,
+    value_head_size: Array,
+) -> Array:
+    """Forward FLOPs of one token by scores and values, masked ones counted."""
+    return 2.0 * layers * attention_span * heads * (query_head_size + value_head_size)
+
+
+@formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(CAUSAL,))
+def causal_attention_flops_per_token(
+    layers: Array,
+    causal_attention_span: Array,
+    heads: Array,
+    query_head_size: Array,
+    value_head_size: Array,
+) -> Array:
+    """Forward FLOPs of one token by scores and values, masked ones not counted."""
+    return 2.0 * layers * causal_attention_span * heads * (query_head_size + value_head_size)
+
+
+@formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(FULL,))
+def forward_flops_per_token(
+    weight_flops_per_token: Array, attention_flops_per_token: Array, logits_flops_per_token: Array
+) -> Array:
+    """Forward FLOPs of one token, masked scores counted."""
+    return weight_flops_per_token + attention_flops_per_token + logits_flops_per_token
+
+
+@formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(CAUSAL,))
+def causal_forward_flops_per_token(
+    weight_flops_per_token: Array,
+    causal_attention_flops_per_token: Array,
+    logits_flops_per_token: Array,
+) -> Array:
+    """Forward FLOPs of one token, masked scores not counted."""
+    return weight_flops_per_token + causal_attention_flops_per_token + logits_flops_per_token
+
+
+@formula(source=PALM[0], where=PALM[1], assumes=(BACKWARD, "nothing is recomputed", FULL))
+def model_flops_per_token(forward_flops_per_token: Array) -> Array:
+    """FLOPs of one token's training, masked scores counted."""
+    return 3.0 * forward_flops_per_token
+
+
+@formula(source=PALM[0], where=PALM[1], assumes=(BACKWARD, "nothing is recomputed", CAUSAL))
+def causal_model_flops_per_token(causal_forward_flops_per_token: Array) -> Array:
+    """FLOPs of one token's training, masked scores not counted."""
+    return 3.0 * causal_forward_flops_per_token
+
+
+@formula(source=NARAYANAN, where="section 5.1")
+def tokens_per_step(global_batch: Array, sequence_length: Array) -> Array:
+    """Tokens in a step's global batch."""
+    return global_batch * sequence_length
+
+
+@formula(source=PALM[0], where=PALM[1])
+def model_flops(model_flops_per_token: Array, tokens_per_step: Array) -> Array:
+    """FLOPs of a step, masked scores counted."""
+    return model_flops_per_token * tokens_per_step
+
+
+@formula(source=PALM[0], where=PALM[1])
+def causal_model_flops(causal_model_flops_per_token: Array, tokens_per_step: Array) -> Array:
+    """FLOPs of a step, masked scores not counted."""
+    return causal_model_flops_per_token * tokens_per_step
