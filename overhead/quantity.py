@@ -278,14 +278,20 @@ define("time", "T", "s", "time of the operation", minimum=0)
 define("latency_time", r"T_\alpha", "s", "part of the time that is latency", minimum=0)
 define("bandwidth_time", "T_B", "s", "part of the time that is transfer", minimum=0)
 define("reduction_time", r"T_\gamma", "s", "part of the time that is reduction", minimum=0)
-for _number, _axis in enumerate("xyz", 1):
-    define(
-        f"phase_{_number}_time",
-        f"t_{_number}",
-        "s",
-        f"time of one chunk's phases on dimension {_number}",
-        minimum=0,
-    )
+for _number in (1, 2, 3):
+    for _part, _mark, _words in (
+        ("time", f"t_{_number}", "time of"),
+        ("latency_time", rf"t_{{\alpha,{_number}}}", "latency of"),
+        ("transfer_time", f"t_{{B,{_number}}}", "transfer of"),
+    ):
+        define(f"phase_{_number}_{_part}", _mark, "s",
+               f"{_words} one chunk's phases on dimension {_number}", minimum=0)  # fmt: skip
+    define(f"phase_{_number}_passes", f"P_{_number}", "1",
+           f"chunks whose phases on dimension {_number} are waited for", minimum=1)  # fmt: skip
+define("pipelined_chunks", "S_p", "1", "chunks that follow one another through the dimensions",
+       minimum=1)  # fmt: skip
+define("hidden_phase_time", "T_h", "s",
+       "time of the phases that go on beside the slowest dimension's", minimum=0)  # fmt: skip
 define("intra_time", "T_1", "s", "part of the time spent inside nodes", minimum=0)
 define("inter_time", "T_2", "s", "part of the time spent between nodes", minimum=0)
 define("pod_time", "T_3", "s", "part of the time spent between pods", minimum=0)

@@ -83,6 +83,26 @@ def test_verbose_puts_the_numbers_in(cli: Runner) -> None:
     assert "  assumes " in out
 
 
+def test_parts_of_phases_in_a_pipeline_add_up(cli: Runner) -> None:
+    """Eight chunks' phases on x and one chunk's on y: 8 x 30 + 30 us of latency."""
+    told = cli(
+        "collective --topology torus --mesh-nx 4 --mesh-ny 4 --N 16 --M 1MiB --bandwidth 50GB/s"
+        " --latency 5us --phase-chunks 8 --verbose"
+    ).out
+    assert "  time                      302.4 us\n    latency part            270 us\n" in told
+    assert "    bandwidth part          32.44 us\n" in told
+    assert "  phases hidden behind it   216.9 us\n" in told
+    assert "  latency_time = phase_1_passes*phase_1_latency_time + " in told
+    assert "    = 8*3e-05 + 1*3e-05 + 1*0\n    = 270 us\n" in told
+
+
+def test_what_reductions_cost_is_a_part_of_its_own(cli: Runner) -> None:
+    told = cli("collective --topology ring --N 8 --M 1GB --bandwidth 100GB/s --latency 1us"
+               " --reduction-cost 1e-12")  # fmt: skip
+    assert "  time                      18.39 ms\n    latency part            14 us\n" in told.out
+    assert "    bandwidth part          17.5 ms\n    reduction part          875 us\n" in told.out
+
+
 @pytest.mark.parametrize(
     ("more", "statement"),
     [

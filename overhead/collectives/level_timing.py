@@ -34,7 +34,7 @@ def pod_wire_time(message_bytes: Array, pod_bandwidth: Array, pod_oversubscripti
     return message_bytes * (pod_oversubscription / pod_bandwidth)
 
 
-@formula(source="hockney1994", assumes=MODEL, when=HIERARCHY)
+@formula(source="hockney1994", assumes=MODEL, when={**HIERARCHY, **SEQUENTIAL})
 def intra_time(
     intra_latency_count: Array,
     intra_latency: Array,
@@ -45,7 +45,7 @@ def intra_time(
     return intra_latency_count * intra_latency + intra_transfer_fraction * intra_wire_time
 
 
-@formula(source="hockney1994", assumes=MODEL, when=HIERARCHY)
+@formula(source="hockney1994", assumes=MODEL, when={**HIERARCHY, **SEQUENTIAL})
 def inter_time(
     inter_latency_count: Array,
     inter_latency: Array,
@@ -56,7 +56,7 @@ def inter_time(
     return inter_latency_count * inter_latency + inter_transfer_fraction * inter_wire_time
 
 
-@formula(source="hockney1994", assumes=MODEL, when=HIERARCHY)
+@formula(source="hockney1994", assumes=MODEL, when={**HIERARCHY, **SEQUENTIAL})
 def pod_time(
     pod_latency_count: Array,
     pod_latency: Array,
@@ -89,7 +89,7 @@ def three_level_time(intra_time: Array, inter_time: Array, pod_time: Array) -> A
     return intra_time + inter_time + pod_time
 
 
-@formula(returns="latency_time", source=OWN, assumes=MODEL, when=TWO)
+@formula(returns="latency_time", source=OWN, assumes=MODEL, when={**TWO, **SEQUENTIAL})
 def two_level_latency_time(
     intra_latency_count: Array,
     intra_latency: Array,
@@ -100,7 +100,7 @@ def two_level_latency_time(
     return intra_latency_count * intra_latency + inter_latency_count * inter_latency
 
 
-@formula(returns="latency_time", source=OWN, assumes=MODEL, when=THREE)
+@formula(returns="latency_time", source=OWN, assumes=MODEL, when={**THREE, **SEQUENTIAL})
 def three_level_latency_time(
     intra_latency_count: Array,
     intra_latency: Array,
@@ -114,7 +114,7 @@ def three_level_latency_time(
     return two + pod_latency_count * pod_latency
 
 
-@formula(returns="bandwidth_time", source=OWN, assumes=MODEL, when=TWO)
+@formula(returns="bandwidth_time", source=OWN, assumes=MODEL, when={**TWO, **SEQUENTIAL})
 def two_level_bandwidth_time(
     intra_transfer_fraction: Array,
     intra_wire_time: Array,
@@ -125,7 +125,7 @@ def two_level_bandwidth_time(
     return intra_transfer_fraction * intra_wire_time + inter_transfer_fraction * inter_wire_time
 
 
-@formula(returns="bandwidth_time", source=OWN, assumes=MODEL, when=THREE)
+@formula(returns="bandwidth_time", source=OWN, assumes=MODEL, when={**THREE, **SEQUENTIAL})
 def three_level_bandwidth_time(
     intra_transfer_fraction: Array,
     intra_wire_time: Array,

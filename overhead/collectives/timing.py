@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from overhead.collectives.algorithm import algorithm
-from overhead.collectives.cost import Cost, Level, flat, several
+from overhead.collectives.cost import LEVELS, Cost, Level, flat, several
 from overhead.collectives.hierarchical import CROWD, crowd
-from overhead.declare import alias, constant
+from overhead.declare import alias, constant, product, total
 from overhead.formula import formula
 from overhead.quantity import Array
 
 FLAT = {"shape": "flat"}
+SEQUENTIAL = {**FLAT, "phases": "sequential"}
 HOCKNEY = "hockney1994"
 MODEL = ("a latency a hop, and the slowest link's bytes by its bandwidth",)
 
@@ -25,7 +26,7 @@ def wire_time(message_bytes: Array, bandwidth: Array) -> Array:
     return message_bytes / bandwidth
 
 
-@formula(source=HOCKNEY, assumes=MODEL, when=FLAT)
+@formula(source=HOCKNEY, assumes=MODEL, when=SEQUENTIAL)
 def latency_time(latency_count: Array, latency: Array) -> Array:
     """Part of the time that is latency."""
     return latency_count * latency
@@ -35,14 +36,14 @@ def latency_time(latency_count: Array, latency: Array) -> Array:
     returns="latency_time",
     source=HOCKNEY,
     assumes=(*MODEL, "the switch that reduces or multicasts has a latency of its own"),
-    when={**FLAT, "in_network": "yes"},
+    when={**SEQUENTIAL, "in_network": "yes"},
 )
 def in_network_latency_time(latency_count: Array, in_network_latency: Array) -> Array:
     """Part of the time that is latency, where the switch takes part."""
     return latency_count * in_network_latency
 
 
-@formula(source=HOCKNEY, assumes=MODEL, when=FLAT)
+@formula(source=HOCKNEY, assumes=MODEL, when=SEQUENTIAL)
 def bandwidth_time(transfer_fraction: Array, wire_time: Array) -> Array:
     """Part of the time that is transfer."""
     return transfer_fraction * wire_time
@@ -51,7 +52,7 @@ def bandwidth_time(transfer_fraction: Array, wire_time: Array) -> Array:
 @formula(
     source=HOCKNEY,
     assumes=(*MODEL, "the reduction itself costs nothing"),
-    when={**FLAT, "phases": "sequential", "reduction": "free"},
+    when={**SEQUENTIAL, "reduction": "free"},
 )
 def time(latency_time: Array, bandwidth_time: Array) -> Array:
     """Time of the operation."""
@@ -190,155 +191,161 @@ def busbw(bus_factor: Array, algbw: Array) -> Array:
 # First come one chunk's phases, then the slowest dimension's phases for each further chunk.
 
 HIERARCHY = {"topology": "hierarchical"}
-TWO = {"shape": "two_levels"}
-THREE = {"shape": "three_levels"}
 PIPELINED = {"phases": "pipelined"}
 OWN = "derivation"
-
-
-@formula(returns="phase_1_time", source=OWN, when=FLAT)
-def flat_phase_1(
-    dimension_1_latency_count: Array,
-    latency: Array,
-    dimension_1_transfer_fraction: Array,
-    wire_time: Array,
-    phase_chunks: Array,
-) -> Array:
-    """Time of one chunk's phases on the first dimension."""
-    share = dimension_1_transfer_fraction / phase_chunks
-    return dimension_1_latency_count * latency + share * wire_time
-
-
-@formula(returns="phase_2_time", source=OWN, when=FLAT)
-def flat_phase_2(
-    dimension_2_latency_count: Array,
-    latency: Array,
-    dimension_2_transfer_fraction: Array,
-    wire_time: Array,
-    phase_chunks: Array,
-) -> Array:
-    """Time of one chunk's phases on the second dimension."""
-    share = dimension_2_transfer_fraction / phase_chunks
-    return dimension_2_latency_count * latency + share * wire_time
-
-
-@formula(returns="phase_3_time", source=OWN, when=FLAT)
-def flat_phase_3(
-    dimension_3_latency_count: Array,
-    latency: Array,
-    dimension_3_transfer_fraction: Array,
-    wire_time: Array,
-    phase_chunks: Array,
-) -> Array:
-    """Time of one chunk's phases on the third dimension."""
-    share = dimension_3_transfer_fraction / phase_chunks
-    return dimension_3_latency_count * latency + share * wire_time
-
-
-@formula(returns="phase_1_time", source=OWN, when=HIERARCHY)
-def intra_phase(
-    intra_latency_count: Array,
-    intra_latency: Array,
-    intra_transfer_fraction: Array,
-    intra_wire_time: Array,
-    phase_chunks: Array,
-) -> Array:
-    """Time of one chunk's phases inside nodes."""
-    share = intra_transfer_fraction / phase_chunks
-    return intra_latency_count * intra_latency + share * intra_wire_time
-
-
-@formula(returns="phase_2_time", source=OWN, when=HIERARCHY)
-def inter_phase(
-    inter_latency_count: Array,
-    inter_latency: Array,
-    inter_transfer_fraction: Array,
-    inter_wire_time: Array,
-    phase_chunks: Array,
-) -> Array:
-    """Time of one chunk's phases between nodes."""
-    share = inter_transfer_fraction / phase_chunks
-    return inter_latency_count * inter_latency + share * inter_wire_time
-
-
-constant(
-    "phase_3_time",
-    0.0,
-    "Time of one chunk's phases between pods, where there are none",
-    like="phase_1_time",
-    when=TWO,
+NUMBERS = (1, 2, 3)
+FOLLOW = (
+    "chunks follow one another through the dimensions",
+    "the phases of one chunk on one dimension block it for the others",
 )
+ON_THE_PATH = ("every chunk waits for the slowest dimension, the first one for the others, too",)
 
 
-@formula(returns="phase_3_time", source=OWN, when=THREE)
-def pod_phase(
-    pod_latency_count: Array,
-    pod_latency: Array,
-    pod_transfer_fraction: Array,
-    pod_wire_time: Array,
-    phase_chunks: Array,
-) -> Array:
-    """Time of one chunk's phases between pods."""
-    share = pod_transfer_fraction / phase_chunks
-    return pod_latency_count * pod_latency + share * pod_wire_time
+@formula(source=OWN, when=PIPELINED)
+def pipelined_chunks(phase_chunks: Array, phases_apart: Array) -> Array:
+    """Chunks that follow one another; one where every step works on all dimensions."""
+    return np.where(phases_apart > 0.0, phase_chunks, 1.0)
 
 
-FOLLOW = "chunks follow one another through the dimensions"
+def chunk_transfer(transfer_fraction: Array, pipelined_chunks: Array, wire_time: Array) -> Array:
+    """Transfer of one chunk's phases on one dimension."""
+    return transfer_fraction / pipelined_chunks * wire_time
+
+
+for _number, _level in zip(NUMBERS, LEVELS, strict=True):
+    _on = f"dimension_{_number}"
+    for _labels, _latency, _wire in (
+        (FLAT, "latency", "wire_time"),
+        ({**FLAT, "in_network": "yes"}, "in_network_latency", "wire_time"),
+        (HIERARCHY, f"{_level}_latency", f"{_level}_wire_time"),
+    ):
+        product(
+            f"phase_{_number}_latency_time",
+            (f"{_on}_latency_count", _latency),
+            name=f"phase_{_number}_{_latency}_time",
+            when={**_labels, **PIPELINED},
+        )
+    for _labels, _wire in ((FLAT, "wire_time"), (HIERARCHY, f"{_level}_wire_time")):
+        formula(
+            returns=f"phase_{_number}_transfer_time",
+            inputs=(f"{_on}_transfer_fraction", "pipelined_chunks", _wire),
+            source=OWN,
+            name=f"phase_{_number}_{_wire}",
+            when={**_labels, **PIPELINED},
+        )(chunk_transfer)
+    total(
+        f"phase_{_number}_time",
+        (f"phase_{_number}_latency_time", f"phase_{_number}_transfer_time"),
+        when=PIPELINED,
+    )
+
+
+def _slowest(phase_1_time: Array, phase_2_time: Array, phase_3_time: Array) -> Array:
+    return np.maximum(np.maximum(phase_1_time, phase_2_time), phase_3_time)
 
 
 @formula(
     returns="time",
     source=OWN,
-    assumes=(
-        FOLLOW,
-        "the phases of one chunk on one dimension block it for the others",
-        "the reduction itself costs nothing",
-    ),
+    assumes=(*FOLLOW, "the reduction itself costs nothing"),
     when={**PIPELINED, "reduction": "free"},
 )
 def pipelined_time(
-    phase_1_time: Array,
-    phase_2_time: Array,
-    phase_3_time: Array,
-    phase_chunks: Array,
-    phases_apart: Array,
-    latency_time: Array,
-    bandwidth_time: Array,
+    phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
 ) -> Array:
     """Time of the operation, its phases pipelined over chunks."""
-    slowest = np.maximum(np.maximum(phase_1_time, phase_2_time), phase_3_time)
-    pipelined = phase_1_time + phase_2_time + phase_3_time + (phase_chunks - 1.0) * slowest
-    # Where every step works on all levels there are no phases, and chunks change nothing.
-    return np.where(phases_apart > 0.0, pipelined, latency_time + bandwidth_time)
+    slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
+    return phase_1_time + phase_2_time + phase_3_time + (pipelined_chunks - 1.0) * slowest
 
 
 @formula(
     returns="time",
     source=OWN,
-    assumes=(FOLLOW, "the busiest rank's reductions overlap with nothing"),
+    assumes=(*FOLLOW, "the busiest rank's reductions overlap with nothing"),
     when={**PIPELINED, "reduction": "counted"},
 )
 def pipelined_reducing_time(
     phase_1_time: Array,
     phase_2_time: Array,
     phase_3_time: Array,
-    phase_chunks: Array,
-    phases_apart: Array,
-    latency_time: Array,
-    bandwidth_time: Array,
+    pipelined_chunks: Array,
     reduction_time: Array,
 ) -> Array:
     """Time of the operation, its phases pipelined over chunks and its reductions included."""
-    pipelined = pipelined_time(
-        phase_1_time,
-        phase_2_time,
-        phase_3_time,
-        phase_chunks,
-        phases_apart,
-        latency_time,
-        bandwidth_time,
-    )
+    pipelined = pipelined_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks)
     return pipelined + reduction_time
+
+
+# The parts of that time: what is waited for, and what goes on meanwhile.
+
+
+@formula(source=OWN, assumes=ON_THE_PATH, when=PIPELINED)
+def phase_1_passes(
+    phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
+) -> Array:
+    """Chunks whose phases on the first dimension are waited for."""
+    slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
+    return np.where(phase_1_time == slowest, pipelined_chunks, 1.0)
+
+
+@formula(source=OWN, assumes=ON_THE_PATH, when=PIPELINED)
+def phase_2_passes(
+    phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
+) -> Array:
+    """Chunks whose phases on the second dimension are waited for; of equal ones the first's."""
+    slower = (phase_2_time > phase_1_time) & (phase_2_time >= phase_3_time)
+    return np.where(slower, pipelined_chunks, 1.0)
+
+
+@formula(source=OWN, assumes=ON_THE_PATH, when=PIPELINED)
+def phase_3_passes(
+    phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
+) -> Array:
+    """Chunks whose phases on the third dimension are waited for; of equal ones the first's."""
+    slower = phase_3_time > np.maximum(phase_1_time, phase_2_time)
+    return np.where(slower, pipelined_chunks, 1.0)
+
+
+def on_the_path(
+    phase_1_passes: Array,
+    phase_1_time: Array,
+    phase_2_passes: Array,
+    phase_2_time: Array,
+    phase_3_passes: Array,
+    phase_3_time: Array,
+) -> Array:
+    """Part of the time, of phases that are waited for."""
+    two = phase_1_passes * phase_1_time + phase_2_passes * phase_2_time
+    return two + phase_3_passes * phase_3_time
+
+
+for _part, _of in (("latency_time", "latency_time"), ("bandwidth_time", "transfer_time")):
+    formula(
+        returns=_part,
+        inputs=tuple(f"phase_{n}_{x}" for n in NUMBERS for x in ("passes", _of)),
+        source=OWN,
+        assumes=ON_THE_PATH,
+        name=f"pipelined_{_part}",
+        when=PIPELINED,
+    )(on_the_path)
+for _number, _level in zip(NUMBERS, LEVELS, strict=True):
+    product(
+        f"{_level}_time",
+        (f"phase_{_number}_passes", f"phase_{_number}_time"),
+        assumes=ON_THE_PATH,
+        name=f"pipelined_{_level}_time",
+        when={**HIERARCHY, **PIPELINED},
+    )
+
+
+@formula(source=OWN, assumes=ON_THE_PATH, when=PIPELINED)
+def hidden_phase_time(
+    phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
+) -> Array:
+    """Time of the phases that go on while a chunk waits for the slowest dimension."""
+    every = phase_1_time + phase_2_time + phase_3_time
+    slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
+    return (pipelined_chunks - 1.0) * (every - slowest)
 
 
 # One message from one rank to another.

@@ -17,6 +17,7 @@ from overhead.software.flat import OWN, several
 from overhead.software.quantities import PRICED
 
 ANY = {"library": PRICED}
+SEQUENTIAL = {**ANY, "phases": "sequential"}
 TWO_PROTOCOLS = "ring|pairs|message|tree"
 SIMPLE_ONLY = "nvls|nvls_tree|sharp|schedule"
 RINGS = {**ANY, "form": "ring"}
@@ -140,7 +141,7 @@ def floored_time(device_time: Array, floor_time: Array) -> Array:
 
 for _shape in FOLLOWING["shape"]:
     _where = {**ANY, "shape": _shape}
-    _exact = {**_where, "phases": "sequential", "reduction": "free"}
+    _exact = {**SEQUENTIAL, "shape": _shape, "reduction": "free"}
     for _returns, _more in (("device_time", _where), ("time", {**_exact, "floor": "none"})):
         formula(
             returns=_returns,
@@ -313,7 +314,7 @@ def bandwidth_parts(wire_part_time: Array, copy_part_time: Array, ramp_part_time
 
 
 for _shape, _network in (*product(FOLLOWING["shape"], ("",)), ("flat", "yes")):
-    _where = {**ANY, "shape": _shape} | ({"in_network": _network} if _network else {})
+    _where = {**SEQUENTIAL, "shape": _shape} | ({"in_network": _network} if _network else {})
     formula(
         returns="latency_time",
         source=OWN,
@@ -329,7 +330,7 @@ for _shape, _network in (*product(FOLLOWING["shape"], ("",)), ("flat", "yes")):
         )(bandwidth_parts)
 
 
-LEVELS = {**ANY, "topology": "hierarchical"}
+LEVELS = {**SEQUENTIAL, "topology": "hierarchical"}
 WHOLE = ("an operation that leaves a node counts as between nodes, as a whole",)
 
 

@@ -136,6 +136,8 @@ PARTS_OF = {
     "bandwidth_time": ("wire_part_time", "copy_part_time", "ramp_part_time"),
 }
 PROTOCOLS = ("LL", "Simple")
+# With phases in a pipeline: what of the time is waited for, and what goes on meanwhile.
+PHASES = ("latency_time", "bandwidth_time", "hidden_phase_time")
 # A library without protocols.
 XLA = "xla"
 
@@ -250,22 +252,22 @@ def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
 def _composed(job: Job, algorithm: Algorithm, record: Mapping[str, Any]) -> Iterator[str]:
     """Yield how the time comes about where it isn't the stated one."""
     (case,) = job.plan.cases
-    within = "yes" if algorithm.in_network else "no"
-    declared = REGISTRY.returning("time", {**case.labels, "in_network": within})
-    if not isinstance(declared, Formula):
-        return
+    labels = {**case.labels, **algorithm.labels}
     if algorithm.exact_chunks:
         yield f"    (exact where {algorithm.exact_chunks}; elsewhere an upper bound)"
     builder, evaluator = job.plan.builder(case), Evaluator(job.plan.grid, dict(case.fixed))
-    values = {}
-    with np.errstate(all="ignore"):
-        for name in declared.inputs:
-            node = builder.node(name, algorithm)
-            values[name] = float(np.asarray(evaluator.value(node)).reshape(-1)[0])
     yield "  which becomes, as asked for,"
-    yield f"  {declared.statement}"
-    yield f"    = {put_in(declared.expression, values)}"
-    yield f"    = {format_quantity(record['time'], VOCABULARY['time'].units)}"
+    for quantity in ("time", *(PHASES if labels["phases"] == "pipelined" else ())):
+        declared = REGISTRY.returning(quantity, labels)
+        assert isinstance(declared, Formula)
+        values = {}
+        with np.errstate(all="ignore"):
+            for name in declared.inputs:
+                node = builder.node(name, algorithm)
+                values[name] = float(np.asarray(evaluator.value(node)).reshape(-1)[0])
+        yield f"  {declared.statement}"
+        yield f"    = {put_in(declared.expression, values)}"
+        yield f"    = {format_quantity(record[quantity], VOCABULARY[quantity].units)}"
 
 
 def _values(job: Job, algorithm: Algorithm) -> dict[str, float]:

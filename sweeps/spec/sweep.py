@@ -496,11 +496,11 @@ class _Reader:
     # What is asked for.
 
     def _quantities(self, *, training: bool) -> tuple[str, ...]:
-        # The parts inside nodes, between them and between pods are the time.
         told = {**self._table("axes"), **self._table("constants")}
         networks = str(told.get("topology", ""))
-        pods = "nodes_per_pod" in told and ("hierarchical" in networks or networks == "all")
-        usual = [*DEFAULT_QUANTITIES, *(["pod_time"] if pods else [])]
+        usual = [*DEFAULT_QUANTITIES, *(part for name, part in PARTS.items() if name in told)]
+        if not ("hierarchical" in networks or networks == "all"):
+            usual = [name for name in usual if name != "pod_time"]
         usual = list(TRAINING_QUANTITIES) if training else usual
         usual = list(OUTPUTS) if is_overlap(told) else usual
         value = self.stated.get("quantities", usual)
@@ -514,6 +514,12 @@ class _Reader:
         return tuple(dict.fromkeys(name for name in names if name != "status"))
 
 
+# Without these parts a time wouldn't be their sum, where what comes first is given.
+PARTS = {
+    "nodes_per_pod": "pod_time",
+    "reduction_cost": "reduction_time",
+    "phase_chunks": "hidden_phase_time",
+}
 # What is told beside quantities; the status is stored with whatever is asked for.
 FLAGS = ("chosen_algorithm", "status")
 assert set(SWITCHES) < set(LABELS)

@@ -204,6 +204,30 @@ def test_phases_pipelined_over_chunks(topology: str, collective: str, data: st.D
         equal(many["time"], evaluate(algorithm, free)["time"] if whole else slowest, algorithm.name)
 
 
+@every_network
+@few
+@data_of
+def test_parts_of_phases_in_a_pipeline(topology: str, collective: str, data: st.DataObject) -> None:
+    """What is waited for adds up to the time; with what hides, to all chunks' work."""
+    price = data.draw(prices(topology))
+    chunks = float(data.draw(st.integers(1, 500)))
+    slow_switch = {**price, "in_network_latency": data.draw(st.floats(0.0, 1.0))}
+    for algorithm in ALGORITHMS.of(topology, collective):
+        pipelined = {**slow_switch, "phase_chunks": chunks, "reduction_cost": 1e-9}
+        found = evaluate(algorithm, pipelined)
+        parts = found["latency_time"] + found["bandwidth_time"]
+        equal(found["time"], parts + found["reduction_time"], algorithm.name)
+        work = sum(found[f"phase_{number}_time"] for number in (1, 2, 3))
+        equal(parts + found["hidden_phase_time"], found["pipelined_chunks"] * work, algorithm.name)
+        if topology == "hierarchical":
+            levels = found["intra_time"] + found["inter_time"] + found["pod_time"]
+            equal(levels, parts, algorithm.name)
+        one = evaluate(algorithm, {**slow_switch, "phase_chunks": 1.0})
+        for name in ("time", "latency_time", "bandwidth_time", "intra_time", "inter_time"):
+            if topology == "hierarchical" or not name.startswith("int"):
+                equal(one[name], evaluate(algorithm, slow_switch)[name], (algorithm.name, name))
+
+
 # Algorithms and networks that are kin.
 
 
