@@ -82,6 +82,7 @@ def _algorithms(algorithms: Sequence[Algorithm]) -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for one in algorithms:
         stated = [f"`{text}`" for text in one.statements.values()]
+        stated[1] += f" ({one.bound})" * bool(one.bound)
         place = f"{one.source.key}{', ' + one.where if one.where else ''}"
         cells = [one.collective, one.name, *stated, place]
         yield "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
@@ -106,6 +107,11 @@ def algorithm_table(*, others: bool = False) -> str:
     keys = sorted((one.key for one in algorithms(others=others)), key=lambda key: key[1])
     for collective, group in groupby(keys, key=lambda key: key[1]):
         found = list(group)
-        cells = [", ".join(k[2] for k in found if k[0] == t) or "-" for t in topologies]
+        named = [(k[0], k[2] + r"\*" * bool(ALGORITHMS[k].bound)) for k in found]
+        cells = [", ".join(name for of, name in named if of == t) or "-" for t in topologies]
         lines.append(f"| {collective} | " + " | ".join(cells) + " |")
+    lines += [
+        "",
+        r"\* An upper bound of the time at some sizes, marked there; all others are exact.",
+    ]
     return "\n".join(lines) + "\n"

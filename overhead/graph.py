@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from overhead.collectives.algorithm import Algorithm, Requirement
 from overhead.collectives.choices import best_chunks, candidates, usable
 from overhead.collectives.cost import COST_PARTS, LEVELS
+from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.labels import FOLLOWING, LABELS, NO_LIBRARY
 from overhead.quantity import Array
@@ -297,6 +298,8 @@ class Builder:
             return self._chunks(found)
         if quantity == "chosen_algorithm":
             return self._chosen(found)
+        if quantity == "time_is_upper_bound" and found:
+            return self._bound(found)
         if quantity == "time" and len(found) > 1 and self.only_time:
             return self._least(found)
         if quantity == "time" and len(found) > 1:
@@ -435,6 +438,25 @@ class Builder:
 
         key = short(("chunks", *algorithm.key, latency_per, *(node.key for node in inputs)))
         return self.intern("chunks", key, inputs, run, None, algorithm)
+
+    def _bound(self, found: Sequence[Algorithm]) -> Node:
+        """Return the node of whether a time is an upper bound rather than exact."""
+        if len(found) > 1:
+            each = [self._bound((one,)) for one in found]
+            return self._chosen_of("time_is_upper_bound", found, each)
+        (algorithm,) = found
+        condition, ones = algorithm.exact_chunks, self._ones()
+        if not condition:
+            return self.intern("time_is_upper_bound", ("exact",), (), lambda: np.zeros(ones))
+        used = names(condition)
+        inputs = tuple(self.input(name, algorithm) for name in used)
+
+        def run(*values: Array) -> Array:
+            exact = evaluate(condition, dict(zip(used, values, strict=True)))
+            return np.where(exact, 0.0, 1.0)
+
+        key = short(("bound", *algorithm.key, *(node.key for node in inputs)))
+        return self.intern("time_is_upper_bound", key, inputs, run, None, algorithm)
 
     def best(self, found: Sequence[Algorithm]) -> Node:
         """Return the node of the least time of several algorithms, and of which has it."""

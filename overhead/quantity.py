@@ -275,6 +275,9 @@ for _level, _mark, _words in (
         minimum=0,
     )
 define("time", "T", "s", "time of the operation", minimum=0)
+define("time_is_upper_bound", r"\hat{T}", "1",
+       "whether the time is an upper bound (1) rather than exact (0)",
+       minimum=0, maximum=1, integer=True)  # fmt: skip
 define("latency_time", r"T_\alpha", "s", "part of the time that is latency", minimum=0)
 define("bandwidth_time", "T_B", "s", "part of the time that is transfer", minimum=0)
 define("reduction_time", r"T_\gamma", "s", "part of the time that is reduction", minimum=0)

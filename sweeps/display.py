@@ -67,6 +67,7 @@ ROWS: dict[str, Row] = {
             copy_part_time="copy",
             ramp_part_time="ramp",
         ),
+        _row("time_is_upper_bound", "collective", "", title="upper bound"),
         _row("chosen_algorithm", "collective", "usual table", title="algorithm used"),
         # Of a plan.
         _row("best_split", "plan", "best", title="best split"),

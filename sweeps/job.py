@@ -37,6 +37,8 @@ RECORDED = (
     *("ranks", "message_bytes"),
     *("world_size", "dp", "tp", "cp", "pp", "ep", "zero_stage", "micro_batch", "global_batch"),
 )
+# What records tell of a time where an algorithm's isn't exact everywhere.
+BOUND = "time_is_upper_bound"
 # Reductions whose result has no dimension of its own.
 PLAIN_RESULTS = ("min", "max", "mean")
 
@@ -248,18 +250,30 @@ class Job:
     @property
     def masks(self) -> dict[str, int]:
         """By variable: the bits of a status with which it has no value."""
-        return {v.name: self.plan.faults.masking(v.name) for v in self.plan.variables}
+        named = (BOUND, *(variable.name for variable in self.plan.variables))
+        return {name: self.plan.faults.masking(name) for name in named}
 
     def evaluated(self) -> Result:
         """Evaluate what is stored whole, for records and tables: without sources and provenance."""
         arrays = self.plan.evaluate(self.stored)
         layout = layout_of(self.plan, self.resolved.origins, {}, brief=True)
+        if "time" in arrays and any(one.bound for one in self.plan.algorithms()):
+            found = self._planned((BOUND,))
+            (bound, *_) = layout_of(found, self.resolved.origins, {}, brief=True).variables
+            layout = replace(layout, variables=(*layout.variables, bound))
+            arrays |= found.evaluate((BOUND,))
         columns = (
             replace(column, values=arrays[column.name])
             for column in layout.variables
             if column.name in arrays
         )
         return Result(replace(layout, variables=tuple(columns)), RECORDED, self.masks)
+
+    def _planned(self, wanted: Sequence[str]) -> Plan:
+        """Return the plan of other quantities of the same sweep."""
+        found = self.resolved
+        return Plan(found.axes, found.constants, found.labels, wanted, fields=found.fields,
+                    implied=found.implied)  # fmt: skip
 
     def dataset(self, progress: Callable[[int, int], None] | None = None) -> xr.Dataset:
         """Compute the result in memory."""

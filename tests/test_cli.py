@@ -96,6 +96,31 @@ def test_parts_of_phases_in_a_pipeline_add_up(cli: Runner) -> None:
     assert "    = 8*3e-05 + 1*3e-05 + 1*0\n    = 270 us\n" in told
 
 
+def test_a_time_that_is_an_upper_bound_says_so_wherever_it_is_shown(
+    cli: Runner, tmp_path: Path
+) -> None:
+    """The double tree's loads aren't known of few chunks where ranks are no power of two."""
+    base = "collective --topology switch --M 64KiB"
+    assert (
+        "  time                      30.2 us  (an upper bound)\n"
+        in cli(f"{base} --N 12 --algorithm dbt").out
+    )
+    for exact in ("--N 16 --algorithm dbt", "--N 12 --algorithm ring", "--N 12 --algorithm all"):
+        assert "(an upper bound)" not in cli(f"{base} {exact}").out
+    many = f"{base} --N 12,16 --algorithm dbt,ring"
+    rows = json.loads(cli(f"{many} --json").out)
+    assert [row["time_is_upper_bound"] for row in rows] == [1.0, 0.0, 0.0, 0.0]
+    head, *lines = cli(f"{many} --csv").out.splitlines()
+    assert head.endswith(",time_is_upper_bound")
+    assert [line.rpartition(",")[2] for line in lines] == ["1.0", "0.0", "0.0", "0.0"]
+    assert "time_is_upper_bound" not in cli(f"{base} --N 12,16 --csv").out
+    cli(f"{many} --output {tmp_path}/x.nc")
+    with sweeps.open(tmp_path / "x.nc") as stored:
+        told = stored["time"].attrs["upper_bound"]
+    assert told.startswith("dbt: exact where (ranks <= 4) | ")
+    assert told.endswith("; elsewhere an upper bound")
+
+
 def test_what_reductions_cost_is_a_part_of_its_own(cli: Runner) -> None:
     told = cli("collective --topology ring --N 8 --M 1GB --bandwidth 100GB/s --latency 1us"
                " --reduction-cost 1e-12")  # fmt: skip

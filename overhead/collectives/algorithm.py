@@ -344,6 +344,13 @@ class Algorithm:
         """The source with the place in it."""
         return self.source.at(self.where)
 
+    @property
+    def bound(self) -> str:
+        """Where its time is exact, and where it is an upper bound, in words; empty: all exact."""
+        return f"exact where {self.exact_chunks}; elsewhere an upper bound" * bool(
+            self.exact_chunks
+        )
+
     def cost(self, **inputs: Any) -> Cost:
         """Return what it costs; nothing is reduced by a collective that doesn't reduce."""
         cost = self.kernel(**inputs)

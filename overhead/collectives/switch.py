@@ -155,17 +155,8 @@ def all_reduce_binomial(ranks: Array) -> Cost:
     return flat(2.0 * depth, 2.0 * depth, sent=depth, carried=2.0 * (ranks - 1.0), reduced=depth)
 
 
-POWER = "(log2(ranks) == ceil(log2(ranks)))"
-DBT_DIP = "where(chunks == 2, 1, maximum(minimum(chunks - 3, 2*log2(ranks) - 1 - chunks), 0))"
 # Loads of a port, summed over steps, in half chunks.  With fewer chunks than steps on the way up
 # and down some steps are not full; for powers of two it is known by how much.
-POWER = "(log2(ranks) == ceil(log2(ranks)))"
-DBT_DIP = (
-    f"where({POWER}, where(chunks == 2, 1,"
-    " maximum(minimum(chunks - 3, 2*ceil(log2(ranks)) - 1 - chunks), 0)),"
-    " where((log2(maximum(ranks - 1, 1)) == floor(log2(maximum(ranks - 1, 1))))"
-    " & ((chunks == 1) | (chunks >= 2*ceil(log2(ranks)))), 2, 0))"
-)
 
 
 @algorithm(

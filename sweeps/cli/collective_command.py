@@ -28,7 +28,7 @@ from sweeps.cli.write import Output
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault
-from sweeps.job import Job, prepare
+from sweeps.job import BOUND, Job, prepare
 from sweeps.result import Result, command_line
 from sweeps.spec.units import format_quantity
 
@@ -121,6 +121,7 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
     for name in display.rows("collective", place="report"):
         if name in record:
             shown = format_quantity(record[name], VOCABULARY[name].units)
+            shown += "  (an upper bound)" * (name == "time" and bool(record.get(BOUND, 0.0)))
             yield f"  {display.words(name):<26}{shown}"
         for part in PARTS_OF.get(name, ()) if library else ():
             yield f"      {display.words(part):<22}{library[part]}"
@@ -253,8 +254,8 @@ def _composed(job: Job, algorithm: Algorithm, record: Mapping[str, Any]) -> Iter
     """Yield how the time comes about where it isn't the stated one."""
     (case,) = job.plan.cases
     labels = {**case.labels, **algorithm.labels}
-    if algorithm.exact_chunks:
-        yield f"    (exact where {algorithm.exact_chunks}; elsewhere an upper bound)"
+    if algorithm.bound:
+        yield f"    ({algorithm.bound})"
     builder, evaluator = job.plan.builder(case), Evaluator(job.plan.grid, dict(case.fixed))
     yield "  which becomes, as asked for,"
     for quantity in ("time", *(PHASES if labels["phases"] == "pipelined" else ())):

@@ -69,8 +69,8 @@ def _algorithm(key: tuple[str, str, str], as_latex: bool) -> Iterator[str]:
         yield f"  needs   {requirement.text}"
     for phrase in one.assumes:
         yield f"  assumes {phrase}"
-    if one.exact_chunks:
-        yield f"  exact   where {one.exact_chunks}; elsewhere an upper bound"
+    if one.bound:
+        yield f"  {one.bound}"
     yield f"  source  {one.reference}"
 
 

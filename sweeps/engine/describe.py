@@ -138,6 +138,10 @@ def _sources(plan: Plan, variable: Variable) -> dict[str, str]:
     assumed = dict.fromkeys(phrase for one in declared for phrase in one.assumes)
     if assumed:
         attrs["comment"] = f"Assumes {'; '.join(assumed)}."
+    bounds = {one.bound for one in declared if isinstance(one, Algorithm) and one.bound}
+    if bounds and variable.name == "time":
+        named = {one.name for one in declared if isinstance(one, Algorithm) and one.bound}
+        attrs["upper_bound"] = f"{', '.join(sorted(named))}: {'; '.join(sorted(bounds))}"
     return attrs
 
 
