@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from overhead.quantity import VOCABULARY
-from sweeps.engine.case import is_row_number
 from sweeps.engine.describe import layout_of
+from sweeps.engine.grid import is_row_number
 from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
 from sweeps.job import prepare

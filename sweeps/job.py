@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sweeps.engine.case import Block, Column, Layout
 from sweeps.engine.describe import Steps, layout_of, references
+from sweeps.engine.grid import Block, Column, Layout
 from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
 from sweeps.result import Result

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
-from sweeps.engine.case import Block, Column, Layout, is_row_number
+from sweeps.engine.grid import Block, Column, Layout, is_row_number
 from sweeps.origin import GIVEN, Origin, attributes
 from sweeps.spec.units import format_quantity
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sweeps.cli import run
-from sweeps.engine.case import Block
+from sweeps.engine.grid import Block
 from sweeps.engine.plan import Group
 
 __all__ = ["BASE", "Refused", "one"]

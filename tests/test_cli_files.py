@@ -19,8 +19,7 @@ import sweeps
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.labels import LABELS
 from sweeps.cli import COMMANDS
-from sweeps.cli.suggestions import COMMANDS as SUGGESTED
-from sweeps.cli.suggestions import analyses
+from sweeps.cli.run_all_command import SUGGESTED, analyses
 from tests.cli_runner import Runner
 
 ROOT = Path(__file__).parents[1]

@@ -8,8 +8,8 @@ from overhead.everything import load
 from overhead.formula import REGISTRY
 from overhead.quantity import VOCABULARY
 from sweeps import display
-from sweeps.cli.records import shown
-from sweeps.engine.feasibility import of_a_run
+from sweeps.cli.write import shown
+from sweeps.engine.validity import of_a_run
 from sweeps.spec.axis import LABELS
 
 load()

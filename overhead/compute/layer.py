@@ -1,11 +1,8 @@
-"""One layer's time for one micro-batch on one rank: the sum of its parts, and the host beside it.
-
-The GPU works on what the host launches ahead of it, so the slower of the two rules; near the
-change from one to the other both do, which a norm of order 4 has.
-"""
+"""A layer's work and time, element-wise and in all."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +11,285 @@ from overhead.compute import quantities
 from overhead.declare import alias, constant, declare, total
 from overhead.formula import formula
 from overhead.quantity import Array
+
+KERNELS: dict[str, Any] = {"source": "megatron", "where": "megatron/core/fusions"}
+EXPERTS: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/moe/token_dispatcher.py and experts.py",
+}
+CASTS: dict[str, Any] = {
+    "source": "transformerengine",
+    "where": "transformer_engine/pytorch/module",
+    "assumes": ("a cast reads an element once and writes it once, in the products' precision",),
+}
+
+
+@formula(
+    assumes=(
+        "two norms read and write, two sums with the residual read two and write one",
+        "queries, keys and values are read and written once (rotation, or a copy)",
+    ),
+    **KERNELS,
+)
+def half_elementwise_bytes(
+    activation_bytes: Array,
+    dropout: Array,
+    mask_bytes: Array,
+    rank_tokens: Array,
+    hidden_size: Array,
+    sequence_shards: Array,
+    qkv_width: Array,
+) -> Array:
+    """Bytes that a layer's forward moves beside its MLP: norms, residuals, rotation."""
+    element = 10.0 * activation_bytes + 2.0 * dropout * mask_bytes
+    between = element * rank_tokens * hidden_size / sequence_shards
+    return between + 2.0 * activation_bytes * rank_tokens * qkv_width
+
+
+@formula(assumes=("the activation function and the gate's product are one kernel",), **KERNELS)
+def dense_elementwise_bytes(
+    half_elementwise_bytes: Array,
+    gated: Array,
+    activation_bytes: Array,
+    rank_tokens: Array,
+    mlp_width: Array,
+) -> Array:
+    """Bytes that a dense layer's forward moves."""
+    return half_elementwise_bytes + (2.0 + gated) * activation_bytes * rank_tokens * mlp_width
+
+
+@formula(
+    assumes=(
+        "tokens are put in order before and after each exchange: read and written four times",
+    ),
+    **EXPERTS,
+)
+def moe_elementwise_bytes(
+    half_elementwise_bytes: Array,
+    gated: Array,
+    activation_bytes: Array,
+    rank_tokens: Array,
+    shared_width: Array,
+    local_experts: Array,
+    expert_tokens: Array,
+    expert_width: Array,
+    hidden_size: Array,
+) -> Array:
+    """Bytes that a mixture-of-experts layer's forward moves."""
+    routed = local_experts * expert_tokens
+    inside = rank_tokens * shared_width + routed * expert_width
+    inner = half_elementwise_bytes + (2.0 + gated) * activation_bytes * inside
+    return inner + 8.0 * activation_bytes * routed * hidden_size
+
+
+# Casts of what the products take, where that is in fewer bytes than what is kept.
+
+
+def _cast(activation_bytes: Array, matmul_input_bytes: Array) -> Array:
+    both = activation_bytes + matmul_input_bytes
+    return np.where(matmul_input_bytes < activation_bytes, both, 0.0)
+
+
+@formula(**CASTS)
+def dense_cast_forward_bytes(
+    matmul_input_bytes: Array,
+    activation_bytes: Array,
+    rank_tokens: Array,
+    hidden_size: Array,
+    attention_width: Array,
+    mlp_width: Array,
+) -> Array:
+    """Bytes that casts of a dense layer's inputs of products move."""
+    each = _cast(activation_bytes, matmul_input_bytes)
+    return np.asarray(each * rank_tokens * (2.0 * hidden_size + attention_width + mlp_width))
+
+
+@formula(**CASTS)
+def dense_cast_backward_bytes(
+    matmul_input_bytes: Array,
+    activation_bytes: Array,
+    rank_tokens: Array,
+    hidden_size: Array,
+    qkv_width: Array,
+    mlp_up_width: Array,
+) -> Array:
+    """Bytes that casts of the gradients of a dense layer's products move."""
+    each = _cast(activation_bytes, matmul_input_bytes)
+    return np.asarray(each * rank_tokens * (2.0 * hidden_size + qkv_width + mlp_up_width))
+
+
+@formula(**CASTS)
+def moe_cast_forward_bytes(
+    matmul_input_bytes: Array,
+    activation_bytes: Array,
+    rank_tokens: Array,
+    hidden_size: Array,
+    attention_width: Array,
+    shared_width: Array,
+    local_experts: Array,
+    expert_tokens: Array,
+    expert_width: Array,
+) -> Array:
+    """Bytes that casts of a mixture-of-experts layer's inputs of products move."""
+    own = rank_tokens * (2.0 * hidden_size + attention_width + shared_width)
+    routed = local_experts * expert_tokens * (hidden_size + expert_width)
+    return np.asarray(_cast(activation_bytes, matmul_input_bytes) * (own + routed))
+
+
+@formula(**CASTS)
+def moe_cast_backward_bytes(
+    matmul_input_bytes: Array,
+    activation_bytes: Array,
+    rank_tokens: Array,
+    hidden_size: Array,
+    qkv_width: Array,
+    shared_up_width: Array,
+    local_experts: Array,
+    expert_tokens: Array,
+    expert_up_width: Array,
+) -> Array:
+    """Bytes that casts of the gradients of a mixture-of-experts layer's products move."""
+    own = rank_tokens * (2.0 * hidden_size + qkv_width + shared_up_width)
+    routed = local_experts * expert_tokens * (hidden_size + expert_up_width)
+    return np.asarray(_cast(activation_bytes, matmul_input_bytes) * (own + routed))
+
+
+# Times.
+
+
+def _time(times: float, factor: Array, moved: Array, casts: Array, *rest: Array) -> Array:
+    memory_efficiency, memory_bandwidth = rest
+    return (times * factor * moved + casts) / (memory_efficiency * memory_bandwidth)
+
+
+def _forward(factor: Array, moved: Array, casts: Array, share: Array, bandwidth: Array) -> Array:
+    return _time(1.0, factor, moved, casts, share, bandwidth)
+
+
+def _backward(factor: Array, moved: Array, casts: Array, share: Array, bandwidth: Array) -> Array:
+    return _time(2.0, factor, moved, casts, share, bandwidth)
+
+
+for _class, _, _ in quantities.CLASSES:
+    for _kind, _kernel in (("forward", _forward), ("backward", _backward)):
+        _bytes = (f"{_class}_elementwise_bytes", f"{_class}_cast_{_kind}_bytes")
+        declare(
+            f"{_class}_layer_elementwise_{_kind}_time",
+            ("elementwise_factor", *_bytes, "memory_efficiency", "memory_bandwidth"),
+            _kernel,
+            assumes=("the backward moves twice as much: gradients beside activations",)
+            if _kind == "backward"
+            else (),
+            **KERNELS,
+        )
+
+# Time in which the host launches a layer: what it launches of each kind, at one time for each.
+#
+# A mixture of experts has more to launch than a dense layer: a router, the exchange, and for each
+# of
+# the rank's experts its own products, which fused libraries launch one by one.
+
+MEASURED: dict[str, Any] = {
+    "source": quantities.VTRAIN,
+    "where": "data/ground_truth_single.csv: small models' time by layer is constant",
+    "assumes": (
+        "a collective is one operation more: tensor parallelism has two in each direction",
+    ),
+}
+LIBRARY: dict[str, Any] = {
+    "source": "transformerengine",
+    "where": "transformer_engine/pytorch/csrc/extensions/cast.cpp, split_quantize, and"
+    " common/gemm/cublaslt_gemm.cu, nvte_multi_tensor_gemm",
+}
+EXPERT_HOST: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/moe: router.py, moe_utils.py, token_dispatcher.py",
+    "assumes": (
+        "every expert's products and casts are launched one by one",
+        "routing and permutation are fused, as in NVIDIA's recipes; unfused they are 16 more",
+    ),
+}
+AGAIN = {"recompute": "full|full_early_stop|per_op"}
+
+# Launches of a layer's experts beyond a dense layer's.  Forward: the gate 2, top-k, scores, counts,
+# loss and its log 6, tokens' counts of all ranks 8, copies to the host 4, permutations 6 less a
+# dense layer's two products, exchanges of tokens, probabilities and results 3, the sum 1.
+# Backward: exchanges 3, permutations 6, gate and routing 5, gradients' sums 4 less its four.
+# A profile has 463,348 kernels in a step of 48 layers, 64 micro-batches and 8 experts a rank, 151 a
+# layer; counted so it launches 145 (NVIDIA-NeMo/Megatron-Bridge,
+# skills/nemo-mbridge-perf-expert-parallel-overlap/SKILL.md @067f987df0).
+ROUTED = {"forward": 28.0, "backward": 14.0}
+# Products: one forward each for the first and the last, and twice as many gradients.
+PRODUCT_FLOPS = {"forward": 2.0, "backward": 4.0}
+DENSE_CASTS, OTHER_CASTS, EXPERT_CASTS = 4.0, 2.0, 2.0
+
+
+@formula(
+    assumes=("a cast, and the layout of its scales; scales of whole tensors need one more",),
+    **LIBRARY,
+)
+def cast_launches(matmul_input_bytes: Array, activation_bytes: Array) -> Array:
+    """Operations that the host launches to cast what a product takes, where it is narrower."""
+    return np.where(matmul_input_bytes < activation_bytes, 2.0, 0.0)
+
+
+def _dense(operations: Array, casts: Array) -> Array:
+    return operations + DENSE_CASTS * casts
+
+
+def _routed(way: str) -> Any:
+    def launches(operations: Array, casts: Array, local_experts: Array) -> Array:
+        each = PRODUCT_FLOPS[way] + EXPERT_CASTS * casts
+        return operations + ROUTED[way] + OTHER_CASTS * casts + each * local_experts
+
+    return launches
+
+
+for _way in ("forward", "backward"):
+    _taken = (f"{_way}_operations", "cast_launches")
+    declare(f"dense_{_way}_launches", _taken, _dense, **LIBRARY)
+    declare(f"moe_{_way}_launches", (*_taken, "local_experts"), _routed(_way), **EXPERT_HOST)
+
+
+def _host(launches: Array, tp: Array, host_time: Array) -> Array:
+    return np.asarray((launches + np.where(tp > 1.0, 2.0, 0.0)) * host_time)
+
+
+def _host_again(
+    backward: Array,
+    again: Array,
+    forward: Array,
+    operations: Array,
+    tp: Array,
+    host_time: Array,
+) -> Array:
+    collectives = np.where(tp > 1.0, 4.0, 0.0)
+    beyond = np.maximum(forward - operations, 0.0)
+    return np.asarray((backward + again + beyond + collectives) * host_time)
+
+
+def _declare(of: str, way: str, when: Mapping[str, str] | None = None) -> None:
+    """Declare the host's time of one direction of a layer."""
+    launches = f"{of}_{way}_launches"
+    returns = f"{of}_layer_{way}_host_time"
+    if when is None:
+        declare(returns, (launches, "tp", "host_time"), _host, **MEASURED)
+        return
+    beyond = f"{of}_forward_launches", "forward_operations"
+    taken = (launches, "recompute_operations", *beyond, "tp", "host_time")
+    declare(returns, taken, _host_again, when=when, **MEASURED)
+
+
+for _class, _, _ in quantities.CLASSES:
+    _declare(_class, "forward")
+    _declare(_class, "backward")
+    _declare(_class, "backward", AGAIN)
+
+
+# One layer's time for one micro-batch on one rank: the sum of its parts, and the host beside it.
+#
+# The GPU works on what the host launches ahead of it, so the slower of the two rules; near the
+# change from one to the other both do, which a norm of order 4 has.
 
 FORWARD = {"schedule": "forward_only"}
 PRODUCTS = {

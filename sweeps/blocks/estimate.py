@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from overhead.collectives.algorithm import Algorithm
 from overhead.graph import Node, best_of
-from sweeps.engine.case import Case
 from sweeps.engine.describe import Stage, Steps
 from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Limits
+from sweeps.engine.grid import Case
 from sweeps.engine.plan import Plan
 from sweeps.engine.reduce_base import Reducer, Split, split
 from sweeps.engine.reduce_quantile import MOST_BINS, MOST_HELD, is_exact

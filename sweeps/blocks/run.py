@@ -25,18 +25,20 @@ from sweeps.blocks.estimate import (
     limits_for,
 )
 from sweeps.blocks.folder import Folder, Stated, damaged, refusal, unfinished
-from sweeps.blocks.recipe import Recipe, packed, recipe_of
 from sweeps.blocks.work import (
     Reader,
+    Recipe,
     Work,
     gather_store,
     merge_states,
+    packed,
     prepare_store,
+    recipe_of,
     stored_blocks,
 )
-from sweeps.engine.case import Block, Layout
 from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
+from sweeps.engine.grid import Block, Layout
 from sweeps.engine.reduce_base import Reducer
 from sweeps.errors import InputError, RunError, fault
 from sweeps.job import Job

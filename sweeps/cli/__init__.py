@@ -1,4 +1,4 @@
-"""The command line: one file a command, imported when it is called."""
+"""The command line: a command's file is imported when it is called."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ COMMANDS = {
     "list-cmds": "List suggested commands, one a line.",
     "run-all": "Run all predefined combinations, as one CSV table.",
 }
+# Small commands that stand in another's file, as functions of their names.
+FILES = {
+    "plot": "run", "info": "run", "list": "catalog", "show": "catalog", "list-cmds": "run-all",
+}  # fmt: skip
 
 
 class _Commands(click.Group):
@@ -44,8 +48,9 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"sweeps.cli.{cmd_name.replace('-', '_')}_command")
-        command: click.Command = module.command
+        name, file = (n.replace("-", "_") for n in (cmd_name, FILES.get(cmd_name, cmd_name)))
+        module = importlib.import_module(f"sweeps.cli.{file}_command")
+        command: click.Command = getattr(module, f"{name}_command" if name != file else "command")
         return command
 
     def resolve_command(

@@ -143,7 +143,7 @@ def _timeline(job: Job) -> StepTimeline:
 def _lines(job: Job, result: Result, *, verbose: bool) -> Iterator[str]:
     """Yield what people read: a report of one configuration, a table of many."""
     from sweeps.cli.analysis_report import report, table_notes
-    from sweeps.cli.records import as_table
+    from sweeps.cli.write import as_table
 
     if result.cells == 1:
         yield from (line + "\n" for line in report(job, verbose))

@@ -76,7 +76,7 @@ def timeline_of(job: Job) -> StepTimeline:
 
 def write_timeline(job: Job, step: StepTimeline, given: Mapping[str, Any]) -> None:
     """Write a step's course as a Chrome trace and, where a plot is asked for, as a figure."""
-    from sweeps.overlap.trace_file import write_trace
+    from sweeps.overlap import write_trace
 
     notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
     path = Path(given["timeline"])
@@ -94,7 +94,7 @@ def write_timeline(job: Job, step: StepTimeline, given: Mapping[str, Any]) -> No
 
 def _difference(job: Job, step: StepTimeline) -> str:
     """Return by how much the formula's time differs from the course's, and why."""
-    from sweeps.cli.records import shown
+    from sweeps.cli.write import shown
 
     schedule = job.plan.cases[0].labels["schedule"]
     more = "more" if step.difference > 0.0 else "less"

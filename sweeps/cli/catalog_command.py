@@ -1,9 +1,9 @@
-"""``sweeps catalog``: machines, models, frameworks, what they are and where that comes from."""
+"""What there is: machines, models, frameworks (``catalog``), formulas (``list``, ``show``)."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -206,3 +206,146 @@ def _show_totals(model: Model, names: Sequence[str], width: int, **given: float)
         value = model.quantity(name, **given)
         if value > 0.0:
             sys.stdout.write(f"  {name.ljust(width)}  {value:,.0f}\n")
+
+
+# ``sweeps list``: formulas and algorithms.
+
+
+@click.command("list")
+@click.option("--topology", help="Only algorithms on this network.")
+@click.option("--op", "collective", help="Only algorithms of this operation.")
+@click.option("--kind", type=click.Choice(["all", "algorithms", "formulas"]), default="all")
+@click.option("--markdown", is_flag=True, help="Networks by operations, as a table for documents.")
+@click.option("--references", is_flag=True, help="All of overhead/REFERENCES.md.")
+@click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
+def list_command(
+    topology: str | None,
+    collective: str | None,
+    kind: str,
+    markdown: bool,
+    references: bool,
+    formulas: tuple[str, ...],
+) -> int:
+    """List the algorithms (network, operation, name) and the formulas that they share."""
+    from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
+    from overhead.everything import load
+    from overhead.formula import REGISTRY
+    from overhead.labels import COLLECTIVES
+    from sweeps.errors import InputError, fault, nearest
+    from sweeps.own_formulas import load_formulas
+
+    load()
+    for path in formulas:
+        load_formulas(Path(path))
+    if references or markdown:
+        from overhead import everything
+
+        make = everything.references if references else everything.algorithm_table
+        sys.stdout.write(make(others=True))
+        return 0
+    faults = []
+    for flag, value, known in (
+        ("--topology", topology, NETWORKS),
+        ("--op", collective, COLLECTIVES),
+    ):
+        if value is not None and value not in known:
+            faults.append(fault(flag, value, "unknown", nearest(value, known)))
+    if faults:
+        raise InputError(faults)
+    if kind != "formulas":
+        rows = [("network", "operation", "algorithm", "summary")]
+        rows += [
+            (*algorithm.key, algorithm.title)
+            for algorithm in ALGORITHMS.values()
+            if topology in (None, algorithm.topology) and collective in (None, algorithm.collective)
+        ]
+        _write(rows)
+    if kind != "algorithms" and topology is None and collective is None:
+        rows = [("formula", "gives", "units", "summary")]
+        rows += [(one.name, one.returns, one.result.units, one.title) for one in REGISTRY.values()]
+        _write(rows)
+    return 0
+
+
+def _write(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+        sys.stdout.write(line.rstrip() + "\n")
+
+
+# ``sweeps show``: one formula or algorithm, whole.
+
+
+@click.command("show")
+@click.argument("name")
+@click.option("--latex", "as_latex", is_flag=True, help="The statement as LaTeX too.")
+@click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
+def show_command(name: str, as_latex: bool, formulas: tuple[str, ...]) -> int:
+    """Show a formula, or an algorithm as NETWORK.OPERATION.ALGORITHM (or a part of that)."""
+    from overhead.collectives.algorithm import ALGORITHMS
+    from overhead.everything import load
+    from overhead.formula import REGISTRY
+    from sweeps.errors import InputError, fault, nearest
+    from sweeps.own_formulas import load_formulas
+
+    load()
+    for path in formulas:
+        load_formulas(Path(path))
+    keys = {".".join(key): key for key in ALGORITHMS}
+    parts = set(name.split("."))
+    found = [key for text, key in keys.items() if text == name or parts <= set(key)]
+    if name in REGISTRY:
+        sys.stdout.writelines(line + "\n" for line in _formula_lines(name, as_latex))
+    elif not found:
+        known = (*REGISTRY, *keys, *ALGORITHMS.names())
+        raise InputError(fault("NAME", name, "no such formula", nearest(name, known)))
+    for key in found:
+        sys.stdout.writelines(line + "\n" for line in _algorithm_lines(key, as_latex))
+    return 0
+
+
+def _formula_lines(name: str, as_latex: bool) -> Iterator[str]:
+    from overhead.formula import REGISTRY
+
+    one = REGISTRY[name]
+    yield f"{name}  {one.title}"
+    yield f"  {one.statement}  [{one.result.units}]"
+    if as_latex:
+        yield f"  {one.latex}"
+    yield from _quantity_lines(one.inputs)
+    for label, value in one.when.items():
+        yield f"  where   {label} = {value.replace('|', ' or ')}"
+    for phrase in one.assumes:
+        yield f"  assumes {phrase}"
+    yield f"  source  {one.reference}"
+
+
+def _algorithm_lines(key: tuple[str, str, str], as_latex: bool) -> Iterator[str]:
+    from overhead.collectives.algorithm import ALGORITHMS
+    from overhead.expression import names
+
+    one = ALGORITHMS[key]
+    yield f"{'.'.join(key)}  {one.title}"
+    for quantity, expression in one.statements.items():
+        yield f"  {quantity} = {expression}"
+    if as_latex:
+        yield f"  {one.latex}"
+    used = dict.fromkeys(n for text in one.statements.values() for n in names(text))
+    yield from _quantity_lines(tuple(used))
+    for requirement in one.requires:
+        yield f"  needs   {requirement.text}"
+    for phrase in one.assumes:
+        yield f"  assumes {phrase}"
+    if one.bound:
+        yield f"  {one.bound}"
+    yield f"  source  {one.reference}"
+
+
+def _quantity_lines(used: tuple[str, ...]) -> Iterator[str]:
+    from overhead.quantity import VOCABULARY
+
+    width = max(map(len, used), default=0)
+    for name in used:
+        quantity = VOCABULARY[name]
+        yield f"    {name.ljust(width)}  {quantity.units:<9} {quantity.meaning}"

@@ -23,8 +23,7 @@ from sweeps.cli.options import (
     output_options,
     stated_sweep,
 )
-from sweeps.cli.records import as_table
-from sweeps.cli.write import Output
+from sweeps.cli.write import Output, as_table
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault

@@ -90,8 +90,8 @@ def _study(given: Mapping[str, Any]) -> Study:
 
     from sweeps.errors import Faults
     from sweeps.hops.study import find_study, read_study
+    from sweeps.spec.axis import numbers_of
     from sweeps.spec.catalog import load_model
-    from sweeps.spec.ranges import numbers_of
 
     folders = [Path(folder) for folder in given["hardware_folder"]]
     study = read_study(find_study(given["spec"] or DEFAULT), folders)
@@ -134,8 +134,8 @@ def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple
     from overhead.hops import SWITCHING
     from overhead.labels import NCCL
     from sweeps.hops.study import TENSOR, Case, from_machine
+    from sweeps.spec.axis import names_of
     from sweeps.spec.catalog import load_hardware
-    from sweeps.spec.ranges import names_of
 
     cases = study.cases
     if given["hardware"] is not None or given["model"] is not None:

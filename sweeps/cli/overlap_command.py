@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sweeps.cli.options import output_options
-from sweeps.overlap.flags import FLAGS
+from sweeps.overlap import FLAGS
 
 if TYPE_CHECKING:
     from overhead.overlap.timeline import Span
@@ -55,7 +55,7 @@ def command(**given: Any) -> int:
 
     from sweeps.cli.options import file_options
     from sweeps.cli.write import Output
-    from sweeps.overlap.sweep import CHOSEN, figures_of, job_of
+    from sweeps.overlap import CHOSEN, figures_of, job_of
     from sweeps.own_formulas import load_formulas
     from sweeps.result import command_line
 
@@ -90,7 +90,7 @@ def command(**given: Any) -> int:
 def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
     """Yield what people read: a report of one cell, a table of many."""
     from sweeps.cli.options import assumed_lines
-    from sweeps.overlap.report import report_lines, statement_lines
+    from sweeps.overlap import report_lines, statement_lines
     from sweeps.result import table_lines
 
     if job.plan.grid.cells == 1:
@@ -106,7 +106,7 @@ def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
 
 def _cells(job: Job) -> Iterator[dict[str, Any]]:
     """Yield what each cell has: labels, what is given once, coordinates, outputs, status."""
-    from sweeps.overlap.sweep import CHOSEN
+    from sweeps.overlap import CHOSEN
 
     constants = {name: float(value) for name, value in job.sweep.constants.items()}
     for record in job.evaluated().values():
@@ -154,8 +154,7 @@ def _courses(job: Job) -> dict[str, list[Span]]:
     from overhead.overlap.pipeline import pipeline_timeline
     from overhead.overlap.timeline import DERIVED, timeline
     from sweeps.errors import InputError, fault
-    from sweeps.overlap.report import check_cell
-    from sweeps.overlap.sweep import values_of
+    from sweeps.overlap import check_cell, values_of
 
     varied = [axis.name for axis in job.sweep.axes if axis.name != "mechanism"]
     courses: dict[str, list[Span]] = {}
@@ -177,12 +176,12 @@ def _courses(job: Job) -> dict[str, list[Span]]:
 
 def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any]) -> None:
     from overhead.quantity import VOCABULARY
-    from sweeps.overlap.sweep import values_of
+    from sweeps.overlap import values_of
     from sweeps.spec.units import format_quantity
 
     notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
     if given["timeline"]:
-        from sweeps.overlap.trace_file import write_trace
+        from sweeps.overlap import write_trace
 
         path = Path(given["timeline"])
         write_trace(courses, path, overwrite=given["overwrite"])
@@ -235,8 +234,8 @@ def _staged(job: Job, courses: Mapping[str, list[Span]]) -> dict[str, dict[str, 
 
 def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
     """Yield a line for each course of a pipeline that doesn't end when its form says."""
-    from sweeps.cli.records import shown
-    from sweeps.overlap.sweep import values_of
+    from sweeps.cli.write import shown
+    from sweeps.overlap import values_of
 
     for (name, spans), case in zip(courses.items(), job.plan.cases, strict=True):
         if case.labels["mechanism"] != PIPELINE:

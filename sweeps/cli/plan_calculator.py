@@ -17,7 +17,7 @@ from sweeps.errors import InputError, fault
 from sweeps.origin import GIVEN, Origin, assumed
 from sweeps.result import Field, Result, aligned, of_rows, provenance_of
 from sweeps.search.calculator import MENTIONED, SCRIPT, Calculation, Cluster, Row, calculate
-from sweeps.spec.ranges import parse_values
+from sweeps.spec.axis import parse_values
 from sweeps.spec.units import parse_quantity
 
 WIDTH = 98

@@ -16,8 +16,8 @@ from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.step.parts import PARTS
 from sweeps import display
 from sweeps.cli.plan_command import Asked, flag_of
-from sweeps.cli.records import shown
-from sweeps.engine.case import is_row_number
+from sweeps.cli.write import shown
+from sweeps.engine.grid import is_row_number
 from sweeps.result import Result, aligned
 from sweeps.search.answer import WHOLE, Answer, answer, nodes_lost, other_batch
 from sweeps.search.launch import Settings, settings_of

@@ -1,4 +1,4 @@
-"""``sweeps run``: a sweep from its spec file to dataset, table and figures."""
+"""Sweeps and their files: ``sweeps run``, ``sweeps info`` and ``sweeps plot``."""
 
 from __future__ import annotations
 
@@ -151,3 +151,48 @@ def summary(path: Path) -> Iterator[str]:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()
+
+
+# ``sweeps info``: what is in a stored sweep, and whether it is intact.
+
+
+@click.command("info")
+@click.argument("file", metavar="FILE.nc")
+@click.option("--verify", "verifying", is_flag=True, help="Compare the stored checksums.")
+@click.option("--spec", "showing", is_flag=True, help="Print the spec that it comes from.")
+def info_command(file: str, verifying: bool, showing: bool) -> int:
+    """Say what is in a stored sweep: dimensions, variables, origin."""
+    from sweeps.errors import RunError
+    from sweeps.store.read import describe, verify
+
+    path = Path(file)
+    if verifying:
+        wrong = verify(path)
+        if wrong:
+            message = f"{path}: differs from its checksums: {', '.join(wrong)}"
+            raise RunError(message)
+        sys.stdout.write(f"{path}: every checksum holds\n")
+        return 0
+    about = describe(path)
+    if showing:
+        sys.stdout.write(str(about.attrs.get("spec", "")))
+        return 0
+    for name in ("title", "summary", "history", "source", "Conventions", "references"):
+        if about.attrs.get(name):
+            sys.stdout.write(f"{name:<12}{about.attrs[name]}\n")
+    sys.stdout.writelines(line + "\n" for line in summary(path))
+    return 0
+
+
+# ``sweeps plot``: figures from a stored sweep alone.
+
+
+@click.command("plot")
+@click.argument("file", metavar="FILE.nc")
+@click.option("--figure", "wanted", multiple=True, metavar="NAME", help="Only these figures.")
+def plot_command(file: str, wanted: tuple[str, ...]) -> int:
+    """Draw the figures that a stored sweep declares, or those that suit it."""
+    from sweeps.cli.write import draw_figures
+
+    draw_figures(Path(file), wanted=wanted)
+    return 0

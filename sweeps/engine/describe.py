@@ -16,9 +16,8 @@ from overhead.expression import latex
 from overhead.formula import Call, Formula
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.engine.case import FLAGS, Block, Case, Column, Layout, Variable, row_numbers
 from sweeps.engine.evaluate import Evaluator, Limits
-from sweeps.engine.grid import Region
+from sweeps.engine.grid import FLAGS, Block, Case, Column, Layout, Region, Variable, row_numbers
 from sweeps.engine.plan import Group, Plan
 from sweeps.origin import Origin, Origins, attributes
 from sweeps.spec.axis import Axis

@@ -14,9 +14,8 @@ from overhead.formula import REGISTRY, Call, Formula
 from overhead.graph import Builder, Missing, Node, Undecided
 from overhead.labels import complete
 from overhead.overlap.mechanisms import MECHANISMS
-from sweeps.engine.case import FLAGS, Block, Case, Variable
 from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, blocks_over, settings
-from sweeps.engine.grid import Array, Field, Grid, Region
+from sweeps.engine.grid import FLAGS, Array, Block, Case, Field, Grid, Region, Variable
 from sweeps.engine.validity import Faults, collective_faults, status
 from sweeps.errors import InputError, fault
 from sweeps.spec.axis import Axis, is_overlap
@@ -282,11 +281,11 @@ class Plan:
 
     def _status(self, builder: Builder, nodes: Mapping[str, Node]) -> Node:
         if self.training:
-            from sweeps.engine.feasibility import feasibility
+            from sweeps.engine.validity import feasibility
 
             return feasibility(builder, self.faults.bits, nodes)
         if self.overlap:
-            from sweeps.engine.feasibility import overlap_feasibility
+            from sweeps.engine.validity import overlap_feasibility
 
             return overlap_feasibility(builder, self.faults.bits, nodes)
         some = len(nodes) < len(self.wanted)
@@ -497,7 +496,7 @@ class Plan:
 def _faults(*, training: bool, overlap: bool) -> Faults:
     if not (training or overlap):
         return collective_faults()
-    from sweeps.engine.feasibility import overlap_faults, training_faults
+    from sweeps.engine.validity import overlap_faults, training_faults
 
     return training_faults() if training else overlap_faults()
 

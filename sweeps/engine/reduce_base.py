@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.engine.case import Column
+from sweeps.engine.grid import Column
 from sweeps.errors import RunError
 from sweeps.spec.sweep import Reduction
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.engine.case import Column
+from sweeps.engine.grid import Column
 from sweeps.engine.reduce_base import (
     FEW,
     ExactSum,

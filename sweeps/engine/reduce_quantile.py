@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.engine.case import Column
+from sweeps.engine.grid import Column
 from sweeps.engine.reduce_base import Piece, Reducer, Split, Task
 from sweeps.errors import RunError
 

@@ -24,12 +24,11 @@ from overhead.labels import HIERARCHY
 from overhead.quantity import VOCABULARY
 from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
-from sweeps.spec.axis import Axis, label_values
+from sweeps.spec.axis import Axis, label_values, parse_values
 from sweeps.spec.catalog import find_sweep, load_hardware, load_model, read_toml, spec_names
 from sweeps.spec.figures import FigureReader
 from sweeps.spec.machine import Machine
 from sweeps.spec.model import Model
-from sweeps.spec.ranges import parse_values
 from sweeps.spec.resolve import resolve
 from sweeps.spec.sweep import Sweep
 from sweeps.spec.units import parse_quantity

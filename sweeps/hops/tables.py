@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.hops import message_energy, message_time
 from overhead.quantity import VOCABULARY
-from sweeps.engine.case import Column
 from sweeps.engine.describe import coordinate
+from sweeps.engine.grid import Column
 from sweeps.hops.study import Case, Study, messages_of, parted, rows_of
 from sweeps.result import Result, of_columns, table_lines
 from sweeps.spec.units import format_quantity

@@ -11,8 +11,8 @@ import numpy as np
 
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
-from sweeps.engine.case import Column, Layout, row_numbers
 from sweeps.engine.describe import coordinate
+from sweeps.engine.grid import Column, Layout, row_numbers
 from sweeps.errors import InputError
 from sweeps.origin import attributes
 from sweeps.search.launch import Settings, settings_of

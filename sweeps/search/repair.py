@@ -14,8 +14,8 @@ from overhead.memory.stage import PEAK_PARTS
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
 from sweeps import display
-from sweeps.engine.case import Column, Layout, row_numbers
 from sweeps.engine.describe import coordinate
+from sweeps.engine.grid import Column, Layout, row_numbers
 from sweeps.errors import InputError
 from sweeps.origin import SPECIFICATION, Origin
 from sweeps.search.request import (

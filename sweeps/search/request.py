@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from overhead.labels import needed_shapes
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.axis import Axis
-from sweeps.spec.ranges import every_plan
+from sweeps.spec.axis import Axis, every_plan
 from sweeps.spec.sweep import Sweep, read_sweep
 
 if TYPE_CHECKING:

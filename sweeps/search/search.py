@@ -13,9 +13,8 @@ from overhead.analysis import faults
 from overhead.communication.operation import DIMENSIONS
 from overhead.graph import Evaluation, MissingQuantities
 from sweeps import display
-from sweeps.engine.case import Case
 from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, Limits, blocks_over, settings
-from sweeps.engine.grid import Array, Region
+from sweeps.engine.grid import Array, Case, Region
 from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
 from sweeps.search.request import Execution, executions_at

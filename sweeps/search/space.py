@@ -13,9 +13,9 @@ from overhead.analysis import faults
 from overhead.collectives.algorithm import Requirement
 from overhead.graph import Evaluation
 from overhead.labels import HYBRID, LABELS, PLAIN, complete
-from sweeps.engine.feasibility import DOES_NOT_FIT, training_faults
 from sweeps.engine.grid import Array, Region, cut
 from sweeps.engine.plan import Plan
+from sweeps.engine.validity import DOES_NOT_FIT, training_faults
 from sweeps.errors import InputError, fault
 from sweeps.origin import assumed
 from sweeps.search.request import (

@@ -1,18 +1,406 @@
-"""An axis: one dimension of a sweep, as a small table."""
+"""An axis: one dimension of a sweep, as a small table, and its values from text or lists."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.labels import CHOICES, LABELS, SWITCHES
 from overhead.plan import DEGREES
+from overhead.quantity import VOCABULARY
 from overhead.transformer import SHAPES
 from sweeps import display
+from sweeps.errors import InputError, fault, nearest
+from sweeps.spec.units import format_quantity, has_unit, parse_quantity
+
+Floats = NDArray[np.float64]
+
+LARGEST_AXIS = 10**8
+_RULE = re.compile(r"(?P<kind>x|\+|log|lin)\s*(?P<amount>.+)")
+_RULES = "write first:last:x2 (factor), :+1 (step), :log9 or :lin9 (number of points)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What the values are of."""
+
+    name: str
+    units: str
+    integer: bool
+    bare_is_si: bool
+    allow_infinite: bool
+
+    def read(self, text: object, *, finite: bool = False) -> float:
+        value = parse_quantity(
+            text,
+            self.units,
+            field=self.name,
+            bare_is_si=self.bare_is_si,
+            allow_infinite=self.allow_infinite and not finite,
+        )
+        if self.integer and math.isfinite(value) and not value.is_integer():
+            raise self.error(text, "is not whole", "write a whole number")
+        return value
+
+    def error(self, text: object, wrong: str, allowed: str) -> InputError:
+        return InputError(fault(self.name, text, wrong, allowed))
+
+
+def parse_values(
+    text: object,
+    units: str,
+    *,
+    field: str,
+    integer: bool = False,
+    bare_is_si: bool,
+    allow_infinite: bool = False,
+) -> Floats:
+    """Read the values of a numeric axis."""
+    about = _Field(field, units, integer, bare_is_si, allow_infinite)
+    pieces = list(_pieces(text))
+    if not pieces:
+        raise about.error(text, "holds no value", "give one value at least")
+    if "" in [piece for piece in pieces if isinstance(piece, str)]:
+        raise about.error(text, "has a comma without a value", "put single commas between values")
+    faults = _half_labelled(pieces, about)
+    found: list[Floats] = []
+    for piece in pieces:
+        try:
+            found.append(_values(piece, about))
+        except InputError as error:
+            faults += error.faults
+        if sum(map(len, found)) > LARGEST_AXIS:
+            faults += _too_many(about, text, sum(map(len, found))).faults
+            break
+    if faults:
+        raise InputError(list(dict.fromkeys(faults)))
+    values = np.sort(np.concatenate(found))
+    twice = list(dict.fromkeys(values[1:][values[1:] == values[:-1]].tolist()))
+    if twice:
+        raise InputError(
+            [
+                fault(field, format_quantity(value, units), "stands there twice", "give it once")
+                for value in twice[:10]
+            ]
+        )
+    return values
+
+
+def _pieces(text: object) -> Iterable[object]:
+    """Return what stands between commas, in lists or texts."""
+    if isinstance(text, str):
+        return [piece.strip() for piece in text.split(",")] if text.strip() else []
+    if isinstance(text, np.ndarray):
+        text = text.ravel().tolist()
+    if isinstance(text, (list, tuple, range)):
+        return [
+            piece for part in text for piece in (_pieces(part) if isinstance(part, str) else [part])
+        ]
+    return [text]
+
+
+def _half_labelled(pieces: Iterable[object], about: _Field) -> list[str]:
+    """Refuse numbers without a unit beside numbers with one."""
+    numbers = [
+        part.strip() if isinstance(part, str) else part
+        for piece in pieces
+        for part in (_ends(piece) if isinstance(piece, str) else [piece])
+    ]
+    # A zero is the same in every unit, and so is what isn't finite.
+    bare = [part for part in numbers if not has_unit(part) and not _needs_no_unit(part)]
+    labelled = [part for part in numbers if has_unit(part)]
+    if about.units == "1" or not bare or not labelled or not about.bare_is_si:
+        return []
+    allowed = f"give it one, as '{labelled[0]}' has"
+    return [
+        fault(about.name, part, "has no unit beside values that have one", allowed) for part in bare
+    ]
+
+
+def _ends(piece: str) -> list[str]:
+    parts = piece.split(":")
+    step = [parts[2].strip()[1:]] if len(parts) == 3 and parts[2].strip()[:1] == "+" else []
+    return parts[:2] + step
+
+
+def _needs_no_unit(part: object) -> bool:
+    try:
+        value = float(str(part))
+    except ValueError:
+        return True  # what can't be read is refused for that
+    return not value or not math.isfinite(value)
+
+
+def _values(piece: object, about: _Field) -> Floats:
+    if isinstance(piece, str) and ":" in piece:
+        return _range(piece, about)
+    return np.array([about.read(piece)])
+
+
+def _range(text: str, about: _Field) -> Floats:
+    """Return a range's values; every fault of its three parts at once."""
+    parts = [part.strip() for part in text.split(":")]
+    rule = _RULE.fullmatch(parts[2]) if len(parts) == 3 else None
+    if rule is None:
+        raise about.error(text, "is not a range", _RULES)
+    faults: list[str] = []
+    ends: list[float] = []
+    for part in parts[:2]:
+        try:
+            ends.append(about.read(part, finite=True))
+        except InputError as error:
+            faults += error.faults
+    try:
+        amount = _amount(rule["kind"], rule["amount"], text, about)
+    except InputError as error:
+        faults += error.faults
+    if faults:
+        raise InputError(faults)
+    first, last = ends
+    if first > last:
+        raise about.error(text, "runs downwards", "write the smaller end first")
+    if rule["kind"] in {"x", "log"} and first <= 0:
+        raise about.error(text, "starts at or below zero", "use :lin9 or :+1, or start above zero")
+    return _MAKERS[rule["kind"]](first, last, amount, text, about)
+
+
+def _amount(kind: str, amount: str, text: str, about: _Field) -> float:
+    """Read what follows a rule's name: a factor, a step, a number of points."""
+    if kind == "+":
+        step = about.read(amount, finite=True)
+        if step <= 0:
+            raise about.error(text, "has a step that leads nowhere", "give a step above zero")
+        return step
+    value = parse_quantity(amount, "1", field=about.name, bare_is_si=True)
+    if kind == "x" and value <= 1:
+        raise about.error(text, "has a factor that leads nowhere", "give a factor above 1")
+    if kind != "x" and (value < 2 or not value.is_integer()):
+        points = "1 point" if value == 1 else f"{amount} points"
+        raise about.error(text, f"is a range of {points}", "2 or more, a whole number")
+    return value
+
+
+def _factor(first: float, last: float, factor: float, text: str, about: _Field) -> Floats:
+    count = _steps((math.log2(last) - math.log2(first)) / math.log2(factor), text, about)
+    values = _tidy(first * np.power(factor, np.arange(count, dtype=np.float64)))
+    values[0] = first
+    return _whole(_up_to(last, values), about)
+
+
+def _step(first: float, last: float, step: float, text: str, about: _Field) -> Floats:
+    return _up_to(last, _multiples(first, step, _steps((last - first) / step, text, about), 1))
+
+
+def _steps(steps: float, text: str, about: _Field) -> int:
+    """Return how many values to compute for a number of steps: one that may be too many."""
+    # Rounding alone must not cost the last value, nor add one to what a refusal tells.
+    count = steps * (1 + 1e-14) + 1
+    _check_size(math.floor(count) if count < 1e15 else count, text, about)
+    return math.floor(steps) + 2
+
+
+def _linear(first: float, last: float, points: float, text: str, about: _Field) -> Floats:
+    _check_points(first, last, points, text, about)
+    if not math.isfinite(last - first):
+        raise about.error(text, "is too wide for 64-bit numbers", "write ends that are nearer")
+    values = _multiples(first, last - first, int(points), int(points) - 1)
+    values[0], values[-1] = first, last
+    return _whole(values, about)
+
+
+def _logarithmic(first: float, last: float, points: float, text: str, about: _Field) -> Floats:
+    _check_points(first, last, points, text, about)
+    octaves = math.log2(last) - math.log2(first)
+    part, whole = np.modf(np.arange(points) * octaves / (points - 1))
+    values = _tidy(np.ldexp(first * np.exp2(part), whole.astype(np.int64)))
+    values[0], values[-1] = first, last
+    return _whole(values, about)
+
+
+_MAKERS: dict[str, Callable[[float, float, float, str, _Field], Floats]] = {
+    "x": _factor,
+    "+": _step,
+    "lin": _linear,
+    "log": _logarithmic,
+}
+
+
+def _check_points(first: float, last: float, points: float, text: str, about: _Field) -> None:
+    if first == last:
+        raise about.error(text, "has one end twice", "write the value alone")
+    _check_size(points, text, about)
+
+
+def _check_size(count: float, text: str, about: _Field) -> None:
+    if count > LARGEST_AXIS:
+        raise _too_many(about, text, count)
+
+
+def _too_many(about: _Field, text: object, count: float) -> InputError:
+    shown = f"{int(count):,}" if count < 1e15 else f"{count:.3g}"
+    allowed = f"{LARGEST_AXIS:,} at most in one axis: a coarser step or a log range has fewer"
+    return about.error(text, f"is {shown} values", allowed)
+
+
+def _multiples(first: float, step: float, count: int, parts: int) -> Floats:
+    """Return first + step k / parts for k from 0, rounded once where the decimals are short."""
+    steps = np.arange(count, dtype=np.float64)
+    for places in range(23):  # 10**22 is the largest power of ten that a float64 holds exactly
+        scale = 10**places
+        if max(abs(first), abs(step)) * scale >= 2**53:
+            break
+        start, stride = round(first * scale), round(step * scale)
+        if start / scale != first or stride / scale != step:
+            continue
+        if (
+            abs(start * parts) + stride * count < 2**53
+            and int(float(scale * parts)) == scale * parts
+        ):
+            return np.asarray((start * parts + stride * steps) / float(scale * parts))
+        break
+    return np.asarray(first + step * (steps / parts))
+
+
+def _tidy(values: Floats) -> Floats:
+    """Put values that are a hair off one of 12 digits onto it: 1000 for 999.9999999999998."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale = 10.0 ** (11 - np.floor(np.log10(values)))
+        near = np.round(values * scale) / scale
+    return np.where(np.abs(near - values) <= 1e-14 * values, near, values)
+
+
+def _up_to(last: float, values: Floats) -> Floats:
+    """Drop what lies above the end; what is there but for rounding is the end."""
+    hair = min(1e-13 * max(abs(last), abs(values[0])), 1e-6 * (values[1] - values[0]))
+    values = values[values <= last + hair]
+    if abs(values[-1] - last) <= hair:
+        values[-1] = last
+    return values
+
+
+def _whole(values: Floats, about: _Field) -> Floats:
+    return np.unique(np.rint(values)) if about.integer else values
+
+
+def pieces(value: Any) -> list[Any]:
+    """Return the values of a table's column one by one: what stands between commas."""
+    listed = value if isinstance(value, list) else [value]
+    return [
+        piece for item in listed for piece in (item.split(",") if isinstance(item, str) else [item])
+    ]
+
+
+# All parallel plans of a number of GPUs, as the columns of one axis.
+
+# Degrees that an enumeration may vary; what they leave of the GPUs is data-parallel.
+ENUMERATED = ("tp", "cp", "pp", "ep")
+# More plans than this are a slip of the pen.
+MOST_PLANS = 10**6
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """Return the divisors of a number, in order."""
+    small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
+    return tuple(sorted({*small, *(number // k for k in small)}))
+
+
+def every_plan(
+    degrees: Sequence[str], limits: Mapping[str, NDArray[np.float64]]
+) -> dict[str, NDArray[np.float64]]:
+    """Enumerate parallel plans."""
+    faults = [
+        fault("every", name, "no such degree", nearest(name, ENUMERATED))
+        for name in degrees
+        if name not in ENUMERATED
+    ]
+    if "world_size" not in limits:
+        faults.append(fault("world_size", "(not given)", "needed by 'every'", "a number of GPUs"))
+    if faults:
+        raise InputError(faults)
+    columns: dict[str, list[float]] = {name: [] for name in ("world_size", *degrees, "dp")}
+    for world in limits["world_size"]:
+        for row in _of_world(int(world), degrees, limits):
+            for name, value in row.items():
+                columns[name].append(value)
+        if len(columns["dp"]) > MOST_PLANS:
+            wrong = f"more than {MOST_PLANS:,} plans"
+            raise InputError(fault("every", ",".join(degrees), wrong, "limit the degrees"))
+    if not columns["dp"]:
+        told = ", ".join(f"{v:g}" for v in limits["world_size"])
+        wrong = "no degrees of those allowed divide it"
+        raise InputError(fault("world_size", told, wrong, "other degrees, or another number"))
+    return {name: np.array(values, dtype=np.float64) for name, values in columns.items()}
+
+
+def _of_world(
+    world: int, degrees: Sequence[str], limits: Mapping[str, NDArray[np.float64]]
+) -> list[dict[str, float]]:
+    allowed = {name: {int(v) for v in limits[name]} for name in degrees if name in limits}
+    dense = [name for name in degrees if name != "ep"]
+    rows = []
+    for values in product(*(divisors(world) for _ in dense)):
+        named = dict(zip(dense, values, strict=True))
+        size = int(np.prod(values)) if values else 1
+        fits = all(value in allowed.get(name, {value}) for name, value in named.items())
+        if world % size or not fits:
+            continue
+        stage = world // named.get("pp", 1)
+        experts = divisors(stage) if "ep" in degrees else (0,)
+        for ep in experts:
+            if ep and ep not in allowed.get("ep", {ep}):
+                continue
+            row: dict[str, float] = {"world_size": world, **named, "dp": world // size}
+            rows.append(row | ({"ep": ep} if ep else {}))
+    return rows
+
+
+# What flags are given: numbers of a quantity, or names.
+
+
+def numbers_of(name: str, text: str, flag: str) -> NDArray[np.float64]:
+    """Read one value or many of a quantity."""
+    quantity = VOCABULARY[name]
+    values = parse_values(
+        text,
+        quantity.units,
+        field=flag,
+        integer=quantity.integer,
+        bare_is_si=True,
+        allow_infinite=name.endswith("bandwidth"),
+    )
+    wrong = quantity.outside(values)
+    if wrong.any():
+        shown = f"{values[wrong][0]:g}"
+        raise InputError(fault(flag, shown, "outside of its domain", quantity.domain()))
+    return values
+
+
+def names_of(text: str, known: Sequence[str], flag: str) -> tuple[str, ...]:
+    """Read one name or many, or ``all``."""
+    words = [word.strip() for word in text.split(",")]
+    if words == ["all"]:
+        return tuple(known)
+    faults = [
+        fault(flag, word, "there is no such one", nearest(word, known, shown=20))
+        for word in words
+        if word not in known
+    ]
+    twice = {word for word in words if words.count(word) > 1}
+    faults += [fault(flag, word, "stands there twice", "give it once") for word in sorted(twice)]
+    if faults:
+        raise InputError(faults)
+    return tuple(words)
+
+
+# An axis: one dimension of a sweep, as a small table.
 
 # Labels that only the model of a training step has.
 OF_TRAINING = tuple(name for name, label in LABELS.items() if label.training)

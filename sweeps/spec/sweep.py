@@ -21,12 +21,14 @@ from sweeps.spec.axis import (
     DEFAULT_QUANTITIES,
     TRAINING_QUANTITIES,
     Axis,
+    every_plan,
     is_overlap,
     is_training,
     label_values,
+    parse_values,
+    pieces,
 )
 from sweeps.spec.catalog import find_spec, load_model
-from sweeps.spec.ranges import every_plan, parse_values, pieces
 from sweeps.spec.units import to_toml, with_unit
 
 # Reductions as a sweep states them.

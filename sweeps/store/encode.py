@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.engine.case import Block, Column, Layout
+from sweeps.engine.grid import Block, Column, Layout
 from sweeps.errors import InputError, RunError, fault, nearest
 from sweeps.store.metadata import attributes, is_label, normalised, stored_dtype, values_of
 

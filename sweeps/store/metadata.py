@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.engine.case import Column, Layout
+from sweeps.engine.grid import Column, Layout
 from sweeps.errors import InputError, fault
 
 _ABSOLUTE = re.compile(r"(?:(?<=[=,])|^)(?:[/~]|\.\./)[^,]*")

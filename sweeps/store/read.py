@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.engine.case import Block, Layout
+from sweeps.engine.grid import Block, Layout
 from sweeps.errors import InputError, fault
 from sweeps.store.encode import (
     FORMAT,

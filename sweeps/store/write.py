@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.engine.case import Block, Layout
+from sweeps.engine.grid import Block, Layout
 from sweeps.store.encode import Storage, Stored, stored, target_of, targets
 from sweeps.store.metadata import check_layout
 from sweeps.store.publish import (

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.engine.case import Column, Layout
+from sweeps.engine.grid import Column, Layout
 from sweeps.errors import InputError, fault
 from sweeps.store.encode import FORMAT, Storage, Stored, checksum, chunk_shape
 from sweeps.store.metadata import is_label, normalised

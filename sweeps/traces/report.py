@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.engine.case import Column, Layout
+from sweeps.engine.grid import Column, Layout
 from sweeps.result import Result, aligned, provenance_of
 from sweeps.spec.units import format_quantity
 from sweeps.traces.overlap import Overlap, kernels_of

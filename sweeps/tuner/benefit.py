@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError, fault
+from sweeps.spec.axis import parse_values
 from sweeps.spec.catalog import read_toml
 from sweeps.spec.figures import FigureReader
-from sweeps.spec.ranges import parse_values
 from sweeps.tuner.predict import PRECISIONS, Rates, predict, read_rates
 from sweeps.tuner.userbuffers import COLUMN, MOST_SMS, OPERATORS, PHASES, Case
 

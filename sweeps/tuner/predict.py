@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from overhead.graph import Evaluation
 from overhead.labels import LABELS
-from overhead.overlap.userbuffers import PAIRS
+from overhead.overlap.durations import PAIRS
 from sweeps.errors import InputError, fault
 from sweeps.origin import GIVEN, Origin, assumed
 from sweeps.spec.catalog import load_framework, load_hardware, read_toml, shipped

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from overhead.quantity import VOCABULARY
-from sweeps.engine.case import Column
 from sweeps.engine.describe import coordinate
+from sweeps.engine.grid import Column
 from sweeps.errors import RunError
 from sweeps.origin import assumed, once
 from sweeps.result import Field, Result, of_columns, of_rows, provenance_of

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.engine.case import Column
+from sweeps.engine.grid import Column
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import Origin, Origins, assumed
 from sweeps.spec.axis import Axis

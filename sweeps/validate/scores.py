@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
-from sweeps.engine.case import Column, Layout
+from sweeps.engine.grid import Column, Layout
 from sweeps.errors import InputError, fault, nearest
 from sweeps.result import Field, Result, aligned, of_rows
 from sweeps.validate.predict import Predictions

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from sweeps.engine.case import Column
+from sweeps.engine.grid import Column
 from sweeps.engine.reduce import reducer
 from sweeps.engine.reduce_base import Reducer
 from sweeps.spec.sweep import Reduction

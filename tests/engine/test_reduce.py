@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.engine.case import Block, Column, Layout
+from sweeps.engine.grid import Block, Column, Layout
 from sweeps.engine.reduce import reducer
 from sweeps.engine.reduce_base import flag_words
 from sweeps.errors import InputError, RunError

@@ -26,7 +26,7 @@ from overhead.overlap.pipeline import (
     tasks_of,
 )
 from overhead.overlap.timeline import Span
-from sweeps.overlap.trace_file import chrome_trace
+from sweeps.overlap import chrome_trace
 from tests.cli_runner import Runner
 from tests.overlap.cases import evaluated
 from tests.simulator import pipeline as simulated

@@ -13,7 +13,7 @@ from overhead.overlap.pipeline import EXPOSED, OPTIMIZER, PAIR, UNEXPLAINED, WAI
 from overhead.overlap.timeline import MOST_SPANS, Span
 from overhead.step.timeline import PARTS, PASSES, StepTimeline, step_timeline
 from sweeps.cli.analysis_job import evaluation_of
-from sweeps.overlap.trace_file import chrome_trace
+from sweeps.overlap import chrome_trace
 from tests.analysis_cases import job_of
 from tests.cli_runner import Runner
 from tests.overlap.test_pipeline_timeline import check_rows

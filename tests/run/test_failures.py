@@ -159,7 +159,7 @@ def test_a_damaged_block_is_computed_again(
 
 
 def recipe(job: Job) -> Any:
-    from sweeps.blocks.recipe import recipe_of
+    from sweeps.blocks.work import recipe_of
 
     return recipe_of(job, SMALL_CUT.limits, SMALL_CUT.per_block)
 

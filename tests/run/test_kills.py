@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.blocks.folder import Folder
-from sweeps.blocks.recipe import recipe_of
+from sweeps.blocks.work import recipe_of
 from sweeps.store.read import verify
 from tests.run.sweep import HANG_SECONDS, SMALL_CUT, child, names, small
 

@@ -8,8 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sweeps.errors import InputError
-from sweeps.spec import ranges
-from sweeps.spec.ranges import parse_values
+from sweeps.spec import axis as ranges
+from sweeps.spec.axis import parse_values
 
 
 def values(text: object, unit: str = "1", **options: bool) -> list[float]:

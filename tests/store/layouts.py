@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sweeps.engine.case import Block, Column, Layout
+from sweeps.engine.grid import Block, Column, Layout
 from sweeps.origin import attributes
 
 GLOBAL = {

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sweeps.engine.case import Block, Column
+from sweeps.engine.grid import Block, Column
 from sweeps.errors import RunError
 from sweeps.store.encode import Coverage, RunningChecksum, Target, checksum, fits, slabs
 from tests.store.layouts import Case, layouts, number, partitions

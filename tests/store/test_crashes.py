@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweeps.engine.case import Block, Layout
+from sweeps.engine.grid import Block, Layout
 from sweeps.errors import InputError, RunError
 from sweeps.store.read import open_dataset, verify
 from sweeps.store.write import write

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sweeps.engine.case import Column
+from sweeps.engine.grid import Column
 from sweeps.errors import InputError
 from sweeps.store.encode import chunk_shape, round_digits
 from sweeps.store.read import open_dataset, verify

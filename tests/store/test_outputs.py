@@ -18,7 +18,7 @@ import netCDF4
 import numpy as np
 import pytest
 
-from sweeps.engine.case import Block
+from sweeps.engine.grid import Block
 from sweeps.errors import InputError, RunError
 from sweeps.store import publish
 from sweeps.store.publish import NETCDF, check_output, hold, readable

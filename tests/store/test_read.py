@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sweeps.engine.case import Column
+from sweeps.engine.grid import Column
 from sweeps.errors import InputError
 from sweeps.store.read import describe, is_complete, open_dataset, verify
 from sweeps.store.write import write

@@ -14,7 +14,7 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.engine.case import Block, Column, Layout
+from sweeps.engine.grid import Block, Column, Layout
 from sweeps.errors import InputError, RunError
 from sweeps.store.read import open_dataset, to_dataset, verify
 from sweeps.store.write import write

@@ -8,7 +8,7 @@ import pytest
 
 import sweeps
 from sweeps.api import recompute
-from sweeps.engine.case import Column
+from sweeps.engine.grid import Column
 from sweeps.errors import InputError
 from sweeps.job import prepare
 from sweeps.origin import read

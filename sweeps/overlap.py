@@ -1,0 +1,526 @@
+"""``sweeps overlap``: its flags as a sweep, what a mechanism lacks, report and timelines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.expression import evaluate as evaluated
+from overhead.formula import REGISTRY, Call
+from overhead.graph import Builder, Missing
+from overhead.labels import LABELS
+from overhead.overlap.mechanisms import HEEDED, MECHANISMS, OUTPUTS
+from overhead.overlap.pipeline import PIPELINES
+from overhead.overlap.timeline import Span
+from overhead.quantity import VOCABULARY
+from sweeps.engine.evaluate import Evaluator
+from sweeps.engine.grid import Case
+from sweeps.engine.plan import Plan
+from sweeps.errors import Faults, InputError, fault
+from sweeps.job import Job, prepare
+from sweeps.spec.axis import Axis, names_of, numbers_of
+from sweeps.spec.resolve import resolve
+from sweeps.spec.sweep import Sweep
+from sweeps.spec.units import format_quantity, to_toml, with_unit
+
+# Flags, the quantity, and what it is; in groups, as help shows them.
+GROUPS: dict[str, tuple[tuple[tuple[str, ...], str, str], ...]] = {
+    "durations": (
+        (("--compute", "--compute-time"), "compute_time", "Computation by itself."),
+        (
+            ("--comm", "--communication", "--communication-time"),
+            "communication_time",
+            "Communication by itself.",
+        ),
+        (("--efficiency",), "overlap_efficiency", "Share of the shorter one that hides: 0 to 1."),
+        (("--measured",), "overlapped_time", "Both at once, measured: says what of them overlaps."),
+    ),
+    "gradients": (
+        (("--buckets",), "gradient_buckets", "Buckets of gradients."),
+        (("--first-bucket-share",), "first_bucket_share", "The first one's share of all."),
+        (("--bucket-size",), "bucket_capacity", "Bytes of a bucket.  [PyTorch: 25MiB]"),
+        (("--first-bucket-size",), "first_bucket_capacity", "Of the first.  [PyTorch: 1MiB]"),
+        (("--gradients",), "reduced_elements", "Gradients of a rank, in Megatron's buckets."),
+        (("--dp",), "dp", "Data-parallel ranks, for Megatron's buckets."),
+        (("--micro-batches",), "micro_batches", "Micro-batches of a step."),
+        (("--backward-share",), "backward_share", "Of a micro-batch's computation.  [2/3]"),
+    ),
+    "layers": (
+        (("--layers",), "layers", "Layers."),
+        (("--prefetched-layers",), "prefetched_layers", "Layers gathered ahead."),
+        (("--prefetch-elements",), "prefetched_elements", "ZeRO-3's window of weights."),
+        (("--layer-elements",), "layer_elements", "Weights of a layer."),
+        (("--reduction-share",), "reduction_share", "Of a backward's communication."),
+        (("--independent-share",), "independent_share", "Of a layer: what needn't wait."),
+    ),
+    "products and collectives in chunks": (
+        (("--ranks", "--tp", "--N"), "ranks", "Ranks of the ring."),
+        (("--splits",), "splits", "Parts of a pipelined reduce_scatter."),
+        (("--last-split",), "last_split_time", "Communication of the last part."),
+        (("--sums",), "partial_sum_time", "Adding up at a ring's end."),
+        (("--sms",), "sms", "Streaming multiprocessors of the GPU."),
+        (("--num-sm",), "num_sm", "Those that communication takes."),
+    ),
+    "pipelines": (
+        (("--forward",), "stage_forward_time", "A stage's forward of a micro-batch."),
+        (("--backward",), "stage_backward_time", "A stage's backward of a micro-batch."),
+        (("--p2p",), "p2p_time", "One transfer between stages."),
+        (("--pp",), "pp", "Stages."),
+        (("--virtual-stages",), "virtual_stages", "Virtual stages of a rank."),
+    ),
+    "messages": (
+        (("--messages",), "messages", "Messages."),
+        (("--message-latency",), "message_latency", "Of each, beyond its bytes."),
+        (("--transfer",), "transfer_time", "All messages' bytes by themselves."),
+        (("--copy",), "copy_time", "Copying into one message and out of it."),
+    ),
+    "communication from its bytes": (
+        (("--M", "--message-bytes"), "message_bytes", "Bytes of the collective."),
+        (("--latency",), "latency", "Of a ring's step."),
+        (("--bandwidth",), "bandwidth", "Of a rank's link, at most."),
+        (("--sm-bandwidth",), "sm_bandwidth", "That one multiprocessor sends."),
+        (("--half-sms",), "half_bandwidth_sms", "Multiprocessors for half of the bandwidth."),
+        (("--copy-engine",), "copy_engine_bandwidth", "That copy engines send."),
+    ),
+    "computation as a matrix product in waves of tiles": (
+        (("--rows",), "matmul_rows", "Rows (tokens)."),
+        (("--columns",), "matmul_columns", "Columns (output features)."),
+        (("--depth",), "matmul_depth", "Depth (input features)."),
+        (("--tile-rows",), "tile_rows", "Of a tile.  [128]"),
+        (("--tile-columns",), "tile_columns", "Of a tile.  [256]"),
+        (("--tile-time",), "tile_time", "Of a tile on one multiprocessor."),
+        (("--launch",), "launch_time", "Of starting a kernel.  [0]"),
+        (("--element-bytes",), "activation_bytes", "Of an element.  [2]"),
+        (("--memory-bandwidth",), "memory_bandwidth", "Of the GPU's memory."),
+        (("--matmul-flops",), "best_matmul_flops", "Rate of the best product."),
+    ),
+}
+FLAGS = tuple(flag for group in GROUPS.values() for flag in group)
+
+
+def flag_of(quantity: str) -> str:
+    """Return the first flag of a quantity; its name where it has none."""
+    return next((flags[0] for flags, name, _ in FLAGS if name == quantity), quantity)
+
+
+# What ``sweeps overlap`` is asked: its flags as a sweep, and what a mechanism lacks.
+
+BOTH = ("compute_time", "communication_time")
+# Labels: what they may be, and their flags.
+CHOSEN = {
+    "mechanism": (LABELS["mechanism"].values, "--kind"),
+    "efficiency_of": (LABELS["efficiency_of"].values, "--efficiency-of"),
+    "schedule": (PIPELINES, "--schedule"),
+}
+# Labels that say how a duration or a count comes about.
+WAYS = ("communication", "compute", "buckets", "sm_law", "mechanism")
+TITLE = "Overlap of computation and communication"
+SUMMARY = "What of computation and communication overlaps, by closed forms."
+MOST_LINES = 16
+
+
+def job_of(
+    asked: Mapping[str, str | None],
+    hardware: str | None = None,
+    *,
+    folders: Sequence[Path] = (),
+    command: Sequence[str] = ("sweeps",),
+    options: Mapping[str, Any] | None = None,
+) -> Job:
+    """Make of what the flags say a sweep that is ready to run."""
+    faults = Faults()
+    labels: dict[str, tuple[str, ...]] = {}
+    for name, (known, flag) in CHOSEN.items():
+        default = LABELS[name].default
+        found = faults.of(names_of, asked.get(name) or default, known, flag)
+        labels[name] = found or (default,)
+    values: dict[str, NDArray[np.float64]] = {}
+    for name, text in asked.items():
+        if text is not None and name not in CHOSEN:
+            read = faults.of(numbers_of, name, text, flag_of(name))
+            if read is not None:
+                values[name] = read
+    faults.tell()
+    every = asked.get("mechanism") == "all"
+    labels["mechanism"] = _suited(_sweep(labels, values, hardware), labels, folders, every)
+    sweep = _sweep(labels, values, hardware)
+    job = prepare(
+        sweep,
+        text=_text(sweep, asked),
+        command=command,
+        folders=folders,
+        options=options,
+    )
+    _check_taken(job, values, labels)
+    return job
+
+
+def _sweep(
+    labels: Mapping[str, tuple[str, ...]],
+    values: Mapping[str, NDArray[np.float64]],
+    hardware: str | None,
+) -> Sweep:
+    kept = {
+        name: found
+        for name, found in labels.items()
+        if name == "mechanism" or len(found) > 1 or HEEDED[name] in labels["mechanism"]
+    }
+    varied = {name: np.array(found) for name, found in kept.items() if len(found) > 1}
+    varied |= {name: found for name, found in values.items() if len(found) > 1}
+    derived = [name for name in BOTH if name not in values]
+    single = {name: found[0] for name, found in kept.items() if len(found) == 1}
+    return Sweep(
+        TITLE,
+        SUMMARY,
+        quantities=(*derived, *(name for name in OUTPUTS if name not in values)),
+        axes=tuple(Axis(name, {name: found}) for name, found in varied.items()),
+        constants={name: float(found[0]) for name, found in values.items() if len(found) == 1},
+        labels=single if hardware is None else {**single, "hardware": hardware},
+    )
+
+
+def _text(sweep: Sweep, asked: Mapping[str, str | None]) -> str:
+    """Return the spec that states the sweep."""
+    stated: dict[str, Any] = {"title": sweep.title, "summary": sweep.summary}
+    stated["quantities"] = list(sweep.quantities)
+
+    def text(name: str) -> Any:
+        return with_unit(name, asked[name]) if name in sweep.given and name in VOCABULARY else None
+
+    axes = {a.name: text(a.name) or [str(v) for v in a.columns[a.name]] for a in sweep.axes}
+    constants = {**sweep.labels, **{name: text(name) for name in sweep.constants}}
+    tables = {"axes": axes, "constants": constants}
+    return to_toml({**stated, **{name: table for name, table in tables.items() if table}})
+
+
+# What mechanisms take of what is given, and what they lack.
+
+
+def _suited(
+    sweep: Sweep, labels: Mapping[str, tuple[str, ...]], folders: Sequence[Path], every: bool
+) -> tuple[str, ...]:
+    """Return the mechanisms that what is given suffices for; of those named it must for all."""
+    faults: dict[str, list[str]] = {}
+    resolved = resolve(sweep, folders)
+    columns = {name: v[0] for axis in resolved.axes for name, v in axis.columns.items()}
+    numbers = {name: float(v) for name, v in columns.items() if name in VOCABULARY}
+    measured = "overlapped_time" in sweep.given
+    for choice in product(*labels.values()):
+        chosen = dict(zip(labels, choice, strict=True))
+        mechanism = chosen["mechanism"]
+        takes = BOTH if measured else MECHANISMS[mechanism].takes
+        held = {**resolved.constants, **numbers}
+        plan = Plan((), held, chosen, takes, optional=True)
+        builder = plan.builder(plan.cases[0])
+        lacking = [lack for name in takes for lack in _lacking(builder, name, takes)]
+        faults.setdefault(mechanism, []).extend(_needed(name, mechanism) for name in lacking)
+    suited = tuple(mechanism for mechanism, lines in faults.items() if not lines)
+    if len(suited) < len(faults) and not (every and suited):
+        lines = [line for one in faults.values() for line in one]
+        raise InputError(
+            [_needed(name, "all") for name in BOTH] if every else list(dict.fromkeys(lines))
+        )
+    return suited
+
+
+def _lacking(builder: Builder, name: str, takes: Sequence[str]) -> list[str]:
+    """Return what has to be given for a quantity: itself, or what the way asked for takes."""
+    lacking = _roots(builder, name)
+    # What follows from others that are lacking isn't told beside them.
+    if not lacking or (name not in lacking and lacking <= set(takes)):
+        return []
+    declared = REGISTRY.returning(name, builder.labels)
+    by_way = declared is not None and any(way in declared.when for way in WAYS)
+    flagged = [one for _, one, _ in FLAGS if one in lacking]
+    return flagged if by_way and flagged else [name]
+
+
+def _roots(builder: Builder, name: str) -> set[str]:
+    """Return what nothing gives and a quantity needs."""
+    try:
+        builder.node(name)
+    except Missing as missing:
+        return set(missing.roots)
+    return set()
+
+
+def _needed(name: str, mechanism: str) -> str:
+    meaning = VOCABULARY[name].meaning if name in VOCABULARY else name
+    return fault(flag_of(name), "(not given)", f"--kind {mechanism} needs it", f"the {meaning}")
+
+
+def _check_taken(
+    job: Job, values: Mapping[str, Any], labels: Mapping[str, tuple[str, ...]]
+) -> None:
+    """Refuse what no mechanism takes."""
+    used, kinds = job.plan.used(), ", ".join(labels["mechanism"])
+    faults = [
+        fault(flag_of(name), "..", f"--kind {kinds} doesn't take it", "leave it out")
+        for name in values
+        if name not in used
+    ]
+    faults += [
+        fault(CHOSEN[label][1], ",".join(labels[label]), f"only --kind {one} takes it", "leave it")
+        for label, one in HEEDED.items()
+        if len(labels[label]) > 1 and one not in labels["mechanism"]
+    ]
+    if faults:
+        raise InputError(faults)
+
+
+# A job's cells.
+
+
+def values_of(job: Job, case: Case, names: Sequence[str]) -> dict[str, float]:
+    """Return quantities that a case has one value of; what can't be had is left out."""
+    builder = job.plan.builder(case)
+    evaluator = Evaluator(job.plan.grid, dict(case.fixed))
+    nodes = {name: builder.perhaps(name) for name in names}
+    with np.errstate(all="ignore"):
+        return {
+            name: float(np.asarray(evaluator.value(node)).reshape(-1)[0])
+            for name, node in nodes.items()
+            if node is not None and evaluator.cells(node) == 1
+        }
+
+
+# What figures suit.
+
+
+def figures_of(job: Job) -> list[dict[str, Any]]:
+    """Return declarations of figures that suit: lines over the longest axis, else bars."""
+    axes = job.sweep.axes
+    sizes = {axis.name: len(axis) for axis in axes}
+    at = {axis.name: axis.columns[axis.name][0 if axis.labels else len(axis) // 2].item()
+          for axis in axes}  # fmt: skip
+    numbers = [axis.name for axis in axes if not axis.labels]
+    if not numbers:
+        return _bars(job, at) if "mechanism" in sizes else []
+    x = max(numbers, key=lambda name: sizes[name])
+    free = [name for name in sizes if name != x]
+    lines: list[str] = []
+    for name in sorted(free, key=lambda name: name != "mechanism"):
+        if int(np.prod([sizes[n] for n in (*lines, name)])) <= MOST_LINES:
+            lines.append(name)
+    lines = lines[:2]
+    common = {
+        "kind": "curves", "x": x, "lines": lines, "crossovers": False,
+        "at": {name: at[name] for name in free if name not in lines},
+    }  # fmt: skip
+    speedup = {"y": "overlap_speedup", "yscale": "linear", "better": "more",
+               "title": "Speedup by overlap"}  # fmt: skip
+    return [
+        {**common, "name": "time", "y": "overlapped_time", "title": "Time with overlap"},
+        {**common, "name": "speedup", **speedup},
+    ]
+
+
+def _bars(job: Job, at: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return bars of what hides and what shows, for each mechanism."""
+    # What costs time hides nothing: no bar of less than nothing.
+    saves = bool(np.all(job.plan.evaluate(("hidden_time",))["hidden_time"] >= 0.0))
+    parts = ["hidden_time", "exposed_time"] if saves else ["exposed_time"]
+    fixed = {name: value for name, value in at.items() if name != "mechanism"}
+    title = "What hides of the communication, and what shows"
+    return [{"kind": "bars", "name": "hidden", "parts": parts, "x": ["mechanism"], "at": fixed,
+             "title": title}]  # fmt: skip
+
+
+# The report of one case for a person: durations, speedups, what bounds it, what shows and why.
+
+LINES = (
+    ("compute_time", "computation"),
+    ("communication_time", "communication"),
+    ("sequential_time", "one after the other"),
+    ("overlapped_time", "overlapped"),
+    ("ideal_overlapped_time", "ideal (the longer one)"),
+    ("hidden_time", "hidden"),
+    ("exposed_time", "exposed"),
+)
+RATIOS = (
+    ("overlap_ratio", "hidden, of the shorter one"),
+    ("hidden_communication_share", "hidden, of communication"),
+)
+SPEEDUPS = (("overlap_speedup", "speedup"), ("ideal_speedup", "ideal speedup"))
+WIDTH = 30
+# Less than this share of the time is rounding.
+LEAST = 1e-9
+
+
+# What a fault is about.
+ABOUT = {
+    "ranks_odd": "ranks",
+    "no_multiprocessor_left": "num_sm",
+    "micro_batches_not_multiple_of_stages": "micro_batches",
+    "virtual_stages_need_interleaving": "virtual_stages",
+    "shorter_than_possible": "overlapped_time",
+}
+
+
+def check_cell(job: Job, case: Case) -> None:
+    """Refuse a cell that can't be."""
+    evaluator = Evaluator(job.plan.grid, dict(case.fixed))
+    status = int(np.asarray(evaluator.value(case.status)).reshape(-1)[0])
+    faults = []
+    for name in job.plan.faults.named(status):
+        about = ABOUT[name]
+        shown = format_quantity(values_of(job, case, [about])[about], VOCABULARY[about].units)
+        text = job.plan.faults.texts[name]
+        faults.append(fault(flag_of(about), shown, name.replace("_", " "), text))
+    if faults:
+        raise InputError(faults)
+
+
+def report_lines(job: Job, case: Case, verbose: bool) -> Iterator[str]:
+    """Yield the report of one case."""
+    check_cell(job, case)
+    names = (*BOTH, *(name for name, _ in (*LINES, *RATIOS, *SPEEDUPS)), "overlap_efficiency")
+    found = values_of(job, case, names)
+    measured = "overlapped_time" in job.sweep.given
+    mechanism = MECHANISMS[case.labels["mechanism"]]
+    yield "measured" if measured else f"{mechanism.name}: {mechanism.title}"
+    for name, words in LINES:
+        yield _line(words, format_quantity(found[name], "s"))
+    for name, words in RATIOS:
+        yield _line(words, f"{100 * found[name]:.4g} %")
+    for name, words in SPEEDUPS:
+        yield _line(words, f"{found[name]:.4g}x")
+    yield _line("bounded by", _bound(found))
+    if measured:
+        return
+    if found["exposed_time"] > LEAST * found["overlapped_time"]:
+        yield _line("exposed because", mechanism.exposed)
+    yield from _notes(case, found)
+    if verbose:
+        yield from statement_lines(job, case)
+
+
+def _line(words: str, text: str) -> str:
+    return f"  {words.ljust(WIDTH)}{text}"
+
+
+def _bound(found: Mapping[str, float]) -> str:
+    """Say what decides how long it takes."""
+    compute, communication = (found[name] for name in BOTH)
+    time = found["overlapped_time"]
+    both = compute + communication
+    if time > found["sequential_time"] * (1.0 + LEAST):
+        return "running at once: it costs more than it hides"
+    if min(compute, communication) > 0.0 and time >= both * (1.0 - LEAST):
+        return "both: nothing overlaps"
+    if compute >= communication:
+        return "the computation; overlap can hide all of the communication at best"
+    return "the communication; what is longer than the computation can't hide"
+
+
+def _notes(case: Case, found: Mapping[str, float]) -> Iterator[str]:
+    """Yield what a reader may trip over."""
+    compute, communication = (found[name] for name in BOTH)
+    mechanism = case.labels["mechanism"]
+    if case.labels.get("efficiency_of") == "communication" and mechanism == "two_durations":
+        bare = compute + communication * (1.0 - found["overlap_efficiency"])
+        if bare < max(compute, communication) * (1.0 - LEAST):
+            told = format_quantity(bare, "s")
+            yield f"  (computation + communication*(1 - efficiency) would be {told}, less than the"
+            yield "  communication by itself: no more of it hides than there is computation)"
+    if mechanism == "layer_by_layer":
+        yield "  (a plain transformer's next layer needs the all_reduce: it hides only behind what"
+        yield "  doesn't, say another half of the batch; --independent-share says how much that is)"
+
+
+def statement_lines(job: Job, case: Case) -> Iterator[str]:
+    """Yield the mechanism's formula and source, with the numbers put in."""
+    declared = REGISTRY.returning("overlapped_time", case.labels)
+    if declared is None or isinstance(declared, Call):
+        return
+    yield ""
+    yield f"{declared.name}: {declared.statement}"
+    values = values_of(job, case, declared.inputs)
+    if len(values) == len(set(declared.inputs)):
+
+        def put_in(match: re.Match[str]) -> str:
+            return f"{values[match.group()]:.6g}" if match.group() in values else match.group()
+
+        shown: Any = evaluated(declared.expression, values)
+        yield f"  = {re.sub(r'[A-Za-z_][A-Za-z_0-9]*', put_in, declared.expression)}"
+        yield f"  = {format_quantity(float(shown), 's')}"
+    yield "  where"
+    for name in declared.inputs:
+        quantity = VOCABULARY[name]
+        text = format_quantity(values[name], quantity.units) if name in values else ".."
+        yield f"    {name} = {text}  ({quantity.meaning})"
+    for phrase in declared.assumes:
+        yield f"  assumes {phrase}"
+    yield f"  source  {declared.reference}"
+
+
+# Predicted timelines as Chrome trace JSON, which Perfetto and chrome://tracing open.
+
+# Trace files have microseconds.
+SCALE = 1e6
+
+
+def chrome_trace(
+    courses: Mapping[str, Sequence[Span]], marks: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """Return timelines as a Chrome trace: a process each, a thread each of its rows."""
+    events: list[dict[str, Any]] = []
+    for pid, (name, spans) in enumerate(courses.items(), 1):
+        rows = {row: tid for tid, row in enumerate(dict.fromkeys(s.row for s in spans), 1)}
+        events.append(_about("process_name", pid, 0, name=name))
+        # Without a place readers sort by name: stage 10 before stage 2.
+        events.append(_about("process_sort_index", pid, 0, sort_index=pid))
+        for row, tid in rows.items():
+            events.append(_about("thread_name", pid, tid, name=row))
+            events.append(_about("thread_sort_index", pid, tid, sort_index=tid))
+        events += [
+            {
+                "ph": "X",
+                "name": span.name,
+                "cat": span.kind or span.row,
+                "pid": pid,
+                "tid": rows[span.row],
+                "ts": span.start * SCALE,
+                "dur": span.duration * SCALE,
+            }
+            for span in spans
+        ]
+    events += [
+        {"ph": "i", "s": "g", "name": name, "cat": "mark", "pid": 1, "tid": 1, "ts": at * SCALE}
+        for name, at in (marks or {}).items()
+    ]
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"kind": "predicted"}}
+
+
+def _about(what: str, pid: int, tid: int, **told: Any) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": told}
+
+
+def write_trace(
+    courses: Mapping[str, Sequence[Span]],
+    path: Path,
+    *,
+    overwrite: bool,
+    marks: Mapping[str, float] | None = None,
+) -> None:
+    """Write timelines as a Chrome trace file, whole or not at all."""
+    from sweeps.store.publish import check_output, publish, system_calls, temporary
+
+    target = check_output(path, overwrite=overwrite)
+    fresh = temporary(target)
+    text = json.dumps(chrome_trace(courses, marks), indent=1)
+    try:
+        with system_calls(path):
+            fresh.write_text(text + "\n", encoding="utf-8")
+            publish(fresh, target, overwrite=overwrite)
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
