@@ -136,7 +136,7 @@ def cli(
         ("own.csv", OWN),
         ("small.toml", SPEC),
         ("small-study.toml", STUDY),
-        ("a.log", log_text(timed([group], {"intra_bandwidth": 400e9}, noise=0.02, seed=1), group)),
+        ("a.log", log_text(timed([group], {"link_share": 0.7}, noise=0.02, seed=1), group)),
     ):
         (tmp_path / name).write_text(text)
     return Runner(capsys)

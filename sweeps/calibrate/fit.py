@@ -1,46 +1,77 @@
-"""A machine's links fitted to measured rows: bandwidths, latencies, and the launch."""
+"""A library's constants on a machine, fitted to measured rows with the profile as what is likely.
+
+Logarithms of constants are fitted, in groups; a group is freed only where rows can tell it, and
+only if rows that were left out of the fit are predicted better for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.calibrate.model import (
-    BANDWIDTHS,
-    CONSTANTS,
-    LATENCIES,
-    LAUNCH,
-    Model,
-    Rows,
-    base_values,
-    vector,
-)
-from sweeps.errors import InputError
-from sweeps.spec.machine import Machine
+from overhead.quantity import VOCABULARY
+from sweeps.calibrate.model import Model, Rows
+from sweeps.spec.figures import ISSUE
 from sweeps.validate.sizes import SIZE_CLASSES, class_of
 
-# Least squares with bounds, and the robust fit of linear terms to relative errors.
-
 Floats = NDArray[np.float64]
+Marks = NDArray[np.bool_]
 
-# Relative errors count by their squares up to about this, by their sizes beyond: a row that a
-# busy link made slow pulls no harder than others.  About what repeated runs scatter by.
-SOFT = 0.02
-_REPEATS = 40
-_SETTLED, _RIDGE, _TINY = 1e-10, 1e-10, 1e-300
-
-
-def loss(errors: Floats, weights: Floats) -> float:
-    """Return the sum of the relative errors' sizes, rounded at nought."""
-    return float(np.sum(weights * (np.hypot(errors, SOFT) - SOFT)))
-
-
-def robust_weights(errors: Floats, weights: Floats) -> Floats:
-    """Return the weights with which least squares has the gradient of `loss`."""
-    return np.asarray(weights / np.hypot(errors, SOFT))
+# The constants by group, each with how far its logarithm may lie from the profile's (one standard
+# deviation).  The links' factor is common to all rates of a node, so that the log of one operation
+# tells of the others.
+LINKS = "links"
+GROUPS: Mapping[str, Mapping[str, float]] = {
+    "launch": {"operation_launch_time": 0.35},
+    "step": {"step_latency": 0.2, "pair_step_latency": 0.5},
+    "entry": {
+        "simple_entry_time": 0.6, "pair_simple_time": 0.4, "pair_entry_time": 0.4,
+        "nvls_time": 0.4,
+    },
+    "rate": {LINKS: 0.25, "link_share": 0.05, "pair_share": 0.05, "nvls_share": 0.05},
+    "ramp": {"ramp_time": 0.5, "pair_ramp_time": 0.5, "nvls_ramp_time": 0.7},
+    "copy": {
+        "copy_rate": 0.3, "pair_copy_rate": 0.3, "reduced_copy_share": 0.5, "ll_share": 0.3,
+        "pair_ll_share": 0.4,
+    },
+    "host": {ISSUE: 1.0},
+    "fabric latency": {"fabric_latency": 0.5, "simple_fabric_factor": 0.5, "peer_time": 0.5},
+    "fabric rate": {
+        "fabric_share": 0.1, "fabric_pair_share": 0.25, "tree_share": 0.04,
+        "nvls_tree_share": 0.04, "sharp_share": 0.1,
+    },
+    "fabric ramp": {"fabric_ramp_steps": 0.5, "fabric_ll_share": 0.3, "simple_step_factor": 0.3},
+}  # fmt: skip
+RATES = ("link_share", "pair_share", "nvls_share")
+TERMS = tuple((name, group) for group, terms in GROUPS.items() for name in terms)
+NAMES = tuple(name for name, _ in TERMS)
+DEVIATIONS = np.array([deviation for terms in GROUPS.values() for deviation in terms.values()])
+# Which rows tell a group: those where the wire takes most of the time, hardly any, or a part.
+LONG, SHORT = 0.5, 0.2
+TOLD_BY = {
+    "rate": "long", "fabric rate": "long", "ramp": "middling", "copy": "middling",
+    "fabric ramp": "middling",
+}  # fmt: skip
+_SIZES = 2  # distinct sizes that tell a group
+_NOTICED = 0.02  # of a row's time, by a change of a group's constant by a like part of it
+# Relative errors count by their squares up to this, by their sizes beyond; and in scores up to
+# the second, so that rows that fell out don't decide.
+UNIT, MOST = 0.08, 0.25
+# By so much a run differs from the one before: no prediction is better than that.
+REPEATED = 0.02
+# The simplest within this of the best is taken, if it is so much better than the profile alone.
+NEAR, WORTH = 1.03, 0.9
+_STEP, _ROUNDS, _FAR = 1e-4, 20, 1.5
+_TRIED, _FEW_ROUNDS = 8, 5  # groups of groups that are tried exactly, and how closely
+_MOST_ROWS = 160  # in the search; all in the fit
+_MOST_WEIGHT = 4.0
+# What host an operation waits for is told by its least time.
+_HOST = 0.9
+_SETTLED = 1e-10  # of the largest constant: less is nought
 
 
 def bounded(terms: Floats, target: Floats, weights: Floats, least: Floats) -> Floats:
@@ -77,28 +108,342 @@ def bounded(terms: Floats, target: Floats, weights: Floats, least: Floats) -> Fl
     return np.asarray(least + found / scale)
 
 
-def resampled(terms: Floats, targets: Floats, weights: Floats, seed: int) -> Floats:
-    """Fit constants again to rows that are drawn with replacement."""
-    samples, (rows, count) = len(targets), terms.shape
-    scale = np.linalg.norm(terms, axis=0)
-    scale[scale == 0.0] = 1.0
-    matrix = terms / scale
-    drawn = np.random.default_rng(seed).multinomial(rows, np.full(rows, 1.0 / rows), samples)
-    counts = drawn * weights
-    found = np.zeros((samples, count))
-    pairs = (matrix[:, :, None] * matrix[:, None, :]).reshape(rows, -1)
-    own = counts
-    for _ in range(_REPEATS):
-        normal = (own @ pairs).reshape(samples, count, count)
-        right = (own * targets) @ matrix
-        size = np.trace(normal, axis1=1, axis2=2)[:, None] + _TINY
-        # A ridge far below the smallest term that counts: samples may lack a constant's rows.
-        normal = normal / size[:, :, None] + _RIDGE * np.eye(count)
-        last, found = found, np.linalg.solve(normal, (right / size)[:, :, None])[:, :, 0]
-        if np.allclose(last, found, rtol=1e-6, atol=1e-12):
-            break
-        own = counts / np.hypot(targets - found @ matrix.T, SOFT)
-    return np.asarray(found / scale)
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A library's constants on a machine."""
+
+    base: Mapping[str, float]  # The profile's
+    values: Mapping[str, float]  # With the fitted ones in their places
+    deviation: Mapping[str, float]  # Of each fitted one, a standard deviation, relative
+    groups: tuple[str, ...]  # What was freed; nothing where the profile stays
+    kept: Mapping[str, str]  # Why the others are the profile's, by group
+    # Mean errors of rows that were left out of the fit: the profile's, and the fit's
+    scores: tuple[float, float]
+    before: Floats  # Predicted times with the profile's constants, and with the fitted ones [s]
+    after: Floats  # Predicted times with the profile's constants, and with the fitted ones [s]
+    algorithms: NDArray[np.str_]  # The algorithm that each time after the fit is of
+
+    @property
+    def fitted(self) -> tuple[str, ...]:
+        """The constants that were fitted."""
+        return tuple(self.deviation)
+
+
+def fit_profile(model: Model) -> Fit:
+    """Fit a machine's constants to rows."""
+    problem = _Problem(model)
+    kept = problem.untold()
+    free = [name for name in GROUPS if name not in kept]
+    groups, scores = (), (np.nan, np.nan)
+    if free:
+        thin = _Problem(Model(_thinned(model.rows), model.machine, model.algorithm), problem.host)
+        groups, scores = _search(thin, free)
+    kept |= {name: "freed, it predicts no better" for name in free if name not in groups}
+    values, deviation = dict(model.base), dict[str, float]()
+    if groups:
+        marks = _marks([groups])
+        found = problem.descend(marks, np.ones((1, len(model.rows))))
+        deviation = problem.deviations(found, marks)
+        each = problem.values(found.theta, marks)
+        values |= {name: _rounded(each[name].item()) for name in deviation}
+    return Fit(
+        base=model.base,
+        values=values,
+        deviation=deviation,
+        groups=groups,
+        kept=kept,
+        scores=scores,
+        before=model.times(),
+        after=model.times(values),
+        algorithms=model.algorithms(values),
+    )
+
+
+DIGITS = 5
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS - 1}e}")
+
+
+def _marks(subsets: Sequence[Sequence[str]]) -> Marks:
+    """Return which constants are free, of shape (subsets, constants)."""
+    return np.array([[group in subset for _, group in TERMS] for subset in subsets])
+
+
+@dataclass(slots=True)
+class _State:
+    """Where fits stand: constants, errors in units, and their slopes."""
+
+    theta: Floats  # (fits, constants)
+    errors: Floats  # (fits, rows)
+    slopes: Floats  # (fits, constants, rows)
+    loss: Floats  # (fits)
+
+
+class _Problem:
+    """Rows to be fitted."""
+
+    def __init__(self, model: Model, host: float = 0.0) -> None:
+        self.model, rows = model, model.rows
+        self.weights = _alike(rows)
+        wire = model.wire()
+        self.wire = wire
+        short = rows.time[wire < SHORT]
+        self.host = host or _HOST * float(np.median(short if short.size else rows.time))
+        nvls = np.array([name.startswith("nvls") for name in model.algorithms({})])
+        self.shared = RATES if nvls.any() else RATES[:2]
+
+    def values(self, theta: Floats, marks: Marks) -> dict[str, Floats]:
+        """Return constants of shape (fits, 1) for logarithms of factors."""
+        found = {}
+        links = theta[:, NAMES.index(LINKS)]
+        for place, name in enumerate(NAMES):
+            if name == LINKS or name not in self.model.base:
+                continue
+            factor = theta[:, place] + (links if name in self.shared else 0.0)
+            base = self.model.base[name]
+            if name == ISSUE:
+                # Without its group the host is as it was.
+                base = np.where(marks[:, place], self.host, base)
+            value = base * np.exp(factor)
+            found[name] = np.minimum(value, VOCABULARY[name].maximum)[:, None]
+        return found
+
+    def state(self, theta: Floats, marks: Marks, weights: Floats) -> _State:
+        """Return errors and slopes at constants."""
+        fits, count = theta.shape
+        free = np.flatnonzero(marks.any(axis=0))
+        points = np.repeat(theta[:, None, :], len(free) + 1, axis=1)
+        points[:, np.arange(1, len(free) + 1), free] += _STEP
+        every = np.repeat(marks, len(free) + 1, axis=0)
+        times = self.model.times(self.values(points.reshape(-1, count), every))
+        logs = np.log(times / self.model.rows.time).reshape(fits, len(free) + 1, -1) / UNIT
+        slopes = np.zeros((fits, count, logs.shape[-1]))
+        slopes[:, free] = (logs[:, 1:] - logs[:, :1]) / _STEP * marks[:, free, None]
+        errors = logs[:, 0]
+        soft = 2.0 * (np.hypot(1.0, errors) - 1.0)
+        loss = (self.weights * weights * soft).sum(axis=1) + ((theta / DEVIATIONS) ** 2).sum(axis=1)
+        return _State(theta, errors, slopes, loss)
+
+    def descend(
+        self, marks: Marks, weights: Floats, start: Floats | None = None, rounds: int = _ROUNDS
+    ) -> _State:
+        """Fit marked constants to weighted rows, each fit by itself (Levenberg and Marquardt)."""
+        begin = np.zeros(marks.shape) if start is None else start * marks
+        now = self.state(begin, marks, weights)
+        damping = np.full(len(marks), 1e-3)
+        for _ in range(rounds):
+            step = _newton(now, marks, self.weights * weights, damping)
+            new = self.state(now.theta + np.clip(step, -_FAR, _FAR), marks, weights)
+            better = new.loss < now.loss
+            gain = np.where(better, now.loss - new.loss, 0.0)
+            for name in ("theta", "errors", "slopes", "loss"):
+                mark = better.reshape((-1,) + (1,) * (getattr(now, name).ndim - 1))
+                setattr(now, name, np.where(mark, getattr(new, name), getattr(now, name)))
+            damping = np.where(better, damping * 0.2, damping * 8.0)
+            if (gain <= 1e-4 * (1.0 + now.loss)).all() and (better | (damping > 10.0)).all():
+                break
+        return now
+
+    def deviations(self, found: _State, marks: Marks) -> dict[str, float]:
+        """Return a standard deviation, relative, of each constant that rows tell."""
+        own = self.weights / np.hypot(1.0, found.errors[0])
+        slopes = found.slopes[0]
+        # The scatter about the fit, where it is more than the unit of errors.
+        spread = max(float(np.average(np.minimum(found.errors[0] ** 2, 9.0), weights=own)), 1.0)
+        matrix = (slopes * own) @ slopes.T / spread + np.diag(DEVIATIONS**-2.0)
+        covariance = np.linalg.inv(matrix)
+        told = {}
+        links = NAMES.index(LINKS)
+        for place in np.flatnonzero(marks[0]):
+            name = NAMES[place]
+            if name == LINKS or name not in self.model.base:
+                continue
+            part = np.zeros(len(NAMES))
+            part[place] = 1.0
+            if name in self.shared:
+                part[links] = 1.0
+            # A rate at its bound has no slope, and isn't the profile's.
+            if np.abs(part @ slopes).max() * UNIT >= _NOTICED or abs(part @ found.theta[0]) > 0.01:
+                told[name] = float(np.sqrt(part @ covariance @ part))
+        return told
+
+    def untold(self) -> dict[str, str]:
+        """Return the groups that rows can't tell, and why."""
+        rows = self.model.rows
+        at = self.state(np.zeros((1, len(NAMES))), _marks([tuple(GROUPS)]), np.ones((1, len(rows))))
+        slopes = np.abs(at.slopes[0]) * UNIT
+        which = {
+            "long": self.wire > LONG,
+            "short": self.wire < SHORT,
+            "middling": (self.wire >= SHORT) & (self.wire <= LONG),
+        }
+        found: dict[str, str] = {}
+        for group in GROUPS:
+            told_by = TOLD_BY.get(group, "short")
+            own = np.array([name == group for _, name in TERMS])
+            noticed = (slopes[own] >= _NOTICED).any(axis=0) | (group == "host")
+            if not noticed.any():
+                between = group.startswith("fabric") and not rows.between.any()
+                found[group] = "no log spans nodes" if between else "no row pays it"
+                continue
+            own_rows = rows.between if group.startswith("fabric") else np.ones(len(rows), np.bool_)
+            sizes = np.unique(rows.message_bytes[which[told_by] & own_rows])
+            if len(sizes) < _SIZES:
+                found[group] = f"no two {told_by} messages that tell it"
+            elif group == "step" and len(np.unique(rows.ranks[which["short"] & noticed])) < 2:
+                found[group] = "one number of ranks doesn't tell it from the launch"
+        return found
+
+
+def _alike(rows: Rows) -> Floats:
+    """Return weights with which each operation, rank count and class of size counts alike."""
+    keys = zip(rows.operation, rows.ranks, class_of(rows.message_bytes), strict=True)
+    _, place, counts = np.unique(
+        np.array([f"{one} {two:g} {three}" for one, two, three in keys]),
+        return_inverse=True,
+        return_counts=True,
+    )
+    each = len(rows) / (len(counts) * counts)
+    return np.asarray(np.minimum(each, _MOST_WEIGHT)[place])
+
+
+def _newton(now: _State, marks: Marks, weights: Floats, damping: Floats) -> Floats:
+    """Return the steps to the least of the losses' quadratics."""
+    own = weights / np.hypot(1.0, now.errors)
+    weighted = now.slopes * own[:, None, :]
+    matrix = weighted @ now.slopes.transpose(0, 2, 1)
+    matrix = _bounded_to(matrix, marks, damping)
+    pull = (weighted @ now.errors[..., None])[..., 0] + now.theta / DEVIATIONS**2
+    return -np.linalg.solve(matrix, (pull * marks)[..., None])[..., 0] * marks
+
+
+def _bounded_to(matrix: Floats, marks: Marks, damping: Floats) -> Floats:
+    """Return normal equations with what is likely in them, of marked constants alone."""
+    place = np.arange(len(NAMES))
+    both = marks[:, :, None] & marks[:, None, :]
+    matrix = np.where(both, matrix, 0.0)
+    matrix[:, place, place] *= 1.0 + damping[:, None]
+    matrix[:, place, place] += DEVIATIONS**-2.0
+    return matrix
+
+
+# Which groups to free: all groups of groups, by how well they predict rows that were left out.
+
+
+def _search(problem: _Problem, free: Sequence[str]) -> tuple[tuple[str, ...], tuple[float, float]]:
+    """Return the groups that are worth freeing, and the scores of the profile and of the fit."""
+    every = list(chain.from_iterable(combinations(free, n) for n in range(len(free) + 1)))
+    folds, shares = _folds(problem.model.rows)
+    start, rough = _linear(problem, every, folds, shares)
+    best = sorted({0, *np.argsort(rough, kind="stable")[:_TRIED].tolist()})
+    every = [every[place] for place in best]
+    marks = np.repeat(_marks(every), len(folds), axis=0)
+    train = np.tile(folds, (len(every), 1)).astype(np.float64)
+    found = problem.descend(marks, train, start[best].reshape(marks.shape), _FEW_ROUNDS)
+    each = _left_out(problem, found.errors.reshape(len(every), len(folds), -1), folds, shares)
+    near = [place for place, one in enumerate(each) if one <= NEAR * each.min()]
+    taken = min(near, key=lambda place: (len(every[place]), each[place]))
+    untouched = float(each[every.index(())])
+    if each[taken] > WORTH * untouched:
+        taken = every.index(())
+    return tuple(every[taken]), (untouched, float(each[taken]))
+
+
+def _folds(rows: Rows) -> tuple[Marks, Floats]:
+    """Return which rows each fold fits, and how much it counts: sizes by turns, fewer ranks."""
+    order = np.empty(len(rows), dtype=np.intp)
+    for place in np.unique(rows.case):
+        own = rows.case == place
+        order[own] = np.unique(rows.message_bytes[own], return_inverse=True)[1]
+    folds, shares = [order % 2 == 0, order % 2 == 1], [1.0, 1.0]
+    ranks = np.unique(rows.ranks)
+    if len(ranks) > 1:
+        folds.append(rows.ranks <= ranks[(len(ranks) - 1) // 2])
+        shares.append(2.0)
+    told = [place for place, one in enumerate(folds) if one.any() and not one.all()]
+    return np.array(folds)[told], np.array(shares)[told]
+
+
+def _left_out(problem: _Problem, errors: Floats, folds: Marks, shares: Floats) -> Floats:
+    """Return the mean error of rows that were left out, of shape (subsets)."""
+    size = np.minimum(np.abs(errors) * UNIT, MOST)
+    weights = problem.weights * ~folds
+    each = (size * weights).sum(axis=-1) / weights.sum(axis=-1)
+    return np.hypot((each * shares).sum(axis=-1) / shares.sum(), REPEATED)
+
+
+def _linear(
+    problem: _Problem, every: Sequence[Sequence[str]], folds: Marks, shares: Floats
+) -> tuple[Floats, Floats]:
+    """Return fits and their scores if errors were linear about the fit of all groups."""
+    marks = _marks(every)
+    whole = marks.any(axis=0)[None]
+    at = problem.descend(whole, np.ones((1, len(problem.model.rows))))
+    errors, slopes, theta = at.errors[0], at.slopes[0], at.theta[0]
+    own = problem.weights / np.hypot(1.0, errors)
+    found = np.empty((len(every), len(folds), len(errors)))
+    moved = np.empty((len(every), len(folds), len(theta)))
+    level = errors - theta @ slopes
+    for place, fold in enumerate(folds):
+        matrix = (slopes * (own * fold)) @ slopes.T
+        each = _bounded_to(np.repeat(matrix[None], len(every), axis=0), marks, np.zeros(len(every)))
+        pull = slopes @ (own * fold * level)
+        moved[:, place] = -np.linalg.solve(each, (pull * marks)[..., None])[..., 0] * marks
+        found[:, place] = level + moved[:, place] @ slopes
+    return moved, _left_out(problem, found, folds, shares)
+
+
+def _thinned(rows: Rows) -> Rows:
+    """Return rows for the search: the middle one of each case and size, and no more than needed."""
+    keys = np.stack([rows.case.astype(np.float64), rows.message_bytes])
+    _, place = np.unique(keys, axis=1, return_inverse=True)
+    kept = np.zeros(len(rows), dtype=np.bool_)
+    place = place.reshape(-1)
+    for group in range(place.max() + 1):
+        own = np.flatnonzero(place == group)
+        kept[own[np.argsort(rows.time[own], kind="stable")[(len(own) - 1) // 2]]] = True
+    count = int(kept.sum())
+    if count > _MOST_ROWS:
+        each = np.flatnonzero(kept)
+        kept[:] = False
+        kept[each[np.linspace(0, count - 1, _MOST_ROWS).round().astype(int)]] = True
+    return rows.where(kept)
+
+
+# A curve that was measured, at other sizes.
+
+_FOLLOWED, _LEAST_SIZES, _PART, _ODD = 30, 6, 0.7, 0.3
+
+
+def follow(
+    sizes: Floats, times: Floats, predicted: Floats, wanted: Floats, there: Floats, ideal: Floats
+) -> Floats:
+    """Return a curve's times at other message sizes than those that were measured.
+
+    They follow what was measured: sums of a constant, the size, its root and what the machine's
+    constants predict, none below nought; times most of what is left, between neighbours; never
+    falling, and never below the wire's.  Of fewer sizes they are what the constants predict.
+    """
+    known, place = np.unique(sizes, return_inverse=True)
+    if len(known) < _LEAST_SIZES:
+        return there
+    middle = [np.array([np.median(one[place == n]) for n in range(len(known))])
+              for one in (times, predicted)]  # fmt: skip
+    time, machine = middle
+    terms = np.stack([np.ones_like(known), known, np.sqrt(known), machine], axis=1)
+    weights, least = np.ones(len(known)), np.zeros(4)
+    for _ in range(_FOLLOWED):
+        found = bounded(terms / time[:, None], np.ones(len(known)), weights, least)
+        weights = 1.0 / np.hypot(1.0 - terms @ found / time, 0.02)
+    rest = np.log(time / (terms @ found))
+    rest[np.abs(rest) > _ODD] = 0.0
+    each = np.stack([np.ones_like(wanted), wanted, np.sqrt(wanted), there], axis=1) @ found
+    each *= np.exp(_PART * np.interp(np.log(wanted), np.log(known), rest))
+    order = np.argsort(wanted, kind="stable")
+    each[order] = np.maximum.accumulate(each[order])
+    return np.maximum(each, ideal)
 
 
 # Errors of predictions beside measured rows, by operation and class of message size.
@@ -211,376 +556,3 @@ def _beside(rows: Rows, ratio: Floats) -> Floats:
                 near = np.delete(own[first : first + _NEIGHBOURS + 1], place - first)
                 found[own[place]] = ratio[own[place]] - np.median(ratio[near])
     return found
-
-
-# Which constants some rows tell, and which are left as the machine's file has them, and why.
-
-# A row pays latency mostly if its rate is at most this part of the best of its test, and transfer
-# if it takes so many times the least time of its test.
-_SLOW, _LONG = 0.5, 2.0
-# A constant counts in a row from this part of the row's time on; transfer, where latency is known
-# only from the file, if all else is at most this part.
-_NOTICED, _BESIDE = 0.02, 0.1
-_SIZES = 2  # distinct sizes
-# A constant that others explain to all but this part can't be told from them.
-_APART = 0.1
-_MOST_WEIGHT = 4.0
-_UNUSED = "no row's algorithm pays it"
-_ORDER = (*BANDWIDTHS, "intra_latency", "inter_latency", "in_network_latency", LAUNCH)
-
-
-def class_weights(classes: NDArray[np.intp]) -> Floats:
-    """Return weights with which classes of message size count alike."""
-    names, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
-    each = len(classes) / (len(names) * counts)
-    return np.asarray(np.minimum(each, _MOST_WEIGHT)[place])
-
-
-def untold(rows: Rows, terms: Floats, values: Floats, names: Sequence[str]) -> dict[str, str]:
-    """Return the constants that rows don't tell."""
-    slow, long = _bound(rows)
-    shares = terms * values / rows.time[:, None]
-    places = {name: place for place, name in enumerate(CONSTANTS)}
-    others = [place for name, place in places.items() if name not in BANDWIDTHS]
-    beside = shares[:, others].sum(axis=1) <= _BESIDE
-    found: dict[str, str] = {}
-    for name, place in places.items():
-        noticed = shares[:, place] >= _NOTICED
-        used = terms[:, place] > 0.0
-        if name == LAUNCH or name not in names:
-            continue
-        if not used.any():
-            levels = rows.between.any() and name != "in_network_latency"
-            found[name] = "another link bounds every row" if levels else _UNUSED
-        elif name in BANDWIDTHS:
-            if _few(rows, noticed & long) and not (noticed & beside).any():
-                found[name] = "no messages long enough to tell it from latency"
-        elif name == "in_network_latency":
-            # Only messages of middling size go that way; others tell the rest.
-            if _few(rows, shares[:, place] >= _BESIDE):
-                found[name] = "too few messages pay it"
-        elif _few(rows, used & slow):
-            found[name] = "no messages short enough to tell it from transfer"
-    if LAUNCH in names and _few(rows, slow):
-        found[LAUNCH] = "no messages short enough to tell it"
-    return found | _alike(rows, terms, [name for name in _ORDER if name in {*names} - {*found}])
-
-
-def _bound(rows: Rows) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which rows pay latency mostly, and which pay transfer."""
-    slow, long = np.zeros(len(rows), dtype=np.bool_), np.zeros(len(rows), dtype=np.bool_)
-    rate = rows.message_bytes / rows.time
-    for case in np.unique(rows.case):
-        own = rows.case == case
-        slow[own] = rate[own] <= _SLOW * rate[own].max()
-        long[own] = rows.time[own] >= _LONG * rows.time[own].min()
-    return slow, long
-
-
-def _few(rows: Rows, chosen: NDArray[np.bool_]) -> bool:
-    """Return whether rows have fewer distinct sizes than tell a constant."""
-    return len(np.unique(rows.message_bytes[chosen])) < _SIZES
-
-
-def _alike(rows: Rows, terms: Floats, names: Sequence[str]) -> dict[str, str]:
-    """Return the constants whose terms are those of others, times a number."""
-    found: dict[str, str] = {}
-    places = {name: place for place, name in enumerate(CONSTANTS)}
-    kept: list[str] = []
-    for name in names:
-        columns = terms[:, [places[one] for one in (*kept, name)]] / rows.time[:, None]
-        columns = columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
-        own, others = columns[:, -1], columns[:, :-1]
-        rest = own
-        if kept:
-            rest = own - others @ np.linalg.lstsq(others, own, rcond=None)[0]
-        if np.linalg.norm(rest) >= _APART:
-            kept.append(name)
-        elif name == LAUNCH:
-            found[name] = (
-                "every row pays it and latency in one proportion: the fitted latency holds it"
-            )
-        else:
-            found[name] = "its terms can't be told from those of " + " and ".join(kept)
-    return found
-
-
-SAMPLES, SEED = 200, 20240613
-# No row is known better than this part of itself: so much a run differs from the one before, also
-# where the rows at hand agree by chance.
-_REPEATED = 0.01
-DIGITS = 5
-_ROUNDS, _HALVINGS = 60, 6
-# Of the loss: less isn't worth a further round, while beginnings are compared and at the end.
-_COARSE, _FINE = 3e-3, 1e-6
-_FAR_WORSE = 1.5
-_SCATTERED = 0.5  # of a constant: rows whose draws scatter it by more contradict each other
-# Where the search begins: the file's latencies times the first, bandwidths times the second, and
-# a launch as many programs on a GPU have it.
-_STARTS = ((1.0, 1.0, 0.0), (1.0, 0.7, 5e-6), (6.0, 0.3, 0.0), (0.3, 0.8, 1e-5))
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """Constants fitted to rows."""
-
-    # The constants of the machine's file, and with the fitted ones in their places
-    base: Mapping[str, float]
-    # The constants of the machine's file, and with the fitted ones in their places
-    values: Mapping[str, float]
-    # Of each fitted constant one standard deviation: how much it scatters when rows are drawn with
-    # replacement.  What the model leaves out isn't in it
-    deviation: Mapping[str, float]
-    kept: Mapping[str, str]  # Why a constant is the file's: by constant
-    before: Floats  # Predicted times with the file's constants, and with the fitted ones [s]
-    after: Floats  # Predicted times with the file's constants, and with the fitted ones [s]
-    algorithms: NDArray[np.str_]  # The algorithm that each time after the fit is of
-
-    @property
-    def fitted(self) -> tuple[str, ...]:
-        """The constants that were fitted."""
-        return tuple(self.deviation)
-
-
-def fit_links(rows: Rows, machine: Machine, algorithm: str = "nccl") -> Fit:
-    """Fit a machine's links to measured rows."""
-    base = base_values(machine)
-    values, deviation, kept = dict(base), dict[str, float](), dict[str, str]()
-    draws = np.tile(np.nan_to_num(vector(base)), (SAMPLES, 1))
-    # Each level from its own tests: rows within a node first, then those of several nodes with
-    # what the first have told.
-    for several in (False, True):
-        own = rows.where(rows.between == several)
-        if len(own):
-            told = [
-                name
-                for name in CONSTANTS
-                if name not in deviation and (several or not name.startswith("inter_"))
-            ]
-            stage = _Stage(Model(own, machine, algorithm), values, told, draws)
-            draws = stage.draws
-            values, deviation = stage.values, deviation | stage.deviation
-            kept = stage.kept | kept
-    kept = {name: why for name, why in kept.items() if name not in deviation}
-    if not rows.between.any():
-        kept |= dict.fromkeys(("inter_bandwidth", "inter_latency"), "no log spans nodes")
-    if not set(deviation) - {LAUNCH}:
-        raise InputError(_nothing(kept))
-    model = Model(rows, machine, algorithm)
-    return Fit(
-        base=base,
-        values=values,
-        deviation=deviation,
-        kept=kept,
-        before=model.design(base) @ vector(base),
-        after=model.design(values) @ vector(values),
-        algorithms=model.algorithms(values),
-    )
-
-
-class _Stage:
-    """A fit to the rows of one level: what they tell, one constant fewer until all is resolved."""
-
-    def __init__(
-        self, model: Model, base: Mapping[str, float], names: Sequence[str], draws: Floats
-    ) -> None:
-        self.draws = draws
-        rows = model.rows
-        self.values, self.deviation = dict(base), dict[str, float]()
-        # With the file's constants one level may hide another: what rows tell from any of the
-        # beginnings is fitted, and looked at again with what was found.
-        each = [untold(rows, model.design(one), vector(one), names) for one in _starts(base, names)]
-        hidden = set(names).intersection(*each)
-        self.kept = {name: why for name, why in each[0].items() if name in hidden}
-        for _ in CONSTANTS:
-            free = [name for name in names if name not in self.kept]
-            if not set(free) - {LAUNCH}:
-                self.values, self.deviation = dict(base), {}
-                return
-            found = _search(model, rows, base, free)
-            self.values = {n: _rounded(one) if n in free else one for n, one in found.items()}
-            options = _unresolved(self.values, free, rows, model)
-            if not options:
-                drawn = _draws(model, self.values, free, draws)
-                self.deviation = _deviation(self.values, free, drawn, rows)
-                options = self._worth(_scattered(self.values, self.deviation), model, base, free)
-            if not options:
-                self.draws = drawn
-                return
-            # Where one of several can't be told, the one is left without which rows fit best.
-            losses = [_loss_without(model, base, free, one) for one in options]
-            self.kept |= options[int(np.argmin(losses))]
-
-    def _worth(
-        self,
-        scattered: Mapping[str, str],
-        model: Model,
-        base: Mapping[str, float],
-        free: Sequence[str],
-    ) -> list[Mapping[str, str]]:
-        """Return what is better left out: what scatters, unless rows fit far worse without it."""
-        if not scattered:
-            return []
-        now = _loss(model, self.values)
-        worse = _loss_without(model, base, free, scattered) > _FAR_WORSE * now
-        return [] if worse else [scattered]
-
-
-def _loss(model: Model, values: Mapping[str, float]) -> float:
-    errors = 1.0 - model.design(values) @ vector(values) / model.rows.time
-    return loss(errors, _weights(model.rows))
-
-
-def _loss_without(
-    model: Model, base: Mapping[str, float], free: Sequence[str], left: Mapping[str, str]
-) -> float:
-    """Return how well rows fit with some constants as the file has them."""
-    rest = [name for name in free if name not in left]
-    if not set(rest) - {LAUNCH}:
-        return np.inf
-    return _loss(model, _search(model, model.rows, base, rest))
-
-
-def _nothing(kept: Mapping[str, str]) -> list[str]:
-    return [f"LOG: {name} can't be fitted: {why}" for name, why in kept.items() if name != LAUNCH]
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{DIGITS - 1}e}")
-
-
-def _weights(rows: Rows) -> Floats:
-    return class_weights(class_of(rows.message_bytes))
-
-
-def _least(free: Sequence[str]) -> Floats:
-    return np.array([CONSTANTS[name].least for name in free])
-
-
-def _starts(base: Mapping[str, float], free: Sequence[str]) -> list[dict[str, float]]:
-    """Return where a search begins."""
-    found = []
-    for latency, bandwidth, launch in _STARTS:
-        start = dict(base)
-        for name in free:
-            factor = bandwidth if CONSTANTS[name].inverse else latency
-            start[name] = launch if name == LAUNCH else base[name] * factor
-        found.append(start)
-    return found
-
-
-def _search(
-    model: Model, rows: Rows, base: Mapping[str, float], free: Sequence[str]
-) -> dict[str, float]:
-    """Return the constants of least loss, from the best of several beginnings."""
-    found = [_descend(model, rows, start, free, _COARSE) for start in _starts(base, free)]
-    _, best = min(found, key=lambda pair: pair[0])
-    return _descend(model, rows, best, free, _FINE)[1]
-
-
-def _descend(
-    model: Model, rows: Rows, values: dict[str, float], free: Sequence[str], better: float
-) -> tuple[float, dict[str, float]]:
-    """Fit the terms of the chosen algorithms, choose again, until nothing gets better."""
-    weights, least = _weights(rows), _least(free)
-    places = [list(CONSTANTS).index(name) for name in free]
-    terms = model.design(values) / rows.time[:, None]
-    now = vector(values)
-    now[~np.isfinite(now)] = 0.0
-    errors = 1.0 - terms @ now
-    least_loss = loss(errors, weights)
-    for _ in range(_ROUNDS):
-        own = terms[:, places]
-        target = errors + own @ now[places]
-        goal = bounded(own, target, robust_weights(errors, weights), least)
-        step, began = goal - now[places], least_loss
-        for halving in range(_HALVINGS):
-            trial = now.copy()
-            trial[places] = now[places] + step * 0.5**halving
-            tried = _values(trial, values, free)
-            new = model.design(tried) / rows.time[:, None]
-            new_errors = 1.0 - new @ trial
-            if (lower := loss(new_errors, weights)) < least_loss:
-                now, terms, errors, least_loss, values = trial, new, new_errors, lower, tried
-                break
-        if began - least_loss <= better * (began + 1e-12):
-            break
-    return least_loss, values
-
-
-def _values(
-    constants: Floats, values: Mapping[str, float], free: Sequence[str]
-) -> dict[str, float]:
-    """Return constants by name; a bandwidth whose inverse is nought is without end."""
-    found = dict(values)
-    for place, (name, one) in enumerate(CONSTANTS.items()):
-        if name in free:
-            number = float(constants[place])
-            found[name] = (1.0 / number if number > 0.0 else np.inf) if one.inverse else number
-    return found
-
-
-def _unresolved(
-    values: Mapping[str, float], free: Sequence[str], rows: Rows, model: Model
-) -> list[Mapping[str, str]]:
-    """Return what may be left out: constants at their bounds, or that can't be told apart."""
-    for name in free:
-        if CONSTANTS[name].inverse and not np.isfinite(values[name]):
-            return [{name: "the rows don't tell it: they'd take it to be without end"}]
-    low = [name for name in LATENCIES if name in free and values[name] <= CONSTANTS[name].least]
-    options: list[Mapping[str, str]] = [
-        {name: "the rows don't tell it: they'd take it to be nothing"} for name in low
-    ]
-    if low and LAUNCH in free:
-        options.append({LAUNCH: "it can't be told from latency, which holds it"})
-    if options:
-        return options
-    if LAUNCH in free and values[LAUNCH] <= 0.0:
-        return [{LAUNCH: "the rows show none"}]
-    found = untold(rows, model.design(values), vector(values), free)
-    return [found] if found else []
-
-
-def _scattered(values: Mapping[str, float], deviation: Mapping[str, float]) -> dict[str, str]:
-    """Return the constant that rows contradict each other most about, if one is beyond bounds."""
-    shares = {name: one / values[name] for name, one in deviation.items() if values[name] > 0.0}
-    name = max(shares, key=lambda one: np.nan_to_num(shares[one]))
-    if not shares[name] > _SCATTERED:
-        return {}
-    return {name: f"the rows contradict each other about it (+- {100.0 * shares[name]:.0f} %)"}
-
-
-def _draws(
-    model: Model, values: Mapping[str, float], free: Sequence[str], others: Floats
-) -> Floats:
-    """Return constants fitted to rows drawn with replacement, as `vector` has them.
-
-    What earlier stages have fitted is in `others`, of shape (samples, constants): it scatters too.
-    """
-    rows = model.rows
-    places = [list(CONSTANTS).index(name) for name in free]
-    fixed = [place for place in range(len(CONSTANTS)) if place not in places]
-    terms = model.design(values) / rows.time[:, None]
-    targets = 1.0 - others[:, fixed] @ terms[:, fixed].T
-    noise = np.random.default_rng(SEED + 1).standard_normal(targets.shape)
-    targets = targets + _REPEATED * noise
-    found = others.copy()
-    found[:, places] = resampled(terms[:, places], targets, _weights(rows), SEED)
-    return found
-
-
-def _deviation(
-    values: Mapping[str, float], free: Sequence[str], draws: Floats, rows: Rows
-) -> dict[str, float]:
-    """Return how much each constant scatters; NaN where there are no more rows than constants."""
-    if len(rows) <= len(free):
-        return dict.fromkeys(free, np.nan)
-    low, high = np.quantile(draws, [0.1587, 0.8413], axis=0)
-    spread = dict(zip(CONSTANTS, ((high - low) / 2.0).tolist(), strict=True))
-    # What is fitted to few rows follows them: their scatter about it is less than it is.
-    few = np.sqrt(len(rows) / (len(rows) - len(free)))
-    spread = {name: few * one for name, one in spread.items()}
-    return {
-        name: spread[name] * values[name] ** 2 if CONSTANTS[name].inverse else spread[name]
-        for name in free
-    }

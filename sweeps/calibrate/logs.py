@@ -29,6 +29,24 @@ OPERATIONS: Mapping[str, str] = {
 }
 
 
+# Which algorithm a run's settings leave, as its environment or a table of rows calls it.
+NO_NVLS = "no nvls"
+_FORCED = re.compile(r"NCCL_ALGO(?:\s+set by environment to|\s*[=:])\s*\"?(\w+)\"?(?![\w,])")
+_NVLS_OFF = re.compile(r"NCCL_NVLS_ENABLE(?:\s+set by environment to|\s*[=:])\s*\"?0\b")
+_FORMS = {
+    "ring": "ring", "ring_path": "ring", "tree": "tree", "tree_path": "tree", "nvls": "nvls",
+    "nvlstree": "nvls_tree", "nvls_tree": "nvls_tree", "collnetchain": "sharp",
+    "collnetdirect": "sharp", "nvls_sharp": "sharp",
+}  # fmt: skip
+
+
+def forced_by(line: str) -> str:
+    """Return what a line says of the algorithm that is left; empty where it says nothing."""
+    if found := _FORCED.search(line):
+        return _FORMS.get(found[1].lower(), "")
+    return NO_NVLS if _NVLS_OFF.search(line) else ""
+
+
 @dataclass(frozen=True, slots=True)
 class LogRow:
     """One measured message size."""
@@ -62,6 +80,10 @@ class LogTest:
     part: str = ""  # What a table calls this part of it
     hardware: str = ""  # As a table states them; empty and 0 elsewhere
     nodes: int = 0  # As a table states them; empty and 0 elsewhere
+    # The form of the algorithm that its settings leave (`ring`, `tree`, `nvls`, ..), or `NO_NVLS`
+    forced: str = ""
+    fabric: str = ""  # The network between nodes, and a card's rate [byte s-1], as a table has them
+    card: float = 0.0
 
     @property
     def name(self) -> str:
@@ -127,6 +149,7 @@ _TIMES = ("time", "cputime")
 _COLUMNS = 4  # of a placement: time, algbw, busbw, and what was wrong
 _OLD = "bytes"  # heading of the first versions, whose times are in ms
 _TOLD = 3  # lines that a note names
+_LONGEST = 4096  # characters; a longer line is another program's
 GIGA = 1e9
 
 
@@ -138,9 +161,12 @@ def read_text_log(path: Path, text: str) -> list[LogTest]:
     sections: list[_Section] = []
     last = ""
     for number, line in enumerate(text.splitlines(), start=1):
+        if len(line) > _LONGEST:
+            continue
         starts = any(mark in line for mark in _START) or _HEADINGS.search(line)
         if not sections or (starts and sections[-1].done):
-            sections.append(_Section(path, number, last))
+            forced = sections[-1].forced if sections else ""
+            sections.append(_Section(path, number, last, forced))
             last = ""
         last = sections[-1].read(number, line) or last
     tests = [section.test() for section in sections if section.rows]
@@ -169,8 +195,8 @@ def _nothing(path: Path, sections: Sequence[_Section]) -> str:
 class _Section:
     """One test while its lines are read."""
 
-    def __init__(self, path: Path, line: int, program: str) -> None:
-        self.path, self.line, self.program = path, line, program
+    def __init__(self, path: Path, line: int, program: str, forced: str) -> None:
+        self.path, self.line, self.program, self.forced = path, line, program, forced
         self.started = False
         self.columns: list[str] = []
         self.heading_line = 0
@@ -192,6 +218,7 @@ class _Section:
         for name, pattern in _VERSIONS:
             if found := pattern.search(line):
                 self.versions.setdefault(name, _version(found[1]))
+        self.forced = forced_by(line) or self.forced
         if found := _PROGRAM.search(line):
             self.program = self.program or found[1]
         elif found := _RUN.search(line):
@@ -307,6 +334,7 @@ class _Section:
             versions=self.versions,
             notes=(*self.notes, *self._left_out()),
             old_rates=bool(self.columns) and self.columns[0] == _OLD,
+            forced=self.forced,
         )
 
     def _hosts(self) -> tuple[Mapping[str, int], str]:
@@ -494,14 +522,19 @@ def _json_log_version(code: int) -> str:
 # Reader of measured rows as a CSV table, with the columns of the shipped collection.
 
 # Columns that tell tests apart; one without a number or word counts as nothing.
-_KEYS = ("table", "collective", "hardware", "ranks", "nodes", "gpus_per_node")
+_KEYS = (
+    "table", "collective", "hardware", "ranks", "nodes", "gpus_per_node", "algorithm", "fabric",
+    "inter_bandwidth",
+)  # fmt: skip
+# Of these, what is read where the table has it.
+_FURTHER = ("algorithm", "fabric", "inter_bandwidth")
 
 
 def read_table_log(name: str, operation: str = "") -> list[LogTest]:
     """Read a table with ``collective``, ``ranks``, ``message_bytes``, ``time_us`` and more."""
     path = find_table(name)
     try:
-        table = read_table(path)
+        table = read_table(path, _further(path))
     except InputError as error:
         raise InputError([line.replace("measured.table", "LOG") for line in error.faults]) from None
     columns: dict[str, Any] = {**table.columns, "line": _lines(path)}
@@ -514,6 +547,18 @@ def read_table_log(name: str, operation: str = "") -> list[LogTest]:
         _test(path, operation, dict(zip(_KEYS, key, strict=True)), places, columns)
         for key, places in each.items()
     ]
+
+
+def _further(path: Path) -> dict[str, str]:
+    """Return the headings of what a table may have beside what every one has."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = (row for row in csv.reader(file) if row and not row[0].lstrip().startswith("#"))
+            header = [cell.strip() for cell in next(lines, [])]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return {}  # whoever reads it whole says why
+    each = {name: [h for h in header if h == name or h.startswith(f"{name}_")] for name in _FURTHER}
+    return {name: found[0] for name, found in each.items() if found}
 
 
 def _lines(path: Path) -> list[int]:
@@ -560,11 +605,16 @@ def _test(
         hardware=key["hardware"],
         nodes=int(key["nodes"] or 0),
         part=key["table"],
+        forced=_FORMS.get(key["algorithm"], ""),
+        fabric=key["fabric"],
+        card=float(key["inter_bandwidth"] or 0.0),
     )
 
 
 # Reader of logs, whatever their form: text, JSON or a table.
 
+# What may stand above JSON.
+_COMMENTS = re.compile(r"(?:\s*(?:#|//)[^\n]*\n)*\s*")
 _HUGE = 1 << 28  # bytes: a log of nccl-tests has some thousand lines
 
 
@@ -606,4 +656,9 @@ def _read(name: str, operation: str) -> list[LogTest]:
         raise InputError(fault("LOG", name, reason, "a log of nccl-tests")) from None
     # A log may hold any bytes between its lines; those that aren't text are none of its own.
     text = content.decode("utf-8-sig", errors="replace")
-    return read_json_log(path, text) if text.lstrip().startswith("{") else read_text_log(path, text)
+    whole = _COMMENTS.match(text)
+    begins = whole.end() if whole else 0
+    if text.startswith("{", begins):
+        # Lines keep their numbers.
+        return read_json_log(path, "\n" * text.count("\n", 0, begins) + text[begins:])
+    return read_text_log(path, text)

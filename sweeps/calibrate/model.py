@@ -1,9 +1,7 @@
-"""Times of measured operations by the product's own closed forms, and what they are linear in.
+"""Tests placed on a machine, and their times by a library's profile.
 
-For a fixed algorithm (and number of chunks, and slowest level) the time is a number of latencies
-plus a number of messages by the bandwidth, on each level, plus the launch.  `Model.design` gives
-these numbers for the algorithm that is chosen with given constants, so that the product with the
-constants is the very time that the engine computes with them.
+Times are those that ``sweeps collective`` gives: a sweep is resolved for each operation, on a
+node or on several, and its formulas are evaluated with constants as arrays.
 """
 
 from __future__ import annotations
@@ -12,18 +10,27 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.collectives.algorithm import Algorithm
+from overhead.collectives.algorithm import ALGORITHMS, Algorithm
 from overhead.collectives.choices import candidates, usable
+from overhead.everything import load
 from overhead.formula import REGISTRY, Formula
 from overhead.graph import Evaluation
-from overhead.labels import ALL, HIERARCHY, OPERATION_DEFAULTS, complete
-from sweeps.calibrate.logs import LogRow, LogTest, known_operations, operation_of
+from overhead.labels import ALL, HIERARCHY, LABELS, OPERATION_DEFAULTS, complete
+from overhead.quantity import VOCABULARY
+from sweeps.calibrate.logs import NO_NVLS, LogRow, LogTest, known_operations, operation_of
 from sweeps.errors import InputError, fault
+from sweeps.spec.catalog import load_hardware
+from sweeps.spec.figures import CONSTANTS, FABRIC, ISSUE, SHARED
 from sweeps.spec.machine import Machine
+from sweeps.spec.resolve import resolve
+from sweeps.spec.software import Profile, load_software, on_fabric
+from sweeps.spec.sweep import read_sweep
 
 # What a row's own rates say: whether size, time, algbw and busbw are those of one operation.
 
@@ -118,72 +125,7 @@ def _check_ranks(test: LogTest, rows: Sequence[LogRow], ranks: int) -> None:
     raise InputError(message)
 
 
-# The constants that a fit is of, and how the machine's file calls them.
-
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A constant of the model."""
-
-    name: str  # The quantity's name in the vocabulary; ``launch`` has none
-    words: str  # What it is
-    units: str  # Its canonical unit
-    place: str  # Where a hardware file has it; empty for ``launch``, which no file has
-    least: float = 0.0  # The least value that a fit may give it
-
-    @property
-    def inverse(self) -> bool:
-        """Whether times are linear in one by it."""
-        return self.units == "byte s-1"
-
-
-LAUNCH = "launch"
-# Light goes 0.3 m in a nanosecond, so no message between two GPUs takes less.
-_LEAST_LATENCY = 1e-9
-CONSTANTS: Mapping[str, Constant] = {
-    one.name: one
-    for one in (
-        Constant("intra_bandwidth", "bandwidth in a node", "byte s-1", "scale_up.bandwidth"),
-        Constant("inter_bandwidth", "bandwidth between nodes", "byte s-1", "scale_out.bandwidth"),
-        Constant("intra_latency", "latency in a node", "s", "scale_up.latency", _LEAST_LATENCY),
-        Constant(
-            "inter_latency", "latency between nodes", "s", "scale_out.latency", _LEAST_LATENCY
-        ),
-        Constant(
-            "in_network_latency", "latency through the reducing switch", "s",
-            "scale_up.in_network_latency", _LEAST_LATENCY,
-        ),
-        Constant(LAUNCH, "launch of an operation", "s", ""),
-    )
-}  # fmt: skip
-BANDWIDTHS = ("intra_bandwidth", "inter_bandwidth")
-LATENCIES = ("intra_latency", "inter_latency", "in_network_latency")
-
-
-def base_values(machine: Machine) -> dict[str, float]:
-    """Return the constants as a machine's file has them; no launch."""
-    kind = machine.scale_up_kind
-    if kind not in ("switch", "fully_connected"):
-        wrong = f"its nodes are a {kind}, on which nccl-tests doesn't run"
-        raise InputError(fault("--hardware", machine.name, wrong, "a machine of GPUs"))
-    values = {
-        name: machine.figures[name].value if name in machine.figures else np.nan
-        for name in CONSTANTS
-    }
-    if np.isnan(values["in_network_latency"]):
-        values["in_network_latency"] = values["intra_latency"]
-    values[LAUNCH] = 0.0
-    return values
-
-
-def vector(values: Mapping[str, float]) -> Floats:
-    """Return constants as what times are linear in: latencies, and one by bandwidths."""
-    return np.array(
-        [1.0 / values[one.name] if one.inverse else values[one.name] for one in CONSTANTS.values()]
-    )
-
 
 # Tests placed on a machine: the operation, its ranks, and the nodes that they are on.
 
@@ -212,11 +154,6 @@ class Case:
     nodes: int  # How many
     rows: tuple[LogRow, ...]  # Those that agree with themselves
     notes: tuple[str, ...]  # What was left out, assumed, or is odd
-
-    @property
-    def level(self) -> str:
-        """``intra`` for a test within one node, else ``inter``."""
-        return "intra" if self.nodes == 1 else "inter"
 
     @property
     def placed(self) -> str:
@@ -343,8 +280,6 @@ def _other_device(test: LogTest, machine: Machine) -> tuple[str, ...]:
 
 Strings = NDArray[np.str_]
 
-_PLACES = {name: place for place, name in enumerate(CONSTANTS)}
-
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -358,6 +293,9 @@ class Rows:
     message_bytes: Floats  # Its ranks and nodes, the message [byte], and the measured time [s]
     time: Floats  # Its ranks and nodes, the message [byte], and the measured time [s]
     placement: Strings  # Out of place or in place
+    forced: Strings  # Which algorithm the log's settings leave; empty: NCCL's own choice
+    fabric: Strings  # The network between nodes where it isn't the machine's; else empty
+    card: Floats  # A card's rate [byte s-1] where it isn't the machine's; else 0
 
     def __len__(self) -> int:
         return len(self.time)
@@ -389,101 +327,170 @@ def rows_of(cases: Sequence[Case], placements: Sequence[str]) -> Rows:
         np.array([row.size for _, _, row in found]),
         np.array([row.time for _, _, row in found]),
         np.array([row.placement for _, _, row in found], dtype=np.str_),
+        np.array([case.test.forced for _, case, _ in found], dtype=np.str_),
+        np.array([case.test.fabric if case.nodes > 1 else "" for _, case, _ in found], np.str_),
+        np.array([case.test.card if case.nodes > 1 else 0.0 for _, case, _ in found]),
     )
+
+
+def rows_at(rows: Rows, sizes: Floats) -> Rows:
+    """Return rows of the first one's test at other message sizes, without times."""
+    parts = {name: np.repeat(getattr(rows, name)[:1], len(sizes)) for name in Rows.__slots__}
+    return Rows(**parts | {"message_bytes": sizes, "time": np.full(len(sizes), np.nan)})
+
+
+def machine_for(hardware: str, fabric: str = "", folders: Sequence[Path] = ()) -> Machine:
+    """Return a machine on which nccl-tests can run, with the network between nodes that it has."""
+    machine = load_hardware(hardware, folders)
+    kind = machine.scale_up_kind
+    if kind not in ("switch", "fully_connected"):
+        wrong = f"its nodes are a {kind}, on which nccl-tests doesn't run"
+        raise InputError(fault("--hardware", machine.name, wrong, "a machine of GPUs"))
+    return on_fabric(machine, fabric) if fabric else machine
+
+
+def library_of(machine: Machine) -> Profile:
+    """Return the profile of a machine's library."""
+    if machine.profile:
+        return load_software(machine.profile)
+    each = map(load_software, ("nccl", "rccl"))
+    return next((one for one in each if machine.generation in one.nodes), load_software("nccl"))
 
 
 class Model:
     """Times of rows on a machine."""
 
     def __init__(self, rows: Rows, machine: Machine, algorithm: str = "nccl") -> None:
-        self.rows, self.machine = rows, machine
-        self._parts = [
-            (places, _Part(rows.where(places), machine, operation, several, algorithm))
-            for operation in dict.fromkeys(rows.operation.tolist())
-            for several in (False, True)
-            if (places := (rows.operation == operation) & (rows.between == several)).any()
-        ]
-
-    def design(self, values: Mapping[str, float]) -> Floats:
-        """Return the factors of each constant's term, for the algorithms that are chosen."""
-        found = np.zeros((len(self.rows), len(CONSTANTS)))
-        for places, part in self._parts:
-            found[places] = part.design(values)[0]
-        return found
-
-    def algorithms(self, values: Mapping[str, float]) -> Strings:
-        """Return the name of the algorithm that each row's time is of."""
-        found = np.empty(len(self.rows), dtype="U40")
-        for places, part in self._parts:
-            chosen = part.design(values)[1]
-            found[places] = np.array([one.name for one in part.choices])[chosen]
-        return found
-
-
-class _Part:
-    """Rows of one operation on one kind of network."""
-
-    def __init__(
-        self, rows: Rows, machine: Machine, operation: str, several: bool, algorithm: str
-    ) -> None:
-        self.rows, self.several = rows, several
-        labels = {
-            **OPERATION_DEFAULTS,
-            "collective": operation,
-            "algorithm": algorithm,
-            **({"topology": HIERARCHY} if several else {"link": "intra"}),
-        }
-        self.labels = complete(labels, ())
+        load()
+        self.rows, self.machine, self.algorithm = rows, machine, algorithm
+        profile = library_of(machine)
+        constants = profile.constants(machine)
+        issue = profile.issue(LABELS["environment"].values[0], machine)
+        # The constants as they are before a fit.
+        self.origins = {**constants, ISSUE: issue}
+        self.base = {name: float(one.value) for name, one in self.origins.items()}
+        self.profile = profile
         if algorithm == ALL:
             wrong = "stands for each of them, and a time is of one"
             raise InputError(fault("--algorithm", algorithm, wrong, "nccl, auto, or a name"))
+        columns = (rows.operation, rows.between, rows.forced, rows.fabric, rows.card)
+        keys = list(zip(*(one.tolist() for one in columns), strict=True))
+        self._parts = []
+        for key in dict.fromkeys(keys):
+            places = np.array([one == key for one in keys])
+            part = _Part(rows.where(places), machine, profile, algorithm)
+            self._parts.append((places, part))
+
+    def times(self, values: Mapping[str, Any] | None = None, *, ideal: bool = False) -> Floats:
+        """Return times of all rows, of shape (.., rows), for constants that may be (.., 1).
+
+        The ideal ones are those of the wire alone: full rates, and nothing else takes time.
+        """
+        changed = dict(values or {})
+        if ideal:
+            changed |= {name: ideal_of(name) for name in (*CONSTANTS, ISSUE)}
+        lead = np.broadcast_shapes(
+            *(np.shape(one)[:-1] for one in changed.values() if np.ndim(one))
+        )
+        found = np.empty((*lead, len(self.rows)))
+        for places, part in self._parts:
+            found[..., places] = part.times({**self.base, **changed}).min(axis=0)
+        return found
+
+    def wire(self) -> Floats:
+        """Return the wire's share of each row's time."""
+        found = np.empty(len(self.rows))
+        for places, part in self._parts:
+            found[places] = part.wire(self.base)
+        return found
+
+    def algorithms(self, values: Mapping[str, Any]) -> Strings:
+        """Return the name of the algorithm that each row's time is of."""
+        found = np.empty(len(self.rows), dtype="U40")
+        for places, part in self._parts:
+            names = np.array([one.name for one in part.choices])
+            found[places] = names[np.argmin(part.times({**self.base, **values}), axis=0)]
+        return found
+
+
+def ideal_of(name: str) -> float:
+    """Return a constant of a library that takes no time of its own."""
+    quantity = VOCABULARY[name]
+    if quantity.units == "byte s-1":
+        return math.inf
+    return 1.0 if quantity.maximum == 1.0 else 0.0
+
+
+class _Part:
+    """Rows of one operation, in a node or on several, with one choice of algorithms."""
+
+    def __init__(self, rows: Rows, machine: Machine, profile: Profile, algorithm: str) -> None:
+        self.rows = rows
+        operation, several = str(rows.operation[0]), bool(rows.between[0])
+        case: dict[str, Any] = {
+            "ranks": rows.ranks.tolist(), "message_bytes": rows.message_bytes.tolist()
+        }  # fmt: skip
+        if several:
+            # A group's share of a node is its own.
+            case["gpus_per_node"] = (rows.ranks / rows.nodes).tolist()
+        fabric, card = str(rows.fabric[0]) or machine.fabric, float(rows.card[0])
+        constants: dict[str, Any] = {
+            "collective": operation,
+            "hardware": str(machine.path),
+            "software": profile.name,
+            "algorithm": algorithm,
+            "topology": HIERARCHY if several else "switch",
+            **({"fabric": fabric} if fabric else {}),
+            **({"inter_bandwidth": card} if card else {}),
+        }
         try:
-            candidates(self.labels["topology"], operation, algorithm)
+            candidates(constants["topology"], operation, algorithm)
         except ValueError as error:
             raise InputError(fault("--algorithm", algorithm, "can't be", str(error))) from None
-        self.choices: tuple[Algorithm, ...] = usable(self.labels)
-        figures = machine.figures
-        node, cards = figures["gpus_per_node"].value, figures.get("nics_per_node")
-        here = {"inc", "sharp"}
-        self.given = {
-            "message_bytes": rows.message_bytes,
-            "ranks": rows.ranks,
-            # A group's share of a node is its own; a card serves as many ranks as the machine's.
-            "gpus_per_node": rows.ranks / rows.nodes if several else np.full(len(rows), node),
-            "ranks_per_nic": node / (cards.value if cards else node),
-            "oversubscription": 1.0,
-            "hops": 1.0,
-            "intra_nvls": float("nvls" in machine.in_network),
-            "intra_inc": float(bool(here & set(machine.in_network))),
-            "inter_inc": float(bool(here & set(machine.scale_out_in_network))),
-        }
+        stated = {"axes": {"case": case}, "constants": constants, "quantities": ["time"]}
+        found = resolve(read_sweep(stated, bare_is_si=True))
+        columns = {n: v for axis in found.axes for n, v in axis.columns.items()}
+        words = {n: str(v[0]) for n, v in columns.items() if v.dtype.kind in "UO"}
+        self.given = {**found.constants, **{n: v for n, v in columns.items() if n not in words}}
+        labels = {**OPERATION_DEFAULTS, **found.labels, **words, "floor": "some"}
+        self.labels = complete(labels, self.given)
+        self.choices = _left(usable(self.labels), str(rows.forced[0]))
+        if any(one.form == "sharp" for one in self.choices):
+            self.given["inter_inc"] = 1.0  # The run had it, whatever the machine has
+        # Of another network than the machine's a fit says nothing.
+        known = (*FABRIC, *SHARED) if fabric != machine.fabric else ()
+        self.own = {name: self.given[name] for name in known}
 
-    def design(self, values: Mapping[str, float]) -> tuple[Floats, NDArray[np.intp]]:
-        """Return the terms of the algorithm of least time, and which it is."""
-        given = self.given | {name: values[name] for name in _PLACES if name != "launch"}
-        each = [Evaluation(given, self.labels, one) for one in self.choices]
-        count = len(self.rows)
-        times = [
-            np.broadcast_to(np.where(one.defined(), one["time"], np.inf), count) for one in each
+    def _each(self, values: Mapping[str, Any]) -> list[Evaluation]:
+        return [
+            Evaluation({**self.given, **values, **self.own}, self.labels, one)
+            for one in self.choices
         ]
-        chosen = np.argmin(np.stack(times), axis=0)
-        terms = np.zeros((count, len(_PLACES)))
-        for place, one in enumerate(each):
-            own = chosen == place
-            if own.any():
-                terms[own] = self._terms(one, self.choices[place])[own]
-        terms[:, _PLACES["launch"]] = 1.0
-        return terms, chosen
 
-    def _terms(self, one: Evaluation, algorithm: Algorithm) -> Floats:
-        terms = np.zeros((len(self.rows), len(_PLACES)))
-        size = self.rows.message_bytes
-        if self.several:
-            for level in ("intra", "inter"):
-                terms[:, _PLACES[f"{level}_latency"]] = one[f"{level}_latency_count"]
-                terms[:, _PLACES[f"{level}_bandwidth"]] = one[f"{level}_transfer_fraction"] * size
-            return terms
-        latency = "in_network_latency" if algorithm.in_network else "intra_latency"
-        terms[:, _PLACES[latency]] = one["latency_count"]
-        terms[:, _PLACES["intra_bandwidth"]] = one["transfer_fraction"] * size
-        return terms
+    def times(self, values: Mapping[str, Any]) -> Floats:
+        """Return the times of each algorithm, infinite where it isn't defined."""
+        with np.errstate(all="ignore"):
+            each = [np.where(one.defined(), one["time"], np.inf) for one in self._each(values)]
+        shape = np.broadcast_shapes(*(one.shape for one in each), (len(self.rows),))
+        return np.stack([np.broadcast_to(one, shape) for one in each])
+
+    def wire(self, values: Mapping[str, Any]) -> Floats:
+        """Return the wire's share of the time of the algorithm that is taken."""
+        chosen = np.argmin(self.times(values), axis=0)
+        count = len(self.rows)
+        with np.errstate(all="ignore"):
+            shares = [
+                np.broadcast_to(one["wire_part_time"] / one["time"], count)
+                for one in self._each(values)
+            ]
+        return np.asarray(np.stack(shares)[chosen, np.arange(count)])
+
+
+def _left(choices: tuple[Algorithm, ...], forced: str) -> tuple[Algorithm, ...]:
+    """Return the algorithms that a log's settings leave."""
+    if forced == NO_NVLS:
+        left = tuple(one for one in choices if not one.form.startswith("nvls"))
+    else:
+        every = ALGORITHMS.of(choices[0].topology, choices[0].collective)
+        left = tuple(one for one in every if forced and one.form == forced)
+    return left or choices

@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.calibrate.calibration import Calibration, Verdict
+from overhead.quantity import VOCABULARY
+from sweeps.calibrate.calibration import Calibration
 from sweeps.calibrate.fit import DIGITS, WIDTH, Outlier
-from sweeps.calibrate.model import BANDWIDTHS, CONSTANTS, LAUNCH, bus_factor
+from sweeps.calibrate.model import bus_factor
+from sweeps.calibrate.peers import BETWEEN, TABLE, WIDER, Verdict
 from sweeps.errors import InputError, RunError, fault
 from sweeps.origin import MEASURED, Origin
 from sweeps.result import Field, Result, aligned, of_rows, provenance_of
 from sweeps.spec.catalog import read_toml
+from sweeps.spec.figures import CONSTANTS, ISSUE
 from sweeps.spec.machine import read_machine
 from sweeps.spec.units import format_quantity
 from sweeps.store.publish import NewFile, check_output
@@ -34,7 +37,9 @@ _CLASSES = {
 
 
 def report_lines(found: Calibration, *, verbose: bool = False) -> Iterator[str]:
-    """Yield a calibration's report."""
+    """Yield a calibration's report: the verdict first."""
+    yield from _verdicts(found, verbose)
+    yield ""
     yield from _logs(found, verbose)
     yield ""
     yield from _constants(found)
@@ -42,8 +47,7 @@ def report_lines(found: Calibration, *, verbose: bool = False) -> Iterator[str]:
     yield from _errors(found)
     yield ""
     yield from _outliers(found, verbose)
-    yield ""
-    yield from _verdicts(found, verbose)
+    yield from _at(found)
 
 
 def _percent(value: float, sign: str = "") -> str:
@@ -72,34 +76,28 @@ def _logs(found: Calibration, verbose: bool) -> Iterator[str]:
 
 def _constants(found: Calibration) -> Iterator[str]:
     fit = found.fit
-    table = [["constant", "data sheet", "fitted", "+-", "ratio"]]
-    for name in fit.fitted:
-        units = CONSTANTS[name].units
-        value, spread = fit.values[name], fit.deviation[name] / fit.values[name]
-        before = "-" if name == LAUNCH else format_quantity(fit.base[name], units)
-        ratio = "-" if name == LAUNCH else f"{value / fit.base[name]:.3g}"
-        after = format_quantity(value, units)
-        around = "unknown" if math.isnan(spread) else f"{100.0 * spread:.2g} %"
-        table.append([f"{name} ({CONSTANTS[name].words})", before, after, around, ratio])
-    yield "fitted constants (+-: one standard deviation as the rows scatter):"
-    yield from aligned(table, left=1)
-    for name, why in fit.kept.items():
-        before = "none" if name == LAUNCH else _known(found, name)
-        yield f"  {name}: {before}, kept; {why}"
-    if LAUNCH in fit.fitted:
-        yield (
-            "  The launch is in these predictions and in no hardware file: files have no such "
-            "figure, so that"
+    whole, fitted = (_percent(one) for one in fit.scores)
+    if not fit.groups:
+        yield "constants: the profile stays; " + (
+            f"no fit predicts sizes that were left out a tenth better (mean error {whole})"
+            if math.isfinite(fit.scores[0])
+            else "these rows can't tell any of them"
         )
-        yield "  predictions with a file that is written here are shorter by it."
-    for name in BANDWIDTHS:
-        if name in fit.fitted and fit.values[name] > 1.02 * fit.base[name]:
-            yield f"  {name} is above the data sheet's: is {found.machine.name} the machine?"
-
-
-def _known(found: Calibration, name: str) -> str:
-    value = found.fit.base[name]
-    return "none" if math.isnan(value) else format_quantity(value, CONSTANTS[name].units)
+    else:
+        yield (
+            f"fitted: {', '.join(fit.groups)}; mean error of rows that were left out of the fit "
+            f"{whole} with the profile, {fitted} fitted"
+        )
+        table = [["constant", "profile", "fitted", "+-", "ratio"]]
+        for name in fit.fitted:
+            base, value, units = fit.base[name], fit.values[name], VOCABULARY[name].units
+            ratio = f"{value / base:.3g}" if base else "-"
+            words = f"{name} ({VOCABULARY[name].meaning})"
+            shown = (format_quantity(one, units) for one in (base, value))
+            table.append([words, *shown, _percent(fit.deviation[name]), ratio])
+        yield from aligned(table, left=1)
+    for name, why in fit.kept.items():
+        yield f"  {name}: the profile's; {why}"
 
 
 def _errors(found: Calibration) -> Iterator[str]:
@@ -112,7 +110,7 @@ def _errors(found: Calibration) -> Iterator[str]:
         ]
         for score in found.scores
     ]  # fmt: skip
-    yield "predicted beside measured, median error before (data sheet) and after (fitted):"
+    yield "predicted beside measured, median error before (profile) and after (fitted):"
     yield from aligned(table, left=2)
     bands = [
         f"{_CLASSES[name]} a factor of {math.exp(WIDTH * one):.3g}"
@@ -153,23 +151,48 @@ def _outlier(found: Calibration, one: Outlier) -> list[str]:
 
 
 def _verdicts(found: Calibration, verbose: bool) -> Iterator[str]:
-    yield f"beside what is published of {found.machine.name} (share of the data sheet's rate):"
-    sources: dict[str, None] = {}
+    yield "verdict beside published curves (times over the profile's; 1.1: a tenth slower):"
     for verdict in found.verdicts:
         yield f"  {verdict.case.name}: {', '.join(verdict.words)}"
-        for line in _compared(verdict, verbose):
+        for line in _beside(verdict, verbose):
             yield f"    {line}"
-        sources |= dict.fromkeys(one.source for one in verdict.comparisons)
-    for source in sources:
-        yield f"  source: {source}"
+    if any(verdict.case.nodes > 1 for verdict in found.verdicts):
+        yield f"  between nodes the band is wide ({BETWEEN:g}): a hint, not a verdict"
+    yield f"  source: {TABLE}"
 
 
-def _compared(verdict: Verdict, verbose: bool) -> Iterator[str]:
-    for one in verdict.comparisons:
-        band = f"{one.low:.2f}" if one.low == one.high else f"{one.low:.2f} to {one.high:.2f}"
-        slow = ": slower" if one.slower else ""
-        if verbose or one.slower or one.size_class == "large":
-            yield f"{_CLASSES[one.size_class]}: {one.share:.2f}, published {band}{slow}"
+def _beside(verdict: Verdict, verbose: bool) -> Iterator[str]:
+    for name, band in verdict.bands.items():
+        ratio = verdict.peer.part(name)
+        if math.isnan(ratio):
+            if verbose:
+                yield f"{name}: no messages that tell it"
+            continue
+        if not band.peers:
+            yield f"{name}: {ratio:.2f}; nothing is published to compare with"
+            continue
+        among = f"{len(band.peers)} curves of {WIDER[band.wider]}"
+        few = "" if band.enough else "; few peers"
+        yield (
+            f"{name}: {ratio:.2f}, normal {band.low:.2f} to {band.high:.2f}; slower than "
+            f"{band.percentile(ratio):.0f} % of {among}{few}"
+        )
+
+
+def _at(found: Calibration) -> Iterator[str]:
+    """Yield the times of curves at sizes that were asked for."""
+    if not found.at:
+        return
+    yield ""
+    yield "times at other sizes, along the curves that were measured:"
+    table = [["test", "size", "time", "busbw"]]
+    for case, times in found.at:
+        factor = bus_factor(case.operation, case.ranks)
+        for size, time in zip(found.request.sizes, times.tolist(), strict=True):
+            rate = format_quantity(factor * size / time, "byte s-1")
+            sizes = format_quantity(size, "byte"), format_quantity(time, "s")
+            table.append([case.name, *sizes, rate])
+    yield from aligned(table, left=1)
 
 
 # What a calibration tells programs: rows as records, and everything as one.
@@ -199,7 +222,7 @@ def row_records(found: Calibration) -> list[dict[str, Any]]:
                 "algorithm": str(fit.algorithms[place]),
                 "measured_time_s": time,
                 "measured_busbw": bus_factor(case.operation, case.ranks) * size / time,
-                "data_sheet_time_s": float(fit.before[place]),
+                "profile_time_s": float(fit.before[place]),
                 "predicted_time_s": float(fit.after[place]),
                 "band_low_s": float(fit.after[place] / band[place]),
                 "band_high_s": float(fit.after[place] * band[place]),
@@ -217,25 +240,36 @@ def whole_record(found: Calibration) -> dict[str, Any]:
     constants = [
         {
             "name": name,
-            "units": one.units,
-            "data_sheet": None if name == LAUNCH else _finite(fit.base[name]),
+            "units": VOCABULARY[name].units,
+            "profile": _finite(fit.base[name]),
             "fitted": fit.values[name] if name in fit.fitted else None,
-            "standard_deviation": _finite(fit.deviation.get(name, math.nan)),
-            "ratio": None
-            if name == LAUNCH or name not in fit.fitted
-            else fit.values[name] / fit.base[name],
-            "kept_because": fit.kept.get(name),
+            "uncertainty": fit.deviation.get(name),
         }
-        for name, one in CONSTANTS.items()
+        for name in (*CONSTANTS, ISSUE)
     ]
     return {
         "hardware": found.machine.name,
         "algorithm": found.request.algorithm,
+        "profile": found.library,
         "constants": constants,
+        "groups": list(fit.groups),
+        "kept": dict(fit.kept),
+        "left_out_errors": [_finite(one) for one in fit.scores],
         "errors": [
             {name: getattr(score, name) for name in score.__slots__} for score in found.scores
         ],
         "verdicts": [_verdict(one) for one in found.verdicts],
+        "at": [
+            {
+                "log": case.test.name,
+                "collective": case.operation,
+                "ranks": case.ranks,
+                "nodes": case.nodes,
+                "message_bytes": list(found.request.sizes),
+                "predicted_time_s": times.tolist(),
+            }
+            for case, times in found.at
+        ],
         "wrong": list(found.wrong),
         "notes": [
             {"log": case.test.name, "note": note} for case in found.cases for note in case.notes
@@ -252,8 +286,18 @@ def _verdict(verdict: Verdict) -> Mapping[str, Any]:
         "ranks": case.ranks,
         "nodes": case.nodes,
         "verdict": list(verdict.words),
+        "healthy": verdict.healthy,
         "published": [
-            {name: getattr(one, name) for name in one.__slots__} for one in verdict.comparisons
+            {
+                "part": name,
+                "ratio": _finite(verdict.peer.part(name)),
+                "low": band.low,
+                "high": band.high,
+                "percentile": _finite(band.percentile(verdict.peer.part(name))),
+                "peers": len(band.peers),
+                "class": WIDER[band.wider],
+            }
+            for name, band in verdict.bands.items()
         ],
     }
 
@@ -279,11 +323,11 @@ _FIELDS = (
     Field("algorithm", "algorithm", "algorithm of the predicted time"),
     Field("measured_time_s", "measured_time", "measured time of the operation", "s"),
     Field("measured_busbw", "measured_busbw", "measured bus bandwidth", "byte s-1"),
-    Field("data_sheet_time_s", "data_sheet_time", "time predicted with the machine's file", "s"),
+    Field("profile_time_s", "profile_time", "time predicted with the library's profile", "s"),
     Field("predicted_time_s", "predicted_time", "time predicted with the fitted constants", "s"),
     Field("band_low_s", "band_low", "lower end of the band about the fit", "s"),
     Field("band_high_s", "band_high", "upper end of the band about the fit", "s"),
-    Field("error_before", "error_before", "relative error with the machine's file", "1"),
+    Field("error_before", "error_before", "relative error with the library's profile", "1"),
     Field("error_after", "error_after", "relative error with the fitted constants", "1"),
     Field("falls_out_of", "falls_out_of", "what the row falls out of; empty where it doesn't"),
 )  # fmt: skip
@@ -299,7 +343,7 @@ def result_of(found: Calibration, given: Mapping[str, Any]) -> Result:
     ]
     asked = {name: given[name] for name in ("algorithm", "placement", "op") if given[name]}
     attrs = provenance_of(
-        title="Collective operations: measured, and predicted with fitted links",
+        title="Collective operations: measured, and predicted with fitted constants",
         stated={"hardware": found.machine.name, **asked, "logs": logs},
         given=given,
         references=f"logs {', '.join(path.name for path in paths)}, on the figures of "
@@ -309,9 +353,9 @@ def result_of(found: Calibration, given: Mapping[str, Any]) -> Result:
     return of_rows(rows, _FIELDS, attrs, whole_record(found))
 
 
-# A machine's file with fitted links in the place of its data sheet's.
+# A machine's file with the constants that were fitted, in place of its library's profile's.
 
-_UNITS = {"byte s-1": ("GB/s", 1e-9), "s": ("us", 1e6)}
+_UNITS = {"byte s-1": ("GB/s", 1e-9), "s": ("us", 1e6), "1": ("", 1.0)}
 _NAMED = 6  # logs that a source names
 
 
@@ -332,20 +376,21 @@ def hardware_text(found: Calibration, name: str) -> str:
     base = found.machine
     content["name"] = name
     content["title"] = f"{base.title}, calibrated"
+    fit = found.fit
+    told = ", ".join(fit.groups) or "nothing: the profile predicts these logs as well as any fit"
     content["summary"] = (
-        f"{base.summary.strip()} Links fitted to measured collectives by sweeps calibrate, on the "
-        f"figures of {base.name}: {', '.join(one for one in found.fit.fitted if one != LAUNCH)}; "
-        "the rest is as there.\n"
+        f"{base.summary.strip()} Constants of its library fitted to measured collectives by sweeps "
+        f"calibrate, on those of {base.name}: {told}; the rest is as there.\n"
     )
-    logs = _hardware_file_logs(found)
-    for constant in found.fit.fitted:
-        if constant == LAUNCH:
-            continue
-        section, key = CONSTANTS[constant].place.split(".")
-        content.setdefault(section, {})[key] = _figure(found, constant, logs)
-    _follow(found, content, logs)
-    head = f"# Written by sweeps calibrate from {base.name}: figures called 'measured' are fitted\n"
-    head += "# to the logs that their sources name; all others are the base machine's own.\n"
+    software = content.setdefault("software", {})
+    if base.fabric:
+        software["fabric"] = base.fabric
+    software["profile"] = found.library
+    source = _hardware_file_logs(found)
+    for constant in fit.fitted:
+        software[constant] = _figure(found, constant, source)
+    head = f"# Written by sweeps calibrate from {base.name}: figures of [software] called\n"
+    head += "# 'measured' are fitted to the logs that their sources name; others are the base's.\n"
     return head + "\n".join(_lines(content)) + "\n"
 
 
@@ -369,48 +414,16 @@ def _hardware_file_logs(found: Calibration) -> str:
 
 def _figure(found: Calibration, constant: str, logs: str) -> dict[str, Any]:
     fit = found.fit
-    share = fit.deviation[constant] / fit.values[constant]
-    scatter = f"+- {100.0 * share:.2g} %" if math.isfinite(share) else "scatter unknown"
-    before = _with_unit(constant, fit.base[constant])
-    source = f"{logs}; {scatter} as the rows scatter; {before} in {found.machine.name}"
-    return {
-        "value": _with_unit(constant, fit.values[constant]),
-        "kind": "measured",
-        "source": source,
-    }
-
-
-def _with_unit(constant: str, value: float) -> str:
-    unit, factor = _UNITS[CONSTANTS[constant].units]
+    before = format_quantity(fit.base[constant], VOCABULARY[constant].units)
+    unit, factor = _UNITS[VOCABULARY[constant].units]
     # Both ends are rounded to the same digits, so that what is read back is what was fitted.
-    return f"{float(f'{value * factor:.{DIGITS - 1}e}'):.10g} {unit}"
-
-
-def _follow(found: Calibration, content: dict[str, Any], logs: str) -> None:
-    """Set what has to agree with fitted bandwidths: links, and shares that were taken of them."""
-    fitted = [name for name in BANDWIDTHS if name in found.fit.fitted]
-    for name in fitted:
-        level = name.removesuffix("_bandwidth")
-        content.setdefault("training", {})[f"{level}_efficiency"] = {
-            "value": 1.0,
-            "kind": "measured",
-            "source": f"the bandwidth of this file is what messages reach, so that no share is "
-            f"taken of it again: {logs}",
-        }
-    if "inter_bandwidth" in fitted and "oversubscription" in content.get("scale_out", {}):
-        content["scale_out"]["oversubscription"] = {
-            "value": 1,
-            "kind": "measured",
-            "source": f"in the fitted bandwidth already: {logs}",
-        }
-    up = content["scale_up"]
-    if "intra_bandwidth" in fitted and "link_bandwidth" in up and "links" in up:
-        share = found.fit.values["intra_bandwidth"] / float(up["links"]["value"])
-        up["link_bandwidth"] = {
-            "value": f"{share * 1e-9:.8g} GB/s",
-            "kind": "measured",
-            "source": f"the fitted bandwidth by the number of links: {logs}",
-        }
+    value = float(f"{fit.values[constant] * factor:.{DIGITS - 1}e}")
+    return {
+        "value": f"{value:.10g} {unit}" if unit else value,
+        "kind": "measured",
+        "source": f"{logs}; {before} before",
+        "uncertainty": float(f"{fit.deviation[constant]:.2g}"),
+    }
 
 
 def _lines(content: Mapping[str, Any], place: str = "") -> Iterator[str]:

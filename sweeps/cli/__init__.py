@@ -25,7 +25,7 @@ COMMANDS = {
     "plot": "Draw figures from a stored sweep.",
     "info": "Say what is in a stored sweep, or verify it.",
     "validate": "Lay predictions beside published measurements.",
-    "calibrate": "Links fitted to nccl-tests' logs, and what falls out.",
+    "calibrate": "A library fitted to nccl-tests' logs, and a verdict.",
     "list": "List the formulas and algorithms.",
     "show": "Show one formula or algorithm.",
     "trace": "Overlap, idle and exposed time in profiler traces.",

@@ -1,4 +1,4 @@
-"""``sweeps calibrate``: links fitted to logs of nccl-tests, and what falls out."""
+"""``sweeps calibrate``: a library's constants fitted to logs of nccl-tests, and a verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 @click.command("calibrate")
 @click.argument("logs", nargs=-1, metavar="LOG...")
 @click.option("--hardware", metavar="NAME", help="The machine (default: dgx-h100), or its file.")
-@click.option("--write", metavar="FILE.toml", help="Write a hardware file with the fitted links.")
+@click.option("--write", metavar="FILE.toml", help="Write a machine's file with the fit.")
+@click.option("--at", metavar="SIZES", help="Further sizes of the logs' curves: 3MiB,96MiB.")
+@click.option("--fabric", metavar="NAME", help="Network between nodes (the machine's).")
 @click.option("--op", metavar="NAME", help="The operation, where a log doesn't say it.")
 @click.option("--ranks", type=click.IntRange(2), help="All ranks, where a log doesn't say it.")
 @click.option("--gpus-per-node", type=click.IntRange(1), help="Ranks of a node, likewise.")
@@ -31,12 +33,14 @@ if TYPE_CHECKING:
 )
 @result_options
 @click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
+@click.option("--strict", is_flag=True, help="Exit code 1 unless every test is healthy.")
 @click.option("--verbose", "-v", is_flag=True, help="Every row that falls out, every comparison.")
 def command(logs: tuple[str, ...], **given: Any) -> int:
-    """Fit a machine's links to logs of nccl-tests, and say whether they look as they should.
+    """Fit a library's constants on a machine to logs of nccl-tests, and judge them.
 
-    LOG is what all_reduce_perf and the like print, the JSON that they write (-J), or a CSV table
-    with the columns of the shipped nccl-collectives; several at once are one fabric.
+    Every command takes the file that --write writes as --hardware. LOG is what all_reduce_perf and
+    the like print, the JSON that they write (-J), or a CSV table with the columns of the shipped
+    nccl-collectives; several at once are one fabric.
     """
     from overhead.labels import LABELS
     from sweeps.calibrate.calibration import Request, calibrate
@@ -57,6 +61,8 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
         ranks=given["ranks"] or 0,
         gpus_per_node=given["gpus_per_node"] or 0,
         placement=given["placement"],
+        fabric=given["fabric"] or "",
+        sizes=_sizes(given["at"]),
         folders=[Path(folder) for folder in given["hardware_folder"]],
     )
     found = calibrate(request)
@@ -67,7 +73,21 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     if written is not None:
         write_hardware(found, written)
         out.notes.write(f"wrote {given['write']}: sweeps catalog {given['write']}\n")
-    return 0
+    return int(given["strict"] and not all(one.healthy for one in found.verdicts))
+
+
+def _sizes(text: str | None) -> list[float]:
+    """Return message sizes [byte] of a list of them."""
+    from sweeps.errors import InputError, fault
+    from sweeps.spec.ranges import parse_values
+
+    if not text:
+        return []
+    values = parse_values(text, "byte", field="--at", bare_is_si=True)
+    for size in values.tolist():
+        if not size > 0.0:
+            raise InputError(fault("--at", text, "no message size", "sizes above 0"))
+    return list(values.tolist())
 
 
 def _check(out: Output) -> None:

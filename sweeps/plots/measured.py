@@ -398,7 +398,7 @@ class Curve:
     message_bytes: Floats  # Measured bus bandwidths [byte s-1]
     measured: Floats  # Measured bus bandwidths [byte s-1]
     fitted: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
-    data_sheet: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
+    profile: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
     low: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
     high: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
     odd: NDArray[np.bool_]  # Which measurements fall out
@@ -484,7 +484,7 @@ def _calibrated_draw_panel(axes: Axes, panel: Panel, looks: dict[str, dict[str, 
                 size, one.low[order], one.high[order], color=look["color"], alpha=_PALE,
                 linewidth=0, zorder=1,
             )  # fmt: skip
-            axes.plot(size, one.data_sheet[order], zorder=1.5, **_SHEET)
+            axes.plot(size, one.profile[order], zorder=1.5, **_SHEET)
         axes.plot(
             size, one.fitted[order], color=look["color"], linestyle=look["linestyle"],
             linewidth=1.8, zorder=2,
@@ -544,7 +544,7 @@ def _calibrated_legend(looks: dict[str, dict[str, Any]], panels: Sequence[Panel]
         labels.append(name)
     if any(len(panel.curves) <= _FEW for panel in panels):
         handles.append(Line2D([], [], **_SHEET))
-        labels.append("data sheet")
+        labels.append("profile")
     handles.append(Patch(facecolor=BAND, edgecolor=BOUND, linewidth=0.5))
     labels.append("band about the fit")
     if any(one.odd.any() for panel in panels for one in panel.curves):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,12 @@ def _wiring(machine: Machine) -> dict[str, Origin]:
 def load_software(name_or_path: str) -> Profile:
     """Read a profile by its name or path."""
     path = find_spec("software", name_or_path)
+    return _load(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _load(path: Path, written: int) -> Profile:
+    """Read a profile's file, once while it stays as it was written."""
     return read_profile(path, read_toml(path))
 
 
@@ -257,12 +264,12 @@ def priced(machine: Machine, words: Mapping[str, str]) -> tuple[str, dict[str, O
     profile = load_software(words["software"])
     if profile.library == NO_LIBRARY:
         return NO_LIBRARY, {}
-    machine = _on(machine, words.get("fabric", machine.fabric))
+    machine = on_fabric(machine, words.get("fabric", machine.fabric))
     issue = profile.issue(words["environment"], machine)
     return profile.library, {**profile.constants(machine), ISSUE: issue}
 
 
-def _on(machine: Machine, fabric: str) -> Machine:
+def on_fabric(machine: Machine, fabric: str) -> Machine:
     """Return a machine on a network between nodes; what is known of its own holds there alone."""
     if fabric == machine.fabric:
         return machine

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sweeps.calibrate.model import Model, Rows, base_values, bus_factor, vector
-from sweeps.spec.catalog import load_hardware
+from sweeps.calibrate.model import Model, Rows, bus_factor, machine_for
 
 PROGRAMS = {
     "all_reduce": "all_reduce_perf",
@@ -37,6 +36,9 @@ def rows_of_groups(groups: Sequence[Group], sizes: Sequence[float] = SIZES) -> R
         np.array([*sizes] * len(groups)),
         np.ones(len(each)),
         np.array(["out-of-place"] * len(each)),
+        np.array([""] * len(each)),
+        np.array([""] * len(each)),
+        np.zeros(len(each)),
     )
 
 
@@ -48,11 +50,9 @@ def timed(
     noise: float = 0.0,
     seed: int = 0,
 ) -> Rows:
-    """Return rows with the times of a machine with other constants, and noise."""
-    machine = load_hardware(hardware)
+    """Return rows with the times of a machine's profile with other constants, and noise."""
     rows = rows_of_groups(groups, sizes)
-    values = base_values(machine) | dict(constants)
-    times = Model(rows, machine).design(values) @ vector(values)
+    times = Model(rows, machine_for(hardware)).times(constants)
     times *= np.exp(noise * np.random.default_rng(seed).standard_normal(len(rows)))
     return replace(rows, time=times)
 

@@ -23,7 +23,7 @@ from tests.calibrate.simulated import header, log_text, row_text, timed
 
 H100 = load_hardware("dgx-h100")
 GROUP = ("all_reduce", 16, 2)
-ROWS = timed([GROUP], {"launch": 6e-6})
+ROWS = timed([GROUP], {"operation_launch_time": 6e-6})
 TEXT = log_text(ROWS, GROUP)
 
 
@@ -295,3 +295,41 @@ def test_a_rack_is_one_node() -> None:
     (case,) = cases_of([read(text)], load_hardware("gb200-nvl72"), Stated())
     assert case.nodes == 1
     assert "4 hosts taken for one node" in case.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "forced"),
+    [
+        ("NCCL_ALGO=Ring mpirun ./all_reduce_perf", "ring"),
+        ("h1:1:1 [0] NCCL INFO NCCL_ALGO set by environment to NVLSTree", "nvls_tree"),
+        ("export NCCL_ALGO='Tree'", ""),
+        ("NCCL_ALGO=Ring,Tree", ""),
+        ("NCCL_NVLS_ENABLE=0", "no nvls"),
+        ("NCCL_NVLS_ENABLE=1", ""),
+        ("NCCL_PROTO=Simple", ""),
+    ],
+)
+def test_settings_in_a_log_leave_algorithms(line: str, forced: str) -> None:
+    assert read(f"{line}\n{TEXT}").forced == forced
+
+
+def test_json_behind_a_remark_and_lines_without_end(tmp_path: Path) -> None:
+    """Half a megabyte in one line is another program's, or JSON; it is searched once."""
+    whole = json.dumps({"results": [], "more": "all_reduce" * 50_000})
+    path = tmp_path / "a.json"
+    path.write_text(f"# by hand\n{whole}\n")
+    with pytest.raises(InputError, match="'results' holds no times"):
+        read_logs([str(path)])
+    path.write_text(f"# by hand\nx {whole}\n{TEXT}")
+    (test,) = read_logs([str(path)])
+    assert len(test.rows) == len(read(TEXT).rows)
+
+
+def test_a_table_may_name_fabric_cards_and_algorithm(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "collective,ranks,nodes,message_bytes,time_us,algorithm,fabric,inter_bandwidth_GB/s\n"
+        "all_reduce,16,2,1024,90,ring_path,efa,50\n"
+    )
+    (test,) = read_logs([str(path)])
+    assert (test.forced, test.fabric, test.card) == ("ring", "efa", 50e9)

@@ -1,0 +1,95 @@
+"""Verdicts: published curves are healthy, what is made slower is told, and by whom it is judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sweeps.calibrate.logs import read_table_log
+from sweeps.calibrate.model import Stated, cases_of, machine_for, rows_of
+from sweeps.calibrate.peers import (
+    FAST,
+    HEALTHY,
+    LESS_LONG,
+    SHORT,
+    SLOW_HOST,
+    SLOW_LATENCY,
+    SLOW_LINKS,
+    TABLE,
+    UNKNOWN,
+    Peer,
+    published,
+    verdict_of,
+)
+
+OTHERS = published()
+CASE = cases_of(read_table_log(TABLE), machine_for("dgx-h100"), Stated())[0]
+# Curves of one node; on each there is a size at least that tells.
+ONE_NODE = [one for one in OTHERS if one.nodes == 1 and len(one.sizes) > 5]
+
+
+def words(peer: Peer, of: Peer | None = None) -> tuple[str, ...]:
+    """Judge a curve by all others than the one that it was."""
+    others = [one for one in OTHERS if one is not (of or peer)]
+    return verdict_of(CASE, peer, others).words
+
+
+def slower(peer: Peer, factor: float, where: np.ndarray) -> Peer:
+    by = np.where(where, factor, 1.0)
+    return replace(peer, times=peer.times * by, ratios=peer.ratios * by)
+
+
+def test_published_curves_are_healthy() -> None:
+    found = [words(one) == (HEALTHY,) for one in ONE_NODE]
+    assert np.mean(found) >= 0.9
+    assert words(ONE_NODE[0]) == (HEALTHY,)
+
+
+def test_slow_hosts_among_them_are_told() -> None:
+    hosts = {(one.name, one.hardware) for one in ONE_NODE if SLOW_HOST in words(one)}
+    assert hosts == {("azure", "dgx-a100"), ("ml-engineering", "dgx-b200")}
+
+
+def test_slow_rates_are_flagged() -> None:
+    each = [words(slower(one, 1.5, one.sizes >= LESS_LONG), one) for one in ONE_NODE]
+    assert np.mean([SLOW_LINKS in one for one in each]) >= 0.95
+
+
+def test_slow_short_messages_are_flagged() -> None:
+    short = [one for one in ONE_NODE if np.isfinite(one.latency)]
+    assert len(short) > 20
+    each = [words(slower(one, 2.0, one.sizes <= SHORT), one) for one in short]
+    assert np.mean([bool({SLOW_LATENCY, SLOW_HOST} & {*one}) for one in each]) >= 0.95
+
+
+def test_what_is_faster_than_all_peers_is_odd() -> None:
+    (one,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
+    assert words(slower(one, 0.6, one.sizes > 0), one) == (FAST,)
+    assert words(replace(one, sizes=one.sizes[12:14], ratios=one.ratios[12:14])) == (UNKNOWN,)
+
+
+def test_a_class_of_few_peers_is_widened() -> None:
+    (one,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
+    near = verdict_of(CASE, one, OTHERS).bands["bandwidth"]
+    assert (near.wider, near.enough) == (0, True)
+    alone = replace(one, operation="broadcast")
+    assert verdict_of(CASE, alone, OTHERS).bands["bandwidth"].wider == 3
+    assert verdict_of(CASE, one, ()).bands["latency"].peers == ()
+
+
+def test_percentiles_count_faster_peers() -> None:
+    (one,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
+    band = verdict_of(CASE, one, OTHERS).bands["latency"]
+    assert band.percentile(0.0) == 0.0
+    assert band.percentile(1e9) == 100.0
+
+
+@pytest.mark.parametrize("fabric", ["", "efa"])
+def test_rows_on_another_network_are_priced_there(fabric: str) -> None:
+    machine = machine_for("dgx-h100", fabric)
+    cases = cases_of(read_table_log(TABLE), machine, Stated())
+    rows = rows_of(cases, ("out-of-place",))
+    assert machine.fabric == (fabric or "infiniband")
+    assert len(rows) > 100
