@@ -13,8 +13,8 @@ from overhead.formula import REGISTRY, Formula
 from overhead.source import SOURCES
 
 SUBJECTS = (
-    "collectives", "communication", "compute", "hops", "memory", "overlap", "plan", "schedule",
-    "software", "step", "transformer",
+    "collectives", "communication", "compute", "hops", "memory", "overlap", "plan", "run",
+    "schedule", "software", "step", "transformer",
 )  # fmt: skip
 
 

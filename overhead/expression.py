@@ -15,6 +15,8 @@ from overhead.recording import named
 
 # More experts a token than this no model has.
 MOST_DRAWS = 4096
+# Counts whose probabilities are added up at once, over all cells.
+COUNTS = 65536
 
 
 @named()
@@ -76,8 +78,60 @@ def never_drawn(total: Array, marked: Array, draws: Array) -> Array:
     return share
 
 
+@named()
+def negative_binomial_tail(count: Array, mean: Array, dispersion: Array) -> Array:
+    """Return the probability of more than a count, of the shape to which the inputs broadcast.
+
+    The variance is mean + dispersion*mean^2; with a dispersion of 0 it is Poisson's law.
+    """
+    return 1.0 - _sum_up(mean, dispersion, count=count)[1]
+
+
+@named()
+def negative_binomial_quantile(share: Array, mean: Array, dispersion: Array) -> Array:
+    """Return the least count that isn't exceeded with a probability, as `negative_binomial_tail`.
+
+    A share must be below 1.
+    """
+    return _sum_up(mean, dispersion, share=share)[0]
+
+
+def _sum_up(
+    mean: Array, dispersion: Array, *, count: Array | float = np.inf, share: Array | float = 1.0
+) -> tuple[Array, Array]:
+    """Return counts and their cumulated probabilities: the first of as much, up to a count.
+
+    Probabilities follow one from another, as logarithms, for the first ones may be very small;
+    they are added up block by block.
+    """
+    mean, dispersion, last, wanted = np.broadcast_arrays(
+        *(np.asarray(one, dtype=np.float64)[..., None] for one in (mean, dispersion, count, share))
+    )
+    spread = np.where(dispersion > 0.0, dispersion, 1.0)
+    own = np.where(dispersion > 0.0, -np.log1p(spread * mean) / spread, -mean)
+    with np.errstate(divide="ignore"):
+        step = np.log(mean / (1.0 + dispersion * mean))
+    found, total = np.zeros(mean.shape), np.exp(own)
+    done = (total >= wanted) | (last <= 0.0) | (mean <= 0.0)
+    block = np.arange(max(COUNTS // max(mean.size, 1), 1), dtype=np.float64)
+    while not np.all(done):
+        steps = step + np.log((1.0 + dispersion * block) / (block + 1.0))
+        logs = own + np.cumsum(steps, axis=-1)
+        sums = np.minimum(total + np.cumsum(np.exp(logs), axis=-1), 1.0)
+        counts = np.broadcast_to(block + 1.0, sums.shape)
+        # Far out nothing is added any more: all there is has been added up.
+        enough = (sums >= wanted) | (counts >= last) | (np.exp(logs) <= 0.0) & (counts > mean)
+        place = np.where(enough.any(axis=-1), enough.argmax(axis=-1), block.size - 1)[..., None]
+        found = np.where(done, found, np.take_along_axis(counts, place, -1))
+        total = np.where(done, total, np.take_along_axis(sums, place, -1))
+        own, done, block = logs[..., -1:], done | enough.any(axis=-1)[..., None], block + block.size
+    return found[..., 0], total[..., 0]
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": np.ceil,
+    "exp": np.exp,
+    "expm1": np.expm1,
     "floor": np.floor,
     "log2": np.log2,
     "sqrt": np.sqrt,
@@ -88,6 +142,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "popcount_sum": popcount_sum,
     "square_divisor": square_divisor,
     "never_drawn": never_drawn,
+    "negative_binomial_tail": negative_binomial_tail,
+    "negative_binomial_quantile": negative_binomial_quantile,
 }
 
 _BINARY: dict[type[ast.AST], tuple[Callable[[Any, Any], Any], int]] = {
@@ -230,5 +286,12 @@ def _latex_call(name: str, args: list[str]) -> str:
         return rf"\binom{{{total} - {marked}}}{{{draws}}} / \binom{{{total}}}{{{draws}}}"
     if name == "square_divisor":
         return rf"\max\left\{{k \mid {args[0]}, k \leq \sqrt{{{args[0]}}}\right\}}"
-    shown = {"minimum": r"\min", "maximum": r"\max", "log2": r"\log_2", "gcd": r"\gcd"}[name]
+    if name == "expm1":
+        return rf"\left({{e}}^{{{args[0]}}} - 1\right)"
+    if name.startswith("negative_binomial"):
+        shown = "P" if name.endswith("tail") else "Q"
+        return rf"{shown}_\mathrm{{NB}}\left({', '.join(args)}\right)"
+    shown = {
+        "minimum": r"\min", "maximum": r"\max", "log2": r"\log_2", "gcd": r"\gcd", "exp": r"\exp",
+    }[name]  # fmt: skip
     return rf"{shown}\left({', '.join(args)}\right)"

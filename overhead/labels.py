@@ -180,6 +180,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "depth": ("unknown",),  # without layers
     "sized_by": ("world",),  # dp is what the other degrees leave of the GPUs
     "batched_by": ("micro_batches",),  # the global batch follows from them
+    "saving": ("staged",),  # whether a checkpoint goes by way of the hosts' memory
     "grid": ("given",),  # groups lie on a mesh or torus of given sides
     # From messages, at the rate of multiprocessors, or in parts at that rate
     "communication": ("messages", "sms", "split"),
@@ -249,6 +250,8 @@ def implied(given: Container[str]) -> dict[str, str]:
         found["sized_by"] = "world"
     if "global_batch" not in given:
         found["batched_by"] = "micro_batches"
+    if "staging_bandwidth" in given:
+        found["saving"] = "staged"
     if "mesh_nx" in given and "mesh_ny" in given:
         found |= GIVEN_GRID
     return found

@@ -49,6 +49,8 @@ BOTH_OR_EITHER: dict[np.ufunc, type[ast.operator]] = {
 CALLS: dict[np.ufunc, str] = {
     np.ceil: "ceil",
     np.floor: "floor",
+    np.exp: "exp",
+    np.expm1: "expm1",
     np.log2: "log2",
     np.sqrt: "sqrt",
     np.minimum: "minimum",

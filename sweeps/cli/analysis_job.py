@@ -24,7 +24,7 @@ from sweeps.cli.flags import flag_of
 from sweeps.engine.plan import Plan
 from sweeps.errors import InputError, fault
 from sweeps.job import Job, prepare
-from sweeps.spec.catalog import load_hardware
+from sweeps.spec.catalog import load_hardware, usual_operation
 from sweeps.spec.sweep import Sweep, read_sweep
 from sweeps.spec.units import to_toml, with_si_units
 
@@ -201,6 +201,9 @@ SENT = tuple(
 BOUND = "communication_upper_bound"
 WHOLE_STEP = display.rows("communication")
 COSTS = display.rows("cost")
+FAILURES = display.rows("failures")
+# Beside what has a default, what a run's failures follow from.
+FAILING = ("staging_bandwidth", "checkpoint_interval", "spare_servers")
 ASKED = tuple(
     dict.fromkeys(
         (
@@ -231,7 +234,7 @@ def analysis_job(
     sweep = read_sweep(stated, bare_is_si=True, folders=folders)
     _check_model(sweep.given)
     job = prepare(
-        replace(sweep, quantities=(*ASKED, *_costs(sweep, folders)), optional=True),
+        replace(sweep, quantities=(*ASKED, *_of_a_run(sweep, folders)), optional=True),
         text=" ",
         command=command,
         folders=folders,
@@ -242,6 +245,12 @@ def analysis_job(
     wanted = [name for name in job.plan.wanted if not _of_one_layer(job, name)]
     text = to_toml(with_si_units({**stated, "quantities": wanted}))
     return replace(job, sweep=replace(job.sweep, quantities=tuple(wanted)), text=text)
+
+
+def _of_a_run(sweep: Sweep, folders: Sequence[Path]) -> tuple[str, ...]:
+    """Return what to ask for of a whole run: costs and failures, where anything is said of them."""
+    failing = {"training_tokens", *FAILING, *usual_operation()} & sweep.given
+    return (*(FAILURES if failing else ()), *_costs(sweep, folders))
 
 
 def _costs(sweep: Sweep, folders: Sequence[Path]) -> tuple[str, ...]:

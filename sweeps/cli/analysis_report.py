@@ -430,7 +430,7 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     yield f"  (error to expect on average; {settings})"
     if _number(evaluation, "host_bound") > 0.0:
         yield "  (host-bound: layers wait for their launches longer than they compute)"
-    for name in display.rows("rates", "training", "cost", place="report"):
+    for name in display.rows("rates", "failures", "training", "cost", place="report"):
         value = _number(evaluation, name)
         if not np.isnan(value) and (value > 0.0 or name != "bubble_fraction"):
             yield _line(display.words(name), shown(name, value))

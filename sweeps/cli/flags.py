@@ -281,13 +281,18 @@ def _numbers(*, training: bool) -> dict[str, str]:
 
     known = {name: f"{one.value:g}" for name, one in DEFAULTS.items()}
     if training:
+        from overhead.quantity import VOCABULARY
         from overhead.transformer import SHAPES
+        from sweeps.spec.catalog import usual_operation
         from sweeps.spec.framework import FRAMEWORK_RULE, MACHINE_RULE, NUMBER_DEFAULTS
         from sweeps.spec.resolve_training import MODELS
+        from sweeps.spec.units import format_quantity
 
         every = {key: value for own in MODELS.values() for key, value in own.items()}
         known |= {name: f"{value:g}" for name, value in every.items() if name not in SHAPES}
         known |= {name: f"{one.value:g}" for name, one in NUMBER_DEFAULTS.items()}
+        for name, one in usual_operation().items():
+            known[name] = format_quantity(one.value, VOCABULARY[name].units)
         known |= dict.fromkeys(FRAMEWORK_RULE, "the framework's")
         known |= dict.fromkeys((*MACHINE_RULE, "memory_capacity"), "the machine's")
     return known | dict.fromkeys(FIGURES, "the machine's")

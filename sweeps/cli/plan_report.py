@@ -299,27 +299,41 @@ def _instead(answer: Answer, best: Detail) -> Iterator[str]:
         yield f"{words} the best is {slower:+.1%}: {other.plan.name}"
 
 
+# Of a whole training.
+TRAINING = ("training_days", "run_days", "gpu_hours", "cost", "training_energy")
+FAILURES = display.rows("failures")
+LOST = tuple(name for name in FAILURES if name.endswith("_share"))
+
+
 def training_lines(detail: Detail, asked: Asked) -> Iterator[str]:
-    """Yield days and cost of a training, or the tokens in days."""
+    """Yield days and cost of a training, or the tokens in days, with what interrupts it."""
     if asked.tokens is None and asked.days is None:
         return
-    (one,) = details([detail.plan], ("tokens_per_second",))
+    (one,) = details([detail.plan], ("tokens_per_second", *FAILURES))
     tokens = asked.tokens
     if tokens is None:
         assert asked.days is not None
-        tokens = one["tokens_per_second"] * asked.days * 86400.0
+        tokens = one["tokens_per_second"] * one["goodput"] * asked.days * 86400.0
     plan = detail.plan.changed({"training_tokens": tokens})
-    (whole,) = details([plan], ("training_days", "gpu_hours", "cost", "training_energy"))
-    days = shown("training_days", whole["training_days"])
+    (whole,) = details([plan], TRAINING)
     told = f"{tokens / 1e12:.4g} T tokens" if tokens >= 1e12 else f"{tokens / 1e9:.4g} B tokens"
-    told += f": {days}, {shown('gpu_hours', whole['gpu_hours'])} of GPUs"
-    if np.isfinite(whole["cost"]):
-        told += f", {shown('cost', whole['cost'])}"
-    if np.isfinite(whole["training_energy"]):
-        told += f", {shown('training_energy', whole['training_energy'])}"
-    yield f"{told}; nothing interrupts it"
+    days = shown("run_days", whole["run_days"])
+    computing = shown("training_days", whole["training_days"])
+    yield f"{told}: {days}, of which the run computes {computing} (goodput {one['goodput']:.1%})"
+    lost = ", ".join(f"{display.words(name).split(' to ')[1]} {one[name]:.1%}" for name in LOST)
+    every = shown("fault_interval", one["fault_interval"])
+    pause = shown("checkpoint_interval", one["checkpoint_interval"])
+    stall = shown("checkpoint_stall_time", one["checkpoint_stall_time"])
+    spare = f"{one['spare_servers']:g} spare servers of {plan['server_gpus']:g} GPUs"
+    times = f"interrupted every {every}; a checkpoint every {pause} takes {stall}; {spare}"
+    lines = [f"lost to {lost}", times]
+    sums = [f"{shown('gpu_hours', whole['gpu_hours'])} of GPUs"]
+    known = (name for name in ("cost", "training_energy") if np.isfinite(whole[name]))
+    sums.extend(shown(name, whole[name]) for name in known)
+    lines.append(f"its computing alone: {', '.join(sums)}")
     if not np.isfinite(whole["cost"]):
-        yield "  (no price is known: --price '2.5 USD/h' gives the cost)"
+        lines.append("no price is known: --price '2.5 USD/h' gives the cost")
+    yield from bullets(lines)
     yield ""
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, RunError, fault, nearest
+from sweeps.origin import Origin
+from sweeps.spec.figures import FigureReader
 from sweeps.spec.machine import Machine, read_machine
 
 if TYPE_CHECKING:
@@ -22,6 +26,7 @@ _WORDS = {
     "models": "model",
     "frameworks": "framework",
     "software": "profile of a library",
+    "operation": "file of what running takes",
     "sweeps": "sweep",
 }
 
@@ -121,6 +126,31 @@ def load_framework(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Fr
     path = find_spec("frameworks", name_or_path, folders)
     framework = read_framework(path, read_toml(path))
     return framework.with_options(_split("frameworks", os.fspath(name_or_path))[1])
+
+
+@cache
+def load_operation(path: Path) -> dict[str, Origin]:
+    """Read what running a training takes, by quantity: failures, storage, each with its source."""
+    reader = FigureReader(path, read_toml(path))
+    found: dict[str, Origin] = {}
+    reader.text("", reader.content, "title")
+    for place in (name for name in reader.content if name not in ("name", "title", "summary")):
+        for name, given in reader.table(place).items():
+            if name not in VOCABULARY:
+                allowed = nearest(name, VOCABULARY)
+                reader.fault(f"{place}.{name}", "..", "no quantity is called so", allowed)
+                continue
+            figure = reader.constant(f"{place}.{name}", name, given)
+            if figure is not None:
+                found[name] = figure.origin
+    if reader.faults:
+        raise InputError(reader.faults)
+    return found
+
+
+def usual_operation() -> dict[str, Origin]:
+    """Return what running takes where nothing is said: `load_operation` of ``usual``."""
+    return load_operation(find_spec("operation", "usual"))
 
 
 def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:

@@ -116,7 +116,7 @@ class FigureReader:
                 self.faults.append(f"{self.path}: {where}: no such key; {nearest(key, names)}")
 
     def constant(self, place: str, name: str, given: object) -> Figure | None:
-        """Read a library's constant: a figure that may have a relative uncertainty."""
+        """Read a quantity's constant: a figure that may have a relative uncertainty."""
         quantity = VOCABULARY[name]
         low, high = quantity.minimum, quantity.maximum
         entry = Entry(name, quantity.units, low, quantity.above, maximum=high)

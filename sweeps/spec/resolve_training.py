@@ -25,7 +25,7 @@ from overhead.transformer import SHAPES
 from sweeps.errors import InputError, fault
 from sweeps.origin import ASSUMED, MEASURED, UNKNOWN, Origin, assumed, once
 from sweeps.spec.axis import Axis
-from sweeps.spec.catalog import load_framework, load_hardware, load_model
+from sweeps.spec.catalog import load_framework, load_hardware, load_model, usual_operation
 from sweeps.spec.framework import (
     NUMBER_DEFAULTS,
     SETTINGS,
@@ -71,7 +71,7 @@ class TrainingResolver(Resolver):
         self._model()
         self._plan()
         self._constants()
-        for name, origin in {**DEFAULTS, **NUMBER_DEFAULTS}.items():
+        for name, origin in {**DEFAULTS, **NUMBER_DEFAULTS, **usual_operation()}.items():
             self._constant(name, origin)
         for part, defaults in MODELS.items():
             for name, default in defaults.items():

@@ -84,6 +84,7 @@ _CANONICAL = {
     "W": _Canonical("a power", "'700 W'", "W", f"{_DOWN} {_UP}"),
     "1 s-1": _Canonical("a rate of operations", "'989 TFLOP/s'", "FLOP/s", _UP),
     "s-1": _Canonical("a rate", "'1000/s'", "/s", _UP),
+    "d-1": _Canonical("a rate", "'0.004/d'", "/d", ""),
     "USD h-1": _Canonical("a price per hour", "'2.5 USD/h'", "USD/h", ""),
     "USD": _Canonical("an amount of money", "'1000 USD'", "USD", ""),
 }
@@ -239,10 +240,12 @@ def _number(found: re.Match[str], unit: _Unit) -> float:
 
 
 def _read_units(rest: str, asked: _Asked) -> _Unit:
-    """Read ``unit``, ``unit/unit`` or ``unit unit-1``; refuse the rest with what is near it."""
+    """Read ``unit``, ``unit/unit``, ``/unit`` or ``unit unit-1``; refuse the rest with a hint."""
     numerator, denominator, powers = 1, 1, list(_PLAIN)
     for place, part in enumerate(re.sub(r"\bper\b", "/", rest).split("/")):
         tokens = part.split()
+        if not (tokens or place) and rest.strip("/ "):
+            continue
         if not tokens or (place and len(tokens) > 1):
             asked.refuse(f"has a unit '{rest}' that can't be read")
         for token in tokens:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -219,9 +220,15 @@ def same(one: Any, other: Any) -> Unit:
 
 
 UNITS: dict[str, Callable[..., Unit]] = {
-    **dict.fromkeys(("ceil", "floor", "log2", "popcount_sum", "square_divisor"), pure),
+    **dict.fromkeys(
+        ("ceil", "floor", "log2", "exp", "expm1", "popcount_sum", "square_divisor"), pure
+    ),
     **dict.fromkeys(("minimum", "maximum", "gcd"), same),
     "never_drawn": lambda *counts: next(pure(count) for count in counts),
+    **dict.fromkeys(
+        ("negative_binomial_tail", "negative_binomial_quantile"),
+        lambda *all_of_them: reduce(same, map(pure, all_of_them)),
+    ),
     "where": lambda condition, one, other: (pure(condition), same(one, other))[1],
     "sqrt": lambda value: Unit.of(value) ** 0.5,
 }

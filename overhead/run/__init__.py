@@ -1,0 +1,1 @@
+"""A whole run: what interrupts it, what it costs."""

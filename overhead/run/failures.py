@@ -1,0 +1,299 @@
+"""What failures cost a run: checkpoints, redone work, restarts, servers that are away.
+
+Interruptions come at random, one by one (exponential times between them); a run goes from one
+checkpoint to the next, and what an interruption breaks off is done again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from overhead.declare import total
+from overhead.expression import negative_binomial_quantile, negative_binomial_tail
+from overhead.formula import formula
+from overhead.quantity import Array, define
+from overhead.source import cite
+
+cite(
+    "young1974",
+    "J. W. Young, A first order approximation to the optimum checkpoint interval, Communications "
+    "of the ACM 17(9), 1974",
+    "doi:10.1145/361147.361115",
+)
+cite(
+    "daly2006",
+    "J. T. Daly, A higher order estimate of the optimum checkpoint interval for restart dumps, "
+    "Future Generation Computer Systems 22(3), 2006",
+    "doi:10.1016/j.future.2004.11.016",
+)
+OWN = "derivation"
+DALY: dict[str, Any] = {
+    "source": "daly2006",
+    "assumes": ("interruptions come at random and one by one, while restarting as well",),
+}
+
+
+# The vocabulary of failures.
+
+
+def _named(name: str) -> str:
+    return rf"\mathrm{{{name}}}"
+
+
+define("fault_rate", r"\lambda_1", "d-1", "interruptions a day for each server", minimum=0,
+       above=True)  # fmt: skip
+define("server_gpus", r"n_\mathrm{srv}", "1", "GPUs of a server: what fails and is replaced as one",
+       minimum=1, integer=True)  # fmt: skip
+define("servers", r"N_\mathrm{srv}", "1", "servers of the run", minimum=0, above=True)
+for _name, _mark, _meaning in (
+    ("fault_interval", "M", "mean time between interruptions of the run"),
+    ("checkpoint_start_time", "save,0", "start of a checkpoint, before its bytes flow"),
+    ("checkpoint_flow_time", "flow", "a checkpoint's bytes on their way to storage"),
+    ("checkpoint_write_time", "save", "writing of a checkpoint"),
+    ("checkpoint_stall_time", "stall", "for which a checkpoint stops computing"),
+    ("checkpoint_interval", "int", "computing between two checkpoints"),
+    ("detection_time", "det", "from an interruption until it is noticed"),
+    ("job_start_time", "job", "start of a job, before it reads its checkpoint"),
+    ("outage_time", "out", "from an interruption until the run computes again"),
+    ("repair_time", "rep", "mean time until a server that failed is back"),
+    ("run_time", "run", "whole training with all that interrupts it"),
+):
+    define(_name, rf"\theta_{{{_named(_mark)}}}", "s", f"time: {_meaning}", minimum=0,
+           above=_name in ("fault_interval", "checkpoint_interval"))  # fmt: skip
+define("checkpoint_bytes", r"V_\mathrm{save}", "byte",
+       "bytes of a checkpoint: weights and the optimizer's states of the whole model",
+       minimum=0)  # fmt: skip
+for _name, _mark, _meaning in (
+    ("storage_bandwidth", "srv", "to storage, of one server"),
+    ("total_storage_bandwidth", "all", "of the storage, over all servers"),
+    ("staging_bandwidth", "host", "from a GPU to its host's memory, where checkpoints are staged"),
+):
+    define(_name, rf"B_{{{_named(_mark)}}}", "byte s-1", f"bandwidth {_meaning}", minimum=0,
+           above=True)  # fmt: skip
+for _name, _mark, _meaning in (
+    ("goodput", "good", "share of the run's time that brings the training on"),
+    ("saving_share", "save", "share of the run's time lost to writing checkpoints"),
+    ("redone_share", "again", "share of the run's time lost to work that is done again"),
+    ("restarting_share", "out", "share of the run's time lost from interruption to restart"),
+    ("waiting_share", "wait", "share of the run's time lost to waiting for servers"),
+    ("spare_probability", "spare", "share of the time for which spare servers are to suffice"),
+):
+    define(_name, rf"\gamma_{{{_named(_mark)}}}", "1", _meaning, minimum=0,
+           maximum=0.999999 if _name == "spare_probability" else 1)  # fmt: skip
+define("servers_down", r"\mu_\mathrm{down}", "1", "servers that are away at once, on average",
+       minimum=0)  # fmt: skip
+define("down_dispersion", r"\phi", "1",
+       "variance of the servers away beyond a Poisson law's, by their mean squared",
+       minimum=0)  # fmt: skip
+define("spare_servers", r"N_\mathrm{spare}", "1", "servers kept ready beside the run's", minimum=0,
+       integer=True)  # fmt: skip
+define("run_days", r"\Theta_\mathrm{run}", "d",
+       "days of a whole training with all that interrupts it", minimum=0)  # fmt: skip
+
+
+# How often it is interrupted.
+
+
+@formula(source=OWN)
+def servers(world_size: Array, server_gpus: Array) -> Array:
+    """Servers of the run (not rounded)."""
+    return world_size / server_gpus
+
+
+@formula(
+    source=OWN,
+    assumes=("an upper bound: faults that come together interrupt a run once",),
+)
+def fault_interval(day: Array, fault_rate: Array, servers: Array) -> Array:
+    """Mean time between interruptions of the run."""
+    return day / (fault_rate * servers)
+
+
+# What a checkpoint takes.
+
+
+@formula(source=OWN, assumes=("gradients aren't saved",))
+def checkpoint_bytes(parameters: Array, weight_bytes: Array, optimizer_bytes: Array) -> Array:
+    """Bytes of a checkpoint: weights and the optimizer's states of the whole model."""
+    return parameters * (weight_bytes + optimizer_bytes)
+
+
+@formula(source=OWN, assumes=("servers share out what they hold alike, and write all at once",))
+def checkpoint_flow_time(
+    checkpoint_bytes: Array,
+    servers: Array,
+    storage_bandwidth: Array,
+    total_storage_bandwidth: Array,
+) -> Array:
+    """Time of a checkpoint's bytes on their way to storage."""
+    return checkpoint_bytes / np.minimum(servers * storage_bandwidth, total_storage_bandwidth)
+
+
+total("checkpoint_write_time", ("checkpoint_start_time", "checkpoint_flow_time"))
+
+
+@formula(source=OWN, assumes=("all computing waits until a checkpoint is written",))
+def checkpoint_stall_time(checkpoint_write_time: Array) -> Array:
+    """Time for which a checkpoint stops computing: all of its writing."""
+    return 1.0 * checkpoint_write_time
+
+
+@formula(
+    returns="checkpoint_stall_time",
+    source=OWN,
+    assumes=("computing goes on once each GPU's share is in its host's memory",),
+    when={"saving": "staged"},
+)
+def staged_stall_time(
+    checkpoint_bytes: Array, world_size: Array, staging_bandwidth: Array
+) -> Array:
+    """Time for which a staged checkpoint stops computing: its way to the hosts' memory."""
+    return checkpoint_bytes / (world_size * staging_bandwidth)
+
+
+@formula(
+    returns="checkpoint_interval",
+    where="equation 37",
+    **DALY,
+)
+def best_interval(checkpoint_stall_time: Array, fault_interval: Array, step_time: Array) -> Array:
+    """Computing between two checkpoints: the best, and a step at least."""
+    share = checkpoint_stall_time / (2.0 * fault_interval)
+    order = 1.0 + np.sqrt(share) / 3.0 + share / 9.0
+    young = np.sqrt(2.0 * checkpoint_stall_time * fault_interval)
+    best = np.where(share < 1.0, young * order - checkpoint_stall_time, fault_interval)
+    return np.maximum(best, step_time)
+
+
+@formula(
+    returns="checkpoint_interval",
+    where="equation 37",
+    when={"saving": "staged"},
+    **DALY,
+)
+def best_staged_interval(
+    checkpoint_stall_time: Array,
+    fault_interval: Array,
+    step_time: Array,
+    checkpoint_write_time: Array,
+) -> Array:
+    """Computing between two staged checkpoints: the best, once the last one is written."""
+    best = best_interval(checkpoint_stall_time, fault_interval, step_time)
+    return np.maximum(best, checkpoint_write_time)
+
+
+total(
+    "outage_time",
+    ("detection_time", "job_start_time", "checkpoint_flow_time"),
+    assumes=("a checkpoint is read as fast as it is written",),
+)
+
+
+# Of the run's time the shares that interruptions take: together with the goodput they are all.
+
+
+def _running(outage: Array, interval: Array, waiting: Array) -> Array:
+    """Return the share of the time in which the run computes or saves."""
+    return (1.0 - waiting) * np.exp(-outage / interval)
+
+
+def _kept(attempt: Array) -> Array:
+    """Return 1/(e^x - 1): attempts that come to their end by those that don't."""
+    return np.exp(-attempt) / -np.expm1(-attempt)
+
+
+@formula(where="equation 20", **DALY)
+def goodput(
+    checkpoint_interval: Array,
+    checkpoint_stall_time: Array,
+    fault_interval: Array,
+    outage_time: Array,
+    waiting_share: Array,
+) -> Array:
+    """Share of the run's time that brings the training on."""
+    attempt = (checkpoint_interval + checkpoint_stall_time) / fault_interval
+    running = _running(outage_time, fault_interval, waiting_share)
+    return running * (checkpoint_interval / fault_interval) * _kept(attempt)
+
+
+@formula(where="equation 20, the part of what is saved", **DALY)
+def saving_share(
+    checkpoint_interval: Array,
+    checkpoint_stall_time: Array,
+    fault_interval: Array,
+    outage_time: Array,
+    waiting_share: Array,
+) -> Array:
+    """Share of the run's time lost to writing checkpoints that are of use."""
+    attempt = (checkpoint_interval + checkpoint_stall_time) / fault_interval
+    running = _running(outage_time, fault_interval, waiting_share)
+    return running * (checkpoint_stall_time / fault_interval) * _kept(attempt)
+
+
+@formula(where="equation 20, the part of what is broken off", **DALY)
+def redone_share(
+    checkpoint_interval: Array,
+    checkpoint_stall_time: Array,
+    fault_interval: Array,
+    outage_time: Array,
+    waiting_share: Array,
+) -> Array:
+    """Share of the run's time lost to work that is done again."""
+    attempt = (checkpoint_interval + checkpoint_stall_time) / fault_interval
+    # Of a short attempt the first terms: the difference would lose its digits.
+    short = attempt / 2.0 - attempt**2.0 / 12.0 + attempt**4.0 / 720.0
+    lost = np.where(attempt < 0.01, short, 1.0 - attempt * _kept(attempt))
+    return _running(outage_time, fault_interval, waiting_share) * lost
+
+
+@formula(where="equation 20, the part of restarts", **DALY)
+def restarting_share(outage_time: Array, fault_interval: Array, waiting_share: Array) -> Array:
+    """Share of the run's time lost from interruptions until it computes again."""
+    return (1.0 - waiting_share) * -np.expm1(-outage_time / fault_interval)
+
+
+# Servers that are away, and those that stand ready.
+
+
+@formula(source=OWN, assumes=("a server is away for as long on average wherever it stands",))
+def servers_down(fault_rate: Array, servers: Array, repair_time: Array, day: Array) -> Array:
+    """Servers that are away at once, on average: all at most."""
+    return servers * np.minimum(fault_rate * repair_time / day, 1.0)
+
+
+GAMMA: dict[str, Any] = {
+    "source": OWN,
+    "assumes": (
+        "servers away are a negative binomial: a Poisson law whose rate itself varies, by a gamma",
+    ),
+}
+
+
+@formula(**GAMMA)
+def spare_servers(servers_down: Array, down_dispersion: Array, spare_probability: Array) -> Array:
+    """Servers that must stand ready to suffice for a share of the time."""
+    return negative_binomial_quantile(spare_probability, servers_down, down_dispersion)
+
+
+@formula(**{**GAMMA, "assumes": (*GAMMA["assumes"], "a run waits while more are away than stand "
+                                 "ready")})  # fmt: skip
+def waiting_share(spare_servers: Array, servers_down: Array, down_dispersion: Array) -> Array:
+    """Share of the run's time in which more servers are away than stand ready."""
+    return negative_binomial_tail(spare_servers, servers_down, down_dispersion)
+
+
+# The run.
+
+
+@formula(source=OWN)
+def run_time(training_time: Array, goodput: Array) -> Array:
+    """Time of a whole training with all that interrupts it."""
+    return training_time / np.maximum(goodput, 1e-300)
+
+
+@formula(source=OWN)
+def run_days(run_time: Array, day: Array) -> Array:
+    """Days of a whole training with all that interrupts it."""
+    return run_time / day

@@ -1,0 +1,253 @@
+"""What failures cost a run: limits, an event simulation, published fleets."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overhead.expression import negative_binomial_quantile, negative_binomial_tail
+from overhead.graph import Evaluation
+from overhead.labels import implied
+
+# Facts of public traces and papers, each with its source.
+ROWS = Path(__file__).parents[1] / "data" / "failures.csv"
+DAY = 86400.0
+RUN: Mapping[str, float] = {
+    "day": DAY, "world_size": 16384.0, "server_gpus": 8.0, "fault_rate": 3.7887e-3,
+    "parameters": 405e9, "weight_bytes": 2.0, "optimizer_bytes": 12.0, "step_time": 10.0,
+    "storage_bandwidth": 1.2e9, "total_storage_bandwidth": np.inf, "checkpoint_start_time": 5.0,
+    "detection_time": 300.0, "job_start_time": 300.0, "repair_time": 5.5 * DAY,
+    "down_dispersion": 0.53, "spare_probability": 0.99, "training_time": 54 * DAY,
+}  # fmt: skip
+SHARES = ("goodput", "saving_share", "redone_share", "restarting_share", "waiting_share")
+
+
+def run(**changed: Any) -> Evaluation:
+    given = {**RUN, **changed}
+    return Evaluation(given, implied(given))
+
+
+def measured(**wanted: str) -> list[dict[str, str]]:
+    with ROWS.open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file)
+                if all(row[name] == value for name, value in wanted.items())]  # fmt: skip
+    assert rows
+    return rows
+
+
+def simulated(interval: float, stall: float, fault: float, outage: float, *, seed: int) -> float:
+    """Return the goodput of a long run, event by event."""
+    random = np.random.default_rng(seed)
+    clock, done, periods = 0.0, 0, 4000
+    while done < periods:
+        left = random.exponential(fault)
+        if left >= interval + stall:
+            # Without memory: the rest of the time until a failure is as if drawn anew.
+            clock, done = clock + interval + stall, done + 1
+            continue
+        clock += left
+        while (again := random.exponential(fault)) < outage:
+            clock += again
+        clock += outage
+    return periods * interval / clock
+
+
+# How often, and how long.
+
+
+def test_interruptions_are_those_of_all_servers() -> None:
+    held = run()
+    assert float(held["servers"]) == 2048
+    assert float(held["fault_interval"]) == pytest.approx(DAY / (3.7887e-3 * 2048))
+    (row,) = measured(row_id="F0134")
+    assert float(held["fault_interval"]) / 3600 == pytest.approx(float(row["value"]), rel=1e-3)
+
+
+def test_linear_in_servers_is_an_upper_bound_of_measured_interruptions() -> None:
+    rate = (
+        4.48424e-3  # of the same trace, a server and day: all faults, also those that come together
+    )
+    for row in measured(quantity="job_interruptions", statistic="mean per day"):
+        held = run(world_size=8.0 * float(row["job_nodes"]), fault_rate=rate)
+        per_day = DAY / float(held["fault_interval"])
+        assert 0.95 * float(row["value"]) <= per_day
+        assert per_day <= float(row["value"]) / 0.7
+
+
+def test_a_checkpoint_is_bytes_over_storage() -> None:
+    held = run()
+    assert float(held["checkpoint_bytes"]) == 405e9 * 14
+    flow = 405e9 * 14 / (2048 * 1.2e9)
+    assert float(held["checkpoint_stall_time"]) == pytest.approx(5 + flow)
+    assert float(held["outage_time"]) == pytest.approx(600 + flow)
+    slow = run(total_storage_bandwidth=100e9)
+    assert float(slow["checkpoint_write_time"]) == pytest.approx(5 + 405e9 * 14 / 100e9)
+    (size,), (time,) = (measured(row_id=name) for name in ("F0148", "F0149"))
+    bloom = run(checkpoint_bytes=float(size["value"]), world_size=384.0, checkpoint_start_time=0.0)
+    assert float(bloom["checkpoint_write_time"]) == pytest.approx(float(time["value"]), rel=0.01)
+
+
+def test_a_staged_checkpoint_stops_for_its_way_to_the_host_alone() -> None:
+    held = run(staging_bandwidth=20e9, total_storage_bandwidth=10e9)
+    assert float(held["checkpoint_stall_time"]) == pytest.approx(405e9 * 14 / 16384 / 20e9)
+    # The next one starts when the last one is written.
+    assert float(held["checkpoint_interval"]) == float(held["checkpoint_write_time"])
+    whole = run(total_storage_bandwidth=10e9)
+    assert float(held["goodput"]) > float(whole["goodput"])
+
+
+# Daly's form and its limits.
+
+
+@pytest.mark.parametrize(
+    ("interval", "stall", "fault", "outage"),
+    [(400.0, 7.0, 11135.0, 600.0), (3000.0, 300.0, 5000.0, 1500.0), (50.0, 5.0, 1e6, 10.0)],
+)
+def test_the_goodput_is_that_of_a_simulation(
+    interval: float, stall: float, fault: float, outage: float
+) -> None:
+    held = run(checkpoint_interval=interval, checkpoint_stall_time=stall, fault_interval=fault,
+               outage_time=outage, waiting_share=0.0)  # fmt: skip
+    found = [simulated(interval, stall, fault, outage, seed=seed) for seed in range(6)]
+    error = float(np.std(found, ddof=1)) / math.sqrt(len(found))
+    assert float(held["goodput"]) == pytest.approx(np.mean(found), abs=4 * error + 1e-6)
+
+
+def test_shares_are_all_of_the_time() -> None:
+    for given in ({}, {"world_size": 8.0}, {"fault_rate": 10.0}, {"spare_servers": 0.0},
+                  {"checkpoint_interval": 1e5}, {"staging_bandwidth": 1e10}):  # fmt: skip
+        held = run(**given)
+        assert sum(float(held[name]) for name in SHARES) == pytest.approx(1.0, abs=1e-12)
+        assert all(0.0 <= float(held[name]) <= 1.0 for name in SHARES), given
+
+
+def test_rare_interruptions_lose_what_the_first_order_says() -> None:
+    for fault in (1e6, 1e8):
+        held = run(fault_interval=fault, waiting_share=0.0)
+        stall, pause = (float(held[f"checkpoint_{what}"]) for what in ("stall_time", "interval"))
+        first = stall / pause + (pause / 2 + float(held["outage_time"])) / fault
+        assert 1.0 - float(held["goodput"]) == pytest.approx(
+            first, rel=3 * math.sqrt(stall / fault)
+        )
+    nothing = run(fault_interval=1e16, waiting_share=0.0)
+    assert float(nothing["goodput"]) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_the_best_interval_is_youngs_where_checkpoints_are_short() -> None:
+    for fault in (1e7, 1e9):
+        held = run(fault_interval=fault)
+        young = math.sqrt(2 * float(held["checkpoint_stall_time"]) * fault)
+        assert float(held["checkpoint_interval"]) == pytest.approx(young, rel=2e-3)
+
+
+@pytest.mark.parametrize("stall", [1.0, 30.0, 600.0, 4000.0])
+def test_no_other_interval_does_better(stall: float) -> None:
+    held = run(checkpoint_stall_time=stall)
+    best = float(held["checkpoint_interval"])
+    other = run(
+        checkpoint_stall_time=stall, checkpoint_interval=np.geomspace(best / 30, best * 30, 4001)
+    )
+    assert float(held["goodput"]) >= 0.9995 * float(np.max(other["goodput"]))
+
+
+def test_goodput_falls_with_faults_and_rises_with_storage() -> None:
+    faults = run(fault_rate=np.geomspace(1e-5, 1.0, 50), waiting_share=0.0)["goodput"]
+    assert np.all(np.diff(faults) < 0.0)
+    storage = run(storage_bandwidth=np.geomspace(1e7, 1e12, 50))["goodput"]
+    assert np.all(np.diff(storage) > 0.0)
+
+
+def test_a_checkpoint_every_step_at_most() -> None:
+    held = run(checkpoint_stall_time=0.0)
+    assert float(held["checkpoint_interval"]) == 10.0
+    assert float(held["saving_share"]) == 0.0
+
+
+def test_a_run_takes_its_training_by_the_goodput() -> None:
+    held = run()
+    assert float(held["run_time"]) == pytest.approx(54 * DAY / float(held["goodput"]))
+    assert float(held["run_days"]) == pytest.approx(54 / float(held["goodput"]))
+
+
+def test_llama_3_had_the_goodput_of_at_least_nine_tenths() -> None:
+    (row,) = measured(row_id="F0136")
+    assert float(row["value"]) <= float(run()["goodput"]) <= 0.93
+
+
+def test_bloom_lost_more_than_interruptions_explain() -> None:
+    """Of its goodput evaluations are a part, and hours until somebody came."""
+    (row,), (rate,) = measured(row_id="F0141"), measured(row_id="F0143")
+    per_day = float(rate["value"]) / 1000
+    held = run(world_size=384.0, parameters=176e9, step_time=105.22, waiting_share=0.0,
+               fault_rate=per_day, checkpoint_interval=105.22 * 100)  # fmt: skip
+    assert float(row["value"]) < float(held["goodput"]) < 1.0 - 0.01
+
+
+# Servers away.
+
+
+def exact(count: int, mean: float, dispersion: float) -> float:
+    """Return the probability of a count, by gamma functions."""
+    if dispersion == 0.0:
+        return math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
+    k = 1.0 / dispersion
+    log = math.lgamma(k + count) - math.lgamma(k) - math.lgamma(count + 1)
+    return math.exp(log - k * math.log1p(dispersion * mean)
+                    + count * math.log(dispersion * mean / (1 + dispersion * mean)))  # fmt: skip
+
+
+@pytest.mark.parametrize("dispersion", [0.0, 0.09, 0.53, 3.0])
+@pytest.mark.parametrize("mean", [0.01, 1.0, 11.6, 300.0])
+def test_the_law_is_a_negative_binomial(mean: float, dispersion: float) -> None:
+    for count in (0, 1, 5, int(mean), int(3 * mean)):
+        above = 1.0 - sum(exact(one, mean, dispersion) for one in range(count + 1))
+        found = negative_binomial_tail(np.array(count), np.array(mean), np.array(dispersion))
+        assert float(found) == pytest.approx(above, abs=1e-10)
+    for share in (0.5, 0.99, 0.99999):
+        count = int(
+            negative_binomial_quantile(np.array(share), np.array(mean), np.array(dispersion))
+        )
+        assert sum(exact(one, mean, dispersion) for one in range(count + 1)) >= share - 1e-10
+        assert sum(exact(one, mean, dispersion) for one in range(count)) < share + 1e-10
+
+
+def test_the_law_holds_for_many_servers_and_on_arrays() -> None:
+    mean = np.array([[0.0, 5.0, 2000.0]])
+    share = np.array([[0.5], [0.99]])
+    found = negative_binomial_quantile(share, mean, np.array(1e-12))
+    assert found.shape == (2, 3)
+    assert found[:, 0].tolist() == [0.0, 0.0]
+    assert found[0, 2] == pytest.approx(2000, abs=1)
+    assert found[1, 2] == pytest.approx(2000 + 2.326 * math.sqrt(2000), abs=3)
+    tail = negative_binomial_tail(found, mean, np.array(1e-12))
+    assert np.all(tail <= 1.0 - share)
+
+
+def test_both_readings_of_the_dispersion_enclose_measured_fleets() -> None:
+    """With the long burst of the trace, and without one; Poisson's law buys too few."""
+    for row in measured(quantity="nodes_down", statistic="p99"):
+        nodes, p99 = row["job_nodes"], float(row["value"])
+        (mean,) = measured(quantity="nodes_down", statistic="mean", job_nodes=nodes)
+        away = float(mean["value"])
+        wide, quiet, poisson = (
+            float(run(servers_down=away, down_dispersion=one)["spare_servers"])
+            for one in (0.53, 0.09, 0.0)
+        )
+        assert poisson <= quiet <= p99 <= wide, nodes
+        (excess,) = measured(quantity="nodes_down", statistic="variance over mean", job_nodes=nodes)
+        assert 1.0 + 0.53 * away == pytest.approx(float(excess["value"]), rel=0.06)
+
+
+def test_spares_suffice_for_their_share_of_the_time() -> None:
+    held = run(world_size=np.array([8.0, 512.0, 16384.0]))
+    assert np.all(held["waiting_share"] <= 0.01)
+    none = run(spare_servers=0.0)
+    assert float(none["waiting_share"]) > 0.9
+    down = float(run(world_size=3200.0, fault_rate=4.18e-3)["servers_down"])
+    assert down == pytest.approx(400 * 4.18e-3 * 5.5)
