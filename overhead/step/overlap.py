@@ -49,24 +49,102 @@ def tp_hidden_share(sequence_parallel: Array, tp_overlap: Array, tp_whole_overla
 
 
 REPEATED = {"recompute": "full|full_early_stop|per_op"}
+LINEAR: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsync"
+    "Communication, whose backward issues the input gradient's reduction and then computes the"
+    " weights' gradient",
+    "assumes": ("each hides behind one product: the gradient of the same weights",),
+}
+
+define("tp_reduction_time", r"\tau_\Sigma", "s",
+       "time to add up a block's output, or its input's gradient, over tensor-parallel ranks",
+       minimum=0)  # fmt: skip
+for _name, _mark, _words in (("dense", "", "a dense"), ("moe", "'", "a mixture-of-experts")):
+    define(
+        f"{_name}_tp_waited_time",
+        rf"\tau{_mark}_w",
+        "s",
+        f"time of {_words} layer's tensor-parallel communication in its backward that the products"
+        " of weights' gradients don't hide",
+        minimum=0,
+    )
+
+
+@formula(**LINEAR)
+def tp_reduction_time(
+    sequence_whole: Array,
+    tp_all_reduce_time: Array,
+    sequence_parallel: Array,
+    tp_reduce_scatter_time: Array,
+) -> Array:
+    """Time to add up a block's output, or its input's gradient."""
+    return sequence_whole * tp_all_reduce_time + sequence_parallel * tp_reduce_scatter_time
+
+
+def _beside(time: Array, share: Array, product: Array, contention: Array) -> Array:
+    """Return what a reduction beside a product costs: what doesn't hide, and what they share."""
+    unhidden = exposed(time, share, product)
+    return unhidden + contention * (time - unhidden)
+
+
+@formula(**LINEAR)
+def dense_tp_waited_time(
+    sequence_parallel: Array,
+    tp_all_gather_time: Array,
+    tp_reduction_time: Array,
+    tp_gradient_overlap: Array,
+    qkv_weight_gradient_time: Array,
+    mlp_up_weight_gradient_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a dense layer waits for where reductions run beside products of weights' gradients."""
+    share, contention = tp_gradient_overlap, overlap_contention
+    return (
+        2.0 * sequence_parallel * tp_all_gather_time
+        + _beside(tp_reduction_time, share, qkv_weight_gradient_time, contention)
+        + _beside(tp_reduction_time, share, mlp_up_weight_gradient_time, contention)
+    )
+
+
+@formula(**{**LINEAR, "assumes": (*LINEAR["assumes"], "shared experts' reductions don't hide")})
+def moe_tp_waited_time(
+    moe_layer_blocks: Array,
+    sequence_parallel: Array,
+    tp_all_gather_time: Array,
+    tp_reduction_time: Array,
+    tp_gradient_overlap: Array,
+    qkv_weight_gradient_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a mixture's layer waits for where reductions run beside weights' gradients."""
+    share, product = tp_gradient_overlap, qkv_weight_gradient_time
+    return (
+        moe_layer_blocks * sequence_parallel * tp_all_gather_time
+        + _beside(tp_reduction_time, share, product, overlap_contention)
+        + (moe_layer_blocks - 1.0) * tp_reduction_time
+    )
 
 
 def _tp_backward(
-    time: Array, gather: Array, overlap: Array, inputs: Array, weights: Array
+    time: Array, gather: Array, overlap: Array, waited: Array, inputs: Array, weights: Array
 ) -> Array:
-    return exposed(time, overlap, inputs + weights) + np.maximum(gather - inputs, 0.0)
+    # The more of both hides: the share, or what runs beside the weights' gradients
+    sent = np.minimum(exposed(time, overlap, inputs + weights), waited)
+    return sent + np.maximum(gather - inputs, 0.0)
 
 
 def _tp_backward_again(
     time: Array,
     gather: Array,
     overlap: Array,
+    waited: Array,
     inputs: Array,
     weights: Array,
     again: Array,
     forward: Array,
 ) -> Array:
-    once = _tp_backward(time, gather, overlap, inputs, weights)
+    once = _tp_backward(time, gather, overlap, waited, inputs, weights)
     return once + exposed(again, overlap, forward)
 
 
@@ -78,8 +156,8 @@ def _tensor(of: str, layer: str) -> None:
     taken: tuple[str, ...] = (time, "tp_hidden_share", forward)
     declare(f"{of}_exposed_tp_forward_time", taken, exposed, **BOUND)
 
-    time, gather = f"{layer}_backward_time", f"{layer}_gather_time"
-    taken = (time, gather, "tp_hidden_share", inputs, weights)
+    time, gather, waited = f"{layer}_backward_time", f"{layer}_gather_time", f"{of}_tp_waited_time"
+    taken = (time, gather, "tp_hidden_share", waited, inputs, weights)
     declare(f"{of}_exposed_tp_backward_time", taken, _tp_backward, **BOUND)
     declare(
         f"{of}_exposed_tp_backward_time",
@@ -387,7 +465,8 @@ def _moe_backward(*values: Array) -> Array:
 
 def _dense_inputs(way: str) -> tuple[str, ...]:
     pairs = f"attention_tp_{way}_time", f"mlp_tp_{way}_time"
-    return ("sequence_parallel", *pairs, "sequence_whole", f"tp_layer_{way}_time")
+    whole = "dense_tp_waited_time" if way == "backward" else f"tp_layer_{way}_time"
+    return ("sequence_parallel", *pairs, "sequence_whole", whole)
 
 
 def _layers() -> None:
@@ -408,7 +487,7 @@ def _layers() -> None:
     forward = tuple(each.format("forward") for each in (*taken, *whole))
     declare(name.format("forward"), forward, _moe, when=TP_NAMED, assumes=(UNPAIRED,))
     backward = tuple(each.format("backward") for each in taken)
-    backward += ("tp_layer_gather_time", *(each.format("backward") for each in whole))
+    backward += ("tp_layer_gather_time", whole[0], "moe_tp_waited_time")
     declare(name.format("backward"), backward, _moe_once, when=TP_NAMED, assumes=(UNPAIRED,))
     again = tuple(each.format("recompute") for each in (taken[1], taken[3], whole[1]))
     declare(

@@ -28,6 +28,11 @@ _share(
     "share of tensor parallelism's all_reduces, of sequences that aren't split, that hides",
 )
 _share(
+    "tp_gradient_overlap",
+    r"\omega_{\nabla}",
+    "share of the reductions of input gradients that runs beside products of weight gradients",
+)
+_share(
     "tp_hidden_share",
     r"\omega_{\mathrm{tp}}'",
     "share of tensor parallelism's communication that hides, with the sequence as it is split",
@@ -192,6 +197,7 @@ DEFAULTS: dict[str, float] = {
     # What hides.
     "tp_overlap": 0.0,
     "tp_whole_overlap": 0.0,
+    "tp_gradient_overlap": 0.0,
     "cp_overlap": 0.0,
     "ep_overlap": 0.0,
     "dp_overlap": 0.0,

@@ -92,7 +92,7 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
         exposed = min(max(exposed, 0.0), total)
         whole = dimension == "tp" and _value(evaluation, "sequence_parallel") == 0.0
         if whole and allowed == 0.0:
-            reason = f"all: {WHOLE}"
+            reason = _whole(evaluation)
         elif evaluation.labels.get(f"{dimension}_mechanism", "efficiency") == "efficiency":
             reason = _reason(exposed / total, allowed, share, why)
         else:
@@ -124,11 +124,18 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
     yield ""
 
 
+def _whole(evaluation: Evaluation) -> str:
+    """Return what of all_reduces of a whole sequence stays exposed."""
+    if _value(evaluation, "tp_gradient_overlap") > 0.0:
+        return f"{WHOLE}, but that of gradients has the weights'"
+    return f"all: {WHOLE}"
+
+
 def _repeated(
     evaluation: Evaluation, dimension: str, total: float, exposed: float, allowed: float
 ) -> float:
     """Return what recomputation sends again: a step counts it with what is computed again."""
-    if evaluation.labels.get("recompute") in (None, "none") or dimension not in ("tp", "ep"):
+    if evaluation.labels.get("recompute") in (None, "none") or dimension != "ep":
         return 0.0
     return max(total - exposed / (1.0 - allowed), 0.0) if allowed < 1.0 else 0.0
 
@@ -151,7 +158,7 @@ def _reason_of_mechanism(evaluation: Evaluation, dimension: str, exposed: float,
     if dimension == "dp" and _value(evaluation, "zero_stage") >= 3.0:
         usual = why
     if dimension == "tp" and _value(evaluation, "sequence_parallel") == 0.0:
-        usual = WHOLE
+        usual = _whole(evaluation)
     if dimension == "cp" and evaluation.labels["context_parallel"] != "ring":
         usual = "only a ring attends while it sends"
     return "nothing" if exposed < 0.005 else f"{usual} ({named})"

@@ -174,7 +174,8 @@ def _overlap(plan: Execution) -> Iterator[Change]:
     ):
         ranks = float(np.prod([plan[degree] for degree in degrees]))
         if ranks > 1.0 and plan.given.get(name, 0.0) > 0.0:
-            yield Change(f"no overlap of {words}", {name: 0.0})
+            more = {"tp_gradient_overlap": 0.0} if name == "tp_overlap" else {}
+            yield Change(f"no overlap of {words}", {name: 0.0, **more})
 
 
 def _machine(plan: Execution) -> Iterator[Change]:

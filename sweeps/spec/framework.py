@@ -126,6 +126,9 @@ FRAMEWORK_RULE: dict[str, Figure] = {
         "byte",
     ),
     "tp_overlap": _figure(0.0, "assumed", "nothing hides it unless the framework says so"),
+    "tp_gradient_overlap": _figure(
+        0.0, "assumed", "reductions are waited for unless the framework says so"
+    ),
     "cp_overlap": _figure(0.8, "assumed", "the share that attention hides, as in the fits"),
     "ep_overlap": _figure(0.0, "assumed", "nothing hides it unless the framework says so"),
     "dp_overlap": _figure(
@@ -264,7 +267,7 @@ _FIGURES: dict[str, Entry] = {
         Entry("elementwise_factor", "1", above=True),
         *map(_bytes, ("loss_bytes", "logit_bytes")),
         *map(_share, ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")),
-        _share("overlap_contention"),
+        *map(_share, ("tp_gradient_overlap", "overlap_contention")),
         *map(_number, ("forward_operations", "backward_operations", "recompute_operations")),
         Entry("matmul_share", "1", above=True, maximum=1.0),
         *(

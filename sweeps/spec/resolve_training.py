@@ -126,6 +126,8 @@ class TrainingResolver(Resolver):
                 self.origins["tp_whole_overlap"] = (assumed(None, why),)
         elif "tp_overlap" in self.constants:
             self._constant("tp_whole_overlap", assumed(self.constants["tp_overlap"], why))
+        if "tp_overlap" in self.given:
+            self._constant("tp_gradient_overlap", assumed(0.0, "tp_overlap, which is given"))
         faults = []
         for label in OVERLAPS:
             share, named = f"{label[:2]}_overlap", self.labels.get(label, SHARED)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from overhead.graph import Evaluation
@@ -151,6 +151,73 @@ def test_a_cut_that_loses_time_exposes_more() -> None:
 def test_more_multiprocessors_for_communication_slow_the_product_down() -> None:
     held = evaluation({**PLAN, "num_sm": np.array([0.0, 8, 16, 32])}, tp_mechanism="userbuffers")
     assert np.all(np.diff(held["exposed_tp_time"]) > 0.0)
+
+
+# Reductions of gradients beside products of weights' gradients.
+
+
+def linear_backward(held: Evaluation, split: bool) -> Fraction:
+    """Run a dense layer's backward on two streams; return the time in which nothing computes."""
+    compute, network, busy = Fraction(0), Fraction(0), Fraction(0)
+    sent = Fraction(float(held[SCATTER if split else "tp_all_reduce_time"]))
+    gather = Fraction(float(held[GATHER])) if split else Fraction(0)
+    saved = Fraction(float(held[AGAIN])) if split else Fraction(0)
+    for first, last in (("mlp_up", "mlp_down"), ("qkv", "attention_output")):
+        products = [Fraction(float(held[f"{name}_{kind}_time"])) for name in (last, first)
+                    for kind in ("input_gradient", "weight_gradient")]  # fmt: skip
+        busy += sum(products)
+        compute = max(compute, network) + gather  # the gradient of the block's output
+        compute += products[0] + products[1]
+        network = compute + saved  # the saved input, beside its gradient
+        compute = max(compute + products[2], network)
+        network = compute + sent  # the gradient's sum, beside the weights' gradient
+        compute = max(compute + products[3], network)
+    return compute - busy
+
+
+@given(
+    tp=st.sampled_from([2, 4, 8]),
+    bandwidth=st.floats(2e10, 1e13),
+    tokens=st.sampled_from([512, 4096, 32768]),
+    split=st.booleans(),
+)
+def test_reductions_run_beside_weights_gradients_as_simulated(
+    tp: int, bandwidth: float, tokens: int, split: bool
+) -> None:
+    links = {"intra_bandwidth": bandwidth, "intra_latency": 1e-6, "sequence_length": tokens}
+    plan = {**PLAN, **links, "tp": tp, "sequence_parallel": int(split), "tp_gradient_overlap": 1,
+            "overlap_contention": 0}  # fmt: skip
+    held = evaluation(plan)
+    # A layer's saved inputs are held against all products of inputs' gradients together.
+    inputs = [float(held[f"{name}_input_gradient_time"]) for name in FIRST]
+    assume(not split or float(held[AGAIN]) <= min(inputs))
+    found = float(held["dense_exposed_tp_backward_time"])
+    wanted = float(linear_backward(held, split))
+    assert found == pytest.approx(wanted, rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("mechanism", LABELS["tp_mechanism"].values)
+def test_what_runs_beside_weights_gradients_hides_in_every_mechanism(mechanism: str) -> None:
+    for model in (LLAMA, MIXTRAL, DEEPSEEK):
+        plan = {**PLAN, **model, "ep": 1, "sequence_parallel": 0,
+                "intra_bandwidth": 1e14, "intra_latency": 0}  # fmt: skip
+        plain, beside, shared = (
+            evaluation({**plan, **more}, tp_mechanism=mechanism)
+            for more in ({}, {"tp_gradient_overlap": 1, "overlap_contention": 0},
+                         {"tp_gradient_overlap": 1, "overlap_contention": 0.1})
+        )  # fmt: skip
+        one = float(plain["tp_all_reduce_time"])
+        assert one < float(plain["qkv_weight_gradient_time"])
+        # So one all_reduce hides of attention, and one of a dense layer's MLP.
+        for of, count in (("dense", 2.0), ("moe", 1.0)):
+            if of == "dense" and not model.get("ffn_size"):
+                continue
+            name = f"{of}_exposed_tp_backward_time"
+            hidden = float(plain[name]) - float(beside[name])
+            assert hidden == pytest.approx(count * one, rel=1e-9)
+            assert float(shared[name]) == pytest.approx(float(beside[name]) + 0.1 * hidden)
+        forward = "dense_exposed_tp_forward_time"
+        assert float(beside[forward]) == float(plain[forward])
 
 
 # Context parallelism.

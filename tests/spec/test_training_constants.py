@@ -33,7 +33,8 @@ EVERY = {
     "gathered_bytes", "host_time", "elementwise_factor", "loss_bytes", "logit_bytes", "tp_overlap",
     "cp_overlap", "ep_overlap", "dp_overlap", "overlap_contention", "forward_operations",
     "backward_operations", "recompute_operations", "embedding_as_layer", "loss_as_layer",
-    "dropout", "step_overhead", "power", "idle_power_fraction", "price", "sms",
+    "dropout", "step_overhead", "tp_gradient_overlap", "power", "idle_power_fraction", "price",
+    "sms",
 }  # fmt: skip
 MACHINES = sorted(path.stem for path in shipped("hardware").glob("*.toml"))
 # Sustained rates that step times were fitted with, as shares of the peak, by precision and kernel.
