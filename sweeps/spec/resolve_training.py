@@ -233,7 +233,10 @@ class TrainingResolver(Resolver):
         for name in dict.fromkeys(name for table in tables for name in table):
             if name in self.given:
                 continue
-            origins = [table.get(name, Origin(np.nan, UNKNOWN)) for table in tables]
+            # What a framework doesn't state has the model's own default, if there is one.
+            usual = next((d[name] for d in MODELS.values() if name in d), np.nan)
+            other = Origin(np.nan, UNKNOWN) if np.isnan(usual) else assumed(usual)
+            origins = [table.get(name, other) for table in tables]
             values = np.array([one.value for one in origins])
             self._spread(name, values.reshape(lengths), axes)
             self.origins[name] = once(origins)

@@ -224,6 +224,9 @@ class _Reader:
             if name != "sequence_parallel" or numbers.get("tp", 1.0) > 1.0:
                 assumed[name] = None
         complete_plan(run, numbers, assumed)
+        if "micro_batches_per_chunk" in helpers:
+            chunks = numbers["pp"] * numbers["virtual_stages"]
+            numbers.setdefault("micro_batches", helpers["micro_batches_per_chunk"] * chunks)
         complete_batch(run, numbers, assumed, step=step)
         even_ends(numbers)
         machine = self._machine(labels["hardware"]) if "hardware" in labels else None
