@@ -362,8 +362,11 @@ PLAN = (
     ),
     Requirement(
         "too_few_layers",
-        "every virtual stage must have a layer: pp*virtual_stages up to the layers",
-        lambda pp, virtual_stages, layers: np.asarray(pp * virtual_stages <= layers),
+        "every virtual stage must have a layer, or an end that counts as one: pp*virtual_stages up"
+        " to the layers and such ends",
+        lambda pp, virtual_stages, layers, embedding_as_layer, loss_as_layer: np.asarray(
+            pp * virtual_stages <= layers + embedding_as_layer + loss_as_layer
+        ),
     ),
     Requirement(
         "layers_not_divisible",

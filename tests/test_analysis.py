@@ -384,3 +384,58 @@ def test_megatron_hides_reductions_of_gradients_unless_told_otherwise(cli: Runne
     # torchtitan waits.
     plain = "--sp 0 --recompute none --zero-stage 0 --embedding-as-layer 0 --loss-as-layer 0"
     assert "1.201 s" in exposed(f"--framework torchtitan {plain}")
+
+
+LLAMA_405B = "--model llama3-405b --gpus 8192 --tp 8 --pp 16 --sp --seq-len 8192"
+
+
+def test_feasibility_counts_places_of_stages(cli: Runner) -> None:
+    """126 layers, embedding and loss are 128 places: 16 stages of 8 chunks of one place each."""
+    line = f"analysis {LLAMA_405B} --global-batch 2048 --schedule interleaved"
+    fits = cli(f"{line} --virtual-stages 8").out
+    assert "too_few_layers" not in fits
+    assert "126 layers, and embedding and loss count as layers: 128 places" in fits
+    fault = cli(f"{line} --virtual-stages 8 --embedding-as-layer off", fine=False).err
+    assert "'16, 8, 126, 0, 0': too few layers" in fault
+    assert "'16, 9, 126, 0, 0'" in cli(f"{line} --virtual-stages 9", fine=False).err
+
+
+def test_a_plan_has_the_same_memory_and_time_in_analysis(cli: Runner) -> None:
+    plan = f"{LLAMA_405B} --zero-stage 2 --recompute none --framework megatron-lm --json"
+    (one,) = json.loads(cli(f"analysis {plan} --global-batch 2048").out)
+    line = f"plan {plan} --batch-size 2048 --cp 1 --micro-batch 1 --virtual-stages 1"
+    (best,) = json.loads(cli(f"{line} --memory-threshold 1").out)
+    for name, rounded in (("step_time_s", 18.04), ("per_gpu_memory_bytes", 72.91e9)):
+        assert best[name] == one[name]
+        assert one[name] == pytest.approx(rounded, rel=1e-3)
+
+
+def test_a_schedule_that_the_framework_lacks_is_flagged(cli: Runner) -> None:
+    line = "analysis --model deepseek-v3 --gpus 512 --pp 8 --ep 64 --seq-len 4096 --sp 0"
+    line += " --global-batch 2048"
+    told = "megatron-lm has no schedule dual_pipe: it has one_f_one_b, interleaved"
+    assert told in cli(f"{line} --schedule dual_pipe").out
+    assert "has no schedule" not in cli(f"{line} --schedule one_f_one_b").out
+    assert "torchtitan has no" in cli(f"{line} --schedule dual_pipe --framework torchtitan").out
+
+
+def test_a_precision_that_the_machine_lacks_is_said(cli: Runner) -> None:
+    plan = "--gpus 8 --tp 8 --global-batch 8 --seq-len 4096"
+    out = cli(f"analysis --model llama3-8b --hardware dgx-a100 --precision fp8 {plan}").out
+    assert "nan" not in out
+    assert "step: its time isn't known: dgx-a100's file has no peak_flops" in out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "plan --gpus 8 -b 8 -s 4096 --model {}", "plan --gpus 8 -b 8 -s 4096 --hardware {}",
+        "analysis --model {}", "analysis --model llama3-8b --framework {}",
+        "collective --M 1MiB --N 8 --hardware {}", "run {}", "catalog {}", "validate {}",
+    ],
+)  # fmt: skip
+def test_a_name_too_long_for_a_file_is_refused(cli: Runner, line: str) -> None:
+    found = cli(line.format("a" * 300), fine=False)
+    assert found.code == 2
+    assert "a" * 300 in found.err
+    assert len(found.err.splitlines()) == 1

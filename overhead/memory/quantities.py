@@ -17,6 +17,7 @@ define("stage_layers", "L_i", "1", "layers of the stage", minimum=0)
 define("weight_copies", "c_w", "1", "stages that a rank holds (DualPipe: 2)", minimum=1, maximum=2)
 for _name, _symbol, _meaning in (
     ("embedding_as_layer", "l_e", "whether the embedding counts as a layer in cutting stages"),
+    ("ends_as_layers", "l_2", "whether the software counts both ends as layers in every case"),
     ("loss_as_layer", "l_l", "whether the output layer counts as a layer in cutting stages"),
     ("holds_embedding", "i_e", "whether the stage's rank holds the embedding"),
     ("holds_output", "i_o", "whether the stage's rank holds the output layer"),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead.declare import constant
+from overhead.declare import alias, constant
 from overhead.formula import REGISTRY, call, formula
 from overhead.graph import Evaluation
 from overhead.labels import LABELS
@@ -19,6 +19,24 @@ from overhead.quantity import VOCABULARY, Array, define
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 ENDS = "where a rank holds two stages (DualPipe), they are i and pp - 1 - i"
+
+
+@formula(
+    source="megatron",
+    where="megatron/core/transformer/transformer_config.py:"
+    " account_for_embedding_in_pipeline_split and .._loss_in_pipeline_split",
+    assumes=("both ends count as layers where only so the stages come out even",),
+)
+def embedding_as_layer(
+    layers: Array, pp: Array, virtual_stages: Array, ends_as_layers: Array
+) -> Array:
+    """Whether the embedding counts as a layer in cutting stages, where it isn't given."""
+    chunks = pp * virtual_stages
+    uneven = (layers % chunks != 0.0) & ((layers + 2.0) % chunks == 0.0)
+    return np.where(uneven, 1.0, ends_as_layers)
+
+
+alias("loss_as_layer", "embedding_as_layer", "Whether the loss counts as one: as the embedding")
 
 
 @formula(
@@ -300,8 +318,8 @@ _NONE = {
     "learned_positions", "experts", "experts_per_token", "expert_ffn_size", "shared_ffn_size",
     "dense_layers", "q_rank", "kv_rank", "head_size_plain", "head_size_rope", "head_size_value",
     "window", "gated", "tied_embeddings", "biases", "qkv_biases", "qk_norms", "layer_norm",
-    "router_bias", "zero_stage", "sequence_parallel", "dropout", "embedding_as_layer",
-    "loss_as_layer", "pending_share", "buckets", "bucket_bytes", "placeholder_bytes",
+    "router_bias", "zero_stage", "sequence_parallel", "dropout", "ends_as_layers",
+    "pending_share", "buckets", "bucket_bytes", "placeholder_bytes",
     "weighted_outputs",
 }  # fmt: skip
 _ONE = {

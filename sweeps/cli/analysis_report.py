@@ -171,6 +171,11 @@ def _value(evaluation: Evaluation, name: str) -> float:
 
 WIDTH = 42
 PER_LAYER = ("tp", "cp", "ep")
+# Without these a step has no time.
+RATES = (
+    "peak_flops", "best_matmul_flops", "matmul_efficiency", "attention_peak_flops",
+    "memory_bandwidth",
+)  # fmt: skip
 
 
 def report(job: Job, verbose: bool) -> Iterator[str]:
@@ -238,7 +243,7 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     yield f"  {'; '.join(_settings(evaluation))}"
     if result.per_gpu_memory_bytes > _number(evaluation, "memory_capacity"):
         yield f"  DOES NOT FIT: {_needs(evaluation, result)}"
-    yield from (f"  ({note})" for note in _notes(evaluation, result, flat=flat))
+    yield from (f"  ({note})" for note in _notes(job, evaluation, result, flat=flat))
     yield ""
 
 
@@ -273,7 +278,9 @@ def _model(job: Job, evaluation: Evaluation) -> str:
     return f"{count / size:.4g} {word} parameters"
 
 
-def _notes(evaluation: Evaluation, result: AnalysisResult, *, flat: bool) -> Iterator[str]:
+def _notes(
+    job: Job, evaluation: Evaluation, result: AnalysisResult, *, flat: bool
+) -> Iterator[str]:
     """Yield how the configuration is read."""
     cut = evaluation["tp"] * evaluation["pp"]
     if not result.memory_is_whole:
@@ -285,10 +292,15 @@ def _notes(evaluation: Evaluation, result: AnalysisResult, *, flat: bool) -> Ite
     if flat and result.collective_reports:
         name = evaluation.labels["topology"]
         yield f"each group of ranks is a {name} of its own size"
+    yield from _schedule_lacks(evaluation, job.resolved.labels.get("framework", ""))
     layers = evaluation.value("layers", {})
     chunks = evaluation["pp"] * evaluation["virtual_stages"]
-    if layers is not None and layers % chunks > 0.0:
-        yield f"{layers:g} layers don't divide into {chunks:g} stages: the largest counts for all"
+    ends = sum(_number(evaluation, name) for name in ("embedding_as_layer", "loss_as_layer"))
+    if layers is not None and ends > 0.0:
+        which = "embedding and loss count" if ends > 1.0 else "one end counts"
+        yield f"{layers:g} layers, and {which} as layers: {layers + ends:g} places"
+    if layers is not None and (layers + ends) % chunks > 0.0:
+        yield f"{layers + ends:g} layers don't divide into {chunks:g} stages: the largest rules"
     uneven = [
         name
         for name in ("tp", "cp", "dp", "ep")
@@ -297,6 +309,16 @@ def _notes(evaluation: Evaluation, result: AnalysisResult, *, flat: bool) -> Ite
     if uneven:
         told = ", ".join(uneven)
         yield f"groups of {told} lie on nodes unevenly: timed as if no two members shared one"
+
+
+def _schedule_lacks(evaluation: Evaluation, framework: str) -> Iterator[str]:
+    """Say where the framework has no such schedule: the time is that of software that has it."""
+    from sweeps.search.launch import SCHEDULES
+
+    known = SCHEDULES.get(framework.split("+", maxsplit=1)[0], ())
+    schedule = evaluation.labels["schedule"]
+    if evaluation["pp"] > 1.0 and known and schedule not in (*known, "forward_only"):
+        yield f"{framework} has no schedule {schedule}: it has {', '.join(known)}"
 
 
 def _uneven(evaluation: Evaluation, group: str) -> bool:
@@ -424,6 +446,13 @@ def _together(words: str, reports: Sequence[CollectiveReport], time: Any) -> Seq
 def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     whole = evaluation.value("step_time", {})
     if whole is None:
+        return
+    if np.isnan(whole):
+        lacking = [name for name in RATES if np.isnan(_number(evaluation, name))]
+        machine, precision = (job.resolved.labels.get(n) for n in ("hardware", "precision"))
+        told = f"{machine}'s file has no {', '.join(lacking) or 'figure'} in {precision}"
+        yield f"step: its time isn't known: {told}; give it, or another --precision"
+        yield ""
         return
     fits = not _number(evaluation, "headroom") < 0.0
     yield "step" if fits else "step, if the GPU's memory sufficed"

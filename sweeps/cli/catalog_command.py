@@ -102,6 +102,7 @@ def _load(
     from sweeps.spec.catalog import (
         framework_names,
         hardware_names,
+        is_file,
         load_framework,
         load_hardware,
         load_model,
@@ -110,7 +111,7 @@ def _load(
     )
 
     base = name.partition("+")[0]
-    if base.endswith(".toml") and Path(base).is_file():
+    if base.endswith(".toml") and is_file(base):
         content = read_toml(Path(base))
         if {"figures", "labels", "recipes", "plan", "options"} & set(content):
             return load_framework(name)

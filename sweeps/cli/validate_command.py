@@ -192,10 +192,11 @@ def _draw(records: Sequence[Record], stem: Path) -> list[Path]:
 
 
 def _is_of_collectives(name: str) -> bool:
+    from sweeps.spec.catalog import is_file
     from sweeps.validate.table import find_table
 
     path = Path(name)
-    if not path.is_file():
+    if not is_file(path):
         from sweeps.errors import InputError
 
         try:

@@ -79,7 +79,7 @@ def _megatron_pipeline(plan: Execution, missing: list[str]) -> Iterator[str]:
     if plan["pp"] == 1.0:
         return
     schedule = plan.labels["schedule"]
-    if schedule not in ("one_f_one_b", "interleaved"):
+    if schedule not in SCHEDULES["megatron-lm"]:
         missing.append(f"it has no schedule {schedule}")
     chunks, layers = int(plan["pp"] * plan["virtual_stages"]), int(plan["layers"])
     counted = plan.given.get("embedding_as_layer", 0.0) > 0.0
@@ -255,4 +255,10 @@ def _titan_pipeline(plan: Execution, missing: list[str]) -> Iterator[str]:
         yield f"pipeline_parallel_layers_per_stage = {(layers + 2 * counted) / chunks:g}"
 
 
+# Of a pipeline, what each framework can run.
+SCHEDULES: Mapping[str, tuple[str, ...]] = {
+    "megatron-lm": ("one_f_one_b", "interleaved"),
+    "deepspeed": ("one_f_one_b",),
+    "torchtitan": tuple(TITAN_SCHEDULES),
+}
 FRAMEWORKS = {"megatron-lm": megatron, "deepspeed": deepspeed, "torchtitan": torchtitan}

@@ -196,8 +196,10 @@ def rows_of(
             parts.append(({name: v[kept] for name, v in columns.items()}, split[kept]))
             first += int(np.count_nonzero(kept)) if of_one else 0
     columns, split = _joined(parts)
-    if given.get("layers") and not any(given.get(name, 0.0) for name in ENDS):
-        columns, split, first = _with_ends(columns, split, first, given["layers"])
+    if len(split) and "layers" in given:
+        known = Evaluation({**given, **columns}, labels)
+        ends = {name: np.asarray(known[name]) for name in ENDS if name not in given}
+        columns |= {name: values for name, values in ends.items() if values.any()}
     return Rows(columns, split, len(splits["dp"]), first, count, fallen)
 
 
@@ -250,26 +252,6 @@ def _joined(
     names = parts[0][0]
     columns = {name: np.concatenate([part[name] for part, _ in parts]) for name in names}
     return columns, np.concatenate([split for _, split in parts])
-
-
-def _with_ends(
-    columns: Columns, split: NDArray[np.int64], single: int, layers: float
-) -> tuple[Columns, NDArray[np.int64], int]:
-    """Let the embedding and the loss count as layers, too, where only so the stages are even."""
-    if not len(split):
-        return columns, split, single
-    stages = columns["pp"] * columns["virtual_stages"]
-    uneven = (layers % stages != 0.0) & ((layers + 2.0) % stages == 0.0)
-    if not uneven.any():
-        return columns, split, single
-    place = np.concatenate([np.arange(len(split)), np.nonzero(uneven)[0]])
-    counted = np.concatenate([np.zeros(len(split)), np.ones(int(uneven.sum()))])
-    # Rows of one chunk stay before the others.
-    order = np.argsort(place >= single, kind="stable")
-    place, counted = place[order], counted[order]
-    wider = {name: values[place] for name, values in columns.items()}
-    wider |= {name: counted.copy() for name in ENDS}
-    return wider, split[place], int(np.count_nonzero(place < single))
 
 
 # The space of a search: every split of the GPUs, times all ways to run it, as a grid.

@@ -64,18 +64,26 @@ def framework_names(folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
     return spec_names("frameworks", folders)
 
 
+def is_file(path: StrPath) -> bool:
+    """Return whether there is such a file; no file has a name that is too long for one."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Path:
     """Find a spec by its name or path."""
     text, _ = _split(kind, os.fspath(name_or_path))
     field, word = ("sweep" if kind == "sweeps" else kind.removesuffix("s")), _WORDS[kind]
     if text.endswith(".toml") or Path(text).name != text:
-        if Path(text).is_file():
+        if is_file(text):
             return Path(text)
         near = nearest(Path(text).stem, spec_names(kind, folders))
         raise InputError(fault(field, text, "there is no such file", f"as a name: {near}"))
     for folder in _folders(kind, folders):
         found = folder / f"{text}.toml"
-        if text and found.is_file():
+        if text and is_file(found):
             return found
     near = nearest(text, spec_names(kind, folders), shown=40)
     raise InputError(fault(field, text, f"there is no such {word}", near))
@@ -83,7 +91,7 @@ def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ())
 
 def _split(kind: str, text: str) -> tuple[str, tuple[str, ...]]:
     """Return a name or path without the options of a framework, and these."""
-    if kind != "frameworks" or Path(text).is_file():
+    if kind != "frameworks" or is_file(text):
         return text, ()
     place = text.find("+", text.rfind(os.sep) + 1)
     return (text, ()) if place < 0 else (text[:place], tuple(text[place + 1 :].split("+")))
@@ -158,7 +166,7 @@ def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:
     text = os.fspath(name_or_path)
     config = Path(text) if text.endswith(".json") else Path(text) / "config.json"
     named = Path(text).name == text
-    if text.endswith(".json") or (config.is_file() and not named):
+    if text.endswith(".json") or (is_file(config) and not named):
         from sweeps.spec.model import read_config
 
         return read_config(config)

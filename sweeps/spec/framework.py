@@ -150,8 +150,9 @@ FRAMEWORK_RULE: dict[str, Figure] = {
         20.0, "assumed", "those of the forward pass once more, where all is recomputed"
     ),
     "matmul_share": _figure(1.0, "assumed", "the machine's own rate"),
-    "embedding_as_layer": _figure(0.0, "assumed", "not counted in cutting stages"),
-    "loss_as_layer": _figure(0.0, "assumed", "not counted in cutting stages"),
+    "ends_as_layers": _figure(
+        0.0, "assumed", "the ends count in cutting stages only where these come out even so"
+    ),
     "dropout": _figure(0.0, "assumed", "none, as in current models"),
 }  # fmt: skip
 
@@ -271,10 +272,7 @@ _FIGURES: dict[str, Entry] = {
         Entry("scatter_gather", "1", integer=True, maximum=1.0),
         *map(_number, ("forward_operations", "backward_operations", "recompute_operations")),
         Entry("matmul_share", "1", above=True, maximum=1.0),
-        *(
-            Entry(name, "1", integer=True, maximum=1.0)
-            for name in ("embedding_as_layer", "loss_as_layer", "dropout")
-        ),
+        *(Entry(name, "1", integer=True, maximum=1.0) for name in ("ends_as_layers", "dropout")),
         # Of its memory; what isn't stated has the model's own default.
         *map(_bytes, ("workspace_bytes", "context_bytes", "bucket_bytes", "gradient_bytes")),
         *map(_number, ("gathered_layers", "buckets")),

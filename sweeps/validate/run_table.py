@@ -22,7 +22,7 @@ from overhead.everything import load
 from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.catalog import read_toml, shipped
+from sweeps.spec.catalog import is_file, read_toml, shipped
 
 # The tables that are shipped.
 TABLES = ("training", "memory")
@@ -97,14 +97,14 @@ def own_names() -> tuple[str, ...]:
 def find_runs(name_or_path: str) -> Path:
     """Find a table of runs by its name or path."""
     if name_or_path.endswith(".csv") or Path(name_or_path).name != name_or_path:
-        if Path(name_or_path).is_file():
+        if is_file(name_or_path):
             return Path(name_or_path)
         near = nearest(Path(name_or_path).stem, TABLES)
         wrong = "there is no such file"
         raise InputError(fault("TABLE", name_or_path, wrong, f"as a name: {near}"))
     for folder in (Path("specs") / "measured", shipped("measured")):
         path = folder / f"{name_or_path}.csv"
-        if name_or_path and path.is_file():
+        if name_or_path and is_file(path):
             return path
     wrong = "there is no such table"
     raise InputError(fault("TABLE", name_or_path, wrong, nearest(name_or_path, TABLES)))
@@ -475,14 +475,3 @@ def complete_batch(
                 assumed["global_batch"] = None
         numbers["global_batch"] = ranks * micro * stated
     numbers["micro_batches"] = max(math.ceil(numbers["global_batch"] / (ranks * micro)), 1.0)
-
-
-def even_ends(numbers: dict[str, float]) -> None:
-    """Let the ends count as layers where only so the stages come out even."""
-    chunks = numbers["pp"] * numbers["virtual_stages"]
-    if "layers" not in numbers:
-        return
-    fractional = numbers["layers"] % chunks != 0.0
-    if fractional and (numbers["layers"] + 2.0) % chunks == 0.0:
-        numbers.setdefault("embedding_as_layer", 1.0)
-        numbers.setdefault("loss_as_layer", 1.0)

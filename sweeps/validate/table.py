@@ -19,7 +19,7 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.axis import label_values
-from sweeps.spec.catalog import shipped
+from sweeps.spec.catalog import is_file, shipped
 from sweeps.spec.machine import Machine
 from sweeps.spec.units import parse_quantity
 from sweeps.validate.run_table import Run
@@ -170,7 +170,7 @@ def find_table(name_or_path: str) -> Path:
     folders = (Path("specs") / "measured", shipped("measured"))
     known = sorted({path.stem for folder in folders for path in folder.glob("*.csv")})
     if name_or_path.endswith(".csv") or Path(name_or_path).name != name_or_path:
-        if Path(name_or_path).is_file():
+        if is_file(name_or_path):
             return Path(name_or_path)
         near = nearest(Path(name_or_path).stem, known)
         raise InputError(
@@ -178,7 +178,7 @@ def find_table(name_or_path: str) -> Path:
         )
     for folder in folders:
         path = folder / f"{name_or_path}.csv"
-        if name_or_path and path.is_file():
+        if name_or_path and is_file(path):
             return path
     near = nearest(name_or_path, known)
     raise InputError(fault("measured.table", name_or_path, "there is no such table", near))

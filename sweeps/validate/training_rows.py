@@ -35,7 +35,6 @@ from sweeps.validate.run_table import (
     Unpredictable,
     complete_batch,
     complete_plan,
-    even_ends,
     gpus_of,
     refuse,
     settings_of,
@@ -228,7 +227,6 @@ class _Reader:
             chunks = numbers["pp"] * numbers["virtual_stages"]
             numbers.setdefault("micro_batches", helpers["micro_batches_per_chunk"] * chunks)
         complete_batch(run, numbers, assumed, step=step)
-        even_ends(numbers)
         machine = self._machine(labels["hardware"]) if "hardware" in labels else None
         if machine is not None:
             numbers |= network_of(machine, run, {**helpers, **known}, gpus_of(run, numbers))

@@ -32,7 +32,7 @@ EVERY = {
     "matmul_input_bytes", "weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes",
     "gathered_bytes", "host_time", "elementwise_factor", "loss_bytes", "logit_bytes", "tp_overlap",
     "cp_overlap", "ep_overlap", "dp_overlap", "overlap_contention", "forward_operations",
-    "backward_operations", "recompute_operations", "embedding_as_layer", "loss_as_layer",
+    "backward_operations", "recompute_operations", "ends_as_layers",
     "dropout", "step_overhead", "tp_gradient_overlap", "power", "idle_power_fraction", "price",
     "sms",
 }  # fmt: skip
