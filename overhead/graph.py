@@ -536,6 +536,16 @@ class Evaluation:
         if algorithm is not None:
             self.builder.found = (algorithm,)
         self._values: dict[int, Any] = {}
+        self._of_a_cell = False
+
+    @classmethod
+    def of_cell(cls, builder: Builder, values: dict[int, Any]) -> Evaluation:
+        """Return the evaluation of a grid's one cell; what is known of it by node stays so."""
+        numbers = {name: node.given for name, node in builder.given.items()}
+        given = {name: one.reshape(()) for name, one in numbers.items() if one is not None}
+        found = cls(given, builder.labels)
+        found.builder, found._values, found._of_a_cell = builder, values, True
+        return found
 
     @property
     def algorithms(self) -> tuple[Algorithm, ...]:
@@ -591,7 +601,8 @@ class Evaluation:
         return np.asarray(0) if len(found) == 1 else self._of(self.builder.best(found))[1]
 
     def _array(self, node: Node) -> Array:
-        return np.asarray(self._of(node), dtype=np.float64)
+        value = np.asarray(self._of(node), dtype=np.float64)
+        return value.reshape(()) if self._of_a_cell else value
 
     def _of(self, node: Node) -> Any:
         """Return a node's value; what is computed once is kept."""

@@ -258,7 +258,7 @@ class Job:
         arrays = self.plan.evaluate(self.stored)
         layout = layout_of(self.plan, self.resolved.origins, {}, brief=True)
         if "time" in arrays and any(one.bound for one in self.plan.algorithms()):
-            found = self._planned((BOUND,))
+            found = self.plan.asking(BOUND)
             (bound, *_) = layout_of(found, self.resolved.origins, {}, brief=True).variables
             layout = replace(layout, variables=(*layout.variables, bound))
             arrays |= found.evaluate((BOUND,))
@@ -268,12 +268,6 @@ class Job:
             if column.name in arrays
         )
         return Result(replace(layout, variables=tuple(columns)), RECORDED, self.masks)
-
-    def _planned(self, wanted: Sequence[str]) -> Plan:
-        """Return the plan of other quantities of the same sweep."""
-        found = self.resolved
-        return Plan(found.axes, found.constants, found.labels, wanted, fields=found.fields,
-                    implied=found.implied)  # fmt: skip
 
     def dataset(self, progress: Callable[[int, int], None] | None = None) -> xr.Dataset:
         """Compute the result in memory."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import sweeps
 from overhead import CollectiveResult, build_topology, collective
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
+from overhead.graph import ANYWHERE, Builder
 from overhead.labels import COLLECTIVES
 from tests.cli_runner import Runner
 
@@ -113,6 +116,8 @@ def test_a_time_that_is_an_upper_bound_says_so_wherever_it_is_shown(
     head, *lines = cli(f"{many} --csv").out.splitlines()
     assert head.endswith(",time_is_upper_bound")
     assert [line.rpartition(",")[2] for line in lines] == ["1.0", "0.0", "0.0", "0.0"]
+    holes = cli(f"{base} --topology ring,switch --N 12 --algorithm dbt --json").out
+    assert [row["time_is_upper_bound"] for row in json.loads(holes)] == [None, 1.0]
     assert "time_is_upper_bound" not in cli(f"{base} --N 12,16 --csv").out
     cli(f"{many} --output {tmp_path}/x.nc")
     with sweeps.open(tmp_path / "x.nc") as stored:
@@ -347,3 +352,34 @@ def test_every_operation_network_and_algorithm(cli: Runner) -> None:
     rows = cli("collective --topology switch --algorithm all --N 8 --M 1MiB --csv").rows
     assert {row["algorithm"] for row in rows} <= {"none", *(row["algorithm"] for row in rows)}
     assert len(rows) == len(ALGORITHMS.of("switch", "all_reduce"))
+
+
+# One cell, evaluated once.
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "collective --topology switch --algorithm auto --N 8 --M 1MiB --verbose",
+        "overlap --compute 50ms --comm 10ms --efficiency 0.8 --verbose",
+        "analysis --model llama3-8b --gpus 64 --tp 8 --global-batch 64 --seq-len 8192",
+    ],
+)
+def test_a_cell_is_evaluated_once_for_the_terminal_and_the_file(
+    cli: Runner, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    ran: Counter[tuple[Any, ...]] = Counter()
+    intern = Builder.intern
+
+    def counting(self: Builder, name: str, key: Any, inputs: Any, run: Any, *more: Any) -> Any:
+        def counted(*values: Any) -> Any:
+            ran[key] += 1
+            return run(*values)
+
+        on_the_grid = self.space is not ANYWHERE
+        return intern(self, name, key, inputs, counted if on_the_grid else run, *more)
+
+    monkeypatch.setattr(Builder, "intern", counting)
+    cli(f"{line} --output x.nc")
+    assert len(ran) > 10
+    assert set(ran.values()) == {1}

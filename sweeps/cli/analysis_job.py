@@ -307,9 +307,12 @@ def _of_one_layer(job: Job, name: str) -> bool:
 
 def evaluation_of(job: Job, *, whole: bool = False) -> Evaluation:
     """Return the evaluation of a result's first cell, for what isn't among its variables."""
-    columns = job.plan.grid.columns
+    (case, *_), grid = job.plan.cases, job.plan.grid
+    if grid.cells == 1 and not whole:
+        return Evaluation.of_cell(job.plan.builder(case), grid.values)
+    columns = grid.columns
     first = {name: values.reshape(-1)[:1].reshape(()) for name, values in columns.items()}
-    return Evaluation(columns if whole else first, job.plan.cases[0].labels)
+    return Evaluation(columns if whole else first, case.labels)
 
 
 def roots(job: Job, name: str) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ class Evaluator:
         self.fixed = fixed or {}
         held = {grid.names[position] for position in self.fixed}
         self._held = frozenset(held)
-        self._whole: dict[int, Any] = {}
+        self._whole: dict[int, Any] = grid.values if grid.cells == 1 else {}
         self._kept: dict[int, Any] = {}
         self._cells: dict[int, int] = {}
         self._places: dict[int, tuple[int, ...]] = {}

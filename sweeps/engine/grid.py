@@ -37,6 +37,8 @@ class Grid:
         # Without axes one dimension of one cell: numpy gives scalars, not arrays, for none.
         self.shape = lengths or (1,)
         self.constants = dict(constants)
+        # Of a grid of one cell what is known, by node: each is computed once, whoever asks for it.
+        self.values: dict[int, Any] = {}
         self.columns: dict[str, Array] = {}
         self.dims: dict[str, frozenset[str]] = {}
         for position, axis in enumerate(self.axes):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -215,6 +217,7 @@ class Plan:
         self.faults: Faults = _faults(training=self.training, overlap=self.overlap)
         self.missing: dict[str, str] = {}
         self._interned: dict[tuple[Any, ...], Node] = {}
+        self._builders: dict[int, Builder] = {}
         self._given = {
             name: Node(name, ("given", name), (), None, self.grid.dims[name], values)
             for name, values in self.grid.columns.items()
@@ -305,8 +308,24 @@ class Plan:
 
     def builder(self, case: Case) -> Builder:
         """Return a builder of further nodes for a case."""
-        defaults = self._defaults(case.labels)
-        return Builder(self.grid, case.labels, self._given, self._interned, defaults=defaults)
+        if id(case) not in self._builders:
+            self._builders[id(case)] = Builder(
+                self.grid, case.labels, self._given, self._interned,
+                defaults=self._defaults(case.labels),
+            )  # fmt: skip
+        return self._builders[id(case)]
+
+    def asking(self, name: str) -> Plan:
+        """Return the plan of another quantity, on the same graph, in cases with an algorithm."""
+        other = copy(self)
+        other.__dict__.pop("variables", None)
+        other.wanted = (name,)
+        nodes = [
+            {name: self.builder(case).node(name)} if case.algorithms else {} for case in self.cases
+        ]
+        cases = zip(self.cases, nodes, strict=True)
+        other.cases = tuple(replace(case, nodes=own) for case, own in cases)
+        return other
 
     def _defaults(self, labels: Mapping[str, str]) -> dict[str, Node]:
         """Return what holds where nothing gives a quantity: a mechanism's defaults."""
@@ -392,7 +411,8 @@ class Plan:
         region = [slice(0, min(2, length)) for length in grid.shape]
         for position, part in case.fixed.items():
             region[position] = part
-        memo: dict[int, Any] = self._trials.setdefault(tuple(p.start for p in region), {})
+        memo = self._trials.setdefault(tuple(p.start for p in region), {})
+        memo = grid.values if grid.cells == 1 else memo
 
         def value(one: Node) -> Any:
             if id(one) not in memo:
