@@ -350,17 +350,32 @@ def _other_batch(answer: Answer) -> Iterator[str]:
         yield ""
 
 
+# A loss below this is none: the whole cluster would do no better with nodes idle.
+SMALLEST_LOSS = 5e-4
+
+
 def _lost(answer: Answer, nodes: int) -> Iterator[str]:
+    """Yield what can be done when nodes are lost, the best first."""
+    from sweeps.cli.write import Progress
+
     told = "a node lost" if nodes == 1 else f"{nodes} nodes lost"
-    yield f"{told}, what is best then"
-    any_left = False
-    for one in nodes_lost(answer, nodes):
-        plan = one.answer.recommended
-        assert plan is not None
-        any_left = True
-        line = f"{one.words}: {one.rate:,.0f} tokens a second, {one.faster:+.1%}: {plan.name}"
-        yield from bullets([line])
-    if not any_left:
+    yield f"{told}: what can be done, by tokens a second beside the whole cluster's"
+    (best,) = details([answer.main[0].plan], ("outage_time", "checkpoint_interval"))
+    restart = shown("outage_time", best["outage_time"])
+    again = shown("checkpoint_interval", best["checkpoint_interval"] / 2.0)
+    yield from bullets([f"0.0%: a spare takes over: {restart} of restart and on average {again} "
+                        "of work done again, once"])  # fmt: skip
+    progress = Progress("searching")
+    ways = nodes_lost(answer, nodes, progress)
+    progress.end()
+    for one in ways:
+        short = "" if one.fits else "; does not fit"
+        if one.loss < SMALLEST_LOSS:
+            short = " (the whole cluster would do no better)"
+        loss = "0.0%" if one.loss < SMALLEST_LOSS else f"{-one.loss:.1%}"
+        line = f"{loss}: {one.words}: {one.rate:,.0f} tokens a second{short}"
+        yield from bullets([f"{line}: {one.plan.name}" if one.fits else line])
+    if not any(one.fits for one in ways):
         yield "  - nothing can run on what is left"
     yield ""
 

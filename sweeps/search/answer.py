@@ -27,7 +27,7 @@ from sweeps.search.repair import (
     number_column,
     remedies,
 )
-from sweeps.search.request import Execution, Point, Request, divisors
+from sweeps.search.request import Execution, Point, Request
 from sweeps.search.search import COMMUNICATION, TABLE, Counts, Detail, Found, details, search
 from sweeps.search.space import space_of
 from sweeps.search.words import Effect, because, effects
@@ -202,11 +202,8 @@ def _rate(one: Answer) -> float:
 
 
 def _alternative(words: str, first: Answer, point: Point) -> Alternative | None:
-    try:
-        other = answer(point)
-    except InputError:
-        return None
-    if other.recommended is None:
+    other = _searched(point)
+    if other is None:
         return None
     rate = _rate(other)
     return Alternative(words, other, rate, rate / _rate(first) - 1.0)
@@ -225,37 +222,109 @@ def other_batch(first: Answer) -> Alternative | None:
     return _alternative(f"a batch of {batch:g} sequences", first, point)
 
 
-def nodes_lost(first: Answer, nodes: int = 1) -> Iterator[Alternative]:
-    """Yield what is best when nodes are lost: on all GPUs that are left, or on fewer of them."""
-    node = _node(first)
-    left = first.point.world_size - nodes * (int(node) if np.isfinite(node) else 1)
-    if left < 1:
+# A node lost: a spare takes its place, fewer replicas go on, or another plan for what is left.
+
+# Fewer GPUs are tried until each of them would have to do so much better than any that was seen.
+BETTER = 0.1
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A way to go on when nodes are lost."""
+
+    words: str  # What is done
+    plan: Execution  # The plan then
+    rate: float  # Its tokens a second
+    loss: float  # The share of the whole cluster's rate that is lost, from 0
+    fits: bool = True  # Whether the plan's memory suffices
+
+
+def nodes_lost(
+    first: Answer, nodes: int = 1, progress: Callable[[int, int], None] | None = None
+) -> tuple[Lost, ...]:
+    """Return the ways to go on when nodes are lost, the best first.
+
+    The whole cluster could leave nodes idle as well, so that no way is faster than it.
+    """
+    node = int(_node(first)) if np.isfinite(_node(first)) else 1
+    left = first.point.world_size - nodes * node
+    if left < 1 or first.recommended is None:
+        return ()
+    found = [*_fewer_replicas(first.recommended, left), *_other_plans(first, left, node, progress)]
+    whole = max(_rate(first), *(rate for *_, rate, fits in found if fits), 0.0)
+    nearby = other_batch(first)
+    if nearby is not None:
+        whole = max(whole, nearby.rate)
+    ways = [Lost(words, plan, rate, 1.0 - rate / whole, fits) for words, plan, rate, fits in found]
+    return tuple(sorted(ways, key=lambda one: (not one.fits, one.loss)))
+
+
+Way = tuple[str, Execution, float, bool]
+
+
+def _fewer_replicas(plan: Execution, left: int) -> Iterator[Way]:
+    """Yield the plan with the data-parallel replicas that are left: the batch kept, and scaled."""
+    size = plan["tp"] * plan["cp"] * plan["pp"]
+    dp = float(left // size)
+    if dp < 1.0 or (plan.routed and (plan["tp"] * plan["cp"] * dp) % (plan["etp"] * plan["ep"])):
         return
-    point = first.point.with_constants(world_size=float(left))
-    every = _alternative(f"{left} GPUs, the same batch", first, point)
-    if every is not None:
-        yield every
-    batch = batch_for(point, node)
-    if batch is not None:
-        near = point.with_constants(global_batch=batch)
-        other = _alternative(f"{left} GPUs, a batch of {batch:g}", first, near)
-        if other is not None:
-            yield other
-    fewer = _agreeing(left, node, int(first.point.constants["global_batch"]))
-    if fewer is not None:
-        some = point.with_constants(world_size=float(fewer))
-        idle = left - fewer
-        spare = _alternative(f"{fewer} GPUs, {idle} idle, the same batch", first, some)
-        if spare is not None:
-            yield spare
+    count = plan["micro_batches"]
+    fewer = {"dp": dp, "world_size": dp * size}
+    kept = max(float(np.ceil(plan["global_batch"] / (dp * plan["micro_batch"]))), 1.0)
+    if plan["virtual_stages"] > 1.0:
+        kept = float(np.ceil(kept / plan["pp"])) * plan["pp"]
+    batch = dp * plan["micro_batch"] * count
+    told = f"the plan with dp {dp:g} of {plan['dp']:g}"
+    idle = f", {left - dp * size:g} GPUs idle" if left > dp * size else ""
+    for words, numbers in (
+        (f"{told}{idle}, the same batch in up to {kept:g} micro-batches of {count:g}",
+         {**fewer, "micro_batches": kept}),
+        (f"{told}{idle}, as many micro-batches: a batch of {batch:g}",
+         {**fewer, "global_batch": batch}),
+    ):  # fmt: skip
+        (one,) = details([plan.changed(numbers)], ("tokens_per_second", "peak_memory"))
+        yield words, one.plan, one["tokens_per_second"], one.fits
 
 
-def _agreeing(left: int, node: float, batch: int) -> int | None:
-    """Return the most GPUs whose nodes the batch divides among; None where these are all."""
-    size = int(node) if np.isfinite(node) else 1
-    whole = left // size
-    most = max((n for n in divisors(batch) if n <= whole), default=0)
-    return most * size if 0 < most < whole else None
+def _other_plans(
+    first: Answer, left: int, node: int, progress: Callable[[int, int], None] | None
+) -> Iterator[Way]:
+    """Yield the best plans for what is left, of every smaller number of nodes that may be best."""
+    best: dict[bool, Way] = {}  # With the batch kept, and with one nearby that divides
+    densest = _rate(first) / first.point.world_size
+    counts = range(left, 0, -node)
+    for place, count in enumerate(counts):
+        most = count * densest * (1.0 + BETTER)
+        point = first.point.with_constants(world_size=float(count))
+        idle = f", {left - count} idle" if count < left else ""
+        batch = batch_for(point, float(node))
+        other = point if batch is None else point.with_constants(global_batch=batch)
+        told = {False: (point, "the same batch"), True: (other, f"a batch of {batch or 0.0:g}")}
+        open_ = [kind for kind in told if kind not in best or best[kind][2] < most]
+        if not open_:
+            break
+        for kind in open_:
+            if kind and batch is None:
+                continue
+            found = _searched(told[kind][0])
+            if found is not None and found.recommended is not None:
+                rate = _rate(found)
+                densest = max(densest, rate / count)
+                if kind not in best or rate > best[kind][2]:
+                    words = f"{count} GPUs{idle}, {told[kind][1]}"
+                    best[kind] = (words, found.recommended, rate, True)
+        if progress is not None:
+            progress(place + 1, len(counts))
+    yield from best.values()
+
+
+def _searched(point: Point) -> Answer | None:
+    """Return the answer to another question; None where no plan can run."""
+    try:
+        found = answer(point)
+    except InputError:
+        return None
+    return found if found.recommended is not None else None
 
 
 # Figures of the best plans at many points: which plan wins where, time against GPUs.

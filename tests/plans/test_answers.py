@@ -213,12 +213,33 @@ def test_an_odd_batch_has_another_one_near() -> None:
 
 def test_a_node_lost() -> None:
     first = usual()
-    every = list(nodes_lost(first))
-    assert every[0].words.startswith("56 GPUs")
-    assert all(one.answer.recommended is not None for one in every)
-    assert all(one.faster < 0.0 for one in every)
-    worlds = {one.answer.recommended["world_size"] for one in every if one.answer.recommended}
-    assert worlds == {56.0, 32.0}
+    every = nodes_lost(first)
+    assert [one.loss for one in every if one.fits] == sorted(one.loss for one in every if one.fits)
+    assert all(0.0 <= one.loss < 1.0 for one in every)
+    kept = next(
+        one for one in every if "GPUs, the same" in one.words or "idle, the same" in one.words
+    )
+    replicas = [one for one in every if one.words.startswith("the plan with dp")]
+    assert len(replicas) == 2
+    assert all(one.plan["pp"] == first.main[0].plan["pp"] for one in replicas)
+    assert {one.plan["global_batch"] for one in replicas} >= {512.0}
+    # Every smaller number of nodes, searched by itself, is no better.
+    for gpus in range(56, 0, -8):
+        other = answer(point(model="llama3-70b", gpus=gpus, global_batch=512))
+        if other.recommended is not None:
+            (rate,) = details([other.recommended], ("tokens_per_second",))
+            assert rate["tokens_per_second"] <= kept.rate * (1 + 1e-12), gpus
+
+
+def test_fewer_replicas_take_as_much_longer_as_they_have_more_to_do() -> None:
+    first = usual()
+    plan = first.main[0].plan
+    for one in nodes_lost(first):
+        if one.words.startswith("the plan with dp"):
+            held = one.plan["dp"] * one.plan["micro_batch"] * one.plan["micro_batches"]
+            assert held >= one.plan["global_batch"]
+            assert one.plan["world_size"] == one.plan["dp"] * plan["tp"] * plan["cp"] * plan["pp"]
+            assert one.rate <= details([plan], ("tokens_per_second",))[0]["tokens_per_second"]
 
 
 def test_504_gpus() -> None:

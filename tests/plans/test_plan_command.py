@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -88,14 +89,19 @@ def test_days_and_cost(sweeps: Runner) -> None:
     base = f"{SMALL} --price 2.5"
     out = sweeps(f"{base} --tokens 100B").out
     line = next(line for line in out.splitlines() if line.startswith("100 B tokens"))
-    assert "days" in line
-    assert "USD" in line
+    goodput = float(re.search(r"goodput ([\d.]+)%", line)[1]) / 100  # type: ignore[index]
+    assert 0.9 < goodput < 1.0
     record = sweeps(f"{base} --json").records[0]
     days = 100e9 / record["tokens_per_second"] / 86400
-    assert f"{days:.4g} days" in line
-    assert f"{16 * 24 * days * 2.5:,.0f} USD" in line
-    tokens = record["tokens_per_second"] * 21 * 86400
-    assert f"{tokens / 1e9:.4g} B tokens: 21 days" in sweeps(f"{base} --days 21").out
+    assert f"computes {days:.4g} days" in line
+    whole = float(re.search(r"tokens: ([\d.]+) days", line)[1])  # type: ignore[index]
+    assert whole == pytest.approx(days / goodput, rel=1e-3)
+    assert f"{16 * 24 * days * 2.5:,.0f} USD" in out
+    told = re.search(r"([\d.]+) B tokens: 21 days", sweeps(f"{base} --days 21").out)
+    assert told is not None
+    # Tokens are those of the days in which it computes.
+    tokens = record["tokens_per_second"] * 21 * 86400 * goodput
+    assert float(told[1]) == pytest.approx(tokens / 1e9, rel=1e-3)
 
 
 def test_nothing_fits(sweeps: Runner) -> None:
@@ -111,6 +117,8 @@ def test_a_node_lost(sweeps: Runner) -> None:
     out = sweeps(f"{SMALL} --lost-nodes 1").out
     assert "a node lost" in out
     assert "8 GPUs, the same batch" in out
+    assert "a spare takes over" in out
+    assert not re.search(r"\+\d|-0\.0%", out[out.index("a node lost") :].split("settings")[0])
 
 
 @pytest.mark.parametrize(
