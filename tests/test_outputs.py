@@ -118,6 +118,7 @@ CASES = {
     "calibrate": Case(
         "calibrate a.log", {"predicted_time_s": "predicted_time", "error_after": "error_after"}
     ),
+    "normal": Case("normal all_reduce --M 1KiB:1GiB:x32", {"busbw_typical": "busbw_typical"}),
     "run": Case("run small.toml", {"latency_s": "time", "busbw_bytes_per_s": "busbw"}),
     "run-all": Case("run-all", {"latency_s": "time", "step_time_s": "step_time"}),
 }

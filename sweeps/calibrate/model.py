@@ -23,7 +23,14 @@ from overhead.formula import REGISTRY, Formula
 from overhead.graph import Evaluation
 from overhead.labels import ALL, HIERARCHY, LABELS, OPERATION_DEFAULTS, complete
 from overhead.quantity import VOCABULARY
-from sweeps.calibrate.logs import NO_NVLS, LogRow, LogTest, known_operations, operation_of
+from sweeps.calibrate.logs import (
+    NO_NVLS,
+    PLACEMENTS,
+    LogRow,
+    LogTest,
+    known_operations,
+    operation_of,
+)
 from sweeps.errors import InputError, fault
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.figures import CONSTANTS, FABRIC, ISSUE, SHARED
@@ -337,6 +344,14 @@ def rows_at(rows: Rows, sizes: Floats) -> Rows:
     """Return rows of the first one's test at other message sizes, without times."""
     parts = {name: np.repeat(getattr(rows, name)[:1], len(sizes)) for name in Rows.__slots__}
     return Rows(**parts | {"message_bytes": sizes, "time": np.full(len(sizes), np.nan)})
+
+
+def rows_for(operation: str, ranks: int, nodes: int, sizes: Floats) -> Rows:
+    """Return rows of an operation over message sizes, without times."""
+    one = LogRow(0, 1.0, PLACEMENTS[0], 1.0, math.nan, math.nan, math.nan)
+    test = LogTest(Path(operation), 0, operation, (one,))
+    case = Case(test, operation, operation, ranks, nodes, (one,), ())
+    return rows_at(rows_of([case], PLACEMENTS), sizes)
 
 
 def machine_for(hardware: str, fabric: str = "", folders: Sequence[Path] = ()) -> Machine:

@@ -51,6 +51,7 @@ class Peer:
     sizes: Floats  # Message sizes [byte], each once
     times: Floats  # Measured [s]
     ratios: Floats  # Measured by the profile's
+    forced: str = ""  # Which algorithm its settings left; empty: NCCL's own choice
 
     @property
     def latency(self) -> float:
@@ -66,6 +67,12 @@ class Peer:
     def part(self, name: str) -> float:
         """Return the latency's ratio or the bandwidth's."""
         return self.latency if name == "latency" else self.bandwidth
+
+    def at(self, size: float, near: float) -> float:
+        """Return the ratio at a size, between neighbours; NaN beyond what was measured."""
+        if not self.sizes[0] / near <= size <= self.sizes[-1] * near:
+            return np.nan
+        return float(np.interp(np.log(size), np.log(self.sizes), self.ratios))
 
     def like(self, other: Peer, wider: int) -> bool:
         """Return whether two are of one class, of the narrowest on."""
@@ -143,7 +150,7 @@ def peers_of(cases: Sequence[Case], rows: Rows, machine: Machine) -> list[Peer]:
         found.append(
             Peer(
                 case.test.part or case.test.name, machine.name, case.operation, case.ranks,
-                case.nodes, network, sizes, each[0], each[1],
+                case.nodes, network, sizes, each[0], each[1], case.test.forced,
             )
         )  # fmt: skip
     return found
@@ -164,6 +171,24 @@ def _of_machine(tests: Sequence[LogTest], machine: Machine) -> list[Peer]:
     return peers_of(cases, rows_of(cases, ("out-of-place",)), machine)
 
 
+def least_of(name: str, nodes: int) -> float:
+    """Return the least ratio to the middle of peers that is out of a band."""
+    return LEAST[name] if nodes == 1 else BETWEEN
+
+
+def band(found: Sequence[float], least: float) -> tuple[float, float]:
+    """Return the ends of what is normal among ratios of peers."""
+    if not found:
+        return 1.0 / least, least
+    ratios = np.array(found)
+    middle = float(np.median(ratios))
+    spread = WIDTH * SIGMA * float(np.median(np.abs(ratios - middle)))
+    # The quantile, unless a few that are slow themselves set it.
+    high = min(float(np.quantile(ratios, QUANTILE)), middle + spread)
+    low = max(float(np.quantile(ratios, 1.0 - QUANTILE)), middle - spread)
+    return min(low, 1.0 / least), max(high, least)
+
+
 def band_of(peer: Peer, name: str, others: Sequence[Peer]) -> Band:
     """Return what is normal of latency or bandwidth among the nearest class of enough peers."""
     found: list[float] = []
@@ -172,16 +197,7 @@ def band_of(peer: Peer, name: str, others: Sequence[Peer]) -> Band:
         found = [ratio for ratio in alike if np.isfinite(ratio)]
         if len(found) >= ENOUGH:
             break
-    least = LEAST[name] if peer.nodes == 1 else BETWEEN
-    if not found:
-        return Band(1.0 / least, least, (), wider)
-    ratios = np.array(found)
-    middle = float(np.median(ratios))
-    spread = WIDTH * SIGMA * float(np.median(np.abs(ratios - middle)))
-    # The quantile, unless a few that are slow themselves set it.
-    high = min(float(np.quantile(ratios, QUANTILE)), middle + spread)
-    low = max(float(np.quantile(ratios, 1.0 - QUANTILE)), middle - spread)
-    return Band(min(low, 1.0 / least), max(high, least), tuple(found), wider)
+    return Band(*band(found, least_of(name, peer.nodes)), tuple(found), wider)
 
 
 def verdict_of(case: Case, peer: Peer, others: Sequence[Peer]) -> Verdict:

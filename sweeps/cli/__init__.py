@@ -26,6 +26,7 @@ COMMANDS = {
     "info": "Say what is in a stored sweep, or verify it.",
     "validate": "Lay predictions beside published measurements.",
     "calibrate": "A library fitted to nccl-tests' logs, and a verdict.",
+    "normal": "The band that is normal of a collective, or of MFU.",
     "list": "List the formulas and algorithms.",
     "show": "Show one formula or algorithm.",
     "trace": "Overlap, idle and exposed time in profiler traces.",

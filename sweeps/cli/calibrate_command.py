@@ -79,7 +79,7 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
 def _sizes(text: str | None) -> list[float]:
     """Return message sizes [byte] of a list of them."""
     from sweeps.errors import InputError, fault
-    from sweeps.spec.ranges import parse_values
+    from sweeps.spec.axis import parse_values
 
     if not text:
         return []

@@ -556,3 +556,60 @@ def _calibrated_legend(looks: dict[str, dict[str, Any]], panels: Sequence[Panel]
         )  # fmt: skip
         labels.append("falls out")
     return Legend(handles, labels, "Points measured, lines fitted")
+
+
+# What is normal: a band, its middle, and what was published.
+
+
+def draw_normal(
+    rows: Sequence[Mapping[str, Any]], points: tuple[Floats, Floats], stem: Path, *, title: str
+) -> list[Path]:
+    """Draw a band of bus bandwidth over size, or of MFU over GPUs, with published points."""
+    mfu = "mfu_low" in rows[0]
+    name, about = (
+        ("gpus", {"long_name": "GPUs", "units": "1"})
+        if mfu
+        else ("message_bytes", {"long_name": "message size", "units": "byte"})
+    )
+    high = (
+        ("mfu", {"long_name": "MFU, of the dense peak", "units": "1"})
+        if mfu
+        else ("busbw", {"long_name": "bus bandwidth", "units": "byte s-1"})
+    )
+    prefix = "mfu" if mfu else "busbw"
+    bands = [[float(row[f"{prefix}_{one}"]) for row in rows] for one in ("low", "typical", "high")]
+    x = np.array([] if mfu else [float(row[name]) for row in rows])
+    if mfu:
+        # The band of all runs, over their numbers of GPUs.
+        bands = [[one[-1]] * 2 for one in bands]
+        x = np.array([points[0].min() / 1.2, points[0].max() * 1.2])
+    with style():
+        width, height = panel_size(1)
+        xaxis = axis_of(name, about, np.concatenate([x, points[0]]), "log", width)
+        top = 1.08 * max(*bands[2], *points[1].tolist())
+        yaxis = axis_of(
+            *high, np.array([0.0, top]), "linear", height, vertical=True, ends=(0.0, top)
+        )
+        legend = _normal_legend("runs" if mfu else "curves", bool(points[0].size))
+        made = frame(Sheet(title, xlabel=xaxis.label, ylabel=yaxis.label, right=0.3), legend)
+        (axes,) = made.axes
+        xaxis.apply(axes, "x", labels=True)
+        yaxis.apply(axes, "y", labels=True)
+        axes.fill_between(x, bands[0], bands[2], color=BAND, linewidth=0, zorder=0.5)
+        axes.plot(x, bands[1], color=COLOURS[0], linewidth=1.8, zorder=2)
+        axes.plot(*points, color=INK, zorder=3, **{**_MEASURED, "markersize": 4})
+        axes.margins(x=0)
+        made.legend(legend)
+        return save(made.canvas, stem)
+
+
+def _normal_legend(what: str, shown: bool) -> Legend:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles = [Line2D([], [], color=COLOURS[0], linewidth=1.8), Patch(facecolor=BAND)]
+    labels = ["typical", "normal"]
+    if shown:
+        handles.append(Line2D([], [], color=INK, **{**_MEASURED, "markersize": 4}))
+        labels.append(f"published {what}")
+    return Legend(handles, labels)

@@ -207,7 +207,7 @@ def test_left_out_sizes_of_published_curves() -> None:
     for test in read_table_log("nccl-collectives"):
         if len({row.size for row in test.rows}) < 12:
             continue
-        machine = machine_for(test.hardware)
+        machine = machine_for(test.hardware, test.fabric)
         rows = rows_of(cases_of([test], machine, Stated()), ("out-of-place",))
         sizes = np.unique(rows.message_bytes)
         even = np.isin(rows.message_bytes, sizes[::2])
@@ -228,4 +228,4 @@ def test_left_out_sizes_of_published_curves() -> None:
         own = kinds == kind
         assert np.mean(along[own]) < goal
         assert np.mean(fitted_ones[own]) < 1.1 * goal
-        assert np.mean(fitted_ones[own]) < 0.75 * np.mean(profile[own])
+        assert np.mean(fitted_ones[own]) < 0.85 * np.mean(profile[own])
