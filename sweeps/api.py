@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import layout_of
 from sweeps.engine.grid import is_row_number
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault
 from sweeps.job import prepare
 from sweeps.spec.axis import Axis
@@ -69,9 +69,9 @@ def recompute(dataset: xr.Dataset) -> xr.Dataset:
     wanted = tuple(name for name in names if name in VOCABULARY or name == "chosen_algorithm")
     pairs = str(dataset.attrs.get("implied_labels", "")).split("; ")
     implied = dict(pair.split(" = ", 1) for pair in pairs if pair)
-    plan = Plan(axes, constants, labels, wanted, fields=fields, implied=implied)
-    layout = layout_of(plan, {}, {})
-    return to_dataset(layout, plan.blocks())
+    program = Program(axes, constants, labels, wanted, fields=fields, implied=implied)
+    layout = layout_of(program, {}, {})
+    return to_dataset(layout, program.blocks())
 
 
 def run(

@@ -13,7 +13,7 @@ import numpy as np
 
 from sweeps.engine.describe import Steps, layout_of, references
 from sweeps.engine.grid import Block, Column, Layout
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault
 from sweeps.result import Result
 from sweeps.spec.resolve import Resolved, resolve
@@ -49,7 +49,7 @@ class Job:
 
     sweep: Sweep  # What the user stated
     resolved: Resolved  # With what follows from it
-    plan: Plan  # The graph on its grid
+    program: Program  # The graph on its grid
     text: str  # The spec's text, for the file
     command: Sequence[str]  # The command line, for the file's history
     measured: MeasuredTable | None = None  # Measurements beside which the times are laid
@@ -68,9 +68,9 @@ class Job:
             spec_text=self.text,
             command=self.command,
             fingerprint=fingerprint(self.text, code, inputs),
-            references="; ".join(references(self.plan.declarations())),
+            references="; ".join(references(self.program.declarations())),
         )
-        implied = "; ".join(f"{name} = {value}" for name, value in self.plan.implied.items())
+        implied = "; ".join(f"{name} = {value}" for name, value in self.program.implied.items())
         return found | ({"implied_labels": implied} if implied else {})
 
     @cached_property
@@ -92,19 +92,21 @@ class Job:
 
     @property
     def _title(self) -> str:
-        if self.plan.overlap:
+        if self.program.overlap:
             return "Overlap of computation and communication"
-        return "Sweep of training steps" if self.plan.training else "Sweep of collective operations"
+        return (
+            "Sweep of training steps" if self.program.training else "Sweep of collective operations"
+        )
 
     @property
     def layout(self) -> Layout:
         """The layout of what is stored as it is, without reductions."""
-        return layout_of(self.plan, self.resolved.origins, self.attrs)
+        return layout_of(self.program, self.resolved.origins, self.attrs)
 
     @property
     def cells(self) -> int:
         """Cells to compute, all variables together."""
-        shapes = (self.plan.shape(variable) for variable in self.plan.variables)
+        shapes = (self.program.shape(variable) for variable in self.program.variables)
         return sum(int(np.prod([int(n) for n in shape], dtype=object)) for shape in shapes)
 
     @property
@@ -113,16 +115,18 @@ class Job:
         kept = self.sweep.quantities
         return tuple(
             variable.name
-            for variable in self.plan.variables
+            for variable in self.program.variables
             if variable.name in kept or (variable.name == "status" and kept)
         )
 
     def check_size(self) -> None:
         """Refuse a sweep that no disk holds."""
-        sizes = {v.name: self.plan.shape(v) for v in self.plan.variables if v.name in self.stored}
+        sizes = {
+            v.name: self.program.shape(v) for v in self.program.variables if v.name in self.stored
+        }
         cells = sum(int(np.prod([int(n) for n in s], dtype=object)) for s in sizes.values())
         if cells > MOST_CELLS:
-            told = " x ".join(f"{name} {size}" for name, size in self.plan.grid.sizes.items())
+            told = " x ".join(f"{name} {size}" for name, size in self.program.grid.sizes.items())
             raise InputError(
                 fault(
                     "axes",
@@ -140,20 +144,20 @@ class Job:
         except (AttributeError, ValueError, OSError):
             return  # not told here
         if self.nbytes > memory:
-            told = " x ".join(f"{name} {size}" for name, size in self.plan.grid.sizes.items())
+            told = " x ".join(f"{name} {size}" for name, size in self.program.grid.sizes.items())
             wrong = f"{format_quantity(self.nbytes, 'byte')} are more than the memory holds"
             allowed = "run it into a file ('sweeps run'), shorten an axis, or ask for a reduction"
             raise InputError(fault("axes", told, wrong, allowed))
 
     def estimate(self) -> Iterator[str]:
         """Yield what the sweep would compute and store."""
-        for name, size in self.plan.grid.sizes.items():
+        for name, size in self.program.grid.sizes.items():
             yield f"axis {name}: {size:,}"
-        yield f"grid: {self.plan.grid.cells:,} cells"
-        for variable in self.plan.variables:
+        yield f"grid: {self.program.grid.cells:,} cells"
+        for variable in self.program.variables:
             if variable.name in self.stored:
                 dims = ", ".join(variable.dims) or "(none)"
-                cells = int(np.prod([int(n) for n in self.plan.shape(variable)], dtype=object))
+                cells = int(np.prod([int(n) for n in self.program.shape(variable)], dtype=object))
                 yield f"{variable.name} over {dims}: {cells:,} cells"
         nbytes = format_quantity(self.nbytes, "byte")
         yield f"to compute: {self.cells:,} cells; file: about {nbytes}"
@@ -161,18 +165,18 @@ class Job:
     @property
     def nbytes(self) -> int:
         """Bytes of what is stored whole, uncompressed."""
-        shapes = [self.plan.shape(v) for v in self.plan.variables if v.name in self.stored]
+        shapes = [self.program.shape(v) for v in self.program.variables if v.name in self.stored]
         return sum(8 * int(np.prod([int(n) for n in shape], dtype=object)) for shape in shapes)
 
     def shape_of_result(self) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
         """Return the result's dimensions with their values, and its variables with their dims."""
         values: dict[str, Any] = {}
-        for axis in self.plan.grid.axes:
+        for axis in self.program.grid.axes:
             values[axis.name] = axis.columns.get(axis.name, len(axis))
-        values |= {name: (value,) for name, value in self.plan.grid.constants.items()}
-        values |= {name: (label,) for name, label in self.plan.labels.items()}
-        variables = {v.name: v.dims for v in self.plan.variables if v.name in self.stored}
-        own = {v.name: v.dims for v in self.plan.variables}
+        values |= {name: (value,) for name, value in self.program.grid.constants.items()}
+        values |= {name: (label,) for name, label in self.program.labels.items()}
+        variables = {v.name: v.dims for v in self.program.variables if v.name in self.stored}
+        own = {v.name: v.dims for v in self.program.variables}
         for reduction in self.sweep.reductions:
             if reduction.operation in PLAIN_RESULTS:
                 dims = own[reduction.quantity]
@@ -192,8 +196,8 @@ class Job:
         if reducers:
             from sweeps.engine.reduce import feed
 
-            feed(self.plan, reducers, limits, progress)
-        steps = Steps(self.plan, self.stored, limits)
+            feed(self.program, reducers, limits, progress)
+        steps = Steps(self.program, self.stored, limits)
         return self.result_of(reducers, steps.run(0, len(steps)))
 
     def result_of(
@@ -208,8 +212,8 @@ class Job:
 
             extra = reduced_columns(reducers, layout)
         if self.measured is not None:
-            time = next(v for v in self.plan.variables if v.name == "time")
-            extra += self.measured.columns(time.dims, self.plan.evaluate(("time",))["time"])
+            time = next(v for v in self.program.variables if v.name == "time")
+            extra += self.measured.columns(time.dims, self.program.evaluate(("time",))["time"])
         sizes = dict(layout.sizes)
         for column in extra:
             assert column.values is not None
@@ -245,20 +249,20 @@ class Job:
             return []
         from sweeps.engine.reduce import reducers_of
 
-        return reducers_of(self.plan, self.sweep.reductions, self.layout)
+        return reducers_of(self.program, self.sweep.reductions, self.layout)
 
     @property
     def masks(self) -> dict[str, int]:
         """By variable: the bits of a status with which it has no value."""
-        named = (BOUND, *(variable.name for variable in self.plan.variables))
-        return {name: self.plan.faults.masking(name) for name in named}
+        named = (BOUND, *(variable.name for variable in self.program.variables))
+        return {name: self.program.faults.masking(name) for name in named}
 
     def evaluated(self) -> Result:
         """Evaluate what is stored whole, for records and tables: without sources and provenance."""
-        arrays = self.plan.evaluate(self.stored)
-        layout = layout_of(self.plan, self.resolved.origins, {}, brief=True)
-        if "time" in arrays and any(one.bound for one in self.plan.algorithms()):
-            found = self.plan.asking(BOUND)
+        arrays = self.program.evaluate(self.stored)
+        layout = layout_of(self.program, self.resolved.origins, {}, brief=True)
+        if "time" in arrays and any(one.bound for one in self.program.algorithms()):
+            found = self.program.asking(BOUND)
             (bound, *_) = layout_of(found, self.resolved.origins, {}, brief=True).variables
             layout = replace(layout, variables=(*layout.variables, bound))
             arrays |= found.evaluate((BOUND,))
@@ -323,7 +327,7 @@ def _prepared(
     resolved = resolve(sweep, folders)
     own = (q for r in sweep.reductions for q in r.quantities)
     wanted = dict.fromkeys((*sweep.quantities, *own))
-    plan = Plan(
+    program = Program(
         resolved.axes,
         resolved.constants,
         resolved.labels,
@@ -334,6 +338,6 @@ def _prepared(
     )
     if measured is not None:
         resolved = replace(resolved, origins={**measured.origins, **resolved.origins})
-        (time,) = (variable.dims for variable in plan.variables if variable.name == "time")
-        measured.check_size({dim: plan.grid.sizes[dim] for dim in time})
-    return Job(sweep, resolved, plan, text, command, measured, options)
+        (time,) = (variable.dims for variable in program.variables if variable.name == "time")
+        measured.check_size({dim: program.grid.sizes[dim] for dim in time})
+    return Job(sweep, resolved, program, text, command, measured, options)

@@ -23,7 +23,7 @@ from overhead.overlap.timeline import Span
 from overhead.quantity import VOCABULARY
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.grid import Case
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.errors import Faults, InputError, fault
 from sweeps.job import Job, prepare
 from sweeps.spec.axis import Axis, names_of, numbers_of
@@ -218,8 +218,8 @@ def _suited(
         mechanism = chosen["mechanism"]
         takes = BOTH if measured else MECHANISMS[mechanism].takes
         held = {**resolved.constants, **numbers}
-        plan = Plan((), held, chosen, takes, optional=True)
-        builder = plan.builder(plan.cases[0])
+        program = Program((), held, chosen, takes, optional=True)
+        builder = program.builder(program.cases[0])
         lacking = [lack for name in takes for lack in _lacking(builder, name, takes)]
         faults.setdefault(mechanism, []).extend(_needed(name, mechanism) for name in lacking)
     suited = tuple(mechanism for mechanism, lines in faults.items() if not lines)
@@ -261,7 +261,7 @@ def _check_taken(
     job: Job, values: Mapping[str, Any], labels: Mapping[str, tuple[str, ...]]
 ) -> None:
     """Refuse what no mechanism takes."""
-    used, kinds = job.plan.used(), ", ".join(labels["mechanism"])
+    used, kinds = job.program.used(), ", ".join(labels["mechanism"])
     faults = [
         fault(flag_of(name), "..", f"--kind {kinds} doesn't take it", "leave it out")
         for name in values
@@ -281,8 +281,8 @@ def _check_taken(
 
 def values_of(job: Job, case: Case, names: Sequence[str]) -> dict[str, float]:
     """Return quantities that a case has one value of; what can't be had is left out."""
-    builder = job.plan.builder(case)
-    evaluator = Evaluator(job.plan.grid, dict(case.fixed))
+    builder = job.program.builder(case)
+    evaluator = Evaluator(job.program.grid, dict(case.fixed))
     nodes = {name: builder.perhaps(name) for name in names}
     with np.errstate(all="ignore"):
         return {
@@ -326,7 +326,7 @@ def figures_of(job: Job) -> list[dict[str, Any]]:
 def _bars(job: Job, at: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return bars of what hides and what shows, for each mechanism."""
     # What costs time hides nothing: no bar of less than nothing.
-    saves = bool(np.all(job.plan.evaluate(("hidden_time",))["hidden_time"] >= 0.0))
+    saves = bool(np.all(job.program.evaluate(("hidden_time",))["hidden_time"] >= 0.0))
     parts = ["hidden_time", "exposed_time"] if saves else ["exposed_time"]
     fixed = {name: value for name, value in at.items() if name != "mechanism"}
     title = "What hides of the communication, and what shows"
@@ -367,13 +367,13 @@ ABOUT = {
 
 def check_cell(job: Job, case: Case) -> None:
     """Refuse a cell that can't be."""
-    evaluator = Evaluator(job.plan.grid, dict(case.fixed))
+    evaluator = Evaluator(job.program.grid, dict(case.fixed))
     status = int(np.asarray(evaluator.value(case.status)).reshape(-1)[0])
     faults = []
-    for name in job.plan.faults.named(status):
+    for name in job.program.faults.named(status):
         about = ABOUT[name]
         shown = format_quantity(values_of(job, case, [about])[about], VOCABULARY[about].units)
-        text = job.plan.faults.texts[name]
+        text = job.program.faults.texts[name]
         faults.append(fault(flag_of(about), shown, name.replace("_", " "), text))
     if faults:
         raise InputError(faults)

@@ -120,9 +120,9 @@ def test_the_command_tells_what_the_call_gives(line: str) -> None:
     if "mesh_ny" in given and "mesh_nx" not in job.sweep.given:
         del given["mesh_nx"], given["mesh_ny"]
     result = analyze_config(
-        Config(topology_kind=job.plan.labels["topology"], dp_degree=given.pop("dp"), more=given)
+        Config(topology_kind=job.program.labels["topology"], dp_degree=given.pop("dp"), more=given)
     )
-    arrays = job.plan.evaluate(job.stored)
+    arrays = job.program.evaluate(job.stored)
     assert result.per_gpu_memory_bytes == pytest.approx(
         float(arrays["first_stage_model_state_memory"]), rel=1e-12
     )

@@ -208,7 +208,7 @@ def test_text_with_units_means_the_same(name: str, text: str) -> None:
     bare = prepare(
         {"axes": {name: text}, "constants": {k: v for k, v in given.items() if k != name}}
     )
-    (axis,) = (axis for axis in bare.plan.grid.axes if axis.name == name)
+    (axis,) = (axis for axis in bare.program.grid.axes if axis.name == name)
     read = read_sweep(tomllib.loads(bare.text), bare_is_si=False)
     (again,) = (axis for axis in read.axes if axis.name == name)
     np.testing.assert_array_equal(again.columns[name], axis.columns[name])
@@ -278,14 +278,14 @@ def test_settings_change_a_spec_and_its_text(tmp_path: Path) -> None:
     )
     assert job.sweep.title == "Another"
     assert job.sweep.quantities == ("time", "steps")
-    assert job.plan.grid.sizes == {"topology": len(NETWORKS), "latency": 2, "ranks": 3}
-    assert job.plan.grid.constants["message_bytes"] == 1e6
+    assert job.program.grid.sizes == {"topology": len(NETWORKS), "latency": 2, "ranks": 3}
+    assert job.program.grid.constants["message_bytes"] == 1e6
     assert read_sweep(tomllib.loads(job.text), bare_is_si=False).title == "Another"
     # An axis may become a constant and the other way round.
-    assert changed(tmp_path, "ranks=8").plan.grid.constants["ranks"] == 8
-    assert changed(tmp_path, "topology=ring,torus").plan.grid.sizes["topology"] == 2
-    assert changed(tmp_path, "constants.ranks=8").plan.grid.constants["ranks"] == 8
-    assert changed(tmp_path, "topology=all").plan.grid.sizes["topology"] == len(NETWORKS)
+    assert changed(tmp_path, "ranks=8").program.grid.constants["ranks"] == 8
+    assert changed(tmp_path, "topology=ring,torus").program.grid.sizes["topology"] == 2
+    assert changed(tmp_path, "constants.ranks=8").program.grid.constants["ranks"] == 8
+    assert changed(tmp_path, "topology=all").program.grid.sizes["topology"] == len(NETWORKS)
 
 
 @pytest.mark.parametrize(

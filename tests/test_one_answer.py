@@ -97,14 +97,14 @@ def asked(request: pytest.FixtureRequest) -> tuple[dict[str, Any], list[Executio
     }
     stated = {"title": "Plans", "axes": {"row": columns}, "constants": common}
     job = analysis_job(stated)
-    found = job.plan.evaluate(job.stored)
+    found = job.program.evaluate(job.stored)
     rows = {name: np.broadcast_to(values, ROWS) for name, values in found.items()}
     return {**common, "row": columns}, plans, job, rows
 
 
 def wrong(job: Job, rows: Numbers, name: str) -> NDArray[np.bool_]:
     """Return where a quantity doesn't exist."""
-    return (rows["status"] & job.plan.faults.masking(name)) != 0
+    return (rows["status"] & job.program.faults.masking(name)) != 0
 
 
 def test_a_sweep_says_what_analysis_says(
@@ -127,7 +127,7 @@ def test_plans_explained_say_what_analysis_says(
     _, plans, job, rows = asked
     fitting = 0
     for place, detail in enumerate(details(plans, WHOLE, check=True)):
-        status = job.plan.faults.named(int(rows["status"][place]))
+        status = job.program.faults.named(int(rows["status"][place]))
         assert set(detail.faults) == set(status) - NOTES
         if detail.faults:
             continue
@@ -144,7 +144,7 @@ def test_python_says_what_analysis_says(
     asked: tuple[dict[str, Any], list[Execution], Job, Numbers],
 ) -> None:
     given, _, job, rows = asked
-    labels = job.plan.cases[0].labels
+    labels = job.program.cases[0].labels
     figures = job.resolved.constants
     numbers = {
         **{name: value for name, value in figures.items() if not np.isnan(value)},
@@ -163,7 +163,7 @@ def test_python_says_what_analysis_says(
         )
     )
     faults = np.array([
-        bool(set(job.plan.faults.named(int(bits))) - NOTES) for bits in rows["status"]
+        bool(set(job.program.faults.named(int(bits))) - NOTES) for bits in rows["status"]
     ])  # fmt: skip
     np.testing.assert_array_equal(np.broadcast_to(~found.valid, ROWS), faults)
     told = {

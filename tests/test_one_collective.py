@@ -56,7 +56,7 @@ def charged(name: str, kind: str, ranks: int, size: float, folder: Path, **furth
         "ranks": ranks, "message_bytes": size, **further,
     }  # fmt: skip
     stated = {"quantities": ["time"], "constants": constants}
-    plan = prepare(stated, folders=[folder]).plan
+    plan = prepare(stated, folders=[folder]).program
     return float(plan.evaluate(("time",))["time"])
 
 
@@ -67,7 +67,7 @@ def step(name: str, given: dict[str, Any], folder: Path) -> dict[str, float]:
         "effective_intra_bandwidth", "effective_inter_bandwidth",
     ]  # fmt: skip
     stated = {"quantities": wanted, "constants": {"model": MODEL, "hardware": name, **given}}
-    arrays = prepare(stated, folders=[folder]).plan.evaluate()
+    arrays = prepare(stated, folders=[folder]).program.evaluate()
     return {quantity: float(arrays[quantity]) for quantity in wanted}
 
 
@@ -143,7 +143,7 @@ def test_a_step_between_nodes_charges_a_profile_as_collective_does() -> None:
         "sequence_length": 4096, "micro_batch": 1, "global_batch": 64, "zero_stage": 0,
         "software": "nccl",
     }  # fmt: skip
-    arrays = prepare({"quantities": wanted, "constants": given}).plan.evaluate()
+    arrays = prepare({"quantities": wanted, "constants": given}).program.evaluate()
     found = {quantity: float(arrays[quantity]) for quantity in wanted}
     further = {"software": "nccl", "environment": "step"}
     folder = Path()

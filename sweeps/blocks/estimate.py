@@ -12,7 +12,7 @@ from overhead.graph import Node, best_of
 from sweeps.engine.describe import Stage, Steps
 from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Limits
 from sweeps.engine.grid import Case
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.engine.reduce_base import Reducer, Split, split
 from sweeps.engine.reduce_quantile import MOST_BINS, MOST_HELD, is_exact
 from sweeps.errors import InputError, fault
@@ -71,12 +71,12 @@ def names_of(job: Job) -> tuple[str, ...]:
 
 def estimate(job: Job, limits: Limits) -> Estimate:
     """Estimate a sweep by computing a few steps of it."""
-    steps = Steps(job.plan, names_of(job), limits, beside(job.sweep.reductions))
-    variables = {variable.name: variable for variable in job.plan.variables}
+    steps = Steps(job.program, names_of(job), limits, beside(job.sweep.reductions))
+    variables = {variable.name: variable for variable in job.program.variables}
     seconds = _seconds(steps, job.reducers())
     blocks = min(len(steps), 1 + int(seconds / BLOCK_SECONDS))
     # Each block holds what was gathered in it: the whole state at most, or some of each cell.
-    sizes = {name: math.prod(job.plan.shape(variable)) for name, variable in variables.items()}
+    sizes = {name: math.prod(job.program.shape(variable)) for name, variable in variables.items()}
     states = (
         min(blocks * _state_bytes(job, one), 16 * sizes[one.quantity])
         for one in job.sweep.reductions
@@ -173,8 +173,8 @@ def block_bytes(limit: str, processes: int) -> int:
 
 
 def _split(job: Job, reduction: Reduction) -> Split:
-    variable = next(v for v in job.plan.variables if v.name == reduction.quantity)
-    return split(variable.dims, job.plan.grid.sizes, reduction.over)
+    variable = next(v for v in job.program.variables if v.name == reduction.quantity)
+    return split(variable.dims, job.program.grid.sizes, reduction.over)
 
 
 def _state_bytes(job: Job, reduction: Reduction) -> int:
@@ -216,7 +216,7 @@ def limits_for(job: Job, limit: str, processes: int = 1) -> Limits:
     block, whole = BLOCK_CELLS, WHOLE_CELLS
     kept = processes * block_bytes(limit, processes) if job.sweep.reductions else 0
     while block >= LEAST_BLOCK:
-        needed = results + kept + processes * _working_bytes(job.plan, Limits(block, whole))
+        needed = results + kept + processes * _working_bytes(job.program, Limits(block, whole))
         if needed <= most:
             return Limits(block, whole)
         block, whole = block // 2, whole // 2
@@ -224,9 +224,9 @@ def limits_for(job: Job, limit: str, processes: int = 1) -> Limits:
     raise InputError(fault("--max-memory", limit, told, "raise it, or take fewer --workers"))
 
 
-def _working_bytes(plan: Plan, limits: Limits) -> int:
+def _working_bytes(program: Program, limits: Limits) -> int:
     """Return the most bytes that a process needs to compute: the worst case's nodes, and arrays."""
-    return max(_case_bytes(plan, case, nodes, limits) for case, nodes in _nodes(plan))
+    return max(_case_bytes(program, case, nodes, limits) for case, nodes in _nodes(program))
 
 
 def _weight(node: Node) -> int:
@@ -235,8 +235,8 @@ def _weight(node: Node) -> int:
     return OF_A_CHOICE if node.run is best_of else 1
 
 
-def _nodes(plan: Plan) -> Iterator[tuple[Case, list[Node]]]:
-    for case in plan.cases:
+def _nodes(program: Program) -> Iterator[tuple[Case, list[Node]]]:
+    for case in program.cases:
         stack: list[Node] = [*case.nodes.values(), case.status]
         found: dict[int, Node] = {}
         while stack:
@@ -247,11 +247,11 @@ def _nodes(plan: Plan) -> Iterator[tuple[Case, list[Node]]]:
         yield case, list(found.values())
 
 
-def _case_bytes(plan: Plan, case: Case, nodes: Sequence[Node], limits: Limits) -> int:
-    held = {plan.grid.names[position] for position in case.fixed}
+def _case_bytes(program: Program, case: Case, nodes: Sequence[Node], limits: Limits) -> int:
+    held = {program.grid.names[position] for position in case.fixed}
     largest, total = 1, 0
     for node in nodes:
-        cells = plan.grid.size(node.dims - held)
+        cells = program.grid.size(node.dims - held)
         kept = cells if cells <= limits.whole else min(cells, limits.block)
         largest = max(largest, kept)
         if node.given is None:

@@ -117,7 +117,7 @@ def run_in_blocks(
             stated = _stated(job, output, folder, cut, overwrite=overwrite, resume=resume)
         own = chosen if zarr else None
         recipe = recipe_of(job, stated.limits, stated.per_block, formulas, own)
-        work = Work(recipe, job.plan)
+        work = Work(recipe, job.program)
         with _told_what_is_kept(job, output, folder, recipe, stated):
             missing = _missing(folder, recipe, stated)
             require(_needed(job, chosen, len(missing) / stated.blocks, zarr=zarr), output)
@@ -173,7 +173,7 @@ def _stated(
         if done or not same:
             raise unfinished(output, found, done)
     names = recipe_of(job, cut.limits, cut.per_block).names
-    steps = len(Steps(job.plan, names, cut.limits))
+    steps = len(Steps(job.program, names, cut.limits))
     stated = Stated(dict(job.attrs), wanted, cut.limits, cut.per_block, steps)
     folder.begin(stated)
     return stated

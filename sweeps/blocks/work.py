@@ -21,7 +21,7 @@ from sweeps.blocks.folder import BlockFile, Folder, Record
 from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Block, Layout
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.engine.reduce import part, task_of
 from sweeps.engine.reduce_base import Reducer, Task
 from sweeps.errors import RunError, fault
@@ -45,13 +45,13 @@ _LOADED: dict[str, str] = {}
 class Recipe:
     """A sweep as data."""
 
-    axes: tuple[Axis, ...]  # What `Plan` takes
-    constants: Mapping[str, float]  # What `Plan` takes
-    labels: Mapping[str, str]  # What `Plan` takes
-    wanted: tuple[str, ...]  # What `Plan` takes
-    fields: Mapping[str, Field]  # What `Plan` takes
-    implied: Mapping[str, str]  # What `Plan` takes
-    optional: bool  # What `Plan` takes
+    axes: tuple[Axis, ...]  # What `Program` takes
+    constants: Mapping[str, float]  # What `Program` takes
+    labels: Mapping[str, str]  # What `Program` takes
+    wanted: tuple[str, ...]  # What `Program` takes
+    fields: Mapping[str, Field]  # What `Program` takes
+    implied: Mapping[str, str]  # What `Program` takes
+    optional: bool  # What `Program` takes
     reductions: tuple[Reduction, ...]  # Reductions
     stored: tuple[str, ...]  # The variables that are stored whole
     limits: Limits  # How much is computed at a time, and kept
@@ -68,9 +68,9 @@ class Recipe:
         """The variables to compute: those that are stored come first, in their order."""
         return tuple(dict.fromkeys((*self.stored, *(r.quantity for r in self.reductions))))
 
-    def plan(self) -> Plan:
-        """Make the plan, in a process that has nothing of it."""
-        from sweeps.engine.plan import Plan
+    def program(self) -> Program:
+        """Make the program, in a process that has nothing of it."""
+        from sweeps.engine.program import Program
 
         if (code_here(), versions(["numpy"])["numpy"]) != (self.code, self.numpy):
             message = (
@@ -79,7 +79,7 @@ class Recipe:
             )
             raise RunError(message)
         load_own(self.formulas)
-        return Plan(
+        return Program(
             self.axes,
             self.constants,
             self.labels,
@@ -121,7 +121,7 @@ def recipe_of(
     storage: Storage | None = None,
 ) -> Recipe:
     """Return a job as data."""
-    plan, resolved = job.plan, job.resolved
+    program, resolved = job.program, job.resolved
     reduced = (name for one in job.sweep.reductions for name in one.quantities)
     wanted = dict.fromkeys((*job.sweep.quantities, *reduced))
     cut = f"{job.attrs['fingerprint']} {limits.block} {limits.whole} {per_block}"
@@ -132,7 +132,7 @@ def recipe_of(
         wanted=tuple(wanted),
         fields=dict(resolved.fields),
         implied=dict(resolved.implied),
-        optional=plan.optional,
+        optional=program.optional,
         reductions=tuple(job.sweep.reductions),
         stored=job.stored,
         limits=limits,
@@ -191,13 +191,13 @@ STORE = "store"
 class Work:
     """What a process keeps between blocks of one sweep."""
 
-    def __init__(self, recipe: Recipe, plan: Plan | None = None) -> None:
+    def __init__(self, recipe: Recipe, program: Program | None = None) -> None:
         self.recipe = recipe
-        self.plan = plan or recipe.plan()
+        self.program = program or recipe.program()
         pairs = beside(recipe.reductions)
-        self.steps = Steps(self.plan, recipe.names, recipe.limits, pairs)
-        dims = {variable.name: variable.dims for variable in self.plan.variables}
-        sizes = self.plan.grid.sizes
+        self.steps = Steps(self.program, recipe.names, recipe.limits, pairs)
+        dims = {variable.name: variable.dims for variable in self.program.variables}
+        sizes = self.program.grid.sizes
         self._store: ZarrStore | None = None
         self._tasks: dict[str, list[tuple[int, Task]]] = {}
         for number, one in enumerate(recipe.reductions):
@@ -306,7 +306,7 @@ _HERE = threading.local()
 
 def compute_block(folder: str, digest: str, index: int, output: str) -> tuple[int, int]:
     """Compute one block into its file."""
-    # Of each thread its own: what a plan keeps between blocks isn't for several at a time.
+    # Of each thread its own: what a program keeps between blocks isn't for several at a time.
     if getattr(_HERE, "digest", None) != digest:
         keep_freed()
         _HERE.digest, _HERE.work = None, None
@@ -401,7 +401,7 @@ def gather_store(
 ) -> Written:
     """Check every chunk, add what is known only now, and publish the store."""
     store, reducers = _store(read.work, read.folder), job.reducers()
-    shapes = {each.name: job.plan.shape(each) for each in job.plan.variables}
+    shapes = {each.name: job.program.shape(each) for each in job.program.variables}
     running = {name: RunningChecksum(shapes[name]) for name in job.stored}
     for index in range(read.count):
         records = read(index)

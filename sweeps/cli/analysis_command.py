@@ -122,7 +122,7 @@ def command(**given: Any) -> int:
         lines = _lines(job, found, verbose=given["verbose"])
     if out.wanted:
         # What can't be printed isn't written either.
-        lines = list(lines) if job.plan.grid.cells == 1 else lines
+        lines = list(lines) if job.program.grid.cells == 1 else lines
         out.write(job)
     if found:
         out.show(found, lines)

@@ -21,7 +21,7 @@ from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.cli.flags import flag_of
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault
 from sweeps.job import Job, prepare
 from sweeps.spec.catalog import load_hardware, usual_operation
@@ -55,8 +55,8 @@ def timeline_of(job: Job) -> StepTimeline:
     from overhead.graph import MissingQuantities
     from overhead.step.timeline import step_timeline
 
-    sizes = job.plan.grid.sizes
-    if job.plan.grid.cells != 1:
+    sizes = job.program.grid.sizes
+    if job.program.grid.cells != 1:
         told = ", ".join(f"{name} {size}" for name, size in sizes.items())
         wrong = "a timeline is of one plan"
         raise InputError(fault("--timeline", told, wrong, "one value for each argument"))
@@ -96,7 +96,7 @@ def _difference(job: Job, step: StepTimeline) -> str:
     """Return by how much the formula's time differs from the course's, and why."""
     from sweeps.cli.write import shown
 
-    schedule = job.plan.cases[0].labels["schedule"]
+    schedule = job.program.cases[0].labels["schedule"]
     more = "more" if step.difference > 0.0 else "less"
     ends, time = shown("step_time", step.end), shown("step_time", step.step_time)
     by = f"{100.0 * abs(step.difference):.2g} % {more}"
@@ -242,7 +242,7 @@ def analysis_job(
     )
     job = _with_sides(job)
     _check_needed(job)
-    wanted = [name for name in job.plan.wanted if not _of_one_layer(job, name)]
+    wanted = [name for name in job.program.wanted if not _of_one_layer(job, name)]
     text = to_toml(with_si_units({**stated, "quantities": wanted}))
     return replace(job, sweep=replace(job.sweep, quantities=tuple(wanted)), text=text)
 
@@ -279,7 +279,7 @@ def _with_sides(job: Job) -> Job:
         wrong = f"is {sides.flat[0]:g}, not the {world.flat[0]:g} GPUs"
         raise InputError(fault("mesh_nx*mesh_ny*mesh_nz", told, wrong, "sides of all GPUs"))
     resolved = replace(job.resolved, implied={**job.resolved.implied, **GIVEN_GRID})
-    plan = Plan(
+    program = Program(
         resolved.axes,
         resolved.constants,
         resolved.labels,
@@ -288,7 +288,7 @@ def _with_sides(job: Job) -> Job:
         implied=resolved.implied,
         optional=True,
     )
-    return replace(job, resolved=resolved, plan=plan)
+    return replace(job, resolved=resolved, program=program)
 
 
 def _check_model(given: Collection[str]) -> None:
@@ -300,16 +300,16 @@ def _check_model(given: Collection[str]) -> None:
 
 def _of_one_layer(job: Job, name: str) -> bool:
     """Return whether a total of a step would be one of a step of one layer a stage."""
-    split = (job.plan.grid.columns.get(degree) for degree in ("tp", "cp", "ep"))
-    deep = job.plan.implied.get("depth") != "unknown"
+    split = (job.program.grid.columns.get(degree) for degree in ("tp", "cp", "ep"))
+    deep = job.program.implied.get("depth") != "unknown"
     return name in WHOLE_STEP and not deep and any(np.any(n > 1.0) for n in split if n is not None)
 
 
 def evaluation_of(job: Job, *, whole: bool = False) -> Evaluation:
     """Return the evaluation of a result's first cell, for what isn't among its variables."""
-    (case, *_), grid = job.plan.cases, job.plan.grid
+    (case, *_), grid = job.program.cases, job.program.grid
     if grid.cells == 1 and not whole:
-        return Evaluation.of_cell(job.plan.builder(case), grid.values)
+        return Evaluation.of_cell(job.program.builder(case), grid.values)
     columns = grid.columns
     first = {name: values.reshape(-1)[:1].reshape(()) for name, values in columns.items()}
     return Evaluation(columns if whole else first, case.labels)
@@ -332,16 +332,16 @@ def roots(job: Job, name: str) -> tuple[str, ...]:
 def _check_needed(job: Job) -> None:
     """Refuse one plan that can't be, or whose dimensions or model can't be told."""
     why: dict[str, list[str]] = {}
-    if {"peak_memory", "weight_memory"} <= set(job.plan.missing):
+    if {"peak_memory", "weight_memory"} <= set(job.program.missing):
         for name in roots(job, "weight_memory"):
             why.setdefault(name, []).append("memory")
     with np.errstate(all="ignore"):
         every = evaluation_of(job, whole=True)
         for total, dimension in TIMES.items():
-            if total in job.plan.missing and is_needed(every, dimension):
+            if total in job.program.missing and is_needed(every, dimension):
                 for name in roots(job, total):
                     why.setdefault(name, []).append(_messages(job, dimension))
-        lines = list(plan_faults(evaluation_of(job))) if job.plan.grid.cells == 1 else []
+        lines = list(plan_faults(evaluation_of(job))) if job.program.grid.cells == 1 else []
     lines += [_lacking(name, list(dict.fromkeys(needing))) for name, needing in why.items()]
     if lines:
         raise InputError(lines)
@@ -350,7 +350,7 @@ def _check_needed(job: Job) -> None:
 def _messages(job: Job, dimension: str) -> str:
     """Return in words what a dimension sends."""
     degree = "tp" if dimension == "vocabulary" else dimension
-    values = job.plan.grid.columns.get(degree, np.empty(0))
+    values = job.program.grid.columns.get(degree, np.empty(0))
     shown = f" ({degree} {values.flat[0]:g})" if values.size == 1 else ""
     return f"the messages of {DIMENSIONS[degree]}{shown}"
 

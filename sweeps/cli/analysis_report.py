@@ -205,10 +205,10 @@ def table_notes(job: Job, verbose: bool) -> Iterator[str]:
 
 def unused_lines(job: Job) -> Iterator[str]:
     """Yield what the user gave and nothing that is told depends on."""
-    used = job.plan.used() | set(job.plan.labels)
+    used = job.program.used() | set(job.program.labels)
     idle = [
         flag_of(name)
-        for name in job.plan.grid.columns
+        for name in job.program.grid.columns
         if name not in used and name not in job.resolved.origins
     ]
     if idle:
@@ -523,7 +523,7 @@ def explanation(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
 
 def declarations(job: Job) -> Iterator[str]:
     """Yield the statement and source of every formula and algorithm that takes part."""
-    for one in job.plan.declarations():
+    for one in job.program.declarations():
         yield f"{one.statement}"
         yield f"  source  {one.reference}"
 

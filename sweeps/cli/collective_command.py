@@ -68,7 +68,7 @@ def command(**given: Any) -> int:
         lines = _lines(job, found, verbose=given["verbose"])
     if out.wanted:
         # What can't be printed isn't written either.
-        lines = list(lines) if job.plan.grid.cells == 1 else lines
+        lines = list(lines) if job.program.grid.cells == 1 else lines
         out.write(job)
     if found:
         out.show(found, lines)
@@ -105,7 +105,7 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
     """Yield the report's lines."""
     (record,) = result.values()
     constants, labels = _cell(job)
-    texts = job.plan.faults.texts
+    texts = job.program.faults.texts
     found = [name for name in str(record["status"]).split() if name != "ok"]
     notes = _refuse(constants, labels, found, record["time"], texts)
     ranks = format_quantity(constants["ranks"], "1") if "ranks" in constants else ""
@@ -146,8 +146,8 @@ def _library(job: Job, labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the protocol and the parts of the time of one cell, where a library's profile holds."""
     if labels.get("library", NO_LIBRARY) == NO_LIBRARY:
         return
-    (case,) = job.plan.cases
-    builder, evaluator = job.plan.builder(case), Evaluator(job.plan.grid, dict(case.fixed))
+    (case,) = job.program.cases
+    builder, evaluator = job.program.builder(case), Evaluator(job.program.grid, dict(case.fixed))
     with np.errstate(all="ignore"):
         for name in ("protocol", *(part for parts in PARTS_OF.values() for part in parts)):
             value = float(np.asarray(evaluator.value(builder.node(name))).reshape(-1)[0])
@@ -162,8 +162,8 @@ def _sizes(constants: Mapping[str, float]) -> str:
 
 def _cell(job: Job) -> tuple[dict[str, float], dict[str, str]]:
     """Return the numbers and the labels of a result's one cell."""
-    constants, labels = dict(job.plan.grid.constants), dict(job.plan.labels)
-    for axis in job.plan.grid.axes:
+    constants, labels = dict(job.program.grid.constants), dict(job.program.labels)
+    for axis in job.program.grid.axes:
         for name, values in axis.columns.items():
             if values.dtype.kind in "UO":
                 labels[name] = str(values[0])
@@ -216,7 +216,7 @@ def _about(name: str) -> tuple[str, ...]:
 
 def statements(job: Job) -> Iterator[str]:
     """Yield the statement and source of every algorithm that takes part."""
-    for algorithm in job.plan.algorithms():
+    for algorithm in job.program.algorithms():
         yield ".".join(algorithm.key)
         yield f"  {algorithm.title}"
         yield f"  {algorithm.statement}"
@@ -224,7 +224,7 @@ def statements(job: Job) -> Iterator[str]:
 
 
 def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
-    (case,) = job.plan.cases
+    (case,) = job.program.cases
     algorithm = next(a for a in case.algorithms if a.name == record["chosen_algorithm"])
     values = _values(job, algorithm)
     unequal = not np.isclose(evaluated(algorithm.expression, values), record["time"], rtol=1e-9)
@@ -251,11 +251,11 @@ def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
 
 def _composed(job: Job, algorithm: Algorithm, record: Mapping[str, Any]) -> Iterator[str]:
     """Yield how the time comes about where it isn't the stated one."""
-    (case,) = job.plan.cases
+    (case,) = job.program.cases
     labels = {**case.labels, **algorithm.labels}
     if algorithm.bound:
         yield f"    ({algorithm.bound})"
-    builder, evaluator = job.plan.builder(case), Evaluator(job.plan.grid, dict(case.fixed))
+    builder, evaluator = job.program.builder(case), Evaluator(job.program.grid, dict(case.fixed))
     yield "  which becomes, as asked for,"
     for quantity in ("time", *(PHASES if labels["phases"] == "pipelined" else ())):
         declared = REGISTRY.returning(quantity, labels)
@@ -272,9 +272,9 @@ def _composed(job: Job, algorithm: Algorithm, record: Mapping[str, Any]) -> Iter
 
 def _values(job: Job, algorithm: Algorithm) -> dict[str, float]:
     """Return what stands for each name in an algorithm's statements."""
-    (case,) = job.plan.cases
-    evaluator = Evaluator(job.plan.grid, dict(case.fixed))
-    builder = job.plan.builder(case)
+    (case,) = job.program.cases
+    evaluator = Evaluator(job.program.grid, dict(case.fixed))
+    builder = job.program.builder(case)
     wanted = dict.fromkeys(n for text in algorithm.statements.values() for n in names(text))
     nodes = {name: builder.input(name, algorithm) for name in wanted}
     with np.errstate(all="ignore"):

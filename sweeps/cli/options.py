@@ -80,8 +80,8 @@ ABSENT = (ASSUMED, "not stated: none")
 
 def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
     """Yield what the user didn't give, with its values and origin."""
-    columns = {n: v for axis in job.plan.grid.axes for n, v in axis.columns.items()}
-    constants = {**job.plan.grid.constants, **job.plan.assumed}
+    columns = {n: v for axis in job.program.grid.axes for n, v in axis.columns.items()}
+    constants = {**job.program.grid.constants, **job.program.assumed}
     used = _used(job)
     lines: list[str] = []
     several: dict[str, Sequence[Origin]] = {}
@@ -89,8 +89,8 @@ def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
         told = _brief(origins) if brief else words_of(origins)
         if name not in used:
             continue
-        if name in job.plan.labels:
-            lines.append(f"  {name} = {job.plan.labels[name]}  [{told}]")
+        if name in job.program.labels:
+            lines.append(f"  {name} = {job.program.labels[name]}  [{told}]")
         elif name in constants:
             shown = format_quantity(constants[name], VOCABULARY[name].units)
             lines.append(f"  {name} = {shown}  [{told}]")
@@ -109,21 +109,21 @@ def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
 
 def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
     """Yield what the user didn't give as `assumed_lines` does, gathered by origin: it is much."""
-    columns = {n: v for axis in job.plan.grid.axes for n, v in axis.columns.items()}
+    columns = {n: v for axis in job.program.grid.axes for n, v in axis.columns.items()}
     used = _used(job)
     groups: dict[str, dict[str, list[str]]] = {}
     for name, origins in job.resolved.origins.items():
         absent = all((one.kind, one.source) == ABSENT for one in origins)
         if name not in used or name in CONVERSIONS or (brief and absent):
             continue
-        if name in job.plan.labels:
-            value = job.plan.labels[name]
-        elif name in job.plan.grid.constants:
-            value = format_quantity(job.plan.grid.constants[name], VOCABULARY[name].units)
+        if name in job.program.labels:
+            value = job.program.labels[name]
+        elif name in job.program.grid.constants:
+            value = format_quantity(job.program.grid.constants[name], VOCABULARY[name].units)
         elif name in columns:
             value = _several(name, columns[name])
         else:
-            value = _several(name, job.plan.grid.columns[name].reshape(-1))
+            value = _several(name, job.program.grid.columns[name].reshape(-1))
         told = _group(origins) if brief else words_of(origins)
         groups.setdefault(told, {}).setdefault(value, []).append(name)
     if not groups:
@@ -183,4 +183,4 @@ def _several(name: str, values: Any) -> str:
 
 def _used(job: Job) -> set[str]:
     """Return the names that the graph of the result really takes."""
-    return {"hardware", *job.plan.labels, *job.plan.used()}
+    return {"hardware", *job.program.labels, *job.program.used()}

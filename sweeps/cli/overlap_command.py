@@ -93,13 +93,13 @@ def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
     from sweeps.overlap import report_lines, statement_lines
     from sweeps.result import table_lines
 
-    if job.plan.grid.cells == 1:
-        (case,) = job.plan.cases
+    if job.program.grid.cells == 1:
+        (case,) = job.program.cases
         yield from (line + "\n" for line in report_lines(job, case, given["verbose"]))
     else:
-        yield from table_lines(_rows(job), total=job.plan.grid.cells)
+        yield from table_lines(_rows(job), total=job.program.grid.cells)
         if given["verbose"]:
-            for case in job.plan.cases:
+            for case in job.program.cases:
                 yield from (line + "\n" for line in statement_lines(job, case))
     yield from (line + "\n" for line in assumed_lines(job))
 
@@ -111,7 +111,7 @@ def _cells(job: Job) -> Iterator[dict[str, Any]]:
     constants = {name: float(value) for name, value in job.sweep.constants.items()}
     for record in job.evaluated().values():
         labels = {name: record[name] for name in CHOSEN if name in record}
-        labels = {"mechanism": job.plan.labels.get("mechanism"), **labels}
+        labels = {"mechanism": job.program.labels.get("mechanism"), **labels}
         yield {**labels, **constants, **record}
 
 
@@ -124,7 +124,7 @@ def _records(job: Job) -> Iterator[dict[str, Any]]:
 def _rows(job: Job) -> Iterator[dict[str, Any]]:
     """Yield what a table for people shows."""
     hidden = {"ideal_overlapped_time", "hidden_communication_share", "communication_share"}
-    hidden |= set(job.sweep.constants) | ({"mechanism"} & set(job.plan.labels))
+    hidden |= set(job.sweep.constants) | ({"mechanism"} & set(job.program.labels))
     for record in _cells(job):
         row = {name: value for name, value in record.items() if name not in hidden}
         status = row.pop("status")
@@ -158,7 +158,7 @@ def _courses(job: Job) -> dict[str, list[Span]]:
 
     varied = [axis.name for axis in job.sweep.axes if axis.name != "mechanism"]
     courses: dict[str, list[Span]] = {}
-    for case in job.plan.cases:
+    for case in job.program.cases:
         mechanism = case.labels["mechanism"]
         name = " ".join([mechanism, *(case.labels[label] for label in varied)])
         check_cell(job, case)
@@ -192,7 +192,7 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any])
         from sweeps.plots.style import plain, unbroken
         from sweeps.plots.timeline import draw_stages, draw_timelines
 
-        kinds = {case.labels["mechanism"] for case in job.plan.cases}
+        kinds = {case.labels["mechanism"] for case in job.program.cases}
         usual = default_folder() / ("overlap" if len(kinds) > 1 else f"overlap-{kinds.pop()}")
         stem = Path(given["output"]).with_suffix("") if given["output"] else usual
         fixed = " · ".join(
@@ -201,7 +201,7 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any])
         )
         sequential = {
             name: values_of(job, case, ["sequential_time"])["sequential_time"]
-            for name, case in zip(courses, job.plan.cases, strict=True)
+            for name, case in zip(courses, job.program.cases, strict=True)
         }
         title = "Overlap of computation and communication, predicted"
         stem = stem.with_name(f"{stem.name}-timeline")
@@ -214,7 +214,7 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any])
         if staged:
             stem = stem.with_name(f"{stem.name}-{PIPELINE}") if others else stem
             marks = {name: sequential[name] for name in staged}
-            names = [case.labels.get("schedule", "") for case in job.plan.cases]
+            names = [case.labels.get("schedule", "") for case in job.program.cases]
             title = f"Pipeline{f' by {names[0]}' if len(staged) == 1 else 's'}, predicted"
             made += draw_stages(staged, stem, title=title, fixed=fixed, marks=marks)
         for path in made:
@@ -224,7 +224,7 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any])
 def _staged(job: Job, courses: Mapping[str, list[Span]]) -> dict[str, dict[str, list[Span]]]:
     """Return the courses of pipelines, with what each stage does and sends on a row."""
     staged: dict[str, dict[str, list[Span]]] = {}
-    for (name, spans), case in zip(courses.items(), job.plan.cases, strict=True):
+    for (name, spans), case in zip(courses.items(), job.program.cases, strict=True):
         if case.labels["mechanism"] == PIPELINE:
             rows = staged.setdefault(name, {})
             for span in spans:
@@ -237,7 +237,7 @@ def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
     from sweeps.cli.write import shown
     from sweeps.overlap import values_of
 
-    for (name, spans), case in zip(courses.items(), job.plan.cases, strict=True):
+    for (name, spans), case in zip(courses.items(), job.program.cases, strict=True):
         if case.labels["mechanism"] != PIPELINE:
             continue
         end = max(span.end for span in spans)

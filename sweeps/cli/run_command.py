@@ -96,7 +96,7 @@ def command(spec: str, **given: Any) -> int:
     sys.stdout.writelines(line + "\n" for line in summary(out.path))
     if job.measured is not None:
         _tell_errors(out.path)
-    told = grouped_lines if job.plan.training else assumed_lines
+    told = grouped_lines if job.program.training else assumed_lines
     sys.stdout.writelines(line + "\n" for line in told(job, brief=True))
     return 0
 

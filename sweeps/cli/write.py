@@ -116,13 +116,13 @@ class Output:
         if not self.wanted:
             self.check_printable(job)
         beside = self.wanted and not self.programs
-        return job.plan.grid.cells <= (MOST_BESIDE if beside else _most(job))
+        return job.program.grid.cells <= (MOST_BESIDE if beside else _most(job))
 
     def check_printable(self, job: Job) -> None:
         """Refuse a job with more cells than can be printed."""
-        if job.plan.grid.cells > _most(job):
+        if job.program.grid.cells > _most(job):
             job.check_size()
-            shown = f"{job.plan.grid.cells:,} cells"
+            shown = f"{job.program.grid.cells:,} cells"
             allowed = "use --output FILE.nc, or 'sweeps run' with a reduction"
             raise InputError(fault("axes", shown, "too many to print", allowed))
 
@@ -218,7 +218,7 @@ class Output:
 
 
 def _most(job: Job) -> int:
-    return MOST_STEPS if job.plan.training else MOST_SHOWN
+    return MOST_STEPS if job.program.training else MOST_SHOWN
 
 
 def _is_complete(path: Path, result: Result | Job) -> bool:

@@ -1,4 +1,4 @@
-"""A plan's layout: its coordinates and variables with the metadata that their declarations give."""
+"""A program's layout: its coordinates and variables with their declarations' metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.engine.evaluate import Evaluator, Limits
 from sweeps.engine.grid import FLAGS, Block, Case, Column, Layout, Region, Variable, row_numbers
-from sweeps.engine.plan import Group, Plan
+from sweeps.engine.program import Group, Program
 from sweeps.origin import Origin, Origins, attributes
 from sweeps.spec.axis import Axis
 
@@ -27,33 +27,35 @@ TOLD = 60
 
 
 def layout_of(
-    plan: Plan,
+    program: Program,
     origins: Origins,
     attrs: Mapping[str, str],
     extra: Iterable[Column] = (),
     *,
     brief: bool = False,
 ) -> Layout:
-    """Describe the dataset that a plan gives; briefly, without formulas and sources."""
+    """Describe the dataset that a program gives; briefly, without formulas and sources."""
     coordinates: list[Column] = []
     # A training step has more constants than it takes: those of what it doesn't do.
-    whole = plan.collective or brief
-    used = set(plan.grid.columns) if whole else plan.used()
-    kept = used | {name for name in plan.grid.columns if name not in origins}
-    for axis in plan.grid.axes:
+    whole = program.collective or brief
+    used = set(program.grid.columns) if whole else program.used()
+    kept = used | {name for name in program.grid.columns if name not in origins}
+    for axis in program.grid.axes:
         coordinates += _axis_columns(axis, origins, kept)
-    for name, (dims, values) in plan.grid.fields.items():
+    for name, (dims, values) in program.grid.fields.items():
         if name in kept:
             coordinates.append(coordinate(name, dims, values, origins.get(name, ())))
-    for name, value in {**plan.grid.constants, **plan.assumed}.items():
+    for name, value in {**program.grid.constants, **program.assumed}.items():
         if name in kept:
             coordinates.append(coordinate(name, (), np.array(value), origins.get(name, ())))
-    for name, label in plan.labels.items():
+    for name, label in program.labels.items():
         coordinates.append(coordinate(name, (), np.array(label), origins.get(name, ())))
     return Layout(
-        sizes=dict(plan.grid.sizes),
+        sizes=dict(program.grid.sizes),
         coordinates=(*coordinates, *extra),
-        variables=tuple(_variable(plan, variable, brief=brief) for variable in plan.variables),
+        variables=tuple(
+            _variable(program, variable, brief=brief) for variable in program.variables
+        ),
         attrs=attrs,
     )
 
@@ -84,12 +86,12 @@ def coordinate(
     return Column(name, dims, numbers.dtype, attrs, numbers)
 
 
-def _variable(plan: Plan, variable: Variable, *, brief: bool) -> Column:
+def _variable(program: Program, variable: Variable, *, brief: bool) -> Column:
     dtype = np.dtype(np.int32 if variable.name in FLAGS else np.float64)
     if variable.name == "status":
-        return Column("status", variable.dims, dtype, _status_attrs(plan))
+        return Column("status", variable.dims, dtype, _status_attrs(program))
     if variable.name == "chosen_algorithm":
-        codes = {"none": 0, **{one.name: one.code for one in plan.algorithms()}}
+        codes = {"none": 0, **{one.name: one.code for one in program.algorithms()}}
         attrs: dict[str, Any] = {
             "long_name": "algorithm whose time this is",
             "flag_values": list(codes.values()),
@@ -98,29 +100,29 @@ def _variable(plan: Plan, variable: Variable, *, brief: bool) -> Column:
         return Column(variable.name, variable.dims, dtype, attrs)
     attrs = dict(VOCABULARY[variable.name].attrs())
     if not brief:
-        attrs |= _sources(plan, variable)
+        attrs |= _sources(program, variable)
     attrs["ancillary_variables"] = "status"
     return Column(variable.name, variable.dims, dtype, attrs)
 
 
-def _status_attrs(plan: Plan) -> dict[str, Any]:
-    texts = plan.faults.texts
+def _status_attrs(program: Program) -> dict[str, Any]:
+    texts = program.faults.texts
     meaning = "; ".join(f"{fault}: {text}" for fault, text in texts.items())
     return {
         "long_name": "why a value doesn't exist (0: it does)",
-        "flag_masks": [plan.faults.bits[fault] for fault in texts],
+        "flag_masks": [program.faults.bits[fault] for fault in texts],
         "flag_meanings": " ".join(texts),
         "comment": meaning,
     }
 
 
-def _sources(plan: Plan, variable: Variable) -> dict[str, str]:
+def _sources(program: Program, variable: Variable) -> dict[str, str]:
     called = [one for one in variable.declarations if isinstance(one, Call)]
     if called:
         return {"formula": "; ".join(dict.fromkeys(one.statement for one in called))}
     declared: list[Formula | Algorithm] = list(variable.declarations)
     if variable.name in ("time", "steps", "sent_bytes", "link_bytes"):
-        declared = [*plan.algorithms(), *declared]
+        declared = [*program.algorithms(), *declared]
     if not declared:
         return {}
     statements = list(dict.fromkeys(_statement(one, variable.name) for one in declared))
@@ -163,7 +165,7 @@ def references(declared: Iterable[Formula | Algorithm]) -> list[str]:
     return list(dict.fromkeys(one.source.at() for one in declared))
 
 
-# The work of a plan as a row of numbered steps, so that any run of them can be computed alone.
+# The work of a program as a row of numbered steps, so that any run of them can be computed alone.
 
 
 class Cuts(Sequence[Region]):
@@ -213,30 +215,30 @@ class Stage:
 
 
 class Steps:
-    """A plan's work: step after step, each a part of some variables.
+    """A program's work: step after step, each a part of some variables.
 
-    The steps come in the order of `Plan.blocks`, and each gives the same bits whichever others
+    The steps come in the order of `Program.blocks`, and each gives the same bits whichever others
     are computed, so that a sweep can be cut into runs of steps anywhere.
     """
 
     def __init__(
         self,
-        plan: Plan,
+        program: Program,
         names: Sequence[str],
         limits: Limits | None = None,
         beside: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self.plan, self.limits, self.beside = plan, limits or Limits(), beside
+        self.program, self.limits, self.beside = program, limits or Limits(), beside
         self.stages = tuple(self._staged(names))
         self._ends = tuple(accumulate(len(stage.cuts) for stage in self.stages))
         self._held: tuple[Case, Evaluator] | None = None
         self._group: tuple[Stage, Group] | None = None
 
     def _staged(self, names: Sequence[str]) -> Iterator[Stage]:
-        for case, dims, variables in self.plan.stages(names):
+        for case, dims, variables in self.program.stages(names):
             lengths = [
-                1 if position in case.fixed else self.plan.grid.shape[position]
-                for position in map(self.plan.grid.position, dims)
+                1 if position in case.fixed else self.program.grid.shape[position]
+                for position in map(self.program.grid.position, dims)
             ]
             yield Stage(case, dims, tuple(variables), Cuts(lengths, self.limits.block))
 
@@ -267,8 +269,8 @@ class Steps:
             self._group = None
             if self._held is None or self._held[0] is not stage.case:
                 self._held = None
-                grid = self.plan.grid
+                grid = self.program.grid
                 evaluator = Evaluator(grid, dict(stage.case.fixed), self.limits)
                 self._held = (stage.case, evaluator)
-            self._group = (stage, Group(self.plan, stage.case, self._held[1], stage.dims))
+            self._group = (stage, Group(self.program, stage.case, self._held[1], stage.dims))
         return self._group[1]

@@ -14,7 +14,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Column, Layout
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.engine.reduce_base import Piece, Reducer, Split, Task, position, split
 from sweeps.engine.reduce_plain import Extremes, Mean
 from sweeps.engine.reduce_quantile import MOST_BINNED, Histogram, Quantile, is_exact
@@ -282,12 +282,12 @@ def _too_large(reduction: Reduction, parts: Split) -> list[str]:
     return [fault("reductions.over", ", ".join(reduction.over), wrong, allowed)]
 
 
-# All reductions of a sweep together: made, fed with a plan's blocks, and turned into columns.
+# All reductions of a sweep together: made, fed with a program's blocks, and turned into columns.
 
 
-def reducers_of(plan: Plan, reductions: Sequence[Reduction], layout: Layout) -> list[Reducer]:
+def reducers_of(program: Program, reductions: Sequence[Reduction], layout: Layout) -> list[Reducer]:
     """Return an empty reducer for each reduction, in their order."""
-    dims = {variable.name: variable.dims for variable in plan.variables}
+    dims = {variable.name: variable.dims for variable in program.variables}
     labels = {column.name: column for column in layout.coordinates}
     faults = [
         fault(
@@ -301,11 +301,11 @@ def reducers_of(plan: Plan, reductions: Sequence[Reduction], layout: Layout) -> 
     ]
     if faults:
         raise InputError(faults)
-    return [reducer(one, dims[one.quantity], plan.grid.sizes, labels) for one in reductions]
+    return [reducer(one, dims[one.quantity], program.grid.sizes, labels) for one in reductions]
 
 
 def feed(
-    plan: Plan,
+    program: Program,
     reducers: Sequence[Reducer],
     limits: Limits | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -314,10 +314,12 @@ def feed(
     by_quantity: dict[str, list[Reducer]] = {}
     for made in reducers:
         by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
-    shapes = (plan.shape(variable) for variable in plan.variables if variable.name in by_quantity)
+    shapes = (
+        program.shape(variable) for variable in program.variables if variable.name in by_quantity
+    )
     total, done = sum(map(math.prod, shapes)), 0
     pairs = beside([made.task.reduction for made in reducers])
-    steps = Steps(plan, tuple(by_quantity), limits, pairs)
+    steps = Steps(program, tuple(by_quantity), limits, pairs)
     for block in steps.run(0, len(steps)):
         for made in by_quantity[block.name]:
             made.update(block.region, block.values, block.beside)

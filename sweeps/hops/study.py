@@ -22,7 +22,7 @@ from overhead.hops import (
 )
 from overhead.labels import HIERARCHY
 from overhead.quantity import VOCABULARY
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault
 from sweeps.spec.axis import Axis, label_values, parse_values
 from sweeps.spec.catalog import find_sweep, load_hardware, load_model, read_toml, spec_names
@@ -78,11 +78,11 @@ class Case:
         stated = {"collective": "all_reduce", **labels}
         sweep = Sweep("", "", wanted, (sizes,), {"ranks": float(ranks), **pods}, stated)
         found = resolve(sweep, self.folders)
-        plan = Plan(found.axes, found.constants, found.labels, wanted, implied=found.implied)
-        values = plan.evaluate()
-        faults = plan.faults.named(int(np.bitwise_or.reduce(values["status"], axis=None)))
+        program = Program(found.axes, found.constants, found.labels, wanted, implied=found.implied)
+        values = program.evaluate()
+        faults = program.faults.named(int(np.bitwise_or.reduce(values["status"], axis=None)))
         for name in faults:
-            shown, text = f"{ranks:,}", plan.faults.texts[name]
+            shown, text = f"{ranks:,}", program.faults.texts[name]
             wrong = f"'{self.name}': {name.replace('_', ' ')}"
             raise InputError(fault("ranks", shown, wrong, text))
         time, energy, sent, total = (

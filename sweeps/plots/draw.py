@@ -31,7 +31,7 @@ def draw(dataset: xr.Dataset, figure: Figure | Mapping[str, Any], stem: Path) ->
         raise InputError(faults)
     with style():
         canvas = _drawn(dataset, figure)
-        return _saved(canvas, stem)
+        return save(canvas, stem)
 
 
 def _drawn(dataset: xr.Dataset, figure: Figure) -> Canvas:
@@ -52,38 +52,11 @@ def _drawn(dataset: xr.Dataset, figure: Figure) -> Canvas:
     return draw_kind(figure, view)
 
 
-def _saved(canvas: Canvas, stem: Path) -> list[Path]:
-    """Write both files beside their final names, then move them there."""
-    # No date and no program's version in the files: they change only with what is drawn.
-    metadata: dict[str, dict[str, Any]] = {
-        "png": {"Software": None},
-        "svg": {"Date": None, "Creator": None},
-    }
-    paths = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in metadata}
-    parts = {
-        ending: path.with_name(f".{path.name}.{os.getpid()}.tmp") for ending, path in paths.items()
-    }
-    try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        for ending, part in parts.items():
-            canvas.savefig(part, format=ending, dpi=_RESOLUTION, metadata=metadata[ending])
-        for ending, path in paths.items():
-            parts[ending].replace(path)
-    except OSError as error:
-        message = f"{stem.parent}: the figure {stem.name} can't be written: {error.strerror}"
-        raise RunError(message) from error
-    finally:
-        for part in parts.values():
-            with suppress(OSError):  # gone already, or never there
-                part.unlink()
-    return list(paths.values())
-
-
 # A drawing to its files: whole or not at all, the same bytes for the same drawing.
 
 
 def save(canvas: Canvas, stem: Path) -> list[Path]:
-    """Write a drawing as PNG and SVG."""
+    """Write a drawing as PNG and SVG, beside their final names; then move them there."""
     # No date and no program's version in the files: they change only with what is drawn.
     metadata: dict[str, dict[str, Any]] = {
         "png": {"Software": None},

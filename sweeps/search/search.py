@@ -15,7 +15,7 @@ from overhead.graph import Evaluation, MissingQuantities
 from sweeps import display
 from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, Limits, blocks_over, settings
 from sweeps.engine.grid import Array, Case, Region
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault
 from sweeps.search.request import Execution, executions_at
 from sweeps.search.space import PLAN, Space
@@ -278,7 +278,7 @@ def _count(space: Space, bits: NDArray[np.int64], several: int, counts: Counts) 
 class _Keeper:
     """Takes in blocks, keeps the best."""
 
-    def __init__(self, space: Space, plan: Plan, keep: int) -> None:
+    def __init__(self, space: Space, plan: Program, keep: int) -> None:
         self.space = space
         self.shape = plan.grid.shape
         self.top, self.front = Top(keep), Front()

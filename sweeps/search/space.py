@@ -14,7 +14,7 @@ from overhead.collectives.algorithm import Requirement
 from overhead.graph import Evaluation
 from overhead.labels import HYBRID, LABELS, PLAIN, complete
 from sweeps.engine.grid import Array, Region, cut
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.engine.validity import DOES_NOT_FIT, training_faults
 from sweeps.errors import InputError, fault
 from sweeps.origin import assumed
@@ -77,7 +77,7 @@ REFUSED: Mapping[str, tuple[Requirement, ...]] = {
 class Limits:
     """What decides, beside the conditions on a plan, whether it counts."""
 
-    def __init__(self, plan: Plan, threshold: float, framework: str) -> None:
+    def __init__(self, plan: Program, threshold: float, framework: str) -> None:
         self.plan, self.threshold = plan, threshold
         self._rules = (*REPEATED, *REFUSED.get(framework.split("+", maxsplit=1)[0], ()))
         first = 1 << len(plan.faults.texts)
@@ -270,7 +270,7 @@ class Space:
     point: Point  # The question
     rows: Rows  # Splits with chunks and micro-batches that can be, and why others can't
     resolved: Resolved  # With all constants
-    plan: Plan | None  # The graph on the grid of plans; None where no row is left
+    plan: Program | None  # The graph on the grid of plans; None where no row is left
     limits: Limits | None  # What decides beside the model which plans count
     choices: Mapping[str, NDArray[Any]]  # What varies, and over what
 
@@ -432,10 +432,10 @@ def _axes(
     return axes, numbers, labels
 
 
-def _graph(resolved: Resolved, point: Point) -> Plan:
+def _graph(resolved: Resolved, point: Point) -> Program:
     objective = point.objective
     wanted = dict.fromkeys(("step_time", "peak_memory", objective.quantity, objective.second))
-    return Plan(
+    return Program(
         resolved.axes,
         resolved.constants,
         resolved.labels,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 from overhead.overlap.mechanisms import MECHANISMS
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.overlap import job_of
 
 Ratio = Callable[[str, float, float, str], None]
@@ -43,7 +43,7 @@ FURTHER = {
 def cells_a_second(mechanism: str) -> float:
     """Return how many cells of a form are computed and masked in a second, by one core."""
     found = job_of({**FURTHER[mechanism], "mechanism": mechanism}).resolved
-    plan = Plan(found.axes, found.constants, found.labels, ("overlapped_time",))
+    plan = Program(found.axes, found.constants, found.labels, ("overlapped_time",))
     assert plan.grid.cells >= 1e7
     best = float("inf")
     for _ in range(3):

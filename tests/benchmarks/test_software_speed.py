@@ -5,14 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.job import prepare
 from tests.benchmarks.conftest import best_of
 
 Ratio = Callable[[str, float, float, str], None]
 
 
-def planned(software: str, topology: str, algorithm: str) -> Plan:
+def planned(software: str, topology: str, algorithm: str) -> Program:
     """Return a plan of ten million cells of one machine."""
     switch = topology == "switch"
     level = ("bandwidth", 1e9) if switch else ("inter_bandwidth", 1e8)
@@ -28,7 +28,7 @@ def planned(software: str, topology: str, algorithm: str) -> Plan:
         },
         "quantities": ["time"],
     }  # fmt: skip
-    return prepare(spec, command=["test"]).plan
+    return prepare(spec, command=["test"]).program
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.spec.axis import Axis
 from tests.benchmarks.conftest import best_of
 
@@ -51,7 +51,7 @@ def grid(ranks: int, sizes: int, latencies: int, bandwidths: int) -> list[Axis]:
 def test_ring_all_reduce(
     benchmark: object, ratio: Ratio, name: str, shape: tuple[int, int, int, int]
 ) -> None:
-    plan = Plan(grid(*shape), CONSTANTS, LABELS, ["time"])
+    plan = Program(grid(*shape), CONSTANTS, LABELS, ["time"])
     out = np.ones(plan.grid.shape)
     work = lambda: plan.fill({"time": out})  # noqa: E731
     fill, spent = best_of(5, lambda: out.fill(2.0), work)
@@ -72,12 +72,12 @@ def test_best_of_algorithms(benchmark: object, ratio: Ratio) -> None:
     )
     constants = {**CONSTANTS, "hops": 1.0, "chunks": 16.0}
     labels = {**LABELS, "algorithm": "auto", "topology": "torus"}
-    plan = Plan([*axes, shapes], constants, labels, ["time", "chosen_algorithm"])
+    plan = Program([*axes, shapes], constants, labels, ["time", "chosen_algorithm"])
     count = len(plan.algorithms())
     out = np.ones(plan.shape(plan.variables[0]))
     code = np.ones(out.shape, dtype=np.int32)
     work = lambda: plan.fill({"time": out, "chosen_algorithm": code})  # noqa: E731
-    bare = Plan([*axes, shapes], constants, labels, ["time"])
+    bare = Program([*axes, shapes], constants, labels, ["time"])
     alone = lambda: bare.fill({"time": out})  # noqa: E731
     fill, spent, least = best_of(4, lambda: out.fill(2.0), work, alone)
     note = f"best of {count}, {out.size:.2g} cells"
@@ -94,7 +94,7 @@ def test_quickstart(benchmark: object, ratio: Ratio) -> None:
     sweep, text = load_sweep(find_sweep("quickstart"))
 
     def work() -> None:
-        prepare(sweep, text=text, bare_is_si=False).plan.evaluate()
+        prepare(sweep, text=text, bare_is_si=False).program.evaluate()
 
     (spent,) = best_of(3, work)
     ratio("quickstart, evaluation (seconds)", spent, 1.0, "")
@@ -120,14 +120,14 @@ REDUCTION = """
 import sys, time
 import numpy as np
 from tests.benchmarks.test_speed import CONSTANTS, LABELS, axis
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.engine.reduce import reducer
 from sweeps.spec.sweep import Reduction
 count = int(sys.argv[1]) // 10**6  # bandwidths
 axes = [axis("ranks", np.arange(2.0, 102.0)), axis("message_bytes", np.geomspace(1e3, 1e10, 1000)),
         axis("latency", np.linspace(1e-6, 1e-5, 10)),
         axis("bandwidth", np.geomspace(1e9, 1e12, count))]
-plan = Plan(axes, CONSTANTS, LABELS, ["time"])
+plan = Program(axes, CONSTANTS, LABELS, ["time"])
 found = reducer(Reduction("time", "min", ("latency", "bandwidth"), "least"),
                 plan.variables[0].dims, plan.grid.sizes,
                 {a.name: a.columns[a.name] for a in plan.grid.axes})
@@ -197,9 +197,9 @@ def test_cold_start(benchmark: object, ratio: Ratio) -> None:
 
 def test_axes_cost_nothing(benchmark: object, ratio: Ratio) -> None:
     """A sweep costs what its largest variable costs, not its number of axes."""
-    few = Plan(grid(10, 1000, 10, 100), CONSTANTS, LABELS, ["time"])
+    few = Program(grid(10, 1000, 10, 100), CONSTANTS, LABELS, ["time"])
     more = [axis(f"mesh_n{x}", np.array([1.0, 2.0, 4.0])) for x in "xyz"]
-    many = Plan([*grid(10, 1000, 10, 100), *more], CONSTANTS, LABELS, ["time"])
+    many = Program([*grid(10, 1000, 10, 100), *more], CONSTANTS, LABELS, ["time"])
     assert few.variables[0].dims == many.variables[0].dims
     out = np.ones(few.shape(few.variables[0]))
     one, other = best_of(5, lambda: few.fill({"time": out}), lambda: many.fill({"time": out}))

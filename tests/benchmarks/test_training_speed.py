@@ -49,11 +49,11 @@ def space() -> Job:
 
 def test_every_plan_by_part(benchmark: object, ratio: Ratio) -> None:
     job = space()
-    cells = job.plan.grid.cells
+    cells = job.program.grid.cells
     assert cells >= 5e6
     start = perf_counter()
     variables = 0
-    for block in job.plan.blocks():
+    for block in job.program.blocks():
         variables += block.values.size
     spent = perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -71,8 +71,8 @@ def test_every_plan_by_part(benchmark: object, ratio: Ratio) -> None:
 
 def _one_by_one(job: Job, count: int) -> float:
     """Return the seconds of a plan where each is evaluated alone, in a loop."""
-    columns = job.plan.grid.columns
-    labels = job.plan.cases[0].labels
+    columns = job.program.grid.columns
+    labels = job.program.cases[0].labels
     start = perf_counter()
     for index in range(count):
         given = {name: np.ravel(values)[index % values.size] for name, values in columns.items()}

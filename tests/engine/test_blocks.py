@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sweeps.engine.evaluate import blocks_over
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.job import prepare
 from sweeps.spec.axis import DEFAULT_QUANTITIES
 
@@ -68,20 +68,20 @@ GRIDS: dict[str, dict[str, Any]] = {
 }
 
 
-def plan_of(axes: dict[str, Any], quantities: list[str] = QUANTITIES) -> Plan:
+def plan_of(axes: dict[str, Any], quantities: list[str] = QUANTITIES) -> Program:
     several = {
         name: v for name, v in axes.items() if not isinstance(v, str) or ":" in v or v == "all"
     }
     single = {name: v for name, v in axes.items() if name not in several}
-    return prepare({"quantities": quantities, "axes": several, "constants": single}).plan
+    return prepare({"quantities": quantities, "axes": several, "constants": single}).program
 
 
-def gathered(plan: Plan, cells: int) -> dict[str, NDArray[Any]]:
+def gathered(program: Program, cells: int) -> dict[str, NDArray[Any]]:
     """Put blocks together; each cell must come just once."""
-    arrays = {v.name: np.full(plan.shape(v), -7, dtype=float) for v in plan.variables}
-    seen = {v.name: np.zeros(plan.shape(v), dtype=np.int64) for v in plan.variables}
+    arrays = {v.name: np.full(program.shape(v), -7, dtype=float) for v in program.variables}
+    seen = {v.name: np.zeros(program.shape(v), dtype=np.int64) for v in program.variables}
     largest = 0
-    for block in plan.blocks(cells=cells):
+    for block in program.blocks(cells=cells):
         arrays[block.name][block.region] = block.values
         seen[block.name][block.region] += 1
         assert block.values.shape == arrays[block.name][block.region].shape
@@ -109,9 +109,9 @@ def test_a_single_cell_at_a_time() -> None:
         "ranks": [6, 8],
         "message_bytes": [1e3, 1e9],
     }
-    plan = plan_of(axes)
-    for name, values in gathered(plan, 1).items():
-        np.testing.assert_array_equal(values, plan.evaluate()[name], name)
+    program = plan_of(axes)
+    for name, values in gathered(program, 1).items():
+        np.testing.assert_array_equal(values, program.evaluate()[name], name)
 
 
 def test_large_nodes_are_computed_in_parts_with_the_same_bits() -> None:
@@ -148,30 +148,30 @@ def test_large_nodes_are_computed_in_parts_with_the_same_bits() -> None:
 
 
 def test_filling_an_array_is_the_same_and_touches_nothing_else() -> None:
-    plan = plan_of(GRIDS["algorithms"], ["time", "steps"])
-    whole = plan.evaluate()
+    program = plan_of(GRIDS["algorithms"], ["time", "steps"])
+    whole = program.evaluate()
     outer = {name: np.full((3, *values.shape), -7.0) for name, values in whole.items()}
     inner = {name: values[1] for name, values in outer.items()}
-    plan.fill(inner, cells=100)
+    program.fill(inner, cells=100)
     for name, values in whole.items():
         np.testing.assert_array_equal(inner[name], values)
         assert (outer[name][[0, 2]] == -7).all()
     # Variables that aren't asked for aren't computed.
     time = np.full(whole["time"].shape, -7.0)
-    plan.fill({"time": time})
+    program.fill({"time": time})
     np.testing.assert_array_equal(time, whole["time"])
 
 
 def test_a_scalar_is_filled() -> None:
-    plan = plan_of({"topology": "ring", "ranks": "8", "message_bytes": "1e9"}, ["time"])
+    program = plan_of({"topology": "ring", "ranks": "8", "message_bytes": "1e9"}, ["time"])
     out = np.full((), -7.0)
-    plan.fill({"time": out})
-    assert out.item() == plan.evaluate()["time"].item() > 0
+    program.fill({"time": out})
+    assert out.item() == program.evaluate()["time"].item() > 0
 
 
 def test_only_the_names_asked_for_come() -> None:
-    plan = plan_of(GRIDS["algorithms"])
-    assert {block.name for block in plan.blocks(["time", "status"])} == {"time", "status"}
+    program = plan_of(GRIDS["algorithms"])
+    assert {block.name for block in program.blocks(["time", "status"])} == {"time", "status"}
 
 
 @given(st.lists(st.integers(1, 9), max_size=5), st.integers(1, 200))
@@ -191,9 +191,9 @@ def test_the_order_in_which_axes_are_given_changes_no_bit() -> None:
     axes = GRIDS["pods"]
     found = plan_of(axes).evaluate()
     for order in itertools.islice(itertools.permutations(axes), 1, 400, 150):
-        plan = plan_of({name: axes[name] for name in order})
-        for variable in plan.variables:
+        program = plan_of({name: axes[name] for name in order})
+        for variable in program.variables:
             first = next(v.dims for v in plan_of(axes).variables if v.name == variable.name)
-            values = plan.evaluate([variable.name])[variable.name]
+            values = program.evaluate([variable.name])[variable.name]
             moved = np.moveaxis(values, [variable.dims.index(d) for d in first], range(len(first)))
             np.testing.assert_array_equal(moved, found[variable.name], variable.name)

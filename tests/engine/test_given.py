@@ -7,16 +7,16 @@ import pytest
 
 import sweeps
 from overhead.formula import REGISTRY
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.errors import InputError
 from sweeps.job import prepare
 
 RING = {"topology": "ring", "ranks": [2, 8], "message_bytes": [1e6, 1e9]}
 
 
-def computed(plan: Plan) -> set[str]:
-    """Return the names of all that a plan computes."""
-    names, stack = set(), [node for case in plan.cases for node in case.nodes.values()]
+def computed(program: Program) -> set[str]:
+    """Return the names of all that a program computes."""
+    names, stack = set(), [node for case in program.cases for node in case.nodes.values()]
     while stack:
         node = stack.pop()
         if node.given is None:
@@ -25,9 +25,9 @@ def computed(plan: Plan) -> set[str]:
     return names
 
 
-def plan_of(quantities: list[str], **axes: object) -> Plan:
+def plan_of(quantities: list[str], **axes: object) -> Program:
     stated = {name: value if isinstance(value, list) else [value] for name, value in axes.items()}
-    return prepare({"quantities": quantities, "axes": stated}).plan
+    return prepare({"quantities": quantities, "axes": stated}).program
 
 
 def test_only_what_is_asked_for_is_computed() -> None:
@@ -39,9 +39,9 @@ def test_only_what_is_asked_for_is_computed() -> None:
 
 def test_a_time_that_is_given_is_not_computed() -> None:
     time = [1e-3, 2e-3, 5e-3]
-    plan = plan_of(["time", "algbw", "busbw"], time=time, **RING)
-    assert computed(plan) == {"algbw", "bus_factor", "busbw"}
-    assert [variable.name for variable in plan.variables] == ["algbw", "busbw", "status"]
+    program = plan_of(["time", "algbw", "busbw"], time=time, **RING)
+    assert computed(program) == {"algbw", "bus_factor", "busbw"}
+    assert [variable.name for variable in program.variables] == ["algbw", "busbw", "status"]
     found = sweeps.sweep(["time", "algbw", "busbw"], time=time, **RING)
     assert found["algbw"].dims == ("message_bytes", "time")
     assert found["busbw"].dims == ("ranks", "message_bytes", "time")
@@ -154,7 +154,7 @@ def test_whatever_a_formula_gives_can_be_asked_for(pods: dict[str, float]) -> No
             constants["phase_chunks"] = 2
         stated = {"quantities": [name], "axes": labels, "constants": constants}
         try:
-            values = prepare(stated).plan.evaluate()
+            values = prepare(stated).program.evaluate()
         except InputError as error:
             absent.add(name)
             lines = error.faults

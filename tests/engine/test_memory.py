@@ -19,7 +19,7 @@ def peak():
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 def plan_of(quantities, axes, **constants):
-    return prepare({"quantities": quantities, "axes": axes, "constants": constants}).plan
+    return prepare({"quantities": quantities, "axes": axes, "constants": constants}).program
 
 def stream(plan):
     cells = 0

@@ -319,7 +319,7 @@ def test_blocks_of_a_sweep(over: tuple[str, ...]) -> None:
         },
         "constants": {"latency": 1e-6, "bandwidth": 1e11, "collective": "all_reduce"},
     }
-    plan = prepare(stated).plan
+    plan = prepare(stated).program
     for variable in plan.variables[:2]:
         values = plan.evaluate((variable.name,))[variable.name]
         case = Case(values, variable.dims, over)

@@ -81,16 +81,16 @@ def test_every_cell_is_its_own_evaluation(more: dict[str, Any]) -> None:
     if more.get("model"):
         axes["plan"]["ep"] = [1, 2, 4, 8]
     made = job(axes, {**SMALL, "world_size": 64, **more}, QUANTITIES)
-    arrays = made.plan.evaluate()
-    grid = made.plan.grid
+    arrays = made.program.evaluate()
+    grid = made.program.grid
     seen = 0
-    for case in made.plan.cases:
+    for case in made.program.cases:
         for index in np.ndindex(*(grid.sizes[name] for name in ("micro_batch", "plan"))):
             at = dict(zip(("micro_batch", "plan"), index, strict=True), zero_stage=seen % 3)
             place = {grid.names[p]: part.start for p, part in case.fixed.items()} | at
             given = {name: cell(made, values, name, place) for name, values in grid.columns.items()}
             alone = Evaluation(given, case.labels)
-            for variable in made.plan.variables:
+            for variable in made.program.variables:
                 if variable.name == "status":
                     continue
                 ours = arrays[variable.name][tuple(place[dim] for dim in variable.dims)]
@@ -105,7 +105,7 @@ def cell(made: Job, values: np.ndarray, name: str, place: dict[str, int]) -> flo
     """Return a column's value at a cell."""
     index = tuple(
         place[dim] if length > 1 else 0
-        for dim, length in zip(made.plan.grid.names, values.shape, strict=True)
+        for dim, length in zip(made.program.grid.names, values.shape, strict=True)
     )
     return float(values[index])
 
@@ -177,10 +177,10 @@ def test_a_wrong_enumeration_is_a_fault(table: dict[str, Any], told: str) -> Non
 
 def test_what_cant_be_told_is_left_out_only_where_nothing_is_asked_for() -> None:
     bare = prepare({"axes": {}, "constants": {"parameters": 70e9, "dp": 8}})
-    assert bare.plan.wanted == ("first_stage_model_state_memory",)
-    assert bare.plan.evaluate()["first_stage_model_state_memory"] == 18 * 70e9
-    assert "step_time" in bare.plan.missing
-    assert "sequence_length" in " ".join(bare.plan.missing.values())
+    assert bare.program.wanted == ("first_stage_model_state_memory",)
+    assert bare.program.evaluate()["first_stage_model_state_memory"] == 18 * 70e9
+    assert "step_time" in bare.program.missing
+    assert "sequence_length" in " ".join(bare.program.missing.values())
     with pytest.raises(InputError, match="step_time needs"):
         prepare({"quantities": ["step_time"], "constants": {"parameters": 70e9, "dp": 8}})
 

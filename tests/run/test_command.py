@@ -159,7 +159,7 @@ def test_an_estimate_is_of_the_right_size(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
     found = estimate(large(), Limits(block=50))
     names = {"time", "chosen_algorithm", "steps", "status", "energy"}
-    shapes = [large().plan.shape(v) for v in large().plan.variables if v.name in names]
+    shapes = [large().program.shape(v) for v in large().program.variables if v.name in names]
     import math
 
     assert found.cells == sum(map(math.prod, shapes))
@@ -212,7 +212,7 @@ GRIDS: dict[str, dict[str, Any]] = {
 def test_memory_stays_within_the_limit(name: str, limit: int) -> None:
     job = prepare(GRIDS[name])
     limits = limits_for(job, f"{limit} MiB")
-    steps = Steps(job.plan, job.stored, limits)
+    steps = Steps(job.program, job.stored, limits)
     tracemalloc.start()
     try:
         chosen = sorted({*range(min(3, len(steps))), len(steps) // 2, len(steps) - 1})

@@ -140,7 +140,7 @@ def test_a_damaged_block_is_computed_again(
         for position in range(0, len(content), 97):
             content[position] ^= 1 << position % 8
             block.write_bytes(content)
-            work = Work(recipe(small()), small().plan)
+            work = Work(recipe(small()), small().program)
             assert folder.records(1, work.recipe.owner) is None
             content[position] ^= 1 << position % 8
         content[40] ^= 4

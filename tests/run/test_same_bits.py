@@ -36,7 +36,7 @@ def test_a_region_is_found_by_its_number(shape: list[int], cells: int) -> None:
 
 @pytest.mark.parametrize("cells", [1, 7, 64, EVERYTHING])
 def test_steps_are_the_plan_s_blocks(cells: int) -> None:
-    plan = large().plan
+    plan = large().program
     variables = [variable.name for variable in plan.variables]
     steps = Steps(plan, variables, Limits(block=cells))
     alone = [
@@ -92,7 +92,7 @@ def test_workers_and_all_resume_points(tmp_path: Path, workers: int, per_block: 
 
 def at_resume_points(tmp_path: Path, workers: int, per_block: int, *, everywhere: bool) -> None:
     cut = Cut(Limits(block=64), per_block)
-    count = -(-len(Steps(large().plan, names_of(large()), cut.limits)) // per_block)
+    count = -(-len(Steps(large().program, names_of(large()), cut.limits)) // per_block)
     path = tmp_path / "x.nc"
     # Stopped after some blocks by this process, it goes on here or with workers.
     stops = sorted({0, 1, count // 2, count - 1} & set(range(count)))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from overhead.collectives.algorithm import ALGORITHMS, SCHEDULE, Algorithm
 from overhead.collectives.choices import TAKEN, candidates
 from overhead.quantity import VOCABULARY
-from sweeps.engine.plan import Plan
+from sweeps.engine.program import Program
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.figures import CONSTANTS
 from sweeps.spec.software import load_software
@@ -77,7 +77,7 @@ def values(
     if library != "none":
         wanted += ["wire_part_time", "copy_part_time", "ramp_part_time", "step_part_time"]
     axis = Axis("message_bytes", {"message_bytes": SIZES})
-    plan = Plan([axis], given, labels, wanted)
+    plan = Program([axis], given, labels, wanted)
     return {
         name: np.broadcast_to(np.asarray(found, dtype=np.float64).reshape(-1), SIZES.shape)
         for name, found in plan.evaluate().items()

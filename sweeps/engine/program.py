@@ -34,9 +34,9 @@ class Holes:
     """
 
     def __init__(
-        self, plan: Plan, case: Case, evaluator: Evaluator, positions: Sequence[int]
+        self, program: Program, case: Case, evaluator: Evaluator, positions: Sequence[int]
     ) -> None:
-        self.plan, self.case, self.evaluator = plan, case, evaluator
+        self.program, self.case, self.evaluator = program, case, evaluator
         self.positions = frozenset(positions)
         self.found = -1
         if evaluator.cells(case.status) <= evaluator.limits.whole:
@@ -68,8 +68,8 @@ class Holes:
         if self._sharing is None:
             own = self._held(self.case)
             others = [
-                (case, Evaluator(self.plan.grid, dict(case.fixed), self.evaluator.limits))
-                for case in self.plan.cases
+                (case, Evaluator(self.program.grid, dict(case.fixed), self.evaluator.limits))
+                for case in self.program.cases
                 if case is not self.case and self._held(case) == own
             ]
             self._sharing = [(self.case, self.evaluator), *others]
@@ -80,7 +80,7 @@ class Holes:
 
     def _of_case(self, case: Case, evaluator: Evaluator, region: Region, bits: int) -> Array:
         """Return where no cell of a case along the dimensions that the variables lack can be."""
-        grid = self.plan.grid
+        grid = self.program.grid
         own = {grid.position(dim) for dim in case.status.dims} - set(case.fixed)
         idle = tuple(sorted(own - self.positions))
         place = [case.fixed.get(p, part) for p, part in enumerate(region)]
@@ -107,15 +107,17 @@ class Holes:
 class Group:
     """Variables of the same dimensions in one case, computed together block by block."""
 
-    def __init__(self, plan: Plan, case: Case, evaluator: Evaluator, dims: tuple[str, ...]) -> None:
-        self.case, self.evaluator, self.faults = case, evaluator, plan.faults
-        grid = plan.grid
+    def __init__(
+        self, program: Program, case: Case, evaluator: Evaluator, dims: tuple[str, ...]
+    ) -> None:
+        self.case, self.evaluator, self.faults = case, evaluator, program.faults
+        grid = program.grid
         self.run_length = grid.shape[-1]
         self.positions = [grid.position(dim) for dim in dims]
         self.lengths = [1 if p in case.fixed else grid.shape[p] for p in self.positions]
         self.idle = set(range(len(grid.shape))) - set(self.positions) - set(case.fixed)
         self.everything = evaluator.everything
-        self.holes = Holes(plan, case, evaluator, self.positions)
+        self.holes = Holes(program, case, evaluator, self.positions)
         self.buffers: dict[str, Array] = {}
 
     def run(
@@ -190,7 +192,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
 OF_TIME = {"time", "algbw", "busbw"}
 
 
-class Plan:
+class Program:
     """A sweep ready to run."""
 
     def __init__(
@@ -315,8 +317,8 @@ class Plan:
             )  # fmt: skip
         return self._builders[id(case)]
 
-    def asking(self, name: str) -> Plan:
-        """Return the plan of another quantity, on the same graph, in cases with an algorithm."""
+    def asking(self, name: str) -> Program:
+        """Return the program of another quantity, on the same graph, in cases with an algorithm."""
         other = copy(self)
         other.__dict__.pop("variables", None)
         other.wanted = (name,)
