@@ -181,6 +181,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "sized_by": ("world",),  # dp is what the other degrees leave of the GPUs
     "batched_by": ("micro_batches",),  # the global batch follows from them
     "saving": ("staged",),  # whether a checkpoint goes by way of the hosts' memory
+    "paid": ("owned",),  # whether a GPU's price follows from what owning it costs
     "grid": ("given",),  # groups lie on a mesh or torus of given sides
     # From messages, at the rate of multiprocessors, or in parts at that rate
     "communication": ("messages", "sms", "split"),
@@ -252,6 +253,8 @@ def implied(given: Container[str]) -> dict[str, str]:
         found["batched_by"] = "micro_batches"
     if "staging_bandwidth" in given:
         found["saving"] = "staged"
+    if "capital" in given:
+        found["paid"] = "owned"
     if "mesh_nx" in given and "mesh_ny" in given:
         found |= GIVEN_GRID
     return found

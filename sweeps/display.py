@@ -127,6 +127,8 @@ ROWS: dict[str, Row] = {
         _row("bubble_fraction", "rates", "usual report table plan",
              "bubble, of the pipeline's time", "bubble", percent=True),
         _row("step_energy", "rates", "usual report plan", "energy of a step"),
+        _row("token_energy", "rates", "report", "  a token"),
+        _row("node_power", "rates", "report", "power of a node, behind its supplies"),
         _row("error_band", "rates", "usual plan", percent=True),
         # What interrupts a run.
         _row("fault_interval", "failures", "report", "interrupted every"),
@@ -143,9 +145,12 @@ ROWS: dict[str, Row] = {
         _row("run_days", "training", "report", "  with all that interrupts it"),
         _row("gpu_hours", "training", "report", "  GPU-hours"),
         _row("training_energy", "training", "report", "  energy"),
-        _row("cost", "cost", "report table", "  cost"),
+        _row("run_gpu_hours", "training", "report", "  GPU-hours, all counted"),
+        _row("cost", "cost", "report table", "  cost of its computing"),
+        _row("run_cost", "cost", "report", "  cost, all counted"),
         _row("cost_per_trillion_tokens", "cost", "report plan best", "cost of 1e12 tokens",
              "1e12 tokens"),
+        _row("useful_cost", "cost", "report", "cost of 1e12 tokens of use"),
     )
 }  # fmt: skip
 # The groups of what is told of a training step.

@@ -29,6 +29,8 @@ cite(
     "doi:10.1016/j.future.2004.11.016",
 )
 OWN = "derivation"
+# A run with less of its time in use never ends.
+LEAST = 1e-12
 DALY: dict[str, Any] = {
     "source": "daly2006",
     "assumes": ("interruptions come at random and one by one, while restarting as well",),
@@ -290,7 +292,7 @@ def waiting_share(spare_servers: Array, servers_down: Array, down_dispersion: Ar
 @formula(source=OWN)
 def run_time(training_time: Array, goodput: Array) -> Array:
     """Time of a whole training with all that interrupts it."""
-    return training_time / np.maximum(goodput, 1e-300)
+    return training_time / np.maximum(goodput, LEAST)
 
 
 @formula(source=OWN)

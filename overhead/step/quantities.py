@@ -144,7 +144,7 @@ define("power", r"P_1", "W", "power of a GPU at work", minimum=0)
 _share("idle_power_fraction", r"\pi_0", "power of an idle GPU by that of one at work")
 for _name, _mark, _meaning in (
     ("device_energy", "gpu", "energy of a step: all GPUs"),
-    ("step_energy", "step", "energy of a step: all GPUs and what their power leaves out"),
+    ("step_energy", "step", "energy of a step: nodes, switches, moved bits, the site"),
     ("training_energy", "train", "energy of a whole training"),
 ):
     define(_name, rf"W_{{{_named(_mark)}}}", "J", _meaning, minimum=0)
@@ -212,6 +212,7 @@ DEFAULTS: dict[str, float] = {
     "step_overhead": 0.0,
     "idle_power_fraction": 0.15,  # assumed
     "hour": 3600.0,
+    "kilowatt_hour": 3.6e6,
     "day": 86400.0,
     # What is known of the run.
     "unknown_settings": 0.0,

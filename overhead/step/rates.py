@@ -147,13 +147,9 @@ def hardware_flops(
 alias("hardware_flops", "model_flops", assumes=("nothing is recomputed",), when=FORWARD, **AGAIN)
 
 
-# Energy of a step, and time, energy and cost of a whole training.
+# Time of a whole training, and what its computing costs.
 
 OWN = "derivation"
-BOARD = (
-    "a GPU's power holds its own links' ports, so that links' energies here are those of what "
-    "lies outside of its board: cards, cables, switches"
-)
 
 
 @formula(source=OWN, assumes=("the ends' extra work is shared out over all stages: their mean",))
@@ -174,25 +170,6 @@ def computing_time(
     return np.maximum(layers + optimizer_time + ends, 0.0)
 
 
-@formula(source=OWN, assumes=("a GPU that communicates or waits takes what an idle one does",))
-def device_energy(
-    world_size: Array,
-    power: Array,
-    idle_power_fraction: Array,
-    step_time: Array,
-    computing_time: Array,
-) -> Array:
-    """Energy of a step: all GPUs, idle all the time and busy while they compute."""
-    busy = np.maximum(1.0 - idle_power_fraction, 0.0) * np.minimum(computing_time, step_time)
-    return world_size * power * (idle_power_fraction * step_time + busy)
-
-
-@formula(source=OWN, assumes=(BOARD,))
-def step_energy(device_energy: Array, communication_energy: Array) -> Array:
-    """Energy of a step: all GPUs and the network."""
-    return device_energy + communication_energy
-
-
 # A whole training.
 
 
@@ -203,7 +180,6 @@ def training_steps(training_tokens: Array, tokens_per_step: Array) -> Array:
 
 
 product("training_time", ("training_steps", "step_time"))
-product("training_energy", ("training_steps", "step_energy"))
 
 
 @formula(source=OWN)

@@ -255,7 +255,7 @@ def _of_a_run(sweep: Sweep, folders: Sequence[Path]) -> tuple[str, ...]:
 
 def _costs(sweep: Sweep, folders: Sequence[Path]) -> tuple[str, ...]:
     """Return the costs to ask for: none where no price is known."""
-    if "price" in sweep.given:
+    if {"price", "capital"} & sweep.given:
         return COSTS
     axes = [axis.columns["hardware"] for axis in sweep.axes if "hardware" in axis.columns]
     names = axes[0] if axes else [sweep.labels.get("hardware", LABELS["hardware"].default)]

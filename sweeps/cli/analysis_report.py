@@ -466,12 +466,18 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     yield f"  (error to expect on average; {settings})"
     if _number(evaluation, "host_bound") > 0.0:
         yield "  (host-bound: layers wait for their launches longer than they compute)"
-    for name in display.rows("rates", "failures", "training", "cost", place="report"):
+    for name in _told(job):
         value = _number(evaluation, name)
         if not np.isnan(value) and (value > 0.0 or name != "bubble_fraction"):
             yield _line(display.words(name), shown(name, value))
     yield ""
     yield from overlap_lines(evaluation)
+
+
+def _told(job: Job) -> tuple[str, ...]:
+    """Return what is told of a step and its run, of failures where anything was said of them."""
+    failures = ("failures",) if "goodput" in job.sweep.quantities else ()
+    return display.rows("rates", *failures, "training", "cost", place="report")
 
 
 def _lacking(job: Job) -> Iterator[str]:

@@ -74,7 +74,7 @@ def file_options(given: Mapping[str, Any]) -> dict[str, Any]:
 # Origins longer than this are cut to their kind in a table; the catalogue has the rest.
 LONGEST = 60
 # What says how units convert, and a model's shapes that it doesn't have.
-CONVERSIONS = ("hour", "day")
+CONVERSIONS = ("hour", "day", "kilowatt_hour")
 ABSENT = (ASSUMED, "not stated: none")
 
 

@@ -300,7 +300,14 @@ def _instead(answer: Answer, best: Detail) -> Iterator[str]:
 
 
 # Of a whole training.
-TRAINING = ("training_days", "run_days", "gpu_hours", "cost", "training_energy")
+TRAINING = (
+    "training_days",
+    "run_days",
+    "run_gpu_hours",
+    "run_cost",
+    "useful_cost",
+    "training_energy",
+)
 FAILURES = display.rows("failures")
 LOST = tuple(name for name in FAILURES if name.endswith("_share"))
 
@@ -324,15 +331,20 @@ def training_lines(detail: Detail, asked: Asked) -> Iterator[str]:
     every = shown("fault_interval", one["fault_interval"])
     pause = shown("checkpoint_interval", one["checkpoint_interval"])
     stall = shown("checkpoint_stall_time", one["checkpoint_stall_time"])
-    spare = f"{one['spare_servers']:g} spare servers of {plan['server_gpus']:g} GPUs"
+    spare = f"spare servers of {plan['server_gpus']:g} GPUs: {one['spare_servers']:g}"
     times = f"interrupted every {every}; a checkpoint every {pause} takes {stall}; {spare}"
     lines = [f"lost to {lost}", times]
-    sums = [f"{shown('gpu_hours', whole['gpu_hours'])} of GPUs"]
-    known = (name for name in ("cost", "training_energy") if np.isfinite(whole[name]))
-    sums.extend(shown(name, whole[name]) for name in known)
-    lines.append(f"its computing alone: {', '.join(sums)}")
-    if not np.isfinite(whole["cost"]):
-        lines.append("no price is known: --price '2.5 USD/h' gives the cost")
+    sums = [f"{shown('run_gpu_hours', whole['run_gpu_hours'])} of GPUs with the spare ones"]
+    if np.isfinite(whole["run_cost"]):
+        each = shown("useful_cost", whole["useful_cost"])
+        sums += [shown("run_cost", whole["run_cost"]), f"{each} for 1e12 tokens"]
+    if np.isfinite(whole["training_energy"]):
+        joules = whole["training_energy"]
+        sums.append(f"{shown('training_energy', joules)} ({joules / 3.6e12:,.4g} GWh)")
+    lines.append(f"it takes {', '.join(sums)}")
+    if not np.isfinite(whole["run_cost"]):
+        lines.append("no price is known: --price '2.5 USD/h' (or --capital '35000 USD', of a GPU "
+                     "that is owned) gives the cost")  # fmt: skip
     yield from bullets(lines)
     yield ""
 

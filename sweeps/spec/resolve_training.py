@@ -231,7 +231,8 @@ class TrainingResolver(Resolver):
         lengths = [len(axis) for axis in axes]
         tables = [self._table(labels) for labels in self._combinations(axes)]
         for name in dict.fromkeys(name for table in tables for name in table):
-            if name in self.given:
+            # What is owned has a price that follows.
+            if name in self.given or (name == "price" and "capital" in self.given):
                 continue
             # What a framework doesn't state has the model's own default, if there is one.
             usual = next((d[name] for d in MODELS.values() if name in d), np.nan)

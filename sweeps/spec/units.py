@@ -52,6 +52,7 @@ _TABLE: tuple[tuple[str, _Unit, str], ...] = (
     ("min minute minutes", _Unit(60, 1, (0, 1, 0, 0, 0)), ""),
     ("h hr hour hours", _Unit(3600, 1, (0, 1, 0, 0, 0)), ""),
     ("day days d", _Unit(86400, 1, (0, 1, 0, 0, 0)), ""),
+    ("year years", _Unit(31557600, 1, (0, 1, 0, 0, 0)), ""),
     ("J joule joules", _Unit(1, 1, (0, 0, 1, 0, 0)), "small large"),
     ("Wh", _Unit(3600, 1, (0, 0, 1, 0, 0)), "large"),
     ("W watt watts", _Unit(1, 1, (0, -1, 1, 0, 0)), "small large"),
@@ -86,6 +87,7 @@ _CANONICAL = {
     "s-1": _Canonical("a rate", "'1000/s'", "/s", _UP),
     "d-1": _Canonical("a rate", "'0.004/d'", "/d", ""),
     "USD h-1": _Canonical("a price per hour", "'2.5 USD/h'", "USD/h", ""),
+    "USD kWh-1": _Canonical("a price of energy", "'0.08 USD/kWh'", "USD/kWh", ""),
     "USD": _Canonical("an amount of money", "'1000 USD'", "USD", ""),
 }
 

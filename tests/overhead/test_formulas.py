@@ -149,7 +149,7 @@ class Unit:
     @staticmethod
     def parse(text: str) -> Unit:
         powers: Counter[str] = Counter()
-        for word in text.replace("W", "J s-1").split():
+        for word in re.sub(r"\bW\b", "J s-1", text).split():
             name, power = re.fullmatch(r"([A-Za-z]*)(-?\d*)", word).groups()  # type: ignore[union-attr]
             powers["byte" if name == "bit" else name] += int(power or 1)
         powers.pop("", None)

@@ -1,0 +1,110 @@
+"""Energy of nodes beside measured ones, and what a run costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overhead.graph import Evaluation
+from overhead.labels import implied
+from sweeps.spec.catalog import usual_operation
+from tests.cli_runner import Runner
+
+USUAL = {name: one.value for name, one in usual_operation().items()}
+H100: Mapping[str, float] = {
+    **USUAL, "power": 700.0, "idle_power_fraction": 0.2, "gpus_per_node": 8.0,
+    "nics_per_node": 8.0, "hour": 3600.0, "day": 86400.0, "kilowatt_hour": 3.6e6,
+    "communication_energy": 0.0, "world_size": 512.0, "step_time": 10.0, "computing_time": 9.0,
+    "tokens_per_step": 4194304.0, "parameters": 175e9, "weight_bytes": 2.0, "optimizer_bytes": 12.0,
+}  # fmt: skip
+# Mean power of a node in training [W], from logs of MLPerf Training (v4.0 @6fe954378e, v4.1
+# @b87b9e396f, v5.0 @0fdc28f013): GPUs' limit, shares of the time in which GPUs compute that are
+# possible, fans, what supplies hand on (1 where it was measured behind them).
+NODES = {
+    "GPT-3 175B, 64 nodes in immersion, DC": (6788.42, 700.0, (0.85, 0.95), 0.0, 1.0),
+    "GPT-3 175B, 64 nodes in immersion, AC": (6900.93, 700.0, (0.85, 0.95), 0.0, 0.9837),
+    "Llama 2 70B LoRA, 1 node in immersion, DC": (6969.1, 700.0, (0.9, 1.0), 0.0, 1.0),
+    "Llama 2 70B LoRA, 1 node in immersion, AC": (7176.3, 700.0, (0.9, 1.0), 0.0, 0.9837),
+    "Llama 2 70B LoRA, 8 nodes in air, AC": (7270.7, 700.0, (0.75, 0.9), 75.0, 0.96),
+    "BERT, 1 node of 8 B200 with water, AC": (9749.3, 1000.0, (0.9, 1.0), 0.0, 0.94),
+}
+
+
+@pytest.fixture
+def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
+    return Runner(capsys)
+
+
+def run(**changed: Any) -> Evaluation:
+    given = {**H100, **changed}
+    return Evaluation(given, implied(given))
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_nodes_power_is_within_a_tenth_of_measured_ones(name: str) -> None:
+    watts, limit, computing, fans, handed_on = NODES[name]
+    for share in computing:
+        held = run(power=limit, fan_power=fans, computing_time=10.0 * share)
+        assert float(held["node_power"]) / handed_on == pytest.approx(watts, rel=0.1), share
+
+
+def test_gpt3_takes_the_power_and_energy_that_were_measured(sweeps: Runner) -> None:
+    """64 nodes in immersion: 6788 W a node and 1.115 J a token in training, behind the supplies."""
+    (record,) = sweeps(
+        "analysis --model gpt3-175b --num-gpus 512 --tp 4 --pp 8 --virtual-stages 12 "
+        "--global-batch 2048 --micro-batch 2 --seq-length 2048 --zero-stage 1 --sp on "
+        "--precision fp8 --fan-power 0 --conversion-efficiency 1 --switch-power 0 --json"
+    ).records
+    assert record["node_power"] == pytest.approx(6788.42, rel=0.05)
+    assert record["token_energy_j"] == pytest.approx(1.11514, rel=0.05)
+
+
+def test_a_node_takes_what_its_parts_take() -> None:
+    held = run()
+    gpus = 8 * 700 * (0.2 + 0.8 * 0.9)
+    node = gpus + 8 * (USUAL["host_power"] + USUAL["fan_power"]) + 8 * USUAL["card_power"]
+    assert float(held["node_power"]) == pytest.approx(node)
+    assert float(held["node_energy"]) == pytest.approx(64 * node * 10)
+    supplied = node / USUAL["conversion_efficiency"] + 8 * USUAL["switch_power"]
+    assert float(held["step_energy"]) == pytest.approx(64 * supplied * 10)
+    assert float(held["token_energy"]) == pytest.approx(64 * supplied * 10 / 4194304)
+    site = run(pue=1.3, communication_energy=1e5)
+    assert float(site["step_energy"]) == pytest.approx(1.3 * (64 * supplied * 10 + 1e5))
+
+
+def test_energy_grows_with_work_and_never_below_idle() -> None:
+    held = run(computing_time=np.linspace(0.0, 10.0, 11))
+    assert np.all(np.diff(held["step_energy"]) > 0.0)
+    assert float(held["device_energy"][0]) == pytest.approx(512 * 140 * 10)
+    assert float(held["device_energy"][-1]) == pytest.approx(512 * 700 * 10)
+
+
+# Money.
+
+
+def test_a_run_pays_for_interruptions_and_spares() -> None:
+    held = run(training_tokens=15e12, price=2.5)
+    spares = float(held["spare_servers"]) * 8
+    days = float(held["run_days"])
+    assert float(held["run_gpu_hours"]) == pytest.approx((512 + spares) * days * 24)
+    assert float(held["run_cost"]) == pytest.approx(2.5 * (512 + spares) * days * 24)
+    assert float(held["useful_cost"]) == pytest.approx(float(held["run_cost"]) / 15)
+    assert float(held["run_cost"]) > float(held["cost"])
+    ideal = run(training_tokens=15e12, price=2.5, goodput=1.0, spare_servers=0.0)
+    assert float(ideal["run_cost"]) == pytest.approx(float(ideal["cost"]))
+    each = float(ideal["cost_per_trillion_tokens"])
+    assert float(ideal["useful_cost"]) == pytest.approx(each)
+
+
+def test_what_is_owned_is_written_off_and_takes_electricity() -> None:
+    held = run(capital=35040.0, ownership_time=4 * 8760 * 3600.0, electricity_price=0.1)
+    watts = float(held["step_energy"]) / 10 / 512
+    assert float(held["price"]) == pytest.approx(1.0 + 0.1 * watts / 1000)
+    dearer = run(capital=35040.0, network_share=0.2, ownership_time=4 * 8760 * 3600.0,
+                 electricity_price=0.1)  # fmt: skip
+    assert float(dearer["price"]) == pytest.approx(1.2 + 0.1 * watts / 1000)
+    rented = run(price=2.0)
+    assert float(rented["price"]) == 2.0
