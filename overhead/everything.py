@@ -64,10 +64,10 @@ def references(*, others: bool = False) -> str:
     for topology in NETWORKS:
         of = [a for a in algorithms(others=others) if a.topology == topology]
         lines += [f"### {topology}", "", *_algorithms(of), ""]
-    told = formulas(others=others)
+    every = formulas(others=others)
     cited = {one.source.key for one in algorithms(others=others)}
-    cited |= {one.source.key for one in told}
-    lines += ["## Formulas", "", *_formulas(told), "", "## Sources", ""]
+    cited |= {one.source.key for one in every}
+    lines += ["## Formulas", "", *_formulas(every), "", "## Sources", ""]
     lines += [
         f"- `{key}`: {source.at()}" for key, source in sorted(SOURCES.items()) if key in cited
     ]

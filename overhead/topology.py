@@ -218,6 +218,6 @@ def _check(kind: str, values: Mapping[str, Array]) -> None:
     for one in NETWORKS[kind].requires:
         own = {name: values[name] for name in one.inputs if name in values}
         if len(own) == len(one.inputs) and not np.all(one.holds(**own)):
-            told = ", ".join(f"{name} = {value}" for name, value in own.items())
-            message = f"{told}: {one.text}"
+            text = ", ".join(f"{name} = {value}" for name, value in own.items())
+            message = f"{text}: {one.text}"
             raise ValueError(message)

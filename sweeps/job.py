@@ -126,11 +126,11 @@ class Job:
         }
         cells = sum(int(np.prod([int(n) for n in s], dtype=object)) for s in sizes.values())
         if cells > MOST_CELLS:
-            told = " x ".join(f"{name} {size}" for name, size in self.program.grid.sizes.items())
+            text = " x ".join(f"{name} {size}" for name, size in self.program.grid.sizes.items())
             raise InputError(
                 fault(
                     "axes",
-                    told,
+                    text,
                     f"{cells:.3g} cells, {8 * cells / 1e12:.3g} TB",
                     f"at most {MOST_CELLS:.0e} cells can be stored; shorten an axis, or ask for a "
                     "reduction ([[reductions]] with quantities = [])",
@@ -144,10 +144,10 @@ class Job:
         except (AttributeError, ValueError, OSError):
             return  # not told here
         if self.nbytes > memory:
-            told = " x ".join(f"{name} {size}" for name, size in self.program.grid.sizes.items())
+            text = " x ".join(f"{name} {size}" for name, size in self.program.grid.sizes.items())
             wrong = f"{format_quantity(self.nbytes, 'byte')} are more than the memory holds"
             allowed = "run it into a file ('sweeps run'), shorten an axis, or ask for a reduction"
-            raise InputError(fault("axes", told, wrong, allowed))
+            raise InputError(fault("axes", text, wrong, allowed))
 
     def estimate(self) -> Iterator[str]:
         """Yield what the sweep would compute and store."""

@@ -77,8 +77,8 @@ def by_owner(origins: Sequence[Origin]) -> bool:
 def words_of(origins: Sequence[Origin]) -> str:
     """Return the origins of one quantity in words."""
     if by_owner(origins):
-        told = (f"{one.owner}: {one.text}" if one.owner else one.text for one in origins)
-        return " | ".join(dict.fromkeys(told))
+        texts = (f"{one.owner}: {one.text}" if one.owner else one.text for one in origins)
+        return " | ".join(dict.fromkeys(texts))
     return "; or ".join(list(dict.fromkeys(one.words for one in origins))[:MOST])
 
 

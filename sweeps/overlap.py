@@ -217,8 +217,8 @@ def _suited(
         chosen = dict(zip(labels, choice, strict=True))
         mechanism = chosen["mechanism"]
         takes = BOTH if measured else MECHANISMS[mechanism].takes
-        held = {**resolved.constants, **numbers}
-        program = Program((), held, chosen, takes, optional=True)
+        constants = {**resolved.constants, **numbers}
+        program = Program((), constants, chosen, takes, optional=True)
         builder = program.builder(program.cases[0])
         lacking = [lack for name in takes for lack in _lacking(builder, name, takes)]
         faults.setdefault(mechanism, []).extend(_needed(name, mechanism) for name in lacking)
@@ -428,8 +428,8 @@ def _notes(case: Case, found: Mapping[str, float]) -> Iterator[str]:
     if case.labels.get("efficiency_of") == "communication" and mechanism == "two_durations":
         bare = compute + communication * (1.0 - found["overlap_efficiency"])
         if bare < max(compute, communication) * (1.0 - LEAST):
-            told = format_quantity(bare, "s")
-            yield f"  (computation + communication*(1 - efficiency) would be {told}, less than the"
+            text = format_quantity(bare, "s")
+            yield f"  (computation + communication*(1 - efficiency) would be {text}, less than the"
             yield "  communication by itself: no more of it hides than there is computation)"
     if mechanism == "layer_by_layer":
         yield "  (a plain transformer's next layer needs the all_reduce: it hides only behind what"
@@ -500,8 +500,8 @@ def chrome_trace(
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"kind": "predicted"}}
 
 
-def _about(what: str, pid: int, tid: int, **told: Any) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": told}
+def _about(what: str, pid: int, tid: int, **details: Any) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": details}
 
 
 def write_trace(

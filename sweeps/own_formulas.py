@@ -42,7 +42,7 @@ def load_formulas(path: Path) -> None:
         for key in sorted(set(ALGORITHMS) - before):
             _check_algorithm(ALGORITHMS[key])
     except (Exception, SystemExit) as error:
-        wrong = _told(error, path)
+        wrong = _error_text(error, path)
         raise InputError(fault("--formulas", str(path), wrong, "a sound file")) from None
 
 
@@ -130,7 +130,7 @@ def _some_of(quantity: Quantity, draw: np.random.Generator) -> Array:
     return np.where(draw.random(POINTS) < 0.5, np.round(values), 2.0 ** draw.integers(0, 7, POINTS))
 
 
-def _told(error: BaseException, path: Path) -> str:
+def _error_text(error: BaseException, path: Path) -> str:
     """Return an error in a user's file as one line, with its place."""
     message = error.args[0] if isinstance(error, KeyError) and error.args else error
     text = " ".join(str(message).split())

@@ -17,7 +17,7 @@ from sweeps.engine.reduce_base import Reducer, Split, split
 from sweeps.engine.reduce_quantile import MOST_BINS, MOST_HELD, is_exact
 from sweeps.errors import InputError, fault
 from sweeps.job import Job
-from sweeps.spec.sweep import Reduction, beside
+from sweeps.spec.sweep import Reduction, partners
 from sweeps.spec.units import format_quantity, parse_quantity
 
 GIB = 1 << 30
@@ -71,7 +71,7 @@ def names_of(job: Job) -> tuple[str, ...]:
 
 def estimate(job: Job, limits: Limits) -> Estimate:
     """Estimate a sweep by computing a few steps of it."""
-    steps = Steps(job.program, names_of(job), limits, beside(job.sweep.reductions))
+    steps = Steps(job.program, names_of(job), limits, partners(job.sweep.reductions))
     variables = {variable.name: variable for variable in job.program.variables}
     seconds = _seconds(steps, job.reducers())
     blocks = min(len(steps), 1 + int(seconds / BLOCK_SECONDS))
@@ -135,7 +135,7 @@ def _timed(steps: Steps, reducers: Sequence[Reducer], start: int, stop: int) -> 
             cells += block.values.size
             for made in reducers:
                 if made.task.reduction.quantity == block.name:
-                    made.update(block.region, block.values, block.beside)
+                    made.update(block.region, block.values, block.partners)
         if time.perf_counter() - begin > TRIAL_SECONDS / (2 * TRIALS):
             break
     return cells, time.perf_counter() - begin
@@ -211,8 +211,8 @@ def limits_for(job: Job, limit: str, processes: int = 1) -> Limits:
     most = memory(limit)
     results = sum(_state_bytes(job, one) + _result_bytes(job, one) for one in job.sweep.reductions)
     if results > most:
-        told = f"the reductions' results need {format_quantity(results, 'byte')}"
-        raise InputError(fault("--max-memory", limit, told, "raise it, or reduce further"))
+        wrong = f"the reductions' results need {format_quantity(results, 'byte')}"
+        raise InputError(fault("--max-memory", limit, wrong, "raise it, or reduce further"))
     block, whole = BLOCK_CELLS, WHOLE_CELLS
     kept = processes * block_bytes(limit, processes) if job.sweep.reductions else 0
     while block >= LEAST_BLOCK:
@@ -220,8 +220,8 @@ def limits_for(job: Job, limit: str, processes: int = 1) -> Limits:
         if needed <= most:
             return Limits(block, whole)
         block, whole = block // 2, whole // 2
-    told = f"the sweep's values need {format_quantity(needed, 'byte')}"
-    raise InputError(fault("--max-memory", limit, told, "raise it, or take fewer --workers"))
+    wrong = f"the sweep's values need {format_quantity(needed, 'byte')}"
+    raise InputError(fault("--max-memory", limit, wrong, "raise it, or take fewer --workers"))
 
 
 def _working_bytes(program: Program, limits: Limits) -> int:
@@ -248,10 +248,10 @@ def _nodes(program: Program) -> Iterator[tuple[Case, list[Node]]]:
 
 
 def _case_bytes(program: Program, case: Case, nodes: Sequence[Node], limits: Limits) -> int:
-    held = {program.grid.names[position] for position in case.fixed}
+    fixed = {program.grid.names[position] for position in case.fixed}
     largest, total = 1, 0
     for node in nodes:
-        cells = program.grid.size(node.dims - held)
+        cells = program.grid.size(node.dims - fixed)
         kept = cells if cells <= limits.whole else min(cells, limits.block)
         largest = max(largest, kept)
         if node.given is None:

@@ -251,8 +251,8 @@ def _is_not_empty(error: OSError) -> bool:
 def refusal(output: Path, found: Stated, wanted: Mapping[str, str]) -> InputError:
     """Return why a sweep can't go on with what is there."""
     changed = [name for name in wanted if found.identity.get(name) != wanted[name]]
-    told = " and ".join(changed) or "the way in which it is cut"
-    wrong = f"has blocks of another sweep: {told} changed since {_since(found)}"
+    text = " and ".join(changed) or "the way in which it is cut"
+    wrong = f"has blocks of another sweep: {text} changed since {_since(found)}"
     allowed = "run what it was started with, or --overwrite to start afresh"
     return InputError(fault("--resume", str(output), wrong, allowed))
 

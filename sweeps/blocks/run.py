@@ -54,7 +54,7 @@ from sweeps.store.publish import (
     sweep_strays,
     system_calls,
 )
-from sweeps.store.write import Written, held, planned, write, write_held
+from sweeps.store.write import Written, output_lock, planned, write, write_under_lock
 from sweeps.store.zarr_store import require_zarr
 
 Progress = Callable[[int, int], None]
@@ -111,14 +111,14 @@ def run_in_blocks(
 ) -> Written:
     """Run a sweep by blocks that are files, and gather them in the output."""
     chosen = storage or Storage()
-    with held(output, overwrite=overwrite, folder=zarr) as target:
+    with output_lock(output, overwrite=overwrite, folder=zarr) as target:
         folder = Folder(target)
         with system_calls(output):
             stated = _stated(job, output, folder, cut, overwrite=overwrite, resume=resume)
         own = chosen if zarr else None
         recipe = recipe_of(job, stated.limits, stated.per_block, formulas, own)
         work = Work(recipe, job.program)
-        with _told_what_is_kept(job, output, folder, recipe, stated):
+        with _message_of_kept(job, output, folder, recipe, stated):
             missing = _missing(folder, recipe, stated)
             require(_needed(job, chosen, len(missing) / stated.blocks, zarr=zarr), output)
             if zarr:
@@ -126,8 +126,8 @@ def run_in_blocks(
             _compute(Assignment(work, folder, output, missing), stated.blocks, pool, progress)
             read = Reader(work, folder, output, stated.blocks)
             if zarr:
-                told = progress("gathering") if progress else None
-                written = gather_store(job, read, target, stated.attrs, overwrite, told)
+                report = progress("gathering") if progress else None
+                written = gather_store(job, read, target, stated.attrs, overwrite, report)
             else:
                 written = _gather(job, read, stated, target, chosen, overwrite, progress)
         with system_calls(output):
@@ -187,7 +187,7 @@ def _missing(folder: Folder, recipe: Recipe, stated: Stated) -> tuple[int, ...]:
 
 
 @contextlib.contextmanager
-def _told_what_is_kept(
+def _message_of_kept(
     job: Job, output: Path, folder: Folder, recipe: Recipe, stated: Stated
 ) -> Iterator[None]:
     """Add to what fails while a sweep runs what is left of it, and what it takes to go on."""
@@ -218,11 +218,11 @@ def _compute(
     assignment: Assignment, blocks: int, pool: Pool, progress: Callable[[str], Progress] | None
 ) -> None:
     """Compute the blocks that aren't there."""
-    told = progress("computing") if progress else None
+    report = progress("computing") if progress else None
     missing = assignment.missing
     for count, _ in enumerate(itertools.chain([None], pool(assignment) if missing else ())):
-        if told is not None:
-            told(blocks - len(missing) + count, blocks)
+        if report is not None:
+            report(blocks - len(missing) + count, blocks)
 
 
 def _gather(
@@ -237,19 +237,19 @@ def _gather(
     """Write the blocks' contents to the file."""
     layout, blocks = _result(job, read, stated, progress("reducing") if progress else None)
     plan = planned(read.output, layout, storage, overwrite=overwrite)
-    told = progress("gathering") if progress else None
-    return write_held(read.output, target, layout, blocks, plan, storage, overwrite, told)
+    report = progress("gathering") if progress else None
+    return write_under_lock(read.output, target, layout, blocks, plan, storage, overwrite, report)
 
 
 def _result(
-    job: Job, read: Reader, stated: Stated, told: Progress | None
+    job: Job, read: Reader, stated: Stated, report: Progress | None
 ) -> tuple[Layout, Iterator[Block]]:
     """Return the layout and the blocks of the whole result, from the blocks' files."""
     reducers: list[Reducer] = job.reducers()
     for index in range(stated.blocks if reducers else 0):
         merge_states(reducers, read(index))
-        if told is not None:
-            told(index + 1, stated.blocks)
+        if report is not None:
+            report(index + 1, stated.blocks)
     stored = (
         block
         for index in range(stated.blocks if read.work.recipe.stored else 0)
@@ -410,7 +410,7 @@ def clear(output: Path) -> None:
     folder = Folder(target)
     if not folder.exists() and not strays(target) and not lock_of(target).exists():
         return
-    with contextlib.suppress(RunError), system_calls(output), hold(target) as held:
-        if held:
+    with contextlib.suppress(RunError), system_calls(output), hold(target) as lock:
+        if lock:
             sweep_strays(target)
             folder.remove()

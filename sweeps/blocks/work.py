@@ -26,7 +26,7 @@ from sweeps.engine.reduce import part, task_of
 from sweeps.engine.reduce_base import Reducer, Task
 from sweeps.errors import RunError, fault
 from sweeps.job import Job
-from sweeps.spec.sweep import Reduction, beside
+from sweeps.spec.sweep import Reduction, partners
 from sweeps.store.encode import RunningChecksum, Storage, checksum, stored, stored_checksum
 from sweeps.store.metadata import check_layout, code_digest, versions
 from sweeps.store.publish import NewFile, publish_folder, system_calls
@@ -194,7 +194,7 @@ class Work:
     def __init__(self, recipe: Recipe, program: Program | None = None) -> None:
         self.recipe = recipe
         self.program = program or recipe.program()
-        pairs = beside(recipe.reductions)
+        pairs = partners(recipe.reductions)
         self.steps = Steps(self.program, recipe.names, recipe.limits, pairs)
         dims = {variable.name: variable.dims for variable in self.program.variables}
         sizes = self.program.grid.sizes
@@ -223,7 +223,7 @@ class Work:
                 key = (number, tuple((part.start, part.stop) for part in box))
                 if key not in parts:
                     parts[key] = part(task, box)
-                parts[key].update(block.region, block.values, block.beside)
+                parts[key].update(block.region, block.values, block.partners)
         for (number, bounds), made in parts.items():
             for name, values in made.state().items():
                 about = {"reduction": number, "box": [list(pair) for pair in bounds], "key": name}
@@ -293,8 +293,8 @@ def merge_states(reducers: Sequence[Reducer], records: Sequence[Record]) -> None
         if "reduction" in record.about:
             about: Mapping[str, Any] = record.about
             key = (about["reduction"], str(about["box"]))
-            held = states.setdefault(key, (region_of(about["box"]), {}))
-            held[1][about["key"]] = record.values
+            state = states.setdefault(key, (region_of(about["box"]), {}))
+            state[1][about["key"]] = record.values
     for (number, _), (box, state) in states.items():
         made = reducers[number].part(box)
         made.restore(state)

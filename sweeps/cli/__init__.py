@@ -72,10 +72,10 @@ def _tell_version(ctx: click.Context) -> None:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        told = version("overhead-sweeps")
+        number = version("overhead-sweeps")
     except PackageNotFoundError:
-        told = "of a checkout that isn't installed"
-    click.echo(f"sweeps, version {told}")
+        number = "of a checkout that isn't installed"
+    click.echo(f"sweeps, version {number}")
     ctx.exit()
 
 
@@ -108,24 +108,24 @@ def run(args: Sequence[str] | None = None) -> int:
         result: Any = commands.main(given or ["--help"], "sweeps", standalone_mode=False)
         sys.stdout.flush()
     except InputError as error:
-        return _told(error.faults, 2)
+        return _report(error.faults, 2)
     except RunError as error:
-        return _told([str(error)], 1)
+        return _report([str(error)], 1)
     except click.UsageError as error:
-        return _told([error.format_message()], 2)
+        return _report([error.format_message()], 2)
     except (KeyboardInterrupt, click.Abort):
-        return _told(["interrupted; nothing was left half done"], 130)
+        return _report(["interrupted; nothing was left half done"], 130)
     except (BrokenPipeError, SystemExit):
         # Click exits where a pipe has closed, and nothing else here does.  The reader has had
         # enough; without this, Python complains when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except MemoryError:
-        return _told(["out of memory; ask for fewer cells, or for a reduction"], 1)
+        return _report(["out of memory; ask for fewer cells, or for a reduction"], 1)
     return result if isinstance(result, int) else 0
 
 
-def _told(lines: Sequence[str], code: int) -> int:
+def _report(lines: Sequence[str], code: int) -> int:
     for line in lines:
         click.echo(f"sweeps: {line}", err=True)
     return code

@@ -57,9 +57,9 @@ def timeline_of(job: Job) -> StepTimeline:
 
     sizes = job.program.grid.sizes
     if job.program.grid.cells != 1:
-        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        text = ", ".join(f"{name} {size}" for name, size in sizes.items())
         wrong = "a timeline is of one plan"
-        raise InputError(fault("--timeline", told, wrong, "one value for each argument"))
+        raise InputError(fault("--timeline", text, wrong, "one value for each argument"))
     evaluation = evaluation_of(job)
     try:
         with np.errstate(all="ignore"):
@@ -84,11 +84,11 @@ def write_timeline(job: Job, step: StepTimeline, given: Mapping[str, Any]) -> No
     marks = {MARK: step.step_time} if differs else {}
     write_trace(step.stages, path, overwrite=given["overwrite"], marks=marks)
     notes.write(f"wrote {path}: open it in Perfetto or chrome://tracing\n")
-    told = _difference(job, step) if differs else ""
-    if told:
-        notes.write(f"  ({told})\n")
+    note = _difference(job, step) if differs else ""
+    if note:
+        notes.write(f"  ({note})\n")
     if given["plot"]:
-        for made in _draw(job, step, path.with_suffix(""), [told] if told else []):
+        for made in _draw(job, step, path.with_suffix(""), [note] if note else []):
             notes.write(f"drew {made}\n")
 
 
@@ -161,10 +161,10 @@ def plan_faults(evaluation: Evaluation) -> Iterator[str]:
             case "batch_not_divisible":
                 yield _batch(values)
             case _:
-                yield _told(one, values)
+                yield _fault_line(one, values)
 
 
-def _told(one: Faulty, values: Mapping[str, str]) -> str:
+def _fault_line(one: Faulty, values: Mapping[str, str]) -> str:
     # A degree of 1 isn't what is wrong.
     idle = {name for name, value in values.items() if name in ("ep", "etp", *DEGREES)
             and value == "1"}  # fmt: skip
@@ -178,9 +178,9 @@ def _product(values: Mapping[str, str]) -> str:
     product = 1.0
     for name in DEGREES:
         product *= float(values[name])
-    told = "*".join(values[name] for name in DEGREES)
+    text = "*".join(values[name] for name in DEGREES)
     wrong = f"is {product:g}, not the {values['world_size']} GPUs"
-    return fault("*".join(DEGREES), told, wrong, "degrees that multiply to them")
+    return fault("*".join(DEGREES), text, wrong, "degrees that multiply to them")
 
 
 def _batch(values: Mapping[str, str]) -> str:
@@ -275,9 +275,9 @@ def _with_sides(job: Job) -> Job:
     each = [values[name] for name in ("mesh_nx", "mesh_ny", "mesh_nz")]
     sides, world = each[0] * each[1] * each[2], values["world_size"]
     if not np.any(sides == world):
-        told = "*".join(f"{side.flat[0]:g}" for side in each)
+        text = "*".join(f"{side.flat[0]:g}" for side in each)
         wrong = f"is {sides.flat[0]:g}, not the {world.flat[0]:g} GPUs"
-        raise InputError(fault("mesh_nx*mesh_ny*mesh_nz", told, wrong, "sides of all GPUs"))
+        raise InputError(fault("mesh_nx*mesh_ny*mesh_nz", text, wrong, "sides of all GPUs"))
     resolved = replace(job.resolved, implied={**job.resolved.implied, **GIVEN_GRID})
     program = Program(
         resolved.axes,

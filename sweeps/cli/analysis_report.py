@@ -307,8 +307,8 @@ def _notes(
         if not flat and evaluation[name] > 1.0 and _uneven(evaluation, name)
     ]
     if uneven:
-        told = ", ".join(uneven)
-        yield f"groups of {told} lie on nodes unevenly: timed as if no two members shared one"
+        text = ", ".join(uneven)
+        yield f"groups of {text} lie on nodes unevenly: timed as if no two members shared one"
 
 
 def _schedule_lacks(evaluation: Evaluation, framework: str) -> Iterator[str]:
@@ -337,9 +337,9 @@ def _text(evaluation: Evaluation, name: str) -> str:
 
 
 def _needs(evaluation: Evaluation, result: AnalysisResult) -> str:
-    held = "" if result.memory_is_whole else " for model states alone"
+    scope = "" if result.memory_is_whole else " for model states alone"
     needed = shown("memory", result.per_gpu_memory_bytes)
-    return f"{needed}{held} of the GPU's {_text(evaluation, 'memory_capacity')}"
+    return f"{needed}{scope} of the GPU's {_text(evaluation, 'memory_capacity')}"
 
 
 def _line(words: str, text: str) -> str:
@@ -347,11 +347,11 @@ def _line(words: str, text: str) -> str:
 
 
 def _memory(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
-    held = "memory" if result.memory_is_whole else "model states"
+    part = "memory" if result.memory_is_whole else "model states"
     stage = evaluation.value("fullest_stage", {}) if result.memory_is_whole else None
     stages = evaluation["pp"]
     place = f" (stage {stage + 1:g} of {stages:g})" if stage is not None and stages > 1.0 else ""
-    yield f"{held} of {'the fullest' if stages > 1.0 else 'a'} GPU{place}"
+    yield f"{part} of {'the fullest' if stages > 1.0 else 'a'} GPU{place}"
     for name, value in result.memory.items():
         if value > 0.0:
             yield _line(display.words(name), shown(name, value))
@@ -401,8 +401,8 @@ def _communication(evaluation: Evaluation, result: AnalysisResult) -> Iterator[s
         environment = evaluation.labels["environment"]
         yield f"(times by the profile of {library}; environment = {environment})"
     elif any(np.any(share < 1.0) for share in shares.values()):
-        told = ", ".join(f"{name} {_share(share)}" for name, share in shares.items())
-        yield f"(links at {told} of their bandwidth; sweeps collective takes all of it)"
+        efficiencies = ", ".join(f"{name} {_share(share)}" for name, share in shares.items())
+        yield f"(links at {efficiencies} of their bandwidth; sweeps collective takes all of it)"
     yield ""
 
 
@@ -450,8 +450,8 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     if np.isnan(whole):
         lacking = [name for name in RATES if np.isnan(_number(evaluation, name))]
         machine, precision = (job.resolved.labels.get(n) for n in ("hardware", "precision"))
-        told = f"{machine}'s file has no {', '.join(lacking) or 'figure'} in {precision}"
-        yield f"step: its time isn't known: {told}; give it, or another --precision"
+        text = f"{machine}'s file has no {', '.join(lacking) or 'figure'} in {precision}"
+        yield f"step: its time isn't known: {text}; give it, or another --precision"
         yield ""
         return
     fits = not _number(evaluation, "headroom") < 0.0
@@ -565,7 +565,7 @@ class _Teller:
     """Tells quantities, each once, what a quantity is made of before the quantity itself."""
 
     def __init__(self) -> None:
-        self.told: set[tuple[str, str, str]] = set()
+        self.keys: set[tuple[str, str, str]] = set()
         self.leaves: dict[str, str] = {}
         self.sources: dict[str, int] = {}
 
@@ -578,9 +578,9 @@ class _Teller:
         if declared is None:
             return
         key = (name, declared.statement, shown(name, scope[name]))
-        if key in self.told:
+        if key in self.keys:
             return
-        self.told.add(key)
+        self.keys.add(key)
         if isinstance(declared, Formula):
             for one in declared.inputs if depth else ():
                 yield from self.tell(one, scope, depth - 1)

@@ -135,8 +135,8 @@ def _show_machine(machine: Machine) -> None:
         ("node", machine.in_network),
         ("fabric", machine.scale_out_in_network),
     ):
-        told = ", ".join(abilities) or "nothing"
-        sys.stdout.write(f"  the {level}'s switch reduces in the network by: {told}\n")
+        text = ", ".join(abilities) or "nothing"
+        sys.stdout.write(f"  the {level}'s switch reduces in the network by: {text}\n")
 
 
 def _show_framework(framework: Framework) -> None:
@@ -159,8 +159,8 @@ def _show_framework(framework: Framework) -> None:
 def _show_choices(choices: Mapping[str, Choice]) -> None:
     width = max(map(len, choices), default=0)
     for name, choice in choices.items():
-        told = f"{choice.value:<14} {choice.kind:<14} {choice.source}"
-        sys.stdout.write(f"  {name.ljust(width)}  {told}\n")
+        text = f"{choice.value:<14} {choice.kind:<14} {choice.source}"
+        sys.stdout.write(f"  {name.ljust(width)}  {text}\n")
 
 
 def _show_figures(figures: Mapping[str, Figure]) -> None:

@@ -86,18 +86,18 @@ def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
     lines: list[str] = []
     several: dict[str, Sequence[Origin]] = {}
     for name, origins in job.resolved.origins.items():
-        told = _brief(origins) if brief else words_of(origins)
+        text = _brief(origins) if brief else words_of(origins)
         if name not in used:
             continue
         if name in job.program.labels:
-            lines.append(f"  {name} = {job.program.labels[name]}  [{told}]")
+            lines.append(f"  {name} = {job.program.labels[name]}  [{text}]")
         elif name in constants:
             shown = format_quantity(constants[name], VOCABULARY[name].units)
-            lines.append(f"  {name} = {shown}  [{told}]")
+            lines.append(f"  {name} = {shown}  [{text}]")
         elif name in columns and by_owner(origins):
             several[name] = origins
         elif name in columns:
-            lines.append(f"  {name} = {_several(name, columns[name])}  [{told}]")
+            lines.append(f"  {name} = {_several(name, columns[name])}  [{text}]")
     if not lines and not several:
         return
     machines = " ".join(machine.name for machine in job.resolved.machines)
@@ -124,15 +124,15 @@ def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
             value = _several(name, columns[name])
         else:
             value = _several(name, job.program.grid.columns[name].reshape(-1))
-        told = _group(origins) if brief else words_of(origins)
-        groups.setdefault(told, {}).setdefault(value, []).append(name)
+        origin = _group(origins) if brief else words_of(origins)
+        groups.setdefault(origin, {}).setdefault(value, []).append(name)
     if not groups:
         return
     named = [one.name for one in job.resolved.machines]
     machines = " ".join([*named, *(one.name for one in job.resolved.models)])
     yield "not given, so taken as" + (f" (sources: sweeps catalog {machines}):" if brief else ":")
-    for told, values in groups.items():
-        yield f"  {told}"
+    for origin, values in groups.items():
+        yield f"  {origin}"
         text = "; ".join(f"{', '.join(names)} = {value}" for value, names in values.items())
         yield from wrap(text, 96, initial_indent=" " * 6, subsequent_indent=" " * 6)
 

@@ -244,8 +244,8 @@ def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
         time = values_of(job, case, ["overlapped_time"])["overlapped_time"]
         if abs(time - end) > TOLD * end:
             more = f"{100.0 * abs(time / end - 1.0):.2g} % {'more' if time > end else 'less'}"
-            ends, told = shown("time", end), shown("time", time)
+            ends, form = shown("time", end), shown("time", time)
             yield (
-                f"{name}: the course ends at {ends}; its form gives {told}, {more}: it isn't exact"
+                f"{name}: the course ends at {ends}; its form gives {form}, {more}: it isn't exact"
                 " where a transfer takes longer than a chunk's pass"
             )

@@ -250,9 +250,9 @@ def _experts(one: Calculation) -> Iterator[str]:
     cluster = one.cluster
     yield "experts"
     row = one.recommended or one.rows[-1]
-    held = cluster.experts / row.ep
+    experts = cluster.experts / row.ep
     yield from _bullet(
-        f"EP={row.ep}: a GPU holds {held:g} of {cluster.experts} experts, each whole"
+        f"EP={row.ep}: a GPU holds {experts:g} of {cluster.experts} experts, each whole"
     )
     notes = compared(cluster)
     yield from _bullet(
@@ -274,9 +274,9 @@ def _differences(one: Calculation) -> Iterator[str]:
     yield "what it leaves out"
     fewest = one.fewest
     if fewest is not None:
-        told = f"TP={fewest.tp}, PP={fewest.pp}, DP={fewest.dp}"
+        text = f"TP={fewest.tp}, PP={fewest.pp}, DP={fewest.dp}"
         yield from _bullet(
-            f"over all degrees that its script tries fewest bytes would take {told} "
+            f"over all degrees that its script tries fewest bytes would take {text} "
             f"({_gb(fewest.bytes)}): bytes aren't time"
         )
     if one.recommended is not None and not one.cluster.experts:

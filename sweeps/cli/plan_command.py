@@ -144,8 +144,8 @@ def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) 
         wrong = "stands beside --model, whose shapes give it"
         yield fault("--params", given["params"], wrong, "one of the two")
     if model and (given["moe"] or given["num_experts"] is not None):
-        told = "--moe" if given["moe"] else "--num-experts"
-        yield fault(told, "set", "stands beside --model, which says so itself", "one of the two")
+        flag = "--moe" if given["moe"] else "--num-experts"
+        yield fault(flag, "set", "stands beside --model, which says so itself", "one of the two")
     if given["tokens"] is not None and given["days"] is not None:
         yield fault("--days", given["days"], "stands beside --tokens", "one of the two")
     if not calculator:
@@ -157,8 +157,8 @@ def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) 
             yield fault(flag_of(name), text, "needs a model's shapes", allowed)
     for name in ("explain", "lost_nodes", "tokens", "days"):
         if given[name] is not None:
-            told = f"--{name.replace('_', '-')}"
-            yield fault(told, given[name], "needs a model's shapes", allowed)
+            flag = f"--{name.replace('_', '-')}"
+            yield fault(flag, given[name], "needs a model's shapes", allowed)
 
 
 def _scaled(flag: str, text: str, unit: str, readings: list[str]) -> str:
@@ -309,9 +309,9 @@ def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
 
     for name in ("explain", "lost_nodes", "tokens", "days"):
         if given[name] is not None:
-            told = f"--{name.replace('_', '-')}"
+            text = f"--{name.replace('_', '-')}"
             wrong = "is told of one point, and there are many"
-            raise InputError(fault(told, given[name], wrong, "one value for every argument"))
+            raise InputError(fault(text, given[name], wrong, "one value for every argument"))
     out = Output(given, "plan")
     out.check()
     progress = Progress("searching")

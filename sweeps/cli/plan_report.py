@@ -251,10 +251,10 @@ def _expert_words(answer: Answer) -> Iterator[str]:
              "ep_combine_backward_count", "ep_layers", "micro_batches", "dispatch_message_bytes",
              "ep_dispatch_time", "ep_communication_time", "group_nodes")  # fmt: skip
     (one,) = details([plan], names)
-    held = plan["experts"] / plan["ep"]
+    experts = plan["experts"] / plan["ep"]
     split = f", each split over {plan['etp']:g}" if plan["etp"] > 1.0 else ", each whole"
     yield (
-        f"a GPU holds {held:g} of {plan['experts']:g} experts{split}; a token goes to "
+        f"a GPU holds {experts:g} of {plan['experts']:g} experts{split}; a token goes to "
         f"{plan['experts_per_token']:g}"
     )
     layers = one["ep_layers"] * one["micro_batches"]
@@ -285,15 +285,15 @@ def _instead(answer: Answer, best: Detail) -> Iterator[str]:
             lambda plan: plan["ep"] > 1.0 and plan["etp"] > 1.0,
         ),
     )
-    told: set[tuple[object, ...]] = {best.plan.key}
+    keys: set[tuple[object, ...]] = {best.plan.key}
     for words, fits in ways:
         own = [plan for plan in answer.found.splits if fits(plan)]
-        if fits(best.plan) or (own and own[0].key in told):
+        if fits(best.plan) or (own and own[0].key in keys):
             continue
         if not own:
             yield f"{words} nothing can run"
             continue
-        told.add(own[0].key)
+        keys.add(own[0].key)
         (other,) = details(own[:1], ("step_time",))
         slower = other["step_time"] / best["step_time"] - 1.0
         yield f"{words} the best is {slower:+.1%}: {other.plan.name}"
@@ -323,10 +323,10 @@ def training_lines(detail: Detail, asked: Asked) -> Iterator[str]:
         tokens = one["tokens_per_second"] * one["goodput"] * asked.days * 86400.0
     plan = detail.plan.changed({"training_tokens": tokens})
     (whole,) = details([plan], TRAINING)
-    told = f"{tokens / 1e12:.4g} T tokens" if tokens >= 1e12 else f"{tokens / 1e9:.4g} B tokens"
+    text = f"{tokens / 1e12:.4g} T tokens" if tokens >= 1e12 else f"{tokens / 1e9:.4g} B tokens"
     days = shown("run_days", whole["run_days"])
     computing = shown("training_days", whole["training_days"])
-    yield f"{told}: {days}, of which the run computes {computing} (goodput {one['goodput']:.1%})"
+    yield f"{text}: {days}, of which the run computes {computing} (goodput {one['goodput']:.1%})"
     lost = ", ".join(f"{display.words(name).split(' to ')[1]} {one[name]:.1%}" for name in LOST)
     every = shown("fault_interval", one["fault_interval"])
     pause = shown("checkpoint_interval", one["checkpoint_interval"])
@@ -370,8 +370,8 @@ def _lost(answer: Answer, nodes: int) -> Iterator[str]:
     """Yield what can be done when nodes are lost, the best first."""
     from sweeps.cli.write import Progress
 
-    told = "a node lost" if nodes == 1 else f"{nodes} nodes lost"
-    yield f"{told}: what can be done, by tokens a second beside the whole cluster's"
+    text = "a node lost" if nodes == 1 else f"{nodes} nodes lost"
+    yield f"{text}: what can be done, by tokens a second beside the whole cluster's"
     (best,) = details([answer.main[0].plan], ("outage_time", "checkpoint_interval"))
     restart = shown("outage_time", best["outage_time"])
     again = shown("checkpoint_interval", best["checkpoint_interval"] / 2.0)
@@ -469,12 +469,12 @@ def nothing_lines(answer: Answer, asked: Asked) -> Iterator[str]:
         yield from bullets(lines)
     remedies = answer.remedies
     yield "what would make a plan run" if remedies else "no change that was tried makes a plan run"
-    told = []
+    lines = []
     for one in remedies:
         (detail,) = details([one.found.recommended], ("step_time",))
         time = shown("step_time", detail["step_time"])
-        told.append(f"{one.words}: {detail.plan.name} ({time} a step)")
-    yield from bullets(told)
+        lines.append(f"{one.words}: {detail.plan.name} ({time} a step)")
+    yield from bullets(lines)
 
 
 # A given plan explained: what a step and the memory are made of, and what it loses.
@@ -530,8 +530,8 @@ REACHED = display.rows("rates", "cost", place="report")
 
 def _reasons(detail: Detail, best: Answer, own: Answer) -> Iterator[str]:
     time, band = shown("step_time", detail["step_time"]), detail["error_band"]
-    told = f"a step takes {time}, +- {band:.0%}; MFU {shown('mfu', detail['mfu'])}"
-    yield told if detail.fits else f"{told}, if the memory sufficed"
+    text = f"a step takes {time}, +- {band:.0%}; MFU {shown('mfu', detail['mfu'])}"
+    yield text if detail.fits else f"{text}, if the memory sufficed"
     yield bound_by(detail)
     yield memory_words(detail, best.point.threshold)
     plan = detail.plan
@@ -565,10 +565,10 @@ def _step(detail: Detail) -> Iterator[str]:
 
 def _rates(detail: Detail) -> Iterator[str]:
     yield "what it reaches"
-    told = {name: detail.values.get(name, np.nan) for name in REACHED}
+    reached = {name: detail.values.get(name, np.nan) for name in REACHED}
     yield from aligned([
         [display.words(name), shown(name, value)]
-        for name, value in told.items() if np.isfinite(value) and value != 0.0
+        for name, value in reached.items() if np.isfinite(value) and value != 0.0
     ])  # fmt: skip
     yield ""
 

@@ -96,8 +96,8 @@ def command(spec: str, **given: Any) -> int:
     sys.stdout.writelines(line + "\n" for line in summary(out.path))
     if job.measured is not None:
         _tell_errors(out.path)
-    told = grouped_lines if job.program.training else assumed_lines
-    sys.stdout.writelines(line + "\n" for line in told(job, brief=True))
+    lines_of = grouped_lines if job.program.training else assumed_lines
+    sys.stdout.writelines(line + "\n" for line in lines_of(job, brief=True))
     return 0
 
 

@@ -253,8 +253,8 @@ def _validate(given: Mapping[str, Any]) -> int:
     else:
         sys.stdout.writelines(one.shown(str(path)) + "\n" for one in found)
         counts = Counter(one.severity for one in found)
-        told = ", ".join(f"{counts[kind]} {kind}s" for kind in ("error", "warning", "note"))
-        sys.stdout.write(f"{path}: {told}\n")
+        summary = ", ".join(f"{counts[kind]} {kind}s" for kind in ("error", "warning", "note"))
+        sys.stdout.write(f"{path}: {summary}\n")
     return 2 if any(one.severity == "error" for one in found) else 0
 
 

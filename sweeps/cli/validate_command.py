@@ -155,8 +155,8 @@ def report(records: Sequence[Record], skipped: Sequence[Skipped], verbose: bool)
             yield ""
     counts = Counter(name for record in records for name in record.case.assumed)
     if counts:
-        told = ", ".join(f"{name} ({count})" for name, count in counts.most_common())
-        yield f"assumed where rows don't say it (rows): {told}"
+        text = ", ".join(f"{name} ({count})" for name, count in counts.most_common())
+        yield f"assumed where rows don't say it (rows): {text}"
     if skipped:
         yield f"left out, {len(skipped)} rows:"
         yield from skipped_lines(skipped, every=verbose)

@@ -64,8 +64,8 @@ class Progress:
         self.last, self.shown = now, self.in_place
         left = spent * (total - done) / max(done - self.before, 1)
         share = 100.0 * done / max(total, 1)
-        told = f", {duration(left)} left" if done > self.before else ""
-        line = f"{self.words}: {share:3.0f} %{told}"
+        rest = f", {duration(left)} left" if done > self.before else ""
+        line = f"{self.words}: {share:3.0f} %{rest}"
         sys.stderr.write(f"\r{line}   " if self.in_place else f"{line}\n")
         sys.stderr.flush()
 
@@ -115,8 +115,8 @@ class Output:
         """Return whether a job is small enough to be printed; refuse one that goes nowhere."""
         if not self.wanted:
             self.check_printable(job)
-        beside = self.wanted and not self.programs
-        return job.program.grid.cells <= (MOST_BESIDE if beside else _most(job))
+        with_file = self.wanted and not self.programs
+        return job.program.grid.cells <= (MOST_BESIDE if with_file else _most(job))
 
     def check_printable(self, job: Job) -> None:
         """Refuse a job with more cells than can be printed."""

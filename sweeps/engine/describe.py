@@ -226,12 +226,12 @@ class Steps:
         program: Program,
         names: Sequence[str],
         limits: Limits | None = None,
-        beside: Mapping[str, Sequence[str]] | None = None,
+        partners: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self.program, self.limits, self.beside = program, limits or Limits(), beside
+        self.program, self.limits, self.partners = program, limits or Limits(), partners
         self.stages = tuple(self._staged(names))
         self._ends = tuple(accumulate(len(stage.cuts) for stage in self.stages))
-        self._held: tuple[Case, Evaluator] | None = None
+        self._latest: tuple[Case, Evaluator] | None = None
         self._group: tuple[Stage, Group] | None = None
 
     def _staged(self, names: Sequence[str]) -> Iterator[Stage]:
@@ -261,16 +261,16 @@ class Steps:
         for step in range(start, min(stop, len(self))):
             stage, part = self.stage_of(step)
             group, cut = self._grouped(stage), stage.cuts[part]
-            yield from group.at(cut, stage.variables, beside=self.beside)
+            yield from group.at(cut, stage.variables, partners=self.partners)
 
     def _grouped(self, stage: Stage) -> Group:
         """Return what computes a stage; the last case's small values are kept."""
         if self._group is None or self._group[0] is not stage:
             self._group = None
-            if self._held is None or self._held[0] is not stage.case:
-                self._held = None
+            if self._latest is None or self._latest[0] is not stage.case:
+                self._latest = None
                 grid = self.program.grid
                 evaluator = Evaluator(grid, dict(stage.case.fixed), self.limits)
-                self._held = (stage.case, evaluator)
-            self._group = (stage, Group(self.program, stage.case, self._held[1], stage.dims))
+                self._latest = (stage.case, evaluator)
+            self._group = (stage, Group(self.program, stage.case, self._latest[1], stage.dims))
         return self._group[1]

@@ -84,8 +84,8 @@ class Evaluator:
         self.grid = grid
         self.limits = limits or Limits()
         self.fixed = fixed or {}
-        held = {grid.names[position] for position in self.fixed}
-        self._held = frozenset(held)
+        fixed_dims = {grid.names[position] for position in self.fixed}
+        self._fixed_dims = frozenset(fixed_dims)
         self._whole: dict[int, Any] = grid.values if grid.cells == 1 else {}
         self._kept: dict[int, Any] = {}
         self._cells: dict[int, int] = {}
@@ -103,7 +103,7 @@ class Evaluator:
         """Return the cells over a node's own dimensions."""
         known = self._cells.get(id(node))
         if known is None:
-            known = self._cells[id(node)] = self.grid.size(node.dims - self._held)
+            known = self._cells[id(node)] = self.grid.size(node.dims - self._fixed_dims)
         return known
 
     def value(self, node: Node, region: Region | None = None) -> Any:
@@ -155,7 +155,7 @@ class Evaluator:
             return np.asarray(self.value(node, region))
         kept = self._reasons.get(id(node))
         if kept is None:
-            places = {self.grid.position(dim) for dim in node.dims - self._held}
+            places = {self.grid.position(dim) for dim in node.dims - self._fixed_dims}
             shape = [n if place in places else 1 for place, n in enumerate(self.grid.shape)]
             kept = self._reasons[id(node)] = np.full(shape, UNSET, dtype=np.int64)
         part = cut(kept, region)

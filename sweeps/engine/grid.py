@@ -239,10 +239,10 @@ class Layout:
 class Block:
     """Values of one variable at one region of it (slices over the variable's own dimensions).
 
-    `beside`: other variables' values at the same cells, where they were asked for.
+    `partners`: other variables' values at the same cells, where they were asked for.
     """
 
     name: str
     region: tuple[slice, ...]
     values: NDArray[Any]
-    beside: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    partners: Mapping[str, NDArray[Any]] = field(default_factory=dict)

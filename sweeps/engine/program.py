@@ -66,16 +66,16 @@ class Holes:
     def _cases(self) -> list[tuple[Case, Evaluator]]:
         """Return the cases that share the variables' values: the case itself first."""
         if self._sharing is None:
-            own = self._held(self.case)
+            own = self._fixed_places(self.case)
             others = [
                 (case, Evaluator(self.program.grid, dict(case.fixed), self.evaluator.limits))
                 for case in self.program.cases
-                if case is not self.case and self._held(case) == own
+                if case is not self.case and self._fixed_places(case) == own
             ]
             self._sharing = [(self.case, self.evaluator), *others]
         return self._sharing
 
-    def _held(self, case: Case) -> dict[int, slice]:
+    def _fixed_places(self, case: Case) -> dict[int, slice]:
         return {p: part for p, part in case.fixed.items() if p in self.positions}
 
     def _of_case(self, case: Case, evaluator: Evaluator, region: Region, bits: int) -> Array:
@@ -132,7 +132,7 @@ class Group:
         part: Region,
         variables: Sequence[Variable],
         arrays: Mapping[str, Array] | None = None,
-        beside: Mapping[str, Sequence[str]] | None = None,
+        partners: Mapping[str, Sequence[str]] | None = None,
     ) -> Iterator[Block]:
         """Yield the variables' blocks at one part of the case's own points."""
         region, place = list(self.everything), []
@@ -156,8 +156,8 @@ class Group:
             others: dict[str, Array] = {}
             with settings(self.run_length):
                 self._fill(name, tuple(region), out)
-                for other in (beside or {}).get(name, ()):
-                    values = self._buffer(f"{name} beside {other}", shape, np.dtype(np.float64))
+                for other in (partners or {}).get(name, ()):
+                    values = self._buffer(f"{name} with {other}", shape, np.dtype(np.float64))
                     self._fill(other, tuple(region), values)
                     others[other] = values.reshape(extents)
             yield Block(name, own, out.reshape(extents), others)
@@ -405,8 +405,8 @@ class Program:
             for dim in node.dims
             if self.grid.sizes[dim] == 1 or value.shape[self.grid.position(dim)] > 1
         }
-        held = {self.grid.names[position] for position in case.fixed}
-        return frozenset(kept | (node.dims & held))
+        fixed = {self.grid.names[position] for position in case.fixed}
+        return frozenset(kept | (node.dims & fixed))
 
     def _trial(self, case: Case, node: Node) -> Any:
         grid = self.grid
@@ -511,8 +511,8 @@ class Program:
                 yield case, dims, variables
 
     def _place(self, case: Case, variable: Variable) -> tuple[Any, ...]:
-        held = {self.grid.names[p]: s.start for p, s in case.fixed.items()}
-        return (variable.name, *((dim, held[dim]) for dim in variable.dims if dim in held))
+        fixed = {self.grid.names[p]: s.start for p, s in case.fixed.items()}
+        return (variable.name, *((dim, fixed[dim]) for dim in variable.dims if dim in fixed))
 
 
 def _faults(*, training: bool, overlap: bool) -> Faults:

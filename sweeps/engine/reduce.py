@@ -19,7 +19,7 @@ from sweeps.engine.reduce_base import Piece, Reducer, Split, Task, position, spl
 from sweeps.engine.reduce_plain import Extremes, Mean
 from sweeps.engine.reduce_quantile import MOST_BINNED, Histogram, Quantile, is_exact
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.sweep import REDUCTIONS, Reduction, beside
+from sweeps.spec.sweep import REDUCTIONS, Reduction, partners
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -47,10 +47,10 @@ class Pareto(Reducer):
         self,
         region: Sequence[slice],
         values: NDArray[Any],
-        beside: Mapping[str, NDArray[Any]] | None = None,
+        partners: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         """Take a block in, with the other quantity's values at the same cells."""
-        other = np.asarray((beside or {})[self.task.reduction.against], dtype=np.float64)
+        other = np.asarray((partners or {})[self.task.reduction.against], dtype=np.float64)
         first = self.task.split.piece(region, np.asarray(values, dtype=np.float64))
         second = self.task.split.piece(region, other)
         if first.values.size:
@@ -111,17 +111,19 @@ class Pareto(Reducer):
             values = np.full(shape, np.nan)
             values[cells, rank] = sign * keys + 0.0
             long_name = f"{own.get('long_name', quantity)} on the Pareto front over {task.over}"
-            told = task.attrs(own, long_name, "Of cells equal in both quantities the first counts.")
-            found.append(task.column(values, f"{name}_{quantity}", told, point))
+            attributes = task.attrs(
+                own, long_name, "Of cells equal in both quantities the first counts."
+            )
+            found.append(task.column(values, f"{name}_{quantity}", attributes, point))
         index = np.full(shape, task.split.reduced_cells, dtype=np.int64)
         index[cells, rank] = places
         for dim, one in task.split.indices(index).items():
-            values, told = position(task, dim, one, f"{dim} on the Pareto front")
-            found.append(task.column(values, f"{name}_{dim}", told, point))
+            values, attributes = position(task, dim, one, f"{dim} on the Pareto front")
+            found.append(task.column(values, f"{name}_{dim}", attributes, point))
         numbers = np.arange(1, length + 1, dtype=np.int32)
-        told = {"long_name": f"point of the front, best {task.reduction.quantity} first",
+        attributes = {"long_name": f"point of the front, best {task.reduction.quantity} first",
                 "units": "1"}  # fmt: skip
-        return [*found, Column(point, (point,), numbers.dtype, told, numbers)]
+        return [*found, Column(point, (point,), numbers.dtype, attributes, numbers)]
 
     def _described(self, attrs: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
         against = self.task.reduction.against
@@ -318,11 +320,11 @@ def feed(
         program.shape(variable) for variable in program.variables if variable.name in by_quantity
     )
     total, done = sum(map(math.prod, shapes)), 0
-    pairs = beside([made.task.reduction for made in reducers])
+    pairs = partners([made.task.reduction for made in reducers])
     steps = Steps(program, tuple(by_quantity), limits, pairs)
     for block in steps.run(0, len(steps)):
         for made in by_quantity[block.name]:
-            made.update(block.region, block.values, block.beside)
+            made.update(block.region, block.values, block.partners)
         done += block.values.size
         if progress is not None:
             progress(done, total)

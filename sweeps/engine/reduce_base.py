@@ -408,7 +408,7 @@ class Reducer(ABC):
         self,
         region: Sequence[slice],
         values: NDArray[Any],
-        beside: Mapping[str, NDArray[Any]] | None = None,
+        partners: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         """Take a block in.  Each cell of the variable may come once."""
         piece = self.task.split.piece(region, np.asarray(values, dtype=np.float64))
@@ -499,16 +499,16 @@ def position(
     if coordinate is not None and values is not None:
         if values.dtype.kind not in "UOST":
             kept = ("units", "symbol")
-            told = {name: coordinate.attrs[name] for name in kept if name in coordinate.attrs}
+            attributes = {name: coordinate.attrs[name] for name in kept if name in coordinate.attrs}
             found = np.where(index < 0, np.nan, values.astype(np.float64)[index])
-            return found, {"long_name": place, **told}
+            return found, {"long_name": place, **attributes}
         words = flag_words(["none", *(str(word) for word in values)])
         flags = np.arange(len(words), dtype=np.min_scalar_type(-len(words)))
         about = {"flag_values": flags, "flag_meanings": " ".join(words)}
         return (index + 1).astype(flags.dtype), {"long_name": place, **about}
-    told = {"long_name": f"index along {place}", "units": "1"}
+    attributes = {"long_name": f"index along {place}", "units": "1"}
     comment = "Counted from 0; -1 where there is no value."
-    return index.astype(np.int32), {**told, "comment": comment}
+    return index.astype(np.int32), {**attributes, "comment": comment}
 
 
 def flag_words(words: Sequence[str]) -> list[str]:

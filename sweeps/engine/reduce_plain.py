@@ -195,14 +195,14 @@ class Extremes(Reducer):
         ]
         for dim, index in task.split.indices(self._least.places).items():
             place = f"{dim} {PLACE[task.reduction.operation]} {quantity}"
-            values, told = position(task, dim, index, place)
-            found.append(self._column(values, f"{task.name}_{dim}", told))
+            values, attributes = position(task, dim, index, place)
+            found.append(self._column(values, f"{task.name}_{dim}", attributes))
         return found if not self._rank else [*found, self._ranks(quantity)]
 
     def _ranks(self, quantity: str) -> Column:
         ranks = np.arange(1, self._least.count + 1, dtype=np.int32)
-        told = {"long_name": f"rank by {quantity}, the least first", "units": "1"}
-        return Column(self._rank, (self._rank,), ranks.dtype, told, ranks)
+        attributes = {"long_name": f"rank by {quantity}, the least first", "units": "1"}
+        return Column(self._rank, (self._rank,), ranks.dtype, attributes, ranks)
 
     def _column(self, values: NDArray[Any], name: str, attrs: Mapping[str, Any]) -> Column:
         if self._rank:

@@ -82,8 +82,8 @@ class SparseCounts:
     codes than the limit differ without it.
     """
 
-    def __init__(self, bits: int, limit: int, told: str) -> None:
-        self.bits, self.limit, self.told = bits, limit, told
+    def __init__(self, bits: int, limit: int, refusal: str) -> None:
+        self.bits, self.limit, self.refusal = bits, limit, refusal
         self.dropped = 0
         self._codes = np.empty(0, dtype=np.int64)
         self._counts = np.empty(0, dtype=np.int64)
@@ -148,7 +148,7 @@ class SparseCounts:
         self._codes, self._counts = _summed(np.concatenate(codes), np.concatenate(counts))
         while self._codes.size > self.limit:
             if self.dropped == self.bits:
-                raise RunError(self.told)
+                raise RunError(self.refusal)
             self._drop(self.dropped + 1)
 
     def _drop(self, bits: int) -> None:
@@ -191,8 +191,8 @@ class BinnedCells:
 
     def __init__(self, split: Split, bits: int, least_bits: int, name: str) -> None:
         self.split, self.most_bits = split, bits
-        told = f"{name}: the values are spread over more than {MOST_BINS} bins; reduce over more"
-        self.counts = SparseCounts(bits - least_bits, MOST_BINS, f"{told} dimensions at once")
+        refusal = f"{name}: the values are spread over more than {MOST_BINS} bins; reduce over more"
+        self.counts = SparseCounts(bits - least_bits, MOST_BINS, f"{refusal} dimensions at once")
 
     @property
     def bits(self) -> int:
@@ -289,9 +289,9 @@ class Histogram(Reducer):
         named = {dim: "lower edge (included)", f"{dim}_upper": "upper edge (excluded)"}
         for (name, words), keys in zip(named.items(), self._bins(), strict=True):
             edges = bin_edge(keys, HISTOGRAM_BITS)
-            told = {"long_name": f"{words} of a bin of {quantity}"}
-            told |= {"units": attrs["units"]} if "units" in attrs else {}
-            found.append(Column(name, (dim,), edges.dtype, told, edges))
+            attributes = {"long_name": f"{words} of a bin of {quantity}"}
+            attributes |= {"units": attrs["units"]} if "units" in attrs else {}
+            found.append(Column(name, (dim,), edges.dtype, attributes, edges))
         return found
 
     def _columns(self, attrs: Mapping[str, Any]) -> list[Column]:
@@ -308,10 +308,14 @@ class Histogram(Reducer):
             f"width; more than {MOST_EMPTY} empty bins in a row are joined. Holes (NaN) are in "
             f"none, infinite cells are counted in {task.name}_infinite."
         )
-        told = {"long_name": f"number of cells by {quantity}", "units": "1", "comment": comment}
+        attributes = {
+            "long_name": f"number of cells by {quantity}",
+            "units": "1",
+            "comment": comment,
+        }
         apart = {"long_name": f"number of cells of infinite {quantity}", "units": "1"}
         return [
-            task.column(table, task.name, told, self._dim),
+            task.column(table, task.name, attributes, self._dim),
             task.column(infinite, f"{task.name}_infinite", apart),
             *self._edges(attrs),
         ]
@@ -406,10 +410,10 @@ class Quantile(Reducer):
                 f"at most {error:.2g} of itself."
             )
         long_name = f"quantiles of {task.quantity(attrs)} over {task.over}"
-        told = {**task.attrs(attrs, long_name, comment), "relative_error": error}
+        attributes = {**task.attrs(attrs, long_name, comment), "relative_error": error}
         which = {"long_name": f"quantile of {task.quantity(attrs)}", "units": "1"}
         return [
-            task.column(values, task.name, told, dim),
+            task.column(values, task.name, attributes, dim),
             Column(dim, (dim,), self._wanted.dtype, which, self._wanted),
         ]
 

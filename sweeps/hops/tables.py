@@ -81,7 +81,7 @@ def report_lines(study: Study) -> Iterator[str]:
         yield from table_lines([_row(study, r) for r in records], _text, most=1000)
     if len(study.cases) > 1:
         yield "\nside by side\n"
-        yield from table_lines(_beside(study), _text, most=1000)
+        yield from table_lines(_paired_rows(study), _text, most=1000)
     yield "\nper message, by mix of hops\n"
     rows = [_message(study, record) for record in message_records(study)]
     yield from table_lines(rows, _text, most=1000)
@@ -132,7 +132,7 @@ def _row(study: Study, record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _beside(study: Study) -> Iterator[dict[str, Any]]:
+def _paired_rows(study: Study) -> Iterator[dict[str, Any]]:
     """Yield latency and energy of all cases in one row, and the first case's by the others'."""
     by_case = [[r for r in strategy_records(study) if r["case"] == c.name] for c in study.cases]
     for rows in zip(*by_case, strict=True):

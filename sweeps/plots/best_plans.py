@@ -208,10 +208,10 @@ def _draw(
         axes.axvspan(points.limit, xaxis.high, color=HOLE_COLOUR, zorder=0)
         axes.axvline(points.limit, **_CAPACITY, zorder=3)
         if points.outside.any():
-            beside: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "color": MUTED}
+            place: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "color": MUTED}
             axes.annotate(
                 "don't fit", (points.limit, 1.0), (5, -4), textcoords="offset points",
-                size=SIZE_NOTE, va="top", **beside,
+                size=SIZE_NOTE, va="top", **place,
             )  # fmt: skip
 
 

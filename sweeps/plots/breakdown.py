@@ -93,7 +93,7 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
         np.where(missing[:, None], np.nan, values[:, kept]),
         limits, limit, units, notes,
         quantity=total, colours=tuple(colours[place] for place in kept), striped=True,
-        beside=_beside(figure, view, bars, halted), alarm=halted & ~missing,
+        bar_notes=_bar_notes(figure, view, bars, halted), alarm=halted & ~missing,
         missing=_reasons(view, bars, missing),
     )  # fmt: skip
 
@@ -157,7 +157,7 @@ def _halted(figure: Figure, view: View, bars: Bars) -> NDArray[np.bool_]:
     return ~np.isfinite(bars.values(view, STEP_TOTAL))
 
 
-def _beside(
+def _bar_notes(
     figure: Figure, view: View, bars: Bars, halted: NDArray[np.bool_]
 ) -> tuple[tuple[str, ...], ...]:
     """Return what stands after each bar's total: shares in percent, or what is wrong."""
@@ -178,7 +178,7 @@ def _beside(
         return f"{name} {number(100 * value)} %" if share else scale_of(units).text(value)
 
     return tuple(
-        tuple(told or text(value) for told, value in zip(notes, row, strict=True))
+        tuple(note or text(value) for note, value in zip(notes, row, strict=True))
         for notes, row in zip(why, values.tolist(), strict=True)
     )
 
@@ -192,8 +192,8 @@ def _reasons(view: View, bars: Bars, concerned: NDArray[np.bool_]) -> tuple[tupl
     flat = np.broadcast_to(bits, sizes).reshape(len(concerned), -1)[:, bars.cells]
 
     def text(bit: int) -> str:
-        told = [meaning for place, meaning in enumerate(meanings) if bit >> place & 1]
-        return told[0][:_REASON_LETTERS] if told else ""
+        reasons = [meaning for place, meaning in enumerate(meanings) if bit >> place & 1]
+        return reasons[0][:_REASON_LETTERS] if reasons else ""
 
     return tuple(tuple(text(bit) for bit in row) for row in np.where(concerned, flat, 0).tolist())
 

@@ -54,7 +54,7 @@ def plan_dims(dims: Iterable[str], known: Mapping[str, Sequence[Any] | int]) -> 
     return [dim for dim in dims if is_of_plans(dim, known.get(dim, ()))]
 
 
-def told_first(names: Iterable[str]) -> list[str]:
+def plans_first(names: Iterable[str]) -> list[str]:
     """Return names of coordinates with those of plans first."""
     order = {name: place for place, name in enumerate(PLAN_NAMES)}
     return sorted(names, key=lambda name: order.get(name, len(order)))
@@ -108,7 +108,7 @@ def _columns(dataset: xr.Dataset, dims: Sequence[str]) -> list[str]:
     ]
     found = list(dict.fromkeys(found))
     first = [name for name in found if name not in PLAN_NAMES and _is_text(dataset.coords[name])]
-    return first + told_first(name for name in found if name not in first)
+    return first + plans_first(name for name in found if name not in first)
 
 
 def _varies(coordinate: xr.DataArray) -> bool:
@@ -337,7 +337,7 @@ class View:
 
     def constants(self) -> list[str]:
         """Return the other numbers that have one value here, those of plans first."""
-        return told_first(
+        return plans_first(
             str(name)
             for name, coordinate in self.dataset.coords.items()
             if coordinate.ndim == 0
@@ -347,7 +347,7 @@ class View:
 
     def assumed(self) -> list[str]:
         """Return the coordinates that are assumptions: numbers, and what the title leaves out."""
-        return told_first(
+        return plans_first(
             str(name)
             for name, coordinate in self.dataset.coords.items()
             if self._is_assumed(coordinate)

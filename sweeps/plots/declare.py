@@ -285,8 +285,8 @@ def _every_name(figure: Figure, subject: Subject) -> set[str]:
     if subject.columns is not None:
         return every
     keys = KINDS[figure.kind].keys
-    beside = [figure[key] for key in figure.options if keys[key].form in _DEFERRED]
-    if not {name for one in beside for name in listed(one)} <= {*every, *VOCABULARY}:
+    more = [figure[key] for key in figure.options if keys[key].form in _DEFERRED]
+    if not {name for one in more for name in listed(one)} <= {*every, *VOCABULARY}:
         load()  # quantities are those of all modules, of which only some may be there
     return every | {*VOCABULARY}
 
@@ -563,8 +563,10 @@ def in_percent(
             raise InputError(message)
         base = np.take(base, [place], axis=list(dims).index(dim))
     if not np.any(np.isfinite(base) & (base != 0)):
-        told = ", ".join(_entry(view, dim, wanted) for dim, wanted in figure["relative_to"].items())
-        message = f"{figure.where}.relative_to: nothing has a value at {told}; another baseline"
+        baseline = ", ".join(
+            _entry(view, dim, wanted) for dim, wanted in figure["relative_to"].items()
+        )
+        message = f"{figure.where}.relative_to: nothing has a value at {baseline}; another baseline"
         raise InputError(message)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(100.0 * values / np.where(base == 0, np.nan, base))

@@ -52,31 +52,31 @@ def _best_plans(dataset: xr.Dataset, subject: Subject) -> dict[str, Any] | None:
     shown = [MEMORY_TOTAL, STEP_TOTAL]
     if not {*shown} <= {*subject.variables}:
         return None
-    beside = [CAPACITY] if CAPACITY in (subject.columns or ()) else []
-    varying = _varying(subject, [*shown, *beside])
+    more = [CAPACITY] if CAPACITY in (subject.columns or ()) else []
+    varying = _varying(subject, [*shown, *more])
     plans = plan_dims(varying, subject.dims)
-    held = _held(dataset, subject, STEP_TOTAL, varying, plans)
-    found = dataset[STEP_TOTAL].isel(_places(subject, dataset, held))
+    selection = _selection(dataset, subject, STEP_TOTAL, varying, plans)
+    found = dataset[STEP_TOTAL].isel(_places(subject, dataset, selection))
     if not plans or int(found.notnull().sum()) < _FEWEST_POINTS:
         return None
-    return {"kind": "best_plans", "plans": plans, "at": held}
+    return {"kind": "best_plans", "plans": plans, "at": selection}
 
 
 def _breakdown(dataset: xr.Dataset, subject: Subject, kind: str) -> dict[str, Any] | None:
     parts = known_parts(kind, subject.variables)
     if not parts or (kind == "step_parts" and len(parts) < 2):
         return None
-    beside = [CAPACITY] if kind == "memory" and CAPACITY in (subject.columns or ()) else []
+    more = [CAPACITY] if kind == "memory" and CAPACITY in (subject.columns or ()) else []
     above = beside_bars(subject.variables) if kind == "step_parts" else None
-    beside += [above] if above else []
-    varying = _varying(subject, [*parts, *beside])
+    more += [above] if above else []
+    varying = _varying(subject, [*parts, *more])
     x = _spread(subject, varying)
     left = [dim for dim in varying if dim not in x and subject.labels(dim)]
     panels = [dim for dim in left if subject.size(dim) <= _MOST_PANELS][:1]
     # Where a step time tells which plans run, these are what is worth showing.
     telling = STEP_TOTAL if STEP_TOTAL in subject.variables else parts[0]
-    held = _held(dataset, subject, telling, varying, [*x, *panels])
-    figure = {"kind": kind, "x": x, "at": held}
+    selection = _selection(dataset, subject, telling, varying, [*x, *panels])
+    figure = {"kind": kind, "x": x, "at": selection}
     return {**figure, "panels": panels[0]} if panels else figure
 
 
@@ -92,9 +92,10 @@ def _scaling(dataset: xr.Dataset, subject: Subject) -> dict[str, Any] | None:
         return None
     lines = [dim for dim in _COMPARED if dim in varying]
     best_of = [dim for dim in plan_dims(varying, subject.dims) if dim not in lines]
-    held = _held(dataset, subject, _RATE, varying, [*lines, *best_of, rows])
+    selection = _selection(dataset, subject, _RATE, varying, [*lines, *best_of, rows])
     return {
-        "kind": "scaling", "x": _WORLD, "y": _RATE, "lines": lines, "best_of": best_of, "at": held,
+        "kind": "scaling", "x": _WORLD, "y": _RATE, "lines": lines, "best_of": best_of,
+        "at": selection,
     }  # fmt: skip
 
 
@@ -110,15 +111,15 @@ def _curves(dataset: xr.Dataset, subject: Subject) -> list[dict[str, Any]]:
     for x in others:
         if x == _WORLD or subject.size(x) < _FEWEST_POINTS:
             continue
-        held = _held(dataset, subject, STEP_TOTAL, varying, [x, *plans, *lines])
+        selection = _selection(dataset, subject, STEP_TOTAL, varying, [x, *plans, *lines])
         figures.append(
             {"kind": "curves", "name": f"over-{x.replace('_', '-')}", "x": x, "y": STEP_TOTAL,
-             "lines": lines, "best_of": plans, "at": held}
+             "lines": lines, "best_of": plans, "at": selection}
         )  # fmt: skip
     return figures
 
 
-def _held(
+def _selection(
     dataset: xr.Dataset,
     subject: Subject,
     name: str,
@@ -126,25 +127,25 @@ def _held(
     kept: Sequence[str],
 ) -> dict[str, Any]:
     """Return where each other dimension is held: where most cells have a value."""
-    held: dict[str, Any] = {}
+    selection: dict[str, Any] = {}
     for dim in varying:
         if dim in kept:
             continue
         values = subject.dims[dim]
         place = 0
         if dim in dataset[name].dims:
-            left = dataset[name].isel(_places(subject, dataset, held))
+            left = dataset[name].isel(_places(subject, dataset, selection))
             counts = left.notnull().sum([one for one in left.dims if one != dim]).values
             best = np.nonzero(counts == counts.max())[0]
             place = int(best[len(best) // 2])
-        held[dim] = place if isinstance(values, int) else values[place]
-    return held
+        selection[dim] = place if isinstance(values, int) else values[place]
+    return selection
 
 
-def _places(subject: Subject, dataset: xr.Dataset, held: dict[str, Any]) -> dict[str, int]:
+def _places(subject: Subject, dataset: xr.Dataset, selection: dict[str, Any]) -> dict[str, int]:
     """Return the places of what is held; a table's row is its own."""
     found = {}
-    for dim, value in held.items():
+    for dim, value in selection.items():
         values = subject.dims[dim]
         if dim in dataset.sizes:
             found[dim] = value if isinstance(values, int) else values.index(value)
@@ -183,7 +184,7 @@ def default_figures(dataset: xr.Dataset) -> list[dict[str, Any]]:
     if over and {"message_bytes", "ranks"} <= set(numeric):
         kept, panels = _panels(subject, varying, ["message_bytes", "ranks", *over])
         figure = {"kind": "best", "value": variable, "over": over, **panels}
-        figures.append({**figure, "at": _defaults_held(subject, varying, kept)})
+        figures.append({**figure, "at": _usual_selection(subject, varying, kept)})
     return figures
 
 
@@ -205,13 +206,13 @@ def _lines(
     if not lines:
         lines = [dim for dim in varying if subject.labels(dim) and dim != "collective"][:1]
     kept, panels = _panels(subject, varying, [x, *lines])
-    held = _defaults_held(subject, varying, kept)
+    selection = _usual_selection(subject, varying, kept)
     best_of: list[str] = []
-    while lines and _filled(dataset, subject, variable, lines, held) > _MOST_LINES:
+    while lines and _filled(dataset, subject, variable, lines, selection) > _MOST_LINES:
         best_of = [lines[-1], *best_of]
         lines = lines[:-1]
     figure = {"kind": kind, "x": x, "y": variable, "lines": lines, "best_of": best_of}
-    return {**figure, **panels, "at": held}
+    return {**figure, **panels, "at": selection}
 
 
 def _filled(
@@ -219,14 +220,10 @@ def _filled(
     subject: Subject,
     variable: str,
     dims: Sequence[str],
-    held: dict[str, Any],
+    selection: dict[str, Any],
 ) -> int:
     """Return how many combinations of labels have a value."""
-    places = {}
-    for dim, value in held.items():
-        known = subject.dims[dim]
-        places[dim] = value if isinstance(known, int) else known.index(value)
-    values = dataset[variable].isel({d: k for d, k in places.items() if d in dataset.sizes})
+    values = dataset[variable].isel(_places(subject, dataset, selection))
     others = [dim for dim in values.dims if dim not in dims]
     return int(values.notnull().any(others).sum())
 
@@ -243,29 +240,31 @@ def _panels(
     return [*used, free[0]], {"panels": free[0]}
 
 
-def _defaults_held(subject: Subject, varying: Sequence[str], kept: Sequence[str]) -> dict[str, Any]:
+def _usual_selection(
+    subject: Subject, varying: Sequence[str], kept: Sequence[str]
+) -> dict[str, Any]:
     """Return the value at which each other dimension is held."""
-    held: dict[str, Any] = {}
+    selection: dict[str, Any] = {}
     for dim in varying:
         if dim in kept:
             continue
         values = subject.dims[dim]
         if isinstance(values, int):
-            held[dim] = 0
+            selection[dim] = 0
         elif subject.labels(dim):
-            held[dim] = values[0]
+            selection[dim] = values[0]
         elif dim in _USUAL:
             away = np.abs(np.log(np.maximum(values, 1e-300)) - np.log(_USUAL[dim]))
-            held[dim] = values[int(np.argmin(away))]
+            selection[dim] = values[int(np.argmin(away))]
         else:
-            held[dim] = values[len(values) // 2]
-    return held
+            selection[dim] = values[len(values) // 2]
+    return selection
 
 
 def _measured(subject: Subject) -> dict[str, Any]:
     varying = dict.fromkeys([*subject.varying("time"), *subject.varying("measured_time")])
     kept, panels = _panels(subject, list(varying), ["message_bytes"])
-    return {"kind": "measured", **panels, "at": _defaults_held(subject, list(varying), kept)}
+    return {"kind": "measured", **panels, "at": _usual_selection(subject, list(varying), kept)}
 
 
 def _bars(dataset: xr.Dataset, subject: Subject, variable: str) -> dict[str, Any]:
@@ -281,7 +280,7 @@ def _bars(dataset: xr.Dataset, subject: Subject, variable: str) -> dict[str, Any
         parts = [variable]
     return {
         "kind": "bars", "parts": parts, "x": x, **panels,
-        "at": _defaults_held(subject, varying, kept),
+        "at": _usual_selection(subject, varying, kept),
     }  # fmt: skip
 
 

@@ -116,7 +116,7 @@ class _Geometry:
     top: float
     bottom: float
     legend: tuple[float, float]
-    beside: bool
+    legend_right: bool
     right: float
 
     @property
@@ -136,8 +136,8 @@ class _Geometry:
     def size(self) -> tuple[float, float]:
         """Width and height of the sheet."""
         width = self.left + self.grid[0] + self.right
-        width += _GAP + self.legend[0] if self.beside else 0.0
-        inner = max(self.grid[1], self.legend[1] if self.beside else 0.0)
+        width += _GAP + self.legend[0] if self.legend_right else 0.0
+        inner = max(self.grid[1], self.legend[1] if self.legend_right else 0.0)
         return max(width, _LEAST_WIDTH), self.top + inner + self.bottom
 
     def corner(self, index: int) -> tuple[float, float]:
@@ -199,7 +199,7 @@ class Frame:
             return
         plan = self.geometry
         x, y = plan.corner(len(self.axes))
-        if plan.beside:
+        if plan.legend_right:
             x, y = plan.left + plan.grid[0] + plan.right, plan.size[1] - plan.top
         width, height = plan.size
         self.canvas.legend(
@@ -268,9 +268,9 @@ def _planned(sheet: Sheet, legend: Legend) -> tuple[_Geometry, list[Line], list[
     heading = _HEADING + (lines - 1) * SIZE_TEXT * LINE_HEIGHT if lines else 0.0
 
     def plan(top: float, bottom: float) -> _Geometry:
-        beside = bool(legend.labels) and not inside
+        legend_right = bool(legend.labels) and not inside
         return _Geometry(
-            columns, rows, panel, sheet.strip, heading, sheet.left, top, bottom, size, beside,
+            columns, rows, panel, sheet.strip, heading, sheet.left, top, bottom, size, legend_right,
             sheet.right,
         )  # fmt: skip
 

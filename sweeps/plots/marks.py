@@ -76,7 +76,7 @@ def sheet_of(
     """Return the words of a figure."""
     shown = [name for key in KINDS[figure.kind].shown for name in listed(figure[key])]
     energy = any(_is_energy(view.units(name)) for name in shown)
-    beside = [name for name in view.constants() if energy or not _is_energy(view.units(name))]
+    constants = [name for name in view.constants() if energy or not _is_energy(view.units(name))]
     assumed = [name for name in view.assumed() if energy or not _is_energy(view.units(name))]
     below = list(notes)
     if assumed:
@@ -84,7 +84,7 @@ def sheet_of(
     return Sheet(
         figure["title"] or sentence(title),
         fixed=" · ".join(unbroken(text) for text in view.fixed()),
-        constants=f"with {_some(view, beside)}" if beside else "",
+        constants=f"with {_some(view, constants)}" if constants else "",
         notes=below,
         panels=panels,
         **measures,
@@ -181,13 +181,13 @@ def crossovers(
     return found
 
 
-def _winner(costs: NDArray[np.float64], held: int | None) -> int | None:
+def _winner(costs: NDArray[np.float64], holder: int | None) -> int | None:
     """Return the best curve at a sample; the one held so far if it is among the best."""
     if not np.isfinite(costs).any():
         return None
     least = float(np.min(costs[np.isfinite(costs)]))
-    if held is not None and costs[held] <= least + _EQUAL * abs(least):
-        return held
+    if holder is not None and costs[holder] <= least + _EQUAL * abs(least):
+        return holder
     return int(np.nonzero(costs <= least + _EQUAL * abs(least))[0][0])
 
 

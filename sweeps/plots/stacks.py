@@ -64,7 +64,7 @@ class Stacks:
     quantity: str = ""  # What the parts are parts of; empty: what their names or their unit say
     colours: tuple[int, ...] = ()  # The area's colour of each part; empty: in their order
     # What stands after each bar's total, by panel; empty: nothing
-    beside: tuple[tuple[str, ...], ...] = ()
+    bar_notes: tuple[tuple[str, ...], ...] = ()
     # Why there is no bar, by panel; empty: just that there is none
     missing: tuple[tuple[str, ...], ...] = ()
     striped: bool = False  # Whether what is beyond the capacity is striped
@@ -154,7 +154,7 @@ def _value_axis(stacks: Stacks, inches: float) -> Axis:
     standing = stacks.standing
     # Room beyond the longest bar for what stands at its end.
     pad = 0.05 if standing else 0.09
-    if any(any(row) for row in stacks.beside):
+    if any(any(row) for row in stacks.bar_notes):
         factor = _factor(stacks)
         texts = [
             _end_text(stacks, panel, place, factor)
@@ -242,9 +242,9 @@ def _end_text(stacks: Stacks, panel: int, place: int, factor: float) -> str:
     total = stacks.totals[panel, place]
     if not np.isfinite(total):
         return (stacks.missing[panel][place] if stacks.missing else "") or "none"
-    beside = stacks.beside[panel][place] if stacks.beside else ""
+    bar_note = stacks.bar_notes[panel][place] if stacks.bar_notes else ""
     joint = "\n" if stacks.standing else " · "
-    return number(total / factor) + (f"{joint}{beside}" if beside else "")
+    return number(total / factor) + (f"{joint}{bar_note}" if bar_note else "")
 
 
 def _write_totals(axes: Axes, stacks: Stacks, index: int, made: Frame) -> None:

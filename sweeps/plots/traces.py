@@ -83,7 +83,7 @@ def draw_summary(ranks: Ranks, stem: Path) -> list[Path]:
     sheet = Sheet(
         f"What the time of each {what} went into",
         xlabel=value.label,
-        fixed=_told(ranks),
+        fixed=_rank_text(ranks),
         notes=[
             "What runs at one time counts for the first of these. At the bars: how much of the "
             "communication is hidden by computation.",
@@ -178,7 +178,7 @@ def draw_timeline(
     sheet = Sheet(
         "What each stream of the GPU does",
         xlabel=value.label,
-        fixed=" · ".join(text for text in (_told(ranks), named) if text),
+        fixed=" · ".join(text for text in (_rank_text(ranks), named) if text),
         notes=notes,
         left=max([text_width(lane.name, SIZE_NOTE + 0.5) for lane in lanes], default=0.5) + 0.35,
         panel=(_WIDTH, max(_LANE * len(lanes), 1.0)),
@@ -269,7 +269,7 @@ def _first(ranks: Ranks, trace: Trace) -> int:
     return int(kept.bounds()[0].min())
 
 
-def _told(ranks: Ranks) -> str:
+def _rank_text(ranks: Ranks) -> str:
     """Return whose traces they are."""
     devices = {trace.device for trace in ranks.traces}
     files = ranks.traces[0].file if len(ranks.traces) == 1 else f"{len(ranks.traces)} traces"

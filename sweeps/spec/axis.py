@@ -334,9 +334,9 @@ def every_plan(
             wrong = f"more than {MOST_PLANS:,} plans"
             raise InputError(fault("every", ",".join(degrees), wrong, "limit the degrees"))
     if not columns["dp"]:
-        told = ", ".join(f"{v:g}" for v in limits["world_size"])
+        sizes = ", ".join(f"{v:g}" for v in limits["world_size"])
         wrong = "no degrees of those allowed divide it"
-        raise InputError(fault("world_size", told, wrong, "other degrees, or another number"))
+        raise InputError(fault("world_size", sizes, wrong, "other degrees, or another number"))
     return {name: np.array(values, dtype=np.float64) for name, values in columns.items()}
 
 

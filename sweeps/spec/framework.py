@@ -501,8 +501,8 @@ def _attention(machine: Machine, precision: str, kernel: str) -> dict[str, Origi
         efficiency = ATTENTION_RULE[kernel].origin
     else:  # without a fused kernel
         sustained = _best(machine, name).value * _efficiency(machine, name).value / peak.value
-        told = f"{UNFUSED_SHARE.value:g} of the {sustained:.3g} of the peak sustained in {name}"
-        source = f"{told}; {UNFUSED_SHARE.source}"
+        text = f"{UNFUSED_SHARE.value:g} of the {sustained:.3g} of the peak sustained in {name}"
+        source = f"{text}; {UNFUSED_SHARE.source}"
         value = UNFUSED_SHARE.value * sustained
         efficiency = Origin(value, UNFUSED_SHARE.kind, source, machine.name)
     return {

@@ -58,7 +58,7 @@ class Reduction:
         return (self.quantity, self.against) if self.against else (self.quantity,)
 
 
-def beside(reductions: Sequence[Reduction]) -> dict[str, tuple[str, ...]]:
+def partners(reductions: Sequence[Reduction]) -> dict[str, tuple[str, ...]]:
     """Return by quantity the others that reductions take beside it."""
     found: dict[str, tuple[str, ...]] = {}
     for one in reductions:
@@ -395,9 +395,9 @@ class _Reader:
                 return None
         lengths = {key: len(column) for key, column in columns.items()}
         if len(set(lengths.values())) > 1:
-            told = ", ".join(f"{key} has {count}" for key, count in lengths.items())
+            text = ", ".join(f"{key} has {count}" for key, count in lengths.items())
             self.faults.append(
-                fault(f"axes.{name}", "{..}", f"columns of unequal length ({told})", "equal ones")
+                fault(f"axes.{name}", "{..}", f"columns of unequal length ({text})", "equal ones")
             )
             return None
         if not columns:
@@ -498,13 +498,13 @@ class _Reader:
     # What is asked for.
 
     def _quantities(self, *, training: bool) -> tuple[str, ...]:
-        told = {**self._table("axes"), **self._table("constants")}
-        networks = str(told.get("topology", ""))
-        usual = [*DEFAULT_QUANTITIES, *(part for name, part in PARTS.items() if name in told)]
+        inputs = {**self._table("axes"), **self._table("constants")}
+        networks = str(inputs.get("topology", ""))
+        usual = [*DEFAULT_QUANTITIES, *(part for name, part in PARTS.items() if name in inputs)]
         if not ("hierarchical" in networks or networks == "all"):
             usual = [name for name in usual if name != "pod_time"]
         usual = list(TRAINING_QUANTITIES) if training else usual
-        usual = list(OUTPUTS) if is_overlap(told) else usual
+        usual = list(OUTPUTS) if is_overlap(inputs) else usual
         value = self.stated.get("quantities", usual)
         listed = value if isinstance(value, list) else str(value).split(",")
         names = tuple(str(name).strip() for name in listed if str(name).strip())

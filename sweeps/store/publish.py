@@ -70,12 +70,12 @@ def hold(output: Path) -> Iterator[bool]:
     The kernel drops it when its holder dies, however that happens.
     """
     path = lock_of(output)
-    descriptor, held = _take(path, output)
+    descriptor, lock = _take(path, output)
     try:
-        yield held
+        yield lock
     finally:
         # Unlinked while still locked: whoever waits on the old file finds out and starts afresh.
-        if held:
+        if lock:
             with contextlib.suppress(OSError):
                 path.unlink()
         os.close(descriptor)

@@ -51,8 +51,10 @@ def write(
     """
     storage = Storage(compress, digits, dtype)
     plan = planned(path, layout, storage, overwrite=overwrite)
-    with held(Path(path), overwrite=overwrite) as target:
-        return write_held(Path(path), target, layout, blocks, plan, storage, overwrite, progress)
+    with output_lock(Path(path), overwrite=overwrite) as target:
+        return write_under_lock(
+            Path(path), target, layout, blocks, plan, storage, overwrite, progress
+        )
 
 
 def planned(
@@ -67,7 +69,7 @@ def planned(
 
 
 @contextlib.contextmanager
-def held(output: Path, *, overwrite: bool = False, folder: bool = False) -> Iterator[Path]:
+def output_lock(output: Path, *, overwrite: bool = False, folder: bool = False) -> Iterator[Path]:
     """Hold an output's lock, with the strays of killed runs swept away."""
     target = check_output(output, overwrite=overwrite, folder=folder)
     with contextlib.ExitStack() as stack:
@@ -77,7 +79,7 @@ def held(output: Path, *, overwrite: bool = False, folder: bool = False) -> Iter
         yield target
 
 
-def write_held(
+def write_under_lock(
     output: Path,
     target: Path,
     layout: Layout,

@@ -274,7 +274,7 @@ class Overlap:
     communication: float
     overlapped: float  # Communication while something computes
     # Computation that communication can hide behind: of a stream the whole GPU's, else its own
-    beside: float
+    concurrent_computation: float
     # Communication while a matrix product runs; NaN in HolisticTraceAnalysis' mode
     gemm_overlapped: float = float("nan")
     host: float = float("nan")  # What the step took on the host; NaN for what isn't a step
@@ -302,7 +302,7 @@ class Overlap:
     @property
     def of_smaller(self) -> float:
         """Share of the shorter of communication and computation; NaN without communication."""
-        smaller = min(self.communication, self.beside)
+        smaller = min(self.communication, self.concurrent_computation)
         if not self.communication:
             return float("nan")
         return self.overlapped / smaller if smaller > 0.0 else 0.0
@@ -381,7 +381,7 @@ def _measured(
         parts={**parts, "idle": cut.length(free) / _SECOND},
         computation=cut.length(computing) / _SECOND,
         communication=cut.length(communication) / _SECOND,
-        beside=cut.length(computing) / _SECOND,
+        concurrent_computation=cut.length(computing) / _SECOND,
         overlapped=cut.length(communication & computing) / _SECOND,
         gemm_overlapped=cut.length(communication & gemm) / _SECOND,
         **more,
@@ -405,7 +405,7 @@ def _streams(
                 found,
                 overlapped=measure(intersection(carrying, computing)) / _SECOND,
                 gemm_overlapped=measure(intersection(carrying, products)) / _SECOND,
-                beside=measure(computing) / _SECOND,
+                concurrent_computation=measure(computing) / _SECOND,
             ),
         )
 
@@ -430,7 +430,7 @@ def _by_hta(trace: Trace, *, include_last_step: bool) -> Overlap:
         parts=dict(zip(HTA_PARTS, (times["computation"], no_computation, idle), strict=True)),
         computation=times["computation"],
         communication=times["communication"],
-        beside=times["computation"],
+        concurrent_computation=times["computation"],
         overlapped=found.overlap / _SECOND,
         notes=tuple(notes),
     )
@@ -460,8 +460,8 @@ def _notes(rows: Rows, places: NDArray[np.intp], steps: int) -> Iterator[str]:
         many += int(np.count_nonzero(beyond > _TOLERATED))
         most = max(most, int(beyond.max(initial=0)))
     if many:
-        told = f"overlapping on one stream: {counted(many)}, by up to {most / 1000:,.0f} us"
-        yield f"{told}; what they have in common counts once"
+        text = f"overlapping on one stream: {counted(many)}, by up to {most / 1000:,.0f} us"
+        yield f"{text}; what they have in common counts once"
     outside = int(np.count_nonzero(places < 0))
     if steps and outside:
         yield f"launched outside of the steps: {counted(outside)}, that count in no step"

@@ -67,8 +67,8 @@ def _figures(overlap: Overlap) -> Iterator[str]:
 
     def line(words: str, value: float, *more: str) -> str:
         share = _percent(value / overlap.end_to_end) if overlap.end_to_end else "-"
-        told = [f"{share} of it", *more] if words != "end to end" else more
-        return f"{words.ljust(_WIDTH)}  {_time(value).rjust(9)}  {', '.join(told)}".rstrip()
+        parts = [f"{share} of it", *more] if words != "end to end" else more
+        return f"{words.ljust(_WIDTH)}  {_time(value).rjust(9)}  {', '.join(parts)}".rstrip()
 
     yield line("end to end", overlap.end_to_end)
     if overlap.mode == "full":
@@ -127,8 +127,8 @@ def _together(ranks: Ranks) -> Iterator[str]:
     for place, (number, overlap) in enumerate(zip(ranks.numbers(), ranks.overlaps, strict=True)):
         row = [str(number), *_row(overlap)]
         if waits and skew is not None:
-            told = f"{skew.matched[place]} of {skew.matched[place] + skew.unmatched[place]}"
-            row += [told, _time(skew.waiting[place])]
+            parts = f"{skew.matched[place]} of {skew.matched[place] + skew.unmatched[place]}"
+            row += [parts, _time(skew.waiting[place])]
         rows.append(row)
     yield "all together"
     yield from (f"  {line}" for line in aligned(rows, left=0, indent=""))

@@ -163,10 +163,10 @@ def _switch(
 def _backward(known: _Layers, reasons: dict[str, str]) -> tuple[dict[str, CaseTimes], bool]:
     """Choose between bulk for both gradients of column-split layers, and scattered dgrads."""
     bulk: dict[str, CaseTimes] = {}
-    told: dict[str, str] = {}
+    text: dict[str, str] = {}
     for group in ("bulk_dgrad", "bulk_wgrad"):
         picked = _of_group(known, group, ("bulk",))
-        if _switch(known, group, picked, told):
+        if _switch(known, group, picked, text):
             bulk |= picked
     scattered = _of_group(known, "bulk_dgrad", ("ring_exchange", "pipeline"))
     # One switch scatters the input gradients of qkv and fc1, so both must be known.
@@ -178,7 +178,7 @@ def _backward(known: _Layers, reasons: dict[str, str]) -> tuple[dict[str, CaseTi
             for operator in COLUMN
         }
         return scattered, True
-    reasons |= told
+    reasons |= text
     return bulk, False
 
 

@@ -128,9 +128,9 @@ def _read(folder: Path, case: Case, patterns: Patterns) -> _Found:
     for path in files:
         try:
             for trace in split_devices(read_trace(path), patterns):
-                passes, told = _of_trace(trace, case, patterns)
+                passes, text = _of_trace(trace, case, patterns)
                 ranks.append(passes)
-                notes += told
+                notes += text
         except InputError as error:
             return _Found(None, error.faults[0])
     if case.is_baseline and any("userbuffers ran" in note for note in notes):

@@ -147,10 +147,10 @@ class TuningReport:
     def _counted(self) -> str:
         grid = [r for r in self.results if r.case.tp_size > 1 and not r.refined]
         kinds = Counter(result.status for result in grid)
-        told = ", ".join(f"{count} {status}" for status, count in kinds.items())
+        text = ", ".join(f"{count} {status}" for status, count in kinds.items())
         base = sum(r.case.tp_size == 1 for r in self.results)
         more = sum(result.refined for result in self.results)
-        return f"{len(grid)} cases ({told}), {base} on one rank, {more} added by bisection"
+        return f"{len(grid)} cases ({text}), {base} on one rank, {more} added by bisection"
 
     def _of_choice(self, choice: Choice) -> Iterator[str]:
         gains = [

@@ -313,8 +313,8 @@ def read_yaml(path: Path) -> YamlFile:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f", line {mark.line + 1}"
-        told = getattr(error, "problem", None) or "can't be read"
-        message = f"{path}{place}: is not YAML: {told}"
+        problem = getattr(error, "problem", None) or "can't be read"
+        message = f"{path}{place}: is not YAML: {problem}"
         raise InputError(message) from None
     except (RecursionError, ValueError, TypeError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
