@@ -38,6 +38,9 @@ def ring_all_reduce(ranks: int, message: float, latency: float, bandwidth: float
     return 2 * (ranks - 1) * (latency + message / ranks / bandwidth)
 
 
+# Memory that an H100 of 80 GB reports [byte].
+H100 = 79.11 * 2**30
+
 # The usual examples, each with its arithmetic.
 
 
@@ -54,7 +57,7 @@ def test_data_parallelism_on_a_ring(cli: Runner) -> None:
     assert found["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
     assert time == pytest.approx(1.396, abs=1e-3)
     out = cli(f"analysis {line}").out
-    assert "DOES NOT FIT: 1.26 TB for model states alone of the GPU's 80 GB" in out
+    assert "DOES NOT FIT: 1.26 TB for model states alone of the GPU's 84.94 GB" in out
     # A rank sends 2 x 7/8 x 280 GB = 490 GB.
     assert re.search(r"backward +1 x 280 GB +490 GB +1 x 1.396 s = 1.396 s", out)
     assert re.search(r"upper bound of a step's communication +490 GB +1.396 s", out)
@@ -194,7 +197,7 @@ def test_a_whole_step(cli: Runner) -> None:
     # Parts make up the whole.
     parts = sum(v for name, v in found.items() if name.startswith("peak_"))
     assert parts == pytest.approx(found["per_gpu_memory_bytes"], rel=1e-12)
-    assert found["headroom_bytes"] == 80e9 - found["per_gpu_memory_bytes"]
+    assert found["headroom_bytes"] == H100 - found["per_gpu_memory_bytes"]
     times = sum(found[f"{name}_communication_time_s"] for name in DIMENSIONS)
     assert times == pytest.approx(found["total_comm_time_per_step_upper_bound_s"], rel=1e-12)
     step = sum(found.get(f"{name}_s", found.get(name, 0.0)) for name in STEP_PARTS)
@@ -305,7 +308,7 @@ def test_several_values_make_a_table(cli: Runner) -> None:
     assert [one["status"] for one in records] == ["does_not_fit", *["ok"] * 5]
     # What only a step that runs has is missing; memory and communication are told.
     assert records[0]["step_time_s"] is None
-    assert records[0]["per_gpu_memory_bytes"] > 80e9
+    assert records[0]["per_gpu_memory_bytes"] > H100
     rows_of = cli(f"analysis {line} --global-batch 64 --csv").rows
     for row, one in zip(rows_of, records, strict=True):
         assert list(row) == list(one)
@@ -439,3 +442,26 @@ def test_a_name_too_long_for_a_file_is_refused(cli: Runner, line: str) -> None:
     assert found.code == 2
     assert "a" * 300 in found.err
     assert len(found.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("gpus", "taken"), [(8, 8), (64, 64), (72, 72), (128, 64), (144, 72), (256, 64), (2048, 64)]
+)
+def test_a_domain_of_72_is_cut_as_jobs_are_placed(cli: Runner, gpus: int, taken: int) -> None:
+    """The most GPUs, up to 72, that divide the job's; each with its own network card."""
+    by_hand = max(count for count in range(1, 73) if gpus % count == 0)
+    assert taken == by_hand
+    line = f"analysis --model llama3-70b --hardware gb200-nvl72 --gpus {gpus} --tp 8"
+    line += f" --zero-stage 1 --global-batch {gpus} --seq-len 4096 --json"
+    cut, given = (cli(f"{line}{more}").records for more in ("", f" --gpus-per-node {taken}"))
+    assert cut[0]["step_time_s"] == given[0]["step_time_s"] > 0.0
+    # A domain that is given isn't cut.
+    whole = cli(f"{line} --gpus-per-node 72", fine=False)
+    assert (whole.code == 0) == (72 % gpus == 0 or gpus % 72 == 0)
+
+
+def test_plans_on_a_part_of_a_domain_can_run(cli: Runner) -> None:
+    line = "plan --model llama3-70b --hardware gb200-nvl72 --gpus 64 --batch-size 256"
+    out = cli(f"{line} --seq-len 8192 --cp 1 --pp 1 --micro-batch 1").out
+    assert "nodes_not_filled" not in out
+    assert "recommended:" in out

@@ -197,8 +197,8 @@ def rows_of(
             first += int(np.count_nonzero(kept)) if of_one else 0
     columns, split = _joined(parts)
     if len(split) and "layers" in given:
-        known = Evaluation({**given, **columns}, labels)
-        ends = {name: np.asarray(known[name]) for name in ENDS if name not in given}
+        held = Evaluation({**given, **columns}, labels)
+        ends = {name: np.asarray(held[name]) for name in ENDS if name not in given}
         columns |= {name: values for name, values in ends.items() if values.any()}
     return Rows(columns, split, len(splits["dp"]), first, count, fallen)
 

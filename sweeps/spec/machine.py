@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sweeps.errors import InputError, nearest
 from sweeps.spec.figures import (
     CONSTANTS,
@@ -245,3 +248,11 @@ class _Reader(FigureReader):
                 place = f"training.matmul_efficiency.{name}"
                 wrong = f"is a share of device.best_matmul_flops.{name}, which isn't stated"
                 self.fault(place, self.figures[share].value, wrong, "state both")
+
+
+def cut_domain(gpus: NDArray[Any], domain: NDArray[Any]) -> NDArray[Any]:
+    """Return how many GPUs of each domain jobs of so many take: the most that divide all."""
+    most = np.ones(np.broadcast_shapes(np.shape(gpus), np.shape(domain)))
+    for count in range(2, int(np.max(domain)) + 1):
+        most = np.where((gpus % count == 0.0) & (count <= domain), float(count), most)
+    return most

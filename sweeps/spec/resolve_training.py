@@ -33,7 +33,7 @@ from sweeps.spec.framework import (
     stated_figure,
     training_constants,
 )
-from sweeps.spec.machine import Machine
+from sweeps.spec.machine import Machine, cut_domain
 from sweeps.spec.model import Model, complete_shapes
 from sweeps.spec.resolve import DEFAULTS, LINK_GIVEN, Resolved, Resolver
 
@@ -46,6 +46,8 @@ MODELS = {
 SHARD_GIVEN = "the ranks of a shard are given"
 # What formulas give if the user doesn't.
 DERIVED = ("weight_copies", "etp", "dp", "hsdp_shard")
+# Their product is the number of GPUs, where that isn't given.
+WORLD = ("tp", "cp", "pp", "dp")
 # The labels on which the constants of a machine and its software depend.
 DECIDING = ("hardware", "framework", "precision", "attention_kernel", "recipe")
 
@@ -70,6 +72,7 @@ class TrainingResolver(Resolver):
         self._labels()
         self._model()
         self._plan()
+        self._domains()
         self._constants()
         for name, origin in {**DEFAULTS, **NUMBER_DEFAULTS, **usual_operation()}.items():
             self._constant(name, origin)
@@ -223,6 +226,55 @@ class TrainingResolver(Resolver):
         why = "as Megatron-LM demands of experts" if experts else "off"
         self._constant("sequence_parallel", assumed(float(experts > 0), why))
 
+    # Domains of many hosts.
+
+    def _domains(self) -> None:
+        """Cut domains of many hosts as jobs are placed, wherever a job doesn't fill them."""
+        if "gpus_per_node" in self.sweep.given:
+            return
+        axis, places = self._axis_of("hardware"), [0] * len(self.machines)
+        if axis is not None:
+            names = list(map(str, axis.columns["hardware"]))
+            places = [list(dict.fromkeys(names)).index(name) for name in names]
+        rows = [self.machines[place] for place in places]
+        if not any("gpus_per_host" in machine.figures for machine in rows):
+            return
+        degrees = ("world_size",) if "world_size" in self.given else WORLD
+        axes = [one for one in self.axes if one is axis or set(degrees) & set(one.columns)]
+
+        def along(column: str, values: NDArray[Any]) -> NDArray[Any]:
+            shape = [len(one) if column in one.columns else 1 for one in axes]
+            return np.asarray(values, dtype=np.float64).reshape(shape)
+
+        gpus = np.ones([1] * len(axes))
+        for name in degrees:
+            own = self._axis_of(name)
+            values = [self.constants.get(name, 1.0)] if own is None else own.columns[name]
+            gpus = gpus * along(name, np.asarray(values))
+        several = [m.name for m in rows if "gpus_per_host" in m.figures]
+        counts = [_per_node(machine, "gpus") for machine in rows]
+        domain = along("hardware", np.array(counts))
+        wide = along("hardware", np.array([machine.name in several for machine in rows]))
+        taken = np.where(wide > 0.0, cut_domain(gpus, domain), domain)
+        taken = np.broadcast_to(taken, [len(one) for one in axes])
+        if np.all(taken == domain):
+            return
+        cards = along("hardware", np.array([_per_node(machine, "nics") for machine in rows]))
+        why = f"of a domain of {domain.max():g} GPUs a job takes the most that divides its own"
+        for name, value in (("gpus_per_node", taken), ("nics_per_node", cards * taken / domain)):
+            if name not in self.sweep.given:
+                self._replace(name, value, axes)
+                self.origins[name] = (assumed(self.constants.get(name), why),)
+
+    def _replace(self, name: str, values: NDArray[Any], axes: Sequence[Axis]) -> None:
+        """Give a quantity other values than a machine's file has."""
+        self.constants.pop(name, None)
+        for place, axis in enumerate(self.axes):
+            left = {key: column for key, column in axis.columns.items() if key != name}
+            self.axes[place] = Axis(axis.name, left)
+        kept = {axis.name for axis in axes}
+        self._spread(name, values, [axis for axis in self.axes if axis.name in kept])
+
     # Constants of the machine and its software.
 
     def _constants(self) -> None:
@@ -289,3 +341,8 @@ class TrainingResolver(Resolver):
             self._extend(own, {name: part})
         else:
             self.fields[name] = (tuple(axis.name for _, axis in varying), part)
+
+
+def _per_node(machine: Machine, what: str) -> float:
+    figure = machine.figures.get(f"{what}_per_node")
+    return figure.value if figure else 1.0

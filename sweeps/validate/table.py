@@ -20,7 +20,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.axis import label_values
 from sweeps.spec.catalog import is_file, shipped
-from sweeps.spec.machine import Machine
+from sweeps.spec.machine import Machine, cut_domain
 from sweeps.spec.units import parse_quantity
 from sweeps.validate.run_table import Run
 
@@ -300,7 +300,8 @@ def network_of(
     own = machine.figures["gpus_per_node"].value
     stated = settings.get("gpus_per_node", run.numbers.get("gpus_per_node", own))
     # Of a machine that reaches further than a tray, a run fills as many GPUs evenly.
-    node = _domain(gpus, own) if settings.get("domains", 0.0) and own > stated else stated
+    cut = settings.get("domains", 0.0) and own > stated
+    node = float(cut_domain(np.asarray(gpus), np.asarray(own))) if cut else stated
     cards = machine.figures["nics_per_node"].value * node / own
     found = {"gpus_per_node": node}
     if "card_gigabits" in settings:
@@ -313,10 +314,3 @@ def network_of(
     found["nics_per_node"] = max(cards, 1.0)
     found["ranks_per_nic"] = node / found["nics_per_node"]
     return found
-
-
-def _domain(gpus: float, most: float) -> float:
-    """Return the most GPUs up to a limit that divide all."""
-    if gpus <= most:
-        return gpus
-    return float(max(n for n in range(1, int(most) + 1) if gpus % n == 0))

@@ -47,19 +47,21 @@ NAMED_AFTER_DOCUMENTS = (
 )
 
 # Typed from data sheets, not from the files: a port or a link in one direction (byte/s), ranks
-# that it reaches, a network card in one direction (byte/s), memory (byte), bf16 peak (FLOP/s).
+# that it reaches, a network card in one direction (byte/s), memory that devices report (byte),
+# bf16 peak (FLOP/s).
+GIB = 2.0**30
 FACTS = {
-    "dgx-a100": (300e9, 8, 25e9, 80e9, 312e12),  # NVLink 3: 600 GB/s both ways; HDR 200
-    "dgx-a100-40gb": (300e9, 8, 25e9, 40e9, 312e12),
-    "dgx-h100": (450e9, 8, 50e9, 80e9, 989e12),  # NVLink 4: 900 GB/s both ways; NDR 400
-    "dgx-h200": (450e9, 8, 50e9, 141e9, 989e12),
-    "dgx-b200": (900e9, 8, 50e9, 180e9, 2250e12),  # NVLink 5: 1.8 TB/s both ways
-    "dgx-b300": (900e9, 8, 100e9, 288e9, 2250e12),  # ConnectX-8: 800 Gbit/s
-    "gb200-nvl72": (900e9, 72, 50e9, 186e9, 2500e12),
-    "gb300-nvl72": (900e9, 72, 100e9, 288e9, 2500e12),
-    "grand-teton-h100": (450e9, 8, 50e9, 96e9, 989e12),
-    "mi300x": (7 * 64e9, 8, 50e9, 192e9, 1307e12),
-    "mi355x": (7 * 76.5e9, 8, 50e9, 288e9, 2500e12),
+    "dgx-a100": (300e9, 8, 25e9, 85.0e9, 312e12),  # NVLink 3: 600 GB/s both ways; HDR 200
+    "dgx-a100-40gb": (300e9, 8, 25e9, 42297524224, 312e12),
+    "dgx-h100": (450e9, 8, 50e9, 79.11 * GIB, 989e12),  # NVLink 4: 900 GB/s both ways; NDR 400
+    "dgx-h200": (450e9, 8, 50e9, 139.8 * GIB, 989e12),
+    "dgx-b200": (900e9, 8, 50e9, 191503138816, 2250e12),  # NVLink 5: 1.8 TB/s both ways
+    "dgx-b300": (900e9, 8, 100e9, 267.69 * GIB, 2250e12),  # ConnectX-8: 800 Gbit/s
+    "gb200-nvl72": (900e9, 72, 50e9, 184.31 * GIB, 2500e12),
+    "gb300-nvl72": (900e9, 72, 100e9, 276.5 * GIB, 2500e12),
+    "grand-teton-h100": (450e9, 8, 50e9, 95.04 * GIB, 989e12),
+    "mi300x": (7 * 64e9, 8, 50e9, 191.98 * GIB, 1307e12),
+    "mi355x": (7 * 76.5e9, 8, 50e9, 287.98 * GIB, 2500e12),
     "tpu-7x": (100e9, 9216, 50e9, 192e9, 2307e12),
     "tpu-v4": (45e9, 4096, 25e9, 32e9, 275e12),
     "tpu-v5e": (45e9, 256, 25e9, 16e9, 197e12),
@@ -74,7 +76,7 @@ PLAUSIBLE = {
     "link_bandwidth": (20e9, 100e9),
     "inter_bandwidth": (12.5e9, 100e9),
     "energy_per_bit": (1e-12, 100e-12),
-    "memory_capacity": (16e9, 300e9),
+    "memory_capacity": (16e9, 320e9),
     "memory_bandwidth": (0.5e12, 10e12),
     "last_level_cache": (20e6, 500e6),
     "sms": (80, 200),
