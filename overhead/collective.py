@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -9,9 +10,18 @@ import numpy as np
 
 from overhead.collectives.choices import candidates
 from overhead.graph import Evaluation
-from overhead.labels import CHOICES, COLLECTIVES, LABELS, OPERATION_DEFAULTS, complete
+from overhead.labels import (
+    CHOICES,
+    COLLECTIVES,
+    LABELS,
+    NCCL,
+    NO_LIBRARY,
+    OPERATION_DEFAULTS,
+    complete,
+)
+from overhead.machine import LIBRARY, default_library
 from overhead.quantity import VOCABULARY, Array
-from overhead.topology import TopologyDesc, kinds
+from overhead.topology import TopologyDesc, kinds, own_network
 
 CollectiveKind = kinds("CollectiveKind", COLLECTIVES)
 
@@ -84,9 +94,10 @@ assert {*QUANTITIES, "algorithm"} == {field.name for field in fields(CollectiveR
 def collective(
     kind: str,
     message_bytes: Any,
-    topology: TopologyDesc,
+    topology: TopologyDesc | Any,
     *,
-    algorithm: str = OPERATION_DEFAULTS["algorithm"],
+    algorithm: str | None = None,
+    software: str | None = None,
     chunks: Any = None,
     phase_chunks: Any = None,
     reduction_cost: Any = None,
@@ -101,10 +112,15 @@ def collective(
         The operation: a `CollectiveKind` or its name.
     message_bytes : array_like
         Message size as nccl-tests counts it [byte]; broadcasts with the network's values.
-    topology : TopologyDesc
-        The network.
-    algorithm : str
-        A name, or ``standard``, ``nccl``, ``auto`` (the least time of all that are defined).
+    topology : TopologyDesc or array_like
+        The network; or a number of ranks, on the network of the machine that commands take where
+        none is named.
+    algorithm : str, optional
+        A name, or ``standard``, ``nccl``, ``auto`` (the least time of all that are defined); by
+        default what a library takes (``nccl``), without one ``standard``.
+    software : {"none", "nccl"}, optional
+        Whether the exact forms hold alone, or the library's profile prices them, with the constants
+        of the default machine; by default the network's own.
     chunks, phase_chunks : array_like, optional
         Chunks of a pipelined algorithm (default: the optimum), and chunks over which phases on
         different dimensions are pipelined (default: they run one after another).
@@ -126,13 +142,20 @@ def collective(
         If the collective has no such algorithm on the network, a name is unknown, or a value
         outside of its domain.
     """
-    found = candidates(topology.kind, str(kind), algorithm)
+    network = topology if isinstance(topology, TopologyDesc) else own_network(topology)
+    library = _library(network, software, {"phase_chunks": phase_chunks,
+                                           "reduction_cost": reduction_cost})  # fmt: skip
+    if algorithm is None:
+        algorithm = OPERATION_DEFAULTS["algorithm"] if library == NO_LIBRARY else NCCL
+    found = candidates(network.kind, str(kind), algorithm, library)
     if not found:
-        message = f"algorithm = '{algorithm}': none of {kind} on {topology.kind} is called so"
+        message = f"algorithm = '{algorithm}': none of {kind} on {network.kind} is called so"
         if algorithm in CHOICES:
-            message = f"{kind}: {topology.kind} has no {algorithm} algorithm of it"
+            message = f"{kind}: {network.kind} has no {algorithm} algorithm of it"
         raise ValueError(message)
-    given = {**topology.values, "message_bytes": np.asarray(message_bytes, dtype=np.float64)}
+    constants = {n: np.asarray(v) for n, v in default_library().items()}
+    given = {**(constants if library != NO_LIBRARY else {}), **network.values}
+    given["message_bytes"] = np.asarray(message_bytes, dtype=np.float64)
     given["hops"] = np.asarray(hops, dtype=np.float64)
     known = LABELS["latency_per"].values
     if latency_per not in known:
@@ -147,14 +170,31 @@ def collective(
             domain = VOCABULARY[name].domain()
             message = f"{name} = {given[name]}: outside of its domain; {domain}"
             raise ValueError(message)
-    labels = {"topology": topology.kind, "collective": str(kind), "algorithm": algorithm}
+    labels = {"topology": network.kind, "collective": str(kind), "algorithm": algorithm}
     labels |= {
         "latency_per": latency_per,
         # A flat network that is given by its own link is all like the inside of a node.
-        "link": "intra" if "bandwidth" in topology.values else OPERATION_DEFAULTS["link"],
+        "link": "intra" if "bandwidth" in network.values else OPERATION_DEFAULTS["link"],
+        "library": library,
+        "floor": "none",
+        "environment": LABELS["environment"].values[0],
     }
     with np.errstate(all="ignore"):
         return _result(Evaluation(given, complete(labels, given)))
+
+
+def _library(network: TopologyDesc, software: str | None, unpriced: Mapping[str, Any]) -> str:
+    """Return the library whose profile prices an operation."""
+    if software is None:
+        return network.library if all(v is None for v in unpriced.values()) else NO_LIBRARY
+    if software not in (NO_LIBRARY, LIBRARY):
+        message = f"software = '{software}': {NO_LIBRARY} or {LIBRARY}"
+        raise ValueError(message)
+    for name, value in unpriced.items():
+        if value is not None and software != NO_LIBRARY:
+            message = f"{name} = {value}: a library's profile has no form of it; software = 'none'"
+            raise ValueError(message)
+    return software
 
 
 def _result(evaluation: Evaluation) -> CollectiveResult:

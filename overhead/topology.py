@@ -12,8 +12,8 @@ import numpy as np
 from overhead.collectives.algorithm import NETWORKS
 from overhead.collectives.network import factors
 from overhead.everything import load
-from overhead.labels import HIERARCHY, complete
-from overhead.machine import default_links
+from overhead.labels import HIERARCHY, NO_LIBRARY, complete
+from overhead.machine import LIBRARY, default_links
 from overhead.quantity import VOCABULARY, Array
 
 FLAT_LINK = ("bandwidth", "latency", "energy_per_bit")
@@ -41,10 +41,13 @@ class TopologyDesc:
         Which: a `TopologyKind`, or the name of a network of one's own.
     values : mapping of str to ndarray
         Its shape and links by quantity, in canonical units; the arrays broadcast.
+    library : str
+        The library that runs collectives there; ``none`` where links alone are known.
     """
 
     kind: str
     values: Mapping[str, Array]
+    library: str = NO_LIBRARY
 
     @property
     def ranks(self) -> Array:
@@ -74,7 +77,7 @@ def build_topology(
     """Build a network.
 
     Of what links nothing is said, they are those of the machine that commands take where none is
-    named (`overhead.machine.default_links`): its nodes, links and switches.
+    named (`overhead.machine.default_links`): its nodes, links, switches and library.
 
     Parameters
     ----------
@@ -128,11 +131,20 @@ def build_topology(
     }
     values = {n: np.asarray(v, dtype=np.float64) for n, v in given.items() if v is not None}
     own = LEVEL_LINKS if kind == HIERARCHY else FLAT_LINK
+    library = NO_LIBRARY
     if not {name for name in own if not name.endswith("bit")} & set(values):
         _complete_links(values)
+        library = LIBRARY
     _complete(kind, values, dimensions)
     _check(kind, values)
-    return TopologyDesc(str(kind), values)
+    return TopologyDesc(str(kind), values, library)
+
+
+def own_network(ranks: Any) -> TopologyDesc:
+    """Return the default machine's own network: a switch inside a node, nodes beyond."""
+    node = default_links()["gpus_per_node"]
+    inside = bool(np.all(np.asarray(ranks) <= node))
+    return build_topology("switch" if inside else HIERARCHY, ranks)
 
 
 def _complete_links(values: dict[str, Array]) -> None:

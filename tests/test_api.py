@@ -21,7 +21,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_a_sweep_by_names_selects_by_names() -> None:
-    found = sweeps.sweep("time", topology=["ring", "torus"], ranks=[8, 64], message_bytes=1e9)
+    found = sweeps.sweep(
+        "time", topology=["ring", "torus"], ranks=[8, 64], message_bytes=1e9, software="none"
+    )
     assert found["time"].sel(topology="torus", ranks=64).dims == ()
     machine = build_topology("ring", 8, bandwidth=450e9, latency=8e-7)
     alone = collective("all_reduce", 1e9, machine).latency_s
@@ -114,7 +116,7 @@ def test_machines_of_ones_own(tmp_path: Path) -> None:
     text = (ROOT / "specs/hardware/dgx-h100.toml").read_text(encoding="utf-8")
     text = text.replace('name = "dgx-h100"', 'name = "mine"').replace('"0.8 us"', '"1.6 us"')
     (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
-    axes = {"topology": "ring", "ranks": 8, "message_bytes": 0}
+    axes = {"topology": "ring", "ranks": 8, "message_bytes": 0, "software": "none"}
     own = sweeps.sweep("time", hardware="mine", hardware_folders=[tmp_path], **axes)
     assert own["time"].item() == pytest.approx(14 * 1.6e-6)
     both = sweeps.sweep(
@@ -126,6 +128,7 @@ def test_machines_of_ones_own(tmp_path: Path) -> None:
     spec = tmp_path / "spec.toml"
     spec.write_text(
         '[constants]\nhardware = "mine"\nranks = 8\nmessage_bytes = "0 B"\ntopology = "ring"\n'
+        'software = "none"\n'
     )
     assert sweeps.run(spec, hardware_folders=[tmp_path])["time"].item() == own["time"].item()
     with pytest.raises(InputError, match=r"spec.toml: hardware = 'mine': there is no such machine"):

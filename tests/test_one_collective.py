@@ -53,7 +53,7 @@ def charged(name: str, kind: str, ranks: int, size: float, folder: Path, **furth
     """Return the time that `sweeps collective` tells."""
     constants = {
         "collective": kind, "topology": "hierarchical", "algorithm": "nccl", "hardware": name,
-        "ranks": ranks, "message_bytes": size, **further,
+        "ranks": ranks, "message_bytes": size, "software": "none", **further,
     }  # fmt: skip
     stated = {"quantities": ["time"], "constants": constants}
     plan = prepare(stated, folders=[folder]).program
@@ -94,7 +94,7 @@ def test_collective_is_what_everyone_charges(seed: int, tmp_path: Path) -> None:
     case = Case(name, *from_machine(machine), name, algorithm="nccl", folders=(tmp_path,))
     traffic = case.all_reduce(np.array([size, 2 * size]), group)
     for got, asked in zip(traffic.time, (size, 2 * size), strict=True):
-        assert got == charged(name, "all_reduce", group, asked, tmp_path)
+        assert got == charged(name, "all_reduce", group, asked, tmp_path, software="nccl")
 
     # A step: its links give a share of their bandwidth.
     tp = draw.choice([2, 4, 8])

@@ -49,6 +49,8 @@ class Machine:
     in_network: tuple[str, ...]
     scale_out_in_network: tuple[str, ...]  # What the switches between nodes can do
     generation: str = ""  # The GPUs' generation, as software profiles call it; empty: not stated
+    # A torus' axis wraps around where this divides it; 0 where every axis does
+    wrap_multiple: int = 0
     fabric: str = ""  # The network between nodes, as software profiles call it
     profile: str = ""  # The profile whose constants the machine has measured ones in place of
     constants: Mapping[str, Figure] = field(default_factory=dict)  # These, by quantity
@@ -134,7 +136,7 @@ _OTHERS = {
         "training",
         "software",
     ),
-    "scale_up": ("kind", "dimensions", "in_network_reduction"),
+    "scale_up": ("kind", "dimensions", "wrap_multiple", "in_network_reduction"),
     "scale_out": ("in_network",),
     "software": ("generation", "fabric", "profile"),
     "device": ("peak_flops", "best_matmul_flops"),
@@ -187,6 +189,7 @@ class _Reader(FigureReader):
             fabric=self.text("software", software, "fabric", default=""),
             profile=self.text("software", software, "profile", default=""),
             constants=self._constants(software),
+            wrap_multiple=self._wrap_multiple(kind, up),
         )
 
     def _section(self, place: str, table: Mapping[str, Any]) -> None:
@@ -229,6 +232,14 @@ class _Reader(FigureReader):
         wrong = "is missing" if "dimensions" not in table else "can't be"
         what = f"a {kind} has 1, 2 or 3" if grid else "only a torus or a mesh has dimensions"
         self.fault("scale_up.dimensions", given, wrong, what)
+        return 0
+
+    def _wrap_multiple(self, kind: str, table: Mapping[str, Any]) -> int:
+        given = table.get("wrap_multiple", 0)
+        if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+            if kind == "torus" or "wrap_multiple" not in table:
+                return given
+        self.fault("scale_up.wrap_multiple", given, "can't be", "a torus', a whole number")
         return 0
 
     def _check_links(self, kind: str) -> None:

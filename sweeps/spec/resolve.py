@@ -39,6 +39,13 @@ DEFAULTS = {
     "mesh_nz": assumed(1.0, "two dimensions"),
 }
 LINK_GIVEN = "of a link that is given, a message's latency"
+# A user who gives links without a machine has no machine: no library, no network of its own.
+LINKS = frozenset(f"{level}{what}" for level in ("", "intra_", "inter_")
+                  for what in ("bandwidth", "latency"))  # fmt: skip
+# What says which network it is.
+NETWORK = frozenset(
+    ("topology", "bandwidth", "latency", "link", "mesh_nx", "mesh_ny", "mesh_nz", "nodes_per_pod")
+)
 PER_CARD = "GPUs by network cards of the machine's node"
 FIGURES = (
     "gpus_per_node",
@@ -110,7 +117,7 @@ class Resolver:
         if {"latency", "intra_latency"} & self.given:
             self._constant("in_network_latency_factor", assumed(1.0, LINK_GIVEN))
         self._machines()
-        self._own_network()
+        self._own()
         self._every_algorithm()
         self._pods()
         for name, origin in DEFAULTS.items():
@@ -214,43 +221,120 @@ class Resolver:
         longer = Axis(axis.name, {**axis.columns, **columns})
         self.axes[self.axes.index(axis)] = longer
 
-    # Software.
+    # What a machine has of its own: its library, its network, and what the library takes there.
 
-    def _own_network(self) -> None:
-        """With a library's profile take each machine's own network, and what the library takes."""
-        profiles = self._texts("software") - {NO_LIBRARY}
-        if not profiles or self.sweep.training:
-            return
-        grids = [machine.torus_dimensions for machine in self.machines]
-        if "algorithm" not in self.sweep.given:
-            choice = AUTO if all(grids) else NCCL
-            self.labels["algorithm"] = choice
-            self.origins["algorithm"] = (assumed(choice, "what a library takes by itself"),)
-        if "topology" in self.sweep.given or "ranks" not in self.sweep.given:
-            return
-        networks = [self._network(machine) for machine in self.machines]
-        axis = self._axis_of("hardware")
-        if axis is None or len(set(networks)) == 1:
-            self.labels["topology"] = networks[0]
+    def _own(self) -> None:
+        """Take each machine's own library, network and algorithms, where none are asked for."""
+        if "hardware" in self.sweep.given or not LINKS & self.sweep.given:
+            self._own_library()
+            own = self._own_network()
         else:
-            by_name = dict(zip((one.name for one in self.machines), networks, strict=True))
-            names = [Path(str(name)).stem for name in axis.columns["hardware"]]
-            del self.labels["topology"]
-            self._extend(axis, {"topology": np.array([by_name[name] for name in names])})
-        self.origins["topology"] = once(
-            assumed(network, "the machine's own, for so many ranks").of(machine.name)
-            for network, machine in zip(networks, self.machines, strict=True)
-        )
-        if all(grids) and len(set(grids)) == 1:
-            self._constant("mesh_dimensions", assumed(float(grids[0]), "the machine's own"))
+            own = False
+        profiles = self._texts("software") - {NO_LIBRARY}
+        if "algorithm" not in self.sweep.given and (profiles or own):
+            rest = NCCL if profiles else OPERATION_DEFAULTS["algorithm"]
+            why = "what a library takes by itself" if profiles else ""
+            grids = "what is fastest there of a torus' own"
+            self._by_machine(
+                "algorithm",
+                [assumed(AUTO, grids) if one.torus_dimensions else assumed(rest, why)
+                 for one in self.machines],
+            )  # fmt: skip
 
-    def _network(self, machine: Machine) -> str:
-        """Return a machine's network for the ranks of the sweep: its node's, or its nodes'."""
-        if machine.torus_dimensions:
-            return machine.scale_up_kind
+    def _own_library(self) -> None:
+        """Take the profile of the library that runs on each machine."""
+        from sweeps.spec.software import UNPRICED, own_library
+
+        if "software" in self.given:
+            return
+        unpriced = min(UNPRICED & self.given, default="")
+        why = f"a library's profile has no form of {unpriced}"
+        self._by_machine(
+            "software",
+            [assumed(NO_LIBRARY, why) if unpriced else own_library(one) for one in self.machines],
+        )
+        self.given.add("software")
+
+    def _own_network(self) -> bool:
+        """Take each machine's own network, for so many ranks; return whether it is."""
+        if "ranks" not in self.given or NETWORK & self.sweep.given:
+            return False
+        ranks, hardware = self._axis_of("ranks"), self._axis_of("hardware")
+        if ranks is None or (hardware is not None and hardware is not ranks):
+            most = max(self._numbers("ranks"))
+            self._by_machine("topology", [self._network(one, most) for one in self.machines])
+        else:
+            names = self._machine_names(ranks)
+            by_name = {machine.name: machine for machine in self.machines}
+            found = [
+                self._network(by_name[name], count)
+                for name, count in zip(names, ranks.columns["ranks"], strict=True)
+            ]
+            self._along(ranks, "topology", found)
+        grids = {machine.torus_dimensions for machine in self.machines}
+        if len(grids) == 1 and grids != {0}:
+            self._constant("mesh_dimensions", assumed(float(grids.pop()), "the machine's own"))
+        self._whole_ports()
+        return True
+
+    def _whole_ports(self) -> None:
+        """Give a chip all links of its torus at once, where pods of them are a node each."""
+        (machine, *others) = self.machines
+        topologies = self._values("topology")
+        if others or not machine.torus_dimensions or "intra_bandwidth" in self.sweep.given:
+            return
+        if HIERARCHY not in topologies:
+            return
+        if len(topologies) > 1:
+            wrong = f"some fit into a pod of {machine.name}, others don't"
+            raise InputError(fault("ranks", "..", wrong, "one kind at a time"))
+        link = machine.figures["intra_bandwidth"].origin
+        ports = 2.0 * machine.torus_dimensions
+        why = f"; {ports:g} links of a chip together, as rings on every axis use them"
+        self.constants["intra_bandwidth"] = ports * link.value
+        self.origins["intra_bandwidth"] = (link.of(machine.name).derived(ports * link.value, why),)
+
+    def _network(self, machine: Machine, ranks: float) -> Origin:
+        """Return a machine's network for a number of ranks: its node's, or its nodes'."""
         sizes = self._numbers("gpus_per_node") if "gpus_per_node" in self.sweep.given else ()
         node = min(sizes) if len(sizes) else machine.figures["gpus_per_node"].value
-        return "switch" if max(self._numbers("ranks")) <= node else HIERARCHY
+        if ranks > node:
+            why = f"the machine's own, for more than the {node:g} ranks of a node"
+            return assumed(HIERARCHY, why).of(machine.name)
+        if not machine.torus_dimensions:
+            why = "the machine's own, inside a node"
+            return assumed("switch", why).of(machine.name)
+        whole = machine.wrap_multiple
+        split = factors(int(ranks), machine.torus_dimensions)
+        if whole and any(size > 1 and size % whole for size in split):
+            why = f"the machine's own: an axis wraps around where {whole} divides it"
+            return assumed("mesh", why).of(machine.name)
+        return assumed(machine.scale_up_kind, "the machine's own").of(machine.name)
+
+    def _by_machine(self, label: str, found: Sequence[Origin]) -> None:
+        """Give a label what it is on each machine."""
+        axis = self._axis_of("hardware")
+        if axis is None:
+            self.labels[label], self.origins[label] = found[0].value, once(found)
+            return
+        by_name = {one.name: origin for one, origin in zip(self.machines, found, strict=True)}
+        self._along(axis, label, [by_name[name] for name in self._machine_names(axis)])
+
+    def _along(self, axis: Axis, label: str, found: Sequence[Origin]) -> None:
+        """Give a label what it is at each point of an axis."""
+        values = [str(origin.value) for origin in found]
+        self.origins[label] = once(found)
+        if len(set(values)) == 1:
+            self.labels[label] = values[0]
+            return
+        self.labels.pop(label, None)
+        self._extend(axis, {label: np.array(values)})
+
+    def _machine_names(self, axis: Axis) -> list[str]:
+        """Return the machine's name at each point of an axis."""
+        if "hardware" not in axis.columns:
+            return [self.machines[0].name] * len(axis)
+        return [Path(str(name)).stem for name in axis.columns["hardware"]]
 
     def _numbers(self, name: str) -> NDArray[Any]:
         """Return all values of a quantity that the user gives."""
@@ -263,11 +347,13 @@ class Resolver:
 
     def _software(self) -> dict[str, Field]:
         """Give what a library's profile says of the machines; return what varies along axes."""
-        if "software" not in self.given:
+        if not self._texts("software") - {NO_LIBRARY}:
             for name in OF_SOFTWARE[1:]:
                 if name in self.given:
                     wrong, allowed = "is of a library's profile, and none is given", "give software"
                     raise InputError(fault(name, "..", wrong, allowed))
+            if "software" in self.given:
+                self.labels |= {"library": NO_LIBRARY, "floor": "none"}
             return {}
         if "environment" not in self.given:
             usual = IN_A_STEP if self.sweep.training else LABELS["environment"].values[0]
@@ -302,7 +388,7 @@ class Resolver:
         self, axes: Sequence[Axis], shape: tuple[int, ...]
     ) -> tuple[NDArray[Any], list[dict[str, Origin]]]:
         """Return the library, and the constants, at each point of axes."""
-        from sweeps.spec.software import priced, waits
+        from sweeps.spec.software import UNPRICED, priced, waits
 
         machines = {machine.name: machine for machine in self.machines}
         points = []
@@ -313,7 +399,7 @@ class Resolver:
                 words |= {name: str(values[index]) for name, values in texts.items()}
             machine = machines[Path(words["hardware"]).stem]
             points.append(priced(machine, words))
-        unpriced = {"phase_chunks", "reduction_cost"} & self.given
+        unpriced = UNPRICED & self.given
         unpriced |= {"intra_efficiency", "inter_efficiency"} & self.sweep.given
         if unpriced and any(library != NO_LIBRARY for library, _ in points):
             wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"

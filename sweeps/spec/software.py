@@ -40,6 +40,12 @@ LATENCIES = {
 }
 # A port's rate by generation [byte/s], for machines that don't name theirs.
 PORTS = {"ampere": 300e9, "hopper": 450e9, "blackwell": 900e9, "pcie5": 64e9, "cdna3": 448e9}
+# The library of each generation's machines, and of those that don't name theirs.
+OWN = {"ampere": "nccl", "hopper": "nccl", "blackwell": "nccl", "pcie5": "nccl", "cdna3": "rccl",
+       "tpu": "xla"}  # fmt: skip
+OF_KIND = {"switch": "nccl", "fully_connected": "rccl"}
+# What no profile has a form of.
+UNPRICED = frozenset(("phase_chunks", "reduction_cost"))
 USUAL_FABRIC = "infiniband"
 # Who issues operations so that the host may be slower than the GPU.
 SLOW_HOSTS = ("pytorch", "group", "xla")
@@ -173,6 +179,23 @@ def _wiring(machine: Machine) -> dict[str, Origin]:
     pair = link.origin if joined and link else Origin(math.inf, SPECIFICATION, "a switch")
     host = figures.get("gpus_per_host", figures["gpus_per_node"])
     return {"pair_bandwidth": pair, "gpus_per_host": host.origin}
+
+
+def own_library(machine: Machine) -> Origin:
+    """Return the name of the profile of the library that runs on a machine."""
+    if machine.profile:
+        return assumed(machine.profile, "the machine's own, with measured constants").of(
+            machine.name
+        )
+    if machine.generation:
+        name = OWN.get(machine.generation, NO_LIBRARY)
+        why = "the machine's own" if name != NO_LIBRARY else f"none has {machine.generation}"
+        return assumed(name, why).of(machine.name)
+    name = OF_KIND.get(machine.scale_up_kind, NO_LIBRARY)
+    why = "the file names no generation, and its GPUs are joined as that library's"
+    if name == NO_LIBRARY:
+        why = "the file names no generation, and it isn't a machine of GPUs"
+    return assumed(name, why).of(machine.name)
 
 
 def load_software(name_or_path: str) -> Profile:

@@ -94,8 +94,8 @@ def h100(**given: str) -> dict[str, object]:
         (h100(software="rccl"), "software.generation of dgx-h100 = 'hopper'"),
         (h100(software="nccl", fabric="carrier pigeon"), "no such network"),
         (h100(software="nccl", environment="laptop"), "environment = 'laptop'"),
-        (h100(environment="graph"), "none is given"),
-        (h100(fabric="efa"), "none is given"),
+        (h100(software="none", environment="graph"), "none is given"),
+        (h100(software="none", fabric="efa"), "none is given"),
         ({**h100(software="nccl"), "phase_chunks": 4}, "has no form of it"),
     ],
 )
@@ -184,7 +184,7 @@ def test_software_is_an_axis_beside_machines_and_environments() -> None:
     )
     bare = sweeps.sweep(
         "time", hardware=["dgx-a100", "dgx-h100"], ranks=8, message_bytes=[8.0, 2.0**30],
-        topology="switch", algorithm="ring",
+        topology="switch", algorithm="ring", software="none",
     )  # fmt: skip
     assert (found.time.sel(software=NO_LIBRARY) == bare.time).all()
     priced = found.time.sel(software="nccl")

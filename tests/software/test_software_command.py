@@ -45,12 +45,18 @@ def test_the_report_names_profile_algorithm_protocol_and_parts(sweeps: Runner) -
     assert "fabric_latency = 8 us" in told
     assert "(nccl, infiniband)" in told
     assert "protocol Simple" in sweeps(f"collective --N 16 --M 1GiB {NCCL}").out
-    assert ", protocol" not in sweeps("collective --N 16 --M 1GiB").out
+    assert ", protocol" not in sweeps("collective --N 16 --M 1GiB --software none").out
 
 
-def test_none_is_as_without(sweeps: Runner) -> None:
+def test_the_machines_own_library_is_the_default(sweeps: Runner) -> None:
     line = "collective --N 8,16 --M 1KiB,1GiB --json"
-    assert sweeps(f"{line} --software none").records == sweeps(line).records
+    assert sweeps(line).records == sweeps(f"{line} --software nccl").records
+
+
+@pytest.mark.parametrize("links", ["--bandwidth 50GB/s --latency 1us", "--intra-bandwidth 50GB/s"])
+def test_links_without_a_machine_have_no_library(sweeps: Runner, links: str) -> None:
+    line = f"collective --N 8,16 --M 1KiB,1GiB {links} --json"
+    assert sweeps(line).records == sweeps(f"{line} --software none --topology switch").records
 
 
 @pytest.mark.parametrize(
@@ -60,7 +66,8 @@ def test_none_is_as_without(sweeps: Runner) -> None:
         ("--software nccl --environment laptop", "environment = 'laptop'"),
         ("--software nccl --hardware tpu-v5e", "software.generation of tpu-v5e"),
         ("--software nccl --phase-chunks 2", "phase_chunks"),
-        ("--fabric efa", "give software"),
+        ("--fabric efa --software none", "give software"),
+        ("--fabric efa --bandwidth 1GB/s --latency 1us", "give software"),
     ],
 )
 def test_bad_input_is_a_line(sweeps: Runner, arguments: str, words: str) -> None:
@@ -79,7 +86,15 @@ def test_bad_input_is_a_line(sweeps: Runner, arguments: str, words: str) -> None
         ("--N 144 --hardware gb200-nvl72 --software nccl", "hierarchical", "nvls_tree"),
         ("--N 256 --hardware tpu-v5e --software xla", "torus", "multi_ring_short"),
         ("--N 16 --software nccl --topology switch --algorithm ring", "switch", "ring"),
-        ("--N 16 --software none", "switch", "ring"),
+        ("--N 16 --software none", "hierarchical", "ring_ring"),
+        ("--N 8", "switch", "nvls"),
+        ("--N 16", "hierarchical", "nvls_tree"),
+        ("--N 144 --hardware gb200-nvl72", "hierarchical", "nvls_tree"),
+        ("--N 8 --hardware mi300x", "switch", "ring"),
+        ("--N 64 --hardware tpu-v5p", "torus", "multi_ring_short"),
+        ("--N 64 --hardware tpu-v5e", "mesh", "multi_line"),
+        ("--N 512 --hardware tpu-v5e", "hierarchical", "ring_ring"),
+        ("--N 16 --bandwidth 50GB/s --latency 1us", "switch", "ring"),
     ],
 )
 def test_a_profile_takes_the_machines_own_network(
