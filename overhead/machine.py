@@ -15,7 +15,14 @@ from typing import Any
 from overhead.labels import LABELS
 
 # Powers of ten of the units in which links' figures are written, and bits in them.
-UNITS = {"GB/s": (9, 1), "TB/s": (12, 1), "s": (0, 1), "Gbit/s": (9, 8), "us": (-6, 1), "pJ/bit": (-12, 1)}
+UNITS = {
+    "GB/s": (9, 1),
+    "TB/s": (12, 1),
+    "s": (0, 1),
+    "Gbit/s": (9, 8),
+    "us": (-6, 1),
+    "pJ/bit": (-12, 1),
+}
 # Of a file's tables the figures of links, by the quantity that each gives.
 LINKS = {"intra": "scale_up", "inter": "scale_out"}
 FIGURES = ("bandwidth", "latency", "energy_per_bit")

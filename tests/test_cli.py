@@ -37,7 +37,8 @@ def cli(
         ("--topology tree --N 8 --M 140e9", None, "280 GB"),
         ("--topology tree --N 8 --M 140e9 --tree-algo", None, "280 GB"),
         ("--topology hierarchical --N 8 --gpus-per-node 4 --M 140e9", "8", "245 GB"),
-        ("--topology switch --N 8 --M 140e9", "14", "245 GB"),
+        ("--topology switch --N 8 --M 140e9", None, "157.5 GB"),  # by NVLS
+        ("--topology switch --N 8 --M 140e9 --software none", "14", "245 GB"),
         ("--topology mesh --N 16 --mesh-nx 4 --mesh-ny 4 --M 140e9", None, None),
         ("--topology torus --N 16 --mesh-nx 4 --mesh-ny 4 --M 140e9", "12", "262.5 GB"),
         ("--topology torus --mesh-nx 4 --mesh-ny 4 --mesh-nz 4 --M 1GiB", "18", None),
@@ -103,7 +104,7 @@ def test_a_time_that_is_an_upper_bound_says_so_wherever_it_is_shown(
     cli: Runner, tmp_path: Path
 ) -> None:
     """The double tree's loads aren't known of few chunks where ranks are no power of two."""
-    base = "collective --topology switch --M 64KiB"
+    base = "collective --topology switch --M 64KiB --software none"
     assert (
         "  time                      30.2 us  (an upper bound)\n"
         in cli(f"{base} --N 12 --algorithm dbt").out
@@ -138,9 +139,10 @@ def test_what_reductions_cost_is_a_part_of_its_own(cli: Runner) -> None:
     [
         ("--reduction-cost 1e-12", "time = latency_time + bandwidth_time + reduction_time"),
         (
-            "--op all_to_all --topology torus --N 64 --latency-per message",
+            "--op all_to_all --topology torus --N 64 --latency-per message --software none",
             "time = latency_time + bandwidth_time",
         ),
+        ("--topology torus --N 16", "time = simple_steady_time + message_ramp_time"),
         ("--topology torus --N 16 --phase-chunks 4", "time = "),
     ],
 )
@@ -238,7 +240,7 @@ def test_a_long_table_says_how_much_is_left(cli: Runner) -> None:
 
 
 def test_holes_are_told_with_their_reason(cli: Runner) -> None:
-    line = "collective --topology hierarchical --gpus-per-node 4 --N 8,10 --M 1e6"
+    line = "collective --topology hierarchical --gpus-per-node 4 --N 8,10 --M 1e6 --software none"
     _, eight, ten = cli(line).out.splitlines()[:3]
     assert "ring_ring" in eight
     assert ten.split() == ["10", *["-"] * 6, "none", "ranks_not_multiple_of_gpus_per_node"]

@@ -236,9 +236,9 @@ class _Reader(FigureReader):
 
     def _wrap_multiple(self, kind: str, table: Mapping[str, Any]) -> int:
         given = table.get("wrap_multiple", 0)
-        if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-            if kind == "torus" or "wrap_multiple" not in table:
-                return given
+        whole = isinstance(given, int) and not isinstance(given, bool) and given >= 0
+        if whole and (kind == "torus" or "wrap_multiple" not in table):
+            return given
         self.fault("scale_up.wrap_multiple", given, "can't be", "a torus', a whole number")
         return 0
 

@@ -232,14 +232,15 @@ class Resolver:
             own = False
         profiles = self._texts("software") - {NO_LIBRARY}
         if "algorithm" not in self.sweep.given and (profiles or own):
-            rest = NCCL if profiles else OPERATION_DEFAULTS["algorithm"]
-            why = "what a library takes by itself" if profiles else ""
-            grids = "what is fastest there of a torus' own"
-            self._by_machine(
-                "algorithm",
-                [assumed(AUTO, grids) if one.torus_dimensions else assumed(rest, why)
-                 for one in self.machines],
-            )  # fmt: skip
+            self._by_machine("algorithm", [self._taken(one, profiles) for one in self.machines])
+
+    def _taken(self, machine: Machine, profiles: set[str]) -> Origin:
+        """Return the choice of algorithms that a machine's library has, or the field's usual."""
+        if machine.torus_dimensions and HIERARCHY not in self._values("topology"):
+            return assumed(AUTO, "the fastest on its torus")
+        if profiles and not machine.torus_dimensions:
+            return assumed(NCCL, "what a library takes by itself")
+        return assumed(OPERATION_DEFAULTS["algorithm"])
 
     def _own_library(self) -> None:
         """Take the profile of the library that runs on each machine."""
@@ -247,7 +248,7 @@ class Resolver:
 
         if "software" in self.given:
             return
-        unpriced = min(UNPRICED & self.given, default="")
+        unpriced = min(UNPRICED & self.sweep.given, default="")
         why = f"a library's profile has no form of {unpriced}"
         self._by_machine(
             "software",
@@ -368,6 +369,7 @@ class Resolver:
         else:
             along = np.moveaxis(libraries, list(axes).index(own.name), 0)
             self._extend(own, {"library": along.reshape(len(own), -1)[:, 0]})
+        self._given_latencies()
         fields: dict[str, Field] = {}
         for name in dict.fromkeys(name for one in constants for name in one):
             if name in self.given:
@@ -384,6 +386,15 @@ class Resolver:
                 fields[name] = (tuple(axes), values.reshape(shape))
         return fields
 
+    def _given_latencies(self) -> None:
+        """Put latencies that the user gives in the place of a library's steps."""
+        from sweeps.spec.software import LATENCIES
+
+        for step, level in LATENCIES.items():
+            given = [name for name in ("latency", level) if name in self.sweep.given]
+            if given and step not in self.given:
+                self._copy(given[0], step, f"{given[0]} as given")
+
     def _priced(
         self, axes: Sequence[Axis], shape: tuple[int, ...]
     ) -> tuple[NDArray[Any], list[dict[str, Origin]]]:
@@ -399,7 +410,7 @@ class Resolver:
                 words |= {name: str(values[index]) for name, values in texts.items()}
             machine = machines[Path(words["hardware"]).stem]
             points.append(priced(machine, words))
-        unpriced = UNPRICED & self.given
+        unpriced = UNPRICED & self.sweep.given
         unpriced |= {"intra_efficiency", "inter_efficiency"} & self.sweep.given
         if unpriced and any(library != NO_LIBRARY for library, _ in points):
             wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"

@@ -41,11 +41,14 @@ LATENCIES = {
 # A port's rate by generation [byte/s], for machines that don't name theirs.
 PORTS = {"ampere": 300e9, "hopper": 450e9, "blackwell": 900e9, "pcie5": 64e9, "cdna3": 448e9}
 # The library of each generation's machines, and of those that don't name theirs.
-OWN = {"ampere": "nccl", "hopper": "nccl", "blackwell": "nccl", "pcie5": "nccl", "cdna3": "rccl",
-       "tpu": "xla"}  # fmt: skip
+LIBRARY_OF = {
+    **dict.fromkeys(("ampere", "hopper", "blackwell", "pcie5"), "nccl"),
+    "cdna3": "rccl",
+    "tpu": "xla",
+}
 OF_KIND = {"switch": "nccl", "fully_connected": "rccl"}
 # What no profile has a form of.
-UNPRICED = frozenset(("phase_chunks", "reduction_cost"))
+UNPRICED = frozenset(("phase_chunks", "reduction_cost", "pod_latency"))
 USUAL_FABRIC = "infiniband"
 # Who issues operations so that the host may be slower than the GPU.
 SLOW_HOSTS = ("pytorch", "group", "xla")
@@ -188,13 +191,13 @@ def own_library(machine: Machine) -> Origin:
             machine.name
         )
     if machine.generation:
-        name = OWN.get(machine.generation, NO_LIBRARY)
+        name = LIBRARY_OF.get(machine.generation, NO_LIBRARY)
         why = "the machine's own" if name != NO_LIBRARY else f"none has {machine.generation}"
         return assumed(name, why).of(machine.name)
     name = OF_KIND.get(machine.scale_up_kind, NO_LIBRARY)
-    why = "the file names no generation, and its GPUs are joined as that library's"
-    if name == NO_LIBRARY:
-        why = "the file names no generation, and it isn't a machine of GPUs"
+    why = f"{machine.name} names no generation, and isn't a machine of GPUs"
+    if name != NO_LIBRARY:
+        _, why = load_software(name).generation(machine)
     return assumed(name, why).of(machine.name)
 
 

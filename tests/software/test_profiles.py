@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
 from sweeps.spec.catalog import hardware_names, load_hardware, shipped
 from sweeps.spec.figures import CONSTANTS
-from sweeps.spec.software import Profile, load_software
+from sweeps.spec.software import LIBRARY_OF, Profile, load_software, own_library
 
 NAMES = sorted(path.stem for path in shipped("software").glob("*.toml"))
 OF_MACHINES = {"nccl": ("dgx", "gb", "grand"), "rccl": ("mi",), "xla": ("tpu",)}
@@ -117,6 +118,15 @@ def test_a_machine_without_a_generation_gets_the_nearest_in_words(tmp_path: Path
     assert {n: one.value for n, one in found.items()} == {n: o.value for n, o in known.items()}
     assert "hopper is nearest" in found["step_latency"].source
     assert "taken as infiniband" in found["fabric_latency"].source
+    assert "hopper is nearest" in own_library(load_hardware(path)).source
+    # A torus isn't a machine of GPUs.
+    torus = replace(load_hardware("tpu-v4"), generation="")
+    assert own_library(torus).value == NO_LIBRARY
+
+
+def test_every_generation_has_a_library() -> None:
+    of = {name: load_software(name).nodes for name in NAMES}
+    assert {(node, name) for name, nodes in of.items() for node in nodes} == set(LIBRARY_OF.items())
 
 
 OWN = """
