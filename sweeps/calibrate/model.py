@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -372,11 +373,17 @@ def library_of(machine: Machine) -> Profile:
     return next((one for one in each if machine.generation in one.nodes), load_software("nccl"))
 
 
+@cache
+def _everything() -> None:
+    """Load all formulas, once."""
+    load()
+
+
 class Model:
     """Times of rows on a machine."""
 
     def __init__(self, rows: Rows, machine: Machine, algorithm: str = "nccl") -> None:
-        load()
+        _everything()
         self.rows, self.machine, self.algorithm = rows, machine, algorithm
         profile = library_of(machine)
         constants = profile.constants(machine)

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,7 @@ def _numbers(
     return values
 
 
+@lru_cache(maxsize=4096)
 def _number(cell: str, unit: str, canonical: str) -> float:
     """Return a cell's number in the canonical unit; NaN if it can't be read."""
     for text in (f"{cell} {unit}".strip(), cell):
