@@ -22,7 +22,14 @@ from overhead.collectives.choices import candidates, usable
 from overhead.everything import load
 from overhead.formula import REGISTRY, Formula
 from overhead.graph import Evaluation
-from overhead.labels import ALL, HIERARCHY, LABELS, OPERATION_DEFAULTS, complete
+from overhead.labels import (
+    ALL,
+    HIERARCHY,
+    LABELS,
+    NO_LIBRARY,
+    OPERATION_DEFAULTS,
+    complete,
+)
 from overhead.quantity import VOCABULARY
 from sweeps.calibrate.logs import (
     NO_NVLS,
@@ -37,7 +44,7 @@ from sweeps.spec.catalog import load_hardware
 from sweeps.spec.figures import CONSTANTS, FABRIC, ISSUE, SHARED
 from sweeps.spec.machine import Machine
 from sweeps.spec.resolve import resolve
-from sweeps.spec.software import Profile, load_software, on_fabric
+from sweeps.spec.software import Profile, load_software, on_fabric, own_library
 from sweeps.spec.sweep import read_sweep
 
 # What a row's own rates say: whether size, time, algbw and busbw are those of one operation.
@@ -367,10 +374,11 @@ def machine_for(hardware: str, fabric: str = "", folders: Sequence[Path] = ()) -
 
 def library_of(machine: Machine) -> Profile:
     """Return the profile of a machine's library."""
-    if machine.profile:
-        return load_software(machine.profile)
-    each = map(load_software, ("nccl", "rccl"))
-    return next((one for one in each if machine.generation in one.nodes), load_software("nccl"))
+    name = own_library(machine).value
+    if name == NO_LIBRARY:
+        wrong = f"no library's profile has {machine.generation or 'such machines'}"
+        raise InputError(fault("--hardware", machine.name, wrong, "a machine of NVIDIA or AMD"))
+    return load_software(name)
 
 
 @cache

@@ -59,8 +59,7 @@ def test_report_and_files(run: Runner, logs: str) -> None:
 
 def predicted(run: Runner, operation: str, ranks: int, sizes: str, more: str = "") -> list[float]:
     rows = run(
-        f"collective --op {operation} --N {ranks} --M {sizes} --software nccl "
-        f"--hardware mine.toml --csv {more}"
+        f"collective --op {operation} --N {ranks} --M {sizes} --hardware mine.toml --csv {more}"
     ).rows
     return [float(row["latency_s"]) for row in rows]
 
