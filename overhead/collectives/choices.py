@@ -1,8 +1,9 @@
 """Which algorithm stands for a collective where none is named, and how many chunks it takes.
 
 ``standard`` is the one that the field means by a network and an operation.  ``nccl`` is the fastest
-of those that NCCL has on such a machine; on networks for which NCCL has nothing of its own, the
-standard one.  An all_to_all over three levels it doesn't have: that cell is a hole.
+of those that NCCL has on such a machine: between nodes a ring along its path, the double tree, NVLS
+under a tree, exchanges node by node; on networks for which NCCL has nothing of its own, the
+standard one.
 ``auto`` is the fastest of all that are defined there; ``all`` is each of them.
 """
 

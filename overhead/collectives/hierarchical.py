@@ -54,8 +54,9 @@ network(
         "p2p": "direct",
     },
     nccl={
-        **dict.fromkeys(("all_reduce", *BOTH), ("flat_ring_channels",)),
-        "all_to_all": ("flat_pairwise",),
+        "all_reduce": ("ring_path", "tree_path", "nvls_tree"),
+        **dict.fromkeys(BOTH, ("ring_path",)),
+        "all_to_all": ("node_pairwise",),
     },
     requires=(NODES_FILLED, PODS_FILLED),
 )

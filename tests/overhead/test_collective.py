@@ -307,8 +307,27 @@ def test_nccl_takes_what_the_switch_offers() -> None:
     assert collective("all_reduce", large, plain, algorithm="nccl").algorithm == "ring"
     assert collective("all_reduce", large, nvls, algorithm="nccl").algorithm == "nvls"
     assert collective("all_reduce", 1.0, plain, algorithm="nccl").algorithm == "dbt"
-    nodes = collective("all_reduce", large, network("hierarchical", 8), algorithm="nccl")
-    assert nodes.algorithm == "flat_ring_channels"
+    nodes = network("hierarchical", 16)
+    assert collective("all_gather", large, nodes, algorithm="nccl").algorithm == "ring_path"
+    assert collective("all_reduce", 1.0, nodes, algorithm="nccl").algorithm == "tree_path"
+    assert collective("all_to_all", 1.0, nodes, algorithm="nccl").algorithm == "node_pairwise"
+
+
+def test_nccl_between_nodes_is_by_its_own_schedules() -> None:
+    """Rounds of an exchange are (g-1)(a1 + M/NB1) + (N-g)(a2 + M/NB2); a ring pays its path."""
+    links = {"intra_latency": 0.8e-6, "intra_bandwidth": 351e9, "inter_latency": 2.7e-6,
+             "inter_bandwidth": 42.5e9}  # fmt: skip
+    nodes = build_topology("hierarchical", 8, gpus_per_node=4, **links)
+    size = 2.0**25
+    want = 3 * (0.8e-6 + size / 8 / 351e9) + 4 * (2.7e-6 + size / 8 / 42.5e9)
+    found = collective("all_to_all", size, nodes, algorithm="nccl").latency_s
+    np.testing.assert_allclose(found, want, rtol=1e-12)
+    np.testing.assert_allclose(found, 443.8e-6, rtol=1e-4)
+    pods = build_topology("hierarchical", 16, gpus_per_node=8, **links)
+    path = collective("all_reduce", 0.0, pods, algorithm="ring_path").latency_s
+    np.testing.assert_allclose(path, 2 * (13 * 0.8e-6 + 2 * 2.7e-6), rtol=1e-12)
+    many = build_topology("hierarchical", 1024, gpus_per_node=8, **links)
+    assert collective("all_reduce", 1024.0, many, algorithm="nccl").latency_s < 0.1e-3
 
 
 def test_kinds_are_those_of_the_registry() -> None:
