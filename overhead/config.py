@@ -23,7 +23,7 @@ from overhead.labels import (
     complete,
     implied,
 )
-from overhead.machine import ABILITIES, default_links
+from overhead.machine import ABILITIES, default_framework, default_links
 from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
 from overhead.quantity import VOCABULARY, Array
 from overhead.transformer import VITAL
@@ -51,6 +51,7 @@ CHOSEN = (
     "attention_kernel",
     "schedule",
     "mask",
+    "dispatcher",
     "latency_per",
     *OVERLAPS,
 )
@@ -58,6 +59,12 @@ OTHERS = ("topology_kind", "algorithm", "tree_algo", "more", *CHOSEN)
 # What formulas give if it isn't given.
 DERIVED = ("dp", "etp", "weight_copies", "kv_heads", "head_size", "ffn_size")
 LINKS = default_links()
+# A framework's habits are a user's who names it; its kernels and bytes come with its constants.
+KERNEL = default_framework()[0]["attention_kernel"]
+BYTES = {
+    name: value for name, value in default_framework()[1].items()
+    if name in {**MEMORY_DEFAULTS, **COMMUNICATION_DEFAULTS}
+}  # fmt: skip
 NETWORK_DEFAULTS = {
     **{name: LINKS[name] for name in (*ABILITIES, "in_network_latency_factor")},
     "uneven_stages": 1.0,
@@ -72,7 +79,8 @@ class Config:
     What isn't given has a default: degrees are 1, and `dp_degree` is what the others leave of the
     GPUs; a step is one micro-batch of one sequence; bytes are those of mixed precision with
     gradients added up in single precision; the network is that of the machine
-    that commands take where none is named (a DGX H100), its links as fast as long messages are.
+    that commands take where none is named (a DGX H100), its links as fast as long messages are; the
+    kernel of the attention and the bytes are those of the software that they take (Megatron-LM).
 
     Attributes
     ----------
@@ -119,8 +127,8 @@ class Config:
         A name, or ``standard``, ``nccl``, ``auto``.
     tree_algo : bool
         Whether an all_reduce takes the network's tree algorithm.
-    context_parallel, recompute, attention_kernel, schedule, mask, latency_per, tp_mechanism,
-    cp_mechanism, dp_mechanism : str
+    context_parallel, recompute, attention_kernel, schedule, mask, dispatcher, latency_per,
+    tp_mechanism, cp_mechanism, dp_mechanism : str
         Kinds, as the command line has them.
     more : mapping of str to array_like
         Further quantities by the vocabulary's names, such as those of a mixture of experts.
@@ -177,9 +185,10 @@ class Config:
     tree_algo: bool = False
     context_parallel: str = STEP_DEFAULTS["context_parallel"]
     recompute: str = STEP_DEFAULTS["recompute"]
-    attention_kernel: str = STEP_DEFAULTS["attention_kernel"]
+    attention_kernel: str = KERNEL
     schedule: str = ""
     mask: str = STEP_DEFAULTS["mask"]
+    dispatcher: str = STEP_DEFAULTS["dispatcher"]
     latency_per: str = STEP_DEFAULTS["latency_per"]
     tp_mechanism: str = STEP_DEFAULTS["tp_mechanism"]
     cp_mechanism: str = STEP_DEFAULTS["cp_mechanism"]
@@ -219,7 +228,7 @@ class Config:
         stated = self.stated()
         _check_sides(stated)
         shapes = (*VITAL, *DERIVED)
-        defaults = {**MEMORY_DEFAULTS, **COMMUNICATION_DEFAULTS, **NETWORK_DEFAULTS}
+        defaults = {**MEMORY_DEFAULTS, **COMMUNICATION_DEFAULTS, **NETWORK_DEFAULTS, **BYTES}
         values = {
             name: np.asarray(value) for name, value in defaults.items() if name not in shapes
         } | stated

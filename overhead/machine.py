@@ -1,7 +1,7 @@
-"""The machine that stands for all where none is named: its links and its library, from their files.
+"""What stands for all where none is named: a machine's links, its library, software that trains.
 
-A file's numbers have units, written by hand; the few of links and of the library are read here, so
-that formulas alone need no catalogue.  (`sweeps.spec` reads all of every machine.)
+A file's numbers have units, written by hand; the few that are needed are read here, so that
+formulas alone need no catalogue.  (`sweeps.spec` reads all of every file.)
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ UNITS = {
     "GB/s": (9, 1),
     "TB/s": (12, 1),
     "s": (0, 1),
+    "B": (0, 1),
     "Gbit/s": (9, 8),
     "us": (-6, 1),
     "pJ/bit": (-12, 1),
@@ -71,6 +72,14 @@ def default_library() -> dict[str, float]:
     }
     host = _number(machine["scale_up"]["gpus_per_node"]["value"])
     return found | {"pair_bandwidth": math.inf, "gpus_per_host": host, "issue_time": 0.0}
+
+
+@cache
+def default_framework() -> tuple[dict[str, str], dict[str, float]]:
+    """Return the default framework's labels, and its figures by quantity in canonical units."""
+    content = _read("frameworks", LABELS["framework"].default)
+    labels = {name: one["value"] for name, one in content["labels"].items()}
+    return labels, {name: _number(one["value"]) for name, one in content["figures"].items()}
 
 
 def _read(kind: str, name: str) -> dict[str, Any]:

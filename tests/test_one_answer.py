@@ -6,6 +6,7 @@ no catalogue, so that it is given the machine's and the software's figures.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 import sweeps
 from overhead import Config, analyze_config
 from overhead.config import RENAMED
-from sweeps.cli.analysis_job import analysis_job
+from sweeps.cli.analysis_job import analysis_job, evaluation_of
 from sweeps.job import Job
 from sweeps.search.answer import WHOLE
 from sweeps.search.request import Execution, executions_at, read_request
@@ -38,7 +39,8 @@ OF_A_PLAN = (
     "sequence_parallel", "embedding_as_layer", "loss_as_layer",
 )  # fmt: skip
 # The labels that Python's configuration has fields for.
-FIELDS = ("algorithm", "context_parallel", "recompute", "attention_kernel", "schedule", "mask")
+FIELDS = ("algorithm", "context_parallel", "recompute", "attention_kernel", "schedule", "mask",
+          "dispatcher")  # fmt: skip
 # What is told of plans that can't run, or that isn't a plan's fault.
 NOTES = {"does_not_fit", "not_of_network", "not_known"}
 
@@ -175,3 +177,60 @@ def test_python_says_what_analysis_says(
         if name in rows:
             own_rows = np.broadcast_to(np.asarray(values), ROWS)[~faults]
             np.testing.assert_array_equal(own_rows, rows[name][~faults], err_msg=name)
+
+
+# Nothing but a few flags: the defaults of the command line and of Python are the same.
+
+SHAPE = {
+    "sequence_length": 4096, "hidden_size": 4096, "layers": 32, "heads": 32, "kv_heads": 8,
+    "gated": 1, "ffn_size": 14336, "vocabulary_size": 128256, "tied_embeddings": 0,
+}  # fmt: skip
+EXPERT_SHAPE = {**SHAPE, "experts": 8, "experts_per_token": 2, "expert_ffn_size": 14336}
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"world_size": 8, "topology": "ring", "dp": 8, "parameters": 70e9},
+        {"world_size": 64, "tp": 8, "pp": 2, **SHAPE},
+        {"tp": 4, "cp": 2, "pp": 4, "virtual_stages": 2, "micro_batches": 8, "zero_stage": 3,
+         "world_size": 128, **SHAPE},
+        {"world_size": 64, "topology": "torus", "tp": 4, "recompute": "selective", **SHAPE},
+        {"world_size": 64, "tp": 2, "ep": 8, "gpus_per_node": 4, "sequence_parallel": 1,
+         **EXPERT_SHAPE},
+    ],
+)  # fmt: skip
+def test_the_defaults_of_the_command_line_are_those_of_python(flags: dict[str, Any]) -> None:
+    job = analysis_job({"title": "Defaults", "constants": flags})
+    fields = {quantity: field for field, quantity in RENAMED.items()}
+    renamed = {**fields, "topology": "topology_kind"}
+    known = {field.name for field in dataclasses.fields(Config)}
+    named = {renamed.get(name, name): value for name, value in flags.items()}
+    own = {name: value for name, value in named.items() if name in known}
+    config = Config(**own, more={name: v for name, v in named.items() if name not in known})
+    (case,) = job.program.cases
+    labels = {name: case.labels[name] for name in config.labels()}
+    assert config.labels() == labels
+    assert set(case.labels) - set(labels) <= {"framework", "precision", "hardware"}
+    given = {name: float(value) for name, value in config.given().items()}
+    ours = job.program.grid.constants
+    # Cards are told as a number by one, as a share by the other.
+    for name in given.keys() - {"ranks_per_nic"}:
+        assert given[name] == ours[name], name
+    values = {
+        name: float(value.flat[0]) for name, value in job.program.evaluate(job.stored).items()
+    }
+    found = analyze_config(config)
+    if "peak_memory" in values:
+        assert float(found.per_gpu_memory_bytes) == values["peak_memory"]
+    told = {
+        "communication_upper_bound": found.total_comm_time_per_step_upper_bound_s,
+        **{f"{name}_communication_time": time for name, time in found.dimension_times.items()},
+    }
+    evaluation, compared = evaluation_of(job), 0
+    for name, time in told.items():
+        value = evaluation.value(name, {})
+        if time is not None and value is not None:
+            assert float(time) == float(value), name
+            compared += value > 0.0
+    assert compared
