@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from overhead.collectives.algorithm import Requirement
-from overhead.declare import alias, constant
 from overhead.expression import greatest_common_divisor
-from overhead.formula import formula
+from overhead.formula import alias, constant, formula
 from overhead.quantity import Array, define
 from overhead.source import cite
 

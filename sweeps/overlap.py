@@ -18,8 +18,7 @@ from overhead.formula import REGISTRY, Call
 from overhead.graph import Builder, Missing
 from overhead.labels import LABELS
 from overhead.overlap.mechanisms import HEEDED, MECHANISMS, OUTPUTS
-from overhead.overlap.pipeline import PIPELINES
-from overhead.overlap.timeline import Span
+from overhead.overlap.timeline import PIPELINES, Span
 from overhead.quantity import VOCABULARY
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.grid import Case

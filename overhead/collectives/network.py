@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.declare import alias, constant
-from overhead.formula import formula
+from overhead.formula import alias, constant, formula
 from overhead.quantity import Array
 
 HIERARCHY = {"topology": "hierarchical"}

@@ -7,8 +7,7 @@ import numpy as np
 from overhead.collectives.algorithm import algorithm
 from overhead.collectives.cost import LEVELS, Cost, Level, flat, several
 from overhead.collectives.hierarchical import CROWD, crowd
-from overhead.declare import alias, constant, product, total
-from overhead.formula import formula
+from overhead.formula import alias, constant, formula, product, total
 from overhead.quantity import Array
 
 FLAT = {"shape": "flat"}

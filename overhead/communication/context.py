@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from overhead.communication.operation import declared, never, on_network, operation
-from overhead.declare import alias, product
-from overhead.formula import formula
+from overhead.formula import alias, formula, product
 from overhead.quantity import Array, define
 
 ULYSSES: dict[str, Any] = {"source": "jacobs2023", "where": "section 3.1"}

@@ -21,8 +21,7 @@ import numpy as np
 
 from overhead.communication import groups
 from overhead.communication.operation import declared, never, on_network, operation
-from overhead.declare import alias, product, total
-from overhead.formula import formula
+from overhead.formula import alias, formula, product, total
 from overhead.quantity import Array, define
 
 ZERO: dict[str, Any] = {"source": "rajbhandari2020", "where": "section 7"}

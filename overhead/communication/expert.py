@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from overhead.communication.operation import declared, operation
-from overhead.declare import alias, constant, product
 from overhead.expression import never_drawn
-from overhead.formula import call, formula
+from overhead.formula import alias, call, constant, formula, product
 from overhead.quantity import Array, define
 from overhead.software.quantities import PRICED
 

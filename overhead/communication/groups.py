@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.declare import alias, constant
 from overhead.expression import square_divisor
-from overhead.formula import call, formula
+from overhead.formula import alias, call, constant, formula
 from overhead.labels import GIVEN_GRID
 from overhead.quantity import Array, define
 from overhead.software.quantities import PRICED

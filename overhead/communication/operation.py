@@ -14,8 +14,7 @@ import numpy as np
 
 from overhead.communication import groups
 from overhead.communication.groups import named
-from overhead.declare import constant, product
-from overhead.formula import call, formula
+from overhead.formula import call, constant, formula, product
 from overhead.quantity import Array, define
 
 # What communicates, in the order in which reports tell it.

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.declare import alias, constant, product
-from overhead.formula import call, formula
+from overhead.formula import alias, call, constant, formula, product
 from overhead.quantity import Array, define
 
 OWN = "derivation"

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from overhead.communication.operation import declared, on_network, operation
-from overhead.declare import product
-from overhead.formula import formula
+from overhead.formula import formula, product
 from overhead.quantity import Array, define
 
 STAGES: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}

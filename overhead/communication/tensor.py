@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from overhead.communication.operation import declared, never, operation
-from overhead.declare import alias, constant, product
-from overhead.formula import formula
+from overhead.formula import alias, constant, formula, product
 from overhead.quantity import Array, define
 
 WHOLE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}

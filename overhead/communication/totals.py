@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from overhead.communication import context, data, expert, pipeline, tensor
 from overhead.communication.operation import DIMENSIONS, Operation
-from overhead.declare import alias, total
+from overhead.formula import alias, total
 from overhead.labels import LABELS
 from overhead.quantity import define
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from overhead.compute import quantities
-from overhead.declare import alias, constant, declare, total
-from overhead.formula import formula
+from overhead.formula import alias, constant, declare, formula, total
 from overhead.quantity import Array
 
 KERNELS: dict[str, Any] = {"source": "megatron", "where": "megatron/core/fusions"}

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from overhead.compute import quantities
-from overhead.declare import alias
-from overhead.formula import call, formula
+from overhead.formula import alias, call, formula
 from overhead.quantity import Array
 
 # Of four smooth and three tiled forms this one fits the measured products best; tiles and waves

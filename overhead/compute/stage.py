@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.declare import alias, declare, total
-from overhead.formula import call, formula
+from overhead.formula import alias, call, declare, formula, total
 from overhead.quantity import Array
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}

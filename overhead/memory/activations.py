@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.declare import alias, constant
-from overhead.formula import formula
+from overhead.formula import alias, constant, formula
 from overhead.labels import LABELS
 from overhead.quantity import Array
 

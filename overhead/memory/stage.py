@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead.declare import alias, constant
-from overhead.formula import REGISTRY, call, formula
+from overhead.formula import REGISTRY, alias, call, constant, formula
 from overhead.graph import Evaluation
 from overhead.labels import LABELS
 from overhead.memory.quantities import PARTS

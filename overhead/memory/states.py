@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.declare import alias, constant
-from overhead.formula import formula
+from overhead.formula import alias, constant, formula
 from overhead.quantity import Array
 
 ZERO = "rajbhandari2020"

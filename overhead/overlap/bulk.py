@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead.declare import alias, constant, product
-from overhead.formula import call, formula
+from overhead.formula import alias, call, constant, formula, product
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import mechanisms
 from overhead.quantity import Array

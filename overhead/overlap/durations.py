@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.declare import alias, product, total
-from overhead.formula import call, formula
+from overhead.formula import alias, call, formula, product, total
 from overhead.labels import HIERARCHY, LABELS, NCCL, complete
 from overhead.overlap import mechanisms
 from overhead.quantity import Array, define

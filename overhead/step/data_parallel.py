@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from overhead.communication import data
-from overhead.declare import alias, constant, declare, total
-from overhead.formula import call, formula
+from overhead.formula import alias, call, constant, declare, formula, total
 from overhead.labels import LABELS
 from overhead.overlap import mechanisms
 from overhead.quantity import Array, define

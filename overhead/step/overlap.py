@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from overhead.compute.quantities import WANG
-from overhead.declare import alias, declare, total
-from overhead.formula import call, formula
+from overhead.formula import alias, call, declare, formula, total
 from overhead.labels import LABELS
 from overhead.overlap import mechanisms
 from overhead.quantity import Array, define

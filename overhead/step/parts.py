@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.declare import constant, declare, total
-from overhead.formula import call, formula
+from overhead.formula import call, constant, declare, formula, total
 from overhead.quantity import Array
 
 DUAL = {"schedule": "dual_pipe"}

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.declare import alias, constant, product, total
-from overhead.formula import formula
+from overhead.formula import alias, constant, formula, product, total
 from overhead.quantity import Array
 from overhead.source import cite
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from overhead.graph import Evaluation
-from overhead.overlap.pipeline import (
+from overhead.overlap.timeline import (
     BACKWARD,
     EXPOSED,
     FORWARD,
@@ -20,9 +20,12 @@ from overhead.overlap.pipeline import (
     UNEXPLAINED,
     WAITING,
     WEIGHTS,
+    Course,
     Ran,
     Slot,
+    Span,
     Task,
+    check_spans,
     kind_of,
     run_orders,
     send_spans,
@@ -31,7 +34,6 @@ from overhead.overlap.pipeline import (
     stage_row,
     tasks_of,
 )
-from overhead.overlap.timeline import Course, Span, check_spans
 
 # Rows of a stage.
 PASSES, PARTS, SENDS = "passes", "parts of them", "sends"

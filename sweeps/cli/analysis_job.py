@@ -120,7 +120,7 @@ def _draw(job: Job, step: StepTimeline, stem: Path, notes: Sequence[str]) -> lis
 
 def _drawn(spans: Sequence[Span]) -> Iterator[Span]:
     """Yield what a figure shows: of what passes hold, what isn't computing."""
-    from overhead.overlap.pipeline import EXPOSED, WAITING
+    from overhead.overlap.timeline import EXPOSED, WAITING
     from overhead.step.timeline import PARTS
 
     return (span for span in spans if span.row != PARTS or span.kind in (EXPOSED, WAITING))

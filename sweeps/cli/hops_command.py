@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweeps.cli.options import output_options
+from sweeps.cli.options import output_options, value_options
 
 if TYPE_CHECKING:
     from sweeps.hops.study import Case, Study
@@ -30,14 +30,8 @@ FLAGS = (
 )
 
 
-def _flags(command: Any) -> Any:
-    for names, option, words in reversed(FLAGS):
-        command = click.option(*names, option, help=words, metavar="VALUES")(command)
-    return command
-
-
 @click.command("hops")
-@_flags
+@value_options(FLAGS)
 @click.option("--messages", is_flag=True, help="Records of messages, not of strategies.")
 @output_options
 def command(**given: Any) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, TypeVar
 
@@ -41,6 +41,17 @@ def result_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def value_options(rows: Iterable[tuple[Sequence[str], str, str]]) -> Callable[[Command], Command]:
+    """Add an option a row: its flags, what it gives, and what that is."""
+
+    def add(command: Command) -> Command:
+        for names, given, words in reversed(list(rows)):
+            command = click.option(*names, given, help=words, metavar="VALUES")(command)
+        return command
+
+    return add
 
 
 def stated_sweep(given: Mapping[str, str | None], title: str) -> dict[str, Any]:

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweeps.cli.options import output_options
+from sweeps.cli.options import output_options, value_options
 from sweeps.overlap import FLAGS
 
 if TYPE_CHECKING:
     from overhead.overlap.timeline import Span
     from sweeps.job import Job
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 PIPELINE = "pipeline"
 # A difference of a form from its course that is more than rounding.
 TOLD = 1e-9
-
-
-def _flags(command: Command) -> Command:
-    for names, quantity, words in reversed(FLAGS):
-        command = click.option(*names, quantity, help=words, metavar="VALUES")(command)
-    return command
 
 
 @click.command("overlap")
@@ -36,7 +28,7 @@ def _flags(command: Command) -> Command:
     metavar="NAMES",
     help="What the efficiency is of: shorter or communication.  [shorter]",
 )
-@_flags
+@value_options(FLAGS)
 @click.option("--schedule", metavar="NAMES", help="Of pipelines.  [one_f_one_b]")
 @click.option("--hardware", metavar="NAME", help="Machine for rates that aren't given.")
 @click.option("--timeline", metavar="FILE.json", help="Predicted course, as a Chrome trace.")
@@ -151,8 +143,7 @@ def _check_one(job: Job) -> None:
 
 def _courses(job: Job) -> dict[str, list[Span]]:
     from overhead.overlap.mechanisms import MECHANISMS
-    from overhead.overlap.pipeline import pipeline_timeline
-    from overhead.overlap.timeline import DERIVED, timeline
+    from overhead.overlap.timeline import DERIVED, pipeline_timeline, timeline
     from sweeps.errors import InputError, fault
     from sweeps.overlap import check_cell, values_of
 

@@ -86,7 +86,7 @@ def _refuse_window(text: str, wrong: str) -> NoReturn:
 
 
 def _draw(ranks: Ranks, stem: Path, window: tuple[float, float] | None) -> Iterable[Path]:
-    from sweeps.plots.traces import draw_traces
+    from sweeps.plots.timeline import draw_traces
 
     return draw_traces(ranks, stem, window)
 

@@ -14,18 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.labels import LABELS
-from overhead.overlap.pipeline import (
+from overhead.overlap.timeline import (
     BACKWARD,
     FORWARD,
     INPUTS,
     PIPELINES,
     WEIGHTS,
+    Span,
     pipeline_timeline,
     run_orders,
     stage_orders,
     tasks_of,
 )
-from overhead.overlap.timeline import Span
 from sweeps.overlap import chrome_trace
 from tests.cli_runner import Runner
 from tests.overlap.cases import evaluated

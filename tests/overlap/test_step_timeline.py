@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 
 from overhead.graph import Evaluation
-from overhead.overlap.pipeline import EXPOSED, OPTIMIZER, PAIR, UNEXPLAINED, WAITING
-from overhead.overlap.timeline import MOST_SPANS, Span
+from overhead.overlap.timeline import (
+    EXPOSED,
+    MOST_SPANS,
+    OPTIMIZER,
+    PAIR,
+    UNEXPLAINED,
+    WAITING,
+    Span,
+)
 from overhead.step.timeline import PARTS, PASSES, StepTimeline, step_timeline
 from sweeps.cli.analysis_job import evaluation_of
 from sweeps.overlap import chrome_trace

@@ -1,8 +1,4 @@
-"""What failures cost a run: checkpoints, redone work, restarts, servers that are away.
-
-Interruptions come at random, one by one (exponential times between them); a run goes from one
-checkpoint to the next, and what an interruption breaks off is done again.
-"""
+"""A whole run: what failures cost it, the energy of whole nodes, and what it costs in money."""
 
 from __future__ import annotations
 
@@ -10,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from overhead.declare import total
 from overhead.expression import negative_binomial_quantile, negative_binomial_tail
-from overhead.formula import formula
+from overhead.formula import formula, product, total
 from overhead.quantity import Array, define
 from overhead.source import cite
 
@@ -299,3 +294,171 @@ def run_time(training_time: Array, goodput: Array) -> Array:
 def run_days(run_time: Array, day: Array) -> Array:
     """Days of a whole training with all that interrupts it."""
     return run_time / day
+
+
+# Energy of a step: GPUs by what they do, hosts, cards, fans, switches, conversion, the site.
+
+MODELLED: dict[str, Any] = {"source": "derivation"}
+
+
+for _name, _mark, _meaning in (
+    ("host_power", "host", "power of processors, memory, disks of a node: a GPU's share"),
+    ("fan_power", "fan", "power of a node's fans: a GPU's share"),
+    ("card_power", "card", "power of a network card"),
+    ("switch_power", "switch", "power of the switches between nodes: a network card's share"),
+    ("node_power", "node", "power of a node in a step, on average, behind its supplies"),
+):
+    define(_name, f"P_{{{_named(_mark)}}}", "W", _meaning, minimum=0)
+for _name, _mark, _meaning in (
+    ("host_energy", "host", "energy of a step: hosts and fans"),
+    ("card_energy", "card", "energy of a step: network cards"),
+    ("switch_energy", "switch", "energy of a step: switches between nodes"),
+    ("node_energy", "node", "energy of a step: all nodes, behind their supplies"),
+    ("token_energy", "1", "energy of a token: a step's by its tokens"),
+):
+    define(_name, f"W_{{{_named(_mark)}}}", "J", _meaning, minimum=0)
+define("cards", r"N_\mathrm{card}", "1", "network cards of all nodes", minimum=0)
+define("conversion_efficiency", r"\eta_\mathrm{ac}", "1",
+       "share of a node's power that its supplies hand on", minimum=0, above=True,
+       maximum=1)  # fmt: skip
+define("pue", r"\eta_\mathrm{site}", "1",
+       "power of the site, cooling included, by that of its machines", minimum=1)  # fmt: skip
+
+
+@formula(assumes=("a GPU that communicates or waits takes what an idle one does",), **MODELLED)
+def device_energy(
+    world_size: Array,
+    power: Array,
+    idle_power_fraction: Array,
+    step_time: Array,
+    computing_time: Array,
+) -> Array:
+    """Energy of a step: all GPUs, idle all the time and busy while they compute."""
+    busy = np.maximum(1.0 - idle_power_fraction, 0.0) * np.minimum(computing_time, step_time)
+    return world_size * power * (idle_power_fraction * step_time + busy)
+
+
+@formula(assumes=("hosts take the same whatever the GPUs do",), **MODELLED)
+def host_energy(world_size: Array, host_power: Array, fan_power: Array, step_time: Array) -> Array:
+    """Energy of a step: hosts and fans."""
+    return world_size * (host_power + fan_power) * step_time
+
+
+@formula(**MODELLED)
+def cards(world_size: Array, nics_per_node: Array, gpus_per_node: Array) -> Array:
+    """Network cards of all nodes."""
+    return world_size * nics_per_node / gpus_per_node
+
+
+product("card_energy", ("cards", "card_power", "step_time"))
+product("switch_energy", ("cards", "switch_power", "step_time"))
+total("node_energy", ("device_energy", "host_energy", "card_energy"))
+
+
+@formula(**MODELLED)
+def node_power(
+    node_energy: Array, step_time: Array, world_size: Array, gpus_per_node: Array
+) -> Array:
+    """Power of a node in a step, on average, behind its supplies."""
+    return node_energy / (step_time * world_size) * gpus_per_node
+
+
+@formula(
+    assumes=(
+        "a GPU's power holds its own links' ports, so that moved bits' energy is that of what "
+        "lies outside of its board: links, cables, transceivers",
+    ),
+    **MODELLED,
+)
+def step_energy(
+    node_energy: Array,
+    conversion_efficiency: Array,
+    switch_energy: Array,
+    communication_energy: Array,
+    pue: Array,
+) -> Array:
+    """Energy of a step: nodes with their supplies, switches, moved bits, the site."""
+    return pue * (node_energy / conversion_efficiency + switch_energy + communication_energy)
+
+
+@formula(**MODELLED)
+def token_energy(step_energy: Array, tokens_per_step: Array) -> Array:
+    """Energy of a token: a step's by its tokens."""
+    return step_energy / tokens_per_step
+
+
+product("training_energy", ("training_steps", "step_energy"))
+
+
+# What a run costs: GPU-hours rented or owned, with all that interrupts it.
+
+define("capital", r"\Gamma_\mathrm{cap}", "USD", "price of owning a GPU with its share of a node",
+       minimum=0)  # fmt: skip
+define("network_share", r"\gamma_\mathrm{net}", "1", "price of the network by that of the nodes",
+       minimum=0)  # fmt: skip
+define("ownership_time", r"\theta_\mathrm{own}", "s", "time: for which what is owned is used",
+       minimum=0, above=True)  # fmt: skip
+define("electricity_price", r"p_\mathrm{el}", "USD kWh-1", "price of electricity", minimum=0)
+define("kilowatt_hour", r"\eta_\mathrm{kWh}", "J kWh-1", "joules of a kilowatt-hour", minimum=0,
+       above=True)  # fmt: skip
+define("paid_gpus", r"N_\mathrm{paid}", "1", "GPUs that are paid for, spare ones among them",
+       minimum=0)  # fmt: skip
+define("run_gpu_hours", r"\Theta_\mathrm{paid}", "h",
+       "GPU-hours that a whole training takes, interruptions and spares counted",
+       minimum=0)  # fmt: skip
+define("run_cost", r"\Gamma_\mathrm{run}", "USD",
+       "cost of a whole training, interruptions and spares counted", minimum=0)  # fmt: skip
+define("useful_cost", r"\Gamma_\mathrm{good}", "USD",
+       "cost of 1e12 tokens of use, interruptions and spares counted", minimum=0)  # fmt: skip
+
+
+@formula(
+    returns="price",
+    source=OWN,
+    when={"paid": "owned"},
+    assumes=("what is owned works all the time, and is worth nothing in the end",),
+)
+def price_of_owning(
+    capital: Array,
+    network_share: Array,
+    ownership_time: Array,
+    hour: Array,
+    electricity_price: Array,
+    kilowatt_hour: Array,
+    step_energy: Array,
+    world_size: Array,
+    step_time: Array,
+) -> Array:
+    """Price of a GPU for an hour: what owning it costs, with its electricity."""
+    written_off = capital * (1.0 + network_share) / (ownership_time / hour)
+    joules = step_energy / (world_size * (step_time / hour))
+    return written_off + electricity_price * joules / kilowatt_hour
+
+
+@formula(source=OWN)
+def paid_gpus(world_size: Array, spare_servers: Array, server_gpus: Array) -> Array:
+    """GPUs that are paid for, spare ones among them."""
+    return world_size + spare_servers * server_gpus
+
+
+@formula(source=OWN)
+def run_gpu_hours(paid_gpus: Array, run_time: Array, hour: Array) -> Array:
+    """GPU-hours of a whole training with all that interrupts it, spare GPUs counted."""
+    return paid_gpus * run_time / hour
+
+
+product("run_cost", ("run_gpu_hours", "price"))
+
+
+@formula(source=OWN)
+def useful_cost(
+    price: Array,
+    paid_gpus: Array,
+    tokens_per_step: Array,
+    step_time: Array,
+    goodput: Array,
+    hour: Array,
+) -> Array:
+    """Cost of training on 1e12 tokens with all that interrupts it, spare GPUs counted."""
+    lasting = 1e12 / tokens_per_step * step_time / np.maximum(goodput, LEAST)
+    return price * (paid_gpus * lasting / hour)

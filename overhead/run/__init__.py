@@ -1,1 +1,0 @@
-"""A whole run: what interrupts it, what it costs."""
