@@ -1,1 +1,1 @@
-"""Links fitted to measured collectives: logs of nccl-tests beside what the machine should do."""
+"""A library's constants fitted to measured collectives, verdicts on them, and what is normal."""

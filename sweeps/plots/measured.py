@@ -456,7 +456,10 @@ def _calibrated_axes(panels: Sequence[Panel], size: tuple[float, float]) -> tupl
     xaxis = axis_of("message_bytes", about, sizes, "log", size[0])
     peaks = [max(float(one.measured.max()) for one in panel.curves) for panel in panels]
     about = {"long_name": "bus bandwidth", "units": "byte s-1"}
-    high = 1.08 * max([*peaks, *(float(one.fitted.max()) for one in curves)])
+    shown = [one.fitted for one in curves]
+    few = [one for panel in panels if len(panel.curves) <= _FEW for one in panel.curves]
+    shown += [values for one in few for values in (one.profile, one.high)]
+    high = 1.04 * max([*peaks, *(float(values.max()) for values in shown)])
     # Panels of one scale; logarithmic where the lowest would be flat on a linear one.
     log = max(peaks) > _APART * min(peaks)
     least = min(float(one.measured.min()) for one in curves)

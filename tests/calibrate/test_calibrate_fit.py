@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -229,3 +230,61 @@ def test_left_out_sizes_of_published_curves() -> None:
         assert np.mean(along[own]) < goal
         assert np.mean(fitted_ones[own]) < 1.1 * goal
         assert np.mean(fitted_ones[own]) < 0.85 * np.mean(profile[own])
+
+
+# Published curves of one node, with what can go wrong with a machine done to them.
+
+MACHINES = ("dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300")
+
+
+@cache
+def published(hardware: str) -> Rows:
+    tests = [
+        one for one in read_table_log("nccl-collectives")
+        if one.hardware == hardware and one.part.startswith("aiconfigurator")
+    ]  # fmt: skip
+    return rows_of(cases_of(tests, machine_for(hardware), Stated()), ("out-of-place",))
+
+
+@pytest.mark.parametrize("hardware", MACHINES)
+def test_slower_links_of_fewer_ranks_tell_of_most(hardware: str) -> None:
+    """Wires of 1.3 times their time, on the published curves."""
+    rows = published(hardware)
+    model = Model(rows, machine_for(hardware))
+    rows = replace(rows, time=rows.time + 0.3 * model.wire() * model.times())
+    most = rows.ranks == rows.ranks.max()
+    fit = fitted(rows.where(~most), hardware)
+    long = rows.where(most & (rows.message_bytes >= 2.0**24))
+    there = Model(long, machine_for(hardware))
+    assert error(there.times(), long) > 0.15
+    assert error(there.times(fit.values), long) < 0.1
+
+
+@pytest.mark.parametrize("hardware", MACHINES)
+def test_a_later_launch_is_told(hardware: str) -> None:
+    rows = published(hardware)
+    rows = replace(rows, time=rows.time + 15e-6)
+    fit = fitted(rows, hardware)
+    short = class_of(rows.message_bytes) == 0
+    assert error(fit.before[short], rows.where(short)) > 0.5
+    assert error(fit.after[short], rows.where(short)) < 0.07
+
+
+@pytest.mark.parametrize("hardware", MACHINES)
+def test_rows_that_tell_one_end_leave_the_other(hardware: str) -> None:
+    rows = published(hardware)
+    short = fitted(rows.where(rows.message_bytes <= 2.0**15), hardware)
+    assert not {name for name in changed(short) if name.endswith("_share")}
+    long = fitted(rows.where(rows.message_bytes >= 2.0**26), hardware)
+    assert not {name for name in changed(long) if name.endswith("_latency")}
+    assert not {"operation_launch_time", "issue_time"} & changed(long)
+
+
+@pytest.mark.parametrize("hardware", MACHINES)
+def test_a_tenth_of_rows_tripled_changes_little(hardware: str) -> None:
+    rows = published(hardware)
+    struck = np.random.default_rng(0).choice(len(rows), len(rows) // 10, replace=False)
+    times = rows.time.copy()
+    times[struck] *= 3.0
+    fit = fitted(replace(rows, time=times), hardware)
+    assert error(fit.after, rows) < error(fitted(rows, hardware).after, rows) + 0.01
