@@ -409,11 +409,13 @@ def table_lines(
     *,
     most: int = 40,
     total: int | None = None,
+    title: Callable[[str], str] = str,
 ) -> Iterator[str]:
     """Yield records as a table with aligned columns, cut after some rows."""
     rows = list(itertools.islice(records, most))
     header = list(dict.fromkeys(name for row in rows for name in row))
-    table = [header, *([write(n, row[n]) if n in row else "" for n in header] for row in rows)]
+    titles = [title(name) for name in header]
+    table = [titles, *([write(n, row[n]) if n in row else "" for n in header] for row in rows)]
     yield from (line + "\n" for line in aligned(table, left=len(header), indent=""))
     if total is not None and total > len(rows):
         left = total - len(rows)

@@ -243,11 +243,6 @@ class Recipe:
     where: str = ""  # The key of its publication, and the place in it
 
     @property
-    def parameter_bytes(self) -> float:
-        """Bytes of one parameter with nothing sharded."""
-        return self.weight_bytes + self.gradient_bytes + self.optimizer_bytes
-
-    @property
     def reference(self) -> str:
         """The source with the place in it."""
         return SOURCES[self.source].at(self.where)

@@ -24,6 +24,7 @@ from sweeps.cli.flags import flag_of
 from sweeps.cli.options import grouped_lines
 from sweeps.cli.write import shown
 from sweeps.job import Job
+from sweeps.result import aligned
 
 # What a training step's communication hides behind: how much of it, and why not all.
 
@@ -115,12 +116,8 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
     if not rows:
         return
     header = ("", "in all", "hidden", "exposed", "it can hide behind", "what stays exposed")
-    table = [header, *rows]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
     yield "what communication hides behind (without vocabulary's, which is in the ends' work)"
-    for row in table:
-        cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
-        yield f"  {'  '.join(cells)}".rstrip()
+    yield from aligned([header, *rows], left=len(header))
     yield ""
 
 

@@ -269,10 +269,9 @@ def list_command(
 
 
 def _write(rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-        sys.stdout.write(line.rstrip() + "\n")
+    from sweeps.result import aligned
+
+    sys.stdout.writelines(f"{line}\n" for line in aligned(rows, left=len(rows[0]), indent=""))
 
 
 # ``sweeps show``: one formula or algorithm, whole.

@@ -11,7 +11,7 @@ import click
 from overhead.quantity import VOCABULARY
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, DEFAULT, UNKNOWN, Origin, by_owner, words_of
-from sweeps.result import stored_as
+from sweeps.result import aligned, stored_as
 from sweeps.spec.units import format_quantity
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -176,10 +176,7 @@ def _table(several: Mapping[str, Sequence[Origin]]) -> Iterator[str]:
     for name, origins in several.items():
         cells = {one.owner: f"{_shown(name, one)} {one.short}" for one in origins}
         rows.append((name, *(cells.get(owner, "") for owner in owners)))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
-    for row in rows:
-        line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-        yield f"  {line.rstrip()}"
+    yield from aligned(rows, left=len(owners) + 1)
 
 
 def _shown(name: str, origin: Origin) -> str:

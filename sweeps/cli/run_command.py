@@ -133,6 +133,7 @@ def _check_declared(job: Any) -> None:
 
 def summary(path: Path) -> Iterator[str]:
     """Yield a table of a file's variables: dimensions, ranges, units."""
+    from sweeps.result import aligned
     from sweeps.spec.units import format_quantity
     from sweeps.store.read import describe
 
@@ -148,9 +149,7 @@ def summary(path: Path) -> Iterator[str]:
             ends = (format_quantity(one.minimum, units), format_quantity(one.maximum, units))
         holes = f"{one.missing:,}" if one.missing else ""
         rows.append((one.name, dims or "(none)", f"{cells:,}", *ends, holes))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()
+    yield from aligned(rows, left=len(rows[0]), indent="")
 
 
 # ``sweeps info``: what is in a stored sweep, and whether it is intact.

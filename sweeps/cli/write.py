@@ -17,7 +17,7 @@ from sweeps import display
 from sweeps.engine.validity import ONE_RANK
 from sweeps.errors import InputError, fault, nearest
 from sweeps.job import Job
-from sweeps.result import FIELDS, Result, aligned, csv_lines, json_lines, stored_as
+from sweeps.result import FIELDS, Result, csv_lines, json_lines, stored_as, table_lines
 from sweeps.spec.units import format_quantity
 
 if TYPE_CHECKING:
@@ -373,12 +373,13 @@ def as_table(result: Result, *, training: bool, most: int = 40) -> Iterator[str]
         if why:
             row["why"] = " ".join(sorted(why))
         rows.append(row)
-    header = list(dict.fromkeys(name for row in rows for name in row))
-    titles = [display.title(name) if name in variables else name for name in header]
-    table = [titles, *([row.get(name, "") for name in header] for row in rows)]
-    yield from (line + "\n" for line in aligned(table, left=len(header), indent=""))
-    if result.cells > most:
-        yield f"... and {result.cells - most:,} more: --csv, --json or --output give them all\n"
+    yield from table_lines(
+        rows,
+        lambda _, text: text,
+        most=most,
+        total=result.cells,
+        title=lambda name: display.title(name) if name in variables else name,
+    )
 
 
 def shown(name: str, value: Any) -> str:

@@ -49,7 +49,7 @@ def intersection(one: Intervals, other: Intervals) -> Intervals:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class Pieces:
     """The time line cut wherever an interval starts or ends, with what goes on in each piece."""
 
     times: Ints  # Where it is cut, in order; one more than there are pieces
@@ -65,7 +65,7 @@ class Sweep:
         return int(np.diff(self.times)[pieces].sum())
 
 
-def sweep(starts: Ints, ends: Ints, labels: NDArray[np.integer], classes: int) -> Sweep:
+def sweep(starts: Ints, ends: Ints, labels: NDArray[np.integer], classes: int) -> Pieces:
     """Cut the time line at all ends of intervals, and say what covers each piece."""
     edges = np.concatenate((starts, ends))
     order = np.argsort(edges, kind="stable")
@@ -75,7 +75,7 @@ def sweep(starts: Ints, ends: Ints, labels: NDArray[np.integer], classes: int) -
     for kind in range(classes):
         change_of = np.where(kinds == kind, change, np.int8(0))
         active[kind] = np.cumsum(change_of, dtype=np.int32)[:-1] > 0
-    return Sweep(edges[order], active)
+    return Pieces(edges[order], active)
 
 
 # HolisticTraceAnalysis' figures of a trace: its rows, its classes, its roundings.
