@@ -71,11 +71,14 @@ def test_gradients_of_two_bytes_are_half_the_message(cli: Runner) -> None:
 
 def test_data_parallelism_on_two_nodes(cli: Runner) -> None:
     base = "--topology hierarchical --num-gpus 8 --dp 8 --gpus-per-node 4 --params 70e9"
-    # One ring through both nodes of 4, whose 4 cards each carry a quarter: 14 steps of
-    # 280 GB / 8 / 4 at 42.5 GB/s, slower than 3/4 x 280 GB / 8 at 351 GB/s inside.
+    # NCCL's double tree: chains of 4 in a node, one level between two nodes, where the buffer
+    # goes through 4 cards of 42.5 GB/s once; a ring through both nodes takes 14/8 as long.
+    tree = 6 * STEP_INSIDE + 2 * STEP_BETWEEN + 280e9 / 4 / BETWEEN
+    assert record(cli, base)["dp_communication_time_s"] == pytest.approx(tree, rel=1e-12)
     outer = STEP_BETWEEN + 280e9 / 8 / 4 / BETWEEN
     assert outer > STEP_INSIDE + 0.75 * 280e9 / 8 / INSIDE
-    assert record(cli, base)["dp_communication_time_s"] == pytest.approx(14 * outer, rel=1e-12)
+    ring = record(cli, f"{base} --algorithm flat_ring_channels")
+    assert ring["dp_communication_time_s"] == pytest.approx(14 * outer, rel=1e-12)
     # On two levels: 2 x 3/4 x 280 GB inside, 2 x 1/2 x a quarter of it between.
     two = 2 * (3 * STEP_INSIDE + STEP_BETWEEN + 0.75 * 280e9 / INSIDE + 280e9 / 8 / BETWEEN)
     told = record(cli, f"{base} --algorithm standard")

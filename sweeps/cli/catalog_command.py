@@ -1,4 +1,4 @@
-"""What there is: machines, models, frameworks (``catalog``), formulas (``list``, ``show``)."""
+"""What the catalogue has (``catalog``), and the formulas (``list``, ``show``)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sweeps.spec.framework import Choice, Framework
     from sweeps.spec.machine import Machine
     from sweeps.spec.model import Model
+    from sweeps.spec.software import Profile
 
 # What is told of a model's parameters, and of one token's forward pass.
 COUNTS = ("parameters", "active_parameters")
@@ -48,7 +49,7 @@ def command(
     framework_folder: tuple[str, ...],
     seq_length: str,
 ) -> int:
-    """List machines, models and frameworks; with NAMES, all of these with its sources.
+    """List machines, models, frameworks and libraries; with NAMES, all of these with its sources.
 
     A model's name may be Hugging Face's, or the path of a config.json.  A framework's options
     stand behind its name: torchtitan+eager.
@@ -60,9 +61,11 @@ def command(
         load_hardware,
         load_model,
         model_names,
+        spec_names,
     )
     from sweeps.spec.framework import Framework
     from sweeps.spec.machine import Machine
+    from sweeps.spec.software import Profile, load_software
 
     machines = [Path(folder) for folder in hardware_folder]
     models = [Path(folder) for folder in model_folder]
@@ -75,6 +78,8 @@ def command(
         sys.stdout.write("\n")
         known = framework_names(frameworks)
         _list("frameworks", known, lambda name: load_framework(name, frameworks).title)
+        sys.stdout.write("\n")
+        _list("libraries", spec_names("software"), lambda name: load_software(name).title)
         return 0
     found = [_load(name, machines, models, frameworks) for name in names]
     for one in found:
@@ -82,6 +87,8 @@ def command(
             _show_machine(one)
         elif isinstance(one, Framework):
             _show_framework(one)
+        elif isinstance(one, Profile):
+            _show_library(one)
         else:
             _show_model(one, seq_length)
     return 0
@@ -96,7 +103,7 @@ def _list(heading: str, names: Sequence[str], title: Callable[[str], str]) -> No
 
 def _load(
     name: str, machines: Sequence[Path], models: Sequence[Path], frameworks: Sequence[Path]
-) -> Machine | Model | Framework:
+) -> Machine | Model | Framework | Profile:
     """Load what is called so: a file is what its keys say, a name what has it."""
     from sweeps.errors import InputError, fault, nearest
     from sweeps.spec.catalog import (
@@ -108,13 +115,17 @@ def _load(
         load_model,
         model_names,
         read_toml,
+        spec_names,
     )
+    from sweeps.spec.software import load_software
 
     base = name.partition("+")[0]
     if base.endswith(".toml") and is_file(base):
         content = read_toml(Path(base))
         if {"figures", "labels", "recipes", "plan", "options"} & set(content):
             return load_framework(name)
+        if "library" in content:
+            return load_software(name)
         return load_hardware(name) if "scale_up" in content else load_model(name)
     ours, theirs = hardware_names(machines), model_names(models)
     if name in ours:
@@ -124,8 +135,12 @@ def _load(
         return load_framework(name, frameworks)
     if name in theirs or name.endswith(".json") or Path(name).name != name:
         return load_model(name, models)
-    near = nearest(name, (*ours, *theirs, *software), shown=60)
-    raise InputError(fault("name", name, "there is no such machine, model or framework", near))
+    libraries = spec_names("software")
+    if name in libraries:
+        return load_software(name)
+    near = nearest(name, (*ours, *theirs, *software, *libraries), shown=60)
+    absent = "there is no such machine, model, framework or library"
+    raise InputError(fault("name", name, absent, near))
 
 
 def _show_machine(machine: Machine) -> None:
@@ -156,6 +171,20 @@ def _show_framework(framework: Framework) -> None:
             sys.stdout.write(f"  {name.ljust(width)}  {option.summary}\n")
 
 
+def _show_library(profile: Profile) -> None:
+    sys.stdout.write(f"{profile.name}  {profile.title}\n  {profile.summary}\n")
+    for place, tables in (
+        ("GPUs of generation {}", profile.nodes),
+        ("network {} between nodes", profile.fabrics),
+        ("everywhere", {"": profile.shared}),
+        ("time of the host to issue an operation, by environment", {"": profile.environment}),
+    ):
+        for name, figures in tables.items():
+            if figures:
+                sys.stdout.write(f"  {place.format(name)}\n")
+                _show_figures(figures, shares=True)
+
+
 def _show_choices(choices: Mapping[str, Choice]) -> None:
     width = max(map(len, choices), default=0)
     for name, choice in choices.items():
@@ -163,12 +192,13 @@ def _show_choices(choices: Mapping[str, Choice]) -> None:
         sys.stdout.write(f"  {name.ljust(width)}  {text}\n")
 
 
-def _show_figures(figures: Mapping[str, Figure]) -> None:
+def _show_figures(figures: Mapping[str, Figure], *, shares: bool = False) -> None:
     from sweeps.spec.units import format_quantity
 
     width = max(map(len, figures), default=0)
     for quantity, figure in figures.items():
         shown = format_quantity(figure.value, figure.units)
+        shown += f" +-{figure.uncertainty:.0%}" * (shares and figure.uncertainty > 0.0)
         line = f"  {quantity.ljust(width)}  {shown:<14} {figure.kind:<14} {figure.source}"
         sys.stdout.write(line.rstrip() + "\n")
 

@@ -20,6 +20,7 @@ from sweeps.cli import flags
 from sweeps.cli.options import (
     assumed_lines,
     file_options,
+    grouped_lines,
     output_options,
     stated_sweep,
 )
@@ -127,7 +128,7 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
     yield from (f"  ({texts[note]})" for note in notes)
     if verbose:
         yield from _terms(job, record)
-    yield from assumed_lines(job)
+    yield from assumed_lines(job) if verbose else grouped_lines(job, brief=True)
 
 
 # The parts of a time that a library's profile tells apart, each below its sum.

@@ -140,7 +140,9 @@ def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
     if not groups:
         return
     named = [one.name for one in job.resolved.machines]
-    machines = " ".join([*named, *(one.name for one in job.resolved.models)])
+    library = job.program.labels.get("software", "none")
+    named += [one.name for one in job.resolved.models] + [library] * (library != "none")
+    machines = " ".join(named)
     yield "not given, so taken as" + (f" (sources: sweeps catalog {machines}):" if brief else ":")
     for origin, values in groups.items():
         yield f"  {origin}"
@@ -154,7 +156,9 @@ def _group(origins: Sequence[Origin]) -> str:
         return "of each machine or model"
     first = origins[0]
     default = (first.kind, first.source) == (ASSUMED, DEFAULT)
-    return first.words if default or first.kind == UNKNOWN else first.kind
+    if default or first.kind == UNKNOWN:
+        return first.words
+    return f"{first.kind} ({first.owner})" if first.owner else first.kind
 
 
 def _brief(origins: Sequence[Origin]) -> str:

@@ -48,6 +48,15 @@ def test_the_report_names_profile_algorithm_protocol_and_parts(sweeps: Runner) -
     assert ", protocol" not in sweeps("collective --N 16 --M 1GiB --software none").out
 
 
+def test_what_was_not_given_is_gathered_by_kind_and_whole_if_asked(sweeps: Runner) -> None:
+    short = sweeps("collective --N 16 --M 1GiB --hardware dgx-h100").out
+    after = " ".join(short.split("not given, so taken as")[1].split())
+    assert after.startswith("(sources: sweeps catalog dgx-h100 nccl):")
+    assert "step_latency = 810 ns" in after
+    whole = sweeps("collective --N 16 --M 1GiB --hardware dgx-h100 --verbose").out
+    assert "\n  step_latency = 810 ns  [measured: fitted to public logs" in whole
+
+
 def test_the_machines_own_library_is_the_default(sweeps: Runner) -> None:
     line = "collective --N 8,16 --M 1KiB,1GiB --json"
     assert sweeps(line).records == sweeps(f"{line} --software nccl").records
@@ -115,7 +124,7 @@ def test_a_torus_has_its_machines_axes(sweeps: Runner) -> None:
     found = record(sweeps, "--op all_gather --N 256 --M 1GiB --hardware tpu-v5e --software xla")
     assert found["latency_s"] == pytest.approx(21e-6 + 255 / 256 * 2**30 / (0.95 * 4 * 45e9))
     cube = sweeps("collective --N 64 --M 1GiB --hardware tpu-v5p --software xla").out
-    assert "mesh_nz = 4" in cube
+    assert "mesh_nz, mesh_nx, mesh_ny = 4" in " ".join(cube.split())
 
 
 STEP = "analysis --model llama3-8b --gpus 16 --tp 8 --sp on --seq-len 4096 --global-batch 32"

@@ -22,6 +22,7 @@ from sweeps.spec.catalog import (
     load_model,
     model_names,
     shipped,
+    spec_names,
 )
 from sweeps.spec.figures import ORIGINS
 from sweeps.spec.model import Model, bare_model, read_model
@@ -314,21 +315,30 @@ def test_any_file_is_a_model_or_a_list_of_faults(
 # The command.
 
 
-def test_the_catalogue_lists_machines_models_and_frameworks(
+def test_the_catalogue_lists_machines_models_frameworks_and_libraries(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["catalog"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split() == ["dgx-h100", "NVIDIA", "DGX", "H100"] for line in lines)
     assert any(line.split() == ["llama3-70b", "Llama", "3", "70B"] for line in lines)
-    listed = (hardware_names(), model_names(), framework_names())
-    assert len(lines) == sum(map(len, listed)) + 5
+    listed = (hardware_names(), model_names(), framework_names(), spec_names("software"))
+    assert len(lines) == sum(map(len, listed)) + 7
 
 
 def told(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, str]:
     assert run(["catalog", *args]) == 0
     pairs = (line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     return dict(pair for pair in pairs if len(pair) == 2)
+
+
+def test_the_catalogue_shows_a_library_with_its_uncertainties(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = told(capsys, "nccl")
+    assert shown["GPUs"].startswith("of generation")
+    assert shown["operation_launch_time"].split()[:4] == ["3.9", "us", "+-30%", "measured"]
+    assert shown["tree_share"].split()[:3] == ["0.91", "+-4%", "measured"]
 
 
 def test_the_catalogue_shows_a_model(capsys: pytest.CaptureFixture[str]) -> None:
@@ -357,6 +367,9 @@ def test_the_catalogue_shows_the_user_s_own(
         assert shown["parameters"] == "7,000,000,000"
         assert "forward" not in shown
     assert run(["catalog", "llama3-7b"]) == 2
-    assert "no such machine, model or framework; did you mean 'llama3-" in capsys.readouterr().err
+    assert (
+        "no such machine, model, framework or library; did you mean 'llama3-"
+        in capsys.readouterr().err
+    )
     assert run(["catalog", "llama3-8b", "--seq-length", "0"]) == 2
     assert "seq_length = '0': can't be; write a whole number" in capsys.readouterr().err
