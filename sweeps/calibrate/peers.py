@@ -69,8 +69,14 @@ class Peer:
         return self.latency if name == "latency" else self.bandwidth
 
     def at(self, size: float, near: float) -> float:
-        """Return the ratio at a size, between neighbours; NaN beyond what was measured."""
-        if not self.sizes[0] / near <= size <= self.sizes[-1] * near:
+        """Return the ratio at a size, between neighbours; NaN far beyond what was measured.
+
+        Beyond a size that is latency alone, or bandwidth alone, it stays as it is there.
+        """
+        least, most = self.sizes[0], self.sizes[-1]
+        low = least <= SHORT or size >= least / near
+        high = most >= LONG or size <= most * near
+        if not (low and high):
             return np.nan
         return float(np.interp(np.log(size), np.log(self.sizes), self.ratios))
 

@@ -93,3 +93,13 @@ def test_rows_on_another_network_are_priced_there(fabric: str) -> None:
     rows = rows_of(cases, ("out-of-place",))
     assert machine.fabric == (fabric or "infiniband")
     assert len(rows) > 100
+
+
+def test_a_peer_tells_of_sizes_near_its_own() -> None:
+    (one,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
+    assert one.at(1.0, 1.5) == one.ratios[0]
+    assert one.at(2.0**40, 1.5) == one.ratios[-1]
+    middle = replace(one, sizes=one.sizes[12:14], ratios=one.ratios[12:14])
+    assert np.isnan(middle.at(1.0, 1.5))
+    assert np.isnan(middle.at(2.0**40, 1.5))
+    assert middle.ratios.min() <= middle.at(float(middle.sizes.mean()), 1.5) <= middle.ratios.max()
