@@ -19,9 +19,8 @@ from overhead.labels import (
     OPERATION_DEFAULTS,
     complete,
 )
-from overhead.machine import LIBRARY, default_library
 from overhead.quantity import VOCABULARY, Array
-from overhead.topology import TopologyDesc, kinds, own_network
+from overhead.topology import LIBRARY, TopologyDesc, default_library, kinds, own_network
 
 CollectiveKind = kinds("CollectiveKind", COLLECTIVES)
 

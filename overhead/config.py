@@ -23,9 +23,9 @@ from overhead.labels import (
     complete,
     implied,
 )
-from overhead.machine import ABILITIES, default_framework, default_links
 from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
 from overhead.quantity import VOCABULARY, Array
+from overhead.topology import ABILITIES, default_framework, default_links
 from overhead.transformer import VITAL
 
 # The quantities that fields are, where their names differ.

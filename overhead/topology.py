@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +16,96 @@ import numpy as np
 from overhead.collectives.algorithm import NETWORKS
 from overhead.collectives.network import factors
 from overhead.everything import load
-from overhead.labels import HIERARCHY, NO_LIBRARY, complete
-from overhead.machine import LIBRARY, default_links
+from overhead.labels import HIERARCHY, LABELS, NO_LIBRARY, complete
 from overhead.quantity import VOCABULARY, Array
+
+# Powers of ten of the units in which links' figures are written, and bits in them.
+UNITS = {
+    "GB/s": (9, 1),
+    "TB/s": (12, 1),
+    "s": (0, 1),
+    "B": (0, 1),
+    "Gbit/s": (9, 8),
+    "us": (-6, 1),
+    "pJ/bit": (-12, 1),
+}
+# Of a file's tables the figures of links, by the quantity that each gives.
+LINKS = {"intra": "scale_up", "inter": "scale_out"}
+FIGURES = ("bandwidth", "latency", "energy_per_bit")
+# What a switch can do, and the words for it.
+ABILITIES = {
+    "intra_nvls": ("in_network_reduction", ("nvls",)),
+    "intra_inc": ("in_network_reduction", ("inc", "sharp")),
+    "inter_inc": ("in_network", ("inc", "sharp")),
+}
+
+
+@cache
+def default_links() -> dict[str, float]:
+    """Return the default machine's nodes and links by quantity, in canonical units."""
+    content = _read("hardware", LABELS["hardware"].default)
+    up, out = content["scale_up"], content["scale_out"]
+    found = {
+        f"{level}_{figure}": _number(content[table][figure]["value"])
+        for level, table in LINKS.items()
+        for figure in FIGURES
+    }
+    for quantity, (key, words) in ABILITIES.items():
+        table = content[LINKS[quantity.split("_")[0]]]
+        found[quantity] = float(bool(set(words) & set(table[key])))
+    within = _number(up["in_network_latency"]["value"])
+    return found | {
+        "gpus_per_node": _number(up["gpus_per_node"]["value"]),
+        "nics_per_node": _number(out["nics_per_node"]["value"]),
+        "in_network_latency_factor": within / found["intra_latency"],
+    }
+
+
+LIBRARY = "nccl"
+
+
+@cache
+def default_library() -> dict[str, float]:
+    """Return what the library takes on the default machine, by quantity, in canonical units."""
+    machine, content = _read("hardware", LABELS["hardware"].default), _read("software", LIBRARY)
+    own = machine["software"]
+    tables = (content["node"][own["generation"]], content["fabric"][own["fabric"]])
+    found = {
+        name: _number(figure["value"])
+        for table in (*tables, content["shared"])
+        for name, figure in table.items()
+    }
+    host = _number(machine["scale_up"]["gpus_per_node"]["value"])
+    return found | {"pair_bandwidth": math.inf, "gpus_per_host": host, "issue_time": 0.0}
+
+
+@cache
+def default_framework() -> tuple[dict[str, str], dict[str, float]]:
+    """Return the default framework's labels, and its figures by quantity in canonical units."""
+    content = _read("frameworks", LABELS["framework"].default)
+    labels = {name: one["value"] for name, one in content["labels"].items()}
+    return labels, {name: _number(one["value"]) for name, one in content["figures"].items()}
+
+
+def _read(kind: str, name: str) -> dict[str, Any]:
+    """Read a file of the catalogue: a copy of it in an installation, or the one beside the code."""
+    package, file = Path(__file__).parent, f"{name}.toml"
+    places = (package / "machines" / file, package.parent / "specs" / kind / file)
+    path = next((one for one in places if one.exists()), None)
+    if path is None:
+        message = f"{file} is missing from the installation of overhead: install again"
+        raise FileNotFoundError(message)
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def _number(value: Any) -> float:
+    """Return a figure in its canonical unit, rounded once."""
+    if not isinstance(value, str):
+        return float(value)
+    digits, unit = value.split()
+    power, bits = UNITS[unit]
+    return float(f"{digits}e{power}") / bits
+
 
 FLAT_LINK = ("bandwidth", "latency", "energy_per_bit")
 LEVEL_LINKS = tuple(f"{level}_{name}" for level in ("intra", "inter") for name in FLAT_LINK)
@@ -77,7 +168,7 @@ def build_topology(
     """Build a network.
 
     Of what links nothing is said, they are those of the machine that commands take where none is
-    named (`overhead.machine.default_links`): its nodes, links, switches and library.
+    named (`overhead.topology.default_links`): its nodes, links, switches and library.
 
     Parameters
     ----------

@@ -36,8 +36,7 @@ def command(files: tuple[str, ...], **given: Any) -> int:
     """
     from sweeps.cli.write import Output
     from sweeps.traces.patterns import load_patterns
-    from sweeps.traces.ranks import analyse_files
-    from sweeps.traces.report import result_of
+    from sweeps.traces.ranks import analyse_files, result_of
 
     window = _window(given)
     patterns = load_patterns(given["patterns"])
@@ -93,7 +92,7 @@ def _draw(ranks: Ranks, stem: Path, window: tuple[float, float] | None) -> Itera
 
 def _lines(ranks: Ranks, *, verbose: bool) -> Iterator[str]:
     """Yield what people read."""
-    from sweeps.traces.report import kernel_lines, report
+    from sweeps.traces.ranks import kernel_lines, report
 
     yield from (line + "\n" for line in report(ranks))
     if verbose:

@@ -11,8 +11,7 @@ import pytest
 from sweeps.store.read import open_dataset, verify
 from sweeps.store.write import write as write_file
 from sweeps.traces.patterns import CLASSES
-from sweeps.traces.ranks import Ranks, analyse_files
-from sweeps.traces.report import result_of
+from sweeps.traces.ranks import Ranks, analyse_files, result_of
 from tests.traces.make import GEMM, NCCL, kernel, launched, step, write
 
 
