@@ -468,3 +468,30 @@ def test_plans_on_a_part_of_a_domain_can_run(cli: Runner) -> None:
     out = cli(f"{line} --seq-len 8192 --cp 1 --pp 1 --micro-batch 1").out
     assert "nodes_not_filled" not in out
     assert "recommended:" in out
+
+
+def test_a_torus_is_priced_by_the_best_of_its_algorithms_where_xla_runs_it(cli: Runner) -> None:
+    plan = "--gpus 128 --global-batch 2048 --micro-batch 16 --seq-len 4096 --zero-stage 3"
+    line = f"analysis --model deepseek-v3 --hardware tpu-7x --topology torus {plan}"
+    line += " --recompute none --memory-capacity 4TB --json"
+
+    def time(more: str) -> float:
+        (one,) = cli(f"{line} {more}").records
+        return float(one["step_time_s"])
+
+    usual = time("--framework maxtext")
+    assert usual == time("--framework maxtext --algorithm auto") == pytest.approx(26.4, abs=0.05)
+    # One ring, as NCCL's, leaves most of a torus's links idle; no choice beats the best.
+    assert time("--framework maxtext --algorithm nccl") > 2.5 * usual
+    told = cli(f"{line.replace(' --json', '')} --framework maxtext").out
+    assert "algorithm auto" in told
+    # On GPUs XLA calls NCCL.
+    gpus = "analysis --model llama3-8b --gpus 16 --global-batch 16 --seq-len 4096 --framework"
+    assert "algorithm nccl" in cli(f"{gpus} maxtext+gpu").out
+
+
+def test_a_run_that_ran_fits(cli: Runner) -> None:
+    """Table 2 of arXiv:2104.04473: 530B under ZeRO-3 on 640 A100 of 80 GB."""
+    line = "analysis --model megatron-530b --hardware dgx-a100 --framework deepspeed --gpus 640"
+    line += " --zero-stage 3 --micro-batch 4 --global-batch 2560 --seq-len 2048 --recompute full"
+    assert "85 GB: fits" in cli(line).out

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from overhead.communication import groups as communication
-from overhead.labels import LABELS, OVERLAPS
+from overhead.labels import CHOICES, LABELS, OVERLAPS
 from overhead.memory.quantities import RECIPES, Recipe
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, assumed
@@ -295,7 +295,7 @@ _LABELS: dict[str, tuple[str, ...]] = {
         "context_parallel",
         *OVERLAPS,
     )
-}
+} | {"algorithm": CHOICES}
 _RECIPES: dict[str, tuple[str, ...]] = dict.fromkeys(PRECISIONS, tuple(RECIPES))
 _TABLES = ("figures", "labels", "recipes", "plan")
 
