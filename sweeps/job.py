@@ -71,7 +71,20 @@ class Job:
             references="; ".join(references(self.program.declarations())),
         )
         implied = "; ".join(f"{name} = {value}" for name, value in self.program.implied.items())
-        return found | ({"implied_labels": implied} if implied else {})
+        found |= {"implied_labels": implied} if implied else {}
+        errors = self._expected_errors()
+        return found | ({"expected_errors": errors} if errors else {})
+
+    def _expected_errors(self) -> str:
+        """Return the errors that times of libraries' profiles have to be expected to have."""
+        from sweeps.spec.software import load_software
+
+        columns = (axis.columns["software"] for axis in self.resolved.axes
+                   if "software" in axis.columns)  # fmt: skip
+        names = {str(name) for column in columns for name in column}
+        names |= {self.resolved.labels["software"]} if "software" in self.resolved.labels else set()
+        told = {name: load_software(name).error_words for name in sorted(names)}
+        return " | ".join(f"{name}: {words}" for name, words in told.items() if words)
 
     @cached_property
     def identity(self) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from overhead.collectives.algorithm import Algorithm
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Formula
-from overhead.labels import NO_LIBRARY, OPERATION_DEFAULTS
+from overhead.labels import HIERARCHY, NO_LIBRARY, OPERATION_DEFAULTS
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.cli import flags
@@ -123,6 +123,8 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
             shown = format_quantity(record[name], VOCABULARY[name].units)
             shown += "  (an upper bound)" * (name == "time" and bool(record.get(BOUND, 0.0)))
             yield f"  {display.words(name):<26}{shown}"
+        if name == "time" and library:
+            yield f"  {'  expected error':<26}{_error(job, labels, constants, str(used))}"
         for part in PARTS_OF.get(name, ()) if library else ():
             yield f"      {display.words(part):<22}{library[part]}"
     yield from (f"  ({texts[note]})" for note in notes)
@@ -154,6 +156,28 @@ def _library(job: Job, labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             value = float(np.asarray(evaluator.value(builder.node(name))).reshape(-1)[0])
             shown = format_quantity(value, VOCABULARY[name].units)
             yield name, PROTOCOLS[int(value)] if name == "protocol" else shown
+
+
+def _error(
+    job: Job, labels: Mapping[str, str], constants: Mapping[str, float], algorithm: str
+) -> str:
+    """Return the error that is to be expected of a cell's time, in words."""
+    from overhead.collectives.algorithm import ALGORITHMS
+    from overhead.collectives.choices import TAKEN
+    from sweeps.spec.software import load_software
+
+    (machine, *_) = job.resolved.machines
+    profile = load_software(labels["software"])
+    if not profile.errors:
+        return f"not known: there are no measured rows of {profile.title}"
+    form = ALGORITHMS[labels["topology"], labels["collective"], algorithm].form
+    ranks, node = constants["ranks"], constants["gpus_per_node"]
+    outside = labels["topology"] != HIERARCHY and ranks > node
+    if form not in TAKEN or outside:
+        return f"not known: no measured rows of {algorithm} on a {labels['topology']} network"
+    if machine.constants:
+        return "that of the machine's own calibration"
+    return profile.expected_error(labels["collective"], constants["message_bytes"], ranks, node)
 
 
 def _sizes(constants: Mapping[str, float]) -> str:

@@ -353,8 +353,6 @@ class Resolver:
                 if name in self.given:
                     wrong, allowed = "is of a library's profile, and none is given", "give software"
                     raise InputError(fault(name, "..", wrong, allowed))
-            if "software" in self.given:
-                self.labels |= {"library": NO_LIBRARY, "floor": "none"}
             return {}
         if "environment" not in self.given:
             usual = IN_A_STEP if self.sweep.training else LABELS["environment"].values[0]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from overhead.labels import LABELS, NO_LIBRARY
+from overhead.labels import COLLECTIVES, LABELS, NO_LIBRARY
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import SPECIFICATION, Origin, assumed
@@ -56,6 +56,15 @@ SLOW_HOSTS = ("pytorch", "group", "xla")
 OWN_HOSTS = ("nccl-tests", "step")
 
 
+# Errors to expect: of so many measured rows, a mean in percent, by class of size.
+Errors = tuple[tuple[int, float], ...]
+SIZES = (2.0**18, 2.0**24)
+NO_ERRORS: Errors = ((0, 0.0),) * 3
+PLACES = ("one_node", "several_nodes")
+# Ranks in a rack beyond which all_reduce alone was measured.
+MEASURED = 16
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """A library's constants."""
@@ -69,6 +78,36 @@ class Profile:
     fabrics: Mapping[str, Mapping[str, Figure]]  # By network, then quantity
     shared: Mapping[str, Figure]
     environment: Mapping[str, Figure]  # What hosts take, by environment
+    # By place and operation, for each class of size: measured rows, and the mean error in percent
+    errors: Mapping[str, Mapping[str, Errors]]
+
+    def expected_error(
+        self, operation: str, message_bytes: float, ranks: float, gpus_per_node: float
+    ) -> str:
+        """Return what error a time has to be expected to have, in words."""
+        several = ranks > gpus_per_node
+        place = PLACES[several]
+        size = sum(message_bytes >= bound for bound in SIZES)
+        rows, mean = self.errors.get(place, {}).get(operation, NO_ERRORS)[size]
+        rack = gpus_per_node > MEASURED and (several or operation != "all_reduce")
+        if not rows or (rack and ranks > MEASURED):
+            which = f"{operation} of such a size, {place.replace('_', ' ')}"
+            which += f", above {MEASURED} ranks in a rack" if rows else ""
+            return f"not known: no measured rows of {which}"
+        return f"about +-{mean:.0f} %, from {rows} measured rows"
+
+    @property
+    def error_words(self) -> str:
+        """The errors to expect, by place, operation and size."""
+        below, above = (f"{bound / 2**20:g} MiB" for bound in SIZES)
+        classes = (f"below {below}", f"to {above}", "above")
+        return "; ".join(
+            f"{operation}, {place.replace('_', ' ')}, {size}: {mean:g} % of {rows} rows"
+            for place, operations in self.errors.items()
+            for operation, each in operations.items()
+            for size, (rows, mean) in zip(classes, each, strict=True)
+            if rows
+        )
 
     @property
     def uncertainty(self) -> dict[tuple[str, str], float]:
@@ -227,7 +266,7 @@ class _Reader(FigureReader):
 
     def profile(self) -> Profile:
         name = self.name()
-        tables = ("node", "fabric", "shared", "environment")
+        tables = ("node", "fabric", "shared", "environment", "errors")
         self.unknown("", self.content, ("name", "title", "library", "summary", *tables))
         library = self.choice("", self.content, "library", LIBRARIES)
         # A library without protocols may leave out what it doesn't have.
@@ -253,7 +292,26 @@ class _Reader(FigureReader):
             fabrics=fabrics,
             shared=shared,
             environment=hosts,
+            errors=self._errors(),
         )
+
+    def _errors(self) -> dict[str, dict[str, Errors]]:
+        """Read what errors to expect, by place and operation."""
+        self.unknown("errors", self.table("errors"), PLACES)
+        found: dict[str, dict[str, Errors]] = {}
+        for place in PLACES:
+            table = self.table(f"errors.{place}")
+            self.unknown(f"errors.{place}", table, COLLECTIVES)
+            for operation, given in table.items():
+                pairs = given if isinstance(given, list) else []
+                fine = len(pairs) == len(NO_ERRORS) and all(map(_is_error, pairs))
+                if fine:
+                    each = tuple((int(rows), float(mean)) for rows, mean in pairs)
+                    found.setdefault(place, {})[operation] = each
+                else:
+                    allowed = "[rows, mean in percent] for each of three sizes"
+                    self.fault(f"errors.{place}.{operation}", given, "can't be", allowed)
+        return found
 
     def _several(
         self, place: str, known: tuple[str, ...], needed: tuple[str, ...]
@@ -283,6 +341,15 @@ class _Reader(FigureReader):
             self.faults.append(f"{where}: no such key; {nearest(environment, SLOW_HOSTS)}")
             return None
         return self.constant(f"environment.{environment}", ISSUE, given)
+
+
+def _is_error(pair: object) -> bool:
+    """Return whether it is a number of rows and an error."""
+    return (
+        isinstance(pair, list)
+        and len(pair) == len(("rows", "mean"))
+        and all(isinstance(one, int | float) and one >= 0 for one in pair)
+    )
 
 
 def priced(machine: Machine, words: Mapping[str, str]) -> tuple[str, dict[str, Origin]]:

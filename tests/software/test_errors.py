@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import sweeps
+from sweeps.spec.software import load_software
 
 ROWS = Path(__file__).parents[1] / "data" / "collectives.csv"
 CLASSES = {
@@ -56,6 +57,10 @@ def predicted(key: tuple[str, ...], ranks: np.ndarray, sizes: np.ndarray) -> np.
     return np.asarray(sweeps.run(spec).time.values)
 
 
+def where_of(nodes: str) -> str:
+    return "several nodes" if int(nodes) > 1 else "one node"
+
+
 @cache
 def errors() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return sizes and relative errors, of one node, of several, and of all."""
@@ -70,8 +75,8 @@ def errors() -> dict[str, tuple[np.ndarray, np.ndarray]]:
             for name in ("ranks", "message_bytes", "time_us")
         )
         error = predicted(key, ranks, sizes) / (times * 1e-6) - 1.0
-        where = "several nodes" if int(key[2]) > 1 else "one node"
-        for name in (where, "all"):
+        where = where_of(key[2])
+        for name in (where, "all", f"{where.replace(' ', '_')}.{key[0]}"):
             parts[name].append(np.stack([sizes, error]))
     found = {name: np.concatenate(part, axis=1) for name, part in parts.items()}
     return {name: (both[0], both[1]) for name, both in found.items()}
@@ -86,6 +91,23 @@ def test_errors_are_as_stated(where: str) -> None:
         own = 100.0 * np.abs(error[(sizes >= low) & (sizes < high)])
         assert np.mean(own) < mean + 0.5
         assert np.median(own) < median + 0.5
+
+
+def test_errors_by_operation_are_those_of_the_profile() -> None:
+    """What a report tells: rows and mean error, below 256 KiB, to 16 MiB, above."""
+    stated = {
+        f"{place}.{operation}": each
+        for place, operations in load_software("nccl").errors.items()
+        for operation, each in operations.items()
+    }
+    assert set(stated) == {name for name in errors() if "." in name}
+    for name, each in stated.items():
+        sizes, error = errors()[name]
+        classes = list(CLASSES.values())[: len(each)]
+        for (low, high), (rows, mean) in zip(classes, each, strict=True):
+            own = 100.0 * np.abs(error[(sizes >= low) & (sizes < high)])
+            assert len(own) == rows, name
+            assert not rows or abs(np.mean(own) - mean) < 0.1, name
 
 
 def test_without_the_profile_errors_are_several_times_as_large() -> None:

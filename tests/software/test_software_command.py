@@ -144,3 +144,37 @@ def test_a_training_step_takes_what_a_profile_has(sweeps: Runner, words: str) ->
     assert words.split(maxsplit=1)[0].replace("-", "_") in found.err
     assert "of it" in found.err or "none is given" in found.err
     assert len(found.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--N 8", "about +-4 %, from 182 measured rows"),
+        ("--N 16 --op all_to_all", "about +-33 %, from 11 measured rows"),
+        ("--N 8 --op broadcast", "not known: no measured rows of chain on a switch network"),
+        ("--N 16 --topology switch", "not known: no measured rows of ring on a switch network"),
+        ("--N 72 --hardware gb200-nvl72 --op all_to_all", "above 16 ranks in a rack"),
+        ("--N 8 --hardware mi300x", "not known: there are no measured rows of AMD RCCL"),
+    ],
+)
+def test_a_time_has_its_expected_error(sweeps: Runner, arguments: str, words: str) -> None:
+    (line,) = [
+        line for line in sweeps(f"collective --M 1GiB {arguments}").out.splitlines()
+        if "expected error" in line
+    ]  # fmt: skip
+    assert words in line
+
+
+def test_an_exact_form_has_no_expected_error(sweeps: Runner) -> None:
+    assert "expected error" not in sweeps("collective --N 8 --M 1GiB --software none").out
+
+
+def test_files_have_expected_errors() -> None:
+    from sweeps import sweep
+
+    common = {"ranks": 8, "message_bytes": 1e9, "hardware": "dgx-h100"}
+    told = sweep("time", **common).attrs["expected_errors"]  # type: ignore[arg-type]
+    assert "nccl: " in told
+    assert "all_reduce, one node, above: 4.1 % of 182 rows" in told
+    bare = sweep("time", software="none", **common)  # type: ignore[arg-type]
+    assert "expected_errors" not in bare.attrs
