@@ -495,3 +495,23 @@ def test_a_run_that_ran_fits(cli: Runner) -> None:
     line = "analysis --model megatron-530b --hardware dgx-a100 --framework deepspeed --gpus 640"
     line += " --zero-stage 3 --micro-batch 4 --global-batch 2560 --seq-len 2048 --recompute full"
     assert "85 GB: fits" in cli(line).out
+
+
+def test_what_recipes_set_is_an_option_of_the_framework(cli: Runner) -> None:
+    """By hand: 70e9 parameters, nothing sharded, bytes of weights, gradients, master, moments."""
+    line = "analysis --topology ring --num-gpus 8 --dp 8 --params 70e9 --zero-stage 0 --json"
+    line += " --framework megatron-lm"
+    for option, gradient, states in (
+        ("", 4, 4 + 4 + 4), ("+bf16_gradients", 2, 4 + 4 + 4), ("+bf16_moments", 2, 4 + 2 + 2),
+    ):  # fmt: skip
+        (found,) = cli(f"{line}{option}").records
+        assert found["weight_memory_bytes"] == 2 * 70e9
+        assert found["gradient_memory_bytes"] == gradient * 70e9
+        assert found["optimizer_memory_bytes"] == states * 70e9
+    # Graphs of a part of a layer save a part of its launches: 33 us each without any.
+    step = "analysis --model qwen3-30b-a3b --gpus 8 --ep 8 --global-batch 64 --seq-len 1024 --json"
+    step += " --memory-capacity 1TB --framework megatron-lm"
+    scopes = ("", "+graphs_router", "+graphs_attention", "+cuda_graphs")
+    hosts = [cli(f"{step}{scope}").records[0]["host_part_time_s"] for scope in scopes]
+    assert hosts == sorted(hosts, reverse=True)
+    assert hosts[-1] == 0.0 < hosts[-2]

@@ -275,6 +275,12 @@ RECIPES: dict[str, Recipe] = {
             *MEGATRON,
         ),
         Recipe(
+            "bf16_moments", 2, 2, 8, *SIXTEEN,
+            "16-bit weights and gradients, single precision master, two 16-bit moments",
+            "megatron", "megatron/core/optimizer/optimizer_config.py: exp_avg_dtype,"
+            " exp_avg_sq_dtype",
+        ),
+        Recipe(
             "megatron_fp16", 2, 2, 16, *SIXTEEN,
             "16-bit weights and gradients; master, its gradient and two moments in single",
             *MEGATRON,
