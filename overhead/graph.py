@@ -32,11 +32,18 @@ from overhead.recording import Recorded, Replacing, number, record, recording, t
 class Missing(LookupError):
     """A quantity that nothing gives: what needs it, and whatever else is missing beside it."""
 
-    def __init__(self, quantity: str, chain: Sequence[str] = (), roots: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        quantity: str,
+        chain: Sequence[str] = (),
+        roots: Iterable[str] = (),
+        circle: Sequence[str] = (),
+    ) -> None:
         super().__init__(quantity)
         self.quantity = quantity
         self.chain = tuple(chain)
         self.roots = tuple(roots) or (quantity,)
+        self.circle = tuple(circle)  # Quantities each of which needs the next, the last the first
 
 
 class Undecided(LookupError):
@@ -189,9 +196,10 @@ class Builder:
     inside: bool = False  # Whether it builds what a call evaluates, rather than what is asked for
     defaults: Mapping[str, Node] = field(default_factory=dict)  # Hold where nothing else gives it
     memo: dict[tuple[str, str], Node] = field(default_factory=dict)
-    missing: dict[tuple[str, str], tuple[str, tuple[str, ...], tuple[str, ...]]] = field(
-        default_factory=dict
-    )
+    missing: dict[tuple[str, str], tuple[Any, ...]] = field(default_factory=dict)
+    # What is being made, also by the builders of calls, each after what needs it
+    making: dict[tuple[Any, ...], None] = field(default_factory=dict)
+    place: tuple[Any, ...] = ()  # The labels and given quantities, as part of a key
     scopes: dict[tuple[Any, ...], Builder] = field(default_factory=dict)
     found: tuple[Algorithm, ...] | None = None
 
@@ -205,14 +213,27 @@ class Builder:
             gone = self.missing.get((quantity, scope))
             if gone is not None:
                 raise Missing(*gone)
+            self.place = self.place or (frozenset(self.labels.items()), frozenset(self.given))
+            step = (quantity, scope, self.place)
+            if step in self.making:
+                names = [name for name, *_ in self.making]
+                circle = names[list(self.making).index(step) :]
+                raise Missing(quantity, (), circle, circle)
+            self.making[step] = None
             try:
                 known = self._make(quantity, algorithm)
             except Missing as missing:
                 known = self.defaults.get(quantity)
                 if known is None:
                     missing.chain = (quantity, *missing.chain)
-                    self.missing[quantity, scope] = (missing.quantity, missing.chain, missing.roots)
+                    # What is inside of a circle may follow if it is asked for by itself.
+                    if missing.circle[:1] in ((), (quantity,)):
+                        self.missing[quantity, scope] = (
+                            missing.quantity, missing.chain, missing.roots, missing.circle
+                        )  # fmt: skip
                     raise
+            finally:
+                del self.making[step]
             self.memo[quantity, scope] = known
         return known
 
@@ -357,7 +378,7 @@ class Builder:
         if key not in self.scopes:
             self.scopes[key] = Builder(
                 self.space, {**self.labels, **labels}, given, self.interned, least, inside=True,
-                defaults=self.defaults,
+                defaults=self.defaults, making=self.making,
             )  # fmt: skip
         return self.scopes[key]
 
@@ -502,10 +523,22 @@ class Builder:
 class MissingQuantities(LookupError):
     """Quantities that nothing gives, and without which another can't be had."""
 
-    def __init__(self, quantity: str, missing: tuple[str, ...]) -> None:
-        super().__init__(f"{quantity} needs {', '.join(missing)}")
+    def __init__(self, quantity: str, missing: tuple[str, ...], circle: Sequence[str] = ()) -> None:
+        super().__init__(needs(quantity, missing, circle))
         self.quantity = quantity
         self.missing = missing
+
+
+def needs(quantity: str, missing: Sequence[str], circle: Sequence[str] = ()) -> str:
+    """Return in words what a quantity needs that nothing gives."""
+    *first, last = [name for name in missing if name != quantity] or missing
+    listed = f"{', '.join(first)} and {last}" if first else last
+    if circle:
+        *others, end = circle
+        round_ = " needs ".join((*circle, circle[0]))
+        either = f"{', '.join(others)} or {end}" if others else end
+        return f"{quantity} can't be had: {round_}; give {either}"
+    return f"{quantity} needs {listed}, which nothing gives"
 
 
 def _around(declared: Call) -> dict[str, str]:
@@ -563,7 +596,7 @@ class Evaluation:
         try:
             return self._array(self.builder.node(quantity))
         except Missing as missing:
-            raise MissingQuantities(quantity, missing.roots) from None
+            raise MissingQuantities(quantity, missing.roots, missing.circle) from None
 
     def value(self, quantity: str, missing: dict[str, None]) -> Array | None:
         """Return a quantity, or None where something is missing, which is added to `missing`."""

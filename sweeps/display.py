@@ -181,6 +181,12 @@ def words(name: str) -> str:
     return own or VOCABULARY[name].meaning.rpartition(": ")[2]
 
 
+def noun(name: str) -> str:
+    """Return what a message calls a quantity: its meaning, with an article where it is a noun."""
+    meaning = VOCABULARY[name].meaning if name in VOCABULARY else name
+    return meaning if meaning.startswith(("whether", "what", "how")) else f"the {meaning}"
+
+
 def title(name: str) -> str:
     """Return what stands above a quantity's column."""
     return row(name).title or name.replace("_communication_time", " time")

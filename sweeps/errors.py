@@ -46,6 +46,14 @@ def fault(field: str, value: object, wrong: str, allowed: str) -> str:
     return f"{field} = {shown}: {wrong}; {allowed}"
 
 
+def needs(who: str | Sequence[str], what: str, give: str) -> str:
+    """Compose the line of something that isn't given: ``who needs what; give ..``."""
+    names = [who] if isinstance(who, str) else list(who)
+    *others, last = names
+    listed = f"{', '.join(others)} and {last}" if others else last
+    return f"{listed} {'need' if others else 'needs'} {what}; give {give}"
+
+
 def nearest(word: str, known: Iterable[str], *, shown: int = 12) -> str:
     """Say which known names are like a word that isn't known.
 

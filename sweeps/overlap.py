@@ -20,10 +20,11 @@ from overhead.labels import LABELS
 from overhead.overlap.mechanisms import HEEDED, MECHANISMS, OUTPUTS
 from overhead.overlap.timeline import PIPELINES, Span
 from overhead.quantity import VOCABULARY
+from sweeps.display import noun
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.grid import Case
 from sweeps.engine.program import Program
-from sweeps.errors import Faults, InputError, fault
+from sweeps.errors import Faults, InputError, fault, needs
 from sweeps.job import Job, prepare
 from sweeps.spec.axis import Axis, names_of, numbers_of
 from sweeps.spec.resolve import resolve
@@ -252,8 +253,7 @@ def _roots(builder: Builder, name: str) -> set[str]:
 
 
 def _needed(name: str, mechanism: str) -> str:
-    meaning = VOCABULARY[name].meaning if name in VOCABULARY else name
-    return fault(flag_of(name), "(not given)", f"--kind {mechanism} needs it", f"the {meaning}")
+    return needs(f"--kind {mechanism}", noun(name), flag_of(name))
 
 
 def _check_taken(

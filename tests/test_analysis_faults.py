@@ -85,7 +85,7 @@ def refused(
         ),
         (
             f"{LLAMA} --pp 64 --num-gpus 64",
-            ("--pp, --virtual-stages, --num-layers = '64, 1, 32'", "too few layers"),
+            ("--pp, --virtual-stages, --num-layers, ", " = '64, 1, 32, 0, 0'", "too few layers"),
         ),
         (
             f"{LLAMA} --pp 2 --virtual-stages 2 --schedule one_f_one_b",
@@ -105,7 +105,7 @@ def refused(
         ),
         (
             f"{BARE} --topology mesh --dp 16 --mesh-nx 4",
-            ("--mesh-ny = '(not given)'", "--mesh-nx stands alone", "both"),
+            ("--mesh-nx needs the other side; give --mesh-ny, too",),
         ),
     ],
 )
@@ -132,28 +132,27 @@ def test_all_faults_are_told_at_once(refused: Refused) -> None:
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
-        ("--dp 4 --tp 2", "the messages of tensor parallelism (tp 2)"),
-        ("--dp 2 --cp 4", "the messages of context parallelism (cp 4)"),
-        ("--dp 4 --pp 2", "the messages of pipeline parallelism (pp 2)"),
-        ("--dp 4 --tp 1,2", "the messages of tensor parallelism"),
+        ("--dp 4 --tp 2", "tensor parallelism (tp 2)"),
+        ("--dp 2 --cp 4", "context parallelism (cp 4)"),
+        ("--dp 4 --pp 2", "pipeline parallelism (pp 2)"),
+        ("--dp 4 --tp 1,2", "tensor parallelism"),
     ],
 )
 def test_sizes_of_what_is_sent_are_needed(refused: Refused, plan: str, words: str) -> None:
     length, hidden = refused(f"analysis --topology ring --params 70e9 {plan}")
-    one([length], "--seq-length = '(not given)'", f"needed for {words}", "tokens in a sequence")
-    one([hidden], "--hidden-size = '(not given)'", f"needed for {words}", "--model with a model")
+    one([length], f"{words} needs the tokens in a sequence; give --seq-length")
+    one([hidden], f"{words} needs the hidden size; give --hidden-size, or --model with a model")
     one(
         refused(f"analysis --topology ring --params 70e9 --seq-length 1024 {plan}"),
-        "--hidden-size = '(not given)'",
-        words,
+        f"{words} needs the hidden size",
     )
 
 
 def test_a_model_is_needed_and_one_alone(refused: Refused) -> None:
     for line in ("analysis", "analysis --topology ring", "analysis --num-gpus 8 --dp 8"):
-        one(refused(line), "--model = '(not given)'", "needed", "--params 70e9")
+        one(refused(line), "an analysis needs a model; give --model NAME", "--params 70e9")
     some = "analysis --num-layers 2 --hidden-size 512 --heads 8 --vocabulary-size 100 --gated on"
-    one(refused(some), "--model = '(not given)'", "or the other shapes: --tied-embeddings")
+    one(refused(some), "an analysis needs a model", "or the other shapes: --tied-embeddings")
     one(refused("analysis --model llama3-8b --params 8e9"), "--params = '8e9'", "beside --model")
     both = f"{some} --tied-embeddings on --ffn-size 64 --params 7e9"
     one(refused(both), "--params = '..'", "beside shapes, from which it follows")

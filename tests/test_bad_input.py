@@ -113,9 +113,13 @@ def test_bits_and_bytes_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_what_is_needed_is_said(refused: Refused) -> None:
-    lines = refused("collective --topology ring")
-    assert [line.split(" = ")[0] for line in lines] == ["--M", "--N"]
-    assert all("(not given): needed; a " in line.replace("'", "") for line in lines)
+    assert refused("collective --topology ring") == [
+        "an operation needs a message size; give --M, such as --M 64MiB",
+        "an operation needs a number of ranks; give --N, such as --N 8",
+    ]
+    assert refused("analysis --model llama3-70b --gpus 512 --tp 8") == [
+        "memory and tensor parallelism (tp 8) need the tokens in a sequence; give --seq-length"
+    ]
 
 
 # Names.

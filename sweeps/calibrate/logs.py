@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.validate.table import find_table, read_table
 
 PLACEMENTS = ("out-of-place", "in-place")
@@ -581,8 +581,9 @@ def _test(
         wrong = f"the table has rows of {key['collective']}"
         raise InputError(fault("--op", operation, wrong, "leave it out: the table says it"))
     if not name:
-        wrong = f"{path.name} has no column 'collective'"
-        raise InputError(fault("--op", "(not given)", wrong, known_operations("")))
+        who = f"{path.name}, which has no column 'collective',"
+        give = f"--op ({known_operations('')})"
+        raise InputError(needs(who, "the name of its operation", give))
     rows = [
         LogRow(
             int(columns["line"][place]),

@@ -11,7 +11,7 @@ import click
 from overhead.labels import HIERARCHY, TENSORS
 from sweeps.cli import flags
 from sweeps.cli.options import file_options, output_options, stated_sweep
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, needs
 
 if TYPE_CHECKING:
     from overhead.step.timeline import StepTimeline
@@ -80,7 +80,7 @@ def _model(options: Mapping[str, Any]) -> list[str]:
     shapes = "or shapes" if len(needed) > len(SHAPES) else "or the other shapes"
     lacking = ", ".join(map(flags.flag_of, needed))
     allowed = f"--model NAME, --params 70e9, {shapes}: {lacking}"
-    return [fault("--model", "(not given)", "needed", allowed)]
+    return [needs("an analysis", "a model", allowed)]
 
 
 def _order(order: str | None) -> list[str]:

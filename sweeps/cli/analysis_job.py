@@ -16,13 +16,13 @@ from overhead.graph import Evaluation, MissingQuantities
 from overhead.labels import GIVEN_GRID, LABELS, needed_shapes
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.memory.stage import PEAK_PARTS
-from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.cli.flags import flag_of
+from sweeps.display import noun
 from sweeps.engine.program import Program
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, needs
 from sweeps.job import Job, prepare
 from sweeps.spec.catalog import load_hardware, usual_operation
 from sweeps.spec.sweep import Sweep, read_sweep
@@ -270,7 +270,7 @@ def _with_sides(job: Job) -> Job:
         return job
     for name in sorted({"mesh_nx", "mesh_ny"} - given):
         other = flag_of(given.pop())
-        raise InputError(fault(flag_of(name), "(not given)", f"{other} stands alone", "both"))
+        raise InputError(needs(other, "the other side", f"{flag_of(name)}, too"))
     values = evaluation_of(job, whole=True)
     each = [values[name] for name in ("mesh_nx", "mesh_ny", "mesh_nz")]
     sides, world = each[0] * each[1] * each[2], values["world_size"]
@@ -333,30 +333,33 @@ def _check_needed(job: Job) -> None:
     """Refuse one plan that can't be, or whose dimensions or model can't be told."""
     why: dict[str, list[str]] = {}
     if {"peak_memory", "weight_memory"} <= set(job.program.missing):
-        for name in roots(job, "weight_memory"):
+        # A model's own shapes give the parameters; then it's activations that lack something.
+        shaped = all(
+            name in job.program.grid.columns for name in needed_shapes(job.program.grid.columns)
+        )
+        for name in roots(job, "peak_memory" if shaped else "weight_memory"):
             why.setdefault(name, []).append("memory")
     with np.errstate(all="ignore"):
         every = evaluation_of(job, whole=True)
         for total, dimension in TIMES.items():
             if total in job.program.missing and is_needed(every, dimension):
                 for name in roots(job, total):
-                    why.setdefault(name, []).append(_messages(job, dimension))
+                    why.setdefault(name, []).append(_split(job, dimension))
         lines = list(plan_faults(evaluation_of(job))) if job.program.grid.cells == 1 else []
     lines += [_lacking(name, list(dict.fromkeys(needing))) for name, needing in why.items()]
     if lines:
         raise InputError(lines)
 
 
-def _messages(job: Job, dimension: str) -> str:
-    """Return in words what a dimension sends."""
+def _split(job: Job, dimension: str) -> str:
+    """Return a dimension in words, with its degree."""
     degree = "tp" if dimension == "vocabulary" else dimension
     values = job.program.grid.columns.get(degree, np.empty(0))
     shown = f" ({degree} {values.flat[0]:g})" if values.size == 1 else ""
-    return f"the messages of {DIMENSIONS[degree]}{shown}"
+    return f"{DIMENSIONS[degree]}{shown}"
 
 
 def _lacking(name: str, needing: Sequence[str]) -> str:
-    meaning = VOCABULARY[name].meaning if name in VOCABULARY else name
     known = name in (*SHAPES, "parameters")
-    allowed = f"give the {meaning}, or --model with a model that has it" if known else meaning
-    return fault(flag_of(name), "(not given)", f"needed for {' and '.join(needing)}", allowed)
+    allowed = flag_of(name) + ", or --model with a model that has it" * known
+    return needs(needing, noun(name), allowed)

@@ -46,10 +46,10 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     from sweeps.calibrate.calibration import Request, calibrate
     from sweeps.calibrate.report import check_target, result_of, write_hardware
     from sweeps.cli.write import Output
-    from sweeps.errors import InputError, fault
+    from sweeps.errors import InputError, needs
 
     if not logs:
-        raise InputError(fault("LOG", "(not given)", "needed", "logs of nccl-tests"))
+        raise InputError(needs("a calibration", "logs of nccl-tests", "their files"))
     out = Output(given, "calibrate")
     _check(out)
     written = check_target(given["write"], overwrite=given["overwrite"]) if given["write"] else None

@@ -27,7 +27,7 @@ from sweeps.cli.options import (
 from sweeps.cli.write import Output, as_table
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.validity import NOT_KNOWN, NOTES
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, needs
 from sweeps.job import BOUND, Job, prepare
 from sweeps.result import Result, command_line
 from sweeps.spec.units import format_quantity
@@ -77,13 +77,11 @@ def command(**given: Any) -> int:
 
 
 def _check_needed(options: dict[str, Any]) -> None:
-    from sweeps.errors import InputError, fault
-
     faults = []
     if options["message_bytes"] is None:
-        faults.append(fault("--M", "(not given)", "needed", "a message size, such as 64MiB"))
+        faults.append(needs("an operation", "a message size", "--M, such as --M 64MiB"))
     if options["ranks"] is None and options["mesh_nx"] is None:
-        faults.append(fault("--N", "(not given)", "needed", "a number of ranks, such as 8"))
+        faults.append(needs("an operation", "a number of ranks", "--N, such as --N 8"))
     if faults:
         raise InputError(faults)
 

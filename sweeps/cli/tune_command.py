@@ -124,7 +124,7 @@ def _whole_of(option: str, text: str) -> float:
 
 def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
     """Return what is to be tuned."""
-    from sweeps.errors import Faults, InputError, fault
+    from sweeps.errors import Faults, InputError, fault, needs
     from sweeps.tuner.predict import CHANGEABLE
     from sweeps.tuner.settings import TPOverlapTunerConfig
 
@@ -148,7 +148,7 @@ def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
                 faults.add(_flag(name), given[name], "can't be", "above 0")
             rates[name] = rate or 0.0
     if given["model_name"] is None:
-        faults.add("--model-name", "(not given)", "is needed", "such as Qwen/Qwen3-0.6B")
+        faults.lines.append(needs("a tuning", "a model", "--model-name, such as Qwen/Qwen3-0.6B"))
     faults.tell()
     operators = [w for w in (given["operators"] or "").replace(",", " ").split() if w]
     if given["operators"] is not None and not operators:

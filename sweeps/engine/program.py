@@ -16,10 +16,11 @@ from overhead.formula import REGISTRY, Call, Formula
 from overhead.graph import Builder, Missing, Node, Undecided
 from overhead.labels import complete
 from overhead.overlap.mechanisms import MECHANISMS
+from sweeps.display import noun
 from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, blocks_over, settings
 from sweeps.engine.grid import FLAGS, Array, Block, Case, Field, Grid, Region, Variable
 from sweeps.engine.validity import Faults, collective_faults, status
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, needs
 from sweeps.spec.axis import Axis, is_overlap
 
 # Where a variable has no value: the cells that can't be, seen along its own dimensions.
@@ -217,7 +218,7 @@ class Program:
         self.overlap = is_overlap({*labels, *named})
         self.training = not (self.collective or self.overlap)
         self.faults: Faults = _faults(training=self.training, overlap=self.overlap)
-        self.missing: dict[str, str] = {}
+        self.missing: dict[str, str] = {}  # What was asked for and nothing gives, and why
         self._interned: dict[tuple[Any, ...], Node] = {}
         self._builders: dict[int, Builder] = {}
         self._given = {
@@ -254,7 +255,7 @@ class Program:
                 nodes = self._nodes(builder, lacking)
                 reasons = self._status(builder, nodes)
             except Missing as missing:
-                faults += self._lacking(builder) or [_missing(missing)]
+                faults += self._lacking(builder) or _missing(missing)
                 continue
             except Undecided as choice:
                 wrong = "takes the algorithm of the least time, but the time is given"
@@ -265,10 +266,10 @@ class Program:
             yield Case(builder.labels, fixed, nodes, reasons, builder.algorithms())
         never = {name: one for name, one in lacking.items() if name not in found}
         if self.optional:
-            self.missing = {name: _chain(missing) for name, missing in never.items()}
+            self.missing = {name: "; ".join(_missing(one)) for name, one in never.items()}
             self.wanted = tuple(name for name in self.wanted if name not in never)
         else:
-            faults += [_missing(missing) for missing in never.values()]
+            faults += [line for missing in never.values() for line in _missing(missing)]
         if faults:
             raise InputError(list(dict.fromkeys(faults)))
 
@@ -277,9 +278,8 @@ class Program:
         if not self.overlap:
             return []
         mechanism = MECHANISMS[builder.labels["mechanism"]]
-        wrong = f"the mechanism {mechanism.name} needs it"
         return [
-            fault(name, "(not given)", wrong, "give it as an axis or a constant").replace("'", "")
+            needs(f"the mechanism {mechanism.name}", noun(name), f"{name} {AS}")
             for name in mechanism.takes
             if builder.perhaps(name) is None
         ]
@@ -523,12 +523,17 @@ def _faults(*, training: bool, overlap: bool) -> Faults:
     return training_faults() if training else overlap_faults()
 
 
-def _chain(missing: Missing) -> str:
-    return " needs ".join(missing.chain or (missing.quantity,))
+AS = "as an axis or a constant"
 
 
-def _missing(missing: Missing) -> str:
-    *needing, last = missing.chain or (missing.quantity,)
-    wrong = " needs ".join(needing) + " needs it" if needing else "nothing gives it"
-    allowed = "give it as an axis, a constant or through hardware"
-    return fault(last, "(not given)", wrong, allowed).replace("'", "")
+def _missing(missing: Missing) -> list[str]:
+    """Return what a quantity that is asked for needs and nothing gives, a line each."""
+    asked = (missing.chain or (missing.quantity,))[0]
+    roots = [name for name in missing.roots if name != asked]
+    if missing.circle:
+        round_ = " needs ".join((*missing.circle, missing.circle[0]))
+        return [f"nothing gives {asked}: {round_}; give {' or '.join(missing.circle)} {AS}"]
+    if not roots:
+        allowed = f"leave it out, or give it {AS}"
+        return [f"nothing gives {asked}, {noun(asked)}, here; {allowed}"]
+    return [needs(asked, noun(name), f"{name} {AS}") for name in roots]

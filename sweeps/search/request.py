@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.labels import needed_shapes
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.spec.axis import Axis, every_plan
 from sweeps.spec.sweep import Sweep, read_sweep
 
@@ -302,7 +302,7 @@ def _read(named: Mapping[str, Any], folders: Sequence[Path]) -> Sweep:
 def _check(sweep: Sweep) -> None:
     """Refuse a question that lacks what it can't do without."""
     faults = [
-        fault(name, "(not given)", "needed", allowed)
+        needs("a plan", allowed, name)
         for name, allowed in NEEDED.items()
         if name not in sweep.given
     ]
@@ -311,11 +311,11 @@ def _check(sweep: Sweep) -> None:
         wrong = "stands beside a model, whose shapes give it"
         faults.append(fault("parameters", "..", wrong, "one of the two"))
     elif "model" not in sweep.given and lacking:
-        wrong = "the time of a plan needs a model's shapes"
+        what = "a model's shapes"
         if "parameters" in sweep.given:
-            wrong = "a number of parameters has no shapes, which the time of a plan needs"
-        allowed = f"a model of the catalogue or a config.json, or {', '.join(lacking)}"
-        faults.append(fault("model", "(not given)", wrong, allowed))
+            what += ", which a number of parameters hasn't"
+        give = f"model, of the catalogue or a config.json, or {', '.join(lacking)}"
+        faults.append(needs("the time of a plan", what, give))
     if faults:
         raise InputError(faults)
 

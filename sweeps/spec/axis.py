@@ -18,7 +18,7 @@ from overhead.plan import DEGREES
 from overhead.quantity import VOCABULARY
 from overhead.transformer import SHAPES
 from sweeps import display
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.spec.units import format_quantity, has_unit, parse_quantity
 
 Floats = NDArray[np.float64]
@@ -322,7 +322,7 @@ def every_plan(
         if name not in ENUMERATED
     ]
     if "world_size" not in limits:
-        faults.append(fault("world_size", "(not given)", "needed by 'every'", "a number of GPUs"))
+        faults.append(needs("'every'", "the number of GPUs that it splits", "world_size"))
     if faults:
         raise InputError(faults)
     columns: dict[str, list[float]] = {name: [] for name in ("world_size", *degrees, "dp")}

@@ -15,7 +15,7 @@ from typing import Any
 
 from overhead.labels import COLLECTIVES, LABELS, NO_LIBRARY
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.origin import SPECIFICATION, Origin, assumed
 from sweeps.spec.catalog import find_spec, read_toml
 from sweeps.spec.figures import (
@@ -136,9 +136,8 @@ class Profile:
             )  # fmt: skip
         known = [name for name in self.nodes if name in PORTS]
         if not known:
-            raise InputError(
-                fault(field, "(not given)", "needed", f"one of {', '.join(self.nodes)}")
-            )
+            give = f"{field}, one of {', '.join(self.nodes)}"
+            raise InputError(needs(f"the profile {self.name}", "the generation of nodes", give))
         rate = machine.figures["intra_bandwidth"].value
         near = min(known, key=lambda name: abs(math.log(rate / PORTS[name])))
         return near, f"{machine.name} names no generation: {near} is nearest by its links' rate"
@@ -170,11 +169,9 @@ class Profile:
                 origin = figure.origin.of(owner)
                 found[name] = origin.derived(figure.value, f"; {why}") if why else origin
         if "nvls" in machine.in_network and NVLS[0] not in found and self.library != "xla":
-            raise InputError(
-                fault(f"node.{generation}.{NVLS[0]}", "(not given)",
-                      f"{machine.name} has NVLS, of which {self.name} knows nothing there",
-                      "give it in a profile of your own")
-            )  # fmt: skip
+            what = f"what {self.name} says nothing of, its NVLS"
+            own = f"node.{generation}.{NVLS[0]} in a profile of your own"
+            raise InputError(needs(machine.name, what, own))
         for name in CONSTANTS:
             found.setdefault(name, self._absent(name, machine))
         found |= {n: o for n, o in self._own(machine).items() if n != ISSUE}

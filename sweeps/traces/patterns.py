@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.spec.catalog import read_toml, shipped
 from sweeps.traces.reader import Trace
 
@@ -129,7 +129,7 @@ def _faults(stated: Mapping[str, Any], where: str) -> Iterator[str]:
         if key in stated and not (_is_texts(stated[key]) and stated[key]):
             yield fault(f"{where}: {key}", _short(stated[key]), "is no list of texts", "['nccl']")
     if not {"names", "categories"} & stated.keys():
-        yield fault(f"{where}: names", "(not given)", "needed", "names, or categories")
+        yield needs(where, "what it is about", "names, or categories")
     for key in ("names", "except"):
         for text in stated.get(key, ()) if _is_texts(stated.get(key, ())) else ():
             try:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, needs
 from sweeps.spec.axis import parse_values
 from sweeps.spec.catalog import read_toml
 from sweeps.spec.figures import FigureReader
@@ -116,7 +116,7 @@ def _number(value: object) -> bool:
 def _axis(path: Path, name: str, table: Mapping[str, Any]) -> Floats:
     place = f"{path}: {TABLE}.{name}"
     if name not in table:
-        raise InputError(fault(place, "(not given)", "is missing", "one value or many"))
+        raise InputError(needs("the table", name, f"{place}, one value or many"))
     values = parse_values(table[name], "1", field=place, integer=True, bare_is_si=False)
     highest = {"num_sm": float(MOST_SMS), "tp": float(MOST_SMS)}.get(name, 2.0**40)
     lowest = 2.0 if name == "tp" else 1.0

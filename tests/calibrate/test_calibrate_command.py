@@ -166,7 +166,7 @@ def test_wrong_results_are_told_and_left_out(run: Runner) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("calibrate", "LOG = '(not given)'"),
+        ("calibrate", "a calibration needs logs of nccl-tests; give their files"),
         ("calibrate no-such.log", "No such file"),
         ("calibrate a.log --hardware tpu-v4", "on which nccl-tests doesn't run"),
         ("calibrate a.log --hardware dgx-h1000", "there is no such machine"),

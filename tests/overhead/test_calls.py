@@ -74,7 +74,7 @@ def test_a_call_is_the_collective_of_the_group(topology: str, algorithm: str) ->
 
 
 def test_what_a_call_lacks_is_told() -> None:
-    with pytest.raises(MissingQuantities, match="tp, cp"):
+    with pytest.raises(MissingQuantities, match="called_time needs tp and cp, which nothing gives"):
         _ = Evaluation({**MACHINE, "dp": 2.0, "weight_bytes": 1.0}, {**HELD, "test": "call"})[
             "called_time"
         ]
@@ -92,3 +92,36 @@ def test_units_must_agree() -> None:
         Call("called_time", "ranks", {}, {}, {}).check()
     with pytest.raises(ValueError, match="vocabulary"):
         Call("called_time", "time", {"rank": "ranks"}, {}, {}).check()
+
+
+# Circles.
+
+
+def test_quantities_that_follow_from_each_other_are_named() -> None:
+    """The ranks of a mesh follow from its sides, and a side from the ranks."""
+    labels = {"topology": "mesh", "shape": "flat"}
+    known = {"mesh_nx": 4.0, "mesh_nz": 1.0}
+    for name, circle in (("ranks", "ranks needs mesh_ny"), ("mesh_ny", "mesh_ny needs ranks")):
+        with pytest.raises(MissingQuantities) as caught:
+            Evaluation(known, labels)[name]
+        first, last = circle.split(" needs ")
+        words = f"{name} can't be had: {circle} needs {first}; give {first} or {last}"
+        assert str(caught.value) == words
+    assert Evaluation({**known, "ranks": 12.0}, labels)["mesh_ny"] == 3.0
+    assert Evaluation({**known, "mesh_ny": 3.0}, labels)["ranks"] == 12.0
+    with pytest.raises(MissingQuantities, match="dp needs tp, cp, pp and world_size, which"):
+        Evaluation({}, {"sized_by": "world"})["dp"]
+
+
+def test_a_circle_through_a_call_is_found() -> None:
+    """What is called takes, in its own place, what it gives."""
+    labels = {"group": "dp", "collective": "all_reduce"}
+    bind = {**GROUP, "message_bytes": "called_time"}
+    made = call(returns="called_time", of="time", bind=bind, labels=labels, when={"test": "round"})
+    try:
+        with pytest.raises(MissingQuantities) as caught:
+            Evaluation({**MACHINE, "dp": 8.0}, {**HELD, "test": "round"})["called_time"]
+    finally:
+        REGISTRY.remove(made)
+    circle = "called_time needs called_time"
+    assert str(caught.value) == f"called_time can't be had: {circle}; give called_time"

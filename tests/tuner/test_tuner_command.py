@@ -99,7 +99,7 @@ def test_figures_of_one_s_own(cli: Runner) -> None:
 @pytest.mark.parametrize(
     ("line", "fields"),
     [
-        ("tune", ["--model-name"]),
+        ("tune", ["a tuning needs a model; give --model-name, such as Qwen/Qwen3-0.6B"]),
         ("tune --model-name nobody/nothing", ["model"]),
         (f"{QWEN} --max-tp-size 3", ["--max-tp-size"]),
         (f"{QWEN} --max-tp-size 16", ["--max-tp-size"]),
