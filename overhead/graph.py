@@ -17,8 +17,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead.collectives.algorithm import Algorithm, Requirement
-from overhead.collectives.choices import best_chunks, candidates, usable
+from overhead.collectives.algorithm import NETWORKS, Algorithm, Requirement
+from overhead.collectives.choices import (
+    best_chunks,
+    best_of,
+    candidates,
+    select,
+    usable,
+    where_defined,
+)
 from overhead.collectives.cost import COST_PARTS, LEVELS
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
@@ -127,52 +134,6 @@ def depends_on_chunks(algorithm: Algorithm, quantity: str, cost: Callable[..., A
 
 
 _VARYING: dict[tuple[Algorithm, str], bool] = {}
-
-
-def all_of(*reasons: Array) -> Array:
-    """Return all candidates' reasons where each has one, else none."""
-    every = reasons[0] != 0
-    total = reasons[0]
-    for reason in reasons[1:]:
-        every = every & (reason != 0)
-        total = total | reason
-    return np.where(every, total, 0)
-
-
-def where_defined(time: Array, undefined: Array) -> Array:
-    """Return times, infinite where an algorithm isn't defined."""
-    return np.where(undefined != 0, np.inf, time) if undefined.any() else time
-
-
-def select(best: tuple[Array, Array], *values: Array) -> Array:
-    """Return the value of the algorithm that was the best, cell by cell."""
-    shape = np.broadcast_shapes(best[1].shape, *(value.shape for value in values))
-    chosen = np.broadcast_to(best[1], shape)
-    return np.choose(chosen, [np.broadcast_to(value, shape) for value in values])
-
-
-def best_of(*values: Array) -> tuple[Array, Array]:
-    """Return the least of several arrays and the index of the first that has it.
-
-    A value that isn't defined is infinite.
-    """
-    shape = np.broadcast_shapes(*(value.shape for value in values))
-    best = np.broadcast_to(values[0], shape).copy()
-    code = np.zeros(shape, dtype=np.int8)
-    less = np.empty(shape, dtype=np.bool_)
-    for index, value in enumerate(values[1:], 1):
-        keep_least(best, code, value, index, less)
-    return best, code
-
-
-def keep_least(best: Array, code: Array, value: Array, index: int, less: Array) -> None:
-    """Update the least and its index, in place, by a value of a higher index."""
-    np.less(value, best, out=less)
-    np.minimum(best, value, out=best)
-    # Later indices are larger, so the maximum keeps the last that was less.
-    marks = less.view(np.int8)
-    np.multiply(marks, np.int8(index), out=marks)
-    np.maximum(code, marks, out=code)
 
 
 # The graph.
@@ -621,12 +582,18 @@ class Evaluation:
         return outer, inner
 
     def defined(self) -> Array:
-        """Return a mask of where an algorithm is defined."""
+        """Return a mask of where an algorithm is defined, on a network that can be."""
         masks = [
             self._of(self.builder.faults(one.requires, {r.fault: 1 for r in one.requires})) == 0
             for one in self.algorithms
         ]
-        return np.asarray(np.any(np.broadcast_arrays(*(masks or [True])), axis=0))
+        defined = np.asarray(np.any(np.broadcast_arrays(*(masks or [True])), axis=0))
+        # A network's own conditions, as far as what they look at is known.
+        network = NETWORKS.get(self.labels.get("topology", ""))
+        for one in network.existing(self.labels) if network else ():
+            if all(self.builder.perhaps(name) is not None for name in one.inputs):
+                defined = defined & np.asarray(one.holds(*(self[name] for name in one.inputs)))
+        return defined
 
     def fastest(self) -> Array:
         """Return which of the algorithms has the least time, by its place among them."""

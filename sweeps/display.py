@@ -118,7 +118,7 @@ ROWS: dict[str, Row] = {
         # What a step reaches.
         _row("tokens_per_second", "rates", "usual report plan", "tokens a second"),
         _row("tokens_per_second_per_gpu", "rates", "usual report table plan best",
-             "  a GPU", "tokens/s a GPU"),
+             "  a GPU", "tokens a GPU"),
         _row("model_flops_per_gpu", "rates", "usual report plan", "model's FLOP/s of a GPU"),
         _row("mfu", "rates", "usual report table plan best bar",
              "MFU (masked scores counted)", "MFU", percent=True),

@@ -169,7 +169,7 @@ class Network:
 
     def existing(self, labels: Mapping[str, str]) -> tuple[Requirement, ...]:
         """Return what must hold for it to exist where labels say how many levels it has."""
-        pods = labels["shape"] == "three_levels"
+        pods = labels.get("shape") == "three_levels"
         return tuple(one for one in self.requires if pods or "nodes_per_pod" not in one.inputs)
 
 

@@ -193,3 +193,52 @@ def best_chunks(
         best = chunks if best is None else np.where(time < least, chunks, best)
         least = np.minimum(time, least)
     return np.asarray(best)
+
+
+# The fastest of several, cell by cell.
+
+
+def all_of(*reasons: Array) -> Array:
+    """Return all candidates' reasons where each has one, else none."""
+    every = reasons[0] != 0
+    total = reasons[0]
+    for reason in reasons[1:]:
+        every = every & (reason != 0)
+        total = total | reason
+    return np.where(every, total, 0)
+
+
+def where_defined(time: Array, undefined: Array) -> Array:
+    """Return times, infinite where an algorithm isn't defined."""
+    return np.where(undefined != 0, np.inf, time) if undefined.any() else time
+
+
+def select(best: tuple[Array, Array], *values: Array) -> Array:
+    """Return the value of the algorithm that was the best, cell by cell."""
+    shape = np.broadcast_shapes(best[1].shape, *(value.shape for value in values))
+    chosen = np.broadcast_to(best[1], shape)
+    return np.choose(chosen, [np.broadcast_to(value, shape) for value in values])
+
+
+def best_of(*values: Array) -> tuple[Array, Array]:
+    """Return the least of several arrays and the index of the first that has it.
+
+    A value that isn't defined is infinite.
+    """
+    shape = np.broadcast_shapes(*(value.shape for value in values))
+    best = np.broadcast_to(values[0], shape).copy()
+    code = np.zeros(shape, dtype=np.int8)
+    less = np.empty(shape, dtype=np.bool_)
+    for index, value in enumerate(values[1:], 1):
+        keep_least(best, code, value, index, less)
+    return best, code
+
+
+def keep_least(best: Array, code: Array, value: Array, index: int, less: Array) -> None:
+    """Update the least and its index, in place, by a value of a higher index."""
+    np.less(value, best, out=less)
+    np.minimum(best, value, out=best)
+    # Later indices are larger, so the maximum keeps the last that was less.
+    marks = less.view(np.int8)
+    np.multiply(marks, np.int8(index), out=marks)
+    np.maximum(code, marks, out=code)

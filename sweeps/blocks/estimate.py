@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from overhead.collectives.algorithm import Algorithm
-from overhead.graph import Node, best_of
+from overhead.collectives.choices import best_of
+from overhead.graph import Node
 from sweeps.engine.describe import Stage, Steps
 from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Limits
 from sweeps.engine.grid import Case

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from overhead.graph import Node, best_of, keep_least
+from overhead.collectives.choices import best_of, keep_least
+from overhead.graph import Node
 from sweeps.engine.grid import Array, Grid, Region, cut
 
 # Cells of a block: 1 MiB of float64, so that a block stays in a core's cache while the work on it

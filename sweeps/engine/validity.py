@@ -10,8 +10,9 @@ import numpy as np
 
 from overhead.collective import NOT_OF_ONE_RANK
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Requirement
+from overhead.collectives.choices import all_of
 from overhead.formula import REGISTRY
-from overhead.graph import Builder, Missing, Node, all_of
+from overhead.graph import Builder, Missing, Node
 from overhead.overlap import mechanisms
 from overhead.plan import CONTEXT, FRAMEWORK, PLAN, SCHEDULE, requirements
 from overhead.quantity import Array

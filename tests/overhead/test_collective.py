@@ -197,6 +197,19 @@ def test_reductions_cost_what_they_are_told_to() -> None:
     assert seconds("all_gather", 160.0, ring, "ring", reduction_cost=0.1) == free
 
 
+def test_a_network_that_cannot_be_has_no_algorithm() -> None:
+    """Of 8 and 12 ranks those fill nodes of 8, and these 2 x 2 x 3 of a torus, not 2 x 2 x 2."""
+    both = np.array([8.0, 12.0])
+    nodes = {"topology": "hierarchical", "shape": "two_levels", "collective": "all_reduce"}
+    nodes |= {"algorithm": "ring_ring"}
+    found = Evaluation({"ranks": both, "gpus_per_node": np.asarray(8.0)}, nodes)
+    assert found.defined().tolist() == [True, False]
+    grid = {"topology": "torus", "shape": "flat", "collective": "all_reduce", "algorithm": "ring"}
+    sides = {"mesh_nx": 2.0, "mesh_ny": 2.0, "mesh_nz": np.array([2.0, 3.0])}
+    assert Evaluation({"ranks": 8.0, **sides}, grid).defined().tolist() == [True, False]
+    assert Evaluation({"ranks": 12.0, **sides}, grid).defined().tolist() == [False, True]
+
+
 def test_one_message() -> None:
     assert seconds("p2p", 160.0, network("ring", 8), "direct", hops=4) == 4 * 3 + 80.0
     assert seconds("p2p", 160.0, network("hierarchical", 8), "direct") == 10 + 80.0

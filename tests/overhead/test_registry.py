@@ -104,20 +104,17 @@ STEP = [name for name in sorted(VOCABULARY) if name.startswith((
 common = dict(hardware="dgx-h100", world_size=64, sequence_length=8192, global_batch=64)
 plan = {"tp": [1, 2, 4, 8], "pp": [2, 4, 1, 2], "cp": [2, 1, 4, 1]}
 
-def possible(**axes):
-    # Ask for what can be had, each by itself: what is missing is missing in both orders.
-    from sweeps.errors import InputError
-    kept = []
-    for name in STEP:
-        try:
-            sweeps.sweep([name], **axes)
-        except InputError:
-            continue
-        kept.append(name)
-    return kept
+def possible(model):
+    # What is missing is missing in both orders.
+    from dataclasses import replace
+    from sweeps.job import prepare
+    from sweeps.spec.sweep import read_sweep
+    first = {key: part[0] for key, part in plan.items()}
+    stated = {"quantities": STEP, "constants": dict(common, model=model, **first)}
+    read = read_sweep(stated, bare_is_si=True)
+    return list(prepare(replace(read, optional=True)).program.wanted)
 
-probe = dict(common, model="llama3-8b", plan={key: part[:1] for key, part in plan.items()})
-names = possible(**probe)
+names = possible("llama3-8b")
 print(len(names))
 print(values(names, **common, model="llama3-8b", plan=plan,
       context_parallel=["all_to_all", "ring", "all_gather"],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from tests.store.layouts import axis, blocks, layout, names, number, usual, writ
 
 ROOT = Path(__file__).parents[2]
 STEPS = 40
+# A child that says nothing for so long (s) hangs.
+HANGS = 300.0
 
 WRITER = """
 import sys
@@ -66,9 +70,24 @@ def start(path: Path, how: str = "new") -> subprocess.Popen[str]:
     )
 
 
+@contextlib.contextmanager
+def guarded(*children: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """Kill children that hang, so that reading what they say ends."""
+    guards = [threading.Timer(HANGS, child.kill) for child in children]
+    for guard in guards:
+        guard.start()
+    try:
+        yield children[0]
+    finally:
+        for guard, child in zip(guards, children, strict=True):
+            with child:
+                child.kill()
+            guard.cancel()
+
+
 def kill_after(path: Path, how: str, lines: int) -> None:
     """Start a writer, which waits after each block, and kill it soon after so many of them."""
-    with start(path, how) as child:
+    with guarded(start(path, how)) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         for _ in range(lines + 1):
@@ -119,14 +138,15 @@ def test_many_killed_runs(tmp_path: Path, how: str, complete: bytes) -> None:
 def test_of_two_racing_runs_one_wins(tmp_path: Path, complete: bytes) -> None:
     path = tmp_path / "x.nc"
     children = [start(path), start(path)]
-    for child in children:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write("go\n" * (STEPS + 1))
-        child.stdin.flush()
-    said = [child.communicate() for child in children]
+    with guarded(*children):
+        for child in children:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write("go\n" * (STEPS + 1))
+            child.stdin.flush()
+        said = [child.communicate() for child in children]
     codes = sorted(child.returncode for child in children)
     assert codes in ([0, 1], [0, 2])
     loser = next(text for child, (_, text) in zip(children, said, strict=True) if child.returncode)
