@@ -521,7 +521,7 @@ def call(
 
 
 class Further(TypedDict, total=False):
-    """What every declaration may say: as of `overhead.formula.formula`."""
+    """What every declaration may say: as of `formula`."""
 
     where: str
     assumes: tuple[str, ...]

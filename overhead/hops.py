@@ -214,8 +214,8 @@ def messages(
 
 # Typed hops as formulas: a path over links of two types, and the all_reduce round a ring of them.
 #
-# Any number of link types, and any matrix of hops, take `overhead.hops` and
-# `overhead.hops`, which give the same where both apply.
+# Any number of link types, and any matrix of hops, take the functions above, which give the same
+# where both apply.
 
 
 @formula(

@@ -149,7 +149,8 @@ define(
 # pp; experts cut the same ranks anew, by etp, ep, edp, pp.  So a group is every `group_stride`-th
 # rank, `group_size` of them, from a start that is another one in each group of its kind.  Node k
 # holds ranks k*gpus_per_node and on; nodes are full, or there is one.
-# A size that doesn't come out even belongs to a plan that `overhead.plan` refuses;
+#
+# A size that doesn't come out even belongs to a plan that is refused below;
 # it is rounded up, so that it stays a size.
 
 # "zero" shards over data and context; "hsdp_*" cut those ranks into shards and their replicas.

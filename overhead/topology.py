@@ -168,7 +168,7 @@ def build_topology(
     """Build a network.
 
     Of what links nothing is said, they are those of the machine that commands take where none is
-    named (`overhead.topology.default_links`): its nodes, links, switches and library.
+    named (`default_links`): its nodes, links, switches and library.
 
     Parameters
     ----------

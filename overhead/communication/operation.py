@@ -60,7 +60,7 @@ class Operation:
     name: str  # Its name, with which the names of its quantities begin
     title: str  # What it is, in words
     dimension: str  # Of `DIMENSIONS`
-    # The kind of groups that do it: the label ``group`` of `overhead.plan.placement`, or of
+    # The kind of groups that do it: the label ``group`` of `overhead.plan`, or of
     # `overhead.communication.groups`
     group: str
     collective: str  # What they do
