@@ -166,7 +166,7 @@ GOOD: Plan = {
     "virtual_stages": 2, "uneven_stages": 0, "hsdp_shard": 2, "micro_batch": 1,
     "global_batch": 16, "micro_batches": 8, "zero_stage": 1, "sequence_parallel": 1,
     "sequence_length": 4096, "layers": 32, "heads": 32, "kv_heads": 8, "ffn_size": 14336,
-    "experts": 8, "expert_ffn_size": 1792,
+    "experts": 8, "expert_ffn_size": 1792, "embedding_as_layer": 0, "loss_as_layer": 0,
 }  # fmt: skip
 ANY = {"schedule": "interleaved", "context_parallel": "ring", "mask": "causal"}
 DENSE_MODEL = {"experts": 0, "expert_ffn_size": 0, "ep": 1, "etp": 1}
