@@ -17,6 +17,7 @@ __all__ = ["main"]
 COMMANDS = {
     "collective": "Cost of a collective operation on a network.",
     "plan": "The best parallel plan for a model on a machine, and why.",
+    "buy": "How many GPUs of which machine a training needs, and what it costs.",
     "analysis": "Memory, communication and step time of a training configuration.",
     "hops": "Latency and energy over typed hops, per strategy.",
     "overlap": "Overlap of computation and communication.",

@@ -212,7 +212,8 @@ def _explain(text: str | None, faults: list[str]) -> dict[str, str]:
     return found
 
 
-def _number(flag: str, text: str | None, faults: list[str], unit: str) -> float | None:
+def read_number(flag: str, text: str | None, faults: list[str], unit: str) -> float | None:
+    """Read a number above 0, such as 15T; None where there is none, or a fault with it."""
     if text is None:
         return None
     plain = text.strip().removesuffix(unit).strip()
@@ -229,11 +230,11 @@ def _number(flag: str, text: str | None, faults: list[str], unit: str) -> float 
 
 
 def _tokens(text: str | None, faults: list[str]) -> float | None:
-    return _number("--tokens", text, faults, "tokens")
+    return read_number("--tokens", text, faults, "tokens")
 
 
 def _days(text: str | None, faults: list[str]) -> float | None:
-    return _number("--days", text, faults, "days")
+    return read_number("--days", text, faults, "days")
 
 
 @click.command(flags.SEARCH, cls=flags.SweepCommand)

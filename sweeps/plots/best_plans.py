@@ -139,6 +139,8 @@ def _colours(
     if by is None:
         return np.zeros(int(np.prod(shape)), dtype=np.int64), [""], False
     values = view.values(by, dims)
+    if "flag_meanings" in view.attrs(by):
+        values = np.array(str(view.attrs(by)["flag_meanings"]).split())[values.astype(np.int64)]
     found, places = np.unique(values, return_inverse=True)
     if len(found) > _MOST_COLOURS:
         message = (

@@ -139,22 +139,23 @@ def table_layout(answer: Answer, count: int, attrs: Mapping[str, str]) -> Layout
     for name in rows[0].values:
         values = [row[name] for row in rows]
         if not np.all(np.isnan(values)):
-            variables.append(_placed(number_column(name, values)))
+            variables.append(placed(number_column(name, values)))
     front = {plan.key for plan in answer.found.front}
     first = answer.found.recommended.key
     why = {**dict.fromkeys(front, "on_the_front"), first: "recommended"}
     told = [why.get(plan.key, "best_of_its_split") for plan in plans]
-    variables.append(_placed(flag_column("place", "why the plan is here", told)))
+    variables.append(placed(flag_column("place", "why the plan is here", told)))
     coordinates = [row_numbers(PLAN, len(plans))]
-    coordinates += [_placed(column) for column in _choices(plans)]
+    coordinates += [placed(column) for column in plan_choices(plans)]
     return Layout({PLAN: len(plans)}, (*coordinates, *_given(answer)), tuple(variables), attrs)
 
 
-def _placed(column: Column) -> Column:
+def placed(column: Column) -> Column:
+    """Return a column as one of a table of plans."""
     return Column(column.name, (PLAN,), column.dtype, column.attrs, column.values)
 
 
-def _choices(plans: list[Execution]) -> list[Column]:
+def plan_choices(plans: list[Execution]) -> list[Column]:
     """Return what plans choose: numbers, and labels as text."""
     columns = []
     for column in choice_columns(plans):

@@ -1,0 +1,213 @@
+"""The question turned round: the least number of GPUs of each machine for a training in time."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from overhead.graph import derive
+from overhead.labels import LABELS
+from overhead.memory.stage import PEAK_PARTS
+from overhead.step.parts import PARTS
+from sweeps import display
+from sweeps.engine.describe import coordinate
+from sweeps.engine.grid import Layout, row_numbers
+from sweeps.errors import InputError, fault
+from sweeps.search.answer import BETTER, PLAN, answer, placed, plan_choices
+from sweeps.search.repair import MEASURES, flag_column, number_column
+from sweeps.search.request import Point
+from sweeps.search.search import COMMUNICATION, Detail, details
+from sweeps.search.space import space_of
+
+# Of numbers of nodes those are tried that degrees divide well: no prime factor is larger.
+LARGEST_PRIME = 7
+# So many of the last numbers tried say what a GPU of the next may do.
+LATELY = 3
+# Where so many times the GPUs of the fastest would be needed, no number makes it.
+FUTILE = 4.0
+# What is told of a run, beside what is told of its plan.
+RUN = (
+    *display.rows("training"), *display.rows("failures"), "cost", "run_cost", "useful_cost",
+    "paid_gpus", "price", "node_power",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is wanted of a run."""
+
+    tokens: float  # That it trains on
+    days: float  # In which it has to be done
+    budget: float = np.inf  # What it may cost [USD]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A number of GPUs of a machine, its best plan and what a run takes."""
+
+    gpus: int
+    detail: Detail | None  # Of the best plan; None where none can run
+
+    @property
+    def days(self) -> float:
+        """The days of the run; infinite where no plan can run."""
+        return np.inf if self.detail is None else self.detail["run_days"]
+
+    @property
+    def cost(self) -> float:
+        """What the run costs; NaN where no price is known."""
+        return np.nan if self.detail is None else self.detail["run_cost"]
+
+    def fails(self, wish: Wish) -> str:
+        """Return why it isn't enough, in words; nothing where it is."""
+        if self.detail is None:
+            return "no plan can run"
+        if self.days > wish.days:
+            return f"{self.days:.4g} days, {self.days - wish.days:.2g} too many"
+        if self.cost > wish.budget:
+            return f"{self.cost:,.0f} USD, {self.cost - wish.budget:,.0f} over the budget"
+        return ""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What was found of one machine."""
+
+    machine: str
+    tried: tuple[Tried, ...]  # From few GPUs to many
+    least: Tried | None  # The least that makes it in time
+    why: str = ""  # Why there is none
+
+    @property
+    def neighbour(self) -> Tried | None:
+        """The next smaller number that was tried, which just fails."""
+        smaller = [one for one in self.tried if self.least and one.gpus < self.least.gpus]
+        return smaller[-1] if smaller else None
+
+
+def sizes(node: int, least: float) -> Iterator[int]:
+    """Yield numbers of GPUs from one on: of whole nodes, whose number divides well."""
+    for count in itertools.count(max(int(np.ceil(least / node)), 1)):
+        rest = count
+        for prime in range(2, LARGEST_PRIME + 1):
+            while rest % prime == 0:
+                rest //= prime
+        if rest == 1:
+            yield count * node
+
+
+def _below(node: int, gpus: int) -> int:
+    """Return the next smaller of such numbers; the least where there is none."""
+    smaller = itertools.takewhile(lambda size: size < gpus, sizes(node, gpus / 2.0))
+    return max(smaller, default=node)
+
+
+def run_of(point: Point, tokens: float) -> Tried:
+    """Return the best plan at a point with what a run on so many tokens takes."""
+    try:
+        plan = answer(point, keep=1).recommended
+    except InputError:
+        plan = None
+    if plan is None:
+        return Tried(point.world_size, None)
+    names = (*MEASURES, *RUN, *PARTS, *PEAK_PARTS, *COMMUNICATION)
+    (one,) = details([plan.changed({"training_tokens": tokens})], names)
+    return Tried(point.world_size, one)
+
+
+def offer(
+    point: Point, wish: Wish, machine: str, progress: Callable[[int, int], None] | None = None
+) -> Offer:
+    """Return the least number of a machine's GPUs that makes it in time.
+
+    Days don't fall steadily with GPUs, for some numbers divide badly: numbers are tried in order,
+    from those that would do at the GPUs' peak, then from where each GPU would have to do a tenth
+    better than any of the last few that were tried.
+    """
+    tried: dict[int, Tried] = {}
+
+    def at(gpus: int) -> Tried:
+        if gpus not in tried:
+            tried[gpus] = run_of(point.with_constants(world_size=float(gpus)), wish.tokens)
+            if progress is not None:
+                progress(len(tried), max(len(tried) + 4, 16))
+        return tried[gpus]
+
+    def offered(least: Tried | None, why: str = "") -> Offer:
+        return Offer(machine, tuple(tried[gpus] for gpus in sorted(tried)), least, why)
+
+    node, least = _bound(point, wish)
+    every = (next(sizes(node, least * 2**power)) for power in range(4))
+    first = next((one for one in map(at, every) if one.detail is not None), None)
+    if first is None:
+        return offered(None, f"no plan can run on up to {max(tried):,} GPUs")
+    start, one = float(first.gpus), first
+    while one.days > wish.days:
+        best = min(tried.values(), key=lambda other: other.days)
+        lately = [other for other in tried.values() if other.detail is not None][-LATELY:]
+        gpu_days = min(other.gpus * other.days for other in lately)
+        start = max(start, one.gpus + 1.0, gpu_days / wish.days / (1.0 + BETTER))
+        if start > FUTILE * best.gpus and best is not first:
+            told = f"the fastest of those tried, {best.gpus:,} GPUs, take {best.days:.4g} days"
+            return offered(None, f"the batch doesn't feed enough GPUs: {told}")
+        one = at(next(sizes(node, start)))
+    # The next smaller one may make it after all; where it doesn't, it says why.
+    while (less := at(_below(node, one.gpus))).days <= wish.days and less is not one:
+        one = less
+    # For the figure: what half and twice as many do.
+    for share in (0.5, 2.0):
+        at(next(sizes(node, max(share * one.gpus, first.gpus))))
+    return offered(one, one.fails(wish))
+
+
+def _bound(point: Point, wish: Wish) -> tuple[int, float]:
+    """Return the GPUs of a node, and how many are needed at least: all at their peak, always."""
+    given = space_of(point).resolved.constants
+    node = given.get("gpus_per_node", np.nan)
+    flops = float(derive("causal_model_flops_per_token", given)) * wish.tokens
+    seconds = wish.days * given["day"]
+    return int(node) if np.isfinite(node) else 1, flops / (given["peak_flops"] * seconds)
+
+
+# All that was tried, as a table: a row a number of GPUs of a machine.
+
+
+def layout(found: Sequence[Offer], wish: Wish, first: Point, attrs: Mapping[str, str]) -> Layout:
+    """Return all that was tried and can run as a table."""
+    rows = [(one, own) for one in found for own in one.tried if own.detail is not None]
+    known = [own.detail for _, own in rows if own.detail is not None]
+    if not known:
+        raise InputError(fault("plans", "..", "none can run, so that there is no table",
+                               "more days, another machine or a smaller batch"))  # fmt: skip
+    variables = []
+    for name in known[0].values:
+        values = [detail[name] for detail in known]
+        if not np.all(np.isnan(values)):
+            variables.append(placed(number_column(name, values)))
+    computed = [column.name for column in variables]
+    told = ["least" if own is one.least else "too_slow" if own.days > wish.days else "in_time"
+            for one, own in rows]  # fmt: skip
+    variables.append(placed(flag_column("verdict", "whether it makes it in time", told)))
+    names = [one.machine for one, _ in rows]
+    variables.append(placed(flag_column("hardware", LABELS["hardware"].meaning, names)))
+    gpus = np.array([float(own.gpus) for _, own in rows])
+    columns = [
+        row_numbers(PLAN, len(rows)),
+        placed(replace(coordinate("world_size", (), gpus), dims=())),
+        *(placed(column) for column in plan_choices([detail.plan for detail in known])),
+    ]
+    given: dict[str, Any] = {**first.constants, **first.labels, "training_tokens": wish.tokens}
+    for name in ("world_size", "hardware", *computed):
+        given.pop(name, None)
+    constants = [coordinate(name, (), np.array(value)) for name, value in given.items()]
+    return Layout({PLAN: len(rows)}, (*columns, *constants), tuple(variables), attrs)
+
+
+FIGURE = {
+    "kind": "best_plans", "name": "days-over-dollars", "plans": [PLAN], "x": "run_cost",
+    "y": "run_days", "by": "hardware", "better": "less",
+}  # fmt: skip

@@ -1,0 +1,101 @@
+"""``sweeps buy``: the least number of GPUs that makes it, in the same numbers as ``plan``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sweeps.search.buy import Offer, Wish, offer, run_of, sizes
+from tests.cli_runner import Runner
+from tests.plans.cases import point
+
+WISH = Wish(tokens=100e9, days=10.0)
+
+
+@pytest.fixture
+def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
+    return Runner(capsys)
+
+
+@pytest.fixture(scope="module")
+def found() -> Offer:
+    return offer(point(price=2.5), WISH, "dgx-h100")
+
+
+def test_numbers_of_nodes_divide_well() -> None:
+    several = sizes(8, 60.0)
+    assert [next(several) for _ in range(8)] == [64, 72, 80, 96, 112, 120, 128, 144]
+    assert next(sizes(72, 1.0)) == 72
+
+
+def test_the_least_number_makes_it_and_the_next_smaller_fails(found: Offer) -> None:
+    assert found.least is not None
+    assert found.least.days <= WISH.days
+    assert found.why == ""
+    less = found.neighbour
+    assert less is not None
+    assert less.gpus < found.least.gpus
+    assert "too many" in less.fails(WISH)
+    # Each smaller number by itself, too.
+    for gpus in range(8, found.least.gpus, 8):
+        assert run_of(point(gpus=gpus), WISH.tokens).days > WISH.days, gpus
+
+
+def test_a_budget_is_kept_or_missed_by_so_much(found: Offer) -> None:
+    assert found.least is not None
+    cost = found.least.cost
+    assert found.least.fails(Wish(WISH.tokens, WISH.days, cost)) == ""
+    assert "1,000 over the budget" in found.least.fails(Wish(WISH.tokens, WISH.days, cost - 1000.0))
+
+
+def test_too_few_days_say_so() -> None:
+    none = offer(point(global_batch=8), Wish(tokens=1e12, days=10.0), "dgx-h100")
+    assert none.least is None
+    assert "the batch doesn't feed enough GPUs" in none.why
+
+
+def test_the_plan_command_has_the_same_numbers(sweeps: Runner) -> None:
+    base = "--model llama3-8b --batch-size 64 --seq-len 4096 --price 2.5"
+    rows = sweeps(f"buy {base} --tokens 100B --days 10 --json").records
+    (least,) = (row for row in rows if row["verdict"] == "least")
+    (best, *_) = sweeps(f"plan {base} --gpus {least['world_size']:g} --json").records
+    shared = [name for name in best if name in least and name != "plan"]
+    assert {"step_time_s", "mfu", "tp", "pp", "dp"} <= set(shared)
+    for name in shared:
+        assert least[name] == best[name], name
+    told = sweeps(f"plan {base} --gpus {least['world_size']:g} --tokens 100B").out
+    assert f"{least['run_days']:.4g} days" in told
+    assert f"{least['run_cost_usd']:,.0f} USD" in told
+    assert (
+        least["run_days"]
+        <= 10.0
+        < max(row["run_days"] for row in rows if row["verdict"] == "too_slow")
+    )
+
+
+def test_each_machine_has_its_own_price(sweeps: Runner) -> None:
+    line = ("buy --model llama3-8b -b 64 -s 4096 --tokens 100B --days 10 "
+            "--hardware dgx-h100,dgx-b200 --price dgx-h100=2,dgx-b200=4")  # fmt: skip
+    rows = sweeps(f"{line} --json").records
+    assert {(row["hardware"], row["price"]) for row in rows} == {("dgx-h100", 2), ("dgx-b200", 4)}
+    for row in rows:
+        paid = row["paid_gpus"] * row["run_days"] * 24 * row["price"]
+        assert row["run_cost_usd"] == pytest.approx(paid, rel=1e-9)
+        assert np.isfinite(row["training_energy_j"])
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--tokens many --days 3", "--tokens = 'many'"),
+        ("--tokens 1T --days 0", "--days = '0'"),
+        ("--tokens 1T --days 3 --price dgx-a100=2", "machine=value of dgx-h100"),
+        ("--tokens 1T --days 3 --seq-len 4096,8192", "one value"),
+        ("--tokens 1T --days 3 --hardware dgx", "there is no such machine"),
+    ],
+)
+def test_what_cant_be_asked(sweeps: Runner, line: str, told: str) -> None:
+    ran = sweeps(f"buy --model llama3-8b {line}", fine=False)
+    assert ran.code == 2
+    assert told in ran.err
+    assert "Traceback" not in ran.err
