@@ -169,7 +169,10 @@ def _error(
     if not profile.errors:
         return f"not known: there are no measured rows of {profile.title}"
     form = ALGORITHMS[labels["topology"], labels["collective"], algorithm].form
-    ranks, node = constants["ranks"], constants["gpus_per_node"]
+    (case,), grid = job.program.cases, job.program.grid
+    # The ranks of a mesh or torus may follow from its sides.
+    every = Evaluator(grid, dict(case.fixed)).value(job.program.builder(case).node("ranks"))
+    ranks, node = float(np.asarray(every).reshape(-1)[0]), constants["gpus_per_node"]
     outside = labels["topology"] != HIERARCHY and ranks > node
     if form not in TAKEN or outside:
         return f"not known: no measured rows of {algorithm} on a {labels['topology']} network"
