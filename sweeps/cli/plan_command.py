@@ -46,6 +46,11 @@ LEFT_OUT = (
 )  # fmt: skip
 OTHERS = tuple(name for name in flags.OF_TRAINING if name not in LEFT_OUT)
 SHAPES = tuple(name for name in flags.OF_MODELS if name not in LEFT_OUT and name != "model")
+# Options of this command that need a model's shapes, with what they are where they aren't given.
+SHAPED: dict[str, Any] = {
+    **dict.fromkeys(("explain", "lost_nodes", "tokens", "days")),
+    "objective": "time", "top": 10, "verbose": False,
+}  # fmt: skip
 # A schedule without a backward is none of training.
 FORWARD = "forward_only"
 # Numbers from here on are SI, smaller ones billions of parameters, or GB.
@@ -75,11 +80,11 @@ def plan_options(command: Command) -> Command:
         click.option("--moe", is_flag=True, help="A mixture of experts, without shapes."),
         click.option("--num-experts", "--experts", "num_experts", metavar="N",
                      help="Its experts, of every layer.  [default: 64]"),
-        click.option("--objective", default="time", metavar="NAME",
+        click.option("--objective", default=SHAPED["objective"], metavar="NAME",
                      help="time, memory, energy, cost or tokens (a GPU).  [default: time]"),
         click.option("--memory-threshold", default="0.9", metavar="SHARE",
                      help="Share of the memory that a plan may take.  [default: 0.9]"),
-        click.option("--top", type=click.IntRange(1), default=10, metavar="N",
+        click.option("--top", type=click.IntRange(1), default=SHAPED["top"], metavar="N",
                      help="Splits that the table shows.  [default: 10]"),
         click.option("--explain", metavar="PLAN", help="Explain a plan, such as tp=8,pp=4,dp=2."),
         click.option("--lost-nodes", type=click.IntRange(1), metavar="N",
@@ -155,8 +160,8 @@ def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) 
     for name, text in flags.given_options(given, OTHERS).items():
         if text is not None and name not in kept:
             yield fault(flag_of(name), text, "needs a model's shapes", allowed)
-    for name in ("explain", "lost_nodes", "tokens", "days"):
-        if given[name] is not None:
+    for name, usual in SHAPED.items():
+        if given[name] != usual:
             flag = f"--{name.replace('_', '-')}"
             yield fault(flag, given[name], "needs a model's shapes", allowed)
 
