@@ -293,8 +293,8 @@ def merge_states(reducers: Sequence[Reducer], records: Sequence[Record]) -> None
         if "reduction" in record.about:
             about: Mapping[str, Any] = record.about
             key = (about["reduction"], str(about["box"]))
-            state = states.setdefault(key, (region_of(about["box"]), {}))
-            state[1][about["key"]] = record.values
+            _, values = states.setdefault(key, (region_of(about["box"]), {}))
+            values[about["key"]] = record.values
     for (number, _), (box, state) in states.items():
         made = reducers[number].part(box)
         made.restore(state)

@@ -134,7 +134,8 @@ def fit_profile(model: Model) -> Fit:
     problem = _Problem(model)
     kept = problem.untold()
     free = [name for name in GROUPS if name not in kept]
-    groups, scores = (), (np.nan, np.nan)
+    groups: tuple[str, ...] = ()
+    scores = (np.nan, np.nan)
     if free:
         thin = _Problem(Model(_thinned(model.rows), model.machine, model.algorithm), problem.host)
         groups, scores = _search(thin, free)
@@ -202,7 +203,7 @@ class _Problem:
             if name == LINKS or name not in self.model.base:
                 continue
             factor = theta[:, place] + (links if name in self.shared else 0.0)
-            base = self.model.base[name]
+            base = np.asarray(self.model.base[name])
             if name == ISSUE:
                 # Without its group the host is as it was.
                 base = np.where(marks[:, place], self.host, base)
@@ -379,7 +380,7 @@ def _linear(
 ) -> tuple[Floats, Floats]:
     """Return fits and their scores if errors were linear about the fit of all groups."""
     marks = _marks(every)
-    whole = marks.any(axis=0)[None]
+    whole = np.atleast_2d(marks.any(axis=0))
     at = problem.descend(whole, np.ones((1, len(problem.model.rows))))
     errors, slopes, theta = at.errors[0], at.slopes[0], at.theta[0]
     own = problem.weights / np.hypot(1.0, errors)

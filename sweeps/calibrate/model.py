@@ -477,11 +477,12 @@ class _Part:
             candidates(constants["topology"], operation, algorithm)
         except ValueError as error:
             raise InputError(fault("--algorithm", algorithm, "can't be", str(error))) from None
-        stated = {"axes": {"case": case}, "constants": constants, "quantities": ["time"]}
-        found = resolve(read_sweep(stated, bare_is_si=True))
+        spec = {"axes": {"case": case}, "constants": constants, "quantities": ["time"]}
+        found = resolve(read_sweep(spec, bare_is_si=True))
         columns = {n: v for axis in found.axes for n, v in axis.columns.items()}
         words = {n: str(v[0]) for n, v in columns.items() if v.dtype.kind in "UO"}
-        self.given = {**found.constants, **{n: v for n, v in columns.items() if n not in words}}
+        numbers = {n: v for n, v in columns.items() if n not in words}
+        self.given: dict[str, Any] = {**found.constants, **numbers}
         labels = {**OPERATION_DEFAULTS, **found.labels, **words, "floor": "some"}
         self.labels = complete(labels, self.given)
         self.choices = _left(usable(self.labels), str(rows.forced[0]))

@@ -6,7 +6,7 @@ training runs the MFU that their step times are, against the peak without sparsi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,7 +78,7 @@ _COLLECTIVE = (
 
 
 def normal_collective(
-    operation: str, ranks: int, nodes: int, hardware: str, fabric: str, sizes: Sequence[float]
+    operation: str, ranks: int, nodes: int, hardware: str, fabric: str, sizes: Iterable[float]
 ) -> Normal:
     """Return what is normal of an operation, by message size."""
     machine = machine_for(hardware, fabric)

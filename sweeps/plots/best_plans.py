@@ -210,10 +210,10 @@ def _draw(
         axes.axvspan(points.limit, xaxis.high, color=HOLE_COLOUR, zorder=0)
         axes.axvline(points.limit, **_CAPACITY, zorder=3)
         if points.outside.any():
-            place: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "color": MUTED}
+            words: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "color": MUTED}
             axes.annotate(
                 "don't fit", (points.limit, 1.0), (5, -4), textcoords="offset points",
-                size=SIZE_NOTE, va="top", **place,
+                size=SIZE_NOTE, va="top", **words,
             )  # fmt: skip
 
 

@@ -537,8 +537,10 @@ def _drawn(
                 begin, length = starts / _SECOND, (ends - round(finest) - starts) / _SECOND
                 spans = np.column_stack((begin, np.maximum(length, finest / _SECOND / 2)))
                 axes.broken_barh(
-                    spans, (place - _STREAM_BAR / 2, _STREAM_BAR), facecolors=_COLOURS[kind]
-                )  # type: ignore[arg-type]
+                    spans,  # type: ignore[arg-type]
+                    (place - _STREAM_BAR / 2, _STREAM_BAR),
+                    facecolors=_COLOURS[kind],
+                )
         made.legend(legend)
         return save(made.canvas, stem)
 
