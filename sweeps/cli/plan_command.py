@@ -153,6 +153,10 @@ def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) 
         yield fault(flag, "set", "stands beside --model, which says so itself", "one of the two")
     if given["tokens"] is not None and given["days"] is not None:
         yield fault("--days", given["days"], "stands beside --tokens", "one of the two")
+    for name, text in flags.given_options(given, OTHERS).items():
+        if name.endswith("bandwidth") and text is not None and _is_bare(text):
+            wrong = f"is {text} bytes a second without a unit: no link is as slow"
+            yield fault(flag_of(name), text, wrong, f"'{text} Gbit/s' or '{text} GB/s'")
     if not calculator:
         return
     allowed = "--model, or leave it out"
@@ -164,6 +168,14 @@ def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) 
         if given[name] != usual:
             flag = f"--{name.replace('_', '-')}"
             yield fault(flag, given[name], "needs a model's shapes", allowed)
+
+
+def _is_bare(text: str) -> bool:
+    """Return whether a bandwidth is a small number without a unit."""
+    try:
+        return 0.0 < float(text) < LARGE
+    except ValueError:
+        return False
 
 
 def _scaled(flag: str, text: str, unit: str, readings: list[str]) -> str:

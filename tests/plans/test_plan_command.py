@@ -131,6 +131,7 @@ def test_a_node_lost(sweeps: Runner) -> None:
         (f"{SMALL} --moe", "stands beside --model"),
         ("plan --params 70 --gpus 64 --objective bananas", "--objective = 'bananas'"),
         ("plan --params 70 --gpus 64 --top 3", "--top"),
+        (f"{SMALL} --inter-bandwidth 400", "'400 Gbit/s' or '400 GB/s'"),
         ("plan --params 70 --gpus 64 --verbose", "--verbose"),
         (f"{SMALL} --tokens 2T --days 3", "stands beside --tokens"),
         (f"{SMALL} --tokens many", "--tokens = 'many'"),
