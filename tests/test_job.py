@@ -313,6 +313,7 @@ def test_a_job_says_what_it_would_compute() -> None:
     job = prepare(
         {
             "axes": {"ranks": [2, 4, 8], "message_bytes": "1:1000:log10"},
+            "constants": {"software": "none"},
             "quantities": ["time", "steps"],
         }
     )

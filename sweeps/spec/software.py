@@ -48,7 +48,9 @@ LIBRARY_OF = {
 }
 OF_KIND = {"switch": "nccl", "fully_connected": "rccl"}
 # What no profile has a form of.
-UNPRICED = frozenset(("phase_chunks", "reduction_cost", "pod_latency"))
+UNPRICED = frozenset(
+    ("phase_chunks", "reduction_cost", "pod_latency", "latency_time", "bandwidth_time", "wire_time")
+)
 USUAL_FABRIC = "infiniband"
 # Who issues operations so that the host may be slower than the GPU.
 SLOW_HOSTS = ("pytorch", "group", "xla")
