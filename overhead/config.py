@@ -15,8 +15,10 @@ from overhead.communication.groups import DEFAULTS as COMMUNICATION_DEFAULTS
 from overhead.labels import (
     FULL,
     HYBRID,
+    IN_A_STEP,
     INTERLEAVED,
     LABELS,
+    NO_LIBRARY,
     OVERLAPS,
     PLAIN,
     STEP_DEFAULTS,
@@ -53,9 +55,12 @@ CHOSEN = (
     "mask",
     "dispatcher",
     "latency_per",
+    "library",
     *OVERLAPS,
 )
 OTHERS = ("topology_kind", "algorithm", "tree_algo", "more", *CHOSEN)
+# What an operation may wait for: its host, or the network.
+FLOORS, ZERO = ("issue_time", "fabric_floor_time"), np.zeros(())
 # What formulas give if it isn't given.
 DERIVED = ("dp", "etp", "weight_copies", "kv_heads", "head_size", "ffn_size")
 LINKS = default_links()
@@ -130,6 +135,9 @@ class Config:
     context_parallel, recompute, attention_kernel, schedule, mask, dispatcher, latency_per,
     tp_mechanism, cp_mechanism, dp_mechanism : str
         Kinds, as the command line has them.
+    library : str
+        Library whose constants, given in `more`, price collectives: ``nccl``, ``rccl``, ``xla``;
+        ``none`` takes links alone.
     more : mapping of str to array_like
         Further quantities by the vocabulary's names, such as those of a mixture of experts.
     """
@@ -190,6 +198,7 @@ class Config:
     mask: str = STEP_DEFAULTS["mask"]
     dispatcher: str = STEP_DEFAULTS["dispatcher"]
     latency_per: str = STEP_DEFAULTS["latency_per"]
+    library: str = NO_LIBRARY
     tp_mechanism: str = STEP_DEFAULTS["tp_mechanism"]
     cp_mechanism: str = STEP_DEFAULTS["cp_mechanism"]
     dp_mechanism: str = STEP_DEFAULTS["dp_mechanism"]
@@ -264,6 +273,8 @@ class Config:
             "algorithm": self._algorithm(),
             "link": LABELS["link"].default,
             "sharding": HYBRID if "hsdp_shard" in stated else FULL,
+            **({"environment": IN_A_STEP} if self.library != NO_LIBRARY else {}),
+            "floor": "some" if any(np.any(stated.get(n, ZERO) > 0.0) for n in FLOORS) else "none",
         }
         return complete(labels, stated) | implied(stated)
 

@@ -43,6 +43,8 @@ STANDARD, NCCL, AUTO, ALL = "standard", "nccl", "auto", "all"
 CHOICES = (STANDARD, NCCL, AUTO)
 # The software that adds nothing to links, and the library that it is.
 NO_LIBRARY = "none"
+# Who issues operations of a training step.
+IN_A_STEP = "step"
 # The value by which a given share says what hides.
 SHARED = "efficiency"
 PLAIN, INTERLEAVED = "one_f_one_b", "interleaved"

@@ -39,8 +39,8 @@ OF_A_PLAN = (
     "sequence_parallel", "embedding_as_layer", "loss_as_layer",
 )  # fmt: skip
 # The labels that Python's configuration has fields for.
-FIELDS = ("algorithm", "context_parallel", "recompute", "attention_kernel", "schedule", "mask",
-          "dispatcher")  # fmt: skip
+FIELDS = ("algorithm", "library", "context_parallel", "recompute", "attention_kernel", "schedule",
+          "mask", "dispatcher")  # fmt: skip
 # What is told of plans that can't run, or that isn't a plan's fault.
 NOTES = {"does_not_fit", "not_of_network", "not_known"}
 
@@ -201,7 +201,9 @@ EXPERT_SHAPE = {**SHAPE, "experts": 8, "experts_per_token": 2, "expert_ffn_size"
     ],
 )  # fmt: skip
 def test_the_defaults_of_the_command_line_are_those_of_python(flags: dict[str, Any]) -> None:
-    job = analysis_job({"title": "Defaults", "constants": flags})
+    # Python knows no catalogue, and so no library of a machine's.
+    bare = {**flags, "software": "none"}
+    job = analysis_job({"title": "Defaults", "constants": bare})
     fields = {quantity: field for field, quantity in RENAMED.items()}
     renamed = {**fields, "topology": "topology_kind"}
     known = {field.name for field in dataclasses.fields(Config)}
@@ -211,7 +213,7 @@ def test_the_defaults_of_the_command_line_are_those_of_python(flags: dict[str, A
     (case,) = job.program.cases
     labels = {name: case.labels[name] for name in config.labels()}
     assert config.labels() == labels
-    assert set(case.labels) - set(labels) <= {"framework", "precision", "hardware"}
+    assert set(case.labels) - set(labels) <= {"framework", "precision", "hardware", "software"}
     given = {name: float(value) for name, value in config.given().items()}
     ours = job.program.grid.constants
     # Cards are told as a number by one, as a share by the other.

@@ -99,7 +99,7 @@ def test_collective_is_what_everyone_charges(seed: int, tmp_path: Path) -> None:
     # A step: its links give a share of their bandwidth.
     tp = draw.choice([2, 4, 8])
     given = {"tp": tp, "world_size": 16, "sequence_parallel": 1, "sequence_length": 4096,
-             "micro_batch": 1, "global_batch": 16}  # fmt: skip
+             "micro_batch": 1, "global_batch": 16, "software": "none"}  # fmt: skip
     found = step(name, given, tmp_path)
     bandwidth = found["effective_intra_bandwidth"]
     assert bandwidth == drawn[SHARE] * drawn["intra_bandwidth"]

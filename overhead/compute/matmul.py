@@ -200,6 +200,20 @@ def vocabulary_width(padded_vocabulary: Array, tp: Array) -> Array:
 
 # Each product, its input's gradient and its weights' gradient.
 
+
+@formula(
+    source=quantities.BLOOM,
+    where="hidden sizes of 14400 and 14336 at one plan",
+    assumes=("every product of a layer has the hidden size for one of its sides",),
+)
+def sized_matmul_efficiency(
+    matmul_efficiency: Array, odd_size_loss: Array, hidden_size: Array
+) -> Array:
+    """Share of the best product's rate, less where tiles of 128 don't fill the hidden size."""
+    odd = hidden_size % 128.0 > 0.0
+    return matmul_efficiency * np.where(odd, 1.0 - odd_size_loss, 1.0)
+
+
 # What stays in 16 bit whatever the other products are in.
 PLAIN = {"matmul_input_bytes": "activation_bytes", "best_matmul_flops": "output_matmul_flops"}
 
@@ -219,6 +233,7 @@ def _product(
         ("weight_gradient", (depth, columns, rows)),
     ):
         bound = dict(zip(("matmul_rows", "matmul_columns", "matmul_depth"), sizes, strict=True))
+        bound["matmul_efficiency"] = "sized_matmul_efficiency"
         call(returns=f"{name}_{kind}_time", of=of, bind={**bound, **(further or {})})
 
 

@@ -30,6 +30,11 @@ define(
 )  # fmt: skip
 for _name, _symbol, _meaning in (
     ("matmul_efficiency", r"\eta_m", "share of the best product's rate that a long run sustains"),
+    (
+        "sized_matmul_efficiency",
+        r"\eta'_m",
+        "share of the best product's rate that a long run sustains at this hidden size",
+    ),
     ("memory_efficiency", r"\eta_b", "share of the memory's bandwidth that a kernel reaches"),
     ("attention_efficiency", r"\eta_a", "share of the peak that the attention kernel reaches"),
     (
@@ -44,6 +49,11 @@ for _name, _symbol, _meaning in (
     ),
 ):
     define(_name, _symbol, "1", _meaning, minimum=0, above=True)
+define(
+    "odd_size_loss", r"\lambda_o", "1",
+    "loss of a matrix product's rate where tiles of 128 don't fill the hidden size", minimum=0,
+    maximum=1,
+)  # fmt: skip
 define("matmul_floor", r"t_0", "s", "least time of a matrix product's kernel", minimum=0)
 define(
     "matmul_depth_time", r"t_k", "s", "time of a matrix product by each unit of its depth",
@@ -224,6 +234,11 @@ MEASURED = cite(
     "xlamatmul",
     "OpenXLA, measured matrix products of two GPUs, shipped with JAX's CUDA plug-in 0.9.2",
     "github.com/openxla/xla",
+).key
+BLOOM = cite(
+    "bloom",
+    "BigScience, chronicles of the runs before BLOOM, 2022",
+    "github.com/bigscience-workshop/bigscience, train/tr11-176B-ml/chronicles-prequel.md",
 ).key
 DAO_2023 = cite(
     "dao2023",

@@ -26,6 +26,7 @@ COMMANDS = {
     "plot": "Draw figures from a stored sweep.",
     "info": "Say what is in a stored sweep, or verify it.",
     "validate": "Lay predictions beside published measurements.",
+    "fit-constants": "A step's constants fitted to measured steps.",
     "calibrate": "A library fitted to nccl-tests' logs, and a verdict.",
     "normal": "The band that is normal of a collective, or of MFU.",
     "list": "List the formulas and algorithms.",

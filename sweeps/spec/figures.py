@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ class Figure:
     units: str  # The canonical unit
     kind: str  # ``specification`` (the maker's), ``measured``, or ``assumed`` (nobody's: a choice)
     source: str  # Who says so, where; of an assumption, why this value
-    uncertainty: float = 0.0  # Relative; of a library's constants alone
+    uncertainty: float = 0.0  # Relative; 0 where nobody says
 
     @property
     def origin(self) -> Origin:
@@ -120,22 +120,15 @@ class FigureReader:
         quantity = VOCABULARY[name]
         low, high = quantity.minimum, quantity.maximum
         entry = Entry(name, quantity.units, low, quantity.above, maximum=high)
-        figure = self.figure(place, given, entry, ("uncertainty",))
-        share = given.get("uncertainty", 0.0) if isinstance(given, dict) else 0.0
-        if not isinstance(share, int | float) or isinstance(share, bool) or not share >= 0.0:
-            self.fault(f"{place}.uncertainty", share, "can't be", "a relative one, from 0")
-            return None
-        return figure and replace(figure, uncertainty=float(share))
+        return self.figure(place, given, entry)
 
-    def figure(
-        self, place: str, given: object, entry: Entry, more: Sequence[str] = ()
-    ) -> Figure | None:
+    def figure(self, place: str, given: object, entry: Entry) -> Figure | None:
         """Read ``{ value = .., kind = .., source = .. }``; nothing where it has no value."""
         form = "write { value = .., kind = .., source = .. }"
         if not isinstance(given, dict):
             self.fault(place, given, "is not a figure", form)
             return None
-        self.unknown(place, given, ("value", "kind", "source", *more))
+        self.unknown(place, given, ("value", "kind", "source", "uncertainty"))
         kind = self.choice(place, given, "kind", ORIGINS)
         source = self.text(place, given, "source")
         if "value" not in given:
@@ -154,7 +147,11 @@ class FigureReader:
             return None
         if not entry.allows(value):
             self.fault(f"{place}.value", given["value"], "can't be", entry.domain())
-        return Figure(value, entry.units, kind, source)
+        share = given.get("uncertainty", 0.0)
+        if not isinstance(share, int | float) or isinstance(share, bool) or not share >= 0.0:
+            self.fault(f"{place}.uncertainty", share, "can't be", "a relative one, from 0")
+            return None
+        return Figure(value, entry.units, kind, source, float(share))
 
     def text(
         self, place: str, table: Mapping[str, Any], key: str, default: str | None = None

@@ -11,6 +11,7 @@ from typing import Any
 from overhead.communication import groups as communication
 from overhead.labels import CHOICES, LABELS, OVERLAPS
 from overhead.memory.quantities import RECIPES, Recipe
+from overhead.step import quantities as step
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, assumed
 from sweeps.spec.figures import KERNELS, ORIGINS, PRECISIONS, Entry, Figure, FigureReader
@@ -45,6 +46,11 @@ MACHINE_RULE: dict[str, Figure] = {
     ),
     "matmul_depth_time": _figure(
         3e-10, "measured", f"{XLA}: 0.31 and 0.38 ns in bf16 for each unit of k", "s"
+    ),
+    "odd_size_loss": _figure(
+        step.DEFAULTS["odd_size_loss"], "measured",
+        "fitted on step times of one cluster of A100 at hidden sizes of 14400 and 14336 "
+        "(bigscience-workshop/bigscience, train/tr11-176B-ml/chronicles-prequel.md @9e64edec2a)",
     ),
     "memory_efficiency": _figure(
         0.85, "assumed",
@@ -150,6 +156,7 @@ FRAMEWORK_RULE: dict[str, Figure] = {
         20.0, "assumed", "those of the forward pass once more, where all is recomputed"
     ),
     "matmul_share": _figure(1.0, "assumed", "the machine's own rate"),
+    "launch_share": _figure(1.0, "assumed", "each operation launched by itself"),
     "ends_as_layers": _figure(
         0.0, "assumed", "the ends count in cutting stages only where these come out even so"
     ),
@@ -214,6 +221,8 @@ class Framework:
     precisions: Mapping[str, Choice] = field(default_factory=dict)
     # What its plans usually have: ``zero_stage``, ``sequence_parallel``
     plan: Mapping[str, Figure] = field(default_factory=dict)
+    # By generation of GPUs: figures that differ there
+    generations: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict)
     # By name: each option's own figures, choices and summary, for `with_options`
     options: Mapping[str, Framework] = field(default_factory=dict)
 
@@ -221,6 +230,10 @@ class Framework:
     def labels(self) -> dict[str, str]:
         """The labels that hold if the user gives no others."""
         return {name: choice.value for name, choice in self.choices.items()}
+
+    def on(self, generation: str) -> Mapping[str, Figure]:
+        """Return its figures on GPUs of a generation."""
+        return {**self.figures, **self.generations.get(generation, {})}
 
     def with_options(self, names: Sequence[str]) -> Framework:
         """Return the framework with some of its options on, the last of them the strongest."""
@@ -242,11 +255,23 @@ class Framework:
                 choices={**whole.choices, **part.choices},
                 precisions={**whole.precisions, **part.precisions},
                 plan={**whole.plan, **part.plan},
+                generations=_merged(whole.generations, part),
             )
         return whole
 
     def _near(self, name: str) -> str:
         return nearest(name, self.options) if self.options else "it has no options"
+
+
+def _merged(
+    whole: Mapping[str, Mapping[str, Figure]], part: Framework
+) -> dict[str, dict[str, Figure]]:
+    """Return figures by generation with an option's, which rule over those without it."""
+    names = dict.fromkeys((*whole, *part.generations))
+    return {
+        name: {**whole.get(name, {}), **part.figures, **part.generations.get(name, {})}
+        for name in names
+    }
 
 
 def _share(name: str) -> Entry:
@@ -265,6 +290,7 @@ _FIGURES: dict[str, Entry] = {
     entry.quantity: entry
     for entry in (
         Entry("host_time", "s"),
+        Entry("step_overhead", "s"),
         Entry("elementwise_factor", "1", above=True),
         *map(_bytes, ("loss_bytes", "logit_bytes")),
         *map(_share, ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")),
@@ -272,6 +298,7 @@ _FIGURES: dict[str, Entry] = {
         Entry("scatter_gather", "1", integer=True, maximum=1.0),
         *map(_number, ("forward_operations", "backward_operations", "recompute_operations")),
         Entry("matmul_share", "1", above=True, maximum=1.0),
+        _share("launch_share"),
         *(Entry(name, "1", integer=True, maximum=1.0) for name in ("ends_as_layers", "dropout")),
         # Of its memory; what isn't stated has the model's own default.
         *map(_bytes, ("workspace_bytes", "context_bytes", "bucket_bytes", "gradient_bytes")),
@@ -297,7 +324,7 @@ _LABELS: dict[str, tuple[str, ...]] = {
     )
 } | {"algorithm": CHOICES}
 _RECIPES: dict[str, tuple[str, ...]] = dict.fromkeys(PRECISIONS, tuple(RECIPES))
-_TABLES = ("figures", "labels", "recipes", "plan")
+_TABLES = ("figures", "labels", "recipes", "plan", "generations")
 
 
 def read_framework(path: Path, content: Mapping[str, Any]) -> Framework:
@@ -342,6 +369,10 @@ class _Reader(FigureReader):
             choices=self._choices(f"{prefix}labels", _LABELS),
             precisions=self._choices(f"{prefix}recipes", _RECIPES),
             plan=self._figures(f"{prefix}plan", _PLAN),
+            generations={
+                generation: self._figures(f"{prefix}generations.{generation}", _FIGURES)
+                for generation in self.table(f"{prefix}generations")
+            },
         )
 
     def _figures(self, place: str, entries: Mapping[str, Entry]) -> dict[str, Figure]:
@@ -386,6 +417,7 @@ PLAIN = (
     "inter_efficiency",
     "matmul_floor",
     "matmul_depth_time",
+    "odd_size_loss",
     "step_overhead",
     "power",
     "idle_power_fraction",
@@ -395,6 +427,10 @@ PLAIN = (
 # The two 16-bit formats run on the same units: where their peaks are equal, so is what is reached.
 TWINS = {"bf16": "fp16", "fp16": "bf16"}
 SINGLE = ("tf32", "fp32")
+# What a framework has of a rate or time that is another's.
+SHARES = ("matmul_share", "launch_share")
+# Precisions beside which some products stay in 16 bits.
+SIXTEEN, NARROW = "bf16", ("fp8", "fp4")
 
 
 def training_constants(
@@ -420,14 +456,19 @@ def training_constants(
     if wrong:
         raise InputError(wrong)
     found = {name: _plain(machine, name) for name in PLAIN}
-    found |= _matmul(machine, precision, framework.figures["matmul_share"])
+    figures = framework.on(machine.generation)
+    found |= _matmul(machine, precision, figures["matmul_share"])
     found |= _attention(machine, precision, kernel)
     found |= _training_bytes(framework, precision, recipe)
     found |= {
         name: figure.origin.of(framework.name)
-        for name, figure in framework.figures.items()
-        if name != "matmul_share"
+        for name, figure in figures.items()
+        if name not in SHARES
     }
+    launches = figures["launch_share"]
+    if launches.value != 1.0:
+        one, times = found["host_time"], f"; times {launches.origin.text}"
+        found["host_time"] = one.derived(one.value * launches.value, times)
     return found
 
 
@@ -451,7 +492,17 @@ def _matmul(machine: Machine, precision: str, share: Figure) -> dict[str, Origin
         "peak_flops": _plain(machine, f"peak_flops_{precision}"),
         "best_matmul_flops": best,
         "matmul_efficiency": efficiency if math.isfinite(best.value) else _unknown(machine),
+        **_output(machine, precision, efficiency.value),
     }
+
+
+def _output(machine: Machine, precision: str, efficiency: float) -> dict[str, Origin]:
+    """Return the rate by which products that stay in 16 bits are the sustained one of 16 bits."""
+    if precision not in NARROW or "peak_flops_bf16" not in machine.figures:
+        return {}
+    best, share = _best(machine, SIXTEEN), _efficiency(machine, SIXTEEN)
+    why = f" sustained in {SIXTEEN}, by the {efficiency:.3g} of {precision}"
+    return {"output_matmul_flops": best.derived(best.value * share.value / efficiency, why)}
 
 
 def stated_figure(machine: Machine, quantity: str, precision: str) -> Origin | None:

@@ -113,6 +113,7 @@ _FIGURES: dict[str, dict[str, Entry]] = {
         "inter_efficiency": _share("inter_efficiency"),
         "matmul_floor": Entry("matmul_floor", "s"),
         "matmul_depth_time": Entry("matmul_depth_time", "s"),
+        "odd_size_loss": Entry("odd_size_loss", "1", maximum=0.9),
         "step_overhead": Entry("step_overhead", "s"),
         "idle_power_fraction": Entry("idle_power_fraction", "1", maximum=1.0),
     },

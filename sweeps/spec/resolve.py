@@ -15,6 +15,7 @@ from overhead.collectives.network import factors
 from overhead.labels import (
     AUTO,
     HIERARCHY,
+    IN_A_STEP,
     LABELS,
     NCCL,
     NO_LIBRARY,
@@ -63,8 +64,6 @@ FIGURES = (
 )
 # Labels by which a library's profile is chosen; the first says which.
 OF_SOFTWARE = ("software", "environment", "fabric")
-# Who issues operations of a training step.
-IN_A_STEP = "step"
 # Quantities that vary along several axes: these, and the values.
 Field = tuple[tuple[str, ...], NDArray[Any]]
 PODS = ("pod_latency", "pod_bandwidth", "pod_energy_per_bit", "pod_oversubscription")

@@ -14,6 +14,7 @@ from overhead.labels import (
     HYBRID,
     INTERLEAVED,
     LABELS,
+    NO_LIBRARY,
     OVERLAPS,
     SHARED,
     STEP_DEFAULTS,
@@ -35,8 +36,10 @@ from sweeps.spec.framework import (
 )
 from sweeps.spec.machine import Machine, cut_domain
 from sweeps.spec.model import Model, complete_shapes
-from sweeps.spec.resolve import DEFAULTS, LINK_GIVEN, Resolved, Resolver
+from sweeps.spec.resolve import DEFAULTS, LINK_GIVEN, LINKS, Resolved, Resolver
 
+# What of links a library's profile says itself.
+SHARES_OF_LINKS = frozenset(("intra_efficiency", "inter_efficiency"))
 # Models of parts of a step, each with its own defaults.
 MODELS = {
     "the step": step.DEFAULTS,
@@ -68,6 +71,7 @@ class TrainingResolver(Resolver):
         self._label("framework", assumed(LABELS["framework"].default))
         self._label("precision", assumed(LABELS["precision"].default))
         self._machines()
+        self._own_library()
         self._pods()
         self._labels()
         self._model()
@@ -93,6 +97,14 @@ class TrainingResolver(Resolver):
             tuple(self.models),
             implied(self.given),
         )
+
+    def _own_library(self) -> None:
+        """Let collectives cost what the library of each machine takes, unless links are given."""
+        shares = SHARES_OF_LINKS & self.sweep.given
+        bare = shares or ("hardware" not in self.sweep.given and LINKS & self.sweep.given)
+        if bare:
+            self._label("software", assumed(NO_LIBRARY, f"{min(bare)} is given"))
+        super()._own_library()
 
     def _label(self, name: str, origin: Origin) -> None:
         if name not in self.given:

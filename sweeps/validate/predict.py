@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +14,16 @@ from numpy.typing import NDArray
 from overhead.communication import groups as communication
 from overhead.everything import load
 from overhead.graph import Evaluation, MissingQuantities
-from overhead.labels import STEP_DEFAULTS, complete
+from overhead.labels import IN_A_STEP, NO_LIBRARY, STEP_DEFAULTS, complete
 from overhead.memory.quantities import RECIPES, Recipe
 from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
 from overhead.memory.stage import Derivation, stage_memory
 from overhead.quantity import VOCABULARY
 from overhead.step import quantities as step_model
 from sweeps.errors import InputError
+from sweeps.origin import MEASURED
 from sweeps.spec.catalog import load_framework, load_hardware
+from sweeps.spec.figures import Figure
 from sweeps.spec.framework import (
     NUMBER_DEFAULTS,
     RECIPE_RULE,
@@ -29,12 +32,13 @@ from sweeps.spec.framework import (
 )
 from sweeps.spec.machine import Machine
 from sweeps.spec.resolve import DEFAULTS, FIGURES
+from sweeps.spec.software import own_library, priced
 from sweeps.validate.training_rows import Case
 
 Floats = NDArray[np.float64]
 
 # Labels that choose constants, not formulas.
-CHOOSING = ("hardware", "framework", "precision", "recipe")
+CHOOSING = ("hardware", "framework", "precision", "recipe", "fabric")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ def predict(cases: Sequence[Case], folders: Sequence[Path] = ()) -> Predictions:
     """Predict all cases."""
     load()
     found = Predictions(np.full(len(cases), np.nan), np.full(len(cases), np.nan))
-    constants = _Constants(folders)
+    constants = Constants(folders)
     for places in _groups(cases):
         first = cases[places[0]]
         numbers = {
@@ -61,8 +65,10 @@ def predict(cases: Sequence[Case], folders: Sequence[Path] = ()) -> Predictions:
         }
         unknown = np.array([float(len(cases[place].assumed)) for place in places])
         try:
-            given = {**constants.of(first.labels, step=first.kind == "step_time"), **numbers}
-            pair = _values(first, given, unknown)
+            step = first.kind == "step_time"
+            given: dict[str, Any] = {**constants.of(first.labels, step=step), **numbers}
+            own = {"library": constants.library(first.labels)[0]} if step else {}
+            pair = _values(first, given, unknown, own)
         except (InputError, MissingQuantities) as error:
             found.reasons.update(dict.fromkeys(places, str(error).replace("\n", "; ")))
             continue
@@ -85,7 +91,9 @@ def _groups(cases: Sequence[Case]) -> Iterator[list[int]]:
     yield from groups.values()
 
 
-def _values(case: Case, given: Mapping[str, Floats], unknown: Floats) -> tuple[Floats, Floats]:
+def _values(
+    case: Case, given: Mapping[str, Any], unknown: Floats, own: Mapping[str, str]
+) -> tuple[Floats, Floats]:
     """Return the values of a group like one case, and their bands."""
     labels = {name: value for name, value in case.labels.items() if name not in CHOOSING}
     if case.kind == "memory":
@@ -96,28 +104,45 @@ def _values(case: Case, given: Mapping[str, Floats], unknown: Floats) -> tuple[F
         values = parts[case.quantity]
         # The stages that can be the fullest lead; a part that is alike in all has no such axis.
         return (values.max(axis=0) if values.ndim > 1 else values), np.array(np.nan)
-    labels = complete({**STEP_DEFAULTS, "shapes": "known", **labels}, given)
-    evaluation = Evaluation({**given, "unknown_settings": unknown}, labels)
+    evaluation = Evaluation({**given, "unknown_settings": unknown}, step_labels(labels, own, given))
     with np.errstate(all="ignore"):
         return evaluation[case.quantity], evaluation["error_band"]
 
 
-class _Constants:
-    """The constants of machines and software, by labels."""
+def step_labels(
+    labels: Mapping[str, str], own: Mapping[str, str], given: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the labels of a step on a machine with its own library."""
+    floor = "some" if np.any(np.asarray(given.get("fabric_floor_time", 0.0)) > 0.0) else "none"
+    network = {"library": NO_LIBRARY, "environment": IN_A_STEP, "floor": floor, **own}
+    return complete({**STEP_DEFAULTS, "shapes": "known", **network, **labels}, given)
+
+
+# Where a constant stands: ``hardware`` or ``framework``, the file, the generation of GPUs for which
+# a framework has it, or nothing, and the figure.
+Place = tuple[str, str, str, str]
+
+
+class Constants:
+    """The constants of machines and software, by labels, some with another value if asked for."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = folders
         self._machines: dict[str, Machine] = {}
         self._frameworks: dict[str, Framework] = {}
+        self._profiles: dict[tuple[str, str], tuple[str, dict[str, float]]] = {}
 
-    def of(self, labels: Mapping[str, str], *, step: bool) -> dict[str, Floats]:
+    def of(
+        self, labels: Mapping[str, str], *, step: bool, changes: Mapping[Place, float] | None = None
+    ) -> dict[str, float]:
+        """Return the constants that a prediction takes."""
         found = dict(MEMORY_DEFAULTS)
         if step:
             found |= {**communication.DEFAULTS, **step_model.DEFAULTS}
             found |= {name: one.value for name, one in {**DEFAULTS, **NUMBER_DEFAULTS}.items()}
-        framework = self._framework(labels["framework"])
+        framework = self.framework(labels["framework"], changes or {})
         if "hardware" in labels:
-            machine = self._machine(labels["hardware"])
+            machine = self.machine(labels["hardware"], changes or {})
             constants = training_constants(
                 machine,
                 framework,
@@ -128,20 +153,83 @@ class _Constants:
             found |= {name: one.value for name, one in constants.items()}
             if step:
                 found |= {**_network(machine), "unseen_device": float(not _compared(machine))}
+                found |= self.library(labels)[1]
         else:
             found |= {name: figure.value for name, figure in framework.figures.items()}
             found |= _recipe(framework, labels).given()
-        return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
+        return found
 
-    def _machine(self, name: str) -> Machine:
+    def library(self, labels: Mapping[str, str]) -> tuple[str, dict[str, float]]:
+        """Return the library that runs collectives, and its constants, in a step."""
+        key = labels["hardware"], labels.get("fabric", "")
+        if key not in self._profiles:
+            machine = self.machine(key[0])
+            words = {"environment": IN_A_STEP, "software": own_library(machine).value}
+            words |= {"fabric": key[1]} if key[1] else {}
+            name, constants = priced(machine, words)
+            self._profiles[key] = name, {n: one.value for n, one in constants.items()}
+        return self._profiles[key]
+
+    def machine(self, name: str, changes: Mapping[Place, float] | None = None) -> Machine:
+        """Return a machine, with other values of figures where some are given."""
         if name not in self._machines:
             self._machines[name] = load_hardware(name, self.folders)
-        return self._machines[name]
+        machine = self._machines[name]
+        own = _own(changes or {}, "hardware", machine.name)
+        if not own:
+            return machine
+        return replace(machine, figures=_changed(machine.figures, own.get("", {})))
 
-    def _framework(self, name: str) -> Framework:
+    def framework(self, name: str, changes: Mapping[Place, float] | None = None) -> Framework:
+        """Return a framework with its options, with other values of figures."""
+        base, *options = name.split("+")
+        own = _own(changes or {}, "framework", base)
+        switched = {
+            one: values[""]
+            for one in options
+            if (values := _own(changes or {}, "framework", f"{base}+{one}"))
+        }
+        if own or switched:
+            plain = self.framework(base)
+            parts = {
+                one: replace(
+                    plain.options[one], figures=_changed(plain.options[one].figures, values)
+                )
+                for one, values in switched.items()
+            }
+            generations = {
+                one: _changed(plain.generations.get(one, {}), values)
+                for one, values in own.items()
+                if one
+            }
+            plain = replace(
+                plain,
+                figures=_changed(plain.figures, own.get("", {})),
+                generations={**plain.generations, **generations},
+                options={**plain.options, **parts},
+            )
+            return plain.with_options(options)
         if name not in self._frameworks:
             self._frameworks[name] = load_framework(name, self.folders)
         return self._frameworks[name]
+
+
+def _own(changes: Mapping[Place, float], kind: str, file: str) -> dict[str, dict[str, float]]:
+    """Return the changes of a file's figures, by generation."""
+    found: dict[str, dict[str, float]] = {}
+    for (of, where, generation, figure), value in changes.items():
+        if of == kind and where == file:
+            found.setdefault(generation, {})[figure] = value
+    return found
+
+
+def _changed(figures: Mapping[str, Figure], values: Mapping[str, float]) -> dict[str, Figure]:
+    changed = {
+        name: Figure(value, VOCABULARY[quantity].units if (quantity := name) in VOCABULARY else "1",
+                     MEASURED, "fitted")
+        for name, value in values.items()
+    }  # fmt: skip
+    return {**figures, **changed}
 
 
 def _compared(machine: Machine) -> bool:

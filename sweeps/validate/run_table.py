@@ -31,6 +31,8 @@ TABLES = ("training", "memory")
 TEXTS = (
     "row_id", "source_id", "source_ref", "kind", "model", "moe", "gpu_type", "interconnect",
     "zero_or_sharding", "sp", "recompute", "precision", "overlap", "tflops_kind",
+    "tp_comm_overlap", "moe_a2a_overlap", "cuda_graphs", "gradient_dtype", "fp8_param_gather",
+    "fp8_attention", "offload", "layout",
     "derived_fields", "quantity", "unit", "fits", "linked_training_row", "confidence", "notes",
 )  # fmt: skip
 # Columns of numbers: the quantity that each gives, or nothing where it gives none of itself.
@@ -41,7 +43,7 @@ NUMBERS = {
     "grad_accum": "micro_batches", "gpus": "", "gpus_per_node": "", "tp": "tp", "pp": "pp",
     "vpp": "virtual_stages", "cp": "cp", "dp": "dp", "ep": "ep", "step_time_s": "",
     "tokens_per_s_per_gpu": "", "tflops_per_gpu": "", "mfu": "", "hfu": "", "peak_mem_gib": "",
-    "value": "",
+    "value": "", "mtp_layers": "",
 }  # fmt: skip
 # What a table may say in words of its own, beside quantities by their names.
 LABELS = (
@@ -247,7 +249,7 @@ HELPERS = {
     "micro_batches_per_chunk": "micro-batches for each stage of the pipeline, virtual ones counted",
     "domains": "whether a node is as many of a larger machine's GPUs as a run fills evenly",
 }
-_KEYS = ("where", "set", "usual", "assumed", "skip", "because")
+_KEYS = ("where", "set", "usual", "options", "assumed", "skip", "because")
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +260,7 @@ class Rule:
     words: Mapping[str, str]  # What then holds
     numbers: Mapping[str, float]  # What then holds
     usual: Mapping[str, float]  # What holds unless the row or the catalogue says it
+    options: tuple[str, ...]  # Options of the framework that then are on
     assumed: tuple[str, ...]  # Settings that nobody stated
     skip: str  # Why such a row can't be predicted; empty where it can
     because: str  # Where that is known from
@@ -273,6 +276,7 @@ class Settings:
     numbers: dict[str, float] = field(default_factory=dict)
     # What holds; the last unless the row or the catalogue says it
     usual: dict[str, float] = field(default_factory=dict)
+    options: dict[str, None] = field(default_factory=dict)  # Options of the framework, in order
     assumed: dict[str, None] = field(default_factory=dict)  # Settings that nobody stated, in order
     skip: str = ""  # Why it can't be predicted; empty where it can
     read: set[str] = field(default_factory=set)  # Columns that a rule understood
@@ -306,6 +310,7 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
                 words,
                 numbers,
                 usual,
+                tuple(stated.get("options", ())),
                 tuple(stated.get("assumed", ())),
                 stated.get("skip", ""),
                 stated.get("because", ""),
@@ -372,6 +377,7 @@ def settings_of(run: Run, rules: Iterable[Rule]) -> Settings:
         for match in matches:
             groups = match.groupdict()
             found.numbers |= {name: float(text) for name, text in groups.items() if text}
+        found.options |= dict.fromkeys(rule.options)
         found.assumed |= dict.fromkeys(rule.assumed)
         found.skip = found.skip or rule.skip
         found.read |= set(rule.where)

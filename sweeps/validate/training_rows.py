@@ -164,6 +164,8 @@ class _Reader:
             if name not in labels or "assumed" in run.texts.get(name, ""):
                 assumed[name] = None
         labels.setdefault("framework", DEFAULTS["framework"].default)
+        on = [name for name in settings.options if name not in labels["framework"].split("+")]
+        labels["framework"] = "+".join((labels["framework"], *on))
         labels.setdefault("precision", DEFAULTS["precision"].default)
         usual = self._framework(labels["framework"]).labels
         # Virtual stages say what the schedule is, so a row that has none says it too.
