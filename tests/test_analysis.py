@@ -419,7 +419,7 @@ def test_a_plan_has_the_same_memory_and_time_in_analysis(cli: Runner) -> None:
     (one,) = json.loads(cli(f"analysis {plan} --global-batch 2048").out)
     line = f"plan {plan} --batch-size 2048 --cp 1 --micro-batch 1 --virtual-stages 1"
     (best,) = json.loads(cli(f"{line} --memory-threshold 1").out)
-    for name, rounded in (("step_time_s", 18.04), ("per_gpu_memory_bytes", 72.91e9)):
+    for name, rounded in (("step_time_s", 17.196), ("per_gpu_memory_bytes", 72.91e9)):
         assert best[name] == one[name]
         assert one[name] == pytest.approx(rounded, rel=1e-3)
 
@@ -488,7 +488,8 @@ def test_a_torus_is_priced_by_the_best_of_its_algorithms_where_xla_runs_it(cli: 
         return float(one["step_time_s"])
 
     usual = time("--framework maxtext")
-    assert usual == time("--framework maxtext --algorithm auto") == pytest.approx(26.4, abs=0.05)
+    # XLA reaches 0.95 of a link; at 0.78 of it, as without its profile, it is 26.4 s.
+    assert usual == time("--framework maxtext --algorithm auto") == pytest.approx(22.55, abs=0.05)
     # One ring, as NCCL's, leaves most of a torus's links idle; no choice beats the best.
     assert time("--framework maxtext --algorithm nccl") > 2.5 * usual
     told = cli(f"{line.replace(' --json', '')} --framework maxtext").out
