@@ -287,13 +287,14 @@ def list_command(
         rows = [("network", "operation", "algorithm", "summary")]
         rows += [
             (*algorithm.key, algorithm.title)
-            for algorithm in ALGORITHMS.values()
+            for algorithm in sorted(ALGORITHMS.values(), key=lambda one: one.key)
             if topology in (None, algorithm.topology) and collective in (None, algorithm.collective)
         ]
         _write(rows)
     if kind != "algorithms" and topology is None and collective is None:
         rows = [("formula", "gives", "units", "summary")]
-        rows += [(one.name, one.returns, one.result.units, one.title) for one in REGISTRY.values()]
+        formulas_by_name = sorted(REGISTRY.values(), key=lambda one: one.name)
+        rows += [(one.name, one.returns, one.result.units, one.title) for one in formulas_by_name]
         _write(rows)
     return 0
 

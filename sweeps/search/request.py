@@ -313,7 +313,7 @@ def _check(sweep: Sweep) -> None:
     elif "model" not in sweep.given and lacking:
         what = "a model's shapes"
         if "parameters" in sweep.given:
-            what += ", which a number of parameters hasn't"
+            what += ", which a number of parameters doesn't have"
         give = f"model, of the catalogue or a config.json, or {', '.join(lacking)}"
         faults.append(needs("the time of a plan", what, give))
     if faults:

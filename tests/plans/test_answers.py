@@ -313,7 +313,7 @@ def test_a_model_without_shapes_is_a_fault() -> None:
 
     asked = {"parameters": 70e9, "hardware": "dgx-h100", "gpus": 64, "global_batch": 512,
              "sequence_length": 4096}  # fmt: skip
-    with pytest.raises(InputError, match="has no shapes"):
+    with pytest.raises(InputError, match="needs a model's shapes"):
         read_request(asked)
     with pytest.raises(InputError) as raised:
         read_request({"model": "llama3-8b"})
