@@ -141,8 +141,7 @@ def offer(
         return Offer(machine, tuple(tried[gpus] for gpus in sorted(tried)), least, why)
 
     node, least = _bound(point, wish)
-    every = (next(sizes(node, least * 2**power)) for power in range(4))
-    first = next((one for one in map(at, every) if one.detail is not None), None)
+    first = next((one for one in map(at, _starts(node, least)) if one.detail is not None), None)
     if first is None:
         return offered(None, f"no plan can run on up to {max(tried):,} GPUs")
     start, one = float(first.gpus), first
@@ -162,6 +161,15 @@ def offer(
     for share in (0.5, 2.0):
         at(next(sizes(node, max(share * one.gpus, first.gpus))))
     return offered(one, one.fails(wish))
+
+
+def _starts(node: int, least: float) -> Iterator[int]:
+    """Yield numbers of GPUs of which one should have a plan: from the least, and powers of two."""
+    for power in range(4):
+        wanted = least * 2**power
+        yield next(sizes(node, wanted))
+        # Batches are mostly powers of two, of which 3, 5 and 7 take nothing.
+        yield node * 2 ** max(0, int(np.ceil(np.log2(wanted / node))))
 
 
 def _bound(point: Point, wish: Wish) -> tuple[int, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sweeps.search.buy import Offer, Wish, offer, run_of, sizes
+from sweeps.search.buy import Offer, Wish, _bound, offer, run_of, sizes
 from tests.cli_runner import Runner
 from tests.plans.cases import point
 
@@ -52,6 +52,19 @@ def test_too_few_days_say_so() -> None:
     none = offer(point(global_batch=8), Wish(tokens=1e12, days=10.0), "dgx-h100")
     assert none.least is None
     assert "the batch doesn't feed enough GPUs" in none.why
+
+
+def test_a_start_that_no_plan_divides_is_no_end() -> None:
+    """840 GPUs and twice as many have the factors 3, 5 and 7, which a batch of 2048 hasn't."""
+    long = Wish(tokens=1e12, days=1.0)
+    asked = point(global_batch=2048)
+    node, least = _bound(asked, long)
+    wish = Wish(long.tokens, least / (830.0 / long.days))
+    assert next(sizes(node, _bound(asked, wish)[1])) == 840
+    assert run_of(asked.with_constants(world_size=840.0), wish.tokens).detail is None
+    got = offer(asked, wish, "dgx-h100")
+    assert got.least is not None
+    assert got.least.days <= wish.days
 
 
 def test_the_plan_command_has_the_same_numbers(sweeps: Runner) -> None:
