@@ -27,7 +27,7 @@ from overhead.labels import (
 )
 from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
 from overhead.quantity import VOCABULARY, Array
-from overhead.topology import ABILITIES, default_framework, default_links
+from overhead.topology import LIBRARY, default_framework, default_library, default_links
 from overhead.transformer import VITAL
 
 # The quantities that fields are, where their names differ.
@@ -70,8 +70,14 @@ BYTES = {
     name: value for name, value in default_framework()[1].items()
     if name in {**MEMORY_DEFAULTS, **COMMUNICATION_DEFAULTS}
 }  # fmt: skip
+# What is given of links that leaves a library's constants without meaning.
+BARE = frozenset(
+    f"{level}{figure}"
+    for level in ("", "intra_", "inter_")
+    for figure in ("bandwidth", "latency", "efficiency")
+)
 NETWORK_DEFAULTS = {
-    **{name: LINKS[name] for name in (*ABILITIES, "in_network_latency_factor")},
+    **{name: value for name, value in LINKS.items() if not name.endswith("_per_node")},
     "uneven_stages": 1.0,
     "mesh_nz": 1.0,
 }
@@ -135,9 +141,10 @@ class Config:
     context_parallel, recompute, attention_kernel, schedule, mask, dispatcher, latency_per,
     tp_mechanism, cp_mechanism, dp_mechanism : str
         Kinds, as the command line has them.
-    library : str
-        Library whose constants, given in `more`, price collectives: ``nccl``, ``rccl``, ``xla``;
-        ``none`` takes links alone.
+    library : str, optional
+        Library whose constants price collectives: ``nccl``, ``rccl``, ``xla``, those that `more`
+        doesn't give as of NCCL on the default machine; ``none`` takes links alone.  By default
+        NCCL, or ``none`` where a link's bandwidth, latency or share is given.
     more : mapping of str to array_like
         Further quantities by the vocabulary's names, such as those of a mixture of experts.
     """
@@ -180,14 +187,14 @@ class Config:
     bandwidth: ArrayLike | None = None
     latency: ArrayLike | None = None
     energy_per_bit: ArrayLike | None = None
-    intra_bandwidth: ArrayLike = LINKS["intra_bandwidth"]
-    intra_latency: ArrayLike = LINKS["intra_latency"]
-    intra_energy_per_bit: ArrayLike = LINKS["intra_energy_per_bit"]
-    intra_efficiency: ArrayLike = COMMUNICATION_DEFAULTS["intra_efficiency"]
-    inter_bandwidth: ArrayLike = LINKS["inter_bandwidth"]
-    inter_latency: ArrayLike = LINKS["inter_latency"]
-    inter_energy_per_bit: ArrayLike = LINKS["inter_energy_per_bit"]
-    inter_efficiency: ArrayLike = COMMUNICATION_DEFAULTS["inter_efficiency"]
+    intra_bandwidth: ArrayLike | None = None
+    intra_latency: ArrayLike | None = None
+    intra_energy_per_bit: ArrayLike | None = None
+    intra_efficiency: ArrayLike | None = None
+    inter_bandwidth: ArrayLike | None = None
+    inter_latency: ArrayLike | None = None
+    inter_energy_per_bit: ArrayLike | None = None
+    inter_efficiency: ArrayLike | None = None
     oversubscription: ArrayLike = 1.0
     algorithm: str = STEP_DEFAULTS["algorithm"]
     tree_algo: bool = False
@@ -198,7 +205,7 @@ class Config:
     mask: str = STEP_DEFAULTS["mask"]
     dispatcher: str = STEP_DEFAULTS["dispatcher"]
     latency_per: str = STEP_DEFAULTS["latency_per"]
-    library: str = NO_LIBRARY
+    library: str | None = None
     tp_mechanism: str = STEP_DEFAULTS["tp_mechanism"]
     cp_mechanism: str = STEP_DEFAULTS["cp_mechanism"]
     dp_mechanism: str = STEP_DEFAULTS["dp_mechanism"]
@@ -238,6 +245,8 @@ class Config:
         _check_sides(stated)
         shapes = (*VITAL, *DERIVED)
         defaults = {**MEMORY_DEFAULTS, **COMMUNICATION_DEFAULTS, **NETWORK_DEFAULTS, **BYTES}
+        if self._library(stated) != NO_LIBRARY:
+            defaults |= default_library()
         values = {
             name: np.asarray(value) for name, value in defaults.items() if name not in shapes
         } | stated
@@ -264,19 +273,28 @@ class Config:
         stated = self.stated()
         plain = bool(np.all(np.asarray(self.virtual_stages) == 1.0))
         schedule = self.schedule or (PLAIN if plain else INTERLEAVED)
-        labels = {name: getattr(self, name) for name in CHOSEN} | {"schedule": schedule}
+        library = self._library(stated)
+        labels = {name: getattr(self, name) for name in CHOSEN}
+        labels |= {"schedule": schedule, "library": library}
         for name, value in labels.items():
             if value not in LABELS[name].values:
                 raise ValueError(_unknown(name, value, LABELS[name].values))
+        waits = (default_library() if library != NO_LIBRARY else {}) | stated
         labels |= {
             "topology": str(self.topology_kind),
             "algorithm": self._algorithm(),
             "link": LABELS["link"].default,
             "sharding": HYBRID if "hsdp_shard" in stated else FULL,
-            **({"environment": IN_A_STEP} if self.library != NO_LIBRARY else {}),
-            "floor": "some" if any(np.any(stated.get(n, ZERO) > 0.0) for n in FLOORS) else "none",
+            **({"environment": IN_A_STEP} if library != NO_LIBRARY else {}),
+            "floor": "some" if any(np.any(waits.get(n, ZERO) > 0.0) for n in FLOORS) else "none",
         }
         return complete(labels, stated) | implied(stated)
+
+    def _library(self, stated: Mapping[str, Array]) -> str:
+        """Return the library whose profile prices collectives."""
+        if self.library is not None:
+            return self.library
+        return NO_LIBRARY if BARE & set(stated) else LIBRARY
 
     def _algorithm(self) -> str:
         if not self.tree_algo:

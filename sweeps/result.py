@@ -373,7 +373,7 @@ def csv_lines(records: Iterable[Record], header: Sequence[str] | None = None) ->
 
 def _cell(value: Any) -> str:
     if isinstance(value, float):
-        return "" if np.isnan(value) else repr(value)
+        return "" if np.isnan(value) else repr(float(value))
     return "" if value is None else str(value)
 
 

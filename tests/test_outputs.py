@@ -92,6 +92,10 @@ CASES = {
         "plan --model llama3-8b --gpus 8,16 --batch-size 64 --tp 1,2",
         {"step_time_s": "step_time", "tp": "tp"},
     ),
+    "buy": Case(
+        "buy --model llama3-8b --tokens 100B --days 30 -b 64 --tp 1,2 --recompute none",
+        {"step_time_s": "step_time", "run_days": "run_days"},
+    ),
     "plan --params": Case(
         "plan --params 70 --gpus 64",
         {
@@ -115,6 +119,7 @@ CASES = {
     "validate of operations": Case(
         "validate nccl-collectives", {"median_error": "median_error", "points": "points"}
     ),
+    "fit-constants": Case("fit-constants own.csv --no-fit", {"value": "value"}),
     "calibrate": Case(
         "calibrate a.log", {"predicted_time_s": "predicted_time", "error_after": "error_after"}
     ),

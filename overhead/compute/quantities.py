@@ -52,7 +52,7 @@ for _name, _symbol, _meaning in (
 define(
     "odd_size_loss", r"\lambda_o", "1",
     "loss of a matrix product's rate where tiles of 128 don't fill the hidden size", minimum=0,
-    maximum=1,
+    maximum=0.99,
 )  # fmt: skip
 define("matmul_floor", r"t_0", "s", "least time of a matrix product's kernel", minimum=0)
 define(

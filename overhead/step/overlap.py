@@ -121,7 +121,7 @@ def moe_tp_waited_time(
     return (
         moe_layer_blocks * sequence_parallel * tp_all_gather_time
         + _beside(tp_reduction_time, share, product, overlap_contention)
-        + (moe_layer_blocks - 1.0) * tp_reduction_time
+        + np.maximum(moe_layer_blocks - 1.0, 0.0) * tp_reduction_time
     )
 
 

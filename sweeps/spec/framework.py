@@ -459,6 +459,7 @@ def training_constants(
     figures = framework.on(machine.generation)
     found |= _matmul(machine, precision, figures["matmul_share"])
     found |= _attention(machine, precision, kernel)
+    found["output_matmul_flops"] = _output(machine, precision, found)
     found |= _training_bytes(framework, precision, recipe)
     found |= {
         name: figure.origin.of(framework.name)
@@ -492,17 +493,21 @@ def _matmul(machine: Machine, precision: str, share: Figure) -> dict[str, Origin
         "peak_flops": _plain(machine, f"peak_flops_{precision}"),
         "best_matmul_flops": best,
         "matmul_efficiency": efficiency if math.isfinite(best.value) else _unknown(machine),
-        **_output(machine, precision, efficiency.value),
     }
 
 
-def _output(machine: Machine, precision: str, efficiency: float) -> dict[str, Origin]:
+def _output(machine: Machine, precision: str, found: Mapping[str, Origin]) -> Origin:
     """Return the rate by which products that stay in 16 bits are the sustained one of 16 bits."""
-    if precision not in NARROW or "peak_flops_bf16" not in machine.figures:
-        return {}
-    best, share = _best(machine, SIXTEEN), _efficiency(machine, SIXTEEN)
-    why = f" sustained in {SIXTEEN}, by the {efficiency:.3g} of {precision}"
-    return {"output_matmul_flops": best.derived(best.value * share.value / efficiency, why)}
+    best, efficiency = found["best_matmul_flops"], found["matmul_efficiency"].value
+    if math.isnan(efficiency):
+        return _unknown(machine)
+    if precision in NARROW and "peak_flops_bf16" in machine.figures:
+        best, share = _best(machine, SIXTEEN), _efficiency(machine, SIXTEEN)
+        why = f" sustained in {SIXTEEN}, by the {efficiency:.3g} of {precision}"
+        return best.derived(best.value * share.value / efficiency, why)
+    ratio = found["attention_peak_flops"].value / found["peak_flops"].value
+    same = ratio == 1.0 or math.isnan(ratio * best.value)
+    return best if same else best.derived(best.value * ratio, ", by the peaks in 16 bits")
 
 
 def stated_figure(machine: Machine, quantity: str, precision: str) -> Origin | None:

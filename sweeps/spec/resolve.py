@@ -229,17 +229,29 @@ class Resolver:
             own = self._own_network()
         else:
             own = False
-        profiles = self._texts("software") - {NO_LIBRARY}
-        if "algorithm" not in self.sweep.given and (profiles or own):
-            self._by_machine("algorithm", [self._taken(one, profiles) for one in self.machines])
+        if "algorithm" not in self.sweep.given and (own or "software" in self.given):
+            self._algorithms(own)
 
-    def _taken(self, machine: Machine, profiles: set[str]) -> Origin:
-        """Return the choice of algorithms that a machine's library has, or the field's usual."""
-        if machine.torus_dimensions and HIERARCHY not in self._values("topology"):
-            return assumed(AUTO, "the fastest on its torus")
-        if profiles and not machine.torus_dimensions:
-            return assumed(NCCL, "what a library takes by itself")
-        return assumed(OPERATION_DEFAULTS["algorithm"])
+    def _algorithms(self, own: bool) -> None:
+        """Let each machine's library choose, or take the field's usual algorithm without one."""
+        profiles, machines = self._axis_of("software"), self._axis_of("hardware")
+        if profiles is None:
+            profile = self.labels["software"]
+            found = [_taken(one, profile, own) for one in self.machines]
+            self._by_machine("algorithm", found)
+            return
+        names = profiles.columns["software"]
+        if machines is profiles:
+            places = [*zip(self._machine_names(profiles), names, strict=True)]
+            by_name = {one.name: one for one in self.machines}
+            self._along(profiles, "algorithm", [_taken(by_name[m], str(s), own) for m, s in places])
+            return
+        every = [[_taken(one, str(name), own) for name in names] for one in self.machines]
+        words = {tuple(origin.value for origin in row) for row in every}
+        if len(words) > 1:
+            wrong = "what is usual differs by hardware and by software, which are two axes"
+            raise InputError(fault("algorithm", "not given", wrong, "give one, or an axis of both"))
+        self._along(profiles, "algorithm", every[0])
 
     def _own_library(self) -> None:
         """Take the profile of the library that runs on each machine."""
@@ -579,3 +591,14 @@ class OverlapResolver(Resolver):
 
     def _figure(self, machine: Machine, name: str) -> Origin:
         return _figure(machine, OF_MACHINE[name])
+
+
+def _taken(machine: Machine, profile: str, own: bool) -> Origin:
+    """Return the choice of algorithms that a machine's library has, or the field's usual."""
+    if profile == NO_LIBRARY and not own:
+        return assumed(OPERATION_DEFAULTS["algorithm"])
+    if machine.torus_dimensions:
+        return assumed(AUTO, "the fastest on its network")
+    if profile != NO_LIBRARY:
+        return assumed(NCCL, "what a library takes by itself")
+    return assumed(OPERATION_DEFAULTS["algorithm"])

@@ -15,8 +15,11 @@ from sweeps.origin import read
 from sweeps.spec.axis import DEFAULT_QUANTITIES
 from sweeps.store.write import write
 
+# The exact forms alone.
+BARE = {"software": "none", "algorithm": "standard"}
 # Dimensions of each variable over: every axis below, ring and hierarchical networks.
 AXES = {
+    **BARE,
     "hardware": ["dgx-a100", "dgx-h100"],
     "collective": ["all_reduce", "all_gather", "broadcast"],
     "topology": ["ring", "hierarchical"],
@@ -75,6 +78,7 @@ def test_each_variable_varies_along_what_it_depends_on(whole: xr.Dataset) -> Non
 
 def test_of_a_ring_in_memory_and_in_the_file(tmp_path: Path) -> None:
     axes = {
+        **BARE,
         "hardware": ["dgx-a100", "dgx-h100"],
         "collective": ["all_reduce", "all_gather"],
         "topology": ["ring"],
@@ -108,13 +112,16 @@ def test_the_algorithm_chosen_varies_along_the_message() -> None:
     assert auto["steps"].dims == ("ranks", "message_bytes")
     assert auto["bus_factor"].dims == ("ranks",)
     assert len(np.unique(auto["chosen_algorithm"])) > 1
-    standard = sweeps.sweep(["chosen_algorithm", "steps"], **axes)
+    standard = sweeps.sweep(["chosen_algorithm", "steps"], **BARE, **axes)
     assert standard["chosen_algorithm"].dims == ()
     assert standard["steps"].dims == ("ranks",)
+    # What a library takes depends on the message, and so does its time beside links.
+    nccl = sweeps.sweep(["chosen_algorithm", "latency_time"], **axes)
+    assert nccl["chosen_algorithm"].dims == nccl["latency_time"].dims == ("ranks", "message_bytes")
 
 
 def test_counts_do_not_vary_along_what_pays_a_latency() -> None:
-    axes = {"topology": "torus", "ranks": [16, 64], "message_bytes": 1e6}
+    axes = {**BARE, "topology": "torus", "ranks": [16, 64], "message_bytes": 1e6}
     names = ["latency_time", "steps", "sent_bytes", "link_bytes", "bandwidth_time", "energy"]
     found = sweeps.sweep(names, collective="all_to_all", latency_per=["hop", "message"], **axes)
     assert found["latency_time"].dims == ("latency_per", "ranks")
@@ -125,7 +132,7 @@ def test_counts_do_not_vary_along_what_pays_a_latency() -> None:
 def test_labels_select(whole: xr.Dataset) -> None:
     at = {"hardware": "dgx-h100", "collective": "all_gather", "topology": "ring"}
     cell = whole["time"].sel(at).sel(latency_per="hop", ranks=16, message_bytes=1e6)
-    alone = sweeps.sweep("time", ranks=16, message_bytes=1e6, **at)
+    alone = sweeps.sweep("time", ranks=16, message_bytes=1e6, **BARE, **at)
     np.testing.assert_array_equal(cell.isel(oversubscription=0), alone["time"])
 
 

@@ -50,7 +50,8 @@ def test_sharded_data_parallelism(
 def test_plain_data_parallelism() -> None:
     step = held(DP)
     parameters = 8 * LAYER + TABLES
-    once = 2 * 3 * (FAR + 4 * parameters / 4 / BETWEEN)
+    # Two trees through 4 nodes, of two levels up and down, through which the bytes stream.
+    once = 4 * FAR + 6 * 4 * parameters / 4 / BETWEEN
     assert float(step["dp_communication_time"]) == pytest.approx(once)
     # 8 rings of 4, in which every link is between nodes.
     energy = 8 * 2 * 3 * 4 * parameters * 8 * 1e-11
@@ -65,7 +66,7 @@ def test_buckets_pay_latency_each() -> None:
     step = held({**DP, "bucket_bytes": 10e6})
     pieces = np.ceil(4 * parameters / 10e6)
     assert float(step["dp_all_reduce_backward_count"]) == pieces == 11
-    once = 2 * 3 * (FAR + 4 * parameters / pieces / 4 / BETWEEN)
+    once = 4 * FAR + 6 * 4 * parameters / pieces / 4 / BETWEEN
     assert float(step["dp_communication_time"]) == pytest.approx(pieces * once)
 
 

@@ -42,18 +42,29 @@ def test_it_is_what_the_package_offers() -> None:
 
 def test_defaults_are_a_machine_of_the_catalogue() -> None:
     figures = load_hardware("dgx-h100").figures
-    plain = Config()
+    plain = Config().given()
     for name in (
         *("intra_bandwidth", "intra_latency", "inter_bandwidth", "inter_latency"),
         "gpus_per_node",
     ):
-        assert getattr(plain, name) == figures[name].value, name
+        assert plain[name] == figures[name].value, name
+
+
+def test_the_library_is_that_of_the_machine_unless_links_are_given() -> None:
+    assert Config().labels()["library"] == "nccl"
+    for name in ("bandwidth", "intra_latency", "inter_efficiency"):
+        given: dict[str, Any] = {name: 0.5}
+        assert Config(**given).labels()["library"] == "none", name
+        assert Config(library="nccl", **given).labels()["library"] == "nccl"
+    assert "operation_launch_time" in Config().given()
+    assert "operation_launch_time" not in Config(library="none").given()
 
 
 def test_data_parallelism() -> None:
     result = analyze_config(
-        Config(num_gpus=8, topology_kind=TopologyKind.RING, dp_degree=8, num_parameters=70e9)
-    )
+        Config(num_gpus=8, topology_kind=TopologyKind.RING, dp_degree=8, num_parameters=70e9,
+               library="none")
+    )  # fmt: skip
     assert isinstance(result, AnalysisResult)
     # 2 + 4 + 12 bytes of each of 70e9 parameters; activations aren't known.
     assert result.per_gpu_memory_bytes == 18 * 70e9
@@ -122,7 +133,9 @@ def test_a_whole_model() -> None:
 
 
 def test_a_time_is_that_of_the_collective_on_the_groups_network() -> None:
-    config = Config(num_gpus=16, tp_degree=4, **SIZES, num_layers=2, topology_kind="torus")
+    config = Config(
+        num_gpus=16, tp_degree=4, **SIZES, num_layers=2, topology_kind="torus", library="none"
+    )
     result = analyze_config(config)
     for reports in result.collective_reports.values():
         for one in reports:
@@ -152,27 +165,31 @@ def test_a_command_takes_the_same_defaults(topology: str) -> None:
 
 
 def test_an_operation_costs_the_same_alone_and_in_a_step() -> None:
-    """64 MiB gathered on 8 H100: 172.9 us where links give 0.78 of their bandwidth, else 136.1.
+    """64 MiB gathered on 8 H100, with a library's profile and by links alone.
 
-    A library's profile, which an operation alone has by default, is in neither.
+    By links alone a step has 0.78 of their bandwidth, an operation by itself all of it: 172.9 us
+    and 136.1.
     """
     size = 2.0**26
-    config = Config(
-        num_gpus=8, zero_stage=3, num_parameters=size / 2, topology_kind="switch", algorithm="ring"
-    )
-    (gather,) = (
-        one
-        for one in analyze_config(config).collective_reports["dp"]
-        if one.operation.collective == "all_gather"
-    )
-    assert float(gather.message_bytes) == size
-    charged = float(gather.latency_s)
-    links = {"intra_efficiency": 0.78, "intra_bandwidth": 450e9}
-    for given in ({}, {"intra_bandwidth": links["intra_efficiency"] * links["intra_bandwidth"]}):
-        network = replace(build_topology("switch", 8, **given), library="none")
-        alone = overhead.collective("all_gather", size, network)
-        assert (float(alone.latency_s) == charged) == bool(given)
-    assert charged == pytest.approx(172.9e-6, rel=1e-3)
+    charged = {}
+    for library in ("nccl", "none"):
+        config = Config(
+            num_gpus=8, zero_stage=3, num_parameters=size / 2, topology_kind="switch",
+            algorithm="ring", library=library,
+        )  # fmt: skip
+        (gather,) = (
+            one
+            for one in analyze_config(config).collective_reports["dp"]
+            if one.operation.collective == "all_gather"
+        )
+        assert float(gather.message_bytes) == size
+        charged[library] = float(gather.latency_s)
+    assert charged["none"] == pytest.approx(172.9e-6, rel=1e-3)
+    for library, bandwidth in (("nccl", 450e9), ("none", 450e9), ("none", 0.78 * 450e9)):
+        network = replace(build_topology("switch", 8, intra_bandwidth=bandwidth), library=library)
+        alone = overhead.collective("all_gather", size, network, algorithm="ring")
+        same = library == "nccl" or bandwidth < 450e9
+        assert (float(alone.latency_s) == charged[library]) == same
 
 
 def test_every_number_may_be_an_array() -> None:

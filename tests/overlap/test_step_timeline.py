@@ -253,7 +253,7 @@ def test_the_command_marks_the_time_of_a_form_that_is_not_exact(
 
 
 def test_many_micro_batches_are_drawn_without_names(cli: Runner, tmp_path: Path) -> None:
-    for count, named in ((16, True), (80, False)):
+    for count, named in ((8, True), (80, False)):
         line = STEP.replace("--micro-batches 8", f"--micro-batches {count}")
         cli(f"analysis {line} --timeline {count}.json --plot")
         assert (f">{count - 1}<" in (tmp_path / f"{count}.svg").read_text()) == named

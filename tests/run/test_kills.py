@@ -94,7 +94,7 @@ class Runs:
         return line.rstrip()
 
     def __call__(self, path: Path, kill_at: int | str = 0) -> list[str]:
-        """Run, and kill it at a moment, by its number or name; return the moments until then."""
+        """Run, and kill it at a moment, its number or beginning; return the moments until then."""
         self.say(str(path))
         process, moments = int(self.hear().removeprefix("process ")), list[str]()
         while True:
@@ -104,7 +104,7 @@ class Runs:
                 # Nothing has failed, and what was to be killed has come to its moment.
                 assert (moments.pop(), kill_at) == ("ended 0", 0)
                 return moments
-            if kill_at in {len(moments), moments[-1]}:
+            if kill_at == len(moments) or moments[-1].startswith(str(kill_at)):
                 os.kill(process, signal.SIGKILL)
                 assert self.hear() == f"ended -{signal.SIGKILL:d}"
                 return moments
@@ -146,8 +146,8 @@ KILLED = [
     ("after replace 00000000.block", [0]),
     ("block 2 begins", [1, 2]),
     ("after replace 00000003.block", [2, 3]),
-    ("reducing 1 of 4", []),
-    ("gathering 20 of 116", []),
+    ("reducing 1 of", []),
+    ("gathering 20 of", []),
     ("before link x.nc", []),
     ("after link x.nc", []),
     ("after unlink plan.json", []),

@@ -17,7 +17,6 @@ from sweeps.spec.framework import (
     ATTENTION_RULE,
     INPUT_WIDTHS,
     MACHINE_RULE,
-    NARROW,
     RECIPE_RULE,
     TYPICAL_BEST,
     training_constants,
@@ -35,7 +34,7 @@ EVERY = {
     "cp_overlap", "ep_overlap", "dp_overlap", "overlap_contention", "forward_operations",
     "backward_operations", "recompute_operations", "ends_as_layers",
     "dropout", "step_overhead", "tp_gradient_overlap", "power", "idle_power_fraction", "price",
-    "sms", "odd_size_loss",
+    "sms", "odd_size_loss", "output_matmul_flops",
 }  # fmt: skip
 MACHINES = sorted(path.stem for path in shipped("hardware").glob("*.toml"))
 # Sustained rates that step times were fitted with, as shares of the peak, by precision and kernel.
@@ -76,8 +75,7 @@ def test_every_constant_has_a_value_and_an_origin(name: str, precision: str) -> 
     machine = load_hardware(name)
     for kernel in KERNELS:
         found = training_constants(machine, MEGATRON, precision=precision, attention_kernel=kernel)
-        narrow = precision in NARROW and "peak_flops_bf16" in machine.figures
-        assert set(found) == EVERY | ({"output_matmul_flops"} if narrow else set())
+        assert set(found) == EVERY
         for quantity, origin in found.items():
             number = origin.value
             assert isinstance(number, float)
