@@ -79,6 +79,7 @@ ROWS: dict[str, Row] = {
         _row("recompute", "plan", "best"),
         # Memory of the fullest GPU.
         _row("peak_memory", "memory", "usual table plan best", title="memory"),
+        _row("memory_error_band", "memory", "plan", percent=True),
         _row("headroom", "memory", "usual"),
         _row("first_stage_model_state_memory", "memory", "usual", title="model states"),
         *_words(

@@ -202,7 +202,8 @@ def test_a_whole_step(cli: Runner) -> None:
         "fits, ",
         "upper bound of a step's",
         "MFU",
-        "+- 12%",
+        "+- 14%",
+        "+- 18%",
     ):
         assert words in out
     # Parts make up the whole.
@@ -217,7 +218,7 @@ def test_a_whole_step(cli: Runner) -> None:
     tokens = 512 * 8192 / found["step_time_s"]
     assert found["tokens_per_second"] == pytest.approx(tokens, rel=1e-12)
     # What a person reads is what a program reads.
-    assert re.search(rf"all together +{found['step_time_s']:.4g} s, \+- 12%", out)
+    assert re.search(rf"all together +{found['step_time_s']:.4g} s, \+- 14%", out)
     assert f"{found['mfu']:.1%}" in out
 
 

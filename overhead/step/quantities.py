@@ -165,14 +165,14 @@ define(
 
 # The error to expect.
 define("error_band", r"\epsilon", "1", "error of the step's time to expect", minimum=0)
+define("memory_error_band", r"\epsilon_M", "1", "error of the memory to expect", minimum=0)
 define(
     "unknown_settings", "n_u", "1", "settings of a run that aren't known", minimum=0, integer=True
 )
-for _name, _symbol, _meaning in (
-    ("unseen_device", r"\chi_d", "whether no run on the GPU has been compared with the model"),
-    ("fine_grained_experts", r"\chi_e", "whether experts are narrower than the hidden size"),
-):
-    define(_name, _symbol, "1", _meaning, minimum=0, maximum=1, integer=True)
+define(
+    "unseen_device", r"\chi_d", "1", "whether no run on the GPU has been compared with the model",
+    minimum=0, maximum=1, integer=True,
+)  # fmt: skip
 
 # What a step takes where nothing is said, and neither the machine nor its software decides.
 

@@ -352,7 +352,8 @@ def _memory(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
     for name, value in result.memory.items():
         if value > 0.0:
             yield _line(display.words(name), shown(name, value))
-    yield _line("all together", shown("memory", result.per_gpu_memory_bytes))
+    band = f", +- {_number(evaluation, 'memory_error_band'):.0%}" if result.memory_is_whole else ""
+    yield _line("all together", f"{shown('memory', result.per_gpu_memory_bytes)}{band}")
     left = _number(evaluation, "memory_capacity") - float(result.per_gpu_memory_bytes)
     capacity = _text(evaluation, "memory_capacity")
     if np.isnan(left):
@@ -460,7 +461,7 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     band = _number(evaluation, "error_band")
     yield _line("all together", f"{shown('step_time', whole)}, +- {band:.0%}")
     settings = job.resolved.origins["unknown_settings"][0].source
-    yield f"  (error to expect on average; {settings})"
+    yield f"  (four in five published runs are within that; {settings})"
     if _number(evaluation, "host_bound") > 0.0:
         yield "  (host-bound: layers wait for their launches longer than they compute)"
     for name in _told(job):

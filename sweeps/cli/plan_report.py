@@ -582,8 +582,8 @@ def _memory(detail: Detail) -> Iterator[str]:
         value = detail.values.get(f"peak_{name}", np.nan)
         if value > 0.0:
             rows.append([display.words(name), f"{value / 1e9:.2f} GB"])
-    peak = detail["peak_memory"]
-    yield from aligned([*rows, ["all together", f"{peak / 1e9:.2f} GB"]])
+    peak, band = detail["peak_memory"], detail["memory_error_band"]
+    yield from aligned([*rows, ["all together", f"{peak / 1e9:.2f} GB, +- {band:.0%}"]])
     yield ""
 
 

@@ -366,7 +366,9 @@ def _within(found: Found, best: Detail) -> Iterator[str]:
         return
     more = "at least " if len(near) == len(found.best) < found.counts.feasible else ""
     band = best.values.get("error_band", np.nan)
-    error = f" (the model itself is off by {percent(band, 0)} or so)" if np.isfinite(band) else ""
+    error = (
+        f" (four in five times the model is within {percent(band, 0)})" if np.isfinite(band) else ""
+    )
     told = f"{more}{len(near)} plans are within {percent(CLOSE, 0)} of it{error}"
     simplest = min(near, key=_effort)
     if _effort(simplest) < _effort(found.recommended):

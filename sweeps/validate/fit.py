@@ -23,6 +23,7 @@ from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.catalog import load_framework, load_hardware, read_toml, shipped
 from sweeps.spec.figures import KERNELS, PRECISIONS, Figure
 from sweeps.validate.predict import CHOOSING, Constants, Place, step_labels
+from sweeps.validate.scores import LEFT_OUT
 from sweeps.validate.training_rows import Case
 
 Floats = NDArray[np.float64]
@@ -333,7 +334,8 @@ def rows_of(fitted: Fit) -> list[int]:
 def write_constants(fitted: Fit, folder: Path) -> list[Path]:
     """Write fitted constants into the catalogue's files of a folder that has hardware, frameworks.
 
-    Figures that a file hasn't are added to their table, which is added at its end.
+    Figures that a file hasn't are added to their table, which is added at its end.  Where it has
+    ``measured`` too, the errors of rows left out of the fit are written there.
     """
     texts: dict[Path, str] = {}
     numbers = zip(fitted.terms, fitted.values(), fitted.spread, fitted.jacobian.T, strict=True)
@@ -347,9 +349,24 @@ def write_constants(fitted: Fit, folder: Path) -> list[Path]:
             text = texts.get(path) or path.read_text(encoding="utf-8")
             where = f"options.{option}.{table}" if option else table
             texts[path] = _with(text, where, key, _line(value, units, spread, rows, sources))
+    if (folder / "measured").is_dir():
+        texts[folder / "measured" / LEFT_OUT] = _left_out_table(fitted)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
     return list(texts)
+
+
+def _left_out_table(fitted: Fit) -> str:
+    """Return each row's error where the rows of its own model, or its source, aren't fitted."""
+    lines = [
+        "# Predicted by measured, less 1, where constants are fitted without the rows of a row's",
+        "# own model, or its own source: sweeps fit-constants --no-fit --write specs",
+        "row_id,source_id,without_model,without_source",
+    ]
+    columns = [np.expm1(fitted.left_out[what]) for what in ("model", "source")]
+    for case, *errors in zip(fitted.cases, *columns, strict=True):
+        lines.append(",".join([case.name, case.source, *(f"{one:.4f}" for one in errors)]))
+    return "\n".join(lines) + "\n"
 
 
 def _table_of(term: Term) -> tuple[str, str, str]:
@@ -407,31 +424,11 @@ def _with(text: str, table: str, key: str, line: str) -> str:
 # Errors by class.
 
 
-def classes_of(case: Case) -> tuple[str, ...]:
-    """Return the classes that a row counts in."""
-    numbers = case.numbers
-    routed = numbers.get("experts", 0.0) > 0.0
-    gpus = np.prod([numbers[name] for name in ("tp", "cp", "pp", "dp")])
-    assumed = [name for name in case.assumed if name in DECISIVE]
-    whole = "experts, " if routed else "dense, "
-    found = [case.group, whole + ("settings assumed" if assumed else "settings known")]
-    if not routed and gpus > numbers.get("gpus_per_node", 1.0):
-        found.append("dense, several nodes")
-    return (*found, "all dense" if not routed else "all with experts", "all")
-
-
-# Settings that move a step's time most.
-DECISIVE = (
-    "recompute", "attention_kernel", "precision", "framework", "tp", "pp", "virtual_stages",
-    "micro_batch", "expert_imbalance", "sequence_length",
-)  # fmt: skip
-
-
 def error_table(fitted: Fit, by: str) -> list[list[str]]:
     """Return errors by class or source, as cells of a table."""
     groups: dict[str, list[int]] = {}
     for place, case in enumerate(fitted.cases):
-        for name in classes_of(case) if by == "class" else (case.source,):
+        for name in case.classes if by == "class" else (case.source,):
             groups.setdefault(name, []).append(place)
     columns = {"fitted": fitted.residuals, **fitted.left_out}
     table = [[by, "rows", *(name if name == "fitted" else f".. {name}" for name in columns)]]

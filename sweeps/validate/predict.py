@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from overhead.communication import groups as communication
 from overhead.everything import load
+from overhead.formula import REGISTRY
 from overhead.graph import Evaluation, MissingQuantities
 from overhead.labels import IN_A_STEP, NO_LIBRARY, STEP_DEFAULTS, complete
 from overhead.memory.quantities import RECIPES, Recipe
@@ -100,10 +101,11 @@ def _values(
         of_memory = {name: value for name, value in given.items() if name in VOCABULARY}
         if labels.get("shapes") == "unknown":
             return Derivation({**of_memory, "stage": 0.0}, labels)[case.quantity], np.array(np.nan)
+        band = REGISTRY["memory_error_band"].kernel(unknown) if case.is_measured else np.nan
         parts = stage_memory(of_memory, labels).parts
         values = parts[case.quantity]
         # The stages that can be the fullest lead; a part that is alike in all has no such axis.
-        return (values.max(axis=0) if values.ndim > 1 else values), np.array(np.nan)
+        return (values.max(axis=0) if values.ndim > 1 else values), np.asarray(band)
     evaluation = Evaluation({**given, "unknown_settings": unknown}, step_labels(labels, own, given))
     with np.errstate(all="ignore"):
         return evaluation[case.quantity], evaluation["error_band"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.engine.grid import Column, Layout
 from sweeps.errors import InputError, fault, nearest
 from sweeps.result import Field, Result, aligned, of_rows
+from sweeps.spec.catalog import shipped
 from sweeps.validate.predict import Predictions
 from sweeps.validate.sizes import SIZE_CLASSES, class_of, medians
 from sweeps.validate.training_rows import KINDS, Case, Cases, Skipped
@@ -22,6 +25,8 @@ from sweeps.validate.training_rows import KINDS, Case, Cases, Skipped
 if TYPE_CHECKING:
     import xarray as xr
 
+# Errors of rows that constants weren't fitted to, in specs/measured.
+LEFT_OUT = "left-out.csv"
 # What is told of assumptions, and of reasons, before the rest is counted alone.
 MOST = 12
 
@@ -34,6 +39,10 @@ class Record:
     predicted: float  # In the quantity's canonical unit
     # The error that the prediction is said to have; NaN where nothing says so
     band: float = math.nan
+    # Its error by constants fitted without the rows of its own model, and of its own source; NaN
+    # where none was fitted to it
+    without_model: float = math.nan
+    without_source: float = math.nan
 
     @property
     def error(self) -> float:
@@ -42,8 +51,13 @@ class Record:
 
     @property
     def within(self) -> bool | None:
-        """Whether the measurement lies inside the band; None where there is none."""
-        return None if math.isnan(self.band) else abs(self.error) <= self.band
+        """Whether the measurement lies inside the band; None where there is none.
+
+        Where constants were fitted to its source, those without it predict.
+        """
+        seen = math.isnan(self.without_source)
+        error = self.error if seen else self.without_source
+        return None if math.isnan(self.band) else abs(error) <= self.band
 
     def fields(self) -> dict[str, Any]:
         """Return it for programs: names with their units, one flat record."""
@@ -61,6 +75,8 @@ class Record:
             "measured": case.measured,
             "predicted": self.predicted,
             "error": self.error,
+            "error_without_model": self.without_model,
+            "error_without_source": self.without_source,
             "error_band": self.band,
             "assumed": " ".join(case.assumed),
             "source_ref": case.reference,
@@ -76,30 +92,37 @@ class Score:
     median: float  # Of the errors' sizes
     p90: float  # Of the errors' sizes
     bias: float  # Mean of the signed errors
+    without_model: tuple[float, float]  # Mean and median without the own model; NaN without any
+    without_source: tuple[float, float]  # Mean and median without the own source; NaN without any
     within: float  # Share of the rows with a band whose measurement lies inside it; NaN without any
-
-    def fields(self) -> dict[str, float]:
-        """Return it by name."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    records: list[Record] = field(default_factory=list)
 
 
 def records_of(cases: Cases, predictions: Predictions) -> tuple[list[Record], list[Skipped]]:
     """Lay predictions beside cases."""
     found = []
     skipped = list(cases.skipped)
+    left = left_out_errors()
     for place, case in enumerate(cases.cases):
         reason = predictions.reasons.get(place)
         if reason is None:
             values = predictions.values[place], predictions.bands[place]
-            found.append(Record(case, *map(float, values)))
+            others = left.get((case.kind, case.source, case.name), (math.nan, math.nan))
+            found.append(Record(case, *map(float, values), *others))
         else:
             skipped.append(Skipped(case.name, case.source, case.kind, reason))
     return found, skipped
+
+
+@cache
+def left_out_errors() -> dict[tuple[str, str, str], tuple[float, float]]:
+    """Read the errors of steps without their own model, and their own source, by source and row."""
+    text = (shipped("measured") / LEFT_OUT).read_text(encoding="utf-8")
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    return {
+        ("step_time", row["source_id"], row["row_id"]):
+            (float(row["without_model"]), float(row["without_source"]))
+        for row in rows
+    }  # fmt: skip
 
 
 def score(records: Sequence[Record]) -> Score:
@@ -113,28 +136,41 @@ def score(records: Sequence[Record]) -> Score:
         float(np.median(sizes)),
         float(np.percentile(sizes, 90.0)),
         float(np.mean(errors)),
+        _sizes([record.without_model for record in records]),
+        _sizes([record.without_source for record in records]),
         float(np.mean(inside)) if inside else math.nan,
     )
 
 
-def scores_by(records: Iterable[Record], by: Sequence[str]) -> dict[tuple[str, ...], Score]:
-    """Gather errors by what rows have in common."""
-    groups: dict[tuple[str, ...], _Group] = {}
+def _sizes(errors: Sequence[float]) -> tuple[float, float]:
+    """Return the mean and the median of errors' sizes, of those that there are."""
+    sizes = [abs(error) for error in errors if not math.isnan(error)]
+    return (float(np.mean(sizes)), float(np.median(sizes))) if sizes else (math.nan, math.nan)
+
+
+def scores_by(records: Iterable[Record], by: str) -> dict[str, Score]:
+    """Gather errors by class, of which a row has several, or by source."""
+    groups: dict[str, list[Record]] = {}
     for record in records:
-        fields = record.fields()
-        key = tuple(str(fields[name]) for name in by)
-        groups.setdefault(key, _Group()).records.append(record)
-    return {key: score(group.records) for key, group in groups.items()}
+        for key in record.case.classes if by == "class" else (record.case.source,):
+            groups.setdefault(key, []).append(record)
+    return {key: score(groups[key]) for key in sorted(groups)}
 
 
 def score_lines(heading: str, scores: Mapping[str, Score]) -> Iterator[str]:
     """Yield errors as a table for a terminal."""
-    titles = [heading, "rows", "MAPE", "median", "p90", "bias", "in band"]
-    table = [titles]
+    titles = [heading, "rows", "MAPE", "median", "p90", "bias"]
+    fitted = any(not math.isnan(one.without_source[0]) for one in scores.values())
+    table = [[*titles, *(("without its model", "its source") if fitted else ()), "in band"]]
     for name, one in scores.items():
-        shares = [_percent(value) for value in (one.mape, one.median, one.p90)]
+        cells = [_percent(value) for value in (one.mape, one.median, one.p90)]
+        cells.append(_percent(one.bias, "+"))
+        if fitted:
+            pairs = (one.without_model, one.without_source)
+            cells += ["-" if math.isnan(mean) else f"{100.0 * mean:.1f}, {100.0 * median:.1f} %"
+                      for mean, median in pairs]  # fmt: skip
         within = "-" if math.isnan(one.within) else f"{100.0 * one.within:.0f} %"
-        table.append([name, f"{one.rows}", *shares, _percent(one.bias, "+"), within])
+        table.append([name, f"{one.rows}", *cells, within])
     yield from aligned(table, indent="")
 
 
@@ -279,8 +315,12 @@ def result_of(records: Sequence[Record], attrs: Mapping[str, str]) -> Result:
             )
     for name, words, shares in (
         ("relative_error", "relative error of the prediction", [r.error for r in records]),
+        ("error_without_model", "error if the rows of its model aren't fitted",
+         [r.without_model for r in records]),
+        ("error_without_source", "error if the rows of its source aren't fitted",
+         [r.without_source for r in records]),
         ("error_band", "error that the prediction is said to have", [r.band for r in records]),
-    ):
+    ):  # fmt: skip
         variables.append(_column(name, {"long_name": words, "units": "1"}, np.array(shares)))
     layout = Layout({"row": len(records)}, tuple(coordinates), tuple(variables), attrs)
     return Result(layout, rows=fields)

@@ -6,6 +6,7 @@ why.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,9 +44,10 @@ from sweeps.validate.run_table import (
 from sweeps.validate.table import network_of
 
 KINDS = ("step_time", "memory")
-# The class of what nobody measured: values that a publication's own formulas give.
-FORMULAS = "published formulas"
+# The classes of what nobody measured: values of a publication's own formulas, or of a simulation.
+FORMULAS, SIMULATED = "published formulas", "simulated, it seems"
 GIB = 2.0**30
+ALL = "all measured"
 # Columns of words of which a rule has to understand what they say.
 UNDERSTOOD = ("gpu_type", "precision", "recompute", "zero_or_sharding", "sp", "quantity", "unit")
 # Shapes without which nothing can be predicted.
@@ -66,6 +68,28 @@ class Case:
     numbers: dict[str, float]  # Shapes, plan and what else is known, in canonical units
     labels: dict[str, str]  # ``hardware``, ``framework``, ``precision``, ``attention_kernel``,
     assumed: tuple[str, ...]  # Settings that the row doesn't state
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether somebody measured it."""
+        return self.group not in {FORMULAS, SIMULATED}
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that its error counts in: its own, and those of all runs alike."""
+        if not self.is_measured:
+            return (self.group,)
+        known = "settings assumed" if self.assumed else "settings known"
+        if self.kind == "memory":
+            return (self.group, f"memory, {known}", ALL)
+        numbers = self.numbers
+        if numbers.get("experts", 0.0) > 0.0:
+            return (self.group, f"experts, {known}", "experts, all", ALL)
+        gpus = math.prod(numbers[name] for name in ("tp", "cp", "pp", "dp"))
+        several = gpus > numbers.get("gpus_per_node", 1.0)
+        sharded = ("dense, sharded weights",) if numbers.get("zero_stage", 0.0) >= 3.0 else ()
+        nodes = "dense, several nodes" if several else "dense, one node"
+        return (self.group, *sharded, nodes, f"dense, {known}", "dense, all", ALL)
 
 
 @dataclass(frozen=True, slots=True)

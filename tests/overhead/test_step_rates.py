@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from overhead.graph import MissingQuantities, derive
+from overhead.step.rates import BANDS
 from tests.overhead.step_cases import DEEPSEEK, GPT, LLAMA, MIXTRAL, SILENT, evaluation, value
 
 PLAN = {**LLAMA, **SILENT, "tp": 2, "dp": 4, "pp": 2, "global_batch": 64, "step_time": 2.0}
@@ -111,18 +112,26 @@ def test_a_training_is_its_steps() -> None:
 @pytest.mark.parametrize(
     ("plan", "band"),
     [
-        ({}, 0.06),
-        ({"unknown_settings": 1}, 0.12),
-        ({"unknown_settings": 3}, 0.12),
-        ({"cp": 2}, 0.06),
-        ({"cp": 4}, 0.25),
-        ({"unseen_device": 1}, 0.25),
-        (MIXTRAL, 0.12),
-        (DEEPSEEK, 0.25),
+        ({}, "dense, one node"),
+        ({"world_size": 64}, "dense, several nodes"),
+        ({"world_size": 64, "zero_stage": 3}, "dense, several nodes, sharded weights"),
+        ({"world_size": 64, "cp": 2}, "dense, several nodes"),
+        ({"cp": 4}, "rates or cuts without runs"),
+        ({"unseen_device": 1}, "rates or cuts without runs"),
+        (MIXTRAL, "experts"),
+        (DEEPSEEK, "experts"),
     ],
 )
-def test_the_error_to_expect(plan: dict[str, float], band: float) -> None:
-    assert value({**LLAMA, **plan}, "error_band") == band
+def test_the_error_to_expect(plan: dict[str, float], band: str) -> None:
+    known, assumed = BANDS[band]
+    assert known <= assumed
+    assert value({**LLAMA, **plan}, "error_band") == known
+    assert value({**LLAMA, **plan, "unknown_settings": 1}, "error_band") == assumed
+    assert value({**LLAMA, **plan, "unknown_settings": 3}, "error_band") == assumed
+    memory = BANDS["memory"]
+    for unknown, expected in zip((0, 2), memory, strict=True):
+        with_unknown = {**LLAMA, **plan, "unknown_settings": unknown}
+        assert value(with_unknown, "memory_error_band") == expected
 
 
 def test_rates_broadcast() -> None:

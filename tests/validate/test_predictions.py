@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
+from overhead.step.rates import BANDS
+from sweeps.validate.fit import fit, read_plan, taken
 from sweeps.validate.predict import predict
 from sweeps.validate.run_table import TABLES, find_runs, read_runs
-from sweeps.validate.scores import Record, Score, records_of, score, score_lines, scores_by
-from sweeps.validate.training_rows import Case, Cases, Skipped, cases_of_runs
+from sweeps.validate.scores import (
+    Record,
+    Score,
+    left_out_errors,
+    records_of,
+    score,
+    score_lines,
+    scores_by,
+)
+from sweeps.validate.training_rows import (
+    FORMULAS,
+    SIMULATED,
+    Case,
+    Cases,
+    Skipped,
+    cases_of_runs,
+)
 
 
 @cache
@@ -24,7 +42,7 @@ def compared() -> tuple[tuple[Record, ...], tuple[Skipped, ...]]:
 
 def of(kind: str, field: str) -> dict[str, Score]:
     own = [record for record in compared()[0] if record.case.kind == kind]
-    return {key[0]: one for key, one in scores_by(own, (field,)).items()}
+    return scores_by(own, field)
 
 
 # What we say of the errors; each has some room for what is improved elsewhere.
@@ -57,13 +75,52 @@ def test_most_rows_are_predicted() -> None:
 
 
 def test_bands_go_with_what_is_known() -> None:
-    records, _ = compared()
-    for record in records:
-        if record.case.kind == "memory":
+    records = compared()[0][::7]
+    known = predict([replace(record.case, assumed=()) for record in records]).bands
+    for record, band in zip(records, known.tolist(), strict=True):
+        if record.case.group == FORMULAS:
             assert math.isnan(record.band)
             assert record.within is None
         elif record.case.assumed:
-            assert record.band >= 0.12
+            assert record.band > band or band == BANDS["rates or cuts without runs"][0]
+        else:
+            assert record.band == band
+
+
+def test_bands_hold_four_in_five() -> None:
+    """Of rows without their own source, where constants were fitted to it, in every class."""
+    told = [
+        (f"{kind}, {name}", one)
+        for kind in ("step_time", "memory")
+        for name, one in of(kind, "class").items()
+        # Of other software there is one source: without it nothing of the software is known.
+        if one.rows >= 15 and name not in {FORMULAS, SIMULATED, "other software"}
+    ]
+    assert len(told) >= 15
+    # Of few rows the share is known to a tenth, and so is any band that they give.
+    outside = {name: one.within for name, one in told if not 0.72 <= one.within <= 0.92}
+    # Memory of 18 Megatron runs, whose bytes are known: all are nearer than others.
+    assert set(outside) <= {"memory, Megatron"}, outside
+
+
+def test_what_is_simulated_is_in_no_error_that_is_quoted() -> None:
+    rows = [r for r in compared()[0] if r.case.source == "vtrain_single"]
+    assert len(rows) > 400
+    assert all(r.case.classes == (SIMULATED,) for r in rows)
+    assert all(math.isnan(r.without_source) for r in rows)
+
+
+@pytest.mark.slow
+def test_errors_of_rows_left_out_are_those_of_the_table() -> None:
+    """Otherwise: sweeps fit-constants --no-fit --write specs, and the bands and README again."""
+    cases = cases_of_runs(read_runs(find_runs("training")).runs, kinds=("step_time",)).cases
+    plan = read_plan()
+    found = fit(taken(cases, plan), plan, rounds=0)
+    stored = left_out_errors()
+    assert len(stored) == len(found.cases)
+    for place, case in enumerate(found.cases):
+        own = [float(np.expm1(found.left_out[what][place])) for what in ("model", "source")]
+        assert stored["step_time", case.source, case.name] == pytest.approx(own, abs=0.003)
 
 
 def test_together_as_one_by_one() -> None:

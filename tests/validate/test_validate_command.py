@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from overhead.step.rates import BANDS
 from sweeps.store.read import open_dataset, verify
 from tests.cli_runner import Runner
 
@@ -55,10 +56,14 @@ def test_records(cli: Runner) -> None:
     for row in rows:
         measured, predicted = float(row["measured"]), float(row["predicted"])
         assert float(row["error"]) == pytest.approx(predicted / measured - 1)
-    assert rows[1]["error_band"] == ""
+    assert [float(row["error_band"]) for row in rows] == [
+        *(known for known, _ in (BANDS["dense, several nodes"], BANDS["memory"])),
+        BANDS["dense, one node"][0],
+    ]
+    assert {row["error_without_source"] for row in rows} == {""}
     same = cli("validate own.csv --json").records
     assert [row["predicted"] for row in same] == [float(row["predicted"]) for row in rows]
-    assert same[1]["error_band"] is None
+    assert same[1]["error_without_model"] is None
     assert [row["units"] for row in same] == ["s", "byte", "s"]
 
 
