@@ -88,8 +88,8 @@ class Config:
     """A training configuration.  Every number may be an array; all of them broadcast.
 
     What isn't given has a default: degrees are 1, and `dp_degree` is what the others leave of the
-    GPUs; a step is one micro-batch of one sequence; bytes are those of mixed precision with
-    gradients added up in single precision; the network is that of the machine
+    GPUs; a step is one micro-batch of one sequence; bytes are those of mixed precision, with
+    16-bit gradients, as recipes of Megatron-LM set; the network is that of the machine
     that commands take where none is named (a DGX H100), its links as fast as long messages are; the
     kernel of the attention and the bytes are those of the software that they take (Megatron-LM).
 
@@ -176,7 +176,7 @@ class Config:
     sequence_parallel: ArrayLike = 0.0
     hsdp_shard: ArrayLike | None = None
     weight_bytes: ArrayLike = 2.0
-    gradient_bytes: ArrayLike = 4.0
+    gradient_bytes: ArrayLike = 2.0
     optimizer_bytes: ArrayLike = 12.0
     memory_capacity: ArrayLike | None = None
     gpus_per_node: ArrayLike = LINKS["gpus_per_node"]

@@ -81,7 +81,7 @@ def test_what_is_assumed_is_said(cli: Runner) -> None:
     out = cli("analysis --topology ring --num-gpus 8 --dp 8 --params 70e9 --latency 1us").out
     after = out.split("not given, so taken as")[1]
     assert "hardware = dgx-h100" in after
-    assert "gradient_bytes = 4 B" in after
+    assert "weight_bytes, gradient_bytes" in after
     assert "micro_batch" in after
     assert not re.search(r"\bdp\b|\btopology\b|\blatency\b", after)
     idle = "analysis --num-gpus 8 --dp 8 --params 70e9 --bandwidth 1e9"

@@ -166,10 +166,10 @@ FRAMEWORK_RULE: dict[str, Figure] = {
 
 # Bytes a parameter by precision, where a framework has no recipe of its own: Megatron-LM's.
 RECIPE_RULE: dict[str, str] = {
-    "bf16": "megatron_bf16",
+    "bf16": "mixed_adam",
     "fp16": "megatron_fp16",
-    "fp8": "megatron_bf16",
-    "fp4": "megatron_bf16",
+    "fp8": "mixed_adam",
+    "fp4": "mixed_adam",
     "tf32": "fp32_adam",
     "fp32": "fp32_adam",
 }

@@ -205,10 +205,11 @@ def test_recipes_follow_the_precision_the_framework_and_the_user() -> None:
         )
         return [constants[n].value for n in (*names, "matmul_input_bytes", "gathered_bytes")]
 
-    assert found("megatron-lm", "bf16") == [2, 4, 12, 2, 2, 2]
+    assert found("megatron-lm", "bf16") == [2, 2, 12, 2, 2, 2]
     assert found("megatron-lm", "fp16") == [2, 2, 16, 2, 2, 2]
     assert found("megatron-lm", "fp32") == [4, 4, 8, 4, 4, 4]
-    assert found("megatron-lm", "fp8") == [2, 4, 12, 2, 1, 2]
+    assert found("megatron-lm", "fp8") == [2, 2, 12, 2, 1, 2]
+    assert found("megatron-lm+fp32_gradients", "fp8") == [2, 4, 12, 2, 1, 2]
     assert found("megatron-lm+fp8_parameters", "fp8") == [1, 2, 12, 2, 1, 1]
     assert found("megatron-lm", "fp4")[4] == 0.5625
     assert found("torchtitan", "fp8") == [4, 4, 8, 2, 1, 2]
