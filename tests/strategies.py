@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
 from overhead import VOCABULARY, Algorithm, Quantity
+from overhead.collectives.algorithm import NETWORKS
 from overhead.quantity import Array
 
 __all__ = [
@@ -137,7 +138,10 @@ def _shapes(topology: str) -> Mapping[str, Array]:
         able = ("intra_nvls", "inter_inc", "in_network_latency_factor")
         ones = dict.fromkeys(able, np.ones_like(drawn["nodes"]))
         return {**drawn, **ones, **_filled(drawn, spare=2)}
-    ranks = np.array(RANKS, dtype=np.float64)
+    requires = NETWORKS[topology].requires
+    ranks = np.array(range(1, 1025) if requires else RANKS, dtype=np.float64)
+    for condition in requires:
+        ranks = ranks[condition.holds(ranks)]
     one = np.ones_like(ranks)
     if topology == "switch":
         able = ("has_nvls", "has_inc", "in_network_latency_factor")

@@ -1,5 +1,10 @@
-"""The documents say what the declarations say, and the gallery shows what the code computes."""
+"""The documents say what the declarations say, and the gallery shows what the code computes.
 
+After a change of declarations `PROOFS=write python -m pytest tests/test_documents.py` writes the
+tables anew.
+"""
+
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -10,6 +15,8 @@ import pytest
 from overhead.everything import algorithm_table, references
 
 TOP = Path(__file__).parents[1]
+TABLE = "<!-- algorithms: sweeps list --markdown -->\n"
+WRITE = os.environ.get("PROOFS") in ("write", "new")
 README = (TOP / "README.md").read_text(encoding="utf-8")
 
 
@@ -19,14 +26,19 @@ def blocks(language: str) -> list[str]:
 
 
 def test_reference_table_is_the_declarations() -> None:
-    stored = (TOP / "overhead" / "REFERENCES.md").read_text(encoding="utf-8")
+    path = TOP / "overhead" / "REFERENCES.md"
+    if WRITE:
+        path.write_text(references(), encoding="utf-8")
+    stored = path.read_text(encoding="utf-8")
     assert stored == references(), "sweeps list --references > overhead/REFERENCES.md"
 
 
 def test_readme_table_is_the_declarations() -> None:
-    table = README.split("<!-- algorithms: sweeps list --markdown -->\n")[1].split("<!-- end -->")[
-        0
-    ]
+    before, rest = README.split(TABLE)
+    table, mark, after = rest.partition("<!-- end -->")
+    if WRITE:
+        table = algorithm_table()
+        (TOP / "README.md").write_text(f"{before}{TABLE}{table}{mark}{after}", encoding="utf-8")
     assert table == algorithm_table()
 
 

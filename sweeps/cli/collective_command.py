@@ -213,12 +213,7 @@ def _refuse(
         wrong = f"the machine's file has no {unknown}"
         raise InputError(fault("hardware", labels.get("hardware", ""), wrong, "give what it lacks"))
     if "algorithm_not_defined_on_topology" in faults:
-        from overhead.collectives.algorithm import ALGORITHMS
-
-        known = [a.name for a in ALGORITHMS.of(labels["topology"], labels["collective"])]
-        wrong = f"no algorithm of {labels['collective']} on {labels['topology']}"
-        allowed = f"known there: {', '.join(known)}"
-        raise InputError(fault("algorithm", labels["algorithm"], wrong, allowed))
+        raise InputError(_no_algorithm(labels))
     lines = []
     for name in faults:
         given = {n: f"{constants[n]:g}" for n in _about(name) if n in constants}
@@ -230,14 +225,25 @@ def _refuse(
     return notes
 
 
+def _no_algorithm(labels: Mapping[str, str]) -> str:
+    from overhead.collectives.algorithm import ALGORITHMS
+
+    network, collective = labels["topology"], labels["collective"]
+    known = [one.name for one in ALGORITHMS.of(network, collective)]
+    if not known:
+        others = dict.fromkeys(key[1] for key in ALGORITHMS if key[0] == network)
+        wrong = f"a {network} network has no algorithm of it"
+        return fault("collective", collective, wrong, f"known there: {', '.join(others)}")
+    wrong = f"no algorithm of {collective} on {network}"
+    return fault("algorithm", labels["algorithm"], wrong, f"known there: {', '.join(known)}")
+
+
 def _about(name: str) -> tuple[str, ...]:
-    if name.startswith(("mesh", "dimensions", "not_")):
-        return ("ranks", "mesh_nx", "mesh_ny", "mesh_nz")
-    if "gpus_per_node" in name:
-        return ("ranks", "gpus_per_node")
-    if "nodes_per_pod" in name:
-        return ("ranks", "gpus_per_node", "nodes_per_pod")
-    return ("ranks",) if name.startswith("ranks") else ()
+    """Return the quantities that a condition of a network or an algorithm looks at."""
+    from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
+
+    conditions = (one for of in (NETWORKS, ALGORITHMS) for n in of.values() for one in n.requires)
+    return next((one.inputs for one in conditions if one.fault == name), ())
 
 
 def statements(job: Job) -> Iterator[str]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import sweeps
+from overhead.collectives.algorithm import NETWORKS
 from overhead.formula import REGISTRY
 from sweeps.engine.program import Program
 from sweeps.errors import InputError
@@ -134,7 +135,6 @@ def test_a_quantity_of_some_networks_is_missing_on_the_others() -> None:
         sweeps.sweep(["nodes"], topology=["ring", "switch"], ranks=8, message_bytes=1e6)
 
 
-NETWORKS = ("ring", "tree", "hierarchical", "switch", "mesh", "torus", "binary_tree")
 OF_NETWORKS = (
     "overhead.collectives.",
     "overhead.collectives.network",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Iterable
+from itertools import count, product
 from math import prod
 
 import numpy as np
 
-from overhead.collectives.algorithm import Algorithm
+from overhead.collectives.algorithm import NETWORKS, Algorithm
 from overhead.quantity import Array
 
 Columns = dict[str, Array]
@@ -28,8 +29,13 @@ def _columns(rows: list[dict[str, float]]) -> Columns:
     return {name: np.array([row[name] for row in rows], dtype=np.float64) for name in rows[0]}
 
 
-def _flat() -> list[dict[str, float]]:
-    return [{"ranks": ranks, "has_nvls": 1.0, "has_inc": 1.0} for ranks in RANKS]
+def _flat(topology: str) -> list[dict[str, float]]:
+    """Return the numbers of ranks that the network has, of many or, of one that has few, of all."""
+    requires = NETWORKS[topology].requires
+    ranks = np.array(range(1, 4097) if requires else RANKS, dtype=np.float64)
+    for one in requires:
+        ranks = ranks[one.holds(ranks)]
+    return [{"ranks": number, "has_nvls": 1.0, "has_inc": 1.0} for number in ranks]
 
 
 def _grid() -> list[dict[str, float]]:
@@ -71,7 +77,7 @@ CACHE: dict[str, Columns] = {}
 def shapes(topology: str) -> Columns:
     """Return quantities as columns, a row a network and what runs on it."""
     if topology not in CACHE:
-        columns = _columns(ROWS.get(topology, _flat)())
+        columns = _columns(ROWS[topology]() if topology in ROWS else _flat(topology))
         rows = len(columns["ranks"])
         if topology != "hierarchical":
             columns["message_bytes"] = np.resize([3e6, 0.0, 1e10, 4096.0, 12345.0], rows)
@@ -84,6 +90,15 @@ def shapes(topology: str) -> Columns:
         columns["hops"] = np.resize([1.0, 2.0, 5.0], rows)
         CACHE[topology] = columns
     return CACHE[topology]
+
+
+def fitting(topology: str, ranks: Iterable[int]) -> list[float]:
+    """Return for each number of ranks the next one that a network may have."""
+    conditions = [one for one in NETWORKS[topology].requires if one.inputs == ("ranks",)]
+    return [
+        next(n for n in count(float(least)) if all(one.holds(np.asarray(n)) for one in conditions))
+        for least in ranks
+    ]
 
 
 def holds(algorithm: Algorithm, columns: Columns) -> Array:

@@ -15,9 +15,10 @@ from overhead.collectives.choices import candidates
 from overhead.graph import Evaluation
 from overhead.labels import COLLECTIVES
 from overhead.topology import TopologyDesc
+from tests.overhead.shapes import fitting
 
 NUMBERS = [field.name for field in fields(CollectiveResult) if field.name != "algorithm"]
-PAIRS = [(topology, name) for topology in NETWORKS for name in COLLECTIVES]
+PAIRS = tuple(dict.fromkeys(key[:2] for key in ALGORITHMS))
 LEVELS = {
     "intra_latency": 1.0,
     "intra_bandwidth": 8.0,
@@ -46,16 +47,17 @@ def test_a_network_of_which_only_the_size_is_said_is_the_commands(kind: str) -> 
     """To the last bit, below and above the size of a node, by every choice."""
     names = {"latency_s": "time", "energy_j": "energy", "volume_bytes": "sent_bytes",
              "lower_bound_s": "lower_bound", "intra_latency_s": "intra_time"}  # fmt: skip
-    axes = {"collective": list(COLLECTIVES), "algorithm": ["standard", "nccl", "auto"]}
-    ranks = [1.0, 8.0, 16.0]
+    there = [operation for topology, operation in PAIRS if topology == kind]
+    axes = {"collective": there, "algorithm": ["standard", "nccl", "auto"]}
+    ranks = fitting(kind, (1, 8, 16))
     theirs = sweeps.sweep(list(names.values()), topology=kind, ranks=ranks, message_bytes=2.0**26,
                           **axes)  # fmt: skip
-    for operation in COLLECTIVES:
+    for operation in there:
         for choice in axes["algorithm"]:
             ours = collective(operation, 2.0**26, build_topology(kind, ranks), algorithm=choice)
-            there = theirs.sel(collective=operation, algorithm=choice)
+            own = theirs.sel(collective=operation, algorithm=choice)
             for field, name in names.items():
-                want = np.broadcast_to(there[name], 3)
+                want = np.broadcast_to(own[name], 3)
                 np.testing.assert_array_equal(getattr(ours, field), want, f"{operation} {name}")
 
 
@@ -232,7 +234,7 @@ def test_one_message_that_is_said_to_stay_in_a_node() -> None:
 
 @pytest.mark.parametrize(("topology", "kind"), PAIRS, ids=map("-".join, PAIRS))
 def test_arrays_are_scalars_side_by_side(topology: str, kind: str) -> None:
-    ranks, messages = [1, 2, 4, 6, 8], np.array([0.0, 1.0, 160.0, 1e6])[:, None]
+    ranks, messages = fitting(topology, (1, 2, 4, 6, 8)), np.array([0.0, 1.0, 160.0, 1e6])[:, None]
     sized = {"gpus_per_node": 2} if topology == "hierarchical" else {}
     for name in ("standard", "nccl", "auto"):
         whole = collective(kind, messages, network(topology, ranks, **sized), algorithm=name)
@@ -253,7 +255,7 @@ def test_arrays_are_scalars_side_by_side(topology: str, kind: str) -> None:
 @pytest.mark.parametrize(("topology", "kind"), PAIRS, ids=map("-".join, PAIRS))
 @pytest.mark.parametrize("per", ["hop", "message"])
 def test_auto_takes_the_least_of_all(topology: str, kind: str, per: str) -> None:
-    ranks = [1, 2, 3, 4, 6, 8, 12, 16, 60]
+    ranks = fitting(topology, (1, 2, 3, 4, 6, 8, 12, 16, 60))
     messages = np.array([1.0, 30.0, 1e3, 1e6])[:, None]
     sized: dict[str, Any] = {"gpus_per_node": [1, 2, 1, 2, 3, 4, 6, 8, 4]}
     if topology != "hierarchical":
