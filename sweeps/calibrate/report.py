@@ -21,7 +21,7 @@ from sweeps.calibrate.peers import BETWEEN, TABLE, WIDER, Verdict
 from sweeps.errors import InputError, RunError, fault
 from sweeps.origin import MEASURED, Origin
 from sweeps.result import Field, Result, aligned, of_rows, provenance_of
-from sweeps.spec.catalog import read_toml
+from sweeps.spec.catalog import machine_content
 from sweeps.spec.figures import CONSTANTS, ISSUE
 from sweeps.spec.machine import read_machine
 from sweeps.spec.units import format_quantity
@@ -372,7 +372,7 @@ def check_target(text: str, *, overwrite: bool) -> Path:
 
 def hardware_text(found: Calibration, name: str) -> str:
     """Return a hardware file: the base machine's, with the fitted figures replaced."""
-    content = deepcopy(read_toml(found.machine.path))
+    content = deepcopy(machine_content(found.machine.path))
     base = found.machine
     content["name"] = name
     content["title"] = f"{base.title}, calibrated"

@@ -126,7 +126,7 @@ def _load(
             return load_framework(name)
         if "library" in content:
             return load_software(name)
-        return load_hardware(name) if "scale_up" in content else load_model(name)
+        return load_hardware(name) if {"scale_up", "like"} & set(content) else load_model(name)
     ours, theirs = hardware_names(machines), model_names(models)
     if name in ours:
         return load_hardware(name, machines)

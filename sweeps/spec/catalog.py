@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,7 +124,44 @@ def read_toml(path: Path) -> dict[str, Any]:
 def load_hardware(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Machine:
     """Read a machine."""
     path = find_spec("hardware", name_or_path, folders)
-    return read_machine(path, read_toml(path))
+    return read_machine(path, machine_content(path, folders))
+
+
+def machine_content(path: Path, folders: Sequence[StrPath] = ()) -> dict[str, Any]:
+    """Read a machine's file, with what it leaves to the machine that it is like."""
+    content = read_toml(path)
+    if "like" not in content:
+        return content
+    like = content.pop("like")
+    if not isinstance(like, str):
+        raise InputError(fault(f"{path}: like", like, "is not a name", "the name of a machine"))
+    try:
+        other = read_toml(find_spec("hardware", like, (*folders, path.parent)))
+    except InputError as error:
+        raise InputError([f"{path}: like: {line}" for line in error.faults]) from None
+    if "like" in other:
+        wrong = "is itself like another"
+        raise InputError(fault(f"{path}: like", like, wrong, "a machine with figures of its own"))
+    tables = {key: table for key, table in other.items() if isinstance(table, dict)}
+    return _joined(_taken(tables, like), content)
+
+
+def _taken(table: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a machine's tables as another takes them: measured there is assumed elsewhere."""
+    if "value" not in table:
+        each = table.items()
+        return {key: _taken(one, name) if isinstance(one, dict) else one for key, one in each}
+    kind = "assumed" if table.get("kind") == "measured" else table.get("kind")
+    return {**table, "kind": kind, "source": f"as on {name}: {table.get('source')}"}
+
+
+def _joined(other: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return tables with what another has that they lack; a figure is taken whole."""
+    joined = {**other, **own}
+    for key, table in own.items():
+        if isinstance(table, dict) and isinstance(other.get(key), dict) and "value" not in table:
+            joined[key] = _joined(other[key], table)
+    return joined
 
 
 def load_framework(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Framework:

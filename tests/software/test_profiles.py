@@ -17,7 +17,11 @@ from sweeps.spec.figures import CONSTANTS
 from sweeps.spec.software import LIBRARY_OF, Profile, load_software, own_library
 
 NAMES = sorted(path.stem for path in shipped("software").glob("*.toml"))
-OF_MACHINES = {"nccl": ("dgx", "gb", "grand"), "rccl": ("mi",), "xla": ("tpu",)}
+OF_MACHINES = {
+    "nccl": ("aws", "dgx", "gb", "gcp", "grand", "hgx"),
+    "rccl": ("mi",),
+    "xla": ("tpu",),
+}
 
 
 def test_a_profile_a_library() -> None:

@@ -23,6 +23,10 @@ from sweeps.spec.figures import KERNELS, ORIGINS
 from sweeps.spec.machine import Machine
 
 ACCELERATORS = (
+    "aws-p4d",
+    "aws-p5",
+    "aws-p5en",
+    "aws-p6-b200",
     "dgx-a100",
     "dgx-a100-40gb",
     "dgx-h100",
@@ -31,8 +35,12 @@ ACCELERATORS = (
     "dgx-b300",
     "gb200-nvl72",
     "gb300-nvl72",
+    "gcp-a3-mega",
     "grand-teton-h100",
+    "hgx-a800",
+    "hgx-h800",
     "mi300x",
+    "mi325x",
     "mi355x",
     "tpu-7x",
     "tpu-v4",
@@ -60,6 +68,14 @@ FACTS = {
     "gb200-nvl72": (900e9, 72, 50e9, 184.31 * GIB, 2500e12),
     "gb300-nvl72": (900e9, 72, 100e9, 276.5 * GIB, 2500e12),
     "grand-teton-h100": (450e9, 8, 50e9, 95.04 * GIB, 989e12),
+    "aws-p4d": (300e9, 8, 12.5e9, 42297524224, 312e12),  # four cards of 100 Gbit/s
+    "aws-p5": (450e9, 8, 50e9, 79.11 * GIB, 989e12),  # 32 x 100 Gbit/s
+    "aws-p5en": (450e9, 8, 50e9, 139.8 * GIB, 989e12),  # 16 x 200 Gbit/s
+    "aws-p6-b200": (900e9, 8, 50e9, 191503138816, 2250e12),  # 8 x 400 Gbit/s
+    "gcp-a3-mega": (450e9, 8, 25e9, 79.11 * GIB, 989e12),  # 8 x 200 Gbit/s
+    "hgx-a800": (200e9, 8, 25e9, 85.0e9, 312e12),  # NVLink: 400 GB/s both ways
+    "hgx-h800": (200e9, 8, 50e9, 79.11 * GIB, 989e12),
+    "mi325x": (7 * 64e9, 8, 50e9, 255.98 * GIB, 1307e12),
     "mi300x": (7 * 64e9, 8, 50e9, 191.98 * GIB, 1307e12),
     "mi355x": (7 * 76.5e9, 8, 50e9, 287.98 * GIB, 2500e12),
     "tpu-7x": (100e9, 9216, 50e9, 192e9, 2307e12),
@@ -100,7 +116,7 @@ PLAUSIBLE = {
     "step_overhead": (1e-4, 0.1),
     "gpus_per_node": (8, 10000),
     "gpus_per_host": (2, 16),
-    "nics_per_node": (8, 3000),
+    "nics_per_node": (4, 3000),
     "intra_links": (4, 18),
 }
 
@@ -157,6 +173,21 @@ def test_figures_are_the_data_sheet_s(name: str) -> None:
     assert tuple(figures[quantity].value for quantity in names) == FACTS[name]
 
 
+def test_a_machine_that_is_like_another_says_so_of_its_figures() -> None:
+    cloud, own = load_hardware("aws-p5").figures, load_hardware("dgx-h100").figures
+    differing = {name for name in own if cloud[name].value != own[name].value}
+    assert set(cloud) == set(own)
+    assert not differing
+    taken = {name for name, figure in cloud.items() if figure.source.startswith("as on dgx-h100: ")}
+    assert set(own) - taken == {"inter_bandwidth", "nics_per_node"}
+    assert {figure.kind for name, figure in cloud.items() if name in taken} == {
+        "assumed",
+        "specification",
+    }
+    assert load_hardware("hgx-h800").figures["intra_bandwidth"].value == 200e9
+    assert load_hardware("aws-p5").fabric == "efa"
+
+
 def test_every_rank_has_its_share_of_the_cards(machine: Machine) -> None:
     ranks, cards = (machine.figures[f"{name}_per_node"].value for name in ("gpus", "nics"))
     assert (ranks / cards).is_integer()
@@ -167,14 +198,16 @@ def test_kinds_of_links() -> None:
         **dict.fromkeys(ACCELERATORS, "switch"),
         **{name: "torus" for name in ACCELERATORS if name.startswith("tpu")},
         "mi300x": "fully_connected",
+        "mi325x": "fully_connected",
         "mi355x": "fully_connected",
     }
     tori = {n: load_hardware(n).torus_dimensions for n in ACCELERATORS if n.startswith("tpu")}
     assert tori == {"tpu-7x": 3, "tpu-v4": 3, "tpu-v5e": 2, "tpu-v5p": 3, "tpu-v6e": 2}
     # NVSwitch reduces from its third generation (Hopper) on.
     reduces = {n for n in ACCELERATORS if load_hardware(n).in_network == ("nvls",)}
-    newer = {"dgx-b200", "dgx-b300", "gb200-nvl72", "gb300-nvl72"}
-    assert reduces == {"dgx-h100", "dgx-h200", "grand-teton-h100"} | newer
+    newer = {"aws-p6-b200", "dgx-b200", "dgx-b300", "gb200-nvl72", "gb300-nvl72"}
+    hopper = {"aws-p5", "aws-p5en", "dgx-h100", "dgx-h200", "gcp-a3-mega", "grand-teton-h100"}
+    assert reduces == {*hopper, "hgx-h800"} | newer
     assert all(load_hardware(n).in_network in {(), ("nvls",)} for n in ACCELERATORS)
 
 

@@ -315,3 +315,21 @@ inner_keys = st.sampled_from(
 )
 def test_any_content_is_read_or_refused(content: dict[str, object]) -> None:
     assert all(line.startswith("any.toml: ") for line in outcome("any.toml", content))
+
+
+def test_a_machine_is_like_another(tmp_path: Path) -> None:
+    own = 'name = "mine"\ntitle = "Mine"\nlike = {like}\n[scale_up]\n{more}'
+    (tmp_path / "there.toml").write_text(GOOD.replace('"mine"', '"there"'), encoding="utf-8")
+    figure = '{ value = "1 GB/s", kind = "measured", source = "this test" }'
+    machine = load(tmp_path, own.format(like='"there"', more=f"bandwidth = {figure}"))
+    assert machine.figures["intra_bandwidth"].value == 1e9
+    assert machine.figures["intra_bandwidth"].source == "this test"
+    assert machine.figures["intra_latency"].source == "as on there: this test"
+    for like, expected in (
+        ("3", "like = 3: is not a name"),
+        ('"nowhere"', "like: hardware = 'nowhere': there is no such machine"),
+        ('"mine"', "like = 'mine': is itself like another"),
+    ):
+        assert faults(tmp_path, own.format(like=like, more=""))[0].startswith(expected)
+    # Its own title and name are its own.
+    assert "title: is missing" in faults(tmp_path, 'name = "mine"\nlike = "there"\n')
