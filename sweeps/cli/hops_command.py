@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,11 @@ FLAGS = (
     (("--dp",), "data_parallel", "Data-parallel ranks."),
     (("--tp",), "tensor_parallel", "Tensor-parallel ranks."),
     (("--switching",), "switching", "store_and_forward, cut_through, or both."),
+    (
+        ("--algorithm",),
+        "algorithm",
+        "How machines' all_reduce runs, as of 'collective'; a case each.",
+    ),
     (("--tensor",), "tensor", "A block's tensor parallelism: ring, or two whole messages."),
     (("--M", "--message-bytes"), "message_bytes", "Sizes of the per-message curves."),
 )
@@ -128,7 +133,7 @@ def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple
     from overhead.hops import SWITCHING
     from overhead.labels import NCCL
     from sweeps.hops.study import TENSOR, Case, from_machine
-    from sweeps.spec.axis import names_of
+    from sweeps.spec.axis import label_values, names_of
     from sweeps.spec.catalog import load_hardware
 
     cases = study.cases
@@ -141,6 +146,7 @@ def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple
                 *from_machine(load_hardware(name, folders)),
                 name,
                 algorithm=NCCL,
+                machine=True,
                 folders=tuple(folders),
             )
             for name in map(str.strip, names)
@@ -148,15 +154,35 @@ def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple
     if given["tensor"] is not None:
         (tensor,) = names_of(given["tensor"], TENSOR, "--tensor")[:1]
         cases = tuple(replace(case, tensor=tensor) for case in cases)
+    if given["algorithm"] is not None:
+        ways = names_of(given["algorithm"], label_values("algorithm"), "--algorithm")
+        _refuse_own_networks(cases, given["algorithm"])
+        cases = tuple(case for one in cases for case in _each(one, "algorithm", ways))
     if given["switching"] is not None:
         ways = names_of(given["switching"], SWITCHING, "--switching")
-        several = len(ways) > 1
-        cases = tuple(
-            replace(case, switching=way, name=f"{case.name}, {way}" if several else case.name)
-            for case in cases
-            for way in ways
-        )
+        cases = tuple(case for one in cases for case in _each(one, "switching", ways))
     return cases
+
+
+def _each(case: Case, field: str, ways: Sequence[str]) -> Iterator[Case]:
+    """Yield a case with each of several ways, which its name tells apart."""
+    from dataclasses import replace
+
+    for way in ways:
+        name = f"{case.name}, {way}" if len(ways) > 1 else case.name
+        yield replace(case, name=name, **{field: way})
+
+
+def _refuse_own_networks(cases: Sequence[Case], algorithm: str) -> None:
+    """Refuse an algorithm of cases that aren't of a machine: their links run one ring."""
+    from sweeps.errors import InputError, fault
+
+    own = [case.name for case in cases if not case.machine]
+    if own:
+        wrong = f"'{own[0]}' is a network of its own, which runs one ring"
+        raise InputError(
+            fault("--algorithm", algorithm, wrong, "--hardware, or a study of machines")
+        )
 
 
 def _check_ranks(study: Study) -> None:

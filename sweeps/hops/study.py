@@ -63,6 +63,7 @@ class Case:
     # How the machine's all_reduce runs, as `sweeps collective` has it; empty: one ring over the
     # links between ranks, as they stand in their order
     algorithm: str = ""
+    machine: bool = False  # Whether its links are a machine's
     folders: tuple[Path, ...] = ()  # Where the machine is found
     note: str = ""  # What to know of it
 
@@ -82,9 +83,11 @@ class Case:
         values = program.evaluate()
         faults = program.faults.named(int(np.bitwise_or.reduce(values["status"], axis=None)))
         for name in faults:
-            shown, text = f"{ranks:,}", program.faults.texts[name]
+            about = ("algorithm", self.algorithm)
+            if not name.startswith("algorithm"):
+                about = ("ranks", f"{ranks:,}")
             wrong = f"'{self.name}': {name.replace('_', ' ')}"
-            raise InputError(fault("ranks", shown, wrong, text))
+            raise InputError(fault(*about, wrong, program.faults.texts[name]))
         time, energy, sent, total = (
             np.broadcast_to(values[n], message_bytes.shape) for n in wanted
         )
@@ -498,5 +501,5 @@ class _Reader(FigureReader):
         links, hops = network
         return Case(
             name, links, hops, where, gated=gated, note=note, algorithm=algorithm,
-            folders=tuple(self.folders), **chosen,
+            machine="hardware" in table, folders=tuple(self.folders), **chosen,
         )  # fmt: skip

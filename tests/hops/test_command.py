@@ -86,6 +86,28 @@ def test_corrected_is_what_collective_charges(cli: Runner) -> None:
     assert not done.out
 
 
+def test_each_algorithm_is_what_collective_charges(cli: Runner) -> None:
+    line = "hops --json --hardware dgx-a100 --dp 16 --tp 8 --algorithm ring_ring,auto"
+    found = {(r["case"], r["mode"], r["layer"]): r for r in cli(line).records}
+    size = 2 * 3 * 14336 * 4096
+    for way in ("ring_ring", "auto"):
+        (one,) = cli(
+            f"collective --topology hierarchical --algorithm {way} --N 16 --M {size}"
+            " --hardware dgx-a100 --json"
+        ).records
+        assert found[f"dgx-a100, {way}", "DP-16", "MLP"]["latency_s"] == one["latency_s"]
+    assert len({case for case, _, _ in found}) == 2
+    for flags, told in (
+        ("--hardware dgx-a100 --algorithm rng", "--algorithm = 'rng': there is no such one"),
+        ("--hardware dgx-a100 --algorithm bruck", "algorithm = 'bruck': 'dgx-a100': algorithm not"),
+        ("--spec own.toml --algorithm nccl", "'own' is a network of its own, which runs one ring"),
+    ):
+        Path("own.toml").write_text(OWN)
+        done = cli(f"hops {flags}", fine=False)
+        assert done.code == 2
+        assert told in done.err
+
+
 def test_messages_by_mix_of_hops(cli: Runner) -> None:
     rows = cli("hops --messages --csv").rows
     notebook = [row for row in rows if row["case"] == "notebook"]
