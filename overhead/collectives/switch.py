@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from overhead.collectives.algorithm import INC, NVLS, POWER_OF_TWO, algorithm, network
-from overhead.collectives.cost import Cost, flat, several
+from overhead.collectives.cost import Cost, Level, flat, several
 from overhead.expression import popcount_sum
 from overhead.quantity import Array
 
@@ -278,6 +278,12 @@ def all_to_all_bruck(ranks: Array) -> Cost:
 # Bytes over links count once a message that passes the switch, half for each of its two ports.
 
 STREAMED = "the switch passes on what comes in as it comes in"
+PASSES = "bytes stream: a rank writes while it reads; a latency to read, and one to write"
+
+
+def streamed(passes: Array, transfer: Array, sent: Array, carried: Array) -> Cost:
+    """Return the cost of passes through the switch: a latency each, whatever its chunks."""
+    return Cost(passes, sent, (Level(passes, passes, transfer, carried),), apart=0.0)
 
 
 @algorithm(
@@ -292,7 +298,7 @@ STREAMED = "the switch passes on what comes in as it comes in"
 def all_reduce(ranks: Array) -> Cost:
     """The switch adds up what comes in and streams the sum out."""
     there = several(ranks)
-    return flat(there, there, sent=there, carried=there * ranks)
+    return streamed(there, there, there, there * ranks)
 
 
 @algorithm(
@@ -324,21 +330,16 @@ def all_reduce_stored(ranks: Array, chunks: Array) -> Cost:
     "all_reduce",
     "nvls",
     source="derivation",
-    assumes=("a chunk is read while the one before is written", STREAMED),
+    assumes=(PASSES, STREAMED),
     requires=(NVLS,),
     in_network=True,
     form="nvls",
 )
-def all_reduce_nvls(ranks: Array, chunks: Array) -> Cost:
-    """NVLS: each rank reads the sum of its slice and writes it to all, pipelined over chunks."""
+def all_reduce_nvls(ranks: Array) -> Cost:
+    """NVLS: each rank reads the sum of its slice and writes it to all, both at once."""
     there = several(ranks)
-    share = 1.0 + 1.0 / ranks
-    return flat(
-        there * (chunks + 1.0),
-        there * (2.0 + (chunks - 1.0) * share) / chunks,
-        sent=there * share,
-        carried=there * (ranks + 1.0),
-    )
+    share = there * (1.0 + 1.0 / ranks)
+    return streamed(2.0 * there, share, share, there * (ranks + 1.0))
 
 
 @algorithm(
@@ -353,7 +354,7 @@ def all_reduce_nvls(ranks: Array, chunks: Array) -> Cost:
 def reduce_scatter_nvls(ranks: Array) -> Cost:
     """NVLS: each rank reads the sum of its slice; all must give the whole buffer."""
     there = several(ranks)
-    return flat(there, there, sent=there, carried=there * (ranks + 1.0) / 2.0)
+    return streamed(there, there, there, there * (ranks + 1.0) / 2.0)
 
 
 @algorithm(
@@ -368,7 +369,7 @@ def reduce_scatter_nvls(ranks: Array) -> Cost:
 def all_gather_nvls(ranks: Array) -> Cost:
     """NVLS: each rank writes its slice to all; all must take in the whole buffer."""
     there = several(ranks)
-    return flat(there, there, sent=there / ranks, carried=there * (ranks + 1.0) / 2.0)
+    return streamed(there, there, there / ranks, there * (ranks + 1.0) / 2.0)
 
 
 @algorithm(
@@ -383,7 +384,7 @@ def all_gather_nvls(ranks: Array) -> Cost:
 def broadcast(ranks: Array) -> Cost:
     """The switch multicasts what the root sends."""
     there = several(ranks)
-    return flat(there, there, sent=there, carried=there * ranks / 2.0)
+    return streamed(there, there, there, there * ranks / 2.0)
 
 
 @algorithm(
@@ -398,7 +399,7 @@ def broadcast(ranks: Array) -> Cost:
 def reduce(ranks: Array) -> Cost:
     """The switch adds up what all send and streams the sum to the root."""
     there = several(ranks)
-    return flat(there, there, sent=there, carried=there * (ranks + 1.0) / 2.0)
+    return streamed(there, there, there, there * (ranks + 1.0) / 2.0)
 
 
 # Broadcasts on a switch that scatter the message first and gather it then (van de Geijn).

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import InputError, fault, nearest, needs
+from sweeps.spec.catalog import is_file
 from sweeps.validate.table import find_table, read_table
 
 PLACEMENTS = ("out-of-place", "in-place")
@@ -645,7 +646,7 @@ def read_logs(names: Sequence[str], operation: str = "") -> list[LogTest]:
 
 def _read(name: str, operation: str) -> list[LogTest]:
     path = Path(name)
-    if path.suffix == ".csv" or not (path.exists() or path.suffix or path.name != name):
+    if path.suffix == ".csv" or not (is_file(path) or path.suffix or path.name != name):
         return read_table_log(name, operation)
     try:
         if path.stat().st_size > _HUGE:

@@ -245,7 +245,8 @@ def test_an_all_reduce_is_its_two_halves(topology: str, data: st.DataObject) -> 
     price = data.draw(prices(topology))
     for whole in ALGORITHMS.of(topology, "all_reduce"):
         halves = [ALGORITHMS.get((topology, half, whole.name)) for half in HALVES]
-        if whole.chunked or None in halves:
+        # NVLS reads and writes at once what its halves read first and write then.
+        if whole.chunked or whole.form == "nvls" or None in halves:
             continue
         parts = [evaluate(half, price) for half in halves if half]
         together = evaluate(whole, price)
@@ -264,7 +265,7 @@ ONE_LEVEL = {
     "flat_ring_channels": ("ring", "ring"),
     "ring_path": ("ring", "ring"),
     "tree_path": ("ring", ""),
-    "nvls_tree": ("", ""),
+    "nvls_tree": ("nvls", ""),
     "nvls_sharp": ("", ""),
     "intra_inter": ("ring", "ring"),
     "two_phase": ("pairwise", "pairwise"),

@@ -238,6 +238,18 @@ def nvls(case: Case, heads: list[tuple[Fraction, int, list[Hop], list[Hop], Plac
     return run(case, streams)
 
 
+def one_switch(case: Case) -> Outcome:
+    """The switch of all ranks reduces and multicasts: a node alone."""
+    node = replace(case, sizes=(case.ranks, 1))
+    nothing = Fraction(0)
+    alone = replace(
+        node, latency=(*case.latency, nothing), bandwidth=(*case.bandwidth, Fraction(1))
+    )
+    heads = [(Fraction(1, case.ranks), head, [], [], head) for head in range(case.ranks)]
+    found = nvls(alone, heads)
+    return replace(found, carried=found.carried[:1])
+
+
 def nvls_tree(case: Case) -> Outcome:
     """The trees between nodes whose switches reduce and multicast."""
     grid, size, nodes = two_levels(case)
@@ -272,6 +284,7 @@ def nvls_sharp(case: Case) -> Outcome:
 
 
 STREAMS = {
+    ("switch", "all_reduce", "nvls"): one_switch,
     ("hierarchical", "all_reduce", "tree_path"): tree_path,
     ("hierarchical", "all_reduce", "nvls_tree"): nvls_tree,
     ("hierarchical", "all_reduce", "nvls_sharp"): nvls_sharp,

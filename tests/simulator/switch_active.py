@@ -63,18 +63,6 @@ def multicasts(slices: tuple[tuple[Block, ...], ...]) -> list[Message]:
     ]
 
 
-def nvls_all_reduce(case: Case) -> Steps:
-    """Reads of one chunk overlap with the multicasts of the chunk before."""
-    n, k = case.ranks, case.chunks
-    chunks = [
-        tuple((Block((), chunk * n + rank, n * k),) for rank in range(n)) for chunk in range(k)
-    ]
-    return [
-        (reads(chunks[time]) if time < k else []) + (multicasts(chunks[time - 1]) if time else [])
-        for time in range(k + 1)
-    ]
-
-
 def nvls_reduce_scatter(case: Case) -> Steps:
     return [reads(tuple(pieces((rank,)) for rank in range(case.ranks)))]
 
@@ -86,7 +74,6 @@ def nvls_all_gather(case: Case) -> Steps:
 ACTIVE: dict[tuple[str, str], Build] = {
     ("all_reduce", "inc"): all_reduce,
     ("all_reduce", "inc_pipe"): all_reduce_stored,
-    ("all_reduce", "nvls"): nvls_all_reduce,
     ("broadcast", "inc"): broadcast,
     ("reduce", "inc"): reduce,
     ("reduce_scatter", "nvls"): nvls_reduce_scatter,
