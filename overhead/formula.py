@@ -107,8 +107,10 @@ class Formula:
         return self.stated or text(self.tree)
 
     @cached_property
-    def ufunc(self) -> np.ufunc | None:
-        """The ufunc of two inputs that the kernel is, if it is just one."""
+    def ufunc(self) -> Callable[..., Any] | None:
+        """What computes it in an array ``out``: the kernel, or the one ufunc that this is."""
+        if OUT in (self.kernel.__kwdefaults__ or ()):
+            return self.kernel
         if len(self.inputs) != 2:
             return None
         try:
@@ -374,10 +376,15 @@ class Registry(Mapping[str, Formula]):
 REGISTRY = Registry()
 
 
+# The last parameter, by keyword alone, of a kernel that works in an array which it is given.
+OUT = "out"
+
+
 def parameters(kernel: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of a function's parameters (faster than inspect's signature)."""
+    """Return the names of a function's quantities (faster than inspect's signature)."""
     code = kernel.__code__
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return names[:-1] if code.co_kwonlyargcount and names[-1] == OUT else names
 
 
 def place_of(code: CodeType, line: int = 0) -> str:

@@ -67,7 +67,7 @@ class Node:
     run: Callable[..., Any] | None  # From the inputs' values to its own; None for what is given
     dims: frozenset[str]  # The dimensions that its inputs have together
     given: Array | None = None  # The value, if it is given
-    ufunc: np.ufunc | None = None  # The one ufunc that `run` is, if it is one
+    ufunc: Callable[..., Any] | None = None  # What computes it in an array, a ufunc most often
     origin: Formula | Algorithm | None = None  # The declaration that it comes from
 
 
@@ -233,7 +233,7 @@ class Builder:
         key: tuple[Any, ...],
         inputs: tuple[Node, ...],
         run: Callable[..., Any],
-        ufunc: np.ufunc | None = None,
+        ufunc: Callable[..., Any] | None = None,
         origin: Formula | Algorithm | None = None,
     ) -> Node:
         """Return the node of a key, made where it isn't known."""

@@ -142,7 +142,7 @@ def test_what_reductions_cost_is_a_part_of_its_own(cli: Runner) -> None:
             "--op all_to_all --topology torus --N 64 --latency-per message --software none",
             "time = latency_time + bandwidth_time",
         ),
-        ("--topology torus --N 16", "time = simple_steady_time + message_ramp_time"),
+        ("--topology torus --N 16", "time = message_bytes*simple_slope + sqrt(message_bytes*"),
         ("--topology torus --N 16 --phase-chunks 4", "time = "),
     ],
 )

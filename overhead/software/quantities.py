@@ -102,9 +102,7 @@ for _name, _mark, _words in (("ll", "LL", "with LL"), ("simple", "S", "with Simp
     _at = rf"\mathrm{{{_mark}}}"
     _time(f"{_name}_start_time", f"T_{{0{_at}}}", f"time of no bytes, {_words}")
     define(f"{_name}_slope", f"s_{_at}", "s byte-1", f"time of a byte, {_words}", minimum=0)
-    _time(f"{_name}_bytes_time", f"T_{{b{_at}}}", f"time of the bytes, {_words}")
     _time(f"{_name}_time", f"T_{_at}", f"time {_words}")
-_time("simple_steady_time", r"T_{1\mathrm{S}}", "time with protocol Simple, but for the ramp")
 _time("message_ramp_time", r"T_v", "ramp of the message")
 _time("device_time", r"T_\mathrm{d}", "time of the operation where the host is ahead of it")
 _time("floor_time", r"T_\mathrm{f}", "least time of the operation: of the host, or the fabric")

@@ -60,10 +60,6 @@ def no_copy_byte_time(operation_launch_time: Array) -> Array:
 # The time.
 
 
-# Each step is one operation of numpy, which the engine does in place, block by block: on the many
-# cells of a grid there is nothing but sums and products.
-
-
 @formula(source=OWN, when=ANY)
 def ll_start_time(paid_launch_time: Array, ll_fixed_time: Array) -> Array:
     """Time of an operation of no bytes, with LL."""
@@ -89,49 +85,51 @@ def simple_slope(simple_byte_time: Array, copy_byte_time: Array) -> Array:
 
 
 @formula(source=OWN, when=ANY)
-def ll_bytes_time(message_bytes: Array, ll_slope: Array) -> Array:
-    """Time of the bytes, with LL."""
-    return message_bytes * ll_slope
-
-
-@formula(source=OWN, when=ANY)
-def simple_bytes_time(message_bytes: Array, simple_slope: Array) -> Array:
-    """Time of the bytes, with Simple."""
-    return message_bytes * simple_slope
-
-
-@formula(source=OWN, when=ANY)
 def message_ramp_time(message_bytes: Array, ramp_square: Array) -> Array:
     """Ramp of the message."""
     return np.sqrt(message_bytes) * np.sqrt(ramp_square)
 
 
-@formula(source=OWN, when=ANY)
-def ll_time(ll_bytes_time: Array, ll_start_time: Array) -> Array:
+# On the many cells of a grid there are a few sums and products, all in one array: a line for LL;
+# for Simple, whose ramp grows with the root of the message, a quadratic in that root.
+
+
+@formula(expression="message_bytes*ll_slope + ll_start_time", source=OWN, when=ANY)
+def ll_time(
+    message_bytes: Array, ll_slope: Array, ll_start_time: Array, *, out: Array | None = None
+) -> Array:
     """Time with protocol LL."""
-    return ll_bytes_time + ll_start_time
+    return _on(np.add, np.multiply(message_bytes, ll_slope, out=out), ll_start_time)
 
 
-@formula(source=OWN, when=ANY)
-def simple_steady_time(simple_bytes_time: Array, simple_start_time: Array) -> Array:
-    """Time with protocol Simple, but for the ramp."""
-    return simple_bytes_time + simple_start_time
+SIMPLE = "message_bytes*simple_slope + sqrt(message_bytes*ramp_square) + simple_start_time"
 
 
-@formula(source=OWN, when=ANY)
-def simple_time(simple_steady_time: Array, message_ramp_time: Array) -> Array:
+@formula(expression=SIMPLE, source=OWN, when=ANY)
+def simple_time(
+    message_bytes: Array,
+    simple_slope: Array,
+    ramp_square: Array,
+    simple_start_time: Array,
+    *,
+    out: Array | None = None,
+) -> Array:
     """Time with protocol Simple."""
-    return simple_steady_time + message_ramp_time
+    root = np.sqrt(message_bytes)
+    rate = _on(np.add, np.multiply(root, simple_slope, out=out), np.sqrt(ramp_square))
+    return _on(np.add, _on(np.multiply, rate, root), simple_start_time)
+
+
+def _on(change: np.ufunc, total: Array, other: Array) -> Array:
+    """Return a sum or product, in place of the first array if it has its shape."""
+    total = np.asarray(total)
+    fits = np.broadcast_shapes(total.shape, np.shape(other)) == total.shape
+    return np.asarray(change(total, other, out=total if fits else None))
 
 
 def least_time(ll_time: Array, simple_time: Array) -> Array:
     """Time with the protocol of least time, LL or Simple."""
     return np.minimum(ll_time, simple_time)
-
-
-def only_time(simple_steady_time: Array, message_ramp_time: Array) -> Array:
-    """Time with the one protocol that there is."""
-    return simple_steady_time + message_ramp_time
 
 
 def floored_time(device_time: Array, floor_time: Array) -> Array:
@@ -151,10 +149,11 @@ for _shape in FOLLOWING["shape"]:
         )(least_time)
         formula(
             returns=_returns,
+            expression=SIMPLE,
             source=OWN,
             when={**_more, "form": SIMPLE_ONLY},
             name=f"{_shape}_{_returns}_of_one_protocol",
-        )(only_time)
+        )(simple_time)
     formula(
         returns="time",
         source=OWN,

@@ -174,8 +174,10 @@ class Evaluator:
             return
         inputs: list[Array] = []
         taken = 0
+        # A kernel of several steps writes to the array before it has read all its inputs.
+        one_step = isinstance(node.ufunc, np.ufunc)
         for one in node.inputs:
-            whole = self.cells(one) == self.cells(node)
+            whole = one_step and self.cells(one) == self.cells(node)
             if not whole or not self._direct(one, region):
                 inputs.append(self.value(one, region))
             elif any(x is out for x in inputs):
@@ -200,7 +202,7 @@ class Evaluator:
         return self._spares[self._used - 1]
 
     def _direct(self, node: Node, region: Region) -> bool:
-        """Return whether a node is a ufunc whose value isn't at hand."""
+        """Return whether a node can be computed in an array, and its value isn't at hand."""
         if node.ufunc is None or self.cells(node) <= self.limits.whole:
             return False
         known = self._parts.get(id(node))
