@@ -18,7 +18,7 @@ from sweeps.spec.software import LIBRARY_OF, Profile, load_software, own_library
 
 NAMES = sorted(path.stem for path in shipped("software").glob("*.toml"))
 OF_MACHINES = {
-    "nccl": ("aws", "dgx", "gb", "gcp", "grand", "hgx"),
+    "nccl": ("aws", "dgx", "gb", "gcp", "grand", "hgx", "l40s", "rtx"),
     "rccl": ("mi",),
     "xla": ("tpu",),
 }

@@ -33,20 +33,25 @@ ACCELERATORS = (
     "dgx-h200",
     "dgx-b200",
     "dgx-b300",
+    "gaudi3",
     "gb200-nvl72",
     "gb300-nvl72",
     "gcp-a3-mega",
     "grand-teton-h100",
     "hgx-a800",
+    "hgx-h20",
     "hgx-h800",
+    "l40s",
     "mi300x",
     "mi325x",
     "mi355x",
+    "rtx-pro-6000",
     "tpu-7x",
     "tpu-v4",
     "tpu-v5e",
     "tpu-v5p",
     "tpu-v6e",
+    "trainium2",
 )
 NAMED_AFTER_DOCUMENTS = (
     "hop-energy-notebook",
@@ -74,6 +79,11 @@ FACTS = {
     "aws-p6-b200": (900e9, 8, 50e9, 191503138816, 2250e12),  # 8 x 400 Gbit/s
     "gcp-a3-mega": (450e9, 8, 25e9, 79.11 * GIB, 989e12),  # 8 x 200 Gbit/s
     "hgx-a800": (200e9, 8, 25e9, 85.0e9, 312e12),  # NVLink: 400 GB/s both ways
+    "gaudi3": (21 * 25e9, 8, 3 * 25e9, 128e9, 1677e12),  # 24 ports of 200 Gbit/s
+    "hgx-h20": (450e9, 8, 50e9, 95.22 * GIB, 148e12),
+    "l40s": (31e9, 8, 50e9, 46068 * 2**20, 362e12),  # PCIe 4
+    "rtx-pro-6000": (64e9, 8, 50e9, 97887 * 2**20, 467.8e12),  # PCIe 5
+    "trainium2": (128e9, 16, 25e9, 96 * GIB, 667e12),  # EFA: 16 x 200 Gbit/s
     "hgx-h800": (200e9, 8, 50e9, 79.11 * GIB, 989e12),
     "mi325x": (7 * 64e9, 8, 50e9, 255.98 * GIB, 1307e12),
     "mi300x": (7 * 64e9, 8, 50e9, 191.98 * GIB, 1307e12),
@@ -88,8 +98,8 @@ FACTS = {
 # are closer than 8 to a figure's neighbours where bits and bytes could be mixed up.
 PLAUSIBLE = {
     "latency": (0.1e-6, 20e-6),
-    "intra_bandwidth": (40e9, 1000e9),
-    "link_bandwidth": (20e9, 100e9),
+    "intra_bandwidth": (30e9, 1000e9),
+    "link_bandwidth": (20e9, 130e9),
     "inter_bandwidth": (12.5e9, 100e9),
     "energy_per_bit": (1e-12, 100e-12),
     "memory_capacity": (16e9, 320e9),
@@ -99,10 +109,10 @@ PLAUSIBLE = {
     "power": (150.0, 2000.0),
     "peak_flops_bf16": (100e12, 5e15),
     "peak_flops_fp16": (100e12, 5e15),
-    "peak_flops_fp8": (1e15, 10e15),
-    "peak_flops_fp4": (5e15, 20e15),
+    "peak_flops_fp8": (0.25e15, 10e15),
+    "peak_flops_fp4": (1e15, 20e15),
     "peak_flops_tf32": (100e12, 2e15),
-    "peak_flops_fp32": (10e12, 200e12),
+    "peak_flops_fp32": (10e12, 250e12),
     "best_matmul_flops_bf16": (100e12, 5e15),
     "best_matmul_flops_fp8": (1e15, 10e15),
     "best_matmul_flops_fp4": (5e15, 15e15),
@@ -116,7 +126,7 @@ PLAUSIBLE = {
     "step_overhead": (1e-4, 0.1),
     "gpus_per_node": (8, 10000),
     "gpus_per_host": (2, 16),
-    "nics_per_node": (4, 3000),
+    "nics_per_node": (1, 3000),
     "intra_links": (4, 18),
 }
 
@@ -129,6 +139,12 @@ def machine(request: pytest.FixtureRequest) -> Machine:
 def test_every_shipped_file_is_tested_here() -> None:
     stems = {path.stem for path in shipped("hardware").glob("*.toml")}
     assert stems == {*ACCELERATORS, *NAMED_AFTER_DOCUMENTS}
+
+
+def test_the_readme_counts_machines_as_they_are() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert f" {len(ACCELERATORS)} machines " in readme
+    assert f"{len(ACCELERATORS)} 种机器" in readme
 
 
 def test_every_figure_says_where_it_comes_from(machine: Machine) -> None:
@@ -197,6 +213,8 @@ def test_kinds_of_links() -> None:
     assert {name: load_hardware(name).scale_up_kind for name in ACCELERATORS} == {
         **dict.fromkeys(ACCELERATORS, "switch"),
         **{name: "torus" for name in ACCELERATORS if name.startswith("tpu")},
+        "trainium2": "torus",
+        "gaudi3": "fully_connected",
         "mi300x": "fully_connected",
         "mi325x": "fully_connected",
         "mi355x": "fully_connected",
@@ -207,7 +225,7 @@ def test_kinds_of_links() -> None:
     reduces = {n for n in ACCELERATORS if load_hardware(n).in_network == ("nvls",)}
     newer = {"aws-p6-b200", "dgx-b200", "dgx-b300", "gb200-nvl72", "gb300-nvl72"}
     hopper = {"aws-p5", "aws-p5en", "dgx-h100", "dgx-h200", "gcp-a3-mega", "grand-teton-h100"}
-    assert reduces == {*hopper, "hgx-h800"} | newer
+    assert reduces == {*hopper, "hgx-h20", "hgx-h800"} | newer
     assert all(load_hardware(n).in_network in {(), ("nvls",)} for n in ACCELERATORS)
 
 
