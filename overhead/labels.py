@@ -97,7 +97,7 @@ LABELS: dict[str, Label] = {
     ),
     "recompute": Label(
         "activations computed again in the backward pass",
-        ("none", "selective", "full", "full_early_stop", "per_op"),
+        ("none", "selective", "full", "full_early_stop", "per_op", "block", "uniform"),
         "none",
     ),
     "attention_kernel": Label(

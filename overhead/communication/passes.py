@@ -2,8 +2,8 @@
 
 Recomputation repeats what a layer's forward communicates, in its backward.  Where it stops once it
 has all that the backward needs (``full_early_stop``), the last reduction of a layer isn't repeated;
-where outputs that were reduced are kept (``per_op``), gathers and exchanges alone are.  Selective
-recomputation repeats attention, with what it communicates.
+where outputs that were reduced are kept (``per_op``), gathers and exchanges alone are.  Of some
+layers (``block``) their share is repeated, of modules (``selective``) what these communicate.
 """
 
 from __future__ import annotations
@@ -45,11 +45,49 @@ def sequence_whole(sequence_parallel: Array) -> Array:
 # What is repeated.
 
 _SHARES: tuple[tuple[str, dict[str, float]], ...] = (
-    ("gathers", {"full": 1.0, "full_early_stop": 1.0, "per_op": 1.0}),
-    ("reductions", {"full": 1.0, "full_early_stop": 0.5, "per_op": 0.0}),
-    ("exchanges", {"full": 1.0, "full_early_stop": 1.0, "per_op": 1.0}),
-    ("attentions", {"selective": 1.0, "full": 1.0, "full_early_stop": 1.0, "per_op": 0.0}),
+    ("gathers", {"full|uniform": 1.0, "full_early_stop": 1.0, "per_op": 1.0}),
+    ("reductions", {"full|uniform": 1.0, "full_early_stop": 0.5, "per_op": 0.0}),
+    ("exchanges", {"full|uniform": 1.0, "full_early_stop": 1.0, "per_op": 1.0}),
+    ("attentions", {"full|uniform": 1.0, "full_early_stop": 1.0, "per_op": 0.0}),
 )
+# What of modules that are recomputed each repeats.
+_MODULES = {
+    "gathers": "repeated_blocks",
+    "reductions": "repeated_blocks",
+    "exchanges": "recompute_moe",
+    "attentions": "recompute_core_attn",
+}
+MODULES: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/transformer_config.py: recompute_modules",
+}
+define("repeated_blocks", r"\varrho_2", "1",
+       "share of tensor-parallel blocks that recomputed modules repeat", minimum=0)  # fmt: skip
+define("repeated_shared_experts", r"\varrho_s", "1",
+       "whether recomputed modules repeat shared experts", minimum=0)  # fmt: skip
+
+
+@formula(**MODULES)
+def repeated_shared_experts(recompute_moe: Array, recompute_shared_experts: Array) -> Array:
+    """Whether recomputed modules repeat shared experts: by themselves, or with all experts."""
+    return np.maximum(recompute_moe, recompute_shared_experts)
+
+
+@formula(assumes=("the mean of all blocks",), **MODULES)
+def repeated_blocks(
+    recompute_mlp: Array,
+    dense_mlp_layers: Array,
+    repeated_shared_experts: Array,
+    moe_layer_blocks: Array,
+    moe_layers: Array,
+    all_tp_blocks: Array,
+) -> Array:
+    """Share of tensor-parallel blocks that recomputed modules repeat."""
+    shared = repeated_shared_experts * np.maximum(moe_layer_blocks - 1.0, 0.0) * moe_layers
+    return (recompute_mlp * dense_mlp_layers + shared) / np.maximum(all_tp_blocks, 1.0)
+
+
+constant("repeated_blocks", 0.0, like="micro_batches", when=UNKNOWN)
 
 
 def _declare_repeats(what: str, labels: dict[str, float]) -> None:
@@ -60,10 +98,12 @@ def _declare_repeats(what: str, labels: dict[str, float]) -> None:
             share,
             f"Share of a layer's communication that is repeated: {share:g}",
             like="micro_batches",
-            name=f"{returns}_{label or 'none'}",
+            name=f"{returns}_{label.partition('|')[0] or 'none'}",
             when={"recompute": label} if label else None,
             **TITAN if label == "per_op" else REPEATED,
         )
+    alias(returns, "recomputed_share", when={"recompute": "block"}, **REPEATED)
+    alias(returns, _MODULES[what], when={"recompute": "selective"}, **MODULES)
 
 
 def _returning(backward_passes: Array, repeated: Array) -> Array:

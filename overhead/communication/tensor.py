@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from overhead.communication.operation import declared, never, operation
-from overhead.formula import alias, constant, formula, product
+from overhead.formula import alias, constant, declare, formula, product
 from overhead.quantity import Array, define
 
 WHOLE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
@@ -138,6 +138,35 @@ for _name in ("forward", "backward", "gather", "recompute"):
         name=f"tp_moe_layer_{_name}_time",
         **WHOLE,
     )(_of_moe_layer)
+
+
+def _block_again(
+    again: Array,
+    whole: Array,
+    all_reduce: Array,
+    split: Array,
+    gather: Array,
+    scatter: Array,
+    blocks: Array | float = 2.0,
+) -> Array:
+    each = whole * all_reduce + split * (gather + scatter)
+    return again * np.maximum(blocks - 1.0, 0.0) * each
+
+
+# Of recomputed modules the MLP of a dense layer is a block, and shared experts are one.
+for _layer, _module, _blocks in (
+    ("tp_layer", "recompute_mlp", ()),
+    ("tp_moe_layer", "repeated_shared_experts", ("moe_layer_blocks",)),
+):
+    _sent = ("sequence_whole", "tp_all_reduce_time", "sequence_parallel", "tp_all_gather_time",
+             "tp_reduce_scatter_time")  # fmt: skip
+    declare(
+        f"{_layer}_recompute_time",
+        (_module, *_sent, *_blocks),
+        _block_again,
+        when={"recompute": "selective"},
+        **SPLIT,
+    )
 
 
 # Embedding, output layer and loss, whose vocabulary is split over tensor-parallel ranks.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from overhead.compute import quantities
-from overhead.formula import alias, constant, declare, formula, total
-from overhead.quantity import Array
+from overhead.formula import alias, constant, declare, formula, product, total
+from overhead.quantity import Array, define
 
 KERNELS: dict[str, Any] = {"source": "megatron", "where": "megatron/core/fusions"}
 EXPERTS: dict[str, Any] = {
@@ -208,7 +207,7 @@ EXPERT_HOST: dict[str, Any] = {
         "routing and permutation are fused, as in NVIDIA's recipes; unfused they are 16 more",
     ),
 }
-AGAIN = {"recompute": "full|full_early_stop|per_op"}
+AGAIN = {"recompute": "full|uniform|full_early_stop|per_op"}
 
 # Launches of a layer's experts beyond a dense layer's.  Forward: the gate 2, top-k, scores, counts,
 # loss and its log 6, tokens' counts of all ranks 8, copies to the host 4, permutations 6 less a
@@ -267,22 +266,45 @@ def _host_again(
     return np.asarray((backward + again + beyond + collectives) * host_time)
 
 
-def _declare(of: str, way: str, when: Mapping[str, str] | None = None) -> None:
-    """Declare the host's time of one direction of a layer."""
-    launches = f"{of}_{way}_launches"
-    returns = f"{of}_layer_{way}_host_time"
-    if when is None:
-        declare(returns, (launches, "tp", "host_time"), _host, **MEASURED)
-        return
+def _host_some(
+    backward: Array,
+    again: Array,
+    forward: Array,
+    operations: Array,
+    tp: Array,
+    host_time: Array,
+    share: Array,
+) -> Array:
+    once = _host(backward, tp, host_time)
+    whole = _host_again(backward, again, forward, operations, tp, host_time)
+    return once + share * (whole - once)
+
+
+def _host_routed(
+    backward: Array, forward: Array, operations: Array, tp: Array, host_time: Array, moe: Array
+) -> Array:
+    again = moe * np.maximum(forward - operations, 0.0) * host_time
+    return _host(backward, tp, host_time) + again
+
+
+def _declare(of: str) -> None:
+    """Declare the host's time of a layer's directions."""
+    returns, last = f"{of}_layer_{{}}_host_time", ("tp", "host_time")
+    for way in ("forward", "backward"):
+        declare(returns.format(way), (f"{of}_{way}_launches", *last), _host, **MEASURED)
+    name, backward = returns.format("backward"), f"{of}_backward_launches"
     beyond = f"{of}_forward_launches", "forward_operations"
-    taken = (launches, "recompute_operations", *beyond, "tp", "host_time")
-    declare(returns, taken, _host_again, when=when, **MEASURED)
+    taken = (backward, "recompute_operations", *beyond, *last)
+    declare(name, taken, _host_again, when=AGAIN, **MEASURED)
+    some = {"recompute": "block"}
+    declare(name, (*taken, "recomputed_share"), _host_some, when=some, **MEASURED)
+    if of == "moe":
+        chosen, taken = {"recompute": "selective"}, (backward, *beyond, *last, "recompute_moe")
+        declare(name, taken, _host_routed, when=chosen, **EXPERT_HOST)
 
 
 for _class, _, _ in quantities.CLASSES:
-    _declare(_class, "forward")
-    _declare(_class, "backward")
-    _declare(_class, "backward", AGAIN)
+    _declare(_class)
 
 
 # One layer's time for one micro-batch on one rank: the sum of its parts, and the host beside it.
@@ -399,9 +421,10 @@ _both("layer_exposed_ep_time", ("exposed_ep_forward_time", "exposed_ep_backward_
 
 # What a backward computes again, by label `recompute`.
 #
-# ``selective`` repeats scores and values, ``full`` the whole forward, ``full_early_stop`` all of it
-# but the last product of a dense layer, whose result no gradient needs, and ``per_op`` what lies
-# between the products of which every second one was kept.
+# ``selective`` repeats modules, by default scores and values, ``full`` and ``uniform`` the whole
+# forward, ``block`` that of some layers, ``full_early_stop`` all of it but the last product of a
+# dense layer, whose result no gradient needs, and ``per_op`` what lies between the products of
+# which every second one was kept.
 
 PAPER: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5"}
 EARLY: dict[str, Any] = {
@@ -419,22 +442,167 @@ PER_OP: dict[str, Any] = {
 }
 
 
-for _class in ("dense", "moe"):
-    _again, _scores = f"{_class}_layer_recompute_time", "attention_forward_time"
-    constant(_again, 0.0, "Nothing is computed again", like=_scores, **PAPER)
-    _selective = {"recompute": "selective"}
-    alias(_again, _scores, "Scores and values are computed again", when=_selective, **PAPER)
+# What is repeated of whole layers' forwards: of all, of some, of a layer's modules.
+ALL = {"recompute": "full|uniform"}
+SOME, CHOSEN = {"recompute": "block"}, {"recompute": "selective"}
+PIECES = {"recompute": "full|uniform|block|selective"}
+# Where forwards of whole layers are repeated, communication hides behind all their products.
+PRODUCTS_AGAIN = {"recompute": "full|uniform|full_early_stop|per_op"}
+MODULES: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/transformer_config.py: recompute_modules",
+}
+BLOCK: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/transformer_block.py: recompute_method block",
+    "assumes": ("the mean of a chunk's layers",),
+}
+define("layer_attention_again_time", r"t_\mathrm{a,r}", "s",
+       "time of the forward's scores and values that the backward of a layer repeats",
+       minimum=0)  # fmt: skip
+_again = "layer_attention_again_time"
+alias(_again, "attention_forward_time", when={"recompute": "full|uniform|full_early_stop"}, **PAPER)
+product(_again, ("recomputed_share", "attention_forward_time"), name=f"{_again}_of_some",
+        when=SOME, **BLOCK)  # fmt: skip
+product(_again, ("recompute_core_attn", "attention_forward_time"), name=f"{_again}_of_modules",
+        when=CHOSEN, **MODULES)  # fmt: skip
+
+for _class, _, _ in quantities.CLASSES:
+    _again = f"{_class}_layer_recompute_time"
+    constant(_again, 0.0, "Nothing is computed again", like="attention_forward_time", **PAPER)
+    for _kind, _when in (("matmul", PRODUCTS_AGAIN), ("elementwise", ALL)):
+        _part, _whole = f"{_class}_layer_{_kind}_again_time", f"{_class}_layer_{_kind}_forward_time"
+        alias(_part, _whole, when=_when, **PAPER)
+        product(_part, ("recomputed_share", _whole), name=f"{_part}_of_some", when=SOME, **BLOCK)
+    total(
+        _again,
+        (
+            f"{_class}_layer_matmul_again_time",
+            "layer_attention_again_time",
+            f"{_class}_layer_elementwise_again_time",
+        ),
+        name=f"{_again}_of_parts",
+        when=PIECES,
+        **PAPER,
+    )
 
 
-@formula(returns="dense_layer_recompute_time", when={"recompute": "full"}, **PAPER)
-def full_dense_layer_recompute_time(
-    dense_layer_matmul_forward_time: Array,
-    attention_forward_time: Array,
-    dense_layer_elementwise_forward_time: Array,
+# A layer's modules.
+
+
+@formula(
+    returns="dense_layer_matmul_again_time",
+    assumes=("projections through latent vectors take as long as their share of the weights",),
+    when=CHOSEN,
+    **MODULES,
+)
+def dense_module_matmul_time(
+    recompute_mla_up_proj: Array,
+    kv_rank: Array,
+    query_down_weights: Array,
+    key_value_down_weights: Array,
+    qkv_width: Array,
+    hidden_size: Array,
+    qkv_forward_time: Array,
+    recompute_mlp: Array,
+    mlp_up_forward_time: Array,
+    mlp_down_forward_time: Array,
 ) -> Array:
-    """Time of what a dense layer computes again: all."""
-    products = dense_layer_matmul_forward_time + attention_forward_time
-    return products + dense_layer_elementwise_forward_time
+    """Time of the matrix products of a dense layer's modules that are repeated."""
+    down = (query_down_weights + key_value_down_weights) / hidden_size
+    up = np.maximum(1.0 - down / np.maximum(qkv_width, 1.0), 0.0)
+    projected = recompute_mla_up_proj * np.where(kv_rank > 0.0, up * qkv_forward_time, 0.0)
+    return projected + recompute_mlp * (mlp_up_forward_time + mlp_down_forward_time)
+
+
+@formula(returns="moe_layer_matmul_again_time", when=CHOSEN, **MODULES)
+def moe_module_matmul_time(
+    dense_layer_matmul_again_time: Array,
+    recompute_mlp: Array,
+    mlp_up_forward_time: Array,
+    mlp_down_forward_time: Array,
+    recompute_moe: Array,
+    router_forward_time: Array,
+    expert_up_forward_time: Array,
+    expert_down_forward_time: Array,
+    recompute_shared_experts: Array,
+    shared_up_forward_time: Array,
+    shared_down_forward_time: Array,
+) -> Array:
+    """Time of the matrix products of a mixture's modules that are repeated."""
+    mlp = recompute_mlp * (mlp_up_forward_time + mlp_down_forward_time)
+    routed = router_forward_time + expert_up_forward_time + expert_down_forward_time
+    shared = np.maximum(recompute_moe, recompute_shared_experts)
+    half = np.maximum(dense_layer_matmul_again_time - mlp, 0.0)
+    both = shared_up_forward_time + shared_down_forward_time
+    return half + recompute_moe * routed + shared * both
+
+
+@formula(
+    returns="dense_layer_elementwise_again_time",
+    assumes=("casts aren't repeated",),
+    when=CHOSEN,
+    **MODULES,
+)
+def dense_module_elementwise_time(
+    elementwise_factor: Array,
+    activation_bytes: Array,
+    rank_tokens: Array,
+    recompute_layernorm: Array,
+    hidden_size: Array,
+    sequence_shards: Array,
+    recompute_mla_up_proj: Array,
+    kv_rank: Array,
+    qkv_width: Array,
+    recompute_mlp: Array,
+    gated: Array,
+    mlp_width: Array,
+    memory_efficiency: Array,
+    memory_bandwidth: Array,
+) -> Array:
+    """Time of the element-wise work of a dense layer's modules that are repeated."""
+    norms = 4.0 * recompute_layernorm * hidden_size / sequence_shards
+    rotation = 2.0 * recompute_mla_up_proj * np.where(kv_rank > 0.0, qkv_width, 0.0)
+    inside = (2.0 + gated) * recompute_mlp * mlp_width
+    moved = elementwise_factor * activation_bytes * rank_tokens * (norms + rotation + inside)
+    return moved / (memory_efficiency * memory_bandwidth)
+
+
+@formula(
+    returns="moe_layer_elementwise_again_time",
+    assumes=("casts aren't repeated",),
+    when=CHOSEN,
+    **MODULES,
+)
+def moe_module_elementwise_time(
+    dense_layer_elementwise_again_time: Array,
+    dense_elementwise_bytes: Array,
+    moe_elementwise_bytes: Array,
+    half_elementwise_bytes: Array,
+    recompute_mlp: Array,
+    recompute_moe: Array,
+    recompute_moe_act: Array,
+    recompute_shared_experts: Array,
+    gated: Array,
+    activation_bytes: Array,
+    local_experts: Array,
+    expert_tokens: Array,
+    expert_width: Array,
+    rank_tokens: Array,
+    shared_width: Array,
+    elementwise_factor: Array,
+    memory_efficiency: Array,
+    memory_bandwidth: Array,
+) -> Array:
+    """Time of the element-wise work of a mixture's modules that are repeated."""
+    rate = memory_efficiency * memory_bandwidth
+    mlp = recompute_mlp * (dense_elementwise_bytes - half_elementwise_bytes)
+    inside = recompute_moe_act * local_experts * expert_tokens * expert_width
+    inside = inside + recompute_shared_experts * rank_tokens * shared_width
+    parts = (2.0 + gated) * activation_bytes * inside
+    whole = moe_elementwise_bytes - half_elementwise_bytes
+    moved = elementwise_factor * (np.where(recompute_moe > 0.0, whole, parts) - mlp)
+    return np.maximum(dense_layer_elementwise_again_time + moved / rate, 0.0)
 
 
 @formula(returns="dense_layer_recompute_time", when={"recompute": "full_early_stop"}, **EARLY)
@@ -450,20 +618,15 @@ def early_stop_dense_layer_recompute_time(
     return products + attention_forward_time + dense_layer_elementwise_forward_time
 
 
-@formula(
-    returns="moe_layer_recompute_time",
+total(
+    "moe_layer_recompute_time",
+    ("moe_layer_matmul_forward_time", "attention_forward_time",
+     "moe_layer_elementwise_forward_time"),
     assumes=("the probabilities' gradient needs the experts' outputs, so nothing is left out",),
-    when={"recompute": "full|full_early_stop"},
-    **PAPER,
-)
-def full_moe_layer_recompute_time(
-    moe_layer_matmul_forward_time: Array,
-    attention_forward_time: Array,
-    moe_layer_elementwise_forward_time: Array,
-) -> Array:
-    """Time of what a mixture-of-experts layer computes again: all."""
-    products = moe_layer_matmul_forward_time + attention_forward_time
-    return products + moe_layer_elementwise_forward_time
+    name="moe_layer_recompute_time_of_early_stop",
+    when={"recompute": "full_early_stop"},
+    **EARLY,
+)  # fmt: skip
 
 
 KEYS = "rank_key_value_weights/(2*hidden_size*maximum(qkv_width, 1))*qkv_forward_time"

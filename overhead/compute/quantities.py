@@ -144,6 +144,8 @@ _OF_A_LAYER = (
     ("layer_elementwise_backward", "e,b", "the backward's element-wise work"),
     ("layer_elementwise", "e", "all element-wise work"),
     ("layer_recompute", "r", "what is computed again for the backward"),
+    ("layer_matmul_again", "m,r", "the forward's matrix products that the backward repeats"),
+    ("layer_elementwise_again", "e,r", "the forward's element-wise work that is repeated"),
     ("layer_forward_gpu", "g,f", "the forward, but for the host"),
     ("layer_backward_gpu", "g,b", "the backward, but for the host"),
     ("layer_forward", "f", "the forward"),

@@ -104,11 +104,43 @@ for _name, _mark, _meaning in (
     ("moe_layer_activations", "MoE", "what a mixture-of-experts layer makes"),
     ("saved_attention_activations", "half,kept",
      "what a layer keeps beside its MLP where every second matrix product is kept"),
+    ("dense_module_activations", "dense,mod", "what recomputed modules of a dense layer made"),
+    ("moe_module_activations", "MoE,mod", "what recomputed modules of a mixture's layer made"),
     ("kept_dense_layer_activations", "dense,kept", "what a dense layer keeps for its backward"),
     ("kept_moe_layer_activations", "MoE,kept",
      "what a mixture-of-experts layer keeps for its backward"),
 ):  # fmt: skip
     define(_name, f"a_{{{_named(_mark)}}}", "byte", f"bytes a token: {_meaning}", minimum=0)
+
+# What is computed again for the backward: layers of a chunk, or modules of a layer.
+MODULES = {
+    "core_attn": ("a", "scores and values of attention"),
+    "layernorm": ("n", "both norms before a layer's blocks"),
+    "mla_up_proj": ("u", "projections up from latent vectors"),
+    "mlp": ("m", "the MLP of a dense layer"),
+    "moe": ("x", "router, experts and their exchange"),
+    "moe_act": ("e", "the activation function of routed experts"),
+    "shared_experts": ("s", "shared experts"),
+}
+for _name, (_mark, _meaning) in MODULES.items():
+    define(f"recompute_{_name}", rf"\chi_{{{_named(_mark)}}}", "1",
+           f"whether selective recomputation repeats {_meaning}", minimum=0, maximum=1,
+           integer=True)  # fmt: skip
+define("chunk_layers", "L_c", "1", "layers of a chunk of a stage, the largest", minimum=0)
+define("recompute_layers", "L_r", "1",
+       "layers of each chunk that are recomputed (block), or of a unit (uniform)",
+       minimum=0, integer=True)  # fmt: skip
+define("needed_recompute_layers", "L_{ri}", "1",
+       "layers of each chunk that have to be recomputed for a stage to fit", minimum=0)  # fmt: skip
+define("recomputed_share", r"\varrho_c", "1", "share of a chunk's layers that are recomputed",
+       minimum=0, maximum=1)  # fmt: skip
+define("stage_recomputed_share", r"\varrho_i", "1",
+       "share of the stage's layers that are recomputed", minimum=0, maximum=1)  # fmt: skip
+define("recompute_units", "n_r", "1", "units of layers of a chunk that keep their first input",
+       minimum=0)  # fmt: skip
+define("memory_share", r"\eta_M", "1",
+       "share of a GPU's memory that as few recomputed layers as fit leave full",
+       minimum=0, above=True, maximum=1)  # fmt: skip
 
 # Memory of a rank, by part.
 for _name, _mark, _meaning in (
@@ -121,6 +153,9 @@ for _name, _mark, _meaning in (
     ("bucket_memory", "buckets", "buckets of gradients on their way"),
     ("placeholder_memory", "placeholders", "placeholders for gradients added up elsewhere"),
     ("stored_activation_memory", "stored", "activations of layers, of all micro-batches in flight"),
+    ("whole_activation_memory", "whole", "activations of layers if nothing is recomputed"),
+    ("no_memory", "0", "none"),
+    ("unrecomputed_memory", "all", "all together if nothing is recomputed"),
     ("live_activation_memory", "live", "activations of the one layer that is recomputed"),
     ("embedding_activation_memory", "embedding", "dropout mask behind the embedding"),
     ("output_activation_memory", "output", "inputs of the last norm and of the output layer"),

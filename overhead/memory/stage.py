@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from overhead.formula import REGISTRY, alias, call, constant, formula
 from overhead.graph import Evaluation
 from overhead.labels import LABELS
-from overhead.memory.quantities import PARTS
+from overhead.memory.quantities import MODULES, PARTS
 from overhead.quantity import VOCABULARY, Array, define
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
@@ -152,30 +152,6 @@ def stored_activation_memory(
     dense = stage_mlp_layers * kept_dense_layer_activations
     layers = dense + stage_moe_layers * kept_moe_layer_activations
     return in_flight_micro_batches * (rank_tokens * layers)
-
-
-@formula(
-    source="chen2016",
-    where="section 4.1",
-    assumes=(
-        "one layer of one micro-batch is recomputed at a time (without a backward: computed)",
-    ),
-)
-def live_activation_memory(
-    rank_tokens: Array,
-    stage_mlp_layers: Array,
-    dense_layer_activations: Array,
-    kept_dense_layer_activations: Array,
-    stage_moe_layers: Array,
-    moe_layer_activations: Array,
-    kept_moe_layer_activations: Array,
-) -> Array:
-    """Memory of what the one layer that is recomputed has beyond what it kept."""
-    dense = np.maximum(dense_layer_activations - kept_dense_layer_activations, 0.0)
-    moe = np.maximum(moe_layer_activations - kept_moe_layer_activations, 0.0)
-    return rank_tokens * np.maximum(
-        np.where(stage_mlp_layers > 0.0, dense, 0.0), np.where(stage_moe_layers > 0.0, moe, 0.0)
-    )
 
 
 @formula(**TOTAL)
@@ -320,6 +296,7 @@ _NONE = {
     "router_bias", "zero_stage", "sequence_parallel", "dropout", "ends_as_layers",
     "pending_share", "buckets", "bucket_bytes", "placeholder_bytes",
     "weighted_outputs",
+    *(f"recompute_{name}" for name in MODULES if name != "core_attn"),
 }  # fmt: skip
 _ONE = {
     "tp", "cp", "pp", "dp", "ep", "virtual_stages", "micro_batch", "moe_every", "weight_copies",
@@ -329,6 +306,8 @@ GIB = 2.0**30
 DEFAULTS: dict[str, float] = {
     **dict.fromkeys(sorted(_NONE), 0.0),
     **dict.fromkeys(sorted(_ONE), 1.0),
+    "recompute_core_attn": 1.0,  # Megatron-LM's only module unless others are given
+    "memory_share": 0.95,  # assumed: the rest goes to fragments
     "activation_bytes": 2.0,
     "gathered_bytes": 2.0,
     "gathered_layers": 2.0,  # the layer at work and the one fetched ahead

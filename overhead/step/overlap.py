@@ -47,7 +47,7 @@ def tp_hidden_share(sequence_parallel: Array, tp_overlap: Array, tp_whole_overla
     return np.where(sequence_parallel > 0.0, tp_overlap, tp_whole_overlap)
 
 
-REPEATED = {"recompute": "full|full_early_stop|per_op"}
+REPEATED = {"recompute": "selective|block|uniform|full|full_early_stop|per_op"}
 LINEAR: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsync"
@@ -160,7 +160,7 @@ def _tensor(of: str, layer: str) -> None:
     declare(f"{of}_exposed_tp_backward_time", taken, _tp_backward, **BOUND)
     declare(
         f"{of}_exposed_tp_backward_time",
-        (*taken, again, forward),
+        (*taken, again, f"{of}_layer_matmul_again_time"),
         _tp_backward_again,
         when=REPEATED,
         **BOUND,
@@ -174,7 +174,7 @@ _tensor("moe", "tp_moe_layer")
 # Context parallelism hides behind scores and values; in a ring, behind all blocks but one.
 
 RING = {"context_parallel": "ring"}
-REPEATED_ATTENTION = {"recompute": "selective|full|full_early_stop"}
+REPEATED_ATTENTION = {"recompute": "selective|block|uniform|full|full_early_stop"}
 
 
 def _more(time: Array, overlap: Array, computing: Array, again: Array) -> Array:
@@ -193,7 +193,7 @@ def _context() -> None:
     """Declare what context parallelism exposes; its backward holds what is repeated."""
     forward = ("cp_layer_forward_time", "cp_overlap", "attention_forward_time")
     backward = ("cp_layer_backward_time", "cp_overlap", "attention_backward_time")
-    both = (*backward, forward[2])
+    both = (*backward, "layer_attention_again_time")
     one, name = "exposed_cp_forward_time", "exposed_cp_backward_time"
     declare(one, forward, exposed, **BOUND)
     declare(name, backward, exposed, **BOUND)
@@ -216,9 +216,16 @@ def _ep_backward(time: Array, overlap: Array, inputs: Array, weights: Array) -> 
 
 
 def _ep_backward_more(
-    time: Array, overlap: Array, inputs: Array, weights: Array, forward: Array
+    time: Array,
+    overlap: Array,
+    inputs: Array,
+    weights: Array,
+    repeated: Array,
+    forward: Array,
+    again: Array,
 ) -> Array:
-    return exposed(time, overlap, inputs + weights + forward)
+    sent = repeated * forward
+    return _ep_backward(time, overlap, inputs, weights) + exposed(sent, overlap, again)
 
 
 def _expert() -> None:
@@ -229,7 +236,8 @@ def _expert() -> None:
     declare("exposed_ep_forward_time", forward, exposed, **BOUND)
     name, taken = "exposed_ep_backward_time", (*backward, inputs, weights)
     declare(name, taken, _ep_backward, **BOUND)
-    declare(name, (*taken, forward[2]), _ep_backward_more, when=REPEATED, **BOUND)
+    more = ("repeated_exchanges", "ep_layer_forward_time", "moe_layer_matmul_again_time")
+    declare(name, (*taken, *more), _ep_backward_more, when=REPEATED, **BOUND)
 
 
 _expert()
@@ -248,7 +256,7 @@ NAMED_RING = {**NAMED, **RING}
 define("attention_again_time", r"t_\mathrm{attn,bf}", "s",
        "time of a layer's attention in its backward, what is repeated of its forward included",
        minimum=0)  # fmt: skip
-total("attention_again_time", ("attention_backward_time", "attention_forward_time"))
+total("attention_again_time", ("attention_backward_time", "layer_attention_again_time"))
 
 
 def _ring_exchange(way: str, computing: str, when: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from overhead.formula import alias, constant, formula, product, total
-from overhead.quantity import Array
+from overhead.quantity import Array, define
 from overhead.source import cite
 
 PALM: dict[str, Any] = {"source": "chowdhery2022", "where": "appendix B"}
@@ -71,22 +71,60 @@ def hfu(hardware_flops: Array, step_time: Array, world_size: Array, peak_flops: 
 
 
 constant("recomputed_flops_per_token", 0.0, like="attention_flops_per_token", **AGAIN)
-alias(
-    "recomputed_flops_per_token",
-    "attention_flops_per_token",
-    when={"recompute": "selective"},
-    **AGAIN,
-)
-
-
+define("layer_flops_per_token", "F_L", "1", "forward FLOPs of one token in all layers", minimum=0)
 total(
-    "recomputed_flops_per_token",
+    "layer_flops_per_token",
     ("weight_flops_per_token", "attention_flops_per_token"),
     assumes=("the output layer isn't repeated",),
-    when={"recompute": "full"},
-    name="full_recomputed_flops_per_token",
     **AGAIN,
 )
+alias(
+    "recomputed_flops_per_token",
+    "layer_flops_per_token",
+    when={"recompute": "full|uniform"},
+    **AGAIN,
+)
+product(
+    "recomputed_flops_per_token",
+    ("recomputed_share", "layer_flops_per_token"),
+    name="recomputed_flops_per_token_of_some",
+    when={"recompute": "block"},
+    **AGAIN,
+)
+
+
+@formula(
+    returns="recomputed_flops_per_token",
+    source="megatron",
+    where="megatron/core/transformer/transformer_config.py: recompute_modules",
+    when={"recompute": "selective"},
+)
+def module_flops_per_token(
+    recompute_core_attn: Array,
+    attention_flops_per_token: Array,
+    recompute_mla_up_proj: Array,
+    kv_rank: Array,
+    layers: Array,
+    query_weights: Array,
+    key_value_weights: Array,
+    recompute_mlp: Array,
+    dense_mlp_layers: Array,
+    mlp_weights: Array,
+    moe_layers: Array,
+    recompute_moe: Array,
+    router_weights: Array,
+    experts_per_token: Array,
+    expert_weights: Array,
+    repeated_shared_experts: Array,
+    shared_expert_weights: Array,
+) -> Array:
+    """FLOPs of one token that are computed again in modules of layers."""
+    up = np.where(kv_rank > 0.0, query_weights + key_value_weights, 0.0)
+    routed = recompute_moe * (router_weights + experts_per_token * expert_weights)
+    mixture = moe_layers * (routed + repeated_shared_experts * shared_expert_weights)
+    dense = recompute_mlp * dense_mlp_layers * mlp_weights
+    weights = recompute_mla_up_proj * layers * up + dense + mixture
+    return recompute_core_attn * attention_flops_per_token + 2.0 * weights
 
 
 @formula(

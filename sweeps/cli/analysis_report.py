@@ -14,6 +14,7 @@ from overhead.expression import names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.graph import Evaluation
 from overhead.labels import NO_LIBRARY
+from overhead.memory.quantities import MODULES
 from overhead.quantity import VOCABULARY, Array
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer import SHAPES
@@ -257,8 +258,24 @@ def _settings(evaluation: Evaluation) -> Iterator[str]:
     if evaluation["pp"] > 1.0:
         chunks = evaluation["virtual_stages"]
         yield f"schedule {labels['schedule']}" + (f", {chunks:g} chunks" if chunks > 1.0 else "")
-    yield f"recompute {labels['recompute']}"
+    yield f"recompute {labels['recompute']}" + _recomputed(evaluation)
     yield f"attention {labels['attention_kernel']}, {labels['mask']}"
+
+
+def _recomputed(evaluation: Evaluation) -> str:
+    """Return of how many of each chunk's layers, or of which modules, recomputation is."""
+    match evaluation.labels["recompute"]:
+        case "block":
+            layers, whole = evaluation["recompute_layers"], evaluation["chunk_layers"]
+            few = "" if "recompute_layers" in evaluation.given else ", as few as fit"
+            return f" of {layers:g} of each chunk's {whole:g} layers{few}"
+        case "uniform":
+            return f" by {_some(evaluation['recompute_layers'], 'layer')}"
+        case "selective":
+            modules = [one for one in MODULES if evaluation[f"recompute_{one}"] > 0.0]
+            return f" ({', '.join(modules) or 'nothing'})"
+        case _:
+            return ""
 
 
 def _some(count: Any, word: str, words: str = "") -> str:

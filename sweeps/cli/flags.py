@@ -80,8 +80,8 @@ OF_PLANS = (
     "world_size", "dp", "tp", "cp", "pp", "ep", "etp", "virtual_stages", "micro_batch",
     "global_batch", "micro_batches", "zero_stage", "sequence_parallel", "context_parallel",
     "hsdp_shard", "schedule", "embedding_as_layer", "loss_as_layer", "recompute",
-    "expert_imbalance", "dispatcher", "mask", "dropout", "tp_mechanism", "cp_mechanism",
-    "dp_mechanism", "tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap",
+    "recompute_layers", "expert_imbalance", "dispatcher", "mask", "dropout", "tp_mechanism",
+    "cp_mechanism", "dp_mechanism", "tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap",
 )  # fmt: skip
 OF_MODELS = (
     "model", "parameters", "sequence_length", "layers", "hidden_size", "heads", "kv_heads",

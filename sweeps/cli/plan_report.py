@@ -89,6 +89,8 @@ def _schedule(plan: Detail) -> str:
 
 def _recompute(plan: Detail) -> str:
     label = plan.plan.labels["recompute"]
+    if label == "block" and "recompute_layers" in plan.plan.known:
+        return f"{plan.plan.known['recompute_layers']:g} a chunk"
     return RECOMPUTED.get(label, label)
 
 

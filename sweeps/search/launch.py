@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from overhead.memory.quantities import MODULES
 from sweeps.search.request import Execution
 
 
@@ -126,8 +127,15 @@ def _megatron_recompute(plan: Execution, missing: list[str]) -> Iterator[str]:
             yield "--recompute-granularity full"
             yield "--recompute-method uniform"
             yield "--recompute-num-layers 1"
+        case "block" | "uniform" as method:
+            yield "--recompute-granularity full"
+            yield f"--recompute-method {method}"
+            layers = plan.given.get("recompute_layers", plan.known.get("recompute_layers", 1.0))
+            yield f"--recompute-num-layers {layers:g}"
         case "selective":
             yield "--recompute-granularity selective"
+            modules = [one for one in MODULES if plan.given.get(f"recompute_{one}", 0.0) > 0.0]
+            yield f"--recompute-modules {' '.join(modules)}"
         case other:
             missing.append(f"it has no recomputation {other}")
 

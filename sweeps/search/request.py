@@ -59,7 +59,9 @@ class Habits:
 
 # Megatron-LM's Megatron-FSDP is ZeRO 2 and 3, its distributed optimizer ZeRO 1.  torchtitan shards
 # fully, or keeps what it gathered (2).  DeepSpeed's pipeline isn't interleaved.
+# Of Megatron's layers as few are recomputed as fit, none among them.
 HABITS: Mapping[str, Habits] = {
+    "megatron-lm": Habits(recompute=("block", "full")),
     "torchtitan": Habits((2, 3), ("none", "per_op", "full_early_stop")),
     "deepspeed": Habits(schedules=("one_f_one_b",)),
     "fms-fsdp": Habits((3,), ("none", "full_early_stop"), ("one_f_one_b",)),
@@ -419,6 +421,8 @@ class Execution:
         if self["cp"] > 1.0:
             parts.append(f"context by {self.labels['context_parallel']}")
         again = self.labels["recompute"]
+        if again == "block" and "recompute_layers" in self.known:
+            again = f"{self.known['recompute_layers']:g} of each chunk's layers"
         parts.append("nothing recomputed" if again == "none" else f"recompute {again}")
         return ", ".join(parts)
 

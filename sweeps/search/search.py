@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -330,7 +330,24 @@ class _Keeper:
         objective = self.space.point.objective
         sign = -1.0 if objective.more else 1.0
         known = {objective.quantity: sign * first, objective.second: second}
-        return executions_at(self.space, places, known)
+        return _settled(executions_at(self.space, places, known))
+
+
+def _settled(plans: Sequence[Execution]) -> tuple[Execution, ...]:
+    """Return plans with the number of layers that they recompute, where as few do as fit."""
+    found = list(plans)
+    chosen = [place for place, plan in enumerate(found) if plan.labels["recompute"] == "block"]
+    asked = ("recompute_layers", "chunk_layers")
+    rows = details([found[place] for place in chosen], asked)
+    for place, row in zip(chosen, rows, strict=True):
+        plan, layers = row.plan, row["recompute_layers"]
+        whole = "full" if layers >= row["chunk_layers"] else "block"
+        again = whole if layers > 0.0 else "none"
+        known = {"recompute_layers": layers} if again == "block" else {}
+        found[place] = replace(
+            plan, labels={**plan.labels, "recompute": again}, known={**plan.known, **known}
+        )
+    return tuple(found)
 
 
 def _unranked(space: Space) -> None:

@@ -347,6 +347,7 @@ def _common(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]:
     # A plan says itself what is recomputed.
     unknown = [name for name in SETTINGS if name not in (*point.labels, *CHOICES)]
     constants.setdefault("unknown_settings", float(len(unknown)))
+    constants.setdefault("memory_share", point.threshold)
     kinds = point.choices.get("context_parallel")
     some = {} if kinds is None else {"context_parallel": str(kinds[0])}
     once = resolve(Sweep("", constants=constants, labels={**labels, **some}), point.folders)
@@ -360,6 +361,7 @@ def _told(resolved: Resolved, point: Point) -> Resolved:
         "context_parallel": f"the default of {resolved.labels.get('framework', '')}",
         "sharding": "the ranks of a shard are given",
         "unknown_settings": "settings that aren't given",
+        "memory_share": "the threshold of memory",
     }
     values = {**resolved.constants, **resolved.labels}
     asked = {*point.labels, *point.constants, *point.choices}

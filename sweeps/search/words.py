@@ -17,6 +17,7 @@ ASKED = ("step_time", "peak_memory")
 TRADED = (("tp", "tp"), ("cp", "cp"), ("pp", "pp"))
 RECOMPUTE = {"none": "nothing recomputed", "full": "whole layers recomputed",
              "selective": "attention's scores recomputed",
+             "block": "as few layers recomputed as fit",
              "per_op": "every second product recomputed",
              "full_early_stop": "layers recomputed up to their last product"}  # fmt: skip
 
@@ -157,8 +158,9 @@ def _neighbours(values: NDArray[np.float64], own: float) -> list[float]:
 
 
 def _labels(plan: Execution, choices: Mapping[str, NDArray[Any]]) -> Iterator[Change]:
-    for label in map(str, choices["recompute"]):
-        if label != plan.labels["recompute"]:
+    kinds = dict.fromkeys(("none", *map(str, choices["recompute"])))
+    for label in kinds:
+        if label not in (plan.labels["recompute"], "block"):
             yield Change(RECOMPUTE.get(label, f"recompute {label}"), {}, {"recompute": label})
     kinds = choices.get("context_parallel", np.empty(0, dtype=str))
     for label in map(str, kinds):

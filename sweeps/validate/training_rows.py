@@ -181,8 +181,10 @@ class _Reader:
         for name in ("model", "measure"):
             labels.pop(name, None)
         if labels.get("recompute") == "unknown":
-            # A row that leaves it open is taken as keeping everything, as recent recipes do.
-            labels["recompute"] = "none"
+            # A row that leaves it open is taken as recomputing as few layers as fit, often none;
+            # XLA's policies, which MaxText names, keep products instead, and take less memory.
+            kept = labels.get("framework", "").startswith("maxtext")
+            labels["recompute"] = "none" if kept else "block"
             assumed["recompute"] = None
         for name in ("framework", "precision", "recompute"):
             if name not in labels or "assumed" in run.texts.get(name, ""):

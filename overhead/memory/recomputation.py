@@ -1,0 +1,415 @@
+"""What is kept for the backward, and what is computed again: layers, or modules of a layer.
+
+The label ``recompute`` says what: nothing, modules of each layer (``selective``), every layer
+(``full``, ``full_early_stop``, in units of several ``uniform``), every second product (``per_op``),
+or the first ``recompute_layers`` of each chunk (``block``), by default as few as fit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from overhead.formula import alias, call, constant, declare, formula
+from overhead.labels import LABELS
+from overhead.memory.stage import CANDIDATES
+from overhead.quantity import Array, define
+
+PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
+TOTAL: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.3"}
+
+# What a layer keeps, by label `recompute`; nothing without a backward.
+
+PLACE: dict[str, Any] = {"source": "korthikanti2022"}
+MODULES: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/transformer_config.py: recompute_modules;"
+    " transformer_layer.py, multi_latent_attention.py, moe/moe_layer.py and experts.py",
+}
+INPUT = "each layer keeps its input"
+BLOCK: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/transformer_block.py: recompute_method block",
+    "when": {"recompute": "block"},
+}
+UNIFORM: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/transformer_block.py: recompute_method uniform",
+    "when": {"recompute": "uniform"},
+}
+# Recomputation that stops once it has what the backward needs keeps no more and no less.
+FULL = {"recompute": "full|full_early_stop"}
+PER_OP: dict[str, Any] = {
+    "source": "torchtitan",
+    "where": "torchtitan/models/llama3/infra/parallelize.py, _save_list and _custom_policy",
+}
+EVERY_SECOND = (
+    "the layer's input, every second matrix product's output (queries, values, the first of the "
+    "MLP, the last of a gated one), what attention gives and what is reduced and scattered"
+)
+
+
+WHOLE: dict[str, Any] = {"where": "section 4.1", "when": {"recompute": "none"}}
+CHECKPOINTED: dict[str, Any] = {
+    "where": "section 5, full recomputation",
+    "assumes": (INPUT,),
+    "when": FULL,
+}
+for _class in ("dense", "moe"):
+    _kept, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
+    alias(_kept, _all, "All that a layer has", **WHOLE, **PLACE)
+    alias(_kept, "checkpoint_activations", "A layer's input alone", **CHECKPOINTED, **PLACE)
+
+
+@formula(
+    assumes=("the norms' outputs are what the products take", "masks and inputs stay"), **MODULES
+)
+def dense_module_activations(
+    recompute_core_attn: Array,
+    score_activations: Array,
+    recompute_layernorm: Array,
+    matmul_input_bytes: Array,
+    hidden_size: Array,
+    sequence_shards: Array,
+    recompute_mla_up_proj: Array,
+    kv_rank: Array,
+    activation_bytes: Array,
+    heads: Array,
+    tp: Array,
+    query_head_size: Array,
+    value_head_size: Array,
+    rank_kv_heads: Array,
+    recompute_mlp: Array,
+    mlp_activations: Array,
+) -> Array:
+    """Bytes a token of what the modules of a dense layer that are recomputed made."""
+    norms = 2.0 * matmul_input_bytes * hidden_size / sequence_shards
+    keys = rank_kv_heads * (query_head_size + value_head_size)
+    up = activation_bytes * (heads / tp * query_head_size + keys)
+    half = recompute_core_attn * score_activations + recompute_layernorm * norms
+    half = half + recompute_mla_up_proj * np.where(kv_rank > 0.0, up, 0.0)
+    return half + recompute_mlp * mlp_activations
+
+
+@formula(assumes=("experts' activation function gives what their last product takes",), **MODULES)
+def moe_module_activations(
+    dense_module_activations: Array,
+    recompute_mlp: Array,
+    mlp_activations: Array,
+    recompute_moe: Array,
+    router_activations: Array,
+    expert_activations: Array,
+    recompute_shared_experts: Array,
+    shared_expert_activations: Array,
+    recompute_moe_act: Array,
+    expert_imbalance: Array,
+    experts_per_token: Array,
+    tp: Array,
+    matmul_input_bytes: Array,
+    expert_ffn_size: Array,
+) -> Array:
+    """Bytes a token of what the modules of a mixture's layer that are recomputed made."""
+    half = np.maximum(dense_module_activations - recompute_mlp * mlp_activations, 0.0)
+    whole = router_activations + shared_expert_activations + expert_activations
+    rows = expert_imbalance * experts_per_token / tp
+    parts = recompute_shared_experts * shared_expert_activations
+    parts = parts + recompute_moe_act * rows * matmul_input_bytes * expert_ffn_size
+    return half + np.where(recompute_moe > 0.0, whole, parts)
+
+
+def _all_but(whole: Array, modules: Array) -> Array:
+    return np.maximum(whole - modules, 0.0)
+
+
+def _some(whole: Array, checkpoint: Array, share: Array) -> Array:
+    return share * checkpoint + (1.0 - share) * whole
+
+
+def _units(checkpoint: Array, units: Array, chunk_layers: Array) -> Array:
+    return checkpoint * units / np.maximum(chunk_layers, 1.0)
+
+
+for _class in ("dense", "moe"):
+    _kept, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
+    _modules = f"{_class}_module_activations"
+    declare(_kept, (_all, _modules), _all_but, when={"recompute": "selective"}, **MODULES)
+    _inputs = (_all, "checkpoint_activations", "stage_recomputed_share")
+    declare(_kept, _inputs, _some, assumes=("the mean of a stage's layers",), **BLOCK)
+    _inputs = ("checkpoint_activations", "recompute_units", "chunk_layers")
+    declare(_kept, _inputs, _units, assumes=("the mean of a chunk's layers",), **UNIFORM)
+
+
+@formula(
+    assumes=(EVERY_SECOND, "queries, keys and values are one product each, in that order"), **PER_OP
+)
+def saved_attention_activations(
+    checkpoint_activations: Array,
+    activation_bytes: Array,
+    heads: Array,
+    tp: Array,
+    query_head_size: Array,
+    value_head_size: Array,
+    rank_kv_heads: Array,
+    score_activations: Array,
+    hidden_size: Array,
+    sequence_shards: Array,
+) -> Array:
+    """Bytes a token that a layer keeps beside its MLP where every second product is kept."""
+    outputs = heads / tp * (query_head_size + value_head_size) + rank_kv_heads * value_head_size
+    reduced = np.where(tp > 1.0, 2.0 * hidden_size / sequence_shards, 0.0)
+    own = checkpoint_activations + score_activations
+    return own + activation_bytes * (outputs + reduced)
+
+
+@formula(
+    returns="kept_dense_layer_activations",
+    assumes=(EVERY_SECOND, "the last product's output is whole on each rank"),
+    when={"recompute": "per_op"},
+    **PER_OP,
+)
+def per_op_dense_layer_activations(
+    saved_attention_activations: Array,
+    activation_bytes: Array,
+    ffn_size: Array,
+    tp: Array,
+    gated: Array,
+    hidden_size: Array,
+) -> Array:
+    """Bytes a token that a dense layer keeps where every second product's output is kept."""
+    return saved_attention_activations + activation_bytes * (ffn_size / tp + gated * hidden_size)
+
+
+@formula(
+    returns="kept_moe_layer_activations",
+    assumes=(EVERY_SECOND, "the products of routed experts are not among those that are kept"),
+    when={"recompute": "per_op"},
+    **PER_OP,
+)
+def per_op_moe_layer_activations(
+    saved_attention_activations: Array,
+    activation_bytes: Array,
+    gated: Array,
+    shared_ffn_size: Array,
+    tp: Array,
+) -> Array:
+    """Bytes a token that a mixture-of-experts layer keeps where every second product is kept."""
+    return saved_attention_activations + activation_bytes * gated * shared_ffn_size / tp
+
+
+# Without a backward nothing is kept.
+
+
+for _kind in ("dense", "moe"):
+    for _recompute in LABELS["recompute"].values:
+        constant(
+            f"kept_{_kind}_layer_activations",
+            0.0,
+            like=f"{_kind}_layer_activations",
+            name=f"kept_{_kind}_layer_activations_without_backward_{_recompute}",
+            assumes=("there is no backward",),
+            when={"schedule": "forward_only", "recompute": _recompute},
+        )
+
+
+# What is there while a layer is computed again.
+
+
+def _live(
+    rank_tokens: Array, dense_layers: Array, dense: Array, moe_layers: Array, moe: Array
+) -> Array:
+    return rank_tokens * np.maximum(
+        np.where(dense_layers > 0.0, np.maximum(dense, 0.0), 0.0),
+        np.where(moe_layers > 0.0, np.maximum(moe, 0.0), 0.0),
+    )
+
+
+def _one_layer(
+    rank_tokens: Array,
+    dense_layers: Array,
+    dense: Array,
+    kept_dense: Array,
+    moe_layers: Array,
+    moe: Array,
+    kept_moe: Array,
+) -> Array:
+    return _live(rank_tokens, dense_layers, dense - kept_dense, moe_layers, moe - kept_moe)
+
+
+def _one_of_block(
+    rank_tokens: Array,
+    dense_layers: Array,
+    dense: Array,
+    moe_layers: Array,
+    moe: Array,
+    checkpoint: Array,
+    recompute_layers: Array,
+) -> Array:
+    one = _live(rank_tokens, dense_layers, dense - checkpoint, moe_layers, moe - checkpoint)
+    return np.where(recompute_layers > 0.0, one, 0.0)
+
+
+def _one_unit(
+    rank_tokens: Array,
+    dense_layers: Array,
+    dense: Array,
+    moe_layers: Array,
+    moe: Array,
+    checkpoint: Array,
+    recompute_layers: Array,
+    chunk_layers: Array,
+) -> Array:
+    unit = np.minimum(np.maximum(recompute_layers, 1.0), chunk_layers)
+    whole = unit * dense - checkpoint, unit * moe - checkpoint
+    return _live(rank_tokens, dense_layers, whole[0], moe_layers, whole[1])
+
+
+LIVE: dict[str, Any] = {"source": "chen2016", "where": "section 4.1"}
+ONE = "one layer of one micro-batch is recomputed at a time"
+OF_LAYERS = (
+    "rank_tokens", "stage_mlp_layers", "dense_layer_activations", "stage_moe_layers",
+    "moe_layer_activations",
+)  # fmt: skip
+KEPT = (*OF_LAYERS[:3], "kept_dense_layer_activations", *OF_LAYERS[3:],
+        "kept_moe_layer_activations")  # fmt: skip
+UNLESS = f"{ONE} (without a backward: computed)"
+declare("live_activation_memory", KEPT, _one_layer, assumes=(UNLESS,), **LIVE)
+for _method, _kernel, _more in (
+    ("block", _one_of_block, ()),
+    ("uniform", _one_unit, ("chunk_layers",)),
+):
+    _inputs = (*OF_LAYERS, "checkpoint_activations", "recompute_layers", *_more)
+    _when = {"recompute": _method}
+    declare("live_activation_memory", _inputs, _kernel, assumes=(ONE,), when=_when, **LIVE)
+    _when = {"recompute": _method, "schedule": "forward_only"}
+    declare("live_activation_memory", KEPT, _one_layer, assumes=(UNLESS,), when=_when, **LIVE)
+
+
+# How many layers of a chunk are recomputed: as many as are given, or as few as fit.
+
+MEGATRON_BLOCK: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/transformer_block.py: recompute_num_layers",
+}
+IN_BLOCK = {"recompute": "block"}
+
+
+@formula(**PIPELINE)
+def chunk_layers(
+    layers: Array,
+    embedding_as_layer: Array,
+    loss_as_layer: Array,
+    pp: Array,
+    virtual_stages: Array,
+) -> Array:
+    """Layers of the largest chunk of a stage."""
+    places = layers + embedding_as_layer + loss_as_layer
+    return np.ceil(places / (pp * virtual_stages))
+
+
+@formula(assumes=("the largest chunk",), **MEGATRON_BLOCK)
+def recomputed_share(recompute_layers: Array, chunk_layers: Array) -> Array:
+    """Share of a chunk's layers that are recomputed."""
+    return np.minimum(recompute_layers / np.maximum(chunk_layers, 1.0), 1.0)
+
+
+@formula(**MEGATRON_BLOCK)
+def stage_recomputed_share(
+    recompute_layers: Array, virtual_stages: Array, stage_layers: Array
+) -> Array:
+    """Share of the stage's layers that are recomputed."""
+    return np.minimum(recompute_layers * virtual_stages / np.maximum(stage_layers, 1.0), 1.0)
+
+
+@formula(**MEGATRON_BLOCK)
+def recompute_units(chunk_layers: Array, recompute_layers: Array) -> Array:
+    """Units of layers of a chunk, each of which keeps its first input."""
+    return np.ceil(chunk_layers / np.maximum(recompute_layers, 1.0))
+
+
+@formula(**TOTAL)
+def whole_activation_memory(
+    in_flight_micro_batches: Array,
+    rank_tokens: Array,
+    stage_mlp_layers: Array,
+    dense_layer_activations: Array,
+    stage_moe_layers: Array,
+    moe_layer_activations: Array,
+) -> Array:
+    """Memory of the layers' activations of all micro-batches in flight if all is kept."""
+    layers = stage_mlp_layers * dense_layer_activations + stage_moe_layers * moe_layer_activations
+    return in_flight_micro_batches * (rank_tokens * layers)
+
+
+constant("no_memory", 0.0, like="rank_tokens")
+call(
+    returns="unrecomputed_memory",
+    of="memory",
+    bind={
+        "stored_activation_memory": "whole_activation_memory",
+        "live_activation_memory": "no_memory",
+    },
+)
+
+
+@formula(source="derivation", assumes=("a layer's mean over the stage",))
+def needed_recompute_layers(
+    unrecomputed_memory: Array,
+    memory_share: Array,
+    memory_capacity: Array,
+    reserve_factor: Array,
+    whole_activation_memory: Array,
+    in_flight_micro_batches: Array,
+    rank_tokens: Array,
+    checkpoint_activations: Array,
+    stage_layers: Array,
+    virtual_stages: Array,
+    chunk_layers: Array,
+    stage_mlp_layers: Array,
+    dense_layer_activations: Array,
+    stage_moe_layers: Array,
+    moe_layer_activations: Array,
+) -> Array:
+    """Layers of each chunk that have to be recomputed for the stage to fit."""
+    left = memory_share * memory_capacity - unrecomputed_memory
+    live = _live(
+        rank_tokens,
+        stage_mlp_layers,
+        dense_layer_activations - checkpoint_activations,
+        stage_moe_layers,
+        moe_layer_activations - checkpoint_activations,
+    )
+    inputs = in_flight_micro_batches * rank_tokens * stage_layers * checkpoint_activations
+    saved = np.maximum(whole_activation_memory - inputs, 1.0) / np.maximum(stage_layers, 1.0)
+    several = np.ceil((reserve_factor * live - left) / (reserve_factor * saved * virtual_stages))
+    return np.where(left >= 0.0, 0.0, np.minimum(np.maximum(several, 1.0), chunk_layers))
+
+
+for _stage in CANDIDATES:
+    define(
+        f"{_stage}_recompute_layers",
+        rf"L_r^\mathrm{{{_stage.split('_')[0]}}}",
+        "1",
+        f"layers of each chunk to recompute for the {_stage.replace('_', ' ')} to fit",
+        minimum=0,
+    )
+    call(
+        returns=f"{_stage}_recompute_layers",
+        of="needed_recompute_layers",
+        bind={"stage": _stage},
+        when=IN_BLOCK,
+    )
+
+
+def _most(*values: Array) -> Array:
+    one, two, three, last = values
+    return np.maximum(np.maximum(one, two), np.maximum(three, last))
+
+
+declare(
+    "recompute_layers",
+    [f"{stage}_recompute_layers" for stage in CANDIDATES],
+    _most,
+    assumes=("as few as fit, in every stage alike, all where that isn't enough",),
+    when=IN_BLOCK,
+)
