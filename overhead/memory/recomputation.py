@@ -307,8 +307,19 @@ def chunk_layers(
     return np.ceil(places / (pp * virtual_stages))
 
 
-@formula(assumes=("the largest chunk",), **MEGATRON_BLOCK)
-def recomputed_share(recompute_layers: Array, chunk_layers: Array) -> Array:
+constant("recomputed_share", 0.0, "No layer is recomputed as a whole", like="pp")
+constant("recomputed_share", 1.0, "Every layer is recomputed", like="pp",
+         when={"recompute": "full|full_early_stop|uniform"})  # fmt: skip
+
+
+@formula(
+    returns="recomputed_share",
+    assumes=("the largest chunk",),
+    name="block_recomputed_share",
+    when=IN_BLOCK,
+    **MEGATRON_BLOCK,
+)
+def block_recomputed_share(recompute_layers: Array, chunk_layers: Array) -> Array:
     """Share of a chunk's layers that are recomputed."""
     return np.minimum(recompute_layers / np.maximum(chunk_layers, 1.0), 1.0)
 

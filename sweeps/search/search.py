@@ -18,7 +18,7 @@ from sweeps.engine.grid import Array, Case, Region
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault
 from sweeps.search.request import Execution, executions_at
-from sweeps.search.space import PLAN, Space
+from sweeps.search.space import AGAIN, PLAN, SHARE, Space
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -214,8 +214,11 @@ class Block:
         """Return why its plans don't count, as bits."""
         assert self.space.limits is not None
         memory = self.value("peak_memory")
-        labels = self.case.labels
-        return self.space.limits.bits_at(self.region, labels, self.value("status"), memory)
+        labels, limits = self.case.labels, self.space.limits
+        bits = limits.bits_at(self.region, labels, self.value("status"), memory)
+        if limits.blocks and labels["recompute"] == "block":
+            bits = bits | np.where(self.value(SHARE) >= 1.0, limits.bits[AGAIN], 0)
+        return np.asarray(bits, dtype=np.int64)
 
 
 def blocks_of(space: Space) -> Iterator[Block]:

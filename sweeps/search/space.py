@@ -38,6 +38,7 @@ from sweeps.spec.sweep import Sweep
 
 FULL = "fuller_than_the_threshold"
 AGAIN = "same_plan_again"
+SHARE = "recomputed_share"
 UNSUPPORTED = "not_in_the_framework"
 
 # Settings without effect make a plan that is there already.
@@ -56,7 +57,10 @@ REPEATED = (
         ),
     ),
 )  # fmt: skip
-REPEATED_TEXT = "; ".join((*(one.text for one in REPEATED), "interleaving needs pp above 1"))
+REPEATED_TEXT = "; ".join(
+    (*(one.text for one in REPEATED), "interleaving needs pp above 1",
+     "a block of all layers is full recomputation")
+)  # fmt: skip
 # Labels that say nothing where a degree is 1: one of them is enough.
 NAMELESS = {"schedule": "pp", "context_parallel": "cp"}
 # Of shares of communication that hide, one is enough where there is nothing to hide.
@@ -100,6 +104,8 @@ class Limits:
                 if case.labels[name] != "interleaved":
                     self._first.setdefault(name, case.labels[name])
         self._capacity = plan.grid.columns["memory_capacity"]
+        # A block of all layers is there already where all can be recomputed.
+        self.blocks = {case.labels["recompute"] for case in plan.cases} >= {"block", "full"}
 
     def _given(self, rule: Requirement) -> dict[str, Array] | None:
         """Return what a rule looks at, on the open grid; None where it isn't there."""
@@ -436,7 +442,9 @@ def _axes(
 
 def _graph(resolved: Resolved, point: Point) -> Program:
     objective = point.objective
-    wanted = dict.fromkeys(("step_time", "peak_memory", objective.quantity, objective.second))
+    wanted = dict.fromkeys(
+        ("step_time", "peak_memory", SHARE, objective.quantity, objective.second)
+    )
     return Program(
         resolved.axes,
         resolved.constants,

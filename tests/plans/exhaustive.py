@@ -121,7 +121,12 @@ def everything(point: Point) -> Everything:
             time = np.broadcast_to(one["step_time"], (len(own),))
             memory = np.broadcast_to(one["peak_memory"], (len(own),))
         limit = point.threshold * given["memory_capacity"]
+        share = np.broadcast_to(one["recomputed_share"], (len(own),))
+        # Of no layer a block is nothing, of all layers the full recomputation that is there too.
+        if again == "block":
+            wrong |= share >= 1.0
         for place in np.nonzero(~wrong & (memory <= limit))[0]:
-            key = (*(own[place][name] for name in own[0] if name != "world_size"), again, schedule)
+            told = "none" if again == "block" and share[place] == 0.0 else again
+            key = (*(own[place][name] for name in own[0] if name != "world_size"), told, schedule)
             found.times[key] = (float(time[place]), float(memory[place]))
     return found
