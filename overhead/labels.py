@@ -26,6 +26,7 @@ class Label:
     switch: bool = True  # Whether it decides which formulas hold, rather than what they take
     training: bool = True  # Whether only the model of a training step has it
     overlap: bool = False  # Whether only an overlap that is asked for by itself has it
+    follows: bool = False  # Whether commands take it from other labels' files: nobody chooses it
 
 
 HIERARCHY = "hierarchical"
@@ -84,11 +85,13 @@ LABELS: dict[str, Label] = {
         "library that runs collectives: that of the software",
         (NO_LIBRARY, "nccl", "rccl", "xla"),
         training=False,
+        follows=True,
     ),
     "floor": Label(
         "whether an operation waits for its host or the network's",
         ("none", "some"),
         training=False,
+        follows=True,
     ),
     "environment": Label(
         "who issues operations, with a library's profile",
@@ -158,6 +161,8 @@ LABELS: dict[str, Label] = {
 OVERLAPS = ("tp_mechanism", "cp_mechanism", "dp_mechanism")
 # Labels that decide which formulas hold.
 SWITCHES = tuple(name for name, label in LABELS.items() if label.switch)
+# Those that a training's plan chooses; a mask is the model's.
+PLAN_LABELS = tuple(name for name in SWITCHES if LABELS[name].training and name != "mask")
 # What holds in a training step, and of an operation by itself, where nothing is said.
 STEP_DEFAULTS = {
     name: LABELS[name].default

@@ -92,20 +92,23 @@ def head_size_of_hidden(hidden_size: Array, heads: Array) -> Array:
 
 __all__: list[str] = []
 
+# In the order in which people name them.
 DEGREES = (
     ("tp", "t", "tensor-parallel degree"),
-    ("cp", "c_p", "context-parallel degree"),
     ("pp", "p", "pipeline-parallel degree"),
-    ("dp", "d", "data-parallel degree"),
+    ("cp", "c_p", "context-parallel degree"),
     ("ep", "e_p", "expert-parallel degree"),
     ("etp", "e_t", "tensor-parallel degree of experts"),
-    ("virtual_stages", "v", "virtual pipeline stages of a rank (interleaving)"),
+    ("dp", "d", "data-parallel degree"),
     ("hsdp_shard", "w", "ranks over which hybrid sharding shards"),
+    ("virtual_stages", "v", "virtual pipeline stages of a rank (interleaving)"),
     ("micro_batch", "b", "sequences of a micro-batch"),
+)
+BATCHES = (
     ("global_batch", "B_g", "sequences of a step, over all ranks"),
     ("micro_batches", "m", "micro-batches of a step on a rank"),
 )
-for _name, _symbol, _words in DEGREES:
+for _name, _symbol, _words in (*DEGREES, *BATCHES):
     define(_name, _symbol, "1", _words, minimum=1, integer=True)
 
 define("zero_stage", "z", "1", "stage of ZeRO sharding", minimum=0, maximum=3, integer=True)

@@ -22,7 +22,8 @@ class Row:
     percent: bool = False  # Whether it is a share that people read in percent
     # Where it stands: among what a sweep computes if nothing is said (``usual``), in reports
     # (``report``), in tables for people (``table``), among what is told of every plan (``plan``),
-    # in tables of the best plans (``best``), at the end of a step's bar (``bar``)
+    # in tables of the best plans (``best``), at the end of a step's bar (``bar``), in titles of
+    # figures whatever says it (``title``)
     places: frozenset[str] = frozenset()
 
 
@@ -67,16 +68,21 @@ ROWS: dict[str, Row] = {
             copy_part_time="copy",
             ramp_part_time="ramp",
         ),
+        _row("ranks", "collective", "title"),
+        _row("message_bytes", "collective", "title"),
         _row("time_is_upper_bound", "collective", "", title="upper bound"),
         _row("chosen_algorithm", "collective", "usual table", title="algorithm used"),
         # Of a plan.
         _row("best_split", "plan", "best", title="best split"),
-        _row("world_size", "plan", "table"),
+        _row("world_size", "plan", "table title"),
+        _row("global_batch", "plan", "title"),
+        _row("sequence_length", "plan", "title"),
         _row("dp", "plan", "table best"),
         _row("virtual_stages", "plan", "best", title="chunks"),
         _row("micro_batch", "plan", "best", title="mb"),
         _row("zero_stage", "plan", "best", title="ZeRO"),
-        _row("recompute", "plan", "best"),
+        _row("recompute", "plan", "best title"),
+        _row("schedule", "plan", "title"),
         # Memory of the fullest GPU.
         _row("peak_memory", "memory", "usual table plan best", title="memory"),
         _row("memory_error_band", "memory", "plan", percent=True),

@@ -47,17 +47,11 @@ FIELDS = {
     "intra_time": "intra_latency_s",
     "inter_time": "inter_latency_s",
     "pod_time": "pod_latency_s",
-    "steps": "steps",
     "sent_bytes": "volume_bytes",
-    "link_bytes": "link_bytes",
-    "energy": "energy_j",
     "algbw": "algbw_bytes_per_s",
     "busbw": "busbw_bytes_per_s",
-    "lower_bound": "lower_bound_s",
-    "lower_bound_ratio": "lower_bound_ratio",
     "chosen_algorithm": "algorithm",
-    "chunks": "chunks",
-    "status": "status",
+    "status": "status",  # No quantity: the vocabulary would load all formulas to see that
     # Of a training step.
     "peak_memory": "per_gpu_memory_bytes",
     "communication_upper_bound": "total_comm_time_per_step_upper_bound_s",

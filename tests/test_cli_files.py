@@ -278,7 +278,15 @@ def test_all_predefined_combinations(cli: Runner) -> None:
     assert len(rows) == len(collectives) * len(NETWORKS) * 7
     assert {"collective", "topology", "ranks", "latency_s", "volume_bytes", "steps"} <= set(rows[0])
     assert {row["topology"] for row in rows} == set(NETWORKS)
-    assert all(float(row["latency_s"]) > 0 for row in rows)
+    lacking = [row for row in rows if row["status"] != "ok"]
+    assert all(float(row["latency_s"]) > 0 for row in rows if row not in lacking)
+    # A network may have few sizes, and few operations.
+    every_one = {(name, kind) for name, one in NETWORKS.items() for kind in one.standard}
+    few = {
+        name for name, one in NETWORKS.items() if any(c.inputs == ("ranks",) for c in one.requires)
+    }
+    for row in lacking:
+        assert row["topology"] in few or (row["topology"], row["collective"]) not in every_one
     # And each suggested analysis, one row a configuration.
     told = {row["command"] for row in every} - {"collective"}
     assert told == {f"analysis {line}" for line in analyses()}

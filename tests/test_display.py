@@ -15,7 +15,7 @@ from sweeps.spec.axis import LABELS
 load()
 # What tables show that is no quantity.
 OTHERS = {"chosen_algorithm", "best_split", *LABELS}
-PLACES = {"usual", "report", "table", "plan", "best", "bar"}
+PLACES = {"usual", "report", "table", "plan", "best", "bar", "title"}
 
 
 @pytest.mark.parametrize("name", display.ROWS)

@@ -17,7 +17,7 @@ from sweeps import display
 from sweeps.engine.validity import ONE_RANK
 from sweeps.errors import InputError, fault, nearest
 from sweeps.job import Job
-from sweeps.result import FIELDS, Result, csv_lines, json_lines, stored_as, table_lines
+from sweeps.result import Result, csv_lines, json_lines, stored_as, table_lines
 from sweeps.spec.units import format_quantity
 
 if TYPE_CHECKING:
@@ -344,7 +344,8 @@ def _wanted(result: Result, *, training: bool) -> list[str]:
     if not training:
         shown = display.rows("collective", place="table")
         wanted = [name for name in shown if name in values]
-        return wanted + [name for name in values if name not in (*FIELDS, *wanted)]
+        known = {*wanted, *display.rows("collective", place="report"), "chunks", "status"}
+        return wanted + [name for name in values if name not in known]
     memory = "peak_memory" if "peak_memory" in values else STATES
     times = [name for name in values if name.endswith("_communication_time")]
     # Of what some plans have alone, what none here has is left out.

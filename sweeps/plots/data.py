@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.labels import LABELS, PLAN_LABELS, SWITCHES
+from overhead.plan import DEGREES
+from sweeps import display
 from sweeps.origin import ASSUMED, GIVEN, read
 from sweeps.plots.style import parse, plain, scale_of
 
@@ -20,26 +23,8 @@ if TYPE_CHECKING:
 
 # What a plan chooses, in the order in which people name it.
 PLAN_NAMES = (
-    "tp",
-    "pp",
-    "cp",
-    "ep",
-    "etp",
-    "dp",
-    "hsdp_shard",
-    "virtual_stages",
-    "micro_batch",
-    "zero_stage",
-    "sequence_parallel",
-    "recompute",
-    "schedule",
-    "context_parallel",
-    "sharding",
-    "attention_kernel",
-    "tp_mechanism",
-    "cp_mechanism",
-    "dp_mechanism",
-)
+    *(name for name, _, _ in DEGREES), "zero_stage", "sequence_parallel", *PLAN_LABELS
+)  # fmt: skip
 _WORDS = {"zero_stage": "ZeRO", "hsdp_shard": "HSDP", "micro_batch": "micro-batch"}
 _VALUES = {"none": "no", "one_f_one_b": "1F1B"}
 
@@ -132,23 +117,8 @@ def _said(name: str, value: Any, units: str) -> str:
     return text if name == "schedule" else f"{text} {word}"
 
 
-# Numbers that a title names even if they are constants.
-_MAIN = ("ranks", "message_bytes", "world_size", "global_batch", "sequence_length")
-# Choices of a training step that a title names only if somebody made them.
-_MINOR = (
-    "topology",
-    "algorithm",
-    "latency_per",
-    "link",
-    "attention_kernel",
-    "context_parallel",
-    "mask",
-    "sharding",
-    "dispatcher",
-    "tp_mechanism",
-    "cp_mechanism",
-    "dp_mechanism",
-)
+# What a title names even if it is a constant number, or a label that nobody chose.
+_TITLED = display.rows("collective", "plan", place="title")
 
 Values = tuple[Any, ...]
 
@@ -398,7 +368,7 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
         str(name)
         for name, coordinate in part.coords.items()
         if coordinate.ndim == 0
-        and (coordinate.dtype.kind in "OUS" or name in _MAIN)
+        and (coordinate.dtype.kind in "OUS" or name in _TITLED)
         and not _is_minor(part, str(name))
     ]
     return View(part, tuple(dict.fromkeys([*named, *single, *columns, *scalars])))
@@ -409,7 +379,7 @@ def _without_constant_columns(part: xr.Dataset) -> xr.Dataset:
     same = {
         str(name): ((), column.values.reshape(-1)[0], column.attrs)
         for name, column in part.coords.items()
-        if name in (*PLAN_NAMES, *_MAIN)
+        if name in (*PLAN_NAMES, *_TITLED)
         and column.ndim
         and name not in part.sizes
         and (column.values == column.values.reshape(-1)[0]).all()
@@ -418,10 +388,11 @@ def _without_constant_columns(part: xr.Dataset) -> xr.Dataset:
 
 
 def _is_minor(dataset: xr.Dataset, name: str) -> bool:
-    """Return whether a label is a training step's assumption that needs no place in a title."""
-    return (
-        name in _MINOR and "framework" in dataset.coords and ASSUMED in _kinds(dataset.coords[name])
-    )
+    """Return whether a label needs no place in a title: it follows, or a step just assumes it."""
+    if name not in SWITCHES or name in _TITLED:
+        return False
+    assumed = "framework" in dataset.coords and ASSUMED in _kinds(dataset.coords[name])
+    return assumed or LABELS[name].follows
 
 
 def _kinds(coordinate: xr.DataArray) -> set[str]:

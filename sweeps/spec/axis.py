@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.labels import CHOICES, LABELS, SWITCHES
-from overhead.plan import DEGREES
+from overhead.plan import BATCHES, DEGREES
 from overhead.quantity import VOCABULARY
 from overhead.transformer import SHAPES
 from sweeps import display
@@ -433,7 +433,7 @@ class Axis:
 # What makes a sweep one of training steps, and what it asks for if nothing is said.
 
 OF_A_PLAN = (
-    *(name for name, _, _ in DEGREES),
+    *(name for name, _, _ in (*DEGREES, *BATCHES)),
     *SHAPES,
     "world_size",
     "zero_stage",

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from overhead import TopologyDesc, build_topology, collective
-from overhead.collectives.algorithm import ALGORITHMS
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import Machine
 
@@ -65,6 +65,9 @@ def network(told: Mapping[str, Any], machine: Machine) -> TopologyDesc | None:
     """Build a cell's network; None if its ranks don't fill it."""
     figures = {name: figure.value for name, figure in machine.figures.items()}
     kind, ranks = told["topology"], told["ranks"]
+    sizes_alone = [one for one in NETWORKS[kind].requires if one.inputs == ("ranks",)]
+    if not all(one.holds(np.asarray(ranks)) for one in sizes_alone):
+        return None
     if kind == "hierarchical":
         return hierarchy(told, figures, ranks)
     inside = {"intra": True, "inter": False}.get(
@@ -132,6 +135,8 @@ def expected(told: Mapping[str, Any]) -> dict[str, Any]:
         return nothing
     key = told["topology"], told["collective"], told["algorithm"]
     if told["algorithm"] not in ("standard", "nccl", "auto") and key not in ALGORITHMS:
+        return nothing
+    if told["collective"] not in NETWORKS[told["topology"]].standard:
         return nothing
     options = {
         name: told[name]
