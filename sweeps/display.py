@@ -72,6 +72,8 @@ ROWS: dict[str, Row] = {
         _row("message_bytes", "collective", "title"),
         _row("time_is_upper_bound", "collective", "", title="upper bound"),
         _row("chosen_algorithm", "collective", "usual table", title="algorithm used"),
+        _row("expected_error", "collective", "table", title="error", percent=True),
+        _row("measured_rows", "collective", "table", title="of rows"),
         # Of a plan.
         _row("best_split", "plan", "best", title="best split"),
         _row("world_size", "plan", "table title"),

@@ -79,11 +79,7 @@ class Job:
         """Return the errors that times of libraries' profiles have to be expected to have."""
         from sweeps.spec.software import load_software
 
-        columns = (axis.columns["software"] for axis in self.resolved.axes
-                   if "software" in axis.columns)  # fmt: skip
-        names = {str(name) for column in columns for name in column}
-        names |= {self.resolved.labels["software"]} if "software" in self.resolved.labels else set()
-        told = {name: load_software(name).error_words for name in sorted(names)}
+        told = {name: load_software(name).error_words for name in sorted(_profiles(self.resolved))}
         return " | ".join(f"{name}: {words}" for name, words in told.items() if words)
 
     @cached_property
@@ -319,6 +315,25 @@ def prepare(
         raise InputError([where + line for line in error.faults]) from None
 
 
+def _profiles(resolved: Resolved) -> set[str]:
+    """Return the names of the libraries' profiles of a sweep."""
+    columns = (axis.columns.get("software", ()) for axis in resolved.axes)
+    names = {str(name) for column in columns for name in column}
+    return names | ({resolved.labels["software"]} if "software" in resolved.labels else set())
+
+
+def _published(resolved: Resolved) -> bool:
+    """Return whether published rows tell how far times of operations are off.
+
+    What is calibrated has errors of its own.
+    """
+    from sweeps.spec.software import load_software
+
+    if not any(load_software(name).errors for name in _profiles(resolved)):
+        return False
+    return not any(machine.constants for machine in resolved.machines)
+
+
 def _prepared(
     stated: Mapping[str, Any] | Sweep,
     text: str,
@@ -338,6 +353,9 @@ def _prepared(
 
         sweep, measured = join_measured(sweep, folders)
     resolved = resolve(sweep, folders)
+    published = not (sweep.training or sweep.overlap) and _published(resolved)
+    if published and isinstance(stated, Mapping) and "quantities" not in stated:
+        sweep = replace(sweep, quantities=(*sweep.quantities, "expected_error", "measured_rows"))
     own = (q for r in sweep.reductions for q in r.quantities)
     wanted = dict.fromkeys((*sweep.quantities, *own))
     program = Program(
@@ -348,6 +366,7 @@ def _prepared(
         fields=resolved.fields,
         implied=resolved.implied,
         optional=sweep.optional,
+        published=published,
     )
     if measured is not None:
         resolved = replace(resolved, origins={**measured.origins, **resolved.origins})

@@ -56,6 +56,8 @@ FIELDS = {
     "peak_memory": "per_gpu_memory_bytes",
     "communication_upper_bound": "total_comm_time_per_step_upper_bound_s",
 }
+# What follows from ranks and machine, where they vary: records have it beside these.
+CHOSEN = "topology"
 # Other quantities' names end in their units.
 ENDINGS = {"s": "_s", "byte": "_bytes", "J": "_j", "USD": "_usd", "1 s-1": "_per_s"}
 
@@ -196,7 +198,7 @@ class Result:
                 if self.constants is None:
                     found.append(column)
             elif len(column.dims) == 1 and (
-                column.name == column.dims[0] or column.dims[0] not in own
+                column.name in (*column.dims, CHOSEN) or column.dims[0] not in own
             ):
                 found.append(column)
         return found

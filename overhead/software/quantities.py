@@ -113,3 +113,7 @@ _time("wire_part_time", r"T_\mathrm{w}", "part of the time that is wire")
 _time("copy_part_time", r"T_\mathrm{c}", "part of the time that is copy")
 _time("ramp_part_time", r"T_\mathrm{r}", "part of the time that is ramp")
 _time("wait_part_time", r"T_\mathrm{h}", "part of the time that is waiting for host or fabric")
+define(
+    "expected_error", r"\epsilon_T", "1", "error of the time to expect, by rows like it", minimum=0
+)
+define("measured_rows", r"n_\epsilon", "1", "measured rows that tell the error", minimum=0)

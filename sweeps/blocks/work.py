@@ -52,6 +52,7 @@ class Recipe:
     fields: Mapping[str, Field]  # What `Program` takes
     implied: Mapping[str, str]  # What `Program` takes
     optional: bool  # What `Program` takes
+    published: bool  # What `Program` takes
     reductions: tuple[Reduction, ...]  # Reductions
     stored: tuple[str, ...]  # The variables that are stored whole
     limits: Limits  # How much is computed at a time, and kept
@@ -87,6 +88,7 @@ class Recipe:
             fields=self.fields,
             implied=self.implied,
             optional=self.optional,
+            published=self.published,
         )
 
 
@@ -133,6 +135,7 @@ def recipe_of(
         fields=dict(resolved.fields),
         implied=dict(resolved.implied),
         optional=program.optional,
+        published=program.published,
         reductions=tuple(job.sweep.reductions),
         stored=job.stored,
         limits=limits,

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from overhead.collectives.algorithm import Algorithm
+from overhead.collectives.choices import TAKEN
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.graph import Builder, Missing, Node, Undecided
-from overhead.labels import complete
+from overhead.labels import HIERARCHY, NO_LIBRARY, complete
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.display import noun
 from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, blocks_over, settings
@@ -191,6 +192,8 @@ def dtype_of(name: str) -> np.dtype[Any]:
 
 # What follows from the time alone, whichever algorithm has it.
 OF_TIME = {"time", "algbw", "busbw"}
+# What published rows tell of a time.
+EXPECTED = {"expected_error", "measured_rows"}
 
 
 class Program:
@@ -206,11 +209,13 @@ class Program:
         fields: Mapping[str, Field] | None = None,
         implied: Mapping[str, str] | None = None,
         optional: bool = False,
+        published: bool = False,
     ) -> None:
         self.grid = Grid(axes, constants, fields or {})
         self.labels = dict(labels)
         self.implied = dict(implied or {})
         self.optional = optional
+        self.published = published  # Whether published rows tell how far times are off
         # What is given isn't computed: it is a coordinate.
         self.wanted = tuple(name for name in wanted if name not in self.grid.columns)
         named = {name for axis in axes for name in axis.columns}
@@ -248,9 +253,10 @@ class Program:
                 {**self.implied, **complete(labels, self._given)},
                 self._given,
                 self._interned,
-                only_time=set(self.wanted) <= OF_TIME,
+                only_time=set(self.wanted) <= OF_TIME | EXPECTED,
                 defaults=self._defaults(labels),
             )
+            self._expect(builder, fixed)
             try:
                 nodes = self._nodes(builder, lacking)
                 reasons = self._status(builder, nodes)
@@ -315,7 +321,44 @@ class Program:
                 self.grid, case.labels, self._given, self._interned,
                 defaults=self._defaults(case.labels),
             )  # fmt: skip
+            self._expect(self._builders[id(case)], case.fixed)
         return self._builders[id(case)]
+
+    def _expect(self, builder: Builder, fixed: Mapping[int, slice]) -> None:
+        """Give a builder the errors that times are expected to have, and how many rows tell them.
+
+        Where none does they are NaN and 0.
+        """
+        if not self.collective or not EXPECTED & set(self.wanted):
+            return
+        from sweeps.spec.software import load_software
+
+        names = ("message_bytes", "ranks", "gpus_per_node")
+        inputs = tuple(one for name in names if (one := builder.perhaps(name)) is not None)
+        priced = builder.labels.get("library", NO_LIBRARY) != NO_LIBRARY
+        measured = all(one.form in TAKEN for one in builder.algorithms())
+        known = self.published and priced and measured and len(inputs) == len(names)
+        software = self.labels.get("software", NO_LIBRARY)
+        for axis in self.switching:
+            if "software" in axis.columns:
+                software = str(axis.columns["software"][fixed[self.grid.position(axis.name)].start])
+        profile, operation = load_software(software), builder.labels["collective"]
+        nested = builder.labels["topology"] == HIERARCHY
+
+        def run(message: Array, ranks: Array, node: Array) -> tuple[Array, Array]:
+            error, rows = profile.expected_errors(operation, message, ranks, node)
+            outside = (ranks > node) & (not nested)
+            return np.where(outside, np.nan, error), np.where(outside, 0.0, rows)
+
+        ones = (1,) * self.grid.ndim
+        for place, name in enumerate(("expected_error", "measured_rows")):
+            if known:
+                key = (name, str(profile.path), operation, nested, *(one.key for one in inputs))
+                one = builder.intern(name, key, inputs, lambda *v, at=place: run(*v)[at])
+            else:
+                value = (np.nan, 0.0)[place]
+                one = builder.intern(name, (name,), (), lambda at=value: np.full(ones, at))
+            builder.memo[name, ""] = one
 
     def asking(self, name: str) -> Program:
         """Return the program of another quantity, on the same graph, in cases with an algorithm."""

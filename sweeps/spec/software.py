@@ -13,8 +13,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from overhead.labels import COLLECTIVES, LABELS, NO_LIBRARY
-from overhead.quantity import VOCABULARY
+from overhead.quantity import VOCABULARY, Array
 from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.origin import SPECIFICATION, Origin, assumed
 from sweeps.spec.catalog import find_spec, read_toml
@@ -83,20 +85,33 @@ class Profile:
     # By place and operation, for each class of size: measured rows, and the mean error in percent
     errors: Mapping[str, Mapping[str, Errors]]
 
+    def expected_errors(
+        self, operation: str, message_bytes: Array, ranks: Array, gpus_per_node: Array
+    ) -> tuple[Array, Array]:
+        """Return the errors that times have to be expected to have, and of how many rows.
+
+        Where none tells it, NaN and 0.
+        """
+        several, size = ranks > gpus_per_node, np.searchsorted(SIZES, message_bytes, side="right")
+        tables = [self.errors.get(place, {}).get(operation, NO_ERRORS) for place in PLACES]
+        rows, mean = np.moveaxis(np.array(tables), -1, 0)[:, several.astype(int), size]
+        rack = gpus_per_node > MEASURED
+        unknown = rack & (ranks > MEASURED) & (several | (operation != "all_reduce"))
+        rows = np.where(unknown, 0.0, rows)
+        return np.where(rows > 0.0, np.round(mean / 100.0, 4), np.nan), rows
+
     def expected_error(
         self, operation: str, message_bytes: float, ranks: float, gpus_per_node: float
     ) -> str:
         """Return what error a time has to be expected to have, in words."""
-        several = ranks > gpus_per_node
-        place = PLACES[several]
-        size = sum(message_bytes >= bound for bound in SIZES)
-        rows, mean = self.errors.get(place, {}).get(operation, NO_ERRORS)[size]
-        rack = gpus_per_node > MEASURED and (several or operation != "all_reduce")
-        if not rows or (rack and ranks > MEASURED):
-            which = f"{operation} of such a size, {place.replace('_', ' ')}"
-            which += f", above {MEASURED} ranks in a rack" if rows else ""
-            return f"not known: no measured rows of {which}"
-        return f"about +-{mean:.0f} %, from {rows} measured rows"
+        given = (np.asarray(value) for value in (message_bytes, ranks, gpus_per_node))
+        mean, rows = (float(value) for value in self.expected_errors(operation, *given))
+        if rows:
+            return f"about +-{mean:.0%}".replace("%", " %") + f", from {rows:.0f} measured rows"
+        which = f"{operation} of such a size, {PLACES[ranks > gpus_per_node].replace('_', ' ')}"
+        if gpus_per_node > MEASURED and ranks > MEASURED:
+            which += f", above {MEASURED} ranks in a rack"
+        return f"not known: no measured rows of {which}"
 
     @property
     def error_words(self) -> str:
