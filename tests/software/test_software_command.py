@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweeps.spec.catalog import shipped
+from sweeps.spec.software import load_software
 from tests.cli_runner import Runner
 
 NCCL = "--software nccl"
@@ -186,3 +190,42 @@ def test_files_have_expected_errors() -> None:
     assert "all_reduce, one node, above: 4.1 % of 182 rows" in told
     bare = sweep("time", software="none", **common)  # type: ignore[arg-type]
     assert "expected_errors" not in bare.attrs
+
+
+def test_many_times_have_their_errors_and_networks(sweeps: Runner) -> None:
+    """A row each: the error of its operation, size and nodes, and how many rows tell it."""
+    line = "collective --N 8,16,72 --M 1KiB,1GiB --hardware gb200-nvl72 --op all_reduce,all_to_all"
+    rows = sweeps(f"{line} --csv").rows
+    profile = load_software("nccl")
+    for row in rows:
+        node, size = float(row["ranks"]) <= 72, float(row["message_bytes"]) > 2**20
+        count, mean = profile.errors["one_node"][row["collective"]][2 * size]
+        assert node
+        if row["collective"] == "all_to_all" and row["ranks"] == "72.0":
+            count, mean = 0, math.nan
+        assert float(row["measured_rows"]) == count
+        assert float(row["expected_error"] or "nan") == pytest.approx(mean / 100, nan_ok=True)
+    told = sweeps("collective --N 8,16 --M 1GiB").out.splitlines()
+    assert [line.split()[1] for line in told[:3]] == ["topology", "switch", "hierarchical"]
+    assert told[0].endswith("error  of rows")
+    assert [line.split()[-2:] for line in told[1:3]] == [["4.1%", "182"], ["6.1%", "78"]]
+
+
+def test_times_without_measured_rows_say_so(sweeps: Runner) -> None:
+    for line in ("--hardware mi300x", "--software none", "--op broadcast", "--topology switch"):
+        rows = sweeps(f"collective --N 16,32 --M 1GiB {line} --csv").rows
+        assert all(row.get("expected_error", "") == "" for row in rows)
+        assert all(float(row.get("measured_rows", 0.0)) == 0.0 for row in rows)
+
+
+def test_a_calibrated_machine_has_errors_of_its_own(sweeps: Runner, tmp_path: Path) -> None:
+    text = (shipped("hardware") / "dgx-h100.toml").read_text(encoding="utf-8")
+    own = 'profile = "nccl"\nstep_latency = { value = "1 us", kind = "measured", source = "a log" }'
+    (tmp_path / "mine.toml").write_text(
+        text.replace('fabric = "infiniband"\n', f'fabric = "infiniband"\n{own}\n', 1).replace(
+            'name = "dgx-h100"', 'name = "mine"'
+        )
+    )
+    found = record(sweeps, f"--N 8 --M 1GiB --hardware {tmp_path / 'mine.toml'}")
+    assert "expected_error" not in found
+    assert "expected_error" in record(sweeps, "--N 8 --M 1GiB --hardware dgx-h100")
