@@ -32,7 +32,8 @@ def test_a_sweep_by_names_selects_by_names() -> None:
 
 def test_the_usual_quantities_come_by_themselves() -> None:
     found = sweeps.sweep(topology="ring", ranks=[8], message_bytes=1e9)
-    assert set(found.data_vars) == {*DEFAULT_QUANTITIES, "status"}
+    told = {"expected_error", "measured_rows", "status"}
+    assert set(found.data_vars) == {*DEFAULT_QUANTITIES, *told}
     assert set(
         sweeps.sweep("time, steps", topology="ring", ranks=8, message_bytes=1).data_vars
     ) == {
