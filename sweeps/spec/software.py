@@ -60,10 +60,11 @@ SLOW_HOSTS = ("pytorch", "group", "xla")
 OWN_HOSTS = ("nccl-tests", "step")
 
 
-# Errors to expect: of so many measured rows, a mean in percent, by class of size.
-Errors = tuple[tuple[int, float], ...]
+# Errors by class of size: measured rows, their mean in percent, and that of rows that are left out
+# of the fit, which is what to expect.
+Errors = tuple[tuple[int, float, float], ...]
 SIZES = (2.0**18, 2.0**24)
-NO_ERRORS: Errors = ((0, 0.0),) * 3
+NO_ERRORS: Errors = ((0, 0.0, 0.0),) * 3
 PLACES = ("one_node", "several_nodes")
 # Ranks in a rack beyond which all_reduce alone was measured.
 MEASURED = 16
@@ -82,7 +83,7 @@ class Profile:
     fabrics: Mapping[str, Mapping[str, Figure]]  # By network, then quantity
     shared: Mapping[str, Figure]
     environment: Mapping[str, Figure]  # What hosts take, by environment
-    # By place and operation, for each class of size: measured rows, and the mean error in percent
+    # By place and operation, for each class of size
     errors: Mapping[str, Mapping[str, Errors]]
 
     def expected_errors(
@@ -94,7 +95,7 @@ class Profile:
         """
         several, size = ranks > gpus_per_node, np.searchsorted(SIZES, message_bytes, side="right")
         tables = [self.errors.get(place, {}).get(operation, NO_ERRORS) for place in PLACES]
-        rows, mean = np.moveaxis(np.array(tables), -1, 0)[:, several.astype(int), size]
+        rows, _, mean = np.moveaxis(np.array(tables), -1, 0)[:, several.astype(int), size]
         rack = gpus_per_node > MEASURED
         unknown = rack & (ranks > MEASURED) & (several | (operation != "all_reduce"))
         rows = np.where(unknown, 0.0, rows)
@@ -122,7 +123,7 @@ class Profile:
             f"{operation}, {place.replace('_', ' ')}, {size}: {mean:g} % of {rows} rows"
             for place, operations in self.errors.items()
             for operation, each in operations.items()
-            for size, (rows, mean) in zip(classes, each, strict=True)
+            for size, (rows, _, mean) in zip(classes, each, strict=True)
             if rows
         )
 
@@ -320,10 +321,10 @@ class _Reader(FigureReader):
                 pairs = given if isinstance(given, list) else []
                 fine = len(pairs) == len(NO_ERRORS) and all(map(_is_error, pairs))
                 if fine:
-                    each = tuple((int(rows), float(mean)) for rows, mean in pairs)
+                    each = tuple((int(rows), float(own), float(out)) for rows, own, out in pairs)
                     found.setdefault(place, {})[operation] = each
                 else:
-                    allowed = "[rows, mean in percent] for each of three sizes"
+                    allowed = "[rows, percent, percent left out] for each of three sizes"
                     self.fault(f"errors.{place}.{operation}", given, "can't be", allowed)
         return found
 
@@ -361,7 +362,7 @@ def _is_error(pair: object) -> bool:
     """Return whether it is a number of rows and an error."""
     return (
         isinstance(pair, list)
-        and len(pair) == len(("rows", "mean"))
+        and len(pair) == len(("rows", "mean", "left out"))
         and all(isinstance(one, int | float) and one >= 0 for one in pair)
     )
 

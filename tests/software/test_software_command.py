@@ -161,8 +161,8 @@ def test_a_share_of_links_is_the_profiles(sweeps: Runner) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("--N 8", "about +-4 %, from 182 measured rows"),
-        ("--N 16 --op all_to_all", "about +-33 %, from 11 measured rows"),
+        ("--N 8", "about +-7 %, from 182 measured rows"),
+        ("--N 16 --op all_to_all", "about +-32 %, from 11 measured rows"),
         ("--N 8 --op broadcast", "not known: no measured rows of chain on a switch network"),
         ("--N 16 --topology switch", "not known: no measured rows of ring on a switch network"),
         ("--N 72 --hardware gb200-nvl72 --op all_to_all", "above 16 ranks in a rack"),
@@ -187,7 +187,7 @@ def test_files_have_expected_errors() -> None:
     common = {"ranks": 8, "message_bytes": 1e9, "hardware": "dgx-h100"}
     told = sweep("time", **common).attrs["expected_errors"]  # type: ignore[arg-type]
     assert "nccl: " in told
-    assert "all_reduce, one node, above: 4.1 % of 182 rows" in told
+    assert "all_reduce, one node, above: 6.7 % of 182 rows" in told
     bare = sweep("time", software="none", **common)  # type: ignore[arg-type]
     assert "expected_errors" not in bare.attrs
 
@@ -199,7 +199,7 @@ def test_many_times_have_their_errors_and_networks(sweeps: Runner) -> None:
     profile = load_software("nccl")
     for row in rows:
         node, size = float(row["ranks"]) <= 72, float(row["message_bytes"]) > 2**20
-        count, mean = profile.errors["one_node"][row["collective"]][2 * size]
+        count, _, mean = profile.errors["one_node"][row["collective"]][2 * size]
         assert node
         if row["collective"] == "all_to_all" and row["ranks"] == "72.0":
             count, mean = 0, math.nan
@@ -208,7 +208,7 @@ def test_many_times_have_their_errors_and_networks(sweeps: Runner) -> None:
     told = sweeps("collective --N 8,16 --M 1GiB").out.splitlines()
     assert [line.split()[1] for line in told[:3]] == ["topology", "switch", "hierarchical"]
     assert told[0].endswith("error  of rows")
-    assert [line.split()[-2:] for line in told[1:3]] == [["4.1%", "182"], ["6.1%", "78"]]
+    assert [line.split()[-2:] for line in told[1:3]] == [["6.7%", "182"], ["9.1%", "78"]]
 
 
 def test_times_without_measured_rows_say_so(sweeps: Runner) -> None:
