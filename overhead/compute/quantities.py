@@ -64,6 +64,10 @@ define(
     "keys at which an attention kernel runs at half of its rate", minimum=0,
 )  # fmt: skip
 define("host_time", r"t_h", "s", "time in which the host launches one operation", minimum=0)
+define(
+    "launch_wait", "w_h", "1", "share of the launches' time for which the GPU waits in any case",
+    minimum=0, maximum=1,
+)  # fmt: skip
 for _name, _mark, _meaning in (
     ("forward_operations", "f", "operations that the host launches in a layer's forward"),
     ("backward_operations", "b", "operations that the host launches in a layer's backward"),

@@ -192,6 +192,7 @@ DEFAULTS: dict[str, float] = {
     "backward_operations": 35.0,
     "recompute_operations": 20.0,
     "host_time": 0.0,
+    "launch_wait": 0.0,
     # Element-wise work and loss.
     "elementwise_factor": 1.0,
     "loss_bytes": 32.0,

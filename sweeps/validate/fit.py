@@ -126,7 +126,7 @@ def taken(cases: Sequence[Case], plan: Plan) -> list[Case]:
 
 
 def stated(plan: Plan, folders: Sequence[Path] = ()) -> Floats:
-    """Return logarithms of the catalogue's constants over their priors."""
+    """Return logarithms of the catalogue's constants over their priors, NaN where it has none."""
     found = []
     for term in plan.terms:
         figures: Mapping[str, Figure]
@@ -135,7 +135,7 @@ def stated(plan: Plan, folders: Sequence[Path] = ()) -> Floats:
         else:
             figures = load_framework(term.files[0], folders).on(term.generation)
         figure = figures.get(term.figure)
-        found.append(0.0 if figure is None else np.log(figure.value / term.prior))
+        found.append(np.nan if figure is None else np.log(figure.value / term.prior))
     return np.array(found, dtype=np.float64)
 
 
@@ -234,7 +234,7 @@ def fit(
     """Fit the constants to rows; with no rounds the catalogue's constants stay as they are."""
     model = _Model(cases, plan.terms, folders)
     precision = np.array([term.width**-2 for term in plan.terms])
-    logs = stated(plan, folders)
+    logs = np.nan_to_num(stated(plan, folders))
     residuals, jacobian = model(logs)
     known = np.isfinite(residuals)
     cases = tuple(case for case, one in zip(cases, known, strict=True) if one)
@@ -322,6 +322,8 @@ FEW_ROWS, WIDE = 5, 0.05
 # A row tells a constant if it moves by this share of its change; so many sources are named.
 TELLING, MOST = 0.01, 4
 _VERSION = re.compile(r"github:[^;]*? @[0-9a-f]{7,}")
+# What changes by less of its uncertainty than this says nothing new, and isn't written.
+STAY = 0.5
 # How units of a figure are written in files.
 WRITTEN = {"s": (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9), ("ps", 1e12))}
 
@@ -334,12 +336,16 @@ def rows_of(fitted: Fit) -> list[int]:
 def write_constants(fitted: Fit, folder: Path) -> list[Path]:
     """Write fitted constants into the catalogue's files of a folder that has hardware, frameworks.
 
-    Figures that a file hasn't are added to their table, which is added at its end.  Where it has
-    ``measured`` too, the errors of rows left out of the fit are written there.
+    Figures that a file hasn't are added to their table, which is added at its end; what moved by
+    less than `STAY` of its uncertainty stays as it is.  Where the folder has ``measured`` too, the
+    errors of rows left out of the fit are written there.
     """
     texts: dict[Path, str] = {}
     numbers = zip(fitted.terms, fitted.values(), fitted.spread, fitted.jacobian.T, strict=True)
-    for term, value, spread, column in numbers:
+    before = stated(Plan(fitted.terms, {}), (folder / "hardware", folder / "frameworks"))
+    for (term, value, spread, column), log in zip(numbers, before.tolist(), strict=True):
+        if abs(np.log(value / term.prior) - log) < STAY * spread:
+            continue
         rows, sources = _telling(fitted, column)
         table, key, units = _table_of(term)
         for file in term.files:

@@ -275,11 +275,25 @@ def test_the_host_launches_operations(recompute: str, tp: int, operations: int) 
 @given(gpu=st.floats(0, 1), host=st.floats(0, 1))
 def test_host_and_gpu_are_joined_by_a_norm(gpu: float, host: float) -> None:
     kernel = REGISTRY["dense_layer_forward_time"].kernel
-    both = float(kernel(np.asarray(gpu), np.asarray(host)))
+    ahead = np.asarray(0.0)  # No share of the launches that the GPU waits for
+    both = float(kernel(np.asarray(gpu), np.asarray(host), ahead))
     tolerance = 1e-12 + 1e-70
     assert both >= max(gpu, host) * (1 - tolerance) - 1e-70
     assert both <= 2**0.25 * max(gpu, host) * (1 + tolerance)
-    assert float(kernel(np.asarray(host), np.asarray(gpu))) == both
+    assert float(kernel(np.asarray(host), np.asarray(gpu), ahead)) == both
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_gpu_that_waits_for_each_launch_takes_both_times(way: str) -> None:
+    plan = {**GPT, "host_time": 1e-5}
+    gpu, host, ahead = (
+        value(plan, f"dense_layer_{way}_{name}") for name in ("gpu_time", "host_time", "time")
+    )
+    assert max(gpu, host) < ahead < gpu + host
+    waited = value({**plan, "launch_wait": 1}, f"dense_layer_{way}_time")
+    assert waited == pytest.approx(gpu + host, rel=1e-12)
+    half = value({**plan, "launch_wait": 0.5}, f"dense_layer_{way}_time")
+    assert ahead < half < waited
 
 
 def test_the_host_is_told_to_rule() -> None:

@@ -30,16 +30,16 @@ EVERY = {
     "matmul_floor", "matmul_depth_time", "memory_bandwidth", "memory_efficiency",
     "memory_capacity", "attention_efficiency", "intra_efficiency", "inter_efficiency",
     "matmul_input_bytes", "weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes",
-    "gathered_bytes", "host_time", "elementwise_factor", "loss_bytes", "logit_bytes", "tp_overlap",
-    "cp_overlap", "ep_overlap", "dp_overlap", "overlap_contention", "forward_operations",
-    "backward_operations", "recompute_operations", "ends_as_layers",
+    "gathered_bytes", "host_time", "launch_wait", "elementwise_factor", "loss_bytes", "logit_bytes",
+    "tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap", "overlap_contention",
+    "forward_operations", "backward_operations", "recompute_operations", "ends_as_layers",
     "dropout", "step_overhead", "tp_gradient_overlap", "power", "idle_power_fraction", "price",
     "sms", "odd_size_loss", "output_matmul_flops",
 }  # fmt: skip
 MACHINES = sorted(path.stem for path in shipped("hardware").glob("*.toml"))
 # Sustained rates that step times were fitted with, as shares of the peak, by precision and kernel.
 FITTED = {
-    ("dgx-a100", "bf16"): 0.761,
+    ("dgx-a100", "bf16"): 0.767,
     ("dgx-h100", "bf16"): 0.657,
     ("dgx-h100", "fp8"): 0.575,
     ("grand-teton-h100", "bf16"): 0.553,

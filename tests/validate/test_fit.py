@@ -99,6 +99,17 @@ def test_files_are_written(tmp_path: Path) -> None:
     assert "step_overhead" not in new.on("ampere")
 
 
+def test_what_hardly_moves_is_not_written(tmp_path: Path) -> None:
+    shutil.copytree(shipped("hardware"), tmp_path / "hardware")
+    shutil.copytree(shipped("frameworks"), tmp_path / "frameworks")
+    before = (tmp_path / "hardware" / "dgx-h100.toml").read_text(encoding="utf-8")
+    share = load_hardware("dgx-h100").figures["matmul_efficiency_bf16"].value
+    found = fit(cases_on("dgx-h100", "bf16")[:5], Plan((RATE,), {}), rounds=0)
+    assert found.values()[0] == pytest.approx(share)
+    assert not write_constants(found, tmp_path)
+    assert (tmp_path / "hardware" / "dgx-h100.toml").read_text(encoding="utf-8") == before
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
