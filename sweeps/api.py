@@ -69,7 +69,10 @@ def recompute(dataset: xr.Dataset) -> xr.Dataset:
     wanted = tuple(name for name in names if name in VOCABULARY or name == "chosen_algorithm")
     pairs = str(dataset.attrs.get("implied_labels", "")).split("; ")
     implied = dict(pair.split(" = ", 1) for pair in pairs if pair)
-    program = Program(axes, constants, labels, wanted, fields=fields, implied=implied)
+    program = Program(
+        axes, constants, labels, wanted, fields=fields, implied=implied,
+        published="expected_error" in wanted and bool(dataset["measured_rows"].any()),
+    )  # fmt: skip
     layout = layout_of(program, {}, {})
     return to_dataset(layout, program.blocks())
 

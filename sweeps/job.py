@@ -354,7 +354,7 @@ def _prepared(
         sweep, measured = join_measured(sweep, folders)
     resolved = resolve(sweep, folders)
     published = not (sweep.training or sweep.overlap) and _published(resolved)
-    if published and isinstance(stated, Mapping) and "quantities" not in stated:
+    if published and sweep.usual:
         sweep = replace(sweep, quantities=(*sweep.quantities, "expected_error", "measured_rows"))
     own = (q for r in sweep.reductions for q in r.quantities)
     wanted = dict.fromkeys((*sweep.quantities, *own))

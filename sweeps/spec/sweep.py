@@ -233,6 +233,7 @@ class Sweep:
     # A table of measurements to lay beside the predictions, as written; empty: none
     measured: Mapping[str, Any] = field(default_factory=dict)
     optional: bool = False  # Whether quantities are left out that what is given doesn't suffice for
+    usual: bool = False  # Whether the quantities are the usual ones, for none was asked for
 
     @property
     def training(self) -> bool:
@@ -338,6 +339,7 @@ class _Reader:
             figures=tuple(self._tables("figures")),
             measured=self._table("measured"),
             optional=training and "quantities" not in self.stated,
+            usual="quantities" not in self.stated,
         )
 
     def _table(self, key: str) -> Mapping[str, Any]:
