@@ -44,6 +44,7 @@ STANDARD, NCCL, AUTO, ALL = "standard", "nccl", "auto", "all"
 CHOICES = (STANDARD, NCCL, AUTO)
 # The software that adds nothing to links, and the library that it is.
 NO_LIBRARY = "none"
+XLA = "xla"
 # Who issues operations of a training step.
 IN_A_STEP = "step"
 # The value by which a given share says what hides.
@@ -83,7 +84,7 @@ LABELS: dict[str, Label] = {
     "link": Label("link of a flat network", ("auto", "intra", "inter"), "auto", training=False),
     "library": Label(
         "library that runs collectives: that of the software",
-        (NO_LIBRARY, "nccl", "rccl", "xla"),
+        (NO_LIBRARY, "nccl", "rccl", XLA),
         training=False,
         follows=True,
     ),

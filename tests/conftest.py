@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-settings.register_profile("dev", max_examples=35, deadline=None, derandomize=True, database=None)
+settings.register_profile("dev", max_examples=20, deadline=None, derandomize=True, database=None)
 settings.register_profile("deep", max_examples=500, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 

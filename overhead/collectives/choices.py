@@ -19,7 +19,17 @@ import numpy as np
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.collectives.cost import Cost, Level
 from overhead.collectives.switch import levels as tree_levels
-from overhead.labels import ALL, AUTO, CHOICES, COLLECTIVES, NCCL, NO_LIBRARY, STANDARD
+from overhead.labels import (
+    ALL,
+    AUTO,
+    CHOICES,
+    COLLECTIVES,
+    HIERARCHY,
+    NCCL,
+    NO_LIBRARY,
+    STANDARD,
+    XLA,
+)
 from overhead.quantity import Array
 
 # Forms of what a library takes by itself: reduction by switches between nodes has to be asked for.
@@ -31,7 +41,8 @@ def candidates(
 ) -> tuple[Algorithm, ...]:
     """Return the algorithms among which a choice takes the fastest that is defined.
 
-    With a library's profile NCCL's are those that have a form of their own in it.
+    With a library's profile NCCL's are those that have a form of their own in it; XLA has no trees
+    of NCCL between pods of a torus, but phases: rings inside pods, then between them.
     """
     for word, known in ((topology, NETWORKS), (collective, COLLECTIVES)):
         if word not in known:
@@ -39,7 +50,7 @@ def candidates(
             raise ValueError(message)
     network = NETWORKS[topology]
     standard: tuple[str, ...] = (network.standard.get(collective, ""),)
-    if choice == STANDARD:
+    if choice == STANDARD or (choice, library, topology) == (AUTO, XLA, HIERARCHY):
         names = standard
     elif choice == NCCL:
         own = [one for one in ALGORITHMS.of(topology, collective) if one.form in TAKEN]

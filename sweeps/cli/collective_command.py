@@ -13,7 +13,7 @@ import numpy as np
 from overhead.collectives.algorithm import Algorithm
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Formula
-from overhead.labels import HIERARCHY, NO_LIBRARY, OPERATION_DEFAULTS
+from overhead.labels import HIERARCHY, NO_LIBRARY, OPERATION_DEFAULTS, XLA
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.cli import flags
@@ -140,7 +140,6 @@ PROTOCOLS = ("LL", "Simple")
 # With phases in a pipeline: what of the time is waited for, and what goes on meanwhile.
 PHASES = ("latency_time", "bandwidth_time", "hidden_phase_time")
 # A library without protocols.
-XLA = "xla"
 
 
 def _library(job: Job, labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -170,7 +170,8 @@ def _each(case: Case, field: str, ways: Sequence[str]) -> Iterator[Case]:
 
     for way in ways:
         name = f"{case.name}, {way}" if len(ways) > 1 else case.name
-        yield replace(case, name=name, **{field: way})
+        change: dict[str, Any] = {field: way}
+        yield replace(case, name=name, **change)
 
 
 def _refuse_own_networks(cases: Sequence[Case], algorithm: str) -> None:

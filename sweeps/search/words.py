@@ -158,8 +158,7 @@ def _neighbours(values: NDArray[np.float64], own: float) -> list[float]:
 
 
 def _labels(plan: Execution, choices: Mapping[str, NDArray[Any]]) -> Iterator[Change]:
-    kinds = dict.fromkeys(("none", *map(str, choices["recompute"])))
-    for label in kinds:
+    for label in dict.fromkeys(("none", *map(str, choices["recompute"]))):
         if label not in (plan.labels["recompute"], "block"):
             yield Change(RECOMPUTE.get(label, f"recompute {label}"), {}, {"recompute": label})
     kinds = choices.get("context_parallel", np.empty(0, dtype=str))

@@ -235,21 +235,18 @@ class Resolver:
     def _algorithms(self, own: bool) -> None:
         """Let each machine's library choose, or take the field's usual algorithm without one."""
         profiles, machines = self._axis_of("software"), self._axis_of("hardware")
-        nested = HIERARCHY in self._values("topology")
         if profiles is None:
             profile = self.labels["software"]
-            found = [_taken(one, profile, own, nested) for one in self.machines]
+            found = [_taken(one, profile, own) for one in self.machines]
             self._by_machine("algorithm", found)
             return
         names = profiles.columns["software"]
         if machines is profiles:
             places = [*zip(self._machine_names(profiles), names, strict=True)]
             by_name = {one.name: one for one in self.machines}
-            self._along(
-                profiles, "algorithm", [_taken(by_name[m], str(s), own, nested) for m, s in places]
-            )
+            self._along(profiles, "algorithm", [_taken(by_name[m], str(s), own) for m, s in places])
             return
-        every = [[_taken(one, str(name), own, nested) for name in names] for one in self.machines]
+        every = [[_taken(one, str(name), own) for name in names] for one in self.machines]
         words = {tuple(origin.value for origin in row) for row in every}
         if len(words) > 1:
             wrong = "what is usual differs by hardware and by software, which are two axes"
@@ -596,12 +593,9 @@ class OverlapResolver(Resolver):
         return _figure(machine, OF_MACHINE[name])
 
 
-def _taken(machine: Machine, profile: str, own: bool, nested: bool) -> Origin:
-    """Return the choice of algorithms that a machine's library has, or the field's usual.
-
-    Between pods of a torus, phases: rings inside pods, then between them; no trees of NCCL.
-    """
-    if (machine.torus_dimensions and nested) or (profile == NO_LIBRARY and not own):
+def _taken(machine: Machine, profile: str, own: bool) -> Origin:
+    """Return the choice of algorithms that a machine's library has, or the field's usual."""
+    if profile == NO_LIBRARY and not own:
         return assumed(OPERATION_DEFAULTS["algorithm"])
     if machine.torus_dimensions:
         return assumed(AUTO, "the fastest on its torus")

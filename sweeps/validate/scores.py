@@ -105,9 +105,9 @@ def records_of(cases: Cases, predictions: Predictions) -> tuple[list[Record], li
     for place, case in enumerate(cases.cases):
         reason = predictions.reasons.get(place)
         if reason is None:
-            values = predictions.values[place], predictions.bands[place]
-            others = left.get((case.kind, case.source, case.name), (math.nan, math.nan))
-            found.append(Record(case, *map(float, values), *others))
+            value, band = float(predictions.values[place]), float(predictions.bands[place])
+            model, source = left.get((case.kind, case.source, case.name), (math.nan, math.nan))
+            found.append(Record(case, value, band, model, source))
         else:
             skipped.append(Skipped(case.name, case.source, case.kind, reason))
     return found, skipped

@@ -66,25 +66,25 @@ def test_data_parallelism() -> None:
                library="none")
     )  # fmt: skip
     assert isinstance(result, AnalysisResult)
-    # 2 + 4 + 12 bytes of each of 70e9 parameters; activations aren't known.
-    assert result.per_gpu_memory_bytes == 18 * 70e9
+    # 2 + 2 + 12 bytes of each of 70e9 parameters; activations aren't known.
+    assert result.per_gpu_memory_bytes == 16 * 70e9
     assert not result.memory_is_whole
-    assert result.memory["gradient_memory"] == 280e9
+    assert result.memory["gradient_memory"] == 140e9
     assert set(result.collective_reports) == {"dp"}
     (report,) = result.collective_reports["dp"]
     assert report.operation.collective == "all_reduce"
     assert [report.ranks, report.nodes] == [8, 1]
     assert [report.forward_count, report.backward_count] == [0, 1]
-    assert report.message_bytes == 280e9
+    assert report.message_bytes == 140e9
     # Each of 14 steps moves an eighth at 0.78 of 450 GB/s.
-    time = 14 * (0.8e-6 + 280e9 / 8 / (0.78 * 450e9))
+    time = 14 * (0.8e-6 + 140e9 / 8 / (0.78 * 450e9))
     assert report.latency_s == pytest.approx(time, rel=1e-12)
     assert result.dp_allreduce_latency_s == report.latency_s
     assert result.total_comm_time_per_step_upper_bound_s == report.latency_s
-    assert report.volume_bytes == pytest.approx(490e9)
+    assert report.volume_bytes == pytest.approx(245e9)
     assert [result.gpus_per_node, result.num_nodes] == [8, 1]
     assert "data parallelism: " in result.summary
-    assert "1260 GB" in result.summary
+    assert "1120 GB" in result.summary
 
 
 def test_without_parallelism() -> None:
@@ -114,7 +114,7 @@ def test_a_whole_model() -> None:
     assert set(result.memory) == set(PARTS)
     assert result.per_gpu_memory_bytes == pytest.approx(sum(result.memory.values()), rel=1e-12)
     given: dict[str, Any] = {"tp": 8, "pp": 4, "dp": 16, "zero_stage": 1, "micro_batches": 32}
-    given |= {"sequence_length": 8192, "weight_bytes": 2, "gradient_bytes": 4}
+    given |= {"sequence_length": 8192, "weight_bytes": 2, "gradient_bytes": 2}
     given |= {"optimizer_bytes": 12, "matmul_input_bytes": 2}
     labels = {"schedule": "one_f_one_b"}
     alone = stage_memory({**MEMORY_DEFAULTS, **LLAMA, **given}, labels)
@@ -240,7 +240,7 @@ def test_sides_of_a_mesh() -> None:
     for sides in ((4, 4), (16, 1), (2, 8)):
         config = Config(**plan, **link, mesh_nx=sides[0], mesh_ny=sides[1])
         network = build_topology("torus", 16, mesh_nx=sides[0], mesh_ny=sides[1], **link)
-        alone = overhead.collective("all_reduce", 28e9, network, algorithm="nccl")
+        alone = overhead.collective("all_reduce", 14e9, network, algorithm="nccl")
         told = analyze_config(config).dp_allreduce_latency_s
         assert told == pytest.approx(float(alone.latency_s), rel=1e-12)
         times.append(float(told))

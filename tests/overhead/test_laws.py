@@ -287,7 +287,7 @@ def test_a_hierarchy_of_one_level_is_a_switch(
     level: str, collective: str, data: st.DataObject
 ) -> None:
     price = data.draw(prices("hierarchical")) | {"ranks_per_nic": 1.0, "oversubscription": 1.0}
-    price["pod_oversubscription"] = 1.0
+    price |= {"pod_oversubscription": 1.0, "in_network_latency_factor": 1.0}
     own = {name: price[f"{level}_{name}"] for name in ("latency", "bandwidth", "energy_per_bit")}
     own |= {"message_bytes": price["message_bytes"], "chunks": price["chunks"]}
     place = {"intra": "node_ranks", "inter": "nodes", "pod": "pods"}[level]
