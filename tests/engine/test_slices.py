@@ -21,6 +21,7 @@ STEP = {
     "sequence_length": 4096,
     "global_batch": [4, 12, 16, 64],
     "virtual_stages": [1, 2],
+    "recompute_layers": 1,
 }
 STEP_LABELS = (
     "schedule", "mask", "context_parallel", "recompute", "sharding", "dispatcher",
