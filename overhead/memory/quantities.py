@@ -84,7 +84,14 @@ for _name, _symbol, _meaning in (
     ("placeholder_bytes", "b_0", "a placeholder for a gradient added up elsewhere (0: none)"),
     ("logit_bytes", "b_l", "a logit with its softmax and its gradient"),
 ):
-    define(_name, _symbol, "byte", f"bytes of {_meaning}", minimum=0)
+    define(
+        _name,
+        _symbol,
+        "byte",
+        f"bytes of {_meaning}",
+        minimum=0,
+        above=_name == "single_bytes",
+    )
 
 # Activations of one token and one layer.
 define("rank_tokens", "T", "1", "tokens of a micro-batch on a rank", minimum=0, above=True)

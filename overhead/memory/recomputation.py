@@ -380,6 +380,7 @@ def needed_recompute_layers(
     dense_layer_activations: Array,
     stage_moe_layers: Array,
     moe_layer_activations: Array,
+    single_bytes: Array,
 ) -> Array:
     """Layers of each chunk that have to be recomputed for the stage to fit."""
     left = memory_share * memory_capacity - unrecomputed_memory
@@ -391,7 +392,10 @@ def needed_recompute_layers(
         moe_layer_activations - checkpoint_activations,
     )
     inputs = in_flight_micro_batches * rank_tokens * stage_layers * checkpoint_activations
-    saved = np.maximum(whole_activation_memory - inputs, 1.0) / np.maximum(stage_layers, 1.0)
+    # A layer that saves nothing saves a number, so that all of them are recomputed.
+    saved = np.maximum(whole_activation_memory - inputs, single_bytes) / np.maximum(
+        stage_layers, 1.0
+    )
     several = np.ceil((reserve_factor * live - left) / (reserve_factor * saved * virtual_stages))
     return np.where(left >= 0.0, 0.0, np.minimum(np.maximum(several, 1.0), chunk_layers))
 
@@ -403,6 +407,7 @@ for _stage in CANDIDATES:
         "1",
         f"layers of each chunk to recompute for the {_stage.replace('_', ' ')} to fit",
         minimum=0,
+        integer=True,
     )
     call(
         returns=f"{_stage}_recompute_layers",
