@@ -100,10 +100,6 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
         else:
             allowed = 1.0
             reason = _reason_of_mechanism(evaluation, dimension, exposed / total, why)
-        again = _repeated(evaluation, dimension, total, exposed, allowed)
-        if again > 0.0:
-            reason += f"; {shown('step_time', again)} more are recomputation's"
-            total -= again
         rows.append(
             (
                 dimension,
@@ -127,15 +123,6 @@ def _whole(evaluation: Evaluation) -> str:
     if _value(evaluation, "tp_gradient_overlap") > 0.0:
         return f"{WHOLE}, but that of gradients has the weights'"
     return f"all: {WHOLE}"
-
-
-def _repeated(
-    evaluation: Evaluation, dimension: str, total: float, exposed: float, allowed: float
-) -> float:
-    """Return what recomputation sends again: a step counts it with what is computed again."""
-    if evaluation.labels.get("recompute") in (None, "none") or dimension != "ep":
-        return 0.0
-    return max(total - exposed / (1.0 - allowed), 0.0) if allowed < 1.0 else 0.0
 
 
 def _reason(exposed: float, allowed: float, share: str, why: str) -> str:
