@@ -9,16 +9,53 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead.formula import call, formula
+from overhead.formula import call, formula, total
+from overhead.graph import Evaluation
+from overhead.labels import LABELS, complete
 from overhead.quantity import Array, define
 
-SWITCHING = ("store_and_forward", "cut_through")
+# How a path's types of links join: each waits for the whole message, or the slowest one counts.
+JOINED = {"store_and_forward": np.sum, "cut_through": np.max}
+SWITCHING = tuple(JOINED)
+# A ring of links that are all alike is the collective's.
+RING = {
+    **complete({"topology": "ring"}, ()),
+    "collective": "all_reduce",
+    "algorithm": "ring",
+    "latency_per": LABELS["latency_per"].default,
+}
 
 
-def _aligned(values: ArrayLike, axes: int) -> Array:
-    """Return values, types along the first axis, with so many axes behind it."""
-    array = np.asarray(values, dtype=np.float64)
-    return array.reshape(array.shape[:1] + (1,) * (axes + 1 - array.ndim) + array.shape[1:])
+def _path(
+    message_bytes: ArrayLike,
+    hops: ArrayLike,
+    latency: ArrayLike = 0.0,
+    bandwidth: ArrayLike = np.inf,
+    energy_per_bit: ArrayLike = 0.0,
+    switching: str = "store_and_forward",
+) -> dict[str, Array]:
+    """Return what a path over links of any number of types is: a formula's path for each type."""
+    if switching not in SWITCHING:
+        message = f"'{switching}' is no switching; known: {', '.join(SWITCHING)}"
+        raise ValueError(message)
+    size = np.asarray(message_bytes, dtype=np.float64)
+    figures = {"hops": hops, "latency": latency, "bandwidth": bandwidth,
+               "energy_per_bit": energy_per_bit}  # fmt: skip
+    arrays = {name: np.atleast_1d(np.asarray(one, np.float64)) for name, one in figures.items()}
+    axes = max(size.ndim, *(one.ndim - 1 for one in arrays.values()))
+    given = {"message_bytes": size, **NO_LINKS}
+    for name, one in arrays.items():
+        given[f"intra_{name}"] = one.reshape(one.shape[:1] + (1,) * (axes + 1 - one.ndim)
+                                             + one.shape[1:])  # fmt: skip
+    found = Evaluation(given, {"switching": switching})
+    joined = {"path_wire_time": JOINED[switching]}
+    names = ("path_latency", "path_wire_time", "path_energy_per_bit")
+    path = {name: np.asarray(joined.get(name, np.sum)(found[name], axis=0)) for name in names}
+    return {"message_bytes": size, **path}
+
+
+NO_LINKS = {"inter_hops": 0.0, "inter_latency": 0.0, "inter_bandwidth": np.inf,
+            "inter_energy_per_bit": 0.0}  # fmt: skip
 
 
 def message_time(
@@ -29,25 +66,14 @@ def message_time(
     switching: str = "store_and_forward",
 ) -> Array:
     """Return the time of a message over a path."""
-    if switching not in SWITCHING:
-        message = f"'{switching}' is no switching; known: {', '.join(SWITCHING)}"
-        raise ValueError(message)
-    size = np.asarray(message_bytes, dtype=np.float64)
-    axes = max(size.ndim, *(np.ndim(values) - 1 for values in (hops, latency, bandwidth)))
-    passed, paid, rate = (_aligned(values, axes) for values in (hops, latency, bandwidth))
-    paid = (passed * paid).sum(axis=0)
-    if switching == "store_and_forward":
-        return np.asarray(paid + size * (passed / rate).sum(axis=0))
-    slowest = np.where(passed > 0.0, 1.0 / rate, 0.0).max(axis=0)
-    return np.asarray(paid + size * slowest)
+    path = _path(message_bytes, hops, latency, bandwidth, switching=switching)
+    return Evaluation(path)["path_time"]
 
 
 def message_energy(message_bytes: ArrayLike, hops: ArrayLike, energy_per_bit: ArrayLike) -> Array:
     """Return the energy of a message over a path."""
-    size = np.asarray(message_bytes, dtype=np.float64)
-    axes = max(size.ndim, np.ndim(hops) - 1, np.ndim(energy_per_bit) - 1)
-    passed, each = (_aligned(values, axes) for values in (hops, energy_per_bit))
-    return np.asarray(8.0 * size * (passed * each).sum(axis=0))
+    path = _path(message_bytes, hops, energy_per_bit=energy_per_bit)
+    return Evaluation(path)["path_energy"]
 
 
 @dataclass(frozen=True)
@@ -173,26 +199,24 @@ def ring_all_reduce(
 ) -> Traffic:
     """Return what an all_reduce round the ring 0, 1, .., ranks - 1 costs.
 
-    A step costs its slowest link, and every link takes energy; reduce_scatter and all_gather have
-    ranks - 1 steps each.
+    A step costs its slowest link, and every link takes energy.
     """
     size = np.asarray(message_bytes, dtype=np.float64)
-    if ranks == 1:
-        nothing = 0.0 * size
-        return Traffic(nothing, nothing, nothing, nothing)
     source = np.arange(ranks)
     hops = network.hops(source, (source + 1) % ranks)
     # Links that are alike cost the same.
     kinds, counts = np.unique(hops, axis=1, return_counts=True)
-    chunk = size[..., np.newaxis] / ranks
-    times = message_time(chunk, kinds, links.latency, links.bandwidth, switching)
-    energies = message_energy(chunk, kinds, links.energy_per_bit)
-    steps = 2.0 * (ranks - 1.0)
+    path = _path(
+        size[..., np.newaxis], kinds, links.latency, links.bandwidth, links.energy_per_bit,
+        switching,
+    )  # fmt: skip
+    given = {name: path[f"path_{name}"] for name in ("latency", "wire_time", "energy_per_bit")}
+    found = Evaluation({**given, "message_bytes": path["message_bytes"], "ranks": ranks}, RING)
     return Traffic(
-        rank_bytes=steps * size / ranks,
-        total_bytes=steps * size,
-        time=steps * times.max(axis=-1),
-        energy=steps * (energies * counts).sum(axis=-1),
+        rank_bytes=found["sent_bytes"][..., 0],
+        total_bytes=found["link_bytes"][..., 0],
+        time=found["time"].max(axis=-1),
+        energy=(found["energy"] * (counts / ranks)).sum(axis=-1),
     )
 
 
@@ -214,71 +238,75 @@ def messages(
 
 # Typed hops as formulas: a path over links of two types, and the all_reduce round a ring of them.
 #
-# Any number of link types, and any matrix of hops, take the functions above, which give the same
-# where both apply.
+# Any number of link types, and any matrix of hops, take the functions above, which go through these
+# formulas for each type and each kind of link.
+
+
+@formula(source="derivation")
+def path_latency(
+    intra_hops: Array, intra_latency: Array, inter_hops: Array, inter_latency: Array
+) -> Array:
+    """Latency of all links of a path."""
+    return intra_hops * intra_latency + inter_hops * inter_latency
 
 
 @formula(
-    returns="path_time",
+    returns="path_wire_time",
     source="hockney1994",
     assumes=("each link waits for the whole message: store and forward",),
 )
-def store_and_forward_path_time(
-    intra_hops: Array,
-    intra_latency: Array,
+def store_and_forward_wire_time(
     message_bytes: Array,
+    intra_hops: Array,
     intra_bandwidth: Array,
     inter_hops: Array,
-    inter_latency: Array,
     inter_bandwidth: Array,
 ) -> Array:
-    """Time of a message that every link passes on when it has all of it."""
-    inside = intra_hops * (intra_latency + message_bytes / intra_bandwidth)
-    return inside + inter_hops * (inter_latency + message_bytes / inter_bandwidth)
+    """Time of a message's bytes where every link passes it on when it has all of it."""
+    inside = intra_hops * (message_bytes / intra_bandwidth)
+    return inside + inter_hops * (message_bytes / inter_bandwidth)
 
 
 @formula(
-    returns="path_time",
+    returns="path_wire_time",
     source="hockney1994",
     assumes=("a link passes a message on while it comes in: cut-through",),
     when={"switching": "cut_through"},
 )
-def cut_through_path_time(
-    intra_hops: Array,
-    intra_latency: Array,
-    inter_hops: Array,
-    inter_latency: Array,
+def cut_through_wire_time(
     message_bytes: Array,
+    intra_hops: Array,
     intra_bandwidth: Array,
+    inter_hops: Array,
     inter_bandwidth: Array,
 ) -> Array:
-    """Time of a message that streams through all links at the slowest one's bandwidth."""
+    """Time of a message's bytes that stream through all links at the slowest one's bandwidth."""
     inside = np.where(intra_hops > 0.0, message_bytes / intra_bandwidth, 0.0)
     between = np.where(inter_hops > 0.0, message_bytes / inter_bandwidth, 0.0)
-    latency = intra_hops * intra_latency + inter_hops * inter_latency
-    return latency + np.maximum(inside, between)
+    return np.maximum(inside, between)
 
 
 @formula(source="derivation", assumes=("every link that a bit passes takes its energy",))
-def path_energy(
-    message_bytes: Array,
+def path_energy_per_bit(
     intra_hops: Array,
     intra_energy_per_bit: Array,
     inter_hops: Array,
     inter_energy_per_bit: Array,
 ) -> Array:
+    """Energy of a bit on all links of a path."""
+    return intra_hops * intra_energy_per_bit + inter_hops * inter_energy_per_bit
+
+
+total("path_time", ("path_latency", "path_wire_time"), source="hockney1994")
+
+
+@formula(source="derivation")
+def path_energy(message_bytes: Array, path_energy_per_bit: Array) -> Array:
     """Energy of a message: 8 bits a byte on every link of its path."""
-    each = intra_hops * intra_energy_per_bit + inter_hops * inter_energy_per_bit
-    return 8.0 * message_bytes * each
+    return message_bytes * (8.0 * path_energy_per_bit)
 
 
 # A ring in the order of the nodes: a link of it lies in a node, or crosses to the next one.
-
-
-@formula(source="patarasuk2009")
-def ring_chunk_bytes(message_bytes: Array, ranks: Array) -> Array:
-    """Bytes of each message of a ring."""
-    return message_bytes / ranks
 
 
 @formula(source="derivation", assumes=("nodes are filled one after another",))
@@ -287,43 +315,35 @@ def crossing_links(ranks: Array, gpus_per_node: Array) -> Array:
     return np.where(ranks > gpus_per_node, np.ceil(ranks / gpus_per_node), 0.0)
 
 
-for _end in ("node", "crossing"):
-    _bind = {
-        "message_bytes": "ring_chunk_bytes",
-        "intra_hops": f"{_end}_intra_hops",
-        "inter_hops": f"{_end}_inter_hops",
-    }
-    for _what in ("time", "energy"):
-        call(returns=f"{_end}_path_{_what}", of=f"path_{_what}", bind=_bind)
+_PATH = {
+    "latency": "path_latency",
+    "wire_time": "path_wire_time",
+    "energy_per_bit": "path_energy_per_bit",
+}
+for _what in ("time", "energy"):
+    call(returns=f"path_ring_{_what}", of=_what, bind=_PATH, labels=RING)
+    for _end in ("node", "crossing"):
+        _bind = {f"{_level}_hops": f"{_end}_{_level}_hops" for _level in ("intra", "inter")}
+        call(returns=f"{_end}_ring_{_what}", of=f"path_ring_{_what}", bind=_bind)
+call(returns="ring_rank_bytes", of="sent_bytes", bind={}, labels=RING)
 
 
-@formula(
-    source="patarasuk2009",
-    where="reduce_scatter, then all_gather",
-    assumes=("a step takes as long as its slowest link",),
-)
+@formula(source="patarasuk2009", assumes=("a step takes as long as its slowest link",))
 def ring_time(
-    ranks: Array, crossing_links: Array, node_path_time: Array, crossing_path_time: Array
+    ranks: Array, crossing_links: Array, node_ring_time: Array, crossing_ring_time: Array
 ) -> Array:
     """Time of an all_reduce round a ring of typed links."""
-    inside = np.where(ranks > crossing_links, node_path_time, 0.0)
-    between = np.where(crossing_links > 0.0, crossing_path_time, 0.0)
-    return 2.0 * (ranks - 1.0) * np.maximum(inside, between)
+    inside = np.where(ranks > crossing_links, node_ring_time, 0.0)
+    return np.maximum(inside, np.where(crossing_links > 0.0, crossing_ring_time, 0.0))
 
 
 @formula(source="derivation", assumes=("in each step every link of the ring carries a message",))
 def ring_energy(
-    ranks: Array, crossing_links: Array, node_path_energy: Array, crossing_path_energy: Array
+    ranks: Array, crossing_links: Array, node_ring_energy: Array, crossing_ring_energy: Array
 ) -> Array:
     """Energy of an all_reduce round a ring of typed links."""
-    inside = np.maximum(ranks - crossing_links, 0.0) * node_path_energy
-    return 2.0 * (ranks - 1.0) * (inside + crossing_links * crossing_path_energy)
-
-
-@formula(source="patarasuk2009", assumes=("both halves, reduce_scatter and all_gather",))
-def ring_rank_bytes(ranks: Array, ring_chunk_bytes: Array) -> Array:
-    """Bytes that a rank sends in an all_reduce round a ring."""
-    return 2.0 * (ranks - 1.0) * ring_chunk_bytes
+    inside = np.maximum(ranks - crossing_links, 0.0) / ranks * node_ring_energy
+    return inside + crossing_links / ranks * crossing_ring_energy
 
 
 # The vocabulary of typed hops: paths over links of two types, and what strategies send on them.
@@ -342,13 +362,17 @@ for _level, _mark, _words in (("intra", "1", "inside nodes"), ("inter", "2", "be
         minimum=0,
         integer=True,
     )
+define("path_latency", _named("a", "path"), "s", "latency of all links of a path", minimum=0)
+define("path_wire_time", _named("w", "path"), "s", "time of a message's bytes over a path",
+       minimum=0)  # fmt: skip
+define("path_energy_per_bit", _named(r"\epsilon", "path"), "J bit-1",
+       "energy of a bit on all links of a path", minimum=0)  # fmt: skip
 define("path_time", _named("t", "path"), "s", "time of a message over all links of its path",
        minimum=0)  # fmt: skip
 define("path_energy", _named("e", "path"), "J", "energy of a message over all links of its path",
        minimum=0)  # fmt: skip
 
 # A ring of ranks, in the order of their nodes.
-define("ring_chunk_bytes", _named("M", "chunk"), "byte", "bytes of a ring's message", minimum=0)
 define("crossing_links", _named("n", "x"), "1", "links of a ring between nodes", minimum=0)
 for _end, _words in (("node", "a link inside a node"), ("crossing", "a link between nodes")):
     for _level, _mark, _type in (("intra", "1", "inside nodes"), ("inter", "2", "between nodes")):
@@ -360,10 +384,13 @@ for _end, _words in (("node", "a link inside a node"), ("crossing", "a link betw
             minimum=0,
             integer=True,
         )
-    define(f"{_end}_path_time", _named("t", f"{_end}"), "s", f"time of a message over {_words}",
-           minimum=0)  # fmt: skip
-    define(f"{_end}_path_energy", _named("e", f"{_end}"), "J", f"energy of a message over {_words}",
-           minimum=0)  # fmt: skip
+for _end, _mark, _words in (("path", "p", "paths that are all alike"),
+                            ("node", "n", "links that all lie inside nodes"),
+                            ("crossing", "c", "links that all lie between nodes")):  # fmt: skip
+    define(f"{_end}_ring_time", _named("T", f"ring,{_mark}"), "s",
+           f"time of an all_reduce round a ring of {_words}", minimum=0)  # fmt: skip
+    define(f"{_end}_ring_energy", _named("E", f"ring,{_mark}"), "J",
+           f"energy of an all_reduce round a ring of {_words}", minimum=0)  # fmt: skip
 define("ring_time", _named("T", "ring"), "s", "time of an all_reduce round a ring", minimum=0)
 define("ring_energy", _named("E", "ring"), "J", "energy of an all_reduce round a ring", minimum=0)
 define("ring_rank_bytes", _named("V", "ring"), "byte",

@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 
 from overhead.collective import collective
+from overhead.formula import REGISTRY
+from overhead.graph import Evaluation
+from overhead.hops import LevelHops, Links, message_time, ring_all_reduce
 from overhead.topology import build_topology
 from sweeps.hops.study import Case, from_machine
 from sweeps.job import prepare
 from sweeps.spec.catalog import load_hardware, load_model, shipped
-from sweeps.tuner.predict import predict, read_rates
+from sweeps.tuner.predict import TAKEN, predict, read_rates
+from sweeps.tuner.userbuffers import OPERATORS, PHASES, products_of
 from sweeps.tuner.userbuffers import Case as Overlap
 
 MODEL = "llama3-8b"
@@ -117,6 +121,67 @@ def test_collective_is_what_everyone_charges(seed: int, tmp_path: Path) -> None:
     turn = predict(load_model(MODEL).shapes, 4096, cases, rates).forward.comm[0]
     assert turn[0] == found["tp_all_gather_time"]
     assert turn[1] == found["tp_reduce_scatter_time"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_hops_rings_and_messages_are_the_collective_s(seed: int) -> None:
+    draw = Random(seed)
+    ranks, size = draw.randrange(1, 40), draw.uniform(1e3, 1e9)
+    latency, bandwidth = draw.uniform(1e-7, 1e-5), draw.uniform(1e9, 1e12)
+    energy = draw.uniform(1e-12, 1e-10)
+    links = Links(("one",), (latency,), (bandwidth,), (energy,))
+    ring = ring_all_reduce(size, ranks, LevelHops((), ((1,),)), links)
+    network = build_topology("ring", ranks, latency=latency, bandwidth=bandwidth,
+                             energy_per_bit=energy)  # fmt: skip
+    theirs = collective("all_reduce", size, network, algorithm="ring")
+    if ranks > 1:
+        assert float(ring.energy) == float(theirs.energy_j)
+        assert float(ring.rank_bytes) == float(theirs.volume_bytes)
+    assert float(ring.time) == (0.0 if ranks == 1 else float(theirs.latency_s))
+    # A message over links of several hops: what stands still at each differs by name.
+    hops = draw.randrange(1, 6)
+    pair = build_topology("ring", 12, latency=latency, bandwidth=bandwidth, energy_per_bit=energy)
+    sent = collective("p2p", size, pair, hops=float(hops))
+    through = message_time(size, (hops,), (latency,), (bandwidth,), "cut_through")
+    assert float(through) == float(sent.latency_s)
+    stored = message_time(size, (hops,), (latency,), (bandwidth,), "store_and_forward")
+    assert (float(stored) == float(sent.latency_s)) == (hops == 1)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("phase", PHASES)
+def test_the_tuner_s_products_are_the_overlap_s_and_the_step_s(operator: str, phase: str) -> None:
+    tp, tokens = 4, 4096.0
+    rates, model = read_rates("dgx-h100"), load_model(MODEL)
+    time = predict(model.shapes, tokens, [Overlap(tp, operator, "fprop")], rates)
+    three = {"fprop": ("fprop",), "dgrad": ("dgrad", "wgrad"), "wgrad": ("dgrad", "wgrad")}[phase]
+    total = (time.forward if phase == "fprop" else time.backward).gemm[0, 0]
+    taken = {name: rates[name] for name in TAKEN}
+    sizes = {one: {name: float(value) for name, value in of.items()}
+             for (layer, one), of in products_of(model.shapes, tp, tokens=tokens).items()
+             if layer == operator}  # fmt: skip
+    # `sweeps overlap` and its sweeps: the same product in waves of tiles.
+    waves = [
+        float(prepare({"quantities": ["whole_product_time"],
+                       "constants": {"mechanism": "two_durations", **taken, **sizes[one]}})
+              .program.evaluate()["whole_product_time"])
+        for one in three
+    ]  # fmt: skip
+    assert total == sum(waves)
+    # A step has the same rows, columns and depth at a smooth rate: the input that differs.
+    kind = {"fprop": "forward", "dgrad": "input_gradient", "wgrad": "weight_gradient"}[phase]
+    name = {"qkv": "qkv", "proj": "attention_output", "fc1": "mlp_up", "fc2": "mlp_down"}[operator]
+    constants = {"model": MODEL, "hardware": "dgx-h100", "world_size": 8, "tp": tp,
+                 "sequence_length": tokens, "micro_batch": 1, "global_batch": 8}  # fmt: skip
+    asked = f"{name}_{kind}_time"
+    program = prepare({"quantities": [asked], "constants": constants}).program
+    cell = Evaluation.of_cell(program.builder(program.cases[0]), {})
+    inputs = [one for one in REGISTRY["matmul_time"].inputs if one not in sizes[phase]]
+    smooth = {one: cell[one] for one in inputs} | sizes[phase]
+    smooth["matmul_efficiency"] = cell["sized_matmul_efficiency"]
+    time_of_step = float(program.evaluate()[asked])
+    assert time_of_step == float(Evaluation(smooth)["matmul_time"])
+    assert time_of_step != waves[three.index(phase)]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -218,22 +218,32 @@ def sized_matmul_efficiency(
 PLAIN = {"matmul_input_bytes": "activation_bytes", "best_matmul_flops": "output_matmul_flops"}
 
 
+# A product's rows, columns and depth; of the gradients' products, where these are the result's.
+SIZES = ("matmul_rows", "matmul_columns", "matmul_depth")
+GRADIENTS = {"forward": (0, 1, 2), "input_gradient": (0, 2, 1), "weight_gradient": (2, 1, 0)}
+# The quantities that are a dense layer's products' rows, columns and depth.
+LINEAR = {
+    "qkv": ("rank_tokens", "qkv_width", "hidden_size"),
+    "attention_output": ("rank_tokens", "hidden_size", "attention_width"),
+    "mlp_up": ("rank_tokens", "mlp_up_width", "hidden_size"),
+    "mlp_down": ("rank_tokens", "hidden_size", "mlp_width"),
+}
+
+
+def product_sizes(sizes: Sequence[str], kind: str) -> dict[str, str]:
+    """Return the quantities that are a product's sizes: forward's or one of its gradients'."""
+    return {name: sizes[place] for name, place in zip(SIZES, GRADIENTS[kind], strict=True)}
+
+
 def _product(
     name: str,
-    rows: str,
-    columns: str,
-    depth: str,
+    *sizes: str,
     of: str = "matmul_time",
     further: Mapping[str, str] | None = None,
 ) -> None:
     """Declare the times of one product: its result, its input's and its weights' gradient."""
-    for kind, sizes in (
-        ("forward", (rows, columns, depth)),
-        ("input_gradient", (rows, depth, columns)),
-        ("weight_gradient", (depth, columns, rows)),
-    ):
-        bound = dict(zip(("matmul_rows", "matmul_columns", "matmul_depth"), sizes, strict=True))
-        bound["matmul_efficiency"] = "sized_matmul_efficiency"
+    for kind in GRADIENTS:
+        bound = {**product_sizes(sizes, kind), "matmul_efficiency": "sized_matmul_efficiency"}
         call(returns=f"{name}_{kind}_time", of=of, bind={**bound, **(further or {})})
 
 
@@ -241,10 +251,8 @@ GROUPED: dict[str, Any] = {
     "of": "grouped_matmul_time",
     "further": {"matmul_groups": "local_experts"},
 }
-_product("qkv", "rank_tokens", "qkv_width", "hidden_size")
-_product("attention_output", "rank_tokens", "hidden_size", "attention_width")
-_product("mlp_up", "rank_tokens", "mlp_up_width", "hidden_size")
-_product("mlp_down", "rank_tokens", "hidden_size", "mlp_width")
+for _name, _sizes in LINEAR.items():
+    _product(_name, *_sizes)
 _product("router", "router_tokens", "experts", "hidden_size", further=PLAIN)
 _product("shared_up", "rank_tokens", "shared_up_width", "hidden_size")
 _product("shared_down", "rank_tokens", "hidden_size", "shared_width")

@@ -28,10 +28,10 @@ from sweeps.tuner.userbuffers import (
     ALL_GATHER,
     BASELINE,
     LAST_SPLIT_SMS,
+    OPERATORS,
     PHASES,
     REDUCE_SCATTER,
     Case,
-    Products,
     collective_of,
     phase_collective,
     products_of,
@@ -388,11 +388,16 @@ class _Problem:
         self.tp = np.array([float(case.tp_size) for case in cases])
         self.num_sm = np.array([float(case.num_sm) for case in cases])
         self.operators = [case.operator for case in cases]
-        self.products: Products = products_of(
-            self.shapes, self.tokens, self.operators, self.tp, attention
-        )
+        self.products = products_of(self.shapes, self.tp, attention, self.tokens)
         models = np.broadcast_shapes(self.tokens.shape, self.shapes["hidden_size"].shape, (1, 1))[0]
         self.shape = (models, len(cases))
+
+    def sizes(self, phase: str) -> dict[str, Floats]:
+        """Return the sizes of each case's product in a phase."""
+        names = np.asarray(self.operators)
+        every = [self.products[operator, phase] for operator in OPERATORS]
+        cases = [names == operator for operator in OPERATORS]
+        return {size: np.select(cases, [one[size] for one in every]) for size in every[0]}
 
     def full(self, values: Any) -> Floats:
         """Return values for each model and case."""
@@ -414,7 +419,7 @@ class _Problem:
         """Return the formulas' quantities of a phase, of all cases or of some."""
         rates = self.rates
         held: dict[str, Any] = {name: rates[name] for name in TAKEN}
-        held |= {name: self.full(v)[:, where] for name, v in self.products.of(phase).items()}
+        held |= {name: self.full(v)[:, where] for name, v in self.sizes(phase).items()}
         held |= {
             "port_bandwidth": rates["bandwidth"],
             "rank_tokens": self.tokens,

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.compute.matmul import GRADIENTS, LINEAR, product_sizes
 from overhead.graph import Evaluation
 from sweeps.spec.model import Model
 
@@ -332,52 +333,25 @@ def parse_case(name: str) -> tuple[Case, ...]:
 Floats = NDArray[np.float64]
 # Nothing where attention isn't latent.
 _LATENTS = ("q_rank", "kv_rank", "head_size_plain", "head_size_rope", "head_size_value")
-# What one rank has of a layer's weights: the outputs of a column-split one, the inputs of another.
-WIDTHS = {
-    "qkv": "qkv_width",
-    "proj": "attention_width",
-    "fc1": "mlp_up_width",
-    "fc2": "mlp_width",
-}
-
-
-class Products:
-    """The three products of linear layers: rows, columns and depth by phase."""
-
-    def __init__(self, tokens: Any, hidden: Any, width: Any, columns: Any) -> None:
-        outputs = np.where(columns, width, hidden)
-        inputs = np.where(columns, hidden, width)
-        self.sizes = {
-            "fprop": (tokens, outputs, inputs),
-            "dgrad": (tokens, inputs, outputs),
-            "wgrad": (outputs, inputs, tokens),
-        }
-
-    def of(self, phase: str) -> dict[str, Any]:
-        """Return a phase's product by the names that formulas have for its sizes."""
-        names = ("matmul_rows", "matmul_columns", "matmul_depth")
-        return dict(zip(names, self.sizes[phase], strict=True))
-
-
-def widths(shapes: Mapping[str, Any], tp: Any, attention: str = "mha") -> dict[str, Floats]:
-    """Return what one rank has of each linear layer's split side."""
-    plain = dict.fromkeys(_LATENTS, 0.0)
-    evaluation = Evaluation({**plain, **shapes, "tp": tp}, {"attention": attention})
-    return {operator: evaluation[name] for operator, name in WIDTHS.items()}
+# Linear layers and phases as the layer's products have them.
+PRODUCTS = {"qkv": "qkv", "proj": "attention_output", "fc1": "mlp_up", "fc2": "mlp_down"}
+KINDS = dict(zip(PHASES, GRADIENTS, strict=True))
 
 
 def products_of(
-    shapes: Mapping[str, Any],
-    tokens: Any,
-    operators: Sequence[str],
-    tp: NDArray[Any],
-    attention: str = "mha",
-) -> Products:
-    """Return the products of several layers side by side."""
-    every = widths(shapes, tp, attention)
-    names = np.asarray(operators)
-    width = np.select([names == name for name in OPERATORS], [every[name] for name in OPERATORS])
-    return Products(tokens, shapes["hidden_size"], width, np.isin(names, COLUMN))
+    shapes: Mapping[str, Any], tp: Any, attention: str = "mha", tokens: Any = 1.0
+) -> dict[tuple[str, str], dict[str, Floats]]:
+    """Return rows, columns and depth of each linear layer's product in each phase, on one rank."""
+    given = {**dict.fromkeys(_LATENTS, 0.0), **shapes, "tp": tp, "rank_tokens": tokens}
+    found = Evaluation(given, {"attention": attention})
+    return {
+        (operator, phase): {
+            size: found[name]
+            for size, name in product_sizes(LINEAR[PRODUCTS[operator]], KINDS[phase]).items()
+        }
+        for operator in OPERATORS
+        for phase in PHASES
+    }
 
 
 def missing_operators(model: Model) -> dict[str, str]:
@@ -403,13 +377,9 @@ def split_faults(shapes: Mapping[str, float], tp: int) -> tuple[str, ...]:
 def outputs_of(model: Model, tp: int) -> dict[str, int]:
     """Return the outputs of each linear layer's forward on one rank, and of input gradients."""
     lacking = missing_operators(model)
-    every = widths(model.shapes, float(tp), model.labels.get("attention", "mha"))
-    hidden = int(model.shapes["hidden_size"])
-    found: dict[str, int] = {}
-    for operator, width in every.items():
-        if operator not in lacking:
-            own = int(width)
-            columns = operator in COLUMN
-            found[operator] = own if columns else hidden
-            found[f"{operator}_dgrad"] = hidden if columns else own
-    return found
+    every = products_of(model.shapes, float(tp), model.labels.get("attention", "mha"))
+    return {
+        operator + {"fprop": "", "dgrad": "_dgrad"}[phase]: int(sizes["matmul_columns"])
+        for (operator, phase), sizes in every.items()
+        if operator not in lacking and phase != "wgrad"
+    }

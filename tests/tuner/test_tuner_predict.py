@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sweeps.origin import GIVEN, Origin
 from sweeps.spec.catalog import load_model
 from sweeps.tuner.predict import SPLITS, PassTimes, Rates, predict, read_rates
-from sweeps.tuner.userbuffers import COLUMN, OPERATORS, Case, collective_of, grid_cases, widths
+from sweeps.tuner.userbuffers import COLUMN, OPERATORS, Case, collective_of, grid_cases, products_of
 from tests.simulator.overlap import (
     aggregate_ring,
     bulk_margin,
@@ -206,8 +206,13 @@ def test_eight_bits_gather_half_as_much_and_scatter_the_same() -> None:
 def test_widths_know_head_size_gate_and_groups() -> None:
     # Qwen3 0.6B: 16 heads of 128 though 1024/16 is 64; 8 of key and value; a gate.
     shapes = load_model("Qwen/Qwen3-0.6B").shapes
-    found = {name: float(np.ravel(width)[0]) for name, width in widths(shapes, 2.0).items()}
+    every = products_of(shapes, 2.0, tokens=512.0)
+    split = {"qkv": "matmul_columns", "proj": "matmul_depth", "fc1": "matmul_columns",
+             "fc2": "matmul_depth"}  # fmt: skip
+    found = {name: float(every[name, "fprop"][side]) for name, side in split.items()}
     assert found == {"qkv": (16 + 16) * 128 / 2, "proj": 1024, "fc1": 3072, "fc2": 1536}
+    weights = [float(size) for size in every["fc2", "wgrad"].values()]
+    assert weights == [1536, 1024, 512]
 
 
 def test_links_of_pairs_carry_a_ring_each() -> None:
