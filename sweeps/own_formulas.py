@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,13 @@ from sweeps.errors import InputError, fault
 POINTS = 200
 
 
-def load_formulas(path: Path) -> None:
-    """Run a user's file of formulas: what it declares joins the registry."""
+def load_formulas(paths: Iterable[str | Path]) -> None:
+    """Run a user's files of formulas: what they declare joins the registry."""
+    for path in paths:
+        _load(Path(path))
+
+
+def _load(path: Path) -> None:
     found = importlib.util.spec_from_file_location(f"formulas_{path.stem}", path)
     if found is None or found.loader is None or not path.is_file():
         raise InputError(fault("--formulas", str(path), "no such file", "a Python file"))

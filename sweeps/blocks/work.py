@@ -108,7 +108,7 @@ def load_own(formulas: Sequence[tuple[str, str]]) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / name
                 path.write_text(text, encoding="utf-8")
-                load_formulas(path)
+                load_formulas([path])
         _LOADED.setdefault(name, text)
     if wanted != _LOADED:
         message = "a worker has the own formulas of another sweep; restart it"

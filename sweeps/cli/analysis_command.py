@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from overhead.labels import HIERARCHY, TENSORS
 from sweeps.cli import flags
-from sweeps.cli.options import file_options, output_options, stated_sweep
+from sweeps.cli.options import file_options, folders_of, output_options, stated_sweep
 from sweeps.errors import InputError, fault, needs
 
 if TYPE_CHECKING:
-    from overhead.step.timeline import StepTimeline
     from sweeps.job import Job
     from sweeps.result import Result
 
@@ -101,43 +99,25 @@ def command(**given: Any) -> int:
     One value for every argument prints a report; several print a table.  --timeline writes when
     what of one plan's step runs; with --plot, a figure of it beside.
     """
-    from sweeps.cli.analysis_job import analysis_job
+    from sweeps.cli.analysis_job import analysis_job, timeline_of, write_timeline
     from sweeps.cli.write import Output
     from sweeps.own_formulas import load_formulas
     from sweeps.result import command_line
 
-    for path in given["formulas"]:
-        load_formulas(Path(path))
+    load_formulas(given["formulas"])
     job = analysis_job(
         stated_analysis(given),
         command=command_line(),
-        folders=[Path(folder) for folder in given["hardware_folder"]],
+        folders=folders_of(given),
         options=file_options(given),
     )
-    step = _timeline(job) if given["timeline"] else None
+    # Where there is no timeline, nothing is written either.
+    step = timeline_of(job) if given["timeline"] else None
     out = Output({**given, "plot": given["plot"] and (step is None or given["output"])}, "analysis")
-    found = job.evaluated() if out.is_printed(job) else None
-    lines: Iterable[str] = ()
-    if found and not out.programs:
-        lines = _lines(job, found, verbose=given["verbose"])
-    if out.wanted:
-        # What can't be printed isn't written either.
-        lines = list(lines) if job.program.grid.cells == 1 else lines
-        out.write(job)
-    if found:
-        out.show(found, lines)
+    out.evaluate(job, lambda found: _lines(job, found, verbose=given["verbose"]))
     if step is not None:
-        from sweeps.cli.analysis_job import write_timeline
-
         write_timeline(job, step, given)
     return 0
-
-
-def _timeline(job: Job) -> StepTimeline:
-    """Return the course of a plan's step; where there is none, nothing is written either."""
-    from sweeps.cli.analysis_job import timeline_of
-
-    return timeline_of(job)
 
 
 def _lines(job: Job, result: Result, *, verbose: bool) -> Iterator[str]:
@@ -146,7 +126,7 @@ def _lines(job: Job, result: Result, *, verbose: bool) -> Iterator[str]:
     from sweeps.cli.write import as_table
 
     if result.cells == 1:
-        yield from (line + "\n" for line in report(job, verbose))
+        yield from report(job, verbose)
     else:
         yield from as_table(result, training=True)
-        yield from (line + "\n" for line in table_notes(job, verbose))
+        yield from table_notes(job, verbose)

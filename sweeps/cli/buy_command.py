@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf, isnan
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sweeps.cli import flags
-from sweeps.cli.options import file_options, output_options
+from sweeps.cli.options import file_options, folders_of, output_options
 from sweeps.cli.plan_command import OTHERS, read_number
 from sweeps.errors import InputError, fault
 
@@ -49,8 +48,7 @@ def command(**given: Any) -> int:
     from sweeps.result import Result
     from sweeps.search.buy import FIGURE, layout, offer
 
-    for path in given["formulas"]:
-        load_formulas(Path(path))
+    load_formulas(given["formulas"])
     wish, assumed, points = _asked(given)
     out = Output(given, "buy")
     out.check()
@@ -63,13 +61,11 @@ def command(**given: Any) -> int:
     attrs = _provenance(points, wish, given)
     if any(one.detail for own in found for one in own.tried):
         result = Result(layout(found, wish, first, attrs))
-        if out.wanted:
-            priced = any("price" in one.constants or "capital" in one.constants
-                         for one in points.values())  # fmt: skip
-            figure = FIGURE if priced else {**FIGURE, "name": "days-over-gpu-hours",
-                                            "x": "run_gpu_hours"}  # fmt: skip
-            out.write(result, [figure])
-        out.show(result, (line + "\n" for line in _lines(found, wish, points, assumed)))
+        priced = any("price" in one.constants or "capital" in one.constants
+                     for one in points.values())  # fmt: skip
+        figure = FIGURE if priced else {**FIGURE, "name": "days-over-gpu-hours",
+                                        "x": "run_gpu_hours"}  # fmt: skip
+        out.deliver(result, _lines(found, wish, points, assumed), [figure])
     else:
         sys.stdout.writelines(line + "\n" for line in _lines(found, wish, points, assumed))
     return 0 if any(one.least and not one.least.fails(wish) for one in found) else 1
@@ -94,7 +90,7 @@ def _asked(given: Mapping[str, Any]) -> tuple[Wish, list[str], dict[str, Point]]
         values.pop(name, None)
     if faults or tokens is None or days is None:
         raise InputError(faults)
-    folders = [Path(folder) for folder in given["hardware_folder"]]
+    folders = folders_of(given)
     points = {}
     for machine in machines:
         own = {name: texts[machine] for name, texts in each.items() if machine in texts}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweeps.cli.options import result_options
+from sweeps.cli.options import folders_of, result_options
 
 if TYPE_CHECKING:
     from sweeps.calibrate.calibration import Calibration
@@ -63,13 +63,11 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
         placement=given["placement"],
         fabric=given["fabric"] or "",
         sizes=_sizes(given["at"]),
-        folders=[Path(folder) for folder in given["hardware_folder"]],
+        folders=folders_of(given),
     )
     found = calibrate(request)
     result = result_of(found, given)
-    if out.wanted:
-        out.write(result, draw=lambda stem: _draw(found, stem))
-    out.show(result, _lines(found, given))
+    out.deliver(result, _lines(found, given), draw=lambda stem: _draw(found, stem))
     if written is not None:
         write_hardware(found, written)
         out.notes.write(f"wrote {given['write']}: sweeps catalog {given['write']}\n")

@@ -266,8 +266,7 @@ def list_command(
     from sweeps.own_formulas import load_formulas
 
     load()
-    for path in formulas:
-        load_formulas(Path(path))
+    load_formulas(formulas)
     if references or markdown:
         from overhead import everything
 
@@ -321,8 +320,7 @@ def show_command(name: str, as_latex: bool, formulas: tuple[str, ...]) -> int:
     from sweeps.own_formulas import load_formulas
 
     load()
-    for path in formulas:
-        load_formulas(Path(path))
+    load_formulas(formulas)
     keys = {".".join(key): key for key in ALGORITHMS}
     parts = set(name.split("."))
     found = [key for text, key in keys.items() if text == name or parts <= set(key)]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -20,6 +19,7 @@ from sweeps.cli import flags
 from sweeps.cli.options import (
     assumed_lines,
     file_options,
+    folders_of,
     grouped_lines,
     output_options,
     stated_sweep,
@@ -45,8 +45,7 @@ def command(**given: Any) -> int:
     """
     from sweeps.own_formulas import load_formulas
 
-    for path in given["formulas"]:
-        load_formulas(Path(path))
+    load_formulas(given["formulas"])
     options = flags.given_options(given, flags.OF_COLLECTIVES)
     if given["tree_algo"]:
         algorithm = flags.tree_algorithm(
@@ -55,7 +54,7 @@ def command(**given: Any) -> int:
         options["algorithm"] = algorithm
     _check_needed(options)
     stated = stated_sweep(options, "Collective operations")
-    folders = [Path(folder) for folder in given["hardware_folder"]]
+    folders = folders_of(given)
     job = prepare(
         stated,
         command=command_line(),
@@ -63,16 +62,7 @@ def command(**given: Any) -> int:
         options=file_options(given),
     )
     out = Output(given, "collective")
-    found = job.evaluated() if out.is_printed(job) else None
-    lines: Iterable[str] = ()
-    if found and not out.programs:
-        lines = _lines(job, found, verbose=given["verbose"])
-    if out.wanted:
-        # What can't be printed isn't written either.
-        lines = list(lines) if job.program.grid.cells == 1 else lines
-        out.write(job)
-    if found:
-        out.show(found, lines)
+    out.evaluate(job, lambda found: _lines(job, found, verbose=given["verbose"]))
     return 0
 
 
@@ -89,12 +79,12 @@ def _check_needed(options: dict[str, Any]) -> None:
 def _lines(job: Job, result: Result, *, verbose: bool) -> Iterator[str]:
     """Yield what people read: a report of one cell, a table of many."""
     if result.cells == 1:
-        yield from (line + "\n" for line in report(job, result, verbose))
+        yield from report(job, result, verbose)
     else:
         yield from as_table(result, training=False)
-        yield from (line + "\n" for line in assumed_lines(job, brief=True))
+        yield from assumed_lines(job, brief=True)
         if verbose:
-            yield from (line + "\n" for line in statements(job))
+            yield from statements(job)
 
 
 # The report of one cell for a person: values, and what they come from.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweeps.cli.options import result_options
+from sweeps.cli.options import folders_of, result_options
 
 if TYPE_CHECKING:
     from sweeps.validate.fit import Fit
@@ -41,7 +41,7 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
         wrong, allowed = "has no hardware", "a copy of specs, with hardware and frameworks"
         raise InputError(fault("--write", given["write"], wrong, allowed))
     plan = read_plan(Path(given["terms"]) if given["terms"] else None)
-    folders = [Path(one) for one in given["hardware_folder"]]
+    folders = folders_of(given)
     rules = shipped_rules()
     if given["rules"]:
         rules = (*rules, *read_rules(Path(given["rules"])))
@@ -67,9 +67,7 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     )
     words = {"constant": "", "prior": "1", "value": "1", "uncertainty": "1", "rows": "1"}
     result = of_rows(rows, [Field(name, name, name, unit) for name, unit in words.items()], attrs)
-    if out.wanted:
-        out.write(result, ())
-    out.show(result, (line + "\n" for line in report(fitted, rows, plan.leave)))
+    out.deliver(result, report(fitted, rows, plan.leave), ())
     if folder:
         for path in write_constants(fitted, folder):
             click.echo(f"written: {path}", err=True)

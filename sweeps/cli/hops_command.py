@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweeps.cli.options import output_options, value_options
+from sweeps.cli.options import folders_of, output_options, value_options
 
 if TYPE_CHECKING:
     from sweeps.hops.study import Case, Study
@@ -55,10 +55,7 @@ def command(**given: Any) -> int:
     asked = {name: str(given[name]) for _, name, _ in FLAGS if given[name] is not None}
     # What can't be printed isn't written either.
     result = result_of(study, asked, given, messages=given["messages"])
-    lines = [] if out.programs else list(report_lines(study))
-    if out.wanted:
-        out.write(result, charts_of(study))
-    out.show(result, lines)
+    out.deliver(result, [] if out.programs else list(report_lines(study)), charts_of(study))
     return 0
 
 
@@ -72,7 +69,7 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     if given["settings"]:
         wrong = "changes a sweep, and this is a study of hops"
         raise InputError(fault("--set", given["settings"][0], wrong, "the flags of 'sweeps hops'"))
-    study = read_study(path, [Path(folder) for folder in given["hardware_folder"]])
+    study = read_study(path, folders_of(given))
     if given["dry_run"]:
         sys.stdout.write(f"{study.title}: {len(study.cases)} cases\n")
         return 0
@@ -92,7 +89,7 @@ def _study(given: Mapping[str, Any]) -> Study:
     from sweeps.spec.axis import numbers_of
     from sweeps.spec.catalog import load_model
 
-    folders = [Path(folder) for folder in given["hardware_folder"]]
+    folders = folders_of(given)
     study = read_study(find_study(given["spec"] or DEFAULT), folders)
     faults = Faults()
     changes: dict[str, Any] = {}

@@ -44,10 +44,8 @@ def command(what: str, **given: Any) -> int:
     out.check()
     found = _found(what, given)
     result = found.result(given)
-    if out.wanted:
-        out.write(result, draw=lambda stem: _draw(found, stem))
     lines = mfu_lines(found) if what == "mfu" else collective_lines(found)
-    out.show(result, (line + "\n" for line in lines))
+    out.deliver(result, lines, draw=lambda stem: _draw(found, stem))
     return 0
 
 

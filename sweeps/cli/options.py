@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from textwrap import wrap
 from typing import Any, TypeVar
 
@@ -71,10 +72,13 @@ def stated_sweep(given: Mapping[str, str | None], title: str) -> dict[str, Any]:
     return stated
 
 
+def folders_of(given: Mapping[str, Any]) -> list[Path]:
+    """Return the folders of the user's own machines."""
+    return [Path(folder) for folder in given["hardware_folder"]]
+
+
 def file_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that decide a file's contents, for its fingerprint."""
-    from pathlib import Path
-
     formulas = [Path(path).read_text(encoding="utf-8") for path in given["formulas"]]
     kind = {"format": "zarr"} if given.get("kind") == "zarr" else {}
     return {**stored_as(given), **kind, "formulas": "".join(formulas)}

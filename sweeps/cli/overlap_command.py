@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweeps.cli.options import output_options, value_options
+from sweeps.cli.options import folders_of, output_options, value_options
 from sweeps.overlap import FLAGS
 
 if TYPE_CHECKING:
@@ -43,21 +43,18 @@ def command(**given: Any) -> int:
     reduce_scatter_ring, reduce_scatter_pipeline, bulk_margin, bulk_shared, bulk_queued, pipeline,
     fused_messages.
     """
-    from dataclasses import replace
-
     from sweeps.cli.options import file_options
     from sweeps.cli.write import Output
     from sweeps.overlap import CHOSEN, figures_of, job_of
     from sweeps.own_formulas import load_formulas
     from sweeps.result import command_line
 
-    for path in given["formulas"]:
-        load_formulas(Path(path))
+    load_formulas(given["formulas"])
     asked = {name: given[name] for name in (*CHOSEN, *(name for _, name, _ in FLAGS))}
     job = job_of(
         asked,
         given["hardware"],
-        folders=[Path(folder) for folder in given["hardware_folder"]],
+        folders=folders_of(given),
         command=command_line(),
         options=file_options(given),
     )
@@ -68,12 +65,7 @@ def command(**given: Any) -> int:
         courses = _courses(job)
     figures = figures_of(job) if given["plot"] and (given["output"] or not one) else []
     out = Output({**given, "plot": bool(figures)}, "overlap")
-    result = replace(job.evaluated(), rows=lambda: _records(job)) if out.is_printed(job) else None
-    lines = list(_lines(job, given)) if result and not out.programs else []
-    if out.wanted:
-        out.write(job, figures)
-    if result:
-        out.show(result, lines)
+    out.evaluate(job, lambda _: _lines(job, given), figures, lambda: _records(job))
     if given["timeline"] or (given["plot"] and one):
         _draw(job, courses, given)
     return 0
@@ -87,13 +79,13 @@ def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
 
     if job.program.grid.cells == 1:
         (case,) = job.program.cases
-        yield from (line + "\n" for line in report_lines(job, case, given["verbose"]))
+        yield from report_lines(job, case, given["verbose"])
     else:
         yield from table_lines(_rows(job), total=job.program.grid.cells)
         if given["verbose"]:
             for case in job.program.cases:
-                yield from (line + "\n" for line in statement_lines(job, case))
-    yield from (line + "\n" for line in assumed_lines(job))
+                yield from statement_lines(job, case)
+    yield from assumed_lines(job)
 
 
 def _cells(job: Job) -> Iterator[dict[str, Any]]:

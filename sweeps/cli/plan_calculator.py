@@ -38,9 +38,7 @@ def calculator(asked: Asked, given: Mapping[str, Any]) -> int:
     out.check()
     found = [calculate(cluster) for cluster in _clusters(asked, given)]
     result = _result(found, asked, given)
-    if out.wanted:
-        out.write(result, FIGURES)
-    out.show(result, (line + "\n" for one in found for line in _lines(one, asked)))
+    out.deliver(result, (line for one in found for line in _lines(one, asked)), FIGURES)
     return 0 if all(one.recommended is not None for one in found) else 1
 
 

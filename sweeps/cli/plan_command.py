@@ -5,20 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from overhead.labels import HIERARCHY
 from sweeps.cli import flags
-from sweeps.cli.options import file_options, output_options
+from sweeps.cli.options import file_options, folders_of, output_options
 from sweeps.errors import InputError, fault
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from sweeps.cli.write import Output
     from sweeps.result import Result
     from sweeps.search.interface import Plans
     from sweeps.search.request import Request
@@ -267,8 +265,7 @@ def command(**given: Any) -> int:
     """
     from sweeps.own_formulas import load_formulas
 
-    for path in given["formulas"]:
-        load_formulas(Path(path))
+    load_formulas(given["formulas"])
     asked = read_options(given)
     if asked.calculator:
         from sweeps.cli.plan_calculator import calculator
@@ -287,7 +284,7 @@ def _request(asked: Asked, given: Mapping[str, Any]) -> Request:
     threshold = parse_quantity(
         given["memory_threshold"], "1", field="--memory-threshold", bare_is_si=True
     )
-    folders = [Path(folder) for folder in given["hardware_folder"]]
+    folders = folders_of(given)
     return read_request(
         asked.given, objective=given["objective"], threshold=threshold, folders=folders
     )
@@ -314,8 +311,8 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
         sys.stdout.writelines(line + "\n" for line in nothing_lines(found, asked))
         return 1
     result = plans.result(given, formulas=file_options(given)["formulas"])
-    _write(out, plans, result)
-    out.show(result, (line + "\n" for line in answer_lines(found, asked, given)))
+    lines = answer_lines(found, asked, given)
+    out.deliver(result, lines, lambda dataset: _figures(dataset, plans))
     return 0
 
 
@@ -337,8 +334,8 @@ def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     progress.end()
     plans = Plans(request, best=best)
     result = plans.result(given, formulas=file_options(given)["formulas"])
-    _write(out, plans, result)
-    out.show(result, (line + "\n" for line in _table(plans, result, asked)))
+    lines = _table(plans, result, asked)
+    out.deliver(result, lines, lambda dataset: _figures(dataset, plans))
     return 0 if any(best.plans) else 1
 
 
@@ -359,12 +356,6 @@ def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
     yield from (f"refused at some points: {line}" for line in lines)
     if asked.assumed:
         yield f"not given, so taken as: {', '.join(asked.assumed)}"
-
-
-def _write(out: Output, plans: Plans, result: Result) -> None:
-    """Write the table and draw its figures, if that is asked for."""
-    if out.wanted:
-        out.write(result, lambda dataset: _figures(dataset, plans))
 
 
 def _figures(dataset: xr.Dataset, plans: Plans) -> Sequence[Mapping[str, Any]]:

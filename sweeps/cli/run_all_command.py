@@ -139,9 +139,8 @@ def command(**given: Any) -> int:
     rows = [{"command": name, **row} for name, own in found.items() for row in own.records()]
     attrs = provenance_of(title=TITLE, stated={"commands": list(found)}, given=given)
     result = of_rows(rows, _fields(found.values()), attrs)
-    if out.wanted:
-        out.write(result, draw=lambda stem: _draw(collectives, stem))
-    out.show(result, csv_lines(rows, result.header()))
+    lines = csv_lines(rows, result.header())
+    out.deliver(result, lines, draw=lambda stem: _draw(collectives, stem))
     return 0
 
 

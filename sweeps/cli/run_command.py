@@ -38,7 +38,7 @@ def command(spec: str, **given: Any) -> int:
     SPEC is a path, or the name of a sweep that is shipped.
     """
     from sweeps.cli.collective_command import statements
-    from sweeps.cli.options import assumed_lines, file_options, grouped_lines
+    from sweeps.cli.options import assumed_lines, file_options, folders_of, grouped_lines
     from sweeps.cli.write import Output
     from sweeps.errors import InputError, fault, nearest
     from sweeps.hops.study import is_study
@@ -55,8 +55,7 @@ def command(spec: str, **given: Any) -> int:
     if given["kind"] not in FORMATS:
         allowed = nearest(given["kind"], FORMATS)
         raise InputError(fault("--format", given["kind"], "no such one", allowed))
-    for path in given["formulas"]:
-        load_formulas(Path(path))
+    load_formulas(given["formulas"])
     found = find_sweep(spec)
     if is_study(found):
         from sweeps.cli.hops_command import run_study
@@ -66,7 +65,7 @@ def command(spec: str, **given: Any) -> int:
         from sweeps.cli.tune_command import run_study as run_tuning
 
         return run_tuning(found, given)
-    folders = [Path(folder) for folder in given["hardware_folder"]]
+    folders = folders_of(given)
     sweep, text = load_sweep(found, given["settings"], folders)
     options = file_options(given)
     job = prepare(

@@ -51,9 +51,8 @@ def command(files: tuple[str, ...], **given: Any) -> int:
     if window is not None and window[0] >= max(own.end_to_end for own in ranks.overlaps):
         _refuse_window(given["window"], "is after the last GPU work")
     result = result_of(ranks, given)
-    if out.wanted:
-        out.write(result, draw=lambda stem: _draw(ranks, stem, window))
-    out.show(result, _lines(ranks, verbose=given["verbose"]))
+    lines = _lines(ranks, verbose=given["verbose"])
+    out.deliver(result, lines, draw=lambda stem: _draw(ranks, stem, window))
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sweeps.cli.options import output_options
+from sweeps.cli.options import folders_of, output_options
 
 if TYPE_CHECKING:
     from sweeps.result import Result
@@ -160,7 +160,7 @@ def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
         sm_margin=given["sm_margin"],
         pipeline=given["pipeline"],
         resume=given["resume"],
-        hardware_folders=tuple(Path(folder) for folder in given["hardware_folder"]),
+        hardware_folders=tuple(folders_of(given)),
         **found,
     )
 
@@ -230,9 +230,7 @@ def command(**given: Any) -> int:
     tuner = TPOverlapTuner(config, threshold, lambda line: click.echo(f"running {line}", err=True))
     report = tuner.run(overwrite=given["overwrite"])
     result = result_of_tuning(report, given)
-    if out.wanted:
-        out.write(result, charts_of(report))
-    out.show(result, [report.summary()])
+    out.deliver(result, [report.summary()], charts_of(report))
     out.notes.write(f"\nwrote {report.output_dir}{'/'}\n")
     return 0
 
@@ -272,7 +270,7 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     if not is_study(path):
         wrong, allowed = "has no table tp_overlap", "such as tp-overlap"
         raise InputError(fault("--sweep", str(path), wrong, allowed))
-    study = read_study(path, [Path(folder) for folder in given["hardware_folder"]])
+    study = read_study(path, folders_of(given))
     shape = ", ".join(f"{len(values)} {name}" for name, values in study.axes.items())
     about = f"{study.title}: {len(study.hardware)} machines, {shape}: {study.cells:,} cells"
     out = Output(given, path.stem)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweeps.cli.options import result_options
+from sweeps.cli.options import folders_of, result_options
 
 if TYPE_CHECKING:
     from sweeps.result import Result
@@ -48,9 +48,8 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     out.check()
     records, skipped = _compared(tables or TABLES, given)
     result = _result(records, tables or TABLES, given)
-    if out.wanted:
-        out.write(result, draw=lambda stem: _draw(records, stem))
-    out.show(result, (line + "\n" for line in report(records, skipped, given["verbose"])))
+    lines = report(records, skipped, given["verbose"])
+    out.deliver(result, lines, draw=lambda stem: _draw(records, stem))
     return 0
 
 
@@ -92,7 +91,7 @@ def _compared(
     from sweeps.validate.scores import records_of
     from sweeps.validate.training_rows import cases_of_runs
 
-    folders = [Path(folder) for folder in given["hardware_folder"]]
+    folders = folders_of(given)
     runs = [run for name in tables for run in read_runs(find_runs(name)).runs]
     rules = shipped_rules()
     if given["rules"]:
@@ -229,7 +228,7 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         from sweeps.spec.catalog import find_sweep, read_toml
 
         stated["measured"] = read_toml(find_sweep("nccl-measured"))["measured"]
-    folders = [Path(folder) for folder in given["hardware_folder"]]
+    folders = folders_of(given)
     job = prepare(stated, command=command_line(), folders=folders)
     rows = error_rows(job.dataset())
     attrs = provenance_of(
@@ -240,7 +239,5 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         inputs=job.identity["inputs"],
     )
     result = error_result(rows, attrs)
-    if out.wanted:
-        out.write(result, ERRORS)
-    out.show(result, (line + "\n" for line in error_lines(rows)))
+    out.deliver(result, error_lines(rows), ERRORS)
     return 0

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -17,7 +18,7 @@ from sweeps import display
 from sweeps.engine.validity import ONE_RANK
 from sweeps.errors import InputError, fault, nearest
 from sweeps.job import Job
-from sweeps.result import Result, csv_lines, json_lines, stored_as, table_lines
+from sweeps.result import Record, Result, csv_lines, json_lines, stored_as, table_lines
 from sweeps.spec.units import format_quantity
 
 if TYPE_CHECKING:
@@ -126,9 +127,40 @@ class Output:
             allowed = "use --output FILE.nc, or 'sweeps run' with a reduction"
             raise InputError(fault("axes", shown, "too many to print", allowed))
 
+    def deliver(
+        self,
+        result: Result,
+        lines: Iterable[str] = (),
+        figures: Figures | Callable[[xr.Dataset], Figures] | None = None,
+        draw: Callable[[Path], Iterable[Path]] | None = None,
+    ) -> None:
+        """Write the file that is asked for, and show the result."""
+        if self.wanted:
+            self.write(result, figures, draw)
+        self.show(result, lines)
+
+    def evaluate(
+        self,
+        job: Job,
+        lines: Callable[[Result], Iterable[str]],
+        figures: Figures | None = None,
+        rows: Callable[[], Iterable[Record]] | None = None,
+    ) -> None:
+        """Evaluate a job, write the file that is asked for, and show what can be printed."""
+        found = replace(job.evaluated(), rows=rows) if self.is_printed(job) else None
+        # What can't be printed isn't written either.
+        shown = list(lines(found)) if found and not self.programs else []
+        if self.wanted:
+            self.write(job, figures)
+        if found:
+            self.show(found, shown)
+
     def show(self, result: Result, lines: Iterable[str] = ()) -> None:
         """Print records for programs, or else lines for people."""
-        sys.stdout.writelines(self.text(result) if self.programs else lines)
+        if self.programs:
+            sys.stdout.writelines(self.text(result))
+        else:
+            sys.stdout.writelines(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
     def text(self, result: Result) -> Iterator[str]:
         """Yield a result's records as the text that is asked for."""
