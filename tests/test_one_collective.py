@@ -18,13 +18,14 @@ from overhead.topology import build_topology
 from sweeps.hops.study import Case, from_machine
 from sweeps.job import prepare
 from sweeps.spec.catalog import load_hardware, load_model, shipped
+from sweeps.spec.software import load_software
 from sweeps.tuner.predict import TAKEN, predict, read_rates
 from sweeps.tuner.userbuffers import OPERATORS, PHASES, products_of
 from sweeps.tuner.userbuffers import Case as Overlap
 
 MODEL = "llama3-8b"
 PRECISE = 17
-# What a step takes off a link's bandwidth, and `collective` and `hops` don't: the named input.
+# What a step without a library may take off a link's bandwidth: the input that may differ.
 SHARE = "intra_efficiency"
 
 
@@ -34,7 +35,6 @@ def machine_of(draw: Random, folder: Path) -> tuple[str, dict[str, float]]:
     figures = {
         "intra_bandwidth": draw.uniform(50e9, 900e9), "intra_latency": draw.uniform(0.1e-6, 5e-6),
         "inter_bandwidth": draw.uniform(5e9, 100e9), "inter_latency": draw.uniform(1e-6, 20e-6),
-        SHARE: draw.uniform(0.5, 1.0), "inter_efficiency": draw.uniform(0.5, 1.0),
     }  # fmt: skip
     name = f"drawn-{draw.randrange(10**9)}"
     text = text.replace('name = "dgx-h100"', f'name = "{name}"')
@@ -45,10 +45,6 @@ def machine_of(draw: Random, folder: Path) -> tuple[str, dict[str, float]]:
             stated = f'{figure} = {{ value = "{figures[f"{level}_{figure}"]:.{PRECISE}g} {unit}"'
             tail = re.sub(rf'^{figure} = {{ value = "[^"]*"', stated, tail, count=1, flags=re.M)
         text = f"{head}[{place}]{tail}"
-    for level in ("intra", "inter"):
-        name_of = f"{level}_efficiency"
-        stated = f'{name_of} = {{ value = {figures[name_of]:.{PRECISE}g}, kind = "assumed",'
-        text = text.replace("[training]\n", f'[training]\n{stated} source = "drawn" }}\n')
     (folder / f"{name}.toml").write_text(text, encoding="utf-8")
     return name, figures
 
@@ -100,23 +96,25 @@ def test_collective_is_what_everyone_charges(seed: int, tmp_path: Path) -> None:
     for got, asked in zip(traffic.time, (size, 2 * size), strict=True):
         assert got == charged(name, "all_reduce", group, asked, tmp_path, software="nccl")
 
-    # A step: its links give a share of their bandwidth.
+    # A step charges the same, also where its links give a share of their bandwidth.
     tp = draw.choice([2, 4, 8])
     given = {"tp": tp, "world_size": 16, "sequence_parallel": 1, "sequence_length": 4096,
              "micro_batch": 1, "global_batch": 16, "software": "none"}  # fmt: skip
-    found = step(name, given, tmp_path)
+    share = draw.uniform(0.5, 1.0)
+    found = step(name, {**given, SHARE: share}, tmp_path)
     bandwidth = found["effective_intra_bandwidth"]
-    assert bandwidth == drawn[SHARE] * drawn["intra_bandwidth"]
+    assert bandwidth == share * drawn["intra_bandwidth"]
     for kind in ("all_reduce", "all_gather", "reduce_scatter"):
         message = found["tp_message_bytes"]
         time = charged(name, kind, tp, message, tmp_path, intra_bandwidth=bandwidth)
         assert found[f"tp_{kind}_time"] == time, kind
-    whole = step(name, {**given, SHARE: 1.0}, tmp_path)
+    whole = step(name, given, tmp_path)
     assert whole["tp_all_gather_time"] == charged(name, "all_gather", tp, message, tmp_path)
 
-    # The tuner: the step's share, and the same operations in turn.
-    rates = read_rates(name, folders=(tmp_path,))
-    assert rates["bandwidth"] == bandwidth
+    # The tuner: what its library's rings leave of a link, and the same operations in turn.
+    left = load_software("nccl").constants(machine)["link_share"].value
+    assert read_rates(name, folders=(tmp_path,))["bandwidth"] == left * drawn["intra_bandwidth"]
+    rates = read_rates(name, given={"bandwidth": bandwidth}, folders=(tmp_path,))
     cases = [Overlap(tp, "fc1", "fprop"), Overlap(tp, "fc2", "fprop")]
     turn = predict(load_model(MODEL).shapes, 4096, cases, rates).forward.comm[0]
     assert turn[0] == found["tp_all_gather_time"]

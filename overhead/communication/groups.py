@@ -51,8 +51,9 @@ DEFAULTS: dict[str, float] = {
     "scatter_gather": 0.0,  # a stage's ranks all send the whole activation
     "gather_every_micro_batch": 1.0,  # ZeRO-3 gathers for each micro-batch
     "keep_gathered": 0.0,  # and again for its backward
-    "intra_efficiency": 0.78,  # what long messages reach of data sheets: measured of NVLink
-    "inter_efficiency": 0.85,  # assumed: the middle of what networks reach at best
+    # Links as their data sheets have them: what software leaves of them is its profile's.
+    "intra_efficiency": 1.0,
+    "inter_efficiency": 1.0,
     "hops": 1.0,  # neighbours in a pipeline or in a ring are neighbours on the network
 }
 

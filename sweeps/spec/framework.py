@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from overhead.communication import groups as communication
 from overhead.labels import CHOICES, LABELS, OVERLAPS
 from overhead.memory.quantities import RECIPES, Recipe
 from overhead.step import quantities as step
@@ -56,16 +55,6 @@ MACHINE_RULE: dict[str, Figure] = {
         0.85, "assumed",
         f"share of the data sheet's bandwidth that long kernels reach; {RUNS} bound it only from "
         "below",
-    ),
-    "intra_efficiency": _figure(
-        communication.DEFAULTS["intra_efficiency"], "measured",
-        "stas00/ml-engineering, network/README.md @744d01e18b: large messages reach 0.78 of "
-        "NVLink's bandwidth on A100, 0.80 to 0.83 on H200 and B200, by rings",
-    ),
-    "inter_efficiency": _figure(
-        communication.DEFAULTS["inter_efficiency"], "assumed",
-        "stas00/ml-engineering, network/README.md @744d01e18b: 0.8 to 0.9 of the network's "
-        "bandwidth at best; the middle",
     ),
     "step_overhead": _figure(
         1e-3, "assumed",
@@ -414,8 +403,6 @@ PLAIN = (
     "memory_bandwidth",
     "memory_capacity",
     "memory_efficiency",
-    "intra_efficiency",
-    "inter_efficiency",
     "matmul_floor",
     "matmul_depth_time",
     "odd_size_loss",

@@ -109,8 +109,6 @@ _FIGURES: dict[str, dict[str, Entry]] = {
     # What long runs sustain of it: `sweeps.spec.framework` says what holds where a file doesn't.
     "training": {
         "memory_efficiency": _share("memory_efficiency"),
-        "intra_efficiency": _share("intra_efficiency"),
-        "inter_efficiency": _share("inter_efficiency"),
         "matmul_floor": Entry("matmul_floor", "s"),
         "matmul_depth_time": Entry("matmul_depth_time", "s"),
         "odd_size_loss": Entry("odd_size_loss", "1", maximum=0.9),

@@ -24,6 +24,7 @@ from sweeps.spec.catalog import load_framework, load_hardware, read_toml, shippe
 from sweeps.spec.figures import Entry, FigureReader
 from sweeps.spec.framework import training_constants
 from sweeps.spec.machine import Machine
+from sweeps.spec.software import own_library, priced
 from sweeps.tuner.userbuffers import (
     ALL_GATHER,
     BASELINE,
@@ -103,16 +104,18 @@ _COLLECTIVES = (ALL_GATHER, REDUCE_SCATTER)
 
 def _of_machine(machine: Machine, constants: Mapping[str, Origin]) -> dict[str, Origin]:
     """Return rates that long work reaches: the best by the share that is sustained."""
+    words = {"software": own_library(machine).value, "environment": LABELS["environment"].default}
+    _, software = priced(machine, words)
 
     def sustained(best: Origin, share: str) -> Origin:
-        part = constants[share]
+        part = {**constants, **software}[share]
         return best.derived(best.value * part.value, f"; times {part.value:g} ({part.text})")
 
     def own(name: str) -> Origin:
         return machine.figures[name].origin.of(machine.name)
 
     def link(name: str) -> Origin:
-        return sustained(own(name), "intra_efficiency")
+        return sustained(own(name), "link_share") if software else own(name)
 
     bandwidth = link("intra_bandwidth")
     found = {

@@ -118,8 +118,6 @@ PLAUSIBLE = {
     "best_matmul_flops_fp4": (5e15, 15e15),
     # Shares that long runs reach: none of nothing, none of all.
     "memory_efficiency": (0.5, 0.95),
-    "intra_efficiency": (0.5, 0.95),
-    "inter_efficiency": (0.5, 0.95),
     **dict.fromkeys((f"matmul_efficiency_{p}" for p in ("bf16", "fp8", "fp4")), (0.45, 0.95)),
     **dict.fromkeys((f"attention_efficiency_{k}" for k in KERNELS), (0.2, 0.8)),
     "idle_power_fraction": (0.05, 0.6),

@@ -28,7 +28,7 @@ MEGATRON = load_framework("megatron-lm")
 EVERY = {
     "peak_flops", "attention_peak_flops", "best_matmul_flops", "matmul_efficiency",
     "matmul_floor", "matmul_depth_time", "memory_bandwidth", "memory_efficiency",
-    "memory_capacity", "attention_efficiency", "intra_efficiency", "inter_efficiency",
+    "memory_capacity", "attention_efficiency",
     "matmul_input_bytes", "weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes",
     "gathered_bytes", "host_time", "launch_wait", "elementwise_factor", "loss_bytes", "logit_bytes",
     "tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap", "overlap_contention",
@@ -131,7 +131,7 @@ def test_the_rule_holds_where_a_file_is_silent() -> None:
     found = training_constants(bare, MEGATRON)
     assert found["best_matmul_flops"].value == pytest.approx(TYPICAL_BEST.value * 989e12)
     assert found["best_matmul_flops"].text.startswith("assumed: 0.74 of the peak, ")
-    for quantity in ("matmul_efficiency", "memory_efficiency", "intra_efficiency"):
+    for quantity in ("matmul_efficiency", "memory_efficiency"):
         rule = MACHINE_RULE[quantity]
         assert found[quantity] == rule.origin
     for kernel, rule in ATTENTION_RULE.items():
