@@ -460,6 +460,20 @@ def test_a_schedule_that_the_framework_lacks_is_flagged(cli: Runner) -> None:
     assert "torchtitan has no" in cli(f"{line} --schedule dual_pipe --framework torchtitan").out
 
 
+def test_stages_of_deepspeed_send_their_parts(cli: Runner) -> None:
+    """By hand: a message is 4096 tokens x 8192 x 2 bytes, of eight ranks each its eighth."""
+    line = "analysis --model llama3-70b --hardware dgx-a100 --gpus 64 --tp 8 --pp 4 --sp 0"
+    line += " --zero-stage 1 --global-batch 128 --seq-len 4096 --recompute none"
+    for framework, message, gathers in (
+        ("deepspeed", "8 MiB", True), ("megatron-deepspeed-2022", "8 MiB", True),
+        ("megatron-lm", "64 MiB", False),
+    ):  # fmt: skip
+        out = cli(f"{line} --framework {framework}").out
+        sends = out[out.index("pp: pipeline parallelism") :].splitlines()[2]
+        assert sends.split()[3:5] == message.split()
+        assert ("all_gather of what a stage received in parts" in out) == gathers
+
+
 def test_a_precision_that_the_machine_lacks_is_said(cli: Runner) -> None:
     plan = "--gpus 8 --tp 8 --global-batch 8 --seq-len 4096"
     out = cli(f"analysis --model llama3-8b --hardware dgx-a100 --precision fp8 {plan}").out

@@ -275,7 +275,12 @@ def read_yaml(path: Path) -> YamlFile:
     import yaml
 
     text = _text_of(path)
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        message = f"{path}, line {line}: is not YAML: it has the character U+{error.character:04X}"
+        raise InputError(message) from None
     twice: list[tuple[str, int]] = []
 
     def line_of(node: Any) -> int:

@@ -64,6 +64,7 @@ def test_schema(tmp_path: Path, text: str, line: int, words: str) -> None:
         ("qkv_fprop: &a\n  x: *b\n", "is not YAML"),
         ("a: 1\n---\nb: 2\n", "is not YAML"),
         ("{" * 3000, "can't be|not YAML|nested"),
+        ("qkv_fprop:\n  method: ring\0exchange\n", r"line 2: is not YAML: .* U\+0000"),
     ],
 )
 def test_files_that_can_t_be_read(tmp_path: Path, text: str, words: str) -> None:

@@ -55,6 +55,17 @@ def test_columns_go_before_the_catalogue() -> None:
     assert one.numbers["hidden_size"] == 8192
 
 
+def test_torchtitan_of_2024_has_as_many_micro_batches_as_stages() -> None:
+    """Its configuration's default then: the micro-batch is what the batch leaves of them."""
+    row = {"source_id": "torchtitan_202412", "framework": "torchtitan", "micro_batch": None}
+    for pp, virtual, dp in ((8, 1, 2), (4, 2, 4)):
+        numbers = case(**row, pp=pp, dp=dp, vpp=virtual, global_batch=128).numbers
+        assert numbers["micro_batches"] == pp * virtual
+        assert numbers["micro_batch"] == 128 / dp / (pp * virtual)
+    told = case(**{**row, "micro_batch": 1}, pp=8, dp=2, global_batch=128).numbers
+    assert told["micro_batches"] == 64
+
+
 def test_what_isn_t_said_is_assumed_and_told() -> None:
     assert case(recompute=None).assumed == ("recompute",)
     assert case(recompute="unspecified (recipe)").assumed == ("recompute",)
