@@ -19,7 +19,7 @@ from sweeps.result import Result
 from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.sweep import Sweep, read_sweep
 from sweeps.spec.units import format_quantity, to_toml, with_si_units
-from sweeps.validate.sizes import SIZE_CLASSES
+from sweeps.validate import SIZE_CLASSES
 
 if TYPE_CHECKING:
     import xarray as xr

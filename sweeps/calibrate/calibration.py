@@ -37,7 +37,7 @@ from sweeps.errors import InputError, fault
 from sweeps.plots.measured import MOST_CURVES, Curve, Panel
 from sweeps.spec.machine import Machine
 from sweeps.spec.units import format_quantity
-from sweeps.validate.sizes import class_of
+from sweeps.validate import class_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from sweeps.spec.figures import CONSTANTS, ISSUE
 from sweeps.spec.machine import read_machine
 from sweeps.spec.units import format_quantity
 from sweeps.store.publish import NewFile, check_output
-from sweeps.validate.sizes import SIZE_CLASSES, class_of
+from sweeps.validate import SIZE_CLASSES, class_of
 
 _SHOWN = 12  # outliers; all with verbose
 _CLASSES = {

@@ -31,26 +31,61 @@ WORDS = {"step_time": "time of a step", "memory": "memory of a GPU"}
 @click.option("--source", "sources", multiple=True, metavar="SOURCE", help="Only these sources.")
 @result_options
 @click.option("--rules", metavar="FILE.toml", help="Own rules, after those that are shipped.")
+@click.option("--bound", metavar="SHARE", help="Error, or loss of a plan, that --strict allows.")
+@click.option("--strict", is_flag=True, help="Exit code 1 beyond the bound.")
 @click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
 @click.option("--verbose", "-v", is_flag=True, help="Every reason why rows are left out.")
 def command(tables: tuple[str, ...], **given: Any) -> int:
     """Lay predictions beside published measurements of training runs, and tell the errors.
 
     TABLE is a path, or the name of a table that is shipped: training, memory (both by default),
-    nccl-collectives.
+    plans (those of experts beside the best of our search), nccl-collectives.
+
+    With --strict the exit code is 1 where a class of what was measured is off by more than --bound
+    in the mean (10 % by default); of plans, where fewer than 80 % lose at most --bound (3 % by
+    default) of the best plan, or fewer than 98 % fit.
     """
     from sweeps.cli.write import Output
     from sweeps.validate.run_table import TABLES
 
     if any(_is_of_collectives(table) for table in tables):
         return _collectives(tables, given)
+    if any(_is_of_plans(table) for table in tables):
+        return _plans(tables, given)
+    bound = _bound(given, 0.1)
     out = Output(given, "validate")
     out.check()
     records, skipped = _compared(tables or TABLES, given)
     result = _result(records, tables or TABLES, given)
     lines = report(records, skipped, given["verbose"])
     out.deliver(result, lines, draw=lambda stem: _draw(records, stem))
-    return 0
+    return int(given["strict"] and _beyond(records, bound))
+
+
+def _bound(given: Mapping[str, Any], usual: float) -> float:
+    """Return the error that --strict allows."""
+    from sweeps.errors import InputError, fault
+    from sweeps.spec.units import parse_quantity
+
+    if given["bound"] is None:
+        return usual
+    bound = parse_quantity(given["bound"], "1", field="--bound", bare_is_si=True)
+    if not 0.0 <= bound <= 1.0:
+        raise InputError(fault("--bound", given["bound"], "no share", "a share, such as 5% or .05"))
+    return bound
+
+
+def _beyond(records: Sequence[Record], bound: float) -> bool:
+    """Return whether the mean error of any class of what was measured is beyond a bound."""
+    from sweeps.validate.scores import scores_by
+
+    measured = [one for one in records if one.case.is_measured]
+    kinds = {one.case.kind for one in measured}
+    return any(
+        score.mape > bound
+        for kind in kinds
+        for score in scores_by([one for one in measured if one.case.kind == kind], "class").values()
+    )
 
 
 def _result(records: Sequence[Record], tables: Sequence[str], given: Mapping[str, Any]) -> Result:
@@ -184,6 +219,55 @@ def _draw(records: Sequence[Record], stem: Path) -> list[Path]:
         place = stem.with_name(f"{stem.name}-{kind.replace('_', '-')}")
         made += draw_predicted(cloud, place, title=title)
     return made
+
+
+# Plans that experts published.
+
+
+def _is_of_plans(name: str) -> bool:
+    from sweeps.validate.run_table import find_runs, read_runs
+    from sweeps.validate.training_rows import PLAN
+
+    return any(run.texts.get("kind") == PLAN for run in read_runs(find_runs(name)).runs)
+
+
+def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
+    """Lay experts' plans beside the best of our search, and tell what they lose by our model."""
+    from sweeps.cli.write import Output
+    from sweeps.errors import InputError, fault
+    from sweeps.result import provenance_of
+    from sweeps.validate.experts import NEAR, beside, choice_lines, choice_result, falls_short
+    from sweeps.validate.run_table import find_runs, read_rules, read_runs, shipped_rules
+    from sweeps.validate.scores import skipped_lines
+    from sweeps.validate.training_rows import PLAN, Skipped, cases_of_runs
+
+    if len(tables) > 1 or given["kind"] != "all":
+        wrong = "a table of plans comes alone, and has one kind of rows"
+        raise InputError(fault("TABLE", ", ".join(tables), wrong, "sweeps validate plans"))
+    bound = _bound(given, NEAR)
+    out = Output(given, "validate")
+    out.check()
+    folders = [Path(folder) for folder in given["hardware_folder"]]
+    rules = (*shipped_rules(), *(read_rules(Path(given["rules"])) if given["rules"] else ()))
+    runs = read_runs(find_runs(tables[0])).runs
+    cases = _chosen(cases_of_runs(runs, rules, folders, (PLAN,)), given)
+    found = list(beside(cases.cases, folders))
+    experts = [one for one in found if not isinstance(one, Skipped)]
+    skipped = [*cases.skipped, *(one for one in found if isinstance(one, Skipped))]
+    if not experts:
+        raise InputError([f"TABLE: {line.strip()}" for line in skipped_lines(skipped)])
+    attrs = provenance_of(
+        title="Plans that experts published, beside the best of our search",
+        stated=_stated(tables, given),
+        given=given,
+        references="each row's source_ref says where its recipe stands",
+        inputs=[one.fields() for one in experts],
+    )
+    lines = [*choice_lines(experts, bound, every=given["verbose"]), ""]
+    lines += [f"left out, {len(skipped)} rows:"] if skipped else []
+    lines += skipped_lines(skipped, every=given["verbose"])
+    out.deliver(choice_result(experts, attrs), lines)
+    return int(given["strict"] and falls_short(experts, bound))
 
 
 # Operations rather than steps: the tables that a sweep's [measured] takes.

@@ -32,7 +32,7 @@ from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import Machine
 from sweeps.spec.sweep import Sweep
-from sweeps.validate.sizes import SIZE_CLASSES, class_of, medians
+from sweeps.validate import SIZE_CLASSES, class_of, medians
 from sweeps.validate.table import TEXTS, USUAL, Table, find_table, read_table
 
 # The cases of a table of measurements: which rows belong to one curve, and what it is called.

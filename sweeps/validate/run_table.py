@@ -26,13 +26,15 @@ from sweeps.spec.catalog import is_file, read_toml, shipped
 
 # The tables that are shipped.
 TABLES = ("training", "memory")
+# The shipped table of plans that experts published; no row of it is a measurement of its own.
+PLANS = "plans"
 
 # Columns of words.
 TEXTS = (
     "row_id", "source_id", "source_ref", "kind", "model", "moe", "gpu_type", "interconnect",
     "zero_or_sharding", "sp", "recompute", "precision", "overlap", "tflops_kind",
     "tp_comm_overlap", "moe_a2a_overlap", "cuda_graphs", "gradient_dtype", "fp8_param_gather",
-    "fp8_attention", "offload", "layout",
+    "fp8_attention", "offload", "layout", "moment_dtype", "optimizer",
     "derived_fields", "quantity", "unit", "fits", "linked_training_row", "confidence", "notes",
 )  # fmt: skip
 # Columns of numbers: the quantity that each gives, or nothing where it gives none of itself.
@@ -101,7 +103,7 @@ def find_runs(name_or_path: str) -> Path:
     if name_or_path.endswith(".csv") or Path(name_or_path).name != name_or_path:
         if is_file(name_or_path):
             return Path(name_or_path)
-        near = nearest(Path(name_or_path).stem, TABLES)
+        near = nearest(Path(name_or_path).stem, (*TABLES, PLANS))
         wrong = "there is no such file"
         raise InputError(fault("TABLE", name_or_path, wrong, f"as a name: {near}"))
     for folder in (Path("specs") / "measured", shipped("measured")):
@@ -109,7 +111,7 @@ def find_runs(name_or_path: str) -> Path:
         if name_or_path and is_file(path):
             return path
     wrong = "there is no such table"
-    raise InputError(fault("TABLE", name_or_path, wrong, nearest(name_or_path, TABLES)))
+    raise InputError(fault("TABLE", name_or_path, wrong, nearest(name_or_path, (*TABLES, PLANS))))
 
 
 def read_runs(path: Path) -> RunTable:

@@ -44,6 +44,8 @@ from sweeps.validate.run_table import (
 from sweeps.validate.table import network_of
 
 KINDS = ("step_time", "memory")
+# What a table says of a plan that somebody published, whether or not its step was measured.
+PLAN = "plan"
 # The classes of what nobody measured: values of a publication's own formulas, or of a simulation.
 FORMULAS, SIMULATED = "published formulas", "simulated, it seems"
 GIB = 2.0**30
@@ -136,6 +138,8 @@ def cases_of_runs(
 
 def _kinds(run: Run, linked: set[str]) -> list[str]:
     """Return what a row measured: a training run's memory may stand in a table of its own."""
+    if run.texts.get("kind") == PLAN:
+        return [PLAN]
     if run.texts.get("quantity") or "value" in run.numbers:
         return ["memory"]
     both = "peak_mem_gib" in run.numbers and run.texts.get("row_id", "") not in linked
@@ -157,8 +161,8 @@ class _Reader:
         assumed = dict(settings.assumed)
         _check_words(run, settings, self.machines)
         quantity, measured = _measured(run, kind, settings)
-        labels = self._labels(run, settings, assumed, step=kind == "step_time")
-        numbers = self._numbers(run, settings, labels, assumed, step=kind == "step_time")
+        labels = self._labels(run, settings, assumed, step=kind != "memory")
+        numbers = self._numbers(run, settings, labels, assumed, step=kind != "memory")
         group = labels.pop("class", "") or labels.get("hardware", "not classed")
         return Case(
             run.name, run.source, run.texts.get("source_ref", ""), run.texts.get("model", ""),
@@ -308,8 +312,10 @@ def _check_words(run: Run, settings: Settings, machines: Sequence[str]) -> None:
 
 
 def _measured(run: Run, kind: str, settings: Settings) -> tuple[str, float]:
-    """Return what was measured and its value in the canonical unit."""
-    if kind == "step_time":
+    """Return what was measured and its value in the canonical unit; NaN of a plan without any."""
+    if kind != "memory":
+        if kind == PLAN and "step_time_s" not in run.numbers:
+            return "step_time", math.nan
         if "step_time_s" in run.numbers:
             return "step_time", run.numbers["step_time_s"]
         needed = ("tokens_per_s_per_gpu", "global_batch", "seq_len", "gpus")

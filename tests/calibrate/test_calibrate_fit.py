@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sweeps.calibrate.fit import Fit, bounded, fall_out, fit_profile, follow
 from sweeps.calibrate.logs import read_table_log
 from sweeps.calibrate.model import Model, Rows, Stated, cases_of, machine_for, rows_of
-from sweeps.validate.sizes import class_of
+from sweeps.validate import class_of
 from tests.calibrate.simulated import Group, timed
 
 H100, A100 = machine_for("dgx-h100"), machine_for("dgx-a100")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.errors import InputError
-from sweeps.validate.sizes import class_of, medians
+from sweeps.validate import class_of, medians
 from sweeps.validate.table import TOLD, read_table
 
 HEADINGS = "collective,hardware,ranks,message_bytes,time_us"

@@ -1,0 +1,299 @@
+"""Plans that experts published beside the best of our search: loss, rank, memory, reasons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from overhead.quantity import VOCABULARY
+from sweeps.errors import InputError
+from sweeps.result import Field, Result, aligned, of_rows
+from sweeps.search.repair import nearest_plan
+from sweeps.search.request import DEGREES, NUMBER_CHOICES, Execution, Point, objective_of
+from sweeps.search.search import Found, details, search
+from sweeps.search.space import ENDS, space_of
+from sweeps.validate.training_rows import Case, Skipped
+
+# What a search decides; everything else of a recipe is given.
+DECIDED = (*DEGREES, *NUMBER_CHOICES, "micro_batches", *ENDS)
+MODULE = "recompute_"
+LABELS = ("recompute", "schedule", "context_parallel")
+# What is hoped for: so many recipes lose at most so much of our best, and so many fit.
+NEAR, NEAR_SHARE, FIT_SHARE = 0.03, 0.8, 0.98
+# Of the plans that lose most so many are told.
+MOST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Expert:
+    """A published plan beside the best one for the same question, both predicted."""
+
+    case: Case  # The recipe
+    gpus: int
+    theirs: Execution | None  # Its plan; None where our model says that it can't be
+    ours: Execution | None  # Our choice; None where nothing fits
+    step_time: float  # Of its plan; NaN where it can't be
+    memory: float  # Of its fullest GPU; NaN where it can't be
+    capacity: float  # Of a GPU
+    rank: int  # The place of its split among our splits by their best plans; 0 where it can't be
+    splits: int  # How many splits there are that can run
+    reason: str  # Why it can't be, or doesn't fit; empty where it can run
+
+    @property
+    def loss(self) -> float:
+        """Its step time by that of our choice, less 1: what its choice loses by our model."""
+        return math.nan if self.ours is None else self.step_time / self.best_time - 1.0
+
+    @property
+    def best_time(self) -> float:
+        """The step time of our choice."""
+        return math.nan if self.ours is None else self.ours.known["step_time"]
+
+    @property
+    def fits(self) -> bool:
+        """Whether it can be, and the fullest GPU holds its part."""
+        return not self.reason
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that it counts in."""
+        kind = "experts" if self.case.numbers.get("experts", 0.0) > 0.0 else "dense"
+        return (kind, self.case.labels["hardware"], "all")
+
+    def fields(self) -> dict[str, Any]:
+        """Return it for programs."""
+        case, labels = self.case, self.case.labels
+        return {
+            "row": case.name,
+            "source": case.source,
+            "class": self.classes[0],
+            "model": case.model,
+            "hardware": labels["hardware"],
+            "framework": labels["framework"],
+            "precision": labels["precision"],
+            "gpus": self.gpus,
+            "loss": _or_none(self.loss),
+            "rank": self.rank or None,
+            "splits": self.splits,
+            "fits": self.fits,
+            "step_time_s": _or_none(self.step_time),
+            "best_step_time_s": _or_none(self.best_time),
+            "measured_step_time_s": _or_none(case.measured),
+            "memory_bytes": _or_none(self.memory),
+            "capacity_bytes": self.capacity,
+            "plan": self.theirs.name if self.theirs else "",
+            "best_plan": self.ours.name if self.ours else "",
+            "reason": self.reason,
+            "source_ref": case.reference,
+        }
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+FIELDS = (
+    Field("row", "row", "row of the table"), Field("source", "source", "source of the recipe"),
+    Field("class", "kind", "kind of model"), Field("model", "model", "model"),
+    Field("hardware", "hardware", "machine"), Field("framework", "framework", "software"),
+    Field("precision", "precision", "numbers of the matrix products"),
+    Field("gpus", "gpus", "GPUs", "1"),
+    Field("loss", "loss", "step time by that of the best plan found, less 1", "1"),
+    Field("rank", "rank", "place of its split among those found", "1"),
+    Field("splits", "splits", "splits that can run", "1"),
+    Field("fits", "fits", "whether it can run, by the model", "1"),
+    Field("step_time_s", "step_time", "step time of the recipe's plan", "s"),
+    Field("best_step_time_s", "best_step_time", "step time of the best plan found", "s"),
+    Field("measured_step_time_s", "measured_step_time", "step time that was measured", "s"),
+    Field("memory_bytes", "peak_memory", "memory of the fullest GPU", "byte"),
+    Field("capacity_bytes", "memory_capacity", "memory of a GPU", "byte"),
+    Field("plan", "plan", "the recipe's plan"), Field("best_plan", "best_plan", "best plan found"),
+    Field("reason", "reason", "why the recipe's plan can't run"),
+    Field("source_ref", "source_ref", "where the recipe stands"),
+)  # fmt: skip
+
+
+def world_size(case: Case) -> float:
+    """Return the GPUs of a recipe."""
+    return math.prod(case.numbers[name] for name in ("tp", "cp", "pp", "dp"))
+
+
+def question(case: Case) -> Point:
+    """Return what a recipe is the answer to; its plan may fill the whole memory, and so may ours.
+
+    How attention crosses context-parallel ranks is the software's.
+    """
+    constants = {name: value for name, value in case.numbers.items()
+                 if name in VOCABULARY and name not in DECIDED
+                 and not name.startswith(MODULE)}  # fmt: skip
+    constants["world_size"] = world_size(case)
+    labels = {name: label for name, label in case.labels.items() if name not in LABELS}
+    choices = {}
+    if "context_parallel" in case.labels:
+        choices["context_parallel"] = np.array([case.labels["context_parallel"]])
+    return Point(constants, labels, choices, objective_of("time"), 1.0)
+
+
+def plan_alone(case: Case) -> Point:
+    """Return the question that a recipe's own plan alone answers."""
+    point = question(case)
+    numbers = case.numbers
+    names = ["tp", "cp", "pp", "dp", *NUMBER_CHOICES]
+    if numbers.get("experts", 0.0) > 0.0:
+        names += ["ep", "etp"]
+    choices = {name: np.array([numbers[name]]) for name in names if name in numbers}
+    # Settings without effect are no plans of their own.
+    if numbers["tp"] == 1.0:
+        choices["sequence_parallel"] = np.array([0.0])
+    ranks = numbers["tp"] * numbers["cp"] * numbers["dp"]
+    copies = numbers.get("experts", 0.0) > 0.0 and ranks > numbers["etp"] * numbers["ep"]
+    if numbers["dp"] * numbers["cp"] == 1.0 and not copies:
+        choices["zero_stage"] = np.array([0.0])
+    several = numbers["virtual_stages"] > 1.0
+    choices["schedule"] = np.array(["interleaved" if several else "one_f_one_b"])
+    choices["recompute"] = np.array([case.labels["recompute"]])
+    modules = {name: value for name, value in numbers.items() if name.startswith(MODULE)}
+    return replace(
+        point,
+        constants={**point.constants, **modules},
+        choices={**point.choices, **choices},
+    )
+
+
+def beside(cases: Iterable[Case], folders: Sequence[Path] = ()) -> Iterator[Expert | Skipped]:
+    """Yield recipes beside the best plans for them; those of equal questions are searched once."""
+    known: dict[str, Found] = {}
+    for case in cases:
+        point = replace(question(case), folders=tuple(folders))
+        key = str((sorted(point.constants.items()), sorted(point.labels.items()), point.choices))
+        try:
+            if key not in known:
+                known[key] = search(space_of(point), keep=1)
+            yield _one(case, known[key], replace(plan_alone(case), folders=tuple(folders)))
+        except InputError as error:
+            yield Skipped(case.name, case.source, case.kind, "; ".join(error.faults))
+
+
+def _one(case: Case, found: Found, alone: Point) -> Expert:
+    space = space_of(alone)
+    own = search(space, keep=1)
+    plan, reason = (own.best[0], "") if own.best else (None, "its degrees can't be")
+    if plan is None and (near := nearest_plan(space)) is not None:
+        plan = near.plan if near.memory else None
+        reason = ", ".join(near.reasons).replace("_", " ")
+    elif plan is None:
+        reason = ", ".join(space.rows.fallen).replace("_", " ") or reason
+    values = dict.fromkeys(("step_time", "peak_memory"), math.nan)
+    if plan is not None:
+        values = dict(details([plan], values)[0].values)
+    # The best of each split stands first, so that a plan's split is as good as those before it.
+    faster = [one for one in found.splits if one.known["step_time"] < values["step_time"]]
+    others = sum(plan is None or one.split != plan.split for one in faster)
+    return Expert(
+        case,
+        int(alone.world_size),
+        plan,
+        found.best[0] if found.best else None,
+        values["step_time"],
+        values["peak_memory"],
+        float(found.space.resolved.constants["memory_capacity"]),
+        0 if plan is None else others + 1,
+        len(found.splits),
+        reason,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How near the plans of some recipes are to ours."""
+
+    recipes: int  # How many
+    near: float  # The share that loses at most the bound
+    median: float  # Of the losses; NaN where none is known
+    p90: float  # Of the losses
+    first: float  # The share whose split is our first
+    fit: float  # The share that fits by our memory
+
+
+def choice_of(experts: Sequence[Expert], bound: float = NEAR) -> Choice:
+    """Gather some recipes; one that can't be is none that is near."""
+    losses = np.array([one.loss for one in experts])
+    known = losses[np.isfinite(losses)]
+    middle, most = np.percentile(known, (50.0, 90.0)) if len(known) else (math.nan, math.nan)
+    return Choice(
+        len(experts),
+        float(np.count_nonzero(known <= bound)) / len(experts),
+        float(middle),
+        float(most),
+        sum(one.rank == 1 for one in experts) / len(experts),
+        sum(one.fits for one in experts) / len(experts),
+    )
+
+
+def falls_short(experts: Sequence[Expert], bound: float = NEAR) -> bool:
+    """Return whether too few plans are near ours, or fit."""
+    whole = choice_of(experts, bound)
+    return whole.near < NEAR_SHARE or whole.fit < FIT_SHARE
+
+
+def choice_lines(experts: Sequence[Expert], bound: float, *, every: bool) -> Iterator[str]:
+    """Yield the summary by class, then the plans that lose most, and those that can't run."""
+    groups: dict[str, list[Expert]] = {}
+    for one in experts:
+        for name in one.classes:
+            groups.setdefault(name, []).append(one)
+    head = ["class", "recipes", f"within {bound:.0%}", "median loss", "p90", "our first split",
+            "fit our memory"]  # fmt: skip
+    table = [head]
+    for name in sorted(groups, key=lambda name: (name != "all", name)):
+        own = choice_of(groups[name], bound)
+        shares = (own.near, own.median, own.p90, own.first, own.fit)
+        table.append([name, f"{own.recipes}", *(_percent(share) for share in shares)])
+    yield "experts' plans beside the best of our search, both predicted, by class:"
+    yield from aligned(table, indent="")
+    yield (
+        f"aim: {NEAR_SHARE:.0%} of the recipes within {NEAR:.0%}, and {FIT_SHARE:.0%} fit; a loss "
+        "below 0: the search doesn't try such a plan"
+    )
+    lost = sorted(
+        (one for one in experts if not one.loss <= bound or not one.fits),
+        key=lambda one: (one.fits, -one.loss if one.loss == one.loss else 0.0),
+    )
+    for one in lost if every else lost[:MOST]:
+        yield from _lines(one)
+    if len(lost) > MOST and not every:
+        yield f"{len(lost) - MOST} more: --verbose tells them"
+
+
+def _percent(value: float) -> str:
+    return "-" if math.isnan(value) else f"{100.0 * value:.1f} %"
+
+
+def _lines(one: Expert) -> Iterator[str]:
+    case, labels = one.case, one.case.labels
+    yield ""
+    yield (
+        f"{case.name} {case.model} on {one.gpus} {labels['hardware']}, {labels['precision']}, "
+        f"{case.numbers['global_batch']:g} x {case.numbers['sequence_length']:g} tokens: "
+        + (f"loses {one.loss:.1%}" if math.isfinite(one.loss) else "not ranked")
+        + (f", split {one.rank} of {one.splits}" if one.rank else "")
+        + (f"; {one.reason}" if one.reason else "")
+    )
+    memory = f" ({one.memory / 1e9:.4g} of {one.capacity / 1e9:.4g} GB)" if one.theirs else ""
+    yield f"  theirs: {one.theirs.name if one.theirs else _stated(case)}{memory}"
+    yield f"  ours:   {one.ours.name if one.ours else 'nothing fits'}"
+
+
+def _stated(case: Case) -> str:
+    names = [*("tp", "cp", "pp", "dp", "ep"), "virtual_stages", "micro_batch"]
+    return ", ".join(f"{name} {case.numbers[name]:g}" for name in names if name in case.numbers)
+
+
+def choice_result(experts: Sequence[Expert], attrs: dict[str, str]) -> Result:
+    """Return recipes as a dataset of rows."""
+    return of_rows([one.fields() for one in experts], FIELDS, attrs)
