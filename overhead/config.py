@@ -24,6 +24,7 @@ from overhead.labels import (
     STEP_DEFAULTS,
     complete,
     implied,
+    without_following,
 )
 from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
 from overhead.quantity import VOCABULARY, Array
@@ -248,7 +249,9 @@ class Config:
         if self._library(stated) != NO_LIBRARY:
             defaults |= default_library()
         values = {
-            name: np.asarray(value) for name, value in defaults.items() if name not in shapes
+            name: np.asarray(value)
+            for name, value in without_following(defaults, stated).items()
+            if name not in shapes
         } | stated
         if not {"global_batch", "micro_batches"} & set(stated):
             values["micro_batches"] = np.asarray(1.0)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # For each label the values for which something holds.
 Condition = Mapping[str, frozenset[str]]
@@ -190,6 +193,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "batched_by": ("micro_batches",),  # the global batch follows from them
     "saving": ("staged",),  # whether a checkpoint goes by way of the hosts' memory
     "paid": ("owned",),  # whether a GPU's price follows from what owning it costs
+    "routing": ("drawn",),  # whether the busiest expert's tokens follow from chance and heat
     "grid": ("given",),  # groups lie on a mesh or torus of given sides
     # From messages, at the rate of multiprocessors, or in parts at that rate
     "communication": ("messages", "sms", "split"),
@@ -263,9 +267,17 @@ def implied(given: Container[str]) -> dict[str, str]:
         found["saving"] = "staged"
     if "capital" in given:
         found["paid"] = "owned"
+    if "expert_heat" in given:
+        found["routing"] = "drawn"
     if "mesh_nx" in given and "mesh_ny" in given:
         found |= GIVEN_GRID
     return found
+
+
+def without_following(defaults: Mapping[str, T], given: Container[str]) -> dict[str, T]:
+    """Return defaults but for that of what follows from a quantity that is given."""
+    drawn = "expert_heat" in given
+    return {n: one for n, one in defaults.items() if n != "expert_imbalance" or not drawn}
 
 
 # Conditions on labels: what implies what.

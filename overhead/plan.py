@@ -122,6 +122,13 @@ define(
     integer=True,
 )
 define("expert_imbalance", r"\lambda", "1", "tokens of the busiest expert by the mean", minimum=1)
+define(
+    "expert_heat",
+    r"\lambda_h",
+    "1",
+    "tokens that routing sends on average to the busiest rank's experts, by the mean",
+    minimum=1,
+)
 for _kind, _mark, _words in (
     ("weight", "w", "a weight"),
     ("gradient", "g", "a gradient"),

@@ -16,7 +16,13 @@ from overhead.expression import never_drawn
 from overhead.formula import alias, call, constant, formula, product
 from overhead.quantity import Array, define
 from overhead.software.quantities import PRICED
+from overhead.source import cite
 
+cite(
+    "blom1958",
+    "G. Blom, Statistical estimates and transformed beta-variables, 1958, and M. Abramowitz and "
+    "I. A. Stegun (eds.), Handbook of mathematical functions, 1964",
+)
 DISPATCHER: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/moe/token_dispatcher.py",
@@ -37,6 +43,70 @@ for _name, _mark, _meaning in (
     ("etp_scatter_bytes", "ts", "what the ranks of a split expert reduce and scatter"),
 ):
     define(_name, f"M_{{{_mark}}}", "byte", f"{_meaning}, of one micro-batch and layer", minimum=0)
+
+
+# The busiest rank, where tokens choose their experts by chance.
+
+define("routed_tokens", r"n_\mathrm{e}", "1",
+       "choices of a micro-batch that a rank of experts gets on average", minimum=0)  # fmt: skip
+define("largest_draw_root", "t_p", "1",
+       "root of -2 ln of the share of normal draws above the expected largest")  # fmt: skip
+define("largest_draw", "e_p", "1",
+       "expected largest of as many standard normal draws as experts lie on ranks")  # fmt: skip
+LN_2 = 0.6931471805599453
+
+
+@formula(**DISPATCHER)
+def routed_tokens(rank_tokens: Array, experts_per_token: Array, etp: Array, tp: Array) -> Array:
+    """Choices of a micro-batch's tokens that a rank of experts gets on average."""
+    return rank_tokens * experts_per_token * etp / tp
+
+
+BLOM: dict[str, Any] = {
+    "source": "blom1958",
+    "where": "section 6.9, with the normal quantile of Abramowitz and Stegun, 26.2.23",
+}
+
+
+@formula(**BLOM)
+def largest_draw_root(ep: Array) -> Array:
+    """Root of -2 ln of the share of normal draws above the largest of a number of ranks."""
+    return np.sqrt(-2.0 * LN_2 * np.log2(0.625 / (ep + 0.25)))
+
+
+@formula(assumes=("within 2 % from 8 ranks on, 5 % of two",), **BLOM)
+def largest_draw(ep: Array, largest_draw_root: Array) -> Array:
+    """Expected largest of as many standard normal draws as there are ranks of experts."""
+    t = largest_draw_root
+    above = 2.515517 + t * (0.802853 + t * 0.010328)
+    below = 1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))
+    return np.where(ep > 1.0, t - above / below, 0.0)
+
+
+@formula(
+    returns="expert_imbalance",
+    source="derivation",
+    assumes=(
+        "each token draws its experts without replacement, each as likely but for the heat",
+        "many choices: a rank's are normal, and together they are those of all tokens",
+    ),
+    when={"routing": "drawn"},
+)
+def drawn_expert_imbalance(
+    expert_heat: Array,
+    largest_draw: Array,
+    experts: Array,
+    experts_per_token: Array,
+    routed_tokens: Array,
+    ep: Array,
+) -> Array:
+    """Tokens of the busiest rank's experts by the mean: heat times the largest of a multinomial."""
+    # Each choice of a token rules out its other choices, as the sum over ranks is known.
+    spread = (experts - experts_per_token) / np.maximum(experts - 1.0, 1.0)
+    deviation = np.sqrt(np.maximum(spread, 0.0) / np.maximum(routed_tokens, 1.0))
+    # At most all tokens have a rank's experts among theirs.
+    most = np.maximum(np.minimum(ep, experts / np.maximum(experts_per_token, 1.0)), 1.0)
+    return np.minimum(expert_heat * (1.0 + largest_draw * deviation), most)
 
 
 alias(

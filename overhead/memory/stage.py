@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from overhead.formula import REGISTRY, alias, call, constant, formula
 from overhead.graph import Evaluation
-from overhead.labels import LABELS
+from overhead.labels import LABELS, without_following
 from overhead.memory.quantities import MODULES, PARTS
 from overhead.quantity import VOCABULARY, Array, define
 
@@ -327,9 +327,10 @@ class Derivation(Evaluation):
     def __init__(
         self, given: Mapping[str, ArrayLike], labels: Mapping[str, str] | None = None
     ) -> None:
-        values = {**DEFAULTS, **given}
+        values = {**without_following(DEFAULTS, given), **given}
         values.setdefault("etp", values["tp"])
-        held = {name: LABELS[name].default for name in DEPENDS} | dict(labels or {})
+        drawn = {"routing": "drawn"} if "expert_heat" in given else {}
+        held = {name: LABELS[name].default for name in DEPENDS} | drawn | dict(labels or {})
         for name in (*DEPENDS, "schedule"):
             known = LABELS[name].values
             if name in held and held[name] not in known:

@@ -19,6 +19,7 @@ from overhead.labels import (
     SHARED,
     STEP_DEFAULTS,
     implied,
+    without_following,
 )
 from overhead.memory import stage as memory
 from overhead.step import quantities as step
@@ -78,10 +79,11 @@ class TrainingResolver(Resolver):
         self._plan()
         self._domains()
         self._constants()
-        for name, origin in {**DEFAULTS, **NUMBER_DEFAULTS, **usual_operation()}.items():
+        usual = {**DEFAULTS, **NUMBER_DEFAULTS, **usual_operation()}
+        for name, origin in without_following(usual, self.given).items():
             self._constant(name, origin)
         for part, defaults in MODELS.items():
-            for name, default in defaults.items():
+            for name, default in without_following(defaults, self.given).items():
                 if name not in (*SHAPES, *DERIVED):
                     why = f"the default of the model of {part}"
                     self._constant(name, assumed(default, why))

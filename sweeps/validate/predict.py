@@ -15,7 +15,7 @@ from overhead.communication import groups as communication
 from overhead.everything import load
 from overhead.formula import REGISTRY
 from overhead.graph import Evaluation, MissingQuantities
-from overhead.labels import IN_A_STEP, NO_LIBRARY, STEP_DEFAULTS, complete
+from overhead.labels import IN_A_STEP, NO_LIBRARY, STEP_DEFAULTS, complete, without_following
 from overhead.memory.quantities import RECIPES, Recipe
 from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
 from overhead.memory.stage import Derivation, stage_memory
@@ -67,7 +67,8 @@ def predict(cases: Sequence[Case], folders: Sequence[Path] = ()) -> Predictions:
         unknown = np.array([float(len(cases[place].assumed)) for place in places])
         try:
             step = first.kind == "step_time"
-            given: dict[str, Any] = {**constants.of(first.labels, step=step), **numbers}
+            usual = without_following(constants.of(first.labels, step=step), numbers)
+            given: dict[str, Any] = {**usual, **numbers}
             own = {"library": constants.library(first.labels)[0]} if step else {}
             pair = _values(first, given, unknown, own)
         except (InputError, MissingQuantities) as error:
@@ -117,6 +118,7 @@ def step_labels(
     """Return the labels of a step on a machine with its own library."""
     floor = "some" if np.any(np.asarray(given.get("fabric_floor_time", 0.0)) > 0.0) else "none"
     network = {"library": NO_LIBRARY, "environment": IN_A_STEP, "floor": floor, **own}
+    network |= {"routing": "drawn"} if "expert_heat" in given else {}
     return complete({**STEP_DEFAULTS, "shapes": "known", **network, **labels}, given)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from overhead.communication.operation import DIMENSIONS
@@ -253,6 +254,49 @@ def test_what_is_dispatched_may_be_narrower_and_uneven() -> None:
     energy = float(plain["ep_combine_total_energy"])
     assert float(uneven["ep_combine_total_energy"]) == pytest.approx(energy)
     assert float(uneven["ep_dispatch_total_energy"]) == pytest.approx(energy / 2)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "per_token", "experts", "ep"),
+    [(32, 2, 8, 8), (128, 8, 256, 8), (256, 4, 32, 4), (16, 8, 128, 32), (1024, 1, 16, 2)],
+)
+def test_the_busiest_rank_s_experts_by_chance(
+    tokens: int, per_token: int, experts: int, ep: int
+) -> None:
+    """A Monte-Carlo: tokens of all ranks draw experts; heat gives one rank's a larger chance."""
+    plan = {"rank_tokens": tokens, "experts_per_token": per_token, "experts": experts, "ep": ep,
+            "etp": 1, "tp": 1}  # fmt: skip
+    rng = np.random.default_rng(20261123)
+
+    def drawn(heat: float) -> float:
+        # Largest of random keys with weights: a draw without replacement (Efraimidis, Spirakis).
+        weights = np.ones(experts)
+        weights[: experts // ep] = heat * (ep - 1.0) / (ep - heat)
+        ratios = []
+        for _ in range(40):
+            keys = rng.exponential(1.0 / weights, (tokens * ep, experts))
+            chosen = keys.argpartition(per_token - 1, axis=1)[:, :per_token]
+            loads = np.bincount((chosen // (experts // ep)).ravel(), minlength=ep)
+            ratios.append(loads.max() / loads.mean())
+        return float(np.mean(ratios))
+
+    def formula(heat: float) -> float:
+        given = Evaluation({**plan, "expert_heat": heat}, {"routing": "drawn"})
+        return float(given["expert_imbalance"])
+
+    even = drawn(1.0)
+    assert formula(1.0) - 1.0 == pytest.approx(even - 1.0, rel=0.15)
+    assert formula(1.3) == pytest.approx(1.3 * formula(1.0))
+    # One hot rank is at most as busy as the busiest of ranks that are all so hot.
+    assert formula(1.3) == pytest.approx(drawn(1.3), rel=even - 1.0 + 0.03)
+    assert formula(1.3) > 0.97 * drawn(1.3)
+    assert formula(1e9) == min(ep, experts / per_token)
+
+
+def test_one_rank_of_experts_has_no_busiest() -> None:
+    plan = {"rank_tokens": 64, "experts_per_token": 2, "experts": 8, "ep": 1, "etp": 1, "tp": 1}
+    drawn = Evaluation({**plan, "expert_heat": 1.0}, {"routing": "drawn"})
+    assert float(drawn["expert_imbalance"]) == 1.0
 
 
 def test_split_experts_gather_their_tokens() -> None:
