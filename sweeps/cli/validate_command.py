@@ -236,7 +236,7 @@ def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     from sweeps.cli.write import Output
     from sweeps.errors import InputError, fault
     from sweeps.result import provenance_of
-    from sweeps.validate.experts import NEAR, beside, choice_lines, choice_result, falls_short
+    from sweeps.search.experts import NEAR, beside, choice_lines, choice_result, falls_short
     from sweeps.validate.run_table import find_runs, read_rules, read_runs, shipped_rules
     from sweeps.validate.scores import skipped_lines
     from sweeps.validate.training_rows import PLAN, Skipped, cases_of_runs

@@ -167,19 +167,34 @@ def plan_alone(case: Case) -> Point:
 
 def beside(cases: Iterable[Case], folders: Sequence[Path] = ()) -> Iterator[Expert | Skipped]:
     """Yield recipes beside the best plans for them; those of equal questions are searched once."""
-    known: dict[str, Found] = {}
+    known: dict[str, _Best] = {}
     for case in cases:
         point = replace(question(case), folders=tuple(folders))
         key = str((sorted(point.constants.items()), sorted(point.labels.items()), point.choices))
         try:
             if key not in known:
-                known[key] = search(space_of(point), keep=1)
+                known[key] = _best(search(space_of(point), keep=1))
             yield _one(case, known[key], replace(plan_alone(case), folders=tuple(folders)))
         except InputError as error:
             yield Skipped(case.name, case.source, case.kind, "; ".join(error.faults))
 
 
-def _one(case: Case, found: Found, alone: Point) -> Expert:
+@dataclass(frozen=True, slots=True)
+class _Best:
+    """What is kept of a search: its grids would fill the memory."""
+
+    ours: Execution | None
+    splits: tuple[tuple[str, float], ...]  # Each with the step time of its best plan
+    capacity: float
+
+
+def _best(found: Found) -> _Best:
+    splits = tuple((one.split, one.known["step_time"]) for one in found.splits)
+    capacity = float(found.space.resolved.constants["memory_capacity"])
+    return _Best(found.best[0] if found.best else None, splits, capacity)
+
+
+def _one(case: Case, found: _Best, alone: Point) -> Expert:
     space = space_of(alone)
     own = search(space, keep=1)
     plan, reason = (own.best[0], "") if own.best else (None, "its degrees can't be")
@@ -191,17 +206,16 @@ def _one(case: Case, found: Found, alone: Point) -> Expert:
     values = dict.fromkeys(("step_time", "peak_memory"), math.nan)
     if plan is not None:
         values = dict(details([plan], values)[0].values)
-    # The best of each split stands first, so that a plan's split is as good as those before it.
-    faster = [one for one in found.splits if one.known["step_time"] < values["step_time"]]
-    others = sum(plan is None or one.split != plan.split for one in faster)
+    faster = [split for split, time in found.splits if time < values["step_time"]]
+    others = sum(plan is None or split != plan.split for split in faster)
     return Expert(
         case,
         int(alone.world_size),
         plan,
-        found.best[0] if found.best else None,
+        found.ours,
         values["step_time"],
         values["peak_memory"],
-        float(found.space.resolved.constants["memory_capacity"]),
+        found.capacity,
         0 if plan is None else others + 1,
         len(found.splits),
         reason,

@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps.search.space import space_of
-from sweeps.store.read import open_dataset
-from sweeps.validate.experts import (
+from sweeps.search.experts import (
     Expert,
     beside,
     choice_lines,
@@ -19,6 +17,8 @@ from sweeps.validate.experts import (
     plan_alone,
     question,
 )
+from sweeps.search.space import space_of
+from sweeps.store.read import open_dataset
 from sweeps.validate.run_table import find_runs, read_runs
 from sweeps.validate.training_rows import PLAN, Case, Skipped, cases_of_runs
 from tests.cli_runner import Runner
