@@ -49,9 +49,9 @@ for _name, _mark, _meaning in (
 
 define("routed_tokens", r"n_\mathrm{e}", "1",
        "choices of a micro-batch that a rank of experts gets on average", minimum=0)  # fmt: skip
-define("largest_draw_root", "t_p", "1",
+define("largest_draw_root", r"\zeta_r", "1",
        "root of -2 ln of the share of normal draws above the expected largest")  # fmt: skip
-define("largest_draw", "e_p", "1",
+define("largest_draw", r"\zeta_e", "1",
        "expected largest of as many standard normal draws as experts lie on ranks")  # fmt: skip
 LN_2 = 0.6931471805599453
 
