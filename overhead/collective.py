@@ -18,6 +18,7 @@ from overhead.labels import (
     NO_LIBRARY,
     OPERATION_DEFAULTS,
     complete,
+    usual_spelling,
 )
 from overhead.quantity import VOCABULARY, Array
 from overhead.topology import LIBRARY, TopologyDesc, default_library, kinds, own_network
@@ -142,11 +143,12 @@ def collective(
         outside of its domain.
     """
     network = topology if isinstance(topology, TopologyDesc) else own_network(topology)
+    kind = usual_spelling(str(kind), COLLECTIVES)
     library = _library(network, software, {"phase_chunks": phase_chunks,
                                            "reduction_cost": reduction_cost})  # fmt: skip
     if algorithm is None:
         algorithm = OPERATION_DEFAULTS["algorithm"] if library == NO_LIBRARY else NCCL
-    found = candidates(network.kind, str(kind), algorithm, library)
+    found = candidates(network.kind, kind, algorithm, library)
     if not found:
         message = f"algorithm = '{algorithm}': none of {kind} on {network.kind} is called so"
         if algorithm in CHOICES:
@@ -169,7 +171,7 @@ def collective(
             domain = VOCABULARY[name].domain()
             message = f"{name} = {given[name]}: outside of its domain; {domain}"
             raise ValueError(message)
-    labels = {"topology": network.kind, "collective": str(kind), "algorithm": algorithm}
+    labels = {"topology": network.kind, "collective": kind, "algorithm": algorithm}
     labels |= {
         "latency_per": latency_per,
         # A flat network that is given by its own link is all like the inside of a node.

@@ -24,6 +24,7 @@ from overhead.labels import (
     STEP_DEFAULTS,
     complete,
     implied,
+    usual_spelling,
     without_following,
 )
 from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
@@ -271,21 +272,23 @@ class Config:
         ValueError
             If a label has no such value.
         """
-        if self.topology_kind not in NETWORKS:
-            raise ValueError(_unknown("topology", str(self.topology_kind), NETWORKS))
+        topology = usual_spelling(str(self.topology_kind), NETWORKS)
+        if topology not in NETWORKS:
+            raise ValueError(_unknown("topology", topology, NETWORKS))
         stated = self.stated()
         plain = bool(np.all(np.asarray(self.virtual_stages) == 1.0))
         schedule = self.schedule or (PLAIN if plain else INTERLEAVED)
         library = self._library(stated)
         labels = {name: getattr(self, name) for name in CHOSEN}
         labels |= {"schedule": schedule, "library": library}
-        for name, value in labels.items():
+        for name in labels:
+            value = labels[name] = usual_spelling(labels[name], LABELS[name].values)
             if value not in LABELS[name].values:
                 raise ValueError(_unknown(name, value, LABELS[name].values))
         waits = (default_library() if library != NO_LIBRARY else {}) | stated
         labels |= {
-            "topology": str(self.topology_kind),
-            "algorithm": self._algorithm(),
+            "topology": topology,
+            "algorithm": self._algorithm(topology),
             "link": LABELS["link"].default,
             "sharding": HYBRID if "hsdp_shard" in stated else FULL,
             **({"environment": IN_A_STEP} if library != NO_LIBRARY else {}),
@@ -299,12 +302,12 @@ class Config:
             return self.library
         return NO_LIBRARY if BARE & set(stated) else LIBRARY
 
-    def _algorithm(self) -> str:
+    def _algorithm(self, topology: str) -> str:
         if not self.tree_algo:
             return self.algorithm
-        found = NETWORKS[self.topology_kind].tree
+        found = NETWORKS[topology].tree
         if not found:
-            message = f"tree_algo = True: no tree algorithm on {self.topology_kind}; one of "
+            message = f"tree_algo = True: no tree algorithm on {topology}; one of "
             raise ValueError(message + ", ".join(trees()))
         return found
 

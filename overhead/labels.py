@@ -6,7 +6,7 @@ and what follows from the others.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -205,6 +205,34 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
 GIVEN_GRID = {"grid": "given"}
 # Without these shapes a model has no tensors of its own, only a number of parameters.
 TENSORS = ("layers", "hidden_size", "heads", "vocabulary_size")
+
+
+def usual_spelling(word: str, known: Iterable[str]) -> str:
+    """Return the one of known names that a word means, whatever its case and hyphens, or the word.
+
+    Parameters
+    ----------
+    word : str
+        A name as it is written: ``AllReduce``, ``all-reduce``, ``All2All``, ``RING``.
+    known : iterable of str
+        The names there are.
+
+    Returns
+    -------
+    str
+        The name, where one alone is meant; the word as it is otherwise.
+    """
+    names = tuple(known)
+    if word in names:
+        return word
+    meant = [name for name in names if _bare(name) == _bare(word)]
+    return meant[0] if len(meant) == 1 else word
+
+
+def _bare(word: str) -> str:
+    """Return a name without what people write in many ways."""
+    plain = word.lower().translate({ord(mark): None for mark in "-_ "})
+    return plain.replace("all2all", "alltoall")
 
 
 def needed_shapes(given: Container[str]) -> tuple[str, ...]:

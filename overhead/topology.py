@@ -16,7 +16,7 @@ import numpy as np
 from overhead.collectives.algorithm import NETWORKS
 from overhead.collectives.network import factors
 from overhead.everything import load
-from overhead.labels import HIERARCHY, LABELS, NO_LIBRARY, complete
+from overhead.labels import HIERARCHY, LABELS, NO_LIBRARY, complete, usual_spelling
 from overhead.quantity import VOCABULARY, Array
 
 # Powers of ten of the units in which links' figures are written, and bits in them.
@@ -203,6 +203,7 @@ def build_topology(
     ValueError
         If something is missing, unknown, or outside of its domain.
     """
+    kind = usual_spelling(kind, NETWORKS)
     if kind not in NETWORKS:
         message = f"topology = '{kind}': is unknown; one of {', '.join(NETWORKS)}"
         raise ValueError(message)

@@ -135,7 +135,7 @@ def test_what_is_needed_is_said(refused: Refused) -> None:
             ("topology = 'trous'", "unknown", "did you mean 'torus'"),
         ),
         (f"{BASE} --op all_reduse", ("collective = 'all_reduse'", "unknown", "'all_reduce'")),
-        (f"{BASE} --algorithm tree-pipe", ("algorithm = 'tree-pipe'", "unknown", "'tree_pipe'")),
+        (f"{BASE} --algorithm tree-pype", ("algorithm = 'tree-pype'", "unknown", "'tree_pipe'")),
         (f"{BASE} --hardware dgx-h10", ("hardware = 'dgx-h10'", "no such machine", "'dgx-h100'")),
         (
             f"{BASE} --hardware dgx-h100,nothing",

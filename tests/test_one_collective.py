@@ -14,6 +14,7 @@ from overhead.collective import collective
 from overhead.formula import REGISTRY
 from overhead.graph import Evaluation
 from overhead.hops import LevelHops, Links, message_time, ring_all_reduce
+from overhead.labels import usual_spelling
 from overhead.topology import build_topology
 from sweeps.hops.study import Case, from_machine
 from sweeps.job import prepare
@@ -215,3 +216,25 @@ def test_a_step_between_nodes_charges_a_profile_as_collective_does() -> None:
     pair = {**further, "members_in_node": 1.0, "ranks_per_nic": 1.0, "gpus_per_node": 1}
     sent = charged("dgx-h100", "p2p", 2, found["pp_message_bytes"], folder, **pair)
     assert found["pp_transfer_time"] == sent
+
+
+@pytest.mark.parametrize("written", ["allreduce", "AllReduce", "all-reduce", "ALL_REDUCE"])
+def test_names_are_understood_however_they_are_written(written: str) -> None:
+    def time(**given: Any) -> float:
+        constants = {"ranks": 8, "message_bytes": 2.0**20, **given}
+        found = prepare({"quantities": ["time"], "constants": constants}).program
+        assert found.labels["collective"] == "all_reduce"
+        return float(found.evaluate(("time",))["time"])
+
+    usual = time(collective="all_reduce", topology="ring", hardware="dgx-h100")
+    assert time(collective=written, topology="RING", hardware="DGX_H100") == usual
+    network = build_topology("Ring", 8)
+    told = float(collective(written, 2.0**20, network).latency_s)
+    assert told == float(collective("all_reduce", 2.0**20, build_topology("ring", 8)).latency_s)
+    assert load_model("Llama3-70B") == load_model("llama3-70b")
+
+
+def test_a_name_that_may_mean_two_isn_t_guessed() -> None:
+    assert usual_spelling("All2All", ["all_to_all", "all_gather"]) == "all_to_all"
+    assert usual_spelling("a-b", ["a_b", "ab"]) == "a-b"
+    assert usual_spelling("reduc", ["reduce"]) == "reduc"

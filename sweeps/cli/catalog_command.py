@@ -261,7 +261,7 @@ def list_command(
     from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
     from overhead.everything import load
     from overhead.formula import REGISTRY
-    from overhead.labels import COLLECTIVES
+    from overhead.labels import COLLECTIVES, usual_spelling
     from sweeps.errors import InputError, fault, nearest
     from sweeps.own_formulas import load_formulas
 
@@ -274,6 +274,8 @@ def list_command(
         sys.stdout.write(make(others=True))
         return 0
     faults = []
+    topology = topology and usual_spelling(topology, NETWORKS)
+    collective = collective and usual_spelling(collective, COLLECTIVES)
     for flag, value, known in (
         ("--topology", topology, NETWORKS),
         ("--op", collective, COLLECTIVES),

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
-from overhead.labels import CHOICES, LABELS, SWITCHES
+from overhead.labels import CHOICES, LABELS, SWITCHES, usual_spelling
 from overhead.plan import BATCHES, DEGREES
 from overhead.quantity import VOCABULARY
 from overhead.transformer import SHAPES
@@ -385,7 +385,7 @@ def numbers_of(name: str, text: str, flag: str) -> NDArray[np.float64]:
 
 def names_of(text: str, known: Sequence[str], flag: str) -> tuple[str, ...]:
     """Read one name or many, or ``all``."""
-    words = [word.strip() for word in text.split(",")]
+    words = [usual_spelling(word.strip(), known) for word in text.split(",")]
     if words == ["all"]:
         return tuple(known)
     faults = [

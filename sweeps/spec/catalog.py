@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from overhead.labels import usual_spelling
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, RunError, fault, nearest
 from sweeps.origin import Origin
@@ -85,7 +86,10 @@ def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ())
         found = folder / f"{text}.toml"
         if text and is_file(found):
             return found
-    near = nearest(text, spec_names(kind, folders), shown=40)
+    names = spec_names(kind, folders)
+    if (usual := usual_spelling(text, names)) != text:
+        return find_spec(kind, usual, folders)
+    near = nearest(text, names, shown=40)
     raise InputError(fault(field, text, f"there is no such {word}", near))
 
 

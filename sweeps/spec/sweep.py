@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.labels import CHOICES, LABELS, SWITCHES
+from overhead.labels import CHOICES, LABELS, SWITCHES, usual_spelling
 from overhead.overlap.mechanisms import HEEDED, OUTPUTS
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
@@ -28,7 +28,7 @@ from sweeps.spec.axis import (
     parse_values,
     pieces,
 )
-from sweeps.spec.catalog import find_spec, load_model
+from sweeps.spec.catalog import find_spec, load_model, spec_names
 from sweeps.spec.units import to_toml, with_unit
 
 # Reductions as a sweep states them.
@@ -449,6 +449,7 @@ class _Reader:
         known = label_values(name)
         if words == ["all"] and name in ("collective", "topology", "algorithm"):
             words = [word for word in known if word not in CHOICES]
+        words = [usual_spelling(word, known) for word in words]
         before = len(self.faults)
         if not words or words == [""]:
             self.faults.append(fault(name, str(value), "empty", "one value or more"))
@@ -456,6 +457,8 @@ class _Reader:
             if word not in known:
                 self.faults.append(fault(name, word, "unknown", nearest(word, known)))
         if name in CATALOGUED and self.folders is not None:
+            names = spec_names(CATALOGUED[name], self.folders)
+            words = [usual_spelling(word, names) for word in words]
             self._find_specs(name, words, self.folders)
         if not joint:
             for word in sorted({word for word in words if words.count(word) > 1}):
