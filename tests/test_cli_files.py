@@ -188,9 +188,24 @@ def test_a_dry_run_computes_nothing(cli: Runner, spec: Path, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == [spec]
 
 
+def test_figures_are_checked_in_a_dry_run_and_drawn_where_asked_for(
+    cli: Runner, spec: Path, tmp_path: Path
+) -> None:
+    stated = spec.read_text(encoding="utf-8")
+    plain = stated[: stated.index("[[figures]]")]
+    wrong = "[[figures]]\nkind = 'curves'\nname = 'one'\npanels = 'topologie'\n"
+    (tmp_path / "wrong.toml").write_text(plain + wrong, encoding="utf-8")
+    refused = cli("run wrong.toml --dry-run", fine=False)
+    assert refused.code == 2
+    assert "panels = 'topologie': no such dimension; did you mean 'topology'?" in refused.err
+    (tmp_path / "plain.toml").write_text(plain, encoding="utf-8")
+    assert "drew" not in cli("run plain.toml").out
+    assert "drew outputs/plain-" in cli("run plain.toml --plot").out
+
+
 def test_a_huge_sweep_says_how_large_it_is_in_a_dry_run(cli: Runner, spec: Path) -> None:
     line = "run mine.toml --set latency=1e-7:1:log100000 --set message_bytes=1:1e9:log100000"
-    assert "grid: 80,000,000,000 cells" in cli(f"{line} --dry-run").out
+    assert "grid: 80,000,000,000 cells" in cli(f"{line} --no-plot --dry-run").out
 
 
 def test_a_name_is_a_shipped_sweep(cli: Runner) -> None:

@@ -128,6 +128,6 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def _report(lines: Sequence[str], code: int) -> int:
-    for line in lines:
+    for line in dict.fromkeys(lines):
         click.echo(f"sweeps: {line}", err=True)
     return code

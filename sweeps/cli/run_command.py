@@ -16,7 +16,7 @@ FORMATS = ("netcdf", "zarr")
 @click.argument("spec")
 @click.option("--output", metavar="FILE.nc", help="The file.  [default: outputs/SPEC.nc]")
 @click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
-@click.option("--plot/--no-plot", default=True, help="Draw the declared figures.")
+@click.option("--plot/--no-plot", default=None, help="Draw figures.  [default: those declared]")
 @click.option("--csv", "as_csv", is_flag=True, help="One record a cell, as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="One record a cell, as JSON.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change the spec.")
@@ -57,14 +57,15 @@ def command(spec: str, **given: Any) -> int:
         raise InputError(fault("--format", given["kind"], "no such one", allowed))
     load_formulas(given["formulas"])
     found = find_sweep(spec)
+    of_study = {**given, "plot": given["plot"] is not False}
     if is_study(found):
         from sweeps.cli.hops_command import run_study
 
-        return run_study(found, given)
+        return run_study(found, of_study)
     if is_tuning(found):
         from sweeps.cli.tune_command import run_study as run_tuning
 
-        return run_tuning(found, given)
+        return run_tuning(found, of_study)
     folders = folders_of(given)
     sweep, text = load_sweep(found, given["settings"], folders)
     options = file_options(given)
@@ -76,15 +77,17 @@ def command(spec: str, **given: Any) -> int:
         options=options,
         where=f"{found.name}: ",
     )
-    # Only declared figures are drawn: what is large has its own.
-    out = Output({**given, "plot": given["plot"] and sweep.figures}, found.stem)
+    # Undrawn unless asked for: figures of what is large, which declares none of its own.
+    asked = bool(sweep.figures) if given["plot"] is None else given["plot"]
+    out = Output({**given, "plot": asked}, found.stem)
     notes = out.notes
     if given["verbose"]:
         notes.writelines(line + "\n" for line in statements(job))
+    if asked:
+        _check_declared(job)
     if given["dry_run"]:
         sys.stdout.writelines(line + "\n" for line in dry_run(job, given))
         return 0
-    _check_declared(job)
     if out.programs and job.stored:
         out.check_printable(job)
     out.write(job, sweep.figures)
