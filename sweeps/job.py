@@ -325,13 +325,14 @@ def _profiles(resolved: Resolved) -> set[str]:
 def _published(resolved: Resolved) -> bool:
     """Return whether published rows tell how far times of operations are off.
 
-    What is calibrated has errors of its own.
+    What is calibrated has errors of its own, and so have links that the rows aren't of.
     """
-    from sweeps.spec.software import load_software
+    from sweeps.spec.software import APART, load_software
 
     if not any(load_software(name).errors for name in _profiles(resolved)):
         return False
-    return not any(machine.constants for machine in resolved.machines)
+    apart = (machine.constants or machine.generation in APART for machine in resolved.machines)
+    return not any(apart)
 
 
 def _prepared(

@@ -151,12 +151,14 @@ def _error(
     """Return the error that is to be expected of a cell's time, in words."""
     from overhead.collectives.algorithm import ALGORITHMS
     from overhead.collectives.choices import TAKEN
-    from sweeps.spec.software import load_software
+    from sweeps.spec.software import APART, load_software
 
     (machine, *_) = job.resolved.machines
     profile = load_software(labels["software"])
     if not profile.errors:
         return f"not known: there are no measured rows of {profile.title}"
+    if machine.generation in APART:
+        return f"not known: {APART[machine.generation]}"
     form = ALGORITHMS[labels["topology"], labels["collective"], algorithm].form
     (case,), grid = job.program.cases, job.program.grid
     # The ranks of a mesh or torus may follow from its sides.

@@ -166,6 +166,7 @@ def test_a_share_of_links_is_the_profiles(sweeps: Runner) -> None:
         ("--N 8 --op broadcast", "not known: no measured rows of chain on a switch network"),
         ("--N 16 --topology switch", "not known: no measured rows of ring on a switch network"),
         ("--N 72 --hardware gb200-nvl72 --op all_to_all", "above 16 ranks in a rack"),
+        ("--N 8 --hardware l40s", "not known: rows of errors are of NVLink; 147 rows of two"),
         ("--N 8 --hardware mi300x", "not known: there are no measured rows of AMD RCCL"),
     ],
 )
