@@ -261,9 +261,9 @@ def _default(name: str, command: str) -> str:
     from overhead.labels import LABELS
 
     if command == SEARCH:
-        from sweeps.search.request import CHOICES
+        from sweeps.search.request import CHOICES, MODULE_CHOICES
 
-        if name in CHOICES:
+        if name in CHOICES and name not in MODULE_CHOICES:
             return "searched"
     if name in LABELS:
         label = LABELS[name]

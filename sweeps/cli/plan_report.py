@@ -91,6 +91,8 @@ def _recompute(plan: Detail) -> str:
     label = plan.plan.labels["recompute"]
     if label == "block" and "recompute_layers" in plan.plan.known:
         return f"{plan.plan.known['recompute_layers']:g} a chunk"
+    if plan.plan.modules:
+        return "+".join(plan.plan.modules)
     return RECOMPUTED.get(label, label)
 
 

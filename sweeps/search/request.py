@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.labels import needed_shapes
+from overhead.memory.quantities import MODULES
 from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.spec.axis import Axis, every_plan
 from sweeps.spec.sweep import Sweep, read_sweep
@@ -25,7 +26,9 @@ DEGREES = ("tp", "cp", "pp", "dp", "ep", "etp")
 NUMBER_CHOICES = ("micro_batch", "virtual_stages", "zero_stage", "sequence_parallel")
 OVERLAPS = ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap", "hsdp_shard")
 LABEL_CHOICES = ("recompute", "schedule", "context_parallel")
-CHOICES = (*DEGREES, *NUMBER_CHOICES, *OVERLAPS, *LABEL_CHOICES)
+# Which modules of a layer selective recomputation repeats.
+MODULE_CHOICES = tuple(f"recompute_{name}" for name in MODULES)
+CHOICES = (*DEGREES, *NUMBER_CHOICES, *OVERLAPS, *LABEL_CHOICES, *MODULE_CHOICES)
 
 # Other names by which people know quantities of a plan.
 ALIASES = {
@@ -394,7 +397,15 @@ class Execution:
             *(self[name] for name in numbers),
             *(self.given.get(name, 0.0) for name in more),
             *(self.labels[name] for name in ("recompute", "schedule", "context_parallel")),
+            *self.modules,
         )
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules of each layer that selective recomputation repeats."""
+        chosen = self.labels["recompute"] == "selective"
+        given = [name for name in MODULES if self.given.get(f"recompute_{name}", 0.0) > 0.0]
+        return tuple(given) if chosen else ()
 
     @property
     def split(self) -> str:
@@ -423,6 +434,8 @@ class Execution:
         again = self.labels["recompute"]
         if again == "block" and "recompute_layers" in self.known:
             again = f"{self.known['recompute_layers']:g} of each chunk's layers"
+        if again == "selective":
+            again = f"{again} ({', '.join(self.modules) or 'nothing'})"
         parts.append("nothing recomputed" if again == "none" else f"recompute {again}")
         return ", ".join(parts)
 

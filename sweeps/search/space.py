@@ -21,6 +21,7 @@ from sweeps.origin import assumed
 from sweeps.search.request import (
     CHOICES,
     DEGREES,
+    MODULE_CHOICES,
     Columns,
     Habits,
     Point,
@@ -59,7 +60,7 @@ REPEATED = (
 )  # fmt: skip
 REPEATED_TEXT = "; ".join(
     (*(one.text for one in REPEATED), "interleaving needs pp above 1",
-     "a block of all layers is full recomputation")
+     "a block of all layers is full recomputation", "modules are of selective recomputation")
 )  # fmt: skip
 # Labels that say nothing where a degree is 1: one of them is enough.
 NAMELESS = {"schedule": "pp", "context_parallel": "cp"}
@@ -98,6 +99,7 @@ class Limits:
         }
         self._known = {rule: given for rule in self._rules if (given := self._given(rule))}
         self._idle = tuple(self._hiding())
+        self._modules = tuple(self._chosen())
         self._first: dict[str, str] = {}
         for case in sorted(plan.cases, key=lambda case: case.labels["schedule"] != PLAIN):
             for name in NAMELESS:
@@ -124,6 +126,17 @@ class Limits:
                     ranks = ranks * columns[degree]
                 yield ranks == 1.0, columns[name] > columns[name].min()
 
+    def _chosen(self) -> Iterator[tuple[str, Array]]:
+        """Yield under which recomputation modules that vary make a plan that is there already."""
+        columns = self.plan.grid.columns
+        varied = [name for name in MODULE_CHOICES if name in self.plan.grid.names]
+        kinds = {case.labels["recompute"] for case in self.plan.cases}
+        for name in varied:
+            yield "others", columns[name] > columns[name].min()
+        if varied and kinds & {"none", "block"}:
+            every = [columns[name] for name in MODULE_CHOICES if name in columns]
+            yield "selective", np.asarray(sum(every) == 0.0)
+
     def bits_at(
         self, region: Region, labels: Mapping[str, str], status: Array, peak_memory: Array
     ) -> NDArray[np.int64]:
@@ -141,6 +154,10 @@ class Limits:
                 found = found | np.where(alone, self.bits[AGAIN], 0)
         for idle, again in self._idle:
             found = found | np.where(cut(idle, region) & cut(again, region), self.bits[AGAIN], 0)
+        selective = "selective" if labels["recompute"] == "selective" else "others"
+        for kind, again in self._modules:
+            if kind == selective:
+                found = found | np.where(cut(again, region), self.bits[AGAIN], 0)
         return np.asarray(found, dtype=np.int64)
 
     def told(self, bits: int) -> dict[str, str]:

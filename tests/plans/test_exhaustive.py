@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,32 @@ def test_ends_count_as_layers_where_only_so_stages_are_even() -> None:
     assert counted == {1.0}
     even = read_request({**SMALL, **shapes, "layers": 16, "gpus": 8, "pp": 8}).first
     assert "embedding_as_layer" not in search(space_of(even)).space.rows.columns
+
+
+def test_modules_are_tried_as_if_each_were_asked_for() -> None:
+    """Each set of modules by a search of its own; where nothing is repeated, layers' are there."""
+    asked: dict[str, Any] = {
+        **SMALL, "model": "deepseek-v2-lite", "gpus": 8, "tp": 1, "cp": 1, "zero_stage": 1,
+        "micro_batch": "1,2", "virtual_stages": 1, "hardware": "dgx-a100",
+    }  # fmt: skip
+    names = ("recompute_core_attn", "recompute_moe_act", "recompute_mla_up_proj")
+    free = dict.fromkeys(names, "0,1")
+    whole = {**asked, **free, "recompute": "block,full,selective"}
+    found = search(space_of(read_request(whole).first), keep=10000)
+    apart = search(space_of(read_request({**asked, "recompute": "block,full"}).first), keep=10000)
+    expected = {(one.key, pair) for one, pair in zip(apart.best, values(apart), strict=True)}
+    for chosen in product((0, 1), repeat=3):
+        if not any(chosen):
+            continue
+        own = {**asked, "recompute": "selective", **dict(zip(names, chosen, strict=True))}
+        each = search(space_of(read_request(own).first), keep=10000)
+        expected |= {(one.key, pair) for one, pair in zip(each.best, values(each), strict=True)}
+    ours = {(one.key, pair) for one, pair in zip(found.best, values(found), strict=True)}
+    assert ours == expected
+    assert found.counts.feasible == len(expected) > len(apart.best) > 10
+    assert len({one.modules for one in found.best}) == 8
+    some = next(one for one in found.best if len(one.modules) == 2)
+    assert f"recompute selective ({', '.join(some.modules)})" in some.name
 
 
 def test_blocks_of_any_size_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
