@@ -562,6 +562,7 @@ def test_what_recipes_set_is_an_option_of_the_framework(cli: Runner) -> None:
     line += " --framework megatron-lm"
     for option, gradient, states in (
         ("", 2, 4 + 4 + 4), ("+fp32_gradients", 4, 4 + 4 + 4), ("+bf16_moments", 2, 4 + 2 + 2),
+        ("+muon", 2, 4 + 4),
     ):  # fmt: skip
         (found,) = cli(f"{line}{option}").records
         assert found["weight_memory_bytes"] == 2 * 70e9

@@ -323,6 +323,12 @@ RECIPES: dict[str, Recipe] = {
             " exp_avg_sq_dtype",
         ),
         Recipe(
+            "muon", 2, 2, 8, *SIXTEEN,
+            "16-bit weights and gradients, single precision master and one momentum",
+            "megatron", "megatron/core/optimizer/muon.py; the few weights that Adam updates"
+            " are counted as the others",
+        ),
+        Recipe(
             "megatron_fp16", 2, 2, 16, *SIXTEEN,
             "16-bit weights and gradients; master, its gradient and two moments in single",
             *MEGATRON,
