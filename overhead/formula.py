@@ -241,6 +241,7 @@ class Registry(Mapping[str, Formula]):
         self._ranked: dict[str, list[tuple[Formula | Call, Condition]]] = {}
         self._new: list[Formula | Call] = []
         self.calls: list[Call] = []
+        self.edition = 0  # Another whenever what it holds is
 
     def __getitem__(self, name: str) -> Formula:
         if name not in self._formulas:
@@ -280,6 +281,7 @@ class Registry(Mapping[str, Formula]):
         self._enter(declared)
 
     def _enter(self, declared: Formula | Call) -> None:
+        self.edition += 1
         self._candidates.setdefault(declared.returns, []).append(declared)
         self._ranked.pop(declared.returns, None)
         self._new.append(declared)
@@ -290,6 +292,7 @@ class Registry(Mapping[str, Formula]):
             del self._formulas[declared.name]
         else:
             self.calls.remove(declared)
+        self.edition += 1
         self._candidates[declared.returns].remove(declared)
         self._ranked.pop(declared.returns, None)
         if declared in self._new:

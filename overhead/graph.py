@@ -8,6 +8,7 @@ dimensions of an open grid the engine computes them block by block (`sweeps.engi
 from __future__ import annotations
 
 import ast
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead.collectives.algorithm import NETWORKS, Algorithm, Requirement
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm, Requirement
 from overhead.collectives.choices import (
     best_chunks,
     best_of,
@@ -187,10 +188,11 @@ class Builder:
                 known = self.defaults.get(quantity)
                 if known is None:
                     missing.chain = (quantity, *missing.chain)
-                    # What is inside of a circle may follow if it is asked for by itself.
-                    if missing.circle[:1] in ((), (quantity,)):
+                    # What is in a circle may follow if it is asked for by itself, and the words of
+                    # a circle begin where it is entered.
+                    if not missing.circle:
                         self.missing[quantity, scope] = (
-                            missing.quantity, missing.chain, missing.roots, missing.circle
+                            missing.quantity, missing.chain, missing.roots
                         )  # fmt: skip
                     raise
             finally:
@@ -507,6 +509,41 @@ def _around(declared: Call) -> dict[str, str]:
     return {name: label for name, label in declared.labels.items() if name != "collective"}
 
 
+class _Graphs(threading.local):
+    """Graphs of evaluations, each thread's own, by labels and by which quantities are given."""
+
+    # A search evaluates the same few on many values.
+    MOST = 256
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[Any, ...], Builder] = {}
+        self.edition = (0, 0)
+
+    def of(
+        self, labels: Mapping[str, str], given: Iterable[str], algorithm: Algorithm | None
+    ) -> Builder:
+        """Return the graph, whose given nodes have no values."""
+        edition = (REGISTRY.edition, len(ALGORITHMS))
+        if edition != self.edition or len(self.known) >= self.MOST:
+            self.known.clear()
+            self.edition = edition
+        key = (frozenset(labels.items()), frozenset(given), algorithm)
+        if key not in self.known:
+            self.known[key] = _graph(labels, given, algorithm)
+        return self.known[key]
+
+
+_GRAPHS = _Graphs()
+
+
+def _graph(labels: Mapping[str, str], given: Iterable[str], algorithm: Algorithm | None) -> Builder:
+    nodes = {name: Node(name, ("given", name), (), None, frozenset()) for name in given}
+    builder = Builder(ANYWHERE, dict(labels), nodes, {}, inside=True)
+    if algorithm is not None:
+        builder.found = (algorithm,)
+    return builder
+
+
 class Evaluation:
     """Quantities from given ones, each computed once, when it is asked for."""
 
@@ -522,15 +559,14 @@ class Evaluation:
         self.labels = dict(labels or {})
         if algorithm is not None:
             self.labels |= algorithm.labels
-        nodes = {
-            name: Node(name, ("given", name), (), None, frozenset(), value)
-            for name, value in self.given.items()
-        }
-        self.builder = Builder(ANYWHERE, self.labels, nodes, {}, inside=True)
-        if algorithm is not None:
-            self.builder.found = (algorithm,)
-        self._values: dict[int, Any] = {}
+        self._place(_GRAPHS.of(self.labels, self.given, algorithm))
         self._of_a_cell = False
+
+    def _place(self, builder: Builder) -> None:
+        self.builder = builder
+        self._values: dict[int, Any] = {
+            id(node): self.given[name] for name, node in builder.given.items()
+        }
 
     @classmethod
     def of_cell(cls, builder: Builder, values: dict[int, Any]) -> Evaluation:
@@ -668,7 +704,9 @@ def statement(algorithm: Algorithm, quantity: str) -> str:
             name: Recorded(ast.Name(name)) for name in (*algorithm.inputs, "ranks_per_nic")
         }
         evaluation = Evaluation(own, {**PLAIN, "shape": shape}, algorithm)
-        evaluation.builder.defaults = _Recording()
+        graph = _graph(evaluation.labels, own, algorithm)
+        graph.defaults = _Recording()
+        evaluation._place(graph)
         tree = number(tree_of(evaluation[quantity]))
     for sizes in (("mesh_nx", "mesh_ny", "mesh_nz"), ("node_ranks", "nodes", "pods")):
         ranks = record(lambda *sizes: reduce(mul, sizes), sizes)

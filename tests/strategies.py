@@ -1,7 +1,8 @@
 """What hypothesis draws: quantities from their domains in the vocabulary, of shapes that broadcast.
 
-Sizes of a network depend on one another, so they are drawn together: the ranks of a mesh are the
-product of its sizes, and those of a hierarchy fill its nodes and pods.
+Hypothesis draws the seed of numpy's numbers: a call evaluates many of them at once, which takes no
+longer than one.  Sizes of a network depend on one another, so they are drawn together: the ranks of
+a mesh are the product of its sizes, and those of a hierarchy fill its nodes and pods.
 """
 
 from __future__ import annotations
@@ -14,88 +15,67 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
 from overhead import VOCABULARY, Algorithm, Quantity
 from overhead.collectives.algorithm import NETWORKS
 from overhead.quantity import Array
 
-__all__ = [
-    "MOST",
-    "POINTS",
-    "columns",
-    "networks",
-    "prices",
-    "quantities",
-    "values",
-]
+__all__ = ["POINTS", "networks", "numbers", "prices", "quantities"]
 
 # Largest whole number drawn, and the powers of ten between which other numbers lie; of many drawn
 # at once most lie nearer to one another, so that no term of a sum hides the others.
 MOST = 70
 POWERS = (-9, 12)
 NEAR = (-2, 3)
-POINTS = 6
+POINTS = 24
+WIDE = 8  # Of the points
 # What stands below a fraction line is not nought, though its domain has it.
 POSITIVE = {"time", "lower_bound"}
 LEVELS = ("intra", "inter", "pod")
 GRID = ("mesh_nx", "mesh_ny", "mesh_nz")
 HIERARCHY = ("node_ranks", "nodes", "pods")
 DERIVED = ("ranks", "gpus_per_node", "nodes_per_pod", *GRID, *HIERARCHY)
+MOST_DIMENSIONS = 3
+LONGEST = 3
 
 
-def values(quantity: Quantity) -> st.SearchStrategy[float]:
-    """Return numbers in a quantity's domain."""
+numbers = st.integers(0, 2**32 - 1).map(np.random.default_rng)
+
+
+def _sample(
+    quantity: Quantity,
+    count: int,
+    rng: np.random.Generator,
+    powers: tuple[int, int] = POWERS,
+    lowest_of: float = 0.3,
+) -> Array:
+    """Return numbers in a quantity's domain, some of them its lowest."""
     lowest = quantity.minimum if math.isfinite(quantity.minimum) else 0.0
+    low = rng.random(count) < lowest_of
     if quantity.integer:
         highest = min(quantity.maximum, lowest + MOST)
-        return st.integers(int(lowest), int(highest)).map(float)
-    above = st.floats(*POWERS).map(lambda power: min(lowest + 10.0**power, quantity.maximum))
-    if quantity.above or quantity.name in POSITIVE:
-        return above
-    return st.one_of(above, above, st.just(lowest))
+        few = np.minimum(lowest + rng.integers(0, 3, count), highest)
+        drawn = rng.integers(int(lowest), int(highest), count, endpoint=True)
+        return np.where(low, few, drawn).astype(np.float64)
+    above = np.minimum(lowest + 10.0 ** rng.uniform(*powers, count), quantity.maximum)
+    return above if quantity.above or quantity.name in POSITIVE else np.where(low, lowest, above)
 
 
-def _sample(quantity: Quantity, count: int, rng: np.random.Generator) -> Array:
-    """Return numbers in a quantity's domain."""
-    lowest = quantity.minimum if math.isfinite(quantity.minimum) else 0.0
-    if quantity.integer:
-        highest = min(quantity.maximum, lowest + MOST)
-        return rng.integers(int(lowest), int(highest), count, endpoint=True).astype(np.float64)
-    above = np.minimum(lowest + 10.0 ** rng.uniform(*NEAR, count), quantity.maximum)
-    return above if quantity.above else np.where(rng.random(count) < 0.1, lowest, above)
-
-
-@st.composite
-def columns(draw: st.DrawFn, names: Iterable[str]) -> dict[str, Array]:
+def _columns(names: Iterable[str], rng: np.random.Generator) -> dict[str, Array]:
     """Return an array for each quantity, of shapes that broadcast."""
-    wanted = tuple(dict.fromkeys(names))
-    if not wanted:
-        return {}
-    shapes = draw(_broadcasting(len(wanted)))
+    whole = rng.integers(1, LONGEST, rng.integers(0, MOST_DIMENSIONS, endpoint=True), endpoint=True)
     arrays = {}
-    for name, shape in zip(wanted, shapes.input_shapes, strict=True):
-        numbers = _several(name, math.prod(shape))
-        arrays[name] = np.array(draw(numbers), dtype=np.float64).reshape(shape)
+    for name in dict.fromkeys(names):
+        one = np.where(rng.random(whole.size) < 0.3, 1, whole)
+        shape = tuple(int(side) for side in one[rng.integers(0, whole.size, endpoint=True) :])
+        arrays[name] = _sample(VOCABULARY[name], math.prod(shape), rng).reshape(shape)
     return arrays
-
-
-# Made once: thousands of tests draw from the same few.
-
-
-@cache
-def _broadcasting(count: int) -> st.SearchStrategy[Any]:
-    return mutually_broadcastable_shapes(num_shapes=count, max_dims=3, max_side=3)
-
-
-@cache
-def _several(name: str, count: int) -> st.SearchStrategy[list[float]]:
-    return st.lists(values(VOCABULARY[name]), min_size=count, max_size=count)
 
 
 @st.composite
 def quantities(draw: st.DrawFn, names: Iterable[str]) -> dict[str, Array]:
     """Return an array for each quantity, of shapes that broadcast; sizes fit one another."""
+    rng = draw(numbers)
     wanted = tuple(dict.fromkeys(names))
     sizes: tuple[str, ...] = ()
     if any(name in GRID for name in wanted):
@@ -103,11 +83,11 @@ def quantities(draw: st.DrawFn, names: Iterable[str]) -> dict[str, Array]:
     elif any(name in ("gpus_per_node", "nodes_per_pod", *HIERARCHY) for name in wanted):
         sizes = HIERARCHY
     free = [name for name in wanted if not sizes or name not in DERIVED]
-    drawn = draw(columns((*sizes, *free)))
+    drawn = _columns((*sizes, *free), rng)
     if sizes == GRID:
         drawn["ranks"] = drawn["mesh_nx"] * drawn["mesh_ny"] * drawn["mesh_nz"]
     elif sizes == HIERARCHY:
-        drawn |= _filled(drawn, draw(st.integers(1, 3)))
+        drawn |= _filled(drawn, int(rng.integers(1, 4)))
     return {name: np.asarray(drawn[name]) for name in wanted}
 
 
@@ -161,16 +141,16 @@ def networks(algorithm: Algorithm) -> dict[str, Array]:
 @st.composite
 def prices(draw: st.DrawFn, topology: str) -> dict[str, Array]:
     """Return messages and a network's links: `POINTS` of each, as a column of two dimensions."""
+    rng = draw(numbers)
     names = ["message_bytes", "chunks"]
     for level in LEVELS if topology == "hierarchical" else ("",):
         prefix = f"{level}_" if level else ""
         names += [f"{prefix}{name}" for name in ("latency", "bandwidth", "energy_per_bit")]
     if topology == "hierarchical":
         names += ["ranks_per_nic", "oversubscription", "pod_oversubscription"]
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     drawn = {}
     for name in names:
-        first = draw(values(VOCABULARY[name]))
-        more = _sample(VOCABULARY[name], POINTS - 1, rng)
-        drawn[name] = np.concatenate([[first], more])[:, None]
+        wide = _sample(VOCABULARY[name], WIDE, rng)
+        near = _sample(VOCABULARY[name], POINTS - WIDE, rng, NEAR, 0.1)
+        drawn[name] = np.concatenate([wide, near])[:, None]
     return drawn
