@@ -314,7 +314,10 @@ class Registry(Mapping[str, Formula]):
             The most special one that holds; None where nothing gives it.
         """
         for candidate, _ in self._special_first(quantity):
-            if all(labels.get(name) in values for name, values in candidate.holds.items()):
+            for name, values in candidate.holds.items():
+                if labels.get(name) not in values:
+                    break
+            else:
                 return candidate
         return None
 

@@ -164,6 +164,7 @@ class Builder:
     place: tuple[Any, ...] = ()  # The labels and given quantities, as part of a key
     scopes: dict[tuple[Any, ...], Builder] = field(default_factory=dict)
     found: tuple[Algorithm, ...] | None = None
+    held: dict[Algorithm | None, Mapping[str, str]] = field(default_factory=dict)
 
     def node(self, quantity: str, algorithm: Algorithm | None = None) -> Node:
         """Return the node that gives a quantity."""
@@ -347,8 +348,12 @@ class Builder:
 
     def _formulas(self, quantity: str, found: Sequence[Algorithm]) -> list[Formula | Call | None]:
         """Return what gives a quantity: of algorithms in the network, and of others."""
-        kinds = [algorithm.labels for algorithm in found] or [{"in_network": "no"}]
-        each = [REGISTRY.returning(quantity, {**self.labels, **kind}) for kind in kinds]
+        each = []
+        for algorithm in found or (None,):
+            if algorithm not in self.held:
+                kind = algorithm.labels if algorithm else {"in_network": "no"}
+                self.held[algorithm] = {**self.labels, **kind}
+            each.append(REGISTRY.returning(quantity, self.held[algorithm]))
         return list(dict.fromkeys(each))
 
     def _chosen_of(self, quantity: str, found: Sequence[Algorithm], each: Sequence[Node]) -> Node:

@@ -385,6 +385,7 @@ class Algorithms(Mapping[tuple[str, str, str], Algorithm]):
     def __init__(self) -> None:
         self._algorithms: dict[tuple[str, str, str], Algorithm] = {}
         self._new: list[Algorithm] = []
+        self._of: dict[tuple[str, str], tuple[Algorithm, ...]] = {}
 
     def __getitem__(self, key: tuple[str, str, str]) -> Algorithm:
         return self._algorithms[key]
@@ -402,6 +403,7 @@ class Algorithms(Mapping[tuple[str, str, str], Algorithm]):
             message = f"the algorithm {'.'.join(declared.key)} is declared already: {known}"
             raise ValueError(message)
         self._algorithms[declared.key] = declared
+        self._of.pop(declared.key[:2], None)
         self._new.append(declared)
 
     def complete(self) -> None:
@@ -421,8 +423,11 @@ class Algorithms(Mapping[tuple[str, str, str], Algorithm]):
 
     def of(self, topology: str, collective: str) -> tuple[Algorithm, ...]:
         """Return a collective's algorithms on a network, in the order of their files."""
-        found = [a for a in self._algorithms.values() if a.key[:2] == (topology, collective)]
-        return tuple(sorted(found, key=lambda one: one.line))
+        where = (topology, collective)
+        if where not in self._of:
+            found = [one for one in self._algorithms.values() if one.key[:2] == where]
+            self._of[where] = tuple(sorted(found, key=lambda one: one.line))
+        return self._of[where]
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all algorithms, each once, sorted."""
