@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import product
-from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st

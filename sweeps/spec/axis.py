@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -345,19 +344,21 @@ def _of_world(
 ) -> list[dict[str, float]]:
     allowed = {name: {int(v) for v in limits[name]} for name in degrees if name in limits}
     dense = [name for name in degrees if name != "ep"]
+    splits: list[tuple[tuple[int, ...], int]] = [((), world)]
+    for name in dense:
+        own = [d for d in divisors(world) if d in allowed.get(name, {d})]
+        splits = [
+            ((*values, d), left // d) for values, left in splits for d in own if left % d == 0
+        ]
     rows = []
-    for values in product(*(divisors(world) for _ in dense)):
+    for values, left in splits:
         named = dict(zip(dense, values, strict=True))
-        size = int(np.prod(values)) if values else 1
-        fits = all(value in allowed.get(name, {value}) for name, value in named.items())
-        if world % size or not fits:
-            continue
         stage = world // named.get("pp", 1)
         experts = divisors(stage) if "ep" in degrees else (0,)
         for ep in experts:
             if ep and ep not in allowed.get("ep", {ep}):
                 continue
-            row: dict[str, float] = {"world_size": world, **named, "dp": world // size}
+            row: dict[str, float] = {"world_size": world, **named, "dp": left}
             rows.append(row | ({"ep": ep} if ep else {}))
     return rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,10 +110,23 @@ def _folders(kind: str, folders: Sequence[StrPath]) -> list[Path]:
     return [*map(Path, folders), Path("specs") / kind, shipped(kind)]
 
 
+# A search reads the same few files for each number of GPUs.
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> dict[str, Any]:
+    return tomllib.loads(text)
+
+
+def _copy(content: Any) -> Any:
+    """Return tables and lists of one's own, for who reads a file may change them."""
+    if isinstance(content, dict):
+        return {key: _copy(one) for key, one in content.items()}
+    return [_copy(one) for one in content] if isinstance(content, list) else content
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return _copy(_parsed(path.read_text(encoding="utf-8")))
     except OSError as error:
         message = f"{path}: can't be read: {error.strerror or error}"
     except UnicodeDecodeError as error:
