@@ -1,25 +1,28 @@
-"""What hypothesis draws: quantities from their domains in the vocabulary, of shapes that broadcast.
+"""Quantities drawn from their domains in the vocabulary, of shapes that broadcast.
 
-Hypothesis draws the seed of numpy's numbers: a call evaluates many of them at once, which takes no
-longer than one.  Sizes of a network depend on one another, so they are drawn together: the ranks of
-a mesh are the product of its sizes, and those of a hierarchy fill its nodes and pods.
+Numpy draws them, many at once: a call evaluates many in no more time than one, and hypothesis would
+take longer to draw them.  Sizes of a network depend on one another, so they are drawn together: the
+ranks of a mesh are the product of its sizes, and those of a hierarchy fill its nodes and pods.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterable, Mapping
-from functools import cache
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, wraps
 from itertools import product
+from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
+from hypothesis import settings
 
 from overhead import VOCABULARY, Algorithm, Quantity
 from overhead.collectives.algorithm import NETWORKS
 from overhead.quantity import Array
 
-__all__ = ["POINTS", "networks", "numbers", "prices", "quantities"]
+__all__ = ["POINTS", "drawing", "networks", "prices", "quantities"]
 
 # Largest whole number drawn, and the powers of ten between which other numbers lie; of many drawn
 # at once most lie nearer to one another, so that no term of a sum hides the others.
@@ -30,6 +33,8 @@ POINTS = 24
 WIDE = 8  # Of the points
 # What stands below a fraction line is not nought, though its domain has it.
 POSITIVE = {"time", "lower_bound"}
+# Counts are added up one by one to some multiple of their product.
+LARGEST = {"servers_down": 1e3, "down_dispersion": 10.0}
 LEVELS = ("intra", "inter", "pod")
 GRID = ("mesh_nx", "mesh_ny", "mesh_nz")
 HIERARCHY = ("node_ranks", "nodes", "pods")
@@ -38,7 +43,30 @@ MOST_DIMENSIONS = 3
 LONGEST = 3
 
 
-numbers = st.integers(0, 2**32 - 1).map(np.random.default_rng)
+def drawing(share: float, least: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Call a test with generators as its `rng`, as many as a share of hypothesis' examples.
+
+    As with hypothesis they are the same each time, unless the profile says otherwise.
+    """
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @wraps(test)
+        def each(**known: Any) -> None:
+            profile = settings()
+            names = (test.__name__, *(str(getattr(one, "name", one)) for one in known.values()))
+            seed = zlib.crc32(".".join(names).encode())
+            if not profile.derandomize:
+                seed = np.random.SeedSequence().generate_state(1)[0]
+            for number in range(max(int(profile.max_examples * share), least)):
+                print(f"seed = [{seed}, {number}]")
+                test(**known, rng=np.random.default_rng([seed, number]))
+
+        signature = inspect.signature(test)
+        others = [one for name, one in signature.parameters.items() if name != "rng"]
+        vars(each)["__signature__"] = signature.replace(parameters=others)
+        return each
+
+    return decorate
 
 
 def _sample(
@@ -56,7 +84,8 @@ def _sample(
         few = np.minimum(lowest + rng.integers(0, 3, count), highest)
         drawn = rng.integers(int(lowest), int(highest), count, endpoint=True)
         return np.where(low, few, drawn).astype(np.float64)
-    above = np.minimum(lowest + 10.0 ** rng.uniform(*powers, count), quantity.maximum)
+    most = LARGEST.get(quantity.name, quantity.maximum)
+    above = np.minimum(lowest + 10.0 ** rng.uniform(*powers, count), most)
     return above if quantity.above or quantity.name in POSITIVE else np.where(low, lowest, above)
 
 
@@ -71,10 +100,8 @@ def _columns(names: Iterable[str], rng: np.random.Generator) -> dict[str, Array]
     return arrays
 
 
-@st.composite
-def quantities(draw: st.DrawFn, names: Iterable[str]) -> dict[str, Array]:
+def quantities(names: Iterable[str], rng: np.random.Generator) -> dict[str, Array]:
     """Return an array for each quantity, of shapes that broadcast; sizes fit one another."""
-    rng = draw(numbers)
     wanted = tuple(dict.fromkeys(names))
     sizes: tuple[str, ...] = ()
     if any(name in GRID for name in wanted):
@@ -137,10 +164,8 @@ def networks(algorithm: Algorithm) -> dict[str, Array]:
     return {name: column[mask] for name, column in shapes.items()}
 
 
-@st.composite
-def prices(draw: st.DrawFn, topology: str) -> dict[str, Array]:
+def prices(topology: str, rng: np.random.Generator) -> dict[str, Array]:
     """Return messages and a network's links: `POINTS` of each, as a column of two dimensions."""
-    rng = draw(numbers)
     names = ["message_bytes", "chunks"]
     for level in LEVELS if topology == "hierarchical" else ("",):
         prefix = f"{level}_" if level else ""

@@ -11,15 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from matplotlib.mathtext import MathTextParser
 
 from overhead import ALGORITHMS, REGISTRY, VOCABULARY, Algorithm, Formula, Quantity
 from overhead import expression as ex
 from overhead.everything import formulas
 from overhead.graph import Evaluation
-from tests.strategies import POINTS, networks, prices, quantities
+from tests.strategies import POINTS, drawing, networks, prices, quantities
 
 # Other tests may declare formulas of their own.
 FORMULAS = formulas()
@@ -34,7 +32,7 @@ every_algorithm = pytest.mark.parametrize("key", KEYS, ids=map(".".join, KEYS))
 every_network = pytest.mark.parametrize(
     ("topology", "collective"), NETWORKS, ids=map("-".join, NETWORKS)
 )
-fewer = settings(max_examples=max(settings().max_examples // 8, 6))
+fewer = drawing(0.125, least=6)
 
 
 # Values.
@@ -52,9 +50,8 @@ def test_declarations_hold_together() -> None:
 
 @every_formula
 @fewer
-@given(data=st.data())
-def test_a_kernel_is_what_it_states(formula: Formula, data: st.DataObject) -> None:
-    columns = data.draw(quantities(formula.inputs))
+def test_a_kernel_is_what_it_states(formula: Formula, rng: np.random.Generator) -> None:
+    columns = quantities(formula.inputs, rng)
     before = {name: column.copy() for name, column in columns.items()}
     for column in columns.values():
         column.flags.writeable = False
@@ -93,12 +90,11 @@ def test_ufuncs_are_their_kernels() -> None:
 
 @every_network
 @fewer
-@given(data=st.data())
 def test_an_algorithm_costs_what_it_states(
-    topology: str, collective: str, data: st.DataObject
+    topology: str, collective: str, rng: np.random.Generator
 ) -> None:
     """On all shapes of networks at once, with the registry's formulas from cost to time."""
-    drawn = data.draw(prices(topology))
+    drawn = prices(topology, rng)
     for algorithm in ALGORITHMS.of(topology, collective):
         columns = {**networks(algorithm), **drawn, "hops": np.asarray(3.0)}
         evaluation = Evaluation(columns, labels(algorithm), algorithm)

@@ -1,7 +1,6 @@
 """What holds for every algorithm whatever its formula: growth, limits, bounds, kinship, choices.
 
-Every law is checked on all shapes of `tests.strategies.networks` at once, with many prices that
-hypothesis draws at once.
+Every law is checked on all shapes of `tests.strategies.networks` at once, with many prices at once.
 """
 
 from __future__ import annotations
@@ -12,20 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from numpy.random import Generator
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.collectives.choices import candidates
 from overhead.graph import Evaluation
 from overhead.labels import COLLECTIVES
-from tests.strategies import POINTS, networks, numbers, prices
+from tests.strategies import POINTS, drawing, networks, prices
 
 PAIRS = tuple(dict.fromkeys(key[:2] for key in ALGORITHMS))
 every_network = pytest.mark.parametrize(("topology", "collective"), PAIRS, ids=map("-".join, PAIRS))
 # Each has `POINTS` prices.
-few = settings(max_examples=max(settings().max_examples // 10, 2))
-data_of = given(data=st.data())
+few = drawing(0.1, least=2)
 
 ROUNDING = 1e-11
 ALL = ("time", "latency_time", "bandwidth_time", "steps", "sent_bytes", "link_bytes", "energy")
@@ -61,9 +58,9 @@ def changed(price: Prices, ending: str, value: float) -> dict[str, Any]:
     return {name: value if name.endswith(ending) else known for name, known in price.items()}
 
 
-def column(data: st.DataObject, low: float, high: float) -> Any:
+def column(rng: Generator, low: float, high: float) -> Any:
     """Return a number beside each price, its lowest among them."""
-    drawn = data.draw(numbers).uniform(low, high, (POINTS, 1))
+    drawn = rng.uniform(low, high, (POINTS, 1))
     drawn[0] = low
     return drawn
 
@@ -88,12 +85,11 @@ def ways(algorithm: Algorithm) -> Iterable[dict[str, Any]]:
 
 @every_network
 @few
-@data_of
 def test_time_never_falls_where_something_gets_worse(
-    topology: str, collective: str, data: st.DataObject
+    topology: str, collective: str, rng: Generator
 ) -> None:
-    price = data.draw(prices(topology))
-    factor = column(data, 1.0, 1e3)
+    price = prices(topology, rng)
+    factor = column(rng, 1.0, 1e3)
     worse: dict[str, Prices] = {}
     for name, value in price.items():
         if name.endswith("bandwidth"):
@@ -110,9 +106,8 @@ def test_time_never_falls_where_something_gets_worse(
 
 @every_network
 @few
-@data_of
-def test_one_rank_costs_nothing(topology: str, collective: str, data: st.DataObject) -> None:
-    price = data.draw(prices(topology))
+def test_one_rank_costs_nothing(topology: str, collective: str, rng: Generator) -> None:
+    price = prices(topology, rng)
     for algorithm in ALGORITHMS.of(topology, collective):
         alone = networks(algorithm)["ranks"] == 1.0
         assert alone.any()
@@ -127,10 +122,9 @@ def test_one_rank_costs_nothing(topology: str, collective: str, data: st.DataObj
 
 @every_network
 @few
-@data_of
-def test_parts_of_the_time(topology: str, collective: str, data: st.DataObject) -> None:
+def test_parts_of_the_time(topology: str, collective: str, rng: Generator) -> None:
     """No message or endless bandwidth leave the latency, no latency leaves the transfer."""
-    price = data.draw(prices(topology))
+    price = prices(topology, rng)
     for algorithm in ALGORITHMS.of(topology, collective):
         whole = evaluate(algorithm, price)
         empty = evaluate(algorithm, {**price, "message_bytes": 0.0})
@@ -155,11 +149,10 @@ def test_parts_of_the_time(topology: str, collective: str, data: st.DataObject) 
 
 @every_network
 @few
-@data_of
-def test_nothing_beats_the_lower_bound(topology: str, collective: str, data: st.DataObject) -> None:
-    price = data.draw(prices(topology))
-    extras: list[Prices] = [{}, {"phase_chunks": np.floor(column(data, 1.0, 501.0))}]
-    extras.append({"reduction_cost": column(data, 0.0, 1.0)})
+def test_nothing_beats_the_lower_bound(topology: str, collective: str, rng: Generator) -> None:
+    price = prices(topology, rng)
+    extras: list[Prices] = [{}, {"phase_chunks": np.floor(column(rng, 1.0, 501.0))}]
+    extras.append({"reduction_cost": column(rng, 0.0, 1.0)})
     for algorithm in ALGORITHMS.of(topology, collective):
         for way in ways(algorithm):
             for extra in extras:
@@ -172,11 +165,10 @@ def test_nothing_beats_the_lower_bound(topology: str, collective: str, data: st.
 
 @every_network
 @few
-@data_of
 def test_no_number_of_chunks_beats_the_chosen_one(
-    topology: str, collective: str, data: st.DataObject
+    topology: str, collective: str, rng: Generator
 ) -> None:
-    price = data.draw(prices(topology))
+    price = prices(topology, rng)
     others = np.arange(1.0, 301.0)[:, None, None]
     for algorithm, per in product(ALGORITHMS.of(topology, collective), ("hop", "message")):
         if algorithm.chunked:
@@ -189,10 +181,9 @@ def test_no_number_of_chunks_beats_the_chosen_one(
 
 @every_network
 @few
-@data_of
-def test_phases_pipelined_over_chunks(topology: str, collective: str, data: st.DataObject) -> None:
+def test_phases_pipelined_over_chunks(topology: str, collective: str, rng: Generator) -> None:
     """One chunk changes nothing; of many the slowest dimension's phases are left."""
-    price = data.draw(prices(topology))
+    price = prices(topology, rng)
     free = changed(price, "latency", 0.0)
     levels = ("intra", "inter", "pod") if topology == "hierarchical" else ("",) * 3
     for algorithm, per in product(ALGORITHMS.of(topology, collective), ("hop", "message")):
@@ -213,12 +204,11 @@ def test_phases_pipelined_over_chunks(topology: str, collective: str, data: st.D
 
 @every_network
 @few
-@data_of
-def test_parts_of_phases_in_a_pipeline(topology: str, collective: str, data: st.DataObject) -> None:
+def test_parts_of_phases_in_a_pipeline(topology: str, collective: str, rng: Generator) -> None:
     """What is waited for adds up to the time; with what hides, to all chunks' work."""
-    price = data.draw(prices(topology))
-    chunks = np.floor(column(data, 1.0, 501.0))
-    slow_switch = {**price, "in_network_latency": column(data, 0.0, 1.0)}
+    price = prices(topology, rng)
+    chunks = np.floor(column(rng, 1.0, 501.0))
+    slow_switch = {**price, "in_network_latency": column(rng, 0.0, 1.0)}
     for algorithm in ALGORITHMS.of(topology, collective):
         pipelined = {**slow_switch, "phase_chunks": chunks, "reduction_cost": 1e-9}
         found = evaluate(algorithm, pipelined)
@@ -247,9 +237,8 @@ def kin(
 
 @pytest.mark.parametrize("topology", list(NETWORKS))
 @few
-@data_of
-def test_an_all_reduce_is_its_two_halves(topology: str, data: st.DataObject) -> None:
-    price = data.draw(prices(topology))
+def test_an_all_reduce_is_its_two_halves(topology: str, rng: Generator) -> None:
+    price = prices(topology, rng)
     for whole in ALGORITHMS.of(topology, "all_reduce"):
         halves = [ALGORITHMS.get((topology, half, whole.name)) for half in HALVES]
         # NVLS reads and writes at once what its halves read first and write then.
@@ -289,11 +278,8 @@ ONE_LEVEL = {
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize("level", ["intra", "inter", "pod"])
 @few
-@data_of
-def test_a_hierarchy_of_one_level_is_a_switch(
-    level: str, collective: str, data: st.DataObject
-) -> None:
-    price = data.draw(prices("hierarchical")) | {"ranks_per_nic": 1.0, "oversubscription": 1.0}
+def test_a_hierarchy_of_one_level_is_a_switch(level: str, collective: str, rng: Generator) -> None:
+    price = prices("hierarchical", rng) | {"ranks_per_nic": 1.0, "oversubscription": 1.0}
     price |= {"pod_oversubscription": 1.0, "in_network_latency_factor": 1.0}
     own = {name: price[f"{level}_{name}"] for name in ("latency", "bandwidth", "energy_per_bit")}
     own |= {"message_bytes": price["message_bytes"], "chunks": price["chunks"]}
@@ -318,9 +304,8 @@ def test_a_hierarchy_of_one_level_is_a_switch(
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @few
-@data_of
-def test_one_pod_is_no_pod(collective: str, data: st.DataObject) -> None:
-    price = data.draw(prices("hierarchical"))
+def test_one_pod_is_no_pod(collective: str, rng: Generator) -> None:
+    price = prices("hierarchical", rng)
     for algorithm in ALGORITHMS.of("hierarchical", collective):
         all_shapes = networks(algorithm)
         one = all_shapes["pods"] == 1.0
@@ -334,9 +319,8 @@ def test_one_pod_is_no_pod(collective: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @few
-@data_of
-def test_oversubscription_divides_bandwidth(collective: str, data: st.DataObject) -> None:
-    price = data.draw(prices("hierarchical"))
+def test_oversubscription_divides_bandwidth(collective: str, rng: Generator) -> None:
+    price = prices("hierarchical", rng)
     divided = {**price, "oversubscription": 1.0, "pod_oversubscription": 1.0}
     divided["inter_bandwidth"] = price["inter_bandwidth"] / price["oversubscription"]
     divided["pod_bandwidth"] = price["pod_bandwidth"] / price["pod_oversubscription"]
@@ -349,11 +333,8 @@ def test_oversubscription_divides_bandwidth(collective: str, data: st.DataObject
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize("axis", ["mesh_nx", "mesh_ny", "mesh_nz"])
 @few
-@data_of
-def test_a_torus_of_one_dimension_is_a_ring(
-    axis: str, collective: str, data: st.DataObject
-) -> None:
-    price = data.draw(prices("torus"))
+def test_a_torus_of_one_dimension_is_a_ring(axis: str, collective: str, rng: Generator) -> None:
+    price = prices("torus", rng)
     for wide in ALGORITHMS.of("torus", collective):
         narrow = ALGORITHMS.get(("ring", collective, wide.name.removeprefix("multi_")))
         if narrow is None:
@@ -377,9 +358,8 @@ SAME_CABLES = {
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @few
-@data_of
-def test_dimensions_of_two_ranks_need_no_wraparound(collective: str, data: st.DataObject) -> None:
-    price = data.draw(prices("mesh"))
+def test_dimensions_of_two_ranks_need_no_wraparound(collective: str, rng: Generator) -> None:
+    price = prices("mesh", rng)
     sizes = np.array([[1, 2, 1, 1, 2, 2, 1, 2], [1, 1, 2, 1, 2, 1, 2, 2], [1, 1, 1, 2, 1, 2, 2, 2]])
     shapes = dict(zip(("mesh_nx", "mesh_ny", "mesh_nz"), sizes.astype(np.float64), strict=True))
     shapes["ranks"] = sizes.prod(axis=0)
@@ -395,9 +375,8 @@ def test_dimensions_of_two_ranks_need_no_wraparound(collective: str, data: st.Da
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @few
-@data_of
-def test_two_ranks_have_one_cable_on_every_network(collective: str, data: st.DataObject) -> None:
-    price = data.draw(prices("ring"))
+def test_two_ranks_have_one_cable_on_every_network(collective: str, rng: Generator) -> None:
+    price = prices("ring", rng)
     shapes = {"ranks": 2.0, "mesh_nx": 2.0, "mesh_ny": 1.0, "mesh_nz": 1.0}
     names = {"ring", "line", "flood", "direct", "chain", "fwd_bidir", "shift_min", "pairwise"}
     found = [
@@ -412,9 +391,8 @@ def test_two_ranks_have_one_cable_on_every_network(collective: str, data: st.Dat
 
 
 @few
-@data_of
-def test_a_logical_tree_hangs_on_a_switch(data: st.DataObject) -> None:
-    price = data.draw(prices("switch"))
+def test_a_logical_tree_hangs_on_a_switch(rng: Generator) -> None:
+    price = prices("switch", rng)
     for key, tree in ALGORITHMS.items():
         if key[0] == "tree":
             switch = ALGORITHMS["switch", *key[1:]]
