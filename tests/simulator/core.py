@@ -74,12 +74,15 @@ class Ledger:
         self.parts = lcm(*set(blocks))
         self.bytes_unit = case.home_bytes / self.parts
         self.case, self.network = case, network
-        links = set(network.links.values())
-        rates = {link: self.bytes_unit / link.bandwidth for link in links}
-        prices = [*rates.values(), *(link.latency for link in links)]
+        # By identity: comparing fractions would take longer than all else.
+        links = {id(link): link for link in network.links.values()}
+        rates = {one: self.bytes_unit / link.bandwidth for one, link in links.items()}
+        prices = [*rates.values(), *(link.latency for link in links.values())]
         self.time_unit = Fraction(1, lcm(*(price.denominator for price in prices)))
-        per_link = {link: int(rate / self.time_unit) for link, rate in rates.items()}
-        self.per_byte = {hop: per_link[link] for hop, link in network.links.items()}
+        per_link = {one: int(rate / self.time_unit) for one, rate in rates.items()}
+        waits = {one: int(link.latency / self.time_unit) for one, link in links.items()}
+        self.per_byte = {hop: per_link[id(link)] for hop, link in network.links.items()}
+        self.waits = {hop: waits[id(link)] for hop, link in network.links.items()}
         self.latencies: dict[tuple[int, ...], int] = {}
 
     def size(self, message: Message) -> int:
@@ -100,8 +103,7 @@ class Ledger:
     def latency(self, path: tuple[int, ...]) -> int:
         """Return a path's latency."""
         if path not in self.latencies:
-            exact = self.network.latency(path, self.case.latency_per)
-            self.latencies[path] = int(exact / self.time_unit)
+            self.latencies[path] = self.network.latency(path, self.case.latency_per, self.waits)
         return self.latencies[path]
 
     def duration(self, step: Step, sizes: Sequence[int]) -> int:

@@ -7,13 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from functools import cache
+from itertools import product
 
 from tests.simulator.model import Block, Case, Link, Message, Network
 from tests.simulator.patterns import Build
 
 Place = tuple[int, ...]
 Expand = Callable[[Place, Block], tuple[Block, ...]]
+
+
+@cache
+def _places(sizes: tuple[int, ...]) -> tuple[Place, ...]:
+    """Return where each rank is, in order."""
+    return tuple(place[::-1] for place in product(*map(range, reversed(sizes))))
+
+
+@cache
+def _ranks(sizes: tuple[int, ...]) -> dict[Place, int]:
+    return {place: rank for rank, place in enumerate(_places(sizes))}
+
+
+@cache
+def _matching(sizes: tuple[int, ...], fixed: tuple[tuple[int, int], ...]) -> tuple[Place, ...]:
+    return tuple(
+        place
+        for place in _places(sizes)
+        if all(place[dimension] == position for dimension, position in fixed)
+    )
 
 
 @dataclass(frozen=True)
@@ -29,25 +50,14 @@ class Grid:
         return tuple(index for index, size in enumerate(self.sizes) if size > 1)
 
     def rank(self, place: Place) -> int:
-        number = 0
-        for size, position in zip(reversed(self.sizes), reversed(place), strict=True):
-            number = number * size + position
-        return number
+        return _ranks(self.sizes)[place]
 
     def place(self, rank: int) -> Place:
-        positions = []
-        for size in self.sizes:
-            rank, position = divmod(rank, size)
-            positions.append(position)
-        return tuple(positions)
+        return _places(self.sizes)[rank]
 
     def matching(self, fixed: dict[int, int]) -> Iterator[Place]:
         """Yield, in the order of ranks, the places with these positions in these dimensions."""
-        return (
-            place
-            for place in map(self.place, range(prod(self.sizes)))
-            if all(place[dimension] == position for dimension, position in fixed.items())
-        )
+        return iter(_matching(self.sizes, tuple(fixed.items())))
 
     def line(self, place: Place, dimension: int) -> list[int]:
         """Return the ranks of the line through a place along a dimension."""
@@ -104,10 +114,11 @@ def laid(
     lines = [(place, grid.line(place, dimension)) for place in places]
     return [
         [
-            replace(
-                message,
-                path=grid.path(line, message.path),
-                payload=tuple(new for block in message.payload for new in expand(place, block)),
+            Message(
+                grid.path(line, message.path),
+                tuple(new for block in message.payload for new in expand(place, block)),
+                message.mode,
+                message.streamed,
             )
             for place, line in lines
             for message in step

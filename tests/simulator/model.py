@@ -19,12 +19,12 @@ all_to_all       (sender, receiver)            M / N           sender, receiver
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from math import prod
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 WHOLE_BUFFER = ("all_reduce", "reduce", "broadcast", "p2p")
 
@@ -105,17 +105,20 @@ class Network:
             path.append(before[path[-1]])
         return tuple(reversed(path))
 
-    def latency(self, path: Sequence[int], per: str) -> Fraction:
+    def latency(
+        self, path: Sequence[int], per: str, waits: Mapping[tuple[int, int], Any] | None = None
+    ) -> Any:
         """Return a path's latency: the sum over its hops, or its largest hop alone.
 
-        A hop ends at a rank; links that meet at a switch form one hop.
+        A hop ends at a rank; links that meet at a switch form one hop.  `waits`: the links'
+        latencies, in another unit.
         """
-        hops = [Fraction(0)]
-        for start, end in pairwise(path):
-            hops[-1] += self.links[start, end].latency
-            if end >= 0:
-                hops.append(Fraction(0))
-        return max(hops) if per == "message" else sum(hops, Fraction(0))
+        hops: list[Any] = [0]
+        for hop in pairwise(path):
+            hops[-1] += self.links[hop].latency if waits is None else waits[hop]
+            if hop[1] >= 0:
+                hops.append(0)
+        return max(hops) if per == "message" else sum(hops)
 
 
 class Block(NamedTuple):
