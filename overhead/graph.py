@@ -514,39 +514,14 @@ def _around(declared: Call) -> dict[str, str]:
     return {name: label for name, label in declared.labels.items() if name != "collective"}
 
 
-class _Graphs(threading.local):
-    """Graphs of evaluations, each thread's own, by labels and by which quantities are given."""
-
-    # A search evaluates the same few on many values.
-    MOST = 256
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[Any, ...], Builder] = {}
-        self.edition = (0, 0)
-
-    def of(
-        self, labels: Mapping[str, str], given: Iterable[str], algorithm: Algorithm | None
-    ) -> Builder:
-        """Return the graph, whose given nodes have no values."""
-        edition = (REGISTRY.edition, len(ALGORITHMS))
-        if edition != self.edition or len(self.known) >= self.MOST:
-            self.known.clear()
-            self.edition = edition
-        key = (frozenset(labels.items()), frozenset(given), algorithm)
-        if key not in self.known:
-            self.known[key] = _graph(labels, given, algorithm)
-        return self.known[key]
-
-
-_GRAPHS = _Graphs()
-
-
-def _graph(labels: Mapping[str, str], given: Iterable[str], algorithm: Algorithm | None) -> Builder:
+@lru_cache(maxsize=256)
+def _graph(
+    labels: frozenset[tuple[str, str]], given: frozenset[str], algorithm: Algorithm | None, *_: int
+) -> Builder:
+    """Return the graph of evaluations on any values; `_`: the registry's edition, the thread."""
     nodes = {name: Node(name, ("given", name), (), None, frozenset()) for name in given}
-    builder = Builder(ANYWHERE, dict(labels), nodes, {}, inside=True)
-    if algorithm is not None:
-        builder.found = (algorithm,)
-    return builder
+    found = (algorithm,) if algorithm else None
+    return Builder(ANYWHERE, dict(labels), nodes, {}, inside=True, found=found)
 
 
 class Evaluation:
@@ -564,7 +539,9 @@ class Evaluation:
         self.labels = dict(labels or {})
         if algorithm is not None:
             self.labels |= algorithm.labels
-        self._place(_GRAPHS.of(self.labels, self.given, algorithm))
+        edition = (REGISTRY.edition, len(ALGORITHMS), threading.get_ident())
+        of = frozenset(self.labels.items()), frozenset(self.given)
+        self._place(_graph(*of, algorithm, *edition))
         self._of_a_cell = False
 
     def _place(self, builder: Builder) -> None:
@@ -709,7 +686,8 @@ def statement(algorithm: Algorithm, quantity: str) -> str:
             name: Recorded(ast.Name(name)) for name in (*algorithm.inputs, "ranks_per_nic")
         }
         evaluation = Evaluation(own, {**PLAIN, "shape": shape}, algorithm)
-        graph = _graph(evaluation.labels, own, algorithm)
+        labels = frozenset(evaluation.labels.items())
+        graph = _graph.__wrapped__(labels, frozenset(own), algorithm)
         graph.defaults = _Recording()
         evaluation._place(graph)
         tree = number(tree_of(evaluation[quantity]))
