@@ -315,7 +315,7 @@ class Config:
 def _check_sides(stated: Mapping[str, Array]) -> None:
     """Refuse sides of a mesh or torus that aren't all there, or don't multiply to its ranks."""
     if ("mesh_nx" in stated) != ("mesh_ny" in stated):
-        message = "mesh_nx and mesh_ny: one stands without the other; give both"
+        message = "mesh_nx and mesh_ny: only one is given; give both"
         raise ValueError(message)
     world = stated.get("world_size")
     if "mesh_nx" not in stated or world is None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +15,7 @@ from overhead.labels import LABELS, complete
 from overhead.quantity import Array, define
 
 # How a path's types of links join: each waits for the whole message, or the slowest one counts.
-JOINED = {"store_and_forward": np.sum, "cut_through": np.max}
+JOINED: dict[str, Callable[..., Any]] = {"store_and_forward": np.sum, "cut_through": np.max}
 SWITCHING = tuple(JOINED)
 # A ring of links that are all alike is the collective's.
 RING = {
@@ -36,21 +36,23 @@ def _path(
 ) -> dict[str, Array]:
     """Return what a path over links of any number of types is: a formula's path for each type."""
     if switching not in SWITCHING:
-        message = f"'{switching}' is no switching; known: {', '.join(SWITCHING)}"
+        message = f"'{switching}' is not a way of switching; known: {', '.join(SWITCHING)}"
         raise ValueError(message)
     size = np.asarray(message_bytes, dtype=np.float64)
     figures = {"hops": hops, "latency": latency, "bandwidth": bandwidth,
                "energy_per_bit": energy_per_bit}  # fmt: skip
     arrays = {name: np.atleast_1d(np.asarray(one, np.float64)) for name, one in figures.items()}
     axes = max(size.ndim, *(one.ndim - 1 for one in arrays.values()))
-    given = {"message_bytes": size, **NO_LINKS}
+    given: dict[str, ArrayLike] = {"message_bytes": size, **NO_LINKS}
     for name, one in arrays.items():
         given[f"intra_{name}"] = one.reshape(one.shape[:1] + (1,) * (axes + 1 - one.ndim)
                                              + one.shape[1:])  # fmt: skip
     found = Evaluation(given, {"switching": switching})
-    joined = {"path_wire_time": JOINED[switching]}
-    names = ("path_latency", "path_wire_time", "path_energy_per_bit")
-    path = {name: np.asarray(joined.get(name, np.sum)(found[name], axis=0)) for name in names}
+    joins: dict[str, Callable[..., Any]] = {
+        "path_latency": np.sum, "path_wire_time": JOINED[switching],
+        "path_energy_per_bit": np.sum,
+    }  # fmt: skip
+    path = {name: np.asarray(join(found[name], axis=0)) for name, join in joins.items()}
     return {"message_bytes": size, **path}
 
 

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
@@ -84,21 +85,33 @@ class Faults:
     """Faults that are gathered, to be told together."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        self.faults: list[str] = []
 
     def add(self, field: str, value: object, wrong: str, allowed: str) -> None:
         """Add a fault."""
-        self.lines.append(fault(field, value, wrong, allowed))
+        self.faults.append(fault(field, value, wrong, allowed))
 
-    def of(self, read: Callable[..., Value], *arguments: Any) -> Value | None:
+    def of(self, read: Callable[..., Value], *arguments: Any, **named: Any) -> Value | None:
         """Call what may find faults; return None where it does, and keep them."""
         try:
-            return read(*arguments)
+            return read(*arguments, **named)
         except InputError as error:
-            self.lines += error.faults
+            self.faults += error.faults
             return None
 
     def tell(self) -> None:
         """Tell all faults, if there are any."""
-        if self.lines:
-            raise InputError(list(dict.fromkeys(self.lines)))
+        if self.faults:
+            raise InputError(list(dict.fromkeys(self.faults)))
+
+    def checked(self, value: Value) -> Value:
+        """Return what was read, or tell the faults."""
+        self.tell()
+        return value
+
+
+def of_each(read: Callable[[Key], Value], items: Iterable[Key]) -> dict[Key, Value]:
+    """Return what is read of each item, once; of several that can't be read, tell all faults."""
+    faults = Faults()
+    each = {item: faults.of(read, item) for item in dict.fromkeys(items)}
+    return faults.checked({item: value for item, value in each.items() if value is not None})

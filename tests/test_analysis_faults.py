@@ -180,7 +180,7 @@ def test_a_config_without_a_key(refused: Refused, tmp_path: Path) -> None:
         (f"{BARE} --dp 8 --tree-algo", ("--tree-algo = 'hierarchical'", "no tree algorithm")),
         (f"{BARE} --zero-stage 4", ("zero_stage = '4'", "outside of its domain", "up to 3")),
         (f"{BARE} --dp 2.5", ("dp = '2.5'", "is not whole")),
-        (f"{BARE} --dp 2,2", ("dp = '2'", "stands there twice")),
+        (f"{BARE} --dp 2,2", ("dp = '2'", "is given twice")),
         ("analysis --params=-1", ("parameters = '-1'", "outside of its domain")),
         (f"{BARE} --cp-kind rings", ("context_parallel = 'rings'", "did you mean 'ring'")),
         (f"{BARE} --recompute everything", ("recompute = 'everything'", "unknown")),
@@ -215,7 +215,7 @@ def test_too_many_cells_to_print(refused: Refused) -> None:
         ({"recompute": "al"}, "recompute = 'al': is unknown; one of none"),
         ({"tree_algo": True}, "tree_algo = True: no tree algorithm on hierarchical"),
         ({"more": {"head": 8}}, "head: no such quantity; did you mean 'heads'"),
-        ({"topology_kind": "mesh", "mesh_nx": 4}, "one stands without the other"),
+        ({"topology_kind": "mesh", "mesh_nx": 4}, "only one is given"),
         (
             {"topology_kind": "mesh", "num_gpus": 16, "mesh_nx": 4, "mesh_ny": 3},
             "= 12.0: isn't the number of GPUs, 16.0",

@@ -81,7 +81,7 @@ def test_all_faults_of_a_spec_at_once_with_the_name_of_its_file(
         "link = 'outer': unknown; did you mean 'inter'",
         "nics_per_node = '[1, 2]': a constant has one value; several make an axis",
         "oversubscriptoin = '2': no such quantity; did you mean 'oversubscription'",
-        "reductions.quantity = 'tim': no such one; did you mean 'time'",
+        "reductions.quantity = 'tim': is unknown; did you mean 'time'",
         "reductions.over = 'rank': not an axis; did you mean 'ranks'",
         "reductions.operation = 'minimum': unknown; did you mean 'min'",
     ]
@@ -121,7 +121,7 @@ def test_a_spec_that_is_no_toml(
         (
             '["ring", "torus"]',
             '["ring", "ring"]',
-            ("topology = 'ring'", "stands there twice", "once"),
+            ("topology = 'ring'", "is given twice", "once"),
         ),
         ('["time"]', "[]", ("quantities = ''", "ask for nothing", "computed")),
         ('["time"]', '["ranks"]', ("quantities = 'ranks'", "are given", "computed")),
@@ -192,7 +192,7 @@ def test_faults_of_a_spec(
         ),
         (
             'over = ["ranks"]\n[[reductions]]\nover = ["topology"]',
-            ("reductions.name = 'time_min'", "stands there twice"),
+            ("reductions.name = 'time_min'", "is given twice"),
         ),
     ],
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.formula import formula
+from overhead.formula import alias, formula
 from overhead.quantity import Array
 from overhead.software.quantities import PRICED
 
@@ -51,24 +51,23 @@ def flat_step_latency(
     return np.where(ranks <= gpus_per_node, step_latency, fabric_latency)
 
 
-@formula(
-    returns="inner_step_latency",
-    source=OWN,
-    when={**STEPWISE, "link": "intra"},
-)
-def intra_step_latency(step_latency: Array) -> Array:
-    """Latency of a step, in a node."""
-    return 1.0 * step_latency
-
-
-@formula(
-    returns="inner_step_latency",
-    source=OWN,
-    when={**STEPWISE, "link": "inter"},
-)
-def inter_step_latency(fabric_latency: Array) -> Array:
-    """Latency of a step, between nodes."""
-    return 1.0 * fabric_latency
+for _returns, _of, _name, _when, _title in (
+    ("inner_step_latency", "step_latency", "intra_step_latency", {**STEPWISE, "link": "intra"},
+     "Latency of a step, in a node"),
+    ("inner_step_latency", "fabric_latency", "inter_step_latency", {**STEPWISE, "link": "inter"},
+     "Latency of a step, between nodes"),
+    ("inner_share", "link_share", "intra_share", {**STEPWISE, "link": "intra"},
+     "Share of the link's rate, in a node"),
+    ("inner_share", "fabric_share", "inter_share", {**STEPWISE, "link": "inter"},
+     "Share of the link's rate, between nodes"),
+    ("inner_share", "pair_share", "flat_pair_share", PAIRS,
+     "Share of the link's rate that an exchange of pairs reaches"),
+    ("inner_ll_share", "ll_share", "flat_ll_share", RING,
+     "Rate of LL over that of Simple, of a ring"),
+    ("inner_ll_share", "pair_ll_share", "flat_pair_ll_share", PAIRS,
+     "Rate of LL over that of Simple, of an exchange of pairs"),
+):  # fmt: skip
+    alias(_returns, _of, _title, source=OWN, when=_when, name=_name)
 
 
 @formula(
@@ -80,44 +79,6 @@ def inter_step_latency(fabric_latency: Array) -> Array:
 def flat_share(ranks: Array, gpus_per_node: Array, link_share: Array, fabric_share: Array) -> Array:
     """Share of the link's rate, in a node or between nodes."""
     return np.where(ranks <= gpus_per_node, link_share, fabric_share)
-
-
-@formula(
-    returns="inner_share",
-    source=OWN,
-    when={**STEPWISE, "link": "intra"},
-)
-def intra_share(link_share: Array) -> Array:
-    """Share of the link's rate, in a node."""
-    return 1.0 * link_share
-
-
-@formula(
-    returns="inner_share",
-    source=OWN,
-    when={**STEPWISE, "link": "inter"},
-)
-def inter_share(fabric_share: Array) -> Array:
-    """Share of the link's rate, between nodes."""
-    return 1.0 * fabric_share
-
-
-@formula(returns="inner_share", source=OWN, when=PAIRS)
-def flat_pair_share(pair_share: Array) -> Array:
-    """Share of the link's rate that an exchange of pairs reaches."""
-    return 1.0 * pair_share
-
-
-@formula(returns="inner_ll_share", source=OWN, when=RING)
-def flat_ll_share(ll_share: Array) -> Array:
-    """Rate of LL over that of Simple, of a ring."""
-    return 1.0 * ll_share
-
-
-@formula(returns="inner_ll_share", source=OWN, when=PAIRS)
-def flat_pair_ll_share(pair_ll_share: Array) -> Array:
-    """Rate of LL over that of Simple, of an exchange of pairs."""
-    return 1.0 * pair_ll_share
 
 
 # Steps.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.formula import formula
+from overhead.formula import alias, formula
 from overhead.quantity import Array
 from overhead.software.flat import OWN, several
 from overhead.software.quantities import PRICED
@@ -213,14 +213,21 @@ def phase_outer_bytes(
 # The shares of the rates that a library reaches.
 
 
-@formula(
-    returns="inner_share",
-    source=OWN,
-    when={**NODES, "form": "ring|schedule"},
-)
-def ring_inner_share(link_share: Array) -> Array:
-    """Share of a port's rate that rings reach."""
-    return 1.0 * link_share
+for _returns, _of, _name, _when, _title in (
+    ("inner_share", "link_share", "ring_inner_share", {**NODES, "form": "ring|schedule"},
+     "Share of a port's rate that rings reach"),
+    ("inner_share", "pair_share", "pair_inner_share", {**NODES, "form": "pairs|message"},
+     "Share of a port's rate that pairs reach"),
+    ("outer_share", "fabric_share", "ring_outer_share", {**NODES, "form": "ring|message|schedule"},
+     "Share of the cards' rate that rings reach"),
+    ("outer_share", "sharp_share", "sharp_outer_share", SHARP,
+     "Share of the cards' rate that reduction by switches reaches"),
+    ("inner_ll_share", "ll_share", "path_ll_share", PATHS,
+     "Rate of LL over that of Simple in nodes, of rings and trees"),
+    ("inner_ll_share", "pair_ll_share", "pair_inner_ll_share", {**NODES, "form": "pairs|message"},
+     "Rate of LL over that of Simple in nodes, of pairs"),
+):  # fmt: skip
+    alias(_returns, _of, _title, source=OWN, when=_when, name=_name)
 
 
 @formula(
@@ -244,26 +251,6 @@ def nvls_inner_share(nvls_share: Array, total_nodes: Array, nvls_tree_share: Arr
 
 
 @formula(
-    returns="inner_share",
-    source=OWN,
-    when={**NODES, "form": "pairs|message"},
-)
-def pair_inner_share(pair_share: Array) -> Array:
-    """Share of a port's rate that pairs reach."""
-    return 1.0 * pair_share
-
-
-@formula(
-    returns="outer_share",
-    source=OWN,
-    when={**NODES, "form": "ring|message|schedule"},
-)
-def ring_outer_share(fabric_share: Array) -> Array:
-    """Share of the cards' rate that rings reach."""
-    return 1.0 * fabric_share
-
-
-@formula(
     returns="outer_share",
     source=OWN,
     when={**NODES, "form": "tree|nvls_tree"},
@@ -271,12 +258,6 @@ def ring_outer_share(fabric_share: Array) -> Array:
 def tree_outer_share(fabric_share: Array, tree_share: Array) -> Array:
     """Share of the cards' rate that trees reach."""
     return fabric_share * tree_share
-
-
-@formula(returns="outer_share", source=OWN, when=SHARP)
-def sharp_outer_share(sharp_share: Array) -> Array:
-    """Share of the cards' rate that reduction by switches reaches."""
-    return 1.0 * sharp_share
 
 
 @formula(
@@ -287,22 +268,6 @@ def sharp_outer_share(sharp_share: Array) -> Array:
 def pair_outer_share(fabric_share: Array, fabric_pair_share: Array) -> Array:
     """Share of the cards' rate that an exchange reaches."""
     return fabric_share * fabric_pair_share
-
-
-@formula(returns="inner_ll_share", source=OWN, when=PATHS)
-def path_ll_share(ll_share: Array) -> Array:
-    """Rate of LL over that of Simple in nodes, of rings and trees."""
-    return 1.0 * ll_share
-
-
-@formula(
-    returns="inner_ll_share",
-    source=OWN,
-    when={**NODES, "form": "pairs|message"},
-)
-def pair_inner_ll_share(pair_ll_share: Array) -> Array:
-    """Rate of LL over that of Simple in nodes, of pairs."""
-    return 1.0 * pair_ll_share
 
 
 # Time of a byte: of the slower level, or of both.

@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 
-from overhead.formula import formula
+from overhead.formula import alias, formula
 from overhead.labels import FOLLOWING
 from overhead.quantity import Array
 from overhead.software.flat import OWN, several
@@ -174,10 +174,10 @@ def group_floor_time(issue_time: Array, ranks: Array) -> Array:
     return issue_time * ranks
 
 
-@formula(source=OWN, when=ANY)
-def host_floor_time(issue_time: Array) -> Array:
-    """Time in which a process issues the operation for its rank."""
-    return 1.0 * issue_time
+alias(
+    "host_floor_time", "issue_time", "Time in which a process issues the operation for its rank",
+    source=OWN, when=ANY, name="host_floor_time",
+)  # fmt: skip
 
 
 @formula(
@@ -234,14 +234,10 @@ def step_part_time(protocol: Array, simple_fixed_time: Array, ll_fixed_time: Arr
     return np.where(protocol > 0.0, simple_fixed_time, ll_fixed_time)
 
 
-@formula(
-    returns="step_part_time",
-    source=OWN,
-    when={**ANY, "form": SIMPLE_ONLY},
-)
-def simple_step_part_time(simple_fixed_time: Array) -> Array:
-    """Entry and steps, where there is one protocol."""
-    return 1.0 * simple_fixed_time
+alias(
+    "step_part_time", "simple_fixed_time", "Entry and steps, where there is one protocol",
+    source=OWN, when={**ANY, "form": SIMPLE_ONLY}, name="simple_step_part_time",
+)  # fmt: skip
 
 
 @formula(

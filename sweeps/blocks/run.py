@@ -289,7 +289,7 @@ class Means:
     def __post_init__(self) -> None:
         faults = []
         if self.workers < 0:
-            faults.append(fault("--workers", self.workers, "can't be", "0 or more processes"))
+            faults.append(fault("--workers", self.workers, "isn't allowed", "0 or more processes"))
         if self.workers and self.scheduler:
             wrong, allowed = "are those of the cluster", "--workers or --scheduler"
             faults.append(fault("--workers", self.workers, wrong, allowed))

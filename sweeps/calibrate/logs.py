@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import InputError, fault, nearest, needs
+from sweeps.errors import InputError, fault, nearest, needs, of_each
 from sweeps.spec.catalog import is_file
 from sweeps.validate.table import find_table, read_table
 
@@ -249,7 +249,7 @@ class _Section:
         rank, group, _, host, device, bus, name = found.groups()
         if int(rank) in self.ranks:
             message = (
-                f"{self.path.name}, line {number}: rank {rank} stands there twice in one test; are "
+                f"{self.path.name}, line {number}: rank {rank} is given twice in one test; are "
                 "these several runs at once (nccl-tests built without MPI)? give one log of each"
             )
             raise InputError(message)
@@ -626,22 +626,14 @@ def check_operation(text: str | None) -> str:
         return ""
     found = operation_of(text)
     if not found:
-        raise InputError(fault("--op", text, "no operation is called so", known_operations(text)))
+        raise InputError(fault("--op", text, "is not an operation", known_operations(text)))
     return found
 
 
 def read_logs(names: Sequence[str], operation: str = "") -> list[LogTest]:
     """Read logs."""
-    faults: list[str] = []
-    tests: list[LogTest] = []
-    for name in dict.fromkeys(names):
-        try:
-            tests += _read(name, operation)
-        except InputError as error:
-            faults += error.faults
-    if faults:
-        raise InputError(faults)
-    return tests
+    each = of_each(lambda name: _read(name, operation), names)
+    return [test for tests in each.values() for test in tests]
 
 
 def _read(name: str, operation: str) -> list[LogTest]:

@@ -39,7 +39,7 @@ from sweeps.calibrate.logs import (
     known_operations,
     operation_of,
 )
-from sweeps.errors import InputError, fault
+from sweeps.errors import Faults, InputError, fault
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.figures import CONSTANTS, FABRIC, ISSUE, SHARED
 from sweeps.spec.machine import Machine
@@ -180,17 +180,10 @@ class Case:
 
 def cases_of(tests: Sequence[LogTest], machine: Machine, stated: Stated) -> list[Case]:
     """Place tests on a machine's nodes."""
-    faults: list[str] = []
-    cases = []
-    for test in tests:
-        if test.hardware and test.hardware != machine.name:
-            continue
-        try:
-            cases.append(_case(test, machine, stated))
-        except InputError as error:
-            faults += error.faults
-    if faults:
-        raise InputError(faults)
+    faults = Faults()
+    of_it = (test for test in tests if test.hardware in ("", machine.name))
+    every = [faults.of(_case, test, machine, stated) for test in of_it]
+    cases = faults.checked([case for case in every if case is not None])
     if not cases:
         named = ", ".join(dict.fromkeys(test.hardware for test in tests))
         wrong = "the table has no rows of it"
@@ -476,7 +469,7 @@ class _Part:
         try:
             candidates(constants["topology"], operation, algorithm)
         except ValueError as error:
-            raise InputError(fault("--algorithm", algorithm, "can't be", str(error))) from None
+            raise InputError(fault("--algorithm", algorithm, "isn't allowed", str(error))) from None
         spec = {"axes": {"case": case}, "constants": constants, "quantities": ["time"]}
         found = resolve(read_sweep(spec, bare_is_si=True))
         columns = {n: v for axis in found.axes for n, v in axis.columns.items()}

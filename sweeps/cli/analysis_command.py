@@ -69,7 +69,7 @@ def _model(options: Mapping[str, Any]) -> list[str]:
     if options["model"] is not None:
         if options["parameters"] is None:
             return []
-        wrong = "stands beside --model, whose shapes give it"
+        wrong = "can't be given with --model, whose shapes give it"
         return [fault("--params", options["parameters"], wrong, "one of the two")]
     inner = "ffn_size" if options["expert_ffn_size"] is None else "expert_ffn_size"
     needed = [name for name in (*SHAPES, inner) if options[name] is None]

@@ -58,14 +58,14 @@ def timeline_of(job: Job) -> StepTimeline:
     sizes = job.program.grid.sizes
     if job.program.grid.cells != 1:
         text = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        wrong = "a timeline is of one plan"
+        wrong = "a timeline shows one plan"
         raise InputError(fault("--timeline", text, wrong, "one value for each argument"))
     evaluation = evaluation_of(job)
     try:
         with np.errstate(all="ignore"):
             return step_timeline(evaluation)
     except MissingQuantities as error:
-        wrong = f"the step's time can't be told without {', '.join(map(flag_of, error.missing))}"
+        wrong = f"the step's time isn't known without {', '.join(map(flag_of, error.missing))}"
         allowed = "give it, or --model with a model that has it"
         raise InputError(fault("--timeline", "(step)", wrong, allowed)) from None
     except ValueError as error:
@@ -294,7 +294,7 @@ def _with_sides(job: Job) -> Job:
 def _check_model(given: Collection[str]) -> None:
     """Refuse a number of parameters beside the shapes from which it follows."""
     if "parameters" in given and all(name in given for name in needed_shapes(given)):
-        wrong = "stands beside shapes, from which it follows"
+        wrong = "can't be given with shapes, from which it follows"
         raise InputError(fault("--params", "..", wrong, "leave it out, or some of the shapes"))
 
 

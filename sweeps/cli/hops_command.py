@@ -24,7 +24,7 @@ FLAGS = (
     (("--element-bytes",), "element_bytes", "Bytes of a gradient and of an activation."),
     (("--dp",), "data_parallel", "Data-parallel ranks."),
     (("--tp",), "tensor_parallel", "Tensor-parallel ranks."),
-    (("--switching",), "switching", "store_and_forward, cut_through, or both."),
+    (("--switching",), "switching", "store_and_forward, cut_through, or a list of both."),
     (
         ("--algorithm",),
         "algorithm",
@@ -113,7 +113,7 @@ def _study(given: Mapping[str, Any]) -> Study:
             numbers_of, "activation_bytes", given["element_bytes"], "--element-bytes"
         )
         if values is not None and len(values) > 1:
-            faults.add("--element-bytes", given["element_bytes"], "is several", "one value")
+            faults.add("--element-bytes", given["element_bytes"], "has several values", "one value")
         changes["element_bytes"] = 2.0 if values is None else float(values[0])
     cases = faults.of(_cases, study, given, folders)
     faults.tell()

@@ -39,7 +39,7 @@ def command(what: str, **given: Any) -> int:
     for name in strange:
         if given[name] is not None:
             flag = "--M" if name == "sizes" else f"--{name}"
-            raise InputError(fault(flag, given[name], f"says nothing of {what}", "leave it out"))
+            raise InputError(fault(flag, given[name], f"doesn't apply to {what}", "leave it out"))
     out = Output(given, f"normal-{what}")
     out.check()
     found = _found(what, given)
@@ -65,7 +65,7 @@ def _found(what: str, given: dict[str, Any]) -> Normal:
     operation = operation_of(what)
     if not operation:
         allowed = f"mfu, or {known_operations(what)}"
-        raise InputError(fault("OPERATION", what, "no operation is called so", allowed))
+        raise InputError(fault("OPERATION", what, "is not an operation", allowed))
     sizes = numbers_of("message_bytes", given["sizes"] or SIZES, "--M")
     if not (sizes > 0.0).all():
         raise InputError(fault("--M", given["sizes"], "no message size", "sizes above 0"))

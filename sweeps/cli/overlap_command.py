@@ -126,10 +126,12 @@ def _check_one(job: Job) -> None:
     axes = [axis for axis in job.sweep.axes if not axis.labels]
     if axes:
         shown = ", ".join(f"{axis.name} {len(axis)}" for axis in axes)
-        wrong = "a timeline is of one case"
-        raise InputError(fault("--timeline", shown, wrong, "one value for each, kinds apart"))
+        wrong = "a timeline shows one case"
+        raise InputError(
+            fault("--timeline", shown, wrong, "one value for each argument but --kind")
+        )
     if "overlapped_time" in job.sweep.constants:
-        wrong = "of what was measured nothing is known but its time"
+        wrong = "a measured overlap has no timeline: only its time is known"
         raise InputError(fault("--measured", "..", wrong, "leave it out, or the timeline"))
 
 

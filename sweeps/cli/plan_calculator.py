@@ -54,14 +54,14 @@ def _clusters(asked: Asked, given: Mapping[str, Any]) -> Iterator[Cluster]:
     if not 0.0 < threshold <= 1.0:
         allowed = "a share of the memory above 0, up to 1"
         raise InputError(
-            fault("--memory-threshold", given["memory_threshold"], "no share", allowed)
+            fault("--memory-threshold", given["memory_threshold"], "is not a share", allowed)
         )
     experts = 0.0
     if asked.experts is not None:
         experts = parse_quantity(asked.experts, "1", field="--num-experts", bare_is_si=True)
         if experts < 2.0 or not experts.is_integer():
             allowed = "a whole number from 2 on"
-            raise InputError(fault("--num-experts", asked.experts, "can't be", allowed))
+            raise InputError(fault("--num-experts", asked.experts, "isn't allowed", allowed))
     sizes = {
         name: parse_quantity(asked.given[name], "1", field=name, bare_is_si=True)
         for name in ("layers", "hidden_size")
@@ -202,7 +202,7 @@ def _table(one: Calculation) -> Iterator[str]:
 
 def _feasible(row: Row, one: Calculation) -> str:
     if row.reasons:
-        return "can't be"
+        return "isn't allowed"
     if not row.fits:
         return "no"
     return "yes (rec)" if row is one.recommended else "yes"

@@ -144,13 +144,15 @@ def read_options(given: Mapping[str, Any]) -> Asked:
 
 def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) -> Iterator[str]:
     if model and given["params"] is not None:
-        wrong = "stands beside --model, whose shapes give it"
+        wrong = "can't be given with --model, whose shapes give it"
         yield fault("--params", given["params"], wrong, "one of the two")
     if model and (given["moe"] or given["num_experts"] is not None):
         flag = "--moe" if given["moe"] else "--num-experts"
-        yield fault(flag, "set", "stands beside --model, which says so itself", "one of the two")
+        yield fault(
+            flag, "set", "can't be given with --model, which says so itself", "one of the two"
+        )
     if given["tokens"] is not None and given["days"] is not None:
-        yield fault("--days", given["days"], "stands beside --tokens", "one of the two")
+        yield fault("--days", given["days"], "can't be given with --tokens", "one of the two")
     for name, text in flags.given_options(given, OTHERS).items():
         if name.endswith("bandwidth") and text is not None and _is_bare(text):
             wrong = f"is {text} bytes a second without a unit: no link is as slow"
@@ -325,7 +327,7 @@ def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     for name in ("explain", "lost_nodes", "tokens", "days"):
         if given[name] is not None:
             text = f"--{name.replace('_', '-')}"
-            wrong = "is told of one point, and there are many"
+            wrong = "is for one point, and there are many"
             raise InputError(fault(text, given[name], wrong, "one value for every argument"))
     out = Output(given, "plan")
     out.check()

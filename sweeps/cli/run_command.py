@@ -54,7 +54,7 @@ def command(spec: str, **given: Any) -> int:
         raise InputError(fault("--output", given["output"], "no dataset", "FILE.nc, and --csv"))
     if given["kind"] not in FORMATS:
         allowed = nearest(given["kind"], FORMATS)
-        raise InputError(fault("--format", given["kind"], "no such one", allowed))
+        raise InputError(fault("--format", given["kind"], "is unknown", allowed))
     load_formulas(given["formulas"])
     found = find_sweep(spec)
     of_study = {**given, "plot": given["plot"] is not False}

@@ -69,7 +69,7 @@ def _window(given: dict[str, Any]) -> tuple[float, float] | None:
         return None
     ends = text.split(":")
     if len(ends) != 2:
-        _refuse_window(text, "is no window")
+        _refuse_window(text, "is not a window")
     start, end = (parse_quantity(e, "s", field="--window", bare_is_si=True) for e in ends)
     if not 0.0 <= start < end:
         _refuse_window(text, "ends before it starts")

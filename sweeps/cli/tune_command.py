@@ -138,17 +138,17 @@ def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
             units = "s" if name == "timeout" else "1"
             value = faults.of(number_of, name, given[name], units)
             if value is not None and value < 0.0:
-                faults.add(_flag(name), given[name], "can't be", "from 0")
+                faults.add(_flag(name), given[name], "isn't allowed", "from 0")
             found[name] = value
     rates: dict[str, float] = {}
     for name in RATES:
         if given[name] is not None:
             rate = faults.of(number_of, name, given[name], CHANGEABLE[name])
             if rate is not None and not (rate > 0.0 or (name == "latency" and rate == 0.0)):
-                faults.add(_flag(name), given[name], "can't be", "above 0")
+                faults.add(_flag(name), given[name], "isn't allowed", "above 0")
             rates[name] = rate or 0.0
     if given["model_name"] is None:
-        faults.lines.append(needs("a tuning", "a model", "--model-name, such as Qwen/Qwen3-0.6B"))
+        faults.faults.append(needs("a tuning", "a model", "--model-name, such as Qwen/Qwen3-0.6B"))
     faults.tell()
     operators = [w for w in (given["operators"] or "").replace(",", " ").split() if w]
     if given["operators"] is not None and not operators:
@@ -179,7 +179,7 @@ def setting_of(given: Mapping[str, Any]) -> Setting:
             None if text is None else faults.of(lambda n=name: number_of(n, given[n], whole=True))
         )
         if value is not None and value < 1.0:
-            faults.add(_flag(name), text, "can't be", "a whole number from 1")
+            faults.add(_flag(name), text, "isn't allowed", "a whole number from 1")
         numbers[name] = None if value is None else int(value)
     precision = given["precision"]
     if precision not in {None, "bf16", "fp8", "mxfp8"}:

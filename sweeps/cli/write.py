@@ -88,7 +88,7 @@ class Output:
         self.wanted = bool(given["output"] or given["plot"])  # Whether there is a file to write
         if Path(given["output"] or "").suffix in OTHERS:
             raise InputError(
-                fault("--output", given["output"], "no such format", "FILE.csv or FILE.nc")
+                fault("--output", given["output"], "is not a format", "FILE.csv or FILE.nc")
             )
 
     @property
@@ -144,7 +144,7 @@ class Output:
         job: Job,
         lines: Callable[[Result], Iterable[str]],
         figures: Figures | None = None,
-        rows: Callable[[], Iterable[Record]] | None = None,
+        rows: Callable[[], Iterator[Record]] | None = None,
     ) -> None:
         """Evaluate a job, write the file that is asked for, and show what can be printed."""
         found = replace(job.evaluated(), rows=rows) if self.is_printed(job) else None
@@ -352,7 +352,7 @@ def draw_figures(
     unknown = set(wanted) - {figure.name for figure in checked}
     if unknown:
         known = [figure.name for figure in checked]
-        raise InputError([fault("--figure", n, "no such one", nearest(n, known)) for n in unknown])
+        raise InputError([fault("--figure", n, "is unknown", nearest(n, known)) for n in unknown])
     notes = notes or sys.stdout
     if not checked:
         notes.write("drew nothing: no figure suits a dataset without an axis\n")

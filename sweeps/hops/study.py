@@ -287,14 +287,13 @@ def is_study(path: Path) -> bool:
 
 def read_study(path: Path, folders: Sequence[Path] = ()) -> Study:
     """Read a study."""
-    reader = _Reader(path, read_toml(path), folders)
-    study = reader.study()
-    if reader.faults or study is None:
-        raise InputError(list(dict.fromkeys(reader.faults)))
+    reader = _StudyFile(path, read_toml(path), folders)
+    study = reader.checked(reader.study())
+    assert study is not None
     return study
 
 
-class _Reader(FigureReader):
+class _StudyFile(FigureReader):
     """A walk over a study's file."""
 
     def __init__(self, path: Path, content: Mapping[str, Any], folders: Sequence[Path]) -> None:
@@ -313,10 +312,8 @@ class _Reader(FigureReader):
         cases = self._cases(networks)
         title = self.text("", content, "title")
         summary = self.text("", content, "summary", default="")
-        try:
-            model = load_model(self.text("", content, "model"))
-        except InputError as error:
-            self.faults += error.faults
+        model = self.of(load_model, self.text("", content, "model"))
+        if model is None:
             return None
         lengths = self._values("sequence_length", content.get("sequence_length", 2048))
         element = self._quantity("element_bytes", content.get("element_bytes", "2 B"), "byte")
@@ -366,12 +363,11 @@ class _Reader(FigureReader):
         if isinstance(given, list) and not given:
             return np.empty(0)
         where = f"{self.path}: {place}"
-        try:
-            values = parse_values(
-                given, quantity.units, field=where, integer=quantity.integer, bare_is_si=False
-            )
-        except InputError as error:
-            self.faults += error.faults
+        values = self.of(
+            parse_values, given, quantity.units, field=where, integer=quantity.integer,
+            bare_is_si=False,
+        )  # fmt: skip
+        if values is None:
             return np.empty(0)
         wrong = quantity.outside(values)
         if wrong.any():
@@ -380,12 +376,11 @@ class _Reader(FigureReader):
 
     def _quantity(self, place: str, given: Any, units: str) -> float:
         where = f"{self.path}: {place}"
-        try:
-            value = parse_quantity(
-                given, units, field=where, bare_is_si=False, allow_infinite=units == "byte s-1"
-            )
-        except InputError as error:
-            self.faults += error.faults
+        infinite = units == "byte s-1"
+        value = self.of(
+            parse_quantity, given, units, field=where, bare_is_si=False, allow_infinite=infinite
+        )
+        if value is None:
             return 1.0
         least = 0.0 if units in ("s", "J bit-1") else None
         if value < 0.0 or (least is None and value == 0.0):
@@ -454,7 +449,7 @@ class _Reader(FigureReader):
                 found.append(case)
         names = [case.name for case in found]
         for name in {name for name in names if names.count(name) > 1}:
-            self.fault("cases.name", name, "stands there twice", "a name of its own for each")
+            self.fault("cases.name", name, "is given twice", "a name of its own for each")
         return found
 
     def _names(self, place: str, table: Mapping[str, Any]) -> tuple[str, ...]:

@@ -123,7 +123,7 @@ def calculate(cluster: Cluster, *, sequence_parallel: bool = True) -> Calculatio
 
 def _check(cluster: Cluster) -> None:
     faults_found = [
-        fault(name, f"{value:g}", "can't be", allowed)
+        fault(name, f"{value:g}", "isn't allowed", allowed)
         for name, value, allowed in (
             ("--params", cluster.parameters, "a number above 0: of billions, or from 1e6 on"),
             ("--gpus", cluster.gpus, "a whole number from 1"),

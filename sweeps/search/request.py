@@ -279,7 +279,7 @@ def read_request(
     ]  # fmt: skip
     if not 0.0 < threshold <= 1.0:
         allowed = "a share of the memory above 0, up to 1"
-        faults.append(fault("memory_threshold", f"{threshold:g}", "no share", allowed))
+        faults.append(fault("memory_threshold", f"{threshold:g}", "is not a share", allowed))
     if faults:
         raise InputError(faults)
     sweep = _read(named, folders)
@@ -313,7 +313,7 @@ def _check(sweep: Sweep) -> None:
     ]
     lacking = [name for name in needed_shapes(sweep.given) if name not in sweep.given]
     if "model" in sweep.given and "parameters" in sweep.given:
-        wrong = "stands beside a model, whose shapes give it"
+        wrong = "can't be given with a model, whose shapes give it"
         faults.append(fault("parameters", "..", wrong, "one of the two"))
     elif "model" not in sweep.given and lacking:
         what = "a model's shapes"

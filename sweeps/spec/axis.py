@@ -86,7 +86,7 @@ def parse_values(
     if twice:
         raise InputError(
             [
-                fault(field, format_quantity(value, units), "stands there twice", "give it once")
+                fault(field, format_quantity(value, units), "is given twice", "give it once")
                 for value in twice[:10]
             ]
         )
@@ -390,12 +390,12 @@ def names_of(text: str, known: Sequence[str], flag: str) -> tuple[str, ...]:
     if words == ["all"]:
         return tuple(known)
     faults = [
-        fault(flag, word, "there is no such one", nearest(word, known, shown=20))
+        fault(flag, word, "is unknown", nearest(word, known, shown=20))
         for word in words
         if word not in known
     ]
     twice = {word for word in words if words.count(word) > 1}
-    faults += [fault(flag, word, "stands there twice", "give it once") for word in sorted(twice)]
+    faults += [fault(flag, word, "is given twice", "give it once") for word in sorted(twice)]
     if faults:
         raise InputError(faults)
     return tuple(words)

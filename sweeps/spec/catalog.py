@@ -200,14 +200,12 @@ def load_operation(path: Path) -> dict[str, Origin]:
         for name, given in reader.table(place).items():
             if name not in VOCABULARY:
                 allowed = nearest(name, VOCABULARY)
-                reader.fault(f"{place}.{name}", "..", "no quantity is called so", allowed)
+                reader.fault(f"{place}.{name}", "..", "is not a quantity", allowed)
                 continue
             figure = reader.constant(f"{place}.{name}", name, given)
             if figure is not None:
                 found[name] = figure.origin
-    if reader.faults:
-        raise InputError(reader.faults)
-    return found
+    return reader.checked(found)
 
 
 def usual_operation() -> dict[str, Origin]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import Faults, fault, nearest
 from sweeps.origin import ASSUMED, MEASURED, SPECIFICATION, Origin
 from sweeps.spec.units import parse_quantity
 
@@ -79,12 +79,15 @@ CONSTANTS = (*NODE, *NVLS, *FABRIC, *SHARED, *SWITCHED)
 ISSUE = "issue_time"
 
 
-class FigureReader:
+class FigureReader(Faults):
     """A walk over a file of the catalogue that collects its faults."""
 
+    # How many keys are listed where none is like an unknown one
+    listed = 12
+
     def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
+        super().__init__()
         self.path, self.content = path, content
-        self.faults: list[str] = []
 
     def fault(self, place: str, value: object, wrong: str, allowed: str) -> None:
         """Note what is wrong with a value."""
@@ -113,7 +116,8 @@ class FigureReader:
         for key in table:
             if key not in names:
                 where = f"{place}.{key}".strip(".")
-                self.faults.append(f"{self.path}: {where}: no such key; {nearest(key, names)}")
+                near = nearest(key, names, shown=self.listed)
+                self.faults.append(f"{self.path}: {where}: no such key; {near}")
 
     def constant(self, place: str, name: str, given: object) -> Figure | None:
         """Read a quantity's constant: a figure that may have a relative uncertainty."""
@@ -134,22 +138,21 @@ class FigureReader:
         if "value" not in given:
             self.faults.append(f"{self.path}: {place}.value: is missing; {form}")
             return None
-        try:
-            value = parse_quantity(
-                given["value"],
-                entry.units,
-                field=f"{self.path}: {place}.value",
-                bare_is_si=False,
-                allow_infinite=entry.units == "byte s-1",
-            )
-        except InputError as error:
-            self.faults += error.faults
+        value = self.of(
+            parse_quantity,
+            given["value"],
+            entry.units,
+            field=f"{self.path}: {place}.value",
+            bare_is_si=False,
+            allow_infinite=entry.units == "byte s-1",
+        )
+        if value is None:
             return None
         if not entry.allows(value):
-            self.fault(f"{place}.value", given["value"], "can't be", entry.domain())
+            self.fault(f"{place}.value", given["value"], "isn't allowed", entry.domain())
         share = given.get("uncertainty", 0.0)
         if not isinstance(share, int | float) or isinstance(share, bool) or not share >= 0.0:
-            self.fault(f"{place}.uncertainty", share, "can't be", "a relative one, from 0")
+            self.fault(f"{place}.uncertainty", share, "isn't allowed", "a relative one, from 0")
             return None
         return Figure(value, entry.units, kind, source, float(share))
 
@@ -169,5 +172,5 @@ class FigureReader:
         """Read one of some known texts."""
         value = self.text(place, table, key)
         if value and value not in known:
-            self.fault(f"{place}.{key}", value, "is unknown", nearest(value, known))
+            self.fault(f"{place}.{key}".strip("."), value, "is unknown", nearest(value, known))
         return value

@@ -319,14 +319,11 @@ _TABLES = ("figures", "labels", "recipes", "plan", "generations")
 
 def read_framework(path: Path, content: Mapping[str, Any]) -> Framework:
     """Make a framework of a framework file's content."""
-    reader = _Reader(path, content)
-    framework = reader.framework()
-    if reader.faults:
-        raise InputError(reader.faults)
-    return framework
+    reader = _FrameworkFile(path, content)
+    return reader.checked(reader.framework())
 
 
-class _Reader(FigureReader):
+class _FrameworkFile(FigureReader):
     """A walk over a framework's file."""
 
     def framework(self) -> Framework:

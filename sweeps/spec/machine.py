@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.errors import InputError, nearest
+from sweeps.errors import nearest
 from sweeps.spec.figures import (
     CONSTANTS,
     ISSUE,
@@ -145,14 +145,11 @@ _OTHERS = {
 
 def read_machine(path: Path, content: Mapping[str, Any]) -> Machine:
     """Make a machine of a hardware file's content."""
-    reader = _Reader(path, content)
-    machine = reader.machine()
-    if reader.faults:
-        raise InputError(reader.faults)
-    return machine
+    reader = _MachineFile(path, content)
+    return reader.checked(reader.machine())
 
 
-class _Reader(FigureReader):
+class _MachineFile(FigureReader):
     """A walk over a hardware file."""
 
     def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
@@ -228,7 +225,7 @@ class _Reader(FigureReader):
         allowed = (1, 2, 3) if grid else (0,)
         if isinstance(given, int) and not isinstance(given, bool) and given in allowed:
             return given
-        wrong = "is missing" if "dimensions" not in table else "can't be"
+        wrong = "is missing" if "dimensions" not in table else "isn't allowed"
         what = f"a {kind} has 1, 2 or 3" if grid else "only a torus or a mesh has dimensions"
         self.fault("scale_up.dimensions", given, wrong, what)
         return 0
@@ -238,7 +235,7 @@ class _Reader(FigureReader):
         whole = isinstance(given, int) and not isinstance(given, bool) and given >= 0
         if whole and (kind == "torus" or "wrap_multiple" not in table):
             return given
-        self.fault("scale_up.wrap_multiple", given, "can't be", "a torus', a whole number")
+        self.fault("scale_up.wrap_multiple", given, "isn't allowed", "a torus', a whole number")
         return 0
 
     def _check_links(self, kind: str) -> None:

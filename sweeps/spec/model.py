@@ -14,7 +14,7 @@ from overhead.graph import MissingQuantities, derive
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FLAGS, SHAPES, VITAL
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.figures import ORIGINS, Figure
+from sweeps.spec.figures import ORIGINS, Figure, FigureReader
 from sweeps.spec.units import parse_quantity
 
 # What has no default, since a wrong guess would change every number.
@@ -105,7 +105,9 @@ def shape_value(name: str, given: object, place: str) -> float:
     if outside or value > LARGEST:
         domain = domain if value <= LARGEST else f"{domain} up to {LARGEST:g}"
         domain = "true or false" if name in FLAGS else domain
-        raise InputError(fault(place, given, "can't be", f"write {domain} ({quantity.meaning})"))
+        raise InputError(
+            fault(place, given, "isn't allowed", f"write {domain} ({quantity.meaning})")
+        )
     return value
 
 
@@ -149,14 +151,14 @@ def shape_faults(values: Mapping[str, float], place: str) -> list[str]:
         required(_OF_EXPERTS[:2], "every model with experts has one")
     for name in () if routed else (*_OF_EXPERTS, "router_bias"):
         if full[name] > 0.0:
-            wrong(name, "stands without experts", "give experts, or leave it out")
+            wrong(name, "needs experts", "give experts, or leave it out")
     if full["experts_per_token"] > full["experts"] > 0.0:
         wrong("experts_per_token", "is more than there are", f"at most {full['experts']:g}")
     if full["kv_rank"] > 0.0:
         required(_OF_LATENTS[1:], "every latent attention has one")
     for name in () if full["kv_rank"] > 0.0 else _OF_LATENTS:
         if full[name] > 0.0:
-            wrong(name, "stands without kv_rank", "give kv_rank, or leave it out")
+            wrong(name, "needs kv_rank", "give kv_rank, or leave it out")
     if "layers" in full:
         _layer_faults(full, wrong, required)
     if "heads" in full and "hidden_size" in full:
@@ -211,25 +213,18 @@ _KEYS = ("name", "title", "summary", "hugging_face", "kind", "source", "shapes",
 
 def read_model(path: Path, content: Mapping[str, Any]) -> Model:
     """Make a model of a model file's content."""
-    reader = _Reader(path, content)
-    model = reader.model()
-    if reader.faults:
-        raise InputError(reader.faults)
-    return model
+    reader = _ModelFile(path, content)
+    return reader.checked(reader.model())
 
 
-class _Reader:
-    """A walk over a model file that collects its faults."""
+class _ModelFile(FigureReader):
+    """A walk over a model file."""
 
-    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
-        self.path, self.content = path, content
-        self.faults: list[str] = []
+    listed = 40
 
     def model(self) -> Model:
-        self._unknown("", self.content, _KEYS)
-        name = self._text(self.content, "name", "", default=self.path.stem)
-        if name != self.path.stem:
-            self._fault("name", name, "is not the file's name", f"write '{self.path.stem}'")
+        self.unknown("", self.content, _KEYS)
+        name = self.name()
         kind, source = self._origin(self.content, "")
         stated = self._counts(kind, source)
         if "shapes" in self.content or not any(name in self.content for name in COUNTS):
@@ -238,8 +233,8 @@ class _Reader:
         figures = join_figures(stated) if whole else stated
         return Model(
             name=name,
-            title=self._text(self.content, "title", ""),
-            summary=self._text(self.content, "summary", "", default=""),
+            title=self.text("", self.content, "title"),
+            summary=self.text("", self.content, "summary", default=""),
             path=self.path,
             kind=kind,
             source=source,
@@ -253,7 +248,9 @@ class _Reader:
         found = {name: self.content[name] for name in COUNTS if name in self.content}
         if "shapes" in self.content:
             for name, value in found.items():
-                self._fault(name, value, "stands beside shapes", "it follows from them: drop one")
+                self.fault(
+                    name, value, "can't be given with shapes", "it follows from them: drop one"
+                )
             return {}
         if "active_parameters" in found and "parameters" not in found:
             self.faults.append(f"{self.path}: parameters: is missing beside active_parameters")
@@ -262,7 +259,7 @@ class _Reader:
         most = counts.get("parameters")
         active = counts.get("active_parameters")
         if most and active and active.value > most.value:
-            self._fault("active_parameters", f"{active.value:g}", "is more than all", "at most all")
+            self.fault("active_parameters", f"{active.value:g}", "is more than all", "at most all")
         return counts
 
     def _shapes(self, kind: str, source: str) -> dict[str, Figure]:
@@ -273,7 +270,7 @@ class _Reader:
                 f"{self.path}: shapes: {wrong}; write [shapes], or parameters for a bare count"
             )
             return {}
-        self._unknown("shapes.", table, SHAPES)
+        self.unknown("shapes", table, SHAPES)
         figures = {
             name: self._figure(f"shapes.{name}", given, kind, source)
             for name, given in table.items()
@@ -288,51 +285,25 @@ class _Reader:
     def _figure(self, place: str, given: object, kind: str, source: str) -> Figure | None:
         """Read ``80``, or ``{ value = 80, kind = .., source = .. }`` with an origin of its own."""
         if isinstance(given, dict):
-            self._unknown(f"{place}.", given, ("value", "kind", "source"))
-            kind, source = self._origin(given, f"{place}.")
+            self.unknown(place, given, ("value", "kind", "source"))
+            kind, source = self._origin(given, place)
             if "value" not in given:
                 self.faults.append(f"{self.path}: {place}.value: is missing")
                 return None
             given, place = given["value"], f"{place}.value"
         name = place.removeprefix("shapes.").removesuffix(".value")
-        try:
-            return Figure(shape_value(name, given, f"{self.path}: {place}"), "1", kind, source)
-        except InputError as error:
-            self.faults += error.faults
-            return None
-
-    def _fault(self, place: str, value: object, wrong: str, allowed: str) -> None:
-        self.faults.append(fault(f"{self.path}: {place}", value, wrong, allowed))
-
-    def _unknown(self, place: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
-        names = tuple(known)
-        for key in table:
-            if key not in names:
-                near = nearest(key, names, shown=40)
-                self.faults.append(f"{self.path}: {place}{key}: no such key; {near}")
+        value = self.of(shape_value, name, given, f"{self.path}: {place}")
+        return None if value is None else Figure(value, "1", kind, source)
 
     def _origin(self, table: Mapping[str, Any], place: str) -> tuple[str, str]:
-        kind = self._text(table, "kind", place)
-        if kind and kind not in ORIGINS:
-            self._fault(f"{place}kind", kind, "is unknown", nearest(kind, ORIGINS))
-        return kind, self._text(table, "source", place)
-
-    def _text(
-        self, table: Mapping[str, Any], key: str, place: str, default: str | None = None
-    ) -> str:
-        value = table.get(key, default)
-        if isinstance(value, str) and (value.strip() or value == default):
-            return value
-        wrong = "is missing" if key not in table else "is not a text with something in it"
-        self.faults.append(f"{self.path}: {place}{key}: {wrong}")
-        return ""
+        return self.choice(place, table, "kind", ORIGINS), self.text(place, table, "source")
 
     def _names(self) -> tuple[str, ...]:
         given = self.content.get("hugging_face", [])
         names = [given] if isinstance(given, str) else given
         if isinstance(names, list) and all(isinstance(name, str) and name for name in names):
             return tuple(names)
-        self._fault("hugging_face", given, "is not a name", 'write "owner/name", or a list of such')
+        self.fault("hugging_face", given, "is not a name", 'write "owner/name", or a list of such')
         return ()
 
 
@@ -350,13 +321,13 @@ _SIZES = {
 _FAULTS_SHOWN = "is missing; every {} model has one"
 
 
-class _Config:
+class _Config(FigureReader):
     """A config.json that is being read: shapes so far, each with its key, and the faults."""
 
     def __init__(self, path: Path, content: Mapping[str, Any], model_type: str) -> None:
-        self.path, self.content, self.model_type = path, content, model_type
+        super().__init__(path, content)
+        self.model_type = model_type
         self.figures: dict[str, Figure] = {}
-        self.faults: list[str] = []
 
     def take(self, shape: str, key: str) -> None:
         """Take a shape from a key that must be there."""
@@ -386,7 +357,7 @@ class _Config:
         value = self.content.get(key)
         value = default if value is None else value
         if not isinstance(value, bool):
-            self.faults.append(fault(f"{self.path}: {key}", value, "is no flag", "true or false"))
+            self.fault(key, value, "is not a flag", "true or false")
         return value is True
 
     def refuse(self, key: str, wrong: str, allowed: str) -> None:
@@ -396,11 +367,8 @@ class _Config:
         self.faults.append(f"{self.path}: {key} = {shown}: {wrong}; {allowed}")
 
     def _read(self, shape: str, key: str, given: object) -> None:
-        try:
-            value = shape_value(shape, given, f"{self.path}: {key}")
-        except InputError as error:
-            self.faults += error.faults
-        else:
+        value = self.of(shape_value, shape, given, f"{self.path}: {key}")
+        if value is not None:
             self.set(shape, value, key)
 
 
@@ -513,7 +481,9 @@ def _qwen3_moe(config: _Config) -> None:
     if not isinstance(dense, list) or dense != list(range(len(dense))):
         config.refuse("mlp_only_layers", "are not the first layers", "only the first may be dense")
     elif dense and every:
-        config.refuse("mlp_only_layers", "stands with decoder_sparse_step", "one of both is known")
+        config.refuse(
+            "mlp_only_layers", "can't be given with decoder_sparse_step", "one of both is known"
+        )
     elif dense:
         config.set("dense_layers", float(len(dense)), "mlp_only_layers")
     if dense or every:

@@ -24,7 +24,7 @@ from overhead.labels import (
     complete,
 )  # fmt: skip
 from overhead.overlap.mechanisms import ASSUMED, HEEDED, MECHANISMS
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, of_each
 from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, Origins, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_hardware
@@ -166,15 +166,8 @@ class Resolver:
                 if origin.kind != UNKNOWN or figure in FIGURES:
                     self._constant(figure, origin)
             return
-        faults: list[str] = []
-        found: dict[str, Machine] = {}
-        for name in dict.fromkeys(map(str, axis.columns["hardware"])):
-            try:
-                found[name] = load_hardware(name, self.folders)
-            except InputError as error:
-                faults += error.faults
-        if faults:
-            raise InputError(faults)
+        names = map(str, axis.columns["hardware"])
+        found = of_each(lambda name: load_hardware(name, self.folders), names)
         self.machines += found.values()
         rows = [found[str(name)] for name in axis.columns["hardware"]]
         columns: dict[str, NDArray[Any]] = {}

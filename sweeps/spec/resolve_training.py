@@ -24,7 +24,7 @@ from overhead.labels import (
 from overhead.memory import stage as memory
 from overhead.step import quantities as step
 from overhead.transformer import SHAPES
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, of_each
 from sweeps.origin import ASSUMED, MEASURED, UNKNOWN, Origin, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_framework, load_hardware, load_model, usual_operation
@@ -175,15 +175,8 @@ class TrainingResolver(Resolver):
             self._bare()
 
     def _models(self, axis: Axis) -> None:
-        faults: list[str] = []
-        found: dict[str, Model] = {}
-        for name in dict.fromkeys(map(str, axis.columns["model"])):
-            try:
-                found[name] = load_model(name, self.folders)
-            except InputError as error:
-                faults += error.faults
-        if faults:
-            raise InputError(faults)
+        names = map(str, axis.columns["model"])
+        found = of_each(lambda name: load_model(name, self.folders), names)
         self.models += found.values()
         rows = [found[str(name)] for name in axis.columns["model"]]
         every = dict.fromkeys(name for model in rows for name in model.figures)

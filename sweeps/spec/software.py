@@ -274,14 +274,11 @@ def _load(path: Path, written: int) -> Profile:
 
 def read_profile(path: Path, content: Mapping[str, Any]) -> Profile:
     """Make a profile of a file's content."""
-    reader = _Reader(path, content)
-    profile = reader.profile()
-    if reader.faults:
-        raise InputError(reader.faults)
-    return profile
+    reader = _ProfileFile(path, content)
+    return reader.checked(reader.profile())
 
 
-class _Reader(FigureReader):
+class _ProfileFile(FigureReader):
     """A walk over a profile's file."""
 
     def profile(self) -> Profile:
@@ -330,7 +327,7 @@ class _Reader(FigureReader):
                     found.setdefault(place, {})[operation] = each
                 else:
                     allowed = "[rows, percent, percent left out] for each of three sizes"
-                    self.fault(f"errors.{place}.{operation}", given, "can't be", allowed)
+                    self.fault(f"errors.{place}.{operation}", given, "isn't allowed", allowed)
         return found
 
     def _several(

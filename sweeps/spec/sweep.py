@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from overhead.labels import CHOICES, LABELS, SWITCHES, usual_spelling
 from overhead.overlap.mechanisms import HEEDED, OUTPUTS
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import Faults, InputError, fault, nearest
 from sweeps.spec.axis import (
     CATALOGUED,
     DEFAULT_QUANTITIES,
@@ -77,7 +77,7 @@ def read_reductions(
     names = [reduction.name for reduction, _ in read]
     for name in sorted({name for name in names if names.count(name) > 1}):
         allowed = "a name = '..' for each"
-        faults.append(fault("reductions.name", name, "stands there twice", allowed))
+        faults.append(fault("reductions.name", name, "is given twice", allowed))
     return tuple(reduction for reduction, lines in read if not lines), faults
 
 
@@ -92,7 +92,7 @@ def _read(
     quantity, operation = str(row.get("quantity", "time")), str(row.get("operation", "min"))
     if quantity not in VOCABULARY:
         offer = nearest(quantity, VOCABULARY)
-        faults.append(fault("reductions.quantity", quantity, "no such one", offer))
+        faults.append(fault("reductions.quantity", quantity, "is unknown", offer))
     elif quantity in given:
         faults.append(
             fault("reductions.quantity", quantity, "is given, not computed", "another one")
@@ -103,17 +103,17 @@ def _read(
     over, wrong = _over(row.get("over", []), dims)
     name = str(row.get("name", f"{quantity}_{operation}"))
     if not NAME.fullmatch(name):
-        wrong.append(fault("reductions.name", name, "can't be", "letters, digits and _"))
+        wrong.append(fault("reductions.name", name, "isn't allowed", "letters, digits and _"))
     pareto = operation == "pareto"
     count, quantiles = row.get("count", 0 if pareto else 3), row.get("quantiles", [0.05, 0.5, 0.95])
     listed = quantiles if isinstance(quantiles, list) else [quantiles]
     against, greatest, wrong_pair = _pair(row, quantity, given, pareto=pareto)
     wrong += wrong_pair
     if not (_is_count(count) or (pareto and count == 0)):
-        wrong.append(fault("reductions.count", count, "can't be", "a whole number from 1"))
+        wrong.append(fault("reductions.count", count, "isn't allowed", "a whole number from 1"))
     if not listed or not all(map(_is_fraction, listed)):
         allowed = "a list of numbers from 0 to 1"
-        wrong.append(fault("reductions.quantiles", quantiles, "can't be", allowed))
+        wrong.append(fault("reductions.quantiles", quantiles, "isn't allowed", allowed))
     faults += wrong
     if faults:
         return Reduction(quantity, operation, over, name), faults
@@ -137,7 +137,7 @@ def _pair(
     greatest = tuple(map(str, listed if isinstance(listed, list) else [listed]))
     faults = []
     if against not in VOCABULARY:
-        wrong = "no such one" if against else "a front is of two quantities"
+        wrong = "is unknown" if against else "a front is of two quantities"
         offer = nearest(against, VOCABULARY) if against else "such as against = 'peak_memory'"
         faults.append(fault("reductions.against", against, wrong, offer))
     elif against in given or against == quantity:
@@ -284,26 +284,25 @@ def read_sweep(
     folders: Sequence[Path] | None = None,
 ) -> Sweep:
     """Check what a user states and make a sweep of it."""
-    reader = _Reader(stated, bare_is_si, folders)
+    reader = _SweepReader(stated, bare_is_si, folders)
     sweep = reader.read()
-    if reader.faults:
-        raise InputError([where + line for line in reader.faults])
-    return sweep
+    reader.faults = [where + line for line in reader.faults]
+    return reader.checked(sweep)
 
 
-class _Reader:
+class _SweepReader(Faults):
     """Reads a stated sweep, gathering faults."""
 
     def __init__(
         self, stated: Mapping[str, Any], bare_is_si: bool, folders: Sequence[Path] | None
     ) -> None:
+        super().__init__()
         self.stated, self.bare_is_si, self.folders = stated, bare_is_si, folders
-        self.faults: list[str] = []
 
     def read(self) -> Sweep:
         for key in self.stated:
             if key not in SETTINGS_KEYS:
-                self.faults.append(fault(key, "..", "no such key", nearest(key, SETTINGS_KEYS)))
+                self.add(key, "..", "no such key", nearest(key, SETTINGS_KEYS))
         axes = self._axes()
         constants, labels = self._constants()
         self._twice(axes, constants, labels)
@@ -314,9 +313,9 @@ class _Reader:
         quantities = self._quantities(training=training)
         if training and "collective" in given:
             why = "of a single operation, beside a training step's"
-            self.faults.append(fault("collective", "..", why, "one of the two"))
+            self.add("collective", "..", why, "one of the two")
         if is_overlap(given):
-            why = "says nothing of an overlap by itself"
+            why = "has no meaning for an overlap by itself"
             known = ("mechanism", *HEEDED, "hardware")
             strange = [name for name in LABELS if name in given and name not in known]
             self.faults += [fault(name, "..", why, f"leave it; {', '.join(known)} are known")
@@ -327,7 +326,7 @@ class _Reader:
         if nothing and not self.faults:
             shown = ", ".join(quantities)
             why = "are given" if quantities else "ask for nothing"
-            self.faults.append(fault("quantities", shown, why, "what is to be computed"))
+            self.add("quantities", shown, why, "what is to be computed")
         return Sweep(
             title=str(self.stated.get("title", "")),
             summary=str(self.stated.get("summary", "")),
@@ -345,14 +344,14 @@ class _Reader:
     def _table(self, key: str) -> Mapping[str, Any]:
         value = self.stated.get(key, {})
         if not isinstance(value, Mapping):
-            self.faults.append(fault(key, value, "not a table", f"[{key}] with keys below it"))
+            self.add(key, value, "not a table", f"[{key}] with keys below it")
             return {}
         return value
 
     def _tables(self, key: str) -> Sequence[Mapping[str, Any]]:
         value = self.stated.get(key, [])
         if not isinstance(value, list) or not all(isinstance(row, Mapping) for row in value):
-            self.faults.append(fault(key, value, "not a list of tables", f"[[{key}]]"))
+            self.add(key, value, "not a list of tables", f"[[{key}]]")
             return []
         return value
 
@@ -372,13 +371,11 @@ class _Reader:
 
     def _joint(self, name: str, table: Mapping[str, Any]) -> Axis | None:
         if name in LABELS or name in VOCABULARY:
-            self.faults.append(
-                fault(f"axes.{name}", "{..}", "a table needs a name of its own", "such as 'case'")
-            )
+            self.add(f"axes.{name}", "{..}", "a table needs a name of its own", "such as 'case'")
             return None
         if not NAME.fullmatch(name) or name in ("status", "chosen_algorithm"):
             allowed = "letters, digits and _, such as 'case'"
-            self.faults.append(fault("axes", name, "can't be a dimension's name", allowed))
+            self.add("axes", name, "can't be a dimension's name", allowed)
             return None
         columns: dict[str, NDArray[Any]] = {}
         stated = table.get("every", [])
@@ -398,12 +395,10 @@ class _Reader:
         lengths = {key: len(column) for key, column in columns.items()}
         if len(set(lengths.values())) > 1:
             text = ", ".join(f"{key} has {count}" for key, count in lengths.items())
-            self.faults.append(
-                fault(f"axes.{name}", "{..}", f"columns of unequal length ({text})", "equal ones")
-            )
+            self.add(f"axes.{name}", "{..}", f"columns of unequal length ({text})", "equal ones")
             return None
         if not columns:
-            self.faults.append(fault(f"axes.{name}", "{}", "no columns", "one or more"))
+            self.add(f"axes.{name}", "{}", "no columns", "one or more")
             return None
         return Axis(name, columns)
 
@@ -412,25 +407,23 @@ class _Reader:
             return self._labels(name, value, joint=joint)
         if name not in VOCABULARY:
             known = (*LABELS, *VOCABULARY)
-            self.faults.append(fault(name, str(value), "no such quantity", nearest(name, known)))
+            self.add(name, str(value), "no such quantity", nearest(name, known))
             return None
         quantity = VOCABULARY[name]
-        try:
-            if joint:
-                # Rows of a table stay in their order, and may have the same value.
-                parts = [self._parse(name, item) for item in pieces(value)]
-                values = np.concatenate(parts) if parts else np.empty(0)
-            else:
-                values = self._parse(name, value)
-        except InputError as error:
-            self.faults += error.faults
+        values = self.of(self._rows if joint else self._parse, name, value)
+        if values is None:
             return None
         wrong = quantity.outside(values)
         if wrong.any():
             shown = f"{values[wrong][0]:g}"
-            self.faults.append(fault(name, shown, "outside of its domain", quantity.domain()))
+            self.add(name, shown, "outside of its domain", quantity.domain())
             return None
         return values
+
+    def _rows(self, name: str, value: Any) -> NDArray[Any]:
+        # Rows of a table stay in their order, and may have the same value.
+        parts = [self._parse(name, item) for item in pieces(value)]
+        return np.concatenate(parts) if parts else np.empty(0)
 
     def _parse(self, name: str, value: Any) -> NDArray[Any]:
         quantity = VOCABULARY[name]
@@ -452,28 +445,25 @@ class _Reader:
         words = [usual_spelling(word, known) for word in words]
         before = len(self.faults)
         if not words or words == [""]:
-            self.faults.append(fault(name, str(value), "empty", "one value or more"))
+            self.add(name, str(value), "empty", "one value or more")
         for word in dict.fromkeys(words) if known else ():
             if word not in known:
-                self.faults.append(fault(name, word, "unknown", nearest(word, known)))
+                self.add(name, word, "unknown", nearest(word, known))
         if name in CATALOGUED and self.folders is not None:
             names = spec_names(CATALOGUED[name], self.folders)
             words = [usual_spelling(word, names) for word in words]
             self._find_specs(name, words, self.folders)
         if not joint:
             for word in sorted({word for word in words if words.count(word) > 1}):
-                self.faults.append(fault(name, word, "stands there twice", "each value once"))
+                self.add(name, word, "is given twice", "each value once")
         return None if len(self.faults) > before else np.array(words, dtype=np.str_)
 
     def _find_specs(self, name: str, words: Sequence[str], folders: Sequence[Path]) -> None:
         for word in dict.fromkeys(words):
-            try:
-                if name == "model":
-                    load_model(word, folders)
-                else:
-                    find_spec(CATALOGUED[name], word, folders)
-            except InputError as error:
-                self.faults += error.faults
+            if name == "model":
+                self.of(load_model, word, folders)
+            else:
+                self.of(find_spec, CATALOGUED[name], word, folders)
 
     def _constants(self) -> tuple[dict[str, float], dict[str, str]]:
         numbers: dict[str, float] = {}
@@ -483,9 +473,7 @@ class _Reader:
             if column is None:
                 continue
             if len(column) != 1:
-                self.faults.append(
-                    fault(name, str(value), "a constant has one value", "several make an axis")
-                )
+                self.add(name, str(value), "a constant has one value", "several make an axis")
             elif column.dtype.kind in "UO":
                 labels[name] = str(column[0])
             else:
@@ -498,7 +486,7 @@ class _Reader:
         names = [name for axis in axes for name in axis.columns]
         names += [*constants, *labels]
         for name in sorted({name for name in names if names.count(name) > 1}):
-            self.faults.append(fault(name, "..", "given twice", "one axis or one constant"))
+            self.add(name, "..", "given twice", "one axis or one constant")
 
     # What is asked for.
 
@@ -516,7 +504,7 @@ class _Reader:
         for name in names:
             if name not in FLAGS and name not in VOCABULARY:
                 allowed = nearest(name, [*VOCABULARY, "chosen_algorithm"])
-                self.faults.append(fault("quantities", name, "no such quantity", allowed))
+                self.add("quantities", name, "no such quantity", allowed)
         # The status is stored beside whatever is asked for.
         return tuple(dict.fromkeys(name for name in names if name != "status"))
 

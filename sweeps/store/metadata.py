@@ -31,7 +31,7 @@ def created() -> str:
     try:
         return f"{datetime.fromtimestamp(int(text), UTC):%Y-%m-%dT%H:%M:%SZ}"
     except (ValueError, OverflowError, OSError):
-        wrong, allowed = "is no time", "whole seconds since 1970"
+        wrong, allowed = "is not a time", "whole seconds since 1970"
         raise InputError(fault("SOURCE_DATE_EPOCH", text, wrong, allowed)) from None
 
 
@@ -153,7 +153,9 @@ def _normalised(name: str, value: object, dtype: np.dtype[Any] | None) -> object
         return str(value)
     array = np.asarray(value, dtype=dtype)
     if array.dtype.kind not in "iuf" or array.size == 0 or array.ndim > 1:
-        raise InputError(fault(name, value, "is no attribute", "text, or one number or several"))
+        raise InputError(
+            fault(name, value, "is not an attribute", "text, or one number or several")
+        )
     return array.reshape(-1)[0] if array.size == 1 else array
 
 
@@ -187,7 +189,7 @@ def check_layout(layout: Layout) -> None:
         if not _NAME.fullmatch(name)
     ]
     faults += [
-        fault("name", name, "stands there twice", "each name once")
+        fault("name", name, "is given twice", "each name once")
         for name in dict.fromkeys(names)
         if names.count(name) > 1
     ]

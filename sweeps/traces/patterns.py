@@ -101,11 +101,11 @@ def _read(path: Path) -> tuple[Patterns, bool]:
         faults.append(fault(f"{path}: alone", alone, "is neither true nor false", "true or false"))
     if not _is_texts(activity) or (alone is True and not activity):
         faults.append(
-            fault(f"{path}: activity", _short(activity), "are no categories", "such as ['kernel']")
+            fault(f"{path}: activity", _short(activity), "are not categories", "such as ['kernel']")
         )
     listed = content.get("rules", [])
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-        faults.append(fault(f"{path}: rules", _short(listed), "are no tables", "[[rules]]"))
+        faults.append(fault(f"{path}: rules", _short(listed), "are not tables", "[[rules]]"))
         listed = []
     for place, stated in enumerate(listed, start=1):
         faults += _faults(stated, f"{path}: rule {place}")
@@ -127,7 +127,9 @@ def _faults(stated: Mapping[str, Any], where: str) -> Iterator[str]:
         yield fault(f"{where}: class", _short(name), "unknown", nearest(str(name), known))
     for key in ("names", "categories", "except"):
         if key in stated and not (_is_texts(stated[key]) and stated[key]):
-            yield fault(f"{where}: {key}", _short(stated[key]), "is no list of texts", "['nccl']")
+            yield fault(
+                f"{where}: {key}", _short(stated[key]), "is not a list of texts", "['nccl']"
+            )
     if not {"names", "categories"} & stated.keys():
         yield needs(where, "what it is about", "names, or categories")
     for key in ("names", "except"):
@@ -135,7 +137,9 @@ def _faults(stated: Mapping[str, Any], where: str) -> Iterator[str]:
             try:
                 re.compile(text)
             except re.error as error:
-                yield fault(f"{where}: {key}", text, f"is no regular expression ({error})", "one")
+                yield fault(
+                    f"{where}: {key}", text, f"is not a regular expression ({error})", "one"
+                )
 
 
 def _rule(stated: Mapping[str, Any]) -> Rule:

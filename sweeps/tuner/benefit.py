@@ -80,30 +80,30 @@ def read_study(path: Path, folders: Sequence[Path] = ()) -> Study:
     table, shape = reader.table(TABLE), reader.table(f"{TABLE}.shape")
     reader.unknown(TABLE, table, ("hardware", "precision", "sm_margin", "shape", *AXES))
     reader.unknown(f"{TABLE}.shape", shape, SHAPE)
-    faults = reader.faults
     held = {**SHAPE, **shape}
     for name, value in held.items():
         flag = name == "gated"
         good = isinstance(value, bool) if flag else _number(value) and value > 0
         if not good:
             reader.fault(
-                f"{TABLE}.shape.{name}", value, "can't be", "true, false" if flag else "above 0"
+                f"{TABLE}.shape.{name}",
+                value,
+                "isn't allowed",
+                "true, false" if flag else "above 0",
             )
     axes: dict[str, Floats] = {}
     for name in AXES:
-        try:
-            axes[name] = _axis(path, name, table)
-        except InputError as error:
-            faults += error.faults
-    machines = _machines(path, table, folders, faults)
+        values = reader.of(_axis, path, name, table)
+        if values is not None:
+            axes[name] = values
+    machines = _machines(reader, table, folders)
     margin = table.get("sm_margin", False)
     if not isinstance(margin, bool):
-        reader.fault(f"{TABLE}.sm_margin", margin, "can't be", "true or false")
+        reader.fault(f"{TABLE}.sm_margin", margin, "isn't allowed", "true or false")
     title = reader.text("", content, "title", default="Tensor-parallel overlap")
     summary = reader.text("", content, "summary", default="")
     figures = content.get("figures", [])
-    if faults:
-        raise InputError(faults)
+    reader.tell()
     study = Study(title, summary, machines, axes, held, margin, tuple(figures))
     _check(study, path)
     return study
@@ -122,30 +122,24 @@ def _axis(path: Path, name: str, table: Mapping[str, Any]) -> Floats:
     lowest = 2.0 if name == "tp" else 1.0
     if values[0] < lowest or values[-1] > highest:
         shown = f"{values[0]:g} to {values[-1]:g}"
-        raise InputError(fault(place, shown, "can't be", f"{lowest:g} to {highest:g}"))
+        raise InputError(fault(place, shown, "isn't allowed", f"{lowest:g} to {highest:g}"))
     return values
 
 
 def _machines(
-    path: Path, table: Mapping[str, Any], folders: Sequence[Path], faults: list[str]
+    reader: FigureReader, table: Mapping[str, Any], folders: Sequence[Path]
 ) -> tuple[Rates, ...]:
     names = table.get("hardware", [])
     names = [names] if isinstance(names, str) else names
     precision = table.get("precision", PRECISIONS[0])
-    place = f"{path}: {TABLE}"
     if precision not in PRECISIONS:
-        faults.append(fault(f"{place}.precision", precision, "unknown", " or ".join(PRECISIONS)))
+        reader.fault(f"{TABLE}.precision", precision, "unknown", " or ".join(PRECISIONS))
         return ()
     if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
-        faults.append(fault(f"{place}.hardware", names, "names no machine", "['dgx-h100']"))
+        reader.fault(f"{TABLE}.hardware", names, "names no machine", "['dgx-h100']")
         return ()
-    found = []
-    for name in names:
-        try:
-            found.append(read_rates(name, precision, folders=tuple(folders)))
-        except InputError as error:
-            faults += error.faults
-    return tuple(found)
+    found = [reader.of(read_rates, name, precision, folders=tuple(folders)) for name in names]
+    return tuple(one for one in found if one is not None)
 
 
 def _check(study: Study, path: Path) -> None:

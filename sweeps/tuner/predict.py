@@ -152,9 +152,7 @@ def _own_figures() -> dict[str, Origin]:
             figure = reader.figure(f"{place}.{key}", table[key], entry)
             if figure is not None:
                 found[quantity] = figure.origin
-    if reader.faults:
-        raise InputError(reader.faults)
-    return found
+    return reader.checked(found)
 
 
 # The number of multiprocessors by bisection: few cases instead of all.

@@ -60,7 +60,7 @@ def trace_files(folder: Path) -> list[Path]:
 def read_folder(folder: Path, cases: Sequence[Case]) -> tuple[list[CaseTimes], list[str]]:
     """Analyse the traces of cases."""
     if not folder.is_dir():
-        wrong = "is no folder"
+        wrong = "is not a folder"
         raise InputError(fault("--from-traces", str(folder), wrong, "a folder with case folders"))
     root = case_folder(folder)
     names = sorted(p.name for p in root.iterdir() if p.is_dir())
@@ -81,7 +81,7 @@ def read_folder(folder: Path, cases: Sequence[Case]) -> tuple[list[CaseTimes], l
     for case in _wanted(cases, by_case):
         found = by_case.get(case) or by_case.get(_twin(case))
         if found is None:
-            results.append(CaseTimes(case, "missing", f"there is no folder {case.config_id}"))
+            results.append(CaseTimes(case, "missing", f"there is not a folder {case.config_id}"))
             continue
         if found not in read:
             read[found] = _read(root / found, case, patterns)

@@ -106,15 +106,17 @@ class TPOverlapTunerConfig:
             found.append(fault("--max-tp-size", self.max_tp_size, wrong, allowed))
         for flag, count in (("--min-num-sm", self.min_num_sm), ("--max-num-sm", self.max_num_sm)):
             if not _whole(count) or not 1 <= count <= MOST_SMS:
-                found.append(fault(flag, count, "can't be", f"a whole number, 1 to {MOST_SMS}"))
+                found.append(
+                    fault(flag, count, "isn't allowed", f"a whole number, 1 to {MOST_SMS}")
+                )
         if not found and self.min_num_sm > self.max_num_sm:
             wrong = f"is above --max-num-sm {self.max_num_sm}"
             found.append(fault("--min-num-sm", self.min_num_sm, wrong, "at most that"))
         if not _whole(self.max_token_len) or not 1 <= self.max_token_len <= 1 << 40:
-            wrong = "can't be"
+            wrong = "isn't allowed"
             found.append(fault("--max-token-len", self.max_token_len, wrong, "a whole number"))
         if not 0.0 <= self.tolerance < float("inf"):
-            found.append(fault("--tolerance", self.tolerance, "can't be", "a share from 0"))
+            found.append(fault("--tolerance", self.tolerance, "isn't allowed", "a share from 0"))
         if self.from_traces is not None and self.command is not None:
             found.append(fault("--command", self.command, "--from-traces is given too", "one"))
         return found
@@ -123,12 +125,12 @@ class TPOverlapTunerConfig:
         """Check operators; leave out those that the model lacks where none were asked for."""
         asked = list(self.operators)
         found = [
-            fault("--operators", name, "there is no such one", nearest(str(name), OPERATORS))
+            fault("--operators", name, "is unknown", nearest(str(name), OPERATORS))
             for name in asked
             if name not in OPERATORS
         ]
         found += [
-            fault("--operators", name, "stands there twice", "give it once")
+            fault("--operators", name, "is given twice", "give it once")
             for name in sorted({n for n in asked if asked.count(n) > 1})
         ]
         lacking = missing_operators(self.model)

@@ -54,7 +54,9 @@ class TPOverlapTuner:
         tell: Callable[[str], None] | None = None,
     ) -> None:
         if not 0.0 <= overlap_threshold <= 1.0:
-            raise InputError(fault("--overlap-threshold", overlap_threshold, "can't be", "0 to 1"))
+            raise InputError(
+                fault("--overlap-threshold", overlap_threshold, "isn't allowed", "0 to 1")
+            )
         self.config, self.threshold, self.tell = config, overlap_threshold, tell
 
     def run(self, *, write: bool = True, overwrite: bool = False) -> TuningReport:
@@ -106,7 +108,7 @@ class TPOverlapTuner:
         folder = Path(given) if given else Path("outputs") / "tp_overlap_tuner" / stamp
         held = (folder / "tuning_report.json").exists()
         if folder.exists() and not folder.is_dir():
-            wrong, allowed = "is no folder", "another name"
+            wrong, allowed = "is not a folder", "another name"
             raise InputError(fault("--output-dir", str(folder), wrong, allowed))
         if held and not overwrite:
             wrong, allowed = "holds results already", "--overwrite, or another folder"

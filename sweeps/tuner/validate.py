@@ -205,7 +205,7 @@ def _multiprocessors(layer: Layer) -> Iterator[Finding]:
         yield Finding("runtime", "error", fault(name, count, wrong, f"1 to {MOST_SMS}"), line)
     cluster = layer.values.get("cga_size", default_values(layer.name, 2)["cga_size"])
     if layer.method != "ring_exchange" and count % cluster:
-        wrong = f"is no multiple of cga_size {cluster}, so clusters are of 1"
+        wrong = f"is not a multiple of cga_size {cluster}, so clusters are of 1"
         yield Finding("runtime", "warning", fault(name, count, wrong, "a multiple"), line)
 
 
@@ -264,7 +264,7 @@ class YamlFile:
     """A file's entries."""
 
     path: Path  # The file
-    # Of the mapping at its top, in order; a key that stands there twice is there twice
+    # Of the mapping at its top, in order; a key that is given twice is there twice
     entries: tuple[Entry, ...]
     # Keys that stand in one mapping twice, with the second's line: YAML keeps the last in silence
     twice: tuple[tuple[str, int], ...] = field(default=())
@@ -312,7 +312,9 @@ def read_yaml(path: Path) -> YamlFile:
         if node is None:
             return YamlFile(path, ())
         if not isinstance(node, yaml.MappingNode):
-            message = f"{path}, line {line_of(node)}: is no mapping of layers, such as 'qkv_fprop:'"
+            message = (
+                f"{path}, line {line_of(node)}: is not a mapping of layers, such as 'qkv_fprop:'"
+            )
             raise InputError(message)
         entries = entries_of(node, 0)
     except yaml.YAMLError as error:
@@ -352,7 +354,7 @@ _DOMAINS = {
 def read_layers(file: YamlFile) -> tuple[dict[str, Layer], list[Finding]]:
     """Check a configuration's schema."""
     findings = [
-        Finding("schema", "error", f"{key}: stands there twice; only the last one counts", line)
+        Finding("schema", "error", f"{key}: is given twice; only the last one counts", line)
         for key, line in file.twice
     ]
     if not file.entries:
@@ -365,7 +367,7 @@ def read_layers(file: YamlFile) -> tuple[dict[str, Layer], list[Finding]]:
             near = nearest(str(entry.key), LAYERS)
             findings.append(Finding("schema", "error", f"{wrong}; {near}", entry.line))
         elif not _is_mapping(entry):
-            wrong = "is no mapping of keys, and stops with an AttributeError"
+            wrong = "is not a mapping of keys, and stops with an AttributeError"
             text = fault(entry.key, entry.value, wrong, "give its keys, or leave the layer out")
             findings.append(Finding("schema", "error", text, entry.line))
         else:
@@ -391,7 +393,7 @@ def _of_layer(entry: Entry) -> Iterator[Finding]:
             text = f"{name}: no such key, which stops with a TypeError; {near}"
             yield Finding("schema", "error", text, own.line)
         elif not _holds(KEYS[own.key], own.value):
-            wrong = "is empty" if own.value is None else "can't be"
+            wrong = "is empty" if own.value is None else "isn't allowed"
             near = _DOMAINS[KEYS[own.key]]
             if own.key == "method" and isinstance(own.value, str):
                 near = nearest(own.value, METHODS)

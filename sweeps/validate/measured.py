@@ -101,7 +101,7 @@ class _Row:
         if not choose:
             return []
         if machine.scale_up_kind != "switch":
-            wrong = f"its nodes are no switch but {machine.scale_up_kind.replace('_', ' ')}"
+            wrong = f"its nodes aren't a switch but {machine.scale_up_kind.replace('_', ' ')}"
             offer = "state the topology as a constant or a column, or leave it out by where"
             return [fault("hardware", self.hardware, wrong, offer)]
         self.topology = "switch" if self.nodes == 1 else "hierarchical"

@@ -156,7 +156,7 @@ def _heading_faults(path: Path, header: Sequence[str]) -> list[str]:
     where = f"{path.name}, heading"
     known = (*TEXTS, *NUMBERS, *own_names())
     faults = [
-        fault(where, name, "stands there twice", "each heading once")
+        fault(where, name, "is given twice", "each heading once")
         for name in sorted({name for name in header if name and header.count(name) > 1})
     ]
     faults += [
@@ -175,7 +175,7 @@ def _heading_faults(path: Path, header: Sequence[str]) -> list[str]:
             fault(where, told, "nothing that was measured", f"one of {', '.join(MEASURED)}")
         )
     if "value" in header and "quantity" not in header:
-        faults.append(fault(where, "value", "stands without a column 'quantity'", "both"))
+        faults.append(fault(where, "value", "needs a column 'quantity'", "both"))
     return faults
 
 

@@ -64,7 +64,7 @@ def headings_of(
 ) -> list[Heading]:
     """Find the columns of a table."""
     faults = [
-        fault(f"{path.name}, heading", name, "stands there twice", "each heading once")
+        fault(f"{path.name}, heading", name, "is given twice", "each heading once")
         for name in sorted({name for name in header if name and header.count(name) > 1})
     ]
     known = (*TEXTS, *LABELS, *VOCABULARY)

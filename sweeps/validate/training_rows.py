@@ -120,7 +120,7 @@ def cases_of_runs(
 ) -> Cases:
     """Turn rows into cases."""
     known = shipped_rules() if rules is None else rules
-    reader = _Reader(known, folders)
+    catalogue = _Catalogue(known, folders)
     found: list[Case] = []
     skipped: list[Skipped] = []
     every = list(runs)
@@ -130,7 +130,7 @@ def cases_of_runs(
             if kind not in kinds:
                 continue
             try:
-                found.append(reader.case(run, kind))
+                found.append(catalogue.case(run, kind))
             except Unpredictable as error:
                 skipped.append(Skipped(run.name, run.source, kind, str(error)))
     return Cases(tuple(found), tuple(skipped))
@@ -146,7 +146,7 @@ def _kinds(run: Run, linked: set[str]) -> list[str]:
     return ["step_time", "memory"] if both else ["step_time"]
 
 
-class _Reader:
+class _Catalogue:
     def __init__(self, rules: Sequence[Rule], folders: Sequence[Path]) -> None:
         self.rules, self.folders = rules, folders
         self.machines, self.models = hardware_names(folders), model_names(folders)

@@ -236,7 +236,7 @@ def test_names_of_operations(text: str, operation: str) -> None:
         (header("all_reduce", 8, 1)[:200], "a test begins and has no rows"),
         (TEXT.replace("    time", " cputime"), "times are the processor's"),
         (TEXT.replace("all_reduce_perf", "scatter_perf"), "times no operation that is modelled"),
-        (TEXT.replace("Rank  1 Group", "Rank  0 Group"), "line 7: rank 0 stands there twice"),
+        (TEXT.replace("Rank  1 Group", "Rank  0 Group"), "line 7: rank 0 is given twice"),
         (TEXT.replace("node1", "node0"), "have the same device of one host, node0"),
     ],
 )
@@ -270,7 +270,7 @@ def test_a_wrong_operation_is_told() -> None:
         placed(bare, stated=Stated(operation="all_gather"))
     with pytest.raises(InputError, match="the log is of all_reduce"):
         placed(TEXT, stated=Stated(operation="all_gather"))
-    with pytest.raises(InputError, match="no operation is called so"):
+    with pytest.raises(InputError, match="is not an operation"):
         check_operation("gossip")
 
 

@@ -170,7 +170,7 @@ def test_the_front_of_plans() -> None:
     ("more", "told"),
     [
         ({"operation": "pareto"}, "reductions.against = '': a front is of two quantities"),
-        ({"operation": "pareto", "against": "tim"}, "reductions.against = 'tim': no such one"),
+        ({"operation": "pareto", "against": "tim"}, "reductions.against = 'tim': is unknown"),
         ({"operation": "pareto", "against": "time"}, "is the first quantity"),
         ({"operation": "min", "against": "energy"}, "is a front's"),
         ({"operation": "pareto", "against": "energy", "greatest": "busbw"}, "isn't of this front"),

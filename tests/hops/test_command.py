@@ -98,7 +98,7 @@ def test_each_algorithm_is_what_collective_charges(cli: Runner) -> None:
         assert found[f"dgx-a100, {way}", "DP-16", "MLP"]["latency_s"] == one["latency_s"]
     assert len({case for case, _, _ in found}) == 2
     for flags, told in (
-        ("--hardware dgx-a100 --algorithm rng", "--algorithm = 'rng': there is no such one"),
+        ("--hardware dgx-a100 --algorithm rng", "--algorithm = 'rng': is unknown"),
         ("--hardware dgx-a100 --algorithm bruck", "algorithm = 'bruck': 'dgx-a100': algorithm not"),
         ("--spec own.toml --algorithm nccl", "'own' is a network of its own, which runs one ring"),
     ):
@@ -252,9 +252,9 @@ def test_faults_of_a_spec(cli: Runner, tmp_path: Path, change: tuple[str, str], 
         ("--hardware dgx-h101", "did you mean 'dgx-h100'"),
         ("--dp 0", "outside of its domain"),
         ("--seq-length many", "--seq-length"),
-        ("--switching warp", "there is no such one"),
-        ("--tensor tree", "there is no such one"),
-        ("--element-bytes 1,2", "is several"),
+        ("--switching warp", "is unknown"),
+        ("--tensor tree", "is unknown"),
+        ("--element-bytes 1,2", "has several values"),
     ],
 )
 def test_bad_input(cli: Runner, line: str, told: str) -> None:

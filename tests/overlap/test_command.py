@@ -217,11 +217,11 @@ def test_a_file_s_spec_gives_it_again(cli: Runner, tmp_path: Path) -> None:
         (
             'mechanism = "bulk_queued"\ncompute_time = "1 s"\ncommunication_time = "1 s"\n'
             'topology = "ring"',
-            ["topology = '..': says nothing of an overlap by itself"],
+            ["topology = '..': has no meaning for an overlap by itself"],
         ),
         (
             'mechanism = "bulk_queued"\ncollective = "all_reduce"\ncompute_time = "1 s"',
-            ["collective = '..': says nothing of an overlap by itself"],
+            ["collective = '..': has no meaning for an overlap by itself"],
         ),
         ('mechanism = "bulk"', ["mechanism = 'bulk': unknown; known: bulk_margin"]),
     ],
@@ -299,7 +299,7 @@ def test_timelines_as_a_figure(cli: Runner, tmp_path: Path) -> None:
             ["--timeline = 'fsdp_prefetch': 2e+06 spans; at most 100,000"],
         ),
         ("--compute 1 --comm 1 --schedule gpipe,one_f_one_b", ["--schedule"]),
-        ("--compute 1 --comm 1 --kind ring_exchange,ring_exchange", ["stands there twice"]),
+        ("--compute 1 --comm 1 --kind ring_exchange,ring_exchange", ["is given twice"]),
         (
             "--kind pipeline --forward 1 --backward 1 --p2p 1 --micro-batches 1e5"
             " --timeline t.json",

@@ -271,7 +271,7 @@ def test_a_dimension_of_gpus_needs_no_table() -> None:
     [
         (
             {"y": "step_time", "ideal": True},
-            "figures[1].ideal = true: 'step_time' is no rate but in s; a rate such as tokens",
+            "figures[1].ideal = true: 'step_time' has the unit s; a rate such as tokens",
         ),
         ({"x": "world"}, "figures[1].x = 'world': no such dimension"),
         ({"x": "world_size", "panels": "plan"}, "figures[1].panels = 'plan': is x already"),

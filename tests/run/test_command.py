@@ -99,9 +99,9 @@ def test_own_formulas_travel_to_workers(runner: Runner, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--workers -1", "--workers = -1: can't be; 0 or more processes"),
+        ("--workers -1", "--workers = -1: isn't allowed; 0 or more processes"),
         ("--workers 2 --scheduler tcp://x:1", "--workers = 2: are those of the cluster"),
-        ("--format hdf", "--format = 'hdf': no such one; known: netcdf, zarr"),
+        ("--format hdf", "--format = 'hdf': is unknown; known: netcdf, zarr"),
     ],
 )
 def test_options_that_cannot_be(runner: Runner, options: str, said: str) -> None:

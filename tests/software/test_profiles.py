@@ -75,7 +75,11 @@ def test_a_file_of_ones_own_is_taken(tmp_path: Path) -> None:
     ("old", "new", "words"),
     [
         ("link_share = { value = 0.824", "link_share = { value = 1.824", "node.hopper.link_share"),
-        ('step_latency = { value = "0.81 us"', 'step_latency = { value = "-1 us"', "can't be"),
+        (
+            'step_latency = { value = "0.81 us"',
+            'step_latency = { value = "-1 us"',
+            "isn't allowed",
+        ),
         ('step_latency = { value = "0.81 us"', 'step_late = { value = "0.81 us"', "is missing"),
         ('library = "nccl"', 'library = "mpi"', "'mpi'"),
         ("[environment]\npytorch", "[environment]\nlaptop", "environment.laptop: no such key"),

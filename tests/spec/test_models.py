@@ -211,29 +211,35 @@ def test_experts_and_latent_attention() -> None:
         (("ffn_size = 16", "ffn_size = 0"), "shapes.ffn_size: is zero; 2 layers are dense"),
         (
             ("layers = 2", "layers = 0"),
-            "shapes.layers = 0: can't be; write a whole number from 1 (transf",
+            "shapes.layers = 0: isn't allowed; write a whole number from 1 (transf",
         ),
         (
             ("layers = 2", "layers = 2.5"),
-            "shapes.layers = 2.5: can't be; write a whole number from 1",
+            "shapes.layers = 2.5: isn't allowed; write a whole number from 1",
         ),
         (("layers = 2", "layers = true"), "shapes.layers = True: is not a number"),
         (("layers = 2", 'layers = "2 GB"'), "shapes.layers = '2 GB': is"),
-        (("gated = true", "gated = 2"), "shapes.gated = 2: can't be; write true or false (whether"),
+        (
+            ("gated = true", "gated = 2"),
+            "shapes.gated = 2: isn't allowed; write true or false (whether",
+        ),
         (("heads = 2", "heads = 2\nkv_heads = 3"), "shapes.kv_heads = 3: does not divide heads"),
         (("heads = 2", "heads = 3"), "shapes.head_size = 2.667: is not whole as hidden_size/hea"),
         (
             ("layers = 2", "layers = 2\ndense_layers = 1"),
-            "shapes.dense_layers = 1: stands without ",
+            "shapes.dense_layers = 1: needs ",
         ),
-        (("layers = 2", "layers = 2\nq_rank = 1"), "shapes.q_rank = 1: stands without kv_rank"),
+        (("layers = 2", "layers = 2\nq_rank = 1"), "shapes.q_rank = 1: needs kv_rank"),
         (
             ("layers = 2", "layers = 2\nexperts = 8"),
             "shapes.experts_per_token: is missing; every m",
         ),
         (("layers = 2", "layers = 2\nkv_rank = 8"), "shapes.head_size_plain: is missing; every la"),
         (("[shapes]", "shapes = 3\n[other]"), "shapes: is not a table; write [shapes]"),
-        (("[shapes]", "parameters = 3\n[shapes]"), "parameters = 3: stands beside shapes; it foll"),
+        (
+            ("[shapes]", "parameters = 3\n[shapes]"),
+            "parameters = 3: can't be given with shapes; it foll",
+        ),
         (('title = "A', 'hugging_face = 3\ntitle = "A'), "hugging_face = 3: is not a name; write"),
         (('title = "A', 'name = "b"\ntitle = "A'), "name = 'b': is not the file's name; write 'm"),
         (("layers = 2", "layers = { value = 2 }"), "shapes.layers.kind: is missing"),
@@ -255,7 +261,7 @@ def test_a_fault_says_what_is_right(change: tuple[str, str], expected: str) -> N
         (MIXTURE.replace("token = 2", "token = 5"), "shapes.experts_per_token = 5: is more than"),
         (f"{MIXTURE}dense_layers = 3", "shapes.dense_layers = 3: is more than there are"),
         (f"{MIXTURE}dense_layers = 2", "shapes.experts = 4: no layer has them"),
-        (f"{MIXTURE}moe_every = 0", "shapes.moe_every = 0: can't be"),
+        (f"{MIXTURE}moe_every = 0", "shapes.moe_every = 0: isn't allowed"),
         (f"{LATENT}kv_heads = 1", "shapes.kv_heads = 1: is not heads"),
     ],
 )
@@ -278,7 +284,7 @@ def test_a_bare_count_of_parameters() -> None:
     assert model.labels == {}
     assert model.quantity("parameters") == 70e9
     assert faults(f"{text}parameters = 0") == (
-        "parameters = 0: can't be; write a whole number from 1 (parameters of the model)",
+        "parameters = 0: isn't allowed; write a whole number from 1 (parameters of the model)",
     )
     assert faults(f"{text}parameters = 5\nactive_parameters = 6")[0].startswith("active_parameters")
     assert faults(f"{text}active_parameters = 6")[0].startswith("parameters: is missing")
@@ -392,4 +398,4 @@ def test_the_catalogue_shows_the_user_s_own(
         in capsys.readouterr().err
     )
     assert run(["catalog", "llama3-8b", "--seq-length", "0"]) == 2
-    assert "seq_length = '0': can't be; write a whole number" in capsys.readouterr().err
+    assert "seq_length = '0': isn't allowed; write a whole number" in capsys.readouterr().err

@@ -150,9 +150,9 @@ def test_progress_tells_cells(tmp_path: Path) -> None:
         ({"variables": (number("a b", ("x",)),)}, "name = 'a b': can't be a netCDF name"),
         ({"variables": (number("x_strlen", ("x",)),)}, "name = 'x_strlen': is taken by the file"),
         ({"variables": (number("x_name", ("x",)),)}, "name = 'x_name': is taken by the file"),
-        ({"variables": (number("t", ("x",)), number("t", ()))}, "name = 't': stands there twice"),
+        ({"variables": (number("t", ("x",)), number("t", ()))}, "name = 't': is given twice"),
         ({"variables": (number("t", (), coordinates="x"),)}, "t.coordinates = 'x': is set by"),
-        ({"variables": (number("t", (), flag=None),)}, "flag = None: is no attribute"),
+        ({"variables": (number("t", (), flag=None),)}, "flag = None: is not an attribute"),
         ({"coordinates": (axis("x", [1.0, 2.0, 3.0]),)}, "a coordinate that doesn't fit; 2 values"),
     ],
 )

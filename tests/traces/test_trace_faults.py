@@ -140,7 +140,7 @@ def test_all_faults_are_told(tmp_path: Path, sweeps: Runner) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--window 5ms", "--window = '5ms': is no window"),
+        ("--window 5ms", "--window = '5ms': is not a window"),
         ("--window 5ms:1ms", "ends before it starts"),
         ("--window 1s:2s --plot", "--window = '1s:2s': is after the last GPU work"),
         ("--window 1:x", "--window = 'x'"),

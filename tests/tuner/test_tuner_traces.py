@@ -249,7 +249,7 @@ def test_a_case_beyond_the_grid_counts(tmp_path: Path) -> None:
 def test_a_folder_without_cases(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no folder with the name of a case"):
         tuned(tmp_path)
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         tuned(tmp_path / "nowhere")
     (tmp_path / RING.run_id).mkdir()
     with pytest.raises(RunError, match="no case with overlap has times"):

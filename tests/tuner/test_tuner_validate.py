@@ -32,8 +32,8 @@ def only(findings: list[Finding], level: str, severity: str = "error") -> list[t
     [
         ("fc9_fprop:\n  method: bulk\n", 1, "fc9_fprop: no such layer"),
         ("fc1_fprop:\n  method: ring_exchange\nqkv_fprop:\n", 3, "qkv_fprop = None"),
-        ("fc1_fprop: 3\n", 1, "fc1_fprop = 3: is no mapping"),
-        ("fc1_fprop: [bulk]\n", 1, "is no mapping"),
+        ("fc1_fprop: 3\n", 1, "fc1_fprop = 3: is not a mapping"),
+        ("fc1_fprop: [bulk]\n", 1, "is not a mapping"),
         ("fc1_fprop:\n  num_sms: 3\n", 2, "did you mean 'num_sm'"),
         ("fc1_fprop:\n  name: x\n", 2, "fc1_fprop.name: is Transformer Engine's own"),
         ("fc1_fprop:\n  quantization_mode: fp8\n", 2, "TypeError"),
@@ -45,7 +45,7 @@ def only(findings: list[Finding], level: str, severity: str = "error") -> list[t
         ("fc1_fprop:\n  method: ring\n", 2, "ring_exchange"),
         ("fc1_fprop:\n  method: none\n", 2, "there are flags"),
         ("fc1_dgrad:\n  num_sm: 2\nfc1_dgrad:\n  num_sm: 2\n", 3, "fc1_dgrad: stands"),
-        ("fc1_dgrad:\n  num_sm: 2\n  num_sm: 4\n", 3, "num_sm: stands there twice"),
+        ("fc1_dgrad:\n  num_sm: 2\n  num_sm: 4\n", 3, "num_sm: is given twice"),
         ("1: 2\n", 1, "1: no such layer"),
     ],
 )  # fmt: skip
@@ -58,7 +58,7 @@ def test_schema(tmp_path: Path, text: str, line: int, words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("- a\n- b\n", "line 1: is no mapping"),
+        ("- a\n- b\n", "line 1: is not a mapping"),
         ("a: [1\nb: 2\n", "line 2: is not YAML"),
         ("qkv_fprop: !!python/object/apply:os.system ['true']\n", "line 1: is not YAML"),
         ("qkv_fprop: &a\n  x: *b\n", "is not YAML"),

@@ -271,7 +271,7 @@ def test_given_twice_is_a_fault() -> None:
         ("all_reduce,dgx-h10,8,1,1024,10", "did you mean 'dgx-h100'"),
         ("all_reduce,dgx-h100,16,1,1024,10", "16 ranks a node of 8 GPUs"),
         ("all_reduce,dgx-h100,16,3,1024,10", "as many on each node"),
-        ("all_reduce,mi300x,2,1,1024,10", "its nodes are no switch but fully connected"),
+        ("all_reduce,mi300x,2,1,1024,10", "its nodes aren't a switch but fully connected"),
     ],
 )
 def test_faults_of_a_case(tmp_path: Path, row: str, told: str) -> None:
