@@ -16,13 +16,13 @@ from overhead.graph import Evaluation
 from overhead.hops import LevelHops, Links, message_time, ring_all_reduce
 from overhead.labels import usual_spelling
 from overhead.topology import build_topology
-from sweeps.hops.study import Case, from_machine
+from sweeps.hops.study import Scenario, from_machine
 from sweeps.job import prepare
 from sweeps.spec.catalog import load_hardware, load_model, shipped
 from sweeps.spec.software import load_software
 from sweeps.tuner.predict import TAKEN, predict, read_rates
 from sweeps.tuner.userbuffers import OPERATORS, PHASES, products_of
-from sweeps.tuner.userbuffers import Case as Overlap
+from sweeps.tuner.userbuffers import LayerOverlap as Overlap
 
 MODEL = "llama3-8b"
 PRECISE = 17
@@ -92,7 +92,7 @@ def test_collective_is_what_everyone_charges(seed: int, tmp_path: Path) -> None:
         )  # fmt: skip
         assert float(collective(kind, size, network, algorithm="nccl").latency_s) == time
     machine = load_hardware(name, (tmp_path,))
-    case = Case(name, *from_machine(machine), name, algorithm="nccl", folders=(tmp_path,))
+    case = Scenario(name, *from_machine(machine), name, algorithm="nccl", folders=(tmp_path,))
     traffic = case.all_reduce(np.array([size, 2 * size]), group)
     for got, asked in zip(traffic.time, (size, 2 * size), strict=True):
         assert got == charged(name, "all_reduce", group, asked, tmp_path, software="nccl")

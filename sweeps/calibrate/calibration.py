@@ -22,8 +22,8 @@ from sweeps.calibrate.fit import (
 )
 from sweeps.calibrate.logs import PLACEMENTS, check_operation, read_logs
 from sweeps.calibrate.model import (
-    Case,
     Model,
+    PlacedTest,
     Rows,
     Stated,
     bus_factor,
@@ -41,7 +41,7 @@ from sweeps.validate import class_of
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CalibrationRequest:
     """What is asked for."""
 
     logs: Sequence[str]  # Paths
@@ -60,13 +60,13 @@ class Request:
 class Calibration:
     """All that a calibration found."""
 
-    request: Request  # What was asked
+    request: CalibrationRequest  # What was asked
     machine: Machine  # The machine of the catalogue
     library: str  # The profile of its library
-    cases: Sequence[Case]  # The tests
+    cases: Sequence[PlacedTest]  # The tests
     rows: Rows  # Their rows
     fit: Fit  # The constants, and the times with them
-    at: Sequence[tuple[Case, NDArray[np.float64]]]  # Times of curves at the sizes asked for
+    at: Sequence[tuple[PlacedTest, NDArray[np.float64]]]  # Times of curves at the sizes asked for
     # Robust standard deviation of log(measured/predicted) of each class of size
     scatter: NDArray[np.float64]
     outliers: Sequence[Outlier]  # Rows that fall out
@@ -80,7 +80,7 @@ class Calibration:
         return f"{case.test.name}, line {int(self.rows.line[row])}"
 
 
-def calibrate(request: Request) -> Calibration:
+def calibrate(request: CalibrationRequest) -> Calibration:
     """Fit a library's constants on a machine to logs, and say what falls out."""
     operation = check_operation(request.operation)
     machine = machine_for(request.hardware, request.fabric, request.folders)
@@ -116,8 +116,8 @@ def calibrate(request: Request) -> Calibration:
 
 
 def _at(
-    model: Model, fit: Fit, cases: Sequence[Case], request: Request
-) -> list[tuple[Case, NDArray[np.float64]]]:
+    model: Model, fit: Fit, cases: Sequence[PlacedTest], request: CalibrationRequest
+) -> list[tuple[PlacedTest, NDArray[np.float64]]]:
     """Return the times of each measured curve at the sizes that are asked for."""
     sizes = np.array(request.sizes, dtype=np.float64)
     found = []
@@ -132,7 +132,7 @@ def _at(
     return found
 
 
-def _wrong(cases: Sequence[Case], placements: Sequence[str]) -> list[str]:
+def _wrong(cases: Sequence[PlacedTest], placements: Sequence[str]) -> list[str]:
     return [
         f"{case.test.name}, line {row.line}: {case.operation} of "
         f"{format_quantity(row.size, 'byte')} {row.placement}: {row.wrong:g} wrong elements"

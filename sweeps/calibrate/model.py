@@ -159,7 +159,7 @@ class Stated:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PlacedTest:
     """One test on a machine."""
 
     test: LogTest  # As it was read
@@ -178,7 +178,7 @@ class Case:
         return f"{self.nodes} x {self.ranks // self.nodes} ranks"
 
 
-def cases_of(tests: Sequence[LogTest], machine: Machine, stated: Stated) -> list[Case]:
+def cases_of(tests: Sequence[LogTest], machine: Machine, stated: Stated) -> list[PlacedTest]:
     """Place tests on a machine's nodes."""
     faults = Faults()
     of_it = (test for test in tests if test.hardware in ("", machine.name))
@@ -191,14 +191,14 @@ def cases_of(tests: Sequence[LogTest], machine: Machine, stated: Stated) -> list
     return cases
 
 
-def _case(test: LogTest, machine: Machine, stated: Stated) -> Case:
+def _case(test: LogTest, machine: Machine, stated: Stated) -> PlacedTest:
     operation = _operation(test, stated)
     test = replace(test, operation=operation)
     ranks = _ranks(test, operation, stated)
     nodes, notes = _nodes(test, ranks, machine, stated)
     rows, odd = checked_rates(test, ranks)
     placed = f"{nodes} x {ranks // nodes}" if nodes > 1 else f"{ranks}"
-    return Case(
+    return PlacedTest(
         test=test,
         name=f"{test.name} {operation} {placed}",
         operation=operation,
@@ -318,7 +318,7 @@ class Rows:
         return Rows(*(getattr(self, name)[kept] for name in self.__slots__))
 
 
-def rows_of(cases: Sequence[Case], placements: Sequence[str]) -> Rows:
+def rows_of(cases: Sequence[PlacedTest], placements: Sequence[str]) -> Rows:
     """Return all rows that came out right, of some placements."""
     found = [
         (place, case, row)
@@ -351,7 +351,7 @@ def rows_for(operation: str, ranks: int, nodes: int, sizes: Floats) -> Rows:
     """Return rows of an operation over message sizes, without times."""
     one = LogRow(0, 1.0, PLACEMENTS[0], 1.0, math.nan, math.nan, math.nan)
     test = LogTest(Path(operation), 0, operation, (one,))
-    case = Case(test, operation, operation, ranks, nodes, (one,), ())
+    case = PlacedTest(test, operation, operation, ranks, nodes, (one,), ())
     return rows_at(rows_of([case], PLACEMENTS), sizes)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.calibrate.logs import LogTest, read_table_log
-from sweeps.calibrate.model import Case, Model, Rows, Stated, cases_of, machine_for, rows_of
+from sweeps.calibrate.model import Model, PlacedTest, Rows, Stated, cases_of, machine_for, rows_of
 from sweeps.spec.machine import Machine
 
 Floats = NDArray[np.float64]
@@ -123,7 +123,7 @@ class Band:
 class Verdict:
     """What a test looks like beside published curves."""
 
-    case: Case
+    case: PlacedTest
     words: tuple[str, ...]
     peer: Peer
     bands: dict[str, Band]
@@ -138,7 +138,7 @@ def _median(values: Floats) -> float:
     return float(np.median(values)) if values.size else np.nan
 
 
-def peers_of(cases: Sequence[Case], rows: Rows, machine: Machine) -> list[Peer]:
+def peers_of(cases: Sequence[PlacedTest], rows: Rows, machine: Machine) -> list[Peer]:
     """Return the curve of each case that has rows."""
     plain = replace(machine, constants={})
     ratios = rows.time / Model(rows, plain).times()
@@ -206,7 +206,7 @@ def band_of(peer: Peer, name: str, others: Sequence[Peer]) -> Band:
     return Band(*band(found, least_of(name, peer.nodes)), tuple(found), wider)
 
 
-def verdict_of(case: Case, peer: Peer, others: Sequence[Peer]) -> Verdict:
+def verdict_of(case: PlacedTest, peer: Peer, others: Sequence[Peer]) -> Verdict:
     """Judge a curve by published ones."""
     bands = {name: band_of(peer, name, others) for name in LEAST}
     return Verdict(case, tuple(_words(peer, bands)), peer, bands)

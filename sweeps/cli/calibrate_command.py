@@ -43,7 +43,7 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     nccl-collectives; several at once are one fabric.
     """
     from overhead.labels import LABELS
-    from sweeps.calibrate.calibration import Request, calibrate
+    from sweeps.calibrate.calibration import CalibrationRequest, calibrate
     from sweeps.calibrate.report import check_target, result_of, write_hardware
     from sweeps.cli.write import Output
     from sweeps.errors import InputError, needs
@@ -53,7 +53,7 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     out = Output(given, "calibrate")
     _check(out)
     written = check_target(given["write"], overwrite=given["overwrite"]) if given["write"] else None
-    request = Request(
+    request = CalibrationRequest(
         logs=logs,
         hardware=given["hardware"] or LABELS["hardware"].default,
         algorithm=given["algorithm"],

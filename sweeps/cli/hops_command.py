@@ -12,7 +12,7 @@ import click
 from sweeps.cli.options import folders_of, output_options, value_options
 
 if TYPE_CHECKING:
-    from sweeps.hops.study import Case, Study
+    from sweeps.hops.study import Scenario, Study
 
 DEFAULT = "llama3-8b-hops"
 # Flags, the option, and what it is.
@@ -123,13 +123,13 @@ def _study(given: Mapping[str, Any]) -> Study:
     return changed
 
 
-def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple[Case, ...]:
+def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple[Scenario, ...]:
     """Return the study's cases, or one for each machine and switching that is given."""
     from dataclasses import replace
 
     from overhead.hops import SWITCHING
     from overhead.labels import NCCL
-    from sweeps.hops.study import TENSOR, Case, from_machine
+    from sweeps.hops.study import TENSOR, Scenario, from_machine
     from sweeps.spec.axis import label_values, names_of
     from sweeps.spec.catalog import load_hardware
 
@@ -138,7 +138,7 @@ def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple
         plain = [case.where for case in cases]
         names = given["hardware"].split(",") if given["hardware"] else list(dict.fromkeys(plain))
         cases = tuple(
-            Case(
+            Scenario(
                 name,
                 *from_machine(load_hardware(name, folders)),
                 name,
@@ -161,7 +161,7 @@ def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple
     return cases
 
 
-def _each(case: Case, field: str, ways: Sequence[str]) -> Iterator[Case]:
+def _each(case: Scenario, field: str, ways: Sequence[str]) -> Iterator[Scenario]:
     """Yield a case with each of several ways, which its name tells apart."""
     from dataclasses import replace
 
@@ -171,7 +171,7 @@ def _each(case: Case, field: str, ways: Sequence[str]) -> Iterator[Case]:
         yield replace(case, name=name, **change)
 
 
-def _refuse_own_networks(cases: Sequence[Case], algorithm: str) -> None:
+def _refuse_own_networks(cases: Sequence[Scenario], algorithm: str) -> None:
     """Refuse an algorithm of cases that aren't of a machine: their links run one ring."""
     from sweeps.errors import InputError, fault
 

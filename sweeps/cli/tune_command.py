@@ -14,7 +14,7 @@ from sweeps.cli.options import folders_of, output_options
 
 if TYPE_CHECKING:
     from sweeps.result import Result
-    from sweeps.tuner.benefit import Study
+    from sweeps.tuner.benefit import BenefitStudy
     from sweeps.tuner.settings import TPOverlapTunerConfig
     from sweeps.tuner.validate import Setting
 
@@ -283,7 +283,7 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     return 0
 
 
-def _draw(study: Study, result: Result, stem: Path) -> list[Path]:
+def _draw(study: BenefitStudy, result: Result, stem: Path) -> list[Path]:
     """Draw where overlap pays."""
     from sweeps.plots.breakdown import draw_benefit
 

@@ -46,7 +46,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Case:
+class Scenario:
     """A network with a way of communicating: a column of the comparison."""
 
     name: str  # What it is called
@@ -108,9 +108,9 @@ class Study:
     # By name, the level of the network that a pipeline's boundary crosses, innermost 0
     pipeline: Mapping[str, int]
     message_bytes: Floats  # Sizes of the per-message table
-    cases: tuple[Case, ...]  # Side by side
+    cases: tuple[Scenario, ...]  # Side by side
 
-    def weights(self, case: Case) -> dict[str, float]:
+    def weights(self, case: Scenario) -> dict[str, float]:
         """Return the bytes of a layer's parameters by part, as a case counts them."""
         given = {} if case.gated is None else {"gated": float(case.gated)}
         model = self.model
@@ -192,7 +192,7 @@ def parted(network: Hops, level: int) -> tuple[int, int]:
     return 0, (1, (network.ranks or 2) - 1)[level]
 
 
-def rows_of(study: Study, case: Case) -> Iterator[Row]:
+def rows_of(study: Study, case: Scenario) -> Iterator[Row]:
     """Yield the rows of the per-strategy table."""
     lengths = np.ones_like(study.sequence_length)
     for layer, weights in study.weights(case).items():
@@ -212,7 +212,7 @@ def rows_of(study: Study, case: Case) -> Iterator[Row]:
         yield Row("BLOCK", f"PP-{name}", 2, sent)
 
 
-def _tensor(study: Study, case: Case, ranks: int) -> Traffic:
+def _tensor(study: Study, case: Scenario, ranks: int) -> Traffic:
     if case.tensor == "messages":
         hops = case.network.hops(0, min(1, ranks - 1))
         return messages(
@@ -225,7 +225,7 @@ def _tensor(study: Study, case: Case, ranks: int) -> Traffic:
     )  # fmt: skip
 
 
-def messages_of(study: Study, case: Case) -> Iterator[Message]:
+def messages_of(study: Study, case: Scenario) -> Iterator[Message]:
     """Yield each message that the strategies send, on each mix of hops that it passes.
 
     An operation by an algorithm of the machine's is no row of such messages.
@@ -246,7 +246,7 @@ def messages_of(study: Study, case: Case) -> Iterator[Message]:
         yield Message(f"PP-{name}", study.activations, hops)
 
 
-def _round(case: Case, what: str, size: Floats, ranks: int) -> Iterator[Message]:
+def _round(case: Scenario, what: str, size: Floats, ranks: int) -> Iterator[Message]:
     source = np.arange(ranks)
     kinds = np.unique(case.network.hops(source, (source + 1) % ranks), axis=1)
     for hops in kinds.T:
@@ -334,7 +334,7 @@ class _StudyFile(FigureReader):
             levels, message_bytes, tuple(cases),
         )  # fmt: skip
 
-    def _pipeline(self, levels: Any, cases: Sequence[Case]) -> dict[str, int]:
+    def _pipeline(self, levels: Any, cases: Sequence[Scenario]) -> dict[str, int]:
         whole = isinstance(levels, dict) and all(
             isinstance(level, int) and not isinstance(level, bool) for level in levels.values()
         )
@@ -349,7 +349,7 @@ class _StudyFile(FigureReader):
                     self.fault(f"strategies.pipeline.{name}", level, wrong, f"0 to {known - 1}")
         return dict(levels)
 
-    def _check_ranks(self, cases: Sequence[Case], ranks: Mapping[str, Any]) -> None:
+    def _check_ranks(self, cases: Sequence[Scenario], ranks: Mapping[str, Any]) -> None:
         for case in cases:
             for name, values in ranks.items():
                 for value in values:
@@ -437,7 +437,7 @@ class _StudyFile(FigureReader):
             self.fault(place, "..", f"hops can't be read ({error})", form)
         return None
 
-    def _cases(self, networks: Mapping[str, tuple[Links, Hops]]) -> list[Case]:
+    def _cases(self, networks: Mapping[str, tuple[Links, Hops]]) -> list[Scenario]:
         given = self.content.get("cases", [])
         if not isinstance(given, list) or not given or not all(isinstance(o, dict) for o in given):
             self.fault("cases", "..", "there are none", "one [[cases]] or more, each with a name")
@@ -461,7 +461,7 @@ class _StudyFile(FigureReader):
 
     def _case(
         self, place: str, table: Mapping[str, Any], networks: Mapping[str, tuple[Links, Hops]]
-    ) -> Case | None:
+    ) -> Scenario | None:
         self.unknown(place, table, CASE)
         name = self.text(place, table, "name")
         chosen = {
@@ -494,7 +494,7 @@ class _StudyFile(FigureReader):
                 self.fault(f"{place}.algorithm", algorithm, "is a machine's", "hardware")
         note = self.text(place, table, "note", default="")
         links, hops = network
-        return Case(
+        return Scenario(
             name, links, hops, where, gated=gated, note=note, algorithm=algorithm,
             machine="hardware" in table, folders=tuple(self.folders), **chosen,
         )  # fmt: skip

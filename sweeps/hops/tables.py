@@ -13,7 +13,7 @@ from overhead.hops import message_energy, message_time
 from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
-from sweeps.hops.study import Case, Study, messages_of, parted, rows_of
+from sweeps.hops.study import Scenario, Study, messages_of, parted, rows_of
 from sweeps.result import Result, of_columns, table_lines
 from sweeps.spec.units import format_quantity
 
@@ -260,7 +260,7 @@ def _mixes(study: Study) -> dict[str, dict[str, tuple[float, ...]]]:
     return mixes
 
 
-def _paths(study: Study, case: Case) -> list[tuple[float, ...]]:
+def _paths(study: Study, case: Scenario) -> list[tuple[float, ...]]:
     """Return what lies between the first rank and those that strategies reach, each once."""
     most = max([2, *study.data_parallel, *study.tensor_parallel])
     others = [np.arange(1, min(most, case.network.ranks or most))]

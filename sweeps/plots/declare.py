@@ -611,7 +611,7 @@ def ideal_of(
     """Return what lines would be if they grew like `x` from their first points on."""
     if "s-1" not in units.split():
         message = (
-            f"{figure.where}.ideal = true: '{figure['y']}' is not a rate but in {units}; "
+            f"{figure.where}.ideal = true: '{figure['y']}' has the unit {units}; "
             "a rate such as tokens_per_second"
         )
         raise InputError(message)

@@ -15,7 +15,7 @@ from sweeps.spec.axis import parse_values
 from sweeps.spec.catalog import read_toml
 from sweeps.spec.figures import FigureReader
 from sweeps.tuner.predict import PRECISIONS, Rates, predict, read_rates
-from sweeps.tuner.userbuffers import COLUMN, MOST_SMS, OPERATORS, PHASES, Case
+from sweeps.tuner.userbuffers import COLUMN, MOST_SMS, OPERATORS, PHASES, LayerOverlap
 
 Floats = NDArray[np.float64]
 TABLE = "tp_overlap"
@@ -25,7 +25,7 @@ MOST_CELLS = 10**7
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class BenefitStudy:
     """What is swept."""
 
     title: str  # What it is about
@@ -72,7 +72,7 @@ def is_study(path: Path) -> bool:
         return False
 
 
-def read_study(path: Path, folders: Sequence[Path] = ()) -> Study:
+def read_study(path: Path, folders: Sequence[Path] = ()) -> BenefitStudy:
     """Read a spec of tensor-parallel overlap."""
     reader = FigureReader(path, read_toml(path))
     content = reader.content
@@ -104,7 +104,7 @@ def read_study(path: Path, folders: Sequence[Path] = ()) -> Study:
     summary = reader.text("", content, "summary", default="")
     figures = content.get("figures", [])
     reader.tell()
-    study = Study(title, summary, machines, axes, held, margin, tuple(figures))
+    study = BenefitStudy(title, summary, machines, axes, held, margin, tuple(figures))
     _check(study, path)
     return study
 
@@ -142,7 +142,7 @@ def _machines(
     return tuple(one for one in found if one is not None)
 
 
-def _check(study: Study, path: Path) -> None:
+def _check(study: BenefitStudy, path: Path) -> None:
     """Refuse what can't be split evenly, and more ranks than a machine has."""
     tp, tokens = study.axes["tp"], study.axes["tokens"]
     found = []
@@ -165,7 +165,7 @@ def _check(study: Study, path: Path) -> None:
         raise InputError(found)
 
 
-def benefit(study: Study) -> dict[str, Floats]:
+def benefit(study: BenefitStudy) -> dict[str, Floats]:
     """Compute what overlap gains."""
     shape = tuple(len(values) for values in study.axes.values())
     shapes = study.shapes()
@@ -186,7 +186,7 @@ def benefit(study: Study) -> dict[str, Floats]:
     }
 
 
-def records_of(study: Study, values: Mapping[str, Floats]) -> Iterator[dict[str, Any]]:
+def records_of(study: BenefitStudy, values: Mapping[str, Floats]) -> Iterator[dict[str, Any]]:
     """Yield a record for each cell: where it is, and what overlap gains there."""
     names = [rates.name for rates in study.hardware]
     axes = list(study.axes.values())
@@ -203,24 +203,24 @@ def records_of(study: Study, values: Mapping[str, Floats]) -> Iterator[dict[str,
 
 
 def _one_size(
-    study: Study, rates: Rates, size: int, shapes: Mapping[str, Floats], tokens: Floats
+    study: BenefitStudy, rates: Rates, size: int, shapes: Mapping[str, Floats], tokens: Floats
 ) -> tuple[Floats, Floats]:
     """Return the times of one size without overlap, and with all of it, over multiprocessors."""
     counts = study.axes["num_sm"].astype(int).tolist()
-    cases = [Case(size, operator, "fprop") for operator in OPERATORS]
+    cases = [LayerOverlap(size, operator, "fprop") for operator in OPERATORS]
     groups: list[slice] = []
 
-    def add(more: list[Case]) -> None:
+    def add(more: list[LayerOverlap]) -> None:
         groups.append(slice(len(cases), len(cases) + len(more)))
         cases.extend(more)
 
     for operator in OPERATORS:
         for phase in PHASES[:2] if operator not in COLUMN else PHASES[:1]:
-            add([Case(size, operator, phase, "ring_exchange", k) for k in (0, 1)])
+            add([LayerOverlap(size, operator, phase, "ring_exchange", k) for k in (0, 1)])
     rings = len(groups)
     for operator in COLUMN:
         for phase in PHASES[1:]:
-            add([Case(size, operator, phase, "bulk", num_sm=n) for n in counts])
+            add([LayerOverlap(size, operator, phase, "bulk", num_sm=n) for n in counts])
     found = predict(shapes, tokens, cases, rates, sm_margin=study.sm_margin)
     time = np.asarray(found.forward.e2e + found.backward.e2e)
     place = {operator: k for k, operator in enumerate(OPERATORS)}

@@ -32,7 +32,7 @@ from sweeps.tuner.userbuffers import (
     OPERATORS,
     PHASES,
     REDUCE_SCATTER,
-    Case,
+    LayerOverlap,
     collective_of,
     phase_collective,
     products_of,
@@ -252,7 +252,7 @@ def ratio_of(overlap: Any, shorter: Any) -> Any:
 class CaseTimes:
     """A case with its times, or why it has none."""
 
-    case: Case  # The case
+    case: LayerOverlap  # The case
     status: Status  # ``done``, ``illegal``, ``missing`` (nothing was recorded), or ``failed``
     reason: str = ""  # Why it has no times, or what to know of them
     forward: PassTimes | None = None  # Its times
@@ -379,7 +379,7 @@ class _Problem:
     """Many cases of one or many models on one machine."""
 
     def __init__(
-        self, shapes: Mapping[str, Any], tokens: Any, cases: Sequence[Case], rates: Rates,
+        self, shapes: Mapping[str, Any], tokens: Any, cases: Sequence[LayerOverlap], rates: Rates,
         attention: str,
     ) -> None:  # fmt: skip
         self.cases, self.rates = cases, rates
@@ -448,7 +448,7 @@ def _upright(values: Any) -> Floats:
     return array.reshape(-1, 1)
 
 
-def _scatters(case: Case) -> bool:
+def _scatters(case: LayerOverlap) -> bool:
     """Tell whether a case's input gradient is scattered with its own product."""
     found = not case.is_baseline and case.phase == "dgrad"
     return found and collective_of(case.operator, "dgrad", case.method) == REDUCE_SCATTER
@@ -457,7 +457,7 @@ def _scatters(case: Case) -> bool:
 def predict(
     shapes: Mapping[str, Any],
     tokens: Any,
-    cases: Sequence[Case],
+    cases: Sequence[LayerOverlap],
     rates: Rates,
     *,
     sm_margin: bool = False,

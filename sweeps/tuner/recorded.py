@@ -27,7 +27,7 @@ from sweeps.traces.ranks import split_devices
 from sweeps.traces.reader import Trace, nanoseconds, read_trace
 from sweeps.tuner.predict import CaseTimes, PassTimes
 from sweeps.tuner.settings import case_companion, layer_values, to_yaml
-from sweeps.tuner.userbuffers import Case, parse_case
+from sweeps.tuner.userbuffers import LayerOverlap, parse_case
 
 _SECOND = 1e9
 _USERBUFFERS = re.compile(r"userbuffers")
@@ -57,7 +57,7 @@ def trace_files(folder: Path) -> list[Path]:
     return sorted(p for p in found if p.name.endswith((".json", ".json.gz")))
 
 
-def read_folder(folder: Path, cases: Sequence[Case]) -> tuple[list[CaseTimes], list[str]]:
+def read_folder(folder: Path, cases: Sequence[LayerOverlap]) -> tuple[list[CaseTimes], list[str]]:
     """Analyse the traces of cases."""
     if not folder.is_dir():
         wrong = "is not a folder"
@@ -69,7 +69,7 @@ def read_folder(folder: Path, cases: Sequence[Case]) -> tuple[list[CaseTimes], l
         allowed = f"such as {cases[0].config_id}/*.pt.trace.json"
         wrong = "has no folder with the name of a case"
         raise InputError(fault("--from-traces", str(folder), wrong, allowed))
-    by_case: dict[Case, str] = {}
+    by_case: dict[LayerOverlap, str] = {}
     for name in names:
         for case in held[name]:
             # A name with a phase is about that phase, and comes before one without.
@@ -91,27 +91,27 @@ def read_folder(folder: Path, cases: Sequence[Case]) -> tuple[list[CaseTimes], l
     return results, notes
 
 
-def _wanted(cases: Sequence[Case], held: Iterable[Case]) -> Iterator[Case]:
+def _wanted(cases: Sequence[LayerOverlap], held: Iterable[LayerOverlap]) -> Iterator[LayerOverlap]:
     yield from cases
     for case in held:
         if case not in cases and case.legality.level == "legal":
             yield case
 
 
-def _twin(case: Case) -> Case:
+def _twin(case: LayerOverlap) -> LayerOverlap:
     """Return the case that a ring's reduce_scatter is the same as, aggregate or not."""
     if case.same_as != case:
         return case.same_as
-    other = Case(case.tp_size, case.operator, case.phase, case.method, 1, case.num_sm)
+    other = LayerOverlap(case.tp_size, case.operator, case.phase, case.method, 1, case.num_sm)
     return other if other.same_as == case else case
 
 
-def read_case(folder: Path, case: Case, patterns: Patterns | None = None) -> CaseTimes:
+def read_case(folder: Path, case: LayerOverlap, patterns: Patterns | None = None) -> CaseTimes:
     """Analyse the traces of one case."""
     return _result(case, _read(folder, case, patterns or load_patterns()))
 
 
-def _result(case: Case, found: _Found) -> CaseTimes:
+def _result(case: LayerOverlap, found: _Found) -> CaseTimes:
     if found.passes is None:
         status = "missing" if found.note.startswith("no trace") else "failed"
         return CaseTimes(case, status, found.note)  # type: ignore[arg-type]
@@ -119,7 +119,7 @@ def _result(case: Case, found: _Found) -> CaseTimes:
     return CaseTimes(case, "done", found.note, forward, backward, "traces")
 
 
-def _read(folder: Path, case: Case, patterns: Patterns) -> _Found:
+def _read(folder: Path, case: LayerOverlap, patterns: Patterns) -> _Found:
     files = trace_files(folder)
     if not files:
         return _Found(None, f"no trace (*.json, *.json.gz) in {folder.name}")
@@ -139,7 +139,7 @@ def _read(folder: Path, case: Case, patterns: Patterns) -> _Found:
     return _Found(slowest, "; ".join(dict.fromkeys(notes)))
 
 
-def _of_trace(trace: Trace, case: Case, patterns: Patterns) -> tuple[Passes, list[str]]:
+def _of_trace(trace: Trace, case: LayerOverlap, patterns: Patterns) -> tuple[Passes, list[str]]:
     codes = patterns.classify(trace)
     kept = codes != EXCLUDED
     if not kept.any():
@@ -216,7 +216,7 @@ def _median(each: Sequence[Passes]) -> Passes:
     return ordered[(len(ordered) - 1) // 2]
 
 
-def _doubts(trace: Trace, case: Case, codes: NDArray[np.int8]) -> list[str]:
+def _doubts(trace: Trace, case: LayerOverlap, codes: NDArray[np.int8]) -> list[str]:
     """Return whether what ran is what the case's name says."""
     used = {trace.names[k] for k in np.unique(trace.rows.name[codes == _COMM]).tolist()}
     every = {trace.names[k] for k in np.unique(trace.rows.name[codes != EXCLUDED]).tolist()}
@@ -241,7 +241,7 @@ PLACES = (
 """What a command can name in braces; ``{flags}`` by itself becomes Megatron-LM's flags."""
 
 
-def write_case(folder: Path, case: Case, *, sm_margin: bool = False) -> None:
+def write_case(folder: Path, case: LayerOverlap, *, sm_margin: bool = False) -> None:
     """Write a case's configuration and flags into its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     values = {} if case.is_baseline else {case.layer: layer_values(case, sm_margin=sm_margin)}
@@ -270,7 +270,7 @@ class Runner:
         self.timeout, self.resume, self.tell = timeout, resume, tell
         self.known: dict[str, CaseTimes] = {}
 
-    def __call__(self, case: Case) -> CaseTimes:
+    def __call__(self, case: LayerOverlap) -> CaseTimes:
         """Return a case's result: it is run if none before was the same."""
         name = case.run_id
         if name not in self.known:
@@ -280,7 +280,7 @@ class Runner:
             case, found.status, found.reason, found.forward, found.backward, found.source
         )
 
-    def _run(self, case: Case) -> CaseTimes:
+    def _run(self, case: LayerOverlap) -> CaseTimes:
         folder = self.folder / case.run_id
         write_case(folder, case, sm_margin=self.sm_margin)
         if self.resume and trace_files(folder):
@@ -295,7 +295,7 @@ class Runner:
             return CaseTimes(case, "failed", "the command left no trace in {folder}")
         return found
 
-    def _execute(self, folder: Path, case: Case) -> str:
+    def _execute(self, folder: Path, case: LayerOverlap) -> str:
         """Run the command; return what went wrong, or nothing."""
         with (folder / LOG_NAME).open("wb") as log:
             try:
@@ -318,7 +318,7 @@ class Runner:
                 raise
         return f"exit code {code}: {_last_line(folder / LOG_NAME)}" if code else ""
 
-    def arguments(self, folder: Path, case: Case) -> list[str]:
+    def arguments(self, folder: Path, case: LayerOverlap) -> list[str]:
         """Return the command's words for a case."""
         values = {
             **self.about,

@@ -19,12 +19,12 @@ from sweeps.engine.grid import Column
 from sweeps.errors import RunError
 from sweeps.origin import assumed, once
 from sweeps.result import Field, Result, of_columns, of_rows, provenance_of
-from sweeps.tuner.benefit import Study, benefit, records_of
+from sweeps.tuner.benefit import BenefitStudy, benefit, records_of
 from sweeps.tuner.choose import Choice, Recommendation, Scaling
 from sweeps.tuner.predict import ASSUMPTIONS, CaseTimes, records
 from sweeps.tuner.recorded import write_case
 from sweeps.tuner.settings import Companion, TPOverlapTunerConfig, companion_of, yaml_of
-from sweeps.tuner.userbuffers import Case
+from sweeps.tuner.userbuffers import LayerOverlap
 
 BEST_YAML = "optimal_tp_comm_overlap_cfg.yaml"
 
@@ -220,7 +220,7 @@ def _finite(value: Any) -> Any:
 QUANTITIES = ("sequential_time", "overlapped_time", "overlap_speedup")
 
 
-def result_of(study: Study, stated: Mapping[str, str], given: Mapping[str, Any]) -> Result:
+def result_of(study: BenefitStudy, stated: Mapping[str, str], given: Mapping[str, Any]) -> Result:
     """Return a study as a dataset."""
     values = benefit(study)
     dims = study.dims
@@ -299,7 +299,7 @@ def charts_of(report: TuningReport) -> list[dict[str, Any]]:
 # A tuning's files: report, summary, a configuration for each size with its flags.
 
 
-def write_cases(folder: Path, cases: Iterable[Case], *, sm_margin: bool = False) -> None:
+def write_cases(folder: Path, cases: Iterable[LayerOverlap], *, sm_margin: bool = False) -> None:
     """Write the configuration and flags of each case: what is needed to record it."""
     try:
         for name, case in {c.run_id: c for c in cases if c.legality.level == "legal"}.items():

@@ -20,7 +20,7 @@ from sweeps.tuner.userbuffers import (
     MOST_SMS,
     OPERATORS,
     TP_SIZES,
-    Case,
+    LayerOverlap,
     collective_of,
     default_values,
     flag_group,
@@ -216,7 +216,7 @@ class TPOverlapTunerConfig:
             return tuple(range(self.min_num_sm, self.max_num_sm + 1))
         return sm_counts(self.min_num_sm, self.max_num_sm)
 
-    def cases(self) -> tuple[Case, ...]:
+    def cases(self) -> tuple[LayerOverlap, ...]:
         """Return the grid: legal cases, or all with ``grid = "nominal"``."""
         nominal = self.grid == "nominal"
         sizes = tp_sizes(self.max_tp_size) if nominal else self.sizes
@@ -311,7 +311,7 @@ def companion_of(on: Sequence[str] | frozenset[str], *, scattered_dgrad: bool) -
     return Companion((*flags, *([SCATTERED] if scattered_dgrad else []), *off))
 
 
-def layer_values(case: Case, *, sm_margin: bool = False) -> dict[str, Any]:
+def layer_values(case: LayerOverlap, *, sm_margin: bool = False) -> dict[str, Any]:
     """Return all values of a layer that overlaps as a case says."""
     ring = case.method == "ring_exchange"
     count = 1 if ring else case.num_sm
@@ -353,7 +353,7 @@ def to_yaml(values: Mapping[str, Mapping[str, Any]], heading: Sequence[str] = ()
     return "\n".join(lines) + "\n"
 
 
-def case_companion(case: Case) -> Companion:
+def case_companion(case: LayerOverlap) -> Companion:
     """Return the flags with which a case's phase alone overlaps."""
     if case.is_baseline:
         return Companion(())

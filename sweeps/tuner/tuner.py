@@ -13,13 +13,13 @@ from sweeps.tuner.predict import CaseTimes, best_count, bracket, predict
 from sweeps.tuner.recorded import Runner, read_folder
 from sweeps.tuner.report import TuningReport, write_cases, write_report
 from sweeps.tuner.settings import TPOverlapTunerConfig
-from sweeps.tuner.userbuffers import COLUMN, Case, base_cases
+from sweeps.tuner.userbuffers import COLUMN, LayerOverlap, base_cases
 
 THRESHOLD = 0.5
 """Overlap from which one is effective."""
 MEASURED_TOLERANCE = 0.01  # measured times that differ by less are the same
 
-Time = Callable[[Sequence[Case]], list[CaseTimes]]
+Time = Callable[[Sequence[LayerOverlap]], list[CaseTimes]]
 
 
 class TPOverlapTuner:
@@ -128,7 +128,7 @@ class TPOverlapTuner:
         )  # fmt: skip
         return lambda cases: [self._barred(case) or run(case) for case in cases]
 
-    def _barred(self, case: Case) -> CaseTimes | None:
+    def _barred(self, case: LayerOverlap) -> CaseTimes | None:
         """Return the result of a case that can't be; None for one that can."""
         skipped = self.config.skipped.get(case.tp_size)
         if skipped:
@@ -144,7 +144,7 @@ class TPOverlapTuner:
         """Return a recorded case, barred where it can't be."""
         return self._barred(result.case) or result
 
-    def _predicted(self, cases: Sequence[Case]) -> list[CaseTimes]:
+    def _predicted(self, cases: Sequence[LayerOverlap]) -> list[CaseTimes]:
         config = self.config
         barred = {case: self._barred(case) for case in cases}
         legal = [case for case, found in barred.items() if found is None]
@@ -183,10 +183,12 @@ class TPOverlapTuner:
             }
             if not known:
                 continue
-            added += self._searched(Case(size, operator, phase, "bulk"), known, time)
+            added += self._searched(LayerOverlap(size, operator, phase, "bulk"), known, time)
         return added
 
-    def _searched(self, case: Case, known: dict[int, CaseTimes], time: Time) -> list[CaseTimes]:
+    def _searched(
+        self, case: LayerOverlap, known: dict[int, CaseTimes], time: Time
+    ) -> list[CaseTimes]:
         config = self.config
         grid = set(known)
         noise = MEASURED_TOLERANCE if config.command else 0.0

@@ -209,7 +209,7 @@ _NAME = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class LayerOverlap:
     """One case: one phase of one linear layer overlaps, everything else runs in turn."""
 
     tp_size: int  # Tensor-parallel ranks
@@ -254,11 +254,11 @@ class Case:
         return found
 
     @property
-    def same_as(self) -> Case:
+    def same_as(self) -> LayerOverlap:
         """The case that it runs as: a ring's reduce_scatter knows no aggregate."""
         ring = self.method == "ring_exchange" and self.aggregate
         if ring and collective_of(self.operator, self.phase, self.method) == REDUCE_SCATTER:
-            return Case(self.tp_size, self.operator, self.phase, self.method)
+            return LayerOverlap(self.tp_size, self.operator, self.phase, self.method)
         return self
 
 
@@ -280,7 +280,7 @@ def grid_cases(
     *,
     nominal: bool = False,
     pipeline: bool = False,
-) -> tuple[Case, ...]:
+) -> tuple[LayerOverlap, ...]:
     """Return the grid of a search."""
     every = (
         case
@@ -294,21 +294,21 @@ def grid_cases(
 
 def _of_layer(
     size: int, operator: str, phase: str, counts: Sequence[int], pipeline: bool
-) -> Iterator[Case]:
-    yield Case(size, operator, phase)
+) -> Iterator[LayerOverlap]:
+    yield LayerOverlap(size, operator, phase)
     for aggregate in (0, 1):
-        yield Case(size, operator, phase, "ring_exchange", aggregate)
+        yield LayerOverlap(size, operator, phase, "ring_exchange", aggregate)
     for method in ("bulk", *(("pipeline",) if pipeline else ())):
         for count in counts:
-            yield Case(size, operator, phase, method, num_sm=count)
+            yield LayerOverlap(size, operator, phase, method, num_sm=count)
 
 
-def base_cases(operators: Sequence[str]) -> tuple[Case, ...]:
+def base_cases(operators: Sequence[str]) -> tuple[LayerOverlap, ...]:
     """Return the cases on one rank, where there is no communication: what sizes are compared to."""
-    return tuple(Case(1, operator, phase) for operator in operators for phase in PHASES)
+    return tuple(LayerOverlap(1, operator, phase) for operator in operators for phase in PHASES)
 
 
-def parse_case(name: str) -> tuple[Case, ...]:
+def parse_case(name: str) -> tuple[LayerOverlap, ...]:
     """Return the case that a folder's name stands for; a baseline without phase for all three."""
     found = _NAME.fullmatch(name)
     if found is None or (found["phase"] is None and not found["none"]):
@@ -316,7 +316,7 @@ def parse_case(name: str) -> tuple[Case, ...]:
     method = _METHODS[found["none"] or found["ring"] or found["sms"]]
     phases = (found["phase"],) if found["phase"] else PHASES
     return tuple(
-        Case(
+        LayerOverlap(
             int(found["tp"]),
             found["operator"],
             phase,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sweeps.calibrate.calibration import Request, calibrate
+from sweeps.calibrate.calibration import CalibrationRequest, calibrate
 from sweeps.calibrate.logs import LogTest, read_table_log
 from sweeps.calibrate.model import Model, machine_for
 from sweeps.calibrate.peers import TABLE
@@ -65,7 +65,7 @@ def predicted(run: Runner, operation: str, ranks: int, sizes: str, more: str = "
 
 
 def test_the_written_file_predicts_what_the_fit_does(run: Runner, logs: str) -> None:
-    found = calibrate(Request(logs=shlex.split(logs), hardware="dgx-h100"))
+    found = calibrate(CalibrationRequest(logs=shlex.split(logs), hardware="dgx-h100"))
     write_hardware(found, Path("mine.toml").absolute())
     for place, (operation, ranks, _) in enumerate(GROUPS):
         own = found.rows.case == place
@@ -86,7 +86,9 @@ def test_a_calibrated_machine_answers_as_each_published_log(run: Runner, test: L
     case = f"{test.operation},{test.ranks},{test.nodes},{test.card / 1e9}"
     lines = [f"{case},{row.size:.0f},{row.time}" for row in test.rows]
     Path("log.csv").write_text("\n".join([head, *lines]))
-    found = calibrate(Request(logs=["log.csv"], hardware=test.hardware, fabric=test.fabric))
+    found = calibrate(
+        CalibrationRequest(logs=["log.csv"], hardware=test.hardware, fabric=test.fabric)
+    )
     write_hardware(found, Path("mine.toml").absolute())
     sizes = dict.fromkeys(f"{row.size:.0f}" for row in test.rows)
     node = f"--gpus-per-node {test.ranks // test.nodes} --inter-bandwidth {test.card / 1e9}GB/s"

@@ -16,7 +16,7 @@ from sweeps.calibrate.logs import (
     read_logs,
     read_text_log,
 )
-from sweeps.calibrate.model import Case, Stated, bus_factor, cases_of
+from sweeps.calibrate.model import PlacedTest, Stated, bus_factor, cases_of
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import header, log_text, row_text, timed
@@ -32,7 +32,7 @@ def read(text: str, name: str = "a.log") -> LogTest:
     return test
 
 
-def placed(text: str, name: str = "a.log", stated: Stated | None = None) -> Case:
+def placed(text: str, name: str = "a.log", stated: Stated | None = None) -> PlacedTest:
     (case,) = cases_of([read(text, name)], H100, stated or Stated())
     return case
 

@@ -10,12 +10,12 @@ import pytest
 
 from sweeps.tuner.choose import Choice, choose, recommend, scale
 from sweeps.tuner.predict import CaseTimes, PassTimes
-from sweeps.tuner.userbuffers import COLUMN, OPERATORS, Case, grid_cases
+from sweeps.tuner.userbuffers import COLUMN, OPERATORS, LayerOverlap, grid_cases
 
 GRID = grid_cases((4,), OPERATORS, (1, 4, 16))
 
 
-def result(case: Case, e2e: float, *, ratio: float = 0.5) -> CaseTimes:
+def result(case: LayerOverlap, e2e: float, *, ratio: float = 0.5) -> CaseTimes:
     """Return a case that takes so long, with an overlap of its own pass."""
     comm = 2.0
     other = PassTimes(gemm=10.0, comm=comm, overlap=0.0)
@@ -161,7 +161,7 @@ def slow_and_hidden() -> list[CaseTimes]:
     """Return results in which one multiprocessor hides all and takes long."""
     found = [r for r in with_times(fc1_wgrad_bulk_sm4=44.0) if r.case.layer != "fc1_wgrad"]
     for count, time, ratio in ((1, 70.0, 1.0), (4, 44.0, 0.8), (16, 47.0, 0.7)):
-        found.append(result(Case(4, "fc1", "wgrad", "bulk", 0, count), time, ratio=ratio))
+        found.append(result(LayerOverlap(4, "fc1", "wgrad", "bulk", 0, count), time, ratio=ratio))
     return found
 
 
@@ -206,7 +206,7 @@ def test_the_report_s_figures() -> None:
         gemm=2345.6e-6, comm=890.1e-6, overlap=700.0e-6, gemm_events=2, comm_events=2
     )
     record = CaseTimes(
-        Case(2, "fc1", "fprop", "ring_exchange"), "done", "", forward, backward
+        LayerOverlap(2, "fc1", "fprop", "ring_exchange"), "done", "", forward, backward
     ).record()
     assert record["config_id"] == "tp2_fc1_fprop_ring_agg0"
     expected = {

@@ -14,7 +14,7 @@ from sweeps.errors import InputError
 from sweeps.tuner.report import TuningReport
 from sweeps.tuner.settings import TPOverlapTunerConfig, case_companion, layer_values
 from sweeps.tuner.tuner import TPOverlapTuner
-from sweeps.tuner.userbuffers import KEYS, OPERATORS, Case, grid_cases
+from sweeps.tuner.userbuffers import KEYS, OPERATORS, LayerOverlap, grid_cases
 from sweeps.tuner.validate import Setting, validate_file
 
 STEM = "optimal_tp_comm_overlap_cfg"
@@ -160,7 +160,7 @@ def test_nothing_pays_at_all(tmp_path: Path) -> None:
 def test_a_baseline_has_no_overlap_switched_on() -> None:
     """There it has the default configuration, which overlaps."""
     for operator in OPERATORS:
-        case = Case(4, operator, "fprop")
+        case = LayerOverlap(4, operator, "fprop")
         assert case_companion(case).flags == ()
         assert "leave --tp-comm-overlap out" in case_companion(case).text("x.yaml")
 
@@ -186,13 +186,13 @@ def test_a_case_overlaps_its_own_phase_alone() -> None:
 
 def test_rings_leave_all_multiprocessors_to_the_product() -> None:
     """A default's 16 multiprocessors and its margin would stay where only the method is given."""
-    values = layer_values(Case(4, "proj", "fprop", "ring_exchange"))
+    values = layer_values(LayerOverlap(4, "proj", "fprop", "ring_exchange"))
     assert (values["num_sm"], values["cga_size"], values["set_sm_margin"]) == (1, 1, False)
 
 
 def test_clusters_divide_their_multiprocessors() -> None:
     for count in range(1, 33):
-        values = layer_values(Case(4, "fc1", "wgrad", "bulk", num_sm=count))
+        values = layer_values(LayerOverlap(4, "fc1", "wgrad", "bulk", num_sm=count))
         assert count % values["cga_size"] == 0
 
 

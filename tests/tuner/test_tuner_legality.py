@@ -13,7 +13,7 @@ from sweeps.tuner.userbuffers import (
     METHODS,
     OPERATORS,
     PHASES,
-    Case,
+    LayerOverlap,
     base_cases,
     collective_of,
     default_method,
@@ -39,7 +39,7 @@ TABLE = {
 }  # fmt: skip
 
 
-def grid(**more: bool) -> tuple[Case, ...]:
+def grid(**more: bool) -> tuple[LayerOverlap, ...]:
     return grid_cases((2, 4, 8), OPERATORS, COUNTS, **more)
 
 

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from sweeps.origin import GIVEN, Origin
 from sweeps.spec.catalog import load_model
 from sweeps.tuner.predict import SPLITS, PassTimes, Rates, predict, read_rates
-from sweeps.tuner.userbuffers import COLUMN, OPERATORS, Case, collective_of, grid_cases, products_of
+from sweeps.tuner.userbuffers import (
+    COLUMN,
+    OPERATORS,
+    LayerOverlap,
+    collective_of,
+    grid_cases,
+    products_of,
+)
 from tests.simulator.overlap import (
     aggregate_ring,
     bulk_margin,
@@ -31,7 +38,9 @@ TOKENS = 8192
 GRID = grid_cases((2, 4, 8), OPERATORS, (1, 2, 4, 8, 16), pipeline=True)
 
 
-def times(case: Case, rates: Rates = H100, shapes: Any = LLAMA, **more: Any) -> list[PassTimes]:
+def times(
+    case: LayerOverlap, rates: Rates = H100, shapes: Any = LLAMA, **more: Any
+) -> list[PassTimes]:
     found = predict(shapes, TOKENS, [case], rates, **more)
     return [found.forward.at((0, 0)), found.backward.at((0, 0))]
 
@@ -51,7 +60,7 @@ def product_time(rows: float, columns: float, depth: float, rates: Rates, sms: i
     return Fraction(busy + rates["launch_time"])
 
 
-def sizes(case: Case, phase: str) -> tuple[float, float, float]:
+def sizes(case: LayerOverlap, phase: str) -> tuple[float, float, float]:
     hidden, tp = LLAMA["hidden_size"], case.tp_size
     inner = {
         "qkv": (64 + 2 * 8) * 128 / tp, "proj": 64 * 128 / tp, "fc1": 2 * 28672 / tp,
@@ -68,7 +77,7 @@ def collective_time(tp: int, bandwidth: float, parts: int = 1) -> float:
     return (tp - 1) * (H100["latency"] + message / (tp * bandwidth))
 
 
-def own_time(case: Case, margin: bool) -> float:
+def own_time(case: LayerOverlap, margin: bool) -> float:
     """Simulate the phase that overlaps."""
     tp, phase = case.tp_size, case.phase
     rows, columns, depth = sizes(case, phase)
@@ -101,7 +110,7 @@ def own_time(case: Case, margin: bool) -> float:
     return float(bulk_shared(product_time(rows, columns, depth, H100, sms), comm, sms, case.num_sm))
 
 
-def in_turn(case: Case, phase: str) -> float:
+def in_turn(case: LayerOverlap, phase: str) -> float:
     found = float(product_time(*sizes(case, phase), H100, int(H100["sms"])))
     silent = case.operator not in COLUMN and phase == "wgrad"
     return found + (0.0 if silent else collective_time(case.tp_size, H100["bandwidth"]))
@@ -146,7 +155,9 @@ def test_many_models_at_once_are_each_alone() -> None:
     st.booleans(),
 )
 @settings(max_examples=150, deadline=None)
-def test_between_the_longer_and_both(case: Case, model: str, blocks: int, margin: bool) -> None:
+def test_between_the_longer_and_both(
+    case: LayerOverlap, model: str, blocks: int, margin: bool
+) -> None:
     shapes = load_model(model).shapes
     found = predict(shapes, 8 * 128 * blocks, [case], H100, sm_margin=margin)
     for one in (found.forward.at((0, 0)), found.backward.at((0, 0))):
@@ -159,9 +170,9 @@ def test_between_the_longer_and_both(case: Case, model: str, blocks: int, margin
 @pytest.mark.parametrize("layer", ["qkv_fprop", "fc1_fprop", "proj_dgrad", "fc2_dgrad"])
 def test_two_ranks_overlap_nothing_with_aggregate(layer: str) -> None:
     operator, phase = layer.split("_")
-    one = times(Case(2, operator, phase, "ring_exchange", 1))[phase != "fprop"]
+    one = times(LayerOverlap(2, operator, phase, "ring_exchange", 1))[phase != "fprop"]
     assert one.overlap == pytest.approx(0.0, abs=1e-15)
-    four = times(Case(4, operator, phase, "ring_exchange", 1))[phase != "fprop"]
+    four = times(LayerOverlap(4, operator, phase, "ring_exchange", 1))[phase != "fprop"]
     assert four.overlap > 0.0
 
 
@@ -170,7 +181,7 @@ def test_two_ranks_overlap_nothing_with_aggregate(layer: str) -> None:
 def test_time_falls_and_then_rises_with_multiprocessors(layer: str, margin: bool) -> None:
     operator, phase = layer.split("_")
     for tokens in (1024, 8192):
-        cases = [Case(8, operator, phase, "bulk", num_sm=k) for k in range(1, 33)]
+        cases = [LayerOverlap(8, operator, phase, "bulk", num_sm=k) for k in range(1, 33)]
         found = predict(LLAMA, tokens, cases, H100, sm_margin=margin).backward.e2e[0]
         knee = int(np.argmin(found))
         assert np.all(np.diff(found[: knee + 1]) <= found[0] * 1e-12)
@@ -180,8 +191,11 @@ def test_time_falls_and_then_rises_with_multiprocessors(layer: str, margin: bool
 def test_without_communication_nothing_is_gained() -> None:
     fast = dict.fromkeys(("bandwidth", "copy_engine_bandwidth"), Origin(math.inf, GIVEN))
     rates = replace(H100, figures={**H100.figures, **fast, "latency": Origin(0.0, GIVEN)})
-    base = sum(one.e2e for one in times(Case(4, "fc1", "fprop"), rates))
-    for case in (Case(4, "fc1", "fprop", "ring_exchange"), Case(4, "fc1", "dgrad", "bulk", 0, 4)):
+    base = sum(one.e2e for one in times(LayerOverlap(4, "fc1", "fprop"), rates))
+    for case in (
+        LayerOverlap(4, "fc1", "fprop", "ring_exchange"),
+        LayerOverlap(4, "fc1", "dgrad", "bulk", 0, 4),
+    ):
         found = times(case, rates)
         assert sum(one.comm for one in found) == 0.0
         assert sum(one.e2e for one in found) >= base * (1 - 1e-12)
@@ -189,7 +203,7 @@ def test_without_communication_nothing_is_gained() -> None:
 
 def test_one_rank_has_no_communication() -> None:
     for operator in OPERATORS:
-        forward, backward = times(Case(1, operator, "fprop"))
+        forward, backward = times(LayerOverlap(1, operator, "fprop"))
         assert forward.comm == backward.comm == 0.0
         assert forward.comm_events == backward.comm_events == 0.0
 
@@ -197,8 +211,8 @@ def test_one_rank_has_no_communication() -> None:
 def test_eight_bits_gather_half_as_much_and_scatter_the_same() -> None:
     short = read_rates("dgx-h100", "fp8")
     assert (short["matmul_input_bytes"], short["activation_bytes"]) == (1.0, 2.0)
-    gather = [times(Case(8, "fc1", "fprop"), rates)[0].comm for rates in (H100, short)]
-    scatter = [times(Case(8, "fc2", "fprop"), rates)[0].comm for rates in (H100, short)]
+    gather = [times(LayerOverlap(8, "fc1", "fprop"), rates)[0].comm for rates in (H100, short)]
+    scatter = [times(LayerOverlap(8, "fc2", "fprop"), rates)[0].comm for rates in (H100, short)]
     assert gather[1] < 0.52 * gather[0]
     assert scatter[1] == scatter[0]
 
@@ -220,6 +234,6 @@ def test_links_of_pairs_carry_a_ring_each() -> None:
         read_rates("mi300x")
     rates = read_rates("mi300x", given={"sms": 304.0})
     assert rates.linked
-    two, eight = (times(Case(n, "fc1", "fprop"), rates)[0].comm for n in (2, 8))
+    two, eight = (times(LayerOverlap(n, "fc1", "fprop"), rates)[0].comm for n in (2, 8))
     # On one link of seven the ring's rate doesn't depend on how many take part.
     assert eight / two == pytest.approx((7 / 8) / (1 / 2), rel=0.01)

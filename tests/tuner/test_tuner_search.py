@@ -13,7 +13,7 @@ from sweeps.spec.catalog import load_model
 from sweeps.tuner.predict import best_count, bracket, predict, read_rates
 from sweeps.tuner.settings import TPOverlapTunerConfig
 from sweeps.tuner.tuner import TPOverlapTuner
-from sweeps.tuner.userbuffers import Case
+from sweeps.tuner.userbuffers import LayerOverlap
 
 
 def brute(time: Callable[[int], float], least: int, most: int) -> int:
@@ -61,7 +61,7 @@ def test_in_the_model_it_is_the_best_of_all(model: str, margin: bool) -> None:
     for size in (2, 4, 8):
         for layer in ("qkv_dgrad", "qkv_wgrad", "fc1_dgrad", "fc1_wgrad"):
             operator, phase = layer.split("_")
-            cases = [Case(size, operator, phase, "bulk", num_sm=k) for k in range(1, 33)]
+            cases = [LayerOverlap(size, operator, phase, "bulk", num_sm=k) for k in range(1, 33)]
             found = predict(shapes, 8192, cases, rates, sm_margin=margin).backward.e2e[0]
             times = dict(zip(range(1, 33), found.tolist(), strict=True))
             best = best_count(times.__getitem__, 1, 32)

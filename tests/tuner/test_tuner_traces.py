@@ -15,12 +15,12 @@ from sweeps.tuner.recorded import Runner, read_case, read_folder
 from sweeps.tuner.report import TuningReport
 from sweeps.tuner.settings import TPOverlapTunerConfig
 from sweeps.tuner.tuner import TPOverlapTuner
-from sweeps.tuner.userbuffers import OPERATORS, Case, grid_cases
+from sweeps.tuner.userbuffers import OPERATORS, LayerOverlap, grid_cases
 from tests.traces.make import GEMM, NCCL, OTHER, launched, step, write
 
 NVJET = "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_TNN"
 PTOP = "Memcpy PtoP (Device -> Device)"
-RING = Case(2, "fc1", "fprop", "ring_exchange")
+RING = LayerOverlap(2, "fc1", "fprop", "ring_exchange")
 Row = tuple[Any, ...]
 COPY = {"cat": "gpu_memcpy"}
 
@@ -43,7 +43,7 @@ FORWARD = [(NVJET, 1000, 100, 7), (PTOP, 1050, 120, 20, COPY), (NVJET, 1100, 100
 BACKWARD = [(NVJET, 1300, 200, 7), (NCCL, 1450, 100, 30), (OTHER, 1500, 20, 7)]
 
 
-def measured(folder: Path, case: Case = RING) -> Any:
+def measured(folder: Path, case: LayerOverlap = RING) -> Any:
     found = read_case(folder, case)
     assert found.status == "done", found.reason
     return found
@@ -148,7 +148,7 @@ def test_what_ran_isn_t_what_was_meant(tmp_path: Path) -> None:
     assert "no communication" in measured(tmp_path / "b").reason
     rows = [(NVJET, 0, 10, 7), ("kuserbuffers_pushsend<8>(int)", 5, 10, 8)]
     trace(tmp_path / "c" / "t.json", rows, [])
-    found = read_case(tmp_path / "c", Case(2, "fc1", "fprop"))
+    found = read_case(tmp_path / "c", LayerOverlap(2, "fc1", "fprop"))
     assert found.status == "failed"
     assert "no case without overlap" in found.reason
 
@@ -158,7 +158,7 @@ def test_what_ran_isn_t_what_was_meant(tmp_path: Path) -> None:
 CASES = grid_cases((2,), ("fc1",), (1, 2))
 
 
-def record(root: Path, cases: Sequence[Case], more: str = "") -> None:
+def record(root: Path, cases: Sequence[LayerOverlap], more: str = "") -> None:
     """Write a trace for each case, in which every overlap saves some time."""
     for case in cases:
         hidden = 0 if case.is_baseline else 60
@@ -188,7 +188,7 @@ def tuned(traces: Path, **more: Any) -> TuningReport:
 
 
 def test_a_folder_of_traces(tmp_path: Path) -> None:
-    cases = [*grid_cases((2,), ("fc1",), (1, 2, 4, 8, 16)), Case(1, "fc1", "fprop")]
+    cases = [*grid_cases((2,), ("fc1",), (1, 2, 4, 8, 16)), LayerOverlap(1, "fc1", "fprop")]
     record(tmp_path / "traces", cases)
     for folder in (tmp_path, tmp_path / "traces"):
         report = tuned(folder)
@@ -241,7 +241,7 @@ def test_folders_that_aren_t_cases_are_named(tmp_path: Path) -> None:
 
 
 def test_a_case_beyond_the_grid_counts(tmp_path: Path) -> None:
-    more = Case(2, "fc1", "wgrad", "bulk", num_sm=3)
+    more = LayerOverlap(2, "fc1", "wgrad", "bulk", num_sm=3)
     record(tmp_path, [c for c in CASES if c.layer != "fc1_wgrad" or c.is_baseline] + [more])
     assert tuned(tmp_path, max_num_sm=2).choices[0].layers["fc1_wgrad"].case == more
 
@@ -359,7 +359,7 @@ def test_commands_that_can_t_be(tmp_path: Path, command: str, words: str) -> Non
 
 def test_words_of_a_command(tmp_path: Path) -> None:
     runner = Runner("go --tp {tp_size} '{model} x' {flags}", tmp_path, {"model": "a b"})
-    words = runner.arguments(tmp_path, Case(4, "qkv", "wgrad", "bulk", num_sm=2))
+    words = runner.arguments(tmp_path, LayerOverlap(4, "qkv", "wgrad", "bulk", num_sm=2))
     assert words[:4] == ["go", "--tp", "4", "a b x"]
     assert words[4:7] == ["--tp-comm-overlap", "--sequence-parallel", "--tp-comm-overlap-cfg"]
 
