@@ -153,9 +153,9 @@ def test_a_model_is_needed_and_one_alone(refused: Refused) -> None:
         one(refused(line), "an analysis needs a model; give --model NAME", "--params 70e9")
     some = "analysis --num-layers 2 --hidden-size 512 --heads 8 --vocabulary-size 100 --gated on"
     one(refused(some), "an analysis needs a model", "or the other shapes: --tied-embeddings")
-    one(refused("analysis --model llama3-8b --params 8e9"), "--params = '8e9'", "beside --model")
+    one(refused("analysis --model llama3-8b --params 8e9"), "--params = '8e9'", "with --model")
     both = f"{some} --tied-embeddings on --ffn-size 64 --params 7e9"
-    one(refused(both), "--params = '..'", "beside shapes, from which it follows")
+    one(refused(both), "--params = '..'", "given with shapes, from which it follows")
 
 
 def test_a_config_without_a_key(refused: Refused, tmp_path: Path) -> None:

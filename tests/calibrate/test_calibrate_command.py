@@ -175,7 +175,7 @@ def test_wrong_results_are_told_and_left_out(run: Runner) -> None:
         ("calibrate a.log --algorithm quick", "--algorithm = 'quick'"),
         ("calibrate a.log --algorithm all", "--algorithm = 'all'"),
         ("calibrate a.log --write mine", "no hardware file"),
-        ("calibrate a.log --output a.png", "no such format"),
+        ("calibrate a.log --output a.png", "is not a format"),
         ("calibrate a.log --at 3XB", "--at"),
         ("calibrate a.log --at 0B", "sizes above 0"),
         ("calibrate a.log --fabric pigeon", "no such network"),

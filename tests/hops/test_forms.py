@@ -190,7 +190,7 @@ def test_arrays_broadcast() -> None:
         (lambda: HopMatrix(np.full((1, 2, 2), -1.0)), "whole numbers"),
         (lambda: HopMatrix(np.full((1, 2, 2), 0.5)), "whole numbers"),
         (lambda: HopMatrix(np.ones((1, 2, 2))), "to itself"),
-        (lambda: message_time(1.0, (1,), (1.0,), (1.0,), "teleport"), "no switching"),
+        (lambda: message_time(1.0, (1,), (1.0,), (1.0,), "teleport"), "not a way of switching"),
     ],
 )
 def test_what_can_not_be_is_refused(make: Any, wrong: str) -> None:

@@ -35,7 +35,7 @@ def test_the_date_is_fixed_by_the_environment(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("text", ["today", "1.5", "9" * 30])
 def test_a_date_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", text)
-    with pytest.raises(InputError, match=f"SOURCE_DATE_EPOCH = '{text}': is no time; whole"):
+    with pytest.raises(InputError, match=f"SOURCE_DATE_EPOCH = '{text}': is not a time; whole"):
         created()
 
 

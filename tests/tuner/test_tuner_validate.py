@@ -44,7 +44,7 @@ def only(findings: list[Finding], level: str, severity: str = "error") -> list[t
         ("fc1_fprop:\n  aggregate: 2\n", 2, "0, 1, true or false"),
         ("fc1_fprop:\n  method: ring\n", 2, "ring_exchange"),
         ("fc1_fprop:\n  method: none\n", 2, "there are flags"),
-        ("fc1_dgrad:\n  num_sm: 2\nfc1_dgrad:\n  num_sm: 2\n", 3, "fc1_dgrad: stands"),
+        ("fc1_dgrad:\n  num_sm: 2\nfc1_dgrad:\n  num_sm: 2\n", 3, "fc1_dgrad: is given twice"),
         ("fc1_dgrad:\n  num_sm: 2\n  num_sm: 4\n", 3, "num_sm: is given twice"),
         ("1: 2\n", 1, "1: no such layer"),
     ],
@@ -161,7 +161,7 @@ def test_runtime_errors(tmp_path: Path, text: str, setting: dict[str, Any], word
     ("text", "setting", "words"),
     [
         ("proj_fprop:\n  method: ring_exchange\n", {}, "num_sm 16, cga_size 2, set_sm_margin 1"),
-        ("fc1_wgrad:\n  num_sm: 5\n", {}, "no multiple of cga_size 2"),
+        ("fc1_wgrad:\n  num_sm: 5\n", {}, "not a multiple of cga_size 2"),
         ("fc1_fprop:\n  aggregate: 1\n", {"tp_size": 2}, "two ranks overlap nothing"),
         ("fc1_wgrad:\n  aggregate: 1\n", {}, "only a ring's all_gather"),
         ("fc1_fprop:\n  fp8_buf: 0\n", {}, "only pipeline heeds it"),
