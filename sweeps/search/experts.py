@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from overhead.quantity import VOCABULARY
+from overhead.step.parts import PARTS
 from sweeps.errors import InputError
 from sweeps.result import Field, Result, aligned, of_rows
 from sweeps.search.repair import nearest_plan
 from sweeps.search.request import DEGREES, NUMBER_CHOICES, Execution, Point, objective_of
-from sweeps.search.search import Found, details, search
+from sweeps.search.search import Detail, Found, details, search
 from sweeps.search.space import ENDS, space_of
+from sweeps.search.words import differences
 from sweeps.validate.training_rows import Case, Skipped
 
 # What a search decides; everything else of a recipe is given.
@@ -27,6 +29,8 @@ LABELS = ("recompute", "schedule", "context_parallel")
 NEAR, NEAR_SHARE, FIT_SHARE = 0.03, 0.8, 0.98
 # Of the plans that lose most so many are told.
 MOST = 12
+# What is computed of a recipe's plan and of ours.
+TOLD = ("step_time", "peak_memory", *PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,9 @@ class Expert:
     rank: int  # The place of its split among our splits by their best plans; 0 where it can't be
     splits: int  # How many splits there are that can run
     reason: str  # Why it can't be, or doesn't fit; empty where it can run
+    # Where its step is longer than that of our choice, in words, and where it is shorter
+    lost: tuple[str, ...] = ()
+    gained: tuple[str, ...] = ()
 
     @property
     def loss(self) -> float:
@@ -89,6 +96,8 @@ class Expert:
             "plan": self.theirs.name if self.theirs else "",
             "best_plan": self.ours.name if self.ours else "",
             "reason": self.reason,
+            "lost": ", ".join(self.lost),
+            "gained": ", ".join(self.gained),
             "source_ref": case.reference,
         }
 
@@ -114,6 +123,8 @@ FIELDS = (
     Field("capacity_bytes", "memory_capacity", "memory of a GPU", "byte"),
     Field("plan", "plan", "the recipe's plan"), Field("best_plan", "best_plan", "best plan found"),
     Field("reason", "reason", "why the recipe's plan can't run"),
+    Field("lost", "lost", "parts of a step in which the recipe's plan takes longer"),
+    Field("gained", "gained", "parts of a step in which the recipe's plan is shorter"),
     Field("source_ref", "source_ref", "where the recipe stands"),
 )  # fmt: skip
 
@@ -183,7 +194,7 @@ def beside(cases: Iterable[Case], folders: Sequence[Path] = ()) -> Iterator[Expe
 class _Best:
     """What is kept of a search: its grids would fill the memory."""
 
-    ours: Execution | None
+    ours: Detail | None
     splits: tuple[tuple[str, float], ...]  # Each with the step time of its best plan
     capacity: float
 
@@ -191,7 +202,8 @@ class _Best:
 def _best(found: Found) -> _Best:
     splits = tuple((one.split, one.known["step_time"]) for one in found.splits)
     capacity = float(found.space.resolved.constants["memory_capacity"])
-    return _Best(found.best[0] if found.best else None, splits, capacity)
+    (ours,) = details(found.best[:1], TOLD) or (None,)
+    return _Best(ours, splits, capacity)
 
 
 def _one(case: Case, found: _Best, alone: Point) -> Expert:
@@ -203,22 +215,29 @@ def _one(case: Case, found: _Best, alone: Point) -> Expert:
         reason = ", ".join(near.reasons).replace("_", " ")
     elif plan is None:
         reason = ", ".join(space.rows.fallen).replace("_", " ") or reason
-    values = dict.fromkeys(("step_time", "peak_memory"), math.nan)
+    values: Mapping[str, float] = dict.fromkeys(TOLD, math.nan)
+    lost: list[str] = []
+    gained: list[str] = []
     if plan is not None:
-        values = dict(details([plan], values)[0].values)
+        (detail,) = details([plan], TOLD)
+        values = detail.values
+        if found.ours is not None:
+            lost, gained = differences(found.ours, detail)
     faster = [split for split, time in found.splits if time < values["step_time"]]
     others = sum(plan is None or split != plan.split for split in faster)
     return Expert(
         case,
         int(alone.world_size),
         plan,
-        found.ours,
+        found.ours.plan if found.ours else None,
         values["step_time"],
         values["peak_memory"],
         found.capacity,
         0 if plan is None else others + 1,
         len(found.splits),
         reason,
+        tuple(lost),
+        tuple(gained),
     )
 
 
@@ -301,6 +320,10 @@ def _lines(one: Expert) -> Iterator[str]:
     memory = f" ({one.memory / 1e9:.4g} of {one.capacity / 1e9:.4g} GB)" if one.theirs else ""
     yield f"  theirs: {one.theirs.name if one.theirs else _stated(case)}{memory}"
     yield f"  ours:   {one.ours.name if one.ours else 'nothing fits'}"
+    told = [f"theirs loses in {', '.join(one.lost[:3])}"] if one.lost else []
+    told += [f"gains in {', '.join(one.gained[:2])}"] if one.gained else []
+    if told:
+        yield f"  {'; '.join(told)}"
 
 
 def _stated(case: Case) -> str:

@@ -89,6 +89,9 @@ def test_no_plan_that_is_tried_beats_the_best(own: dict[str, Expert]) -> None:
     assert good.fits
     assert cut.fits
     assert cut.case.measured == 9.5
+    # Tensor parallelism over four ranks is what it pays for.
+    assert any(one.startswith("tensor parallelism's communication +") for one in cut.lost)
+    assert any("theirs loses in" in line for line in choice_lines([cut], 0.03, every=True))
 
 
 def test_a_plan_that_can_t_be_says_why(own: dict[str, Expert]) -> None:
