@@ -190,7 +190,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "shapes": ("known", "unknown"),  # whether a model is more than a number of parameters
     "depth": ("unknown",),  # without layers
     "sized_by": ("world",),  # dp is what the other degrees leave of the GPUs
-    "batched_by": ("micro_batches",),  # the global batch follows from them
+    "batched_by": ("micro_batches", "tokens"),  # what the global batch follows from
     "saving": ("staged",),  # whether a checkpoint goes by way of the hosts' memory
     "paid": ("owned",),  # whether a GPU's price follows from what owning it costs
     "routing": ("drawn",),  # whether the busiest expert's tokens follow from chance and heat
@@ -290,7 +290,7 @@ def implied(given: Container[str]) -> dict[str, str]:
     if "dp" not in given:
         found["sized_by"] = "world"
     if "global_batch" not in given:
-        found["batched_by"] = "micro_batches"
+        found["batched_by"] = "tokens" if "tokens_per_step" in given else "micro_batches"
     if "staging_bandwidth" in given:
         found["saving"] = "staged"
     if "capital" in given:

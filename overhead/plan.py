@@ -45,6 +45,12 @@ def global_batch_of_micro_batches(dp: Array, micro_batch: Array, micro_batches: 
     return dp * micro_batch * micro_batches
 
 
+@formula(returns="global_batch", source=OWN, when={"batched_by": "tokens"})
+def global_batch_of_tokens(tokens_per_step: Array, sequence_length: Array) -> Array:
+    """Sequences of a step: those of all its tokens."""
+    return tokens_per_step / sequence_length
+
+
 alias(
     "etp",
     "tp",

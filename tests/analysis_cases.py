@@ -28,4 +28,4 @@ def record(cli: Runner, line: str) -> dict[str, Any]:
 def job_of(line: str) -> Job:
     """Return the sweep that the command's arguments state."""
     with command.make_context("analysis", shlex.split(line)) as context:
-        return analysis_job(stated_analysis(context.params))
+        return analysis_job(stated_analysis(context.params)[0])

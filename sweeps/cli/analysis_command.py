@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from overhead.labels import HIERARCHY, TENSORS
 from sweeps.cli import flags
-from sweeps.cli.options import file_options, folders_of, output_options, stated_sweep
+from sweeps.cli.options import (
+    check_taken,
+    file_options,
+    folders_of,
+    output_options,
+    stated_sweep,
+)
 from sweeps.errors import InputError, fault, needs
 
 if TYPE_CHECKING:
@@ -40,17 +46,26 @@ def analysis_options(command: Command) -> Command:
     return flags.options(*flags.OF_TRAINING)(command)
 
 
-def stated_analysis(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Make of the command's options what a spec file would state."""
+def stated_analysis(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Make of the command's options what a spec file would state, and say how tokens are read."""
+    from sweeps.spec.units import counts_tokens
+
     options = flags.given_options(given, flags.OF_TRAINING)
-    faults = [*_batch(options, given["batch_size"]), *_order(given["rank_order"])]
+    batch, name = given["batch_size"], "--global-batch"
+    if counts_tokens(batch):
+        if options["global_batch"] is not None:
+            wrong = f"is tokens of a step; --global-batch {options['global_batch']} stands beside"
+            raise InputError(fault("--batch-size", batch, wrong, "one of the two"))
+        options["global_batch"], batch, name = batch, None, "--batch-size"
+    readings = flags.in_tokens(options, name)
+    faults = [*_batch(options, batch), *_order(given["rank_order"])]
     faults += _model(options)
     if faults:
         raise InputError(faults)
     if given["tree_algo"]:
         algorithm = flags.tree_algorithm(options["topology"], options["algorithm"], HIERARCHY)
         options["algorithm"] = algorithm
-    return stated_sweep(options, "Training steps")
+    return stated_sweep(options, "Training steps"), readings
 
 
 def _batch(options: dict[str, Any], batch: str | None) -> list[str]:
@@ -105,26 +120,29 @@ def command(**given: Any) -> int:
     from sweeps.result import command_line
 
     load_formulas(given["formulas"])
+    stated, readings = stated_analysis(given)
     job = analysis_job(
-        stated_analysis(given),
+        stated,
         command=command_line(),
         folders=folders_of(given),
         options=file_options(given),
     )
+    check_taken(job, flags.given_options(given, flags.OF_TRAINING), folders_of(given))
     # Where there is no timeline, nothing is written either.
     step = timeline_of(job) if given["timeline"] else None
     out = Output({**given, "plot": given["plot"] and (step is None or given["output"])}, "analysis")
-    out.evaluate(job, lambda found: _lines(job, found, verbose=given["verbose"]))
+    out.evaluate(job, lambda found: _lines(job, found, readings, verbose=given["verbose"]))
     if step is not None:
         write_timeline(job, step, given)
     return 0
 
 
-def _lines(job: Job, result: Result, *, verbose: bool) -> Iterator[str]:
+def _lines(job: Job, result: Result, readings: Sequence[str], *, verbose: bool) -> Iterator[str]:
     """Yield what people read: a report of one configuration, a table of many."""
     from sweeps.cli.analysis_report import report, table_notes
     from sweeps.cli.write import as_table
 
+    yield from (f"({line})" for line in readings)
     if result.cells == 1:
         yield from report(job, verbose)
     else:

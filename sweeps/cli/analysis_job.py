@@ -186,6 +186,9 @@ def _product(values: Mapping[str, str]) -> str:
 def _batch(values: Mapping[str, str]) -> str:
     at_once = float(values["dp"]) * float(values["micro_batch"])
     batch = values["global_batch"]
+    if not float(batch).is_integer():
+        wrong = f"makes {batch} sequences of a step, and only whole ones can be"
+        return fault(flag_of("tokens_per_step"), "..", wrong, "a multiple of --seq-length")
     few = "is fewer than" if float(batch) < at_once else "isn't a multiple of"
     wrong = f"{few} the {at_once:g} sequences that dp*micro_batch compute at once"
     return fault(flag_of("global_batch"), batch, wrong, f"a multiple of {at_once:g}")

@@ -30,9 +30,9 @@ NAMES = {"global_batch": "--batch-size", "sequence_length": "--seq-len"}
 @click.option("--days", required=True, metavar="N", help="Days in which it has to be done.")
 @click.option("--budget", metavar="USD", help="What it may cost, such as 20M.")
 @click.option("--batch-size", "--global-batch", "-b", "global_batch", metavar="N",
-              help="Sequences of a step, over all ranks.  [default: 512]")  # fmt: skip
+              help="Sequences of a step, or tokens: 4M.  [default: 512]")  # fmt: skip
 @click.option("--seq-len", "--seq-length", "-s", "sequence_length", metavar="N",
-              help="Tokens of a sequence.  [default: 4096]")  # fmt: skip
+              help="Tokens of a sequence, such as 8k.  [default: 4096]")  # fmt: skip
 @click.option("--capital", metavar="USD", help="Price of owning a GPU, in place of --price.")
 @flags.options(*OTHERS)
 @output_options
@@ -49,7 +49,7 @@ def command(**given: Any) -> int:
     from sweeps.search.buy import FIGURE, layout, offer
 
     load_formulas(given["formulas"])
-    wish, assumed, points = _asked(given)
+    wish, readings, assumed, points = _asked(given)
     out = Output(given, "buy")
     out.check()
     found = []
@@ -65,14 +65,18 @@ def command(**given: Any) -> int:
                      for one in points.values())  # fmt: skip
         figure = FIGURE if priced else {**FIGURE, "name": "days-over-gpu-hours",
                                         "x": "run_gpu_hours"}  # fmt: skip
-        out.deliver(result, _lines(found, wish, points, assumed), [figure])
+        out.deliver(result, _lines(found, wish, points, readings, assumed), [figure])
     else:
-        sys.stdout.writelines(line + "\n" for line in _lines(found, wish, points, assumed))
+        sys.stdout.writelines(
+            line + "\n" for line in _lines(found, wish, points, readings, assumed)
+        )
     return 0 if any(one.least and not one.least.fails(wish) for one in found) else 1
 
 
-def _asked(given: Mapping[str, Any]) -> tuple[Wish, list[str], dict[str, Point]]:
-    """Return what is wanted, what was taken where nothing was said, and each machine's question."""
+def _asked(
+    given: Mapping[str, Any],
+) -> tuple[Wish, Sequence[str], Sequence[str], dict[str, Point]]:
+    """Return what is wanted, how it was read, what is assumed, and each machine's question."""
     from sweeps.search.buy import Wish
     from sweeps.search.request import read_request
 
@@ -83,7 +87,11 @@ def _asked(given: Mapping[str, Any]) -> tuple[Wish, list[str], dict[str, Point]]
     every = flags.given_options(given, OTHERS)
     values = {name: text for name, text in every.items() if text is not None}
     values |= {name: given[name] for name in USUAL if given[name] is not None}
-    assumed = [f"{NAMES[name]} {text}" for name, text in USUAL.items() if name not in values]
+    readings = flags.in_tokens(values, "--batch-size")
+    usual = {name: text for name, text in USUAL.items() if name not in values}
+    if "tokens_per_step" in values:
+        usual.pop("global_batch", None)
+    assumed = [f"{NAMES[name]} {text}" for name, text in usual.items()]
     machines = str(values.pop("hardware", "dgx-h100")).split(",")
     each = {name: _each(name, given.get(name), machines, faults) for name in EACH}
     for name in EACH:
@@ -94,13 +102,14 @@ def _asked(given: Mapping[str, Any]) -> tuple[Wish, list[str], dict[str, Point]]
     points = {}
     for machine in machines:
         own = {name: texts[machine] for name, texts in each.items() if machine in texts}
-        asked = {"world_size": "8", **USUAL, **values, **own, "hardware": machine}
+        asked = {"world_size": "8", **usual, **values, **own, "hardware": machine}
         request = read_request(asked, objective="time", folders=folders)
         if request.axes:
             names = ", ".join(axis.name for axis in request.axes)
             raise InputError(fault(names, "several values", "one is wanted", "one value"))
         points[machine] = request.first
-    return Wish(tokens, days, inf if budget is None else budget), assumed, points
+    wish = Wish(tokens, days, inf if budget is None else budget)
+    return wish, readings, assumed, points
 
 
 def _each(
@@ -147,7 +156,11 @@ def _provenance(
 
 
 def _lines(
-    found: Sequence[Offer], wish: Wish, points: Mapping[str, Point], assumed: Sequence[str]
+    found: Sequence[Offer],
+    wish: Wish,
+    points: Mapping[str, Point],
+    readings: Sequence[str],
+    assumed: Sequence[str],
 ) -> Iterator[str]:
     from sweeps.result import aligned
 
@@ -157,6 +170,7 @@ def _lines(
     batch, length = (first.constants[name] for name in USUAL)
     yield f"{model} on {wish.tokens / 1e12:.4g} T tokens in {wish.days:g} days{budget}"
     yield f"  {batch:g} sequences of {length:g} tokens a step"
+    yield from (f"  ({line})" for line in readings)
     made = sorted(
         (one for one in found if one.least is not None), key=lambda one: _order(one.least, wish)
     )

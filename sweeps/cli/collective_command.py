@@ -18,6 +18,7 @@ from sweeps import display
 from sweeps.cli import flags
 from sweeps.cli.options import (
     assumed_lines,
+    check_taken,
     file_options,
     folders_of,
     grouped_lines,
@@ -61,6 +62,7 @@ def command(**given: Any) -> int:
         folders=folders,
         options=file_options(given),
     )
+    check_taken(job, options, folders)
     out = Output(given, "collective")
     out.evaluate(job, lambda found: _lines(job, found, verbose=given["verbose"]))
     return 0

@@ -7,7 +7,7 @@ of the vocabulary and of the labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -41,6 +41,10 @@ FLAGS: dict[str, Flag] = {
     "dp": Flag(default="what the others leave of the GPUs"),
     **dict.fromkeys(("tp", "cp", "pp", "ep", "virtual_stages"), Flag(default="1")),
     **dict.fromkeys(("micro_batch", "micro_batches"), Flag(default="1")),
+    "tokens_per_step": Flag(
+        ("--batch-tokens", "--tokens-per-step"),
+        words="Tokens of a step, such as 4M (4,194,304), in place of its sequences",
+    ),
     "etp": Flag(default="tp"),
     "zero_stage": Flag(default="the framework's, or 0"),
     "sequence_parallel": Flag(("--sp",), "off, or on with experts"),
@@ -78,9 +82,10 @@ OF_COLLECTIVES = (
 )  # fmt: skip
 OF_PLANS = (
     "world_size", "dp", "tp", "cp", "pp", "ep", "etp", "virtual_stages", "micro_batch",
-    "global_batch", "micro_batches", "zero_stage", "sequence_parallel", "context_parallel",
-    "hsdp_shard", "schedule", "embedding_as_layer", "loss_as_layer", "recompute",
-    "recompute_layers", "expert_imbalance", "dispatcher", "mask", "dropout", "tp_mechanism",
+    "global_batch", "tokens_per_step", "micro_batches", "zero_stage", "sequence_parallel",
+    "context_parallel", "hsdp_shard", "schedule", "embedding_as_layer", "loss_as_layer",
+    "recompute", "recompute_layers", "expert_imbalance", "dispatcher", "mask", "dropout",
+    "tp_mechanism",
     "cp_mechanism", "dp_mechanism", "tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap",
 )  # fmt: skip
 OF_MODELS = (
@@ -174,7 +179,67 @@ def given_options(given: Mapping[str, Any], usual: Iterable[str]) -> dict[str, s
     """Return what the options give, by quantity or label, the usual ones and others."""
     context = click.get_current_context(silent=True)
     more = [str(one.name) for one in context.meta.get(EXTRA, ())] if context else []
-    return {name: read(name, given[name]) for name in (*usual, *more)}
+    found = {name: read(name, given[name]) for name in (*usual, *more)}
+    slow = [(name, text) for name, text in found.items() if name.endswith("bandwidth") and text]
+    faults = [line for name, text in slow for line in _slow(name, text)]
+    if faults:
+        raise InputError(faults)
+    return found
+
+
+# No link is slower; a bare number below is one of Gbit/s or GB/s, without its unit.
+SLOWEST = 1e6
+
+
+def _slow(name: str, text: str) -> Iterator[str]:
+    """Yield a fault for each small number without a unit among bandwidths."""
+    for part in (part for piece in text.split(",") for part in piece.split(":")[:2]):
+        try:
+            value = float(part)
+        except ValueError:
+            continue  # with a unit, or what is refused elsewhere
+        if 0.0 < value < SLOWEST:
+            wrong = "bytes a second, for it has no unit: no link is as slow"
+            said = part.strip()
+            yield fault(flag_of(name), said, wrong, f"'{said} Gbit/s' or '{said} GB/s'")
+
+
+def in_tokens(options: dict[str, Any], batch: str) -> tuple[str, ...]:
+    """Move a batch in tokens to where it is, and say how tokens written with k and M are read.
+
+    `batch` is the option's name that was meant for sequences.
+    """
+    from sweeps.spec.units import counts_tokens
+
+    lines = []
+    if counts_tokens(options.get("global_batch")):
+        if options.get("tokens_per_step") is not None:
+            told, wrong = options["tokens_per_step"], f"stands beside {batch} in tokens"
+            raise InputError(fault(flag_of("tokens_per_step"), told, wrong, "one of the two"))
+        options["tokens_per_step"] = options.pop("global_batch")
+        lines = _readings(batch, "tokens_per_step", options["tokens_per_step"], " a step")
+    elif options.get("tokens_per_step") is not None:
+        if options.get("global_batch") is not None:
+            told = options["global_batch"]
+            wrong = f"stands beside {flag_of('tokens_per_step')}"
+            raise InputError(fault(batch, told, wrong, "one of the two"))
+        flag, text = flag_of("tokens_per_step"), options["tokens_per_step"]
+        lines = _readings(flag, "tokens_per_step", text, " a step")
+    length = options.get("sequence_length")
+    if length is not None:
+        lines += _readings("--seq-len", "sequence_length", length, "")
+    return tuple(lines)
+
+
+def _readings(flag: str, name: str, text: str, of: str) -> list[str]:
+    """Return how the pieces of a text with k or M are read."""
+    from sweeps.spec.units import counts_tokens, spelled_out
+
+    pieces = [part for piece in text.split(",") for part in piece.split(":")[:2]]
+    return [
+        f"{flag} {part.strip()} is read as {float(spelled_out(name, part)):,.0f} tokens{of}"
+        for part in pieces if counts_tokens(part)
+    ]  # fmt: skip
 
 
 def read(name: str, text: str | None) -> str | None:

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import numpy as np
 
 from overhead.quantity import VOCABULARY
+from sweeps.cli.flags import flag_of
+from sweeps.errors import InputError, fault
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, DEFAULT, UNKNOWN, Origin, by_owner, words_of
 from sweeps.result import aligned, stored_as
 from sweeps.spec.units import format_quantity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sweeps.spec.resolve import Resolved
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -82,6 +90,53 @@ def file_options(given: Mapping[str, Any]) -> dict[str, Any]:
     formulas = [Path(path).read_text(encoding="utf-8") for path in given["formulas"]]
     kind = {"format": "zarr"} if given.get("kind") == "zarr" else {}
     return {**stored_as(given), **kind, "formulas": "".join(formulas)}
+
+
+# What a question is about, whether or not its answer is a hole.
+NEEDED = ("ranks", "message_bytes")
+IDLE = "changes nothing: nothing that is computed here depends on it"
+
+
+def check_taken(job: Job, options: Mapping[str, str | None], folders: Sequence[Path]) -> None:
+    """Refuse numbers that nothing here takes: they would change no result."""
+    from dataclasses import replace
+
+    from sweeps.spec.resolve import resolve
+
+    used, faults = job.program.used(), []
+    pods = "nodes_per_pod" in job.sweep.given
+    for name in options:
+        alone = name.startswith("pod_") and not pods
+        if name not in job.sweep.given or name not in VOCABULARY or name in NEEDED:
+            continue
+        if name in used and not alone:
+            continue
+        axes = tuple(axis for axis in job.sweep.axes if axis.name != name)
+        others = {key: value for key, value in job.sweep.constants.items() if key != name}
+        # It may decide what is taken of a machine, or which network it is.
+        try:
+            without = resolve(replace(job.sweep, axes=axes, constants=others), folders)
+        except InputError:
+            continue
+        if without.constants.get(name, np.nan) == job.sweep.constants.get(name):
+            continue  # it says what is taken anyway
+        if alone or _alike(without, job.resolved, name):
+            allowed = "--nodes-per-pod, too" if alone else "leave it out"
+            faults.append(fault(flag_of(name), str(options[name]), IDLE, allowed))
+    if faults:
+        raise InputError(faults)
+
+
+def _alike(one: Resolved, other: Resolved, name: str) -> bool:
+    """Return whether two sweeps have the same values, but for one that one of them lacks."""
+
+    def values(found: Resolved) -> dict[str, Any]:
+        columns = {key: own.tolist() for axis in found.axes for key, own in axis.columns.items()}
+        fields = {key: own.tolist() for key, (_, own) in found.fields.items()}
+        every = {**columns, **fields, **found.constants, **found.labels, **found.implied}
+        return {key: repr(value) for key, value in every.items() if key != name}
+
+    return values(one) == values(other)
 
 
 # What the user didn't give: the values taken, and where they come from.

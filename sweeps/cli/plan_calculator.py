@@ -11,16 +11,32 @@ from typing import Any
 import numpy as np
 
 from overhead.quantity import VOCABULARY
-from sweeps.cli.plan_command import Asked
+from sweeps.cli.flags import flag_of
+from sweeps.cli.plan_command import CALCULATED, Asked
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault
 from sweeps.origin import GIVEN, Origin, assumed
 from sweeps.result import Field, Result, aligned, of_rows, provenance_of
-from sweeps.search.calculator import MENTIONED, SCRIPT, Calculation, Cluster, Row, calculate
-from sweeps.spec.axis import parse_values
-from sweeps.spec.units import parse_quantity
+from sweeps.search.calculator import (
+    MENTIONED,
+    SCRIPT,
+    Calculation,
+    Cluster,
+    Row,
+    ScriptRow,
+    calculate,
+    script_choice,
+    script_differences,
+    script_parameters,
+    script_rows,
+)
+from sweeps.search.request import sequences_of
+from sweeps.spec.axis import numbers_of, parse_values
+from sweeps.spec.units import parse_quantity, spelled_out
 
 WIDTH = 98
+# How far a number of parameters may be from that of the sizes, unsaid.
+TOLD = 0.01
 TITLES = {"tp": "TP", "pp": "PP", "dp": "DP", "ep": "EP"}
 NUMBERS = (
     ("parameters", "--params", "1"),
@@ -36,17 +52,31 @@ def calculator(asked: Asked, given: Mapping[str, Any]) -> int:
     """Answer the calculator's question."""
     out = Output(given, "calculator")
     out.check()
-    found = [calculate(cluster) for cluster in _clusters(asked, given)]
-    result = _result(found, asked, given)
-    out.deliver(result, (line for one in found for line in _lines(one, asked)), FIGURES)
-    return 0 if all(one.recommended is not None for one in found) else 1
+    clusters = list(_clusters(asked, given))
+    if given["script"]:
+        tables = [(cluster, script_rows(cluster)) for cluster in clusters]
+        records = [_of_script(*own, row) for own in tables for row in own[1]]
+        result = _result(records, (*FIELDS, *SCRIPT_FIELDS), asked, given)
+        lines = [line for cluster, rows in tables for line in _script(cluster, rows, asked)]
+        fine = all(script_choice(rows) for _, rows in tables)
+    else:
+        found = [calculate(cluster) for cluster in clusters]
+        records = [record for one in found for record in _records(one)]
+        result = _result(records, FIELDS, asked, given)
+        lines = [line for one in found for line in _lines(one, asked)]
+        fine = all(one.recommended is not None for one in found)
+    out.deliver(result, lines, FIGURES)
+    return 0 if fine else 1
 
 
 def _clusters(asked: Asked, given: Mapping[str, Any]) -> Iterator[Cluster]:
     """Yield the questions: one for every combination of values."""
     columns = []
+    tokens = asked.given.get("tokens_per_step")
     for name, flag, units in NUMBERS:
-        text, whole = asked.given[name], name in WHOLE
+        text, whole = spelled_out(name, asked.given.get(name)), name in WHOLE
+        if name == "global_batch" and tokens is not None:
+            text = spelled_out("tokens_per_step", tokens)
         columns.append(parse_values(text, units, field=flag, integer=whole, bare_is_si=True))
     threshold = parse_quantity(
         given["memory_threshold"], "1", field="--memory-threshold", bare_is_si=True
@@ -62,40 +92,54 @@ def _clusters(asked: Asked, given: Mapping[str, Any]) -> Iterator[Cluster]:
         if experts < 2.0 or not experts.is_integer():
             allowed = "a whole number from 2 on"
             raise InputError(fault("--num-experts", asked.experts, "isn't allowed", allowed))
-    sizes = {
-        name: parse_quantity(asked.given[name], "1", field=name, bare_is_si=True)
-        for name in ("layers", "hidden_size")
-        if name in asked.given
-    }
+    sizes = {name: _one(name, asked.given[name]) for name in CALCULATED if name in asked.given}
     for parameters, gpus, memory, batch, length in product(*columns):
         yield replace(
             Cluster(), parameters=float(parameters), gpus=int(gpus), memory=float(memory),
-            batch=float(batch), length=float(length), experts=int(experts), threshold=threshold,
-            **sizes,
+            batch=float(batch) if tokens is None else sequences_of(float(batch), float(length)),
+            length=float(length), experts=int(experts), threshold=threshold, sizes=sizes,
         )  # fmt: skip
 
 
+def _one(name: str, text: str) -> float:
+    """Return the one value of a size."""
+    values = numbers_of(name, text, flag_of(name))
+    if len(values) > 1:
+        raise InputError(fault(flag_of(name), text, "are several sizes of layers", "one value"))
+    return float(values[0])
+
+
 def _records(one: Calculation) -> Iterator[dict[str, Any]]:
-    cluster = one.cluster
     for row in one.rows:
-        yield {
-            "parameters": cluster.parameters,
-            "world_size": cluster.gpus,
-            "memory_capacity_bytes": cluster.memory,
-            "global_batch": cluster.batch,
-            "sequence_length": cluster.length,
-            "strategy": row.name,
-            "tp": row.tp,
-            "pp": row.pp,
-            "dp": row.dp,
-            "ep": row.ep,
-            "per_gpu_memory_bytes": row.memory,
-            **{f"{name}_volume_bytes": value for name, value in row.volumes.items()},
-            "bubble_fraction": row.bubble,
-            "feasible": row.fits and not row.reasons,
-            "recommended": row is one.recommended,
-            "why": "; ".join(row.reasons),
-        }
+        yield _record(one.cluster, row, recommended=row is one.recommended)
+
+
+def _record(cluster: Cluster, row: Row, *, recommended: bool) -> dict[str, Any]:
+    return {
+        "parameters": cluster.parameters,
+        "world_size": cluster.gpus,
+        "memory_capacity_bytes": cluster.memory,
+        "global_batch": cluster.batch,
+        "sequence_length": cluster.length,
+        "strategy": row.name,
+        "tp": row.tp,
+        "pp": row.pp,
+        "dp": row.dp,
+        "ep": row.ep,
+        "per_gpu_memory_bytes": row.memory,
+        **{f"{name}_volume_bytes": value for name, value in row.volumes.items()},
+        "bubble_fraction": row.bubble,
+        "feasible": row.fits and not row.reasons,
+        "recommended": recommended,
+        "why": "; ".join(row.reasons),
+    }
+
+
+def _of_script(cluster: Cluster, rows: Sequence[ScriptRow], row: ScriptRow) -> dict[str, Any]:
+    """Return the record of a row of the script: recommended and feasible are its own words."""
+    plain = _record(cluster, row.ours, recommended=row is script_choice(rows))
+    volumes = {f"script_{name}_volume_bytes": 1e9 * own for name, own in row.volumes.items()}
+    return {**plain, "feasible": row.fits, "script_memory_bytes": 1e9 * row.memory, **volumes}
 
 
 VOLUMES = ("tp", "pp", "ep", "dp")
@@ -108,7 +152,32 @@ FIGURES = (
 )  # fmt: skip
 
 
-def _result(found: Sequence[Calculation], asked: Asked, given: Mapping[str, Any]) -> Result:
+FIELDS = (
+    Field("strategy", "strategy", "row of the calculator"),
+    *(Field(name, name, VOCABULARY[name].meaning, "1", assumed(None, "the calculator's rows"))
+      for name in VOLUMES),
+    Field("per_gpu_memory_bytes", "first_stage_model_state_memory",
+          "memory of a GPU: weights, gradients, optimizer", "byte"),
+    *(Field(f"{name}_volume_bytes", f"{name}_communication_volume",
+            f"most bytes that a rank sends in a step for {name}", "byte") for name in VOLUMES),
+    Field("bubble_fraction", "bubble_fraction", VOCABULARY["bubble_fraction"].meaning, "1"),
+    Field("feasible", "feasible", "whether the row can be and fits", "1"),
+    Field("recommended", "recommended", "whether the row is the recommended one", "1"),
+    Field("why", "why", "why the row can't be"),
+)  # fmt: skip
+SCRIPT_FIELDS = (
+    Field("script_memory_bytes", "script_memory", "memory of a GPU by the script", "byte"),
+    *(Field(f"script_{name}_volume_bytes", f"script_{name}_volume",
+            f"bytes of a step for {name} by the script", "byte") for name in ("tp", "pp", "dp")),
+)  # fmt: skip
+
+
+def _result(
+    records: Sequence[dict[str, Any]],
+    named: Sequence[Field],
+    asked: Asked,
+    given: Mapping[str, Any],
+) -> Result:
     """Return the rows of all questions, with where their inputs come from."""
     own = {"parameters": "params", "memory_capacity": "memory"}
     fields = []
@@ -117,19 +186,7 @@ def _result(found: Sequence[Calculation], asked: Asked, given: Mapping[str, Any]
         origin = assumed(None) if given[option] is None else Origin(None, GIVEN)
         record = f"{name}_bytes" if units == "byte" else name
         fields.append(Field(record, name, VOCABULARY[name].meaning, units, origin))
-    choice = assumed(None, "the calculator's rows")
-    fields += [
-        Field("strategy", "strategy", "row of the calculator"),
-        *(Field(name, name, VOCABULARY[name].meaning, "1", choice) for name in VOLUMES),
-        Field("per_gpu_memory_bytes", "first_stage_model_state_memory",
-              "memory of a GPU: weights, gradients, optimizer", "byte"),
-        *(Field(f"{name}_volume_bytes", f"{name}_communication_volume",
-                f"most bytes that a rank sends in a step for {name}", "byte") for name in VOLUMES),
-        Field("bubble_fraction", "bubble_fraction", VOCABULARY["bubble_fraction"].meaning, "1"),
-        Field("feasible", "feasible", "whether the row can be and fits", "1"),
-        Field("recommended", "recommended", "whether the row is the recommended one", "1"),
-        Field("why", "why", "why the row can't be"),
-    ]  # fmt: skip
+    fields += named
     attrs = provenance_of(
         title="Parallel strategy calculator",
         summary="Model states alone, nothing sharded; of the rows that fit fewest bytes win.",
@@ -137,11 +194,12 @@ def _result(found: Sequence[Calculation], asked: Asked, given: Mapping[str, Any]
             "calculator": {name: asked.given[name] for name in asked.given},
             "experts": asked.experts or "none",
             "memory_threshold": given["memory_threshold"],
+            **({"script": True} if given["script"] else {}),
         },
         given=given,
         references="formulas of communication and memory: sweeps list",
     )
-    return of_rows([record for one in found for record in _records(one)], fields, attrs)
+    return of_rows(records, fields, attrs)
 
 
 # For people.
@@ -168,7 +226,7 @@ def _lines(one: Calculation, asked: Asked) -> Iterator[str]:
 def _asked(one: Calculation) -> Iterator[str]:
     cluster = one.cluster
     kind = f", {cluster.experts} experts in every layer" if cluster.experts else ""
-    layers = f"{cluster.layers:g} layers, hidden size {cluster.hidden_size:g}"
+    layers = f"{cluster.size('layers'):g} layers, hidden size {cluster.size('hidden_size'):g}"
     yield f"model: {cluster.parameters / 1e9:.4g} billion parameters, {layers}{kind}"
     states = one.states
     total = sum(states.values())
@@ -176,12 +234,17 @@ def _asked(one: Calculation) -> Iterator[str]:
         f"  weights {_gb(states['weight'])}, gradients {_gb(states['gradient'])}, optimizer "
         f"{_gb(states['optimizer'])}: {_gb(total)}, {total / cluster.parameters:g} B a parameter"
     )
-    nodes = -(-cluster.gpus // MENTIONED)
+    node = _node(cluster)
+    nodes = -(-cluster.gpus // node)
     yield (
-        f"machine: {cluster.gpus} GPUs in {nodes} node{'s' if nodes > 1 else ''} of {MENTIONED}, "
+        f"machine: {cluster.gpus} GPUs in {nodes} node{'s' if nodes > 1 else ''} of {node}, "
         f"{_gb(cluster.memory)} each"
     )
     yield f"training: {cluster.batch:g} sequences of {cluster.length:g} tokens a step"
+
+
+def _node(cluster: Cluster) -> int:
+    return int(cluster.sizes.get("gpus_per_node", MENTIONED))
 
 
 def _table(one: Calculation) -> Iterator[str]:
@@ -212,10 +275,12 @@ def _recommended(one: Calculation) -> Iterator[str]:
     cluster, best = one.cluster, one.recommended
     limit = f"{cluster.threshold:.0%} of {_gb(cluster.memory)}"
     if best is None:
-        yield f"recommended: none, for no row fits into {limit}"
         can = [row for row in one.rows if not row.reasons]
         if not can:
+            split = "rows whose degrees make up all GPUs"
+            yield f"recommended: none, for {cluster.gpus} GPUs leave no {split}; see their reasons"
             return
+        yield f"recommended: none, for no row fits into {limit}"
         least = min(can, key=lambda row: row.memory)
         need = least.memory / cluster.threshold
         yield f"  nearest: {least.name}, {_gb(least.memory)}: GPUs of {_gb(need)} would hold it"
@@ -226,9 +291,9 @@ def _recommended(one: Calculation) -> Iterator[str]:
     yield from _bullet(
         f"{_gb(best.memory)} fit into {limit}: {best.memory / cluster.memory:.0%} full"
     )
-    inside = "stays in a node" if best.tp <= MENTIONED else "crosses nodes"
-    each = cluster.layers / best.pp
-    across = "across nodes" if best.tp * best.pp > MENTIONED else "in a node"
+    inside = "stays in a node" if best.tp <= _node(cluster) else "crosses nodes"
+    each = cluster.size("layers") / best.pp
+    across = "across nodes" if best.tp * best.pp > _node(cluster) else "in a node"
     stages = f"PP={best.pp} {across}, {each:g} layers a stage, a bubble of {best.bubble:.1%}"
     yield from _bullet(f"TP={best.tp} {inside}; {stages if best.pp > 1 else 'no pipeline'}")
     others = [row for row in one.rows if row.fits and not row.reasons and row is not best]
@@ -243,7 +308,7 @@ def _recommended(one: Calculation) -> Iterator[str]:
 
 def _experts(one: Calculation) -> Iterator[str]:
     """Yield the calculator's notes on experts, from our numbers."""
-    from sweeps.search.calculator import compared
+    from sweeps.search.calculator import compared, sizes_of
 
     cluster = one.cluster
     yield "experts"
@@ -252,6 +317,17 @@ def _experts(one: Calculation) -> Iterator[str]:
     yield from _bullet(
         f"EP={row.ep}: a GPU holds {experts:g} of {cluster.experts} experts, each whole"
     )
+    sizes = sizes_of(cluster)
+    yield from _bullet(
+        f"invented, so that there are so many parameters: experts in every layer, "
+        f"{sizes['expert_ffn_size']:g} wide, {sizes['experts_per_token']:g} for each token"
+    )
+    if row.ep == 1:
+        yield from _bullet(
+            f"no part of {cluster.experts} experts divides TP x DP = {row.tp * row.dp}: nothing is "
+            "exchanged, and every rank has them all; a number such as 8 is split"
+        )
+        return
     notes = compared(cluster)
     yield from _bullet(
         f"a layer has {notes.forward:g} all-to-alls in its forward and {notes.backward:g} in its "
@@ -274,8 +350,18 @@ def _differences(one: Calculation) -> Iterator[str]:
     if fewest is not None:
         text = f"TP={fewest.tp}, PP={fewest.pp}, DP={fewest.dp}"
         yield from _bullet(
-            f"over all degrees that its script tries fewest bytes would take {text} "
+            f"over all degrees that its script tries fewest of these bytes would take {text} "
             f"({_gb(fewest.bytes)}): bytes aren't time"
+        )
+    if one.cluster.batch >= MENTIONED * 2:
+        choice = script_choice(script_rows(one.cluster))
+        words = "nothing, for nothing fits"
+        if choice is not None:
+            words = (f"TP={choice.tp}, PP={choice.pp}, DP={choice.dp} ({choice.memory:.1f} GB of "
+                     f"memory, {choice.total:.0f} GB sent)")  # fmt: skip
+        yield from _bullet(
+            f"the script itself, whose bytes are others, recommends {words}: --script lays its "
+            "rows beside ours"
         )
     if one.recommended is not None and not one.cluster.experts:
         other = calculate(one.cluster, sequence_parallel=False).recommended
@@ -284,11 +370,16 @@ def _differences(one: Calculation) -> Iterator[str]:
                 "activations count as split along the sequence; if every rank of a stage sent "
                 f"them whole, fewest bytes would be {other.name}"
             )
-    if one.cluster.layers == SCRIPT["layers"] and not one.cluster.experts:
+    if not one.cluster.experts and abs(one.derived / one.cluster.parameters - 1.0) > TOLD:
+        whose = "the sizes given" if set(SCRIPT) & set(one.cluster.sizes) else "its sizes of layers"
         yield from _bullet(
-            f"its sizes of layers alone make {one.derived / 1e9:.3g} billion parameters, whatever "
-            "number is given"
+            f"{whose} make {one.derived / 1e9:.3g} billion parameters, not "
+            f"{one.cluster.parameters / 1e9:.4g}: memory is of the number, bytes are of the sizes"
         )
+    yield from _bullet(
+        "TP's bytes have the gathers again for the gradients of weights, as sequence parallelism "
+        "has them"
+    )
     ends = max((row.ends for row in one.rows), default=0.0)
     if ends:
         yield from _bullet(
@@ -296,6 +387,42 @@ def _differences(one: Calculation) -> Iterator[str]:
         )
     yield from _bullet("activations, buffers and ZeRO: --model gives the whole memory and the time")
     yield from _nearest(one)
+
+
+def _script(cluster: Cluster, rows: Sequence[ScriptRow], asked: Asked) -> Iterator[str]:
+    """Yield the script's table, what it recommends, and why its bytes aren't ours."""
+    yield "parallel strategy calculator: its script's own rows"
+    yield from (f"  ({line})" for line in asked.readings)
+    if asked.assumed:
+        yield f"  (not given, so taken as: {', '.join(asked.assumed)})"
+    yield (
+        f"model: {cluster.parameters / 1e9:.4g} billion parameters "
+        f"({script_parameters(cluster) / 1e9:.1f} of its sizes)"
+    )
+    yield ""
+    best = script_choice(rows)
+    table = [["TP", "PP", "DP", "Mem/GPU", "fits?", "TP", "PP", "DP", "our memory", "TP", "PP",
+              "DP", ""]]  # fmt: skip
+    for row in rows:
+        sent = [f"{row.volumes[name]:.2f} GB" for name in ("tp", "pp", "dp")]
+        ours = [_gb(row.ours.volumes[name]) for name in ("tp", "pp", "dp")]
+        table.append([str(row.tp), str(row.pp), str(row.dp), f"{row.memory:.1f} GB",
+                      "yes" if row.fits else "no", *sent, _gb(row.ours.memory), *ours,
+                      "recommended" if row is best else ""])  # fmt: skip
+    yield from aligned(table, left=0)
+    yield ""
+    if best is None:
+        yield "recommended: none, for no row fits"
+        return
+    yield f"recommended: TP={best.tp}, PP={best.pp}, DP={best.dp}"
+    yield from _bullet(f"memory {best.memory:.1f} GB; {best.total:.2f} GB sent in a step")
+    yield ""
+    yield "why ours are others, of that row"
+    for name, reasons in script_differences(cluster, best).items():
+        theirs = best.memory if name == "memory" else best.volumes[name]
+        own = best.ours.memory if name == "memory" else best.ours.volumes[name]
+        why = "; ".join(f"{value:+,.2f} GB {text}" for text, value in reasons) or "the same"
+        yield from _bullet(f"{TITLES.get(name, name)}: {theirs:,.2f} GB, ours {_gb(own)}: {why}")
 
 
 def _nearest(one: Calculation) -> Iterator[str]:

@@ -33,9 +33,9 @@ SEED_FLAGS: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (("--memory", "--memory-capacity", "-m"), "memory", "80",
      "Memory of a GPU: GB, from 1e6 on bytes.  [default: the machine's, or 80]"),
     (("--batch-size", "--global-batch", "-b"), "global_batch", "512",
-     "Sequences of a step, over all ranks.  [default: 512]"),
+     "Sequences of a step, over all ranks, or tokens: 4M.  [default: 512]"),
     (("--seq-len", "--seq-length", "-s"), "sequence_length", "4096",
-     "Tokens of a sequence.  [default: 4096]"),
+     "Tokens of a sequence, such as 8k (8,192).  [default: 4096]"),
 )  # fmt: skip
 # What the search decides by itself, or the flags above give.
 LEFT_OUT = (
@@ -46,9 +46,14 @@ OTHERS = tuple(name for name in flags.OF_TRAINING if name not in LEFT_OUT)
 SHAPES = tuple(name for name in flags.OF_MODELS if name not in LEFT_OUT and name != "model")
 # Options of this command that need a model's shapes, with what they are where they aren't given.
 SHAPED: dict[str, Any] = {
-    **dict.fromkeys(("explain", "lost_nodes", "tokens", "days")),
-    "objective": "time", "top": 10, "verbose": False,
+    **dict.fromkeys(("explain", "lost_nodes", "tokens", "days", "top")),
+    "objective": "time", "verbose": False,
 }  # fmt: skip
+# What the calculator takes of sizes, beside what it asks for.
+CALCULATED = (
+    "layers", "hidden_size", "heads", "vocabulary_size", "ffn_size", "experts_per_token",
+    "gpus_per_node", "weight_bytes", "gradient_bytes", "optimizer_bytes",
+)  # fmt: skip
 # A schedule without a backward is none of training.
 FORWARD = "forward_only"
 # Numbers from here on are SI, smaller ones billions of parameters, or GB.
@@ -78,12 +83,14 @@ def plan_options(command: Command) -> Command:
         click.option("--moe", is_flag=True, help="A mixture of experts, without shapes."),
         click.option("--num-experts", "--experts", "num_experts", metavar="N",
                      help="Its experts, of every layer.  [default: 64]"),
+        click.option("--script", is_flag=True,
+                     help="The rows of the script that the calculator follows, beside ours."),
         click.option("--objective", default=SHAPED["objective"], metavar="NAME",
                      help="time, memory, energy, cost or tokens (a GPU).  [default: time]"),
         click.option("--memory-threshold", default="0.9", metavar="SHARE",
                      help="Share of the memory that a plan may take.  [default: 0.9]"),
-        click.option("--top", type=click.IntRange(1), default=SHAPED["top"], metavar="N",
-                     help="Splits that the table shows.  [default: 10]"),
+        click.option("--top", type=click.IntRange(1), metavar="N",
+                     help="Splits that are shown.  [default: 10; of records and files 50]"),
         click.option("--explain", metavar="PLAN", help="Explain a plan, such as tp=8,pp=4,dp=2."),
         click.option("--lost-nodes", type=click.IntRange(1), metavar="N",
                      help="What is best when so many nodes are lost."),
@@ -110,7 +117,8 @@ def read_options(given: Mapping[str, Any]) -> Asked:
     """Read what click gives."""
     model = given["model"] is not None
     shaped = [name for name in SHAPES if given[name] is not None]
-    calculator = not model and not {"heads", "vocabulary_size"} & set(shaped)
+    stated = given["params"] is not None
+    calculator = not model and (stated or not {"heads", "vocabulary_size"} & set(shaped))
     faults = list(_contradictions(given, model=model, calculator=calculator))
     assumed: list[str] = []
     values: dict[str, str] = {}
@@ -133,6 +141,10 @@ def read_options(given: Mapping[str, Any]) -> Asked:
     if calculator and parameters is not None:
         values["parameters"] = _scaled("--params", parameters, "billions", readings)
     values |= _others(given)
+    if "tokens_per_step" in values and given["global_batch"] is None:
+        values.pop("global_batch", None)
+        assumed = [text for text in assumed if not text.startswith("--batch-size")]
+    readings += flags.in_tokens(values, "--batch-size")
     experts = given["num_experts"] if given["moe"] or given["num_experts"] else None
     if given["moe"] and experts is None:
         experts = "64"
@@ -151,16 +163,12 @@ def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) 
         yield fault(
             flag, "set", "can't be given with --model, which says so itself", "one of the two"
         )
-    if given["tokens"] is not None and given["days"] is not None:
-        yield fault("--days", given["days"], "can't be given with --tokens", "one of the two")
-    for name, text in flags.given_options(given, OTHERS).items():
-        if name.endswith("bandwidth") and text is not None and _is_bare(text):
-            wrong = f"is {text} bytes a second without a unit: no link is as slow"
-            yield fault(flag_of(name), text, wrong, f"'{text} Gbit/s' or '{text} GB/s'")
     if not calculator:
+        if given["script"]:
+            yield fault("--script", "set", "is of a number of parameters alone", "--params")
         return
     allowed = "--model, or leave it out"
-    kept = ("layers", "hidden_size")
+    kept = (*CALCULATED, "tokens_per_step")
     for name, text in flags.given_options(given, OTHERS).items():
         if text is not None and name not in kept:
             yield fault(flag_of(name), text, "needs a model's shapes", allowed)
@@ -168,14 +176,6 @@ def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) 
         if given[name] != usual:
             flag = f"--{name.replace('_', '-')}"
             yield fault(flag, given[name], "needs a model's shapes", allowed)
-
-
-def _is_bare(text: str) -> bool:
-    """Return whether a bandwidth is a small number without a unit."""
-    try:
-        return 0.0 < float(text) < LARGE
-    except ValueError:
-        return False
 
 
 def _scaled(flag: str, text: str, unit: str, readings: list[str]) -> str:
@@ -297,18 +297,21 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     from sweeps.cli.plan_report import answer_lines, nothing_lines
     from sweeps.cli.write import Output, Progress
     from sweeps.search.answer import answer
-    from sweeps.search.interface import Plans
+    from sweeps.search.interface import KEPT_SPLITS, Plans
 
     if asked.explain:
         from sweeps.cli.plan_report import explain
 
+        _refuse(given, UNEXPLAINED, "says nothing of one plan that is explained", "leave it out")
         return explain(request, asked, given)
     out = Output(given, "plan")
+    if out.programs:
+        _refuse(given, ("lost_nodes",), "is told to people, not in records", "one of the two")
     out.check()
     progress = Progress("searching")
     found = answer(request.first, progress=progress)
     progress.end()
-    plans = Plans(request, answer=found)
+    plans = Plans(request, found, None, asked.tokens, asked.days, given["top"] or KEPT_SPLITS)
     if found.recommended is None:
         sys.stdout.writelines(line + "\n" for line in nothing_lines(found, asked))
         return 1
@@ -318,17 +321,31 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     return 0
 
 
+# What a plan that is explained has no use for.
+UNEXPLAINED = ("lost_nodes", "top", "csv", "json", "output", "plot", "overwrite", "compress",
+               "digits")  # fmt: skip
+
+
+def _refuse(given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed: str) -> None:
+    """Refuse those of some options that are given: they would do nothing."""
+    values = {name: given.get(name, given.get(f"as_{name}")) for name in names}
+    faults = [
+        fault(f"--{name.replace('_', '-')}", "set" if value is True else value, wrong, allowed)
+        for name, value in values.items()
+        if value not in (None, False)
+    ]
+    if faults:
+        raise InputError(faults)
+
+
 def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     """Answer a question at many points."""
     from sweeps.cli.write import Output, Progress
     from sweeps.search.interface import Plans
     from sweeps.search.repair import best_at
 
-    for name in ("explain", "lost_nodes", "tokens", "days"):
-        if given[name] is not None:
-            text = f"--{name.replace('_', '-')}"
-            wrong = "is for one point, and there are many"
-            raise InputError(fault(text, given[name], wrong, "one value for every argument"))
+    one = ("explain", "lost_nodes", "tokens", "days", "top", "verbose")
+    _refuse(given, one, "is for one point, and there are many", "one value for every argument")
     out = Output(given, "plan")
     out.check()
     progress = Progress("searching")

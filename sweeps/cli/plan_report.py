@@ -19,7 +19,7 @@ from sweeps.cli.plan_command import Asked, flag_of
 from sweeps.cli.write import shown
 from sweeps.engine.grid import is_row_number
 from sweeps.result import Result, aligned
-from sweeps.search.answer import WHOLE, Answer, answer, nodes_lost, other_batch
+from sweeps.search.answer import WHOLE, Answer, answer, nodes_lost, other_batch, trained
 from sweeps.search.launch import Settings, settings_of
 from sweeps.search.repair import nearest_plan
 from sweeps.search.request import CHOICES, Execution, Request, read_request
@@ -117,7 +117,8 @@ def _text(name: str, value: Any) -> str:
 
 
 WIDTH = 98
-# How many plans of the Pareto front are shown.
+# How many splits, and plans of the Pareto front, are shown.
+SHOWN_SPLITS = 10
 FRONT = 8
 # Below this a batch that divides better isn't worth a line.
 WORTH = 0.01
@@ -128,7 +129,7 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
     yield heading(answer)
     yield from (f"  ({line})" for line in asked.readings)
     yield from space_lines(answer)
-    yield from _best(answer, given["top"])
+    yield from _best(answer, given["top"] or SHOWN_SPLITS)
     yield from _front(answer)
     yield f"recommended: {answer.main[0].plan.name}"
     yield from bullets(answer.reasons)
@@ -320,12 +321,9 @@ def training_lines(detail: Detail, asked: Asked) -> Iterator[str]:
     """Yield days and cost of a training, or the tokens in days, with what interrupts it."""
     if asked.tokens is None and asked.days is None:
         return
-    (one,) = details([detail.plan], ("tokens_per_second", *FAILURES))
-    tokens = asked.tokens
-    if tokens is None:
-        assert asked.days is not None
-        tokens = one["tokens_per_second"] * one["goodput"] * asked.days * 86400.0
-    plan = detail.plan.changed({"training_tokens": tokens})
+    (one,) = details([detail.plan], FAILURES)
+    (plan,) = trained([detail.plan], asked.tokens, asked.days)
+    tokens = plan["training_tokens"]
     (whole,) = details([plan], TRAINING)
     text = f"{tokens / 1e12:.4g} T tokens" if tokens >= 1e12 else f"{tokens / 1e9:.4g} B tokens"
     days = shown("run_days", whole["run_days"])
@@ -349,6 +347,12 @@ def training_lines(detail: Detail, asked: Asked) -> Iterator[str]:
     if not np.isfinite(whole["run_cost"]):
         lines.append("no price is known: --price '2.5 USD/h' (or --capital '35000 USD', of a GPU "
                      "that is owned) gives the cost")  # fmt: skip
+    if asked.tokens is not None and asked.days is not None:
+        over = whole["run_days"] - asked.days
+        late = f"{over:.2g} days too late, of {asked.days:g}: sweeps buy finds GPUs that make it"
+        lines.append(
+            late if over > 0.0 else f"in time: {-over:.2g} of {asked.days:g} days are left"
+        )
     yield from bullets(lines)
     yield ""
 

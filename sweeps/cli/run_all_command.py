@@ -165,7 +165,7 @@ def _analyses() -> Iterator[tuple[str, Result]]:
 
     for line in analyses():
         given = analysis.make_context("analysis", shlex.split(line)).params
-        job = analysis_job(stated_analysis(given), command=["sweeps", "run-all"])
+        job = analysis_job(stated_analysis(given)[0], command=["sweeps", "run-all"])
         yield f"analysis {line}", job.evaluated()
 
 

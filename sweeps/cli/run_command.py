@@ -79,7 +79,8 @@ def command(spec: str, **given: Any) -> int:
     )
     # Undrawn unless asked for: figures of what is large, which declares none of its own.
     asked = bool(sweep.figures) if given["plot"] is None else given["plot"]
-    out = Output({**given, "plot": asked}, found.stem)
+    # Formulas are notes here, beside records.
+    out = Output({**given, "verbose": False, "plot": asked}, found.stem)
     notes = out.notes
     if given["verbose"]:
         notes.writelines(line + "\n" for line in statements(job))

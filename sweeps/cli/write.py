@@ -37,6 +37,9 @@ MOST_BESIDE = 10**5
 # Endings of files that hold no dataset.
 OTHERS = (".png", ".svg", ".pdf", ".json", ".toml", ".txt", ".log", ".xlsx")
 
+# How a dataset is stored, with what is usual.
+STORED = {"compress": False, "digits": None, "dtype": "f8"}
+
 Figures = Sequence[Mapping[str, Any]]
 
 
@@ -86,10 +89,29 @@ class Output:
         # Programs read records from standard output, so what is for people goes elsewhere.
         self.notes: TextIO = sys.stderr if self.programs else sys.stdout
         self.wanted = bool(given["output"] or given["plot"])  # Whether there is a file to write
+        faults = list(self._idle())
         if Path(given["output"] or "").suffix in OTHERS:
-            raise InputError(
-                fault("--output", given["output"], "is not a format", "FILE.csv or FILE.nc")
-            )
+            allowed = "FILE.csv or FILE.nc"
+            faults.append(fault("--output", given["output"], "is not a format", allowed))
+        if faults:
+            raise InputError(faults)
+
+    def _idle(self) -> Iterator[str]:
+        """Yield a fault for each option that would do nothing beside the others."""
+        given = self.given
+        if given["as_csv"] and given["as_json"]:
+            yield fault("--csv", "set", "can't be given with --json", "one of the two")
+        if self.programs and given.get("verbose"):
+            yield fault("--verbose", "set", "is told to people, not in records", "one of the two")
+        always = "max_memory" in given  # of what writes a file whether or not one is named
+        stored = (self.wanted or always) and self.path.suffix != ".csv"
+        for name, usual in STORED.items():
+            if given[name] != usual and not stored:
+                wrong = "is of a dataset in a file, and none is written"
+                yield fault(f"--{name}", given[name], wrong, "--output FILE.nc, too")
+        others = any(given.get(name) for name in ("write", "timeline", "output_dir"))
+        if given["overwrite"] and not (self.wanted or always or others):
+            yield fault("--overwrite", "set", "nothing is written", "--output FILE.nc, too")
 
     @property
     def path(self) -> Path:

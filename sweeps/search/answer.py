@@ -11,6 +11,7 @@ import numpy as np
 
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
+from sweeps import display
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column, Layout, row_numbers
 from sweeps.errors import InputError
@@ -131,10 +132,43 @@ def kept_plans(answer: Answer, count: int) -> list[Execution]:
     return list(kept.values())
 
 
-def table_layout(answer: Answer, count: int, attrs: Mapping[str, str]) -> Layout:
-    """Return the plans of one point as a table: a row a plan."""
+# What is told of a run, beside what is told of its plan.
+RUN = (
+    *display.rows("training"), *display.rows("failures"), "cost", "run_cost", "useful_cost",
+    "paid_gpus", "price", "node_power",
+)  # fmt: skip
+
+
+def trained(
+    plans: Sequence[Execution], tokens: float | None, days: float | None
+) -> list[Execution]:
+    """Return plans with the tokens of a training: those given, or those of some days with each."""
+    if tokens is None and days is not None:
+        rates = details(plans, ("tokens_per_second", "goodput"))
+        every = [one["tokens_per_second"] * one["goodput"] * days * one.plan["day"]
+                 for one in rates]  # fmt: skip
+    else:
+        every = [tokens or np.nan] * len(plans)
+    return [plan.changed({"training_tokens": own})
+            for plan, own in zip(plans, every, strict=True)]  # fmt: skip
+
+
+def table_layout(
+    answer: Answer,
+    count: int,
+    attrs: Mapping[str, str],
+    *,
+    run: tuple[float | None, float | None] = (None, None),
+) -> Layout:
+    """Return the plans of one point as a table: a row a plan.
+
+    Of a run with so many tokens or days, it tells what it takes.
+    """
     plans = kept_plans(answer, count)
-    rows = details(plans, (*MEASURES, *PARTS, *PEAK_PARTS, *COMMUNICATION))
+    names: tuple[str, ...] = (*MEASURES, *PARTS, *PEAK_PARTS, *COMMUNICATION)
+    if run != (None, None):
+        names = (*names, "training_tokens", *RUN)
+    rows = details(plans if run == (None, None) else trained(plans, *run), names)
     variables = []
     for name in rows[0].values:
         values = [row[name] for row in rows]

@@ -13,11 +13,10 @@ from overhead.graph import derive
 from overhead.labels import LABELS
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
-from sweeps import display
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Layout, row_numbers
 from sweeps.errors import InputError, fault
-from sweeps.search.answer import BETTER, PLAN, answer, placed, plan_choices
+from sweeps.search.answer import BETTER, PLAN, RUN, answer, placed, plan_choices
 from sweeps.search.repair import MEASURES, flag_column, number_column
 from sweeps.search.request import Point
 from sweeps.search.search import COMMUNICATION, Detail, details
@@ -29,11 +28,6 @@ LARGEST_PRIME = 7
 LATELY = 3
 # Where so many times the GPUs of the fastest would be needed, no number makes it.
 FUTILE = 4.0
-# What is told of a run, beside what is told of its plan.
-RUN = (
-    *display.rows("training"), *display.rows("failures"), "cost", "run_cost", "useful_cost",
-    "paid_gpus", "price", "node_power",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

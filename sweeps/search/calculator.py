@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -56,8 +56,14 @@ class Cluster:
     length: float = 4096.0  # Sequences of a step, and tokens of one
     experts: int = 0  # Routed experts of every layer; none of a dense model
     threshold: float = DEFAULT_THRESHOLD  # The share of the memory that a plan may take
-    layers: float = SCRIPT["layers"]  # Sizes of layers
-    hidden_size: float = SCRIPT["hidden_size"]  # Sizes of layers
+    # Sizes of layers, bytes of numbers and GPUs of a node, where they aren't the calculator's
+    sizes: Mapping[str, float] = field(default_factory=dict)
+
+    def size(self, name: str) -> float:
+        """Return a size of the layers: the one given, or the calculator's."""
+        if name == "ffn_size" and name not in self.sizes:
+            return FFN_RATIO * self.size("hidden_size")
+        return self.sizes.get(name, SCRIPT.get(name, 1.0))
 
 
 @dataclass(frozen=True)
@@ -154,13 +160,14 @@ class _Evaluator:
             "sequence_parallel": float(sequence_parallel),
             "zero_stage": 0.0,
             "micro_batch": 1.0,
-            "layers": cluster.layers,
-            "hidden_size": cluster.hidden_size,
+            **{name: cluster.size(name) for name in ("layers", "hidden_size")},
             "memory_capacity": cluster.memory,
         }
         sizes = sizes_of(replace(cluster, experts=0))
-        dense = {**sizes, "ffn_size": FFN_RATIO * cluster.hidden_size, "gated": 0.0,
+        dense = {**sizes, "ffn_size": cluster.size("ffn_size"), "gated": 0.0,
                  "tied_embeddings": 1.0}  # fmt: skip
+        others = ("gpus_per_node", "weight_bytes", "gradient_bytes", "optimizer_bytes")
+        constants |= {name: cluster.sizes[name] for name in others if name in cluster.sizes}
         if cluster.experts:
             constants |= sizes_of(cluster)
         else:
@@ -170,6 +177,8 @@ class _Evaluator:
         self.given = {name: v for name, v in found.constants.items() if name not in ("tp", "dp")}
         self.labels = complete({**found.labels, **found.implied}, found.constants)
         self.node = int(found.constants["gpus_per_node"])
+        if cluster.gpus < self.node:  # a part of a node is one as well
+            self.given["gpus_per_node"] = float(cluster.gpus)
         script = resolve(Sweep("", constants={**dense, "tp": 1.0}, labels=labels))
         known = Evaluation(script.constants, {**script.labels, **script.implied})
         self.derived = float(known["parameters"])
@@ -237,16 +246,143 @@ def _ep(cluster: Cluster, ranks: float) -> float:
     return float(max(n for n in divisors(shared) if n <= MENTIONED))
 
 
+# The script by which the calculator is known, as its author wrote it.
+
+
+@dataclass(frozen=True)
+class ScriptRow:
+    """A row of the script's table: its numbers, and ours of the same split."""
+
+    tp: int  # The degrees
+    pp: int  # The degrees
+    dp: int  # The degrees
+    memory: float  # GB of a GPU, with its activations
+    activations: float  # GB of these
+    fits: bool  # Whether it is less than the threshold
+    volumes: Mapping[str, float]  # GB of a step, by dimension
+    ours: Row  # What the calculator here says of the split
+
+    @property
+    def total(self) -> float:
+        """GB of a step, all dimensions together."""
+        return self.volumes["tp"] + self.volumes["pp"] + self.volumes["dp"]
+
+
+def script_parameters(cluster: Cluster) -> float:
+    """Return the parameters that the script makes of its sizes."""
+    hidden = cluster.size("hidden_size")
+    inner = 2.0 * hidden * cluster.size("ffn_size") * max(cluster.experts, 1)
+    layer = 4.0 * hidden**2 + inner
+    return cluster.size("vocabulary_size") * hidden + layer * cluster.size("layers")
+
+
+def script_rows(cluster: Cluster) -> tuple[ScriptRow, ...]:
+    """Return the script's table: its arithmetic, beside ours."""
+    if cluster.batch < max(TRIED_PP):
+        allowed = f"{max(TRIED_PP)} or more"
+        wrong = "the script divides by zero where a batch is smaller than its stages"
+        raise InputError(fault("--batch-size", f"{cluster.batch:g}", wrong, allowed))
+    evaluate = _Evaluator(cluster, sequence_parallel=True)
+    pairs = [(tp, pp) for tp in TRIED_TP for pp in TRIED_PP
+             if tp <= evaluate.node and tp * pp <= cluster.gpus]  # fmt: skip
+    return tuple(_script_row(cluster, ours) for ours in evaluate.rows(pairs))
+
+
+def _script_row(cluster: Cluster, ours: Row) -> ScriptRow:
+    """Return a row as the script computes it: each step in its order, for its very digits."""
+    tp, pp, dp = ours.tp, ours.pp, ours.dp
+    count, layers = script_parameters(cluster), int(cluster.size("layers"))
+    weights, optimizer = count * 2 / 1e9, count * 4 * 2 / 1e9
+    batch, length = int(cluster.batch), int(cluster.length)
+    hidden = int(cluster.size("hidden_size"))
+    at_once = batch // (batch // pp)
+    activations = 10 * at_once * length * hidden // tp * (layers // pp) * 2 / 1e9
+    states = weights / (tp * pp) + weights / (tp * pp) + optimizer / (tp * pp) / dp
+    memory = states + activations
+    volumes = {
+        "tp": 4 * batch * length * hidden * 2 * (tp - 1) / tp * layers / pp / 1e9,
+        "pp": 2 * batch * length * hidden * 2 / 1e9,
+        "dp": 2 * (cluster.parameters / pp) * 2 * (dp - 1) / dp / 1e9,
+    }
+    fits = memory < cluster.memory / 1e9 * cluster.threshold
+    return ScriptRow(tp, pp, dp, memory, activations, fits, volumes, ours)
+
+
+def script_choice(rows: Sequence[ScriptRow]) -> ScriptRow | None:
+    """Return the row that the script recommends: of those that fit the fewest bytes, the first."""
+    return min((row for row in rows if row.fits), key=lambda row: row.total, default=None)
+
+
+def script_differences(cluster: Cluster, row: ScriptRow) -> dict[str, list[tuple[str, float]]]:
+    """Return by part why the script's GB of a row aren't ours, each reason with its GB.
+
+    The reasons of a part add up to what lies between the two.
+    """
+    split, dp, tp = row.tp * row.pp, row.dp, row.tp
+    named, found = cluster.parameters / 1e9, script_parameters(cluster) / 1e9
+    parts: dict[str, tuple[float, float, list[tuple[str, float]]]] = {}
+    states = row.memory - row.activations
+    sharded = 8.0 * found / split * (1.0 - 1.0 / dp)
+    more = 12.0 * (named - found) / split
+    text = f"{named:.4g} billion parameters, where its sizes make {found:.3g}"
+    parts["memory"] = (row.memory, row.ours.memory / 1e9, [
+        ("activations left out", -row.activations),
+        ("an optimizer that isn't sharded over data-parallel ranks", sharded),
+        (text, more),
+    ])  # fmt: skip
+    assert abs(states + sharded + more - 12.0 * named / split) < 1e-6 * named
+    own = row.volumes["tp"]
+    parts["tp"] = (own, row.ours.volumes["tp"] / 1e9, [
+        ("the batch divided among data-parallel ranks", own / dp - own),
+        ("two all_reduces of a layer's backward, too", own / dp),
+    ])  # fmt: skip
+    own = row.volumes["pp"]
+    few: list[tuple[str, float]] = [("no stages, nothing between them", -own)]
+    if row.pp > 1:
+        few = [("the batch divided among data-parallel ranks", own / dp - own),
+               ("activations split along the sequence", own / dp / tp - own / dp)]  # fmt: skip
+    parts["pp"] = (own, row.ours.volumes["pp"] / 1e9, few)
+    own = row.volumes["dp"]
+    parts["dp"] = (own, row.ours.volumes["dp"] / 1e9,
+                   [("gradients divided among tensor-parallel ranks", own / tp - own)])  # fmt: skip
+    return {name: [*_told(given), *_rest(name, theirs, ours, given, row)]
+            for name, (theirs, ours, given) in parts.items()}  # fmt: skip
+
+
+LEAST_TOLD = 1e-6  # GB: less is rounding
+# What is left in a dimension when all other reasons are taken off.
+REST = {
+    "memory": "bytes of numbers that were given",
+    "tp": "gathers again for the gradients of weights, as sequence parallelism has them",
+    "pp": "an end stage sends one way alone",
+    "dp": "bytes of numbers that were given",
+}
+
+
+def _told(reasons: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    return [(text, value) for text, value in reasons if abs(value) > LEAST_TOLD]
+
+
+def _rest(
+    name: str, theirs: float, ours: float, reasons: Sequence[tuple[str, float]], row: ScriptRow
+) -> list[tuple[str, float]]:
+    left = ours - theirs - sum(value for _, value in reasons)
+    routed = "experts of other sizes, divided by expert parallelism"
+    return _told([(routed if row.ours.volumes["ep"] else REST[name], left)])
+
+
 def sizes_of(cluster: Cluster) -> dict[str, float]:
     """Return the sizes of layers that the calculator takes; of experts those that fit."""
-    sizes = {**SCRIPT, "layers": cluster.layers, "hidden_size": cluster.hidden_size}
+    sizes = {name: cluster.size(name) for name in SCRIPT}
     return {**sizes, **_experts(cluster)} if cluster.experts else sizes
 
 
 def _experts(cluster: Cluster) -> dict[str, float]:
     """Return sizes of experts with which a model has the parameters that are given."""
-    layers, hidden = cluster.layers, cluster.hidden_size
-    others = SCRIPT["vocabulary_size"] * hidden + layers * hidden * (4.0 * hidden + cluster.experts)
+    layers, hidden = cluster.size("layers"), cluster.size("hidden_size")
+    others = cluster.size("vocabulary_size") * hidden + layers * hidden * (
+        4.0 * hidden + cluster.experts
+    )
     width = np.round((cluster.parameters - others) / (layers * cluster.experts * 2.0 * hidden))
     if width < 1.0:
         told = f"{cluster.parameters:g}"
@@ -254,7 +390,7 @@ def _experts(cluster: Cluster) -> dict[str, float]:
         raise InputError(fault("--params", told, wrong, "more, or smaller --hidden-size, --layers"))
     return {
         "experts": float(cluster.experts),
-        "experts_per_token": 1.0,
+        "experts_per_token": cluster.size("experts_per_token"),
         "expert_ffn_size": float(width),
         "ffn_size": 0.0,
         "gated": 0.0,

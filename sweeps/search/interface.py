@@ -36,11 +36,18 @@ class Plans:
         Of a question at one point: everything that can be said of it.
     best : Best or None
         Of a question at many points: the best plan at each.
+    tokens, days : float or None
+        Of a whole training, whose time and cost the table tells: its tokens, or those of its days.
+    splits : int
+        Splits that the table of one point has, beside the Pareto front.
     """
 
     request: Request
     answer: Answer | None = None
     best: Best | None = None
+    tokens: float | None = None
+    days: float | None = None
+    splits: int = KEPT_SPLITS
 
     @property
     def recommended(self) -> Execution | None:
@@ -86,14 +93,18 @@ class Plans:
         command : sequence of str
             What computes it; by default the command that runs.
         """
-        attrs = _provenance(self.request, given, formulas, command)
+        whole = {"training": {"tokens": self.tokens or "", "days": self.days or ""}}
+        told = {**(whole if self.tokens or self.days else {}),
+                **({"splits": self.splits} if self.splits != KEPT_SPLITS else {})}  # fmt: skip
+        attrs = _provenance(self.request, told, given, formulas, command)
         if self.best is not None:
             return Result(self.best.layout(attrs))
         assert self.answer is not None
         if self.answer.recommended is None:
             wrong = "none can run, so that there is no table"
             raise InputError(fault("plans", "..", wrong, "see the answer's remedies"))
-        return Result(table_layout(self.answer, KEPT_SPLITS, attrs))
+        run = (self.tokens, self.days)
+        return Result(table_layout(self.answer, self.splits, attrs, run=run))
 
 
 def plans(
@@ -152,7 +163,11 @@ def _plain(value: Any) -> Any:
 
 
 def _provenance(
-    request: Request, given: Mapping[str, Any], formulas: str, command: Sequence[str]
+    request: Request,
+    told: Mapping[str, Any],
+    given: Mapping[str, Any],
+    formulas: str,
+    command: Sequence[str],
 ) -> dict[str, str]:
     """Return the global attributes of a table of plans."""
 
@@ -166,7 +181,7 @@ def _provenance(
     return provenance_of(
         title=f"Best parallel plans of {', '.join(named('model', 'a model'))}",
         summary=f"Of all parallel plans those with {request.first.objective.words}.",
-        stated=stated(request),
+        stated={**stated(request), **told},
         given=given,
         references="formulas of the training step: sweeps list",
         inputs=[formulas, *((machine.name, machine.figures) for machine in machines)],

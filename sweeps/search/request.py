@@ -35,6 +35,7 @@ ALIASES = {
     "gpus": "world_size",
     "num_gpus": "world_size",
     "batch_size": "global_batch",
+    "batch_tokens": "tokens_per_step",
     "seq_len": "sequence_length",
     "seq_length": "sequence_length",
     "memory": "memory_capacity",
@@ -244,6 +245,7 @@ class Request:
 
     first: Point  # The question at the first point
     axes: tuple[Axis, ...] = ()  # What varies from point to point
+    batch_tokens: float | None = None  # Tokens of a step, where these say how large a batch is
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -261,7 +263,21 @@ class Request:
                         labels[name] = place[name] = str(values[at])
                     else:
                         constants[name] = place[name] = float(values[at])
+            tokens = constants.pop("tokens_per_step", self.batch_tokens)
+            if tokens is not None:
+                constants["global_batch"] = sequences_of(tokens, constants["sequence_length"])
             yield replace(self.first, constants=constants, labels=labels, place=place)
+
+
+def sequences_of(tokens: float, length: float) -> float:
+    """Return the sequences of a batch of so many tokens, or refuse one that isn't whole."""
+    batch = tokens / length
+    if batch.is_integer():
+        return batch
+    few = max(int(batch), 1)
+    near = " or ".join(f"{count * length:,.0f} ({count})" for count in (few, few + 1))
+    wrong = f"{batch:,.4g} sequences of {length:,.0f}, and only whole ones can be"
+    raise InputError(fault("tokens_per_step", f"{tokens:,.0f}", wrong, f"{near}, for example"))
 
 
 def read_request(
@@ -286,8 +302,11 @@ def read_request(
     _check(sweep)
     point, axes = _split(sweep)
     chosen = objective_of(objective)
-    return Request(replace(point, objective=chosen, threshold=threshold, folders=tuple(folders)),
-                   axes)  # fmt: skip
+    return Request(
+        replace(point, objective=chosen, threshold=threshold, folders=tuple(folders)),
+        axes,
+        sweep.constants.get("tokens_per_step"),
+    )
 
 
 def _read(named: Mapping[str, Any], folders: Sequence[Path]) -> Sweep:
@@ -306,11 +325,15 @@ def _read(named: Mapping[str, Any], folders: Sequence[Path]) -> Sweep:
 
 def _check(sweep: Sweep) -> None:
     """Refuse a question that lacks what it can't do without."""
+    tokens = {"global_batch"} if "tokens_per_step" in sweep.given else set()
     faults = [
         needs("a plan", allowed, name)
         for name, allowed in NEEDED.items()
-        if name not in sweep.given
+        if name not in sweep.given | tokens
     ]
+    if tokens & sweep.given:
+        wrong = "stands beside tokens_per_step"
+        faults.append(fault("global_batch", "..", wrong, "one of the two"))
     lacking = [name for name in needed_shapes(sweep.given) if name not in sweep.given]
     if "model" in sweep.given and "parameters" in sweep.given:
         wrong = "can't be given with a model, whose shapes give it"
@@ -348,7 +371,7 @@ def _split(sweep: Sweep) -> tuple[Point, tuple[Axis, ...]]:
     if "forward_only" in choices.get("schedule", ()):
         wrong = "has no backward: it is none of training"
         raise InputError(fault("schedule", "forward_only", wrong, "another schedule"))
-    first = next(Request(point, tuple(axes)).points())
+    first = next(Request(point, tuple(axes), constants.get("tokens_per_step")).points())
     return replace(first, place={}), tuple(axes)
 
 

@@ -220,7 +220,7 @@ class TrainingResolver(Resolver):
             self._constant("dp", one)
         if "micro_batch" not in self.given:
             self._constant("micro_batch", assumed(1.0, "one sequence"))
-        if not {"global_batch", "micro_batches"} & self.given:
+        if not {"global_batch", "micro_batches", "tokens_per_step"} & self.given:
             self._constant("micro_batches", assumed(1.0, "one micro-batch a step"))
         experts = self._first("experts") or 0.0
         axis = self._axis_of("experts")

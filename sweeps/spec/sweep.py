@@ -29,7 +29,7 @@ from sweeps.spec.axis import (
     pieces,
 )
 from sweeps.spec.catalog import find_spec, load_model, spec_names
-from sweeps.spec.units import to_toml, with_unit
+from sweeps.spec.units import counts_tokens, spelled_out, to_toml, with_unit
 
 # Reductions as a sweep states them.
 
@@ -346,7 +346,9 @@ class _SweepReader(Faults):
         if not isinstance(value, Mapping):
             self.add(key, value, "not a table", f"[{key}] with keys below it")
             return {}
-        return value
+        # A batch of so many k or M is one of tokens.
+        return {"tokens_per_step" if name == "global_batch" and counts_tokens(own) else name: own
+                for name, own in value.items()}  # fmt: skip
 
     def _tables(self, key: str) -> Sequence[Mapping[str, Any]]:
         value = self.stated.get(key, [])
@@ -428,7 +430,7 @@ class _SweepReader(Faults):
     def _parse(self, name: str, value: Any) -> NDArray[Any]:
         quantity = VOCABULARY[name]
         return parse_values(
-            value,
+            spelled_out(name, value),
             quantity.units,
             field=name,
             integer=quantity.integer,

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from sweeps.errors import InputError
-from sweeps.search.calculator import Cluster, calculate, compared, nearest_model
+from sweeps.search.calculator import (
+    Cluster,
+    calculate,
+    compared,
+    nearest_model,
+    script_choice,
+    script_differences,
+    script_rows,
+)
 from tests.cli_runner import Runner
 
 # Of the calculator's own table: degrees, GB a GPU, whether it fits.
@@ -30,6 +38,80 @@ def test_over_all_that_it_tries_it_would_take_no_tensor_parallelism() -> None:
     fewest = calculate(Cluster()).fewest
     assert fewest is not None
     assert (fewest.tp, fewest.pp, fewest.dp) == (1, 16, 4)
+
+
+# What the script prints for its example (its source is public; run on 70 64 80 512 4096).
+PRINTED = """
+1 1 64 323.8GB no 0.00GB 68.72GB 275.62GB
+1 2 32 192.8GB no 0.00GB 68.72GB 135.62GB
+1 4 16 127.3GB no 0.00GB 68.72GB 65.62GB
+1 8 8 94.6GB no 0.00GB 68.72GB 30.62GB
+1 16 4 78.2GB no 0.00GB 68.72GB 13.12GB
+2 1 32 166.0GB no 5497.56GB 68.72GB 271.25GB
+2 2 16 100.5GB no 2748.78GB 68.72GB 131.25GB
+2 4 8 67.8GB yes 1374.39GB 68.72GB 61.25GB
+2 8 4 51.4GB yes 687.19GB 68.72GB 26.25GB
+2 16 2 43.2GB yes 343.60GB 68.72GB 8.75GB
+4 1 16 87.1GB no 8246.34GB 68.72GB 262.50GB
+4 2 8 54.3GB yes 4123.17GB 68.72GB 122.50GB
+4 4 4 38.0GB yes 2061.58GB 68.72GB 52.50GB
+4 8 2 29.8GB yes 1030.79GB 68.72GB 17.50GB
+4 16 1 25.7GB yes 515.40GB 68.72GB 0.00GB
+8 1 8 47.6GB yes 9620.73GB 68.72GB 245.00GB
+8 2 4 31.3GB yes 4810.36GB 68.72GB 105.00GB
+8 4 2 23.1GB yes 2405.18GB 68.72GB 35.00GB
+8 8 1 19.0GB yes 1202.59GB 68.72GB 0.00GB
+"""
+
+
+def test_the_script_gives_its_own_rows_to_the_digit() -> None:
+    rows = script_rows(Cluster())
+    printed = [
+        f"{row.tp} {row.pp} {row.dp} {row.memory:.1f}GB {'yes' if row.fits else 'no'} "
+        + " ".join(f"{row.volumes[name]:.2f}GB" for name in ("tp", "pp", "dp"))
+        for row in rows
+    ]
+    assert printed == PRINTED.split("\n")[1:-1]
+    assert len(printed) == 19
+    best = script_choice(rows)
+    assert best is not None
+    assert (best.tp, best.pp, best.dp) == (2, 16, 2)
+    assert (f"{best.memory:.1f}", f"{best.total:.0f}") == ("43.2", "421")
+
+
+@pytest.mark.parametrize("cluster", [Cluster(), Cluster(gpus=48, batch=384.0),
+                                     Cluster(experts=8, parameters=100e9)])  # fmt: skip
+def test_the_reasons_add_up_to_what_differs(cluster: Cluster) -> None:
+    for row in script_rows(cluster):
+        for name, reasons in script_differences(cluster, row).items():
+            theirs = row.memory if name == "memory" else row.volumes[name]
+            ours = row.ours.memory if name == "memory" else row.ours.volumes[name]
+            assert theirs + sum(value for _, value in reasons) == pytest.approx(ours / 1e9)
+
+
+def test_every_reason_of_its_example_is_named() -> None:
+    (row,) = (one for one in script_rows(Cluster()) if (one.tp, one.pp) == (2, 16))
+    found = script_differences(Cluster(), row)
+    assert dict(found["memory"]) == {
+        "activations left out": pytest.approx(-26.84, abs=0.01),
+        "an optimizer that isn't sharded over data-parallel ranks": pytest.approx(8.18, abs=0.01),
+        "70 billion parameters, where its sizes make 65.5": pytest.approx(1.70, abs=0.01),
+    }
+    assert [text for text, _ in found["tp"]] == [
+        "the batch divided among data-parallel ranks",
+        "two all_reduces of a layer's backward, too",
+        "gathers again for the gradients of weights, as sequence parallelism has them",
+    ]
+    assert found["dp"] == [("gradients divided among tensor-parallel ranks", pytest.approx(-4.375))]
+    (flat,) = (one for one in script_rows(Cluster()) if (one.tp, one.pp) == (8, 1))
+    assert script_differences(Cluster(), flat)["pp"] == [
+        ("no stages, nothing between them", pytest.approx(-68.72, abs=0.01))
+    ]
+
+
+def test_a_batch_of_fewer_sequences_than_stages_breaks_the_script() -> None:
+    with pytest.raises(InputError, match="divides by zero"):
+        script_rows(Cluster(batch=8.0))
 
 
 def test_bytes_of_the_model() -> None:
@@ -188,3 +270,55 @@ def test_bad_input(sweeps: Runner, line: str, told: str) -> None:
     assert ran.code == 2
     assert told in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+def test_the_command_lays_the_script_beside_ours(sweeps: Runner) -> None:
+    out = sweeps("plan --script").out
+    assert "recommended: TP=2, PP=16, DP=2" in out
+    assert "memory 43.2 GB; 421.07 GB sent in a step" in out
+    rows = sweeps("plan --script --json").records
+    assert len(rows) == 19
+    (best,) = (row for row in rows if row["recommended"])
+    assert (best["tp"], best["pp"], best["dp"]) == (2, 16, 2)
+    assert best["script_memory_bytes"] == pytest.approx(43.21e9, rel=1e-3)
+    assert best["per_gpu_memory_bytes"] == pytest.approx(26.25e9)
+    assert "recommends TP=2, PP=16, DP=2 (43.2 GB of memory, 421 GB" in " ".join(
+        sweeps("plan --params 70").out.split()
+    )
+    refused = sweeps("plan --model llama3-8b --script", fine=False)
+    assert (refused.code, "--script" in refused.err) == (2, True)
+
+
+def test_shapes_that_make_another_number_are_told(sweeps: Runner) -> None:
+    out = " ".join(sweeps("plan --params 70 --hidden-size 4096 --layers 64").out.split())
+    assert "the sizes given make 13.4 billion parameters, not 70" in out
+
+
+def test_sizes_are_honoured(sweeps: Runner) -> None:
+    plain = sweeps("plan --params 70 --json").records
+    ffn = sweeps("plan --params 70 --vocab-size 32000 --ffn-size 8192 --heads 32").out
+    assert "make 32.5 billion parameters" in " ".join(ffn.split())
+    bytes_ = sweeps("plan --params 70 --optimizer-bytes 4 --gradient-bytes 4 --json").records
+    assert bytes_[0]["per_gpu_memory_bytes"] == pytest.approx(70e9 * (2 + 4 + 4))
+    assert plain[0]["per_gpu_memory_bytes"] == pytest.approx(70e9 * 12)
+    nodes = sweeps("plan --params 70 --gpus-per-node 4 --json").records
+    assert [row["tp"] for row in nodes] == [1, 4, 4, 4]
+    top = sweeps("plan --params 70 --moe --num-experts 8 --top-k 2 --json").records
+    one = sweeps("plan --params 70 --moe --num-experts 8 --json").records
+    assert top[1]["ep_volume_bytes"] == pytest.approx(2.0 * one[1]["ep_volume_bytes"])
+
+
+def test_experts_that_nothing_divides(sweeps: Runner) -> None:
+    out = " ".join(sweeps("plan --params 70 --moe --num-experts 7", fine=False).out.split())
+    assert "no part of 7 experts divides TP x DP" in out
+    assert "all-to-alls" not in out
+    assert "invented, so that there are so many parameters" in out
+
+
+def test_gpus_that_no_row_divides_say_so(sweeps: Runner) -> None:
+    out = sweeps("plan --params 70 --gpus 60", fine=False).out
+    assert "for 60 GPUs leave no rows whose degrees make up all GPUs" in out
+    assert "no row fits into" not in out
+    part = sweeps("plan --params 2 --gpus 6 -b 60", fine=False).out
+    assert "whole nodes" not in part
+    assert "recommended: TP=1, PP=1, DP=6" in part

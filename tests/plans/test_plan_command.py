@@ -106,6 +106,16 @@ def test_days_and_cost(sweeps: Runner) -> None:
     assert float(told[1]) == pytest.approx(tokens / 1e9, rel=1e-3)
 
 
+def test_tokens_in_days(sweeps: Runner) -> None:
+    few = " ".join(sweeps(f"{SMALL} --tokens 100B --days 1").out.split())
+    assert "days too late, of 1: sweeps buy" in few
+    days = float(re.search(r"tokens: ([\d.]+) days", few)[1])  # type: ignore[index]
+    assert f"{days - 1.0:.2g} days too late" in few
+    assert (
+        f"in time: {60.0 - days:.2g} of 60 days" in sweeps(f"{SMALL} --tokens 100B --days 60").out
+    )
+
+
 def test_nothing_fits(sweeps: Runner) -> None:
     ran = sweeps("plan --model llama3-405b --gpus 16", fine=False)
     assert ran.code == 1
@@ -133,7 +143,6 @@ def test_a_node_lost(sweeps: Runner) -> None:
         ("plan --params 70 --gpus 64 --top 3", "--top"),
         (f"{SMALL} --inter-bandwidth 400", "'400 Gbit/s' or '400 GB/s'"),
         ("plan --params 70 --gpus 64 --verbose", "--verbose"),
-        (f"{SMALL} --tokens 2T --days 3", "can't be given with --tokens"),
         (f"{SMALL} --tokens many", "--tokens = 'many'"),
         (f"{SMALL} --memory-threshold 0", "a share of the memory"),
         ("plan --model llama3-8b --gpus 16,32 --explain tp=8", "there are many"),

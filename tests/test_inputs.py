@@ -1,0 +1,143 @@
+"""Batches and sequences as people write them, in tokens; bandwidths without a unit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sweeps
+from sweeps.errors import InputError
+from sweeps.spec.sweep import read_sweep
+from sweeps.spec.units import counts_tokens, spelled_out
+from tests.cli_runner import Runner
+
+MODEL = "--model llama3-8b --gpus 16"
+PLAN = f"plan {MODEL} --pp 1 --cp 1"
+ANALYSIS = f"analysis {MODEL} --tp 8"
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
+    return Runner(capsys)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "meant"),
+    [
+        ("sequence_length", "8k", "8192"),
+        ("sequence_length", "4k:32K:x2", "4096:32768:x2"),
+        ("sequence_length", ["8k", 512], ["8192", 512]),
+        ("tokens_per_step", "4M,1.5M", "4194304,1572864"),
+        ("training_tokens", "15T", "15000000000000"),
+        # Of a machine's or a model's sizes nothing is known to be meant.
+        ("memory_capacity", "80G", "80G"),
+        ("sequence_length", "8 KiB", "8 KiB"),
+    ],
+)
+def test_tokens_are_counted_as_people_do(name: str, text: object, meant: object) -> None:
+    assert spelled_out(name, text) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [("4M", True), ("512", False), ("4e6", False), (["1k"], True), ("4 MB", False), (4.0, False)],
+)
+def test_what_counts_tokens(text: object, counts: bool) -> None:
+    assert counts_tokens(text) == counts
+
+
+@pytest.mark.parametrize("flag", ["--batch-size 4M", "--global-batch 4M", "--batch-tokens 4M",
+                                  "--batch-tokens 4194304"])  # fmt: skip
+def test_a_batch_in_tokens_is_that_of_its_sequences(cli: Runner, flag: str) -> None:
+    plain = cli(f"{ANALYSIS} --global-batch 512 --seq-len 8192 --json").records[0]
+    found = cli(f"{ANALYSIS} {flag} --seq-len 8k --json").records[0]
+    assert found["global_batch"] == plain["global_batch"] == 512
+    assert found["step_time_s"] == plain["step_time_s"]
+
+
+@pytest.mark.parametrize("flag", ["-b 4M", "--batch-tokens 4M"])
+def test_plans_of_a_batch_in_tokens_are_those_of_its_sequences(cli: Runner, flag: str) -> None:
+    best = cli(f"{PLAN} -b 512 -s 8192 --json").records
+    assert cli(f"{PLAN} {flag} -s 8k --json").records == best
+    told = cli(f"{PLAN} {flag} -s 8k").out
+    assert "512 sequences of 8192 tokens a step" in told
+    assert "(--seq-len 8k is read as 8,192 tokens)" in told
+    assert f"({flag.replace('-b ', '--batch-size ')} is read as 4,194,304 tokens a step)" in told
+
+
+def test_what_is_read_is_said(cli: Runner) -> None:
+    told = cli(f"{ANALYSIS} --batch-size 4M --seq-len 8k").out
+    assert told.startswith("(--batch-size 4M is read as 4,194,304 tokens a step)\n(--seq-len 8k")
+
+
+def test_tokens_are_an_axis_of_every_road(
+    cli: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"model": "llama3-8b", "world_size": 16, "tp": 8}
+    found = sweeps.sweep(
+        ["step_time", "global_batch"], **given, tokens_per_step=["1M", "2M"],
+        sequence_length=["4k", "8k"],
+    )  # fmt: skip
+    batch = found.global_batch.transpose("tokens_per_step", "sequence_length").to_numpy()
+    np.testing.assert_array_equal(batch, [[256.0, 128.0], [512.0, 256.0]])
+    spec = tmp_path / "tokens.toml"
+    spec.write_text(
+        'quantities = ["step_time"]\n[axes]\nglobal_batch = ["1M", "2M"]\n[constants]\n'
+        'model = "llama3-8b"\nworld_size = 16\ntp = 8\nsequence_length = "8k"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    rows = cli(f"run {spec} --json", fine=False).records
+    times = [row["step_time_s"] for row in rows]
+    assert times == found.step_time.sel(sequence_length=8192).to_numpy().tolist()
+    points = cli(f"{PLAN} --batch-tokens 1M,2M -s 4k,8k --json").records
+    assert [(row["sequence_length"], row["tokens_per_step"]) for row in points] == [
+        (length, tokens) for length in (4096, 8192) for tokens in (2**20, 2**21)
+    ]
+    (one,) = cli(f"{PLAN} -b 256 -s 8192 --top 1 --json").records[:1]
+    assert points[3]["step_time_s"] == one["step_time_s"]
+
+
+def test_a_batch_of_parts_of_sequences_is_refused(cli: Runner) -> None:
+    ran = cli(f"plan {MODEL} -b 4M -s 5000", fine=False)
+    assert ran.code == 2
+    assert "838.9 sequences of 5,000" in ran.err
+    assert "4,190,000 (838)" in ran.err
+    ran = cli(f"{ANALYSIS} --batch-tokens 4e6 --seq-len 8k", fine=False)
+    assert ran.code == 2
+    assert "488.281 sequences" in ran.err
+
+
+@pytest.mark.parametrize("line", [
+    f"plan {MODEL} -b 512 --batch-tokens 4M",
+    f"plan {MODEL} -b 4M --batch-tokens 4M",
+    f"{ANALYSIS} --global-batch 512 --batch-tokens 4M --seq-len 8k",
+    f"{ANALYSIS} --global-batch 512 --batch-size 4M --seq-len 8k",
+    "buy --model llama3-8b --tokens 1T --days 9 -b 4M --batch-tokens 4M",
+])  # fmt: skip
+def test_one_batch_alone(cli: Runner, line: str) -> None:
+    ran = cli(line, fine=False)
+    assert ran.code == 2
+    assert "one of the two" in ran.err
+
+
+@pytest.mark.parametrize("command", [
+    f"plan {MODEL}",
+    f"{ANALYSIS} --seq-len 8k",
+    "buy --model llama3-8b --tokens 1T --days 9",
+    "collective --N 16 --M 1MiB",
+])  # fmt: skip
+@pytest.mark.parametrize("flag", ["--inter-bandwidth 400", "--intra-bandwidth 450,900"])
+def test_a_bandwidth_without_a_unit(cli: Runner, command: str, flag: str) -> None:
+    ran = cli(f"{command} {flag}", fine=False)
+    assert ran.code == 2
+    first = flag.split()[1].partition(",")[0]
+    assert f"'{first} Gbit/s' or '{first} GB/s'" in ran.err
+    assert ran.out == ""
+
+
+def test_a_spec_needs_units_as_it_did() -> None:
+    stated = {"axes": {"ranks": [8]}, "constants": {"message_bytes": "1 MiB", "bandwidth": 400}}
+    with pytest.raises(InputError, match="has no unit"):
+        read_sweep(stated, bare_is_si=False)

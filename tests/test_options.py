@@ -1,0 +1,300 @@
+"""Every option of a collective, an analysis, plans and buying changes the result, or is refused."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from sweeps.cli import buy_command, commands, plan_command
+from tests.cli_runner import Done, Runner
+
+# Where a result goes and in which form: of every command that computes, tested on one.
+OUTPUTS = {"output", "overwrite", "plot", "as_csv", "as_json", "compress", "digits", "dtype"}
+# How something is computed or by whom, which must change no result; own files, which tests of
+# their own give.
+MEANS = {"max_memory", "workers", "scheduler", "resume", "timeout", "formulas", "hardware_folder",
+         "model_folder", "framework_folder"}  # fmt: skip
+
+COLLECTIVE = "collective --N 32 --M 1MiB --json"
+BARE = f"{COLLECTIVE} --software none"
+TORUS = f"{BARE} --topology torus"
+PODS = f"{BARE} --topology hierarchical --nodes-per-pod 2 --oversubscription 1.5"
+DENSE = "analysis --model llama3-8b --gpus 32 --tp 2 --pp 2 --seq-len 4096 --micro-batches 8 --json"
+ROUTED = ("analysis --model mixtral-8x7b --gpus 32 --tp 2 --sp --seq-len 4096 --micro-batches 8 "
+          "--json")  # fmt: skip
+PARAMS = "analysis --topology ring --num-gpus 8 --dp 4 --tp 2 --seq-len 1024 --hidden-size 4096"
+GRID = f"{DENSE} --topology torus --mesh-nx 4"
+# By command and option: what is given, and the line to which it is added where that isn't usual.
+Cases = dict[str, str | tuple[str, str]]
+OF_COLLECTIVES: Cases = {
+    "collective": "all_gather", "topology": "ring",
+    "algorithm": ("tree_pipe", f"{BARE} --topology ring"),
+    "ranks": ("16", "collective --M 1MiB --json"), "hardware": "dgx-a100",
+    "message_bytes": ("2MiB", "collective --N 32 --json"),
+    "latency_per": ("message", f"{TORUS} --mesh-nx 4 --mesh-ny 8 --collective p2p --hops 3"),
+    "bandwidth": "'30 GB/s'", "latency": "'3 us'",
+    "energy_per_bit": ("'9 pJ/bit'", f"{BARE} --topology ring"),
+    "link": ("intra", f"{BARE} --topology hierarchical --collective p2p"),
+    "gpus_per_node": "4", "nics_per_node": "1", "nodes_per_pod": ("2", f"{BARE} --topology "
+    "hierarchical --oversubscription 2"), "intra_bandwidth": "'90 GB/s'", "intra_latency": "'9 us'",
+    "inter_bandwidth": "'9 GB/s'", "inter_latency": "'9 us'", "oversubscription": "2",
+    "pod_bandwidth": ("'9 GB/s'", PODS), "pod_latency": ("'9 us'", PODS),
+    "pod_oversubscription": ("2", PODS), "mesh_nx": ("2", TORUS), "mesh_ny": ("2", TORUS),
+    "mesh_nz": ("2", TORUS), "mesh_dimensions": ("3", TORUS),
+    "chunks": ("8", f"{BARE} --topology ring --algorithm tree_pipe"),
+    "phase_chunks": ("8", TORUS), "reduction_cost": "'1 ns/B'",
+    "hops": ("3", f"{BARE} --topology ring --collective p2p"), "software": "none",
+    "environment": "pytorch", "fabric": "roce",
+    "tree_algo": ("", f"{BARE} --topology ring"), "verbose": ("", "collective --N 8 --M 1MiB"),
+}  # fmt: skip
+OF_TRAINING: Cases = {
+    "world_size": ("32", DENSE.replace("--gpus 32", "")),
+    "dp": ("4", DENSE.replace("--gpus 32", "")),
+    "tp": ("4", DENSE.replace("--tp 2", "")), "cp": "2", "pp": ("4", DENSE.replace("--pp 2", "")),
+    "ep": ("2", ROUTED), "etp": ("1", ROUTED), "virtual_stages": "2", "micro_batch": "2",
+    "global_batch": ("256", DENSE.replace("--micro-batches 8", "")),
+    "tokens_per_step": ("4M", DENSE.replace("--micro-batches 8", "")),
+    "micro_batches": ("16", DENSE.replace("--micro-batches 8", "")), "zero_stage": "3",
+    "sequence_parallel": "on", "context_parallel": ("all_gather", f"{DENSE} --cp 2"),
+    "hsdp_shard": ("2", f"{DENSE} --zero-stage 3"), "schedule": "gpipe",
+    "embedding_as_layer": ("on", DENSE.replace("--pp 2", "--pp 4 --layers 31")),
+    "loss_as_layer": "on", "recompute": "full",
+    "recompute_layers": ("2", f"{DENSE} --recompute block"), "expert_imbalance": ("1.3", ROUTED),
+    "dispatcher": ("deduplicated", f"{ROUTED} --ep 8"), "mask": "full", "dropout": "on",
+    "tp_mechanism": ("userbuffers", f"{DENSE} --sp"),
+    "cp_mechanism": ("ring_exchange", f"{DENSE} --cp 2"), "dp_mechanism": "megatron_buckets",
+    "tp_overlap": "0.1", "cp_overlap": ("0.1", f"{DENSE} --cp 2"),
+    "ep_overlap": ("0.1", f"{ROUTED} --ep 2"), "dp_overlap": "0.1",
+    "model": ("llama3-8b", DENSE.replace("--model llama3-8b", "")), "parameters": ("7e9", PARAMS),
+    "sequence_length": ("2048", DENSE.replace("--seq-len 4096", "")), "layers": "16",
+    "hidden_size": "2048", "heads": "16", "kv_heads": "4", "head_size": "64", "ffn_size": "4096",
+    "vocabulary_size": "32000", "gated": "off", "tied_embeddings": "on", "experts": ("16", ROUTED),
+    "experts_per_token": ("4", ROUTED), "expert_ffn_size": ("1024", ROUTED),
+    "shared_ffn_size": ("1024", ROUTED), "dense_layers": ("1", ROUTED), "topology": "ring",
+    "algorithm": ("tree_pipe", f"{DENSE} --topology ring --software none"), "hardware": "dgx-a100",
+    "framework": "torchtitan", "precision": "fp8", "recipe": "fp32_adam",
+    "attention_kernel": "unfused", "weight_bytes": "4", "gradient_bytes": "4",
+    "optimizer_bytes": "8", "memory_capacity": "40GB",
+    "latency_per": ("message", f"{DENSE} --cp 4 --cp-kind all_to_all --topology ring "
+    "--algorithm direct --software none"),
+    "bandwidth": ("'30 GB/s'", f"{DENSE} --topology ring --software none"),
+    "latency": ("'3 us'", f"{DENSE} --topology ring --software none"),
+    "energy_per_bit": ("'9 pJ/bit'", f"{DENSE} --topology ring --software none"),
+    "link": ("intra", f"{DENSE} --software none"), "gpus_per_node": "4", "nics_per_node": "1",
+    "nodes_per_pod": ("2", f"{DENSE} --oversubscription 2"), "intra_bandwidth": "'90 GB/s'",
+    "intra_latency": "'9 us'", "inter_bandwidth": "'9 GB/s'", "inter_latency": "'9 us'",
+    "oversubscription": "2",
+    "pod_bandwidth": ("'9 GB/s'", f"{DENSE} --nodes-per-pod 2"),
+    "pod_latency": ("'9 us'", f"{DENSE} --nodes-per-pod 2 --software none"),
+    "pod_oversubscription": ("2", f"{DENSE} --nodes-per-pod 2"),
+    "mesh_nx": ("4", GRID.replace("--mesh-nx 4", "--mesh-ny 8")), "mesh_ny": ("8", GRID),
+    "mesh_nz": ("2", f"{GRID} --mesh-ny 4"),
+    "intra_efficiency": ("0.5", f"{DENSE} --software none"),
+    "inter_efficiency": ("0.5", f"{DENSE} --software none"), "software": "none",
+    "environment": "group", "fabric": "roce", "price": "3", "training_tokens": "1T",
+    "batch_size": "2", "rank_order": "pp-dp-cp-tp", "tree_algo": ("", f"{DENSE} --software none "
+    "--topology ring"), "timeline": ("t.json", DENSE.replace(" --json", "")),
+    "verbose": ("", DENSE.replace(" --json", "")),
+}  # fmt: skip
+SMALL = (
+    "plan --model llama3-8b --gpus 8 -b 64 --tp 1,2 --pp 1 --cp 1 --zero-stage 1 --recompute none"
+)
+OF_PLANS: Cases = {
+    "params": ("20", "plan --json"), "script": ("", "plan --params 70"), "memory": "120",
+    "moe": ("", "plan --params 70"),
+    "num_experts": ("8", "plan --params 70 --moe"), "objective": "memory",
+    "memory_threshold": "0.5",
+    "top": "1", "explain": "tp=2", "lost_nodes": ("1", SMALL.replace("--gpus 8", "--gpus 16")),
+    "tokens": "1T", "days": "9", "tree_algo": "", "verbose": "",
+}  # fmt: skip
+HOPS = "hops --json"
+OVERLAP = "overlap --compute 50ms --comm 40ms --json"
+BUCKETS = f"{OVERLAP} --kind ddp_buckets"
+RING = "overlap --kind ring_exchange --compute 40ms --comm 30ms --ranks 8 --json"
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)
+
+
+KNOWN: dict[str, Done] = {}
+
+
+def differs(cli: Runner, base: str, flag: str, value: str) -> None:
+    """Assert that an option changes what a line says or writes, or that it is refused by name."""
+    if base not in KNOWN:
+        KNOWN[base] = cli(base, fine=False)
+    plain, found = KNOWN[base], cli(f"{base} {flag} {value}", fine=False)
+    if found.code == 2:
+        assert flag in found.err, found.err
+        return
+    assert (found.code, found.out) != (plain.code, plain.out), f"{base} {flag} {value}"
+
+
+def option_of(command: str, name: str) -> click.Option:
+    context = click.Context(commands)
+    found = commands.get_command(context, command)
+    assert found is not None
+    return next(one for one in found.params if isinstance(one, click.Option) and one.name == name)
+
+
+def options_of(command: str) -> list[str]:
+    found = commands.get_command(click.Context(commands), command)
+    assert found is not None
+    own = [str(one.name) for one in found.params if isinstance(one, click.Option)]
+    return [name for name in own if name not in OUTPUTS | MEANS]
+
+
+def check(cli: Runner, command: str, cases: Cases, usual: str, name: str) -> None:
+    case = cases[name]
+    value, base = (case, usual) if isinstance(case, str) else case
+    differs(cli, base, option_of(command, name).opts[0], value)
+
+
+@pytest.mark.parametrize("name", options_of("collective"))
+def test_options_of_collective(cli: Runner, name: str) -> None:
+    check(cli, "collective", OF_COLLECTIVES, COLLECTIVE, name)
+
+
+@pytest.mark.parametrize("name", options_of("analysis"))
+def test_options_of_analysis(cli: Runner, name: str) -> None:
+    check(cli, "analysis", OF_TRAINING, DENSE, name)
+
+
+@pytest.mark.parametrize("name", [one for one in options_of("plan") if one in OF_PLANS])
+def test_options_of_plan(cli: Runner, name: str) -> None:
+    check(cli, "plan", OF_PLANS, SMALL, name)
+
+
+def value_of(name: str) -> str:
+    case = OF_TRAINING[name]
+    return shlex.split(case if isinstance(case, str) else case[0])[0]
+
+
+def asked(command: str, line: str) -> Any:
+    """Return what a command asks for with some options."""
+    found = commands.get_command(click.Context(commands), command)
+    assert found is not None
+    with found.make_context(command, shlex.split(line)) as context:
+        if command == "plan":
+            options = plan_command.read_options(context.params)
+            request = plan_command._request(options, context.params)
+            return (request.first, request.axes)
+        return buy_command._asked(context.params)
+
+
+# What a plan's shapes are is given whole or not at all; the last is --tokens here.
+ELSEWHERE = {"model", "batch_size", "rank_order", "timeline", "verbose", "tree_algo"}
+
+
+@pytest.mark.parametrize("command", ["plan", "buy"])
+def test_quantities_are_in_the_question_of(command: str) -> None:
+    """What a quantity does in a plan's step is what it does in an analysis."""
+    base = BUY if command == "buy" else "--model llama3-8b"
+    plain = asked(command, base)
+    of_its_own = {*OF_PLANS, "budget", "capital"}
+    rest = [name for name in options_of(command) if name not in of_its_own]
+    assert {"global_batch", "sequence_length", "price"} <= set(rest)
+    for name in rest:
+        if name not in ELSEWHERE:
+            flag = option_of(command, name).opts[0]
+            found = asked(command, f"{base} {flag} '{value_of(name)}'")
+            assert str(found) != str(plain), name
+
+
+BUY = "--model llama3-8b --tokens 1T --days 9"
+
+
+@pytest.mark.parametrize("other", [BUY.replace("1T", "2T"), BUY.replace("9", "8"),
+                                   f"{BUY} --budget 9M", f"{BUY} --capital 9000"])  # fmt: skip
+def test_options_of_buy_alone(other: str) -> None:
+    assert str(asked("buy", other)) != str(asked("buy", BUY))
+
+
+def test_nothing_is_left_out() -> None:
+    assert set(options_of("collective")) == set(OF_COLLECTIVES)
+    assert set(options_of("analysis")) == set(OF_TRAINING)
+    assert set(OF_PLANS) - {"params", "memory", "num_experts"} <= set(options_of("plan"))
+
+
+# Where results go.
+
+
+@pytest.mark.parametrize("option", ["--compress", "--digits 3", "--dtype f4", "--overwrite"])
+@pytest.mark.parametrize("line", [COLLECTIVE.replace(" --json", ""), "plan --params 70", "hops"])
+def test_what_concerns_a_file_needs_one(cli: Runner, line: str, option: str) -> None:
+    ran = cli(f"{line} {option}", fine=False)
+    assert ran.code == 2
+    assert f"{option.split(maxsplit=1)[0]} = " in ran.err
+    assert "--output FILE.nc, too" in ran.err
+    assert ran.out == ""
+
+
+def test_how_a_file_is_stored(cli: Runner, tmp_path: Path) -> None:
+    line = "collective --N 2:64:x2 --M 1KiB:1GiB:log199"
+    sizes = {}
+    for place, option in enumerate(("", "--compress", "--digits 3", "--dtype f4")):
+        cli(f"{line} --output {place}.nc {option}")
+        sizes[option] = (tmp_path / f"{place}.nc").stat().st_size
+    assert sizes["--digits 3"] < sizes["--compress"] < sizes[""]
+    assert sizes["--dtype f4"] < sizes[""]
+    ran = cli(f"{line} --output x.csv --digits 3", fine=False)
+    assert (ran.code, "--digits = 3" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("options", ["--csv --json", "--json --verbose"])
+def test_records_are_of_one_kind(cli: Runner, options: str) -> None:
+    ran = cli(f"collective --N 8 --M 1MiB {options}", fine=False)
+    assert ran.code == 2
+    assert "one of the two" in ran.err
+
+
+# Numbers that nothing takes.
+
+
+@pytest.mark.parametrize(("line", "flag"), [
+    ("collective --N 8 --M 1MiB --chunks 4", "--chunks"),
+    ("collective --N 8 --M 1MiB --hops 3", "--hops"),
+    ("collective --N 8 --M 1MiB --topology switch --oversubscription 2", "--oversubscription"),
+    ("collective --N 64 --M 1MiB --pod-latency '9 us'", "--nodes-per-pod, too"),
+    (f"{DENSE} --recompute-layers 3", "--recompute-layers"),
+    (f"{DENSE} --mesh-nz 2", "--mesh-nz"),
+])  # fmt: skip
+def test_a_number_that_nothing_takes_is_refused(cli: Runner, line: str, flag: str) -> None:
+    ran = cli(line, fine=False)
+    assert ran.code == 2
+    assert flag in ran.err
+    assert "changes nothing" in ran.err
+
+
+@pytest.mark.parametrize(("line", "flag"), [
+    (f"{SMALL} --explain tp=2 --json", "--json"),
+    (f"{SMALL} --explain tp=2 --top 3", "--top"),
+    (f"{SMALL} --lost-nodes 1 --csv", "--lost-nodes"),
+    (f"{SMALL} --gpus 8,16 --top 3", "--top"),
+    (f"{SMALL} --gpus 8,16 --verbose", "--verbose"),
+    (f"{SMALL} --gpus 8,16 --tokens 1T", "--tokens"),
+    ("plan --params 70 --gpus 64 --objective bananas", "--objective"),
+])  # fmt: skip
+def test_plans_refuse_what_they_would_ignore(cli: Runner, line: str, flag: str) -> None:
+    ran = cli(line, fine=False)
+    assert ran.code == 2
+    assert f"{flag} = " in ran.err
+
+
+def test_records_of_plans_tell_of_the_training(cli: Runner) -> None:
+    first, *_ = cli(f"{SMALL} --tokens 1T --price 2 --json").records
+    assert first["training_tokens"] == 1e12
+    assert first["run_days"] == pytest.approx(first["training_days"] / first["goodput"])
+    days = first["run_days"]
+    (same, *_) = cli(f"{SMALL} --days {days!r} --price 2 --json").records
+    assert same["training_tokens"] == pytest.approx(1e12)
+    assert same["run_cost_usd"] == pytest.approx(first["run_cost_usd"])
