@@ -28,6 +28,14 @@ class RunError(RuntimeError):
     """A failure while running that isn't the input's: disk full, lock held (exit code 1)."""
 
 
+class ContractError(RuntimeError):
+    """Results that don't keep what was asserted of them: a line each (exit code 3)."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(faults))
+
+
 def fault(field: str, value: object, wrong: str, allowed: str) -> str:
     """Compose one fault's line.
 

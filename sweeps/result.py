@@ -30,7 +30,9 @@ from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
 from sweeps.engine.grid import Block, Column, Layout, is_row_number
+from sweeps.errors import ContractError, InputError, fault, nearest
 from sweeps.origin import GIVEN, Origin, attributes
+from sweeps.spec.sweep import Contract
 from sweeps.spec.units import format_quantity
 
 if TYPE_CHECKING:
@@ -247,8 +249,13 @@ def _field(column: Column) -> str:
     if name in FIELDS:
         return FIELDS[name]
     units = VOCABULARY[name].units if name in VOCABULARY else column.attrs.get("units", "1")
-    ending = ENDINGS.get(str(units), "")
-    return name if name.endswith(ending) else name + ending
+    return record_name(name, str(units))
+
+
+def record_name(name: str, units: str) -> str:
+    """Return what records call a quantity: its name, with its unit's ending."""
+    ending = ENDINGS.get(units, "")
+    return FIELDS.get(name) or (name if name.endswith(ending) else name + ending)
 
 
 # Rows that are no cells of a grid: what was measured, or looked at one by one.
@@ -338,7 +345,74 @@ def of_dataset(
     )
 
 
+# What is asserted of results: exit code 3 where it doesn't hold.
+
+SIGNS: Mapping[str, Callable[..., NDArray[np.bool_]]] = {
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+}  # fmt: skip
+# Of tables of alternatives the rows that are the answer.
+ANSWERS = ("recommended", "least")
+
+
+def hold(contracts: Sequence[Contract], result: Result) -> None:
+    """Check what is asserted of a result; say by how much it doesn't hold, and where."""
+    lines = [line for one in contracts for line in _broken(one, result)]
+    if lines:
+        raise ContractError(lines)
+
+
+def _broken(contract: Contract, result: Result) -> Iterator[str]:
+    columns = {column.name: column for column in result.layout.variables}
+    column = columns.get(contract.name)
+    if column is None:
+        known = [name for name in columns if name in VOCABULARY]
+        wrong = "isn't among what is computed"
+        raise InputError(fault("assert", contract.text, wrong, nearest(contract.name, known)))
+    values = _values(column).astype(np.float64)
+    counted = np.isfinite(values) & _answers(result, column)
+    if not counted.any():
+        yield f"assert {contract.text}: there is no value"
+        return
+    kept = SIGNS[contract.sign](values, contract.value)
+    broken = counted & ~kept
+    if not broken.any():
+        return
+    more = contract.sign[0] == "<"
+    worst = np.where(broken, values, -np.inf if more else np.inf)
+    place = np.unravel_index(int(worst.argmax() if more else worst.argmin()), values.shape)
+    value, units = float(values[place]), contract.units
+    by = format_quantity(abs(value - contract.value), units)
+    share = f" ({abs(value / contract.value - 1.0):.2%})" if contract.value else ""
+    where = ", ".join(
+        f"{coordinate.name} = {_values(coordinate)[place[column.dims.index(dim)]]}"
+        for dim in column.dims
+        for coordinate in result.layout.coordinates
+        if coordinate.dims == (dim,) and coordinate.name == dim
+    )
+    count = f"; {broken.sum():,} of {counted.sum():,} values don't hold" if values.size > 1 else ""
+    yield (
+        f"assert {contract.text}: is {format_quantity(value, units)}, {by}{share} too "
+        f"{'much' if more else 'little'}{f', at {where}' if where else ''}{count}"
+    )
+
+
+def _answers(result: Result, column: Column) -> NDArray[np.bool_]:
+    """Return which of a column's values are of the answer, where others are alternatives."""
+    for other in result.layout.variables:
+        meanings = str(other.attrs.get("flag_meanings", "")).split()
+        code = next((meanings.index(word) for word in ANSWERS if word in meanings), None)
+        if code is not None and other.dims == column.dims:
+            codes = np.atleast_1d(other.attrs.get("flag_values", np.arange(len(meanings))))
+            return np.asarray(_values(other) == codes[code])
+        if other.name in ANSWERS and other.dims == column.dims:
+            return np.asarray(_values(other) == 1)
+    return np.ones(_values(column).shape, dtype=np.bool_)
+
+
 # Records as text for programs, and tables for people.
+
+# Of records' names, and what they hold; another where these change.
+SCHEMA_VERSION = 1
 
 
 def json_lines(records: Iterable[Record]) -> Iterator[str]:

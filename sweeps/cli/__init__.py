@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from sweeps.errors import InputError, RunError
+from sweeps.errors import ContractError, InputError, RunError
 
 __all__ = ["main"]
 
@@ -33,12 +33,14 @@ COMMANDS = {
     "show": "Show one formula or algorithm.",
     "trace": "Overlap, idle and exposed time in profiler traces.",
     "catalog": "List machines and models, their figures and sources.",
+    "schema": "The JSON schema of specs, hardware, models or records.",
     "list-cmds": "List suggested commands, one a line.",
     "run-all": "Run all predefined combinations, as one CSV table.",
 }
 # Small commands that stand in another's file, as functions of their names.
 FILES = {
-    "plot": "run", "info": "run", "list": "catalog", "show": "catalog", "list-cmds": "run-all",
+    "plot": "run", "info": "run", "list": "catalog", "show": "catalog", "schema": "catalog",
+    "list-cmds": "run-all",
 }  # fmt: skip
 
 
@@ -111,6 +113,8 @@ def run(args: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except InputError as error:
         return _report(error.faults, 2)
+    except ContractError as error:
+        return _report(error.faults, 3)
     except RunError as error:
         return _report([str(error)], 1)
     except click.UsageError as error:

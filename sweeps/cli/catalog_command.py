@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -380,3 +380,130 @@ def _quantity_lines(used: tuple[str, ...]) -> Iterator[str]:
     for name in used:
         quantity = VOCABULARY[name]
         yield f"    {name.ljust(width)}  {quantity.units:<9} {quantity.meaning}"
+
+
+# ``sweeps schema``: what files and records hold, for editors and programs.
+
+Schema = dict[str, Any]
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+TEXT: Schema = {"type": "string"}
+WORDS: Schema = {"type": "array", "items": TEXT}
+
+
+@click.command("schema")
+@click.argument("what", type=click.Choice(["specs", "hardware", "models", "records"]))
+def schema_command(what: str) -> int:
+    """Print the JSON schema of WHAT: of TOML files as their tables, or of --json's records."""
+    import json
+
+    made = {
+        "specs": _spec_schema, "hardware": _hardware_schema, "models": _model_schema,
+        "records": _record_schema,
+    }[what]  # fmt: skip
+    whole = {"$schema": DIALECT, "title": f"sweeps: {what}", **made()}
+    sys.stdout.write(json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
+    return 0
+
+
+def _table(
+    properties: Mapping[str, Any], *, required: Sequence[str] = (), more: Any = False
+) -> Schema:
+    return {"type": "object", "properties": dict(properties), "required": list(required),
+            "additionalProperties": more}  # fmt: skip
+
+
+def _spec_schema() -> Schema:
+    from overhead.labels import LABELS
+    from overhead.quantity import VOCABULARY
+    from sweeps.plots.schema import KINDS
+    from sweeps.spec.axis import label_values
+    from sweeps.spec.sweep import KEYS, REDUCTIONS, SETTINGS_KEYS
+
+    one = {"type": ["string", "number", "boolean"]}
+    several = {"anyOf": [one, {"type": "array", "items": one}]}
+    columns: Schema = {}
+    for name, quantity in VOCABULARY.items():
+        unit = "" if quantity.units == "1" else f" [{quantity.units}]"
+        columns[name] = {"$ref": "#/$defs/values", "description": f"{quantity.meaning}{unit}"}
+    for name, label in LABELS.items():
+        known = ", ".join(label_values(name))
+        words = f"{label.meaning}: {known}" if known else label.meaning
+        columns[name] = {"$ref": "#/$defs/values", "description": words}
+    named = {"type": "object", "additionalProperties": {"$ref": "#/$defs/values"},
+             "propertyNames": {"enum": ["every", *columns]}}  # fmt: skip
+    keys: Schema = {key: {} for key in KEYS}
+    rows = {"type": "array", "items": _table({**keys, "operation": {"enum": list(REDUCTIONS)}})}
+    figures = _table({"kind": {"enum": list(KINDS)}}, required=["kind"], more=True)
+    kinds: Schema = {
+        "title": TEXT, "summary": TEXT, "quantities": {"anyOf": [TEXT, WORDS]},
+        "axes": _table(columns, more=named), "constants": named, "reductions": rows,
+        "figures": {"type": "array", "items": figures}, "measured": {"type": "object"},
+        "asserts": {"type": "array", "items": _table({"that": TEXT}, required=["that"])},
+    }  # fmt: skip
+    found = _table({name: kinds[name] for name in SETTINGS_KEYS})
+    return {**found, "$defs": {"values": several}}
+
+
+def _figure(units: str, words: str = "") -> Schema:
+    from sweeps.spec.figures import ORIGINS
+
+    value = {"type": ["number", "string"], "description": f"{words} [{units}]".strip()}
+    parts = {"value": value, "kind": {"enum": list(ORIGINS)}, "source": TEXT,
+             "uncertainty": {"type": ["number", "string"]}}  # fmt: skip
+    return _table(parts, required=["value", "kind", "source"])
+
+
+def _hardware_schema() -> Schema:
+    from overhead.quantity import VOCABULARY
+    from sweeps.spec.figures import CONSTANTS, ISSUE
+    from sweeps.spec.machine import KEYS, TABLES
+
+    words: Schema = {"anyOf": [TEXT, WORDS, {"type": "number"}]}
+    found = {place: _table({}) for place in (*TABLES, "software")}
+    for place, entries in TABLES.items():
+        for key, entry in entries.items():
+            meaning = VOCABULARY[entry.quantity].meaning if entry.quantity in VOCABULARY else ""
+            found[place]["properties"][key] = _figure(entry.units, meaning)
+    for name in (*CONSTANTS, ISSUE):
+        found["software"]["properties"][name] = _figure(VOCABULARY[name].units)
+    for place in list(found):
+        parent, dot, key = place.partition(".")
+        if dot:
+            found[parent]["properties"][key] = found.pop(place)
+    for place, keys in KEYS.items():
+        for key in keys if place else ():
+            found[place]["properties"].setdefault(key, words)
+    return _table({**dict.fromkeys((*KEYS[""], "like"), TEXT), **found})
+
+
+def _model_schema() -> Schema:
+    from overhead.quantity import VOCABULARY
+    from overhead.transformer import SHAPES
+    from sweeps.spec.figures import ORIGINS
+    from sweeps.spec.model import KEYS
+
+    def value(name: str) -> Schema:
+        plain = {"type": ["number", "boolean", "string"], "description": VOCABULARY[name].meaning}
+        return {"anyOf": [plain, _figure(VOCABULARY[name].units)]}
+
+    others = {"name": TEXT, "title": TEXT, "summary": TEXT, "hugging_face": WORDS, "source": TEXT,
+              "kind": {"enum": list(ORIGINS)},
+              "shapes": _table({name: value(name) for name in SHAPES})}  # fmt: skip
+    return _table({name: others.get(name) or value(name) for name in KEYS})
+
+
+def _record_schema() -> Schema:
+    from overhead.quantity import VOCABULARY
+    from sweeps.result import SCHEMA_VERSION, record_name
+
+    known: Schema = {"schema_version": {"const": SCHEMA_VERSION}}
+    for name, quantity in VOCABULARY.items():
+        known[record_name(name, quantity.units)] = {
+            "type": ["number", "null"],
+            "description": quantity.meaning,
+            "unit": quantity.units,
+        }
+    # What a command calls by another name, and labels.
+    more = {"type": ["number", "string", "boolean", "null", "array", "object"]}
+    record = _table(known, required=["schema_version"], more=more)
+    return {"anyOf": [{"type": "array", "items": record}, record]}

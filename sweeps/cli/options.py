@@ -46,6 +46,13 @@ def result_options(command: Command) -> Command:
             click.option("--compress", is_flag=True, help="Compress the file, lossless."),
             click.option("--digits", type=int, help="Round to so many digits, and compress."),
             click.option("--dtype", default="f8", help="f8 or f4: numbers in the file."),
+            click.option(
+                "--assert",
+                "asserts",
+                multiple=True,
+                metavar="CONTRACT",
+                help="Exit with 3 unless it holds, such as 'step_time < 8 s'.",
+            ),
         )
     ):
         command = option(command)

@@ -32,6 +32,8 @@ FORMATS = ("netcdf", "zarr")
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
 @click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
 @click.option("--verbose", "-v", is_flag=True, help="Show the formulas too.")
+@click.option("--assert", "asserts", multiple=True, metavar="CONTRACT",
+              help="Exit with 3 unless it holds, such as 'step_time < 8 s'.")  # fmt: skip
 def command(spec: str, **given: Any) -> int:
     """Run a sweep: dataset to outputs/, table to the terminal, and its figures.
 
@@ -95,12 +97,14 @@ def command(spec: str, **given: Any) -> int:
     if out.programs:
         with open_dataset(out.path) as dataset:
             out.show(of_dataset(dataset, RECORDED, job.masks))
+        out.hold_stored((*sweep.asserts, *out.contracts))
         return 0
     sys.stdout.writelines(line + "\n" for line in summary(out.path))
     if job.measured is not None:
         _tell_errors(out.path)
     lines_of = grouped_lines if job.program.training else assumed_lines
     sys.stdout.writelines(line + "\n" for line in lines_of(job, brief=True))
+    out.hold_stored((*sweep.asserts, *out.contracts))
     return 0
 
 

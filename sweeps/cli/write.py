@@ -18,7 +18,17 @@ from sweeps import display
 from sweeps.engine.validity import ONE_RANK
 from sweeps.errors import InputError, fault, nearest
 from sweeps.job import Job
-from sweeps.result import Record, Result, csv_lines, json_lines, stored_as, table_lines
+from sweeps.result import (
+    SCHEMA_VERSION,
+    Record,
+    Result,
+    csv_lines,
+    hold,
+    json_lines,
+    stored_as,
+    table_lines,
+)
+from sweeps.spec.sweep import Contract, read_contract
 from sweeps.spec.units import format_quantity
 
 if TYPE_CHECKING:
@@ -89,6 +99,7 @@ class Output:
         # Programs read records from standard output, so what is for people goes elsewhere.
         self.notes: TextIO = sys.stderr if self.programs else sys.stdout
         self.wanted = bool(given["output"] or given["plot"])  # Whether there is a file to write
+        self.contracts = [read_contract(text) for text in given.get("asserts", ())]
         faults = list(self._idle())
         if Path(given["output"] or "").suffix in OTHERS:
             allowed = "FILE.csv or FILE.nc"
@@ -160,6 +171,16 @@ class Output:
         if self.wanted:
             self.write(result, figures, draw)
         self.show(result, lines)
+        hold(self.contracts, result)
+
+    def hold_stored(self, contracts: Sequence[Contract]) -> None:
+        """Check what is asserted of a file that was written."""
+        from sweeps.result import of_dataset
+        from sweeps.store.read import open_dataset
+
+        with open_dataset(self.path) as dataset:
+            names = {one.name for one in contracts} & {str(name) for name in dataset.data_vars}
+            hold(contracts, of_dataset(dataset[sorted(names)]))
 
     def evaluate(
         self,
@@ -176,6 +197,9 @@ class Output:
             self.write(job, figures)
         if found:
             self.show(found, shown)
+            hold(self.contracts, found)
+        elif self.contracts:
+            self.hold_stored(self.contracts)
 
     def show(self, result: Result, lines: Iterable[str] = ()) -> None:
         """Print records for programs, or else lines for people."""
@@ -186,10 +210,12 @@ class Output:
 
     def text(self, result: Result) -> Iterator[str]:
         """Yield a result's records as the text that is asked for."""
+        version = {"schema_version": SCHEMA_VERSION}
         if self.given["as_json"] and result.whole is not None:
-            return iter([json.dumps(result.whole, indent=1, allow_nan=False) + "\n"])
+            whole = {**version, **result.whole}
+            return iter([json.dumps(whole, indent=1, allow_nan=False) + "\n"])
         if self.given["as_json"]:
-            return json_lines(result.records())
+            return json_lines({**version, **record} for record in result.records())
         return csv_lines(result.records(), result.header())
 
     def write(

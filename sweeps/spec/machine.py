@@ -77,7 +77,7 @@ def _share(quantity: str) -> Entry:
     return Entry(quantity, "1", above=True, maximum=1.0)
 
 
-_FIGURES: dict[str, dict[str, Entry]] = {
+TABLES: dict[str, dict[str, Entry]] = {
     "scale_up": {
         **_link("intra"),
         "gpus_per_node": _count("gpus_per_node", required=True),
@@ -123,7 +123,7 @@ _FIGURES: dict[str, dict[str, Entry]] = {
     },
 }
 # Keys that aren't figures.
-_OTHERS = {
+KEYS = {
     "": (
         "name",
         "title",
@@ -158,15 +158,15 @@ class _MachineFile(FigureReader):
 
     def machine(self) -> Machine:
         name = self.name()
-        self.unknown("", self.content, _OTHERS[""])
-        tables = {place: self.table(place) for place in _FIGURES}
+        self.unknown("", self.content, KEYS[""])
+        tables = {place: self.table(place) for place in TABLES}
         if not tables["scale_up"] and "scale_up" not in self.content:
             self.faults.append(f"{self.path}: scale_up: is missing; every machine has one")
         for place, table in tables.items():
             self._section(place, table)
         up, out = tables["scale_up"], tables["scale_out"]
         software = self.table("software")
-        self.unknown("software", software, (*_OTHERS["software"], *CONSTANTS, ISSUE))
+        self.unknown("software", software, (*KEYS["software"], *CONSTANTS, ISSUE))
         kind = self.choice("scale_up", up, "kind", LINK_KINDS) if up else ""
         dimensions = self._dimensions(kind, up)
         self._check_links(kind)
@@ -189,8 +189,8 @@ class _MachineFile(FigureReader):
         )
 
     def _section(self, place: str, table: Mapping[str, Any]) -> None:
-        entries = _FIGURES[place]
-        self.unknown(place, table, (*_OTHERS.get(place, ()), *entries))
+        entries = TABLES[place]
+        self.unknown(place, table, (*KEYS.get(place, ()), *entries))
         for key, entry in entries.items():
             if key in table:
                 figure = self.figure(f"{place}.{key}", table[key], entry)

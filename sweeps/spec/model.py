@@ -208,7 +208,7 @@ def attention_label(figures: Mapping[str, Figure]) -> dict[str, str]:
 # shapes
 # that contradict each other are all reported together, each with its place.
 
-_KEYS = ("name", "title", "summary", "hugging_face", "kind", "source", "shapes", *COUNTS)
+KEYS = ("name", "title", "summary", "hugging_face", "kind", "source", "shapes", *COUNTS)
 
 
 def read_model(path: Path, content: Mapping[str, Any]) -> Model:
@@ -223,7 +223,7 @@ class _ModelFile(FigureReader):
     listed = 40
 
     def model(self) -> Model:
-        self.unknown("", self.content, _KEYS)
+        self.unknown("", self.content, KEYS)
         name = self.name()
         kind, source = self._origin(self.content, "")
         stated = self._counts(kind, source)

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from sweeps.spec.axis import (
     pieces,
 )
 from sweeps.spec.catalog import find_spec, load_model, spec_names
-from sweeps.spec.units import counts_tokens, spelled_out, to_toml, with_unit
+from sweeps.spec.units import counts_tokens, parse_quantity, spelled_out, to_toml, with_unit
 
 # Reductions as a sweep states them.
 
@@ -174,6 +174,35 @@ def _is_fraction(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value <= 1.0
 
 
+# What is asserted of a sweep's results.
+
+_CONTRACT = re.compile(r"\s*(?P<name>[A-Za-z]\w*)\s*(?P<sign><=|>=|<|>)\s*(?P<value>.+)")
+
+
+class Contract(NamedTuple):
+    """What is asserted of a quantity, wherever it has a value."""
+
+    text: str
+    name: str
+    sign: str
+    value: float  # In the quantity's unit
+    units: str
+
+
+def read_contract(text: str, field: str = "--assert") -> Contract:
+    """Read an assertion, such as ``step_time < 8 s``."""
+    found = _CONTRACT.fullmatch(text)
+    if found is None:
+        allowed = "a quantity, <, <=, > or >=, and a value: 'step_time < 8 s'"
+        raise InputError(fault(field, text, "can't be read", allowed))
+    name = found["name"]
+    if name not in VOCABULARY:
+        raise InputError(fault(field, name, "no such quantity", nearest(name, VOCABULARY)))
+    units = VOCABULARY[name].units
+    value = parse_quantity(found["value"].strip(), units, field=field, bare_is_si=False)
+    return Contract(text.strip(), name, found["sign"], value, units)
+
+
 # Changes to a stated sweep from the command line: ``--set KEY=VALUE``.
 
 # What a stated sweep may hold.
@@ -186,6 +215,7 @@ SETTINGS_KEYS = (
     "reductions",
     "figures",
     "measured",
+    "asserts",
 )
 
 
@@ -232,6 +262,7 @@ class Sweep:
     figures: tuple[Mapping[str, Any], ...] = ()  # Figure declarations, as written
     # A table of measurements to lay beside the predictions, as written; empty: none
     measured: Mapping[str, Any] = field(default_factory=dict)
+    asserts: tuple[Contract, ...] = ()  # What has to hold of the results
     optional: bool = False  # Whether quantities are left out that what is given doesn't suffice for
     usual: bool = False  # Whether the quantities are the usual ones, for none was asked for
 
@@ -322,6 +353,9 @@ class _SweepReader(Faults):
                             for name in strange]  # fmt: skip
         reductions, wrong = read_reductions(self._tables("reductions"), dims, given)
         self.faults += wrong
+        asserts = self._asserts(given)
+        asked = set(quantities)
+        quantities = (*quantities, *dict.fromkeys(o.name for o in asserts if o.name not in asked))
         nothing = set(quantities) <= given and not (reductions or self.stated.get("measured"))
         if nothing and not self.faults:
             shown = ", ".join(quantities)
@@ -337,6 +371,7 @@ class _SweepReader(Faults):
             reductions=reductions,
             figures=tuple(self._tables("figures")),
             measured=self._table("measured"),
+            asserts=tuple(asserts),
             optional=training and "quantities" not in self.stated,
             usual="quantities" not in self.stated,
         )
@@ -356,6 +391,23 @@ class _SweepReader(Faults):
             self.add(key, value, "not a list of tables", f"[[{key}]]")
             return []
         return value
+
+    def _asserts(self, given: Container[str]) -> list[Contract]:
+        found = []
+        for row in self._tables("asserts"):
+            for key in row:
+                if key != "that":
+                    self.faults.append(fault(f"asserts.{key}", "..", "no such key", "that = '..'"))
+            try:
+                one = read_contract(str(row.get("that", "")), "asserts.that")
+            except InputError as error:
+                self.faults += error.faults
+                continue
+            if one.name in given:
+                why = "is given, not computed"
+                self.faults.append(fault("asserts.that", one.name, why, "another one"))
+            found.append(one)
+        return found
 
     # Values.
 

@@ -1,0 +1,210 @@
+"""Contracts for programs: assertions with an exit code, the version and the schema of records."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.errors import InputError
+from sweeps.result import SCHEMA_VERSION
+from sweeps.spec.sweep import read_contract
+from tests.cli_runner import Runner
+
+SPECS = Path(__file__).parents[1] / "specs"
+LINE = "collective --N 8,16 --M 1GiB"
+PLAN = "plan --model llama3-8b --gpus 8 --tp 1,2 --pp 1 -b 64 --recompute none --zero-stage 1"
+SPEC = """
+quantities = ["time"]
+[axes]
+ranks = [8, 16]
+[constants]
+message_bytes = "1 GiB"
+[[asserts]]
+that = "time < {limit}"
+[[asserts]]
+that = "busbw > 1 GB/s"
+"""
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)
+
+
+def test_what_is_asserted_is_read() -> None:
+    one = read_contract(" step_time<=8 s")
+    assert (one.name, one.sign, one.value, one.units) == ("step_time", "<=", 8.0, "s")
+    assert read_contract("mfu > 40 %").value == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("step_time < 8", "has no unit"),
+        ("step_time = 8 s", "can't be read"),
+        ("steptime < 8 s", "did you mean"),
+        ("step_time < 8 GB", "not a time"),
+        ("", "can't be read"),
+    ],
+)
+def test_what_cant_be_asserted(text: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        read_contract(text)
+
+
+def test_a_contract_that_holds_changes_nothing(cli: Runner) -> None:
+    plain = cli(f"{LINE} --json")
+    kept = cli(f"{LINE} --json --assert 'time < 1 s' --assert 'busbw >= 1 GB/s'")
+    assert kept == plain
+
+
+def test_one_that_doesnt_says_by_how_much_and_where(cli: Runner) -> None:
+    records = cli(f"{LINE} --json").records
+    most = max(record["latency_s"] for record in records)
+    ran = cli(f"{LINE} --assert 'time < {most / 1.25!r} s' --assert 'busbw > 1 GB/s'", fine=False)
+    assert ran.code == 3
+    assert "all_reduce" in ran.out  # the result all the same
+    (line,) = ran.err.splitlines()
+    assert "(25.00%) too much, at ranks = 16" in line
+    few = cli(f"{LINE} --assert 'busbw > 1 PB/s'", fine=False)
+    assert (few.code, "too little" in few.err, "2 of 2" in few.err) == (3, True, True)
+
+
+def test_it_holds_where_there_is_a_value(cli: Runner) -> None:
+    line = "collective --topology hierarchical --gpus-per-node 8 --M 1MiB"
+    assert cli(f"{line} --N 16,17 --assert 'time < 1 s'").code == 0
+    none = cli(f"{line} --N 17,18 --assert 'time < 1 s'", fine=False)
+    assert (none.code, "there is no value" in none.err) == (3, True)
+
+
+def test_a_quantity_that_isnt_computed_is_refused(cli: Runner) -> None:
+    ran = cli(f"{LINE} --assert 'step_time < 1 s'", fine=False)
+    assert (ran.code, "isn't among what is computed" in ran.err) == (2, True)
+
+
+def test_of_plans_the_recommended_one_counts(cli: Runner) -> None:
+    best, *others = cli(f"{PLAN} --json").records
+    worse = max(one["step_time_s"] for one in others)
+    assert worse > best["step_time_s"]
+    between = (worse + best["step_time_s"]) / 2.0
+    assert cli(f"{PLAN} --assert 'step_time < {between!r} s'").code == 0
+    ran = cli(f"{PLAN} --assert 'step_time < {best['step_time_s'] / 2.0!r} s'", fine=False)
+    assert (ran.code, "(100.00%) too much" in ran.err) == (3, True)
+
+
+@pytest.mark.parametrize(("limit", "code"), [("1 s", 0), ("1 ms", 3)])
+def test_a_spec_asserts_of_its_results(cli: Runner, tmp_path: Path, limit: str, code: int) -> None:
+    path = tmp_path / "contract.toml"
+    path.write_text(SPEC.format(limit=limit))
+    ran = cli(f"run {path}", fine=False)
+    assert ran.code == code, ran.err
+    assert (tmp_path / "outputs" / "contract.nc").exists()
+    assert ("assert time < 1 ms: is" in ran.err) == (code == 3)
+    # On the command line, and of a file that is complete already.
+    again = cli(f"run {path} --json --assert 'time > 1 s'", fine=False)
+    assert again.code == 3
+    assert "too little" in again.err
+    assert len(again.records) == 2
+
+
+def test_faults_of_a_spec(cli: Runner, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(SPEC.format(limit="soon") + "when = 'always'\n")
+    ran = cli(f"run {path}", fine=False)
+    assert ran.code == 2
+    assert "asserts.when" in ran.err
+    assert "asserts.that = 'soon'" in ran.err
+
+
+def faults(value: Any, schema: Any, root: Any) -> list[str]:
+    """Return what a value has that its schema doesn't allow: as much of JSON Schema as is used."""
+    if "$ref" in schema:
+        schema = {**root["$defs"][schema["$ref"].rpartition("/")[2]], **schema}
+    if "anyOf" in schema:
+        found = [faults(value, one, root) for one in schema["anyOf"]]
+        return min(found, key=len)
+    if "const" in schema or "enum" in schema:
+        allowed = schema.get("enum", [schema.get("const")])
+        return [] if value in allowed else [f"{value!r} isn't of {allowed[:5]}"]
+    kinds = {"string": str, "number": (int, float), "boolean": bool, "null": type(None),
+             "array": list, "object": dict}  # fmt: skip
+    listed = schema.get("type", list(kinds))
+    listed = [listed] if isinstance(listed, str) else listed
+    if not any(isinstance(value, kinds[kind]) for kind in listed):  # type: ignore[arg-type]
+        return [f"{value!r} is no {listed}"]
+    if isinstance(value, list):
+        return [line for one in value for line in faults(one, schema.get("items", {}), root)]
+    if not isinstance(value, dict):
+        return []
+    lines = [f"{name} is missing" for name in schema.get("required", ()) if name not in value]
+    names = schema.get("propertyNames", {}).get("enum", value)
+    lines += [f"{name} is no name there" for name in value if name not in names]
+    for name, one in value.items():
+        own = schema.get("properties", {}).get(name, schema.get("additionalProperties", True))
+        if own is False:
+            lines.append(f"{name} isn't known")
+        elif isinstance(own, dict):
+            lines += faults(one, own, root)
+    return lines
+
+
+def schema_of(cli: Runner, what: str) -> Any:
+    return json.loads(cli(f"schema {what}").out)
+
+
+@pytest.mark.parametrize(
+    ("what", "pattern"),
+    [("specs", "sweeps/*.toml"), ("hardware", "hardware/*.toml"), ("models", "models/*.toml")],
+)
+def test_shipped_files_fit_their_schema(cli: Runner, what: str, pattern: str) -> None:
+    schema = schema_of(cli, what)
+    paths = sorted(SPECS.glob(pattern))
+    assert len(paths) > 10
+    for path in paths:
+        content = tomllib.loads(path.read_text())
+        if {"tp_overlap", "cases"} & set(content):
+            continue  # other studies
+        assert faults(content, schema, schema) == [], path.name
+
+
+@pytest.mark.parametrize(
+    ("what", "wrong"),
+    [
+        ("specs", {"axis": {}}),
+        ("specs", {"constants": {"rank": 8}}),
+        ("specs", {"axes": {"case": {"rank": [8]}}}),
+        ("specs", {"reductions": [{"operation": "least"}]}),
+        ("specs", {"asserts": [{"what": "time < 1 s"}]}),
+        ("hardware", {"device": {"power": {"value": "700 W", "kind": "guess", "source": "me"}}}),
+        ("hardware", {"device": {"sms": {"value": 132}}}),
+        ("models", {"shapes": {"layer": 3}}),
+        ("records", [{"schema_version": SCHEMA_VERSION + 1}]),
+        ("records", [{"schema_version": SCHEMA_VERSION, "step_time_s": "soon"}]),
+    ],
+)
+def test_a_schema_refuses_what_readers_refuse(cli: Runner, what: str, wrong: Any) -> None:
+    schema = schema_of(cli, what)
+    assert faults(wrong, schema, schema)
+
+
+@pytest.mark.parametrize("line", [LINE, PLAN, "plan --params 70", "hops", "normal mfu",
+    "analysis --model llama3-8b --gpus 16 --tp 8 --seq-len 4096 --global-batch 64",
+    "overlap --compute 50ms --comm 10ms --efficiency 0.8"])  # fmt: skip
+def test_records_fit_their_schema(cli: Runner, line: str) -> None:
+    schema = schema_of(cli, "records")
+    records = json.loads(cli(f"{line} --json").out)
+    assert faults(records, schema, schema) == []
+
+
+def test_records_say_their_version(cli: Runner) -> None:
+    for line in (f"{LINE} --json", "plan --params 70 --json", "hops --json"):
+        records: Any = json.loads(cli(line, fine=False).out)
+        rows = records if isinstance(records, list) else [records]
+        assert {row["schema_version"] for row in rows} == {SCHEMA_VERSION}
