@@ -13,7 +13,17 @@ from sweeps.cli import buy_command, commands, plan_command
 from tests.cli_runner import Done, Runner
 
 # Where a result goes and in which form: of every command that computes, tested on one.
-OUTPUTS = {"output", "overwrite", "plot", "as_csv", "as_json", "compress", "digits", "dtype"}
+OUTPUTS = {
+    "output",
+    "overwrite",
+    "plot",
+    "as_csv",
+    "as_json",
+    "compress",
+    "digits",
+    "dtype",
+    "asserts",
+}
 # How something is computed or by whom, which must change no result; own files, which tests of
 # their own give.
 MEANS = {"max_memory", "workers", "scheduler", "resume", "timeout", "formulas", "hardware_folder",

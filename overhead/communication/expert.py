@@ -247,6 +247,9 @@ for _name, _symbol, _words, _of in (
 ):  # fmt: skip
     define(_name, _symbol, "1", _words, minimum=0 if "nic" in _name else 1)
     call(returns=_name, of=_of, bind={}, labels={"group": "ep"})
+define("ep_oversubscription", "o_e", "1", "oversubscription that an expert-parallel group meets",
+       minimum=1)  # fmt: skip
+call(returns="ep_oversubscription", of="group_oversubscription", bind={}, labels={"group": "ep"})
 define("distinct_nodes", "D_e", "1", "nodes that a token's experts lie on, on average", minimum=0)
 define("remote_nodes", r"D'_e", "1", "nodes other than its own to which a token is sent", minimum=0)
 for _name, _mark, _words in (
@@ -363,7 +366,7 @@ for _way in ("dispatch", "combine"):
             "ep_nodes",
             _far,
             "ep_ranks_per_nic",
-            "oversubscription",
+            "ep_oversubscription",
             "effective_inter_bandwidth",
             _message,
             "ep_members_in_node",
@@ -383,7 +386,7 @@ for _way in ("dispatch", "combine"):
             "ep_nodes",
             _far,
             "ep_ranks_per_nic",
-            "oversubscription",
+            "ep_oversubscription",
             "inter_bandwidth",
             "fabric_share",
             _message,

@@ -54,6 +54,7 @@ DEFAULTS: dict[str, float] = {
     # Links as their data sheets have them: what software leaves of them is its profile's.
     "intra_efficiency": 1.0,
     "inter_efficiency": 1.0,
+    "leaf_nodes": 1.0,  # all that leaves a node leaves its leaf switch, too
     "hops": 1.0,  # neighbours in a pipeline or in a ring are neighbours on the network
 }
 
@@ -143,6 +144,11 @@ define(
     minimum=0,
     above=True,
 )
+define("leaf_nodes", "s", "1", "nodes under one leaf switch, which is what is oversubscribed",
+       minimum=1, integer=True)  # fmt: skip
+define("leaf_members", r"\mu_s", "1", "nodes of a group under one leaf switch", minimum=1)
+define("group_oversubscription", "o_g", "1", "oversubscription that a group's traffic meets",
+       minimum=1)  # fmt: skip
 define("groups", "Q", "1", "groups of a kind in the whole plan", minimum=0)
 
 # How often a step's layers are passed.
@@ -421,6 +427,89 @@ def stage_pair_pod_nodes(
 def ring_pair_pod_nodes(tp: Array, cp: Array, gpus_per_node: Array, nodes_per_pod: Array) -> Array:
     """Nodes in one pod of the slowest pair in a context-parallel ring."""
     return np.where(tp * cp > gpus_per_node * nodes_per_pod, 1.0, 2.0)
+
+
+# Leaf switches.  What stays under one pays no oversubscription; what leaves it shares its uplinks.
+
+UPLINKS = "a leaf's uplinks are those of its nodes by the oversubscription, shared evenly"
+FILLED = "a group's nodes fill one leaf after another"
+
+
+@formula(source=OWN, assumes=(FILLED,))
+def leaf_members(
+    leaf_nodes: Array, group_stride: Array, gpus_per_node: Array, group_nodes: Array
+) -> Array:
+    """Nodes of a group under one leaf switch: neighbours as far apart as the group places them."""
+    apart = np.maximum(group_stride / gpus_per_node, 1.0)
+    return np.minimum(np.maximum(np.floor(leaf_nodes / apart), 1.0), group_nodes)
+
+
+@formula(
+    source=OWN,
+    assumes=(UPLINKS, "a ring or a tree leaves a leaf once, whatever it has of the group"),
+)
+def group_oversubscription(
+    group_nodes: Array, leaf_members: Array, oversubscription: Array
+) -> Array:
+    """Oversubscription that a group meets: of a leaf's members one sends out of it."""
+    met = np.maximum(oversubscription / leaf_members, 1.0)
+    return np.where(group_nodes > leaf_members, met, 1.0)
+
+
+for _groups in ({"group": "ep"}, {"group": "cp", "context_parallel": "all_to_all"}):
+
+    @formula(
+        returns="group_oversubscription",
+        source=OWN,
+        assumes=(UPLINKS,),
+        when=_groups,
+        name=f"{_groups['group']}_exchange_oversubscription",
+    )
+    def exchange_oversubscription(
+        group_nodes: Array, leaf_members: Array, oversubscription: Array
+    ) -> Array:
+        """Oversubscription that an all_to_all meets: of what a node sends, a share leaves."""
+        share = (group_nodes - leaf_members) / np.maximum(group_nodes - 1.0, 1.0)
+        met = np.maximum(oversubscription * share, 1.0)
+        return np.where(group_nodes > leaf_members, met, 1.0)
+
+
+@formula(
+    returns="group_oversubscription",
+    source=OWN,
+    assumes=(UPLINKS, "the slowest pair of the pipeline counts"),
+    when={"group": PAIRS},
+)
+def stage_pair_oversubscription(
+    tp: Array,
+    cp: Array,
+    dp: Array,
+    pp: Array,
+    gpus_per_node: Array,
+    leaf_nodes: Array,
+    oversubscription: Array,
+) -> Array:
+    """Oversubscription that stages meet: of a leaf's nodes those of its last stage send out."""
+    stage = tp * cp * dp / gpus_per_node
+    near = np.maximum(np.floor(leaf_nodes / np.maximum(stage, 1.0)), 1.0)
+    met = np.maximum(oversubscription / near, 1.0)
+    return np.where(stage * pp > leaf_nodes, met, 1.0)
+
+
+@formula(
+    returns="group_oversubscription",
+    source=OWN,
+    assumes=(UPLINKS, "the slowest pair of the ring counts"),
+    when={"group": RINGS},
+)
+def ring_pair_oversubscription(
+    tp: Array, cp: Array, gpus_per_node: Array, leaf_nodes: Array, oversubscription: Array
+) -> Array:
+    """Oversubscription that neighbours in a ring meet: a ring leaves a leaf once."""
+    apart = np.maximum(tp / gpus_per_node, 1.0)
+    near = np.maximum(np.floor(leaf_nodes / apart), 1.0)
+    met = np.maximum(oversubscription / near, 1.0)
+    return np.where(tp * cp > gpus_per_node * leaf_nodes, met, 1.0)
 
 
 # Numbers of groups.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import numpy as np
 
+from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.cli.flags import flag_of
 from sweeps.errors import InputError, fault
@@ -114,7 +115,7 @@ def check_taken(job: Job, options: Mapping[str, str | None], folders: Sequence[P
     pods = "nodes_per_pod" in job.sweep.given
     for name in options:
         alone = name.startswith("pod_") and not pods
-        if name not in job.sweep.given or name not in VOCABULARY or name in NEEDED:
+        if name not in job.sweep.given or name in LABELS or name in NEEDED:
             continue
         if name in used and not alone:
             continue

@@ -83,9 +83,8 @@ def command(spec: str, **given: Any) -> int:
     asked = bool(sweep.figures) if given["plot"] is None else given["plot"]
     # Formulas are notes here, beside records.
     out = Output({**given, "verbose": False, "plot": asked}, found.stem)
-    notes = out.notes
     if given["verbose"]:
-        notes.writelines(line + "\n" for line in statements(job))
+        out.notes.writelines(line + "\n" for line in statements(job))
     if asked:
         _check_declared(job)
     if given["dry_run"]:
@@ -97,13 +96,12 @@ def command(spec: str, **given: Any) -> int:
     if out.programs:
         with open_dataset(out.path) as dataset:
             out.show(of_dataset(dataset, RECORDED, job.masks))
-        out.hold_stored((*sweep.asserts, *out.contracts))
-        return 0
-    sys.stdout.writelines(line + "\n" for line in summary(out.path))
-    if job.measured is not None:
-        _tell_errors(out.path)
-    lines_of = grouped_lines if job.program.training else assumed_lines
-    sys.stdout.writelines(line + "\n" for line in lines_of(job, brief=True))
+    else:
+        sys.stdout.writelines(line + "\n" for line in summary(out.path))
+        if job.measured is not None:
+            _tell_errors(out.path)
+        lines = (grouped_lines if job.program.training else assumed_lines)(job, brief=True)
+        sys.stdout.writelines(line + "\n" for line in lines)
     out.hold_stored((*sweep.asserts, *out.contracts))
     return 0
 

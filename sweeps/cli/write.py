@@ -178,6 +178,8 @@ class Output:
         from sweeps.result import of_dataset
         from sweeps.store.read import open_dataset
 
+        if not contracts:
+            return
         with open_dataset(self.path) as dataset:
             names = {one.name for one in contracts} & {str(name) for name in dataset.data_vars}
             hold(contracts, of_dataset(dataset[sorted(names)]))

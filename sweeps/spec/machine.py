@@ -90,6 +90,7 @@ TABLES: dict[str, dict[str, Entry]] = {
         **_link("inter"),
         "nics_per_node": _count("nics_per_node", required=True),
         "oversubscription": Entry("oversubscription", "1", minimum=1.0),
+        "leaf_nodes": _count("leaf_nodes"),
     },
     "pod": {
         **_link("pod"),

@@ -184,7 +184,8 @@ class Resolver:
 
     def _figures(self) -> tuple[str, ...]:
         """Return what is taken of machines."""
-        return (*FIGURES, *(PODS if "nodes_per_pod" in self.given else ()))
+        leaves = ("leaf_nodes",) if self.sweep.training else ()
+        return (*FIGURES, *leaves, *(PODS if "nodes_per_pod" in self.given else ()))
 
     def _figure(self, machine: Machine, name: str) -> Origin:
         return _figure(machine, name)
@@ -538,6 +539,8 @@ def _figure_of(machine: Machine, name: str) -> Origin:
     if name == "in_network_latency_factor":
         return _in_network_factor(machine)
     found = machine.figures.get(name)
+    if found is None and name == "leaf_nodes":
+        return assumed(1.0, "all that leaves a node leaves its leaf switch, too")
     return Origin(np.nan, UNKNOWN) if found is None else found.origin
 
 
