@@ -544,6 +544,7 @@ class Further(TypedDict, total=False):
 def total(
     returns: str,
     names: Sequence[str],
+    title: str = "",
     *,
     source: str = "derivation",
     name: str = "",
@@ -555,6 +556,7 @@ def total(
         inputs=tuple(names),
         source=source,
         name=name or returns,
+        title=title,
         place=calling(),
         **further,
     )(_sum)
@@ -563,6 +565,7 @@ def total(
 def product(
     returns: str,
     names: Sequence[str],
+    title: str = "",
     *,
     source: str = "derivation",
     name: str = "",
@@ -574,6 +577,7 @@ def product(
         inputs=tuple(names),
         source=source,
         name=name or returns,
+        title=title,
         place=calling(),
         **further,
     )(_product)

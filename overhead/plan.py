@@ -8,7 +8,7 @@ import numpy as np
 
 from overhead.collectives.algorithm import Requirement
 from overhead.expression import greatest_common_divisor
-from overhead.formula import alias, constant, formula
+from overhead.formula import alias, constant, formula, product
 from overhead.quantity import Array, define
 from overhead.source import cite
 
@@ -39,10 +39,9 @@ def micro_batches(global_batch: Array, dp: Array, micro_batch: Array) -> Array:
     return np.maximum(np.ceil(global_batch / (dp * micro_batch)), 1.0)
 
 
-@formula(returns="global_batch", source=OWN, when={"batched_by": "micro_batches"})
-def global_batch_of_micro_batches(dp: Array, micro_batch: Array, micro_batches: Array) -> Array:
-    """Sequences of a step: those of all micro-batches."""
-    return dp * micro_batch * micro_batches
+product("global_batch", ("dp", "micro_batch", "micro_batches"),
+        "Sequences of a step: those of all micro-batches", source=OWN,
+        when={"batched_by": "micro_batches"}, name="global_batch_of_micro_batches")  # fmt: skip
 
 
 @formula(returns="global_batch", source=OWN, when={"batched_by": "tokens"})
@@ -60,21 +59,14 @@ alias(
 )
 
 
-@formula(returns="hsdp_shard", source=OWN, assumes=("one shard over all ranks of equal weights",))
-def hsdp_shard_of_all(dp: Array, cp: Array) -> Array:
-    """Ranks over which hybrid sharding shards: all."""
-    return dp * cp
+product("hsdp_shard", ("dp", "cp"), "Ranks over which hybrid sharding shards: all", source=OWN,
+        assumes=("one shard over all ranks of equal weights",),
+        name="hsdp_shard_of_all")  # fmt: skip
 
 
-@formula(
-    returns="layers",
-    source=OWN,
-    assumes=("a layer a stage, for none are given",),
-    when={"depth": "unknown"},
-)
-def one_layer_a_stage(pp: Array, virtual_stages: Array) -> Array:
-    """Layers: one in each stage."""
-    return pp * virtual_stages
+product("layers", ("pp", "virtual_stages"), "Layers: one in each stage", source=OWN,
+        assumes=("a layer a stage, for none are given",), when={"depth": "unknown"},
+        name="one_layer_a_stage")  # fmt: skip
 
 
 alias(
@@ -209,10 +201,8 @@ for _group in ("tp", "cp", "dp", "pp", "etp", "ep", "edp", "hsdp_shard"):
     alias("group_size", _group, source=MEGATRON, where=ORDER, when={"group": _group})
 
 
-@formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "zero"})
-def zero_size(dp: Array, cp: Array) -> Array:
-    """Ranks over which ZeRO shards: those of equal weights."""
-    return dp * cp
+product("group_size", ("dp", "cp"), "Ranks over which ZeRO shards: those of equal weights",
+        source=MEGATRON, where=ORDER, when={"group": "zero"}, name="zero_size")  # fmt: skip
 
 
 @formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "hsdp_replica"})
@@ -230,31 +220,26 @@ constant(
 alias("group_stride", "tp", source=MEGATRON, where=ORDER, when={"group": "cp|zero|hsdp_shard"})
 
 
-@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "dp"})
-def dp_stride(tp: Array, cp: Array) -> Array:
-    """Distance in rank of neighbours in a data-parallel group."""
-    return tp * cp
+product("group_stride", ("tp", "cp"), "Distance in rank of neighbours in a data-parallel group",
+        source=MEGATRON, where=ORDER, when={"group": "dp"}, name="dp_stride")  # fmt: skip
 
 
-@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "hsdp_replica"})
-def hsdp_replica_stride(tp: Array, hsdp_shard: Array) -> Array:
-    """Distance in rank of neighbours that hold the same shard."""
-    return tp * hsdp_shard
+product("group_stride", ("tp", "hsdp_shard"),
+        "Distance in rank of neighbours that hold the same shard", source=MEGATRON, where=ORDER,
+        when={"group": "hsdp_replica"}, name="hsdp_replica_stride")  # fmt: skip
 
 
-@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "pp"})
-def pp_stride(tp: Array, cp: Array, dp: Array) -> Array:
-    """Distance in rank of neighbours in a pipeline: the ranks of a stage."""
-    return tp * cp * dp
+product("group_stride", ("tp", "cp", "dp"),
+        "Distance in rank of neighbours in a pipeline: the ranks of a stage", source=MEGATRON,
+        where=ORDER, when={"group": "pp"}, name="pp_stride")  # fmt: skip
 
 
 alias("group_stride", "etp", source=MEGATRON, where=ORDER, when={"group": "ep"})
 
 
-@formula(returns="group_stride", source=MEGATRON, where=ORDER, when={"group": "edp"})
-def edp_stride(etp: Array, ep: Array) -> Array:
-    """Distance in rank of neighbours in an experts' data-parallel group."""
-    return etp * ep
+product("group_stride", ("etp", "ep"),
+        "Distance in rank of neighbours in an experts' data-parallel group", source=MEGATRON,
+        where=ORDER, when={"group": "edp"}, name="edp_stride")  # fmt: skip
 
 
 # On nodes.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead.formula import formula
+from overhead.formula import formula, product, total
 from overhead.quantity import Array, define
 from overhead.source import cite
 
@@ -268,18 +268,13 @@ def dual_pipe_p2p_time(p2p_time: Array, pp: Array, micro_batches: Array) -> Arra
 # Time of the pipeline: what its devices compute, its bubble, and what transfers add.
 
 
-@formula(source="derivation", assumes=(EVEN,))
-def pipeline_time(busy_time: Array, bubble_time: Array, exposed_p2p_time: Array) -> Array:
-    """Time of the pipeline."""
-    return busy_time + bubble_time + exposed_p2p_time
+total("pipeline_time", ("busy_time", "bubble_time", "exposed_p2p_time"), "Time of the pipeline",
+      assumes=(EVEN,))  # fmt: skip
 
 
-@formula(returns="pipeline_time", source="derivation", when=UNEVEN)
-def uneven_pipeline_time(
-    busy_time: Array, bubble_time: Array, exposed_p2p_time: Array, imbalance_time: Array
-) -> Array:
-    """Time of a pipeline whose first and last stage take longer or shorter than the others."""
-    return busy_time + bubble_time + exposed_p2p_time + imbalance_time
+total("pipeline_time", ("busy_time", "bubble_time", "exposed_p2p_time", "imbalance_time"),
+      "Time of a pipeline whose first and last stage take longer or shorter than the others",
+      when=UNEVEN, name="uneven_pipeline_time")  # fmt: skip
 
 
 @formula(source="derivation")
@@ -303,16 +298,14 @@ def busy_time(micro_batches: Array, stage_forward_time: Array, stage_backward_ti
     return micro_batches * (stage_forward_time + stage_backward_time)
 
 
-@formula(returns="busy_time", source="derivation", when=FORWARD)
-def forward_only_busy_time(micro_batches: Array, stage_forward_time: Array) -> Array:
-    """Time for which a device computes all micro-batches' forwards."""
-    return micro_batches * stage_forward_time
+product("busy_time", ("micro_batches", "stage_forward_time"),
+        "Time for which a device computes all micro-batches' forwards", when=FORWARD,
+        name="forward_only_busy_time")  # fmt: skip
 
 
-@formula(source="derivation", assumes=("overlap gains nothing, unless it is given",))
-def stage_overlapped_time(stage_forward_time: Array, stage_backward_time: Array) -> Array:
-    """Time of an overlapped forward and backward: both together."""
-    return stage_forward_time + stage_backward_time
+total("stage_overlapped_time", ("stage_forward_time", "stage_backward_time"),
+      "Time of an overlapped forward and backward: both together",
+      assumes=("overlap gains nothing, unless it is given",))  # fmt: skip
 
 
 @formula(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.formula import formula
+from overhead.formula import formula, product, total
 from overhead.labels import TENSORS
 from overhead.quantity import Array, define
 from overhead.source import cite
@@ -245,10 +245,8 @@ def active_moe_layer_parameters(
     return attention_parameters + active_moe_parameters + 2.0 * norm_parameters
 
 
-@formula(source=VASWANI, where="section 3.4")
-def embedding_parameters(vocabulary_size: Array, hidden_size: Array) -> Array:
-    """Parameters of the embedding's table."""
-    return vocabulary_size * hidden_size
+product("embedding_parameters", ("vocabulary_size", "hidden_size"),
+        "Parameters of the embedding's table", source=VASWANI, where="section 3.4")  # fmt: skip
 
 
 @formula(assumes=("the output layer has no bias",), source=VASWANI, where="section 3.4")
@@ -257,21 +255,14 @@ def output_parameters(tied_embeddings: Array, vocabulary_size: Array, hidden_siz
     return (1.0 - tied_embeddings) * vocabulary_size * hidden_size
 
 
-@formula(source=VASWANI, where="section 3.5")
-def position_parameters(learned_positions: Array, hidden_size: Array) -> Array:
-    """Parameters of the learned positions."""
-    return learned_positions * hidden_size
+product("position_parameters", ("learned_positions", "hidden_size"),
+        "Parameters of the learned positions", source=VASWANI, where="section 3.5")  # fmt: skip
 
 
-@formula(assumes=("one norm after the last layer",), source=VASWANI, where="section 3.4")
-def outside_parameters(
-    embedding_parameters: Array,
-    position_parameters: Array,
-    norm_parameters: Array,
-    output_parameters: Array,
-) -> Array:
-    """Parameters outside of the layers."""
-    return embedding_parameters + position_parameters + norm_parameters + output_parameters
+total("outside_parameters",
+      ("embedding_parameters", "position_parameters", "norm_parameters", "output_parameters"),
+      "Parameters outside of the layers", assumes=("one norm after the last layer",),
+      source=VASWANI, where="section 3.4")  # fmt: skip
 
 
 @formula(
@@ -328,10 +319,9 @@ def value_head_size(kv_rank: Array, head_size_value: Array, head_size: Array) ->
     return np.where(kv_rank > 0.0, head_size_value, head_size)
 
 
-@formula(source=LATENT[0], where=LATENT[1])
-def query_down_weights(hidden_size: Array, q_rank: Array) -> Array:
-    """Weights from hidden to the queries' latent vector; none where it has no rank."""
-    return hidden_size * q_rank
+product("query_down_weights", ("hidden_size", "q_rank"),
+        "Weights from hidden to the queries' latent vector; none where it has no rank",
+        source=LATENT[0], where=LATENT[1])  # fmt: skip
 
 
 @formula(source=HEADS[0], where=HEADS[1])
@@ -365,10 +355,9 @@ def key_value_weights(
     return np.where(kv_rank > 0.0, latent, 2.0 * hidden_size * kv_heads * head_size)
 
 
-@formula(source=HEADS[0], where=HEADS[1])
-def attention_output_weights(heads: Array, value_head_size: Array, hidden_size: Array) -> Array:
-    """Weights from the attention's context back to hidden."""
-    return heads * value_head_size * hidden_size
+product("attention_output_weights", ("heads", "value_head_size", "hidden_size"),
+        "Weights from the attention's context back to hidden", source=HEADS[0],
+        where=HEADS[1])  # fmt: skip
 
 
 @formula(source=HEADS[0], where=HEADS[1])
@@ -433,12 +422,9 @@ def attention_norm_parameters(
     return 2.0 * qk_norms * head_size + q_rank + kv_rank
 
 
-@formula(source=HEADS[0], where=HEADS[1])
-def attention_parameters(
-    attention_weights: Array, attention_bias_parameters: Array, attention_norm_parameters: Array
-) -> Array:
-    """Parameters of one layer's attention."""
-    return attention_weights + attention_bias_parameters + attention_norm_parameters
+total("attention_parameters",
+      ("attention_weights", "attention_bias_parameters", "attention_norm_parameters"),
+      "Parameters of one layer's attention", source=HEADS[0], where=HEADS[1])  # fmt: skip
 
 
 # One layer's MLP: dense, or a mixture of experts with its router and shared experts.
@@ -503,10 +489,8 @@ def shared_expert_parameters(
     return shared_expert_weights + np.where(shared_ffn_size > 0.0, bias, 0.0)
 
 
-@formula(source=EXPERTS[0], where=EXPERTS[1])
-def router_weights(hidden_size: Array, experts: Array) -> Array:
-    """Weights of one layer's router."""
-    return hidden_size * experts
+product("router_weights", ("hidden_size", "experts"), "Weights of one layer's router",
+        source=EXPERTS[0], where=EXPERTS[1])  # fmt: skip
 
 
 @formula(source=SHARED[0], where=f"{SHARED[1]}, bias for balancing the load")
@@ -650,22 +634,16 @@ def causal_attention_flops_per_token(
     return 2.0 * layers * causal_attention_span * heads * (query_head_size + value_head_size)
 
 
-@formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(FULL,))
-def forward_flops_per_token(
-    weight_flops_per_token: Array, attention_flops_per_token: Array, logits_flops_per_token: Array
-) -> Array:
-    """Forward FLOPs of one token, masked scores counted."""
-    return weight_flops_per_token + attention_flops_per_token + logits_flops_per_token
+total("forward_flops_per_token",
+      ("weight_flops_per_token", "attention_flops_per_token", "logits_flops_per_token"),
+      "Forward FLOPs of one token, masked scores counted", source=APPENDIX[0], where=APPENDIX[1],
+      assumes=(FULL,))  # fmt: skip
 
 
-@formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(CAUSAL,))
-def causal_forward_flops_per_token(
-    weight_flops_per_token: Array,
-    causal_attention_flops_per_token: Array,
-    logits_flops_per_token: Array,
-) -> Array:
-    """Forward FLOPs of one token, masked scores not counted."""
-    return weight_flops_per_token + causal_attention_flops_per_token + logits_flops_per_token
+total("causal_forward_flops_per_token",
+      ("weight_flops_per_token", "causal_attention_flops_per_token", "logits_flops_per_token"),
+      "Forward FLOPs of one token, masked scores not counted", source=APPENDIX[0],
+      where=APPENDIX[1], assumes=(CAUSAL,))  # fmt: skip
 
 
 @formula(source=PALM[0], where=PALM[1], assumes=(BACKWARD, "nothing is recomputed", FULL))
@@ -680,19 +658,13 @@ def causal_model_flops_per_token(causal_forward_flops_per_token: Array) -> Array
     return 3.0 * causal_forward_flops_per_token
 
 
-@formula(source=NARAYANAN, where="section 5.1")
-def tokens_per_step(global_batch: Array, sequence_length: Array) -> Array:
-    """Tokens in a step's global batch."""
-    return global_batch * sequence_length
+product("tokens_per_step", ("global_batch", "sequence_length"), "Tokens in a step's global batch",
+        source=NARAYANAN, where="section 5.1")  # fmt: skip
 
 
-@formula(source=PALM[0], where=PALM[1])
-def model_flops(model_flops_per_token: Array, tokens_per_step: Array) -> Array:
-    """FLOPs of a step, masked scores counted."""
-    return model_flops_per_token * tokens_per_step
+product("model_flops", ("model_flops_per_token", "tokens_per_step"),
+        "FLOPs of a step, masked scores counted", source=PALM[0], where=PALM[1])  # fmt: skip
 
 
-@formula(source=PALM[0], where=PALM[1])
-def causal_model_flops(causal_model_flops_per_token: Array, tokens_per_step: Array) -> Array:
-    """FLOPs of a step, masked scores not counted."""
-    return causal_model_flops_per_token * tokens_per_step
+product("causal_model_flops", ("causal_model_flops_per_token", "tokens_per_step"),
+        "FLOPs of a step, masked scores not counted", source=PALM[0], where=PALM[1])  # fmt: skip

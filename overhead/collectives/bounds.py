@@ -7,7 +7,7 @@ import numpy as np
 from overhead.collectives.level_timing import HIERARCHY
 from overhead.collectives.level_timing import THREE_LEVEL_CAPACITY as THREE
 from overhead.collectives.level_timing import TWO_LEVEL_CAPACITY as TWO
-from overhead.formula import formula
+from overhead.formula import formula, product
 from overhead.quantity import Array
 
 OWN = "derivation"
@@ -33,10 +33,9 @@ def lower_bound_ratio(time: Array, lower_bound: Array) -> Array:
     return time / lower_bound
 
 
-@formula(source=OWN, assumes=("a latency a hop",), when={**ACROSS, "latency_per": "hop"})
-def latency_bound(diameter: Array, latency: Array) -> Array:
-    """Least latency: the way across the network."""
-    return diameter * latency
+product("latency_bound", ("diameter", "latency"), "Least latency: the way across the network",
+        source=OWN, assumes=("a latency a hop",),
+        when={**ACROSS, "latency_per": "hop"})  # fmt: skip
 
 
 @formula(

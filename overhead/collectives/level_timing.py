@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.formula import formula
+from overhead.formula import formula, total
 from overhead.quantity import Array
 
 HIERARCHY = {"topology": "hierarchical"}
@@ -67,26 +67,14 @@ def pod_time(
     return pod_latency_count * pod_latency + pod_transfer_fraction * pod_wire_time
 
 
-@formula(
-    returns="time",
-    source=OWN,
-    assumes=(*PHASES, "the reduction itself costs nothing"),
-    when={**TWO, **SEQUENTIAL, "reduction": "free"},
-)
-def two_level_time(intra_time: Array, inter_time: Array) -> Array:
-    """Time of the operation on two levels."""
-    return intra_time + inter_time
+total("time", ("intra_time", "inter_time"), "Time of the operation on two levels", source=OWN,
+      assumes=(*PHASES, "the reduction itself costs nothing"),
+      when={**TWO, **SEQUENTIAL, "reduction": "free"}, name="two_level_time")  # fmt: skip
 
 
-@formula(
-    returns="time",
-    source=OWN,
-    assumes=(*PHASES, "the reduction itself costs nothing"),
-    when={**THREE, **SEQUENTIAL, "reduction": "free"},
-)
-def three_level_time(intra_time: Array, inter_time: Array, pod_time: Array) -> Array:
-    """Time of the operation on three levels."""
-    return intra_time + inter_time + pod_time
+total("time", ("intra_time", "inter_time", "pod_time"), "Time of the operation on three levels",
+      source=OWN, assumes=(*PHASES, "the reduction itself costs nothing"),
+      when={**THREE, **SEQUENTIAL, "reduction": "free"}, name="three_level_time")  # fmt: skip
 
 
 @formula(returns="latency_time", source=OWN, assumes=MODEL, when={**TWO, **SEQUENTIAL})
@@ -139,12 +127,9 @@ def three_level_bandwidth_time(
     return two + pod_transfer_fraction * pod_wire_time
 
 
-@formula(source=OWN, when=HIERARCHY)
-def link_fraction(
-    intra_link_fraction: Array, inter_link_fraction: Array, pod_link_fraction: Array
-) -> Array:
-    """Bytes over all links of all levels together, in messages."""
-    return intra_link_fraction + inter_link_fraction + pod_link_fraction
+total("link_fraction", ("intra_link_fraction", "inter_link_fraction", "pod_link_fraction"),
+      "Bytes over all links of all levels together, in messages", source=OWN,
+      when=HIERARCHY)  # fmt: skip
 
 
 @formula(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.formula import alias, constant, formula
+from overhead.formula import alias, constant, formula, product
 from overhead.quantity import Array
 
 HIERARCHY = {"topology": "hierarchical"}
@@ -217,10 +217,8 @@ GRID = {"topology": "mesh|torus"}
 TWO = {"topology": "hierarchical", "shape": "two_levels"}
 
 
-@formula(returns="ranks", source=OWN, when=GRID)
-def grid_ranks(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
-    """Ranks of a mesh or torus."""
-    return mesh_nx * mesh_ny * mesh_nz
+product("ranks", ("mesh_nx", "mesh_ny", "mesh_nz"), "Ranks of a mesh or torus", source=OWN,
+        when=GRID, name="grid_ranks")  # fmt: skip
 
 
 @formula(returns="mesh_ny", source=OWN, when=GRID)
@@ -300,10 +298,9 @@ def flat_in_network_latency(
     return latency * np.where(ranks <= gpus_per_node, in_network_latency_factor, 1.0)
 
 
-@formula(returns="in_network_latency", source=OWN, when={"link": "intra"})
-def intra_only_in_network_latency(latency: Array, in_network_latency_factor: Array) -> Array:
-    """Latency of a message that the switch inside a node reduces or multicasts."""
-    return latency * in_network_latency_factor
+product("in_network_latency", ("latency", "in_network_latency_factor"),
+        "Latency of a message that the switch inside a node reduces or multicasts", source=OWN,
+        when={"link": "intra"}, name="intra_only_in_network_latency")  # fmt: skip
 
 
 alias("in_network_latency", "latency", when={"link": "inter"})

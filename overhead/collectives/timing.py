@@ -25,27 +25,18 @@ def wire_time(message_bytes: Array, bandwidth: Array) -> Array:
     return message_bytes / bandwidth
 
 
-@formula(source=HOCKNEY, assumes=MODEL, when=SEQUENTIAL)
-def latency_time(latency_count: Array, latency: Array) -> Array:
-    """Part of the time that is latency."""
-    return latency_count * latency
+product("latency_time", ("latency_count", "latency"), "Part of the time that is latency",
+        source=HOCKNEY, assumes=MODEL, when=SEQUENTIAL)  # fmt: skip
 
 
-@formula(
-    returns="latency_time",
-    source=HOCKNEY,
-    assumes=(*MODEL, "the switch that reduces or multicasts has a latency of its own"),
-    when={**SEQUENTIAL, "in_network": "yes"},
-)
-def in_network_latency_time(latency_count: Array, in_network_latency: Array) -> Array:
-    """Part of the time that is latency, where the switch takes part."""
-    return latency_count * in_network_latency
+product("latency_time", ("latency_count", "in_network_latency"),
+        "Part of the time that is latency, where the switch takes part", source=HOCKNEY,
+        assumes=(*MODEL, "the switch that reduces or multicasts has a latency of its own"),
+        when={**SEQUENTIAL, "in_network": "yes"}, name="in_network_latency_time")  # fmt: skip
 
 
-@formula(source=HOCKNEY, assumes=MODEL, when=SEQUENTIAL)
-def bandwidth_time(transfer_fraction: Array, wire_time: Array) -> Array:
-    """Part of the time that is transfer."""
-    return transfer_fraction * wire_time
+product("bandwidth_time", ("transfer_fraction", "wire_time"), "Part of the time that is transfer",
+        source=HOCKNEY, assumes=MODEL, when=SEQUENTIAL)  # fmt: skip
 
 
 @formula(
@@ -68,16 +59,10 @@ def reduction_time(reduced_fraction: Array, message_bytes: Array, reduction_cost
     return reduced_fraction * (message_bytes * reduction_cost)
 
 
-@formula(
-    returns="time",
-    source="thakur2005",
-    where="the terms in alpha, beta and gamma",
-    assumes=MODEL,
-    when={"phases": "sequential", "reduction": "counted"},
-)
-def reducing_time(latency_time: Array, bandwidth_time: Array, reduction_time: Array) -> Array:
-    """Time of the operation, its reductions included."""
-    return latency_time + bandwidth_time + reduction_time
+total("time", ("latency_time", "bandwidth_time", "reduction_time"),
+      "Time of the operation, its reductions included", source="thakur2005",
+      where="the terms in alpha, beta and gamma", assumes=MODEL,
+      when={"phases": "sequential", "reduction": "counted"}, name="reducing_time")  # fmt: skip
 
 
 @formula(
@@ -108,10 +93,7 @@ for _within, _without in (("intra", "inter"), ("inter", "intra")):
     constant(f"{_without}_time", 0.0, "No part of the time", like="time", when=_all)
 
 
-@formula(source="derivation")
-def sent_bytes(sent_fraction: Array, message_bytes: Array) -> Array:
-    """Most bytes that one rank sends."""
-    return sent_fraction * message_bytes
+product("sent_bytes", ("sent_fraction", "message_bytes"), "Most bytes that one rank sends")
 
 
 @formula(
@@ -175,14 +157,9 @@ def whole_bus_factor(ranks: Array) -> Array:
     return np.where(ranks > 1.0, 1.0, 0.0)
 
 
-@formula(
-    source="nccltests",
-    where="doc/PERFORMANCE.md, bus bandwidth",
-    assumes=("with reduction in the network it is no wire speed",),
-)
-def busbw(bus_factor: Array, algbw: Array) -> Array:
-    """Bus bandwidth."""
-    return bus_factor * algbw
+product("busbw", ("bus_factor", "algbw"), "Bus bandwidth", source="nccltests",
+        where="doc/PERFORMANCE.md, bus bandwidth",
+        assumes=("with reduction in the network it is no wire speed",))  # fmt: skip
 
 
 # Phases on different dimensions or levels, pipelined over chunks of the buffer.

@@ -86,10 +86,8 @@ def cp_ring_bytes(cp_key_value_bytes: Array) -> Array:
     return 2.0 * cp_key_value_bytes
 
 
-@formula(**GATHER)
-def cp_gather_bytes(cp: Array, cp_ring_bytes: Array) -> Array:
-    """Keys and values of all tokens of a micro-batch, for a rank's heads."""
-    return cp * cp_ring_bytes
+product("cp_gather_bytes", ("cp", "cp_ring_bytes"),
+        "Keys and values of all tokens of a micro-batch, for a rank's heads", **GATHER)  # fmt: skip
 
 
 CP: dict[str, Any] = {"dimension": "cp", "share": "layer_share"}
@@ -269,16 +267,14 @@ alias(
 )
 
 
-@formula(returns="cp_layer_forward_time", when=ROUND, **RING)
-def ring_layer_forward_time(ring_steps: Array, cp_ring_time: Array) -> Array:
-    """Time of a layer's forward in a ring."""
-    return ring_steps * cp_ring_time
+product("cp_layer_forward_time", ("ring_steps", "cp_ring_time"),
+        "Time of a layer's forward in a ring", when=ROUND, name="ring_layer_forward_time",
+        **RING)  # fmt: skip
 
 
-@formula(returns="cp_layer_backward_time", when=ROUND, **RING)
-def ring_layer_backward_time(ring_backward_steps: Array, cp_ring_time: Array) -> Array:
-    """Time of a layer's backward in a ring."""
-    return ring_backward_steps * cp_ring_time
+product("cp_layer_backward_time", ("ring_backward_steps", "cp_ring_time"),
+        "Time of a layer's backward in a ring", when=ROUND, name="ring_layer_backward_time",
+        **RING)  # fmt: skip
 
 
 alias("cp_layer_forward_time", "cp_all_gather_time", when=GATHERED, **GATHER)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from overhead.expression import square_divisor
-from overhead.formula import alias, call, constant, formula
+from overhead.formula import alias, call, constant, formula, product
 from overhead.labels import GIVEN_GRID
 from overhead.quantity import Array, define
 from overhead.software.quantities import PRICED
@@ -232,22 +232,17 @@ call(returns="cp_nodes", of="group_nodes", bind={}, labels={"group": "cp"})
 # Links.
 
 
-@formula(source=OWN)
-def effective_intra_bandwidth(intra_efficiency: Array, intra_bandwidth: Array) -> Array:
-    """Bandwidth that long messages reach over one link inside a node."""
-    return intra_efficiency * intra_bandwidth
+product("effective_intra_bandwidth", ("intra_efficiency", "intra_bandwidth"),
+        "Bandwidth that long messages reach over one link inside a node", source=OWN)  # fmt: skip
 
 
-@formula(source=OWN)
-def effective_inter_bandwidth(inter_efficiency: Array, inter_bandwidth: Array) -> Array:
-    """Bandwidth that long messages reach over one link between nodes."""
-    return inter_efficiency * inter_bandwidth
+product("effective_inter_bandwidth", ("inter_efficiency", "inter_bandwidth"),
+        "Bandwidth that long messages reach over one link between nodes", source=OWN)  # fmt: skip
 
 
-@formula(source=OWN, assumes=("between pods messages reach what they reach between nodes",))
-def effective_pod_bandwidth(inter_efficiency: Array, pod_bandwidth: Array) -> Array:
-    """Bandwidth that long messages reach over one link between pods."""
-    return inter_efficiency * pod_bandwidth
+product("effective_pod_bandwidth", ("inter_efficiency", "pod_bandwidth"),
+        "Bandwidth that long messages reach over one link between pods", source=OWN,
+        assumes=("between pods messages reach what they reach between nodes",))  # fmt: skip
 
 
 for _level in ("intra", "inter", "pod"):
@@ -323,22 +318,19 @@ def expert_replica_size(edp: Array, expert_shards: Array) -> Array:
 alias("group_stride", "tp", when={"group": "shard"})
 
 
-@formula(returns="group_stride", source=OWN, when={"group": "replica"})
-def replica_stride(tp: Array, shards: Array) -> Array:
-    """Distance in rank of neighbours that hold the same shard of dense layers."""
-    return tp * shards
+product("group_stride", ("tp", "shards"),
+        "Distance in rank of neighbours that hold the same shard of dense layers", source=OWN,
+        when={"group": "replica"}, name="replica_stride")  # fmt: skip
 
 
-@formula(returns="group_stride", source=OWN, when={"group": "expert_shard"})
-def expert_shard_stride(etp: Array, ep: Array) -> Array:
-    """Distance in rank of neighbours among which experts' states are cut."""
-    return etp * ep
+product("group_stride", ("etp", "ep"),
+        "Distance in rank of neighbours among which experts' states are cut", source=OWN,
+        when={"group": "expert_shard"}, name="expert_shard_stride")  # fmt: skip
 
 
-@formula(returns="group_stride", source=OWN, when={"group": "expert_replica"})
-def expert_replica_stride(etp: Array, ep: Array, expert_shards: Array) -> Array:
-    """Distance in rank of neighbours that hold the same shard of experts."""
-    return etp * ep * expert_shards
+product("group_stride", ("etp", "ep", "expert_shards"),
+        "Distance in rank of neighbours that hold the same shard of experts", source=OWN,
+        when={"group": "expert_replica"}, name="expert_replica_stride")  # fmt: skip
 
 
 # Pairs.

@@ -28,10 +28,8 @@ define("tp_message_bytes", "M_t", "byte", "activations of a micro-batch on a ran
        minimum=0)  # fmt: skip
 
 
-@formula(**WHOLE)
-def tp_message_bytes(communication_bytes: Array, rank_tokens: Array, hidden_size: Array) -> Array:
-    """Activations between blocks of a micro-batch's tokens on a rank."""
-    return communication_bytes * rank_tokens * hidden_size
+product("tp_message_bytes", ("communication_bytes", "rank_tokens", "hidden_size"),
+        "Activations between blocks of a micro-batch's tokens on a rank", **WHOLE)  # fmt: skip
 
 
 operation("tp_all_reduce", "all_reduce of a block's output", collective="all_reduce", **TP)
@@ -198,10 +196,9 @@ define("vocabulary_returns", "m'_V", "1", "backwards of a step whose vocabulary 
        minimum=0)  # fmt: skip
 
 
-@formula(**LOSS)
-def loss_message_bytes(single_bytes: Array, rank_tokens: Array) -> Array:
-    """A single-precision number of each of a micro-batch's tokens on a rank."""
-    return single_bytes * rank_tokens
+product("loss_message_bytes", ("single_bytes", "rank_tokens"),
+        "A single-precision number of each of a micro-batch's tokens on a rank",
+        **LOSS)  # fmt: skip
 
 
 @formula(**TIED)

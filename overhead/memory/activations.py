@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.formula import alias, formula
+from overhead.formula import alias, formula, total
 from overhead.quantity import Array
 
 LAYER: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.1"}
@@ -207,21 +207,13 @@ def expert_activations(
 # A layer, before anything is recomputed.
 
 
-@formula(**TENSOR)
-def attention_block_activations(
-    block_activations: Array,
-    latent_activations: Array,
-    attention_activations: Array,
-    score_activations: Array,
-) -> Array:
-    """Bytes a token of what a layer stores beside the inside of its MLP."""
-    return block_activations + latent_activations + attention_activations + score_activations
+total("attention_block_activations",
+      ("block_activations", "latent_activations", "attention_activations", "score_activations"),
+      "Bytes a token of what a layer stores beside the inside of its MLP", **TENSOR)  # fmt: skip
 
 
-@formula(**TENSOR)
-def dense_layer_activations(attention_block_activations: Array, mlp_activations: Array) -> Array:
-    """Bytes a token of what a dense layer makes."""
-    return attention_block_activations + mlp_activations
+total("dense_layer_activations", ("attention_block_activations", "mlp_activations"),
+      "Bytes a token of what a dense layer makes", **TENSOR)  # fmt: skip
 
 
 @formula(source="megatron", where="megatron/core/transformer/moe/moe_layer.py")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead.formula import REGISTRY, alias, call, constant, formula
+from overhead.formula import REGISTRY, alias, call, constant, formula, product
 from overhead.graph import Evaluation
 from overhead.labels import LABELS, without_following
 from overhead.memory.quantities import MODULES, PARTS
@@ -223,16 +223,10 @@ def communicators(tp: Array, pp: Array, cp: Array, dp: Array, ep: Array) -> Arra
     return np.asarray(sum(np.where(size > 1.0, 1.0, 0.0) for size in groups))
 
 
-@formula(
-    source="nccl",
-    where="src/init.cc, buffer sizes of the protocols",
-    assumes=("one receiving connection a channel",),
-)
-def communicator_memory(
-    communicators: Array, communicator_channels: Array, channel_buffer_bytes: Array
-) -> Array:
-    """Memory of the communicators' buffers."""
-    return communicators * communicator_channels * channel_buffer_bytes
+product("communicator_memory", ("communicators", "communicator_channels", "channel_buffer_bytes"),
+        "Memory of the communicators' buffers", source="nccl",
+        where="src/init.cc, buffer sizes of the protocols",
+        assumes=("one receiving connection a channel",))  # fmt: skip
 
 
 @formula(assumes=(SUM,), **TOTAL)

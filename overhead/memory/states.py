@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.formula import alias, constant, formula
+from overhead.formula import alias, constant, formula, product, total
 from overhead.quantity import Array
 
 ZERO = "rajbhandari2020"
@@ -18,10 +18,8 @@ MEGATRON: dict[str, Any] = {
 HYBRID: dict[str, Any] = {"sharding": "hybrid"}
 
 
-@formula(source=ZERO, where="section 5; context-parallel ranks hold the same weights")
-def shards(dp: Array, cp: Array) -> Array:
-    """Ranks over which ZeRO shards: all that hold the same weights."""
-    return dp * cp
+product("shards", ("dp", "cp"), "Ranks over which ZeRO shards: all that hold the same weights",
+        source=ZERO, where="section 5; context-parallel ranks hold the same weights")  # fmt: skip
 
 
 alias(
@@ -94,12 +92,9 @@ def optimizer_memory(
     return optimizer_bytes * _share(zero_stage >= 1.0, *kept)
 
 
-@formula(source=ZERO, where="section 3.1")
-def model_state_memory(
-    weight_memory: Array, gradient_memory: Array, optimizer_memory: Array
-) -> Array:
-    """Memory of weights, gradients and optimizer together."""
-    return weight_memory + gradient_memory + optimizer_memory
+total("model_state_memory", ("weight_memory", "gradient_memory", "optimizer_memory"),
+      "Memory of weights, gradients and optimizer together", source=ZERO,
+      where="section 3.1")  # fmt: skip
 
 
 # What sharded parameters need beside their shards.
@@ -264,12 +259,10 @@ def attention_rank_biases(
     return np.maximum(biases, qkv_biases) * outputs + biases * hidden_size
 
 
-@formula(assumes=("norms are whole on each rank",), **TENSOR)
-def attention_rank_parameters(
-    attention_rank_weights: Array, attention_rank_biases: Array, attention_norm_parameters: Array
-) -> Array:
-    """Parameters of one layer's attention on one rank."""
-    return attention_rank_weights + attention_rank_biases + attention_norm_parameters
+total("attention_rank_parameters",
+      ("attention_rank_weights", "attention_rank_biases", "attention_norm_parameters"),
+      "Parameters of one layer's attention on one rank", assumes=("norms are whole on each rank",),
+      **TENSOR)  # fmt: skip
 
 
 @formula(assumes=(ROWS,), **TENSOR)
@@ -369,12 +362,9 @@ def stage_parameters(
     return weight_copies * (every + mlp) + embedding_rank_parameters + output_rank_parameters
 
 
-@formula(source=MEGATRON_CODE, where="megatron/core/transformer/moe/experts.py")
-def stage_expert_parameters(
-    weight_copies: Array, stage_moe_layers: Array, expert_rank_parameters: Array
-) -> Array:
-    """Parameters of a rank that are routed experts."""
-    return weight_copies * stage_moe_layers * expert_rank_parameters
+product("stage_expert_parameters", ("weight_copies", "stage_moe_layers", "expert_rank_parameters"),
+        "Parameters of a rank that are routed experts", source=MEGATRON_CODE,
+        where="megatron/core/transformer/moe/experts.py")  # fmt: skip
 
 
 BARE: dict[str, Any] = {"shapes": "unknown"}
@@ -401,10 +391,8 @@ constant(
 )
 
 
-@formula(**TENSOR)
-def rank_parameters(stage_parameters: Array, stage_expert_parameters: Array) -> Array:
-    """Parameters of a rank."""
-    return stage_parameters + stage_expert_parameters
+total("rank_parameters", ("stage_parameters", "stage_expert_parameters"), "Parameters of a rank",
+      **TENSOR)  # fmt: skip
 
 
 # Memory of a pipeline that runs forwards alone: no gradients, and no optimizer.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead.formula import alias, call, constant, formula, product
+from overhead.formula import alias, call, constant, formula, product, total
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import mechanisms
 from overhead.quantity import Array
@@ -300,15 +300,10 @@ def bulk_shared_time(
     return np.maximum(communication_time, compute_time + taken)
 
 
-@formula(
-    returns="overlapped_time",
-    assumes=("a product that fills the GPU starts first, and communication finds no room",),
-    when={"mechanism": "bulk_queued"},
-    **BULK,
-)
-def bulk_queued_time(compute_time: Array, communication_time: Array) -> Array:
-    """Time of a product that fills the GPU before the collective can start: nothing overlaps."""
-    return compute_time + communication_time
+total("overlapped_time", ("compute_time", "communication_time"),
+      "Time of a product that fills the GPU before the collective can start: nothing overlaps",
+      assumes=("a product that fills the GPU starts first, and communication finds no room",),
+      when={"mechanism": "bulk_queued"}, name="bulk_queued_time", **BULK)  # fmt: skip
 
 
 # Communication by so many multiprocessors.

@@ -252,12 +252,9 @@ def reduce_scatter_ring_time(
     return np.maximum(compute_time, communication_time + compute_time / ranks) + partial_sum_time
 
 
-@formula(returns="sequential_time", source="derivation", when=RING)
-def reduce_scatter_ring_sequential_time(
-    compute_time: Array, communication_time: Array, partial_sum_time: Array
-) -> Array:
-    """Time of product, communication and sums one after another."""
-    return compute_time + communication_time + partial_sum_time
+total("sequential_time", ("compute_time", "communication_time", "partial_sum_time"),
+      "Time of product, communication and sums one after another", when=RING,
+      name="reduce_scatter_ring_sequential_time")  # fmt: skip
 
 
 @formula(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.formula import alias, formula
+from overhead.formula import alias, formula, product
 from overhead.quantity import Array
 from overhead.software.quantities import PRICED
 
@@ -84,14 +84,9 @@ def flat_share(ranks: Array, gpus_per_node: Array, link_share: Array, fabric_sha
 # Steps.
 
 
-@formula(
-    returns="ll_fixed_time",
-    source=OWN,
-    when=RING,
-)
-def flat_ll_fixed_time(latency_count: Array, inner_step_latency: Array) -> Array:
-    """Steps of a ring, with protocol LL."""
-    return latency_count * inner_step_latency
+product("ll_fixed_time", ("latency_count", "inner_step_latency"),
+        "Steps of a ring, with protocol LL", source=OWN, when=RING,
+        name="flat_ll_fixed_time")  # fmt: skip
 
 
 @formula(

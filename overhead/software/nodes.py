@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overhead.formula import alias, formula
+from overhead.formula import alias, formula, product
 from overhead.quantity import Array
 from overhead.software.flat import OWN, several
 from overhead.software.quantities import PRICED
@@ -31,13 +31,7 @@ def depth(total_nodes: Array) -> Array:
     return 2.0 * np.ceil(np.log2(total_nodes))
 
 
-@formula(
-    source=OWN,
-    when=NODES,
-)
-def total_nodes(nodes: Array, pods: Array) -> Array:
-    """Nodes of the group, in all pods."""
-    return nodes * pods
+product("total_nodes", ("nodes", "pods"), "Nodes of the group, in all pods", source=OWN, when=NODES)
 
 
 @formula(
@@ -230,14 +224,9 @@ for _returns, _of, _name, _when, _title in (
     alias(_returns, _of, _title, source=OWN, when=_when, name=_name)
 
 
-@formula(
-    returns="inner_share",
-    source=OWN,
-    when=TREE,
-)
-def tree_inner_share(link_share: Array, tree_link_share: Array) -> Array:
-    """Share of a port's rate that the chains of trees reach."""
-    return link_share * tree_link_share
+product("inner_share", ("link_share", "tree_link_share"),
+        "Share of a port's rate that the chains of trees reach", source=OWN, when=TREE,
+        name="tree_inner_share")  # fmt: skip
 
 
 @formula(
@@ -250,24 +239,13 @@ def nvls_inner_share(nvls_share: Array, total_nodes: Array, nvls_tree_share: Arr
     return nvls_share * np.where(total_nodes > 1.0, nvls_tree_share, 1.0)
 
 
-@formula(
-    returns="outer_share",
-    source=OWN,
-    when={**NODES, "form": "tree|nvls_tree"},
-)
-def tree_outer_share(fabric_share: Array, tree_share: Array) -> Array:
-    """Share of the cards' rate that trees reach."""
-    return fabric_share * tree_share
+product("outer_share", ("fabric_share", "tree_share"), "Share of the cards' rate that trees reach",
+        source=OWN, when={**NODES, "form": "tree|nvls_tree"}, name="tree_outer_share")  # fmt: skip
 
 
-@formula(
-    returns="outer_share",
-    source=OWN,
-    when=PAIRS,
-)
-def pair_outer_share(fabric_share: Array, fabric_pair_share: Array) -> Array:
-    """Share of the cards' rate that an exchange reaches."""
-    return fabric_share * fabric_pair_share
+product("outer_share", ("fabric_share", "fabric_pair_share"),
+        "Share of the cards' rate that an exchange reaches", source=OWN, when=PAIRS,
+        name="pair_outer_share")  # fmt: skip
 
 
 # Time of a byte: of the slower level, or of both.

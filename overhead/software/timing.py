@@ -6,11 +6,9 @@ hides behind a long operation: its time and theirs join as the root of fourth po
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 
-from overhead.formula import alias, formula
+from overhead.formula import alias, formula, product, total
 from overhead.labels import FOLLOWING
 from overhead.quantity import Array
 from overhead.software.flat import OWN, several
@@ -60,28 +58,20 @@ def no_copy_byte_time(operation_launch_time: Array) -> Array:
 # The time.
 
 
-@formula(source=OWN, when=ANY)
-def ll_start_time(paid_launch_time: Array, ll_fixed_time: Array) -> Array:
-    """Time of an operation of no bytes, with LL."""
-    return paid_launch_time + ll_fixed_time
+total("ll_start_time", ("paid_launch_time", "ll_fixed_time"),
+      "Time of an operation of no bytes, with LL", source=OWN, when=ANY)  # fmt: skip
 
 
-@formula(source=OWN, when=ANY)
-def simple_start_time(paid_launch_time: Array, simple_fixed_time: Array) -> Array:
-    """Time of an operation of no bytes, with Simple."""
-    return paid_launch_time + simple_fixed_time
+total("simple_start_time", ("paid_launch_time", "simple_fixed_time"),
+      "Time of an operation of no bytes, with Simple", source=OWN, when=ANY)  # fmt: skip
 
 
-@formula(source=OWN, when=ANY)
-def ll_slope(ll_byte_time: Array, copy_byte_time: Array) -> Array:
-    """Time of a byte, with LL."""
-    return ll_byte_time + copy_byte_time
+total("ll_slope", ("ll_byte_time", "copy_byte_time"), "Time of a byte, with LL", source=OWN,
+      when=ANY)  # fmt: skip
 
 
-@formula(source=OWN, when=ANY)
-def simple_slope(simple_byte_time: Array, copy_byte_time: Array) -> Array:
-    """Time of a byte, with Simple."""
-    return simple_byte_time + copy_byte_time
+total("simple_slope", ("simple_byte_time", "copy_byte_time"), "Time of a byte, with Simple",
+      source=OWN, when=ANY)  # fmt: skip
 
 
 @formula(source=OWN, when=ANY)
@@ -163,15 +153,10 @@ for _shape in FOLLOWING["shape"]:
     )(floored_time)
 
 
-@formula(
-    returns="host_floor_time",
-    source=OWN,
-    assumes=("one process issues the operation for each of its GPUs in turn",),
-    when={**ANY, "environment": "group"},
-)
-def group_floor_time(issue_time: Array, ranks: Array) -> Array:
-    """Time in which one process issues the operation for all ranks."""
-    return issue_time * ranks
+product("host_floor_time", ("issue_time", "ranks"),
+        "Time in which one process issues the operation for all ranks", source=OWN,
+        assumes=("one process issues the operation for each of its GPUs in turn",),
+        when={**ANY, "environment": "group"}, name="group_floor_time")  # fmt: skip
 
 
 alias(
@@ -251,32 +236,17 @@ def wire_part_time(
     return message_bytes * np.where(protocol > 0.0, simple_byte_time, ll_byte_time)
 
 
-@formula(
-    returns="wire_part_time",
-    source=OWN,
-    when={**ANY, "form": SIMPLE_ONLY},
-)
-def simple_wire_part_time(message_bytes: Array, simple_byte_time: Array) -> Array:
-    """Bytes on the wire, where there is one protocol."""
-    return message_bytes * simple_byte_time
+product("wire_part_time", ("message_bytes", "simple_byte_time"),
+        "Bytes on the wire, where there is one protocol", source=OWN,
+        when={**ANY, "form": SIMPLE_ONLY}, name="simple_wire_part_time")  # fmt: skip
 
 
-@formula(
-    source=OWN,
-    when=ANY,
-)
-def copy_part_time(message_bytes: Array, copy_byte_time: Array) -> Array:
-    """Copy of a rank's own block."""
-    return message_bytes * copy_byte_time
+product("copy_part_time", ("message_bytes", "copy_byte_time"), "Copy of a rank's own block",
+        source=OWN, when=ANY)  # fmt: skip
 
 
-@formula(
-    source=OWN,
-    when=ANY,
-)
-def ramp_part_time(protocol: Array, message_ramp_time: Array) -> Array:
-    """Ramp, which LL doesn't have."""
-    return protocol * message_ramp_time
+product("ramp_part_time", ("protocol", "message_ramp_time"), "Ramp, which LL doesn't have",
+        source=OWN, when=ANY)  # fmt: skip
 
 
 @formula(
@@ -308,7 +278,7 @@ def bandwidth_parts(wire_part_time: Array, copy_part_time: Array, ramp_part_time
     return wire_part_time + copy_part_time + ramp_part_time
 
 
-for _shape, _network in (*product(FOLLOWING["shape"], ("",)), ("flat", "yes")):
+for _shape, _network in (*((one, "") for one in FOLLOWING["shape"]), ("flat", "yes")):
     _where = {**SEQUENTIAL, "shape": _shape} | ({"in_network": _network} if _network else {})
     formula(
         returns="latency_time",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from overhead.communication import data
-from overhead.formula import alias, call, constant, declare, formula, total
+from overhead.formula import alias, call, constant, declare, formula, product, total
 from overhead.labels import LABELS
 from overhead.overlap import mechanisms
 from overhead.quantity import Array, define
@@ -152,14 +152,10 @@ def ddp_bucket_bytes(bucket_bytes: Array, bucket_capacity: Array) -> Array:
     return np.where(bucket_bytes > 0.0, bucket_bytes, bucket_capacity)
 
 
-@formula(
-    source=mechanisms.MEGATRON,
-    where="megatron/core/distributed/distributed_data_parallel.py",
-    when=MEGATRON_BUCKETS,
-)
-def reducing_ranks(dp: Array, cp: Array) -> Array:
-    """Ranks by which Megatron sizes its buckets: of data and context parallelism."""
-    return dp * cp
+product("reducing_ranks", ("dp", "cp"),
+        "Ranks by which Megatron sizes its buckets: of data and context parallelism",
+        source=mechanisms.MEGATRON, where="megatron/core/distributed/distributed_data_parallel.py",
+        when=MEGATRON_BUCKETS)  # fmt: skip
 
 
 call(

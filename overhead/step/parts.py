@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.formula import call, constant, declare, formula, total
+from overhead.formula import call, constant, declare, formula, product, total
 from overhead.quantity import Array
 
 DUAL = {"schedule": "dual_pipe"}
@@ -77,15 +77,10 @@ def dual_pipe_exposed_ep_time(
     return micro_batches * (middle_moe_layers * layer_exposed_ep_time) - (alone - busy_time)
 
 
-@formula(
-    returns="imbalance_time",
-    source="derivation",
-    assumes=("every stage takes as long as the slower end",),
-    when={"stages": "even"},
-)
-def even_imbalance_time(micro_batches: Array, ends_extra_time: Array) -> Array:
-    """Time that the ends' extra work adds where every stage counts as having it."""
-    return micro_batches * ends_extra_time
+product("imbalance_time", ("micro_batches", "ends_extra_time"),
+        "Time that the ends' extra work adds where every stage counts as having it",
+        assumes=("every stage takes as long as the slower end",), when={"stages": "even"},
+        name="even_imbalance_time")  # fmt: skip
 
 
 # Whether the host rules.
