@@ -162,11 +162,6 @@ VASWANI = cite(
     "A. Vaswani et al., Attention is all you need, NeurIPS, 2017",
     "arXiv:1706.03762",
 ).key
-SHAZEER = cite(
-    "shazeer2020",
-    "N. Shazeer, GLU variants improve transformer, 2020",
-    "arXiv:2002.05202",
-).key
 NARAYANAN = cite(
     "narayanan2021",
     "D. Narayanan et al., Efficient large-scale language model training on GPU clusters using "

@@ -74,24 +74,6 @@ def _order(name: str) -> int:
     return SHAPES.index(name) if name in SHAPES else len(SHAPES)
 
 
-def bare_model(parameters: float) -> Model:
-    """Return a model of which only the number of parameters is known."""
-    value = shape_value("parameters", parameters, "parameters")
-    figure = Figure(value, "1", "given", "a number of parameters alone, without shapes")
-    return Model(
-        name=f"{value:.6g}-parameters",
-        title=f"{value:,.0f} parameters",
-        summary="",
-        path=None,
-        kind="given",
-        source=figure.source,
-        hugging_face=(),
-        figures={"parameters": figure},
-        stated=frozenset({"parameters"}),
-        labels={},
-    )
-
-
 def shape_value(name: str, given: object, place: str) -> float:
     """Read one shape."""
     if name in FLAGS and isinstance(given, bool):

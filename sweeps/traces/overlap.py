@@ -243,7 +243,6 @@ def _launched(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 Mode = Literal["full", "hta"]
 
-MODES: tuple[Mode, ...] = ("full", "hta")
 PARTS = (*CLASSES, "idle")
 """What a span is made of: each class where none before it runs, and what is left."""
 

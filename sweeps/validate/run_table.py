@@ -98,40 +98,59 @@ def own_names() -> tuple[str, ...]:
     return (*LABELS, *(name for name in VOCABULARY if name not in RESULTS))
 
 
-def find_runs(name_or_path: str) -> Path:
-    """Find a table of runs by its name or path."""
+def measured_folders() -> tuple[Path, Path]:
+    """Return where measured tables are: the user's own, and those that are shipped."""
+    return Path("specs") / "measured", shipped("measured")
+
+
+def find_csv(name_or_path: str, field: str, known: Iterable[str]) -> Path:
+    """Find a table by its path, or by its name among the measured ones."""
     if name_or_path.endswith(".csv") or Path(name_or_path).name != name_or_path:
         if is_file(name_or_path):
             return Path(name_or_path)
-        near = nearest(Path(name_or_path).stem, (*TABLES, PLANS))
-        wrong = "there is no such file"
-        raise InputError(fault("TABLE", name_or_path, wrong, f"as a name: {near}"))
-    for folder in (Path("specs") / "measured", shipped("measured")):
+        near = nearest(Path(name_or_path).stem, known)
+        raise InputError(fault(field, name_or_path, "there is no such file", f"as a name: {near}"))
+    for folder in measured_folders():
         path = folder / f"{name_or_path}.csv"
         if name_or_path and is_file(path):
             return path
-    wrong = "there is no such table"
-    raise InputError(fault("TABLE", name_or_path, wrong, nearest(name_or_path, (*TABLES, PLANS))))
+    near = nearest(name_or_path, known)
+    raise InputError(fault(field, name_or_path, "there is no such table", near))
+
+
+def read_csv(path: Path, field: str) -> tuple[bytes, list[tuple[int, list[str]]]]:
+    """Read a table's bytes, and its lines with their numbers: headings first, no comments."""
+    try:
+        content = path.read_bytes()
+        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+        lines = [
+            (rows.line_num, row)
+            for row in rows
+            if any(cell.strip() for cell in row) and not row[0].lstrip().startswith("#")
+        ]
+    except OSError as error:
+        wrong, allowed = error.strerror or "can't be read", "a CSV file"
+    except UnicodeDecodeError as error:
+        wrong, allowed = f"not UTF-8 text (byte {error.start})", "a CSV file"
+    except csv.Error as error:
+        wrong, allowed = str(error), "a CSV file"
+    else:
+        if lines[1:]:
+            return content, lines
+        wrong = "has no rows" if lines else "is empty"
+        allowed = "a line of headings, and rows below it"
+    raise InputError(fault(field, str(path), wrong, allowed))
+
+
+def find_runs(name_or_path: str) -> Path:
+    """Find a table of runs by its name or path."""
+    return find_csv(name_or_path, "TABLE", (*TABLES, PLANS))
 
 
 def read_runs(path: Path) -> RunTable:
     """Read a table of runs."""
     load()
-    try:
-        content = path.read_bytes()
-        lines = _lines(content.decode("utf-8-sig"))
-    except OSError as error:
-        reason = error.strerror or "can't be read"
-        raise InputError(fault("TABLE", str(path), reason, "a CSV file")) from None
-    except UnicodeDecodeError as error:
-        wrong = f"not UTF-8 text (byte {error.start})"
-        raise InputError(fault("TABLE", str(path), wrong, "a CSV file")) from None
-    except csv.Error as error:
-        raise InputError(fault("TABLE", str(path), str(error), "a CSV file")) from None
-    if not lines[1:]:
-        wrong = "has no rows" if lines else "is empty"
-        offer = "a line of headings, and rows below it"
-        raise InputError(fault("TABLE", str(path), wrong, offer))
+    content, lines = read_csv(path, "TABLE")
     header = [cell.strip() for cell in lines[0][1]]
     faults = _heading_faults(path, header)
     if faults:
@@ -141,15 +160,6 @@ def read_runs(path: Path) -> RunTable:
         more = [f"{path.name}: {len(faults) - TOLD} more faults"] if len(faults) > TOLD else []
         raise InputError([*faults[:TOLD], *more])
     return RunTable(path, hashlib.sha256(content).hexdigest(), tuple(runs))
-
-
-def _lines(text: str) -> list[tuple[int, list[str]]]:
-    rows = csv.reader(io.StringIO(text, newline=""))
-    return [
-        (rows.line_num, row)
-        for row in rows
-        if any(cell.strip() for cell in row) and not row[0].lstrip().startswith("#")
-    ]
 
 
 def _heading_faults(path: Path, header: Sequence[str]) -> list[str]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,10 +18,9 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.axis import label_values
-from sweeps.spec.catalog import is_file, shipped
 from sweeps.spec.machine import Machine, cut_domain
 from sweeps.spec.units import parse_quantity
-from sweeps.validate.run_table import Run
+from sweeps.validate.run_table import Run, find_csv, measured_folders, read_csv
 
 # Which column of a table holds what, and in which unit.
 
@@ -168,58 +165,19 @@ class Table:
 
 def find_table(name_or_path: str) -> Path:
     """Find a table by its name or path."""
-    folders = (Path("specs") / "measured", shipped("measured"))
-    known = sorted({path.stem for folder in folders for path in folder.glob("*.csv")})
-    if name_or_path.endswith(".csv") or Path(name_or_path).name != name_or_path:
-        if is_file(name_or_path):
-            return Path(name_or_path)
-        near = nearest(Path(name_or_path).stem, known)
-        raise InputError(
-            fault("measured.table", name_or_path, "there is no such file", f"as a name: {near}")
-        )
-    for folder in folders:
-        path = folder / f"{name_or_path}.csv"
-        if name_or_path and is_file(path):
-            return path
-    near = nearest(name_or_path, known)
-    raise InputError(fault("measured.table", name_or_path, "there is no such table", near))
+    known = {path.stem for folder in measured_folders() for path in folder.glob("*.csv")}
+    return find_csv(name_or_path, "measured.table", known)
 
 
 def read_table(
     path: Path, headings: Mapping[str, str] | None = None, units: Mapping[str, str] | None = None
 ) -> Table:
     """Read a table."""
-    try:
-        content = path.read_bytes()
-        text = content.decode("utf-8-sig")
-        lines = [
-            (number, row)
-            for number, row in _numbered(text)
-            if any(cell.strip() for cell in row) and not row[0].lstrip().startswith("#")
-        ]
-    except OSError as error:
-        reason = error.strerror or "can't be read"
-        raise InputError(fault("measured.table", str(path), reason, "a CSV file")) from None
-    except UnicodeDecodeError as error:
-        wrong = f"not UTF-8 text (byte {error.start})"
-        raise InputError(fault("measured.table", str(path), wrong, "a CSV file")) from None
-    except csv.Error as error:
-        raise InputError(fault("measured.table", str(path), str(error), "a CSV file")) from None
-    if not lines[1:]:
-        wrong = "has no rows" if lines else "is empty"
-        raise InputError(
-            fault("measured.table", str(path), wrong, "a line of headings, and rows below it")
-        )
+    content, lines = read_csv(path, "measured.table")
     header = [cell.strip() for cell in lines[0][1]]
     found = headings_of(path, header, headings or {}, units or {})
     digest = hashlib.sha256(content).hexdigest()
     return Table(path, digest, _values(path, found, header, lines[1:]))
-
-
-def _numbered(text: str) -> Iterator[tuple[int, list[str]]]:
-    rows = csv.reader(io.StringIO(text, newline=""))
-    for row in rows:
-        yield rows.line_num, row
 
 
 def _values(

@@ -25,7 +25,7 @@ from sweeps.spec.catalog import (
     spec_names,
 )
 from sweeps.spec.figures import ORIGINS
-from sweeps.spec.model import Model, bare_model, read_model
+from sweeps.spec.model import Model, read_model
 from tests.spec.model_files import NEAR, TOTALS, anything, outcome
 
 CONFIGS = Path(__file__).parents[1] / "data" / "models"
@@ -291,12 +291,13 @@ def test_a_bare_count_of_parameters() -> None:
 
 
 def test_what_needs_shapes_says_which() -> None:
-    model = bare_model(70e9)
+    text = GOOD.split("[shapes]", maxsplit=1)[0]
+    model = load(f"{text}parameters = 70e9")
     assert model.shapes == {"parameters": 70e9}
     with pytest.raises(InputError) as error:
         model.quantity("forward_flops_per_token")
     assert str(error.value) == (
-        "model = '7e+10-parameters': doesn't say enough: it is a number of parameters alone; "
+        f"model = '{model.name}': doesn't say enough: it is a number of parameters alone; "
         "forward_flops_per_token needs layers, hidden_size, heads, ffn_size, vocabulary_size, "
         "gated, sequence_length"
     )
@@ -307,10 +308,9 @@ def test_what_needs_shapes_says_which() -> None:
         load(GOOD).quantity("model_flops_per_token")
     with pytest.raises(InputError, match=r"quantity = 'parametres': is unknown; did you mean"):
         model.quantity("parametres")
-    with pytest.raises(InputError, match=r"parameters = nan"):
-        bare_model(float("nan"))
-    with pytest.raises(InputError, match=r"parameters = -1"):
-        bare_model(-1)
+    for wrong in ("nan", "-1"):
+        (line,) = faults(f"{text}parameters = {wrong}")
+        assert line.startswith(f"parameters = {wrong}")
 
 
 def test_a_model_is_read_without_heavy_imports() -> None:
