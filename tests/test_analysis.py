@@ -279,11 +279,12 @@ def test_experts(cli: Runner) -> None:
     worse = record(cli, f"{base} --ep 8 --imbalance 2")
     assert worse["ep_communication_time_s"] > eight["ep_communication_time_s"]
     assert "ep: expert parallelism" in cli(f"analysis {base} --ep 8").out
-    # By chance the busiest rank's experts have 1.2 times the mean, times what chance adds.
+    # The busiest rank's experts have 1.2 times the mean, times what chance adds: 1.218.  Of the
+    # exchange's time that's the part which grows with its bytes, not its latencies.
     hot = record(cli, f"{base} --ep 8 --expert-heat 1.2")
     for name, bounds in (
         ("per_gpu_memory_bytes", (1.0, 1.1)),
-        ("ep_communication_time_s", (1.2, 1.25)),
+        ("ep_communication_time_s", (1.15, 1.218)),
     ):
         assert bounds[0] < hot[name] / eight[name] < bounds[1]
     for name in ("per_gpu_memory_bytes", "ep_communication_time_s", "step_time_s"):

@@ -213,6 +213,7 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     )
     step = "forward" if labels["schedule"] == "forward_only" else "training step"
     yield f"{step} of {_model(job, evaluation)} on {_some(world, 'GPU')}: {degrees}"
+    yield from _answer(evaluation, result)
     batch = evaluation.value("global_batch", {})
     length = evaluation.value("sequence_length", {})
     tokens = "" if length is None else f" of {length:g} tokens"
@@ -226,10 +227,22 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     machine = f"{labels['hardware']}, {labels['framework']}, {labels['precision']}"
     yield f"  {labels['topology']} network{where}; algorithm {labels['algorithm']}; {machine}"
     yield f"  {'; '.join(_settings(evaluation))}"
-    if result.per_gpu_memory_bytes > _number(evaluation, "memory_capacity"):
-        yield f"  DOES NOT FIT: {_needs(evaluation, result)}"
     yield from (f"  ({note})" for note in _notes(job, evaluation, result, flat=flat))
     yield ""
+
+
+def _answer(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
+    """Yield what is asked first: how long a step takes, and whether it fits."""
+    time = _number(evaluation, "step_time")
+    over = result.per_gpu_memory_bytes > _number(evaluation, "memory_capacity")
+    if not np.isnan(time):
+        rate, mfu = (_number(evaluation, name) for name in ("tokens_per_second", "mfu"))
+        more = "" if np.isnan(rate) else f": {rate:,.0f} tokens a second"
+        more += "" if np.isnan(mfu) else f", MFU {shown('mfu', mfu)}"
+        yield f"  a step {'would take' if over else 'takes'} {shown('step_time', time)}{more}"
+    if over or result.memory_is_whole:
+        needs = _needs(evaluation, result)
+        yield f"  DOES NOT FIT: {needs}" if over else f"  it fits: {needs}"
 
 
 def _settings(evaluation: Evaluation) -> Iterator[str]:

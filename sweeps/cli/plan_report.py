@@ -128,18 +128,18 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
     """Yield the report of a question that has an answer."""
     yield heading(answer)
     yield from (f"  ({line})" for line in asked.readings)
-    yield from space_lines(answer)
-    yield from _best(answer, given["top"] or SHOWN_SPLITS)
-    yield from _front(answer)
     yield f"recommended: {answer.main[0].plan.name}"
     yield from bullets(answer.reasons)
     yield ""
-    yield from _experts(answer)
-    yield from what_if_lines(answer.effects)
     yield from training_lines(answer.main[0], asked)
-    yield from _other_batch(answer)
     if given["lost_nodes"]:
         yield from _lost(answer, given["lost_nodes"])
+    yield from _best(answer, given["top"] or SHOWN_SPLITS)
+    yield from _front(answer)
+    yield from _experts(answer)
+    yield from what_if_lines(answer.effects)
+    yield from _other_batch(answer)
+    yield from space_lines(answer)
     yield from settings_lines(answer.settings)
     yield from assumed_lines(answer, asked, verbose=given["verbose"])
 

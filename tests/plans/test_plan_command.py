@@ -130,7 +130,7 @@ def test_a_node_lost(sweeps: Runner) -> None:
     assert "a node lost" in out
     assert "8 GPUs, the same batch" in out
     assert "a spare takes over" in out
-    assert not re.search(r"\+\d|-0\.0%", out[out.index("a node lost") :].split("settings")[0])
+    assert not re.search(r"\+\d|-0\.0%", out[out.index("a node lost") :].split("\n\n")[0])
 
 
 @pytest.mark.parametrize(
