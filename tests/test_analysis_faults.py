@@ -190,7 +190,7 @@ def test_a_config_without_a_key(refused: Refused, tmp_path: Path) -> None:
         (f"{BARE} --hardware dgx-h10", ("hardware = 'dgx-h10'", "no such machine", "dgx-h100")),
         (f"{BARE} --framework megatron", ("framework = 'megatron'", "'megatron-lm'")),
         (f"{BARE} --topology rnig", ("topology = 'rnig'", "did you mean 'ring'")),
-        (f"{BARE} --seq-length 8k", ("sequence_length = '8k'",)),
+        (f"{BARE} --seq-length 8q", ("sequence_length = '8q'",)),
     ],
 )
 def test_values_that_are_not_there(refused: Refused, line: str, parts: tuple[str, ...]) -> None:

@@ -141,3 +141,14 @@ def test_a_spec_needs_units_as_it_did() -> None:
     stated = {"axes": {"ranks": [8]}, "constants": {"message_bytes": "1 MiB", "bandwidth": 400}}
     with pytest.raises(InputError, match="has no unit"):
         read_sweep(stated, bare_is_si=False)
+
+
+@pytest.mark.parametrize("written", ["70", "70B", "70e9"])
+def test_parameters_mean_one_thing(cli: Runner, written: str) -> None:
+    """Below 1e6 they are billions, in an analysis as in the calculator."""
+    (one,) = cli(f"analysis --params {written} --gpus 64 --json").records
+    assert one["gradient_memory_bytes"] == 140e9
+    planned = cli(f"plan --params {written} --gpus 64 --json").records
+    assert {record["parameters"] for record in planned} == {70e9}
+    told = cli(f"analysis --params {written} --gpus 64").out
+    assert told.startswith("(--params 70 is read as 70 billion") == (written == "70")

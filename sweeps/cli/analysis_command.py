@@ -57,7 +57,10 @@ def stated_analysis(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str
             wrong = f"is tokens of a step; --global-batch {options['global_batch']} stands beside"
             raise InputError(fault("--batch-size", batch, wrong, "one of the two"))
         options["global_batch"], batch, name = batch, None, "--batch-size"
-    readings = flags.in_tokens(options, name)
+    counts: list[str] = []
+    if (parameters := options["parameters"]) is not None:
+        options["parameters"] = flags.scaled("--params", parameters, "billions", counts)
+    readings = (*(line for line in counts if "billion" in line), *flags.in_tokens(options, name))
     faults = [*_batch(options, batch), *_order(given["rank_order"])]
     faults += _model(options)
     if faults:

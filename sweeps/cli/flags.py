@@ -204,6 +204,30 @@ def _slow(name: str, text: str) -> Iterator[str]:
             yield fault(flag_of(name), said, wrong, f"'{said} Gbit/s' or '{said} GB/s'")
 
 
+# Numbers from here on are SI, smaller ones billions of parameters, or GB.
+LARGE = 1e6
+SHORT = {"billions": "billion parameters", "GB": "GB"}
+
+
+def scaled(flag: str, text: str, unit: str, readings: list[str]) -> str:
+    """Return numbers that are short for billions or GB as SI, and say how they were read."""
+    pieces = []
+    for piece in text.split(","):
+        try:
+            value = float(piece)
+        except ValueError:
+            pieces.append(piece)  # a range, or with a unit
+            continue
+        if 0.0 < value < LARGE:
+            pieces.append(repr(value * 1e9))
+            readings.append(f"{flag} {piece} is read as {value:g} {SHORT[unit]}")
+        else:
+            pieces.append(piece)
+            word = "parameters" if unit == "billions" else "bytes"
+            readings.append(f"{flag} {piece} is read as {value:.4g} {word}")
+    return ",".join(pieces)
+
+
 def in_tokens(options: dict[str, Any], batch: str) -> tuple[str, ...]:
     """Move a batch in tokens to where it is, and say how tokens written with k and M are read.
 

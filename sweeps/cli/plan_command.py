@@ -56,9 +56,6 @@ CALCULATED = (
 )  # fmt: skip
 # A schedule without a backward is none of training.
 FORWARD = "forward_only"
-# Numbers from here on are SI, smaller ones billions of parameters, or GB.
-LARGE = 1e6
-SHORT = {"billions": "billion parameters", "GB": "GB"}
 SCALES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
 
@@ -136,10 +133,10 @@ def read_options(given: Mapping[str, Any]) -> Asked:
         raise InputError(faults)
     memory = values.pop("memory", None)
     if memory is not None:
-        values["memory_capacity"] = _scaled("--memory", memory, "GB", readings)
+        values["memory_capacity"] = flags.scaled("--memory", memory, "GB", readings)
     parameters = values.pop("params", None)
     if calculator and parameters is not None:
-        values["parameters"] = _scaled("--params", parameters, "billions", readings)
+        values["parameters"] = flags.scaled("--params", parameters, "billions", readings)
     values |= _others(given)
     if "tokens_per_step" in values and given["global_batch"] is None:
         values.pop("global_batch", None)
@@ -176,25 +173,6 @@ def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) 
         if given[name] != usual:
             flag = f"--{name.replace('_', '-')}"
             yield fault(flag, given[name], "needs a model's shapes", allowed)
-
-
-def _scaled(flag: str, text: str, unit: str, readings: list[str]) -> str:
-    """Return numbers that are short for billions or GB as SI, and say how they were read."""
-    pieces = []
-    for piece in text.split(","):
-        try:
-            value = float(piece)
-        except ValueError:
-            pieces.append(piece)  # a range, or with a unit
-            continue
-        if 0.0 < value < LARGE:
-            pieces.append(repr(value * 1e9))
-            readings.append(f"{flag} {piece} is read as {value:g} {SHORT[unit]}")
-        else:
-            pieces.append(piece)
-            word = "parameters" if unit == "billions" else "bytes"
-            readings.append(f"{flag} {piece} is read as {value:.4g} {word}")
-    return ",".join(pieces)
 
 
 def _others(given: Mapping[str, Any]) -> dict[str, str]:

@@ -198,7 +198,8 @@ def has_unit(text: object) -> bool:
 
 # Tokens as people count them: of a sequence and of a batch by 1024 (8k is 8,192), of a training,
 # as parameters, by 1000.
-_TOKENS = {"sequence_length": 1024, "tokens_per_step": 1024, "training_tokens": 1000}
+_COUNTS = {"sequence_length": 1024, "tokens_per_step": 1024, "training_tokens": 1000,
+           "parameters": 1000}  # fmt: skip
 _STEPS = {"k": 1, "K": 1, "M": 2, "B": 3, "G": 3, "T": 4}
 _COUNT = re.compile(r"(?P<count>\d[\d_]*(?:\.\d*)?)\s*(?P<step>[kKMBGT])(?=\s*(?:[,:]|$))")
 
@@ -212,11 +213,11 @@ def counts_tokens(value: object) -> bool:
 
 def spelled_out(name: str, value: Any) -> Any:
     """Return what is stated of tokens with the numbers that k, M, B and T mean there."""
-    if name not in _TOKENS or not counts_tokens(value):
+    if name not in _COUNTS or not counts_tokens(value):
         return value
     if isinstance(value, list | tuple):
         return [spelled_out(name, one) for one in value]
-    size = _TOKENS[name]
+    size = _COUNTS[name]
     return _COUNT.sub(
         lambda found: f"{float(found['count']) * size ** _STEPS[found['step']]:.17g}", value
     )
