@@ -115,7 +115,7 @@ class Output:
         if self.programs and given.get("verbose"):
             yield fault("--verbose", "set", "is told to people, not in records", "one of the two")
         always = "max_memory" in given  # of what writes a file whether or not one is named
-        stored = (self.wanted or always) and self.path.suffix != ".csv"
+        stored = (self.wanted or always) and Path(given["output"] or "").suffix != ".csv"
         for name, usual in STORED.items():
             if given[name] != usual and not stored:
                 wrong = "is of a dataset in a file, and none is written"
