@@ -271,6 +271,7 @@ def test_records_have_the_names_of_the_python_result(cli: Runner) -> None:
     rows = cli(line + " --csv").rows
     assert len(rows) == 8
     for row, record in zip(rows, records, strict=True):
+        assert record.pop("schema_version") == 1
         assert set(row) == set(record)
         for name, value in record.items():
             assert row[name] == value if isinstance(value, str) else float(row[name]) == value

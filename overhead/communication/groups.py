@@ -54,7 +54,6 @@ DEFAULTS: dict[str, float] = {
     # Links as their data sheets have them: what software leaves of them is its profile's.
     "intra_efficiency": 1.0,
     "inter_efficiency": 1.0,
-    "leaf_nodes": 1.0,  # all that leaves a node leaves its leaf switch, too
     "hops": 1.0,  # neighbours in a pipeline or in a ring are neighbours on the network
 }
 
@@ -423,8 +422,18 @@ def ring_pair_pod_nodes(tp: Array, cp: Array, gpus_per_node: Array, nodes_per_po
 
 # Leaf switches.  What stays under one pays no oversubscription; what leaves it shares its uplinks.
 
+LEAF_NODES = 1.0
 UPLINKS = "a leaf's uplinks are those of its nodes by the oversubscription, shared evenly"
 FILLED = "a group's nodes fill one leaf after another"
+
+
+constant(
+    "leaf_nodes",
+    LEAF_NODES,
+    "Nodes under one leaf switch, where nothing is said",
+    like="group_nodes",
+    assumes=("all that leaves a node leaves its leaf switch, too",),
+)
 
 
 @formula(source=OWN, assumes=(FILLED,))

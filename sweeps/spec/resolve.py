@@ -540,7 +540,9 @@ def _figure_of(machine: Machine, name: str) -> Origin:
         return _in_network_factor(machine)
     found = machine.figures.get(name)
     if found is None and name == "leaf_nodes":
-        return assumed(1.0, "all that leaves a node leaves its leaf switch, too")
+        from overhead.communication.groups import LEAF_NODES
+
+        return assumed(LEAF_NODES, "all that leaves a node leaves its leaf switch, too")
     return Origin(np.nan, UNKNOWN) if found is None else found.origin
 
 
