@@ -114,6 +114,9 @@ def quantities(names: Iterable[str], rng: np.random.Generator) -> dict[str, Arra
         drawn["ranks"] = drawn["mesh_nx"] * drawn["mesh_ny"] * drawn["mesh_nz"]
     elif sizes == HIERARCHY:
         drawn |= _filled(drawn, int(rng.integers(1, 4)))
+    if "tokens_per_step" in drawn and "sequence_length" in drawn:
+        # Whole sequences: plans refuse a batch of other than these.
+        drawn["tokens_per_step"] = drawn["tokens_per_step"] * drawn["sequence_length"]
     return {name: np.asarray(drawn[name]) for name in wanted}
 
 
