@@ -284,8 +284,8 @@ def _recommended(one: Calculation) -> Iterator[str]:
         least = min(can, key=lambda row: row.memory)
         need = least.memory / cluster.threshold
         yield f"  nearest: {least.name}, {_gb(least.memory)}: GPUs of {_gb(need)} would hold it"
-        split = least.memory * least.tp * least.pp / (cluster.threshold * cluster.memory)
-        yield f"  or split over TP x PP of at least {np.ceil(split):g}, or shard it (ZeRO)"
+        ranks = least.memory * least.tp * least.pp / (cluster.threshold * cluster.memory)
+        yield f"  or split over TP x PP of at least {np.ceil(ranks):g}, or shard it (ZeRO)"
         return
     yield f"recommended: TP={best.tp}, PP={best.pp}, DP={best.dp}"
     yield from _bullet(
