@@ -260,7 +260,7 @@ BANDS = {
     "dense, several nodes, sharded weights": (0.08, 0.10),
     "experts": (0.16, 0.25),
     "rates or cuts without runs": (0.25, 0.25),
-    "memory": (0.05, 0.18),
+    "memory": (0.04, 0.18),
 }
 
 

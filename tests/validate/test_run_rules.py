@@ -49,6 +49,21 @@ def settings(**texts: str) -> Settings:
         ("interconnect", "NVLink3 single node", {}),
         ("unit", "GiB", {"unit_bytes": 2.0**30}),
         ("unit", "GB (1e9)", {"unit_bytes": 1e9}),
+        (
+            "recompute",
+            "selective: mla_up_proj+mlp",
+            {
+                "recompute_core_attn": 0,
+                "recompute_mla_up_proj": 1,
+                "recompute_mlp": 1,
+                "recompute_moe": None,
+            },
+        ),
+        (
+            "recompute",
+            "selective: layernorm,moe_act",
+            {"recompute_layernorm": 1, "recompute_moe_act": 1, "recompute_moe": None},
+        ),
     ],
 )  # fmt: skip
 def test_words_to_numbers(column: str, text: str, expected: dict[str, float]) -> None:
