@@ -17,6 +17,8 @@ from overhead.recording import named
 MOST_DRAWS = 4096
 # Counts whose probabilities are added up at once, over all cells.
 COUNTS = 65536
+# Where laws have more counts than so many of some probability, they are integrated.
+MOST_COUNTS = 400_000.0
 
 
 @named()
@@ -84,7 +86,13 @@ def negative_binomial_tail(count: Array, mean: Array, dispersion: Array) -> Arra
 
     The variance is mean + dispersion*mean^2; with a dispersion of 0 it is Poisson's law.
     """
-    return 1.0 - _sum_up(mean, dispersion, count=count)[1]
+    count, mean, dispersion = np.broadcast_arrays(*map(np.asarray, (count, mean, dispersion)))
+    far = _far(mean, dispersion)
+    found = 1.0 - _sum_up(np.where(far, 0.0, mean), dispersion, count=count)[1]
+    if np.any(far):
+        found = np.array(found)
+        found[far] = _tail(count[far], mean[far], dispersion[far])
+    return found
 
 
 @named()
@@ -93,7 +101,60 @@ def negative_binomial_quantile(share: Array, mean: Array, dispersion: Array) -> 
 
     A share must be below 1.
     """
-    return _sum_up(mean, dispersion, share=share)[0]
+    share, mean, dispersion = np.broadcast_arrays(*map(np.asarray, (share, mean, dispersion)))
+    far = _far(mean, dispersion)
+    found = _sum_up(np.where(far, 0.0, mean), dispersion, share=share)[0]
+    if np.any(far):
+        found = np.array(found)
+        found[far] = _count(share[far], mean[far], dispersion[far])
+    return found
+
+
+def _far(mean: Array, dispersion: Array) -> Array:
+    """Return whether counts of some probability are too many to be added up one by one."""
+    return mean + 40.0 * (1.0 + dispersion * mean) > MOST_COUNTS
+
+
+def _count(share: Array, mean: Array, dispersion: Array) -> Array:
+    """Return the least counts of a probability, between bounds that are halved."""
+    least, most = np.full(share.shape, -1.0), np.ones(share.shape)
+    while np.any(short := _tail(most, mean, dispersion) > 1.0 - share):
+        most = np.where(short, 2.0 * most, most)
+    while np.any(most - least > np.maximum(1.0, 1e-15 * most)):
+        middle = np.maximum(np.floor((least + most) / 2.0), 0.0)
+        enough = _tail(middle, mean, dispersion) <= 1.0 - share
+        least, most = np.where(enough, least, middle), np.where(enough, middle, most)
+    return most
+
+
+def _tail(count: Array, mean: Array, dispersion: Array) -> Array:
+    """Return probabilities of more than counts, at one dimension, as parts of a beta function.
+
+    Of its density's two sides, over the logit and from its peak on, neither is small beside the
+    other where both count; strips grow away from the peak (NIST DLMF, 8.17.24: the law's sum).
+    """
+    one = 1.0 / np.maximum(dispersion, 1e-9 / mean)
+    other = count + 1.0
+    left, right = (one / (one + other))[:, None, None], (other / (one + other))[:, None, None]
+    scale = np.minimum(np.sqrt(1.0 / one + 1.0 / other), 1.0)
+    steps = np.concatenate(([0.0], 2.0 ** np.arange(18)))
+    edges = scale[:, None] * np.concatenate((-steps[:0:-1], steps))
+    split = np.log(other / mean)[:, None]
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+
+    def integral(low: Array, high: Array) -> Array:
+        half = (high - low)[..., None] / 2.0
+        at = low[..., None] + half * (1.0 + nodes)
+        # So far from the peak that a logarithm is infinite there is nothing.
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            logs = one[:, None, None] * np.log1p(right * np.expm1(-at))
+            logs += other[:, None, None] * np.log1p(left * np.expm1(at))
+            density = np.nan_to_num(np.exp(-logs), posinf=0.0)
+        return np.sum(half * weights * density, axis=(1, 2))
+
+    below = integral(np.minimum(edges[:, :-1], split), np.minimum(edges[:, 1:], split))
+    above = integral(np.maximum(edges[:, :-1], split), np.maximum(edges[:, 1:], split))
+    return above / (below + above)
 
 
 def _sum_up(

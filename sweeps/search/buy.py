@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,13 +21,11 @@ from sweeps.search.answer import BETTER, PLAN, RUN, answer, placed, plan_choices
 from sweeps.search.repair import MEASURES, flag_column, number_column
 from sweeps.search.request import Point
 from sweeps.search.search import COMMUNICATION, Detail, details
-from sweeps.search.space import space_of
+from sweeps.search.space import common_of
 
 # Of numbers of nodes those are tried that degrees divide well: no prime factor is larger.
 LARGEST_PRIME = 7
-# So many of the last numbers tried say what a GPU of the next may do.
-LATELY = 3
-# Where so many times the GPUs of the fastest would be needed, no number makes it.
+# With so many times the GPUs of the fastest no number makes it.
 FUTILE = 4.0
 
 
@@ -78,9 +77,9 @@ class Offer:
 
     @property
     def neighbour(self) -> Tried | None:
-        """The next smaller number that was tried, which just fails."""
+        """Of the smaller numbers that were tried the fastest, which just fails."""
         smaller = [one for one in self.tried if self.least and one.gpus < self.least.gpus]
-        return smaller[-1] if smaller else None
+        return min(smaller, key=lambda one: one.days, default=None)
 
 
 def sizes(node: int, least: float) -> Iterator[int]:
@@ -92,12 +91,6 @@ def sizes(node: int, least: float) -> Iterator[int]:
                 rest //= prime
         if rest == 1:
             yield count * node
-
-
-def _below(node: int, gpus: int) -> int:
-    """Return the next smaller of such numbers; the least where there is none."""
-    smaller = itertools.takewhile(lambda size: size < gpus, sizes(node, gpus / 2.0))
-    return max(smaller, default=node)
 
 
 def run_of(point: Point, tokens: float) -> Tried:
@@ -118,9 +111,9 @@ def offer(
 ) -> Offer:
     """Return the least number of a machine's GPUs that makes it in time.
 
-    Days don't fall steadily with GPUs, for some numbers divide badly: numbers are tried in order,
-    from those that would do at the GPUs' peak, then from where each GPU would have to do a tenth
-    better than any of the last few that were tried.
+    Days don't fall steadily with GPUs, for some numbers divide badly.  Of each doubling one number
+    is tried of which plans keep their stages busy, until one makes it; then, from few to many, the
+    others that would, were a GPU to do a tenth better than in the last two.
     """
     tried: dict[int, Tried] = {}
 
@@ -128,51 +121,77 @@ def offer(
         if gpus not in tried:
             tried[gpus] = run_of(point.with_constants(world_size=float(gpus)), wish.tokens)
             if progress is not None:
-                progress(len(tried), max(len(tried) + 4, 16))
+                progress(len(tried), max(len(tried) + 4, 12))
         return tried[gpus]
 
     def offered(least: Tried | None, why: str = "") -> Offer:
         return Offer(machine, tuple(tried[gpus] for gpus in sorted(tried)), least, why)
 
-    node, least = _bound(point, wish)
-    first = next((one for one in map(at, _starts(node, least)) if one.detail is not None), None)
-    if first is None:
-        return offered(None, f"no plan can run on up to {max(tried):,} GPUs")
-    start, one = float(first.gpus), first
-    while one.days > wish.days:
-        best = min(tried.values(), key=lambda other: other.days)
-        lately = [other for other in tried.values() if other.detail is not None][-LATELY:]
-        gpu_days = min(other.gpus * other.days for other in lately)
-        start = max(start, one.gpus + 1.0, gpu_days / wish.days / (1.0 + BETTER))
-        if start > FUTILE * best.gpus and best is not first:
-            told = f"the fastest of those tried, {best.gpus:,} GPUs, take {best.days:.4g} days"
-            return offered(None, f"the batch doesn't feed enough GPUs: {told}")
-        one = at(next(sizes(node, start)))
-    # The next smaller one may make it after all; where it doesn't, it says why.
-    while (less := at(_below(node, one.gpus))).days <= wish.days and less is not one:
-        one = less
+    given = common_of(point)[2].constants
+    node, bound = _bound(given, wish)
+
+    def filled(gpus: int) -> float:
+        return most_filled(given, gpus)
+
+    known: list[Tried] = []
+    most, needed = FUTILE**2 * max(bound, node), 0.0
+    for gpus in _rungs(node, bound, filled):
+        if gpus > most:
+            break
+        if filled(gpus) == 0.0 or (one := at(gpus)).detail is None:
+            continue
+        known.append(one)
+        needed = min(two.gpus * two.days for two in known[-2:]) / wish.days / (1.0 + BETTER)
+        if one.days <= wish.days:
+            break
+        most = FUTILE * min(known, key=lambda other: other.days).gpus
+    if not known:
+        return offered(None, f"no plan can run on up to {most:,.0f} GPUs")
+    best = min(known, key=lambda other: other.days)
+    if best.days > wish.days * (1.0 + BETTER):
+        words = f"the fastest of those tried, {best.gpus:,} GPUs, take {best.days:.4g} days"
+        return offered(None, f"the batch doesn't feed enough GPUs: {words}")
+    top = best.gpus * (1.0 if best.days <= wish.days else 2.0)
+    for gpus in itertools.takewhile(lambda gpus: gpus < top, sizes(node, needed)):
+        if gpus * filled(gpus) >= needed and at(gpus).days <= wish.days:
+            best = at(gpus)
+            break
     # For the figure: what half and twice as many do.
     for share in (0.5, 2.0):
-        at(next(sizes(node, max(share * one.gpus, first.gpus))))
-    return offered(one, one.fails(wish))
+        at(next(_rungs(node, max(share * best.gpus, node), filled)))
+    made = [one for one in tried.values() if one.days <= wish.days]
+    if not made:
+        words = f"the fastest of those tried, {best.gpus:,} GPUs, take {best.days:.4g} days"
+        return offered(None, f"the batch doesn't feed enough GPUs: {words}")
+    least = min(made, key=lambda one: one.gpus)
+    return offered(least, least.fails(wish))
 
 
-def _starts(node: int, least: float) -> Iterator[int]:
-    """Yield numbers of GPUs of which one should have a plan: from the least, and powers of two."""
-    for power in range(4):
-        wanted = least * 2**power
-        yield next(sizes(node, wanted))
-        # Batches are mostly powers of two, of which 3, 5 and 7 take nothing.
-        yield node * 2 ** max(0, int(np.ceil(np.log2(wanted / node))))
+def _rungs(node: int, least: float, filled: Callable[[int], float]) -> Iterator[int]:
+    """Yield a number of GPUs of each doubling: the first of those whose stages are fullest."""
+    for power in itertools.count():
+        low, high = (max(least, float(node)) * 2.0**n for n in (power, power + 1))
+        some = [*itertools.takewhile(high.__gt__, sizes(node, low))]
+        yield max(some, key=filled)
 
 
-def _bound(point: Point, wish: Wish) -> tuple[int, float]:
+def _bound(given: Mapping[str, float], wish: Wish) -> tuple[int, float]:
     """Return the GPUs of a node, and how many are needed at least: all at their peak, always."""
-    given = space_of(point).resolved.constants
     node = given.get("gpus_per_node", np.nan)
     flops = float(derive("causal_model_flops_per_token", given)) * wish.tokens
     seconds = wish.days * given["day"]
     return int(node) if np.isfinite(node) else 1, flops / (given["peak_flops"] * seconds)
+
+
+def most_filled(given: Mapping[str, float], gpus: int) -> float:
+    """Return the largest share of layers that stages can have of their fullest's; 0 of no plan.
+
+    What isn't a stage's divides the batch, heads or tokens, whatever the plan.
+    """
+    layers = int(given["layers"])
+    rest = math.prod(int(given[name]) for name in ("global_batch", "heads", "sequence_length"))
+    stages = [pp for pp in range(1, layers + 1) if gpus % pp == 0 and rest % (gpus // pp) == 0]
+    return max((layers / pp / -(-layers // pp) for pp in stages), default=0.0)
 
 
 # All that was tried, as a table: a row a number of GPUs of a machine.
@@ -210,6 +229,7 @@ def layout(found: Sequence[Offer], wish: Wish, first: Point, attrs: Mapping[str,
 
 
 FIGURE = {
+    "title": "How many GPUs of which machine: days of the training over what it costs",
     "kind": "best_plans", "name": "days-over-dollars", "plans": [PLAN], "x": "run_cost",
     "y": "run_days", "by": "hardware", "better": "less",
 }  # fmt: skip

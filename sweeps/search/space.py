@@ -320,7 +320,7 @@ class Space:
 def space_of(point: Point) -> Space:
     """Span the space of a point."""
     shapes = _shapes(point)
-    constants, labels, common = _common(point)
+    constants, labels, common = common_of(point)
     limits = {name: values for name, values in point.choices.items() if name in DEGREES}
     routed = shapes.get("experts", 0.0) > 0.0
     splits = every_split(point.world_size, limits, experts=routed)
@@ -357,7 +357,7 @@ def _shapes(point: Point) -> dict[str, float]:
     return {**given, **{name: value for name, (value, _) in complete_shapes(given).items()}}
 
 
-def _common(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]:
+def common_of(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]:
     """Return what all plans have in common, and what follows from it."""
     labels = dict(point.labels)
     labels.setdefault("framework", LABELS["framework"].default)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from overhead import expression
 from overhead.expression import negative_binomial_quantile, negative_binomial_tail
 from overhead.graph import Evaluation
 from overhead.labels import implied
@@ -227,6 +228,32 @@ def test_the_law_holds_for_many_servers_and_on_arrays() -> None:
     assert found[1, 2] == pytest.approx(2000 + 2.326 * math.sqrt(2000), abs=3)
     tail = negative_binomial_tail(found, mean, np.array(1e-12))
     assert np.all(tail <= 1.0 - share)
+
+
+def test_laws_of_many_counts_are_integrated_as_they_are_added_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shares = np.array([0.01, 0.5, 0.9, 0.99, 0.999999])[:, None]
+    mean, dispersion = np.array([3.0, 50.0, 300.0, 2000.0, 500.0]), np.array([2, 0.53, 0.09, 0, 5])
+    added = negative_binomial_quantile(shares, mean, dispersion)
+    tails = negative_binomial_tail(added, mean, dispersion)
+    monkeypatch.setattr(expression, "MOST_COUNTS", 0.0)
+    assert np.all(negative_binomial_quantile(shares, mean, dispersion) == added)
+    assert negative_binomial_tail(added, mean, dispersion) == pytest.approx(tails, abs=1e-9)
+
+
+def test_however_many_servers_are_away_spares_are_counted() -> None:
+    share, many = np.array([0.5, 0.99]), np.array(1e12)
+    # With a dispersion of 1 the law is geometric; without any it comes near a normal one.
+    found = negative_binomial_quantile(share, many, np.array(1.0))
+    assert found == pytest.approx(-many * np.log1p(-share), rel=1e-9)
+    poisson = negative_binomial_quantile(share, many, np.array(0.0))
+    assert poisson == pytest.approx(1e12 + np.array([0.0, 2.3263e6]), abs=300)
+    above = negative_binomial_tail(poisson[1], many, np.array(0.0))
+    assert float(above) == pytest.approx(0.01, rel=1e-4)
+    # The gamma law, whose shape and scale these are, at its quantile of 0.99 (from tables).
+    wide = negative_binomial_quantile(share, np.array(1e15), np.array(0.5))
+    assert wide[1] == pytest.approx(0.5e15 * 6.638352, rel=1e-6)
 
 
 def test_both_readings_of_the_dispersion_enclose_measured_fleets() -> None:

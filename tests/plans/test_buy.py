@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from sweeps.search.buy import Offer, Wish, _bound, offer, run_of, sizes
+from sweeps.search.buy import Offer, Wish, _bound, _rungs, most_filled, offer, run_of, sizes
+from sweeps.search.space import common_of
 from tests.cli_runner import Runner
 from tests.plans.cases import point
 
@@ -58,9 +61,11 @@ def test_a_start_that_no_plan_divides_is_no_end() -> None:
     """840 GPUs and twice as many have the factors 3, 5 and 7, which a batch of 2048 hasn't."""
     long = Wish(tokens=1e12, days=1.0)
     asked = point(global_batch=2048)
-    node, least = _bound(asked, long)
+    given = common_of(asked)[2].constants
+    node, least = _bound(given, long)
     wish = Wish(long.tokens, least / (830.0 / long.days))
-    assert next(sizes(node, _bound(asked, wish)[1])) == 840
+    assert next(sizes(node, _bound(given, wish)[1])) == 840
+    assert most_filled(given, 840) == 0.0
     assert run_of(asked.with_constants(world_size=840.0), wish.tokens).detail is None
     got = offer(asked, wish, "dgx-h100")
     assert got.least is not None
@@ -71,12 +76,14 @@ def test_the_plan_command_has_the_same_numbers(sweeps: Runner) -> None:
     base = "--model llama3-8b --batch-size 64 --seq-len 4096 --price 2.5"
     rows = sweeps(f"buy {base} --tokens 100B --days 10 --json").records
     (least,) = (row for row in rows if row["verdict"] == "least")
-    (best, *_) = sweeps(f"plan {base} --gpus {least['world_size']:g} --json").records
+    line = f"plan {base} --gpus {least['world_size']:g} --tokens 100B"
+    (best, *_) = sweeps(f"{line} --json").records
     shared = [name for name in best if name in least and name != "plan"]
-    assert {"step_time_s", "mfu", "tp", "pp", "dp"} <= set(shared)
+    assert {"step_time_s", "mfu", "tp", "pp", "dp", "run_days", "run_cost_usd", "spare_servers",
+            "goodput", "training_energy_j"} <= set(shared)  # fmt: skip
     for name in shared:
         assert least[name] == best[name], name
-    told = sweeps(f"plan {base} --gpus {least['world_size']:g} --tokens 100B").out
+    told = sweeps(line).out
     assert f"{least['run_days']:.4g} days" in told
     assert f"{least['run_cost_usd']:,.0f} USD" in told
     assert (
@@ -84,6 +91,18 @@ def test_the_plan_command_has_the_same_numbers(sweeps: Runner) -> None:
         <= 10.0
         < max(row["run_days"] for row in rows if row["verdict"] == "too_slow")
     )
+
+
+def test_of_each_doubling_the_number_is_tried_whose_stages_are_fullest() -> None:
+    """80 layers are 3 and 7 stages badly, and none of nine times a power of two."""
+    given = {"layers": 80.0, "heads": 64.0, "global_batch": 512.0, "sequence_length": 4096.0}
+    several = _rungs(8, 1030.0, partial(most_filled, given))
+    assert [next(several) for _ in range(4)] == [1280, 2560, 5120, 10240]
+    assert most_filled(given, 5120) == 1.0
+    assert most_filled(given, 6144) == pytest.approx(80 / 81)
+    assert most_filled(given, 4608) == pytest.approx(80 / 81)
+    assert most_filled(given, 8 * 11) == pytest.approx(80 / 88)
+    assert most_filled(given, 8 * 83) == 0.0
 
 
 def test_each_machine_has_its_own_price(sweeps: Runner) -> None:
