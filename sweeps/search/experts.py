@@ -15,7 +15,14 @@ from overhead.step.parts import PARTS
 from sweeps.errors import InputError
 from sweeps.result import Field, Result, aligned, of_rows
 from sweeps.search.repair import nearest_plan
-from sweeps.search.request import DEGREES, NUMBER_CHOICES, Execution, Point, objective_of
+from sweeps.search.request import (
+    DEFAULT_THRESHOLD,
+    DEGREES,
+    NUMBER_CHOICES,
+    Execution,
+    Point,
+    objective_of,
+)
 from sweeps.search.search import Detail, Found, details, search
 from sweeps.search.space import ENDS, space_of
 from sweeps.search.words import differences
@@ -29,6 +36,17 @@ LABELS = ("recompute", "schedule", "context_parallel")
 NEAR, NEAR_SHARE, FIT_SHARE = 0.03, 0.8, 0.98
 # Of the plans that lose most so many are told.
 MOST = 12
+# Why plans that lose do so, by the part of a step in which they lose most.
+WHY = {
+    "waiting for the host": "ours has larger micro-batches; room that theirs leave in the memory "
+    "may be for what no recipe tells: buffers of graphs and exchanges, uneven experts",
+    "expert parallelism's communication": "ours keeps exchanges inside nodes, or more experts on a "
+    "GPU, in memory that theirs leave free",
+    "embedding, output layer and loss": "ours has fewer stages, so that the last one's logits "
+    "weigh less",
+    "the pipeline's bubble": "ours has fewer stages, or interleaves them",
+    "recomputation": "their rows don't say what is recomputed: taken is as little as fits",
+}
 # What is computed of a recipe's plan and of ours.
 TOLD = ("step_time", "peak_memory", *PARTS)
 
@@ -135,23 +153,25 @@ def world_size(case: Case) -> float:
 
 
 def question(case: Case) -> Point:
-    """Return what a recipe is the answer to; its plan may fill the whole memory, and so may ours.
+    """Return what a recipe is the answer to, as the search asks it: with its room in the memory.
 
-    How attention crosses context-parallel ranks is the software's.
+    How attention crosses context-parallel ranks is the software's, and so is whether weights are
+    sharded: Megatron-FSDP (ZeRO 2 and 3) is another software than the distributed optimizer.
     """
     constants = {name: value for name, value in case.numbers.items()
                  if name in VOCABULARY and name not in DECIDED
                  and not name.startswith(MODULE)}  # fmt: skip
     constants["world_size"] = world_size(case)
     labels = {name: label for name, label in case.labels.items() if name not in LABELS}
-    choices = {}
+    stages = (2.0, 3.0) if case.numbers.get("zero_stage", 0.0) >= 2.0 else (0.0, 1.0)
+    choices: dict[str, Any] = {"zero_stage": np.array(stages)}
     if "context_parallel" in case.labels:
         choices["context_parallel"] = np.array([case.labels["context_parallel"]])
-    return Point(constants, labels, choices, objective_of("time"), 1.0)
+    return Point(constants, labels, choices, objective_of("time"))
 
 
 def plan_alone(case: Case) -> Point:
-    """Return the question that a recipe's own plan alone answers."""
+    """Return the question that a recipe's own plan alone answers; it may fill the whole memory."""
     point = question(case)
     numbers = case.numbers
     names = ["tp", "cp", "pp", "dp", *NUMBER_CHOICES]
@@ -171,6 +191,7 @@ def plan_alone(case: Case) -> Point:
     modules = {name: value for name, value in numbers.items() if name.startswith(MODULE)}
     return replace(
         point,
+        threshold=1.0,
         constants={**point.constants, **modules},
         choices={**point.choices, **choices},
     )
@@ -291,8 +312,10 @@ def choice_lines(experts: Sequence[Expert], bound: float, *, every: bool) -> Ite
     yield from aligned(table, indent="")
     yield (
         f"aim: {NEAR_SHARE:.0%} of the recipes within {NEAR:.0%}, and {FIT_SHARE:.0%} fit; a loss "
-        "below 0: the search doesn't try such a plan"
+        "below 0: the search doesn't try such a plan, or theirs fills more of the memory than "
+        f"{DEFAULT_THRESHOLD:.0%}"
     )
+    yield from _why(experts, bound)
     lost = sorted(
         (one for one in experts if not one.loss <= bound or not one.fits),
         key=lambda one: (one.fits, -one.loss if one.loss == one.loss else 0.0),
@@ -301,6 +324,31 @@ def choice_lines(experts: Sequence[Expert], bound: float, *, every: bool) -> Ite
         yield from _lines(one)
     if len(lost) > MOST and not every:
         yield f"{len(lost) - MOST} more: --verbose tells them"
+
+
+def _why(experts: Sequence[Expert], bound: float) -> Iterator[str]:
+    """Yield why plans lose more than the bound, those with one reason together."""
+    groups: dict[str, list[Expert]] = {}
+    for one in experts:
+        if one.loss > bound:
+            part = one.lost[0].rsplit(" +", maxsplit=1)[0] if one.lost else "no part alone"
+            groups.setdefault(part, []).append(one)
+    if not groups:
+        return
+    yield ""
+    yield f"those that lose more than {bound:.0%}, by the part in which they lose most:"
+    table = [["part", "recipes", "median loss", "of its memory", "measured", "predicted"]]
+    for part, some in sorted(groups.items(), key=lambda item: -len(item[1])):
+        ran = [one for one in some if math.isfinite(one.case.measured)]
+        off = [one.step_time / one.case.measured - 1.0 for one in ran]
+        shares = (np.median([one.loss for one in some]),
+                  np.median([one.memory / one.capacity for one in some]))  # fmt: skip
+        bias = f"{100.0 * np.mean(off):+.1f} %" if off else "-"
+        table.append(
+            [part, f"{len(some)}", *map(_percent, map(float, shares)), f"{len(ran)}", bias]
+        )
+    yield from aligned(table, indent="  ")
+    yield from (f"  {part}: {WHY[part]}" for part in groups if part in WHY)
 
 
 def _percent(value: float) -> str:

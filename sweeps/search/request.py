@@ -59,13 +59,17 @@ class Habits:
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)  # Stages of ZeRO
     recompute: tuple[str, ...] = ("none", "full")  # What can be recomputed
     schedules: tuple[str, ...] = ("one_f_one_b", "interleaved")  # Schedules of a pipeline
+    no_layers: tuple[str, ...] = ()  # Options with which no whole layers can be recomputed
 
 
 # Megatron-LM's Megatron-FSDP is ZeRO 2 and 3, its distributed optimizer ZeRO 1.  torchtitan shards
 # fully, or keeps what it gathered (2).  DeepSpeed's pipeline isn't interleaved.
-# Of Megatron's layers as few are recomputed as fit, none among them.
+# Of Megatron's layers as few are recomputed as fit, none among them; beside graphs of modules and
+# overlapped experts its configuration refuses whole layers (transformer_config.py @d98e8a64dd).
 HABITS: Mapping[str, Habits] = {
-    "megatron-lm": Habits(recompute=("block", "full")),
+    "megatron-lm": Habits(
+        recompute=("block", "full"), no_layers=("ep_overlap", "graphs_attention", "graphs_router")
+    ),
     "torchtitan": Habits((2, 3), ("none", "per_op", "full_early_stop")),
     "deepspeed": Habits(schedules=("one_f_one_b",)),
     "fms-fsdp": Habits((3,), ("none", "full_early_stop"), ("one_f_one_b",)),
@@ -75,11 +79,14 @@ HABITS: Mapping[str, Habits] = {
 
 def habits_of(framework: str, attention_kernel: str) -> Habits:
     """Return what a framework can do."""
-    known = HABITS.get(framework.split("+", maxsplit=1)[0], Habits())
+    name, *options = framework.split("+")
+    known = HABITS.get(name, Habits())
+    if set(options) & set(known.no_layers):
+        known = replace(known, recompute=("none",))
     if attention_kernel != "unfused":
         return known
     several = (known.recompute[0], "selective", *known.recompute[1:])
-    return Habits(known.zero_stages, several, known.schedules)
+    return replace(known, recompute=several)
 
 
 def divisors(number: int) -> tuple[int, ...]:

@@ -67,13 +67,28 @@ NAMELESS = {"schedule": "pp", "context_parallel": "cp"}
 # Of shares of communication that hide, one is enough where there is nothing to hide.
 HIDING = {"tp_overlap": ("tp",), "cp_overlap": ("cp",), "ep_overlap": ("ep",),
           "dp_overlap": ("dp", "cp")}  # fmt: skip
-# What a framework refuses, of what a search varies.
+# What a framework, or an option of it, refuses of what a search varies.
 REFUSED: Mapping[str, tuple[Requirement, ...]] = {
     "megatron-lm": (
         Requirement(
             UNSUPPORTED,
             "Megatron-LM interleaves no stages that Megatron-FSDP shards (ZeRO 2 and 3)",
             lambda zero_stage, virtual_stages: (zero_stage < 2.0) | (virtual_stages == 1.0),
+        ),
+    ),
+    "megatron-lm+ep_overlap": (
+        Requirement(
+            UNSUPPORTED,
+            "Megatron-LM overlaps experts' communication of several stages only where these are"
+            " interleaved",
+            lambda pp, virtual_stages: (pp == 1.0) | (virtual_stages > 1.0),
+        ),
+    ),
+    "megatron-lm+muon": (
+        Requirement(
+            UNSUPPORTED,
+            "Megatron-FSDP (ZeRO 2 and 3) takes no muon",
+            lambda zero_stage: zero_stage < 2.0,
         ),
     ),
 }
@@ -84,7 +99,9 @@ class Limits:
 
     def __init__(self, plan: Program, threshold: float, framework: str) -> None:
         self.plan, self.threshold = plan, threshold
-        self._rules = (*REPEATED, *REFUSED.get(framework.split("+", maxsplit=1)[0], ()))
+        name, *options = framework.split("+")
+        of = (name, *(f"{name}+{option}" for option in options))
+        self._rules = (*REPEATED, *(rule for one in of for rule in REFUSED.get(one, ())))
         first = 1 << len(plan.faults.texts)
         own = {FULL: first, AGAIN: first << 1, UNSUPPORTED: first << 2}
         self.bits: dict[str, int] = {**plan.faults.bits, **own}
