@@ -194,6 +194,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "saving": ("staged",),  # whether a checkpoint goes by way of the hosts' memory
     "paid": ("owned",),  # whether a GPU's price follows from what owning it costs
     "routing": ("drawn",),  # whether the busiest expert's tokens follow from chance and heat
+    "tuning": ("lora",),  # whether adapters alone are trained
     "grid": ("given",),  # groups lie on a mesh or torus of given sides
     # From messages, at the rate of multiprocessors, or in parts at that rate
     "communication": ("messages", "sms", "split"),
@@ -295,11 +296,16 @@ def implied(given: Container[str]) -> dict[str, str]:
         found["saving"] = "staged"
     if "capital" in given:
         found["paid"] = "owned"
-    if "expert_heat" in given:
-        found["routing"] = "drawn"
+    found |= chosen(given)
     if "mesh_nx" in given and "mesh_ny" in given:
         found |= GIVEN_GRID
     return found
+
+
+def chosen(given: Container[str]) -> dict[str, str]:
+    """Return what else holds of a model where some quantities are given."""
+    found = {"routing": "drawn"} if "expert_heat" in given else {}
+    return found | ({"tuning": "lora"} if "lora_rank" in given else {})
 
 
 def without_following(defaults: Mapping[str, T], given: Container[str]) -> dict[str, T]:

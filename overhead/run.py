@@ -117,6 +117,19 @@ def checkpoint_bytes(parameters: Array, weight_bytes: Array, optimizer_bytes: Ar
     return parameters * (weight_bytes + optimizer_bytes)
 
 
+@formula(
+    returns="checkpoint_bytes",
+    source=OWN,
+    assumes=("frozen weights aren't saved",),
+    when={"tuning": "lora"},
+)
+def adapted_checkpoint_bytes(
+    adapter_parameters: Array, weight_bytes: Array, optimizer_bytes: Array
+) -> Array:
+    """Bytes of a checkpoint: adapters and the optimizer's states of them."""
+    return adapter_parameters * (weight_bytes + optimizer_bytes)
+
+
 @formula(source=OWN, assumes=("servers share out what they hold alike, and write all at once",))
 def checkpoint_flow_time(
     checkpoint_bytes: Array,

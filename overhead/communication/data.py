@@ -56,6 +56,8 @@ class Family:
     # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
     # stages by that
     held: str
+    # Of these parameters the trained ones, which alone have gradients
+    trained: str
     # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
     # stages by that
     layers: str
@@ -67,11 +69,12 @@ class Family:
 FAMILIES = (
     Family(
         "dp", "d", "all but routed experts", "", "zero", "shard", "replica", "shards",
-        "busiest_dense_parameters", "busiest_layers", "dense_share",
+        "busiest_dense_parameters", "busiest_trained_parameters", "busiest_layers", "dense_share",
     ),
     Family(
         "edp", "e", "routed experts", "routed experts' ", "edp", "expert_shard", "expert_replica",
-        "expert_shards", "busiest_expert_parameters", "busiest_moe_layers", "moe_share",
+        "expert_shards", "busiest_expert_parameters", "busiest_trained_expert_parameters",
+        "busiest_moe_layers", "moe_share",
     ),
 )  # fmt: skip
 
@@ -144,6 +147,7 @@ def backward_gathers(
 
 
 def _pieces(
+    trained: Array,
     held: Array,
     zero_stage: Array,
     weight_copies: Array,
@@ -153,23 +157,28 @@ def _pieces(
 ) -> Array:
     """Messages of a round: one a layer, one a bucket, or one; none where there is nothing."""
     size = np.where(bucket_bytes > 0.0, bucket_bytes, 1.0)
-    buckets = np.maximum(np.ceil(reduction_bytes * held / size), 1.0)
+    buckets = np.maximum(np.ceil(reduction_bytes * trained / size), 1.0)
     whole = np.where(bucket_bytes > 0.0, buckets, 1.0)
     pieces = np.where(zero_stage < 3.0, whole, weight_copies * np.maximum(layers, 1.0))
-    return np.where(held > 0.0, pieces, 0.0)
+    return np.where(np.where(zero_stage < 3.0, trained, held) > 0.0, pieces, 0.0)
 
 
-def _reduced(reduction_bytes: Array, held: Array, pieces: Array) -> Array:
+def _reduced(reduction_bytes: Array, trained: Array, pieces: Array) -> Array:
     """Gradients of one message."""
-    return np.asarray(reduction_bytes * held / np.maximum(pieces, 1.0))
+    return np.asarray(reduction_bytes * trained / np.maximum(pieces, 1.0))
 
 
 def _gathered(
-    zero_stage: Array, weight_bytes: Array, gathered_bytes: Array, held: Array, pieces: Array
+    zero_stage: Array,
+    weight_bytes: Array,
+    gathered_bytes: Array,
+    trained: Array,
+    held: Array,
+    pieces: Array,
 ) -> Array:
-    """Weights of one message."""
-    element = np.where(zero_stage < 3.0, weight_bytes, gathered_bytes)
-    return np.asarray(element * held / np.maximum(pieces, 1.0))
+    """Weights of one message: updated ones, or with ZeRO-3 all."""
+    moved = np.where(zero_stage < 3.0, weight_bytes * trained, gathered_bytes * held)
+    return np.asarray(moved / np.maximum(pieces, 1.0))
 
 
 def _replicated(message: Array, shards: Array) -> Array:
@@ -181,10 +190,11 @@ def declare_pieces(
     family: Family, bucket: str = "bucket_bytes", when: Mapping[str, str] | None = None
 ) -> None:
     """Declare of how many messages a round of a family's parameters consists."""
-    held, pieces = family.held, f"{family.name}_messages"
+    pieces = f"{family.name}_messages"
+    sizes = (family.trained, family.held, "zero_stage", "weight_copies", family.layers)
     formula(
         returns=pieces,
-        inputs=(held, "zero_stage", "weight_copies", family.layers, bucket, "reduction_bytes"),
+        inputs=(*sizes, bucket, "reduction_bytes"),
         name=pieces if when is None else f"{pieces}_in_buckets",
         when=when,
         **FSDP,
@@ -206,13 +216,13 @@ def _declare_messages(family: Family) -> None:
     declare_pieces(family)
     formula(
         returns=f"{name}_reduce_bytes",
-        inputs=("reduction_bytes", held, pieces),
+        inputs=("reduction_bytes", family.trained, pieces),
         name=f"{name}_reduce_bytes",
         **ZERO,
     )(_reduced)
     formula(
         returns=f"{name}_gather_bytes",
-        inputs=("zero_stage", "weight_bytes", "gathered_bytes", held, pieces),
+        inputs=("zero_stage", "weight_bytes", "gathered_bytes", family.trained, held, pieces),
         name=f"{name}_gather_bytes",
         **ZERO,
     )(_gathered)
@@ -301,16 +311,16 @@ never("copy_all_reduce_forward_count")
 @formula(**DUAL)
 def copy_message_bytes(
     reduction_bytes: Array,
-    busiest_dense_parameters: Array,
+    busiest_trained_parameters: Array,
     zero_stage: Array,
     shards: Array,
-    busiest_expert_parameters: Array,
+    busiest_trained_expert_parameters: Array,
     expert_shards: Array,
 ) -> Array:
     """Gradients of a rank, or of its shard, that another one with the same stages adds up."""
     sharded = zero_stage >= 1.0
-    dense = busiest_dense_parameters / np.where(sharded, shards, 1.0)
-    experts = busiest_expert_parameters / np.where(sharded, expert_shards, 1.0)
+    dense = busiest_trained_parameters / np.where(sharded, shards, 1.0)
+    experts = busiest_trained_expert_parameters / np.where(sharded, expert_shards, 1.0)
     return np.asarray(reduction_bytes * (dense + experts))
 
 
@@ -374,7 +384,8 @@ def _declare_layer(family: Family) -> None:
             f"{prefix}_{part}", f"{symbol}_{mark}", units, f"{meaning}: {family.words}", minimum=0
         )
     product(f"{prefix}_gather_bytes", ("gathered_bytes", f"{prefix}_parameters"), **FSDP_LAYERS)
-    product(f"{prefix}_scatter_bytes", ("reduction_bytes", f"{prefix}_parameters"), **FSDP_LAYERS)
+    trained = f"{prefix}_trained_parameters"
+    product(f"{prefix}_scatter_bytes", ("reduction_bytes", trained), **FSDP_LAYERS)
     formula(
         returns=f"{prefix}_replica_bytes",
         inputs=(f"{prefix}_scatter_bytes", family.shards),

@@ -277,6 +277,9 @@ for _name, _mark, _meaning in (
     ("last_stage_expert_parameters", "last,e", "routed experts' parameters of the last stage"),
     ("busiest_dense_parameters", "most", "most parameters of a rank, experts left out"),
     ("busiest_expert_parameters", "most,e", "most parameters of a rank that are routed experts"),
+    ("busiest_trained_parameters", "most,t", "most trained parameters of a rank, experts left out"),
+    ("busiest_trained_expert_parameters", "most,te", "most trained parameters of a rank that are "
+     "routed experts"),
     ("pipeline_parameters", "sum", "parameters of the whole model on the ranks of one pipeline, "
      "experts and copies of tables left out"),
     ("all_dense_parameters", "all", "parameters on the ranks of one pipeline, experts left out"),
@@ -284,6 +287,8 @@ for _name, _mark, _meaning in (
      "experts left out"),
     ("dp_layer_parameters", "l", "parameters of a layer that data parallelism exchanges"),
     ("edp_layer_parameters", "l,e", "parameters of a layer's routed experts on one rank"),
+    ("dp_layer_trained_parameters", "l,t", "trained parameters of a layer on one rank"),
+    ("edp_layer_trained_parameters", "l,te", "trained parameters of a layer's routed experts"),
 ):  # fmt: skip
     define(_name, rf"\psi_{{\mathrm{{{_mark}}}}}", "1", _meaning, minimum=0)
 define("one_stage", r"1_p", "1", "one, as the number of a pipeline's stages", minimum=1)
@@ -317,6 +322,38 @@ def busiest_expert_parameters(
 ) -> Array:
     """Parameters of the rank that has most routed experts."""
     return np.maximum(later_stage_expert_parameters, last_stage_expert_parameters)
+
+
+# Of these the trained ones, which alone have gradients: all, or adapters.
+
+LORA: dict[str, Any] = {
+    "source": "hu2021",
+    "where": "section 4.2",
+    "when": {"tuning": "lora"},
+}
+for _all, _trained in (
+    ("busiest_dense_parameters", "busiest_trained_parameters"),
+    ("busiest_expert_parameters", "busiest_trained_expert_parameters"),
+    ("dp_layer_parameters", "dp_layer_trained_parameters"),
+    ("edp_layer_parameters", "edp_layer_trained_parameters"),
+):
+    alias(_trained, _all, "All of them", source=OWN)
+    if "dense" not in _all and not _all.startswith("dp"):
+        constant(_trained, 0.0, "None: routed experts are frozen", like=_all, **LORA)
+call(
+    returns="busiest_trained_parameters",
+    of="trained_parameters",
+    bind={"stage": "second_stage"},
+    when=LORA["when"],
+)
+
+
+@formula(returns="dp_layer_trained_parameters", assumes=("a dense layer's",), **LORA)
+def dp_layer_adapter_parameters(
+    lora_rank: Array, attention_adapter_width: Array, mlp_adapter_width: Array, tp: Array
+) -> Array:
+    """Parameters of a layer's adapters on one rank."""
+    return lora_rank * (attention_adapter_width + mlp_adapter_width) / tp
 
 
 # All stages together: as one stage would have it.

@@ -313,6 +313,7 @@ for _class, _, _ in quantities.CLASSES:
 # change from one to the other both do, which a norm of order 4 has.
 
 FORWARD = {"schedule": "forward_only"}
+LORA = {"tuning": "lora"}
 PRODUCTS = {
     "dense": ("qkv", "attention_output", "mlp_up", "mlp_down"),
     "moe": (
@@ -356,6 +357,13 @@ def _layer(of: str) -> None:
         ("layer_weight_gradient", "weight_gradient"),
     ):
         total(f"{of}_{returns}_time", [f"{each}_{kind}_time" for each in PRODUCTS[of]], **SUM)
+    for way, kind in (
+        ("layer_matmul_forward", "forward"),
+        ("layer_input_gradient", "input_gradient"),
+    ):
+        both = [*(f"{each}_{kind}_time" for each in PRODUCTS[of]), f"{of}_layer_adapter_time"]
+        total(f"{of}_{way}_time", both, name=f"adapted_{of}_{way}_time", when=LORA, **SUM)
+    alias(f"{of}_layer_weight_gradient_time", f"{of}_layer_adapter_time", when=LORA, **SUM)
     exchange = ("forward", "backward") if of == "moe" else ()
     exchanges = {kind: [f"exposed_ep_{kind}_time"] for kind in exchange}
     total(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from overhead.compute import quantities
-from overhead.formula import alias, call, formula
+from overhead.formula import alias, call, constant, formula
 from overhead.quantity import Array
 
 # Of four smooth and three tiled forms this one fits the measured products best; tiles and waves
@@ -259,6 +259,76 @@ _product("shared_down", "rank_tokens", "hidden_size", "shared_width")
 _product("expert_up", "expert_tokens", "expert_up_width", "hidden_size", **GROUPED)
 _product("expert_down", "expert_tokens", "hidden_size", "expert_width", **GROUPED)
 _product("logits", "rank_tokens", "vocabulary_width", "hidden_size", further=PLAIN)
+
+
+# Beside frozen weights: adapters' products, and no gradients of weights.
+
+LORA: dict[str, Any] = {
+    "source": "hu2021",
+    "where": "section 4.1",
+    "when": {"tuning": "lora"},
+}
+ADAPTED = ("router", "shared_up", "shared_down", "expert_up", "expert_down", "logits")
+for _name in (*LINEAR, *ADAPTED):
+    constant(f"{_name}_weight_gradient_time", 0.0, "None: the weights are frozen",
+             like=f"{_name}_forward_time", **LORA)  # fmt: skip
+
+
+def _adapters(rank: Array, tokens: Array, width: Array, layers: Array, *machine: Array) -> Array:
+    floor, efficiency, best, element, share, bandwidth = machine
+    each = 2.0 * rank * tokens * width / (efficiency * best)
+    moved = 2.0 * element * tokens * width / (share * bandwidth)
+    return np.where(rank * width > 0.0, 2.0 * layers * floor + each + moved, 0.0)
+
+
+for _class, _width in (("dense", "mlp_adapter_width"), ("moe", "shared_adapter_width")):
+
+    @formula(
+        returns=f"{_class}_layer_adapter_time",
+        name=f"{_class}_layer_adapter_time",
+        inputs=(
+            "lora_rank", "rank_tokens", "attention_adapter_width", _width, "tp", "lora_attention",
+            "lora_mlp", "matmul_floor", "sized_matmul_efficiency", "output_matmul_flops",
+            "activation_bytes", "memory_efficiency", "memory_bandwidth",
+        ),
+        assumes=(
+            "an adapter's products are in 16 bits, read their inputs, and add to the output",
+            "in each direction of the backward as much as forward",
+        ),
+        **LORA,
+    )  # fmt: skip
+    def _layer_adapters(rank: Array, tokens: Array, attention: Array, *rest: Array) -> Array:
+        """Time of the products of a layer's adapters, forward or of one kind of gradients."""
+        mlp, tp, adapts_attention, adapts_mlp, *machine = rest
+        layers = 2.0 * (adapts_attention + adapts_mlp)
+        return _adapters(rank, tokens, (attention + mlp) / tp, layers, *machine)
+
+
+@formula(
+    returns="model_flops_per_token",
+    assumes=("masked scores count as computed", "gradients of frozen weights aren't computed"),
+    **LORA,
+)
+def adapted_model_flops_per_token(
+    forward_flops_per_token: Array, attention_flops_per_token: Array, adapter_parameters: Array
+) -> Array:
+    """FLOPs of one token's training of adapters: forward and inputs' gradients, scores thrice."""
+    return 2.0 * forward_flops_per_token + attention_flops_per_token + 6.0 * adapter_parameters
+
+
+@formula(
+    returns="causal_model_flops_per_token",
+    assumes=("gradients of frozen weights aren't computed",),
+    **LORA,
+)
+def adapted_causal_model_flops_per_token(
+    causal_forward_flops_per_token: Array,
+    causal_attention_flops_per_token: Array,
+    adapter_parameters: Array,
+) -> Array:
+    """FLOPs of one token's training of adapters, masked scores not counted."""
+    scores = causal_attention_flops_per_token
+    return 2.0 * causal_forward_flops_per_token + scores + 6.0 * adapter_parameters
 
 
 # Scores and values of a layer's attention, by the class of its kernel (label `attention_kernel`).

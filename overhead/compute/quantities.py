@@ -144,6 +144,11 @@ _OF_A_LAYER = (
     ("layer_input_gradient", "m,x", "the matrix products that give inputs' gradients"),
     ("layer_weight_gradient", "m,w", "the matrix products that give weights' gradients"),
     ("layer_matmul", "m", "all matrix products"),
+    (
+        "layer_adapter",
+        "A",
+        "the products of a layer's adapters, forward or of one of two gradients",
+    ),
     ("layer_elementwise_forward", "e,f", "the forward's element-wise work"),
     ("layer_elementwise_backward", "e,b", "the backward's element-wise work"),
     ("layer_elementwise", "e", "all element-wise work"),

@@ -204,6 +204,69 @@ def expert_activations(
     return rows * (ends + inside)
 
 
+# Beside frozen weights a product's input is kept only where an adapter takes it, too.
+
+LORA: dict[str, Any] = {
+    "source": "hu2021",
+    "where": "section 4.1: a frozen matrix has no gradient, so that nothing asks for its input",
+    "when": {"tuning": "lora"},
+}
+
+
+@formula(returns="block_activations", assumes=("what adapters take is in 16 bits",), **LORA)
+def adapted_block_activations(
+    activation_bytes: Array,
+    lora_attention: Array,
+    lora_mlp: Array,
+    dropout: Array,
+    mask_bytes: Array,
+    hidden_size: Array,
+    sequence_shards: Array,
+) -> Array:
+    """Bytes a token of inputs of norms and of adapters, with dropout masks."""
+    kept = 2.0 + lora_attention + lora_mlp
+    element = kept * activation_bytes + 2.0 * dropout * mask_bytes
+    return element * hidden_size / sequence_shards
+
+
+def _inside(gated: Array, lora_mlp: Array, activation_bytes: Array, size: Array) -> Array:
+    return (1.0 + gated + lora_mlp) * activation_bytes * size
+
+
+@formula(returns="mlp_activations", **LORA)
+def adapted_mlp_activations(
+    gated: Array, lora_mlp: Array, activation_bytes: Array, ffn_size: Array, tp: Array
+) -> Array:
+    """Bytes a token of the inside of a dense MLP whose weights are frozen."""
+    return _inside(gated, lora_mlp, activation_bytes, ffn_size) / tp
+
+
+@formula(returns="shared_expert_activations", **LORA)
+def adapted_shared_expert_activations(
+    gated: Array, lora_mlp: Array, activation_bytes: Array, shared_ffn_size: Array, tp: Array
+) -> Array:
+    """Bytes a token of the inside of shared experts whose weights are frozen."""
+    return _inside(gated, lora_mlp, activation_bytes, shared_ffn_size) / tp
+
+
+@formula(returns="expert_activations", assumes=("routed experts have no adapters",), **LORA)
+def adapted_expert_activations(
+    expert_imbalance: Array,
+    experts_per_token: Array,
+    etp: Array,
+    tp: Array,
+    weighted_outputs: Array,
+    activation_bytes: Array,
+    hidden_size: Array,
+    gated: Array,
+    expert_ffn_size: Array,
+) -> Array:
+    """Bytes a token of the inside of routed experts whose weights are frozen."""
+    rows = expert_imbalance * experts_per_token * etp / tp
+    inside = (1.0 + gated) * expert_ffn_size / etp + weighted_outputs * hidden_size
+    return rows * activation_bytes * inside
+
+
 # A layer, before anything is recomputed.
 
 

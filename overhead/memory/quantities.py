@@ -93,6 +93,26 @@ for _name, _symbol, _meaning in (
         above=_name == "single_bytes",
     )
 
+# Fine-tuning that trains adapters of low rank alone, beside frozen weights.
+define("lora_rank", r"r_{\mathrm{A}}", "1",
+       "rank of adapters (LoRA), which alone are trained; 0: nothing is", minimum=0,
+       integer=True)  # fmt: skip
+for _name, _mark, _meaning in (
+    ("lora_attention", "a", "attention's linear layers have adapters"),
+    ("lora_mlp", "m", "linear layers of dense MLPs and shared experts have adapters"),
+):
+    define(_name, rf"\iota_{{{_mark}}}", "1", f"whether {_meaning}", minimum=0, maximum=1,
+           integer=True)  # fmt: skip
+for _name, _mark, _meaning in (
+    ("attention_adapter_width", "w,a", "inputs and outputs of a layer's adapted attention"),
+    ("mlp_adapter_width", "w,m", "inputs and outputs of a dense layer's adapted MLP"),
+    ("shared_adapter_width", "w,s", "inputs and outputs of a layer's adapted shared experts"),
+    ("adapter_parameters", "A", "parameters of all adapters of the model"),
+    ("trained_parameters", "t", "parameters of a rank that are trained, routed experts left out"),
+    ("trained_expert_parameters", "t,e", "parameters of a rank's routed experts that are trained"),
+):
+    define(_name, rf"\psi_{{{_named(_mark)}}}", "1", _meaning, minimum=0)
+
 # Activations of one token and one layer.
 define("rank_tokens", "T", "1", "tokens of a micro-batch on a rank", minimum=0, above=True)
 define("sequence_shards", "t_s", "1", "ranks that share the activations between blocks", minimum=1)
@@ -256,6 +276,11 @@ cite(
     "transformerengine",
     "NVIDIA, Transformer Engine",
     "github.com/NVIDIA/TransformerEngine",
+)
+cite(
+    "hu2021",
+    "E. J. Hu et al., LoRA: low-rank adaptation of large language models, ICLR, 2022",
+    "arXiv:2106.09685",
 )
 cite("torchtitan", "PyTorch, torchtitan", "github.com/pytorch/torchtitan")
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from overhead.formula import REGISTRY, alias, call, constant, formula, product
 from overhead.graph import Evaluation
-from overhead.labels import LABELS, without_following
+from overhead.labels import LABELS, chosen, without_following
 from overhead.memory.quantities import MODULES, PARTS
 from overhead.quantity import VOCABULARY, Array, define
 
@@ -295,6 +295,7 @@ _NONE = {
 _ONE = {
     "tp", "cp", "pp", "dp", "ep", "virtual_stages", "micro_batch", "moe_every", "weight_copies",
     "expert_imbalance", "loss_chunks", "gathered_ends", "mask_bytes", "reserve_factor",
+    "lora_attention", "lora_mlp",
 }  # fmt: skip
 GIB = 2.0**30
 DEFAULTS: dict[str, float] = {
@@ -323,8 +324,8 @@ class Derivation(Evaluation):
     ) -> None:
         values = {**without_following(DEFAULTS, given), **given}
         values.setdefault("etp", values["tp"])
-        drawn = {"routing": "drawn"} if "expert_heat" in given else {}
-        held = {name: LABELS[name].default for name in DEPENDS} | drawn | dict(labels or {})
+        held = {name: LABELS[name].default for name in DEPENDS}
+        held |= chosen(given) | dict(labels or {})
         for name in (*DEPENDS, "schedule"):
             known = LABELS[name].values
             if name in held and held[name] not in known:

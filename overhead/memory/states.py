@@ -68,13 +68,13 @@ def weight_memory(
 def gradient_memory(
     gradient_bytes: Array,
     zero_stage: Array,
-    stage_parameters: Array,
-    stage_expert_parameters: Array,
+    trained_parameters: Array,
+    trained_expert_parameters: Array,
     shards: Array,
     expert_shards: Array,
 ) -> Array:
     """Memory of gradients: sharded from stage 2."""
-    kept = (stage_parameters, stage_expert_parameters, shards, expert_shards)
+    kept = (trained_parameters, trained_expert_parameters, shards, expert_shards)
     return gradient_bytes * _share(zero_stage >= 2.0, *kept)
 
 
@@ -82,19 +82,123 @@ def gradient_memory(
 def optimizer_memory(
     optimizer_bytes: Array,
     zero_stage: Array,
-    stage_parameters: Array,
-    stage_expert_parameters: Array,
+    trained_parameters: Array,
+    trained_expert_parameters: Array,
     shards: Array,
     expert_shards: Array,
 ) -> Array:
     """Memory of the optimizer's states: sharded from stage 1 (Megatron's distributed optimizer)."""
-    kept = (stage_parameters, stage_expert_parameters, shards, expert_shards)
+    kept = (trained_parameters, trained_expert_parameters, shards, expert_shards)
     return optimizer_bytes * _share(zero_stage >= 1.0, *kept)
 
 
 total("model_state_memory", ("weight_memory", "gradient_memory", "optimizer_memory"),
       "Memory of weights, gradients and optimizer together", source=ZERO,
       where="section 3.1")  # fmt: skip
+
+
+# Adapters of low rank beside frozen weights: what is trained, and kept for training.
+#
+# Both of an adapter's matrices are split over tensor-parallel ranks, as Megatron-Bridge has it.
+
+LORA: dict[str, Any] = {
+    "source": "hu2021",
+    "where": "section 4.1",
+    "when": {"tuning": "lora"},
+}
+LATENT = "of latent attention every projection has one"
+for _kind in ("", "_expert"):
+    _all, _trained = f"stage{_kind}_parameters", f"trained{_kind}_parameters"
+    alias(_trained, _all, "Parameters of a rank that are trained: all", source=ZERO,
+          where="section 3.1")  # fmt: skip
+
+
+@formula(assumes=(LATENT,), **LORA)
+def attention_adapter_width(
+    lora_attention: Array,
+    kv_rank: Array,
+    hidden_size: Array,
+    q_rank: Array,
+    qkv_outputs: Array,
+    heads: Array,
+    value_head_size: Array,
+) -> Array:
+    """Inputs and outputs of a layer's attention's linear layers with adapters."""
+    inputs = np.where(kv_rank > 0.0, 2.0 * hidden_size + q_rank + kv_rank, hidden_size)
+    output = heads * value_head_size + hidden_size
+    return np.asarray(lora_attention * (inputs + qkv_outputs + output))
+
+
+@formula(**LORA)
+def mlp_adapter_width(lora_mlp: Array, gated: Array, ffn_size: Array, hidden_size: Array) -> Array:
+    """Inputs and outputs of a dense MLP's linear layers with adapters."""
+    return np.asarray(lora_mlp * (2.0 * hidden_size + (2.0 + gated) * ffn_size))
+
+
+@formula(assumes=("routed experts and the router have none",), **LORA)
+def shared_adapter_width(
+    lora_mlp: Array, gated: Array, shared_ffn_size: Array, hidden_size: Array
+) -> Array:
+    """Inputs and outputs of shared experts' linear layers with adapters."""
+    width = 2.0 * hidden_size + (2.0 + gated) * shared_ffn_size
+    return np.asarray(lora_mlp * np.where(shared_ffn_size > 0.0, width, 0.0))
+
+
+def _adapters(rank: Array, every: Array, attention: Array, *rest: Array) -> Array:
+    dense, mlp, routed, shared = rest
+    return np.asarray(rank * (every * attention + dense * mlp + routed * shared))
+
+
+@formula(**LORA)
+def adapter_parameters(
+    lora_rank: Array,
+    layers: Array,
+    attention_adapter_width: Array,
+    dense_mlp_layers: Array,
+    mlp_adapter_width: Array,
+    moe_layers: Array,
+    shared_adapter_width: Array,
+) -> Array:
+    """Parameters of all adapters of the model."""
+    mlps = (dense_mlp_layers, mlp_adapter_width, moe_layers, shared_adapter_width)
+    return _adapters(lora_rank, layers, attention_adapter_width, *mlps)
+
+
+@formula(returns="trained_parameters", **LORA)
+def adapted_trained_parameters(
+    weight_copies: Array,
+    lora_rank: Array,
+    stage_layers: Array,
+    attention_adapter_width: Array,
+    stage_mlp_layers: Array,
+    mlp_adapter_width: Array,
+    stage_moe_layers: Array,
+    shared_adapter_width: Array,
+    tp: Array,
+) -> Array:
+    """Parameters of a rank that are trained: those of its adapters."""
+    mlps = (stage_mlp_layers, mlp_adapter_width, stage_moe_layers, shared_adapter_width)
+    held = _adapters(lora_rank, stage_layers, attention_adapter_width, *mlps)
+    return weight_copies * held / tp
+
+
+constant("trained_expert_parameters", 0.0, "None: routed experts are frozen",
+         like="stage_expert_parameters", **LORA)  # fmt: skip
+
+
+@formula(returns="weight_memory", **LORA)
+def adapted_weight_memory(
+    weight_bytes: Array,
+    zero_stage: Array,
+    stage_parameters: Array,
+    trained_parameters: Array,
+    stage_expert_parameters: Array,
+    shards: Array,
+    expert_shards: Array,
+) -> Array:
+    """Memory of frozen weights and of adapters: sharded from stage 3."""
+    kept = (stage_parameters + trained_parameters, stage_expert_parameters, shards, expert_shards)
+    return weight_bytes * _share(zero_stage >= 3.0, *kept)
 
 
 # What sharded parameters need beside their shards.
@@ -156,13 +260,13 @@ def pending_gradient_memory(
     pending_share: Array,
     gradient_bytes: Array,
     shards: Array,
-    stage_parameters: Array,
+    trained_parameters: Array,
     expert_shards: Array,
-    stage_expert_parameters: Array,
+    trained_expert_parameters: Array,
 ) -> Array:
     """Memory of gradients that wait for being sharded (FSDP2 in a pipeline: all)."""
-    dense = np.where(shards > 1.0, stage_parameters, 0.0)
-    experts = np.where(expert_shards > 1.0, stage_expert_parameters, 0.0)
+    dense = np.where(shards > 1.0, trained_parameters, 0.0)
+    experts = np.where(expert_shards > 1.0, trained_expert_parameters, 0.0)
     waiting = pending_share * gradient_bytes * (dense + experts)
     return np.where(zero_stage >= 2.0, waiting, 0.0)
 

@@ -117,8 +117,8 @@ _declare_host_bound(("forward",), {"schedule": "forward_only"})
 ZERO: dict[str, Any] = {"source": "rajbhandari2020", "where": "section 5.1"}
 # The last stage's rank has the output layer, and experts where there are any.
 for _returns, _of in (
-    ("updated_parameters", "stage_parameters"),
-    ("updated_expert_parameters", "stage_expert_parameters"),
+    ("updated_parameters", "trained_parameters"),
+    ("updated_expert_parameters", "trained_expert_parameters"),
 ):
     call(returns=_returns, of=_of, bind={"stage": "last_stage"})
 

@@ -15,7 +15,14 @@ from overhead.communication import groups as communication
 from overhead.everything import load
 from overhead.formula import REGISTRY
 from overhead.graph import Evaluation, MissingQuantities
-from overhead.labels import IN_A_STEP, NO_LIBRARY, STEP_DEFAULTS, complete, without_following
+from overhead.labels import (
+    IN_A_STEP,
+    NO_LIBRARY,
+    STEP_DEFAULTS,
+    chosen,
+    complete,
+    without_following,
+)
 from overhead.memory.quantities import RECIPES, Recipe
 from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
 from overhead.memory.stage import Derivation, stage_memory
@@ -118,7 +125,7 @@ def step_labels(
     """Return the labels of a step on a machine with its own library."""
     floor = "some" if np.any(np.asarray(given.get("fabric_floor_time", 0.0)) > 0.0) else "none"
     network = {"library": NO_LIBRARY, "environment": IN_A_STEP, "floor": floor, **own}
-    network |= {"routing": "drawn"} if "expert_heat" in given else {}
+    network |= chosen(given)
     return complete({**STEP_DEFAULTS, "shapes": "known", **network, **labels}, given)
 
 
