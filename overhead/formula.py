@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import difflib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from itertools import combinations
+from operator import or_
 from types import CodeType
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -78,6 +79,11 @@ class Formula:
     def holds(self) -> Condition:
         """For each label in `when` the values for which it holds."""
         return {name: frozenset(values.split("|")) for name, values in self.when.items()}
+
+    @cached_property
+    def looked(self) -> int:
+        """The bits of the labels in `when`."""
+        return BITS.of(self.when)
 
     @property
     def result(self) -> Quantity:
@@ -195,6 +201,16 @@ class Call:
         """For each label in `when` the values for which it holds."""
         return {name: frozenset(values.split("|")) for name, values in self.when.items()}
 
+    @cached_property
+    def looked(self) -> int:
+        """The bits of the labels in `when`."""
+        return BITS.of(self.when)
+
+    @cached_property
+    def inside(self) -> tuple[int, int]:
+        """The bits of what it binds, and of the labels that it sets."""
+        return BITS.of(self.bind), BITS.of(self.labels)
+
     @property
     def result(self) -> Quantity:
         """The quantity that it gives."""
@@ -224,6 +240,20 @@ class Call:
             if VOCABULARY[one].units != VOCABULARY[other].units:
                 message = f"{self.returns}: '{one}' and '{other}' differ in unit"
                 raise ValueError(message)
+
+
+class Bits(dict[str, int]):
+    """A bit for each name, so that a set of names is a number."""
+
+    def __missing__(self, name: str) -> int:
+        return self.setdefault(name, 1 << len(self))
+
+    def of(self, names: Iterable[str]) -> int:
+        """Return the bits of several names."""
+        return reduce(or_, (self[name] for name in names), 0)
+
+
+BITS = Bits()  # Of labels and quantities alike: those of one name are taken for one another
 
 
 class Registry(Mapping[str, Formula]):
@@ -313,13 +343,19 @@ class Registry(Mapping[str, Formula]):
         Formula, Call or None
             The most special one that holds; None where nothing gives it.
         """
+        return self.found(quantity, labels)[0]
+
+    def found(self, quantity: str, labels: Mapping[str, str]) -> tuple[Formula | Call | None, int]:
+        """Return what gives a quantity, and the bits of the labels that had to be looked at."""
+        looked = 0
         for candidate, _ in self._special_first(quantity):
             for name, values in candidate.holds.items():
                 if labels.get(name) not in values:
+                    looked |= BITS[name]
                     break
             else:
-                return candidate
-        return None
+                return candidate, looked | candidate.looked
+        return None, looked
 
     def candidates(self, quantity: str) -> tuple[Formula | Call, ...]:
         """Return all that give a quantity under some labels, the more special ones first."""

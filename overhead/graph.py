@@ -29,7 +29,7 @@ from overhead.collectives.choices import (
 )
 from overhead.collectives.cost import COST_PARTS, LEVELS
 from overhead.expression import evaluate, names
-from overhead.formula import REGISTRY, Call, Formula
+from overhead.formula import BITS, REGISTRY, Call, Formula
 from overhead.labels import FOLLOWING, LABELS, NO_LIBRARY
 from overhead.quantity import Array
 from overhead.recording import Recorded, Replacing, number, record, recording, text, tree_of
@@ -137,11 +137,40 @@ def depends_on_chunks(algorithm: Algorithm, quantity: str, cost: Callable[..., A
 _VARYING: dict[tuple[Algorithm, str], bool] = {}
 
 
+# What a node's making looked at, as bits: of it follows where else the node serves.  Beside
+# quantities and labels it may be an algorithm, its form, or which algorithms there are.
+FORM = BITS.of(("in_network", "form"))
+ALGORITHM = BITS["the algorithm"]
+CHOICE = BITS["which algorithms"]
+CHOOSING = BITS.of(("topology", "collective", "algorithm", "library")) | CHOICE
+COSTING = BITS.of(("shape", "latency_per", "chunks", "time"))
+OF_ALGORITHMS = {"chunks", "chosen_algorithm", "time_is_upper_bound", "time", *COST_PARTS}
+EVERYTHING = -1  # All bits
+
 # The graph.
+
+
+def _places(algorithm: Algorithm) -> tuple[Any, Any]:
+    return algorithm.key, (algorithm.in_network, algorithm.form)
 
 
 def _join(inputs: Sequence[Node]) -> frozenset[str]:
     return frozenset().union(*(node.dims for node in inputs))
+
+
+@dataclass(slots=True)
+class Graph:
+    """What builders of one graph have in common."""
+
+    # Nodes by key, shared between label sets, so that the same thing is computed once
+    interned: dict[tuple[Any, ...], Node] = field(default_factory=dict)
+    # Nodes by what they give: who made each, and what its making looked at
+    made: dict[tuple[str, Any], list[tuple[Builder, Node, int]]] = field(default_factory=dict)
+    # What is being made, each after what needs it
+    making: dict[tuple[Any, ...], None] = field(default_factory=dict)
+    looked: list[int] = field(default_factory=lambda: [0])  # What the making of each looked at
+    # The labels and the given nodes of the first builder, from which the others' differ a little
+    first: frozenset[tuple[str, Any]] = frozenset()
 
 
 @dataclass(slots=True)
@@ -151,43 +180,53 @@ class Builder:
     space: Space  # Where it is computed
     labels: Mapping[str, str]  # The labels that hold: topology, collective, algorithm,
     given: Mapping[str, Node]  # What the user gives, and what machines give
-    # Nodes by key, shared between label sets, so that the same thing is computed once
-    interned: dict[tuple[Any, ...], Node]
+    graph: Graph
     # Whether it is enough to know the least time of a choice, not which algorithm has it
     only_time: bool = False
     inside: bool = False  # Whether it builds what a call evaluates, rather than what is asked for
     defaults: Mapping[str, Node] = field(default_factory=dict)  # Hold where nothing else gives it
-    memo: dict[tuple[str, str], Node] = field(default_factory=dict)
+    memo: dict[tuple[str, str], tuple[Node, int]] = field(default_factory=dict)
     missing: dict[tuple[str, str], tuple[Any, ...]] = field(default_factory=dict)
-    # What is being made, also by the builders of calls, each after what needs it
-    making: dict[tuple[Any, ...], None] = field(default_factory=dict)
     place: tuple[Any, ...] = ()  # The labels and given quantities, as part of a key
     scopes: dict[tuple[Any, ...], Builder] = field(default_factory=dict)
     found: tuple[Algorithm, ...] | None = None
     held: dict[Algorithm | None, Mapping[str, str]] = field(default_factory=dict)
+    own: frozenset[tuple[str, Any]] = frozenset()  # What differs from the first builder
+    others: dict[int, int] = field(default_factory=dict)  # What differs from others, as bits
+
+    def __post_init__(self) -> None:
+        places = frozenset(self.labels.items()) | self.given.items()
+        self.graph.first = self.graph.first or places
+        self.own = places ^ self.graph.first
 
     def node(self, quantity: str, algorithm: Algorithm | None = None) -> Node:
         """Return the node that gives a quantity."""
         if quantity in self.given:
+            self.graph.looked[-1] |= BITS[quantity]
             return self.given[quantity]
         scope = algorithm.name if algorithm else ""
         known = self.memo.get((quantity, scope))
+        if known is None:
+            known = self._known(quantity, algorithm)
         if known is None:
             gone = self.missing.get((quantity, scope))
             if gone is not None:
                 raise Missing(*gone)
             self.place = self.place or (frozenset(self.labels.items()), frozenset(self.given))
             step = (quantity, scope, self.place)
-            if step in self.making:
-                names = [name for name, *_ in self.making]
-                circle = names[list(self.making).index(step) :]
+            if step in self.graph.making:
+                names = [name for name, *_ in self.graph.making]
+                circle = names[list(self.graph.making).index(step) :]
                 raise Missing(quantity, (), circle, circle)
-            self.making[step] = None
+            self.graph.making[step] = None
+            self.graph.looked.append(BITS[quantity])
             try:
-                known = self._make(quantity, algorithm)
+                known = self._make(quantity, algorithm), self.graph.looked[-1]
             except Missing as missing:
-                known = self.defaults.get(quantity)
-                if known is None:
+                default = self.defaults.get(quantity)
+                if default is not None:
+                    known = default, EVERYTHING
+                else:
                     missing.chain = (quantity, *missing.chain)
                     # What is in a circle may follow if it is asked for by itself, and the words of
                     # a circle begin where it is entered.
@@ -197,8 +236,35 @@ class Builder:
                         )  # fmt: skip
                     raise
             finally:
-                del self.making[step]
-            self.memo[quantity, scope] = known
+                del self.graph.making[step]
+                self.graph.looked.pop()
+            self._share(quantity, algorithm, *known)
+        self.memo[quantity, scope] = known
+        self.graph.looked[-1] |= known[1]
+        return known[0]
+
+    def _known(self, quantity: str, algorithm: Algorithm | None) -> tuple[Node, int] | None:
+        """Return a node that was made where nothing differs that its making looked at."""
+        for place in (*_places(algorithm), "") if algorithm else ("",):
+            for builder, node, looked in self.graph.made.get((quantity, place), ()):
+                if not looked & (self._apart(builder) | (CHOICE if algorithm else 0)):
+                    return node, looked
+        return None
+
+    def _share(self, quantity: str, algorithm: Algorithm | None, node: Node, looked: int) -> None:
+        place: Any = ""
+        if algorithm and looked & (ALGORITHM | FORM):
+            place = _places(algorithm)[0 if looked & ALGORITHM else 1]
+        self.graph.made.setdefault((quantity, place), []).append((self, node, looked))
+
+    def _apart(self, other: Builder) -> int:
+        """Return the bits of what differs from another builder."""
+        known = self.others.get(id(other))
+        if known is None:
+            known = BITS.of(name for name, _ in self.own ^ other.own)
+            alike = (self.inside, self.only_time) == (other.inside, other.only_time)
+            known |= 0 if alike and not known & CHOOSING else CHOICE
+            self.others[id(other)] = known
         return known
 
     def perhaps(self, quantity: str) -> Node | None:
@@ -240,10 +306,10 @@ class Builder:
         origin: Formula | Algorithm | None = None,
     ) -> Node:
         """Return the node of a key, made where it isn't known."""
-        known = self.interned.get(key)
+        known = self.graph.interned.get(key)
         if known is None:
             known = Node(name, key, inputs, run, _join(inputs), None, ufunc, origin)
-            self.interned[key] = known
+            self.graph.interned[key] = known
         return known
 
     def either(self, nodes: Sequence[Node]) -> Node:
@@ -276,6 +342,8 @@ class Builder:
         return self.intern("status", key, tuple(inputs), run)
 
     def _make(self, quantity: str, algorithm: Algorithm | None) -> Node:
+        if quantity in OF_ALGORITHMS:
+            self.graph.looked[-1] |= COSTING | (ALGORITHM if algorithm else CHOOSING)
         if quantity in COST_PARTS:
             return self._cost(quantity, algorithm)
         found = (algorithm,) if algorithm else self.algorithms()
@@ -291,6 +359,8 @@ class Builder:
             best = self.best(found)
             return self.intern("time", ("least", best.key), (best,), lambda pair: pair[0])
         declared, *others = self._formulas(quantity, found)
+        if algorithm is None and self.graph.looked[-1] & FORM:
+            self.graph.looked[-1] |= CHOOSING
         if any(other is not declared for other in others):
             # The bound with reductions in the network is for the algorithms that use them alone.
             return self._chosen_of(quantity, found, [self.node(quantity, one) for one in found])
@@ -324,12 +394,22 @@ class Builder:
         if declared.labels:
             plain = _around(declared)
             outer = self._scope(("labels", *sorted(plain.items())), self.given, plain)
-        bound = dict(zip(declared.bind, outer._inputs(declared.bind.values()), strict=True))
-        key = (declared.of == "time", *sorted(declared.bind.items()))
-        labels = declared.labels
-        where = ("bind", *sorted(labels.items()), *key)
-        inner = outer._scope(where, {**self.given, **bound}, labels, least=declared.of == "time")
-        return inner.node(declared.of)
+        self.graph.looked.append(0)
+        try:
+            bound = dict(zip(declared.bind, outer._inputs(declared.bind.values()), strict=True))
+            labels, least = declared.labels, declared.of == "time"
+            where = ("bind", *sorted(labels.items()), least, *sorted(declared.bind.items()))
+            inner = outer._scope(where, {**self.given, **bound}, labels, least=least)
+            around, self.graph.looked[-1] = self.graph.looked[-1], 0
+            node = inner.node(declared.of)
+        finally:
+            looked = self.graph.looked.pop()
+        # What it sets itself isn't looked up here, nor what follows from that.
+        bound_bits, label_bits = declared.inside
+        if "collective" in declared.labels:
+            label_bits |= ALGORITHM | FORM | CHOICE
+        self.graph.looked[-1] |= (around | looked & ~bound_bits) & ~label_bits
+        return node
 
     def _scope(
         self,
@@ -341,20 +421,24 @@ class Builder:
     ) -> Builder:
         if key not in self.scopes:
             self.scopes[key] = Builder(
-                self.space, {**self.labels, **labels}, given, self.interned, least, inside=True,
-                defaults=self.defaults, making=self.making,
+                self.space, {**self.labels, **labels}, given, self.graph, least, inside=True,
+                defaults=self.defaults,
             )  # fmt: skip
         return self.scopes[key]
 
     def _formulas(self, quantity: str, found: Sequence[Algorithm]) -> list[Formula | Call | None]:
         """Return what gives a quantity: of algorithms in the network, and of others."""
-        each = []
+        each: dict[Formula | Call | None, None] = {}
         for algorithm in found or (None,):
             if algorithm not in self.held:
                 kind = algorithm.labels if algorithm else {"in_network": "no"}
                 self.held[algorithm] = {**self.labels, **kind}
-            each.append(REGISTRY.returning(quantity, self.held[algorithm]))
-        return list(dict.fromkeys(each))
+            declared, looked = REGISTRY.found(quantity, self.held[algorithm])
+            each[declared] = None
+            self.graph.looked[-1] |= looked
+            if not looked & FORM:
+                break  # The others have the same.
+        return list(each)
 
     def _chosen_of(self, quantity: str, found: Sequence[Algorithm], each: Sequence[Node]) -> Node:
         """Return the node of a quantity of the algorithm that has the least time."""
@@ -521,7 +605,7 @@ def _graph(
     """Return the graph of evaluations on any values; `_`: the registry's edition, the thread."""
     nodes = {name: Node(name, ("given", name), (), None, frozenset()) for name in given}
     found = (algorithm,) if algorithm else None
-    return Builder(ANYWHERE, dict(labels), nodes, {}, inside=True, found=found)
+    return Builder(ANYWHERE, dict(labels), nodes, Graph(), inside=True, found=found)
 
 
 class Evaluation:

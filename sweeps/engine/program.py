@@ -14,7 +14,7 @@ import numpy as np
 from overhead.collectives.algorithm import Algorithm
 from overhead.collectives.choices import TAKEN
 from overhead.formula import REGISTRY, Call, Formula
-from overhead.graph import Builder, Missing, Node, Undecided
+from overhead.graph import EVERYTHING, Builder, Graph, Missing, Node, Undecided
 from overhead.labels import HIERARCHY, NO_LIBRARY, complete
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.display import noun
@@ -224,7 +224,7 @@ class Program:
         self.training = not (self.collective or self.overlap)
         self.faults: Faults = _faults(training=self.training, overlap=self.overlap)
         self.missing: dict[str, str] = {}  # What was asked for and nothing gives, and why
-        self._interned: dict[tuple[Any, ...], Node] = {}
+        self._graph = Graph()
         self._builders: dict[int, Builder] = {}
         self._given = {
             name: Node(name, ("given", name), (), None, self.grid.dims[name], values)
@@ -252,7 +252,7 @@ class Program:
                 self.grid,
                 {**self.implied, **complete(labels, self._given)},
                 self._given,
-                self._interned,
+                self._graph,
                 only_time=set(self.wanted) <= OF_TIME | EXPECTED,
                 defaults=self._defaults(labels),
             )
@@ -321,7 +321,7 @@ class Program:
         """Return a builder of further nodes for a case."""
         if id(case) not in self._builders:
             self._builders[id(case)] = Builder(
-                self.grid, case.labels, self._given, self._interned,
+                self.grid, case.labels, self._given, self._graph,
                 defaults=self._defaults(case.labels),
             )  # fmt: skip
             self._expect(self._builders[id(case)], case.fixed)
@@ -361,7 +361,7 @@ class Program:
             else:
                 value = (np.nan, 0.0)[place]
                 one = builder.intern(name, (name,), (), lambda at=value: np.full(ones, at))
-            builder.memo[name, ""] = one
+            builder.memo[name, ""] = one, EVERYTHING
 
     def asking(self, name: str) -> Program:
         """Return the program of another quantity, on the same graph, in cases with an algorithm."""
@@ -473,11 +473,11 @@ class Program:
                     ]
                 else:
                     assert one.run is not None
-                    with settings(self.grid.shape[-1]):
-                        memo[id(one)] = one.run(*(value(x) for x in one.inputs))
+                    memo[id(one)] = one.run(*(value(x) for x in one.inputs))
             return memo[id(one)]
 
-        return value(node)
+        with settings(self.grid.shape[-1]):
+            return value(node)
 
     @property
     def _trials(self) -> dict[tuple[int, ...], dict[int, Any]]:

@@ -35,7 +35,7 @@ OPERATION_LABELS = ("collective", "topology", "latency_per", "link")
 
 def reasons(dataset: xr.Dataset) -> Any:
     """Return the reasons of each cell, by their names."""
-    status = dataset["status"]
+    status = dataset.variables["status"]
     masks = np.atleast_1d(status.attrs.get("flag_masks", []))
     words = status.attrs.get("flag_meanings", "").split()
     told = [
@@ -44,13 +44,13 @@ def reasons(dataset: xr.Dataset) -> Any:
     ]
     found = np.empty(len(told), dtype=object)
     found[:] = told
-    return xr.DataArray(found.reshape(status.shape), dims=status.dims)
+    return xr.Variable(status.dims, found.reshape(status.shape))
 
 
-def together(alone: xr.DataArray, whole: xr.DataArray) -> tuple[Any, Any]:
+def together(alone: xr.Variable, whole: xr.Variable) -> tuple[Any, Any]:
     """Return both arrays' values over the dimensions of both."""
-    one, other = xr.broadcast(alone, whole)
-    return one.values, other.transpose(*one.dims).values
+    sizes = {**alone.sizes, **whole.sizes}
+    return alone.set_dims(sizes).values, whole.set_dims(sizes).values
 
 
 def compare(quantities: list[str], fixed: dict[str, Any], axes: dict[str, list[str]]) -> None:
@@ -60,15 +60,15 @@ def compare(quantities: list[str], fixed: dict[str, Any], axes: dict[str, list[s
         at = dict(zip(axes, point, strict=True))
         alone = sweeps.sweep(quantities, **fixed, **at)
         for name in quantities:
-            part = whole[name].sel({k: v for k, v in at.items() if k in whole[name].dims})
-            ours, theirs = together(part.drop_vars(list(at), errors="ignore"),
-                                    alone[name].drop_vars(list(at), errors="ignore"))  # fmt: skip
-            if not set(at) <= set(whole[name].dims):
+            every = whole.variables[name]
+            places = {k: whole.indexes[k].get_loc(v) for k, v in at.items() if k in every.dims}
+            ours, theirs = together(every.isel(places), alone.variables[name])
+            if not set(at) <= set(every.dims):
                 # Stored without the label it is there wherever some value of the label has it;
                 # which have it, the status says.
                 ours = np.where(np.isnan(theirs), np.nan, ours)
             np.testing.assert_array_equal(ours, theirs, err_msg=f"{name} at {at}")
-        places = {k: list(whole.indexes[k]).index(v) for k, v in at.items() if k in names.dims}
+        places = {k: whole.indexes[k].get_loc(v) for k, v in at.items() if k in names.dims}
         ours, theirs = together(names.isel(places), reasons(alone))
         assert (ours == theirs).all(), at
 

@@ -94,7 +94,8 @@ def values(quantities, **axes):
     found = sweeps.sweep(quantities, **axes)
     text = hashlib.sha256()
     for name in sorted(found.data_vars):
-        one = found[name].transpose(*sorted(found[name].dims))
+        one = found.variables[name]
+        one = one.transpose(*sorted(one.dims))
         bits = np.ascontiguousarray(one.values).tobytes()
         text.update(name.encode() + repr(one.shape).encode() + bits)
     return text.hexdigest()
