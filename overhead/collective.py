@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache, reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
 
+from overhead.collectives.algorithm import Algorithm
 from overhead.collectives.choices import candidates
-from overhead.graph import Evaluation
+from overhead.graph import Evaluation, Node, graph_of
 from overhead.labels import (
     CHOICES,
     COLLECTIVES,
+    FOLLOWING,
     LABELS,
     NCCL,
     NO_LIBRARY,
@@ -21,6 +26,7 @@ from overhead.labels import (
     usual_spelling,
 )
 from overhead.quantity import VOCABULARY, Array
+from overhead.recording import Recorded, Replacing, number, record, recording, text, tree_of
 from overhead.topology import LIBRARY, TopologyDesc, default_library, kinds, own_network
 
 CollectiveKind = kinds("CollectiveKind", COLLECTIVES)
@@ -214,3 +220,44 @@ def _result(evaluation: Evaluation) -> CollectiveResult:
         values[field] = np.where(missing, np.nan, np.broadcast_to(value, shape))
     chosen = np.broadcast_to(names[evaluation.fastest()], shape)
     return CollectiveResult(**values, algorithm=np.where(undefined, "", chosen))
+
+
+# What an algorithm's kernel says, in words.
+
+# The labels under which an algorithm's time is stated.
+PLAIN = {name: FOLLOWING[name][0] for name in ("phases", "reduction")}
+PLAIN["latency_per"] = LABELS["latency_per"].default
+
+
+class _Recording(dict[str, Node]):
+    """Quantities that stand for themselves."""
+
+    def get(self, name: str, default: Any = None) -> Node:
+        value: Any = Recorded(ast.Name(name))
+        return self.setdefault(name, Node(name, ("given", name), (), None, frozenset(), value))
+
+
+@lru_cache(maxsize=4096)
+def statement(algorithm: Algorithm, quantity: str) -> str:
+    """Return what an algorithm's kernel says of one of its quantities.
+
+    Raises
+    ------
+    RecordingError
+        If the kernel can't be recorded.
+    """
+    shape = "three_levels" if algorithm.topology == "hierarchical" else "flat"
+    with recording():
+        own: dict[str, Any] = {
+            name: Recorded(ast.Name(name)) for name in (*algorithm.inputs, "ranks_per_nic")
+        }
+        evaluation = Evaluation(own, {**PLAIN, "shape": shape}, algorithm)
+        labels = frozenset(evaluation.labels.items())
+        graph = graph_of.__wrapped__(labels, frozenset(own), algorithm)
+        graph.defaults = _Recording()
+        evaluation.place(graph)
+        tree = number(tree_of(evaluation[quantity]))
+    for sizes in (("mesh_nx", "mesh_ny", "mesh_nz"), ("node_ranks", "nodes", "pods")):
+        ranks = record(lambda *sizes: reduce(mul, sizes), sizes)
+        tree = Replacing(ranks, ast.Name("ranks")).of(tree)
+    return text(tree)

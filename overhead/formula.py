@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import difflib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from itertools import combinations
-from operator import or_
 from types import CodeType
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from overhead import expression as ex
 from overhead.labels import Condition, both, expanded, implies
-from overhead.quantity import VOCABULARY, Array, Quantity
+from overhead.quantity import BITS, VOCABULARY, Array, Quantity
 from overhead.recording import RecordingError, record, text, ufunc_of
 from overhead.source import SOURCES, Source
 
@@ -240,20 +239,6 @@ class Call:
             if VOCABULARY[one].units != VOCABULARY[other].units:
                 message = f"{self.returns}: '{one}' and '{other}' differ in unit"
                 raise ValueError(message)
-
-
-class Bits(dict[str, int]):
-    """A bit for each name, so that a set of names is a number."""
-
-    def __missing__(self, name: str) -> int:
-        return self.setdefault(name, 1 << len(self))
-
-    def of(self, names: Iterable[str]) -> int:
-        """Return the bits of several names."""
-        return reduce(or_, (self[name] for name in names), 0)
-
-
-BITS = Bits()  # Of labels and quantities alike: those of one name are taken for one another
 
 
 class Registry(Mapping[str, Formula]):

@@ -7,12 +7,10 @@ dimensions of an open grid the engine computes them block by block (`sweeps.engi
 
 from __future__ import annotations
 
-import ast
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
-from operator import mul
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,16 +21,16 @@ from overhead.collectives.choices import (
     best_chunks,
     best_of,
     candidates,
+    depends_on_chunks,
     select,
     usable,
     where_defined,
 )
 from overhead.collectives.cost import COST_PARTS, LEVELS
 from overhead.expression import evaluate, names
-from overhead.formula import BITS, REGISTRY, Call, Formula
-from overhead.labels import FOLLOWING, LABELS, NO_LIBRARY
-from overhead.quantity import Array
-from overhead.recording import Recorded, Replacing, number, record, recording, text, tree_of
+from overhead.formula import REGISTRY, Call, Formula
+from overhead.labels import NO_LIBRARY
+from overhead.quantity import BITS, Array, short
 
 # A node of the graph: one computation, or something given.
 
@@ -110,33 +108,6 @@ class Broadcast:
 
 ANYWHERE = Broadcast()
 
-# What nodes compute, beside formulas.
-
-
-def short(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a key of small integers in place of nested ones (interning keeps them apart)."""
-    return ("k", _NUMBERS.setdefault(key, len(_NUMBERS)))
-
-
-_NUMBERS: dict[tuple[Any, ...], int] = {}
-
-
-def depends_on_chunks(algorithm: Algorithm, quantity: str, cost: Callable[..., Any]) -> bool:
-    """Return whether a part of a chunked algorithm's cost varies with the number of chunks."""
-    known = _VARYING.get((algorithm, quantity))
-    if known is None:
-        two, some = np.array([2.0, 4.0]), np.array(4.0)
-        with np.errstate(all="ignore"):
-            found = cost(*(two if name == "chunks" else some for name in algorithm.inputs))
-            parts = [COST_PARTS[quantity](found, per_message) for per_message in (True, False)]
-        known = any(np.asarray(part).size > 1 for part in parts)
-        _VARYING[algorithm, quantity] = known
-    return known
-
-
-_VARYING: dict[tuple[Algorithm, str], bool] = {}
-
-
 # What a node's making looked at, as bits: of it follows where else the node serves.  Beside
 # quantities and labels it may be an algorithm, its form, or which algorithms there are.
 FORM = BITS.of(("in_network", "form"))
@@ -147,15 +118,9 @@ COSTING = BITS.of(("shape", "latency_per", "chunks", "time"))
 OF_ALGORITHMS = {"chunks", "chosen_algorithm", "time_is_upper_bound", "time", *COST_PARTS}
 EVERYTHING = -1  # All bits
 
-# The graph.
-
 
 def _places(algorithm: Algorithm) -> tuple[Any, Any]:
     return algorithm.key, (algorithm.in_network, algorithm.form)
-
-
-def _join(inputs: Sequence[Node]) -> frozenset[str]:
-    return frozenset().union(*(node.dims for node in inputs))
 
 
 @dataclass(slots=True)
@@ -308,7 +273,8 @@ class Builder:
         """Return the node of a key, made where it isn't known."""
         known = self.graph.interned.get(key)
         if known is None:
-            known = Node(name, key, inputs, run, _join(inputs), None, ufunc, origin)
+            dims = frozenset[str]().union(*(node.dims for node in inputs))
+            known = Node(name, key, inputs, run, dims, None, ufunc, origin)
             self.graph.interned[key] = known
         return known
 
@@ -462,14 +428,7 @@ class Builder:
                 one if name == "chunks" else node for name, node in zip(names, inputs, strict=True)
             )
         key = short((*only.key, *(node.key for node in inputs)))
-        cost = self.intern(
-            "cost",
-            key,
-            inputs,
-            self.space.cost(only),
-            None,
-            only,
-        )
+        cost = self.intern("cost", key, inputs, self.space.cost(only), None, only)
         take, ndim = COST_PARTS[quantity], self.space.ndim
         # What pays a latency decides how many latencies there are, and nothing else.
         counted = quantity.endswith("latency_count")
@@ -599,7 +558,7 @@ def _around(declared: Call) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _graph(
+def graph_of(
     labels: frozenset[tuple[str, str]], given: frozenset[str], algorithm: Algorithm | None, *_: int
 ) -> Builder:
     """Return the graph of evaluations on any values; `_`: the registry's edition, the thread."""
@@ -625,10 +584,11 @@ class Evaluation:
             self.labels |= algorithm.labels
         edition = (REGISTRY.edition, len(ALGORITHMS), threading.get_ident())
         of = frozenset(self.labels.items()), frozenset(self.given)
-        self._place(_graph(*of, algorithm, *edition))
+        self.place(graph_of(*of, algorithm, *edition))
         self._of_a_cell = False
 
-    def _place(self, builder: Builder) -> None:
+    def place(self, builder: Builder) -> None:
+        """Evaluate on another graph."""
         self.builder = builder
         self._values: dict[int, Any] = {
             id(node): self.given[name] for name, node in builder.given.items()
@@ -738,44 +698,3 @@ def derive(quantity: str, given: Mapping[str, ArrayLike]) -> Array:
         If something that it needs is neither given nor follows from what is.
     """
     return Evaluation(given)[quantity]
-
-
-# What an algorithm's kernel says, in words.
-
-# The labels under which an algorithm's time is stated.
-PLAIN = {name: FOLLOWING[name][0] for name in ("phases", "reduction")}
-PLAIN["latency_per"] = LABELS["latency_per"].default
-
-
-class _Recording(dict[str, Node]):
-    """Quantities that stand for themselves."""
-
-    def get(self, name: str, default: Any = None) -> Node:
-        value: Any = Recorded(ast.Name(name))
-        return self.setdefault(name, Node(name, ("given", name), (), None, frozenset(), value))
-
-
-@lru_cache(maxsize=4096)
-def statement(algorithm: Algorithm, quantity: str) -> str:
-    """Return what an algorithm's kernel says of one of its quantities.
-
-    Raises
-    ------
-    RecordingError
-        If the kernel can't be recorded.
-    """
-    shape = "three_levels" if algorithm.topology == "hierarchical" else "flat"
-    with recording():
-        own: dict[str, Any] = {
-            name: Recorded(ast.Name(name)) for name in (*algorithm.inputs, "ranks_per_nic")
-        }
-        evaluation = Evaluation(own, {**PLAIN, "shape": shape}, algorithm)
-        labels = frozenset(evaluation.labels.items())
-        graph = _graph.__wrapped__(labels, frozenset(own), algorithm)
-        graph.defaults = _Recording()
-        evaluation._place(graph)
-        tree = number(tree_of(evaluation[quantity]))
-    for sizes in (("mesh_nx", "mesh_ny", "mesh_nz"), ("node_ranks", "nodes", "pods")):
-        ranks = record(lambda *sizes: reduce(mul, sizes), sizes)
-        tree = Replacing(ranks, ast.Name("ranks")).of(tree)
-    return text(tree)

@@ -6,8 +6,10 @@ user's own formulas may add to it with `define`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -330,3 +332,25 @@ define("latency_bound", r"L_\alpha", "s", "least latency of the operation", mini
 define("bandwidth_bound", "L_B", "s", "least time of the operation's bytes", minimum=0)
 define("lower_bound", "L", "s", "physical lower bound of the time", minimum=0)
 define("lower_bound_ratio", "T/L", "1", "time over its physical lower bound", minimum=0)
+
+
+class Bits(dict[str, int]):
+    """A bit for each name, so that a set of names is a number."""
+
+    def __missing__(self, name: str) -> int:
+        return self.setdefault(name, 1 << len(self))
+
+    def of(self, names: Iterable[str]) -> int:
+        """Return the bits of several names."""
+        return reduce(or_, (self[name] for name in names), 0)
+
+
+BITS = Bits()  # Of labels and quantities alike: those of one name are taken for one another
+
+
+def short(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a key of small integers in place of nested ones (interning keeps them apart)."""
+    return ("k", _NUMBERS.setdefault(key, len(_NUMBERS)))
+
+
+_NUMBERS: dict[tuple[Any, ...], int] = {}

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from overhead.collective import statement
 from overhead.collectives.algorithm import ALGORITHMS, STATED, Algorithm
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Formula
-from overhead.graph import statement
 from overhead.quantity import VOCABULARY, Array, Quantity
 from overhead.recording import RecordingError
 from sweeps.errors import InputError, fault

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
-from overhead.collectives.cost import Cost, Level
+from overhead.collectives.cost import COST_PARTS, Cost, Level
 from overhead.collectives.switch import levels as tree_levels
 from overhead.labels import (
     ALL,
@@ -253,3 +253,19 @@ def keep_least(best: Array, code: Array, value: Array, index: int, less: Array) 
     marks = less.view(np.int8)
     np.multiply(marks, np.int8(index), out=marks)
     np.maximum(code, marks, out=code)
+
+
+def depends_on_chunks(algorithm: Algorithm, quantity: str, cost: Callable[..., Any]) -> bool:
+    """Return whether a part of a chunked algorithm's cost varies with the number of chunks."""
+    known = _VARYING.get((algorithm, quantity))
+    if known is None:
+        two, some = np.array([2.0, 4.0]), np.array(4.0)
+        with np.errstate(all="ignore"):
+            found = cost(*(two if name == "chunks" else some for name in algorithm.inputs))
+            parts = [COST_PARTS[quantity](found, per_message) for per_message in (True, False)]
+        known = any(np.asarray(part).size > 1 for part in parts)
+        _VARYING[algorithm, quantity] = known
+    return known
+
+
+_VARYING: dict[tuple[Algorithm, str], bool] = {}

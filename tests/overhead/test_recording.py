@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overhead.collective import statement
 from overhead.collectives.algorithm import STATED
 from overhead.everything import algorithms, formulas
 from overhead.expression import evaluate, latex, popcount_sum
 from overhead.expression import greatest_common_divisor as gcd
-from overhead.graph import statement
 from overhead.recording import Recorded, RecordingError, record, text, ufunc_of
 
 NAMES = ("a", "b", "c")
