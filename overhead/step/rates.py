@@ -290,6 +290,17 @@ def error_band(
     return np.where(far, _band("rates or cuts without runs", unknown_settings), near)
 
 
+@formula(
+    returns="error_band",
+    where="adapters beside frozen weights: no constant is fitted to such runs",
+    when={"tuning": "lora"},
+    **ERRORS,
+)
+def adapted_error_band(unknown_settings: Array) -> Array:
+    """Error of a step's time with adapters that four in five runs stay within."""
+    return _band("rates or cuts without runs", unknown_settings)
+
+
 @formula(where="memory: bytes of states and what is recomputed are known, or not", **ERRORS)
 def memory_error_band(unknown_settings: Array) -> Array:
     """Error of the memory that four in five runs stay within, as a share of it."""

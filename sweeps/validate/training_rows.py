@@ -81,6 +81,8 @@ class Case:
         """The classes that its error counts in: its own, and those of all runs alike."""
         if not self.is_measured:
             return (self.group,)
+        if "lora_rank" in self.numbers:
+            return (self.group,)
         known = "settings assumed" if self.assumed else "settings known"
         if self.kind == "memory":
             return (self.group, f"memory, {known}", ALL)
