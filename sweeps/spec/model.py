@@ -481,6 +481,18 @@ def _mixtral(config: _Config) -> None:
     config.take("expert_ffn_size", "intermediate_size")
 
 
+def _minimax_m2(config: _Config) -> None:
+    """Read a mixture whose norms of queries and keys are over all heads: counted as over one."""
+    _gated(config)
+    _heads(config, sized=True)
+    config.set("qk_norms", float(config.flag("use_qk_norm")), "use_qk_norm")
+    config.take("experts", "num_local_experts")
+    config.take("experts_per_token", "num_experts_per_tok")
+    config.take("expert_ffn_size", "intermediate_size")
+    config.maybe("shared_ffn_size", "shared_intermediate_size")
+    config.set("router_bias", float(config.flag("use_routing_bias")), "use_routing_bias")
+
+
 def _deepseek_v3(config: _Config) -> None:
     _gated(config)
     _no_biases(config)
@@ -556,13 +568,19 @@ MODEL_TYPES: dict[str, Callable[[_Config], None]] = {
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
     "kimi_k2": _deepseek_v3,
+    "kimi_k25": _deepseek_v3,
     "llama": _llama,
+    "minimax_m2": _minimax_m2,
     "mistral": _mistral,
     "mixtral": _mixtral,
     "qwen2": _qwen2,
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
+    "qwen3_vl": _qwen3,
+    "qwen3_vl_moe": _qwen3_moe,
 }
+# Of models that see images, too, the part that reads text has a table of its own.
+TEXT = "text_config"
 
 
 def read_config(path: Path) -> Model:
@@ -576,6 +594,8 @@ def read_config(path: Path) -> Model:
     if not isinstance(model_type, str) or model_type not in MODEL_TYPES:
         wrong = "is a kind of model that isn't known"
         raise InputError(fault(f"{path}: model_type", model_type, wrong, f"known: {known}"))
+    if isinstance(content.get(TEXT), dict):
+        content = {**content, **content[TEXT]}
     config = _Config(path, content, model_type)
     MODEL_TYPES[model_type](config)
     if not config.faults:
@@ -588,7 +608,8 @@ def read_config(path: Path) -> Model:
     return Model(
         name=name,
         title=f"{name} ({model_type})",
-        summary="Layers that predict further tokens (MTP), if any, aren't counted.",
+        summary="Layers that predict further tokens (MTP) and parts that see images, if any, "
+        "aren't counted.",
         path=path,
         kind="specification",
         source=f"{path}",

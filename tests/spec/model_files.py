@@ -81,10 +81,18 @@ NEAR = {
     "gpt-oss-20b": Published(20.914757184, 3.61, "sinks, 64 a layer, aren't ours", tables=1),
     "gpt-oss-120b": Published(116.829156672, 5.13, "sinks, 64 a layer, aren't ours", tables=1),
     "llama4-maverick": Published(400.0, 17.0, "rounded", within=0.012),
+    "minimax-m2.5": Published(230.0, 10.0, "rounded", within=0.02, tables=2),
     "llama4-scout": Published(109.0, 17.0, "rounded, with a vision encoder", within=0.012),
 }
 # What has no file in the catalogue.
-OTHERS = {"gpt2": 124_439_808, "pythia-6.9b": 6_857_302_016}
+OTHERS = {
+    "gpt2": 124_439_808,
+    "pythia-6.9b": 6_857_302_016,
+    # What reads text in these is the model that saw no images.
+    "kimi-k2.5": TOTALS["kimi-k2"][0],
+    "qwen3-vl-8b": TOTALS["qwen3-8b"][0],
+    "qwen3-vl-30b-a3b": TOTALS["qwen3-30b-a3b"][0],
+}
 
 
 def outcome(read: Callable[[], Model]) -> tuple[str, ...]:
