@@ -195,6 +195,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "paid": ("owned",),  # whether a GPU's price follows from what owning it costs
     "routing": ("drawn",),  # whether the busiest expert's tokens follow from chance and heat
     "tuning": ("lora",),  # whether adapters alone are trained
+    "packing": ("documents",),  # whether attention stays within documents of a sequence
     "grid": ("given",),  # groups lie on a mesh or torus of given sides
     # From messages, at the rate of multiprocessors, or in parts at that rate
     "communication": ("messages", "sms", "split"),
@@ -305,7 +306,8 @@ def implied(given: Container[str]) -> dict[str, str]:
 def chosen(given: Container[str]) -> dict[str, str]:
     """Return what else holds of a model where some quantities are given."""
     found = {"routing": "drawn"} if "expert_heat" in given else {}
-    return found | ({"tuning": "lora"} if "lora_rank" in given else {})
+    found |= {"tuning": "lora"} if "lora_rank" in given else {}
+    return found | ({"packing": "documents"} if "document_length" in given else {})
 
 
 def without_following(defaults: Mapping[str, T], given: Container[str]) -> dict[str, T]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from overhead.formula import formula, product, total
@@ -62,6 +64,8 @@ VITAL = (*TENSORS, "gated", "tied_embeddings")
 
 # What isn't the model's own but needed with it.
 define("sequence_length", "s", "1", "tokens in a sequence", minimum=1, integer=True)
+define("document_length", "s_d", "1", "tokens of each document that a sequence is packed of",
+       minimum=1)  # fmt: skip
 define("tokens_per_step", "T_s", "1", "tokens in a step's global batch", minimum=1, integer=True)
 
 # One layer's attention.
@@ -194,6 +198,9 @@ DEEPSEEK_V2 = cite(
     "DeepSeek-AI, DeepSeek-V2: a strong, economical, and efficient mixture-of-experts language "
     "model, 2024",
     "arXiv:2405.04434",
+).key
+BRIDGE = cite(
+    "megatronbridge", "NVIDIA NeMo, Megatron-Bridge", "github.com/NVIDIA-NeMo/Megatron-Bridge"
 ).key
 DEEPSEEK_V3 = cite(
     "deepseekv3",
@@ -603,6 +610,30 @@ def causal_attention_span(sequence_length: Array, window: Array) -> Array:
     """Mean number of tokens that one token attends to, masked ones not counted."""
     span = _span(sequence_length, window)
     return np.asarray(span * (1.0 - span / (2.0 * sequence_length)))
+
+
+PACKED: dict[str, Any] = {
+    "source": BRIDGE,
+    "where": "docs/training/packed-sequences.md: sequence boundaries for attention",
+    "assumes": ("documents are equally long, and as many as fill a sequence",),
+    "when": {"packing": "documents"},
+}
+
+
+@formula(returns="attention_span", **PACKED)
+def packed_attention_span(sequence_length: Array, window: Array, document_length: Array) -> Array:
+    """Tokens that one token's scores span where attention stays within its document."""
+    return np.minimum(_span(sequence_length, window), document_length)
+
+
+@formula(returns="causal_attention_span", **PACKED)
+def packed_causal_attention_span(
+    sequence_length: Array, window: Array, document_length: Array
+) -> Array:
+    """Mean number of tokens of its document that one token attends to."""
+    whole = np.minimum(sequence_length, document_length)
+    span = np.minimum(_span(sequence_length, window), whole)
+    return np.asarray(span * (1.0 - span / (2.0 * whole)))
 
 
 @formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(FULL,))

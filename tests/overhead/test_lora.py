@@ -127,3 +127,22 @@ def test_published_steps_of_llama2_70b() -> None:
     ):
         (time,) = found("step_time", **{**only, **changed})
         assert time == pytest.approx(np.mean(measured), rel=0.05)
+
+
+def test_attention_of_packed_sequences_stays_within_documents() -> None:
+    """A pack of n documents has an n-th of the scores; one that fills it is none."""
+    names = ("attention_flops_per_token", "causal_attention_flops_per_token",
+             "attention_forward_time", "step_time", "weight_flops_per_token")  # fmt: skip
+    whole = found(*names)
+    assert found(*names, document_length=8192) == whole
+    assert found(*names, document_length=10**6) == whole
+    packed = found(*names, document_length=1024)
+    assert packed[:2] == [flops / 8 for flops in whole[:2]]
+    # As many sequences of that length take as long, but for what each costs by itself.
+    alone = found(*names, sequence_length=1024, global_batch=64, micro_batch=8)
+    assert packed[:3] == pytest.approx(alone[:3])
+    assert packed[3] == pytest.approx(alone[3], rel=0.01)
+    assert packed[4] == whole[4]
+    # A window within documents: tokens beyond it are left out of each.
+    both = found("causal_attention_span", document_length=1024, window=256)
+    assert both == [256 * (1 - 256 / 2048)]
