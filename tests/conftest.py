@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+# Tests start a few hundred processes: each would compile all modules anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 settings.register_profile("dev", max_examples=20, deadline=None, derandomize=True, database=None)
 settings.register_profile("deep", max_examples=500, deadline=None, print_blob=True)
