@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.formula import formula, product, total
+from overhead.formula import declare, formula, product, total
 from overhead.labels import TENSORS
 from overhead.quantity import Array, define
 from overhead.source import cite
@@ -41,6 +41,7 @@ _SIZES = {
     "head_size_rope": ("d_r", "part of a latent attention's head that is rotated", 0),
     "head_size_value": ("d_v", "size of a latent attention's value head", 0),
     "window": ("w", "tokens that the attention window holds; 0 where there is none", 0),
+    "mtp_layers": ("L_p", "layers that predict a further token each in training (MTP)", 0),
 }
 _FLAGS = {
     "gated": ("g", "whether the MLP is gated (three matrices, not two)"),
@@ -212,7 +213,7 @@ DEEPSEEK_V3 = cite(
 # Parameters of a layer and of the whole model, and how many of them one token meets.
 
 NORMS = ("two norms a layer",)
-MTP = ("layers that predict further tokens (MTP) aren't counted",)
+MTP = ("layers that predict further tokens (MTP) aren't counted: mtp_parameters are theirs",)
 
 
 @formula(
@@ -672,16 +673,17 @@ total("causal_forward_flops_per_token",
       where=APPENDIX[1], assumes=(CAUSAL,))  # fmt: skip
 
 
-@formula(source=PALM[0], where=PALM[1], assumes=(BACKWARD, "nothing is recomputed", FULL))
-def model_flops_per_token(forward_flops_per_token: Array) -> Array:
-    """FLOPs of one token's training, masked scores counted."""
-    return 3.0 * forward_flops_per_token
+def _trained(forward: Array, further: Array) -> Array:
+    return 3.0 * (forward + further)
 
 
-@formula(source=PALM[0], where=PALM[1], assumes=(BACKWARD, "nothing is recomputed", CAUSAL))
-def causal_model_flops_per_token(causal_forward_flops_per_token: Array) -> Array:
-    """FLOPs of one token's training, masked scores not counted."""
-    return 3.0 * causal_forward_flops_per_token
+for _prefix, _masked in (("", FULL), ("causal_", CAUSAL)):
+    declare(
+        f"{_prefix}model_flops_per_token",
+        (f"{_prefix}forward_flops_per_token", f"{_prefix}mtp_flops_per_token"),
+        _trained, source=PALM[0], where=PALM[1],
+        assumes=(BACKWARD, "nothing is recomputed", _masked),
+    )  # fmt: skip
 
 
 product("tokens_per_step", ("global_batch", "sequence_length"), "Tokens in a step's global batch",

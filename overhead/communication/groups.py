@@ -182,6 +182,8 @@ for _name, _mark, _meaning in (
     ("stage_tp_blocks", "stage,blocks", "tensor-parallel blocks of a stage: attentions and MLPs"),
     ("tp_blocks", "blocks", "tensor-parallel blocks of the stage that has most; 0 without tp"),
     ("busiest_tp_blocks", "most,blocks", "tensor-parallel blocks of the stage that has most"),
+    ("all_layers", "all", "layers of all stages"),
+    ("all_moe_layers", "all,MoE", "mixture-of-experts layers of all stages"),
     ("all_tp_blocks", "all,blocks", "tensor-parallel blocks of all stages"),
     ("cp_layers", "cp", "layers of the largest stage with context parallelism; 0 without"),
     ("ep_layers", "ep", "most mixture-of-experts layers in a stage; 0 without expert parallelism"),
@@ -190,9 +192,9 @@ for _name, _mark, _meaning in (
 ):
     define(_name, f"L_{{{named(_mark)}}}", "1", _meaning, minimum=0)
 for _name, _stages, _mark, _meaning in (
-    ("layers", ("first", "second"), "layers", "layers"),
+    ("layers", ("first", "second", "last"), "layers", "layers"),
     ("moe_layers", ("later", "last"), "MoE", "mixture-of-experts layers"),
-    ("tp_blocks", ("first", "second"), "blocks", "tensor-parallel blocks"),
+    ("tp_blocks", ("first", "second", "last"), "blocks", "tensor-parallel blocks"),
 ):
     for _stage in _stages:
         define(

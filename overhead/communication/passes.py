@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.formula import alias, call, constant, formula, product
+from overhead.formula import alias, call, constant, formula, product, total
 from overhead.quantity import Array, define
 
 OWN = "derivation"
@@ -80,11 +80,11 @@ def repeated_blocks(
     repeated_shared_experts: Array,
     moe_layer_blocks: Array,
     moe_layers: Array,
-    all_tp_blocks: Array,
 ) -> Array:
     """Share of tensor-parallel blocks that recomputed modules repeat."""
+    blocks = 2.0 * dense_mlp_layers + moe_layer_blocks * moe_layers
     shared = repeated_shared_experts * np.maximum(moe_layer_blocks - 1.0, 0.0) * moe_layers
-    return (recompute_mlp * dense_mlp_layers + shared) / np.maximum(all_tp_blocks, 1.0)
+    return (recompute_mlp * dense_mlp_layers + shared) / np.maximum(blocks, 1.0)
 
 
 constant("repeated_blocks", 0.0, like="micro_batches", when=UNKNOWN)
@@ -131,9 +131,9 @@ def later_stage(pp: Array) -> Array:
 
 
 for _stages, _counted in (
-    (("first", "second"), "layers"),
+    (("first", "second", "last"), "layers"),
     (("later", "last"), "moe_layers"),
-    (("first", "second"), "tp_blocks"),
+    (("first", "second", "last"), "tp_blocks"),
 ):
     for _stage in _stages:
         call(
@@ -144,9 +144,11 @@ for _stages, _counted in (
 
 
 @formula(source=OWN)
-def busiest_layers(first_stage_layers: Array, second_stage_layers: Array) -> Array:
+def busiest_layers(
+    first_stage_layers: Array, second_stage_layers: Array, last_stage_layers: Array
+) -> Array:
     """Layers of the largest stage: of three or more the second has no end of the model."""
-    return np.maximum(first_stage_layers, second_stage_layers)
+    return np.maximum(np.maximum(first_stage_layers, second_stage_layers), last_stage_layers)
 
 
 @formula(source=OWN)
@@ -181,9 +183,12 @@ def dense_stage_tp_blocks(stage_layers: Array) -> Array:
 
 
 @formula(source=OWN)
-def busiest_tp_blocks(first_stage_tp_blocks: Array, second_stage_tp_blocks: Array) -> Array:
+def busiest_tp_blocks(
+    first_stage_tp_blocks: Array, second_stage_tp_blocks: Array, last_stage_tp_blocks: Array
+) -> Array:
     """Tensor-parallel blocks of the stage that has most: dense layers come first."""
-    return np.maximum(first_stage_tp_blocks, second_stage_tp_blocks)
+    earlier = np.maximum(first_stage_tp_blocks, second_stage_tp_blocks)
+    return np.maximum(earlier, last_stage_tp_blocks)
 
 
 @formula(source=OWN)
@@ -217,15 +222,27 @@ constant("busiest_moe_layers", 0.0, like="pp", when=UNKNOWN)
 
 
 @formula(**BLOCKS)
-def all_tp_blocks(dense_mlp_layers: Array, moe_layer_blocks: Array, moe_layers: Array) -> Array:
+def all_tp_blocks(
+    dense_mlp_layers: Array, moe_layer_blocks: Array, moe_layers: Array, mtp_depths: Array
+) -> Array:
     """Tensor-parallel blocks of all stages."""
-    return 2.0 * dense_mlp_layers + moe_layer_blocks * moe_layers
+    further = mtp_depths * np.where(moe_layers > 0.0, moe_layer_blocks, 2.0)
+    return 2.0 * dense_mlp_layers + moe_layer_blocks * moe_layers + further
 
 
 @formula(returns="all_tp_blocks", when=UNKNOWN, **BLOCKS)
-def all_dense_tp_blocks(layers: Array) -> Array:
+def all_dense_tp_blocks(all_layers: Array) -> Array:
     """Tensor-parallel blocks of all stages, if all layers are dense."""
-    return 2.0 * layers
+    return 2.0 * all_layers
+
+
+total("all_layers", ("layers", "mtp_depths"), "Layers of all stages", source=OWN)
+
+
+@formula(source=OWN)
+def all_moe_layers(moe_layers: Array, mtp_depths: Array) -> Array:
+    """Mixture-of-experts layers of all stages."""
+    return moe_layers + np.where(moe_layers > 0.0, mtp_depths, 0.0)
 
 
 def _mean_by_most(everything: Array, pp: Array, most: Array) -> Array:
@@ -235,8 +252,8 @@ def _mean_by_most(everything: Array, pp: Array, most: Array) -> Array:
 
 for _returns, _all, _most in (
     ("tp_share", "all_tp_blocks", "busiest_tp_blocks"),
-    ("layer_share", "layers", "busiest_layers"),
-    ("moe_share", "moe_layers", "busiest_moe_layers"),
+    ("layer_share", "all_layers", "busiest_layers"),
+    ("moe_share", "all_moe_layers", "busiest_moe_layers"),
 ):
     formula(returns=_returns, source=OWN, inputs=(_all, "pp", _most), name=_returns)(_mean_by_most)
 
@@ -380,13 +397,17 @@ def all_dense_parameters(
     pp: Array,
     tied_embeddings: Array,
     weight_copies: Array,
+    mtp_depths: Array,
     padded_vocabulary: Array,
     hidden_size: Array,
     tp: Array,
+    position_parameters: Array,
 ) -> Array:
     """Parameters on the ranks of one pipeline, experts left out."""
-    more = tied_embeddings + 2.0 * (1.0 - tied_embeddings) * (weight_copies - 1.0)
-    tables = more * (padded_vocabulary * hidden_size / tp)
+    further = np.where((mtp_depths > 0.0) & (weight_copies == 1.0), 1.0, 0.0)
+    copies = 2.0 * (weight_copies - 1.0) + further
+    more = tied_embeddings + (1.0 - tied_embeddings) * copies
+    tables = more * (padded_vocabulary * hidden_size / tp) + further * position_parameters
     return pipeline_parameters + np.where(pp > 1.0, tables, 0.0)
 
 

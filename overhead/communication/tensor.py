@@ -192,6 +192,9 @@ define("tied_message_bytes", r"M_\tau", "byte", "gradients of a rank's part of t
        minimum=0)  # fmt: skip
 define("vocabulary_passes", "m_V", "1", "micro-batches of a step whose vocabulary is split",
        minimum=0)  # fmt: skip
+define("logits_passes", "m_l", "1", "times that a step computes logits of a split vocabulary",
+       minimum=0)  # fmt: skip
+define("logits_returns", "m'_l", "1", "backwards of logits of a split vocabulary", minimum=0)
 define("vocabulary_returns", "m'_V", "1", "backwards of a step whose vocabulary is split",
        minimum=0)  # fmt: skip
 
@@ -225,7 +228,16 @@ def vocabulary_passes(tp: Array, micro_batches: Array) -> Array:
     return np.where(tp > 1.0, micro_batches, 0.0)
 
 
+@formula(
+    source="megatron", where="megatron/core/transformer/multi_token_prediction.py, process_mtp_loss"
+)
+def logits_passes(vocabulary_passes: Array, mtp_depths: Array) -> Array:
+    """Times that a step computes logits of a split vocabulary, further tokens' too."""
+    return vocabulary_passes * (1.0 + mtp_depths)
+
+
 product("vocabulary_returns", ("has_backward", "vocabulary_passes"))
+product("logits_returns", ("has_backward", "logits_passes"))
 
 for _part, _words in (("embedding", "the embedding"), ("logits", "the output layer")):
     for _collective, _of in (
@@ -261,10 +273,10 @@ for _count, _factors in (
     ("embedding_all_reduce_forward", ("sequence_whole", FORWARD)),
     ("embedding_reduce_scatter_forward", ("sequence_parallel", FORWARD)),
     ("embedding_all_gather_backward", ("sequence_parallel", BACKWARD)),
-    ("logits_all_reduce_backward", ("sequence_whole", BACKWARD)),
-    ("logits_all_gather_forward", ("sequence_parallel", FORWARD)),
-    ("logits_all_gather_backward", ("sequence_parallel", BACKWARD)),
-    ("logits_reduce_scatter_backward", ("sequence_parallel", BACKWARD)),
+    ("logits_all_reduce_backward", ("sequence_whole", "logits_returns")),
+    ("logits_all_gather_forward", ("sequence_parallel", "logits_passes")),
+    ("logits_all_gather_backward", ("sequence_parallel", "logits_returns")),
+    ("logits_reduce_scatter_backward", ("sequence_parallel", "logits_returns")),
 ):
     product(f"{_count}_count", _factors, **SPLIT)
 never(
@@ -280,19 +292,20 @@ never("tied_all_reduce_backward_count", when=UNKNOWN)
 
 
 @formula(assumes=("without a backward there is no loss",), **LOSS)
-def loss_all_reduce_forward_count(vocabulary_returns: Array) -> Array:
+def loss_all_reduce_forward_count(logits_returns: Array) -> Array:
     """How often a step adds up a number a token for the loss: three times a micro-batch."""
-    return 3.0 * vocabulary_returns
+    return 3.0 * logits_returns
 
 
 @formula(
     assumes=("a rank that holds both ends shares all its gradients with its like anyway",), **TIED
 )
 def tied_all_reduce_backward_count(
-    pp: Array, weight_copies: Array, has_backward: Array, tied_embeddings: Array
+    pp: Array, weight_copies: Array, has_backward: Array, tied_embeddings: Array, mtp_depths: Array
 ) -> Array:
     """How often a step adds up the gradients of a table that first and last stage hold: once."""
-    once = np.where(weight_copies > 1.0, 0.0, has_backward * tied_embeddings)
+    both = np.where(mtp_depths > 0.0, 1.0, tied_embeddings)
+    once = np.where(weight_copies > 1.0, 0.0, has_backward * both)
     return np.where(pp > 1.0, once, 0.0)
 
 
@@ -327,6 +340,7 @@ def vocabulary_first_time(
 
 @formula(**SPLIT)
 def vocabulary_last_time(
+    mtp_depths: Array,
     has_backward: Array,
     sequence_whole: Array,
     logits_all_reduce_time: Array,
@@ -335,11 +349,11 @@ def vocabulary_last_time(
     logits_all_gather_time: Array,
     logits_reduce_scatter_time: Array,
 ) -> Array:
-    """Time of communication of one micro-batch for output layer and loss."""
+    """Time of communication of one micro-batch for output layer and loss, further tokens' too."""
     whole = sequence_whole * logits_all_reduce_time + 3.0 * loss_all_reduce_time
     back = logits_all_gather_time + logits_reduce_scatter_time
     split = logits_all_gather_time + has_backward * back
-    return has_backward * whole + sequence_parallel * split
+    return (1.0 + mtp_depths) * (has_backward * whole + sequence_parallel * split)
 
 
 OPERATIONS = declared("tp", "vocabulary")

@@ -198,6 +198,24 @@ def vocabulary_width(padded_vocabulary: Array, tp: Array) -> Array:
     return padded_vocabulary / tp
 
 
+MTP: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/multi_token_prediction.py, eh_proj",
+}
+
+
+@formula(**MTP)
+def mtp_width(hidden_size: Array, tp: Array) -> Array:
+    """Outputs of the projection for a further token on one rank."""
+    return hidden_size / tp
+
+
+@formula(**MTP)
+def mtp_depth(hidden_size: Array) -> Array:
+    """Inputs of the projection for a further token: a hidden state and an embedding."""
+    return 2.0 * hidden_size
+
+
 # Each product, its input's gradient and its weights' gradient.
 
 
@@ -259,6 +277,7 @@ _product("shared_down", "rank_tokens", "hidden_size", "shared_width")
 _product("expert_up", "expert_tokens", "expert_up_width", "hidden_size", **GROUPED)
 _product("expert_down", "expert_tokens", "hidden_size", "expert_width", **GROUPED)
 _product("logits", "rank_tokens", "vocabulary_width", "hidden_size", further=PLAIN)
+_product("mtp_projection", "rank_tokens", "mtp_width", "mtp_depth")
 
 
 # Beside frozen weights: adapters' products, and no gradients of weights.

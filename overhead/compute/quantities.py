@@ -100,6 +100,8 @@ for _name, _symbol, _meaning in (
     ("expert_width", "n_e", "inner size of one routed expert, on one rank"),
     ("expert_up_width", "n_{ue}", "outputs of a routed expert's first product, on one rank"),
     ("vocabulary_width", "n_V", "rows of the output layer's table, on one rank"),
+    ("mtp_width", "n_p", "outputs of the projection for a further token, on one rank"),
+    ("mtp_depth", "k_p", "inputs of the projection for a further token"),
     ("router_tokens", "T_r", "tokens that a rank routes"),
     ("local_experts", "E_l", "routed experts of a rank"),
     ("expert_tokens", "T_e", "tokens of a micro-batch that one expert of a rank works on"),
@@ -127,6 +129,7 @@ PRODUCTS = (
     ("expert_up", "eu", "the first product of a rank's routed experts"),
     ("expert_down", "ed", "the last product of a rank's routed experts"),
     ("logits", "V", "the output layer's product"),
+    ("mtp_projection", "p", "the product that joins a hidden state and the next token"),
 )
 for _name, _mark, _words in PRODUCTS:
     for _kind, _letter, _what in (
@@ -205,6 +208,7 @@ for _name, _mark, _meaning in (
     ("embedding_gpu", "emb,g", "the embedding, forward and backward, but for the host"),
     ("embedding", "emb", "the embedding, forward and backward"),
     ("loss", "loss", "loss and its gradient"),
+    ("mtp", "mtp", "further tokens: projection, embedding, logits and loss, but for the host"),
     ("output_gpu", "out,g", "output layer and loss, forward and backward, but for the host"),
     ("output", "out", "output layer and loss, forward and backward"),
 ):

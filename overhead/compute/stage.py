@@ -28,20 +28,15 @@ def middle_stage(pp: Array) -> Array:
 
 
 @formula(
-    assumes=("where layers don't divide evenly, the last stage has fewer than the others",),
+    assumes=(
+        "where layers don't divide evenly, the last stage has fewer than the others",
+        "layers that predict further tokens take their places",
+    ),
     **PIPELINE,
 )
-def lacking_layers(
-    pp: Array,
-    virtual_stages: Array,
-    layers: Array,
-    embedding_as_layer: Array,
-    loss_as_layer: Array,
-) -> Array:
+def lacking_layers(uneven_places: Array, mtp_depths: Array) -> Array:
     """Layers that the last stage has fewer than others because they don't divide evenly."""
-    places = layers + embedding_as_layer + loss_as_layer
-    chunks = pp * virtual_stages
-    return np.maximum(chunks * np.ceil(places / chunks) - places, 0.0)
+    return np.maximum(uneven_places - mtp_depths, 0.0)
 
 
 LACKING = "where(pp > 1, 0, lacking_layers)"
@@ -278,12 +273,30 @@ def loss_time(
     return moved / (memory_efficiency * memory_bandwidth)
 
 
-total(
-    "output_gpu_time",
-    ("logits_forward_time", "logits_input_gradient_time", "logits_weight_gradient_time",
-     "loss_time"),
-    assumes=("the norm before the output layer isn't counted",),
+_LOGITS = ("logits_forward_time", "logits_input_gradient_time", "logits_weight_gradient_time",
+           "loss_time")  # fmt: skip
+
+
+def _further(depths: Array, *times: Array) -> Array:
+    return np.asarray(depths * sum(times))
+
+
+declare(
+    "mtp_time",
+    (
+        "mtp_depths",
+        *(f"mtp_projection_{kind}_time" for kind in ("forward", "input_gradient",
+                                                     "weight_gradient")),
+        "embedding_gpu_time",
+        *_LOGITS,
+    ),
+    _further,
+    source="megatron",
+    where="megatron/core/transformer/multi_token_prediction.py",
+    assumes=("norms and the projection's communication aren't counted",),
 )  # fmt: skip
+total("output_gpu_time", (*_LOGITS, "mtp_time"),
+      assumes=("the norm before the output layer isn't counted",))  # fmt: skip
 
 
 alias(

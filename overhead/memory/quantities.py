@@ -31,6 +31,10 @@ for _name, _symbol, _meaning in (
     define(_name, _symbol, "1", _meaning, minimum=0, maximum=1, integer=True)
 for _name, _symbol, _meaning in (
     ("stage_leading_layers", "L_{di}", "first dense layers (of a mixture of experts) in the stage"),
+    ("mtp_depths", "L_p'", "further tokens that a step predicts: none without a backward"),
+    ("uneven_places", "L_f", "places of layers that stay free because layers don't divide evenly"),
+    ("stage_added_layers", "L_{pi}'", "of them those beyond the stage's places of others"),
+    ("stage_mtp_layers", "L_{pi}", "layers of the stage that predict further tokens"),
     ("stage_moe_layers", "L_{ei}", "layers of the stage whose MLP is a mixture of experts"),
     ("stage_mlp_layers", "L_{mi}", "layers of the stage whose MLP is dense"),
 ):
@@ -50,6 +54,8 @@ for _name, _mark, _meaning in (
     ("shared_rank_parameters", "shared", "parameters of one layer's router and shared experts, "
      "on one rank"),
     ("expert_rank_parameters", "experts", "parameters of one layer's routed experts, on one rank"),
+    ("mtp_rank_parameters", "MTP", "parameters that a layer which predicts a further token has "
+     "beyond others, on one rank"),
     ("embedding_rank_parameters", "embedding", "parameters of embedding and positions, on one "
      "rank"),
     ("output_rank_parameters", "output", "parameters of the last norm and the output layer, on one "

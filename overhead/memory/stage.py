@@ -38,6 +38,47 @@ def embedding_as_layer(
 alias("loss_as_layer", "embedding_as_layer", "Whether the loss counts as one: as the embedding")
 
 
+# Layers that predict further tokens: on the last stage, beside the loss.
+
+MTP: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/multi_token_prediction.py",
+}
+alias("mtp_depths", "mtp_layers", **MTP)
+constant("mtp_depths", 0.0, "Only training predicts further tokens", like="mtp_layers",
+         when={"schedule": "forward_only"}, **MTP)  # fmt: skip
+
+
+@formula(
+    assumes=("all of them are on the last stage, and don't count in cutting stages", ENDS), **MTP
+)
+def stage_mtp_layers(mtp_depths: Array, stage: Array, pp: Array, weight_copies: Array) -> Array:
+    """Layers of the stage that predict further tokens."""
+    last = np.where(stage == pp - 1.0, 1.0, 0.0)
+    both = (last + np.where(stage == 0.0, 1.0, 0.0)) / 2.0
+    return mtp_depths * np.where(weight_copies > 1.0, both, last)
+
+
+@formula(**PIPELINE)
+def uneven_places(
+    pp: Array,
+    virtual_stages: Array,
+    layers: Array,
+    embedding_as_layer: Array,
+    loss_as_layer: Array,
+) -> Array:
+    """Places of layers that stay free because layers don't divide evenly."""
+    places = layers + embedding_as_layer + loss_as_layer
+    chunks = pp * virtual_stages
+    return chunks * np.ceil(places / chunks) - places
+
+
+@formula(assumes=("they take places that the last stage has free",), **MTP)
+def stage_added_layers(stage_mtp_layers: Array, uneven_places: Array) -> Array:
+    """Layers of the stage that predict further tokens, beyond the places of others."""
+    return np.maximum(stage_mtp_layers - uneven_places, 0.0)
+
+
 @formula(
     assumes=("where layers don't divide evenly, every stage counts as large as the largest",),
     **PIPELINE,
@@ -49,18 +90,23 @@ def stage_layers(
     embedding_as_layer: Array,
     loss_as_layer: Array,
     stage: Array,
+    stage_added_layers: Array,
 ) -> Array:
     """Layers of the stage."""
     places = layers + embedding_as_layer + loss_as_layer
     even = virtual_stages * np.ceil(places / (pp * virtual_stages))
     first = np.where(stage == 0.0, embedding_as_layer, 0.0)
-    return np.asarray(even - first - np.where(stage == pp - 1.0, loss_as_layer, 0.0))
+    own = even - first - np.where(stage == pp - 1.0, loss_as_layer, 0.0)
+    return np.asarray(own + stage_added_layers)
 
 
-@formula(assumes=(ENDS,), **PIPELINE)
-def holds_embedding(stage: Array, pp: Array, weight_copies: Array) -> Array:
+@formula(
+    assumes=(ENDS, "layers that predict further tokens need a copy of the table beside them"),
+    **PIPELINE,
+)
+def holds_embedding(stage: Array, pp: Array, weight_copies: Array, mtp_depths: Array) -> Array:
     """Whether the stage's rank holds the embedding."""
-    other = (stage == pp - 1.0) & (weight_copies > 1.0)
+    other = (stage == pp - 1.0) & ((weight_copies > 1.0) | (mtp_depths > 0.0))
     return np.where((stage == 0.0) | other, 1.0, 0.0)
 
 
@@ -115,15 +161,17 @@ def stage_leading_layers(
 )
 def stage_moe_layers(
     stage_layers: Array,
+    stage_added_layers: Array,
     stage_leading_layers: Array,
     moe_every: Array,
     moe_layers: Array,
     experts: Array,
 ) -> Array:
     """Layers of the stage whose MLP is a mixture of experts."""
-    after = np.maximum(stage_layers - stage_leading_layers, 0.0)
+    after = np.maximum(stage_layers - stage_added_layers - stage_leading_layers, 0.0)
     routed = np.where(moe_every > 1.0, np.ceil(after / moe_every), after)
-    return np.where(experts > 0.0, np.minimum(routed, moe_layers), 0.0)
+    further = np.where(moe_layers > 0.0, stage_added_layers, 0.0)
+    return np.where(experts > 0.0, np.minimum(routed, moe_layers) + further, 0.0)
 
 
 @formula(**PIPELINE)
@@ -169,16 +217,19 @@ def embedding_activation_memory(
     return in_flight_micro_batches * (mask * rank_tokens / sequence_shards)
 
 
-@formula(assumes=(LAST,), **TOTAL)
+@formula(assumes=(LAST, "a further token: inputs of four norms and products"), **TOTAL)
 def output_activation_memory(
     holds_output: Array,
     rank_tokens: Array,
     activation_bytes: Array,
+    mtp_depths: Array,
+    matmul_input_bytes: Array,
     hidden_size: Array,
     sequence_shards: Array,
 ) -> Array:
-    """Memory of the inputs of the last norm and of the output layer."""
-    element = activation_bytes + activation_bytes
+    """Memory of the inputs of the last norm and of the output layer, for further tokens too."""
+    further = mtp_depths * (4.0 * activation_bytes + 2.0 * matmul_input_bytes)
+    element = activation_bytes + activation_bytes + further
     return holds_output * rank_tokens * element * hidden_size / sequence_shards
 
 
@@ -197,7 +248,11 @@ def activation_memory(
 @formula(
     source="megatron",
     where="megatron/core/tensor_parallel/cross_entropy.py",
-    assumes=(LAST, "the vocabulary is split over tensor-parallel ranks"),
+    assumes=(
+        LAST,
+        "the vocabulary is split over tensor-parallel ranks",
+        "of each further token that is predicted the softmax is kept until the backward",
+    ),
 )
 def logits_memory(
     holds_output: Array,
@@ -205,11 +260,14 @@ def logits_memory(
     padded_vocabulary: Array,
     tp: Array,
     logit_bytes: Array,
+    mtp_depths: Array,
+    single_bytes: Array,
     loss_chunks: Array,
 ) -> Array:
     """Memory of logits and loss."""
     logits = holds_output * rank_tokens * padded_vocabulary / tp
-    return logits * logit_bytes / loss_chunks
+    further = mtp_depths * np.minimum(single_bytes, logit_bytes)
+    return logits * (logit_bytes + further) / loss_chunks
 
 
 @formula(
@@ -286,8 +344,8 @@ DEPENDS = ("recompute", "attention_kernel", "sharding")
 _NONE = {
     "learned_positions", "experts", "experts_per_token", "expert_ffn_size", "shared_ffn_size",
     "dense_layers", "q_rank", "kv_rank", "head_size_plain", "head_size_rope", "head_size_value",
-    "window", "gated", "tied_embeddings", "biases", "qkv_biases", "qk_norms", "layer_norm",
-    "router_bias", "zero_stage", "sequence_parallel", "dropout", "ends_as_layers",
+    "window", "gated", "tied_embeddings", "biases", "qkv_biases", "qk_norms",
+    "layer_norm", "router_bias", "zero_stage", "sequence_parallel", "dropout", "ends_as_layers",
     "pending_share", "buckets", "bucket_bytes", "placeholder_bytes",
     "weighted_outputs",
     *(f"recompute_{name}" for name in MODULES if name != "core_attn"),

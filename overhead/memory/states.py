@@ -447,12 +447,24 @@ def output_rank_parameters(
     return holds_output * (norm_parameters + (1.0 - tied_embeddings * holds_embedding) * table)
 
 
+@formula(
+    source=MEGATRON_CODE,
+    where="megatron/core/transformer/multi_token_prediction.py, MultiTokenPredictionLayer",
+    assumes=("the projection is split by columns; its three norms are whole on each rank",),
+)
+def mtp_rank_parameters(mtp_projection_weights: Array, tp: Array, norm_parameters: Array) -> Array:
+    """Parameters on one rank of a layer that predicts a further token, beyond other layers'."""
+    return mtp_projection_weights / tp + 3.0 * norm_parameters
+
+
 @formula(assumes=("a rank that holds two stages keeps states for both",), **TENSOR)
 def stage_parameters(
     weight_copies: Array,
     stage_layers: Array,
     attention_rank_parameters: Array,
     norm_parameters: Array,
+    stage_mtp_layers: Array,
+    mtp_rank_parameters: Array,
     stage_mlp_layers: Array,
     mlp_rank_parameters: Array,
     stage_moe_layers: Array,
@@ -463,7 +475,10 @@ def stage_parameters(
     """Parameters of a rank, its routed experts left out."""
     every = stage_layers * (attention_rank_parameters + 2.0 * norm_parameters)
     mlp = stage_mlp_layers * mlp_rank_parameters + stage_moe_layers * shared_rank_parameters
-    return weight_copies * (every + mlp) + embedding_rank_parameters + output_rank_parameters
+    further = stage_mtp_layers * mtp_rank_parameters
+    return (
+        weight_copies * (every + mlp + further) + embedding_rank_parameters + output_rank_parameters
+    )
 
 
 product("stage_expert_parameters", ("weight_copies", "stage_moe_layers", "expert_rank_parameters"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.formula import alias, constant, formula, product, total
+from overhead.formula import alias, constant, declare, formula, product, total
 from overhead.quantity import Array, define
 from overhead.source import cite
 
@@ -305,3 +305,99 @@ def adapted_error_band(unknown_settings: Array) -> Array:
 def memory_error_band(unknown_settings: Array) -> Array:
     """Error of the memory that four in five runs stay within, as a share of it."""
     return _band("memory", unknown_settings)
+
+
+# Layers that predict further tokens: each joins the hidden state with the next token's embedding.
+
+PREDICTION: dict[str, Any] = {"source": "deepseekv3", "where": "section 2.2"}
+LIKE_LAST = "each is a layer like the model's last, and shares embedding and output layer"
+
+for _name, _symbol, _meaning in (
+    ("mtp_projection_weights", "W_p", "weights that join a token's hidden state and the next"),
+    ("mtp_parameters", r"\Psi_p", "parameters of the layers that predict further tokens"),
+    (
+        "mtp_weight_flops_per_token",
+        r"F_{Wp}",
+        "forward FLOPs of one token by the weights of the layers that predict further tokens",
+    ),
+    (
+        "mtp_flops_per_token",
+        "F_p",
+        "forward FLOPs of one token to predict further ones, masked scores counted",
+    ),
+    (
+        "causal_mtp_flops_per_token",
+        r"F_{pc}",
+        "forward FLOPs of one token to predict further ones, masked scores not counted",
+    ),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0)
+
+
+constant(
+    "mtp_layers",
+    0.0,
+    "Layers that predict further tokens, where nothing is said",
+    like="layers",
+    source="megatron",
+    where="megatron/core/transformer/transformer_config.py, mtp_num_layers",
+    assumes=("none is trained",),
+)
+
+
+@formula(**PREDICTION)
+def mtp_projection_weights(hidden_size: Array) -> Array:
+    """Weights from a token's hidden state and the next one's embedding to hidden."""
+    return 2.0 * hidden_size * hidden_size
+
+
+@formula(
+    assumes=(LIKE_LAST, "norms of both that are joined, and one after the layer"),
+    **PREDICTION,
+)
+def mtp_parameters(
+    mtp_layers: Array,
+    moe_layers: Array,
+    moe_layer_parameters: Array,
+    dense_layer_parameters: Array,
+    mtp_projection_weights: Array,
+    norm_parameters: Array,
+) -> Array:
+    """Parameters of the layers that predict further tokens."""
+    layer = np.where(moe_layers > 0.0, moe_layer_parameters, dense_layer_parameters)
+    return mtp_layers * (layer + mtp_projection_weights + 3.0 * norm_parameters)
+
+
+@formula(
+    assumes=(LIKE_LAST, "every token's logits are computed once more for each"),
+    **PREDICTION,
+)
+def mtp_weight_flops_per_token(
+    mtp_layers: Array,
+    attention_weights: Array,
+    moe_layers: Array,
+    router_weights: Array,
+    shared_expert_weights: Array,
+    experts_per_token: Array,
+    expert_weights: Array,
+    mlp_weights: Array,
+    mtp_projection_weights: Array,
+    logits_flops_per_token: Array,
+) -> Array:
+    """Forward FLOPs of one token by what predicts further ones, scores and values left out."""
+    routed = router_weights + shared_expert_weights + experts_per_token * expert_weights
+    layer = attention_weights + np.where(moe_layers > 0.0, routed, mlp_weights)
+    return mtp_layers * (2.0 * (layer + mtp_projection_weights) + logits_flops_per_token)
+
+
+def _with_scores(mtp_layers: Array, weights: Array, layers: Array, scores: Array) -> Array:
+    return weights + mtp_layers * (scores / np.maximum(layers, 1.0))
+
+
+for _prefix, _masked in (("", MASKED), ("causal_", "masked scores don't count")):
+    declare(
+        f"{_prefix}mtp_flops_per_token",
+        ("mtp_layers", "mtp_weight_flops_per_token", "layers",
+         f"{_prefix}attention_flops_per_token"),
+        _with_scores, **PREDICTION, assumes=(LIKE_LAST, _masked),
+    )  # fmt: skip

@@ -608,8 +608,7 @@ def read_config(path: Path) -> Model:
     return Model(
         name=name,
         title=f"{name} ({model_type})",
-        summary="Layers that predict further tokens (MTP) and parts that see images, if any, "
-        "aren't counted.",
+        summary=_further(content),
         path=path,
         kind="specification",
         source=f"{path}",
@@ -617,6 +616,16 @@ def read_config(path: Path) -> Model:
         figures=figures,
         stated=frozenset(config.figures),
         labels=attention_label(figures),
+    )
+
+
+def _further(content: Mapping[str, Any]) -> str:
+    """Say what counts of layers that predict further tokens: frameworks train none unless asked."""
+    layers = content.get("num_nextn_predict_layers")
+    further = f"with mtp_layers = {layers}" if isinstance(layers, int) and layers else "where given"
+    return (
+        f"Layers that predict further tokens (MTP) count {further}; parts that see images, if any, "
+        "aren't counted."
     )
 
 

@@ -45,7 +45,7 @@ NUMBERS = {
     "grad_accum": "micro_batches", "gpus": "", "gpus_per_node": "", "tp": "tp", "pp": "pp",
     "vpp": "virtual_stages", "cp": "cp", "dp": "dp", "ep": "ep", "step_time_s": "",
     "tokens_per_s_per_gpu": "", "tflops_per_gpu": "", "mfu": "", "hfu": "", "peak_mem_gib": "",
-    "value": "", "mtp_layers": "",
+    "value": "", "mtp_layers": "mtp_layers",
 }  # fmt: skip
 # What a table may say in words of its own, beside quantities by their names.
 LABELS = (

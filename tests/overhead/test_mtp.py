@@ -1,0 +1,92 @@
+"""Layers that predict further tokens: parameters, FLOPs, memory and time, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from overhead.graph import derive
+from tests.overhead.memory_cases import DEEPSEEK_V3, LLAMA3_70B, held
+from tests.overhead.step_cases import BARE, DEEPSEEK, GPT, evaluation
+
+HIDDEN, VOCABULARY = 7168, 129280
+# One layer of DeepSeek-V3: latent attention with its norms, 257 experts, the router, two norms.
+ATTENTION = (
+    HIDDEN * (1536 + 512 + 64) + 1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * HIDDEN
+)  # fmt: skip
+EXPERT = 3 * HIDDEN * 2048
+OWN = 2 * HIDDEN * HIDDEN + 3 * HIDDEN
+
+
+def test_parameters_and_operations_by_hand() -> None:
+    """The report's main model has 671 billion parameters, and its weights with the module 685."""
+    one = {**DEEPSEEK_V3, "mtp_layers": 1, "moe_every": 1, "learned_positions": 0, "window": 0,
+           "tied_embeddings": 0, "biases": 0, "qkv_biases": 0, "qk_norms": 0,
+           "layer_norm": 0}  # fmt: skip
+    layer = ATTENTION + 1536 + 512 + 257 * EXPERT + (HIDDEN + 1) * 256 + 2 * HIDDEN
+    assert float(derive("mtp_parameters", one)) == layer + OWN
+    # The weights that are published with the module repeat embedding and output layer.
+    whole = float(derive("parameters", one)) + layer + OWN + 2 * VOCABULARY * HIDDEN
+    assert whole == pytest.approx(684.5e9, rel=1e-3)
+    assert float(derive("parameters", {**one, "mtp_layers": 0})) == float(derive("parameters", one))
+    weights = ATTENTION + 9 * EXPERT + HIDDEN * 256 + 2 * HIDDEN * HIDDEN + VOCABULARY * HIDDEN
+    scores = 2 * 4096 * 128 * (192 + 128)
+    assert float(derive("mtp_flops_per_token", one)) == 2 * weights + scores
+    without, once, twice = (
+        float(derive("model_flops_per_token", {**one, "mtp_layers": count})) for count in (0, 1, 2)
+    )
+    assert once - without == pytest.approx(3 * (2 * weights + scores), rel=1e-12)
+    assert twice - once == pytest.approx(once - without, rel=1e-12)
+
+
+def test_memory_is_on_the_last_stage_by_hand() -> None:
+    """16 stages of 4 layers have three places free: the first of them costs no layer more."""
+    plan = {**DEEPSEEK_V3, "ep": 64, "dp": 64, "pp": 16, "stage": np.array([0.0, 1.0, 15.0])}
+    none, one = (held({**plan, "mtp_layers": count}) for count in (0, 1))
+    more = np.subtract(one["stage_parameters"], none["stage_parameters"])
+    # Beside its own the last stage needs the embedding's table.
+    np.testing.assert_array_equal(more, [0.0, 0.0, OWN + 129280 * HIDDEN])
+    np.testing.assert_array_equal(one["stage_layers"], none["stage_layers"])
+    full = {**plan, "layers": 64}
+    layers = held({**full, "mtp_layers": 2})["stage_layers"]
+    np.testing.assert_array_equal(layers, [4.0, 4.0, 6.0])
+    experts = held({**full, "mtp_layers": 2})["stage_moe_layers"]
+    np.testing.assert_array_equal(experts, [1.0, 4.0, 6.0])
+    # The softmax of each further token is kept in single precision, 8 bytes a logit beside it.
+    tokens = 4096 * 129280
+    np.testing.assert_array_equal(one["logits_memory"], [0.0, 0.0, tokens * 12.0])
+    ends = np.subtract(one["output_activation_memory"], none["output_activation_memory"])
+    np.testing.assert_array_equal(ends, [0.0, 0.0, 4096 * 12.0 * HIDDEN])
+    alone = held({**plan, "mtp_layers": 1}, schedule="forward_only")
+    assert float(alone["mtp_depths"]) == 0.0
+
+
+def test_dense_models_add_dense_layers() -> None:
+    plan = {**LLAMA3_70B, "tp": 8, "pp": 4, "stage": np.array([0.0, 3.0])}
+    layers = held({**plan, "mtp_layers": 1})
+    np.testing.assert_array_equal(layers["stage_mlp_layers"], [20.0, 21.0])
+    np.testing.assert_array_equal(layers["stage_moe_layers"], [0.0, 0.0])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_step_grows_by_a_layer_and_the_logits_each(count: int) -> None:
+    """On one stage a further token costs a layer, its projection, embedding, logits and loss."""
+    plan = {**GPT, **BARE, "micro_batches": 8, "tp": 1, "pp": 1}
+    none, more = (evaluation({**plan, "mtp_layers": n}) for n in (0, count))
+    each = more["dense_layer_forward_time"] + more["dense_layer_backward_time"]
+    kinds = ("forward", "input_gradient", "weight_gradient")
+    own = sum(more[f"{of}_{kind}_time"] for of in ("mtp_projection", "logits") for kind in kinds)
+    own = own + more["loss_time"] + more["embedding_gpu_time"]
+    assert float(more["mtp_time"]) == pytest.approx(count * float(own))
+    expected = 8 * count * float(each + own)
+    assert float(more["busy_time"] + more["imbalance_time"]) - float(
+        none["busy_time"] + none["imbalance_time"]
+    ) == pytest.approx(expected, rel=1e-6)
+
+
+def test_more_further_tokens_never_take_less() -> None:
+    counts = np.arange(4.0)
+    plan = {**DEEPSEEK, **BARE, "micro_batches": 32, "pp": 8, "ep": 8, "dp": 8}
+    step = evaluation({**plan, "mtp_layers": counts})
+    for name in ("step_time", "last_stage_memory", "model_flops_per_token", "all_dense_parameters"):
+        assert (np.diff(step[name]) > 0.0).all(), name
