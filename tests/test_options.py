@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from sweeps.cli import buy_command, commands, plan_command
+from sweeps.cli import buy_command, commands, plan_calculator, plan_command
 from tests.cli_runner import Done, Runner
 
 # Where a result goes and in which form: of every command that computes, tested on one.
@@ -196,19 +196,24 @@ def asked(command: str, line: str) -> Any:
     with found.make_context(command, shlex.split(line)) as context:
         if command == "plan":
             options = plan_command.read_options(context.params)
+            if options.calculator:
+                options = plan_calculator.planned(options, context.params)
             request = plan_command._request(options, context.params)
             return (request.first, request.axes)
         return buy_command._asked(context.params)
 
 
 # What a plan's shapes are is given whole or not at all; the last is --tokens here.
+OTHER = {"gated": "on", "tied_embeddings": "off"}  # Of the calculator's sizes
 ELSEWHERE = {"model", "batch_size", "rank_order", "timeline", "verbose", "tree_algo"}
 
 
-@pytest.mark.parametrize("command", ["plan", "buy"])
-def test_quantities_are_in_the_question_of(command: str) -> None:
+@pytest.mark.parametrize(("command", "base"), [
+    ("plan", "--model llama3-8b"), ("plan", "--params 70 --objective time"),
+    ("buy", "--model llama3-8b --tokens 1T --days 9"),
+])  # fmt: skip
+def test_quantities_are_in_the_question_of(command: str, base: str) -> None:
     """What a quantity does in a plan's step is what it does in an analysis."""
-    base = BUY if command == "buy" else "--model llama3-8b"
     plain = asked(command, base)
     of_its_own = {*OF_PLANS, "budget", "capital"}
     rest = [name for name in options_of(command) if name not in of_its_own]
@@ -216,7 +221,8 @@ def test_quantities_are_in_the_question_of(command: str) -> None:
     for name in rest:
         if name not in ELSEWHERE:
             flag = option_of(command, name).opts[0]
-            found = asked(command, f"{base} {flag} '{value_of(name)}'")
+            value = OTHER.get(name, value_of(name)) if "--params" in base else value_of(name)
+            found = asked(command, f"{base} {flag} '{value}'")
             assert str(found) != str(plain), name
 
 
@@ -292,12 +298,16 @@ def test_a_number_that_nothing_takes_is_refused(cli: Runner, line: str, flag: st
     (f"{SMALL} --gpus 8,16 --top 3", "--top"),
     (f"{SMALL} --gpus 8,16 --verbose", "--verbose"),
     (f"{SMALL} --gpus 8,16 --tokens 1T", "--tokens"),
-    ("plan --params 70 --gpus 64 --objective bananas", "--objective"),
 ])  # fmt: skip
 def test_plans_refuse_what_they_would_ignore(cli: Runner, line: str, flag: str) -> None:
     ran = cli(line, fine=False)
     assert ran.code == 2
     assert f"{flag} = " in ran.err
+
+
+def test_an_objective_that_is_none_is_refused_of_a_number_of_parameters_too(cli: Runner) -> None:
+    ran = cli("plan --params 70 --gpus 64 --objective bananas", fine=False)
+    assert (ran.code, "objective = 'bananas'" in ran.err) == (2, True)
 
 
 def test_records_of_plans_tell_of_the_training(cli: Runner) -> None:

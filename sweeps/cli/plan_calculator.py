@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from textwrap import wrap
@@ -29,8 +29,10 @@ from sweeps.search.calculator import (
     script_differences,
     script_parameters,
     script_rows,
+    shapes_of,
 )
 from sweeps.search.request import sequences_of
+from sweeps.search.search import details
 from sweeps.spec.axis import numbers_of, parse_values
 from sweeps.spec.units import parse_quantity, spelled_out
 
@@ -53,6 +55,7 @@ def calculator(asked: Asked, given: Mapping[str, Any]) -> int:
     out = Output(given, "calculator")
     out.check()
     clusters = list(_clusters(asked, given))
+    lines: Iterable[str]
     if given["script"]:
         tables = [(cluster, script_rows(cluster)) for cluster in clusters]
         records = [_of_script(*own, row) for own in tables for row in own[1]]
@@ -63,10 +66,45 @@ def calculator(asked: Asked, given: Mapping[str, Any]) -> int:
         found = [calculate(cluster) for cluster in clusters]
         records = [record for one in found for record in _records(one)]
         result = _result(records, FIELDS, asked, given)
-        lines = [line for one in found for line in _lines(one, asked)]
+        lines = _lines(found[0], asked) if len(found) == 1 else _several(found, asked)
         fine = all(one.recommended is not None for one in found)
     out.deliver(result, lines, FIGURES)
     return 0 if fine else 1
+
+
+def planned(asked: Asked, given: Mapping[str, Any]) -> Asked:
+    """Return the calculator's question as one of whole plans, on its sizes of layers."""
+    clusters = list(_clusters(asked, given))
+    if len({one.parameters for one in clusters}) > 1:
+        wrong = "are several models, of which plans are searched one by one"
+        raise InputError(fault("--params", given["params"], wrong, "one value"))
+    shapes, made = shapes_of(clusters[0])
+    count = clusters[0].parameters / 1e9
+    notes = [
+        f"planned on the calculator's sizes: {shapes['layers']:g} layers, hidden size "
+        f"{shapes['hidden_size']:g}, {shapes['heads']:g} heads, FFN {shapes['ffn_size']:g}, "
+        f"vocabulary {shapes['vocabulary_size']:g}"
+    ]
+    if clusters[0].experts:
+        notes.append(_invented(shapes))
+    if abs(made / clusters[0].parameters - 1.0) > TOLD:
+        notes.append(f"these make {made / 1e9:.4g} billion parameters, not {count:.4g}: memory "
+                     "and time are of the sizes")  # fmt: skip
+    readings = (*asked.readings, *notes)
+    return replace(asked, given=_shaped(asked, shapes), calculator=False, readings=readings)
+
+
+def _shaped(asked: Asked, shapes: Mapping[str, float]) -> dict[str, str]:
+    """Return what is asked, with shapes in place of a number of parameters."""
+    texts = {name: f"{value:.17g}" for name, value in shapes.items()}
+    return texts | {name: text for name, text in asked.given.items() if name != "parameters"}
+
+
+def _invented(sizes: Mapping[str, float]) -> str:
+    return (
+        f"invented, so that there are so many parameters: experts in every layer, "
+        f"{sizes['expert_ffn_size']:g} wide, {sizes['experts_per_token']:g} for each token"
+    )
 
 
 def _clusters(asked: Asked, given: Mapping[str, Any]) -> Iterator[Cluster]:
@@ -205,12 +243,42 @@ def _result(
 # For people.
 
 
-def _lines(one: Calculation, asked: Asked) -> Iterator[str]:
-    cluster = one.cluster
+def _head(asked: Asked) -> Iterator[str]:
     yield "parallel strategy calculator: model states alone, nothing sharded, fewest bytes win"
     yield from (f"  ({line})" for line in asked.readings)
     if asked.assumed:
         yield f"  (not given, so taken as: {', '.join(asked.assumed)})"
+
+
+def _several(found: Sequence[Calculation], asked: Asked) -> Iterator[str]:
+    """Yield one table of several questions: what varies, and the rows of each."""
+    yield from _head(asked)
+    asked_of = {
+        "parameters": [f"{one.cluster.parameters / 1e9:.4g} billion" for one in found],
+        "GPUs": [f"{one.cluster.gpus:,}" for one in found],
+        "memory": [_gb(one.cluster.memory) for one in found],
+        "batch": [f"{one.cluster.batch:g}" for one in found],
+        "tokens": [f"{one.cluster.length:g}" for one in found],
+    }
+    varied = {name: texts for name, texts in asked_of.items() if len(set(texts)) > 1}
+    table: list[list[str]] = []
+    for place, one in enumerate(found):
+        head, *rows = _rows(one)
+        table += [] if table else [[*varied, *head]]
+        table += [[*(texts[place] for texts in varied.values()), *row] for row in rows]
+    yield ""
+    yield from aligned(table, left=len(varied) + 1)
+    for text in dict.fromkeys(
+        f"{row.name}: {reason}" for one in found for row in one.rows for reason in row.reasons
+    ):
+        yield f"  {text}"
+    yield "  (memory: weights, gradients, optimizer; volume: most bytes a rank sends in a step)"
+    yield "what each leaves out: give one value"
+
+
+def _lines(one: Calculation, asked: Asked) -> Iterator[str]:
+    cluster = one.cluster
+    yield from _head(asked)
     yield from _asked(one)
     yield ""
     yield from _table(one)
@@ -220,7 +288,7 @@ def _lines(one: Calculation, asked: Asked) -> Iterator[str]:
         yield ""
         yield from _experts(one)
     yield ""
-    yield from _differences(one)
+    yield from _differences(one, asked)
 
 
 def _asked(one: Calculation) -> Iterator[str]:
@@ -247,7 +315,8 @@ def _node(cluster: Cluster) -> int:
     return int(cluster.sizes.get("gpus_per_node", MENTIONED))
 
 
-def _table(one: Calculation) -> Iterator[str]:
+def _rows(one: Calculation) -> list[list[str]]:
+    """Return the table's head and rows, as texts."""
     used = [name for name in ("tp", "pp", "ep", "dp") if name != "ep" or one.cluster.experts]
     degrees = ["TP", "PP", "DP", *(["EP"] if one.cluster.experts else [])]
     rows = [["strategy", *degrees, "memory/GPU", *(f"{TITLES[name]} volume" for name in used),
@@ -257,7 +326,11 @@ def _table(one: Calculation) -> Iterator[str]:
         rows.append([row.name, *map(str, own), _gb(row.memory),
                      *(_gb(row.volumes[name]) for name in used), f"{row.bubble:.1%}",
                      _feasible(row, one)])  # fmt: skip
-    yield from aligned(rows)
+    return rows
+
+
+def _table(one: Calculation) -> Iterator[str]:
+    yield from aligned(_rows(one))
     for row in one.rows:
         yield from (f"  {row.name}: {reason}" for reason in row.reasons)
     yield "  (memory: weights, gradients, optimizer; volume: most bytes a rank sends in a step)"
@@ -317,11 +390,7 @@ def _experts(one: Calculation) -> Iterator[str]:
     yield from _bullet(
         f"EP={row.ep}: a GPU holds {experts:g} of {cluster.experts} experts, each whole"
     )
-    sizes = sizes_of(cluster)
-    yield from _bullet(
-        f"invented, so that there are so many parameters: experts in every layer, "
-        f"{sizes['expert_ffn_size']:g} wide, {sizes['experts_per_token']:g} for each token"
-    )
+    yield from _bullet(_invented(sizes_of(cluster)))
     if row.ep == 1:
         yield from _bullet(
             f"no part of {cluster.experts} experts divides TP x DP = {row.tp * row.dp}: nothing is "
@@ -343,7 +412,7 @@ def _experts(one: Calculation) -> Iterator[str]:
                        "for the rest")  # fmt: skip
 
 
-def _differences(one: Calculation) -> Iterator[str]:
+def _differences(one: Calculation, asked: Asked) -> Iterator[str]:
     """Yield where the calculator's method leads elsewhere than a model of the whole step."""
     yield "what it leaves out"
     fewest = one.fewest
@@ -385,8 +454,34 @@ def _differences(one: Calculation) -> Iterator[str]:
         yield from _bullet(
             f"an end stage sends up to {_gb(ends)} more for the embedding and the output layer"
         )
-    yield from _bullet("activations, buffers and ZeRO: --model gives the whole memory and the time")
+    yield from _whole(one, asked)
     yield from _nearest(one)
+
+
+def _whole(one: Calculation, asked: Asked) -> Iterator[str]:
+    """Say which plan the whole model has the shortest step with, on the calculator's sizes."""
+    from sweeps.search.answer import answer
+    from sweeps.search.request import read_request
+
+    shapes, made = shapes_of(one.cluster)
+    try:
+        request = read_request(
+            _shaped(asked, shapes), objective="time", threshold=one.cluster.threshold
+        )
+        best = answer(request.first, keep=1).recommended
+    except InputError as error:
+        yield from _bullet(f"activations, buffers, ZeRO and time: {error.faults[0]}")
+        return
+    if best is None:
+        yield from _bullet("with activations, buffers and ZeRO no plan of its sizes can run")
+        return
+    (found,) = details([best], ("step_time", "peak_memory"))
+    yield from _bullet(
+        f"activations, buffers, ZeRO and time: of all plans of its sizes ({made / 1e9:.4g} billion "
+        f"parameters) the fastest is {best.name}: {_gb(found['peak_memory'])}, "
+        f"{found['step_time']:.4g} s a step on {best.labels['hardware']}; any option of plans, "
+        "such as --objective time, says it whole"
+    )
 
 
 def _script(cluster: Cluster, rows: Sequence[ScriptRow], asked: Asked) -> Iterator[str]:

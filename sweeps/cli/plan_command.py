@@ -44,8 +44,8 @@ LEFT_OUT = (
 )  # fmt: skip
 OTHERS = tuple(name for name in flags.OF_TRAINING if name not in LEFT_OUT)
 SHAPES = tuple(name for name in flags.OF_MODELS if name not in LEFT_OUT and name != "model")
-# Options of this command that need a model's shapes, with what they are where they aren't given.
-SHAPED: dict[str, Any] = {
+# Options of this command that the calculator's table hasn't, with what they are if not given.
+PLANNED: dict[str, Any] = {
     **dict.fromkeys(("explain", "lost_nodes", "tokens", "days", "top")),
     "objective": "time", "verbose": False,
 }  # fmt: skip
@@ -66,7 +66,7 @@ class Asked:
     given: Mapping[str, str]  # Values by quantity or label, as text
     readings: tuple[str, ...]  # How numbers were read that could be read in two ways
     assumed: tuple[str, ...]  # What wasn't given, as it was taken
-    calculator: bool  # Whether it is a question for the strategy calculator: a model without shapes
+    calculator: bool  # Whether it is a question for the strategy calculator's table
     experts: str | None = None  # How many experts, of such a model
     # The plan that is to be explained; empty where none is
     explain: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ def plan_options(command: Command) -> Command:
                      help="Its experts, of every layer.  [default: 64]"),
         click.option("--script", is_flag=True,
                      help="The rows of the script that the calculator follows, beside ours."),
-        click.option("--objective", default=SHAPED["objective"], metavar="NAME",
+        click.option("--objective", default=PLANNED["objective"], metavar="NAME",
                      help="time, memory, energy, cost or tokens (a GPU).  [default: time]"),
         click.option("--memory-threshold", default="0.9", metavar="SHARE",
                      help="Share of the memory that a plan may take.  [default: 0.9]"),
@@ -160,19 +160,25 @@ def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) 
         yield fault(
             flag, "set", "can't be given with --model, which says so itself", "one of the two"
         )
-    if not calculator:
-        if given["script"]:
-            yield fault("--script", "set", "is of a number of parameters alone", "--params")
-        return
-    allowed = "--model, or leave it out"
+    if given["script"] and not calculator:
+        yield fault("--script", "set", "is of a number of parameters alone", "--params")
+    if given["script"]:
+        for flag, text in _of_planner(given).items():
+            yield fault(flag, text, "is not in the script's rows", "leave it or --script out")
+
+
+def _of_planner(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options given that the calculator's table hasn't: a whole plan has them."""
     kept = (*CALCULATED, "tokens_per_step")
-    for name, text in flags.given_options(given, OTHERS).items():
-        if text is not None and name not in kept:
-            yield fault(flag_of(name), text, "needs a model's shapes", allowed)
-    for name, usual in SHAPED.items():
-        if given[name] != usual:
-            flag = f"--{name.replace('_', '-')}"
-            yield fault(flag, given[name], "needs a model's shapes", allowed)
+    found: dict[str, Any] = {
+        flag_of(name): text
+        for name, text in flags.given_options(given, OTHERS).items()
+        if text is not None and name not in kept
+    }
+    several = {name: given[name] for name, usual in PLANNED.items() if given[name] != usual}
+    if given["tree_algo"]:
+        several["tree_algo"] = "set"
+    return found | {f"--{name.replace('_', '-')}": value for name, value in several.items()}
 
 
 def _others(given: Mapping[str, Any]) -> dict[str, str]:
@@ -241,16 +247,18 @@ def command(**given: Any) -> int:
     One value for every argument prints a report; several of what isn't the plan's to choose, such
     as --gpus 64:4096:x2, give the best plan at each point.  Several values of tp, recompute and
     the like limit what is searched.  With --params in place of --model it does what the parallel
-    strategy calculator does.
+    strategy calculator does; with options that this hasn't, it plans on the calculator's sizes.
     """
     from sweeps.own_formulas import load_formulas
 
     load_formulas(given["formulas"])
     asked = read_options(given)
     if asked.calculator:
-        from sweeps.cli.plan_calculator import calculator
+        from sweeps.cli.plan_calculator import calculator, planned
 
-        return calculator(asked, given)
+        if not _of_planner(given):
+            return calculator(asked, given)
+        asked = planned(asked, given)
     request = _request(asked, given)
     if request.axes:
         return _many(request, asked, given)

@@ -163,9 +163,6 @@ class _Evaluator:
             **{name: cluster.size(name) for name in ("layers", "hidden_size")},
             "memory_capacity": cluster.memory,
         }
-        sizes = sizes_of(replace(cluster, experts=0))
-        dense = {**sizes, "ffn_size": cluster.size("ffn_size"), "gated": 0.0,
-                 "tied_embeddings": 1.0}  # fmt: skip
         others = ("gpus_per_node", "weight_bytes", "gradient_bytes", "optimizer_bytes")
         constants |= {name: cluster.sizes[name] for name in others if name in cluster.sizes}
         if cluster.experts:
@@ -179,9 +176,7 @@ class _Evaluator:
         self.node = int(found.constants["gpus_per_node"])
         if cluster.gpus < self.node:  # a part of a node is one as well
             self.given["gpus_per_node"] = float(cluster.gpus)
-        script = resolve(Sweep("", constants={**dense, "tp": 1.0}, labels=labels))
-        known = Evaluation(script.constants, {**script.labels, **script.implied})
-        self.derived = float(known["parameters"])
+        self.derived = shapes_of(replace(cluster, experts=0))[1]
 
     def states(self) -> dict[str, float]:
         """Return the bytes of the whole model."""
@@ -375,6 +370,16 @@ def sizes_of(cluster: Cluster) -> dict[str, float]:
     """Return the sizes of layers that the calculator takes; of experts those that fit."""
     sizes = {name: cluster.size(name) for name in SCRIPT}
     return {**sizes, **_experts(cluster)} if cluster.experts else sizes
+
+
+def shapes_of(cluster: Cluster) -> tuple[dict[str, float], float]:
+    """Return the shapes with which the calculator's model is planned, and their parameters."""
+    plain = {"ffn_size": cluster.size("ffn_size"), "gated": 0.0, "tied_embeddings": 1.0}
+    shapes = plain | sizes_of(cluster)
+    constants = {**shapes, "tp": 1.0, "sequence_length": cluster.length}
+    found = resolve(Sweep("", constants=constants, labels={"hardware": HARDWARE, "recipe": RECIPE}))
+    known = Evaluation(found.constants, {**found.labels, **found.implied})
+    return shapes, float(known["parameters"])
 
 
 def _experts(cluster: Cluster) -> dict[str, float]:

@@ -231,7 +231,14 @@ def test_it_says_how_it_read_short_numbers(sweeps: Runner) -> None:
     assert "--memory 80e9 is read as 8e+10 bytes" in out
 
 
-def test_several_values_make_several_tables(sweeps: Runner) -> None:
+def test_several_values_make_one_table(sweeps: Runner) -> None:
+    out = sweeps("plan -p 7,70 -g 64,128").out
+    assert out.count("strategy  ") == 1
+    lines = [line.split() for line in out.splitlines() if "yes (rec)" in line]
+    assert [line[:5] for line in lines] == [
+        ["7", "billion", "64", "TP=8,", "PP=2"], ["7", "billion", "128", "TP=8,", "PP=2"],
+        ["70", "billion", "64", "TP=8,", "PP=4"], ["70", "billion", "128", "TP=8,", "PP=4"],
+    ]  # fmt: skip
     rows = sweeps("plan -p 7,70 -g 64,128 --csv").rows
     asked = dict.fromkeys((row["parameters"], row["world_size"]) for row in rows)
     assert list(asked) == [("7000000000.0", "64"), ("7000000000.0", "128"),
@@ -256,8 +263,9 @@ def test_nothing_fits(sweeps: Runner) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("-p 70 --zero-stage 1", "--zero-stage = '1': needs a model's shapes"),
-        ("-p 70 --explain tp=8", "--explain = 'tp=8': needs a model's shapes"),
+        ("-p 70 --script --zero-stage 1", "--zero-stage = '1': is not in the script's rows"),
+        ("-p 7,70 --tp 2", "--params = '7,70': are several models"),
+        ("-p 70 --top 3 --layers 40,80", "--num-layers = '40,80'"),
         ("-p seventy", "--params = 'seventy'"),
         ("-g 6.5", "--gpus"),
         ("--memory-threshold 2", "a share of the memory"),
@@ -306,6 +314,27 @@ def test_sizes_are_honoured(sweeps: Runner) -> None:
     top = sweeps("plan --params 70 --moe --num-experts 8 --top-k 2 --json").records
     one = sweeps("plan --params 70 --moe --num-experts 8 --json").records
     assert top[1]["ep_volume_bytes"] == pytest.approx(2.0 * one[1]["ep_volume_bytes"])
+
+
+def test_the_planner_plans_on_the_calculators_sizes(sweeps: Runner) -> None:
+    shapes = ("--hidden-size 8192 --layers 80 --heads 64 --vocabulary-size 128000 --ffn-size 32768 "
+              "--gated off --tied-embeddings on")  # fmt: skip
+    options = "--gpus 64 --memory 80 --tp 4,8 --pp 2 --cp 1 --inter-bandwidth '25 GB/s'"
+    out = sweeps(f"plan --params 70 {options}").out
+    assert "80 layers, hidden size 8192, 64 heads, FFN 32768, vocabulary 128000" in out
+    assert "these make 65.47 billion parameters, not 70: memory and time are of the sizes" in out
+    own = sweeps(f"plan --params 70 {options} --json").records
+    assert own == sweeps(f"plan {shapes} {options} --json").records
+    assert {row["tp"] for row in own} == {4, 8}
+    smaller = sweeps("plan --params 13 --hidden-size 4096 --layers 64 --gpus 8 --objective memory")
+    assert "64 layers, hidden size 4096" in smaller.out
+    assert "these make 13.41 billion parameters, not 13: " in smaller.out
+    experts = sweeps("plan --params 70 --moe --num-experts 8 --top-k 2 --pp 2 --tp 4 --cp 1").out
+    assert "experts in every layer, 4527 wide, 2 for each token" in experts
+    assert "these make" not in experts
+    # The calculator itself says what it finds.
+    plain = " ".join(sweeps("plan --params 70").out.split())
+    assert "of all plans of its sizes (65.47 billion parameters) the fastest is tp 4, pp 2" in plain
 
 
 def test_experts_that_nothing_divides(sweeps: Runner) -> None:
