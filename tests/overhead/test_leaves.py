@@ -112,5 +112,7 @@ def test_a_machine_may_say_how_large_its_leaves_are(tmp_path: Path) -> None:
     )
     sweep = Sweep("", constants={"tp": 8.0, "dp": 8.0}, labels={"hardware": "ours"})
     assert resolve(sweep, [folder]).constants["leaf_nodes"] == 32.0
-    other = Sweep("", constants={"tp": 8.0, "dp": 8.0}, labels={"hardware": "dgx-h100"})
+    other = Sweep("", constants={"tp": 8.0, "dp": 8.0}, labels={"hardware": "dgx-a100"})
     assert resolve(other).constants["leaf_nodes"] == 1.0
+    shipped = Sweep("", constants={"tp": 8.0, "dp": 8.0}, labels={"hardware": "dgx-h100"})
+    assert resolve(shipped).constants["leaf_nodes"] == 32.0

@@ -139,7 +139,7 @@ def test_a_node_lost(sweeps: Runner) -> None:
         (f"{SMALL} --objective speed", "objective = 'speed'"),
         (f"{SMALL} --params 70", "can't be given with --model"),
         (f"{SMALL} --moe", "can't be given with --model"),
-        ("plan --params 70 --gpus 64 --objective bananas", "--objective = 'bananas'"),
+        ("plan --params 70 --gpus 64 --objective bananas", "objective = 'bananas'"),
         ("plan --params 70 --gpus 64 --top 3", "--top"),
         (f"{SMALL} --inter-bandwidth 400", "'400 Gbit/s' or '400 GB/s'"),
         ("plan --params 70 --gpus 64 --verbose", "--verbose"),
