@@ -26,6 +26,7 @@ from sweeps.cli.options import grouped_lines
 from sweeps.cli.write import shown
 from sweeps.job import Job
 from sweeps.result import aligned
+from sweeps.spec.catalog import price_words
 
 # What a training step's communication hides behind: how much of it, and why not all.
 
@@ -173,6 +174,7 @@ def report(job: Job, verbose: bool) -> Iterator[str]:
         yield from _communication(evaluation, result)
         yield from _step(job, evaluation)
         yield from _lacking(job)
+        yield from _prices(job)
         if verbose:
             yield from explanation(evaluation, result)
     yield from unused_lines(job)
@@ -182,6 +184,7 @@ def report(job: Job, verbose: bool) -> Iterator[str]:
 def table_notes(job: Job, verbose: bool) -> Iterator[str]:
     """Yield what stands below a table of many configurations."""
     yield from _lacking(job)
+    yield from _prices(job)
     yield from unused_lines(job)
     yield from grouped_lines(job, brief=not verbose)
     if verbose:
@@ -504,6 +507,12 @@ def _lacking(job: Job) -> Iterator[str]:
         if needed:
             model = ", or --model" if set(needed) & set(SHAPES) else ""
             yield f"{words}: needs {', '.join(map(flag_of, needed))}{model}"
+
+
+def _prices(job: Job) -> Iterator[str]:
+    """Yield how old the catalogue's prices are that costs are of."""
+    if "price" in job.resolved.origins and "cost_per_trillion_tokens" in job.sweep.quantities:
+        yield from filter(None, map(price_words, job.resolved.machines))
 
 
 # Formulas with the numbers put in: what a report of one training configuration comes from.

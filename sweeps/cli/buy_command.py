@@ -61,8 +61,7 @@ def command(**given: Any) -> int:
     attrs = _provenance(points, wish, given)
     if any(one.detail for own in found for one in own.tried):
         result = Result(layout(found, wish, first, attrs))
-        priced = any("price" in one.constants or "capital" in one.constants
-                     for one in points.values())  # fmt: skip
+        priced = any(not isnan(one.cost) for own in found for one in own.tried)
         figure = FIGURE if priced else {**FIGURE, "name": "days-over-gpu-hours",
                                         "x": "run_gpu_hours"}  # fmt: skip
         out.deliver(result, _lines(found, wish, points, readings, assumed), [figure])
@@ -163,6 +162,7 @@ def _lines(
     assumed: Sequence[str],
 ) -> Iterator[str]:
     from sweeps.result import aligned
+    from sweeps.spec.catalog import load_hardware, price_words
 
     first = next(iter(points.values()))
     budget = f", for up to {wish.budget:,.0f} USD" if wish.budget < inf else ""
@@ -181,7 +181,12 @@ def _lines(
         yield from _of_machine(one, wish)
     if assumed:
         yield f"not given, so taken as: {', '.join(assumed)}"
-    yield "times are good to the error of a step's time that each plan states; prices are yours"
+    for name, point in points.items():
+        if not {"price", "capital"} & set(point.constants) and (
+            old := price_words(load_hardware(name, point.folders))
+        ):
+            yield old
+    yield "times are good to the error of a step's time that each plan states"
     yield "numbers of nodes with prime factors up to 7 were tried; sweeps plan says all of one"
 
 

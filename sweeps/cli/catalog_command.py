@@ -199,7 +199,7 @@ def _show_figures(figures: Mapping[str, Figure], *, shares: bool = False) -> Non
     for quantity, figure in figures.items():
         shown = format_quantity(figure.value, figure.units)
         shown += f" +-{figure.uncertainty:.0%}" * (shares and figure.uncertainty > 0.0)
-        line = f"  {quantity.ljust(width)}  {shown:<14} {figure.kind:<14} {figure.source}"
+        line = f"  {quantity.ljust(width)}  {shown:<14} {figure.kind:<14} {figure.origin.source}"
         sys.stdout.write(line.rstrip() + "\n")
 
 
@@ -449,7 +449,7 @@ def _figure(units: str, words: str = "") -> Schema:
 
     value = {"type": ["number", "string"], "description": f"{words} [{units}]".strip()}
     parts = {"value": value, "kind": {"enum": list(ORIGINS)}, "source": TEXT,
-             "uncertainty": {"type": ["number", "string"]}}  # fmt: skip
+             "uncertainty": {"type": ["number", "string"]}, "date": TEXT}  # fmt: skip
     return _table(parts, required=["value", "kind", "source"])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -25,6 +26,7 @@ from sweeps.search.repair import nearest_plan
 from sweeps.search.request import CHOICES, Execution, Request, read_request
 from sweeps.search.search import Detail, details, evaluation
 from sweeps.search.words import bound_by, differences, effects, memory_words, percent
+from sweeps.spec.catalog import load_hardware, price_words
 
 # Tables of plans for people, and records of them for programs.
 
@@ -131,7 +133,7 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
     yield f"recommended: {answer.main[0].plan.name}"
     yield from bullets(answer.reasons)
     yield ""
-    yield from training_lines(answer.main[0], asked)
+    yield from training_lines(answer.main[0], asked, answer.point.folders)
     if given["lost_nodes"]:
         yield from _lost(answer, given["lost_nodes"])
     yield from _best(answer, given["top"] or SHOWN_SPLITS)
@@ -317,7 +319,7 @@ FAILURES = display.rows("failures")
 LOST = tuple(name for name in FAILURES if name.endswith("_share"))
 
 
-def training_lines(detail: Detail, asked: Asked) -> Iterator[str]:
+def training_lines(detail: Detail, asked: Asked, folders: Sequence[Path]) -> Iterator[str]:
     """Yield days and cost of a training, or the tokens in days, with what interrupts it."""
     if asked.tokens is None and asked.days is None:
         return
@@ -344,6 +346,8 @@ def training_lines(detail: Detail, asked: Asked) -> Iterator[str]:
         joules = whole["training_energy"]
         sums.append(f"{shown('training_energy', joules)} ({joules / 3.6e12:,.4g} GWh)")
     lines.append(f"it takes {', '.join(sums)}")
+    if np.isfinite(whole["run_cost"]) and not {"price", "capital"} & set(asked.given):
+        lines.append(price_words(load_hardware(plan.labels["hardware"], folders)))
     if not np.isfinite(whole["run_cost"]):
         lines.append("no price is known: --price '2.5 USD/h' (or --capital '35000 USD', of a GPU "
                      "that is owned) gives the cost")  # fmt: skip
@@ -527,7 +531,7 @@ def _lines(
     yield from _memory(detail)
     yield from _communication(detail)
     yield from what_if_lines(effects(detail, best.found.space.choices))
-    yield from training_lines(detail, asked)
+    yield from training_lines(detail, asked, own.point.folders)
     yield from settings_lines(settings_of(detail.plan))
     yield from assumed_lines(own, asked, verbose=bool(given["verbose"]))
 

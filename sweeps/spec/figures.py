@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from sweeps.origin import ASSUMED, MEASURED, SPECIFICATION, Origin
 from sweeps.spec.units import parse_quantity
 
 ORIGINS = (SPECIFICATION, MEASURED, ASSUMED)
+DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 # What matrix products can be computed in, and the kinds of attention kernels.
 PRECISIONS = LABELS["precision"].values
 KERNELS = LABELS["attention_kernel"].values
@@ -29,11 +31,13 @@ class Figure:
     kind: str  # ``specification`` (the maker's), ``measured``, or ``assumed`` (nobody's: a choice)
     source: str  # Who says so, where; of an assumption, why this value
     uncertainty: float = 0.0  # Relative; 0 where nobody says
+    date: str = ""  # Since when it holds, as 2024-12; of prices
 
     @property
     def origin(self) -> Origin:
         """Its value with where it comes from."""
-        return Origin(self.value, self.kind, self.source)
+        dated = f"of {self.date}: {self.source}" if self.date else self.source
+        return Origin(self.value, self.kind, dated)
 
 
 class Entry(NamedTuple):
@@ -132,7 +136,7 @@ class FigureReader(Faults):
         if not isinstance(given, dict):
             self.fault(place, given, "is not a figure", form)
             return None
-        self.unknown(place, given, ("value", "kind", "source", "uncertainty"))
+        self.unknown(place, given, ("value", "kind", "source", "uncertainty", "date"))
         kind = self.choice(place, given, "kind", ORIGINS)
         source = self.text(place, given, "source")
         if "value" not in given:
@@ -154,7 +158,10 @@ class FigureReader(Faults):
         if not isinstance(share, int | float) or isinstance(share, bool) or not share >= 0.0:
             self.fault(f"{place}.uncertainty", share, "isn't allowed", "a relative one, from 0")
             return None
-        return Figure(value, entry.units, kind, source, float(share))
+        date = given.get("date", "")
+        if "date" in given and not DATE.fullmatch(str(date)):
+            self.fault(f"{place}.date", date, "is not a year and month", "such as '2024-12'")
+        return Figure(value, entry.units, kind, source, float(share), str(date))
 
     def text(
         self, place: str, table: Mapping[str, Any], key: str, default: str | None = None

@@ -15,6 +15,7 @@ from sweeps.spec.catalog import (
     find_sweep,
     hardware_names,
     load_hardware,
+    price_words,
     read_toml,
     shipped,
     spec_names,
@@ -300,3 +301,25 @@ def test_a_machine_is_read_without_heavy_imports() -> None:
         "sys.exit(any(m in sys.modules for m in ('pint', 'pydantic', 'xarray')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_prices_have_a_date_and_a_source_and_say_how_old_they_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")  # November 2023
+    priced = [one for one in map(load_hardware, hardware_names()) if "price" in one.figures]
+    assert {one.name for one in priced} == {"aws-p5", "hgx-h800"}
+    for one in priced:
+        assert one.figures["price"].date
+        assert one.figures["price"].origin.source.startswith(f"of {one.figures['price'].date}: ")
+    assert "12.29 USD/h for a GPU of aws-p5, is of 2023-07, 4 months old" in price_words(
+        load_hardware("aws-p5")
+    )
+    assert price_words(load_hardware("dgx-h100")) == ""
+    text = 'name = "ours"\ntitle = "Ours"\nlike = "dgx-h100"\n[device]\nprice = { value = '
+    own = tmp_path / "ours.toml"
+    own.write_text(f'{text}"3 USD/h", kind = "assumed", source = "a contract" }}\n')
+    assert "has no date" in price_words(load_hardware(own))
+    own.write_text(f'{text}"3 USD/h", date = "May", kind = "assumed", source = "a contract" }}\n')
+    with pytest.raises(InputError, match="not a year and month"):
+        load_hardware(own)
