@@ -39,7 +39,8 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     """Lay predictions beside published measurements of training runs, and tell the errors.
 
     TABLE is a path, or the name of a table that is shipped: training, memory (both by default),
-    plans (those of experts beside the best of our search), nccl-collectives.
+    plans (those of experts beside the best of our search), nccl-collectives, running
+    (interruptions, spare servers, goodput, power of nodes).
 
     With --strict the exit code is 1 where a class of what was measured is off by more than --bound
     in the mean (10 % by default); of plans, where fewer than 80 % lose at most --bound (3 % by
@@ -50,6 +51,8 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
 
     if any(_is_of_collectives(table) for table in tables):
         return _collectives(tables, given)
+    if any(table == RUNNING or _heads(table, "quantity", "given") for table in tables):
+        return _running(tables, given)
     if any(_is_of_plans(table) for table in tables):
         return _plans(tables, given)
     bound = _bound(given, 0.1)
@@ -285,12 +288,17 @@ def _is_of_collectives(name: str) -> bool:
             path = find_table(name)
         except InputError:
             return False
+    return _heads(str(path), "message_bytes", "collective")
+
+
+def _heads(path: str, *names: str) -> bool:
+    """Return whether a file's headings have some names."""
     try:
-        with path.open(encoding="utf-8-sig") as file:
+        with Path(path).open(encoding="utf-8-sig") as file:
             heading = next((line for line in file if not line.startswith("#")), "")
     except (OSError, UnicodeDecodeError):
         return False
-    return "message_bytes" in heading and "collective" in heading
+    return all(name in heading for name in names)
 
 
 def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
@@ -325,3 +333,34 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     result = error_result(rows, attrs)
     out.deliver(result, error_lines(rows), ERRORS)
     return 0
+
+
+# What running takes: any quantity beside what was measured of it, from what the row gives.
+
+RUNNING = "running"
+
+
+def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
+    """Tell what running takes as it was published, beside what our formulas say."""
+    from sweeps.cli.write import Output
+    from sweeps.errors import InputError, fault
+    from sweeps.result import provenance_of
+    from sweeps.validate.predict import running_lines, running_result, running_rows
+    from sweeps.validate.run_table import find_csv
+
+    if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
+        wrong = "a table of what running takes has neither classes nor kinds, and comes alone"
+        raise InputError(fault("TABLE", ", ".join(tables), wrong, "sweeps validate running"))
+    bound = _bound(given, 0.1)
+    out = Output(given, "validate")
+    out.check()
+    rows = running_rows(find_csv(tables[0], "TABLE", (RUNNING,)), folders_of(given))
+    attrs = provenance_of(
+        title="What running takes: predicted and measured",
+        stated=_stated(tables, given),
+        given=given,
+        references="each row's source_ref says where it stands",
+        inputs=rows,
+    )
+    out.deliver(running_result(rows, attrs), running_lines(rows))
+    return int(given["strict"] and any(abs(row["error"]) > bound for row in rows))

@@ -28,8 +28,9 @@ from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
 from overhead.memory.stage import Derivation, stage_memory
 from overhead.quantity import VOCABULARY
 from overhead.step import quantities as step_model
-from sweeps.errors import InputError
+from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import MEASURED
+from sweeps.result import Field, Result, aligned, of_rows
 from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.figures import Figure
 from sweeps.spec.framework import (
@@ -41,6 +42,8 @@ from sweeps.spec.framework import (
 from sweeps.spec.machine import Machine
 from sweeps.spec.resolve import DEFAULTS, FIGURES
 from sweeps.spec.software import own_library, priced
+from sweeps.spec.units import format_quantity, parse_quantity
+from sweeps.validate.run_table import read_csv
 from sweeps.validate.training_rows import Case
 
 Floats = NDArray[np.float64]
@@ -271,3 +274,66 @@ def _network(machine: Machine) -> dict[str, float]:
     slow = figures["in_network_latency"].value if "in_network_latency" in figures else plain
     found["in_network_latency_factor"] = slow / plain if plain > 0.0 else 1.0
     return found
+
+
+# What running takes: rows of any quantity, each with what it is predicted from.
+
+RUNNING = ("row_id", "source_ref", "quantity", "measured", "given", "notes")
+
+
+def running_rows(path: Path, folders: Sequence[Path] = ()) -> list[dict[str, Any]]:
+    """Predict each row's quantity from what its column ``given`` says, as ``name=value; ..``."""
+    _, ((_, heading), *lines) = read_csv(path, "TABLE")
+    lacking = [name for name in RUNNING if name not in heading]
+    if lacking:
+        wrong = f"has no column {', '.join(lacking)}"
+        raise InputError(fault("TABLE", str(path), wrong, ", ".join(RUNNING)))
+    return [
+        _running(dict(zip(heading, cells, strict=False)), f"{path.name}, line {line}: ", folders)
+        for line, cells in lines
+    ]
+
+
+def _running(row: Mapping[str, str], where: str, folders: Sequence[Path]) -> dict[str, Any]:
+    from sweeps.job import prepare
+
+    quantity = row["quantity"]
+    if quantity not in VOCABULARY:
+        raise InputError(
+            fault(f"{where}quantity", quantity, "unknown", nearest(quantity, VOCABULARY))
+        )
+    pairs = (piece.partition("=") for piece in row["given"].split(";"))
+    constants = {name.strip(): value.strip() for name, _, value in pairs}
+    job = prepare({"constants": constants, "quantities": [quantity]}, folders=folders, where=where)
+    predicted = float(job.dataset()[quantity])
+    measured = parse_quantity(
+        row["measured"], VOCABULARY[quantity].units, field=f"{where}measured", bare_is_si=True
+    )
+    known = {name: row[name] for name in RUNNING if name != "measured"}
+    return {**known, "measured": measured, "predicted": predicted,
+            "units": VOCABULARY[quantity].units, "error": predicted / measured - 1.0}  # fmt: skip
+
+
+def running_result(rows: Sequence[dict[str, Any]], attrs: Mapping[str, str]) -> Result:
+    """Return rows of what running takes as a result."""
+    texts = (Field(name, name, name.replace("_", " ")) for name in (*RUNNING, "units")
+             if name != "measured")  # fmt: skip
+    numbers = (
+        Field(name, f"{name}_value", f"{name} value of the row's quantity, in its units", "1")
+        for name in ("measured", "predicted")
+    )
+    error = Field("error", "prediction_error", "prediction by the measured value, less one", "1")
+    return of_rows(rows, [*texts, *numbers, error], attrs)
+
+
+def running_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what running takes beside what was measured, and the errors by quantity."""
+    yield "what running takes, predicted beside measured"
+    table = [["row", "quantity", "measured", "predicted", "error"]]
+    for row in rows:
+        shown = (format_quantity(row[name], row["units"]) for name in ("measured", "predicted"))
+        table.append([row["row_id"], row["quantity"], *shown, f"{row['error']:+.1%}"])
+    yield from aligned(table, left=2)
+    for name in dict.fromkeys(str(row["quantity"]) for row in rows):
+        errors = [abs(float(row["error"])) for row in rows if row["quantity"] == name]
+        yield f"{name}: {len(errors)} rows, error {np.mean(errors):.1%} in the mean"

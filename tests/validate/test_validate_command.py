@@ -151,3 +151,40 @@ def test_tables_of_operations(cli: Runner) -> None:
     assert "median error" in done.out
     (row,) = cli("validate links.csv --csv").rows
     assert row["points"] == "1"
+
+
+def test_what_running_takes_is_laid_beside_what_was_published(cli: Runner) -> None:
+    """Interruptions of another fleet, spare servers, goodput, and power of logged nodes."""
+    rows = cli("validate running --json").records
+    by = {name: [r for r in rows if r["quantity"] == name] for name in
+          ("fault_interval", "spare_servers", "goodput", "node_power", "token_energy")}  # fmt: skip
+    assert sum(map(len, by.values())) == len(rows) == 21
+    for row in rows:
+        assert row["error"] == pytest.approx(row["predicted"] / row["measured"] - 1.0)
+        assert row["source_ref"]
+    assert all(abs(row["error"]) < 0.3 for row in by["fault_interval"])
+    # Of 99 % of the time no fleet was short, and not a third too many would stand ready.
+    assert all(0.0 <= row["error"] < 0.33 for row in by["spare_servers"])
+    assert all(abs(row["error"]) < 0.06 for row in by["goodput"])
+    gpt3 = [*by["token_energy"], *(r for r in by["node_power"] if r["row_id"] == "P0002")]
+    assert all(abs(row["error"]) < 0.05 for row in gpt3)
+    assert all(abs(row["error"]) < 0.1 for row in by["node_power"])
+    report = cli("validate running").out
+    assert "node_power: 4 rows, error" in report
+    assert cli("validate running --strict --bound 40%").code == 0
+    assert cli("validate running --strict", fine=False).code == 1
+
+
+def test_faults_of_what_running_takes(cli: Runner) -> None:
+    head = "row_id,source_ref,quantity,measured,given,notes\n"
+    for row, told in (
+        ("a,us,goodpt,1,world_size=8,", "own2.csv, line 2: quantity = 'goodpt'"),
+        ("a,us,fault_interval,1 d,world_sise=8,", "world_sise"),
+        ("a,us,fault_interval,many,world_size=8;fault_rate=1/d,", "measured = 'many'"),
+    ):
+        Path("own2.csv").write_text(head + row + "\n")
+        ran = cli("validate own2.csv", fine=False)
+        assert (ran.code, told in ran.err) == (2, True), ran.err
+    Path("own2.csv").write_text("row_id,quantity,given\na,goodput,x=1\n")
+    assert "has no column source_ref, measured" in cli("validate own2.csv", fine=False).err
+    assert "comes alone" in cli("validate running --kind memory", fine=False).err
