@@ -193,6 +193,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "batched_by": ("micro_batches", "tokens"),  # what the global batch follows from
     "saving": ("staged",),  # whether a checkpoint goes by way of the hosts' memory
     "paid": ("owned",),  # whether a GPU's price follows from what owning it costs
+    "clock": ("limited",),  # whether a limit of its power slows a GPU down
     "routing": ("drawn",),  # whether the busiest expert's tokens follow from chance and heat
     "tuning": ("lora",),  # whether adapters alone are trained
     "packing": ("documents",),  # whether attention stays within documents of a sequence
@@ -297,6 +298,8 @@ def implied(given: Container[str]) -> dict[str, str]:
         found["saving"] = "staged"
     if "capital" in given:
         found["paid"] = "owned"
+    if "power_limit" in given:
+        found["clock"] = "limited"
     found |= chosen(given)
     if "mesh_nx" in given and "mesh_ny" in given:
         found |= GIVEN_GRID
@@ -310,10 +313,15 @@ def chosen(given: Container[str]) -> dict[str, str]:
     return found | ({"packing": "documents"} if "document_length" in given else {})
 
 
+# What a GPU reaches, which a limit of its power makes less.
+CLOCKED = {"matmul_efficiency", "attention_efficiency"}
+
+
 def without_following(defaults: Mapping[str, T], given: Container[str]) -> dict[str, T]:
     """Return defaults but for that of what follows from a quantity that is given."""
-    drawn = "expert_heat" in given
-    return {n: one for n, one in defaults.items() if n != "expert_imbalance" or not drawn}
+    drawn = {"expert_imbalance"} if "expert_heat" in given else set()
+    out = drawn | (CLOCKED if "power_limit" in given else set())
+    return {name: one for name, one in defaults.items() if name not in out}
 
 
 # Conditions on labels: what implies what.

@@ -351,6 +351,71 @@ def device_energy(
     return world_size * power * (idle_power_fraction * step_time + busy)
 
 
+# Under a limit of its power a GPU runs at lower clocks.
+
+cite(
+    "zeus2023",
+    "J. You et al., Zeus: understanding and optimizing GPU energy consumption of DNN training, "
+    "NSDI 2023; times of epochs by limit of power: ml-energy/zeus, "
+    "examples/research_reproducibility/zeus_nsdi23/trace @75a8b93980",
+    "arXiv:2208.06102",
+)
+define("power_limit", r"P_\mathrm{lim}", "W", "power to which a GPU is limited", minimum=0,
+       above=True)  # fmt: skip
+define("power_slowdown", r"\kappa_P", "1",
+       "loss of a GPU's rate by the square of the share of its power that a limit takes",
+       minimum=0)  # fmt: skip
+define("clock_share", r"\gamma_\mathrm{clk}", "1", "rate of a GPU under its limit by that without",
+       minimum=0, above=True)  # fmt: skip
+for _name, _mark, _meaning in (
+    ("full_matmul_efficiency", "m", "share of the best product's rate"),
+    ("full_attention_efficiency", "a", "share of the peak that the attention kernel reaches"),
+):
+    define(_name, rf"\eta_{{{_mark},0}}", "1", f"{_meaning} without a limit of power", minimum=0,
+           above=True)  # fmt: skip
+LIMITED: dict[str, Any] = {"when": {"clock": "limited"}}
+# Beyond what was measured a GPU is as slow as at the lowest limit that was.
+LEAST_LIMIT = 0.35
+
+
+@formula(
+    source="zeus2023",
+    assumes=(
+        "products and attention slow down, memory and links don't",
+        "below a third of the power it is as slow as at a third",
+    ),
+    **LIMITED,
+)
+def clock_share(power_limit: Array, power: Array, power_slowdown: Array) -> Array:
+    """Rate of a GPU under a limit of its power by that without one."""
+    share = np.minimum(np.maximum(power_limit / power, LEAST_LIMIT), 1.0)
+    return np.maximum(1.0 - power_slowdown * (1.0 - share) ** 2.0, 0.01)
+
+
+product("matmul_efficiency", ("full_matmul_efficiency", "clock_share"), **LIMITED)
+product("attention_efficiency", ("full_attention_efficiency", "clock_share"), **LIMITED)
+
+
+@formula(
+    returns="device_energy",
+    assumes=("a GPU at work takes what its limit allows, and never less than an idle one",),
+    **LIMITED,
+    **MODELLED,
+)
+def limited_device_energy(
+    world_size: Array,
+    power: Array,
+    power_limit: Array,
+    idle_power_fraction: Array,
+    step_time: Array,
+    computing_time: Array,
+) -> Array:
+    """Energy of a step: all GPUs, idle all the time and at their limit while they compute."""
+    idle = idle_power_fraction * power
+    more = np.maximum(np.minimum(power_limit, power) - idle, 0.0)
+    return world_size * (idle * step_time + more * np.minimum(computing_time, step_time))
+
+
 @formula(assumes=("hosts take the same whatever the GPUs do",), **MODELLED)
 def host_energy(world_size: Array, host_power: Array, fan_power: Array, step_time: Array) -> Array:
     """Energy of a step: hosts and fans."""

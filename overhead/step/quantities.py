@@ -140,7 +140,7 @@ for _name, _symbol, _meaning in (
     define(_name, _symbol, "1", _meaning, minimum=0)
 
 # Energy and cost.
-define("power", r"P_1", "W", "power of a GPU at work", minimum=0)
+define("power", r"P_1", "W", "power of a GPU at work", minimum=0, above=True)
 _share("idle_power_fraction", r"\pi_0", "power of an idle GPU by that of one at work")
 for _name, _mark, _meaning in (
     ("device_energy", "gpu", "energy of a step: all GPUs"),

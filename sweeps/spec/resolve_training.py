@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from overhead.communication import groups as communication
 from overhead.labels import (
+    CLOCKED,
     HYBRID,
     INTERLEAVED,
     LABELS,
@@ -298,9 +299,12 @@ class TrainingResolver(Resolver):
             other = Origin(np.nan, UNKNOWN) if np.isnan(usual) else assumed(usual)
             origins = [table.get(name, other) for table in tables]
             values = np.array([one.value for one in origins])
-            self._spread(name, values.reshape(lengths), axes)
-            self.origins[name] = once(origins)
-            self.given.add(name)
+            # Under a limit of power what a GPU reaches follows from what it does without one.
+            limited = name in CLOCKED and "power_limit" in self.given
+            own = f"full_{name}" if limited else name
+            self._spread(own, values.reshape(lengths), axes)
+            self.origins[own] = once(origins)
+            self.given.add(own)
 
     def _combinations(self, axes: Sequence[Axis]) -> Iterator[dict[str, str]]:
         for point in product(*(range(len(axis)) for axis in axes)):

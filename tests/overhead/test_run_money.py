@@ -108,3 +108,51 @@ def test_what_is_owned_is_written_off_and_takes_electricity() -> None:
     assert float(dearer["price"]) == pytest.approx(1.2 + 0.1 * watts / 1000)
     rented = run(price=2.0)
     assert float(rented["price"]) == 2.0
+
+
+# A limit of power.
+
+# Epochs of BERT on a V100 of 250 W and an RTX 6000 of 260 W (ml-energy/zeus,
+# examples/research_reproducibility/zeus_nsdi23/trace @75a8b93980): median rate under a limit, by
+# that without, of all batches.
+RATES = {"V100": {0.4: 0.531, 0.5: 0.689, 0.6: 0.826, 0.7: 0.895, 0.8: 0.939, 0.9: 0.977},
+         "RTX 6000": {0.385: 0.411, 0.481: 0.647, 0.577: 0.783, 0.673: 0.859, 0.769: 0.922,
+                      0.865: 0.962, 0.962: 0.987}}  # fmt: skip
+
+
+@pytest.mark.parametrize("gpu", RATES)
+def test_a_limited_gpu_is_as_slow_as_measured_ones(gpu: str) -> None:
+    limits = np.array(list(RATES[gpu]))
+    held = run(power_limit=700.0 * limits)
+    assert np.abs(held["clock_share"] - list(RATES[gpu].values())).max() < 0.11
+    assert np.abs(held["clock_share"] - list(RATES[gpu].values())).mean() < 0.03
+
+
+def test_a_limit_of_power_slows_down_and_saves() -> None:
+    limits = np.linspace(100.0, 900.0, 81)
+    shares = run(power_limit=limits)["clock_share"]
+    assert np.all(np.diff(shares) >= 0.0)
+    assert np.all(shares[limits >= 700.0] == 1.0)
+    inside = shares[(limits >= 250.0) & (limits <= 700.0)]
+    assert np.all(np.diff(inside, 2) < 1e-12)  # concave
+    energy = run(power_limit=limits, step_energy=0.0)["device_energy"]
+    assert np.all(np.diff(energy) >= 0.0)
+    assert float(energy[0]) == pytest.approx(512 * 140 * 10)  # below what an idle one takes
+    assert float(energy[-1]) == pytest.approx(float(run()["device_energy"]))
+
+
+def test_a_step_under_a_limit_of_power(sweeps: Runner) -> None:
+    line = ("analysis --model llama3-8b --gpus 16 --tp 2 --seq-len 4096 --micro-batches 8 "
+            "--zero-stage 1 --json")  # fmt: skip
+    (free,) = sweeps(line).records
+    rows = sweeps(f"{line} --power-limit '300 W,400 W,500 W,700 W'").records
+    times, energies = ([row[name] for row in rows] for name in ("step_time_s", "step_energy_j"))
+    assert times == sorted(times, reverse=True)
+    assert (times[-1], energies[-1]) == (free["step_time_s"], free["step_energy_j"])
+    # Products slow down, the rest of the step doesn't.
+    slower = 1.0 / (1.0 - 1.28 * (1.0 - 400.0 / 700.0) ** 2)
+    assert 1.0 < times[1] / times[-1] < slower
+    assert min(energies) < energies[-1]
+    out = sweeps("plan --model llama3-8b --gpus 16 -b 64 --tp 2 --pp 1 --cp 1 --recompute none "
+                 "--power-limit 300W,700W --json").records  # fmt: skip
+    assert out[0]["step_time_s"] > out[1]["step_time_s"]
