@@ -22,11 +22,10 @@ from sweeps import display
 from sweeps.cli.analysis_job import LACKING, evaluation_of, roots
 from sweeps.cli.collective_command import evaluated, put_in
 from sweeps.cli.flags import flag_of
-from sweeps.cli.options import grouped_lines
+from sweeps.cli.options import grouped_lines, price_words
 from sweeps.cli.write import shown
 from sweeps.job import Job
 from sweeps.result import aligned
-from sweeps.spec.catalog import price_words
 
 # What a training step's communication hides behind: how much of it, and why not all.
 

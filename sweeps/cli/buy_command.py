@@ -161,8 +161,9 @@ def _lines(
     readings: Sequence[str],
     assumed: Sequence[str],
 ) -> Iterator[str]:
+    from sweeps.cli.options import price_words
     from sweeps.result import aligned
-    from sweeps.spec.catalog import load_hardware, price_words
+    from sweeps.spec.catalog import load_hardware
 
     first = next(iter(points.values()))
     budget = f", for up to {wish.budget:,.0f} USD" if wish.budget < inf else ""

@@ -22,6 +22,7 @@ from sweeps.spec.units import format_quantity
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sweeps.spec.machine import Machine
     from sweeps.spec.resolve import Resolved
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -263,3 +264,19 @@ def _several(name: str, values: Any) -> str:
 def _used(job: Job) -> set[str]:
     """Return the names that the graph of the result really takes."""
     return {"hardware", *job.program.labels, *job.program.used()}
+
+
+def price_words(machine: Machine) -> str:
+    """Return what a report says of a machine's price: how old it is; nothing where it has none."""
+    from sweeps.store.metadata import created
+
+    figure = machine.figures.get("price")
+    if figure is None:
+        return ""
+    told = f"the price, {figure.value:g} USD/h for a GPU of {machine.name}"
+    whose = f"({figure.kind}: {figure.source})"
+    if not figure.date:
+        return f"{told}, has no date {whose}"
+    months = [12 * int(text[:4]) + int(text[5:7]) for text in (created(), figure.date)]
+    age = months[0] - months[1]
+    return f"{told}, is of {figure.date}, {age} months old {whose}: --price gives today's"

@@ -16,6 +16,7 @@ from overhead.communication.operation import DIMENSIONS
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.step.parts import PARTS
 from sweeps import display
+from sweeps.cli.options import price_words
 from sweeps.cli.plan_command import Asked, flag_of
 from sweeps.cli.write import shown
 from sweeps.engine.grid import is_row_number
@@ -26,7 +27,7 @@ from sweeps.search.repair import nearest_plan
 from sweeps.search.request import CHOICES, Execution, Request, read_request
 from sweeps.search.search import Detail, details, evaluation
 from sweeps.search.words import bound_by, differences, effects, memory_words, percent
-from sweeps.spec.catalog import load_hardware, price_words
+from sweeps.spec.catalog import load_hardware
 
 # Tables of plans for people, and records of them for programs.
 

@@ -344,6 +344,7 @@ def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     """Tell what running takes as it was published, beside what our formulas say."""
     from sweeps.cli.write import Output
     from sweeps.errors import InputError, fault
+    from sweeps.job import prepare
     from sweeps.result import provenance_of
     from sweeps.validate.predict import running_lines, running_result, running_rows
     from sweeps.validate.run_table import find_csv
@@ -354,7 +355,12 @@ def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     bound = _bound(given, 0.1)
     out = Output(given, "validate")
     out.check()
-    rows = running_rows(find_csv(tables[0], "TABLE", (RUNNING,)), folders_of(given))
+
+    def ask(stated: Mapping[str, Any], where: str) -> float:
+        (quantity,) = stated["quantities"]
+        return float(prepare(stated, folders=folders_of(given), where=where).dataset()[quantity])
+
+    rows = running_rows(find_csv(tables[0], "TABLE", (RUNNING,)), ask)
     attrs = provenance_of(
         title="What running takes: predicted and measured",
         stated=_stated(tables, given),

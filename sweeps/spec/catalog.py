@@ -144,22 +144,6 @@ def load_hardware(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Mac
     return read_machine(path, machine_content(path, folders))
 
 
-def price_words(machine: Machine) -> str:
-    """Return what a report says of a machine's price: how old it is; nothing where it has none."""
-    from sweeps.store.metadata import created
-
-    figure = machine.figures.get("price")
-    if figure is None:
-        return ""
-    told = f"the price, {figure.value:g} USD/h for a GPU of {machine.name}"
-    whose = f"({figure.kind}: {figure.source})"
-    if not figure.date:
-        return f"{told}, has no date {whose}"
-    months = [12 * int(text[:4]) + int(text[5:7]) for text in (created(), figure.date)]
-    age = months[0] - months[1]
-    return f"{told}, is of {figure.date}, {age} months old {whose}: --price gives today's"
-
-
 def machine_content(path: Path, folders: Sequence[StrPath] = ()) -> dict[str, Any]:
     """Read a machine's file, with what it leaves to the machine that it is like."""
     content = read_toml(path)

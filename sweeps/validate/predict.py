@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -281,22 +281,26 @@ def _network(machine: Machine) -> dict[str, float]:
 RUNNING = ("row_id", "source_ref", "quantity", "measured", "given", "notes")
 
 
-def running_rows(path: Path, folders: Sequence[Path] = ()) -> list[dict[str, Any]]:
-    """Predict each row's quantity from what its column ``given`` says, as ``name=value; ..``."""
+Asking = Callable[[Mapping[str, Any], str], float]
+
+
+def running_rows(path: Path, ask: Asking) -> list[dict[str, Any]]:
+    """Return rows of what running takes with what is predicted of each.
+
+    Its quantity is asked for as a sweep of what ``given`` says, as ``name=value; ..``, and where.
+    """
     _, ((_, heading), *lines) = read_csv(path, "TABLE")
     lacking = [name for name in RUNNING if name not in heading]
     if lacking:
         wrong = f"has no column {', '.join(lacking)}"
         raise InputError(fault("TABLE", str(path), wrong, ", ".join(RUNNING)))
     return [
-        _running(dict(zip(heading, cells, strict=False)), f"{path.name}, line {line}: ", folders)
+        _running(dict(zip(heading, cells, strict=False)), f"{path.name}, line {line}: ", ask)
         for line, cells in lines
     ]
 
 
-def _running(row: Mapping[str, str], where: str, folders: Sequence[Path]) -> dict[str, Any]:
-    from sweeps.job import prepare
-
+def _running(row: Mapping[str, str], where: str, ask: Asking) -> dict[str, Any]:
     quantity = row["quantity"]
     if quantity not in VOCABULARY:
         raise InputError(
@@ -304,8 +308,7 @@ def _running(row: Mapping[str, str], where: str, folders: Sequence[Path]) -> dic
         )
     pairs = (piece.partition("=") for piece in row["given"].split(";"))
     constants = {name.strip(): value.strip() for name, _, value in pairs}
-    job = prepare({"constants": constants, "quantities": [quantity]}, folders=folders, where=where)
-    predicted = float(job.dataset()[quantity])
+    predicted = ask({"constants": constants, "quantities": [quantity]}, where)
     measured = parse_quantity(
         row["measured"], VOCABULARY[quantity].units, field=f"{where}measured", bare_is_si=True
     )

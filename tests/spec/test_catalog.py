@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from overhead.quantity import VOCABULARY
+from sweeps.cli.options import price_words
 from sweeps.errors import InputError, RunError
 from sweeps.spec import catalog
 from sweeps.spec.catalog import (
@@ -15,7 +16,6 @@ from sweeps.spec.catalog import (
     find_sweep,
     hardware_names,
     load_hardware,
-    price_words,
     read_toml,
     shipped,
     spec_names,
