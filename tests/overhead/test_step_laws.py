@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +16,9 @@ from overhead.quantity import Array
 from overhead.step.parts import PARTS
 from tests.overhead.step_cases import DEEPSEEK, GPT, LLAMA, MIXTRAL, NETWORK, evaluation
 
-laws = settings(max_examples=25, deadline=None)
+laws = settings(max_examples=10, deadline=None)
+# So many at once: they take no longer than one.
+PLANS = 6
 SCHEDULES = ("gpipe", "one_f_one_b", "interleaved", "zero_bubble_h1", "dual_pipe", "forward_only")
 SMALL = {"gpt": {**GPT, "layers": 16}, "llama": LLAMA, "mixtral": MIXTRAL,
          "deepseek": {**DEEPSEEK, "layers": 64}}  # fmt: skip
@@ -27,24 +28,29 @@ BANDWIDTHS = ("memory_bandwidth", "intra_bandwidth", "inter_bandwidth")
 
 @st.composite
 def plans(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, str]]:
-    """Draw a model with a plan, and the labels that hold."""
+    """Draw a model with several plans, and the labels that hold."""
     model = SMALL[draw(st.sampled_from(sorted(SMALL)))]
-    degrees = {name: draw(st.sampled_from([1, 2, 4, 8])) for name in ("tp", "cp", "pp", "dp")}
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+
+    def among(*values: float) -> Array:
+        return rng.choice(np.array(values, dtype=np.float64), PLANS)
+
+    degrees = {name: among(1, 2, 4, 8) for name in ("tp", "cp", "pp", "dp")}
     schedule = draw(st.sampled_from(SCHEDULES))
-    micro_batches = 2 * degrees["pp"] * draw(st.sampled_from([1, 3]))
+    micro_batches = 2 * degrees["pp"] * among(1, 3)
     plan = {
         **model,
         **degrees,
-        "micro_batch": draw(st.sampled_from([1, 4])),
-        "virtual_stages": draw(st.sampled_from([1, 2])) if schedule == "interleaved" else 1,
-        "zero_stage": draw(st.integers(0, 3)),
-        "sequence_parallel": 1.0 if model["experts"] else draw(st.integers(0, 1)),
-        "host_time": draw(st.sampled_from([0.0, 1e-5, 1e-4])),
-        **{name: draw(st.sampled_from([0.0, 0.3, 1.0])) for name in OVERLAPS},
+        "micro_batch": among(1, 4),
+        "virtual_stages": among(1, 2) if schedule == "interleaved" else 1,
+        "zero_stage": among(0, 1, 2, 3),
+        "sequence_parallel": 1.0 if model["experts"] else among(0, 1),
+        "host_time": among(0.0, 1e-5, 1e-4),
+        **{name: among(0.0, 0.3, 1.0) for name in OVERLAPS},
     }
     plan["global_batch"] = plan["dp"] * plan["micro_batch"] * micro_batches
     if model["experts"]:
-        plan["ep"] = draw(st.sampled_from([1, degrees["dp"]]))
+        plan["ep"] = np.where(rng.random(PLANS) < 0.5, 1.0, degrees["dp"])
     labels = {
         "schedule": schedule,
         "recompute": draw(st.sampled_from(["none", "selective", "full", "per_op"])),
@@ -66,22 +72,31 @@ def test_parts_sum_and_none_is_longer_than_the_step(
 ) -> None:
     plan, labels = case
     held = evaluation(plan, **labels)
-    time = float(held["step_time"])
-    parts = {part: float(held[part]) for part in PARTS}
-    assert sum(parts.values()) == pytest.approx(time, rel=1e-11)
-    assert all(part <= time * (1 + 1e-12) for part in parts.values())
-    least = {part: value for part, value in parts.items() if part != "imbalance_time"}
-    assert min(least.values()) >= 0.0
+    time = held["step_time"]
+    parts = {part: held[part] for part in PARTS}
+    np.testing.assert_allclose(sum(parts.values()), time, rtol=1e-11)
+    for part, value in parts.items():
+        assert np.all(value <= time * (1 + 1e-12)), part
+        assert part == "imbalance_time" or np.all(value >= 0.0), part
     computed = sum(parts[f"{part}_part_time"] for part in ("matmul", "attention", "elementwise"))
-    assert time >= computed
-    assert time >= float(held["pipeline_time"])
+    assert np.all(time >= computed)
+    assert np.all(time >= held["pipeline_time"])
     # Nothing hides more than there is.
     exposed = sum(value for part, value in parts.items() if part.startswith("exposed_"))
-    hidden = 1.08 * float(held["communication_upper_bound"])
+    hidden = 1.08 * held["communication_upper_bound"]
     # A mechanism may take multiprocessors, and add up what it receives.
     plain = labels["tp_mechanism"] == "efficiency"
-    if labels["schedule"] in ("gpipe", "forward_only") and plan["pp"] == 1 and plain:
-        assert exposed <= hidden * (1 + 1e-9)
+    if labels["schedule"] in ("gpipe", "forward_only") and plain:
+        assert np.all((exposed <= hidden * (1 + 1e-9)) | (plan["pp"] > 1))
+
+
+def several(times: Array, count: int) -> Array:
+    """Return the times of all plans, one row for each of some values."""
+    return np.broadcast_to(times, (count, PLANS))
+
+
+def rows(values: Any) -> Array:
+    return np.array(values, dtype=np.float64)[:, None]
 
 
 @laws
@@ -91,10 +106,10 @@ def test_twice_the_bandwidth_never_slows_a_step(
 ) -> None:
     plan, labels = case
     known = {"memory_bandwidth": 3e12, **NETWORK}
-    factors = np.array([1.0, 2.0, 4.0, 1e3])
+    factors = rows([1.0, 2.0, 4.0, 1e3])
     names = BANDWIDTHS if name == "all" else (name,)
-    times = step(plan, labels, **{each: known[each] * factors for each in names})
-    assert np.all(np.diff(times) <= 1e-12 * times[:-1])
+    times = several(step(plan, labels, **{each: known[each] * factors for each in names}), 4)
+    assert np.all(np.diff(times, axis=0) <= 1e-12 * times[:-1])
 
 
 @laws
@@ -103,9 +118,8 @@ def test_more_overlap_is_never_slower(
     case: tuple[dict[str, Any], dict[str, str]], name: str
 ) -> None:
     plan, labels = case
-    times = step(plan, labels, **{name: np.linspace(0.0, 1.0, 11)})
-    times = np.broadcast_to(times, (11,))
-    assert np.all(np.diff(times) <= 1e-12 * times[:-1])
+    times = several(step(plan, labels, **{name: rows(np.linspace(0.0, 1.0, 11))}), 11)
+    assert np.all(np.diff(times, axis=0) <= 1e-12 * times[:-1])
 
 
 @laws
@@ -121,9 +135,9 @@ def test_what_costs_more_never_speeds_a_step_up(
 ) -> None:
     plan, labels = case
     base = {"elementwise_factor": 1.0, "loss_bytes": 32.0, "optimizer_traffic_bytes": 40.0}
-    values = base.get(name, 1e-6) * np.array([0.0, 1.0, 3.0, 10.0])
-    times = np.broadcast_to(step(plan, labels, **{name: values}), (4,))
-    assert np.all(np.diff(times) >= -1e-12 * times[:-1])
+    values = base.get(name, 1e-6) * rows([0.0, 1.0, 3.0, 10.0])
+    times = several(step(plan, labels, **{name: values}), 4)
+    assert np.all(np.diff(times, axis=0) >= -1e-12 * times[:-1])
 
 
 @laws
@@ -132,25 +146,28 @@ def test_a_longer_batch_takes_longer_and_has_a_smaller_bubble(
     case: tuple[dict[str, Any], dict[str, str]],
 ) -> None:
     plan, labels = case
-    batches = plan["global_batch"] * np.array([1.0, 2.0, 5.0])
-    held = evaluation({**plan, "global_batch": batches}, **labels)
-    assert np.all(np.diff(held["step_time"]) > 0)
-    share = np.broadcast_to(held["bubble_time"] / held["step_time"], (3,))
-    assert np.all(np.diff(share) <= 1e-12)
+    held = evaluation({**plan, "global_batch": plan["global_batch"] * rows([1, 2, 5])}, **labels)
+    assert np.all(np.diff(several(held["step_time"], 3), axis=0) > 0)
+    share = several(held["bubble_time"] / held["step_time"], 3)
+    assert np.all(np.diff(share, axis=0) <= 1e-12)
 
 
-@laws
+@settings(max_examples=25, deadline=None)
 @given(case=plans())
 def test_recomputation_costs_time(case: tuple[dict[str, Any], dict[str, str]]) -> None:
+    # One plan of them: in pipelines whose stages differ, ZeRO 3 hides behind a stage that isn't the
+    # slowest, and a longer backward there can hide 0.01 % more than it costs.
     plan, labels = case
+    plan = {name: np.ravel(value)[0] for name, value in plan.items()}
     # What stops early saves in dense layers alone, which the slowest stage needn't have.
     early = () if plan["experts"] else ("full_early_stop",)
     modes = ("none", "selective", *early, "full")
-    times = [float(step(plan, {**labels, "recompute": mode})) for mode in modes]
-    if labels["schedule"] == "forward_only":
-        assert len(set(times)) == 1
-    else:
-        assert all(one <= other * (1 + 1e-12) for one, other in pairwise(times))
+    times = [step(plan, {**labels, "recompute": mode}) for mode in modes]
+    for one, other in pairwise(times):
+        if labels["schedule"] == "forward_only":
+            np.testing.assert_array_equal(one, other)
+        else:
+            assert np.all(one <= other * (1 + 1e-12))
 
 
 @laws
@@ -160,6 +177,6 @@ def test_a_faster_gpu_is_faster(
 ) -> None:
     plan, labels = case
     for name in ("matmul_efficiency", "attention_efficiency", "memory_efficiency"):
-        both = np.array([efficiency, efficiency + 0.1])
-        slow, fast = np.broadcast_to(step(plan, labels, **{name: both}), (2,))
-        assert fast <= slow * (1 + 1e-12)
+        both = rows([efficiency, efficiency + 0.1])
+        slow, fast = several(step(plan, labels, **{name: both}), 2)
+        assert np.all(fast <= slow * (1 + 1e-12))
