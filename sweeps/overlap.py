@@ -388,6 +388,10 @@ def report_lines(job: Job, case: Case, verbose: bool) -> Iterator[str]:
     yield "measured" if measured else f"{mechanism.name}: {mechanism.title}"
     for name, words in LINES:
         yield _line(words, format_quantity(found[name], "s"))
+    if mechanism.name == "fused_messages" and not measured:
+        fused = values_of(job, case, ("fusing_saves", "fused_communication_time"))
+        yield _line("saved by fusing", format_quantity(fused["fusing_saves"], "s"))
+        found["communication_time"] = fused["fused_communication_time"]
     for name, words in RATIOS:
         yield _line(words, f"{100 * found[name]:.4g} %")
     for name, words in SPEEDUPS:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from overhead.formula import alias, call, constant, formula, product, total
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import mechanisms
-from overhead.quantity import Array
+from overhead.quantity import Array, define
 
 # The last gradients are ready when the backward ends, so the last bucket shows in any case.
 IN_TURN = (
@@ -147,20 +147,60 @@ def counted_messages_time(messages: Array, message_latency: Array, transfer_time
 alias("messages", "gradient_buckets", when={"mechanism": "ddp_buckets|gradient_accumulation"})
 
 
-@formula(
-    returns="overlapped_time",
+FUSED = {"mechanism": "fused_messages"}
+define(
+    "fused_communication_time",
+    r"t_{\mathrm{fused}}",
+    "s",
+    "time of the one message into which others are fused, with its copies",
+    minimum=0,
+)
+define(
+    "fusing_saves",
+    r"t_{\mathrm{saved}}",
+    "s",
+    "time that fusing messages saves (negative: that its copies cost)",
+)
+
+
+@formula(source="hockney1994", when=FUSED)
+def fused_communication_time(
+    message_latency: Array, transfer_time: Array, copy_time: Array
+) -> Array:
+    """Time of all messages fused into one: one latency, and the copies in and out."""
+    return message_latency + transfer_time + copy_time
+
+
+@formula(source="derivation", when=FUSED)
+def fusing_saves(communication_time: Array, fused_communication_time: Array) -> Array:
+    """Time that fusing messages saves; negative where the copies cost more than the latencies."""
+    return communication_time - fused_communication_time
+
+
+total(
+    "overlapped_time",
+    ("compute_time", "fused_communication_time"),
+    "Time with all messages fused into one",
     source="hockney1994",
+    name="fused_messages_time",
+    when=FUSED,
     assumes=(
         "the fused message starts when all of its parts are there, and hides behind nothing",
         "what it is compared with waits for each of the messages",
     ),
-    when={"mechanism": "fused_messages"},
 )
-def fused_messages_time(
-    compute_time: Array, message_latency: Array, transfer_time: Array, copy_time: Array
-) -> Array:
-    """Time with all messages fused into one: one latency, and the copies in and out."""
-    return compute_time + message_latency + transfer_time + copy_time
+
+
+@formula(returns="ideal_overlapped_time", source="derivation", when=FUSED)
+def ideal_fused_time(compute_time: Array, fused_communication_time: Array) -> Array:
+    """Time of the longer one, with the messages fused."""
+    return np.maximum(compute_time, fused_communication_time)
+
+
+# What fusing saves isn't hidden: it isn't sent at all.
+constant(
+    "hidden_time", 0.0, "No time: one message hides behind nothing", like="compute_time", when=FUSED
+)
 
 
 # Overlap of unequal buckets and layers: the general forms, along a leading axis.

@@ -552,6 +552,7 @@ OF_MACHINE = {
     "best_matmul_flops": "best_matmul_flops_bf16",
     "latency": "intra_latency",
     "bandwidth": "intra_bandwidth",
+    "sms": "sms",
 }
 # What is computed at a machine's rates.
 RATED = {"hardware", "matmul_rows", *SM_LAWS}
@@ -569,13 +570,12 @@ class OverlapResolver(Resolver):
                 self.origins[name] = (assumed(self.labels[name]),)
             if name == "mechanism":
                 chosen = [one for one in MECHANISMS if one in self._values(name)]
-        rated = bool(RATED & self.given)
+        if RATED & self.given:
+            self._machines()
         for way, more in ASSUMED.items():
             if any(way in complete({"mechanism": m}, self.sweep.given).items() for m in chosen):
                 for name, (default, why) in more.items():
                     self._constant(name, assumed(default, why))
-        if rated:
-            self._machines()
         for mechanism in chosen:
             for name, default in MECHANISMS[mechanism].defaults.items():
                 if name not in self.given:

@@ -158,6 +158,10 @@ def test_fused_messages(
     close(float(evaluation["overlapped_time"]), exact)
     apart = simulated.separate(compute, latency, transfers)
     close(float(evaluation["sequential_time"]), apart)
+    # What fusing saves isn't hidden, and no more is reached than the longer one allows.
+    assert float(evaluation["hidden_time"]) == float(evaluation["overlap_ratio"]) == 0.0
+    close(float(evaluation["fusing_saves"]), apart - exact)
+    assert float(evaluation["overlap_speedup"]) <= float(evaluation["ideal_speedup"]) * (1 + 1e-12)
 
 
 @given(st.integers(0, 60), some_times, st.integers(1, 20))
