@@ -196,6 +196,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "clock": ("limited",),  # whether a limit of its power slows a GPU down
     "routing": ("drawn",),  # whether the busiest expert's tokens follow from chance and heat
     "tuning": ("lora",),  # whether adapters alone are trained
+    "mixers": ("hybrid",),  # whether some layers have linear attention in place of attention
     "packing": ("documents",),  # whether attention stays within documents of a sequence
     "grid": ("given",),  # groups lie on a mesh or torus of given sides
     # From messages, at the rate of multiprocessors, or in parts at that rate
@@ -310,6 +311,7 @@ def chosen(given: Container[str]) -> dict[str, str]:
     """Return what else holds of a model where some quantities are given."""
     found = {"routing": "drawn"} if "expert_heat" in given else {}
     found |= {"tuning": "lora"} if "lora_rank" in given else {}
+    found |= {"mixers": "hybrid"} if "linear_layers" in given else {}
     return found | ({"packing": "documents"} if "document_length" in given else {})
 
 

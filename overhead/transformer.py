@@ -60,6 +60,8 @@ for _name, (_symbol, _meaning) in _FLAGS.items():
 
 FLAGS: tuple[str, ...] = tuple(_FLAGS)
 SHAPES: tuple[str, ...] = (*_SIZES, *_FLAGS)
+_LINEAR = ("layers", "key_heads", "value_heads", "key_size", "value_size", "kernel")
+HYBRID_SHAPES = (*(f"linear_{name}" for name in _LINEAR), "output_gate")
 # Shapes that no rule gives.
 VITAL = (*TENSORS, "gated", "tied_embeddings")
 

@@ -204,6 +204,48 @@ def expert_activations(
     return rows * (ends + inside)
 
 
+@formula(
+    returns="attention_activations",
+    source="yang2025",
+    where="section 3.4",
+    assumes=(
+        "of linear attention: what its first product gives, the convolution's output, the state's "
+        "output before and after its gated norm",
+        "a stage has as many layers of each kind as the mean",
+        CAST,
+    ),
+    when={"mixers": "hybrid"},
+)
+def hybrid_attention_activations(
+    linear_share: Array,
+    heads: Array,
+    tp: Array,
+    activation_bytes: Array,
+    query_head_size: Array,
+    matmul_input_bytes: Array,
+    value_head_size: Array,
+    rank_kv_heads: Array,
+    qk_norms: Array,
+    head_size: Array,
+    output_gate: Array,
+    linear_in_width: Array,
+    linear_out_width: Array,
+    linear_key_heads: Array,
+    linear_key_size: Array,
+) -> Array:
+    """Bytes a token of a layer's attention, or linear attention, in the mean."""
+    own = heads / tp
+    queries = own * (activation_bytes * query_head_size + matmul_input_bytes * value_head_size)
+    keys = activation_bytes * rank_kv_heads * (query_head_size + value_head_size)
+    gates = output_gate * activation_bytes * 2.0 * own * value_head_size
+    norms = qk_norms * activation_bytes * (own + rank_kv_heads) * head_size
+    attention = queries + keys + norms + gates
+    convolved = 2.0 * linear_key_heads * linear_key_size + linear_out_width
+    kept = activation_bytes * (linear_in_width + convolved + linear_out_width)
+    linear = (kept + matmul_input_bytes * linear_out_width) / tp
+    return (1.0 - linear_share) * attention + linear_share * linear
+
+
 # Beside frozen weights a product's input is kept only where an adapter takes it, too.
 
 LORA: dict[str, Any] = {

@@ -99,6 +99,26 @@ for _name, _symbol, _meaning in (
         above=_name == "single_bytes",
     )
 
+# Hybrids: layers with linear attention (a gated delta net) in place of attention.
+for _name, _symbol, _meaning in (
+    ("linear_layers", r"L_\ell", "layers with linear attention in place of attention"),
+    ("linear_key_heads", r"k_\ell", "query and key heads of a linear attention"),
+    ("linear_value_heads", r"a_\ell", "value heads of a linear attention"),
+    ("linear_key_size", r"d_{\ell k}", "size of a query or key head of a linear attention"),
+    ("linear_value_size", r"d_{\ell v}", "size of a value head of a linear attention"),
+    ("linear_kernel", r"c_\ell", "tokens that a linear attention's convolution spans"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0, integer=True)
+define("output_gate", r"\gamma_o", "1", "whether attention's context has a gate as wide as it",
+       minimum=0, maximum=1, integer=True)  # fmt: skip
+for _name, _symbol, _meaning in (
+    ("linear_share", r"\lambda_\ell", "share of layers that have linear attention"),
+    ("linear_in_width", r"n_\ell", "outputs of a linear attention's first product"),
+    ("linear_out_width", r"m_\ell", "inputs of a linear attention's last product"),
+    ("linear_scan_flops", r"F_\ell", "forward FLOPs of one token by a linear attention's state"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0)
+
 # Fine-tuning that trains adapters of low rank alone, beside frozen weights.
 define("lora_rank", r"r_{\mathrm{A}}", "1",
        "rank of adapters (LoRA), which alone are trained; 0: nothing is", minimum=0,
@@ -282,6 +302,12 @@ cite(
     "transformerengine",
     "NVIDIA, Transformer Engine",
     "github.com/NVIDIA/TransformerEngine",
+)
+cite(
+    "yang2025",
+    "S. Yang, J. Kautz, A. Hatamizadeh, Gated delta networks: improving Mamba2 with delta rule, "
+    "ICLR, 2025",
+    "arXiv:2412.06464",
 )
 cite(
     "hu2021",

@@ -97,6 +97,107 @@ total("model_state_memory", ("weight_memory", "gradient_memory", "optimizer_memo
       where="section 3.1")  # fmt: skip
 
 
+# Hybrids: of a layer the mean, over those with attention and those with a gated delta net.
+
+MEAN = "a stage has as many layers of each kind as the mean"
+GATED: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/ssm/gated_delta_net; megatron/training/training.py, gdn_layer_flops",
+}
+HYBRIDS: dict[str, Any] = {
+    "source": "yang2025",
+    "where": "section 3.4",
+    "assumes": (MEAN,),
+    "when": {"mixers": "hybrid"},
+}
+
+
+@formula(**GATED)
+def linear_share(linear_layers: Array, layers: Array) -> Array:
+    """Share of layers that have linear attention."""
+    return linear_layers / layers
+
+
+@formula(assumes=("queries, keys, values, an output gate, and two numbers a value head",), **GATED)
+def linear_in_width(
+    linear_key_heads: Array,
+    linear_key_size: Array,
+    linear_value_heads: Array,
+    linear_out_width: Array,
+) -> Array:
+    """Outputs of a linear attention's first product."""
+    keys = linear_key_heads * linear_key_size
+    return 2.0 * (keys + linear_out_width + linear_value_heads)
+
+
+product("linear_out_width", ("linear_value_heads", "linear_value_size"),
+        "Inputs of a linear attention's last product", **GATED)  # fmt: skip
+
+
+def _mean(share: Array, attention: Array, linear: Array) -> Array:
+    return np.asarray((1.0 - share) * attention + share * linear)
+
+
+@formula(returns="attention_weights", **HYBRIDS)
+def hybrid_attention_weights(
+    linear_share: Array,
+    output_gate: Array,
+    query_down_weights: Array,
+    key_value_down_weights: Array,
+    query_weights: Array,
+    key_value_weights: Array,
+    attention_output_weights: Array,
+    hidden_size: Array,
+    linear_in_width: Array,
+    linear_out_width: Array,
+) -> Array:
+    """Weights of one layer's attention, or linear attention, in the mean."""
+    down = query_down_weights + key_value_down_weights
+    up = (1.0 + output_gate) * query_weights + key_value_weights
+    own = down + up + attention_output_weights
+    return _mean(linear_share, own, hidden_size * (linear_in_width + linear_out_width))
+
+
+@formula(returns="attention_rank_weights", **HYBRIDS)
+def hybrid_attention_rank_weights(
+    linear_share: Array,
+    output_gate: Array,
+    query_down_weights: Array,
+    key_value_down_weights: Array,
+    query_weights: Array,
+    rank_key_value_weights: Array,
+    attention_output_weights: Array,
+    tp: Array,
+    hidden_size: Array,
+    linear_in_width: Array,
+    linear_out_width: Array,
+) -> Array:
+    """Weights of one layer's attention on one rank, in the mean."""
+    own = (1.0 + output_gate) * query_weights + attention_output_weights
+    linear = hidden_size * (linear_in_width + linear_out_width) / tp
+    down = query_down_weights + key_value_down_weights
+    return _mean(linear_share, down + rank_key_value_weights + own / tp, linear)
+
+
+@formula(returns="attention_norm_parameters", **HYBRIDS)
+def hybrid_attention_norm_parameters(
+    linear_share: Array,
+    qk_norms: Array,
+    head_size: Array,
+    q_rank: Array,
+    kv_rank: Array,
+    linear_kernel: Array,
+    linear_key_heads: Array,
+    linear_key_size: Array,
+    linear_value_heads: Array,
+    linear_value_size: Array,
+) -> Array:
+    """Norms of one layer's attention; of a linear one its convolution, decay and norm."""
+    convolved = 2.0 * linear_key_heads * linear_key_size + linear_value_heads * linear_value_size
+    linear = linear_kernel * convolved + 2.0 * linear_value_heads + linear_value_size
+    return _mean(linear_share, 2.0 * qk_norms * head_size + q_rank + kv_rank, linear)
+
+
 # Adapters of low rank beside frozen weights: what is trained, and kept for training.
 #
 # Both of an adapter's matrices are split over tensor-parallel ranks, as Megatron-Bridge has it.
@@ -127,6 +228,31 @@ def attention_adapter_width(
     inputs = np.where(kv_rank > 0.0, 2.0 * hidden_size + q_rank + kv_rank, hidden_size)
     output = heads * value_head_size + hidden_size
     return np.asarray(lora_attention * (inputs + qkv_outputs + output))
+
+
+@formula(
+    returns="attention_adapter_width",
+    source=LORA["source"],
+    where=LORA["where"],
+    assumes=(MEAN, "both products of a linear attention have one"),
+    when={**LORA["when"], **HYBRIDS["when"]},
+)
+def hybrid_attention_adapter_width(
+    lora_attention: Array,
+    linear_share: Array,
+    hidden_size: Array,
+    qkv_outputs: Array,
+    output_gate: Array,
+    heads: Array,
+    value_head_size: Array,
+    linear_in_width: Array,
+    linear_out_width: Array,
+) -> Array:
+    """Inputs and outputs of a hybrid's attention's linear layers with adapters, in the mean."""
+    context = heads * value_head_size
+    attention = qkv_outputs + (1.0 + output_gate) * context
+    mean = _mean(linear_share, attention, linear_in_width + linear_out_width)
+    return np.asarray(lora_attention * (2.0 * hidden_size + mean))
 
 
 @formula(**LORA)

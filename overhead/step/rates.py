@@ -290,15 +290,43 @@ def error_band(
     return np.where(far, _band("rates or cuts without runs", unknown_settings), near)
 
 
+def _unseen(unknown_settings: Array) -> Array:
+    return _band("rates or cuts without runs", unknown_settings)
+
+
+for _name, _when in (
+    ("adapted", {"tuning": "lora"}),
+    ("adapted_hybrid", {"tuning": "lora", "mixers": "hybrid"}),
+):
+    formula(
+        returns="error_band",
+        name=f"{_name}_error_band",
+        where="adapters beside frozen weights: no constant is fitted to such runs",
+        when=_when,
+        **ERRORS,
+    )(_unseen)
+
+
 @formula(
     returns="error_band",
-    where="adapters beside frozen weights: no constant is fitted to such runs",
-    when={"tuning": "lora"},
+    where="hybrids: no constant is fitted to such runs",
+    when={"mixers": "hybrid"},
     **ERRORS,
 )
-def adapted_error_band(unknown_settings: Array) -> Array:
-    """Error of a step's time with adapters that four in five runs stay within."""
-    return _band("rates or cuts without runs", unknown_settings)
+def hybrid_error_band(
+    linear_layers: Array,
+    experts: Array,
+    zero_stage: Array,
+    world_size: Array,
+    gpus_per_node: Array,
+    cp: Array,
+    unseen_device: Array,
+    unknown_settings: Array,
+) -> Array:
+    """Error of the step's time that four in five runs stay within, of hybrids and others."""
+    unseen = np.where(linear_layers > 0.0, 1.0, unseen_device)
+    plan = (experts, zero_stage, world_size, gpus_per_node, cp)
+    return error_band(*plan, unseen, unknown_settings)
 
 
 @formula(where="memory: bytes of states and what is recomputed are known, or not", **ERRORS)

@@ -478,7 +478,7 @@ def _hardware_schema() -> Schema:
 
 def _model_schema() -> Schema:
     from overhead.quantity import VOCABULARY
-    from overhead.transformer import SHAPES
+    from overhead.transformer import HYBRID_SHAPES, SHAPES
     from sweeps.spec.figures import ORIGINS
     from sweeps.spec.model import KEYS
 
@@ -488,7 +488,7 @@ def _model_schema() -> Schema:
 
     others = {"name": TEXT, "title": TEXT, "summary": TEXT, "hugging_face": WORDS, "source": TEXT,
               "kind": {"enum": list(ORIGINS)},
-              "shapes": _table({name: value(name) for name in SHAPES})}  # fmt: skip
+              "shapes": _table({one: value(one) for one in (*SHAPES, *HYBRID_SHAPES)})}  # fmt: skip
     return _table({name: others.get(name) or value(name) for name in KEYS})
 
 

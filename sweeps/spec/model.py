@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from overhead.graph import MissingQuantities, derive
+from overhead.graph import Evaluation, MissingQuantities, derive
+from overhead.labels import chosen
 from overhead.quantity import VOCABULARY
-from overhead.transformer import FLAGS, SHAPES, VITAL
+from overhead.transformer import FLAGS, HYBRID_SHAPES, SHAPES, VITAL
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.figures import ORIGINS, Figure, FigureReader
 from sweeps.spec.units import parse_quantity
@@ -54,7 +55,8 @@ class Model:
         if name not in VOCABULARY:
             raise InputError(fault("quantity", name, "is unknown", nearest(name, VOCABULARY)))
         try:
-            return float(derive(name, {**self.shapes, **given}))
+            known = {**self.shapes, **given}
+            return float(Evaluation(known, chosen(known))[name])
         except MissingQuantities as error:
             self.need(error.missing, name, given)
             raise
@@ -76,7 +78,7 @@ def _order(name: str) -> int:
 
 def shape_value(name: str, given: object, place: str) -> float:
     """Read one shape."""
-    if name in FLAGS and isinstance(given, bool):
+    if name in (*FLAGS, HYBRID_SHAPES[-1]) and isinstance(given, bool):
         return float(given)
     value = parse_quantity(given, "1", field=place, bare_is_si=False)
     quantity = VOCABULARY[name]
@@ -86,7 +88,7 @@ def shape_value(name: str, given: object, place: str) -> float:
         outside, domain = bool(quantity.outside(np.asarray(value))), quantity.domain()
     if outside or value > LARGEST:
         domain = domain if value <= LARGEST else f"{domain} up to {LARGEST:g}"
-        domain = "true or false" if name in FLAGS else domain
+        domain = "true or false" if name in (*FLAGS, HYBRID_SHAPES[-1]) else domain
         raise InputError(
             fault(place, given, "isn't allowed", f"write {domain} ({quantity.meaning})")
         )
@@ -141,6 +143,11 @@ def shape_faults(values: Mapping[str, float], place: str) -> list[str]:
     for name in () if full["kv_rank"] > 0.0 else _OF_LATENTS:
         if full[name] > 0.0:
             wrong(name, "needs kv_rank", "give kv_rank, or leave it out")
+    if full.get("linear_layers", 0.0) > 0.0:
+        full |= {name: full.get(name, 0.0) for name in HYBRID_SHAPES}
+        required(HYBRID_SHAPES[1:-1], "every linear attention has one")
+        if full["linear_layers"] > full.get("layers", LARGEST):
+            wrong("linear_layers", "is more than there are", f"at most {full['layers']:g}")
     if "layers" in full:
         _layer_faults(full, wrong, required)
     if "heads" in full and "hidden_size" in full:
@@ -176,7 +183,8 @@ def join_figures(stated: Mapping[str, Figure]) -> dict[str, Figure]:
         name: Figure(value, "1", "assumed", why)
         for name, (value, why) in complete_shapes(values).items()
     }
-    return {name: (stated.get(name) or added[name]) for name in SHAPES}
+    hybrid = {name: stated[name] for name in HYBRID_SHAPES if name in stated}
+    return {name: (stated.get(name) or added[name]) for name in SHAPES} | hybrid
 
 
 def attention_label(figures: Mapping[str, Figure]) -> dict[str, str]:
@@ -252,11 +260,11 @@ class _ModelFile(FigureReader):
                 f"{self.path}: shapes: {wrong}; write [shapes], or parameters for a bare count"
             )
             return {}
-        self.unknown("shapes", table, SHAPES)
+        self.unknown("shapes", table, (*SHAPES, *HYBRID_SHAPES))
         figures = {
             name: self._figure(f"shapes.{name}", given, kind, source)
             for name, given in table.items()
-            if name in SHAPES
+            if name in (*SHAPES, *HYBRID_SHAPES)
         }
         stated = {name: figure for name, figure in figures.items() if figure}
         if len(stated) == len(figures):
@@ -481,6 +489,41 @@ def _mixtral(config: _Config) -> None:
     config.take("expert_ffn_size", "intermediate_size")
 
 
+def _linear(config: _Config) -> None:
+    """Read layers whose attention is a gated delta net."""
+    for shape, key in {
+        "linear_key_heads": "linear_num_key_heads",
+        "linear_value_heads": "linear_num_value_heads",
+        "linear_key_size": "linear_key_head_dim",
+        "linear_value_size": "linear_value_head_dim",
+        "linear_kernel": "linear_conv_kernel_dim",
+    }.items():
+        config.take(shape, key)
+    config.set("output_gate", 1.0, f"every {config.model_type} model")
+    types, layers = config.content.get("layer_types"), config.figures.get("layers")
+    if isinstance(types, list):
+        count = sum(kind == "linear_attention" for kind in types)
+        config.set("linear_layers", float(count), "layer_types")
+    elif layers:
+        every = config.content.get("full_attention_interval", 4)
+        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+            config.refuse("full_attention_interval", "is no number of layers", "a number from 1")
+            return
+        linear = layers.value - layers.value // every
+        config.set("linear_layers", linear, "full_attention_interval, 4 where it isn't given")
+
+
+def _qwen3_5(config: _Config) -> None:
+    _qwen3(config)
+    _linear(config)
+
+
+def _qwen3_5_moe(config: _Config) -> None:
+    _qwen3_moe(config)
+    config.take("shared_ffn_size", "shared_expert_intermediate_size")
+    _linear(config)
+
+
 def _minimax_m2(config: _Config) -> None:
     """Read a mixture whose norms of queries and keys are over all heads: counted as over one."""
     _gated(config)
@@ -575,7 +618,10 @@ MODEL_TYPES: dict[str, Callable[[_Config], None]] = {
     "mixtral": _mixtral,
     "qwen2": _qwen2,
     "qwen3": _qwen3,
+    "qwen3_5": _qwen3_5,
+    "qwen3_5_moe": _qwen3_5_moe,
     "qwen3_moe": _qwen3_moe,
+    "qwen3_next": _qwen3_5_moe,
     "qwen3_vl": _qwen3,
     "qwen3_vl_moe": _qwen3_moe,
 }

@@ -24,7 +24,7 @@ from overhead.labels import (
 )
 from overhead.memory import stage as memory
 from overhead.step import quantities as step
-from overhead.transformer import SHAPES
+from overhead.transformer import HYBRID_SHAPES, SHAPES
 from sweeps.errors import InputError, fault, of_each
 from sweeps.origin import ASSUMED, MEASURED, UNKNOWN, Origin, assumed, once
 from sweeps.spec.axis import Axis
@@ -182,7 +182,9 @@ class TrainingResolver(Resolver):
         rows = [found[str(name)] for name in axis.columns["model"]]
         every = dict.fromkeys(name for model in rows for name in model.figures)
         columns = {
-            name: np.array([m.figures[name].value if name in m.figures else np.nan for m in rows])
+            name: np.array(
+                [m.figures[name].value if name in m.figures else _lacking(name, m) for m in rows]
+            )
             for name in every
             if name not in self.given
         }
@@ -352,6 +354,11 @@ class TrainingResolver(Resolver):
             self._extend(own, {name: part})
         else:
             self.fields[name] = (tuple(axis.name for _, axis in varying), part)
+
+
+def _lacking(name: str, model: Model) -> float:
+    """Return what a model has of a shape that it lacks beside others: of a hybrid's, none."""
+    return 0.0 if name in HYBRID_SHAPES and "layers" in model.figures else np.nan
 
 
 def _per_node(machine: Machine, what: str) -> float:

@@ -82,6 +82,11 @@ NEAR = {
     "gpt-oss-120b": Published(116.829156672, 5.13, "sinks, 64 a layer, aren't ours", tables=1),
     "llama4-maverick": Published(400.0, 17.0, "rounded", within=0.012),
     "minimax-m2.5": Published(230.0, 10.0, "rounded", within=0.02, tables=2),
+    "qwen3-next-80b-a3b": Published(80.0, 3.0, "rounded", within=0.09, tables=2),
+    "qwen3.5-27b": Published(27.0, 0, "rounded"),
+    "qwen3.5-35b-a3b": Published(35.0, 3.0, "rounded", within=0.02, tables=1),
+    "qwen3.5-122b-a10b": Published(122.0, 10.0, "rounded", within=0.03),
+    "qwen3.5-397b-a17b": Published(397.0, 17.0, "rounded", within=0.03),
     "llama4-scout": Published(109.0, 17.0, "rounded, with a vision encoder", within=0.012),
 }
 # What has no file in the catalogue.

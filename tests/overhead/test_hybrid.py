@@ -1,0 +1,110 @@
+"""Hybrids with gated delta nets: the mean of their layers by hand, and limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from overhead.compute.matmul import linear_scan_flops
+from overhead.graph import Evaluation
+from overhead.labels import chosen
+from sweeps import sweep
+from sweeps.spec.catalog import load_model
+
+# Qwen3.5 27B: 64 layers of 5120, of which 48 with 16 key and 48 value heads of 128; the others
+# with 24 heads of 256 and their gates, and 4 of keys and values.
+LINEAR = 5120 * (2 * 16 * 128 + 2 * 48 * 128 + 2 * 48) + 48 * 128 * 5120
+FULL = 5120 * 256 * (2 * 24 + 2 * 4 + 24)
+MLP = 3 * 5120 * 17408
+# Convolution over 4 tokens, a decay and a step a head, a norm; norms of queries and keys.
+SMALL = 48 * (4 * (2 * 16 + 48) * 128 + 2 * 48 + 128) + 16 * 2 * 256
+
+
+def held(name: str, model: str = "qwen3.5-27b", **more: Any) -> float:
+    given = {**load_model(model).shapes, **more}
+    return float(Evaluation(given, chosen(given))[name])
+
+
+def test_parameters_by_hand() -> None:
+    norms = 64 * 2 * 5120 + 5120
+    whole = 48 * LINEAR + 16 * FULL + 64 * MLP + SMALL + norms + 2 * 248320 * 5120
+    assert held("parameters") == pytest.approx(whole, rel=1e-12)
+
+
+def test_flops_by_hand() -> None:
+    """Scores in 16 layers; in 48 a state of 128 by 128 a head: four products, a convolution."""
+    assert held("weight_flops_per_token") == 2 * (48 * LINEAR + 16 * FULL + 64 * MLP)
+    scan = 2 * (4 * (2 * 16 + 48) * 128 + 48 * 128 * 128 * 4)
+    assert linear_scan_flops(4, 16, 128, 48, 128) == scan
+    scores = 16 * 4 * 4096 * 24 * 256 + 48 * scan
+    assert held("attention_flops_per_token", sequence_length=4096) == pytest.approx(scores)
+    # What a linear attention computes doesn't grow with the sequence.
+    longer = held("attention_flops_per_token", sequence_length=8192) - scores
+    assert longer == pytest.approx(16 * 4 * 4096 * 24 * 256)
+
+
+PLAN = {
+    "hardware": "dgx-b200",
+    "framework": "megatron-lm",
+    "tp": 2,
+    "dp": 4,
+    "sequence_length": 4096,
+    "global_batch": 4,
+    "micro_batch": 1,
+    "sequence_parallel": 1,
+    "recompute": "none",
+    "memory_capacity": "1000 GB",
+}
+
+
+def test_activations_and_weights_of_a_rank() -> None:
+    found = sweep(["attention_activations", "peak_weight_memory"], model="qwen3.5-27b", **PLAN)
+    # 16 bits: queries, context, gate and its product, keys and values; norms' inputs; by 2 ranks.
+    full = 2 * 256 * (4 * 12 + 2 * 2) + 2 * 256 * (12 + 2)
+    linear = 2 * ((2 * 16 + 2 * 48) * 128 + 2 * 48 + (2 * 16 + 48) * 128 + 2 * 48 * 128) / 2
+    assert float(found.attention_activations) == (16 * full + 48 * linear) / 64
+    small = 64 * 2 * 5120 + 5120 + SMALL
+    weights = (48 * LINEAR + 16 * FULL + 64 * MLP) / 2 + small + 248320 * 5120
+    assert float(found.peak_weight_memory) == pytest.approx(2 * weights)
+
+
+def test_models_without_linear_layers_are_as_they_were() -> None:
+    """Beside a hybrid, whose formulas then hold for all, grouped and latent attention too."""
+    names = ["step_time", "peak_memory", "parameters", "model_flops_per_token"]
+    plan = {**PLAN, "tp": 1, "dp": 8, "ep": 8, "sequence_parallel": 0, "global_batch": 8}
+    models = ["qwen3-30b-a3b", "deepseek-v2-lite"]
+    alone = sweep(names, model=models, **plan)
+    beside = sweep(names, model=["qwen3.5-35b-a3b", *models], **plan)
+    for name in names:
+        assert beside[name].sel(model=models).values == pytest.approx(alone[name].values, rel=1e-12)
+        assert float(beside[name].sel(model="qwen3.5-35b-a3b")) > 0.0
+
+
+def test_long_sequences_cost_a_hybrid_less() -> None:
+    """The share of attention in a step: a quarter of the layers have scores."""
+    lengths = [4096, 65536]
+    plan = {**PLAN, "sequence_length": lengths}
+    found = sweep("attention_forward_time", model="qwen3.5-27b", **plan)
+    grown = found.sel(sequence_length=65536) / found.sel(sequence_length=4096)
+    whole = sweep("attention_forward_time", model="qwen3-32b", **plan)
+    usual = whole.sel(sequence_length=65536) / whole.sel(sequence_length=4096)
+    assert float(grown.attention_forward_time) < float(usual.attention_forward_time)
+
+
+def test_adapters_of_a_hybrid() -> None:
+    """Both products of each kind of attention: 8 by their inputs and outputs."""
+    linear = 2 * 5120 + (2 * 16 * 128 + 2 * 48 * 128 + 2 * 48) + 48 * 128
+    full = 2 * 5120 + 256 * (2 * 24 + 2 * 4) + 24 * 256
+    whole = held("adapter_parameters", lora_rank=8, lora_attention=1, lora_mlp=0)
+    assert whole == pytest.approx(8 * (48 * linear + 16 * full))
+
+
+def test_no_run_tells_how_near_a_hybrid_is() -> None:
+    bands = [
+        float(sweep("error_band", model=model, **PLAN).error_band)
+        for model in ("qwen3.5-27b", "qwen3-32b")
+    ]
+    assert bands[0] == 0.25 > bands[1]
+    both = sweep("error_band", model=["qwen3.5-27b", "qwen3-32b"], **PLAN)
+    assert both.error_band.values.tolist() == bands
