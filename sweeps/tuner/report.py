@@ -84,7 +84,7 @@ class TuningReport:
 
     def companion(self, choice: Choice) -> Companion:
         """Return the flags that a choice's configuration needs."""
-        return companion_of(choice.groups, scattered_dgrad=choice.scattered_dgrad)
+        return companion_of(choice.groups, choice.tp_size, scattered_dgrad=choice.scattered_dgrad)
 
     def record(self) -> dict[str, Any]:
         """Return it as JSON has it: nothing in it is infinite or no number."""
@@ -166,8 +166,9 @@ class TuningReport:
         for layer, reason in choice.reasons.items():
             if layer not in choice.layers:
                 yield f"  . {layer.replace('_', ' ')}: in turn: {reason}"
-        flags = " ".join(self.companion(choice).flags).replace("-cfg", "-cfg FILE")
-        yield f"  flags: {flags or 'none: nothing overlaps'}"
+        companion = self.companion(choice)
+        flags = " ".join(companion.flags).replace("-cfg", "-cfg FILE")
+        yield f"  flags: {flags or 'none'}{'' if companion.overlaps else ' (nothing overlaps)'}"
 
     def _scaling_lines(self) -> Iterator[str]:
         optimal = self.scaling.optimal

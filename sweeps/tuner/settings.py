@@ -262,6 +262,7 @@ SWITCHES = {
     "bulk_wgrad": "--disable-tp-comm-bulk-wgrad",
 }
 """Megatron-LM's flags that turn a kind of overlap off."""
+OVERLAP, SEQUENCE = "--tp-comm-overlap", "--sequence-parallel"
 SCATTERED = "--tp-comm-overlap-rs-dgrad"
 SPLITS = 4  # Transformer Engine's default
 CGA_SIZE = 2  # the same; more multiprocessors than it are launched in clusters of it
@@ -282,7 +283,12 @@ MULTICAST = (
 class Companion:
     """What has to go with a configuration file."""
 
-    flags: tuple[str, ...]  # Megatron-LM's, in order; none where nothing overlaps
+    flags: tuple[str, ...]  # Megatron-LM's, in order
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether anything overlaps."""
+        return OVERLAP in self.flags
 
     def text(self, file: str) -> str:
         """Return a shell script to be sourced, for a configuration file of some name."""
@@ -290,8 +296,9 @@ class Companion:
         for name, (value, why) in VARIABLES.items():
             lines += [f"# {why}", f"export {name}={value}"]
         lines.append(f"# {MULTICAST}")
-        if not self.flags:
-            lines += ["# Nothing overlaps: leave --tp-comm-overlap out.", "TP_OVERLAP_FLAGS=()"]
+        if not self.overlaps:
+            lines += [f"# Nothing overlaps: leave {OVERLAP} out."]
+            lines += [f"TP_OVERLAP_FLAGS=({' '.join(self.flags)})"]
         else:
             folder = '$(dirname "${BASH_SOURCE[0]}")'
             lines.append("TP_OVERLAP_FLAGS=(")
@@ -302,12 +309,15 @@ class Companion:
         return "\n".join(lines) + "\n"
 
 
-def companion_of(on: Sequence[str] | frozenset[str], *, scattered_dgrad: bool) -> Companion:
-    """Return the flags for what overlaps."""
+def companion_of(
+    on: Sequence[str] | frozenset[str], tp_size: int, *, scattered_dgrad: bool
+) -> Companion:
+    """Return the flags for what overlaps; without overlap tokens are split over ranks alike."""
+    split = (SEQUENCE,) if tp_size > 1 else ()
     if not on and not scattered_dgrad:
-        return Companion(())
+        return Companion(split)
     off = [SWITCHES[group] for group in GROUPS if group not in on]
-    flags = ["--tp-comm-overlap", "--sequence-parallel", "--tp-comm-overlap-cfg"]
+    flags = [OVERLAP, *split, "--tp-comm-overlap-cfg"]
     return Companion((*flags, *([SCATTERED] if scattered_dgrad else []), *off))
 
 
@@ -356,7 +366,7 @@ def to_yaml(values: Mapping[str, Mapping[str, Any]], heading: Sequence[str] = ()
 def case_companion(case: LayerOverlap) -> Companion:
     """Return the flags with which a case's phase alone overlaps."""
     if case.is_baseline:
-        return Companion(())
+        return companion_of((), case.tp_size, scattered_dgrad=False)
     scattered = case.layer in {"qkv_dgrad", "fc1_dgrad"} and case.method != "bulk"
     on = () if scattered else (flag_group(case.operator, case.phase),)
-    return companion_of(on, scattered_dgrad=scattered)
+    return companion_of(on, case.tp_size, scattered_dgrad=scattered)

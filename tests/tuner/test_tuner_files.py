@@ -150,7 +150,7 @@ def test_nothing_pays_at_all(tmp_path: Path) -> None:
     assert yaml.safe_load(text) == {}
     assert "leave --tp-comm-overlap out" in text
     script = (tmp_path / "run" / f"{STEM}_tp8.flags.sh").read_text()
-    assert "TP_OVERLAP_FLAGS=()" in script
+    assert "TP_OVERLAP_FLAGS=(--sequence-parallel)" in script
     assert report.recommendations == [r for r in report.recommendations if r.tp_size != 8]
 
 
@@ -161,7 +161,8 @@ def test_a_baseline_has_no_overlap_switched_on() -> None:
     """There it has the default configuration, which overlaps."""
     for operator in OPERATORS:
         case = LayerOverlap(4, operator, "fprop")
-        assert case_companion(case).flags == ()
+        # All else as with overlap, or what is compared isn't overlap alone.
+        assert case_companion(case).flags == ("--sequence-parallel",)
         assert "leave --tp-comm-overlap out" in case_companion(case).text("x.yaml")
 
 
