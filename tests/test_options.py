@@ -125,6 +125,106 @@ HOPS = "hops --json"
 OVERLAP = "overlap --compute 50ms --comm 40ms --json"
 BUCKETS = f"{OVERLAP} --kind ddp_buckets"
 RING = "overlap --kind ring_exchange --compute 40ms --comm 30ms --ranks 8 --json"
+PRODUCT = ("overlap --kind ring_exchange --rows 8192 --columns 3584 --depth 4096 --comm 1ms "
+           "--ranks 8 --hardware dgx-h100")  # fmt: skip
+BULK = "overlap --kind bulk_margin --compute 1ms --comm 900us --sms 132 --num-sm 8 --json"
+LINKED = ("overlap --kind bulk_margin --compute 1ms --M 64MiB --ranks 8 --num-sm 8 --latency 1us "
+          "--bandwidth '300 GB/s' --sm-bandwidth '20 GB/s' --sms 132 --json")  # fmt: skip
+QUEUED = f"{BULK} --kind bulk_queued --rows 8192 --columns 3584 --depth 4096 --tile-time 20us"
+STAGES = "overlap --kind pipeline --forward 1ms --backward 2ms --p2p 100us --pp 4 --micro-batches 8"
+FUSED = ("overlap --kind fused_messages --compute 9ms --transfer 3ms --messages 8 "
+         "--message-latency 20us --json")  # fmt: skip
+LESS = "overlap --compute 20ms --comm 40ms --efficiency 0.5"
+OF_OVERLAP: Cases = {
+    "mechanism": "sequential",
+    "efficiency_of": ("communication", f"{LESS} --json"),
+    "compute_time": ("30ms", "overlap --comm 40ms --efficiency 0.5 --json"),
+    "communication_time": ("30ms", "overlap --compute 50ms --efficiency 0.5 --json"),
+    "overlap_efficiency": "0.5", "overlapped_time": "60ms", "gradient_buckets": ("8", BUCKETS),
+    "first_bucket_share": ("0.3", f"{BUCKETS} --buckets 8"),
+    "bucket_capacity": ("50MiB", f"{BUCKETS} --M 1GiB"),
+    "first_bucket_capacity": ("9MiB", f"{BUCKETS} --M 1GiB"),
+    "reduced_elements": ("1e9", f"{BUCKETS} --dp 64"), "dp": ("8", f"{BUCKETS} --gradients 1e9"),
+    "micro_batches": ("4", f"{OVERLAP} --kind gradient_accumulation"),
+    "backward_share": ("0.5", f"{OVERLAP} --kind gradient_accumulation --micro-batches 4"),
+    "layers": ("8", f"{OVERLAP} --kind fsdp_prefetch"),
+    "prefetched_layers": ("2", f"{OVERLAP} --kind fsdp_prefetch --layers 8"),
+    "prefetched_elements": ("9e8", f"{OVERLAP} --kind zero3_prefetch --layers 8 "
+                            "--layer-elements 2e8"),
+    "layer_elements": ("2e8", f"{OVERLAP} --kind zero3_prefetch --layers 8"),
+    "reduction_share": ("0.3", f"{OVERLAP} --kind fsdp_backward --layers 8"),
+    "independent_share": ("0.5", f"{OVERLAP} --kind layer_by_layer --layers 8"),
+    "ranks": ("4", RING.replace(" --ranks 8", "")),
+    "splits": ("8", f"{OVERLAP} --kind reduce_scatter_pipeline"),
+    "last_split_time": ("9ms", f"{OVERLAP} --kind reduce_scatter_pipeline --splits 4"),
+    "partial_sum_time": ("9ms", RING.replace("ring_exchange", "reduce_scatter_ring")),
+    "sms": ("100", BULK.replace(" --sms 132", "")),
+    "num_sm": ("16", BULK.replace("--num-sm 8", "")),
+    "stage_forward_time": ("2ms", STAGES.replace("--forward 1ms", "--json")),
+    "stage_backward_time": ("4ms", STAGES.replace("--backward 2ms", "--json")),
+    "p2p_time": ("1ms", STAGES.replace("--p2p 100us", "--json")),
+    "pp": ("8", STAGES.replace("--pp 4", "--json")),
+    "virtual_stages": ("2", f"{STAGES} --schedule interleaved --json"),
+    "schedule": ("gpipe", f"{STAGES} --json"),
+    "messages": ("4", FUSED.replace("--messages 8", "")),
+    "message_latency": ("9us", FUSED.replace("--message-latency 20us", "")),
+    "transfer_time": ("2ms", FUSED.replace("--transfer 3ms", "")), "copy_time": ("9us", FUSED),
+    "message_bytes": ("32MiB", LINKED.replace("--M 64MiB", "")),
+    "latency": ("9us", LINKED.replace("--latency 1us", "")),
+    "bandwidth": ("'90 GB/s'", LINKED.replace("--bandwidth '300 GB/s'", "")),
+    "sm_bandwidth": ("'9 GB/s'", LINKED.replace("--sm-bandwidth '20 GB/s'", "")),
+    "half_bandwidth_sms": ("9", LINKED),
+    "copy_engine_bandwidth": ("'90 GB/s'", f"{PRODUCT} --json"),
+    "matmul_rows": ("4096", PRODUCT.replace("--rows 8192", "--json")),
+    "matmul_columns": ("1024", PRODUCT.replace("--columns 3584", "--json")),
+    "matmul_depth": ("1024", PRODUCT.replace("--depth 4096", "--json")),
+    "tile_rows": ("256", QUEUED), "tile_columns": ("128", QUEUED),
+    "tile_time": ("9us", QUEUED.replace("--tile-time 20us", "")),
+    "launch_time": ("99us", f"{PRODUCT} --json"), "activation_bytes": ("4", f"{PRODUCT} --json"),
+    "memory_bandwidth": ("'1 TB/s'", f"{PRODUCT} --json"),
+    "best_matmul_flops": ("'300 TFLOP/s'", f"{PRODUCT} --json"),
+    "hardware": ("dgx-a100", f"{PRODUCT} --json".replace("--hardware dgx-h100", "")),
+    "timeline": ("t.json", STAGES),
+    "verbose": ("", OVERLAP.replace(" --json", " --efficiency 0.5")),
+}  # fmt: skip
+OF_HOPS: Cases = {
+    "spec": "own.toml", "model": "llama3-70b", "hardware": "dgx-h100", "sequence_length": "1024",
+    "element_bytes": "4", "data_parallel": "4", "tensor_parallel": "4",
+    "switching": "cut_through", "algorithm": ("auto", f"{HOPS} --hardware dgx-h100"),
+    "tensor": "ring", "message_bytes": ("1MiB", f"{HOPS} --messages"), "messages": "",
+}  # fmt: skip
+NORMAL = "normal all_reduce --M 1KiB:1GiB:x32 --json"
+OF_NORMAL: Cases = {
+    "hardware": "dgx-a100", "ranks": "16", "nodes": ("4", f"{NORMAL} --ranks 16"),
+    "fabric": ("roce", f"{NORMAL} --ranks 16"),
+    "sizes": ("1MiB", "normal all_reduce --json"), "model": ("llama3-8b", "normal mfu --json"),
+    "precision": ("fp8", "normal mfu --json"),
+}  # fmt: skip
+TRACED = Path(__file__).parent / "data" / "traces"
+HTA = f"trace {TRACED / 'sampled_rank-0.json.gz'} --json"
+OF_TRACES: Cases = {
+    "mode": ("hta", HTA), "include_last_step": ("", f"{HTA} --mode hta"),
+    "patterns": ("own.toml", HTA), "window": ("0:1ms", HTA.replace(" --json", " --plot")),
+    "verbose": ("", HTA.replace(" --json", "")),
+}  # fmt: skip
+RUN = "validate memory --source torchtitan_h200 --json"
+OF_VALIDATE: Cases = {
+    "kind": ("memory", "validate training --source torchtitan_h200 --json"),
+    "classes": ("none-such", RUN), "sources": ("prime_rl", RUN),
+    "rules": ("own.toml", RUN), "bound": ("0.01", RUN), "strict": ("--bound 0.1%", RUN),
+    "verbose": ("", "validate running"),
+}  # fmt: skip
+TUNED = "tune --model qwen3-0.6b --max-tp-size 2 --operators qkv --output-dir"
+OF_TUNER: Cases = {
+    "model_name": "llama3-8b", "max_tp_size": "4", "max_token_len": "4096", "operators": "fc1",
+    "min_num_sm": "4", "max_num_sm": "4", "overlap_threshold": "0.99", "hardware": "dgx-a100",
+    "precision": "fp8", "grid": "nominal", "search": "all", "objective": "ratio",
+    "tolerance": "0.01", "from_traces": "none-such", "command": "false", "timeout": "9",
+    "sms": "100", "bandwidth": "'90 GB/s'", "copy_engine_bandwidth": "'90 GB/s'",
+    "latency": "'9 us'", "launch_time": "'99 us'", "half_bandwidth_sms": "9",
+    "validate": "own.yaml", "tp_size": "2", "flags": "'--tp-comm-overlap'", "sweep": "none-such",
+    "sm_margin": "", "pipeline": "", "resume": "",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -144,7 +244,9 @@ def differs(cli: Runner, base: str, flag: str, value: str) -> None:
         KNOWN[base] = cli(base, fine=False)
     plain, found = KNOWN[base], cli(f"{base} {flag} {value}", fine=False)
     if found.code == 2:
-        assert flag in found.err, found.err
+        # A file that isn't there is refused by its name.
+        named = flag in found.err or (value.startswith("own.") and value in found.err)
+        assert named, found.err
         return
     assert (found.code, found.out) != (plain.code, plain.out), f"{base} {flag} {value}"
 
@@ -182,6 +284,33 @@ def test_options_of_analysis(cli: Runner, name: str) -> None:
 @pytest.mark.parametrize("name", [one for one in options_of("plan") if one in OF_PLANS])
 def test_options_of_plan(cli: Runner, name: str) -> None:
     check(cli, "plan", OF_PLANS, SMALL, name)
+
+
+OF_OTHERS = {"overlap": (OF_OVERLAP, OVERLAP), "hops": (OF_HOPS, HOPS),
+             "normal": (OF_NORMAL, NORMAL), "trace": (OF_TRACES, HTA),
+             "validate": (OF_VALIDATE, RUN)}  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "name"), [
+    (command, name) for command in OF_OTHERS for name in options_of(command)
+])  # fmt: skip
+def test_options_of_other_commands(cli: Runner, command: str, name: str) -> None:
+    cases, usual = OF_OTHERS[command]
+    check(cli, command, cases, usual, name)
+
+
+@pytest.mark.parametrize("name", [one for one in options_of("tune") if one != "output_dir"])
+def test_options_of_the_tuner(cli: Runner, tmp_path: Path, name: str) -> None:
+    plain = cli(f"{TUNED} plain --json", fine=False)
+    flag = option_of("tune", name).opts[0]
+    found = cli(f"{TUNED} other {flag} {OF_TUNER[name]} --json", fine=False)
+    if found.code == 2:
+        named = (flag, name, OF_TUNER[name])
+        assert any(text and text in found.err for text in named), found.err
+    else:
+        files = [sorted(one.read_text().replace(folder, "") for one in (tmp_path / folder).iterdir()
+                        if one.is_file()) for folder in ("plain", "other")]  # fmt: skip
+        assert (found.out, files[1]) != (plain.out, files[0])
 
 
 def value_of(name: str) -> str:

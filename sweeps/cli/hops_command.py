@@ -46,11 +46,16 @@ def command(**given: Any) -> int:
     types.  Without flags: Llama-3 8B as the hop-energy notebook computes it, and corrected.
     """
     from sweeps.cli.write import Output
+    from sweeps.errors import InputError, fault
     from sweeps.hops.tables import charts_of, report_lines, result_of
 
     stem = "hops" if given["spec"] is None else f"hops-{Path(given['spec']).stem}"
     out = Output(given, stem)
     out.check()
+    if given["message_bytes"] is not None and not (given["output"] or given["plot"]):
+        wrong = "are sizes of curves, which files and figures have"
+        allowed = "--output FILE.nc or --plot, too"
+        raise InputError(fault("--M", given["message_bytes"], wrong, allowed))
     study = _study(given)
     asked = {name: str(given[name]) for _, name, _ in FLAGS if given[name] is not None}
     # What can't be printed isn't written either.

@@ -50,11 +50,15 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     from sweeps.validate.run_table import TABLES
 
     if any(_is_of_collectives(table) for table in tables):
+        _refuse(given, ("rules", "bound", "strict", "verbose"), "is not of a table of operations")
         return _collectives(tables, given)
     if any(table == RUNNING or _heads(table, "quantity", "given") for table in tables):
+        _refuse(given, ("rules", "verbose"), "is not of a table of what running takes")
         return _running(tables, given)
     if any(_is_of_plans(table) for table in tables):
         return _plans(tables, given)
+    if not given["strict"]:
+        _refuse(given, ("bound",), "is what --strict allows", "--strict, too")
     bound = _bound(given, 0.1)
     out = Output(given, "validate")
     out.check()
@@ -63,6 +67,18 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     lines = report(records, skipped, given["verbose"])
     out.deliver(result, lines, draw=lambda stem: _draw(records, stem))
     return int(given["strict"] and _beyond(records, bound))
+
+
+def _refuse(
+    given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed: str = "leave it out"
+) -> None:
+    """Refuse options that would do nothing."""
+    from sweeps.errors import InputError, fault
+
+    values = {name: given[name] for name in names if given[name]}
+    if values:
+        shown = {name: "set" if value is True else value for name, value in values.items()}
+        raise InputError([fault(f"--{name}", one, wrong, allowed) for name, one in shown.items()])
 
 
 def _bound(given: Mapping[str, Any], usual: float) -> float:
@@ -352,6 +368,8 @@ def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
         wrong = "a table of what running takes has neither classes nor kinds, and comes alone"
         raise InputError(fault("TABLE", ", ".join(tables), wrong, "sweeps validate running"))
+    if not given["strict"]:
+        _refuse(given, ("bound",), "is what --strict allows", "--strict, too")
     bound = _bound(given, 0.1)
     out = Output(given, "validate")
     out.check()
