@@ -251,7 +251,7 @@ def test_flags_that_mean_the_same(cli: Runner) -> None:
         ("--inter-bandwidth 10e9", "dp_communication_time_s", True),
         ("--intra-bandwidth 100e9", "tp_communication_time_s", True),
         ("--inter-efficiency 0.5", "dp_communication_time_s", True),
-        ("--oversubscription 4", "dp_communication_time_s", True),
+        ("--oversubscription 4 --leaf-nodes 1", "dp_communication_time_s", True),
         ("--nics-per-node 2", "pp_communication_time_s", True),
         ("--optimizer-bytes 8", "per_gpu_memory_bytes", False),
         ("--precision fp8", "matmul_part_time_s", False),
