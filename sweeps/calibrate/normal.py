@@ -231,6 +231,7 @@ def _runs(machine: Machine, precision: str) -> list[tuple[float, float, float, b
         for one in every
         if one.labels.get("hardware") == machine.name and one.labels["precision"] == precision
         and one.labels.get("shapes") != "unknown"
+        and "lora_rank" not in one.numbers  # Frozen weights have no gradients to compute.
     ]  # fmt: skip
     mfu, sizes = (
         predict([replace(one, quantity=name) for one in cases]).values.tolist()
