@@ -111,8 +111,9 @@ for _name, _symbol, _meaning in (
     define(_name, _symbol, "1", _meaning, minimum=0, integer=True)
 define("output_gate", r"\gamma_o", "1", "whether attention's context has a gate as wide as it",
        minimum=0, maximum=1, integer=True)  # fmt: skip
+define("linear_share", r"\lambda_\ell", "1", "share of layers that have linear attention",
+       minimum=0, maximum=1)  # fmt: skip
 for _name, _symbol, _meaning in (
-    ("linear_share", r"\lambda_\ell", "share of layers that have linear attention"),
     ("linear_in_width", r"n_\ell", "outputs of a linear attention's first product"),
     ("linear_out_width", r"m_\ell", "inputs of a linear attention's last product"),
     ("linear_scan_flops", r"F_\ell", "forward FLOPs of one token by a linear attention's state"),

@@ -114,8 +114,8 @@ HYBRIDS: dict[str, Any] = {
 
 @formula(**GATED)
 def linear_share(linear_layers: Array, layers: Array) -> Array:
-    """Share of layers that have linear attention."""
-    return linear_layers / layers
+    """Share of layers that have linear attention: no more than all."""
+    return np.minimum(linear_layers / layers, 1.0)
 
 
 @formula(assumes=("queries, keys, values, an output gate, and two numbers a value head",), **GATED)
