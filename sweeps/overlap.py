@@ -392,6 +392,11 @@ def report_lines(job: Job, case: Case, verbose: bool) -> Iterator[str]:
         fused = values_of(job, case, ("fusing_saves", "fused_communication_time"))
         yield _line("saved by fusing", format_quantity(fused["fusing_saves"], "s"))
         found["communication_time"] = fused["fused_communication_time"]
+    if "compute" in case.labels and not measured:
+        cut = values_of(job, case, ("product_time", "product_chunks"))
+        if cut.get("product_chunks", 1.0) > 1.0:
+            pieces = f"computation in {cut['product_chunks']:g} pieces"
+            yield _line(pieces, format_quantity(cut["product_time"], "s"))
     for name, words in RATIOS:
         yield _line(words, f"{100 * found[name]:.4g} %")
     for name, words in SPEEDUPS:

@@ -277,7 +277,7 @@ def sharded_backward_time(gather: ArrayLike, compute: ArrayLike, reduce: ArrayLi
 
 
 def layered_time(
-    compute: ArrayLike, communication: ArrayLike, independent_share: ArrayLike = 1.0
+    compute: ArrayLike, communication: ArrayLike, independent_share: ArrayLike = 0.0
 ) -> Array:
     """Return the time of layers whose communication hides behind the next one's computation."""
     work, sent = _along(compute, communication)
@@ -526,16 +526,18 @@ call(returns="chunk_product_time", of="wave_matmul_time", bind={**CHUNK, "free_s
 # A product in parts leaves room for what sends them.
 call(returns="chunk_product_time", of="wave_matmul_time", bind=CHUNK, when=SPLIT)
 call(returns="carved_compute_time", of="wave_matmul_time", bind={}, when=WAVES)
+alias("compute_time", "whole_product_time", when={**WAVES, "mechanism": ONE_COMPUTATION})
+CUT = {"mechanism": "|".join([*RING.values(), "ring_exchange_aggregate", *SPLIT.values()])}
 product(
-    "compute_time",
+    "product_time",
     ("product_chunks", "chunk_product_time"),
-    when={**WAVES, "mechanism": ONE_COMPUTATION},
+    when={**WAVES, **CUT},
     name="chunked_product_time",
 )
 
 
 @formula(source="derivation", assumes=("more than 1 where chunks fill their waves worse",))
-def decomposition_factor(whole_product_time: Array, compute_time: Array) -> Array:
+def decomposition_factor(whole_product_time: Array, product_time: Array) -> Array:
     """Time of a cut product by that of a whole one."""
     some = whole_product_time > 0.0
-    return np.where(some, compute_time / np.where(some, whole_product_time, 1.0), 1.0)
+    return np.where(some, product_time / np.where(some, whole_product_time, 1.0), 1.0)

@@ -203,9 +203,9 @@ RING = {"mechanism": "reduce_scatter_ring"}
     assumes=(CHUNKS, "a rank starts with the chunk that it holds"),
     when={"mechanism": "ring_exchange"},
 )
-def ring_exchange_time(compute_time: Array, communication_time: Array, ranks: Array) -> Array:
+def ring_exchange_time(product_time: Array, communication_time: Array, ranks: Array) -> Array:
     """Time of a product whose input comes round a ring, a chunk of it each step."""
-    return np.maximum(compute_time, communication_time + compute_time / ranks)
+    return np.maximum(product_time, communication_time + product_time / ranks)
 
 
 @formula(
@@ -216,14 +216,14 @@ def ring_exchange_time(compute_time: Array, communication_time: Array, ranks: Ar
     when={"mechanism": "ring_exchange_aggregate"},
 )
 def ring_exchange_aggregate_time(
-    compute_time: Array, communication_time: Array, ranks: Array
+    product_time: Array, communication_time: Array, ranks: Array
 ) -> Array:
     """Time of a product whose input comes round a ring, two chunks multiplied at a time.
 
     Two ranks overlap nothing: the only chunk that comes is waited for first.
     """
-    first = compute_time + communication_time / np.maximum(ranks - 1.0, 1.0)
-    return np.maximum(first, communication_time + compute_time * np.minimum(2.0 / ranks, 1.0))
+    first = product_time + communication_time / np.maximum(ranks - 1.0, 1.0)
+    return np.maximum(first, communication_time + product_time * np.minimum(2.0 / ranks, 1.0))
 
 
 @formula(
@@ -246,10 +246,10 @@ def ring_partial_sum_time(ranks: Array, message_bytes: Array, memory_bandwidth: 
     when=RING,
 )
 def reduce_scatter_ring_time(
-    compute_time: Array, communication_time: Array, ranks: Array, partial_sum_time: Array
+    product_time: Array, communication_time: Array, ranks: Array, partial_sum_time: Array
 ) -> Array:
     """Time of a product whose partial results go round a ring, and are added up at the end."""
-    return np.maximum(compute_time, communication_time + compute_time / ranks) + partial_sum_time
+    return np.maximum(product_time, communication_time + product_time / ranks) + partial_sum_time
 
 
 total("sequential_time", ("compute_time", "communication_time", "partial_sum_time"),
@@ -275,11 +275,11 @@ def last_of_equal_splits(communication_time: Array, splits: Array) -> Array:
     when={"mechanism": "reduce_scatter_pipeline"},
 )
 def reduce_scatter_pipeline_time(
-    compute_time: Array, splits: Array, communication_time: Array, last_split_time: Array
+    product_time: Array, splits: Array, communication_time: Array, last_split_time: Array
 ) -> Array:
     """Time of a product in parts, each of them reduced and scattered behind the next one."""
-    sent = (compute_time + (splits - 1.0) * communication_time) / splits
-    return np.maximum(compute_time, sent) + last_split_time
+    sent = (product_time + (splits - 1.0) * communication_time) / splits
+    return np.maximum(product_time, sent) + last_split_time
 
 
 @formula(

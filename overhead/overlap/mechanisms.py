@@ -259,7 +259,7 @@ MECHANISMS: dict[str, Mechanism] = _all(
         "a layer's all_reduce behind the next one's computation",
         (*BOTH, "layers", "independent_share"),
         "the last layer has no next one, and what depends on the all_reduce waits for it",
-        {"layers": 32.0, "independent_share": 1.0},
+        {"layers": 32.0, "independent_share": 0.0},
     ),
     Mechanism(
         "gradient_accumulation",

@@ -71,6 +71,12 @@ def _both(given: Given) -> tuple[float, float]:
     return given["compute_time"], given["communication_time"]
 
 
+def _cut(given: Given) -> tuple[float, float]:
+    """Return the time of a product in pieces, which can be longer than the whole one's."""
+    compute, communication = _both(given)
+    return given.get("product_time", compute), communication
+
+
 def _two_durations(course: Course, given: Given) -> None:
     compute, communication = _both(given)
     course.compute("computation", compute)
@@ -144,7 +150,7 @@ def _layer_by_layer(course: Course, given: Given) -> None:
 
 
 def _ring_exchange(course: Course, given: Given) -> None:
-    compute, communication = _both(given)
+    compute, communication = _cut(given)
     ranks = int(given["ranks"])
     arrived = course.send("chunk", communication) if ranks == 1 else 0.0
     for index in range(ranks):
@@ -154,7 +160,7 @@ def _ring_exchange(course: Course, given: Given) -> None:
 
 
 def _ring_exchange_aggregate(course: Course, given: Given) -> None:
-    compute, communication = _both(given)
+    compute, communication = _cut(given)
     ranks = int(given["ranks"])
     if ranks == 1:
         _ring_exchange(course, given)
@@ -169,7 +175,7 @@ def _ring_exchange_aggregate(course: Course, given: Given) -> None:
 
 
 def _reduce_scatter_ring(course: Course, given: Given) -> None:
-    compute, communication = _both(given)
+    compute, communication = _cut(given)
     ranks = int(given["ranks"])
     for index in range(ranks):
         done = course.compute(f"product of chunk {index + 1}", compute / ranks)
@@ -182,7 +188,7 @@ def _reduce_scatter_ring(course: Course, given: Given) -> None:
 
 
 def _reduce_scatter_pipeline(course: Course, given: Given) -> None:
-    compute, communication = _both(given)
+    compute, communication = _cut(given)
     splits = int(given["splits"])
     for index in range(splits):
         done = course.compute(f"product of part {index + 1}", compute / splits)
@@ -237,7 +243,7 @@ TIMELINES: dict[str, Run] = {
 # What says in how many parts a course is.
 COUNTS = ("gradient_buckets", "layers", "ranks", "splits", "micro_batches")
 # What a course takes beside what its mechanism takes.
-DERIVED = ("overlapped_time", "overlap_window", "carved_compute_time")
+DERIVED = ("overlapped_time", "overlap_window", "carved_compute_time", "product_time")
 
 
 def check_spans(count: float) -> None:

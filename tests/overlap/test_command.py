@@ -110,6 +110,22 @@ def test_multiprocessors_are_the_machine_s(cli: Runner) -> None:
     assert given["overlapped_time_s"] == pytest.approx(1e-3 * 120 / 104)
 
 
+def test_pieces_are_compared_with_the_whole_product(cli: Runner) -> None:
+    """Seven waves of a whole product beside eight chunks of one wave each."""
+    line = "overlap --kind ring_exchange --rows 8192 --columns 3584 --depth 8192 --comm 0.4ms"
+    text = cli(f"{line} --ranks 8 --hardware dgx-h100").out
+    whole = 7 * 2 * 128 * 256 * 8192 / (794.5e12 / 132)
+    assert "speedup                       1.436x" in text
+    assert f"computation                   {whole * 1e6:.1f} us" in text
+    assert f"computation in 8 pieces       {whole * 8 / 7 * 1e6:.1f} us" in text
+
+
+def test_layers_wait_for_what_they_need_unless_said_otherwise(cli: Runner) -> None:
+    line = "overlap --kind layer_by_layer --compute 10ms --comm 4ms"
+    assert "speedup                       1x" in cli(line).out
+    assert "speedup                       1.383x" in cli(f"{line} --independent-share 1").out
+
+
 def test_durations_from_shapes_and_bytes(cli: Runner) -> None:
     line = "overlap --kind ring_exchange --rows 8192 --columns 3584 --depth 4096 --M 64MiB"
     line += " --ranks 8 --sm-bandwidth 20GB/s --num-sm 2:32:x2"
