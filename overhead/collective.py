@@ -248,9 +248,8 @@ def statement(algorithm: Algorithm, quantity: str) -> str:
     """
     shape = "three_levels" if algorithm.topology == "hierarchical" else "flat"
     with recording():
-        own: dict[str, Any] = {
-            name: Recorded(ast.Name(name)) for name in (*algorithm.inputs, "ranks_per_nic")
-        }
+        named = (*algorithm.inputs, "ranks_per_nic", "uplink_oversubscription")
+        own: dict[str, Any] = {name: Recorded(ast.Name(name)) for name in named}
         evaluation = Evaluation(own, {**PLAIN, "shape": shape}, algorithm)
         labels = frozenset(evaluation.labels.items())
         graph = graph_of.__wrapped__(labels, frozenset(own), algorithm)

@@ -203,6 +203,9 @@ _link("inter", "_2", "link between nodes (one network card)")
 _link("pod", "_3", "link between pods (one network card)")
 define("oversubscription", "o_2", "1", "oversubscription between nodes", minimum=1)
 define("pod_oversubscription", "o_3", "1", "oversubscription between pods", minimum=1)
+_count("leaf_nodes", "s", "nodes under one leaf switch, which is what is oversubscribed")
+define("uplink_oversubscription", "o_u", "1", "oversubscription that traffic between nodes meets",
+       minimum=1)  # fmt: skip
 
 define(
     "in_network_latency",

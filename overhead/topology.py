@@ -57,6 +57,7 @@ def default_links() -> dict[str, float]:
     return found | {
         "gpus_per_node": _number(up["gpus_per_node"]["value"]),
         "nics_per_node": _number(out["nics_per_node"]["value"]),
+        "leaf_nodes": _number(out["leaf_nodes"]["value"]),
         "in_network_latency_factor": within / found["intra_latency"],
     }
 
@@ -188,7 +189,8 @@ def build_topology(
     **levels
         Of a hierarchy: ``intra_bandwidth``, ``intra_latency``, ``inter_bandwidth``,
         ``inter_latency``, both ``.._energy_per_bit`` (default 0), ``ranks_per_nic`` or
-        ``nics_per_node`` (default: a card a rank), ``oversubscription`` (default 1); with
+        ``nics_per_node`` (default: a card a rank), ``oversubscription`` (default 1), of leaf
+        switches of ``leaf_nodes`` (default, where links are given: 1); with
         ``nodes_per_pod`` a third level's ``pod_..``; ``intra_nvls`` and ``inter_inc`` (default 0)
         say whether switches reduce.  Of a switch: ``has_nvls``, ``has_inc``.  Of both
         ``in_network_latency_factor`` (default 1).

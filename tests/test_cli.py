@@ -179,17 +179,6 @@ def test_every_algorithm_can_be_told_verbosely(
             assert "must" in done.err
 
 
-def test_an_oversubscription_that_leaf_switches_would_spare_is_told(cli: Runner) -> None:
-    asked = "collective --N 64 --M 1GiB --hardware dgx-h100"
-    assert "32 nodes of\n  dgx-h100 share a leaf switch" in cli(f"{asked} --oversubscription 2").out
-    assert "leaf switch" not in cli(asked).out
-    # Which nodes share a leaf switch isn't known there.
-    assert (
-        "leaf switch"
-        not in cli("collective --N 64 --M 1GiB --hardware aws-p5 --oversubscription 2").out
-    )
-
-
 def test_flags_that_mean_the_same(cli: Runner) -> None:
     outputs = {
         cli(f"collective --topology ring {n} 8 {m} 1e6 --json").out
@@ -213,7 +202,8 @@ def test_each_flag_changes_what_it_says(cli: Runner) -> None:
     assert time(flat + "--hardware dgx-a100") != time(flat)
     assert time(levels + "--gpus-per-node 4") != time(levels)
     assert time(levels + "--nics-per-node 1") > time(levels + "--nics-per-node 8") == time(levels)
-    assert time(levels + "--oversubscription 4") > time(levels)
+    shared = levels + "--oversubscription 4 --leaf-nodes "
+    assert time(shared + "1") > time(shared + "2") > time(levels) == time(shared + "8")
     assert time(levels + "--intra-bandwidth 1e9") > time(levels)
     assert time(levels + "--intra-latency 1ms") > time(levels)
     assert time(levels + "--inter-bandwidth 1e9") > time(levels)

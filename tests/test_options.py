@@ -50,8 +50,10 @@ OF_COLLECTIVES: Cases = {
     "energy_per_bit": ("'9 pJ/bit'", f"{BARE} --topology ring"),
     "link": ("intra", f"{BARE} --topology hierarchical --collective p2p"),
     "gpus_per_node": "4", "nics_per_node": "1", "nodes_per_pod": ("2", f"{BARE} --topology "
-    "hierarchical --oversubscription 2"), "intra_bandwidth": "'90 GB/s'", "intra_latency": "'9 us'",
-    "inter_bandwidth": "'9 GB/s'", "inter_latency": "'9 us'", "oversubscription": "2",
+    "hierarchical --oversubscription 2 --leaf-nodes 1"),
+    "intra_bandwidth": "'90 GB/s'", "intra_latency": "'9 us'",
+    "inter_bandwidth": "'9 GB/s'", "inter_latency": "'9 us'",
+    "oversubscription": ("2", f"{BARE} --leaf-nodes 1"),
     "pod_bandwidth": ("'9 GB/s'", PODS), "pod_latency": ("'9 us'", PODS),
     "pod_oversubscription": ("2", PODS), "mesh_nx": ("2", TORUS), "mesh_ny": ("2", TORUS),
     "mesh_nz": ("2", TORUS), "mesh_dimensions": ("3", TORUS),

@@ -35,7 +35,7 @@ PHASES = "phases on different levels run one after another"
 # Time of the whole message over a link of each level.
 WIRES = (
     "message_bytes/intra_bandwidth",
-    "message_bytes*oversubscription/inter_bandwidth",
+    "message_bytes*uplink_oversubscription/inter_bandwidth",
     "message_bytes*pod_oversubscription/pod_bandwidth",
 )
 
@@ -259,7 +259,7 @@ def flat_pairwise(
     intra_bandwidth: Array,
     inter_latency: Array,
     inter_bandwidth: Array,
-    oversubscription: Array,
+    uplink_oversubscription: Array,
 ) -> Cost:
     """Shift by 1, 2, .. ranks, whether in a node or between nodes."""
     ranks = node_ranks * nodes * pods
@@ -267,7 +267,7 @@ def flat_pairwise(
     at_card = np.minimum(ranks_per_nic, node_ranks)
     crowded = crowd(node_ranks, ranks_per_nic)
     inside = intra_latency + message_bytes / intra_bandwidth / ranks
-    wire = message_bytes * (oversubscription / inter_bandwidth) / ranks
+    wire = message_bytes * (uplink_oversubscription / inter_bandwidth) / ranks
     # A step with r messages through a network card is slower inside nodes while r stays below.
     one = crowded * wire
     limit = np.floor((inside - inter_latency) / np.where(one > 0.0, one, 1.0))
@@ -490,7 +490,7 @@ def flat_ring(
     intra_bandwidth: Array,
     inter_latency: Array,
     inter_bandwidth: Array,
-    oversubscription: Array,
+    uplink_oversubscription: Array,
     pod_latency: Array,
     pod_bandwidth: Array,
     pod_oversubscription: Array,
@@ -500,7 +500,7 @@ def flat_ring(
     share = 1.0 / ranks
     crowded = share * crowd(node_ranks, ranks_per_nic)
     intra = intra_latency + share * (message_bytes / intra_bandwidth)
-    inter = inter_latency + crowded * (message_bytes * (oversubscription / inter_bandwidth))
+    inter = inter_latency + crowded * (message_bytes * (uplink_oversubscription / inter_bandwidth))
     pod = pod_latency + crowded * (message_bytes * (pod_oversubscription / pod_bandwidth))
     times = _present(node_ranks, nodes, pods, intra, inter, pod)
     sent = (ranks - 1.0) / ranks
@@ -552,7 +552,7 @@ def flat_ring_channels(
     intra_bandwidth: Array,
     inter_latency: Array,
     inter_bandwidth: Array,
-    oversubscription: Array,
+    uplink_oversubscription: Array,
     pod_latency: Array,
     pod_bandwidth: Array,
     pod_oversubscription: Array,
@@ -562,7 +562,7 @@ def flat_ring_channels(
     inside = np.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
     outside = ranks_per_nic / (node_ranks * ranks)
     intra = intra_latency + inside * (message_bytes / intra_bandwidth)
-    inter = inter_latency + outside * (message_bytes * (oversubscription / inter_bandwidth))
+    inter = inter_latency + outside * (message_bytes * (uplink_oversubscription / inter_bandwidth))
     pod = pod_latency + outside * (message_bytes * (pod_oversubscription / pod_bandwidth))
     times = _present(node_ranks, nodes, pods, intra, inter, pod)
     sent = (ranks - 1.0) / ranks
@@ -601,7 +601,7 @@ def all_to_all_direct(
     intra_bandwidth: Array,
     inter_latency: Array,
     inter_bandwidth: Array,
-    oversubscription: Array,
+    uplink_oversubscription: Array,
     pod_latency: Array,
     pod_bandwidth: Array,
     pod_oversubscription: Array,
@@ -613,7 +613,9 @@ def all_to_all_direct(
     far = (pods - 1.0) / pods
     shares = (inside, ranks_per_nic * outside, ranks_per_nic * far)
     intra = intra_latency + shares[0] * (message_bytes / intra_bandwidth)
-    inter = inter_latency + shares[1] * (message_bytes * (oversubscription / inter_bandwidth))
+    inter = inter_latency + shares[1] * (
+        message_bytes * (uplink_oversubscription / inter_bandwidth)
+    )
     pod = pod_latency + shares[2] * (message_bytes * (pod_oversubscription / pod_bandwidth))
     times = _present(node_ranks, nodes, pods, intra, inter, pod)
     carried = (ranks * inside, ranks * outside, ranks * far)

@@ -23,9 +23,11 @@ def intra_wire_time(message_bytes: Array, intra_bandwidth: Array) -> Array:
 
 
 @formula(source=OWN, assumes=("oversubscription divides the bandwidth of what leaves a node",))
-def inter_wire_time(message_bytes: Array, inter_bandwidth: Array, oversubscription: Array) -> Array:
+def inter_wire_time(
+    message_bytes: Array, inter_bandwidth: Array, uplink_oversubscription: Array
+) -> Array:
     """Time of the whole message over one network card between nodes."""
-    return message_bytes * (oversubscription / inter_bandwidth)
+    return message_bytes * (uplink_oversubscription / inter_bandwidth)
 
 
 @formula(source=OWN, assumes=("oversubscription divides the bandwidth of what leaves a pod",))
@@ -227,10 +229,10 @@ def _near_and_far(near: Array, far: Array, nodes: Array, pods: Array) -> Array:
 
 @formula(source=OWN, when=TWO_LEVEL_CAPACITY)
 def node_capacity(
-    node_ranks: Array, ranks_per_nic: Array, inter_bandwidth: Array, oversubscription: Array
+    node_ranks: Array, ranks_per_nic: Array, inter_bandwidth: Array, uplink_oversubscription: Array
 ) -> Array:
     """Bytes a second out of one node."""
-    return node_ranks / ranks_per_nic * (inter_bandwidth / oversubscription)
+    return node_ranks / ranks_per_nic * (inter_bandwidth / uplink_oversubscription)
 
 
 @formula(returns="node_capacity", source=OWN, when=THREE_LEVEL_CAPACITY)
@@ -240,12 +242,12 @@ def three_level_node_capacity(
     pods: Array,
     ranks_per_nic: Array,
     inter_bandwidth: Array,
-    oversubscription: Array,
+    uplink_oversubscription: Array,
     pod_bandwidth: Array,
     pod_oversubscription: Array,
 ) -> Array:
     """Bytes a second out of one node, to its pod and to other pods."""
-    near, far = inter_bandwidth / oversubscription, pod_bandwidth / pod_oversubscription
+    near, far = inter_bandwidth / uplink_oversubscription, pod_bandwidth / pod_oversubscription
     return node_ranks / ranks_per_nic * _near_and_far(near, far, nodes, pods)
 
 

@@ -59,6 +59,56 @@ def pods(ranks: Array, node_ranks: Array, nodes: Array) -> Array:
     return np.asarray(ranks / (node_ranks * nodes))
 
 
+# Leaf switches.  What stays under one pays no oversubscription; what leaves it shares its uplinks.
+
+LEAF_NODES = 1.0
+UPLINKS = "a leaf's uplinks are those of its nodes by the oversubscription, shared evenly"
+FILLED = "a group's nodes fill one leaf after another"
+LEAVES_ONCE = "a ring or a tree leaves a leaf once, whatever it has of the group"
+
+constant(
+    "leaf_nodes",
+    LEAF_NODES,
+    "Nodes under one leaf switch, where nothing is said",
+    like="oversubscription",
+    assumes=("all that leaves a node leaves its leaf switch, too",),
+)
+
+
+def ring_oversubscription(group_nodes: Array, leaf_members: Array, ratio: Array) -> Array:
+    """Return what a ring meets: of a leaf's members one sends out of it."""
+    met = np.maximum(ratio / leaf_members, 1.0)
+    return np.where(group_nodes > leaf_members, met, 1.0)
+
+
+def exchange_oversubscription(group_nodes: Array, leaf_members: Array, ratio: Array) -> Array:
+    """Return what an all_to_all meets: of what a node sends, a share leaves."""
+    share = (group_nodes - leaf_members) / np.maximum(group_nodes - 1.0, 1.0)
+    met = np.maximum(ratio * share, 1.0)
+    return np.where(group_nodes > leaf_members, met, 1.0)
+
+
+@formula(source=OWN, assumes=(UPLINKS, FILLED, LEAVES_ONCE), when=HIERARCHY)
+def uplink_oversubscription(
+    nodes: Array, pods: Array, leaf_nodes: Array, oversubscription: Array
+) -> Array:
+    """Oversubscription that a collective on neighbouring nodes meets."""
+    return ring_oversubscription(nodes * pods, leaf_nodes, oversubscription)
+
+
+@formula(
+    returns="uplink_oversubscription",
+    source=OWN,
+    assumes=(UPLINKS, FILLED),
+    when={**HIERARCHY, "collective": "all_to_all"},
+)
+def all_to_all_oversubscription(
+    nodes: Array, pods: Array, leaf_nodes: Array, oversubscription: Array
+) -> Array:
+    """Oversubscription that an all_to_all on neighbouring nodes meets."""
+    return exchange_oversubscription(nodes * pods, leaf_nodes, oversubscription)
+
+
 @formula(source=OWN, assumes=("the node's other ranks use their network cards at the same time",))
 def ranks_per_nic(gpus_per_node: Array, nics_per_node: Array) -> Array:
     """Ranks of a node that share a network card."""
@@ -234,7 +284,7 @@ def grid_ny(ranks: Array, mesh_nx: Array, mesh_nz: Array) -> Array:
 # Without pods there is nothing between them: it is as between nodes.
 alias("pod_latency", "inter_latency", when=TWO)
 alias("pod_bandwidth", "inter_bandwidth", when=TWO)
-alias("pod_oversubscription", "oversubscription", when=TWO)
+alias("pod_oversubscription", "uplink_oversubscription", when=TWO)
 
 
 # What a flat network takes from a machine: its link, and what its switch can do.

@@ -80,7 +80,7 @@ def ring_path(
     intra_bandwidth: Array,
     inter_latency: Array,
     inter_bandwidth: Array,
-    oversubscription: Array,
+    uplink_oversubscription: Array,
     pod_latency: Array,
     pod_bandwidth: Array,
     pod_oversubscription: Array,
@@ -102,7 +102,7 @@ def ring_path(
     shares = (inside, outside, outside)
     wires = (
         inside * (message_bytes / intra_bandwidth),
-        outside * (message_bytes * (oversubscription / inter_bandwidth)),
+        outside * (message_bytes * (uplink_oversubscription / inter_bandwidth)),
         outside * (message_bytes * (pod_oversubscription / pod_bandwidth)),
     )
     busiest = slowest(
@@ -188,9 +188,9 @@ def _streamed(
 
 
 def _far_wire(
-    share: Array, message_bytes: Array, inter_bandwidth: Array, oversubscription: Array
+    share: Array, message_bytes: Array, inter_bandwidth: Array, uplink_oversubscription: Array
 ) -> Array:
-    return share * (message_bytes * (oversubscription / inter_bandwidth))
+    return share * (message_bytes * (uplink_oversubscription / inter_bandwidth))
 
 
 @algorithm(
@@ -213,7 +213,7 @@ def tree_path(
     message_bytes: Array,
     intra_bandwidth: Array,
     inter_bandwidth: Array,
-    oversubscription: Array,
+    uplink_oversubscription: Array,
 ) -> Cost:
     """Double binary tree between nodes, chains in them: latency of the path up and down."""
     # With more pods it isn't defined.
@@ -222,7 +222,7 @@ def tree_path(
     outside = between * ranks_per_nic / node_ranks
     wires = (
         inside * (message_bytes / intra_bandwidth),
-        _far_wire(outside, message_bytes, inter_bandwidth, oversubscription),
+        _far_wire(outside, message_bytes, inter_bandwidth, uplink_oversubscription),
     )
     return _streamed(
         (2.0 * (node_ranks - 1.0), 2.0 * np.ceil(np.log2(nodes))),
@@ -256,7 +256,7 @@ def nvls_tree(
     message_bytes: Array,
     intra_bandwidth: Array,
     inter_bandwidth: Array,
-    oversubscription: Array,
+    uplink_oversubscription: Array,
 ) -> Cost:
     """The switch of a node reduces and multicasts (NVLS); double binary tree between nodes."""
     there = np.where(node_ranks > 1.0, 1.0, 0.0) + 0.0 * pods
@@ -265,7 +265,7 @@ def nvls_tree(
     outside = between * ranks_per_nic / node_ranks
     wires = (
         inside * (message_bytes / intra_bandwidth),
-        _far_wire(outside, message_bytes, inter_bandwidth, oversubscription),
+        _far_wire(outside, message_bytes, inter_bandwidth, uplink_oversubscription),
     )
     cost = _streamed(
         (2.0 * there, 2.0 * np.ceil(np.log2(nodes))),
@@ -308,7 +308,7 @@ def nvls_sharp(
     message_bytes: Array,
     intra_bandwidth: Array,
     inter_bandwidth: Array,
-    oversubscription: Array,
+    uplink_oversubscription: Array,
 ) -> Cost:
     """The switches of nodes (NVLS), and those between them (SHARP), reduce and multicast."""
     there = np.where(node_ranks > 1.0, 1.0, 0.0) + 0.0 * pods
@@ -317,7 +317,7 @@ def nvls_sharp(
     outside = far * ranks_per_nic / node_ranks
     wires = (
         inside * (message_bytes / intra_bandwidth),
-        _far_wire(outside, message_bytes, inter_bandwidth, oversubscription),
+        _far_wire(outside, message_bytes, inter_bandwidth, uplink_oversubscription),
     )
     cost = _streamed(
         (2.0 * there, 2.0 * far),

@@ -355,7 +355,7 @@ def direct(ranks: Array, hops: Array) -> Cost:
     "p2p",
     "direct",
     time="where(nodes > 1, hops*inter_latency"
-    f" + {CROWD}*message_bytes*oversubscription/inter_bandwidth,"
+    f" + {CROWD}*message_bytes*uplink_oversubscription/inter_bandwidth,"
     " where(pods > 1, hops*pod_latency"
     f" + {CROWD}*message_bytes*pod_oversubscription/pod_bandwidth,"
     f" {ONCE}*(hops*intra_latency + message_bytes/intra_bandwidth)))",

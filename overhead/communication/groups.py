@@ -11,8 +11,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from overhead.collectives.network import (
+    FILLED,
+    LEAVES_ONCE,
+    UPLINKS,
+    exchange_oversubscription,
+    ring_oversubscription,
+)
 from overhead.expression import square_divisor
-from overhead.formula import alias, call, constant, formula, product
+from overhead.formula import alias, call, constant, declare, formula, product
 from overhead.labels import GIVEN_GRID
 from overhead.quantity import Array, define
 from overhead.software.quantities import PRICED
@@ -143,8 +150,6 @@ define(
     minimum=0,
     above=True,
 )
-define("leaf_nodes", "s", "1", "nodes under one leaf switch, which is what is oversubscribed",
-       minimum=1, integer=True)  # fmt: skip
 define("leaf_members", r"\mu_s", "1", "nodes of a group under one leaf switch", minimum=1)
 define("group_oversubscription", "o_g", "1", "oversubscription that a group's traffic meets",
        minimum=1)  # fmt: skip
@@ -422,20 +427,7 @@ def ring_pair_pod_nodes(tp: Array, cp: Array, gpus_per_node: Array, nodes_per_po
     return np.where(tp * cp > gpus_per_node * nodes_per_pod, 1.0, 2.0)
 
 
-# Leaf switches.  What stays under one pays no oversubscription; what leaves it shares its uplinks.
-
-LEAF_NODES = 1.0
-UPLINKS = "a leaf's uplinks are those of its nodes by the oversubscription, shared evenly"
-FILLED = "a group's nodes fill one leaf after another"
-
-
-constant(
-    "leaf_nodes",
-    LEAF_NODES,
-    "Nodes under one leaf switch, where nothing is said",
-    like="group_nodes",
-    assumes=("all that leaves a node leaves its leaf switch, too",),
-)
+# What a group meets of leaf switches that are oversubscribed.
 
 
 @formula(source=OWN, assumes=(FILLED,))
@@ -447,34 +439,23 @@ def leaf_members(
     return np.minimum(np.maximum(np.floor(leaf_nodes / apart), 1.0), group_nodes)
 
 
-@formula(
-    source=OWN,
-    assumes=(UPLINKS, "a ring or a tree leaves a leaf once, whatever it has of the group"),
-)
+@formula(source=OWN, assumes=(UPLINKS, LEAVES_ONCE))
 def group_oversubscription(
     group_nodes: Array, leaf_members: Array, oversubscription: Array
 ) -> Array:
     """Oversubscription that a group meets: of a leaf's members one sends out of it."""
-    met = np.maximum(oversubscription / leaf_members, 1.0)
-    return np.where(group_nodes > leaf_members, met, 1.0)
+    return ring_oversubscription(group_nodes, leaf_members, oversubscription)
 
 
 for _groups in ({"group": "ep"}, {"group": "cp", "context_parallel": "all_to_all"}):
-
-    @formula(
-        returns="group_oversubscription",
-        source=OWN,
+    declare(
+        "group_oversubscription",
+        ("group_nodes", "leaf_members", "oversubscription"),
+        exchange_oversubscription,
         assumes=(UPLINKS,),
         when=_groups,
-        name=f"{_groups['group']}_exchange_oversubscription",
+        title="Oversubscription that an all_to_all meets: of what a node sends, a share leaves",
     )
-    def exchange_oversubscription(
-        group_nodes: Array, leaf_members: Array, oversubscription: Array
-    ) -> Array:
-        """Oversubscription that an all_to_all meets: of what a node sends, a share leaves."""
-        share = (group_nodes - leaf_members) / np.maximum(group_nodes - 1.0, 1.0)
-        met = np.maximum(oversubscription * share, 1.0)
-        return np.where(group_nodes > leaf_members, met, 1.0)
 
 
 @formula(

@@ -48,7 +48,7 @@ BIND = {
     "ranks_per_nic": "group_ranks_per_nic",
     "intra_bandwidth": "effective_intra_bandwidth",
     "inter_bandwidth": "effective_inter_bandwidth",
-    "oversubscription": "group_oversubscription",
+    "uplink_oversubscription": "group_oversubscription",
 }
 GRID = {f"mesh_n{axis}": f"group_n{axis}" for axis in "xyz"}
 PODS = {"nodes_per_pod": "group_pod_nodes", "pod_bandwidth": "effective_pod_bandwidth"}

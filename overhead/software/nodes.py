@@ -44,12 +44,12 @@ def fabric_rate(
     nodes: Array,
     pods: Array,
     inter_bandwidth: Array,
-    oversubscription: Array,
+    uplink_oversubscription: Array,
     pod_bandwidth: Array,
     pod_oversubscription: Array,
 ) -> Array:
     """Rate of a node's network cards together, on the slower of the levels that are passed."""
-    near, far = inter_bandwidth / oversubscription, pod_bandwidth / pod_oversubscription
+    near, far = inter_bandwidth / uplink_oversubscription, pod_bandwidth / pod_oversubscription
     slower = np.where(pods > 1.0, np.where(nodes > 1.0, np.minimum(near, far), far), near)
     return node_ranks / ranks_per_nic * slower
 
@@ -193,14 +193,14 @@ def phase_inner_bytes(intra_transfer_fraction: Array, port_rate: Array) -> Array
 )
 def phase_outer_bytes(
     inter_transfer_fraction: Array,
-    oversubscription: Array,
+    uplink_oversubscription: Array,
     inter_bandwidth: Array,
     pod_transfer_fraction: Array,
     pod_oversubscription: Array,
     pod_bandwidth: Array,
 ) -> Array:
     """Bytes of a schedule through the busiest network card."""
-    near = inter_transfer_fraction * oversubscription / inter_bandwidth
+    near = inter_transfer_fraction * uplink_oversubscription / inter_bandwidth
     return near + pod_transfer_fraction * pod_oversubscription / pod_bandwidth
 
 

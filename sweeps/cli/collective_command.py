@@ -118,20 +118,9 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
         for part in PARTS_OF.get(name, ()) if library else ():
             yield f"      {display.words(part):<22}{library[part]}"
     yield from (f"  ({texts[note]})" for note in notes)
-    yield from _leaves(job, labels, constants)
     if verbose:
         yield from _terms(job, record)
     yield from assumed_lines(job) if verbose else grouped_lines(job, brief=True)
-
-
-def _leaves(job: Job, labels: Mapping[str, str], constants: Mapping[str, float]) -> Iterator[str]:
-    """Yield a note where an oversubscription is charged that leaf switches would spare."""
-    machine = job.resolved.machines[0]
-    leaf = machine.figures.get("leaf_nodes")
-    paid = labels["topology"] == HIERARCHY and constants.get("oversubscription", 1.0) > 1.0
-    if paid and leaf and leaf.value > 1.0:
-        yield f"  (all that leaves a node pays the oversubscription here; {leaf.value:g} nodes of"
-        yield f"  {machine.name} share a leaf switch, under which 'sweeps analysis' charges none)"
 
 
 # The parts of a time that a library's profile tells apart, each below its sum.

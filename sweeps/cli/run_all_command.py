@@ -37,7 +37,7 @@ SUGGESTED = (
     "sweeps collective --topology switch --algorithm auto --N 2:1024:x2 --M 1KiB:1GiB:log4",
     # What a network card shared by a node, or an oversubscribed fabric, costs.
     "sweeps collective --topology hierarchical --N 64 --M 1GiB --nics-per-node 1,2,4,8",
-    "sweeps collective --topology hierarchical --N 64 --M 1GiB --oversubscription 1,2,4",
+    "sweeps collective --op all_to_all --N 1024 --M 1GiB --oversubscription 1,2,4",
     # Machines side by side, and records for programs.
     "sweeps collective --hardware dgx-a100,dgx-h100,gb200-nvl72 --N 64 --M 256MiB",
     "sweeps collective --topology ring,switch,torus --N 2:64:x2 --M 1MiB --csv",

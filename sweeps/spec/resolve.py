@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
-from overhead.collectives.network import factors
+from overhead.collectives.network import LEAF_NODES, factors
 from overhead.labels import (
     AUTO,
     HIERARCHY,
@@ -38,6 +38,11 @@ DEFAULTS = {
     "hops": assumed(1.0, "sender and receiver are neighbours"),
     "oversubscription": assumed(1.0, "not oversubscribed"),
     "mesh_nz": assumed(1.0, "two dimensions"),
+}
+# Of machines whose files don't say it.
+OF_LEAVES = {
+    "oversubscription": DEFAULTS["oversubscription"],
+    "leaf_nodes": assumed(LEAF_NODES, "all that leaves a node leaves its leaf switch, too"),
 }
 LINK_GIVEN = "of a link that is given, a message's latency"
 # A user who gives links without a machine has no machine: no library, no network of its own.
@@ -184,7 +189,9 @@ class Resolver:
 
     def _figures(self) -> tuple[str, ...]:
         """Return what is taken of machines."""
-        leaves = ("leaf_nodes",) if self.sweep.training else ()
+        own = any("oversubscription" in machine.figures for machine in self.machines)
+        met = self.sweep.training or own or "oversubscription" in self.given
+        leaves = (*("oversubscription",) * own, *("leaf_nodes",) * met)
         return (*FIGURES, *leaves, *(PODS if "nodes_per_pod" in self.given else ()))
 
     def _figure(self, machine: Machine, name: str) -> Origin:
@@ -539,11 +546,7 @@ def _figure_of(machine: Machine, name: str) -> Origin:
     if name == "in_network_latency_factor":
         return _in_network_factor(machine)
     found = machine.figures.get(name)
-    if found is None and name == "leaf_nodes":
-        from overhead.communication.groups import LEAF_NODES
-
-        return assumed(LEAF_NODES, "all that leaves a node leaves its leaf switch, too")
-    return Origin(np.nan, UNKNOWN) if found is None else found.origin
+    return OF_LEAVES.get(name, Origin(np.nan, UNKNOWN)) if found is None else found.origin
 
 
 # Overlap asked for by itself: a machine's figures, and what they are there.

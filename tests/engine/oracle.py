@@ -118,7 +118,8 @@ def hierarchy(
         for level in ("intra", "inter")
         for name in ("bandwidth", "latency", "energy_per_bit")
     }
-    levels |= {"ranks_per_nic": shared, "oversubscription": told.get("oversubscription", 1.0)}
+    levels |= {"ranks_per_nic": shared, "oversubscription": told.get("oversubscription", 1.0),
+               "leaf_nodes": told.get("leaf_nodes", figures.get("leaf_nodes", 1.0))}  # fmt: skip
     if pod is not None:
         levels["nodes_per_pod"] = pod
         for name in ("bandwidth", "latency", "energy_per_bit"):

@@ -131,7 +131,11 @@ def test_shared_network_cards() -> None:
         "gpus_per_node": [1, 2, 4],
         "message_bytes": 1e8,
     }
-    for more in ({}, {"nics_per_node": [1, 2]}, {"nodes_per_pod": [2], "oversubscription": 2.0}):
+    for more in (
+        {},
+        {"nics_per_node": [1, 2]},
+        {"nodes_per_pod": [2], "oversubscription": 2.0, "leaf_nodes": [1, 2]},
+    ):
         axes = {**told, **more}
         missing = check(bare(axes), axes)
         assert missing == 0

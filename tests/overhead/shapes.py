@@ -53,7 +53,7 @@ def _hierarchy() -> list[dict[str, float]]:
             "intra_nvls": 1.0,
             "inter_inc": 1.0,
             "in_network_latency_factor": 1.0,
-            "oversubscription": 1.0 + 0.5 * (card == 2.0),
+            "uplink_oversubscription": 1.0 + 0.5 * (card == 2.0),
             "pod_oversubscription": 1.0 + 2.0 * (card == 3.0),
             **{f"{level}_latency": latency for level, (latency, _) in machine.items()},
             **{f"{level}_bandwidth": bandwidth for level, (_, bandwidth) in machine.items()},
@@ -123,7 +123,7 @@ def links(topology: str, columns: Columns) -> list[tuple[Array, Array]]:
         return [(columns["latency"], message / columns["bandwidth"])]
     shares = {
         "intra": 1.0,
-        "inter": columns["oversubscription"],
+        "inter": columns["uplink_oversubscription"],
         "pod": columns["pod_oversubscription"],
     }
     return [

@@ -67,7 +67,7 @@ def test_statements_use_nothing_that_the_kernel_cannot_know(algorithm: Algorithm
     prices = {"message_bytes", "ranks"}
     for level in ("", "intra_", "inter_", "pod_"):
         prices |= {f"{level}latency", f"{level}bandwidth"}
-    prices |= {"oversubscription", "pod_oversubscription", "in_network_latency"}
+    prices |= {"uplink_oversubscription", "pod_oversubscription", "in_network_latency"}
     named = {name for text in algorithm.statements.values() for name in ex.names(text)}
     assert named <= prices | set(algorithm.inputs)
 
@@ -180,7 +180,11 @@ def test_hierarchy_of_one_level_is_a_switch(level: str) -> None:
     columns = dict(shapes("switch"))
     ones = np.ones_like(columns["ranks"])
     columns |= dict.fromkeys(("node_ranks", "nodes", "pods", "ranks_per_nic"), ones)
-    columns |= {"oversubscription": ones, "pod_oversubscription": ones, level: columns["ranks"]}
+    columns |= {
+        "uplink_oversubscription": ones,
+        "pod_oversubscription": ones,
+        level: columns["ranks"],
+    }
     for other in ("intra", "inter", "pod"):
         columns |= {f"{other}_latency": 7.0 * ones, f"{other}_bandwidth": ones}
     columns |= {f"{prefix}_{name}": columns[name] for name in ("latency", "bandwidth")}
@@ -227,7 +231,7 @@ def _shifts(v: dict[str, float]) -> float:
         # Of a node's ranks at one card `near` have their partner outside; groups of other nodes'
         # ranks use a card that serves more than the group has.
         leaving = min(near, f, g) * max(1.0, f / g)
-        wire = block * v["oversubscription"] / v["inter_bandwidth"]
+        wire = block * v["uplink_oversubscription"] / v["inter_bandwidth"]
         outside = v["inter_latency"] + leaving * wire
         total += max(inside if near < g or v["nodes"] == 1 else 0.0, outside * (v["nodes"] > 1))
     return total

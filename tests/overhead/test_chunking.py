@@ -82,7 +82,7 @@ def test_free_latencies_take_the_most_chunks(algorithm: Algorithm) -> None:
 
 
 def _priced(columns: Columns) -> Columns:
-    prices = {"message_bytes": 1.0, "oversubscription": 1.0, "pod_oversubscription": 1.0}
+    prices = {"message_bytes": 1.0, "uplink_oversubscription": 1.0, "pod_oversubscription": 1.0}
     for level in ("", "intra_", "inter_", "pod_"):
         prices |= {f"{level}latency": 0.0, f"{level}bandwidth": 1.0}
     return {name: np.full_like(columns["ranks"], value) for name, value in prices.items()}

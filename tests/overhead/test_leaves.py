@@ -111,8 +111,33 @@ def test_a_machine_may_say_how_large_its_leaves_are(tmp_path: Path) -> None:
         f"oversubscription = {{ value = 2, {source} }}\n"
     )
     sweep = Sweep("", constants={"tp": 8.0, "dp": 8.0}, labels={"hardware": "ours"})
-    assert resolve(sweep, [folder]).constants["leaf_nodes"] == 32.0
+    for asked in (sweep, Sweep("", constants={"ranks": 64.0}, labels={"hardware": "ours"})):
+        found = resolve(asked, [folder]).constants
+        assert (found["leaf_nodes"], found["oversubscription"]) == (32.0, 2.0)
     other = Sweep("", constants={"tp": 8.0, "dp": 8.0}, labels={"hardware": "dgx-a100"})
     assert resolve(other).constants["leaf_nodes"] == 1.0
     shipped = Sweep("", constants={"tp": 8.0, "dp": 8.0}, labels={"hardware": "dgx-h100"})
     assert resolve(shipped).constants["leaf_nodes"] == 32.0
+
+
+@pytest.mark.parametrize("software", ["none", "nccl"])
+def test_a_collective_pays_as_a_step_s_group_does(software: str) -> None:
+    """Sixteen nodes of data-parallel ranks, or of experts, are those of a lone collective."""
+    shared = {"hardware": "dgx-h100", "software": software,
+              **({} if software == "none" else {"environment": "step"}),
+              "oversubscription": [1, 2, 8, 32], "leaf_nodes": [1, 2, 4, 8, 16, 32]}  # fmt: skip
+    model = {"model": "mixtral-8x7b", "world_size": 128, "tp": 1, "pp": 1, "zero_stage": 0,
+             "sequence_length": 4096, "micro_batch": 1, "global_batch": 128}  # fmt: skip
+    for kind, more, time, message in (
+        ("all_reduce", {"ep": 1}, "dp_all_reduce_time", "dp_reduce_bytes"),
+        ("all_to_all", {"ep": 128, "experts": 128}, "ep_dispatch_time", "dispatch_message_bytes"),
+    ):
+        step = sweeps.sweep([time, message], **model, **more, **shared)
+        size = float(step[message].max())
+        alone = sweeps.sweep(["time"], collective=kind, topology="hierarchical", algorithm="nccl",
+                             ranks=128, message_bytes=size, **shared).time  # fmt: skip
+        order = ("oversubscription", "leaf_nodes")
+        found = alone.transpose(*order).to_numpy()
+        np.testing.assert_array_equal(found, step[time].transpose(*order).to_numpy())
+        assert found[1, 0] > found[0, 0]
+        assert np.all(found[:, -1] == found[0, 0])  # all nodes under one leaf
