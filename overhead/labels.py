@@ -197,6 +197,8 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "routing": ("drawn",),  # whether the busiest expert's tokens follow from chance and heat
     "tuning": ("lora",),  # whether adapters alone are trained
     "mixers": ("hybrid",),  # whether some layers have linear attention in place of attention
+    "stashing": ("host",),  # whether activations wait for their backward in the host's memory
+    "updating": ("host",),  # whether the host updates weights, with the optimizer's states
     "packing": ("documents",),  # whether attention stays within documents of a sequence
     "grid": ("given",),  # groups lie on a mesh or torus of given sides
     # From messages, at the rate of multiprocessors, or in parts at that rate
@@ -312,6 +314,9 @@ def chosen(given: Container[str]) -> dict[str, str]:
     found = {"routing": "drawn"} if "expert_heat" in given else {}
     found |= {"tuning": "lora"} if "lora_rank" in given else {}
     found |= {"mixers": "hybrid"} if "linear_layers" in given else {}
+    offloaded = "activation_offload" in given or "offloaded_layers" in given
+    found |= {"stashing": "host"} if offloaded else {}
+    found |= {"updating": "host"} if "optimizer_offload" in given else {}
     return found | ({"packing": "documents"} if "document_length" in given else {})
 
 

@@ -119,6 +119,7 @@ ROWS: dict[str, Row] = {
             exposed_tp_time="tensor parallelism, exposed",
             exposed_cp_time="context parallelism, exposed",
             exposed_ep_time="expert parallelism, exposed",
+            exposed_offload_time="activations to the host and back, exposed",
             exposed_p2p_time="transfers between stages, exposed",
             exposed_dp_time="data parallelism, exposed",
             optimizer_time="optimizer",

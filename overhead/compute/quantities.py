@@ -234,6 +234,11 @@ define(
     minimum=0,
 )  # fmt: skip
 for _name, _mark, _meaning in (
+    ("middle_layers_forward", "i,l,f", "a stage's layers alone, forward"),
+    ("middle_layers_backward", "i,l,b", "a stage's layers alone, backward"),
+    ("offload_transfer", "i,o", "a micro-batch's activations to the host's memory, or back"),
+    ("exposed_offload_forward", "i,o,f", "what of that a stage's forward doesn't hide"),
+    ("exposed_offload_backward", "i,o,b", "what of that a stage's backward doesn't hide"),
     ("middle_forward", "i,f", "a stage's layers, forward"),
     ("middle_backward", "i,b", "a stage's layers, backward"),
 ):

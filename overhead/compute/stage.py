@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.formula import alias, call, declare, formula, total
+from overhead.formula import alias, call, constant, declare, formula, total
 from overhead.quantity import Array
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
@@ -88,11 +88,45 @@ def _layers(dense: Array, dense_time: Array, experts: Array, expert_time: Array)
 for _name in ("forward", "backward"):
     _each = (f"dense_layer_{_name}_time", f"moe_layer_{_name}_time")
     declare(
-        f"middle_{_name}_time",
+        f"middle_layers_{_name}_time",
         ("middle_mlp_layers", _each[0], "middle_moe_layers", _each[1]),
         _layers,
         **PIPELINE,
     )
+
+
+# Activations on their way to the host's memory and back: beside the pass of a micro-batch.
+
+OFFLOAD: dict[str, Any] = {
+    "source": "transformerengine",
+    "where": "transformer_engine/pytorch/cpu_offload.py",
+}
+constant("offload_transfer_time", 0.0, "No activations are moved", like="pp", **OFFLOAD)
+call(returns="middle_activation_memory", of="micro_batch_activation_memory",
+     bind={"stage": "middle_stage"})  # fmt: skip
+
+
+@formula(
+    returns="offload_transfer_time",
+    assumes=("copies run beside computing, at no cost to it, over a link that is the GPU's own",),
+    when={"stashing": "host"},
+    **OFFLOAD,
+)
+def activation_transfer_time(
+    activation_offload: Array, middle_activation_memory: Array, host_bandwidth: Array
+) -> Array:
+    """Time to move a micro-batch's activations of a stage to the host's memory, or back."""
+    return activation_offload * middle_activation_memory / host_bandwidth
+
+
+def _longer(transfer: Array, time: Array) -> Array:
+    return np.maximum(transfer - time, 0.0)
+
+
+for _name in ("forward", "backward"):
+    _exposed, _own = f"exposed_offload_{_name}_time", f"middle_layers_{_name}_time"
+    declare(_exposed, ("offload_transfer_time", _own), _longer, **OFFLOAD)
+    total(f"middle_{_name}_time", (_own, _exposed), **PIPELINE)
 
 
 def _weights(

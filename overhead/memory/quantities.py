@@ -184,6 +184,17 @@ define("chunk_layers", "L_c", "1", "layers of a chunk of a stage, the largest", 
 define("recompute_layers", "L_r", "1",
        "layers of each chunk that are recomputed (block), or of a unit (uniform)",
        minimum=0, integer=True)  # fmt: skip
+for _name, _symbol, _meaning in (
+    ("activation_offload", r"\varphi_a", "layers whose activations wait in the host's memory"),
+    ("optimizer_offload", r"\varphi_o", "parameters that the host updates, with their states"),
+):
+    define(_name, _symbol, "1", f"share of {_meaning}", minimum=0, maximum=1)
+define("offloaded_layers", "L_o", "1",
+       "layers of the model whose activations wait in the host's memory", minimum=0,
+       integer=True)  # fmt: skip
+define("device_optimizer_bytes", "b_{od}", "byte",
+       "bytes of the optimizer's states of a parameter that stay on the GPU",
+       minimum=0)  # fmt: skip
 define("needed_recompute_layers", "L_{ri}", "1",
        "layers of each chunk that have to be recomputed for a stage to fit", minimum=0)  # fmt: skip
 define("recomputed_share", r"\varrho_c", "1", "share of a chunk's layers that are recomputed",
@@ -207,11 +218,14 @@ for _name, _mark, _meaning in (
     ("bucket_memory", "buckets", "buckets of gradients on their way"),
     ("placeholder_memory", "placeholders", "placeholders for gradients added up elsewhere"),
     ("stored_activation_memory", "stored", "activations of layers, of all micro-batches in flight"),
+    ("micro_batch_activation_memory", "kept", "activations of layers, of one micro-batch"),
+    ("offloaded_activation_memory", "host", "activations of layers that the host's memory holds"),
     ("whole_activation_memory", "whole", "activations of layers if nothing is recomputed"),
     ("no_memory", "0", "none"),
     ("unrecomputed_memory", "all", "all together if nothing is recomputed"),
     ("live_activation_memory", "live", "activations of the one layer that is recomputed"),
     ("embedding_activation_memory", "embedding", "dropout mask behind the embedding"),
+    ("middle_activation_memory", "kept,mid", "activations of a middle stage, of one micro-batch"),
     ("output_activation_memory", "output", "inputs of the last norm and of the output layer"),
     ("activation_memory", "activations", "all activations but logits"),
     ("logits_memory", "logits", "logits and loss"),

@@ -3,6 +3,8 @@
 The label ``recompute`` says what: nothing, modules of each layer (``selective``), every layer
 (``full``, ``full_early_stop``, in units of several ``uniform``), every second product (``per_op``),
 or the first ``recompute_layers`` of each chunk (``block``), by default as few as fit.
+
+What is kept of a share of layers may wait in the host's memory (``activation_offload``).
 """
 
 from __future__ import annotations
@@ -283,6 +285,50 @@ for _method, _kernel, _more in (
     declare("live_activation_memory", _inputs, _kernel, assumes=(ONE,), when=_when, **LIVE)
     _when = {"recompute": _method, "schedule": "forward_only"}
     declare("live_activation_memory", KEPT, _one_layer, assumes=(UNLESS,), when=_when, **LIVE)
+
+
+# What waits in the host's memory, and comes back for the backward.
+
+OFFLOAD: dict[str, Any] = {
+    "source": "transformerengine",
+    "where": "transformer_engine/pytorch/cpu_offload.py",
+    "when": {"stashing": "host"},
+}
+constant("offloaded_activation_memory", 0.0, "None is in the host's memory", like="pp")
+
+
+@formula(**OFFLOAD)
+def activation_offload(offloaded_layers: Array, layers: Array) -> Array:
+    """Share of layers whose activations the host's memory holds."""
+    return np.minimum(offloaded_layers / layers, 1.0)
+
+
+@formula(
+    returns="offloaded_activation_memory",
+    assumes=(
+        "each stage offloads the same share of its layers",
+        "a layer on its way out and one on its way back are on the GPU as well",
+        "as few recomputed layers as fit are counted as if nothing were offloaded",
+    ),
+    **OFFLOAD,
+)
+def host_activation_memory(
+    activation_offload: Array,
+    in_flight_micro_batches: Array,
+    micro_batch_activation_memory: Array,
+    rank_tokens: Array,
+    stage_mlp_layers: Array,
+    kept_dense_layer_activations: Array,
+    stage_moe_layers: Array,
+    kept_moe_layer_activations: Array,
+) -> Array:
+    """Memory of activations that a GPU's host holds."""
+    moved = activation_offload * (in_flight_micro_batches * micro_batch_activation_memory)
+    layer = np.maximum(
+        np.where(stage_mlp_layers > 0.0, kept_dense_layer_activations, 0.0),
+        np.where(stage_moe_layers > 0.0, kept_moe_layer_activations, 0.0),
+    )
+    return np.maximum(moved - 2.0 * rank_tokens * layer, 0.0)
 
 
 # How many layers of a chunk are recomputed: as many as are given, or as few as fit.

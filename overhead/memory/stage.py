@@ -188,18 +188,27 @@ LAST = "one micro-batch at a time"
 
 
 @formula(**TOTAL)
-def stored_activation_memory(
-    in_flight_micro_batches: Array,
+def micro_batch_activation_memory(
     rank_tokens: Array,
     stage_mlp_layers: Array,
     kept_dense_layer_activations: Array,
     stage_moe_layers: Array,
     kept_moe_layer_activations: Array,
 ) -> Array:
-    """Memory of the layers' activations of all micro-batches in flight."""
+    """Memory of what the stage's layers keep of a micro-batch, wherever it is."""
     dense = stage_mlp_layers * kept_dense_layer_activations
-    layers = dense + stage_moe_layers * kept_moe_layer_activations
-    return in_flight_micro_batches * (rank_tokens * layers)
+    return rank_tokens * (dense + stage_moe_layers * kept_moe_layer_activations)
+
+
+@formula(**TOTAL)
+def stored_activation_memory(
+    in_flight_micro_batches: Array,
+    micro_batch_activation_memory: Array,
+    offloaded_activation_memory: Array,
+) -> Array:
+    """Memory of the layers' activations of all micro-batches in flight, but for the host's."""
+    kept = in_flight_micro_batches * micro_batch_activation_memory
+    return np.maximum(kept - offloaded_activation_memory, 0.0)
 
 
 @formula(**TOTAL)

@@ -80,7 +80,7 @@ def gradient_memory(
 
 @formula(source=ZERO, where="section 5.1")
 def optimizer_memory(
-    optimizer_bytes: Array,
+    device_optimizer_bytes: Array,
     zero_stage: Array,
     trained_parameters: Array,
     trained_expert_parameters: Array,
@@ -89,7 +89,27 @@ def optimizer_memory(
 ) -> Array:
     """Memory of the optimizer's states: sharded from stage 1 (Megatron's distributed optimizer)."""
     kept = (trained_parameters, trained_expert_parameters, shards, expert_shards)
-    return optimizer_bytes * _share(zero_stage >= 1.0, *kept)
+    return device_optimizer_bytes * _share(zero_stage >= 1.0, *kept)
+
+
+alias("device_optimizer_bytes", "optimizer_bytes", "Bytes of the optimizer's states: all of them")
+
+
+@formula(
+    returns="device_optimizer_bytes",
+    source="megatron",
+    where="megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py;"
+    " Megatron-Bridge, skills/nemo-mbridge-perf-cpu-offloading/card.yaml @067f987df: measured",
+    assumes=("narrower weights' master copy stays on the GPU, too, as in Megatron-Bridge",),
+    when={"updating": "host"},
+)
+def offloaded_optimizer_bytes(
+    optimizer_bytes: Array, optimizer_offload: Array, weight_bytes: Array, single_bytes: Array
+) -> Array:
+    """Bytes a parameter of the optimizer's states that stay on the GPU, in the mean."""
+    master = np.where(weight_bytes < single_bytes, single_bytes, 0.0)
+    moments = np.maximum(optimizer_bytes - master, 0.0)
+    return optimizer_bytes - optimizer_offload * moments
 
 
 total("model_state_memory", ("weight_memory", "gradient_memory", "optimizer_memory"),

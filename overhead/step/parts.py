@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from overhead.formula import call, constant, declare, formula, product, total
+from overhead.labels import LABELS
 from overhead.quantity import Array
 
 DUAL = {"schedule": "dual_pipe"}
+SCHEDULES = LABELS["schedule"].values
 
 
 total("middle_layers", ("middle_mlp_layers", "middle_moe_layers"))
@@ -77,6 +79,14 @@ def dual_pipe_exposed_ep_time(
     return micro_batches * (middle_moe_layers * layer_exposed_ep_time) - (alone - busy_time)
 
 
+def _passes(micro_batches: Array, forward: Array, backward: Array) -> Array:
+    return micro_batches * (forward + backward)
+
+
+declare("exposed_offload_time", ("micro_batches", "exposed_offload_forward_time",
+                                 "exposed_offload_backward_time"), _passes)  # fmt: skip
+
+
 product("imbalance_time", ("micro_batches", "ends_extra_time"),
         "Time that the ends' extra work adds where every stage counts as having it",
         assumes=("every stage takes as long as the slower end",), when={"stages": "even"},
@@ -136,24 +146,73 @@ def owned_parameters(
     return dense + updated_expert_parameters / np.where(zero_stage >= 1.0, expert_shards, 1.0)
 
 
+constant("device_update_share", 1.0, "All of it", like="pp")
+
+
+@formula(returns="device_update_share", source="derivation", when={"updating": "host"})
+def left_update_share(optimizer_offload: Array) -> Array:
+    """Share of the update that the GPU does where its host does some."""
+    return np.asarray(1.0 - optimizer_offload)
+
+
 @formula(
     source="megatron",
     where="megatron/core/optimizer: norm and clipping of gradients, Adam, copy of weights",
     assumes=("gradients are read twice, states and weights read and written once",),
 )
-def optimizer_time(
+def device_update_time(
     optimizer_traffic_bytes: Array,
     owned_parameters: Array,
     memory_efficiency: Array,
     memory_bandwidth: Array,
+    device_update_share: Array,
 ) -> Array:
-    """Time of the optimizer's update."""
+    """Time of the optimizer's update on the GPU."""
     moved = optimizer_traffic_bytes * owned_parameters
-    return moved / (memory_efficiency * memory_bandwidth)
+    return moved / (memory_efficiency * memory_bandwidth) * device_update_share
+
+
+constant("host_update_time", 0.0, "The host updates nothing", like="pp")
+
+
+@formula(
+    returns="host_update_time",
+    source="megatron",
+    where="megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py, step",
+    assumes=(
+        "gradients leave and weights come back in single precision",
+        "the host moves as many bytes a parameter as the GPU would",
+    ),
+    when={
+        "updating": "host",
+        "schedule": "|".join(name for name in SCHEDULES if name != "forward_only"),
+    },
+)
+def offloaded_update_time(
+    optimizer_offload: Array,
+    owned_parameters: Array,
+    single_bytes: Array,
+    host_bandwidth: Array,
+    optimizer_traffic_bytes: Array,
+    host_update_bandwidth: Array,
+    host_update_overlap: Array,
+) -> Array:
+    """Time of the update on the host: gradients there, states, weights back."""
+    moved = optimizer_offload * owned_parameters
+    transfer = moved * single_bytes / host_bandwidth
+    update = moved * optimizer_traffic_bytes / host_update_bandwidth
+    serial = transfer + update + transfer
+    return serial + host_update_overlap * (np.maximum(update, transfer) - serial)
+
+
+@formula(source="megatron", where="megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py")
+def optimizer_time(device_update_time: Array, host_update_time: Array) -> Array:
+    """Time of the optimizer's update: the GPU's part and the host's run at once."""
+    return np.maximum(device_update_time, host_update_time)
 
 
 constant(
-    "optimizer_time",
+    "device_update_time",
     0.0,
     like="step_overhead",
     assumes=("nothing is updated",),
@@ -175,6 +234,7 @@ PARTS = (
     "exposed_tp_time",
     "exposed_cp_time",
     "exposed_ep_time",
+    "exposed_offload_time",
     "imbalance_time",
     "bubble_time",
     "exposed_p2p_time",

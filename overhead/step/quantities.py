@@ -86,7 +86,10 @@ for _name, _mark, _meaning in (
     ("exposed_tp", "tp", "tensor parallelism's exposed communication"),
     ("exposed_cp", "cp", "context parallelism's exposed communication"),
     ("exposed_dp", "dp", "data parallelism's exposed communication"),
+    ("exposed_offload", "off", "activations on their way to the host and back, exposed"),
     ("optimizer", "opt", "the optimizer's update"),
+    ("device_update", "opt,g", "the GPU's part of the optimizer's update"),
+    ("host_update", "opt,h", "the host's part of it, with what it moves"),
     ("computing", "comp", "all its computing, of the ends its share"),
 ):
     define(f"{_name}_time", rf"S_{{{_named(_mark)}}}", "s", f"time of a step: {_meaning}",
@@ -106,6 +109,18 @@ define(
     "optimizer_traffic_bytes", r"b_\mathrm{opt}", "byte",
     "bytes that the optimizer moves, a parameter", minimum=0,
 )  # fmt: skip
+define("host_bandwidth", r"B_h", "byte s-1",
+       "bandwidth between a GPU and its host's memory, one direction", minimum=0,
+       above=True)  # fmt: skip
+define("host_update_bandwidth", r"B_{hu}", "byte s-1",
+       "rate at which the optimizer moves bytes of the host's memory, a GPU", minimum=0,
+       above=True)  # fmt: skip
+_share(
+    "host_update_overlap",
+    r"\omega_h",
+    "share of the host's update that transfers of gradients and weights run beside",
+)
+_share("device_update_share", r"\varphi_d", "share of the optimizer's update that the GPU does")
 for _name, _mark, _meaning in (
     ("updated_parameters", "up", "parameters that the last stage's rank updates, experts left out"),
     (
@@ -211,6 +226,8 @@ DEFAULTS: dict[str, float] = {
     "num_sm": 16.0,
     # The step.
     "optimizer_traffic_bytes": 40.0,
+    "host_update_bandwidth": 26e9,  # measured on H100 (`sweeps.spec.framework` says where)
+    "host_update_overlap": 0.0,  # Megatron-LM's overlap_cpu_optimizer_d2h_h2d is off
     "step_overhead": 0.0,
     "idle_power_fraction": 0.15,  # assumed
     "hour": 3600.0,

@@ -195,7 +195,7 @@ def computing_time(
     attention_part_time: Array,
     elementwise_part_time: Array,
     recompute_part_time: Array,
-    optimizer_time: Array,
+    device_update_time: Array,
     micro_batches: Array,
     first_stage_extra_time: Array,
     last_stage_extra_time: Array,
@@ -204,7 +204,7 @@ def computing_time(
     """Time for which a GPU computes in a step, on average."""
     layers = matmul_part_time + attention_part_time + elementwise_part_time + recompute_part_time
     ends = micro_batches * (first_stage_extra_time + last_stage_extra_time) / pp
-    return np.maximum(layers + optimizer_time + ends, 0.0)
+    return np.maximum(layers + device_update_time + ends, 0.0)
 
 
 # A whole training.

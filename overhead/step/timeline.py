@@ -40,6 +40,7 @@ PASSES, PARTS, SENDS = "passes", "parts of them", "sends"
 
 COMPUTING, AGAIN = "computing", "recomputation"
 EXPERTS = "expert parallelism, exposed"
+OFFLOAD = "activations to the host and back, exposed"
 # Communication that a layer exposes, by the words for it.
 LAYER = {
     "tensor parallelism, exposed": "{of}_exposed_tp_{way}_time",
@@ -52,7 +53,7 @@ ENDS = {
     "last": ("output layer and loss", "output_time", "vocabulary_last_time"),
 }
 VOCABULARY = "the vocabulary's communication"
-KINDS = {VOCABULARY: EXPOSED, WAITING: WAITING} | dict.fromkeys(LAYER, EXPOSED)
+KINDS = {VOCABULARY: EXPOSED, OFFLOAD: EXPOSED, WAITING: WAITING} | dict.fromkeys(LAYER, EXPOSED)
 CLASSES = {"dense": "mlp", "moe": "moe"}
 # Parts by name, in the order in which they stand in a pass [s].
 Parts = dict[str, float]
@@ -220,6 +221,7 @@ class _Passes:
             if counts[chunk]:
                 for name, time in self._layer(of, way).items():
                     parts[name] = parts.get(name, 0.0) + counts[chunk] * time
+        parts[OFFLOAD] = self._time(f"exposed_offload_{way}_time") / self.virtual
         ends = (["first"] if chunk == 0 else []) + (
             ["last"] if chunk == self.pp * self.virtual - 1 else []
         )

@@ -465,10 +465,13 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     if whole is None:
         return
     if np.isnan(whole):
-        lacking = [name for name in RATES if np.isnan(_number(evaluation, name))]
+        moved = "stashing" in evaluation.labels or "updating" in evaluation.labels
+        needed = (*RATES, "host_bandwidth") if moved else RATES
+        lacking = [name for name in needed if np.isnan(_number(evaluation, name))]
         machine, precision = (job.resolved.labels.get(n) for n in ("hardware", "precision"))
+        other = "it" if "host_bandwidth" in lacking else "it, or another --precision"
         text = f"{machine}'s file has no {', '.join(lacking) or 'figure'} in {precision}"
-        yield f"step: its time isn't known: {text}; give it, or another --precision"
+        yield f"step: its time isn't known: {text}; give {other}"
         yield ""
         return
     fits = not _number(evaluation, "headroom") < 0.0

@@ -397,6 +397,7 @@ _STEP = (
     Part(("exposed_tp_time",), "", 1),
     Part(("exposed_cp_time",), "", 9),
     Part(("exposed_ep_time",), "", 3),
+    Part(("exposed_offload_time",), "", 13),
     Part(("imbalance_time",), "", 11),
     Part(("bubble_time",), "", 6),
     Part(("exposed_p2p_time",), "", 4),

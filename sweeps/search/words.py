@@ -211,6 +211,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "tensor parallelism's communication": ("exposed_tp_time",),
     "context parallelism's communication": ("exposed_cp_time",),
     "expert parallelism's communication": ("exposed_ep_time",),
+    "offloaded activations": ("exposed_offload_time",),
     "data parallelism's communication": ("exposed_dp_time",),
     "the pipeline's bubble": ("bubble_time",),
     "the pipeline's transfers": ("exposed_p2p_time",),

@@ -51,6 +51,12 @@ MACHINE_RULE: dict[str, Figure] = {
         "fitted on step times of one cluster of A100 at hidden sizes of 14400 and 14336 "
         "(bigscience-workshop/bigscience, train/tr11-176B-ml/chronicles-prequel.md @9e64edec2a)",
     ),
+    "host_update_bandwidth": _figure(
+        step.DEFAULTS["host_update_bandwidth"], "measured",
+        "two nodes of H100 whose hosts update all weights of Qwen3-30B, with transfers beside it "
+        "and without (NVIDIA-NeMo/Megatron-Bridge, skills/nemo-mbridge-perf-cpu-offloading/"
+        "card.yaml @067f987df): 26 GB/s at 40 bytes a parameter; one value for all", "byte s-1",
+    ),
     "memory_efficiency": _figure(
         0.85, "assumed",
         f"share of the data sheet's bandwidth that long kernels reach; {RUNS} bound it only from "
@@ -399,6 +405,8 @@ class _FrameworkFile(FigureReader):
 PLAIN = (
     "memory_bandwidth",
     "memory_capacity",
+    "host_bandwidth",
+    "host_update_bandwidth",
     "memory_efficiency",
     "matmul_floor",
     "matmul_depth_time",
