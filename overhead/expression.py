@@ -64,6 +64,20 @@ def square_divisor(number: Array) -> Array:
 
 
 @named()
+def power_sum(one: Array, other: Array, power: Array | float) -> Array:
+    """Return (one^power + other^power)^(1/power) of numbers from 0: a maximum that is smooth.
+
+    With a power below 0 it is a smooth minimum; either way the sharper, the further from 0.
+    """
+    larger, smaller = np.maximum(one, other), np.minimum(one, other)
+    first = np.where(np.less(power, 0.0), smaller, larger)
+    second = np.where(np.less(power, 0.0), larger, smaller)
+    some = (first > 0.0) & (first < np.inf)
+    ratio = np.where(some, second, 1.0) / np.where(some, first, 1.0)
+    return np.asarray(np.where(some, first * (1.0 + ratio**power) ** (1.0 / power), first))
+
+
+@named()
 def never_drawn(total: Array, marked: Array, draws: Array) -> Array:
     """Return the share of draws without replacement that meet none of the marked ones.
 
@@ -203,6 +217,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "popcount_sum": popcount_sum,
     "square_divisor": square_divisor,
     "never_drawn": never_drawn,
+    "power_sum": power_sum,
     "negative_binomial_tail": negative_binomial_tail,
     "negative_binomial_quantile": negative_binomial_quantile,
 }
@@ -345,6 +360,9 @@ def _latex_call(name: str, args: list[str]) -> str:
     if name == "never_drawn":
         total, marked, draws = args
         return rf"\binom{{{total} - {marked}}}{{{draws}}} / \binom{{{total}}}{{{draws}}}"
+    if name == "power_sum":
+        one, other, power = args
+        return rf"\left({{{one}}}^{{{power}}} + {{{other}}}^{{{power}}}\right)^{{1/{power}}}"
     if name == "square_divisor":
         return rf"\max\left\{{k \mid {args[0]}, k \leq \sqrt{{{args[0]}}}\right\}}"
     if name == "expm1":

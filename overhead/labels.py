@@ -204,7 +204,8 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     # From messages, at the rate of multiprocessors, or in parts at that rate
     "communication": ("messages", "sms", "split"),
     "sm_law": ("linear", "saturating", "copy_engine"),  # how that rate follows from their number
-    "compute": ("waves",),  # a matrix product in waves of tiles
+    # A matrix product in whole waves of tiles, or at a smooth choice among tiles
+    "compute": ("waves", "tiles"),
     "buckets": ("sized", "megatron"),  # how many there are, from bytes or by Megatron-LM's rule
 }
 
@@ -279,7 +280,7 @@ def _ways(mechanism: str, given: Container[str]) -> dict[str, str]:
     if law is not None and "communication_time" not in given:
         found |= {"communication": "sms", "sm_law": law}
     if "matmul_rows" in given:
-        found["compute"] = "waves"
+        found["compute"] = "tiles" if "burst_matmul_flops" in given else "waves"
     if "bucket_capacity" in given or "first_bucket_capacity" in given:
         found["buckets"] = "sized"
     elif "reduced_elements" in given:

@@ -159,14 +159,14 @@ def test_the_tuner_s_products_are_the_overlap_s_and_the_step_s(operator: str, ph
     sizes = {one: {name: float(value) for name, value in of.items()}
              for (layer, one), of in products_of(model.shapes, tp, tokens=tokens).items()
              if layer == operator}  # fmt: skip
-    # `sweeps overlap` and its sweeps: the same product in waves of tiles.
-    waves = [
+    # `sweeps overlap` and its sweeps: the same product by the best of its tiles.
+    tiled = [
         float(prepare({"quantities": ["whole_product_time"],
                        "constants": {"mechanism": "two_durations", **taken, **sizes[one]}})
               .program.evaluate()["whole_product_time"])
         for one in three
     ]  # fmt: skip
-    assert total == sum(waves)
+    assert total == sum(tiled)
     # A step has the same rows, columns and depth at a smooth rate: the input that differs.
     kind = {"fprop": "forward", "dgrad": "input_gradient", "wgrad": "weight_gradient"}[phase]
     name = {"qkv": "qkv", "proj": "attention_output", "fc1": "mlp_up", "fc2": "mlp_down"}[operator]
@@ -180,7 +180,7 @@ def test_the_tuner_s_products_are_the_overlap_s_and_the_step_s(operator: str, ph
     smooth["matmul_efficiency"] = cell["sized_matmul_efficiency"]
     time_of_step = float(program.evaluate()[asked])
     assert time_of_step == float(Evaluation(smooth)["matmul_time"])
-    assert time_of_step != waves[three.index(phase)]
+    assert time_of_step != tiled[three.index(phase)]
 
 
 @pytest.mark.parametrize("seed", range(6))

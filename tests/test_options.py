@@ -224,7 +224,7 @@ OF_TUNER: Cases = {
     "precision": "fp8", "grid": "nominal", "search": "all", "objective": "ratio",
     "tolerance": "0.01", "from_traces": "none-such", "command": "false", "timeout": "9",
     "sms": "100", "bandwidth": "'90 GB/s'", "copy_engine_bandwidth": "'90 GB/s'",
-    "latency": "'9 us'", "launch_time": "'99 us'", "half_bandwidth_sms": "9",
+    "latency": "'9 us'", "launch_time": "'99 us'", "sm_bandwidth": "'9 GB/s'",
     "validate": "own.yaml", "tp_size": "2", "flags": "'--tp-comm-overlap'", "sweep": "none-such",
     "sm_margin": "", "pipeline": "", "resume": "",
 }  # fmt: skip

@@ -536,6 +536,14 @@ product(
 )
 
 
+@formula(
+    returns="piece_time", source="derivation", assumes=("all pieces take equally long",), when=CUT
+)
+def equal_piece_time(product_time: Array, product_chunks: Array) -> Array:
+    """Time of one piece of a product."""
+    return product_time / product_chunks
+
+
 @formula(source="derivation", assumes=("more than 1 where chunks fill their waves worse",))
 def decomposition_factor(whole_product_time: Array, product_time: Array) -> Array:
     """Time of a cut product by that of a whole one."""

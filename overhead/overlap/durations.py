@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from overhead.formula import alias, call, formula, product, total
-from overhead.labels import HIERARCHY, LABELS, NCCL, complete
+from overhead.compute.quantities import MEASURED
+from overhead.expression import power_sum
+from overhead.formula import alias, call, constant, declare, formula, product, total
+from overhead.labels import HIERARCHY, LABELS, NCCL, ONE_COMPUTATION, complete
 from overhead.overlap import mechanisms
+from overhead.overlap.bulk import ALONE, BULK, CHUNK, CUT
 from overhead.quantity import Array, define
 
 TWO = {"mechanism": "two_durations"}
@@ -203,9 +208,9 @@ RING = {"mechanism": "reduce_scatter_ring"}
     assumes=(CHUNKS, "a rank starts with the chunk that it holds"),
     when={"mechanism": "ring_exchange"},
 )
-def ring_exchange_time(product_time: Array, communication_time: Array, ranks: Array) -> Array:
+def ring_exchange_time(product_time: Array, communication_time: Array, piece_time: Array) -> Array:
     """Time of a product whose input comes round a ring, a chunk of it each step."""
-    return np.maximum(product_time, communication_time + product_time / ranks)
+    return np.maximum(product_time, communication_time + piece_time)
 
 
 @formula(
@@ -216,14 +221,17 @@ def ring_exchange_time(product_time: Array, communication_time: Array, ranks: Ar
     when={"mechanism": "ring_exchange_aggregate"},
 )
 def ring_exchange_aggregate_time(
-    product_time: Array, communication_time: Array, ranks: Array
+    product_time: Array, communication_time: Array, ranks: Array, piece_time: Array
 ) -> Array:
     """Time of a product whose input comes round a ring, two chunks multiplied at a time.
 
     Two ranks overlap nothing: the only chunk that comes is waited for first.
     """
     first = product_time + communication_time / np.maximum(ranks - 1.0, 1.0)
-    return np.maximum(first, communication_time + product_time * np.minimum(2.0 / ranks, 1.0))
+    return np.maximum(first, communication_time + piece_time)
+
+
+alias("summing_bandwidth", "memory_bandwidth")
 
 
 @formula(
@@ -232,9 +240,9 @@ def ring_exchange_aggregate_time(
     where=ORDER,
     assumes=("every partial result is read and the sum written once, at the memory's bandwidth",),
 )
-def ring_partial_sum_time(ranks: Array, message_bytes: Array, memory_bandwidth: Array) -> Array:
+def ring_partial_sum_time(ranks: Array, message_bytes: Array, summing_bandwidth: Array) -> Array:
     """Time in which a rank adds up what it got from the others."""
-    time = (ranks + 1.0) * message_bytes / (ranks * memory_bandwidth)
+    time = (ranks + 1.0) * message_bytes / (ranks * summing_bandwidth)
     return np.where(ranks > 1.0, time, 0.0)
 
 
@@ -246,10 +254,10 @@ def ring_partial_sum_time(ranks: Array, message_bytes: Array, memory_bandwidth: 
     when=RING,
 )
 def reduce_scatter_ring_time(
-    product_time: Array, communication_time: Array, ranks: Array, partial_sum_time: Array
+    product_time: Array, communication_time: Array, piece_time: Array, partial_sum_time: Array
 ) -> Array:
     """Time of a product whose partial results go round a ring, and are added up at the end."""
-    return np.maximum(product_time, communication_time + product_time / ranks) + partial_sum_time
+    return np.maximum(product_time, communication_time + piece_time) + partial_sum_time
 
 
 total("sequential_time", ("compute_time", "communication_time", "partial_sum_time"),
@@ -275,10 +283,14 @@ def last_of_equal_splits(communication_time: Array, splits: Array) -> Array:
     when={"mechanism": "reduce_scatter_pipeline"},
 )
 def reduce_scatter_pipeline_time(
-    product_time: Array, splits: Array, communication_time: Array, last_split_time: Array
+    product_time: Array,
+    piece_time: Array,
+    splits: Array,
+    communication_time: Array,
+    last_split_time: Array,
 ) -> Array:
     """Time of a product in parts, each of them reduced and scattered behind the next one."""
-    sent = (product_time + (splits - 1.0) * communication_time) / splits
+    sent = piece_time + (splits - 1.0) * communication_time / splits
     return np.maximum(product_time, sent) + last_split_time
 
 
@@ -424,3 +436,165 @@ def slowed_product_time(
 ) -> Array:
     """Time of a product that gets a collective's multiprocessors when that is done."""
     return np.minimum(overlapped_time, compute_time * sms / free_sms)
+
+
+# Matrix products with a choice among tiles: whole, cut into pieces that run side by side, and on
+# fewer multiprocessors.  Whole products and pieces are measured by one form.
+
+TILED = {"compute": "tiles"}
+PARTED = {"mechanism": "reduce_scatter_pipeline"}
+TABLE: dict[str, Any] = {
+    "source": MEASURED,
+    "where": "half of its products on H100 and B200, within 3 % in the median",
+}
+
+
+@formula(
+    assumes=("operations and loads of a tile hide behind one another as sharply as was fitted",),
+    **TABLE,
+)
+def tile_product_time(
+    products_at_once: Array,
+    matmul_rows: Array,
+    tile_rows: Array,
+    matmul_columns: Array,
+    tile_columns: Array,
+    sms: Array,
+    last_wave_share: Array,
+    matmul_depth: Array,
+    tile_depth_overhead: Array,
+    burst_matmul_flops: Array,
+    matmul_input_bytes: Array,
+    sm_load_bandwidth: Array,
+    tile_sharpness: Array,
+    activation_bytes: Array,
+    burst_memory_bandwidth: Array,
+) -> Array:
+    """Time of equal products at once with one tile, or of their bytes if that is longer."""
+    each = np.ceil(matmul_rows / tile_rows) * np.ceil(matmul_columns / tile_columns)
+    full = np.maximum(products_at_once * each / sms, 1.0)
+    filled = full + last_wave_share * (np.ceil(full) - full)
+    depth = matmul_depth + tile_depth_overhead
+    worked = 2.0 * tile_rows * tile_columns * depth * sms / burst_matmul_flops
+    loaded = (tile_rows + tile_columns) * depth * matmul_input_bytes / sm_load_bandwidth
+    inputs = matmul_input_bytes * (matmul_rows + matmul_columns) * matmul_depth
+    moved = products_at_once * (inputs + activation_bytes * matmul_rows * matmul_columns)
+    tiled = filled * power_sum(worked, loaded, tile_sharpness)
+    time = power_sum(tiled, moved / burst_memory_bandwidth, 4.0)
+    return np.where(matmul_rows * matmul_columns * matmul_depth > 0.0, time, 0.0)
+
+
+constant("products_at_once", 1.0, "One product by itself", like="matmul_rows")
+SIDES = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128), (256, 256))
+for _side in (64, 128, 256):
+    constant(f"tile_side_{_side}", float(_side), f"{_side} rows or columns", like="matmul_rows")
+for _rows, _columns in SIDES:
+    _time = f"tile_{_rows}_{_columns}_time"
+    _mark, _words = rf"t_{{{_rows},{_columns}}}", f"with a tile of {_rows} x {_columns}"
+    define(_time, _mark, "s", f"time of a product {_words}, launch left out", minimum=0)
+    call(
+        returns=_time,
+        of="tile_product_time",
+        bind={"tile_rows": f"tile_side_{_rows}", "tile_columns": f"tile_side_{_columns}"},
+    )
+
+
+def _soft_minimum(*times: Array) -> Array:
+    found = times[0]
+    for one in times[1:]:
+        found = power_sum(found, one, -33.0)
+    return found
+
+
+declare("burst_product_time", [f"tile_{rows}_{columns}_time" for rows, columns in SIDES],
+        _soft_minimum, assumes=("libraries choose about the best tile",), **TABLE)  # fmt: skip
+
+
+@formula(
+    source="derivation",
+    assumes=(
+        "a long run's rate is bounded by the GPU's power, so that some multiprocessors can be given"
+        " away for nothing: inferred from NVIDIA's presets, not measured",
+    ),
+)
+def confined_product_time(
+    burst_ratio: Array, burst_product_time: Array, sms: Array, free_sms: Array, launch_time: Array
+) -> Array:
+    """Time of a product in a long run, on the multiprocessors that are left."""
+    slowed = power_sum(burst_ratio * burst_product_time, burst_product_time * sms / free_sms, 20.0)
+    return np.where(burst_product_time > 0.0, slowed + launch_time, 0.0)
+
+
+alias("summing_bandwidth", "sum_bandwidth", when=TILED)
+
+
+@formula(
+    returns="pieces_at_once",
+    source=mechanisms.ENGINE,
+    where="streams of comm_gemm_overlap.cpp: a piece each in turn, of three",
+    when={**TILED, "mechanism": "ring_exchange|ring_exchange_aggregate"},
+)
+def gathering_pieces_at_once(product_chunks: Array) -> Array:
+    """Pieces that run side by side while their inputs come in."""
+    return np.minimum(product_chunks, 3.0)
+
+
+@formula(
+    returns="pieces_at_once",
+    source=mechanisms.ENGINE,
+    where="a piece waits for the last but one before it",
+    when={**TILED, "mechanism": "reduce_scatter_ring"},
+)
+def scattering_pieces_at_once(product_chunks: Array) -> Array:
+    """Pieces that run side by side while partial results go round."""
+    return np.minimum(product_chunks, 2.0)
+
+
+alias("pieces_at_once", "product_chunks", source=mechanisms.ENGINE,
+      where="pieces wait for none before them", when={**TILED, **PARTED})  # fmt: skip
+
+WHOLE, ROUND = {"free_sms": "sms"}, {**TILED, "mechanism": CUT["mechanism"].rsplit("|", 1)[0]}
+SIDE_BY_SIDE = {**CHUNK, "products_at_once": "pieces_at_once"}
+call(returns="whole_product_time", of="confined_product_time", bind=WHOLE, when=TILED)
+call(returns="carved_compute_time", of="confined_product_time", bind={}, when=TILED)
+for _returns, _bind in (("piece_time", CHUNK), ("pieces_at_once_time", SIDE_BY_SIDE)):
+    _of = "confined_product_time"
+    call(returns=_returns, of=_of, bind={**_bind, **WHOLE}, when=ROUND)
+    # A product in parts leaves room for what sends them.
+    call(returns=_returns, of=_of, bind=_bind, when={**TILED, **PARTED})
+alias("compute_time", "whole_product_time", when={**TILED, "mechanism": ONE_COMPUTATION})
+
+
+@formula(
+    returns="product_time",
+    source=mechanisms.ENGINE,
+    where="comm_gemm_overlap.cpp: pieces on streams of their own",
+    assumes=("a start counts once, and between pieces there is a gap",),
+    when={**TILED, **CUT},
+)
+def side_by_side_time(
+    launch_time: Array,
+    product_chunks: Array,
+    pieces_at_once: Array,
+    pieces_at_once_time: Array,
+    piece_gap: Array,
+) -> Array:
+    """Time of a product in pieces that run side by side."""
+    busy = product_chunks / pieces_at_once * np.maximum(pieces_at_once_time - launch_time, 0.0)
+    time = launch_time + busy + np.maximum(product_chunks - 1.0, 0.0) * piece_gap
+    return np.where(pieces_at_once_time > 0.0, time, 0.0)
+
+
+@formula(
+    returns="overlapped_time",
+    assumes=(ALONE, "communication's multiprocessors go to the product when it is done"),
+    when={**TILED, "mechanism": "bulk_shared"},
+    **BULK,
+)
+def tiled_bulk_time(
+    communication_time: Array, compute_time: Array, carved_compute_time: Array
+) -> Array:
+    """Time of a product that is slower while a collective beside it runs."""
+    some = carved_compute_time > 0.0
+    kept = np.where(some, compute_time / np.where(some, carved_compute_time, 1.0), 1.0)
+    return np.maximum(communication_time, compute_time + communication_time * (1.0 - kept))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from overhead.collectives.algorithm import Requirement
+from overhead.compute.quantities import RATE
 from overhead.quantity import define
 from overhead.source import cite
 
@@ -123,6 +124,42 @@ for _name, _symbol, _meaning in (
     ),
 ):
     define(_name, _symbol, "1", _meaning, minimum=0)
+
+# The same with a choice among tiles.
+define("burst_matmul_flops", _named("F", "burst"), RATE, "rate of matrix products so short that "
+       "the limit of the GPU's power doesn't slow them down", minimum=0, above=True)  # fmt: skip
+for _name, _symbol, _meaning in (
+    ("sm_load_bandwidth", _named("B", "load"), "bytes a second that one multiprocessor reads"),
+    (
+        "burst_memory_bandwidth",
+        _named("B", "burst"),
+        "bytes a second of products that memory bounds",
+    ),
+    ("gather_sm_bandwidth", _named("B", "SM,g"), "bytes a second that a multiprocessor gathers"),
+    ("scatter_sm_bandwidth", _named("B", "SM,s"), "bytes a second that a multiprocessor scatters"),
+    ("sum_bandwidth", _named("B", "sum"), "bytes a second that adding up partial results moves"),
+    ("summing_bandwidth", _named("B", "+"), "bytes a second at which partial results are added up"),
+):
+    define(_name, _symbol, "byte s-1", _meaning, minimum=0, above=True)
+define("burst_ratio", r"\varphi", "1", "rate of short matrix products by that of long runs, which "
+       "the limit of the GPU's power bounds", minimum=1)  # fmt: skip
+for _name, _symbol, _meaning in (
+    ("tile_depth_overhead", "K_0", "depth that starting and ending a tile is worth"),
+    ("last_wave_share", "w", "share of a whole wave's time that the part of a wave beyond takes"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0)
+define("tile_sharpness", "p", "1", "how sharply the slower one of operations and loads bounds a "
+       "tile", minimum=1)  # fmt: skip
+_count("products_at_once", "G", "equal matrix products that run side by side")
+_count("pieces_at_once", _named("G", "ch"), "pieces of a product that run side by side")
+for _side in (64, 128, 256):
+    _count(f"tile_side_{_side}", _named("m", str(_side)), f"a side of a tile: {_side}")
+_time("tile_product_time", "a,b", "time of a product with one tile, launch and power left out")
+_time("burst_product_time", "burst", "time of a product with its best tile, launch left out")
+_time("confined_product_time", "conf", "time of a product on multiprocessors that are left")
+_time("piece_time", "piece", "time of one piece of a product by itself")
+_time("pieces_at_once_time", "pieces", "time of the pieces of a product that run side by side")
+_time("piece_gap", "gap", "time between a product's pieces")
 
 # Messages.
 _count("messages", _named("n", "msg"), "messages into which the communication is cut")

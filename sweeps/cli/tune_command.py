@@ -50,7 +50,7 @@ VALUES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("--copy-engine-bandwidth",), "copy_engine_bandwidth", "That copy engines reach."),
     (("--latency",), "latency", "Of a step inside a node."),
     (("--launch-time",), "launch_time", "Of a product, beside its work."),
-    (("--half-bandwidth-sms",), "half_bandwidth_sms", "Multiprocessors at half of the bandwidth."),
+    (("--sm-bandwidth",), "sm_bandwidth", "That one multiprocessor of a collective reaches."),
     (("--validate",), "validate", "Check a configuration of one's own (FILE.yaml), and stop."),
     (("--tp-size",), "tp_size", "Tensor-parallel size that --validate checks for."),
     (("--flags",), "flags", "Megatron-LM's flags that --validate checks beside it."),
@@ -62,7 +62,7 @@ SWITCHES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("--resume",), "resume", "Don't run cases again that have traces (--command)."),
 )
 RATES = (
-    "sms", "bandwidth", "copy_engine_bandwidth", "latency", "launch_time", "half_bandwidth_sms",
+    "sms", "bandwidth", "copy_engine_bandwidth", "latency", "launch_time", "sm_bandwidth",
 )  # fmt: skip
 WHOLE = ("max_tp_size", "max_token_len", "min_num_sm", "max_num_sm")
 SHARES = ("tolerance", "overlap_threshold")

@@ -40,11 +40,13 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
 
     TABLE is a path, or the name of a table that is shipped: training, memory (both by default),
     plans (those of experts beside the best of our search), nccl-collectives, running
-    (interruptions, spare servers, goodput, power of nodes).
+    (interruptions, spare servers, goodput, power of nodes), userbuffers (NVIDIA's settings of
+    tensor-parallel overlap beside ours).
 
     With --strict the exit code is 1 where a class of what was measured is off by more than --bound
     in the mean (10 % by default); of plans, where fewer than 80 % lose at most --bound (3 % by
-    default) of the best plan, or fewer than 98 % fit.
+    default) of the best plan, or fewer than 98 % fit; of settings, where fewer than 95 % of the
+    layers lose at most 2 %.
     """
     from sweeps.cli.write import Output
     from sweeps.validate.run_table import TABLES
@@ -52,6 +54,9 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     if any(_is_of_collectives(table) for table in tables):
         _refuse(given, ("rules", "bound", "strict", "verbose"), "is not of a table of operations")
         return _collectives(tables, given)
+    if any(table == USERBUFFERS or _heads(table, "preset", "layer") for table in tables):
+        _refuse(given, ("rules", "verbose"), "is not of a table of presets")
+        return _presets(tables, given)
     if any(table == RUNNING or _heads(table, "quantity", "given") for table in tables):
         _refuse(given, ("rules", "verbose"), "is not of a table of what running takes")
         return _running(tables, given)
@@ -388,3 +393,35 @@ def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     )
     out.deliver(running_result(rows, attrs), running_lines(rows))
     return int(given["strict"] and any(abs(row["error"]) > bound for row in rows))
+
+
+# NVIDIA's settings of tensor-parallel overlap.
+
+USERBUFFERS = "userbuffers"
+ENOUGH = 0.95  # Share of layers whose setting is near our best
+
+
+def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
+    """Lay settings of overlap beside ours, and tell what theirs lose by our model."""
+    from sweeps.cli.write import Output
+    from sweeps.errors import InputError, fault
+    from sweeps.result import provenance_of
+    from sweeps.tuner.benefit import preset_lines, preset_result, preset_rows, preset_summary
+    from sweeps.validate.run_table import find_csv
+
+    if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
+        wrong = "a table of presets has neither classes nor kinds, and comes alone"
+        raise InputError(fault("TABLE", ", ".join(tables), wrong, "sweeps validate userbuffers"))
+    _refuse(given, ("bound",), "is not of a table of presets: 2 % in 95 % of the layers")
+    out = Output(given, "validate")
+    out.check()
+    rows = preset_rows(find_csv(tables[0], "TABLE", (USERBUFFERS,)))
+    attrs = provenance_of(
+        title="NVIDIA's settings of tensor-parallel overlap, beside the best of the prediction",
+        stated=_stated(tables, given),
+        given=given,
+        references="NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/comm_overlap.py",
+        inputs=rows,
+    )
+    out.deliver(preset_result(rows, attrs), preset_lines(rows))
+    return int(given["strict"] and preset_summary(rows)["near"] < ENOUGH)

@@ -19,7 +19,7 @@ from overhead.labels import COLLECTIVES, LABELS, NO_LIBRARY
 from overhead.quantity import VOCABULARY, Array
 from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.origin import SPECIFICATION, Origin, assumed
-from sweeps.spec.catalog import find_spec, read_toml
+from sweeps.spec.catalog import find_spec, read_toml, shipped
 from sweeps.spec.figures import (
     CONSTANTS,
     FABRIC,
@@ -28,6 +28,7 @@ from sweeps.spec.figures import (
     NVLS,
     SHARED,
     SWITCHED,
+    Entry,
     Figure,
     FigureReader,
 )
@@ -391,3 +392,57 @@ def waits(constants: Mapping[str, Origin]) -> bool:
     """Return whether operations may wait for their host, or the network's."""
     floors = ("issue_time", "fabric_floor_time")
     return any(constants[name].value > 0.0 for name in floors if name in constants)
+
+
+# What a machine's matrix products reach with a choice among tiles, and userbuffers' kernels.
+
+TILED = (
+    "burst_matmul_flops", "sm_load_bandwidth", "tile_depth_overhead", "last_wave_share",
+    "tile_sharpness", "burst_memory_bandwidth",
+)  # fmt: skip
+USERBUFFERS = ("burst_ratio", "piece_gap", "gather_sm_bandwidth", "scatter_sm_bandwidth")
+_MEMORY, _SUMS = "burst_memory_share", "sum_bandwidth_share"
+# The generation and precision whose tiles are taken where nothing was measured.
+_LIKE, _PLAIN = "hopper", "bf16"
+
+
+@lru_cache(maxsize=2)
+def _userbuffers(path: Path) -> Mapping[str, Mapping[str, Origin]]:
+    """Read the figures of products and of userbuffers, by the file's tables."""
+    reader = FigureReader(path, read_toml(path))
+    found: dict[str, dict[str, Origin]] = {}
+    for place in reader.content:
+        for name, given in reader.table(place).items():
+            units = "1" if name.endswith("_share") else VOCABULARY[name].units
+            figure = reader.figure(f"{place}.{name}", given, Entry(name, units))
+            if figure is not None:
+                found.setdefault(place, {})[name] = figure.origin
+    return reader.checked(found)
+
+
+def userbuffers_figures(
+    machine: Machine, precision: str, constants: Mapping[str, Origin]
+) -> dict[str, Origin]:
+    """Return what tiles of products and userbuffers' kernels reach on a machine."""
+    every = _userbuffers(shipped("tuner") / "rates.toml")
+    usual = every[f"{_LIKE}-{_PLAIN}"]
+    own = every.get(f"{machine.generation}-{precision}")
+    shared = every["userbuffers"]
+    found = {name: shared[name] for name in USERBUFFERS}
+    tiles = {**usual, **(own or {})}
+    if own is None:
+        rate = constants["best_matmul_flops"].value * constants["matmul_efficiency"].value
+        burst = assumed(rate * found["burst_ratio"].value, "its sustained rate by burst_ratio")
+        each = burst.value / max(constants["sms"].value, 1.0)
+        load = each * usual["sm_load_bandwidth"].value * 132.0 / usual["burst_matmul_flops"].value
+        tiles |= {
+            name: assumed(one.value, f"as on {_LIKE}'s GPUs in {_PLAIN}")
+            for name, one in usual.items()
+        }
+        tiles["burst_matmul_flops"] = burst.of(machine.name)
+        tiles["sm_load_bandwidth"] = assumed(load, f"as {_LIKE}'s, by the rates").of(machine.name)
+    memory = constants["memory_bandwidth"]
+    for share, name in ((tiles.pop(_MEMORY), TILED[-1]), (shared[_SUMS], "sum_bandwidth")):
+        how = f"; times {share.value:g} ({share.text})"
+        tiles[name] = memory.derived(memory.value * share.value, how)
+    return {**found, **tiles}

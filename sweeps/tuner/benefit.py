@@ -1,9 +1,9 @@
-"""What overlap gains over machines, sizes, hidden sizes, tokens and multiprocessors."""
+"""What overlap gains over machines and sizes, and NVIDIA's own settings beside the best."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError, fault, needs
+from sweeps.result import Field, Result, aligned, of_rows
 from sweeps.spec.axis import parse_values
 from sweeps.spec.catalog import read_toml
 from sweeps.spec.figures import FigureReader
-from sweeps.tuner.predict import PRECISIONS, Rates, predict, read_rates
-from sweeps.tuner.userbuffers import COLUMN, MOST_SMS, OPERATORS, PHASES, LayerOverlap
+from sweeps.spec.units import parse_quantity
+from sweeps.tuner.predict import PRECISIONS, Rates, predict, predict_phases, read_rates
+from sweeps.tuner.userbuffers import COLUMN, LAYERS, MOST_SMS, OPERATORS, PHASES, LayerOverlap
+from sweeps.validate.run_table import read_csv
 
 Floats = NDArray[np.float64]
 TABLE = "tp_overlap"
@@ -232,3 +235,193 @@ def _one_size(
             own = own.min(axis=1)[:, None]
         total = total + own - base[:, [place[cases[group.start].operator]]]
     return base.sum(axis=1), total
+
+
+# NVIDIA's presets of userbuffers beside the best of the prediction, layer by layer.
+
+NEAR = 0.02
+"""A setting whose layer loses at most this share of the best one's time is as good."""
+COUNTS = (2, 4, 8, 16, 24, 32)
+"""Multiprocessors of NVIDIA's settings: in clusters of two."""
+LIKE = 0.01  # Counts whose layer's time differs by less from the best are as good
+MACHINES = {"H100": "dgx-h100", "B200": "dgx-b200"}
+NUMBERS = ("tp", "tokens", "hidden", "ffn_hidden", "gated", "heads", "kv_groups")
+PRESET = ("preset", "gpu", "precision", *NUMBERS, "layer", "method", "num_sm", "aggregate")
+
+
+def preset_rows(path: Path) -> list[dict[str, Any]]:
+    """Return a table's settings with our choice for each layer, and what theirs loses."""
+    _, ((_, heading), *lines) = read_csv(path, "TABLE")
+    lacking = [name for name in PRESET if name not in heading]
+    if lacking:
+        wrong = f"has no column {', '.join(lacking)}"
+        raise InputError(fault("TABLE", str(path), wrong, ", ".join(PRESET)))
+    presets: dict[str, list[dict[str, str]]] = {}
+    for line, cells in lines:
+        row = {**dict(zip(heading, cells, strict=False)), "line": str(line)}
+        presets.setdefault(row["preset"], []).append(row)
+    return [one for rows in presets.values() for one in _of_preset(path, rows)]
+
+
+def _of_preset(path: Path, rows: Sequence[Mapping[str, str]]) -> Iterator[dict[str, Any]]:
+    first = rows[0]
+    numbers = {}
+    for name in NUMBERS:
+        where = f"{path.name}, line {first['line']}: {name}"
+        value = parse_quantity(first[name], "1", field=where, bare_is_si=True)
+        if name != "gated" and not (value >= 1.0 and value.is_integer()):
+            raise InputError(fault(where, first[name], "isn't allowed", "a whole number from 1"))
+        numbers[name] = value
+    gpu = first["gpu"]
+    if gpu not in MACHINES or first["precision"] not in PRECISIONS:
+        where = f"{path.name}, line {first['line']}: gpu, precision"
+        wrong = f"{gpu} in {first['precision']}"
+        allowed = f"{' or '.join(MACHINES)} in {' or '.join(PRECISIONS)}"
+        raise InputError(fault(where, wrong, "unknown", allowed))
+    shapes = {
+        "hidden_size": numbers["hidden"], "heads": numbers["heads"],
+        "kv_heads": numbers["kv_groups"], "ffn_size": numbers["ffn_hidden"],
+        "head_size": numbers["hidden"] / numbers["heads"], "gated": numbers["gated"],
+    }  # fmt: skip
+    rates = read_rates(MACHINES[gpu], first["precision"])
+    theirs = {row["layer"]: _theirs(path, row, int(numbers["tp"])) for row in rows}
+    # Where weights are frozen there is no weight gradient, and input gradients are scattered.
+    every = [case for one in theirs.values() if one is not None for case in _choices(one)]
+    phases = predict_phases(shapes, numbers["tokens"], every, rates)
+    times = {case: float(phases[case.phase].e2e[0, place]) for place, case in enumerate(every)}
+    for row in rows:
+        case = theirs[row["layer"]]
+        if case is not None:
+            known = {name: row[name] for name in ("preset", "gpu", "precision", "layer")}
+            yield {**known, "tp": int(numbers["tp"]), "tokens": int(numbers["tokens"]),
+                   **_beside(case, times)}  # fmt: skip
+
+
+def _theirs(path: Path, row: Mapping[str, str], tp: int) -> LayerOverlap | None:
+    """Return a row as a case; nothing where the layer has nothing to overlap."""
+    where = f"{path.name}, line {row['line']}: "
+    if row["method"] == "none":
+        return None
+    if row["layer"] not in LAYERS or row["method"] not in ("ring_exchange", "pipeline", "bulk"):
+        wrong, allowed = "unknown", "a layer and method of userbuffers"
+        raise InputError(fault(f"{where}layer, method", row["layer"], wrong, allowed))
+    count = parse_quantity(row["num_sm"], "1", field=f"{where}num_sm", bare_is_si=True)
+    if not (count.is_integer() and 1 <= count <= MOST_SMS):
+        raise InputError(
+            fault(f"{where}num_sm", row["num_sm"], "isn't allowed", f"1 to {MOST_SMS}")
+        )
+    operator, phase = row["layer"].split("_")
+    ring = row["method"] == "ring_exchange"
+    twice = int(ring and row["aggregate"] == "True")
+    return LayerOverlap(tp, operator, phase, row["method"], twice, 1 if ring else int(count))
+
+
+def _choices(case: LayerOverlap) -> list[LayerOverlap]:
+    """Return what a layer can overlap as, beside none and theirs."""
+    off = LayerOverlap(case.tp_size, case.operator, case.phase)
+    methods = ("bulk",) if case.method == "bulk" else ("ring_exchange", "pipeline")
+    found = [
+        replace(off, method=method, aggregate=twice, num_sm=count)
+        for method in methods
+        for twice in ((0, 1) if method == "ring_exchange" else (0,))
+        for count in ((1,) if method == "ring_exchange" else COUNTS)
+    ]
+    legal = [one for one in found if one.legality.level == "legal" and one.same_as == one]
+    return list(dict.fromkeys([off, *legal, case.same_as]))
+
+
+def _beside(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict[str, Any]:
+    """Return theirs beside ours."""
+    own = {one: times[one] for one in _choices(case)}
+    ours = _chosen(own)
+    same = _chosen({one: time for one, time in own.items() if one.method == case.method})
+    best = min(own.values())
+    loss = own[case.same_as] / best - 1.0
+    counted = case.method != "ring_exchange"
+    ways: dict[str, float] = {}
+    for one, time in sorted(own.items(), key=lambda pair: pair[1]):
+        ways.setdefault(_way(one), time)
+    shown = ", ".join(f"{way} {1e6 * time:.0f} us" for way, time in ways.items())
+    scattered = case.method == "pipeline" or ours.method == "pipeline"
+    why = "; time alone doesn't tell which NVIDIA takes" if scattered else ""
+    return {
+        "their_method": _way(case), "their_num_sm": case.num_sm if counted else None,
+        "our_method": _way(ours),
+        "our_num_sm": None if ours.method == "ring_exchange" else ours.num_sm,
+        "num_sm_factor": same.num_sm / case.num_sm if counted else None,
+        "in_turn_us": round(1e6 * next(t for one, t in own.items() if one.is_baseline), 3),
+        "their_time_us": round(1e6 * own[case.same_as], 3),
+        "our_time_us": round(1e6 * best, 3),
+        "loss": loss,
+        "note": f"predicted {shown}{why}" if loss > NEAR else "",
+    }  # fmt: skip
+
+
+def _way(case: LayerOverlap) -> str:
+    return "in turn" if case.is_baseline else case.method + "_aggregate" * case.aggregate
+
+
+def _chosen(times: Mapping[LayerOverlap, float]) -> LayerOverlap:
+    """Return the best case, with the fewest multiprocessors as good, or of a pipeline the most."""
+    best = min(times, key=lambda one: times[one])
+    alike = [one for one, time in times.items()
+             if (one.method, one.aggregate) == (best.method, best.aggregate)
+             and time <= times[best] * (1.0 + LIKE)]  # fmt: skip
+    return (max if best.method == "pipeline" else min)(alike, key=lambda one: one.num_sm)
+
+
+def preset_summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return how near their settings are: shares of layers, and the median factor of num_sm."""
+    factors = [row["num_sm_factor"] for row in rows if row["num_sm_factor"]]
+    ratios = [max(one, 1.0 / one) for one in factors]
+    return {
+        "layers": float(len(rows)),
+        "near": float(np.mean([row["loss"] <= NEAR for row in rows])),
+        "same_method": float(np.mean([row["our_method"] == row["their_method"] for row in rows])),
+        "num_sm_factor": float(np.median(ratios)) if ratios else 1.0,
+        "num_sm_ratio": float(np.median(factors)) if factors else 1.0,
+    }
+
+
+def preset_result(rows: Sequence[dict[str, Any]], attrs: Mapping[str, str]) -> Result:
+    """Return the layers as a dataset of rows."""
+    fields = []
+    for name in rows[0]:
+        words = name.removesuffix("_us").replace("_", " ")
+        if any(isinstance(row[name], str) for row in rows):
+            fields.append(Field(name, name, words))
+        elif name.endswith("_us"):
+            fields.append(Field(name, name.removesuffix("_us"), words, "s", None, 1e-6))
+        else:
+            fields.append(Field(name, name, words, "1"))
+    return of_rows(list(rows), fields, attrs)
+
+
+def preset_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what people read: how near, each layer by preset, what was assumed."""
+    found = preset_summary(rows)
+    yield (
+        f"NVIDIA's choice is within {NEAR:.0%} of our best in {found['near']:.1%} of "
+        f"{found['layers']:.0f} layers; the same method in {found['same_method']:.1%}; num_sm "
+        f"within a factor {found['num_sm_factor']:.3g} in the median (ours by theirs "
+        f"{found['num_sm_ratio']:.3g})"
+    )
+    for preset in dict.fromkeys(row["preset"] for row in rows):
+        yield ""
+        yield preset
+        table = [["layer", "theirs", "ours", "in turn", "theirs", "ours", "loss"]]
+        own = [row for row in rows if row["preset"] == preset]
+        for row in own:
+            ways = [
+                row[f"{who}_method"] + (f" {count}" if (count := row[f"{who}_num_sm"]) else "")
+                for who in ("their", "our")
+            ]
+            spans = [f"{row[name]:,.0f} us" for name in ("in_turn_us", "their_time_us",
+                     "our_time_us")]  # fmt: skip
+            table.append([row["layer"], *ways, *spans, f"{row['loss']:.1%}"])
+        yield from aligned(table, left=3)
+        yield from (f"  {row['layer']}: {row['note']}" for row in own if row["note"])
+    yield ""
+    yield "assumed: what a multiprocessor moves, and that a product spares some for nothing under"
+    yield "the limit of the GPU's power, are inferred from 9 of these presets: agreement proves no"
+    yield "time. Gather rings are the only choice of their layers beside none."

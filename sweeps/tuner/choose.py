@@ -16,6 +16,8 @@ from sweeps.tuner.predict import TOLERANCE, CaseTimes, PassTimes
 from sweeps.tuner.userbuffers import COLUMN, PHASES, flag_group
 
 OBJECTIVES = ("e2e", "ratio")
+ALIKE = 0.003
+"""Cases of a layer that differ by less than this share, about 1 % of one phase, are as good."""
 GROUPS = ("ag", "rs", "bulk_dgrad", "bulk_wgrad")
 """What Megatron-LM switches; scattered input gradients take the place of the last two."""
 
@@ -79,16 +81,25 @@ class _Layers:
         return self.reference(result.case.operator) - result.e2e
 
     def best(self, layer: str, methods: Sequence[str]) -> CaseTimes | None:
-        """Return a layer's best case of some methods; of equal ones that with fewest SMs."""
+        """Return a layer's best case of some methods.
+
+        Of the best method's cases that are as good as it, that with the fewest multiprocessors; of
+        a pipeline's that with the most, for its product spares them.
+        """
         found = [r for r in self.cases.get(layer, ()) if r.case.method in methods]
         if not found:
             return None
         if self.objective == "ratio":
             most = max(float(r.own.ratio) for r in found)
             found = [r for r in found if float(r.own.ratio) >= most * (1.0 - TOLERANCE)]
-        least = min(r.e2e for r in found)
-        found = [r for r in found if r.e2e <= least * (1.0 + TOLERANCE)]
-        return min(found, key=lambda r: (r.case.num_sm, r.case.aggregate))
+        best = min(found, key=lambda r: (r.e2e, r.case.num_sm, r.case.aggregate))
+        alike = [
+            r
+            for r in found
+            if (r.case.method, r.case.aggregate) == (best.case.method, best.case.aggregate)
+            and r.e2e <= best.e2e * (1.0 + ALIKE)
+        ]
+        return (max if best.case.method == "pipeline" else min)(alike, key=lambda r: r.case.num_sm)
 
 
 def choose(

@@ -1,8 +1,9 @@
 """Times of many cases at once for a machine, by the closed forms of `overhead.overlap`.
 
-A case's phase overlaps by its method; the other two run in turn.  Products are computed in whole
-waves of tiles, cut and confined as the method does it.  Communication in turn, and that of rings,
-goes at the link's rate; that of bulk and of pipelined parts at what its multiprocessors reach.
+A case's phase overlaps by its method; the other two run in turn.  Products are computed with
+about the best tile, cut and confined as the method does it.  Communication
+in turn, and that of rings, goes at the link's rate; that of bulk and of pipelined parts at what its
+multiprocessors reach.
 """
 
 from __future__ import annotations
@@ -20,11 +21,10 @@ from overhead.labels import LABELS
 from overhead.overlap.durations import PAIRS
 from sweeps.errors import InputError, fault
 from sweeps.origin import GIVEN, Origin, assumed
-from sweeps.spec.catalog import load_framework, load_hardware, read_toml, shipped
-from sweeps.spec.figures import Entry, FigureReader
+from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.framework import training_constants
 from sweeps.spec.machine import Machine
-from sweeps.spec.software import own_library, priced
+from sweeps.spec.software import TILED, USERBUFFERS, own_library, priced, userbuffers_figures
 from sweeps.tuner.userbuffers import (
     ALL_GATHER,
     BASELINE,
@@ -49,12 +49,8 @@ CHANGEABLE = {
     "copy_engine_bandwidth": "byte s-1",
     "latency": "s",
     "launch_time": "s",
-    "half_bandwidth_sms": "1",
-    "tile_rows": "1",
-    "tile_columns": "1",
+    "sm_bandwidth": "byte s-1",
 }
-_COUNT = Entry("sms", "1", minimum=1.0, integer=True)
-_HALF = Entry("half_bandwidth_sms", "1", minimum=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +76,14 @@ def read_rates(
     """Read what a prediction takes of a machine."""
     machine = load_hardware(hardware, folders)
     constants = training_constants(machine, load_framework(FRAMEWORK), precision=precision)
-    own = _own_figures()
-    found = {**_of_machine(machine, constants), **own}
+    found = _of_machine(machine, constants)
+    if "sms" in machine.figures:
+        found |= userbuffers_figures(machine, precision, constants)
+    elif "sms" in (given or {}):
+        counted = {**constants, "sms": Origin((given or {})["sms"], GIVEN)}
+        found |= userbuffers_figures(machine, precision, counted)
     for name, value in (given or {}).items():
-        names = [name] if name != "half_bandwidth_sms" else [f"{name}_{c}" for c in _COLLECTIVES]
+        names = [name] if name != "sm_bandwidth" else list(SM_BANDWIDTH.values())
         found |= dict.fromkeys(names, Origin(value, GIVEN))
     if machine.scale_up_kind in {"torus", "mesh"}:
         wrong = f"its devices stand in a {machine.scale_up_kind}"
@@ -91,7 +91,7 @@ def read_rates(
     if "sms" not in found:
         wrong = "its number of streaming multiprocessors isn't known"
         raise InputError(fault("hardware", hardware, wrong, "give it: --sms"))
-    lacking = [name for name, one in found.items() if not one.value > -1.0]
+    lacking = [name for name in TAKEN if not found[name].value > -1.0]
     if lacking:
         wrong = f"{', '.join(lacking)} in {precision} isn't known"
         raise InputError(fault("hardware", hardware, wrong, "another machine or --precision"))
@@ -99,7 +99,7 @@ def read_rates(
     return Rates(machine.name, ranks, machine.scale_up_kind == "fully_connected", found)
 
 
-_COLLECTIVES = (ALL_GATHER, REDUCE_SCATTER)
+SM_BANDWIDTH = {ALL_GATHER: "gather_sm_bandwidth", REDUCE_SCATTER: "scatter_sm_bandwidth"}
 
 
 def _of_machine(machine: Machine, constants: Mapping[str, Origin]) -> dict[str, Origin]:
@@ -119,8 +119,6 @@ def _of_machine(machine: Machine, constants: Mapping[str, Origin]) -> dict[str, 
 
     bandwidth = link("intra_bandwidth")
     found = {
-        "best_matmul_flops": sustained(constants["best_matmul_flops"], "matmul_efficiency"),
-        "memory_bandwidth": sustained(constants["memory_bandwidth"], "memory_efficiency"),
         "bandwidth": bandwidth,
         "latency": own("intra_latency"),
         "launch_time": constants["matmul_floor"],
@@ -134,25 +132,6 @@ def _of_machine(machine: Machine, constants: Mapping[str, Origin]) -> dict[str, 
     single = found.get("link_bandwidth", bandwidth)
     why = f"copy engines reach what rings reach; {single.text}"
     return {**found, "copy_engine_bandwidth": assumed(single.value, why).of(machine.name)}
-
-
-def _own_figures() -> dict[str, Origin]:
-    """Return the figures of the tuner's own file."""
-    path = shipped("tuner") / "rates.toml"
-    reader = FigureReader(path, read_toml(path))
-    wanted: dict[str, tuple[str, str, Entry]] = {}
-    for name in ("tile_rows", "tile_columns"):
-        wanted[name] = ("product", name, _COUNT)
-    for name in _COLLECTIVES:
-        wanted[f"half_bandwidth_sms_{name}"] = ("half_bandwidth_sms", name, _HALF)
-    found: dict[str, Origin] = {}
-    for quantity, (place, key, entry) in wanted.items():
-        table: dict[str, Any] = reader.table(place)
-        if key in table:
-            figure = reader.figure(f"{place}.{key}", table[key], entry)
-            if figure is not None:
-                found[quantity] = figure.origin
-    return reader.checked(found)
 
 
 # The number of multiprocessors by bisection: few cases instead of all.
@@ -337,14 +316,14 @@ SPLITS = 4
 """Parts of a pipelined reduce_scatter: Transformer Engine's default."""
 # What formulas take of a machine.
 TAKEN = (
-    "best_matmul_flops", "memory_bandwidth", "launch_time", "activation_bytes",
-    "matmul_input_bytes", "tile_rows", "tile_columns", "latency", "copy_engine_bandwidth", "sms",
+    *TILED, *USERBUFFERS, "sum_bandwidth", "launch_time", "activation_bytes",
+    "matmul_input_bytes", "latency", "bandwidth", "copy_engine_bandwidth", "sms",
 )  # fmt: skip
 # One product beside nothing; where a mechanism matters it takes this one's place.
 IN_TURN = "two_durations"
 # Who sends where something overlaps, and so at what rate.
 COPIES = {"communication": "sms", "sm_law": "copy_engine"}
-KERNELS = {"communication": "sms", "sm_law": "saturating"}
+KERNELS = {"communication": "sms", "sm_law": "linear"}
 LAWS = {
     "ring_exchange": COPIES,
     "ring_exchange_aggregate": COPIES,
@@ -356,14 +335,15 @@ LAWS = {
 ASSUMPTIONS = (
     "a case overlaps one phase of one linear layer; what else the layer does runs in turn, the "
     "input's all_gather and the gradient's reduce_scatter of a backward among it",
-    "products take whole waves of 128 x 256 tiles at the rate that long runs sustain, and a start "
-    "each",
+    "products take about the best of seven tiles, as fitted to measured products; in long runs "
+    "they are slower by burst_ratio, for the GPU's power is limited, so that some multiprocessors "
+    "can be given away for nothing: inferred from NVIDIA's presets, not measured",
+    "pieces of a product run side by side: three of a gathering ring, two of a scattering one, all "
+    "of a pipeline; a start counts once, and each piece has a gap",
     "rings move their chunks by copy engines (use_ce) and leave all multiprocessors to the product",
     "without set_sm_margin a product shares the GPU until the collective is done; kernels that "
     "fill the GPU and stay (persistent ones) behave as with it",
-    "what runs in turn takes as long as 'sweeps collective' and 'sweeps analysis' charge for it; "
-    "'sweeps analysis --tp-mechanism userbuffers' differs in what overlaps: products at a smooth "
-    "rate instead of in waves of tiles, and collectives at the link's rate, whatever sends them",
+    "what runs in turn takes as long as 'sweeps collective' and 'sweeps analysis' charge for it",
 )
 
 
@@ -429,7 +409,7 @@ class _Problem:
             "num_sm": self.num_sm[where],
             "oversubscription": 1.0,
         }
-        labels = {"compute": "waves", "mechanism": mechanism, **LAWS.get(mechanism, {})}
+        labels = {"compute": "tiles", "mechanism": mechanism, **LAWS.get(mechanism, {})}
         if rates.linked:
             held["link_bandwidth"] = rates["link_bandwidth"]
             labels |= PAIRS
@@ -464,6 +444,20 @@ def predict(
     attention: str = "mha",
 ) -> Predicted:
     """Predict the times of cases."""
+    phases = predict_phases(shapes, tokens, cases, rates, sm_margin=sm_margin, attention=attention)
+    return Predicted(phases["fprop"], phases["dgrad"] + phases["wgrad"])
+
+
+def predict_phases(
+    shapes: Mapping[str, Any],
+    tokens: Any,
+    cases: Sequence[LayerOverlap],
+    rates: Rates,
+    *,
+    sm_margin: bool = False,
+    attention: str = "mha",
+) -> dict[str, PassTimes]:
+    """Predict the times of cases phase by phase."""
     problem = _Problem(shapes, tokens, cases, rates, attention)
     passes: dict[str, PassTimes] = {}
     for phase in PHASES:
@@ -477,7 +471,7 @@ def predict(
             gemm, comm, gemm + comm + other - e2e, other, times["gemm_events"],
             times["comm_events"],
         )  # fmt: skip
-    return Predicted(passes["fprop"], passes["dgrad"] + passes["wgrad"])
+    return passes
 
 
 def _in_turn(problem: _Problem, phase: str) -> dict[str, Floats]:
@@ -530,10 +524,10 @@ def _ring(problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str
 
 def _by_sms(problem: _Problem, phase: str, where: Any, names: NDArray[Any]) -> dict[str, Any]:
     """Return what the rate of multiprocessors takes."""
-    half = {name: problem.rates[f"half_bandwidth_sms_{name}"] for name in _COLLECTIVES}
+    rate = {name: problem.rates[one] for name, one in SM_BANDWIDTH.items()}
     return {
         "bandwidth": problem.evaluation(phase, where=where)["group_bandwidth"],
-        "half_bandwidth_sms": np.array([half[name] for name in names]),
+        "sm_bandwidth": np.array([rate[name] for name in names]),
         "message_bytes": problem.message(names, phase, where),
     }
 

@@ -229,7 +229,7 @@ def result_of(study: BenefitStudy, stated: Mapping[str, str], given: Mapping[str
     coordinates = [coordinate("hardware", ("hardware",), names)]
     for dim, own in zip(dims[1:], study.axes.values(), strict=True):
         coordinates.append(coordinate(dim, (dim,), own))
-    for dim in ("sms", "bandwidth", "best_matmul_flops", "memory_bandwidth", "latency"):
+    for dim in ("sms", "bandwidth", "burst_matmul_flops", "burst_memory_bandwidth", "latency"):
         numbers = [rates[dim] for rates in study.hardware]
         origins = once(rates.figures[dim] for rates in study.hardware)
         coordinates.append(coordinate(dim, ("hardware",), numbers, origins))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 
 from sweeps.errors import InputError, RunError, fault
-from sweeps.tuner.choose import Choice, choose, recommend, scale
+from sweeps.tuner.choose import ALIKE, Choice, choose, recommend, scale
 from sweeps.tuner.predict import CaseTimes, best_count, bracket, predict
 from sweeps.tuner.recorded import Runner, read_folder
 from sweeps.tuner.report import TuningReport, write_cases, write_report
 from sweeps.tuner.settings import TPOverlapTunerConfig
-from sweeps.tuner.userbuffers import COLUMN, LayerOverlap, base_cases
+from sweeps.tuner.userbuffers import COLUMN, MOST_SMS, PHASES, LayerOverlap, base_cases
 
 THRESHOLD = 0.5
 """Overlap from which one is effective."""
@@ -202,8 +203,36 @@ class TPOverlapTuner:
 
         times = [(count, result.e2e) for count, result in known.items()]
         low, high = bracket(times, config.min_num_sm, config.max_num_sm)
-        best_count(of, low, high, max(noise, 1e-9))
+        best = best_count(of, low, high, max(noise, 1e-9))
+        # Of numbers that are as good the least.
+        enough = min(result.e2e for result in known.values() if result.done) * (1.0 + ALIKE)
+        low = config.min_num_sm
+        while low < best:
+            middle = (low + best) // 2
+            low, best = (low, middle) if of(middle) <= enough else (middle + 1, best)
         return [result for count, result in known.items() if count not in grid]
+
+    def _bound(self, choice: Choice) -> Iterator[str]:
+        """Yield what more multiprocessors than the search may take would save."""
+        config, most = self.config, self.config.max_num_sm
+        counts = range(most + 1, MOST_SMS + 1)
+        if config.from_traces is not None or config.command is not None or not counts:
+            return
+        for operator, phase in product(config.operators, PHASES[1:]):
+            # Where input gradients are scattered with their own product nothing runs in bulk.
+            if operator not in COLUMN or choice.scattered_dgrad:
+                continue
+            now = choice.layers.get(f"{operator}_{phase}") or choice.baselines[operator]
+            if now.case.is_baseline or now.case.num_sm == most:
+                case = LayerOverlap(choice.tp_size, operator, phase, "bulk")
+                more = self._predicted([replace(case, num_sm=count) for count in counts])
+                best = min(more, key=lambda one: one.e2e)
+                if best.e2e < now.e2e * (1.0 - ALIKE):
+                    saved = 1e6 * (now.e2e - best.e2e)
+                    yield (
+                        f"tp{choice.tp_size}_{operator}_{phase}: --max-num-sm {most} binds: "
+                        f"{best.case.num_sm} multiprocessors would save {saved:,.1f} us more"
+                    )
 
     def _report(
         self, results: list[CaseTimes], notes: list[str], folder: Path | None
@@ -225,7 +254,7 @@ class TPOverlapTuner:
             choices=choices,
             scaling=scale(_times(results, choices, config.operators), config.tolerance),
             choices_told=recommend(choices, self.threshold),
-            notes=notes + [note for choice in choices for note in choice.notes],
+            notes=[*notes, *(note for one in choices for note in (*one.notes, *self._bound(one)))],
             output_dir=folder,
         )
 

@@ -226,6 +226,7 @@ UNITS: dict[str, Callable[..., Unit]] = {
         ("negative_binomial_tail", "negative_binomial_quantile"),
         lambda *all_of_them: reduce(same, map(pure, all_of_them)),
     ),
+    "power_sum": lambda one, other, power: (pure(power), same(one, other))[1],
     "where": lambda condition, one, other: (pure(condition), same(one, other))[1],
     "sqrt": lambda value: Unit.of(value) ** 0.5,
 }

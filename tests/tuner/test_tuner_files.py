@@ -135,8 +135,8 @@ def test_the_flags_can_be_sourced(tmp_path: Path) -> None:
 
 
 def test_what_doesn_t_overlap_is_switched_off(tmp_path: Path) -> None:
-    # Small products on eight ranks: rings cost more than they hide.
-    report = tuned(tmp_path)
+    # Slow copy engines: rings cost more than they hide.
+    report = tuned(tmp_path, rates={"copy_engine_bandwidth": 1e10})
     choice = report.choices[-1]
     assert choice.groups == {"bulk_dgrad", "bulk_wgrad"}
     flags = report.companion(choice).flags
@@ -144,7 +144,9 @@ def test_what_doesn_t_overlap_is_switched_off(tmp_path: Path) -> None:
 
 
 def test_nothing_pays_at_all(tmp_path: Path) -> None:
-    report = tuned(tmp_path, max_token_len=1024, rates={"half_bandwidth_sms": 1e5})
+    report = tuned(
+        tmp_path, max_token_len=1024, rates={"sm_bandwidth": 1e7, "copy_engine_bandwidth": 1e9}
+    )
     assert report.choices[-1].layers == {}
     text = (tmp_path / "run" / f"{STEM}_tp8.yaml").read_text()
     assert yaml.safe_load(text) == {}

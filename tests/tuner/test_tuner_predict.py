@@ -1,10 +1,9 @@
-"""Predicted times beside step simulations, and their properties."""
+"""Predicted times beside an account of its own, and their properties."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,14 +22,6 @@ from sweeps.tuner.userbuffers import (
     grid_cases,
     products_of,
 )
-from tests.simulator.overlap import (
-    aggregate_ring,
-    bulk_margin,
-    bulk_shared,
-    pipelined_scatter,
-    ring,
-    scatter_ring,
-)
 
 H100 = read_rates("dgx-h100")
 LLAMA = load_model("llama3-70b").shapes
@@ -47,17 +38,47 @@ def times(
 
 # An independent account of a product and of a collective.
 
+TILES = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128), (256, 256))
 
-def product_time(rows: float, columns: float, depth: float, rates: Rates, sms: int) -> Fraction:
+
+def norm(values: list[float], power: float) -> float:
+    scale = max(values) if power > 0 else min(values)
+    return scale * math.fsum((one / scale) ** power for one in values) ** (1 / power)
+
+
+def burst_time(rows: float, columns: float, depth: float, rates: Rates, count: float = 1) -> float:
+    """Return the time of so many equal products at once by the best of the tiles."""
+    sms, longer = rates["sms"], depth + rates["tile_depth_overhead"]
+    size, written = rates["matmul_input_bytes"], rates["activation_bytes"]
+    moved = count * (size * depth * (rows + columns) + written * rows * columns)
+    times = []
+    for a, b in TILES:
+        full = max(count * math.ceil(rows / a) * math.ceil(columns / b) / sms, 1.0)
+        waves = full + rates["last_wave_share"] * (math.ceil(full) - full)
+        worked = 2 * a * b * longer / (rates["burst_matmul_flops"] / sms)
+        loaded = (a + b) * longer * size / rates["sm_load_bandwidth"]
+        tile = norm([worked, loaded], rates["tile_sharpness"])
+        times.append(norm([waves * tile, moved / rates["burst_memory_bandwidth"]], 4))
+    return norm(times, -33)
+
+
+def product_time(
+    rows: float, columns: float, depth: float, rates: Rates, sms: float, count: float = 1
+) -> float:
     if not rows:
-        return Fraction(0)
-    tiles = math.ceil(rows / rates["tile_rows"]) * math.ceil(columns / rates["tile_columns"])
-    waves = math.ceil(tiles / sms)
-    area = rates["tile_rows"] * rates["tile_columns"]
-    tile = 2 * area * depth / (rates["best_matmul_flops"] / rates["sms"])
-    moved = 2 * (rows * depth + depth * columns + rows * columns)
-    busy = max(waves * tile, moved / rates["memory_bandwidth"])
-    return Fraction(busy + rates["launch_time"])
+        return 0.0
+    burst = burst_time(rows, columns, depth, rates, count)
+    lasting = norm([rates["burst_ratio"] * burst, burst * rates["sms"] / sms], 20)
+    return lasting + rates["launch_time"]
+
+
+def in_pieces(
+    rows: float, columns: float, depth: float, sms: float, count: float, once: float
+) -> float:
+    """Return the time of pieces of which some run side by side: one start, and gaps."""
+    start = H100["launch_time"]
+    together = product_time(rows, columns, depth, H100, sms, once) - start
+    return start + count / once * together + (count - 1) * H100["piece_gap"]
 
 
 def sizes(case: LayerOverlap, phase: str) -> tuple[float, float, float]:
@@ -78,46 +99,48 @@ def collective_time(tp: int, bandwidth: float, parts: int = 1) -> float:
 
 
 def own_time(case: LayerOverlap, margin: bool) -> float:
-    """Simulate the phase that overlaps."""
-    tp, phase = case.tp_size, case.phase
+    """Return the time of the phase that overlaps."""
+    tp, phase, sms = case.tp_size, case.phase, H100["sms"]
     rows, columns, depth = sizes(case, phase)
-    sms = int(H100["sms"])
     scatters = collective_of(case.operator, phase, case.method) == "reduce_scatter"
     if case.method == "ring_exchange":
-        step = Fraction(collective_time(tp, H100["copy_engine_bandwidth"])) / (tp - 1)
+        sent = collective_time(tp, H100["copy_engine_bandwidth"])
         chunks = tp // 2 if case.aggregate and not scatters else tp
-        chunk = product_time(rows / chunks, columns, depth, H100, sms)
+        one = product_time(rows / chunks, columns, depth, H100, sms)
+        once = min(2 if scatters else 3, chunks)
+        every = in_pieces(rows / chunks, columns, depth, sms, chunks, once)
         if scatters:
             message = 2 * TOKENS * LLAMA["hidden_size"]
-            sums = Fraction((tp + 1) * message / tp / H100["memory_bandwidth"])
-            return float(scatter_ring(chunk, step, tp, sums))
-        if case.aggregate:
-            return float(aggregate_ring(chunk / 2, step, tp))
-        return float(ring(chunk, step, tp))
-    half = H100[f"half_bandwidth_sms_{'reduce_scatter' if scatters else 'all_gather'}"]
+            return max(every, sent + one) + (tp + 1) * message / tp / H100["sum_bandwidth"]
+        waited = sent / (tp - 1) if case.aggregate else 0.0
+        return max(every + waited, sent + one)
+    each = H100["scatter_sm_bandwidth" if scatters else "gather_sm_bandwidth"]
 
-    def bandwidth(count: int) -> float:
-        return H100["bandwidth"] * count / (count + half)
+    def sending(count: int, parts: int = 1) -> float:
+        return collective_time(tp, min(H100["bandwidth"], count * each), parts)
 
+    left = sms - case.num_sm
     if case.method == "pipeline":
-        part = product_time(rows, columns / SPLITS, depth, H100, sms - case.num_sm)
-        step = Fraction(collective_time(tp, bandwidth(case.num_sm), SPLITS))
-        last = Fraction(collective_time(tp, bandwidth(32), SPLITS))
-        return float(pipelined_scatter(part, step, SPLITS, last))
-    comm = Fraction(collective_time(tp, bandwidth(case.num_sm)))
-    if margin:
-        return float(max(product_time(rows, columns, depth, H100, sms - case.num_sm), comm))
-    return float(bulk_shared(product_time(rows, columns, depth, H100, sms), comm, sms, case.num_sm))
+        part = product_time(rows, columns / SPLITS, depth, H100, left)
+        every = in_pieces(rows, columns / SPLITS, depth, left, SPLITS, SPLITS)
+        others = (SPLITS - 1) * sending(case.num_sm, SPLITS)
+        return max(every, part + others) + sending(32, SPLITS)
+    comm, slow = sending(case.num_sm), product_time(rows, columns, depth, H100, left)
+    if margin or comm >= slow:
+        return max(slow, comm)
+    # While the collective runs the product does what it would on the multiprocessors left.
+    whole = product_time(rows, columns, depth, H100, sms)
+    return comm + whole * (1.0 - comm / slow)
 
 
 def in_turn(case: LayerOverlap, phase: str) -> float:
-    found = float(product_time(*sizes(case, phase), H100, int(H100["sms"])))
+    found = product_time(*sizes(case, phase), H100, H100["sms"])
     silent = case.operator not in COLUMN and phase == "wgrad"
     return found + (0.0 if silent else collective_time(case.tp_size, H100["bandwidth"]))
 
 
 @pytest.mark.parametrize("margin", [False, True])
-def test_every_case_beside_its_simulation(margin: bool) -> None:
+def test_every_case_beside_an_account_of_its_own(margin: bool) -> None:
     for case in GRID:
         forward, backward = times(case, sm_margin=margin)
         phases = {phase: in_turn(case, phase) for phase in ("fprop", "dgrad", "wgrad")}
@@ -125,12 +148,6 @@ def test_every_case_beside_its_simulation(margin: bool) -> None:
             phases[case.phase] = own_time(case, margin)
         assert forward.e2e == pytest.approx(phases["fprop"], rel=1e-12), case
         assert backward.e2e == pytest.approx(phases["dgrad"] + phases["wgrad"], rel=1e-12), case
-
-
-def test_the_simulators_are_ones_own() -> None:
-    # A margin is kept also when the collective is done; without it the product gets it all back.
-    one, two = Fraction(100), Fraction(10)
-    assert bulk_margin(one, two, 132, 16) > bulk_shared(one, two, 132, 16)
 
 
 def test_many_models_at_once_are_each_alone() -> None:
@@ -189,7 +206,8 @@ def test_time_falls_and_then_rises_with_multiprocessors(layer: str, margin: bool
 
 
 def test_without_communication_nothing_is_gained() -> None:
-    fast = dict.fromkeys(("bandwidth", "copy_engine_bandwidth"), Origin(math.inf, GIVEN))
+    names = ("bandwidth", "copy_engine_bandwidth", "gather_sm_bandwidth")
+    fast = dict.fromkeys(names, Origin(math.inf, GIVEN))
     rates = replace(H100, figures={**H100.figures, **fast, "latency": Origin(0.0, GIVEN)})
     base = sum(one.e2e for one in times(LayerOverlap(4, "fc1", "fprop"), rates))
     for case in (

@@ -105,3 +105,15 @@ def test_the_grid_alone_adds_nothing() -> None:
     report = TPOverlapTuner(config).run(write=False)
     assert len(report.results) == 144 + 12
     assert not any(result.refined for result in report.results)
+
+
+def test_a_limit_that_binds_is_told() -> None:
+    notes = {}
+    for most in (4, 32):
+        config = TPOverlapTunerConfig("llama3-70b", max_tp_size=4, operators=("qkv",),
+                                      max_num_sm=most)  # fmt: skip
+        notes[most] = TPOverlapTuner(config).run(write=False).notes
+    assert notes[32] == []
+    (told,) = (one for one in notes[4] if one.startswith("tp4_qkv_wgrad"))
+    assert "--max-num-sm 4 binds" in told
+    assert "us more" in told
