@@ -277,7 +277,7 @@ def described(schedule: Any, entry: str) -> str:
     if outer in ("<lambda>", "table"):
         return f"{module}.{entry}"
     if outer in ("scheduled", "of_ranks", "of_chunks", "on_grid"):
-        return described(parts["build"], entry)
+        return described(parts.get("build") or parts["shared"].__wrapped__, entry)
     if outer in ("on_ring", "on_switch"):
         return f"{outer[3:]}.{parts['collective']}.{parts['name']}"
     if outer == "along":

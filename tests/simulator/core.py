@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from math import lcm
 
@@ -62,6 +63,81 @@ class Outcome:
     reduced: Fraction
 
 
+@dataclass(frozen=True)
+class Traffic:
+    """What a schedule moves, whatever its links cost; sizes in `parts`-ths of a home.
+
+    `shapes`: how often a step moves such sizes along such paths, for steps without streams;
+    `sent`, `reduced`: of the rank that has most; `carried`: over each link.
+    """
+
+    parts: int
+    shapes: dict[tuple[tuple[tuple[int, ...], int], ...], int]
+    streamed: tuple[Step, ...]
+    sent: int
+    reduced: int
+    carried: dict[tuple[int, int], int]
+
+
+# Cases that differ in prices come one after the other.
+@lru_cache(maxsize=8)
+def proven(case: Case, schedule: tuple[Step, ...]) -> Traffic:
+    """Move the data; raise `ScheduleFault` where that is impossible or something is missing."""
+    blocks = (block.parts for step in schedule for message in step for block in message.payload)
+    parts = lcm(*set(blocks))
+    data = Data(case)
+    sent: defaultdict[int, int] = defaultdict(int)
+    reduced: defaultdict[int, int] = defaultdict(int)
+    carried: defaultdict[tuple[int, int], int] = defaultdict(int)
+    shapes: defaultdict[tuple[tuple[tuple[int, ...], int], ...], int] = defaultdict(int)
+    streamed = []
+    for step in schedule:
+        if not step:
+            msg = "a step without messages"
+            raise ScheduleFault(msg)
+        shape = tuple((message.path, size(message, parts)) for message in step)
+        if any(message.streamed for message in step):
+            streamed.append(step)
+            # Raises where a switch has nothing to pass on.
+            free = [(0, 0)] * len(step)
+            for index in range(len(step)):
+                streamed_cost(step, free, index)
+        else:
+            shapes[shape] += 1
+        for message, (path, moved) in zip(step, shape, strict=True):
+            sent[message.source] += moved
+            if message.mode == "reduce":
+                reduced[message.destination] += moved
+            for hop in pairwise(path):
+                carried[hop] += moved
+        deliver(data, step)
+    data.check()
+    ranks = range(case.ranks)
+    return Traffic(
+        parts,
+        dict(shapes),
+        tuple(streamed),
+        max(sent[rank] for rank in ranks),
+        max(reduced[rank] for rank in ranks),
+        dict(carried),
+    )
+
+
+def size(message: Message, parts: int) -> int:
+    """Return a message's size in parts of a home; raise where it is malformed."""
+    fault = ""
+    if len(message.path) < 2:
+        fault = "no such links"
+    elif not message.payload:
+        fault = "empty"
+    elif len(message.payload) > 1 and len(set(message.payload)) != len(message.payload):
+        fault = "a block twice"
+    if fault:
+        msg = f"the message along {message.path}: {fault}"
+        raise ScheduleFault(msg)
+    return sum(parts // block.parts for block in message.payload)
+
+
 class Ledger:
     """A case's bytes and times as whole numbers of units small enough for all that is in it.
 
@@ -69,9 +145,8 @@ class Ledger:
     `time_unit`: of a second, so small that each latency and each transfer of a unit is whole.
     """
 
-    def __init__(self, case: Case, network: Network, steps: Sequence[Step]) -> None:
-        blocks = (block.parts for step in steps for message in step for block in message.payload)
-        self.parts = lcm(*set(blocks))
+    def __init__(self, case: Case, network: Network, parts: int) -> None:
+        self.parts = parts
         self.bytes_unit = case.home_bytes / self.parts
         self.case, self.network = case, network
         # By identity: comparing fractions would take longer than all else.
@@ -85,53 +160,36 @@ class Ledger:
         self.waits = {hop: waits[id(link)] for hop, link in network.links.items()}
         self.latencies: dict[tuple[int, ...], int] = {}
 
-    def size(self, message: Message) -> int:
-        """Return a message's bytes; raise where it is malformed."""
-        where = f"the message along {message.path}"
-        links = self.network.links
-        if len(message.path) < 2 or any(hop not in links for hop in pairwise(message.path)):
-            msg = f"{where}: no such links"
-            raise ScheduleFault(msg)
-        if not message.payload:
-            msg = f"{where}: empty"
-            raise ScheduleFault(msg)
-        if len(set(message.payload)) != len(message.payload):
-            msg = f"{where}: a block twice"
-            raise ScheduleFault(msg)
-        return sum(self.parts // block.parts for block in message.payload)
-
     def latency(self, path: tuple[int, ...]) -> int:
         """Return a path's latency."""
         if path not in self.latencies:
             self.latencies[path] = self.network.latency(path, self.case.latency_per, self.waits)
         return self.latencies[path]
 
-    def duration(self, step: Step, sizes: Sequence[int]) -> int:
-        """Return how long a step lasts: its slowest message, with the links shared."""
-        if not step:
-            msg = "a step without messages"
-            raise ScheduleFault(msg)
-        busy = self.busy(step, sizes)
-        costs = [
-            (self.latency(message.path), max(busy[hop] for hop in pairwise(message.path)))
-            for message in step
-        ]
+    def costs(self, shape: Sequence[tuple[tuple[int, ...], int]]) -> list[tuple[int, int]]:
+        """Return each message's (latency, transfer time) in a step, with the links shared."""
+        busy = self.busy(shape)
+        return [(self.latency(path), max(busy[hop] for hop in pairwise(path))) for path, _ in shape]
+
+    def duration(self, step: Step) -> int:
+        """Return how long a step lasts in which switches pass on what reaches them."""
+        costs = self.costs([(message.path, size(message, self.parts)) for message in step])
         return max(sum(streamed_cost(step, costs, index)) for index in range(len(step)))
 
-    def busy(self, step: Step, sizes: Sequence[int]) -> dict[tuple[int, int], int]:
+    def busy(self, shape: Sequence[tuple[tuple[int, ...], int]]) -> dict[tuple[int, int], int]:
         """Return how long each link needs for a step's bytes."""
         load: defaultdict[tuple[int, int], int] = defaultdict(int)
-        for message, size in zip(step, sizes, strict=True):
-            for hop in pairwise(message.path):
-                load[hop] += size
+        for path, moved in shape:
+            for hop in pairwise(path):
+                load[hop] += moved
         return {hop: total * self.per_byte[hop] for hop, total in load.items()}
 
     def flow(self, steps: Sequence[Step]) -> int:
         """Return how long steps last in which nobody waits for anybody."""
         there: defaultdict[tuple[int, Block], int] = defaultdict(int)
         for step in steps:
-            sizes = [self.size(message) for message in step]
-            transfer = max(self.busy(step, sizes).values())
+            shape = [(message.path, size(message, self.parts)) for message in step]
+            transfer = max(self.busy(shape).values())
             arrived: defaultdict[tuple[int, Block], int] = defaultdict(int)
             for message in step:
                 start = max(there[message.source, block] for block in message.payload)
@@ -146,38 +204,32 @@ class Ledger:
 
 def run(case: Case, network: Network, steps: Steps) -> Outcome:
     """Execute a schedule; raise `ScheduleFault` where it is impossible or incomplete."""
-    schedule = list(steps)
-    data, ledger = Data(case), Ledger(case, network, schedule)
-    sent: defaultdict[int, int] = defaultdict(int)
-    reduced: defaultdict[int, int] = defaultdict(int)
-    carried: defaultdict[tuple[int, int], int] = defaultdict(int)
-    time = 0
+    schedule = tuple(map(tuple, steps))
+    traffic = proven(case.unpriced, schedule)
+    missing = traffic.carried.keys() - network.links
+    if missing:
+        msg = f"no such links: {sorted(missing)}"
+        raise ScheduleFault(msg)
+    ledger = Ledger(case, network, traffic.parts)
     if isinstance(steps, Flow):
         length = len(schedule) // steps.phases
         starts = range(0, len(schedule), length)
         time = sum(ledger.flow(schedule[start : start + length]) for start in starts)
-    for step in schedule:
-        sizes = [ledger.size(message) for message in step]
-        time += 0 if isinstance(steps, Flow) else ledger.duration(step, sizes)
-        for message, size in zip(step, sizes, strict=True):
-            sent[message.source] += size
-            if message.mode == "reduce":
-                reduced[message.destination] += size
-            for hop in pairwise(message.path):
-                carried[hop] += size
-        deliver(data, step)
-    data.check()
-    ranks, unit = range(case.ranks), ledger.bytes_unit
+    else:
+        time = sum(map(ledger.duration, traffic.streamed))
+        for shape, count in traffic.shapes.items():
+            time += count * max(map(sum, ledger.costs(shape)))
+    unit = ledger.bytes_unit
     levels = [Fraction(0)] * len(case.latency)
-    for hop, size in carried.items():
+    for hop, moved in traffic.carried.items():
         link = network.links[hop]
-        levels[link.level] += size * link.share * unit
+        levels[link.level] += moved * link.share * unit
     return Outcome(
         time * ledger.time_unit,
         len(schedule),
-        max(sent[rank] for rank in ranks) * unit,
+        traffic.sent * unit,
         tuple(levels),
-        max(reduced[rank] for rank in ranks) * unit,
+        traffic.reduced * unit,
     )
 
 

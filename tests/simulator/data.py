@@ -48,17 +48,15 @@ class Data:
 
     def write(self, message: Message, masks: list[int]) -> None:
         """Merge or overwrite a message's blocks at its destination."""
+        held, node = self.held, message.destination
         for block, mask in zip(message.payload, masks, strict=True):
-            old = self.get(message.destination, block)
-            where = f"node {message.destination}, {block}"
-            if message.mode == "reduce":
-                if old & mask:
-                    msg = f"{where}: counts a contribution twice"
-                    raise ScheduleFault(msg)
-            elif old & ~mask:
-                msg = f"{where}: a copy loses contributions"
+            old = self.get(node, block)
+            if old & mask if message.mode == "reduce" else old & ~mask:
+                twice = message.mode == "reduce"
+                fault = "counts a contribution twice" if twice else "a copy loses contributions"
+                msg = f"node {node}, {block}: {fault}"
                 raise ScheduleFault(msg)
-            self.held[message.destination, block] = mask | old
+            held[node, block] = mask | old
 
     def check(self) -> None:
         """Raise unless every rank holds what the collective demands."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 from math import prod
@@ -60,6 +60,12 @@ class Case:
     @property
     def ranks(self) -> int:
         return prod(self.sizes)
+
+    @property
+    def unpriced(self) -> Case:
+        """What is done, whatever links and bytes cost."""
+        free = (Fraction(1),) * len(self.latency)
+        return replace(self, message=Fraction(1), latency=free, bandwidth=free, latency_per="hop")
 
     @property
     def home_bytes(self) -> Fraction:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from functools import lru_cache
 
-from tests.simulator.model import Block, Case, Message, Network, Steps, Undefined
+from tests.simulator.model import Block, Case, Flow, Message, Network, Steps, Undefined
 
 Build = Callable[[Case], Steps]
 Schedule = Callable[[Case], tuple[Network, Steps]]
@@ -13,8 +13,17 @@ Table = dict[tuple[str, str, str], Schedule]
 
 
 def scheduled(network: Callable[[Case], Network], build: Build) -> Schedule:
-    """Return the schedule function of a network and of what happens on it."""
-    return lambda case: (network(case), build(case))
+    """Return the schedule function of a network and of what happens on it.
+
+    What happens doesn't depend on prices, so that cases which differ in them share it.
+    """
+
+    @lru_cache(maxsize=8)
+    def shared(case: Case) -> Steps:
+        steps = build(case)
+        return steps if isinstance(steps, Flow) else tuple(map(tuple, steps))
+
+    return lambda case: (network(case), shared(case.unpriced))
 
 
 def gather_family(
@@ -67,7 +76,7 @@ def mirrored(steps: Steps) -> list[list[Message]]:
     Turns an all_gather into its reduce_scatter and a broadcast into its reduce.
     """
     return [
-        [replace(message, path=message.path[::-1], mode="reduce") for message in step]
+        [Message(one.path[::-1], one.payload, "reduce", one.streamed) for one in step]
         for step in reversed(list(steps))
     ]
 
@@ -75,7 +84,7 @@ def mirrored(steps: Steps) -> list[list[Message]]:
 def renamed(steps: Steps, remap: Callable[[Block], Block]) -> list[list[Message]]:
     """Return a schedule with every block replaced."""
     return [
-        [replace(message, payload=tuple(map(remap, message.payload))) for message in step]
+        [Message(one.path, tuple(map(remap, one.payload)), one.mode, one.streamed) for one in step]
         for step in steps
     ]
 

@@ -192,8 +192,8 @@ def transfer_time(paths: list[tuple[int, ...]]) -> Fraction:
     one = case("all_to_all", 5)
     network = ring(one)
     step = [Message(path, pieces((path[0], path[-1]))) for path in paths]
-    ledger = Ledger(one, network, [step])
-    time = ledger.duration(step, [ledger.size(message) for message in step])
+    ledger = Ledger(one, network, 1)
+    time = ledger.duration(step)
     return time * ledger.time_unit - network.latency(paths[0], "hop")
 
 
