@@ -61,7 +61,7 @@ def cell_names(
     columns = _columns(dataset, dims)
     texts: list[list[str]] = []
     for name in columns:
-        coordinate = dataset.coords[name]
+        coordinate = dataset.variables[name]
         at = tuple(places[list(dims).index(str(dim))] for dim in coordinate.dims)
         units = str(coordinate.attrs.get("units", "1"))
         texts.append([_said(name, value, units) for value in coordinate.values[at].tolist()])
@@ -75,6 +75,11 @@ def cell_names(
     return [f"{cell} #{', '.join(map(str, mark))}" for cell, mark in zip(cells, marks, strict=True)]
 
 
+def coordinates_of(dataset: xr.Dataset) -> list[tuple[str, xr.Variable]]:
+    """Return the coordinates without one another: each of `coords` brings all that fit it."""
+    return [(str(name), dataset.variables[name]) for name in dataset.coords]
+
+
 def _columns(dataset: xr.Dataset, dims: Sequence[str]) -> list[str]:
     """Return the coordinates that name cells: labels, then what plans choose, then others."""
     own = [dim for dim in dims if dim in dataset.coords]
@@ -82,26 +87,26 @@ def _columns(dataset: xr.Dataset, dims: Sequence[str]) -> list[str]:
     found = [*own]
     for dim in rows:
         columns = [
-            str(name) for name, one in dataset.coords.items() if one.dims == (dim,) and _varies(one)
+            name for name, one in coordinates_of(dataset) if one.dims == (dim,) and _varies(one)
         ]
-        given = [name for name in columns if _kinds(dataset.coords[name]) == {GIVEN}]
+        given = [name for name in columns if _kinds(dataset.variables[name]) == {GIVEN}]
         found += given or columns
     found += [
-        str(name)
-        for name, one in dataset.coords.items()
+        name
+        for name, one in coordinates_of(dataset)
         if name in PLAN_NAMES and one.dims and set(map(str, one.dims)) <= set(dims) and _varies(one)
     ]
     found = list(dict.fromkeys(found))
-    first = [name for name in found if name not in PLAN_NAMES and _is_text(dataset.coords[name])]
+    first = [name for name in found if name not in PLAN_NAMES and _is_text(dataset.variables[name])]
     return first + plans_first(name for name in found if name not in first)
 
 
-def _varies(coordinate: xr.DataArray) -> bool:
+def _varies(coordinate: xr.Variable) -> bool:
     values = coordinate.values
     return bool(values.size and (values != values.reshape(-1)[0]).any())
 
 
-def _is_text(coordinate: xr.DataArray) -> bool:
+def _is_text(coordinate: xr.Variable) -> bool:
     return coordinate.dtype.kind in "OUS"
 
 
@@ -164,17 +169,17 @@ def subject_of(dataset: xr.Dataset) -> Subject:
     rows = _tables(dataset)
     for dim, size in dataset.sizes.items():
         known = dim in dataset.coords and dim not in rows
-        dims[str(dim)] = _listed(dataset.coords[dim].values) if known else int(size)
-    for name, coordinate in dataset.coords.items():
+        dims[str(dim)] = _listed(dataset.variables[dim].values) if known else int(size)
+    for name, coordinate in coordinates_of(dataset):
         if coordinate.ndim == 0:
-            dims[str(name)] = _listed(coordinate.values.reshape(1))
+            dims[name] = _listed(coordinate.values.reshape(1))
     variables = {
-        str(name): tuple(str(dim) for dim in variable.dims)
-        for name, variable in dataset.data_vars.items()
+        str(name): tuple(str(dim) for dim in dataset.variables[name].dims)
+        for name in dataset.data_vars
     }
     columns = {
-        str(name): tuple(str(dim) for dim in coordinate.dims)
-        for name, coordinate in dataset.coords.items()
+        name: tuple(str(dim) for dim in coordinate.dims)
+        for name, coordinate in coordinates_of(dataset)
         if coordinate.ndim and name not in dims
     }
     return Subject(dims, variables, columns)
@@ -183,7 +188,7 @@ def subject_of(dataset: xr.Dataset) -> Subject:
 def entries(dataset: xr.Dataset, dim: str) -> Values | int:
     """Return a dimension's values, or its size where it has none."""
     if dim in dataset.coords:
-        return _listed(np.atleast_1d(dataset.coords[dim].values))
+        return _listed(np.atleast_1d(dataset.variables[dim].values))
     return int(dataset.sizes[dim])
 
 
@@ -193,9 +198,9 @@ def _tables(dataset: xr.Dataset) -> list[str]:
         str(dim)
         for dim, size in dataset.sizes.items()
         if dim in dataset.coords
-        and dataset.coords[dim].dtype.kind in "iu"
-        and np.array_equal(dataset.coords[dim].values, np.arange(size))
-        and any(one.dims == (dim,) for name, one in dataset.coords.items() if name != dim)
+        and dataset.variables[dim].dtype.kind in "iu"
+        and np.array_equal(dataset.variables[dim].values, np.arange(size))
+        and any(one.dims == (dim,) for name, one in coordinates_of(dataset) if name != dim)
     ]
 
 
@@ -241,7 +246,7 @@ class View:
 
     def values(self, name: str, dims: Sequence[str]) -> NDArray[Any]:
         """Return a variable with one axis for each of `dims` (length 1 where it has none)."""
-        variable = self.dataset[name]
+        variable = self.dataset.variables[name]
         present = [dim for dim in dims if dim in variable.dims]
         data = variable.transpose(*present).values
         places = tuple(slice(None) if dim in present else None for dim in dims)
@@ -255,15 +260,17 @@ class View:
         """Return a numeric dimension's values; places from 0 where it has none."""
         if dim not in self.dataset.coords:
             return np.arange(self.dataset.sizes[dim], dtype=np.float64)
-        return np.asarray(self.dataset.coords[dim].values, dtype=np.float64)
+        return np.asarray(self.dataset.variables[dim].values, dtype=np.float64)
 
     def is_label(self, dim: str) -> bool:
         """Return whether a dimension holds names rather than numbers."""
-        return dim not in self.dataset.coords or is_label(_listed(self.dataset.coords[dim].values))
+        return dim not in self.dataset.coords or is_label(
+            _listed(self.dataset.variables[dim].values)
+        )
 
     def attrs(self, name: str) -> Mapping[str, Any]:
         """Return a variable's or coordinate's metadata; nothing where there is none."""
-        return self.dataset[name].attrs if name in self.dataset.variables else {}
+        return self.dataset.variables[name].attrs if name in self.dataset.variables else {}
 
     def units(self, name: str) -> str:
         """Return a variable's or coordinate's units."""
@@ -275,13 +282,13 @@ class View:
         Of a table without names of its own, what its columns say that isn't the same everywhere.
         """
         if dim in self.dataset.coords:
-            values = _listed(self.dataset.coords[dim].values)
+            values = _listed(self.dataset.variables[dim].values)
             if is_label(values):
                 return [str(value) for value in values]
             return [f"{plain(dim)} = {shown(value, self.units(dim))}" for value in values]
         columns = [
-            (str(name), _listed(column.values))
-            for name, column in self.dataset.coords.items()
+            (name, _listed(column.values))
+            for name, column in coordinates_of(self.dataset)
             if column.dims == (dim,)
         ]
         if any(name in PLAN_NAMES for name, _ in columns):
@@ -302,14 +309,14 @@ class View:
         return [
             self.named(name)
             for name in self.chosen
-            if name in coordinates and coordinates[name].ndim == 0
+            if name in coordinates and self.dataset.variables[name].ndim == 0
         ]
 
     def constants(self) -> list[str]:
         """Return the other numbers that have one value here, those of plans first."""
         return plans_first(
-            str(name)
-            for name, coordinate in self.dataset.coords.items()
+            name
+            for name, coordinate in coordinates_of(self.dataset)
             if coordinate.ndim == 0
             and name not in self.chosen
             and coordinate.dtype.kind not in "OUS"  # sources and the like: too long for a figure
@@ -318,26 +325,26 @@ class View:
     def assumed(self) -> list[str]:
         """Return the coordinates that are assumptions: numbers, and what the title leaves out."""
         return plans_first(
-            str(name)
-            for name, coordinate in self.dataset.coords.items()
+            name
+            for name, coordinate in coordinates_of(self.dataset)
             if self._is_assumed(coordinate)
             # Other labels are choices, which the title names.
-            and (coordinate.dtype.kind not in "OUS" or _is_minor(self.dataset, str(name)))
+            and (coordinate.dtype.kind not in "OUS" or _is_minor(self.dataset, name))
         )
 
-    def _is_assumed(self, coordinate: xr.DataArray) -> bool:
+    def _is_assumed(self, coordinate: xr.Variable) -> bool:
         """Whether a coordinate is an assumption: of several machines', the one that is shown."""
         origins = read(coordinate.attrs)
-        machine = self.dataset.coords.get("hardware")
+        machine = self.dataset.variables.get("hardware")
         if machine is not None and not machine.ndim:
             origins = tuple(one for one in origins if one.owner == str(machine.values)) or origins
         return any(one.kind == ASSUMED for one in origins)
 
     def named(self, name: str) -> str:
         """Return a coordinate as ``name = value``; of several values just the name."""
-        if self.dataset.coords[name].ndim:
+        if self.dataset.variables[name].ndim:
             return plain(name)
-        value = _listed(self.dataset.coords[name].values.reshape(1))[0]
+        value = _listed(self.dataset.variables[name].values.reshape(1))[0]
         return f"{plain(name)} = {shown(value, self.units(name))}"
 
 
@@ -350,7 +357,7 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
         if dim in dataset.sizes:
             several = [wanted] if not isinstance(wanted, list) else wanted
             found = [place for one in several if (place := find(one, dims[dim])) is not None]
-            if not is_label(dataset.coords[dim].values if dim in dataset.coords else ()):
+            if not is_label(dataset.variables[dim].values if dim in dataset.coords else ()):
                 found.sort()
             places[dim] = found if len(found) > 1 else found[0]
     part = _without_constant_columns(dataset.isel(places))
@@ -360,16 +367,16 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
     # A table has no names of its own: what its columns say of the one row is what is fixed.
     rows = [dim for dim in dict.fromkeys([*named, *single]) if dim not in dataset.coords]
     columns = [
-        str(name)
-        for name, coordinate in dataset.coords.items()
+        name
+        for name, coordinate in coordinates_of(dataset)
         if coordinate.ndim == 1 and coordinate.dims[0] in rows and coordinate.dtype.kind in "OUS"
     ]
     scalars = [
-        str(name)
-        for name, coordinate in part.coords.items()
+        name
+        for name, coordinate in coordinates_of(part)
         if coordinate.ndim == 0
         and (coordinate.dtype.kind in "OUS" or name in _TITLED)
-        and not _is_minor(part, str(name))
+        and not _is_minor(part, name)
     ]
     return View(part, tuple(dict.fromkeys([*named, *single, *columns, *scalars])))
 
@@ -377,8 +384,8 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
 def _without_constant_columns(part: xr.Dataset) -> xr.Dataset:
     """Make numbers of what a table's plans have in common, which the figure then says."""
     same = {
-        str(name): ((), column.values.reshape(-1)[0], column.attrs)
-        for name, column in part.coords.items()
+        name: ((), column.values.reshape(-1)[0], column.attrs)
+        for name, column in coordinates_of(part)
         if name in (*PLAN_NAMES, *_TITLED)
         and column.ndim
         and name not in part.sizes
@@ -391,9 +398,9 @@ def _is_minor(dataset: xr.Dataset, name: str) -> bool:
     """Return whether a label needs no place in a title: it follows, or a step just assumes it."""
     if name not in SWITCHES or name in _TITLED:
         return False
-    assumed = "framework" in dataset.coords and ASSUMED in _kinds(dataset.coords[name])
+    assumed = "framework" in dataset.coords and ASSUMED in _kinds(dataset.variables[name])
     return assumed or LABELS[name].follows
 
 
-def _kinds(coordinate: xr.DataArray) -> set[str]:
+def _kinds(coordinate: xr.Variable) -> set[str]:
     return {one.kind for one in read(coordinate.attrs)}

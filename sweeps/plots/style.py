@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from sweeps.errors import InputError
@@ -117,6 +118,8 @@ def scale_colour(share: float) -> str:
     return str(to_hex(mpl.colormaps["cividis"](_DARKEST_TO_PALEST * share)))
 
 
+# A line is broken by trial: the same words are measured again and again.
+@lru_cache(maxsize=4096)
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Return the width of a line of text in inches."""
     from matplotlib.font_manager import FontProperties
