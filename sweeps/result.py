@@ -365,7 +365,7 @@ def _broken(contract: Contract, result: Result) -> Iterator[str]:
     columns = {column.name: column for column in result.layout.variables}
     column = columns.get(contract.name)
     if column is None:
-        known = [name for name in columns if name in VOCABULARY]
+        known = [name for name in columns if columns[name].dtype.kind == "f"]
         wrong = "isn't among what is computed"
         raise InputError(fault("assert", contract.text, wrong, nearest(contract.name, known)))
     values = _values(column).astype(np.float64)
@@ -404,7 +404,8 @@ def _answers(result: Result, column: Column) -> NDArray[np.bool_]:
         if code is not None and other.dims == column.dims:
             codes = np.atleast_1d(other.attrs.get("flag_values", np.arange(len(meanings))))
             return np.asarray(_values(other) == codes[code])
-        if other.name in ANSWERS and other.dims == column.dims:
+        own = other.name in ANSWERS and other.dtype.kind != "f"
+        if own and other.dims == column.dims:
             return np.asarray(_values(other) == 1)
     return np.ones(_values(column).shape, dtype=np.bool_)
 

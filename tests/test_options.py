@@ -10,6 +10,7 @@ import click
 import pytest
 
 from sweeps.cli import buy_command, commands, plan_calculator, plan_command
+from tests.calibrate.simulated import timed, write_logs
 from tests.cli_runner import Done, Runner
 
 # Where a result goes and in which form: of every command that computes, tested on one.
@@ -217,6 +218,21 @@ OF_VALIDATE: Cases = {
     "rules": ("own.toml", RUN), "bound": ("0.01", RUN), "strict": ("--bound 0.1%", RUN),
     "verbose": ("", "validate running"),
 }  # fmt: skip
+LOG = "calibrate all_reduce-8x1.log"
+OF_CALIBRATIONS: Cases = {
+    "hardware": "dgx-a100", "write": "own.toml", "at": "3MiB", "fabric": "roce", "op": "all_gather",
+    "ranks": "16", "gpus_per_node": "4", "algorithm": "ring", "placement": "in-place",
+    "strict": "", "verbose": ("", f"{LOG} --csv"),
+}  # fmt: skip
+FIT = "fit-constants own.csv --no-fit"
+OF_FITS: Cases = {
+    "terms": "own.toml", "write": "own.folder", "no_fit": ("", FIT.replace(" --no-fit", "")),
+    "rules": "own.toml",
+}  # fmt: skip
+SWEEP = "run small.toml"
+OF_RUNS: Cases = {
+    "settings": "ranks=4", "dry_run": "", "kind": "zarr", "verbose": "",
+}  # fmt: skip
 TUNED = "tune --model qwen3-0.6b --max-tp-size 2 --operators qkv --output-dir"
 OF_TUNER: Cases = {
     "model_name": "llama3-8b", "max_tp_size": "4", "max_token_len": "4096", "operators": "fc1",
@@ -243,6 +259,8 @@ KNOWN: dict[str, Done] = {}
 
 def differs(cli: Runner, base: str, flag: str, value: str) -> None:
     """Assert that an option changes what a line says or writes, or that it is refused by name."""
+    if base.startswith("run"):  # whose file is whole after the first run
+        value += " --overwrite"
     if base not in KNOWN:
         KNOWN[base] = cli(base, fine=False)
     plain, found = KNOWN[base], cli(f"{base} {flag} {value}", fine=False)
@@ -291,15 +309,70 @@ def test_options_of_plan(cli: Runner, name: str) -> None:
 
 OF_OTHERS = {"overlap": (OF_OVERLAP, OVERLAP), "hops": (OF_HOPS, HOPS),
              "normal": (OF_NORMAL, NORMAL), "trace": (OF_TRACES, HTA),
-             "validate": (OF_VALIDATE, RUN)}  # fmt: skip
+             "validate": (OF_VALIDATE, RUN), "calibrate": (OF_CALIBRATIONS, LOG),
+             "fit-constants": (OF_FITS, FIT), "run": (OF_RUNS, SWEEP),
+             "run-all": ({}, "run-all")}  # fmt: skip
+MEASURED = Path(__file__).parents[1] / "specs" / "measured" / "training.csv"
 
 
+@pytest.fixture
+def inputs(tmp_path: Path) -> None:
+    """Write what some commands read: a log, a table of runs, a sweep."""
+    groups = [("all_reduce", 8, 1)]
+    slow = {"link_share": 0.62, "nvls_share": 0.52, "operation_launch_time": 9e-6}
+    write_logs(tmp_path, timed(groups, slow, noise=0.01, seed=5), groups)
+    head, *rows = MEASURED.read_text(encoding="utf-8").splitlines()
+    own = [row for row in rows if "torchtitan" in row][:6]
+    (tmp_path / "own.csv").write_text("\n".join([head, *own]), encoding="utf-8")
+    (tmp_path / "small.toml").write_text(
+        'quantities = ["time"]\n[axes]\nranks = [2, 8]\n[constants]\nmessage_bytes = "1 MiB"\n'
+    )
+
+
+@pytest.mark.usefixtures("inputs")
 @pytest.mark.parametrize(("command", "name"), [
     (command, name) for command in OF_OTHERS for name in options_of(command)
 ])  # fmt: skip
 def test_options_of_other_commands(cli: Runner, command: str, name: str) -> None:
     cases, usual = OF_OTHERS[command]
     check(cli, command, cases, usual, name)
+
+
+OF_STUDIES = ["--set title=x", "--verbose", "--max-memory 1MiB", "--workers 2", "--resume",
+              "--scheduler tcp://127.0.0.1:1", "--assert 'step_time < 1 s'"]  # fmt: skip
+
+
+@pytest.mark.parametrize("study", ["llama3-8b-hops", "tp-overlap"])
+@pytest.mark.parametrize("option", OF_STUDIES)
+def test_studies_refuse_what_is_of_sweeps_alone(cli: Runner, study: str, option: str) -> None:
+    ran = cli(f"run {study} --no-plot {option}", fine=False)
+    assert (ran.code, option.split(maxsplit=1)[0].strip("-") in ran.err) == (2, True)
+
+
+@pytest.mark.usefixtures("inputs")
+@pytest.mark.parametrize(("line", "told"), [
+    (f"{SWEEP} --format zarr --output x.nc", "another format"),
+    (f"{SWEEP} --dry-run --csv", "a dry run has none"),
+    (f"{SWEEP} --hardware-folder none-such", "no such folder"),
+    (f"{LOG} --at 3MiB --csv", "--json, or neither"),
+    (f"{LOG} --fabric roce", "no log is of several nodes"),
+    (f"{LOG} --assert 'error_aftre < 1'", "did you mean 'error_after'"),
+])  # fmt: skip
+def test_what_would_do_nothing_is_refused(cli: Runner, line: str, told: str) -> None:
+    ran = cli(line, fine=False)
+    assert (ran.code, told in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.usefixtures("inputs")
+def test_what_a_command_alone_has_is_asserted_too(cli: Runner, tmp_path: Path) -> None:
+    assert cli(f"{LOG} --assert 'error_after < 1'", fine=False).code == 0
+    ran = cli(f"{LOG} --assert 'error_after < 0.001'", fine=False)
+    assert (ran.code, "values don't hold" in ran.err) == (3, True)
+    with (tmp_path / "small.toml").open("a") as spec:
+        spec.write('[[reductions]]\nquantity = "time"\nname = "least"\nover = ["ranks"]\n')
+        spec.write('[[asserts]]\nthat = "least < 1 us"\n')
+    ran = cli(SWEEP, fine=False)
+    assert (ran.code, "assert least < 1 us: is" in ran.err) == (3, True)
 
 
 @pytest.mark.parametrize("name", [one for one in options_of("tune") if one != "output_dir"])

@@ -310,7 +310,7 @@ def _finite(value: float) -> float | None:
 
 _LOGGED = Origin(None, MEASURED, "the log")
 
-_FIELDS = (
+FIELDS = (
     Field("log", "log", "log of the measurement"),
     Field("line", "line", "line in the log", "1", _LOGGED),
     Field("collective", "collective", "collective operation"),
@@ -350,7 +350,7 @@ def result_of(found: Calibration, given: Mapping[str, Any]) -> Result:
         f"{found.machine.name}",
         inputs=[given["ranks"], given["gpus_per_node"], found.machine.figures],
     )
-    return of_rows(rows, _FIELDS, attrs, whole_record(found))
+    return of_rows(rows, FIELDS, attrs, whole_record(found))
 
 
 # A machine's file with the constants that were fitted, in place of its library's profile's.

@@ -44,13 +44,16 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     """
     from overhead.labels import LABELS
     from sweeps.calibrate.calibration import CalibrationRequest, calibrate
-    from sweeps.calibrate.report import check_target, result_of, write_hardware
+    from sweeps.calibrate.report import FIELDS, check_target, result_of, write_hardware
     from sweeps.cli.write import Output
-    from sweeps.errors import InputError, needs
+    from sweeps.errors import InputError, fault, needs
 
     if not logs:
         raise InputError(needs("a calibration", "logs of nccl-tests", "their files"))
-    out = Output(given, "calibrate")
+    out = Output(given, "calibrate", {one.name: one.units for one in FIELDS if one.units})
+    if given["at"] and given["as_csv"]:
+        allowed = "--json, or neither"
+        raise InputError(fault("--at", given["at"], "no rows of the log, as --csv has", allowed))
     _check(out)
     written = check_target(given["write"], overwrite=given["overwrite"]) if given["write"] else None
     request = CalibrationRequest(
@@ -66,6 +69,9 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
         folders=folders_of(given),
     )
     found = calibrate(request)
+    if given["fabric"] and not written and all(case.nodes == 1 for case in found.cases):
+        wrong, allowed = "changes nothing: no log is of several nodes", "leave it out"
+        raise InputError(fault("--fabric", given["fabric"], wrong, allowed))
     result = result_of(found, given)
     out.deliver(result, _lines(found, given), draw=lambda stem: _draw(found, stem))
     if written is not None:

@@ -13,6 +13,9 @@ from sweeps.cli.options import folders_of, result_options
 if TYPE_CHECKING:
     from sweeps.validate.fit import Fit
 
+# What is told of a constant, with its unit.
+COLUMNS = {"constant": "", "prior": "1", "value": "1", "uncertainty": "1", "rows": "1"}
+
 
 @click.command("fit-constants")
 @click.argument("tables", nargs=-1, metavar="[TABLE.csv]...")
@@ -34,12 +37,15 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     from sweeps.validate.run_table import find_runs, read_rules, read_runs, shipped_rules
     from sweeps.validate.training_rows import cases_of_runs
 
-    out = Output(given, "fit-constants")
+    out = Output(given, "fit-constants", COLUMNS)
     out.check()
     folder = Path(given["write"]) if given["write"] else None
     if folder and not (folder / "hardware").is_dir():
         wrong, allowed = "has no hardware", "a copy of specs, with hardware and frameworks"
         raise InputError(fault("--write", given["write"], wrong, allowed))
+    if folder and given["no_fit"] and not (folder / "measured").is_dir():
+        wrong = "has no measured, where errors of constants as they are would be written"
+        raise InputError(fault("--write", given["write"], wrong, "a copy of specs, or no --no-fit"))
     plan = read_plan(Path(given["terms"]) if given["terms"] else None)
     folders = folders_of(given)
     rules = shipped_rules()
@@ -65,8 +71,7 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
         references="each row's source_ref says where it stands",
         inputs=rows,
     )
-    words = {"constant": "", "prior": "1", "value": "1", "uncertainty": "1", "rows": "1"}
-    result = of_rows(rows, [Field(name, name, name, unit) for name, unit in words.items()], attrs)
+    result = of_rows(rows, [Field(name, name, name, unit) for name, unit in COLUMNS.items()], attrs)
     out.deliver(result, report(fitted, rows, plan.leave), ())
     if folder:
         for path in write_constants(fitted, folder):

@@ -67,13 +67,9 @@ def command(**given: Any) -> int:
 def run_study(path: Path, given: Mapping[str, Any]) -> int:
     """Run a study's spec as ``sweeps run`` does a sweep: dataset, report and charts."""
     from sweeps.cli.write import Output
-    from sweeps.errors import InputError, fault
     from sweeps.hops.study import read_study
     from sweeps.hops.tables import charts_of, report_lines, result_of
 
-    if given["settings"]:
-        wrong = "changes a sweep, and this is a study of hops"
-        raise InputError(fault("--set", given["settings"][0], wrong, "the flags of 'sweeps hops'"))
     study = read_study(path, folders_of(given))
     if given["dry_run"]:
         sys.stdout.write(f"{study.title}: {len(study.cases)} cases\n")
@@ -82,6 +78,7 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     result = result_of(study, {"spec": path.name}, given)
     out.write(result, charts_of(study))
     out.show(result, report_lines(study))
+    out.hold_stored(out.contracts)
     return 0
 
 

@@ -91,7 +91,12 @@ def stated_sweep(given: Mapping[str, str | None], title: str) -> dict[str, Any]:
 
 def folders_of(given: Mapping[str, Any]) -> list[Path]:
     """Return the folders of the user's own machines."""
-    return [Path(folder) for folder in given["hardware_folder"]]
+    found = [Path(folder) for folder in given["hardware_folder"]]
+    faults = [fault("--hardware-folder", folder, "no such folder", "one of machines' files")
+              for folder in found if not folder.is_dir()]  # fmt: skip
+    if faults:
+        raise InputError(faults)
+    return found
 
 
 def file_options(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ FORMATS = ("netcdf", "zarr")
 @click.option("--json", "as_json", is_flag=True, help="One record a cell, as JSON.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change the spec.")
 @click.option("--dry-run", is_flag=True, help="Say what it would compute, and stop.")
-@click.option("--format", "kind", default="netcdf", help="netcdf or zarr (a folder).")
+@click.option("--format", "kind", help="netcdf or zarr (a folder).  [default: netcdf]")
 @click.option("--compress", is_flag=True, help="Compress the file, lossless.")
 @click.option("--digits", type=int, help="Round to so many digits, and compress.")
 @click.option("--dtype", default="f8", help="f8 or f4: numbers in the file.")
@@ -42,7 +42,6 @@ def command(spec: str, **given: Any) -> int:
     from sweeps.cli.collective_command import statements
     from sweeps.cli.options import assumed_lines, file_options, folders_of, grouped_lines
     from sweeps.cli.write import Output
-    from sweeps.errors import InputError, fault, nearest
     from sweeps.hops.study import is_study
     from sweeps.job import RECORDED, prepare
     from sweeps.own_formulas import load_formulas
@@ -52,21 +51,19 @@ def command(spec: str, **given: Any) -> int:
     from sweeps.store.read import open_dataset
     from sweeps.tuner.benefit import is_study as is_tuning
 
-    if str(given["output"]).endswith(".csv"):
-        raise InputError(fault("--output", given["output"], "no dataset", "FILE.nc, and --csv"))
-    if given["kind"] not in FORMATS:
-        allowed = nearest(given["kind"], FORMATS)
-        raise InputError(fault("--format", given["kind"], "is unknown", allowed))
+    _check_options(given)
     load_formulas(given["formulas"])
     found = find_sweep(spec)
     of_study = {**given, "plot": given["plot"] is not False}
     if is_study(found):
         from sweeps.cli.hops_command import run_study
 
+        _check_of_study(given, "a study of hops")
         return run_study(found, of_study)
     if is_tuning(found):
         from sweeps.cli.tune_command import run_study as run_tuning
 
+        _check_of_study(given, "one of the tuner's")
         return run_tuning(found, of_study)
     folders = folders_of(given)
     sweep, text = load_sweep(found, given["settings"], folders)
@@ -82,7 +79,8 @@ def command(spec: str, **given: Any) -> int:
     # Undrawn unless asked for: figures of what is large, which declares none of its own.
     asked = bool(sweep.figures) if given["plot"] is None else given["plot"]
     # Formulas are notes here, beside records.
-    out = Output({**given, "verbose": False, "plot": asked}, found.stem)
+    own = {one.name: one.units for one in sweep.reductions}
+    out = Output({**given, "verbose": False, "plot": asked}, found.stem, own)
     if given["verbose"]:
         out.notes.writelines(line + "\n" for line in statements(job))
     if asked:
@@ -104,6 +102,43 @@ def command(spec: str, **given: Any) -> int:
         sys.stdout.writelines(line + "\n" for line in lines)
     out.hold_stored((*sweep.asserts, *out.contracts))
     return 0
+
+
+def _check_options(given: Mapping[str, Any]) -> None:
+    """Refuse options that would do nothing beside one another."""
+    from sweeps.errors import InputError, fault, nearest
+
+    if str(given["output"]).endswith(".csv"):
+        raise InputError(fault("--output", given["output"], "no dataset", "FILE.nc, and --csv"))
+    kind = given["kind"]
+    if kind not in (None, *FORMATS):
+        raise InputError(fault("--format", kind, "is unknown", nearest(kind, FORMATS)))
+    if kind and given["output"] and (kind == "zarr") != given["output"].endswith(".zarr"):
+        wrong, allowed = "is another format than the output's", "one of the two"
+        raise InputError(fault("--format", kind, wrong, allowed))
+    for name, option in (("as_csv", "--csv"), ("as_json", "--json"), ("asserts", "--assert")):
+        if given["dry_run"] and given[name]:
+            wrong, allowed = "is of results, and a dry run has none", "one of the two"
+            raise InputError(fault("--dry-run", "set", f"{option} {wrong}", allowed))
+
+
+# What is of sweeps of formulas alone, and what it is where nothing is said.
+OF_SWEEPS = {"settings": (), "verbose": False, "max_memory": "2GiB", "resume": False, "workers": 0,
+             "scheduler": None, "formulas": ()}  # fmt: skip
+
+
+def _check_of_study(given: Mapping[str, Any], kind: str) -> None:
+    """Refuse what does nothing to a study, which has a way of its own."""
+    from sweeps.errors import InputError, fault
+
+    flags = {"settings": "--set"}
+    faults = [
+        fault(flags.get(name, f"--{name.replace('_', '-')}"), given[name],
+              f"is of a sweep of formulas, and this is {kind}", "leave it out")
+        for name, usual in OF_SWEEPS.items() if given[name] != usual
+    ]  # fmt: skip
+    if faults:
+        raise InputError(faults)
 
 
 def dry_run(job: Any, given: Mapping[str, Any]) -> Iterator[str]:

@@ -263,10 +263,6 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     from sweeps.tuner.benefit import is_study, read_study
     from sweeps.tuner.report import result_of
 
-    if given.get("settings"):
-        wrong = "changes a sweep of formulas, and this is one of the tuner's"
-        raise InputError(fault("--set", given["settings"][0], wrong, "a spec of your own"))
-
     if not is_study(path):
         wrong, allowed = "has no table tp_overlap", "such as tp-overlap"
         raise InputError(fault("--sweep", str(path), wrong, allowed))
@@ -280,6 +276,7 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     result = result_of(study, {"spec": path.name}, given)
     out.write(result, [dict(one) for one in study.figures], lambda stem: _draw(study, result, stem))
     out.show(result)
+    out.hold_stored(out.contracts)
     return 0
 
 

@@ -271,7 +271,7 @@ def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     bound = _bound(given, NEAR)
     out = Output(given, "validate")
     out.check()
-    folders = [Path(folder) for folder in given["hardware_folder"]]
+    folders = folders_of(given)
     rules = (*shipped_rules(), *(read_rules(Path(given["rules"])) if given["rules"] else ()))
     runs = read_runs(find_runs(tables[0])).runs
     cases = _chosen(cases_of_runs(runs, rules, folders, (PLAN,)), given)

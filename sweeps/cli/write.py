@@ -92,14 +92,16 @@ class Progress:
 class Output:
     """Where a command's result goes."""
 
-    def __init__(self, given: Mapping[str, Any], name: str) -> None:
+    def __init__(
+        self, given: Mapping[str, Any], name: str, own: Mapping[str, str] | None = None
+    ) -> None:
         self.given = given  # The command's options
         self.name = name  # Of the file in outputs/ where none is named, without its ending
         self.programs = bool(given["as_csv"] or given["as_json"])
         # Programs read records from standard output, so what is for people goes elsewhere.
         self.notes: TextIO = sys.stderr if self.programs else sys.stdout
         self.wanted = bool(given["output"] or given["plot"])  # Whether there is a file to write
-        self.contracts = [read_contract(text) for text in given.get("asserts", ())]
+        self.contracts = [read_contract(text, own=own) for text in given.get("asserts", ())]
         faults = list(self._idle())
         if Path(given["output"] or "").suffix in OTHERS:
             allowed = "FILE.csv or FILE.nc"

@@ -53,6 +53,11 @@ class Reduction:
     greatest: tuple[str, ...] = ()  # Those of the two of which more is better
 
     @property
+    def units(self) -> str:
+        """Of its result, where that is a value of the quantity."""
+        return "1" if self.operation == "histogram" else VOCABULARY[self.quantity].units
+
+    @property
     def quantities(self) -> tuple[str, ...]:
         """What has to be computed for it."""
         return (self.quantity, self.against) if self.against else (self.quantity,)
@@ -189,16 +194,19 @@ class Contract(NamedTuple):
     units: str
 
 
-def read_contract(text: str, field: str = "--assert") -> Contract:
-    """Read an assertion, such as ``step_time < 8 s``."""
+def read_contract(
+    text: str, field: str = "--assert", own: Mapping[str, str] | None = None
+) -> Contract:
+    """Read an assertion, such as ``step_time < 8 s``, of a quantity or an own name with a unit."""
     found = _CONTRACT.fullmatch(text)
     if found is None:
         allowed = "a quantity, <, <=, > or >=, and a value: 'step_time < 8 s'"
         raise InputError(fault(field, text, "can't be read", allowed))
     name = found["name"]
-    if name not in VOCABULARY:
-        raise InputError(fault(field, name, "no such quantity", nearest(name, VOCABULARY)))
-    units = VOCABULARY[name].units
+    if name not in VOCABULARY and name not in (own or {}):
+        known = (*(own or {}), *VOCABULARY)
+        raise InputError(fault(field, name, "no such quantity", nearest(name, known)))
+    units = (own or {}).get(name) or VOCABULARY[name].units
     value = parse_quantity(found["value"].strip(), units, field=field, bare_is_si=False)
     return Contract(text.strip(), name, found["sign"], value, units)
 
@@ -353,8 +361,8 @@ class _SweepReader(Faults):
                             for name in strange]  # fmt: skip
         reductions, wrong = read_reductions(self._tables("reductions"), dims, given)
         self.faults += wrong
-        asserts = self._asserts(given)
-        asked = set(quantities)
+        asserts = self._asserts(given, {one.name: one.units for one in reductions})
+        asked = {*quantities, *(one.name for one in reductions)}
         quantities = (*quantities, *dict.fromkeys(o.name for o in asserts if o.name not in asked))
         nothing = set(quantities) <= given and not (reductions or self.stated.get("measured"))
         if nothing and not self.faults:
@@ -392,14 +400,14 @@ class _SweepReader(Faults):
             return []
         return value
 
-    def _asserts(self, given: Container[str]) -> list[Contract]:
+    def _asserts(self, given: Container[str], own: Mapping[str, str]) -> list[Contract]:
         found = []
         for row in self._tables("asserts"):
             for key in row:
                 if key != "that":
                     self.faults.append(fault(f"asserts.{key}", "..", "no such key", "that = '..'"))
             try:
-                one = read_contract(str(row.get("that", "")), "asserts.that")
+                one = read_contract(str(row.get("that", "")), "asserts.that", own)
             except InputError as error:
                 self.faults += error.faults
                 continue
