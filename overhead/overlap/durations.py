@@ -386,6 +386,14 @@ for _kind, _name in (("all_gather", "gather"), ("reduce_scatter", "scatter")):
 
 # Parts of a product, each reduced and scattered behind the next one's product.
 
+constant(
+    "last_split_sms",
+    32.0,
+    "Multiprocessors of the last part, whatever the others take",
+    like="splits",
+    source=mechanisms.ENGINE,
+    where="comm_gemm_overlap.cpp: split_overlap_rs",
+)
 SPLIT = {"communication": "split", "mechanism": "reduce_scatter_pipeline"}
 PART = {"communication": "sms"}
 

@@ -141,6 +141,7 @@ for _name, _symbol, _meaning in (
     ("summing_bandwidth", _named("B", "+"), "bytes a second at which partial results are added up"),
 ):
     define(_name, _symbol, "byte s-1", _meaning, minimum=0, above=True)
+_share("userbuffers_share", _named("f", "UB"), "share of a link's rate that userbuffers reach")
 define("burst_ratio", r"\varphi", "1", "rate of short matrix products by that of long runs, which "
        "the limit of the GPU's power bounds", minimum=1)  # fmt: skip
 for _name, _symbol, _meaning in (

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from overhead.compute.quantities import WANG
-from overhead.formula import alias, call, declare, formula, total
+from overhead.compute.matmul import LINEAR as PRODUCTS
+from overhead.compute.matmul import product_sizes
+from overhead.compute.quantities import BANDWIDTH, WANG
+from overhead.formula import alias, call, declare, formula, product, total
 from overhead.labels import LABELS
 from overhead.overlap import mechanisms
 from overhead.quantity import Array, define
@@ -299,13 +301,24 @@ GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_wei
 FIRST, LAST = ("qkv", "mlp_up"), ("attention_output", "mlp_down")
 Treatment = tuple[str, tuple[str, ...], str, str]
 # How each mechanism treats the products: kind of product, which of a block's, what is sent, form.
+GATHERING = "ring_exchange|ring_exchange_aggregate"
 USERBUFFERS: tuple[Treatment, ...] = (
-    ("forward", FIRST, GATHER, "ring_exchange"),
-    ("forward", LAST, SCATTER, "reduce_scatter_pipeline"),
-    ("input_gradient", LAST, GATHER, "ring_exchange"),
+    ("forward", FIRST, GATHER, GATHERING),
+    ("forward", LAST, SCATTER, "reduce_scatter_ring|reduce_scatter_pipeline"),
+    ("input_gradient", LAST, GATHER, GATHERING),
     ("input_gradient", FIRST, AGAIN, "bulk_shared"),
     ("weight_gradient", FIRST, SCATTER, "bulk_shared"),
 )
+# Who sends where something overlaps, and so at what rate.
+COPIES = {"communication": "sms", "sm_law": "copy_engine"}
+KERNELS = {"communication": "sms", "sm_law": "linear"}
+LAWS = {
+    "ring_exchange": COPIES,
+    "ring_exchange_aggregate": COPIES,
+    "reduce_scatter_ring": COPIES,
+    "reduce_scatter_pipeline": {**KERNELS, "communication": "split"},
+    "bulk_shared": KERNELS,
+}
 DECOMPOSED: tuple[Treatment, ...] = (
     ("forward", FIRST, GATHER, "ring_exchange"),
     ("forward", LAST, SCATTER, "reduce_scatter_ring"),
@@ -318,6 +331,11 @@ SOURCES: dict[str, dict[str, Any]] = {
         "source": mechanisms.ENGINE,
         "where": "transformer_engine/pytorch/module/base.py: methods of initialize_ub; NVIDIA's"
         " presets leave no margin in bulk (NVIDIA/NeMo, tp_overlap_configs/userbuffers.py)",
+        "assumes": (
+            "products and collectives take what the tuner of userbuffers charges for them",
+            "a pair that would take longer than one after the other runs so, and so does one"
+            " whose ranks are on several nodes",
+        ),
     },
     "decomposed": {
         "source": mechanisms.DECOMPOSED,
@@ -329,10 +347,16 @@ define("cut_slowdown", r"\lambda_c", "1", "time that a product loses by being cu
        "that of a whole one", minimum=0)  # fmt: skip
 
 
+define("userbuffers_bandwidth", r"B_\mathrm{UB}", BANDWIDTH, "bandwidth that userbuffers reach "
+       "inside a node", minimum=0)  # fmt: skip
+product("userbuffers_bandwidth", ("userbuffers_share", "intra_bandwidth"))
+
 MARKS = {"forward": "f", "input_gradient": "x", "weight_gradient": "w"}
 PARTS = {
     "cut": ("n", "the product in chunks"),
-    "carved": ("k", "the product in chunks, on what communication leaves of the GPU"),
+    "tiled": ("t", "the product by itself, by the best of its tiles"),
+    "parted": ("q", "the product in parts and its collective together"),
+    "paired": ("2", "the product, two chunks at a time, and its collective together"),
     "overlapped": ("ov", "the product and its collective together"),
     "exposed": ("exp", "what the product's collective adds to it"),
 }
@@ -355,26 +379,59 @@ def _slowed(slowdown: Array, time: Array) -> Array:
     return (1.0 + slowdown) * time
 
 
-def _computing(product: str, kind: str, form: str, when: dict[str, str]) -> str:
-    """Declare the time of a product beside its collective, cut as the form cuts it."""
-    alone = f"{product}_{kind}_time"
-    if form == "bulk_shared":
-        return alone
+def _computing(product: str, kind: str, when: dict[str, str]) -> str:
+    """Declare the time of a product that is cut."""
     cut = _time(product, kind, "cut")
-    declare(cut, ("cut_slowdown", alone), _slowed, when=when, assumes=(CUT,))
-    if form != "reduce_scatter_pipeline":
-        return cut
-    carved = _time(product, kind, "carved")
-    call(returns=carved, of="carved_compute_time", bind={"compute_time": cut}, when=when)
-    return carved
+    declare(cut, ("cut_slowdown", f"{product}_{kind}_time"), _slowed, when=when, assumes=(CUT,))
+    return cut
+
+
+WAYS = {"reduce_scatter_pipeline": "parted", "ring_exchange_aggregate": "paired"}
+
+
+def _paid(tp: Array, gpus_per_node: Array, sent: Array, alone: Array, *together: Array) -> Array:
+    best = together[0]
+    for one in together[1:]:
+        best = np.minimum(best, one)
+    beyond = np.minimum(_beyond(tp, best, alone), sent)
+    return np.where(tp > gpus_per_node, sent, beyond)
+
+
+def _userbuffers(product: str, kind: str, sent: str, forms: str) -> str:
+    """Declare a product with its collective as the tuner has it; return what it exposes."""
+    when = {"tp_mechanism": "userbuffers"}
+    way = "scatter" if sent == SCATTER else "gather"
+    bind = {
+        **product_sizes(PRODUCTS[product], kind),
+        "ranks": "tp",
+        "message_bytes": f"{way}_message_bytes",
+        "latency": "intra_latency",
+        "bandwidth": "userbuffers_bandwidth",
+        "copy_engine_bandwidth": "userbuffers_bandwidth",
+        "sm_bandwidth": f"{way}_sm_bandwidth",
+        "launch_time": "matmul_floor",
+    }
+    alone = _time(product, kind, "tiled")
+    tiles = {"compute": "tiles"}
+    call(returns=alone, of="whole_product_time", bind=bind, labels=tiles, when=when)
+    together = []
+    for form in forms.split("|"):
+        labels = {**tiles, "mechanism": form, **LAWS[form]}
+        together.append(_time(product, kind, WAYS.get(form, "overlapped")))
+        call(returns=together[-1], of="overlapped_time", bind=bind, labels=labels, when=when)
+    exposed = _time(product, kind, "exposed")
+    taken = ("tp", "gpus_per_node", sent, alone, *together)
+    declare(exposed, taken, _paid, when=when, **SOURCES["userbuffers"])
+    return exposed
 
 
 def _pair(product: str, kind: str, sent: str, form: str, mechanism: str) -> str:
     """Declare a product with its collective, by one form; return what it exposes."""
+    if mechanism == "userbuffers":
+        return _userbuffers(product, kind, sent, form)
     when = {"tp_mechanism": mechanism}
-    bind = {"compute_time": _computing(product, kind, form, when), "communication_time": sent}
-    if form != "bulk_shared":
-        bind["ranks"] = "tp"
+    bind = {"compute_time": _computing(product, kind, when), "communication_time": sent}
+    bind["ranks"] = "tp"
     if form == "reduce_scatter_ring":
         bind["message_bytes"] = "tp_message_bytes"
     together, alone = _time(product, kind, "overlapped"), f"{product}_{kind}_time"

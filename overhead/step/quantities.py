@@ -223,7 +223,7 @@ DEFAULTS: dict[str, float] = {
     "cut_slowdown": 0.0,  # in the rates that runs sustain
     "splits": 4.0,
     "bucket_capacity": 26214400.0,  # PyTorch's reducer.hpp: 25 MiB
-    "num_sm": 16.0,
+    "num_sm": 24.0,  # enough for what is scattered, and what a product spares
     # The step.
     "optimizer_traffic_bytes": 40.0,
     "host_update_bandwidth": 26e9,  # measured on H100 (`sweeps.spec.framework` says where)

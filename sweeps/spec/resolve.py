@@ -532,10 +532,11 @@ def _in_network_factor(machine: Machine) -> Origin:
 
 def _figure(machine: Machine, name: str) -> Origin:
     """Return a machine's figure and where it comes from; NaN where its file doesn't have it."""
-    return _figure_of(machine, name).of(machine.name)
+    return figure_of(machine, name).of(machine.name)
 
 
-def _figure_of(machine: Machine, name: str) -> Origin:
+def figure_of(machine: Machine, name: str) -> Origin:
+    """Return a machine's figure of a quantity; of what it can do as 0 or 1."""
     if name.endswith(("_nvls", "_inc")):
         level, ability = name.split("_")
         abilities: Iterable[str] = (

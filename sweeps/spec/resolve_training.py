@@ -39,6 +39,7 @@ from sweeps.spec.framework import (
 from sweeps.spec.machine import Machine, cut_domain
 from sweeps.spec.model import Model, complete_shapes
 from sweeps.spec.resolve import DEFAULTS, LINK_GIVEN, LINKS, Resolved, Resolver
+from sweeps.spec.software import userbuffers_figures
 
 # What of links a library's profile says itself.
 SHARES_OF_LINKS = frozenset(("intra_efficiency", "inter_efficiency"))
@@ -329,6 +330,8 @@ class TrainingResolver(Resolver):
             attention_kernel=labels["attention_kernel"],
             recipe=labels.get("recipe"),
         )
+        if "userbuffers" in self._values("tp_mechanism"):
+            found |= userbuffers_figures(machine, labels["precision"], found)
         # Where the rule gives a rate, no run has been compared.
         fitted = stated_figure(machine, "matmul_efficiency", labels["precision"]) is not None
         unknown = found["matmul_efficiency"].kind == UNKNOWN

@@ -400,7 +400,9 @@ TILED = (
     "burst_matmul_flops", "sm_load_bandwidth", "tile_depth_overhead", "last_wave_share",
     "tile_sharpness", "burst_memory_bandwidth",
 )  # fmt: skip
-USERBUFFERS = ("burst_ratio", "piece_gap", "gather_sm_bandwidth", "scatter_sm_bandwidth")
+USERBUFFERS = (
+    "burst_ratio", "piece_gap", "gather_sm_bandwidth", "scatter_sm_bandwidth", "userbuffers_share",
+)  # fmt: skip
 _MEMORY, _SUMS = "burst_memory_share", "sum_bandwidth_share"
 # The generation and precision whose tiles are taken where nothing was measured.
 _LIKE, _PLAIN = "hopper", "bf16"
@@ -428,7 +430,11 @@ def userbuffers_figures(
     usual = every[f"{_LIKE}-{_PLAIN}"]
     own = every.get(f"{machine.generation}-{precision}")
     shared = every["userbuffers"]
-    found = {name: shared[name] for name in USERBUFFERS}
+    words = {"software": own_library(machine).value, "environment": LABELS["environment"].default}
+    _, library = priced(machine, words)
+    whole = assumed(1.0, "no library's profile is known")
+    found = {name: shared[name] for name in USERBUFFERS if name in shared}
+    found["userbuffers_share"] = library.get("link_share", whole)
     tiles = {**usual, **(own or {})}
     if own is None:
         rate = constants["best_matmul_flops"].value * constants["matmul_efficiency"].value

@@ -9,7 +9,7 @@ multiprocessors reach.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.graph import Evaluation
-from overhead.labels import LABELS
+from overhead.labels import HIERARCHY, LABELS
 from overhead.overlap.durations import PAIRS
 from sweeps.errors import InputError, fault
 from sweeps.origin import GIVEN, Origin, assumed
 from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.framework import training_constants
 from sweeps.spec.machine import Machine
+from sweeps.spec.resolve import figure_of
 from sweeps.spec.software import TILED, USERBUFFERS, own_library, priced, userbuffers_figures
 from sweeps.tuner.userbuffers import (
     ALL_GATHER,
@@ -62,6 +63,8 @@ class Rates:
     # Whether every pair of GPUs has a link of its own, so that a ring uses one of them
     linked: bool
     figures: Mapping[str, Origin]  # By quantity, in canonical units
+    # What the machine's library of collectives takes of it; nothing where links are given
+    library: Mapping[str, float] = field(default_factory=dict)
 
     def __getitem__(self, quantity: str) -> float:
         return float(self.figures[quantity].value)
@@ -76,12 +79,10 @@ def read_rates(
     """Read what a prediction takes of a machine."""
     machine = load_hardware(hardware, folders)
     constants = training_constants(machine, load_framework(FRAMEWORK), precision=precision)
-    found = _of_machine(machine, constants)
-    if "sms" in machine.figures:
-        found |= userbuffers_figures(machine, precision, constants)
-    elif "sms" in (given or {}):
-        counted = {**constants, "sms": Origin((given or {})["sms"], GIVEN)}
-        found |= userbuffers_figures(machine, precision, counted)
+    if "sms" in (given or {}):
+        constants["sms"] = Origin((given or {})["sms"], GIVEN)
+    tiled = userbuffers_figures(machine, precision, constants)
+    found = {**tiled, **_of_machine(machine, constants, tiled["userbuffers_share"])}
     for name, value in (given or {}).items():
         names = [name] if name != "sm_bandwidth" else list(SM_BANDWIDTH.values())
         found |= dict.fromkeys(names, Origin(value, GIVEN))
@@ -96,26 +97,45 @@ def read_rates(
         wrong = f"{', '.join(lacking)} in {precision} isn't known"
         raise InputError(fault("hardware", hardware, wrong, "another machine or --precision"))
     ranks = int(machine.figures["gpus_per_node"].value)
-    return Rates(machine.name, ranks, machine.scale_up_kind == "fully_connected", found)
+    linked = machine.scale_up_kind == "fully_connected"
+    bare = {"bandwidth", "latency"} & set(given or ())
+    return Rates(machine.name, ranks, linked, found, {} if bare else _library(machine))
 
 
 SM_BANDWIDTH = {ALL_GATHER: "gather_sm_bandwidth", REDUCE_SCATTER: "scatter_sm_bandwidth"}
 
 
-def _of_machine(machine: Machine, constants: Mapping[str, Origin]) -> dict[str, Origin]:
-    """Return rates that long work reaches: the best by the share that is sustained."""
-    words = {"software": own_library(machine).value, "environment": LABELS["environment"].default}
-    _, software = priced(machine, words)
+# A step's labels, under which its collectives take what the machine's library takes of it.
+IN_STEP = {
+    "environment": "step", "floor": "none", "topology": HIERARCHY, "shape": "two_levels",
+    "algorithm": "nccl", "latency_per": LABELS["latency_per"].default,
+    "link": LABELS["link"].default, "phases": "sequential", "reduction": "free",
+}  # fmt: skip
+_NODE = ("intra_latency", "intra_bandwidth", "inter_latency", "inter_bandwidth", "intra_nvls",
+         "intra_inc", "inter_inc", "in_network_latency_factor", "leaf_nodes")  # fmt: skip
 
-    def sustained(best: Origin, share: str) -> Origin:
-        part = {**constants, **software}[share]
-        return best.derived(best.value * part.value, f"; times {part.value:g} ({part.text})")
+
+def _library(machine: Machine) -> dict[str, float]:
+    """Return what the library of a machine takes of it; nothing where none is known."""
+    words = {"software": own_library(machine).value, "environment": IN_STEP["environment"]}
+    name, constants = priced(machine, words)
+    if name != IN_STEP["algorithm"]:
+        return {}
+    known = {one: figure_of(machine, one) for one in _NODE}
+    return {one: origin.value for one, origin in {**known, **constants}.items()}
+
+
+def _of_machine(
+    machine: Machine, constants: Mapping[str, Origin], part: Origin
+) -> dict[str, Origin]:
+    """Return rates that long work reaches: the best by the share that is sustained."""
 
     def own(name: str) -> Origin:
         return machine.figures[name].origin.of(machine.name)
 
     def link(name: str) -> Origin:
-        return sustained(own(name), "link_share") if software else own(name)
+        best = own(name)
+        return best.derived(best.value * part.value, f"; times {part.value:g} ({part.text})")
 
     bandwidth = link("intra_bandwidth")
     found = {
@@ -410,6 +430,11 @@ class _Problem:
             "oversubscription": 1.0,
         }
         labels = {"compute": "tiles", "mechanism": mechanism, **LAWS.get(mechanism, {})}
+        if mechanism == IN_TURN and rates.library:
+            # The library's profile says which share of a link's bandwidth it reaches.
+            port = {"port_bandwidth": rates.library["intra_bandwidth"]}
+            held |= {**rates.library, **port, "uplink_oversubscription": 1.0, "ranks_per_nic": 1.0}
+            return Evaluation(held | further, {**labels, **IN_STEP, "library": "nccl"})
         if rates.linked:
             held["link_bandwidth"] = rates["link_bandwidth"]
             labels |= PAIRS

@@ -66,6 +66,11 @@ MACHINE = {
     "peak_flops": 1e15, "attention_peak_flops": 1e15, "best_matmul_flops": 8e14,
     "memory_bandwidth": 3e12, "attention_efficiency": 0.5, "power": 700, "price": 2,
     "sms": 132,
+    # Tiles of an H100's products in 16 bit, and userbuffers' kernels.
+    "burst_matmul_flops": 858e12, "sm_load_bandwidth": 146e9, "tile_depth_overhead": 182,
+    "last_wave_share": 1, "tile_sharpness": 5, "burst_memory_bandwidth": 4e12, "burst_ratio": 1.4,
+    "piece_gap": 2e-6, "gather_sm_bandwidth": 42e9, "scatter_sm_bandwidth": 16.5e9,
+    "userbuffers_share": 1, "sum_bandwidth": 2e12,
 }  # fmt: skip
 # A machine on which operations alone take time.
 BARE = {

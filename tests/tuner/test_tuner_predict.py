@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps.job import prepare
 from sweeps.origin import GIVEN, Origin
 from sweeps.spec.catalog import load_model
 from sweeps.tuner.predict import SPLITS, PassTimes, Rates, predict, read_rates
+from sweeps.tuner.settings import TPOverlapTunerConfig
+from sweeps.tuner.tuner import TPOverlapTuner
 from sweeps.tuner.userbuffers import (
     COLUMN,
     OPERATORS,
@@ -23,7 +26,7 @@ from sweeps.tuner.userbuffers import (
     products_of,
 )
 
-H100 = read_rates("dgx-h100")
+H100 = replace(read_rates("dgx-h100"), library={})  # Links alone, without what a library adds
 LLAMA = load_model("llama3-70b").shapes
 TOKENS = 8192
 GRID = grid_cases((2, 4, 8), OPERATORS, (1, 2, 4, 8, 16), pipeline=True)
@@ -227,7 +230,7 @@ def test_one_rank_has_no_communication() -> None:
 
 
 def test_eight_bits_gather_half_as_much_and_scatter_the_same() -> None:
-    short = read_rates("dgx-h100", "fp8")
+    short = replace(read_rates("dgx-h100", "fp8"), library={})
     assert (short["matmul_input_bytes"], short["activation_bytes"]) == (1.0, 2.0)
     gather = [times(LayerOverlap(8, "fc1", "fprop"), rates)[0].comm for rates in (H100, short)]
     scatter = [times(LayerOverlap(8, "fc2", "fprop"), rates)[0].comm for rates in (H100, short)]
@@ -255,3 +258,31 @@ def test_links_of_pairs_carry_a_ring_each() -> None:
     two, eight = (times(LayerOverlap(n, "fc1", "fprop"), rates)[0].comm for n in (2, 8))
     # On one link of seven the ring's rate doesn't depend on how many take part.
     assert eight / two == pytest.approx((7 / 8) / (1 / 2), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "tokens", "hardware"),
+    [("llama3-70b", 8, 2048, "dgx-h100"), ("llama3-405b", 2, 8192, "dgx-h100"),
+     ("llama3-70b", 4, 8192, "dgx-b200"), ("llama3-8b", 4, 8192, "dgx-a100")],
+)  # fmt: skip
+def test_a_step_saves_what_the_tuner_says(model: str, tp: int, tokens: int, hardware: str) -> None:
+    """A layer's time saved by userbuffers, as `sweeps analysis` has it and as `sweeps tune`."""
+    exposed = [f"dense_exposed_tp_{way}_time" for way in ("forward", "backward")]
+    sent = [f"tp_layer_{way}_time" for way in ("forward", "backward", "gather")]
+    constants = {
+        "model": model, "hardware": hardware, "world_size": tp, "tp": tp, "sequence_parallel": 1,
+        "sequence_length": tokens, "micro_batch": 1, "global_batch": 1,
+        "tp_mechanism": "userbuffers",
+    }  # fmt: skip
+    step = prepare({"quantities": [*exposed, *sent], "constants": constants}).program.evaluate()
+    whole = sum(float(step[name]) for name in sent)
+    saved = whole - sum(float(step[name]) for name in exposed)
+    config = TPOverlapTunerConfig(
+        model, max_tp_size=tp, max_token_len=tokens, hardware=hardware, pipeline=True,
+        max_num_sm=32, search="grid",
+    )  # fmt: skip
+    choice = TPOverlapTuner(config).run(write=False).choices[-1]
+    bases = choice.baselines.values()
+    assert sum(one.comm for base in bases for one in base.passes) == pytest.approx(whole)
+    tuned = sum(base.e2e - choice.e2e(base.case.operator) for base in bases)
+    assert tuned == pytest.approx(saved, rel=0.02)
