@@ -36,6 +36,18 @@ def refused(
             ("dp*tp*cp*pp = '8*2*1*1'", "is 16, not the 8 GPUs", "multiply to them"),
         ),
         (
+            "analysis --model qwen3-next-80b-a3b --seq-length 4096 --linear-layers 100",
+            ("linear_layers = '100'", "is more than there are", "at most layers = 48"),
+        ),
+        (
+            "analysis --model deepseek-v3,llama3-8b --seq-length 4096 --mtp-layers 1,62",
+            ("mtp_layers = '62'", "is more than there are", "at most layers = 61"),
+        ),
+        (
+            f"{LLAMA} --kv-heads 64",
+            ("kv_heads = '64'", "is more than there are", "at most heads = 32"),
+        ),
+        (
             f"{LLAMA} --tp 64",
             ("--tp, --heads = '64, 32'", "heads not divisible", "tp must divide the attention"),
         ),

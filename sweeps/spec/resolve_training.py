@@ -57,6 +57,13 @@ WORLD = ("tp", "cp", "pp", "dp")
 # The labels on which the constants of a machine and its software depend.
 DECIDING = ("hardware", "framework", "precision", "attention_kernel", "recipe")
 
+# Of which a model, or a plan of it, has no more than of others.
+WITHIN = {
+    "dense_layers": "layers", "linear_layers": "layers", "moe_every": "layers",
+    "mtp_layers": "layers", "recompute_layers": "layers", "offloaded_layers": "layers",
+    "kv_heads": "heads", "experts_per_token": "experts", "lora_rank": "hidden_size",
+}  # fmt: skip
+
 
 class TrainingResolver(Resolver):
     """Fills in what a sweep of training steps doesn't say."""
@@ -78,6 +85,7 @@ class TrainingResolver(Resolver):
         self._pods()
         self._labels()
         self._model()
+        self._check_counts()
         self._plan()
         self._domains()
         self._constants()
@@ -175,6 +183,30 @@ class TrainingResolver(Resolver):
                 self._constant(name, figure.origin.of(model.name))
         else:
             self._bare()
+
+    def _check_counts(self) -> None:
+        """Refuse more of something than there is to choose from: layers, heads, experts."""
+        faults = []
+        for part, whole in WITHIN.items():
+            axes = self._axis_of(part), self._axis_of(whole)
+            both = [self._all(name, axis) for name, axis in zip((part, whole), axes, strict=True)]
+            if not {part, whole} & self.sweep.given or not all(map(len, both)):
+                continue
+            counts, limits = both if axes[0] is axes[1] else (both[0], np.max(both[1]))
+            beyond = counts > limits
+            if np.any(beyond):
+                value = f"{counts[beyond][0]:g}"
+                limit = np.broadcast_to(limits, counts.shape)[beyond][0]
+                faults.append(
+                    fault(part, value, "is more than there are", f"at most {whole} = {limit:g}")
+                )
+        if faults:
+            raise InputError(faults)
+
+    def _all(self, name: str, axis: Axis | None) -> NDArray[Any]:
+        """Return all values of a quantity; none where nothing says it."""
+        known = [self.constants[name]] if name in self.constants else []
+        return np.asarray(known if axis is None else axis.columns[name], dtype=np.float64)
 
     def _models(self, axis: Axis) -> None:
         names = map(str, axis.columns["model"])
