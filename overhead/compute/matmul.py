@@ -569,6 +569,9 @@ def ring_attention_length(attention_span: Array, sequence_length: Array, cp: Arr
     return np.minimum(attention_span, sequence_length / cp)
 
 
+constant("attention_speedup", 1.0, "Scores and values in 16 bits", like="attention_peak_flops")
+
+
 @formula(
     returns="attention_forward_time",
     assumes=("short sequences lose what a kernel's start and end cost",),
@@ -580,10 +583,12 @@ def fused_attention_forward_time(
     attention_length: Array,
     attention_efficiency: Array,
     attention_peak_flops: Array,
+    attention_speedup: Array,
 ) -> Array:
     """Time of a layer's fused scores and values, forward."""
     slower = 1.0 + attention_half_length / np.maximum(attention_length, 1.0)
-    return attention_forward_flops * slower / (attention_efficiency * attention_peak_flops)
+    rate = attention_efficiency * attention_peak_flops * attention_speedup
+    return attention_forward_flops * slower / rate
 
 
 @formula(returns="attention_backward_time", **KERNEL)
@@ -594,11 +599,12 @@ def fused_attention_backward_time(
     attention_backward_efficiency: Array,
     attention_efficiency: Array,
     attention_peak_flops: Array,
+    attention_speedup: Array,
 ) -> Array:
     """Time of a layer's fused scores and values, backward."""
     slower = 1.0 + attention_half_length / np.maximum(attention_length, 1.0)
     rate = attention_backward_efficiency * (attention_efficiency * attention_peak_flops)
-    return attention_backward_flops * slower / rate
+    return attention_backward_flops * slower / (rate * attention_speedup)
 
 
 # Unfused.

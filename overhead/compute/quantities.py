@@ -28,6 +28,9 @@ define(
     "memory_bandwidth", r"B_\mathrm{mem}", BANDWIDTH, "bandwidth of a GPU's memory", minimum=0,
     above=True,
 )  # fmt: skip
+define("attention_speedup", r"\sigma_a", "1",
+       "rate of scores and values in the precision they are computed in, by that in 16 bits",
+       minimum=0, above=True)  # fmt: skip
 for _name, _symbol, _meaning in (
     ("matmul_efficiency", r"\eta_m", "share of the best product's rate that a long run sustains"),
     (
