@@ -454,7 +454,6 @@ for _groups in ({"group": "ep"}, {"group": "cp", "context_parallel": "all_to_all
         exchange_oversubscription,
         assumes=(UPLINKS,),
         when=_groups,
-        title="Oversubscription that an all_to_all meets: of what a node sends, a share leaves",
     )
 
 

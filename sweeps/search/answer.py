@@ -167,7 +167,8 @@ def table_layout(
     plans = kept_plans(answer, count)
     names: tuple[str, ...] = (*MEASURES, *PARTS, *PEAK_PARTS, *COMMUNICATION)
     if run != (None, None):
-        names = (*names, "training_tokens", *RUN)
+        own = (name for name in RUN if name not in answer.point.constants)
+        names = (*names, "training_tokens", *own)
     rows = details(plans if run == (None, None) else trained(plans, *run), names)
     variables = []
     for name in rows[0].values:

@@ -226,6 +226,16 @@ def test_a_file_of_one_point(sweeps: Runner, tmp_path: Path) -> None:
 # Python.
 
 
+def test_a_price_that_is_given_is_in_the_file_once(sweeps: Runner, tmp_path: Path) -> None:
+    line = f"{SMALL} --tp 2 --pp 1 --price 2.5 --days 21"
+    sweeps(f"{line} --output {tmp_path}/run.nc")
+    found = package.open(tmp_path / "run.nc")
+    assert "price" in found.coords
+    paid = found["run_cost"].values[0]
+    (first, *_) = sweeps(f"{line} --json").records
+    assert (first["price"], first["run_cost_usd"]) == (2.5, paid)
+
+
 def test_the_interface() -> None:
     found = package.plans(**BASE)
     assert found.recommended is not None
