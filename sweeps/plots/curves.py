@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from sweeps.errors import InputError
 from sweeps.plots.data import View
-from sweeps.plots.declare import by_column, ideal_of, in_percent, percent_attrs, percent_ends
+from sweeps.plots.declare import (
+    baseline_words,
+    by_column,
+    ideal_of,
+    in_percent,
+    percent_attrs,
+    percent_ends,
+)
 from sweeps.plots.frame import Axis, Frame, Legend, axis_of, better_of, frame, panel_size, scale_for
 from sweeps.plots.marks import (
     End,
@@ -37,7 +44,7 @@ from sweeps.plots.style import (
     plain,
     scale_colour,
     scale_of,
-    text_width,
+    wrap,
 )
 
 if TYPE_CHECKING:
@@ -190,6 +197,8 @@ def prepare(figure: Figure, view: View, panels: Sequence[str]) -> Plot:
         which = name if name == LOWER_BOUND else "ideal scaling from the first point"
         notes.append(f"Thin dashed lines: {which} of the line of the same colour.")
     whole = view.units(x_name) == "1" and bool(np.all(x == np.round(x)))
+    if figure["relative_to"] is not None:
+        notes.insert(0, f"Baseline, 100 %: {baseline_words(figure, view)}.")
     attrs = percent_attrs(figure, view)
     return Plot(lines, x, curves, bounds, xscale, yscale, more, whole, notes, name, attrs)
 
@@ -239,7 +248,6 @@ _SAMPLES_SHOWN = 24  # lines of at most so many samples have a marker at each
 _MARKERS = 5  # longer ones have about so many
 _THIN_FROM = 2  # more panels than these have thinner lines
 _LABEL_HEIGHT = 0.2  # inches
-_WIDE_LEFT = 1.25
 _BOUND: dict[str, Any] = {"linewidth": 1.1, "linestyle": (0, (4, 2.5)), "zorder": 1.8}
 
 
@@ -269,8 +277,8 @@ def draw_curves(figure: Figure, view: View) -> Canvas:
         figure, view, _title(figure, view, table), plot.notes, panels,
         xlabel=drawing.xaxis.label, ylabel=drawing.yaxis.label, panel=(width, height),
     )  # fmt: skip
-    if text_width(sheet.ylabel, SIZE_TEXT) > height:  # a label of two lines needs room
-        sheet = replace(sheet, left=_WIDE_LEFT)
+    lines = len(wrap(sheet.ylabel, height, SIZE_TEXT))  # each after the first needs room
+    sheet = replace(sheet, left=sheet.left + (lines - 1) * _LABEL_HEIGHT)
     if ends:
         sheet = replace(sheet, right=room_for_labels([end.label for end in ends]))
     legend = Legend() if alone else _legend(plot)

@@ -14,7 +14,7 @@ from overhead.labels import LABELS, PLAN_LABELS, SWITCHES
 from overhead.plan import DEGREES
 from sweeps import display
 from sweeps.origin import ASSUMED, GIVEN, read
-from sweeps.plots.style import parse, plain, scale_of
+from sweeps.plots.style import IN_BITS, parse, plain, scale_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PLAN_NAMES = (
     *(name for name, _, _ in DEGREES), "zero_stage", "sequence_parallel", *PLAN_LABELS
 )  # fmt: skip
+CARDS = ("inter_bandwidth", "pod_bandwidth")
 _WORDS = {"zero_stage": "ZeRO", "hsdp_shard": "HSDP", "micro_batch": "micro-batch"}
 _VALUES = {"none": "no", "one_f_one_b": "1F1B"}
 
@@ -360,7 +361,7 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
             if not is_label(dataset.variables[dim].values if dim in dataset.coords else ()):
                 found.sort()
             places[dim] = found if len(found) > 1 else found[0]
-    part = _without_constant_columns(dataset.isel(places))
+    part = _cards_in_bits(_without_constant_columns(dataset.isel(places)))
     single = [str(dim) for dim, size in part.sizes.items() if size == 1]
     part = part.isel(dict.fromkeys(single, 0))
     named = [dim for dim in at if dim not in places or not isinstance(places[dim], list)]
@@ -379,6 +380,15 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
         and not _is_minor(part, name)
     ]
     return View(part, tuple(dict.fromkeys([*named, *single, *columns, *scalars])))
+
+
+def _cards_in_bits(part: xr.Dataset) -> xr.Dataset:
+    """Give bandwidths of network cards the unit in which they are sold."""
+    cards = {name: part.variables[name] for name in CARDS if name in part.coords}
+    return part.assign_coords({
+        name: (one.dims, one.values, {**one.attrs, "units": IN_BITS})
+        for name, one in cards.items() if one.attrs.get("units") == "byte s-1"
+    })  # fmt: skip
 
 
 def _without_constant_columns(part: xr.Dataset) -> xr.Dataset:

@@ -593,8 +593,7 @@ def percent_attrs(figure: Figure, view: View) -> dict[str, Any]:
     attrs = dict(view.attrs(figure["y"]))
     if figure["relative_to"] is None:
         return attrs
-    words = f"{plain(figure['y'])} by that at {baseline_words(figure, view)}"
-    return {"long_name": words, "units": "%"}
+    return {"long_name": f"{plain(figure['y'])} by the baseline's", "units": "%"}
 
 
 def percent_ends(values: NDArray[np.float64]) -> tuple[float, float]:

@@ -44,7 +44,8 @@ _HEADING = 0.3  # a panel's heading
 _TICK_LABELS = 0.32  # tick labels below a panel
 _STRIP_GAP = 0.1
 _HANDLE = 0.62  # a legend's sample with its spaces
-_ROW = 0.215  # a legend's line
+_ROW = 0.178  # a legend's line
+_APART = 0.037  # between a legend's labels
 _LEGEND_TEXT = 2.4  # the widest line in a legend
 _LEAST_WIDTH = 6.0
 
@@ -69,7 +70,9 @@ class Legend:
         lines = [line for label in self.lines() for line in label]
         widest = max(text_width(line, SIZE_TEXT) for line in lines) + _HANDLE
         widest = max(widest, text_width(self.heading, SIZE_TEXT, bold=True))
-        return widest + 0.1, _ROW * (len(lines) + bool(self.heading)) + 0.15
+        labels = len(self.labels) + bool(self.heading)
+        high = _ROW * (len(lines) + bool(self.heading)) + _APART * labels
+        return widest + 0.1, high + 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ class _Geometry:
     left: float
     top: float
     bottom: float
+    axis_room: float  # Of the bottom what is beside the legend: ticks and the axis' label
     legend: tuple[float, float]
     legend_right: bool
     right: float
@@ -137,7 +141,8 @@ class _Geometry:
         """Width and height of the sheet."""
         width = self.left + self.grid[0] + self.right
         width += _GAP + self.legend[0] if self.legend_right else 0.0
-        inner = max(self.grid[1], self.legend[1] if self.legend_right else 0.0)
+        beside = self.legend[1] - self.axis_room if self.legend_right else 0.0
+        inner = max(self.grid[1], beside)
         return max(width, _LEAST_WIDTH), self.top + inner + self.bottom
 
     def corner(self, index: int) -> tuple[float, float]:
@@ -189,7 +194,7 @@ class Frame:
             self._upright(sheet.strip_label, middle, plan.strip + 0.1)
 
     def _upright(self, text: str, middle: float, length: float) -> None:
-        lines = "\n".join(wrap(text, length, SIZE_TEXT, most=2))
+        lines = "\n".join(wrap(text, length, SIZE_TEXT))
         how = {"ha": "left", "va": "center", "rotation": 90, "multialignment": "center"}
         self.text(0.1, middle, lines, **how)
 
@@ -267,18 +272,19 @@ def _planned(sheet: Sheet, legend: Legend) -> tuple[_Geometry, list[Line], list[
     lines = max(len(_heading(name, panel[0])) for name in sheet.panels)
     heading = _HEADING + (lines - 1) * SIZE_TEXT * LINE_HEIGHT if lines else 0.0
 
-    def plan(top: float, bottom: float) -> _Geometry:
+    def plan(top: float, bottom: float, axis_room: float = 0.0) -> _Geometry:
         legend_right = bool(legend.labels) and not inside
         return _Geometry(
-            columns, rows, panel, sheet.strip, heading, sheet.left, top, bottom, size, legend_right,
-            sheet.right,
+            columns, rows, panel, sheet.strip, heading, sheet.left, top, bottom, axis_room, size,
+            legend_right, sheet.right,
         )  # fmt: skip
 
     above, below = _words(sheet, plan(0.0, 0.0).size[0] - 2 * _EDGE)
     top = 0.12 + sum(points * LINE_HEIGHT for _, points, _ in above) + 0.16 + heading
-    bottom = _TICK_LABELS + len(_xlabel(sheet, plan(0.0, 0.0).grid[0])) * SIZE_TEXT * LINE_HEIGHT
-    bottom += 0.2 + len(below) * SIZE_NOTE * LINE_HEIGHT
-    return plan(top, bottom), above, below
+    labels = len(_xlabel(sheet, plan(0.0, 0.0).grid[0]))
+    axis_room = _TICK_LABELS + labels * SIZE_TEXT * LINE_HEIGHT
+    bottom = axis_room + 0.2 + len(below) * SIZE_NOTE * LINE_HEIGHT
+    return plan(top, bottom, axis_room), above, below
 
 
 def _xlabel(sheet: Sheet, width: float) -> list[str]:
@@ -452,7 +458,10 @@ def axis_of(
         ticks = linear_ticks(low, high, units, room)
     if not vertical:
         ticks = _thinned(ticks, low, high, scale, inches)
-    words = [shortened(sentence(long_name(name, attrs)), _LONGEST_NAME)]
+    named = sentence(long_name(name, attrs))
+    if len(named) > _LONGEST_NAME:  # what a reduction is over, its file says
+        named = named.split(" over ")[0]
+    words = [shortened(named, _LONGEST_NAME)]
     words += [mark] if (mark := symbol(str(attrs.get("symbol", "")))) else []
     unit = f" ({ticks.units.replace(' ', UNBROKEN)})" if ticks.units else ""
     return Axis(scale, low, high, ticks, f",{UNBROKEN}".join(words) + unit)

@@ -184,7 +184,7 @@ _NOT_A_NUMBER = "none"
 class Scale:
     """The multiples in which a unit is read."""
 
-    # Factor and text of each, from small to large; one of them has the factor 1
+    # Factor and text of each, from small to large
     multiples: tuple[tuple[float, str], ...]
     binary: bool = False  # Whether they are powers of 1024
 
@@ -192,7 +192,8 @@ class Scale:
         """Return the factor and text of the multiple in which a value is read best."""
         size = abs(value) * (1 + 1e-9)
         if size == 0:
-            return next(multiple for multiple in self.multiples if multiple[0] == 1)
+            plain = (multiple for multiple in self.multiples if multiple[0] == 1)
+            return next(plain, self.multiples[0])
         fitting = [multiple for multiple in self.multiples if multiple[0] <= size]
         return fitting[-1] if fitting else self.multiples[0]
 
@@ -219,7 +220,11 @@ def _prefixed(unit: str, least: int, most: int) -> Scale:
     return Scale(tuple((10.0**step, f"{_STEPS[step]}{unit}") for step in steps))
 
 
+# What a network card sends is told in bits, whatever the unit of its numbers.
+IN_BITS = "byte s-1 (bit)"
+
 _SCALES = {
+    IN_BITS: Scale(tuple((10.0**step / 8.0, f"{_STEPS[step]}bit/s") for step in (0, 3, 6, 9))),
     "byte": Scale(tuple((1024.0**i, text) for i, text in enumerate(_BINARY)), binary=True),
     "bit": _prefixed("bit", 0, 15),
     "s": _prefixed("s", -12, 0),

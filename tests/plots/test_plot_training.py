@@ -297,8 +297,8 @@ def test_any_one_axis_may_have_the_bars() -> None:
     made = make_training(bandwidth=tuple(1e9 * k for k in range(10, 50)))
     at = {"plan": 18, "micro_batch": 1, "recompute": "none"}
     canvas = canvas_of(made, kind="communication", x="inter_bandwidth", most=6, at=at)
-    assert names(canvas)[0] == "inter bandwidth 10 GB/s"
-    assert names(canvas)[-1] == "inter bandwidth 49 GB/s"
+    assert names(canvas)[0] == "inter bandwidth 80 Gbit/s"
+    assert names(canvas)[-1] == "inter bandwidth 392 Gbit/s"
     assert len(names(canvas)) == 6
     assert "6 of 40 values of inter bandwidth, evenly chosen" in title(canvas)
 
@@ -530,7 +530,7 @@ def test_known_parts_are_quantities_of_the_vocabulary() -> None:
     every = {*known_parts("step_parts", VOCABULARY), *known_parts("memory", VOCABULARY)}
     for of in ("time", "volume", "energy"):
         every |= {*known_parts("communication", VOCABULARY, of)}
-    assert len(every) == 14 + 15 + 3 * 6
+    assert len(every) == 15 + 15 + 3 * 6
     assert {VOCABULARY[name].units for name in every} == {"s", "byte", "J"}
 
 

@@ -312,7 +312,8 @@ def test_curves_are_in_percent_of_their_baseline(tmp_path: Path) -> None:
     low, high = canvas.axes[0].get_ylim()
     assert 50 < low < 100 < high
     text = words(canvas)
-    assert "Step time by that at inter bandwidth = 50 GB/s (%)" in text
+    assert "Step time by the baseline's (%)" in text
+    assert "Baseline, 100 %: inter bandwidth = 400 Gbit/s." in text
     assert "Time of a step, relative, over bandwidth" in text
     assert draw(made, declared, tmp_path / "relative")[0].stat().st_size > 10_000
 
@@ -339,7 +340,7 @@ def test_a_line_without_a_baseline_is_not_drawn() -> None:
     assert "Without values here: full." in words(canvas)
     made["step_time"].loc[{"recompute": "none", "inter_bandwidth": 50e9}] = np.nan
     fault = faults_of(made, kind="curves", **held)
-    assert "relative_to: nothing has a value at inter bandwidth = 50 GB/s; another" in fault
+    assert "relative_to: nothing has a value at inter bandwidth = 400 Gbit/s; another" in fault
 
 
 @pytest.mark.parametrize(
