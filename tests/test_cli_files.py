@@ -20,6 +20,7 @@ from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.labels import LABELS
 from sweeps.cli import COMMANDS
 from sweeps.cli.run_all_command import SUGGESTED, analyses
+from sweeps.spec.units import format_quantity
 from tests.cli_runner import Runner
 
 ROOT = Path(__file__).parents[1]
@@ -158,8 +159,19 @@ def spec(tmp_path: Path) -> Path:
 def test_a_run_writes_prints_and_draws(cli: Runner, spec: Path, tmp_path: Path) -> None:
     done = cli("run mine.toml")
     assert "wrote outputs/mine.nc" in done.out
+    # The first figure as a table comes before all else.
+    title, heads, *rows = done.out[: done.out.index("\n\n")].splitlines()
+    assert title.startswith("time of the operation over message size, by topology")
+    assert re.split(r"\s{2,}", heads.strip())[:2] == ["topology", "message bytes 1 KiB"]
+    with sweeps.open(tmp_path / "outputs/mine.nc") as dataset:
+        drawn = dataset.time.sel(ranks=16, topology="torus").to_numpy()
+        ends = [format_quantity(one, "s").replace("us", "µs") for one in drawn[[0, -1]]]
+    cells = re.split(r"\s{2,}", rows[-1].strip())
+    assert [cells[0], cells[1], cells[-1]] == ["torus", *ends]
+    assert "variable" not in done.out
     assert re.search(
-        r"time +topology 2, message_bytes 5, ranks 4|time +topology 2, ranks 4", done.out
+        r"time +topology 2, message_bytes 5, ranks 4|time +topology 2, ranks 4",
+        cli("run mine.toml --verbose --overwrite --no-plot").out,
     )
     assert {
         path.name for path in (tmp_path / "outputs").iterdir() if not path.name.startswith(".")
@@ -178,6 +190,41 @@ def test_a_run_writes_prints_and_draws(cli: Runner, spec: Path, tmp_path: Path) 
     cli("run mine.toml --set ranks=8,16 --overwrite --no-plot --output outputs/mine.nc")
     with sweeps.open(tmp_path / "outputs/mine.nc") as dataset:
         assert dataset.coords["ranks"].to_numpy().tolist() == [8, 16]
+
+
+def test_a_run_says_which_plan_is_best(cli: Runner, tmp_path: Path) -> None:
+    (tmp_path / "best.toml").write_text(
+        """
+title = "Best"
+quantities = []
+[axes]
+recompute = ["none", "full"]
+tp = [1, 2]
+world_size = [8, 16]
+[constants]
+model = "llama3-8b"
+hardware = "dgx-h100"
+sequence_length = 4096
+global_batch = 64
+[[reductions]]
+quantity = "step_time"
+operation = "min"
+over = ["recompute", "tp"]
+name = "best"
+[[figures]]
+kind = "curves"
+x = "world_size"
+y = "best"
+"""
+    )
+    _, heads, row, *_ = cli("run best.toml --no-plot").out.splitlines()
+    assert re.split(r"\s{2,}", heads.strip()) == ["world size 8", "16", "found, at 16, with"]
+    with sweeps.open(tmp_path / "outputs/best.nc") as dataset:
+        last = dataset.isel(world_size=-1)
+        # What has no value is called otherwise where a label has the name.
+        assert dataset.best_recompute.attrs["flag_meanings"] == "no_value none full"
+        assert row.endswith(f"recompute none, tp {int(last.best_tp)}")
+        assert f"{float(last.best):.4g} s" in row
 
 
 def test_a_dry_run_computes_nothing(cli: Runner, spec: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -40,15 +41,14 @@ def command(spec: str, **given: Any) -> int:
     SPEC is a path, or the name of a sweep that is shipped.
     """
     from sweeps.cli.collective_command import statements
-    from sweeps.cli.options import assumed_lines, file_options, folders_of, grouped_lines
+    from sweeps.cli.options import file_options, folders_of
     from sweeps.cli.write import Output
     from sweeps.hops.study import is_study
-    from sweeps.job import RECORDED, prepare
+    from sweeps.job import prepare
     from sweeps.own_formulas import load_formulas
-    from sweeps.result import command_line, of_dataset
+    from sweeps.result import command_line
     from sweeps.spec.catalog import find_sweep
     from sweeps.spec.sweep import load_sweep
-    from sweeps.store.read import open_dataset
     from sweeps.tuner.benefit import is_study as is_tuning
 
     _check_options(given)
@@ -90,18 +90,38 @@ def command(spec: str, **given: Any) -> int:
         return 0
     if out.programs and job.stored:
         out.check_printable(job)
-    out.write(job, sweep.figures)
-    if out.programs:
-        with open_dataset(out.path) as dataset:
-            out.show(of_dataset(dataset, RECORDED, job.masks))
-    else:
-        sys.stdout.writelines(line + "\n" for line in summary(out.path))
-        if job.measured is not None:
-            _tell_errors(out.path)
-        lines = (grouped_lines if job.program.training else assumed_lines)(job, brief=True)
-        sys.stdout.writelines(line + "\n" for line in lines)
+    _deliver(out, job, verbose=given["verbose"])
     out.hold_stored((*sweep.asserts, *out.contracts))
     return 0
+
+
+def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
+    """Write a sweep's file and figures; print its records, or its answer before all else."""
+    from sweeps.cli.options import assumed_lines, grouped_lines
+    from sweeps.cli.write import answer_lines
+    from sweeps.job import RECORDED
+    from sweeps.result import of_dataset
+    from sweeps.store.read import open_dataset
+
+    if out.programs:
+        out.write(job, job.sweep.figures)
+        with open_dataset(out.path) as dataset:
+            out.show(of_dataset(dataset, RECORDED, job.masks))
+        return
+    out.ends = io.StringIO()
+    answer: list[str] = []
+    try:
+        out.write(job, job.sweep.figures)
+        if job.measured is not None:
+            answer = [*_error_lines(out.path), ""]
+        else:
+            answer = list(answer_lines(out.path))
+    finally:
+        sys.stdout.writelines(line + "\n" for line in answer)
+        sys.stdout.write(out.ends.getvalue())
+    lines = [] if answer and not verbose else [*summary(out.path)]
+    lines += (grouped_lines if job.program.training else assumed_lines)(job, brief=True)
+    sys.stdout.writelines(line + "\n" for line in lines)
 
 
 def _check_options(given: Mapping[str, Any]) -> None:
@@ -152,13 +172,13 @@ def dry_run(job: Any, given: Mapping[str, Any]) -> Iterator[str]:
     yield from lines(estimate(job, limits))
 
 
-def _tell_errors(path: Path) -> None:
+def _error_lines(path: Path) -> Iterator[str]:
     from sweeps.store.read import open_dataset
     from sweeps.validate.scores import error_lines, error_rows
 
-    sys.stdout.write("predicted beside measured, errors by table and message size:\n")
+    yield "predicted beside measured, errors by table and message size:"
     with open_dataset(path) as dataset:
-        sys.stdout.writelines(line + "\n" for line in error_lines(error_rows(dataset)))
+        yield from error_lines(error_rows(dataset))
 
 
 def _check_declared(job: Any) -> None:

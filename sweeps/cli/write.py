@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sweeps.blocks.estimate import Estimate
+    from sweeps.plots.schema import Figure
 
 # Seconds between lines of progress where they go to a file.
 LOGGED = 30.0
@@ -100,6 +101,7 @@ class Output:
         self.programs = bool(given["as_csv"] or given["as_json"])
         # Programs read records from standard output, so what is for people goes elsewhere.
         self.notes: TextIO = sys.stderr if self.programs else sys.stdout
+        self.ends = self.notes  # Where it says which files there are, after the answer
         self.wanted = bool(given["output"] or given["plot"])  # Whether there is a file to write
         self.contracts = [read_contract(text, own=own) for text in given.get("asserts", ())]
         faults = list(self._idle())
@@ -237,17 +239,17 @@ class Output:
         if path.suffix == ".csv":
             self._write_csv(result)
         elif not self.given["overwrite"] and _is_complete(path, result):
-            self.notes.write(f"{path} is complete already: the same input and the same code\n")
+            self.ends.write(f"{path} is complete already: the same input and the same code\n")
         else:
             written = self._write_job(result) if isinstance(result, Job) else self._store(result)
-            self.notes.write(f"wrote {path} ({readable(written)})\n")
+            self.ends.write(f"wrote {path} ({readable(written)})\n")
         if not self.given["plot"]:
             return
         for made in draw(self.stem) if draw else ():
-            self.notes.write(f"drew {made}\n")
+            self.ends.write(f"drew {made}\n")
         if draw is None or figures:
             dataset = result.dataset() if path.suffix == ".csv" else None
-            draw_figures(path, figures, notes=self.notes, dataset=dataset)
+            draw_figures(path, figures, notes=self.ends, dataset=dataset)
 
     def _store(self, result: Result) -> int:
         from sweeps.store.write import write
@@ -383,24 +385,11 @@ def draw_figures(
     dataset: xr.Dataset | None = None,
 ) -> None:
     """Draw figures beside a stored file: those given, its spec's, or what suits its dataset."""
-    import tomllib
-
-    from sweeps.plots.data import subject_of
-    from sweeps.plots.declare import check_figures
-    from sweeps.plots.defaults import default_figures
     from sweeps.plots.draw import draw
     from sweeps.store.read import open_dataset
 
     dataset = open_dataset(path, require_ours=False) if dataset is None else dataset
-    declared = figures(dataset) if callable(figures) else figures
-    if not declared:
-        try:
-            declared = tomllib.loads(str(dataset.attrs.get("spec", ""))).get("figures")
-        except tomllib.TOMLDecodeError:
-            declared = None
-    declared = declared or default_figures(dataset)
-    subject = subject_of(dataset)
-    checked = check_figures(declared, subject.dims, subject.variables)
+    checked = _figures(dataset, figures(dataset) if callable(figures) else figures)
     unknown = set(wanted) - {figure.name for figure in checked}
     if unknown:
         known = [figure.name for figure in checked]
@@ -414,6 +403,51 @@ def draw_figures(
         stem = path.with_name(f"{path.stem}-{figure.name}")
         for made in draw(dataset, figure, stem):
             notes.write(f"drew {made}\n")
+
+
+def _figures(dataset: xr.Dataset, declared: Figures | None = None) -> list[Figure]:
+    """Return checked figures: those declared, a dataset's spec's, or what suits it."""
+    import tomllib
+
+    from sweeps.plots.data import subject_of
+    from sweeps.plots.declare import check_figures
+    from sweeps.plots.defaults import default_figures
+
+    if not declared:
+        try:
+            declared = tomllib.loads(str(dataset.attrs.get("spec", ""))).get("figures")
+        except tomllib.TOMLDecodeError:
+            declared = None
+    subject = subject_of(dataset)
+    return check_figures(declared or default_figures(dataset), subject.dims, subject.variables)
+
+
+LINES = ("curves", "scaling")  # The kinds of figures that are tables as well
+_MOST_ROWS = 24
+_BEST = 8
+_MOST_READ = 10_000_000  # Cells from which nothing is read just to show some of them
+
+
+def answer_lines(path: Path) -> Iterator[str]:
+    """Yield what a stored sweep says: its first figure of lines as a table, or its best cells."""
+    from sweeps.plots.data import subject_of
+    from sweeps.plots.defaults import main_variable
+    from sweeps.plots.draw import best_cells, tabulate
+    from sweeps.result import aligned
+    from sweeps.store.read import open_dataset
+
+    with open_dataset(path) as dataset:
+        main = main_variable(dataset, subject_of(dataset))
+        if main is None or dataset.variables[main].size > _MOST_READ:
+            return
+        own = [one for one in _figures(dataset) if one.kind in LINES]
+        shown = tabulate(dataset, own[0]) if own else best_cells(dataset, main, _BEST)
+    title, names, (heads, *rows) = shown
+    yield title
+    yield from aligned([heads, *rows[:_MOST_ROWS]], left=names)
+    if len(rows) > _MOST_ROWS:
+        yield f"  ... and {len(rows) - _MOST_ROWS} more: --csv or --json give all"
+    yield ""
 
 
 # A result's cells as a table for people, and values as people write them.

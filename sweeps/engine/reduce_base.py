@@ -502,7 +502,8 @@ def position(
             attributes = {name: coordinate.attrs[name] for name in kept if name in coordinate.attrs}
             found = np.where(index < 0, np.nan, values.astype(np.float64)[index])
             return found, {"long_name": place, **attributes}
-        words = flag_words(["none", *(str(word) for word in values)])
+        own = [str(word) for word in values]
+        words = flag_words(["no_value" if "none" in own else "none", *own])
         flags = np.arange(len(words), dtype=np.min_scalar_type(-len(words)))
         about = {"flag_values": flags, "flag_meanings": " ".join(words)}
         return (index + 1).astype(flags.dtype), {"long_name": place, **about}

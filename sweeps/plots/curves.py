@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError
-from sweeps.plots.data import View
+from sweeps.plots.data import View, evenly
 from sweeps.plots.declare import (
     baseline_words,
     by_column,
@@ -244,6 +245,7 @@ def _bounds(
     return list(found.values())
 
 
+_COLUMNS = 5  # of a table
 _SAMPLES_SHOWN = 24  # lines of at most so many samples have a marker at each
 _MARKERS = 5  # longer ones have about so many
 _THIN_FROM = 2  # more panels than these have thinner lines
@@ -288,6 +290,52 @@ def draw_curves(figure: Figure, view: View) -> Canvas:
     label_ends(made.axes[0], ends, made.panel)
     made.legend(legend)
     return made.canvas
+
+
+def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]]]:
+    """Return a figure's title and its values: a row a line, a column a sample of ``x``.
+
+    Between them how many columns on the left are names.  Of a reduction a last column says where
+    its last value was found.
+    """
+    x, y = figure["x"], figure["y"]
+    view, table = by_column(view, x, y, more=better_of(figure["better"], view.units(y)))
+    panels = panels_of(figure, view)
+    plot = prepare(figure, view, panels)
+    by = [dim for dim in figure["lines"] if view.has(dim)]
+    labelled = [bool(panels[0]), bool(by)]
+    at = evenly(len(plot.x), _COLUMNS)
+    along, scale = scale_of(view.units(x)), scale_of(str(plot.attrs.get("units", "1")))
+    first, *others = [along.given(value) for value in plot.x[at]]
+    heads = [plain(figure["panels"] or ""), " · ".join(map(plain, by))]
+    found = _places(view, y, [*([figure["panels"]] if labelled[0] else []), *by, x])
+    rows = [[*compress(heads, labelled), f"{plain(x)} {first}", *others]]
+    rows[0] += [f"found, at {others[-1]}, with"] if found and others else []
+    for panel, (name, values) in enumerate(zip(panels, plot.curves, strict=True)):
+        for line, own in zip(plot.lines, values, strict=True):
+            if not np.isnan(own).all():
+                texts = ["-" if np.isnan(one) else scale.given(one) for one in own[at]]
+                cell = (*([panel] if labelled[0] else []), *line.place, -1)
+                texts += [", ".join(f"{plain(dim)} {one[cell]}" for dim, one in found.items())]
+                names = [name, line.label]
+                for dim in (figure["panels"] or "", *by):  # The heading says what they are
+                    names = [text.replace(f"{plain(dim)} = ", "") for text in names]
+                rows.append([*compress(names, labelled), *texts][: len(rows[0])])
+    return figure["title"] or _title(figure, view, table), sum(labelled), rows
+
+
+def _places(view: View, y: str, dims: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Return where along each reduced dimension a reduction's values were found."""
+    found = {}
+    for name in map(str, view.dataset.data_vars):
+        dim, attrs = name.removeprefix(f"{y}_"), view.attrs(name)
+        if dim == name or not str(attrs.get("long_name", "")).startswith(f"{dim} at the "):
+            continue
+        values, scale = view.values(name, dims), scale_of(view.units(name))
+        words = str(attrs.get("flag_meanings", "")).split()
+        texts = [words[one] if words else scale.given(one) for one in values.ravel().tolist()]
+        found[dim] = np.array(texts).reshape(values.shape)
+    return found
 
 
 def _title(figure: Figure, view: View, table: str) -> str:

@@ -304,14 +304,19 @@ class View:
             return texts
         return [f"{text} #{i}".strip() for i, text in enumerate(texts)]
 
-    def fixed(self) -> list[str]:
-        """Return what is fixed, each as ``name = value``."""
+    @property
+    def fixed_dims(self) -> list[str]:
+        """What is fixed."""
         coordinates = self.dataset.coords
         return [
-            self.named(name)
+            name
             for name in self.chosen
             if name in coordinates and self.dataset.variables[name].ndim == 0
         ]
+
+    def fixed(self) -> list[str]:
+        """Return what is fixed, each as ``name = value``."""
+        return list(map(self.named, self.fixed_dims))
 
     def constants(self) -> list[str]:
         """Return the other numbers that have one value here, those of plans first."""

@@ -165,7 +165,7 @@ def default_figures(dataset: xr.Dataset) -> list[dict[str, Any]]:
     subject = subject_of(dataset)
     if is_of_training(subject):
         return training_figures(dataset, subject)
-    variable = _main_variable(dataset, subject)
+    variable = main_variable(dataset, subject)
     if variable is None:
         return []
     if "measured_time" in subject.variables and "message_bytes" in subject.varying("measured_time"):
@@ -188,7 +188,7 @@ def default_figures(dataset: xr.Dataset) -> list[dict[str, Any]]:
     return figures
 
 
-def _main_variable(dataset: xr.Dataset, subject: Subject) -> str | None:
+def main_variable(dataset: xr.Dataset, subject: Subject) -> str | None:
     """Return the variable that figures show: the time, else the first one that varies."""
     candidates = [
         name

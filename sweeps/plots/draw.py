@@ -8,11 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sweeps.errors import InputError, RunError
-from sweeps.plots.data import subject_of, view_of
+from sweeps.plots.data import cell_names, subject_of, view_of
 from sweeps.plots.declare import check_figures, resolve
+from sweeps.plots.frame import better_of
 from sweeps.plots.schema import BREAKDOWNS, Figure
-from sweeps.plots.style import style
+from sweeps.plots.style import long_name, plain, scale_of, style
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,15 +26,50 @@ _RESOLUTION = 150  # dots per inch of a PNG
 
 def draw(dataset: xr.Dataset, figure: Figure | Mapping[str, Any], stem: Path) -> list[Path]:
     """Draw a figure of a dataset."""
+    figure = _resolved(dataset, figure)
+    with style():
+        canvas = _drawn(dataset, figure)
+        return save(canvas, stem)
+
+
+def tabulate(
+    dataset: xr.Dataset, figure: Figure | Mapping[str, Any]
+) -> tuple[str, int, list[list[str]]]:
+    """Return a figure of lines as a table: its title, its columns of names, and its rows."""
+    from sweeps.plots.curves import table_of
+
+    figure = _resolved(dataset, figure)
+    view = view_of(dataset, figure["at"])
+    title, names, rows = table_of(figure, view)
+    held = ", ".join(view.named(dim) for dim in figure["at"] if dim in view.fixed_dims)
+    return f"{title} ({held})" if held else title, names, rows
+
+
+def best_cells(dataset: xr.Dataset, name: str, most: int) -> tuple[str, int, list[list[str]]]:
+    """Return a variable's best cells as a table: its title, its columns of names, and its rows."""
+    view = view_of(dataset, {})
+    one = view.dataset.variables[name]
+    more = better_of(None, view.units(name))
+    values = np.asarray(one.values, np.float64)
+    order = np.argsort(-values.ravel() if more else values.ravel(), kind="stable")
+    there = order[: min(most, np.count_nonzero(~np.isnan(values)))]
+    places = np.unravel_index(there, values.shape)
+    cells = cell_names(view.dataset, [str(dim) for dim in one.dims], places)
+    scale = scale_of(view.units(name))
+    texts = [scale.given(value) for value in values[places].tolist()]
+    title = f"{long_name(name, view.attrs(name), short=True)}: the best of {values.size:,} cells"
+    return title, 1, [["", plain(name)], *map(list, zip(cells, texts, strict=True))]
+
+
+def _resolved(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Figure:
+    """Check a figure's declaration, and fill in what it leaves open."""
     subject = subject_of(dataset)
     if not isinstance(figure, Figure):
         figure = check_figures([figure], subject.dims, subject.variables, subject.columns)[0]
     figure, faults = resolve(figure, subject)
     if faults:
         raise InputError(faults)
-    with style():
-        canvas = _drawn(dataset, figure)
-        return save(canvas, stem)
+    return figure
 
 
 def _drawn(dataset: xr.Dataset, figure: Figure) -> Canvas:
