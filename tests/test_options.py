@@ -242,7 +242,7 @@ OF_TUNER: Cases = {
     "sms": "100", "bandwidth": "'90 GB/s'", "copy_engine_bandwidth": "'90 GB/s'",
     "latency": "'9 us'", "launch_time": "'99 us'", "sm_bandwidth": "'9 GB/s'",
     "validate": "own.yaml", "tp_size": "2", "flags": "'--tp-comm-overlap'", "sweep": "none-such",
-    "sm_margin": "", "pipeline": "", "resume": "",
+    "sm_margin": "", "pipeline": "", "resume": "", "te_version": "1.13",
 }  # fmt: skip
 
 

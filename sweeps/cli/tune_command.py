@@ -53,6 +53,7 @@ VALUES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("--sm-bandwidth",), "sm_bandwidth", "That one multiprocessor of a collective reaches."),
     (("--validate",), "validate", "Check a configuration of one's own (FILE.yaml), and stop."),
     (("--tp-size",), "tp_size", "Tensor-parallel size that --validate checks for."),
+    (("--te-version",), "te_version", "Transformer Engine's release that files are for."),
     (("--flags",), "flags", "Megatron-LM's flags that --validate checks beside it."),
     (("--sweep",), "sweep", "Sweep overlap's gain: a spec, such as tp-overlap."),
 )
@@ -67,7 +68,7 @@ RATES = (
 WHOLE = ("max_tp_size", "max_token_len", "min_num_sm", "max_num_sm")
 SHARES = ("tolerance", "overlap_threshold")
 NAMES = ("hardware", "precision", "grid", "search", "objective", "output_dir", "from_traces",
-         "command")  # fmt: skip
+         "command", "te_version")  # fmt: skip
 
 
 class OperatorsCommand(click.Command):
@@ -169,6 +170,7 @@ def setting_of(given: Mapping[str, Any]) -> Setting:
     """Return what a configuration is checked for, as far as it is given."""
     from sweeps.errors import Faults
     from sweeps.spec.catalog import load_model
+    from sweeps.tuner.userbuffers import NEWEST, read_version
     from sweeps.tuner.validate import Setting
 
     faults = Faults()
@@ -196,7 +198,10 @@ def setting_of(given: Mapping[str, Any]) -> Setting:
         from sweeps.tuner.userbuffers import outputs_of
 
         outputs = outputs_of(model, numbers["tp_size"])
-    return Setting(numbers["tp_size"], numbers["max_token_len"], precision, outputs, flags)
+    version = given["te_version"] and read_version(given["te_version"])
+    return Setting(
+        numbers["tp_size"], numbers["max_token_len"], precision, outputs, flags, version or NEWEST
+    )
 
 
 DEFAULT_THRESHOLD = 0.5

@@ -59,6 +59,7 @@ class Rates:
     """A machine as a prediction sees it."""
 
     name: str  # The machine's
+    generation: str  # Of its GPUs
     ranks: int  # GPUs that reach one another inside a node
     # Whether every pair of GPUs has a link of its own, so that a ring uses one of them
     linked: bool
@@ -99,7 +100,9 @@ def read_rates(
     ranks = int(machine.figures["gpus_per_node"].value)
     linked = machine.scale_up_kind == "fully_connected"
     bare = {"bandwidth", "latency"} & set(given or ())
-    return Rates(machine.name, ranks, linked, found, {} if bare else _library(machine))
+    return Rates(
+        machine.name, machine.generation, ranks, linked, found, {} if bare else _library(machine)
+    )
 
 
 SM_BANDWIDTH = {ALL_GATHER: "gather_sm_bandwidth", REDUCE_SCATTER: "scatter_sm_bandwidth"}

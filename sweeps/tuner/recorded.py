@@ -26,7 +26,7 @@ from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns
 from sweeps.traces.ranks import split_devices
 from sweeps.traces.reader import Trace, nanoseconds, read_trace
 from sweeps.tuner.predict import CaseTimes, PassTimes
-from sweeps.tuner.settings import case_companion, layer_values, to_yaml
+from sweeps.tuner.settings import TPOverlapTunerConfig, case_companion, layer_values, to_yaml
 from sweeps.tuner.userbuffers import LayerOverlap, parse_case
 
 _SECOND = 1e9
@@ -241,13 +241,15 @@ PLACES = (
 """What a command can name in braces; ``{flags}`` by itself becomes Megatron-LM's flags."""
 
 
-def write_case(folder: Path, case: LayerOverlap, *, sm_margin: bool = False) -> None:
+def write_case(folder: Path, case: LayerOverlap, config: TPOverlapTunerConfig) -> None:
     """Write a case's configuration and flags into its folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    values = {} if case.is_baseline else {case.layer: layer_values(case, sm_margin=sm_margin)}
+    own = {} if case.is_baseline else layer_values(case, sm_margin=config.sm_margin)
+    values = {case.layer: own} if own else {}
     heading = [case.run_id] if not case.is_baseline else [f"{case.run_id}: nothing overlaps"]
-    (folder / YAML_NAME).write_text(to_yaml(values, heading), encoding="utf-8")
-    text = case_companion(case).text(YAML_NAME)
+    text = to_yaml(values, heading, config.version)
+    (folder / YAML_NAME).write_text(text, encoding="utf-8")
+    text = case_companion(case).text(YAML_NAME, config.machine.generation)
     (folder / FLAGS_NAME).write_text(text, encoding="utf-8")
 
 
@@ -259,14 +261,14 @@ class Runner:
         command: str,
         folder: Path,
         about: Mapping[str, str],
+        config: TPOverlapTunerConfig,
         *,
-        sm_margin: bool = False,
         timeout: float | None = None,
         resume: bool = False,
         tell: Callable[[str], None] | None = None,
     ) -> None:
         self.words = _words(command)
-        self.folder, self.about, self.sm_margin = folder, about, sm_margin
+        self.folder, self.about, self.config = folder, about, config
         self.timeout, self.resume, self.tell = timeout, resume, tell
         self.known: dict[str, CaseTimes] = {}
 
@@ -282,7 +284,7 @@ class Runner:
 
     def _run(self, case: LayerOverlap) -> CaseTimes:
         folder = self.folder / case.run_id
-        write_case(folder, case, sm_margin=self.sm_margin)
+        write_case(folder, case, self.config)
         if self.resume and trace_files(folder):
             return read_case(folder, case)
         if self.tell is not None:

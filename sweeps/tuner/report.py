@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import numpy as np
 from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
-from sweeps.errors import RunError
+from sweeps.errors import InputError, RunError
+from sweeps.job import prepare
 from sweeps.origin import assumed, once
 from sweeps.result import Field, Result, of_columns, of_rows, provenance_of
 from sweeps.tuner.benefit import BenefitStudy, benefit, records_of
@@ -29,7 +31,7 @@ from sweeps.tuner.userbuffers import LayerOverlap
 BEST_YAML = "optimal_tp_comm_overlap_cfg.yaml"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TuningReport:
     """What a tuning found."""
 
@@ -80,7 +82,7 @@ class TuningReport:
         ]
         if not choice.layers:
             heading.append("No overlap pays here: leave --tp-comm-overlap out.")
-        return yaml_of(choice, sm_margin=config.sm_margin, heading=heading)
+        return yaml_of(choice, sm_margin=config.sm_margin, heading=heading, version=config.version)
 
     def companion(self, choice: Choice) -> Companion:
         """Return the flags that a choice's configuration needs."""
@@ -96,6 +98,7 @@ class TuningReport:
             "cases": records(self.results),
             "best_configs": {str(c.tp_size): _choice(c, self.companion(c)) for c in self.choices},
             "best_tp_size": self.best.tp_size,
+            "verdict": self.verdict(),
             "recommendations": [one.record() for one in self.recommendations],
             "not_effective": [one.record() for one in self.choices_told if not one.effective],
             "tp_scaling": self.scaling.record(),
@@ -117,8 +120,48 @@ class TuningReport:
         """Return what people read."""
         return "\n".join(self._lines()) + "\n"
 
+    def verdict(self) -> str:
+        """Say whether to overlap, at which size, what it saves of a step, and in which layers."""
+        best, model = self.best, self.config.model
+        size = best.tp_size
+        if not best.layers:
+            return f"off at TP {size}: no overlap saves time"
+        mixture = bool(model.shapes.get("experts"))
+        saved = sum(
+            base.e2e - best.e2e(operator)
+            for operator, base in best.baselines.items()
+            # How many layers of a mixture are dense isn't counted here.
+            if not (mixture and operator in {"fc1", "fc2"})
+        )
+        each = f"{1e6 * saved:,.0f} us a layer saved"
+        if self.step is not None:
+            share = f"{-100.0 * saved * model.shapes['layers'] / self.step:+.1f} %"
+            each = f"{share} of the step (a micro-batch forward and backward, nothing else hidden)"
+        dense = ", dense layers' MLPs not counted" if mixture else ""
+        count = len(best.layers)
+        shown = f"{count} layer{'s'[: count > 1]}: {', '.join(best.layers)}"
+        return f"on at TP {size}: {each}{dense}, with {shown}"
+
+    @cached_property
+    def step(self) -> float | None:
+        """Time of a micro-batch at the best size where nothing hides; None where it isn't known."""
+        config, size = self.config, self.best.tp_size
+        asked = {
+            "model": config.model_name, "hardware": config.hardware,
+            "precision": config.precision, "world_size": size, "tp": size,
+            "sequence_parallel": 1, "sequence_length": config.max_token_len, "micro_batch": 1,
+            "global_batch": 1, "tp_overlap": 0,
+        }  # fmt: skip
+        folders = tuple(config.hardware_folders)
+        try:
+            job = prepare({"quantities": ["pipeline_time"], "constants": asked}, folders=folders)
+        except InputError:  # such as a model without a vocabulary
+            return None
+        return float(job.program.evaluate()["pipeline_time"])
+
     def _lines(self) -> Iterator[str]:
         config = self.config
+        yield self.verdict()
         how = f"predicted for {config.machine.name}" if self._predicted else "from traces"
         yield f"TP overlap of {config.model_name}: {how}, {config.precision}"
         yield (
@@ -300,11 +343,11 @@ def charts_of(report: TuningReport) -> list[dict[str, Any]]:
 # A tuning's files: report, summary, a configuration for each size with its flags.
 
 
-def write_cases(folder: Path, cases: Iterable[LayerOverlap], *, sm_margin: bool = False) -> None:
+def write_cases(folder: Path, cases: Iterable[LayerOverlap], config: TPOverlapTunerConfig) -> None:
     """Write the configuration and flags of each case: what is needed to record it."""
     try:
         for name, case in {c.run_id: c for c in cases if c.legality.level == "legal"}.items():
-            write_case(folder / "traces" / name, case.same_as, sm_margin=sm_margin)
+            write_case(folder / "traces" / name, case.same_as, config)
     except OSError as error:
         _refuse(folder, error)
 
@@ -316,7 +359,8 @@ def write_report(report: TuningReport, folder: Path) -> list[Path]:
     named = {f"{stem}_tp{choice.tp_size}": choice for choice in report.choices}
     for name, choice in {**named, stem: report.best}.items():
         texts[f"{name}.yaml"] = report.yaml(choice)
-        texts[f"{name}.flags.sh"] = report.companion(choice).text(f"{name}.yaml")
+        generation = report.config.machine.generation
+        texts[f"{name}.flags.sh"] = report.companion(choice).text(f"{name}.yaml", generation)
     texts["summary.txt"] = report.summary()
     # Last, for it says that all is there.
     texts["tuning_report.json"] = json.dumps(report.record(), indent=1, allow_nan=False) + "\n"

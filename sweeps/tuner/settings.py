@@ -18,14 +18,20 @@ from sweeps.tuner.userbuffers import (
     KEYS,
     LAYERS,
     MOST_SMS,
+    NEWEST,
+    OLDEST,
     OPERATORS,
+    SINCE,
     TP_SIZES,
     LayerOverlap,
+    Version,
     collective_of,
     default_values,
     flag_group,
     grid_cases,
     missing_operators,
+    read_version,
+    shown_version,
     sm_counts,
     split_faults,
     tp_sizes,
@@ -60,9 +66,14 @@ class TPOverlapTunerConfig:
     timeout: float | None = None
     resume: bool = False
     hardware_folders: Sequence[Path] = ()
+    te_version: str | None = None
 
     def __post_init__(self) -> None:
         faults = self._plain_faults()
+        try:
+            self.version = NEWEST if self.te_version is None else read_version(self.te_version)
+        except InputError as error:
+            faults += error.faults
         try:
             self.model: Model = load_model(self.model_name)
         except InputError as error:
@@ -246,6 +257,7 @@ class TPOverlapTunerConfig:
             "objective": self.objective,
             "set_sm_margin": self.sm_margin,
             "pipeline": self.pipeline,
+            "te_version": self.te_version,
         }
 
 
@@ -266,13 +278,15 @@ OVERLAP, SEQUENCE = "--tp-comm-overlap", "--sequence-parallel"
 SCATTERED = "--tp-comm-overlap-rs-dgrad"
 SPLITS = 4  # Transformer Engine's default
 CGA_SIZE = 2  # the same; more multiprocessors than it are launched in clusters of it
-VARIABLES = {
-    "CUDA_DEVICE_MAX_CONNECTIONS": (
-        "1",
-        "kernels start in the order in which they are launched; on Hopper and later with CUDA 12.3 "
-        "an event does that for bulk, and more connections are fine",
-    ),
-}
+CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
+ORDERED = (
+    "kernels start in the order in which they are launched; on Hopper with CUDA 12.3 an event does "
+    "that for bulk, and more connections are fine"
+)
+UNORDERED = (
+    f"no {CONNECTIONS}=1: from Blackwell on kernels start in their order without it, and it would "
+    "keep other communication from overlapping"
+)
 MULTICAST = (
     "UB_SKIPMC=1 turns CUDA multicast off, for machines that lack it; it doesn't turn "
     "userbuffers on"
@@ -290,11 +304,11 @@ class Companion:
         """Whether anything overlaps."""
         return OVERLAP in self.flags
 
-    def text(self, file: str) -> str:
-        """Return a shell script to be sourced, for a configuration file of some name."""
+    def text(self, file: str, generation: str = "") -> str:
+        """Return a shell script to be sourced, for a configuration and a generation of GPUs."""
         lines = ["# Flags of Megatron-LM and variables that go with it; source this file."]
-        for name, (value, why) in VARIABLES.items():
-            lines += [f"# {why}", f"export {name}={value}"]
+        later = generation == "blackwell"
+        lines += [f"# {UNORDERED}"] if later else [f"# {ORDERED}", f"export {CONNECTIONS}=1"]
         lines.append(f"# {MULTICAST}")
         if not self.overlaps:
             lines += [f"# Nothing overlaps: leave {OVERLAP} out."]
@@ -339,22 +353,38 @@ def layer_values(case: LayerOverlap, *, sm_margin: bool = False) -> dict[str, An
     }
 
 
-def yaml_of(choice: Choice, *, sm_margin: bool = False, heading: Sequence[str] = ()) -> str:
+def yaml_of(
+    choice: Choice,
+    *,
+    sm_margin: bool = False,
+    heading: Sequence[str] = (),
+    version: Version = NEWEST,
+) -> str:
     """Return the configuration file of a choice."""
     values = {
         layer: layer_values(choice.layers[layer].case, sm_margin=sm_margin)
         for layer in LAYERS
         if layer in choice.layers
     }
-    return to_yaml(values, heading)
+    return to_yaml(values, heading, version)
 
 
-def to_yaml(values: Mapping[str, Mapping[str, Any]], heading: Sequence[str] = ()) -> str:
-    """Return layers with their values as YAML."""
+def to_yaml(
+    values: Mapping[str, Mapping[str, Any]],
+    heading: Sequence[str] = (),
+    version: Version = NEWEST,
+) -> str:
+    """Return layers with their values as YAML, with the keys that a release takes."""
+    known = [key for key in KEYS if SINCE.get(key, version) <= version]
+    oldest = max((SINCE[key] for key in known if key in SINCE), default=OLDEST)
     lines = [f"# {line}" for line in heading]
+    lines.append(
+        f"# For Transformer Engine from {shown_version(oldest)} on: its keys were read in releases "
+        f"up to {shown_version(NEWEST)}."
+    )
     for layer, own in values.items():
         lines.append(f"{layer}:")
-        for key in KEYS:
+        for key in known:
             if key in own:
                 value = own[key]
                 lines.append(f"  {key}: {int(value) if isinstance(value, bool) else value}")

@@ -99,7 +99,7 @@ class TPOverlapTuner:
         report = self._report(results, notes, folder)
         if folder is not None and write:
             if config.from_traces is None and config.command is None:
-                write_cases(folder, cases, sm_margin=config.sm_margin)
+                write_cases(folder, cases, config)
             write_report(report, folder)
         return report
 
@@ -124,8 +124,8 @@ class TPOverlapTuner:
         assert folder is not None
         about = {"tokens": str(config.max_token_len), "model": config.model_name}
         run = Runner(
-            config.command, folder / "traces", about, sm_margin=config.sm_margin,
-            timeout=config.timeout, resume=config.resume, tell=self.tell,
+            config.command, folder / "traces", about, config, timeout=config.timeout,
+            resume=config.resume, tell=self.tell,
         )  # fmt: skip
         return lambda cases: [self._barred(case) or run(case) for case in cases]
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from overhead.compute.matmul import GRADIENTS, LINEAR, product_sizes
 from overhead.graph import Evaluation
+from sweeps.errors import InputError, fault
 from sweeps.spec.model import Model
 
 Level = Literal["legal", "runs_as_other", "run_error", "init_error"]
@@ -51,6 +52,32 @@ KEYS: dict[str, str] = {
     "gemm_priority": "priority",
     "pipeline_rs_overlap_first_gemm": "flag",
 }
+# Releases since which Transformer Engine's add_ub (transformer_engine/pytorch/module/base.py, read
+# at their tags) takes a key, and a method; all others are taken since the oldest.
+Version = tuple[int, int]
+OLDEST, NEWEST = (1, 6), (2, 18)
+SINCE: dict[str, Version] = {
+    "use_ce": (1, 8), "comm_priority": (2, 0), "gemm_priority": (2, 0),
+    "pipeline_rs_overlap_first_gemm": (2, 0),
+}  # fmt: skip
+EXTERNAL_SINCE: Version = (2, 7)
+
+
+def read_version(text: str) -> Version:
+    """Read a release of Transformer Engine."""
+    found = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+)*", text.strip())
+    version = (int(found[1]), int(found[2])) if found else (0, 0)
+    if version < OLDEST:
+        wrong = "is older than these settings" if found else "is not a release"
+        raise InputError(fault("--te-version", text, wrong, "from 1.6, such as 1.13 or 2.18"))
+    return version
+
+
+def shown_version(version: Version) -> str:
+    """Return a release as it is written."""
+    return ".".join(map(str, version))
+
+
 # The range of stream priorities of NVIDIA's GPUs; CUDA clamps what is beyond.
 HIGHEST_PRIORITY, LOWEST_PRIORITY = -5, 0
 

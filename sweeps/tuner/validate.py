@@ -12,18 +12,23 @@ from sweeps.tuner.settings import SCATTERED, SWITCHES
 from sweeps.tuner.userbuffers import (
     ALL_GATHER,
     COLUMN,
+    EXTERNAL_SINCE,
     HIGHEST_PRIORITY,
     KERNEL_RANKS,
     KEYS,
     LAYERS,
     METHODS,
     MOST_SMS,
+    NEWEST,
     REDUCE_SCATTER,
+    SINCE,
+    Version,
     collective_of,
     default_method,
     default_values,
     flag_group,
     legality,
+    shown_version,
 )
 
 # What a check of a configuration finds, and what it is checked for.
@@ -91,6 +96,7 @@ class Setting:
     outputs: Mapping[str, int] = field(default_factory=dict)
     # What Megatron-LM is started with; None where that isn't said
     flags: tuple[str, ...] | None = None
+    version: Version = NEWEST  # Transformer Engine's release
 
 
 # What stops when communicators are made or layers run, and what runs but is hardly meant.
@@ -104,6 +110,7 @@ _BLOCK = 128  # rows and columns that MXFP8 scales together
 def init_findings(layers: Layers, setting: Setting) -> Iterator[Finding]:
     """Yield what stops when communicators are made."""
     for layer in layers.values():
+        yield from _too_new(layer, setting.version)
         found = legality(layer.operator, layer.phase, layer.method)
         if found.level == "init_error":
             text = fault(f"{layer.name}.method", layer.method, found.reason, _allowed(layer))
@@ -119,6 +126,18 @@ def init_findings(layers: Layers, setting: Setting) -> Iterator[Finding]:
             yield Finding("init", "error", text, layer.line("is_reduce_scatter"))
         if layer.on("atomic_gemm"):
             yield from _atomic(layers, layer, setting)
+
+
+def _too_new(layer: Layer, version: Version) -> Iterator[Finding]:
+    """Yield what a release doesn't take yet."""
+    since = {key: SINCE[key] for key in layer.values if key in SINCE}
+    if layer.method == "external":
+        since["method"] = EXTERNAL_SINCE
+    for key, first in since.items():
+        if first > version:
+            wrong = f"Transformer Engine {shown_version(version)} doesn't take it, and stops"
+            text = f"{layer.name}.{key}: {wrong}; leave it out, or {shown_version(first)}"
+            yield Finding("schema", "error", text, layer.line(key))
 
 
 def _allowed(layer: Layer) -> str:

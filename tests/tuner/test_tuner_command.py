@@ -28,7 +28,9 @@ def test_with_every_flag_of_the_documentation(cli: Runner) -> None:
         f"{QWEN} --max-tp-size 4 --max-token-len 4096 --operators fc1 fc2 qkv proj --min-num-sm 2"
         " --max-num-sm 8 --overlap-threshold 0.6 --output-dir mine"
     ).out
-    assert out.startswith("TP overlap of Qwen/Qwen3-0.6B: predicted for dgx-h100, bf16\n")
+    verdict, about = out.splitlines()[:2]
+    assert verdict.startswith("on at TP ")
+    assert about == "TP overlap of Qwen/Qwen3-0.6B: predicted for dgx-h100, bf16"
     assert out.endswith("wrote mine/\n")
     held = json.loads(Path("mine/tuning_report.json").read_text())
     assert held["overlap_threshold"] == 0.6
@@ -239,8 +241,11 @@ def test_the_shipped_sweep(cli: Runner) -> None:
         assert float(speedup.min()) < 0.6
         assert float(speedup.max()) > 1.25
         one = speedup.sel(hardware="dgx-h100", tp=8).max("num_sm")
-        # Few tokens pay for their chunks, many don't.
-        assert bool((one.sel(rank_tokens=65536) > one.sel(rank_tokens=1024)).all())
+        # Large products hide more of many tokens; for small ones the library's own start, which
+        # userbuffers spare, is what few tokens wait for in turn.
+        few, many = one.sel(rank_tokens=1024), one.sel(rank_tokens=65536)
+        assert float((many / few).sel(hidden_size=16384)) > 1.0
+        assert float((many / few).sel(hidden_size=2048)) < 1.0
         assert held["sequential_time"].attrs["units"] == "s"
 
 

@@ -156,6 +156,45 @@ def test_nothing_pays_at_all(tmp_path: Path) -> None:
     assert report.recommendations == [r for r in report.recommendations if r.tp_size != 8]
 
 
+def test_files_are_for_a_release_and_a_generation(tmp_path: Path) -> None:
+    plain = tuned(tmp_path, operators=["qkv"], max_tp_size=2)
+    old = tuned(tmp_path / "old", operators=["qkv"], max_tp_size=2, te_version="1.13",
+                hardware="dgx-b200")  # fmt: skip
+    texts = [one.yaml(one.best) for one in (plain, old)]
+    assert "# For Transformer Engine from 2.0 on" in texts[0]
+    assert "# For Transformer Engine from 1.8 on" in texts[1]
+    keys = [set(yaml.safe_load(text)["qkv_fprop"]) for text in texts]
+    assert keys[0] - keys[1] == {
+        "comm_priority", "gemm_priority", "pipeline_rs_overlap_first_gemm",
+    }  # fmt: skip
+    case = "run/traces/tp2_qkv_fprop_ring_agg0/tp_comm_overlap_cfg.yaml"
+    assert set(yaml.safe_load((tmp_path / "old" / case).read_text())["qkv_fprop"]) == keys[1]
+    path = tmp_path / "run" / f"{STEM}.yaml"
+    told = [one.text for one in validate_file(path, Setting(version=(1, 13)))]
+    wrong = "qkv_fprop.comm_priority: Transformer Engine 1.13 doesn't take it, and stops"
+    assert any(one.startswith(wrong) for one in told)
+    assert not any("doesn't take it" in one.text for one in validate_file(path, Setting()))
+    # Blackwell starts kernels in their order by itself.
+    scripts = [(tmp_path / name / "run" / f"{STEM}.flags.sh").read_text() for name in ("", "old")]
+    assert ["export CUDA_DEVICE_MAX_CONNECTIONS=1" in one for one in scripts] == [True, False]
+    with pytest.raises(InputError, match="--te-version = 'new': is not a release"):
+        tuned(tmp_path / "new", te_version="new")
+
+
+def test_the_verdict_comes_first(tmp_path: Path) -> None:
+    report = tuned(tmp_path, max_tp_size=4, model_name="llama3-70b")
+    head, sep, layers = report.verdict().partition(" of the step (a micro-batch forward and back")
+    assert sep
+    text, _, share = head.partition(": ")
+    assert text == f"on at TP {report.best.tp_size}"
+    assert -30.0 < float(share.removesuffix(" %")) < -5.0
+    assert layers.endswith(f"with 10 layers: {', '.join(report.best.layers)}")
+    assert (tmp_path / "run/summary.txt").read_text().startswith(report.verdict())
+    slow = {"sm_bandwidth": 1e7, "copy_engine_bandwidth": 1e9}
+    off = tuned(tmp_path / "off", max_token_len=1024, max_tp_size=2, rates=slow)
+    assert off.verdict() == "off at TP 2: no overlap saves time"
+
+
 # Defects of the original that stay out.
 
 

@@ -21,6 +21,7 @@ from tests.traces.make import GEMM, NCCL, OTHER, launched, step, write
 NVJET = "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_TNN"
 PTOP = "Memcpy PtoP (Device -> Device)"
 RING = LayerOverlap(2, "fc1", "fprop", "ring_exchange")
+CONFIG = TPOverlapTunerConfig("llama3-8b", max_tp_size=2)
 Row = tuple[Any, ...]
 COPY = {"cat": "gpu_memcpy"}
 
@@ -329,7 +330,7 @@ def test_what_has_traces_isn_t_run_again(tmp_path: Path, script: str) -> None:
 
 
 def run_one(tmp_path: Path, command: str, **more: Any) -> str:
-    runner = Runner(command, tmp_path, {"tokens": "8192", "model": "m"}, **more)
+    runner = Runner(command, tmp_path, {"tokens": "8192", "model": "m"}, CONFIG, **more)
     found = runner(RING)
     assert found.status == "failed"
     return found.reason
@@ -353,12 +354,12 @@ def test_commands_that_fail(tmp_path: Path) -> None:
 )
 def test_commands_that_can_t_be(tmp_path: Path, command: str, words: str) -> None:
     with pytest.raises(InputError) as caught:
-        Runner(command, tmp_path, {})
+        Runner(command, tmp_path, {}, CONFIG)
     assert any(words in line for line in caught.value.faults)
 
 
 def test_words_of_a_command(tmp_path: Path) -> None:
-    runner = Runner("go --tp {tp_size} '{model} x' {flags}", tmp_path, {"model": "a b"})
+    runner = Runner("go --tp {tp_size} '{model} x' {flags}", tmp_path, {"model": "a b"}, CONFIG)
     words = runner.arguments(tmp_path, LayerOverlap(4, "qkv", "wgrad", "bulk", num_sm=2))
     assert words[:4] == ["go", "--tp", "4", "a b x"]
     assert words[4:7] == ["--tp-comm-overlap", "--sequence-parallel", "--tp-comm-overlap-cfg"]
