@@ -7,6 +7,8 @@ A row is never cut: it belongs to one pass, wherever it runs.
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import re
 import shlex
@@ -27,7 +29,7 @@ from sweeps.traces.ranks import split_devices
 from sweeps.traces.reader import Trace, nanoseconds, read_trace
 from sweeps.tuner.predict import CaseTimes, PassTimes
 from sweeps.tuner.settings import TPOverlapTunerConfig, case_companion, layer_values, to_yaml
-from sweeps.tuner.userbuffers import LayerOverlap, parse_case
+from sweeps.tuner.userbuffers import PHASES, LayerOverlap, parse_case, products_of
 
 _SECOND = 1e9
 _USERBUFFERS = re.compile(r"userbuffers")
@@ -57,8 +59,10 @@ def trace_files(folder: Path) -> list[Path]:
     return sorted(p for p in found if p.name.endswith((".json", ".json.gz")))
 
 
-def read_folder(folder: Path, cases: Sequence[LayerOverlap]) -> tuple[list[CaseTimes], list[str]]:
-    """Analyse the traces of cases."""
+def read_folder(
+    folder: Path, cases: Sequence[LayerOverlap], config: TPOverlapTunerConfig | None = None
+) -> tuple[list[CaseTimes], list[str]]:
+    """Analyse the traces of cases, and refuse those that can't be what their names say."""
     if not folder.is_dir():
         wrong = "is not a folder"
         raise InputError(fault("--from-traces", str(folder), wrong, "a folder with case folders"))
@@ -84,8 +88,9 @@ def read_folder(folder: Path, cases: Sequence[LayerOverlap]) -> tuple[list[CaseT
             results.append(CaseTimes(case, "missing", f"there is not a folder {case.config_id}"))
             continue
         if found not in read:
-            read[found] = _read(root / found, case, patterns)
+            read[found] = _read(root / found, case, patterns, config)
         results.append(_result(case, read[found]))
+    results = _plausible(results)
     odd = [name for name in names if not held[name]]
     notes = [f"{name}: isn't the name of a case; left out" for name in odd]
     return results, notes
@@ -106,9 +111,38 @@ def _twin(case: LayerOverlap) -> LayerOverlap:
     return other if other.same_as == case else case
 
 
-def read_case(folder: Path, case: LayerOverlap, patterns: Patterns | None = None) -> CaseTimes:
+def read_case(
+    folder: Path, case: LayerOverlap, config: TPOverlapTunerConfig | None = None
+) -> CaseTimes:
     """Analyse the traces of one case."""
-    return _result(case, _read(folder, case, patterns or load_patterns()))
+    return _result(case, _read(folder, case, load_patterns(), config))
+
+
+def _plausible(results: Sequence[CaseTimes]) -> list[CaseTimes]:
+    """Refuse cases that take less than the products of their layer without overlap."""
+    bases = {
+        (one.case.tp_size, one.case.operator): one.passes
+        for one in results
+        if one.done and one.case.is_baseline
+    }
+    return [
+        CaseTimes(one.case, "failed", wrong) if (wrong := _shorter(one, bases)) else one
+        for one in results
+    ]
+
+
+def _shorter(one: CaseTimes, bases: Mapping[tuple[int, str], Passes]) -> str:
+    """Say where a case takes less than its products by themselves; nothing where it doesn't."""
+    base = bases.get((one.case.tp_size, one.case.operator))
+    if not one.done or base is None:
+        return ""
+    for name, own, other in zip(("forward", "backward"), one.passes, base, strict=True):
+        if own.e2e < other.gemm * (1.0 - _TIMING):
+            return (
+                f"its {name} takes {1e6 * own.e2e:,.1f} us, and the products alone take "
+                f"{1e6 * other.gemm:,.1f} us without overlap: another product's trace"
+            )
+    return ""
 
 
 def _result(case: LayerOverlap, found: _Found) -> CaseTimes:
@@ -119,7 +153,9 @@ def _result(case: LayerOverlap, found: _Found) -> CaseTimes:
     return CaseTimes(case, "done", found.note, forward, backward, "traces")
 
 
-def _read(folder: Path, case: LayerOverlap, patterns: Patterns) -> _Found:
+def _read(
+    folder: Path, case: LayerOverlap, patterns: Patterns, config: TPOverlapTunerConfig | None
+) -> _Found:
     files = trace_files(folder)
     if not files:
         return _Found(None, f"no trace (*.json, *.json.gz) in {folder.name}")
@@ -135,7 +171,12 @@ def _read(folder: Path, case: LayerOverlap, patterns: Patterns) -> _Found:
             return _Found(None, error.faults[0])
     if case.is_baseline and any("userbuffers ran" in note for note in notes):
         return _Found(None, "userbuffers ran in it: this is no case without overlap")
+    wrong = next((note for note in notes if note in _REFUSED), "")
     slowest = max(ranks, key=lambda one: float(one[0].e2e + one[1].e2e))
+    if config is not None and not wrong:
+        wrong = _of_other_shape(files, case, config) or _of_other_product(slowest, case, config)
+    if wrong:
+        return _Found(None, wrong)
     return _Found(slowest, "; ".join(dict.fromkeys(notes)))
 
 
@@ -223,10 +264,66 @@ def _doubts(trace: Trace, case: LayerOverlap, codes: NDArray[np.int8]) -> list[s
     if case.is_baseline:
         return ["userbuffers ran"] if any(_USERBUFFERS.search(name) for name in every) else []
     if not used:
-        return ["no communication was found"]
-    if not any(_ENGINES.search(name) for name in used):
-        return ["no userbuffers ran: the configuration didn't reach Transformer Engine"]
-    return []
+        return [_SILENT]
+    return [] if any(_ENGINES.search(name) for name in used) else [_UNREACHED]
+
+
+# What a case's products are by its model: their work, and the sizes that a trace may tell.
+
+_SILENT = "no communication was found"
+_UNREACHED = "no userbuffers ran: the configuration didn't reach Transformer Engine"
+_REFUSED = (_SILENT, _UNREACHED)
+_TIMING = 0.05  # Clocks of a GPU that is warm and of one that isn't
+_SLOWEST = 30.0  # Times that products may take of what the prediction says
+_DIMS = re.compile(rb'"Input Dims"\s*:\s*(\[[^"{}]*\])')
+
+
+def _of_other_product(passes: Passes, case: LayerOverlap, config: TPOverlapTunerConfig) -> str:
+    """Say why measured products can't be the layer's; nothing where they can."""
+    products = products_of(
+        config.model.shapes, float(case.tp_size), config.attention, config.max_token_len
+    )
+    most = config.machine["burst_matmul_flops"]
+    for name, own, phases in (
+        ("forward", passes[0], PHASES[:1]), ("backward", passes[1], PHASES[1:]),
+    ):  # fmt: skip
+        sizes = [products[case.operator, phase].values() for phase in phases]
+        work = sum(2.0 * float(np.prod([float(one) for one in each])) for each in sizes)
+        rate = work / own.gemm if own.gemm > 0.0 else most
+        shown = f"its {name}'s products would run at {rate / 1e12:,.4g} TFLOP/s"
+        if rate > most * (1.0 + _TIMING):
+            return f"{shown}, and the GPU reaches {most / 1e12:,.4g}: another product's trace"
+        if rate * _SLOWEST < most and work / most > 1e-5:
+            return f"{shown} of {most / 1e12:,.4g}: another product's trace, or another GPU's"
+    return ""
+
+
+def _of_other_shape(files: Sequence[Path], case: LayerOverlap, config: TPOverlapTunerConfig) -> str:
+    """Say which sizes a trace's operations lack, where they were recorded (record_shapes)."""
+    found: set[tuple[int, ...]] = set()
+    for path in files:
+        content = path.read_bytes()
+        content = gzip.decompress(content) if path.suffix == ".gz" else content
+        for text in _DIMS.findall(content):
+            try:
+                shapes = json.loads(text)
+            except ValueError:
+                continue
+            found |= {tuple(one) for one in shapes if one and all(isinstance(n, int) for n in one)}
+    if not found:
+        return ""
+    sizes = products_of(config.model.shapes, float(case.tp_size), config.attention)
+    columns, depth = (
+        int(sizes[case.operator, "fprop"][f"matmul_{n}"]) for n in ("columns", "depth")
+    )
+    if not {(columns, depth), (depth, columns)} & found:
+        wrong = f"no operation has a weight of {columns} x {depth}"
+        return f"{wrong}, which {case.operator} has on {case.tp_size} ranks: another shape's trace"
+    tokens = config.max_token_len
+    rows = {int(np.prod(one[:-1])) for one in found if len(one) > 1 and one[-1] in (depth, columns)}
+    if not {tokens, tokens // case.tp_size} & rows:
+        return f"no operation has {tokens} tokens, which are tuned for: another shape's trace"
+    return ""
 
 
 # Cases run by a command of the user's: configuration in, traces out.
@@ -286,13 +383,13 @@ class Runner:
         folder = self.folder / case.run_id
         write_case(folder, case, self.config)
         if self.resume and trace_files(folder):
-            return read_case(folder, case)
+            return read_case(folder, case, self.config)
         if self.tell is not None:
             self.tell(case.run_id)
         reason = self._execute(folder, case)
         if reason:
             return CaseTimes(case, "failed", reason)
-        found = read_case(folder, case)
+        found = read_case(folder, case, self.config)
         if found.status == "missing":
             return CaseTimes(case, "failed", "the command left no trace in {folder}")
         return found

@@ -88,7 +88,7 @@ class TPOverlapTuner:
         notes = list(config.notes)
         cases = [*config.cases(), *base_cases(config.operators)]
         if config.from_traces is not None:
-            results, more = read_folder(Path(config.from_traces), cases)
+            results, more = read_folder(Path(config.from_traces), cases, config)
             notes += more
             results = [self._checked(result) for result in results]
         else:

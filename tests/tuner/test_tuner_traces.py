@@ -76,7 +76,8 @@ def test_the_payload_of_rings_counts(tmp_path: Path) -> None:
 def test_old_and_new_names_of_nccl_count(tmp_path: Path, name: str) -> None:
     """There names of before 2.18 are missed."""
     trace(tmp_path / "t.json", [(NVJET, 0, 10, 7), (name, 5, 10, 8)], [])
-    assert measured(tmp_path).forward.comm == pytest.approx(10e-6)
+    found = measured(tmp_path, LayerOverlap(2, "fc1", "fprop"))
+    assert found.forward.comm == pytest.approx(10e-6)
 
 
 @pytest.mark.parametrize(
@@ -144,9 +145,12 @@ def test_one_thread_launched_everything(tmp_path: Path) -> None:
 def test_what_ran_isn_t_what_was_meant(tmp_path: Path) -> None:
     """There the tuned file isn't handed on, and a baseline overlaps."""
     trace(tmp_path / "a" / "t.json", [(NVJET, 0, 10, 7), (NCCL, 5, 10, 8)], [])
-    assert "didn't reach Transformer Engine" in measured(tmp_path / "a").reason
+    found = read_case(tmp_path / "a", RING)
+    assert found.status == "failed"
+    assert "didn't reach Transformer Engine" in found.reason
     trace(tmp_path / "b" / "t.json", [(NVJET, 0, 10, 7)], [])
-    assert "no communication" in measured(tmp_path / "b").reason
+    found = read_case(tmp_path / "b", RING)
+    assert (found.status, found.reason) == ("failed", "no communication was found")
     rows = [(NVJET, 0, 10, 7), ("kuserbuffers_pushsend<8>(int)", 5, 10, 8)]
     trace(tmp_path / "c" / "t.json", rows, [])
     found = read_case(tmp_path / "c", LayerOverlap(2, "fc1", "fprop"))
@@ -182,7 +186,7 @@ def tuned(traces: Path, **more: Any) -> TuningReport:
     config = TPOverlapTunerConfig(
         **{
             "model_name": "llama3-8b", "max_tp_size": 2, "operators": ["fc1"],
-            "from_traces": traces, **more,
+            "from_traces": traces, "max_token_len": 512, "hardware": "dgx-b200", **more,
         }
     )  # fmt: skip
     return TPOverlapTuner(config).run(write=False)
@@ -196,9 +200,10 @@ def test_a_folder_of_traces(tmp_path: Path) -> None:
         assert report.missing == report.failed == []
         (choice,) = report.choices
         assert choice.layers["fc1_fprop"].case == RING
-        # Each of the three phases hides 60 us; bulk for both gradients beats a ring for one.
+        # Each of the three phases hides 60 us, both gradients' together all 100 us that there are;
+        # bulk for both gradients beats a ring for one.
         base = choice.baselines["fc1"].e2e
-        assert base - choice.e2e("fc1") == pytest.approx(3 * 60e-6)
+        assert base - choice.e2e("fc1") == pytest.approx(60e-6 + 100e-6)
         # Equal times: the fewest multiprocessors.
         assert choice.layers["fc1_dgrad"].case.num_sm == 1
         record_of = report.record()
@@ -257,6 +262,86 @@ def test_a_folder_without_cases(tmp_path: Path) -> None:
         tuned(tmp_path)
 
 
+# What a trace can't be.
+
+BASE = LayerOverlap(2, "fc1", "fprop")
+
+
+@pytest.mark.parametrize(
+    ("duration", "tokens", "words"),
+    [
+        (200, 512, ""),
+        (200, 8192, "its forward's products would run at 4,810 TFLOP/s, and the GPU reaches 1,655"),
+        (9000, 512, "another product's trace, or another GPU's"),
+    ],
+)
+def test_products_of_other_work_are_refused(
+    tmp_path: Path, duration: int, tokens: int, words: str
+) -> None:
+    rows = [(NVJET, 1000, duration, 7), (NCCL, 1000 + duration, 100, 8)]
+    trace(tmp_path / "t.json", rows, [(NVJET, 50000, 2 * duration, 7)])
+    config = TPOverlapTunerConfig("llama3-8b", max_tp_size=2, max_token_len=tokens,
+                                  hardware="dgx-b200")  # fmt: skip
+    found = read_case(tmp_path, BASE, config)
+    assert found.status == ("failed" if words else "done")
+    assert words in found.reason
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        ([[512, 4096], [14336, 4096]], ""),
+        ([[512, 4096], [4096, 4096]], "no operation has a weight of 14336 x 4096, which fc1 has"),
+        ([[640, 4096], [14336, 4096]], "no operation has 512 tokens, which are tuned for"),
+        ([[256, 1, 4096], [14336, 4096], []], ""),
+    ],
+)
+def test_other_shapes_are_refused(tmp_path: Path, shapes: list[list[int]], words: str) -> None:
+    path = trace(tmp_path / "t.json", [(NVJET, 0, 200, 7)], [(NVJET, 900, 400, 7)])
+    content = json.loads(path.read_text())
+    op = {"ph": "X", "cat": "cpu_op", "name": "_Linear", "pid": 9, "tid": 1, "ts": 0, "dur": 9}
+    content["traceEvents"].append({**op, "args": {"Input Dims": shapes, "x": 1}})
+    path.write_text(json.dumps(content))
+    config = TPOverlapTunerConfig("llama3-8b", max_tp_size=2, max_token_len=512,
+                                  hardware="dgx-b200")  # fmt: skip
+    found = read_case(tmp_path, BASE, config)
+    assert found.status == ("failed" if words else "done")
+    assert words in found.reason
+
+
+def test_a_case_shorter_than_its_products_is_refused(tmp_path: Path) -> None:
+    record(tmp_path, CASES)
+    rows = [(NVJET, 1000, 100, 7), (PTOP, 1050, 60, 8, COPY)]
+    plain = [(NVJET, 3000, 200, 7), (NCCL, 3200, 100, 8)]
+    trace(tmp_path / RING.run_id / "rank0.pt.trace.json", rows, plain)
+    (failed,) = tuned(tmp_path, max_num_sm=2).failed
+    assert failed.case == RING
+    assert failed.reason == (
+        "its forward takes 110.0 us, and the products alone take 200.0 us without overlap: another "
+        "product's trace"
+    )
+
+
+def test_gains_add_up_to_what_there_was_to_hide(tmp_path: Path) -> None:
+    """Both gradients' cases hide all of the backward's communication, each by itself."""
+    for case in CASES:
+        own = (NCCL, 1200, 100, 8)
+        if not case.is_baseline:
+            name = "userbuffers_fp16_sum_inplace_gpu_rr_ag"
+            own = (PTOP if case.method == "ring_exchange" else name, 1100, 100, 8,
+                   COPY if case.method == "ring_exchange" else {})  # fmt: skip
+        rows, plain = [(NVJET, 1000, 200, 7), own], [(NVJET, 3000, 200, 7), (NCCL, 3200, 100, 8)]
+        first = case.phase == "fprop"
+        trace(tmp_path / case.run_id / "rank0.pt.trace.json", rows if first else plain,
+              plain if first else rows)  # fmt: skip
+    (choice,) = tuned(tmp_path, max_num_sm=2).choices
+    assert {"fc1_dgrad", "fc1_wgrad"} <= set(choice.layers)
+    forward, backward = choice.passes["fc1"]
+    assert backward.overlap == pytest.approx(100e-6)
+    assert backward.e2e == pytest.approx(backward.gemm)
+    assert forward.e2e == pytest.approx(200e-6)
+
+
 # A command.
 
 SCRIPT = """
@@ -294,7 +379,7 @@ def script(tmp_path: Path) -> str:
 def ran(tmp_path: Path, script: str, **more: Any) -> TuningReport:
     config = TPOverlapTunerConfig(
         "llama3-8b", max_tp_size=2, operators=["fc1"], output_dir=tmp_path / "run",
-        command=script, **more,
+        command=script, max_token_len=512, hardware="dgx-b200", **more,
     )  # fmt: skip
     return TPOverlapTuner(config).run(overwrite=True)
 
