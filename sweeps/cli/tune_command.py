@@ -44,6 +44,7 @@ VALUES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("--tolerance",), "tolerance", "Of TP scaling.  [default: 0.2]"),
     (("--from-traces",), "from_traces", "Folder of recorded traces, one folder a case."),
     (("--command",), "command", "Command that runs a case, such as 'run.sh {folder} {flags}'."),
+    (("--write-workload",), "write_workload", "Folder for a program that records cases, and stop."),
     (("--timeout",), "timeout", "Seconds after which a case of --command is given up."),
     (("--sms",), "sms", "Streaming multiprocessors of the GPU."),
     (("--bandwidth",), "bandwidth", "That a GPU reaches inside a node."),
@@ -223,6 +224,12 @@ def command(**given: Any) -> int:
         from sweeps.spec.catalog import find_sweep
 
         return run_study(find_sweep(given["sweep"]), given)
+    if given["write_workload"] is not None:
+        from sweeps.tuner.recorded import write_workload
+
+        command = write_workload(Path(given["write_workload"]), config_of(given))
+        click.echo(f"wrote {given['write_workload']}; record and tune:\n{command}")
+        return 0
     from sweeps.cli.write import Output
     from sweeps.tuner.report import charts_of, result_of_tuning
     from sweeps.tuner.tuner import TPOverlapTuner

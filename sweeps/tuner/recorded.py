@@ -23,13 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError, fault
+from sweeps.spec.catalog import shipped
 from sweeps.traces.overlap import steps_of, sweep
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns
 from sweeps.traces.ranks import split_devices
 from sweeps.traces.reader import Trace, nanoseconds, read_trace
 from sweeps.tuner.predict import CaseTimes, PassTimes
 from sweeps.tuner.settings import TPOverlapTunerConfig, case_companion, layer_values, to_yaml
-from sweeps.tuner.userbuffers import PHASES, LayerOverlap, parse_case, products_of
+from sweeps.tuner.userbuffers import COLUMN, PHASES, LayerOverlap, parse_case, products_of
 
 _SECOND = 1e9
 _USERBUFFERS = re.compile(r"userbuffers")
@@ -348,6 +349,60 @@ def write_case(folder: Path, case: LayerOverlap, config: TPOverlapTunerConfig) -
     (folder / YAML_NAME).write_text(text, encoding="utf-8")
     text = case_companion(case).text(YAML_NAME, config.machine.generation)
     (folder / FLAGS_NAME).write_text(text, encoding="utf-8")
+
+
+WORKLOAD = "workload.py"
+HOW = """\
+# Recording the cases of {model}
+
+`{program}` runs one linear layer of {model} by Transformer Engine, forward and backward, on
+{tokens} tokens in {precision}, and leaves a trace of each rank. It needs a GPU for each rank,
+PyTorch and Transformer Engine; NVTE_FLASH_ATTN=1 and NVTE_FUSED_ATTN=0 hold where you set nothing
+else (no attention runs). All cases, searched and compared:
+
+    {command}
+
+One case by itself, in a folder with its tp_comm_overlap_cfg.yaml:
+
+    torchrun --nproc-per-node 4 {program} FOLDER tp4_qkv_fprop_ring_agg0
+"""
+
+
+def write_workload(folder: Path, config: TPOverlapTunerConfig) -> str:
+    """Write a program that records cases, with the model's sizes; return the command to run it."""
+    # Sizes of whole layers: the program splits them over its ranks.
+    whole = products_of(config.model.shapes, 1.0, config.attention)
+    sizes: dict[str, object] = {
+        "model": config.model_name, "tokens": config.max_token_len, "precision": config.precision,
+        "hidden_size": config.hidden_size,
+    }  # fmt: skip
+    for operator in config.operators:
+        side = "matmul_columns" if operator in COLUMN else "matmul_depth"
+        sizes[operator] = int(whole[operator, "fprop"][side])
+    program = folder / WORKLOAD
+    command = (
+        f"sweeps tune --model-name {shlex.quote(config.model_name)} --max-token-len "
+        f"{config.max_token_len} --hardware {config.hardware} --precision {config.precision} "
+        f"--max-tp-size {config.max_tp_size} --command 'torchrun --nproc-per-node {{tp_size}} "
+        f"{program} {{folder}} {{config_id}}'"
+    )
+    texts = {
+        WORKLOAD: (shipped("tuner") / WORKLOAD).read_text(encoding="utf-8"),
+        "model.json": json.dumps(sizes, indent=1) + "\n",
+        "README.md": HOW.format(program=program, command=command, **sizes),
+    }
+    held = [name for name in texts if (folder / name).exists()]
+    if held:
+        wrong = f"{', '.join(held)} is there already"
+        raise InputError(fault("--write-workload", str(folder), wrong, "another folder"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        wrong = f"can't be written: {error.strerror or error}"
+        raise InputError(fault("--write-workload", str(folder), wrong, "another folder")) from None
+    return command
 
 
 class Runner:

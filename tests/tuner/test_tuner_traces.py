@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from sweeps.errors import InputError, RunError
-from sweeps.tuner.recorded import Runner, read_case, read_folder
+from sweeps.tuner.recorded import Runner, read_case, read_folder, write_case, write_workload
 from sweeps.tuner.report import TuningReport
 from sweeps.tuner.settings import TPOverlapTunerConfig
 from sweeps.tuner.tuner import TPOverlapTuner
@@ -456,3 +458,82 @@ def test_all_operators_from_traces_are_checked(tmp_path: Path) -> None:
     report = tuned(tmp_path, operators=[], max_num_sm=1)
     assert len(report.missing) == 12
     assert set(report.choices[0].passes) == set(OPERATORS)
+
+
+# The program that records cases, with a stub of what it imports.
+
+
+class Stub:
+    """Anything: it notes what it is called with, and gives itself."""
+
+    def __init__(self, name: str, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> None:
+        self.name, self.calls = name, calls
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Stub(f"{self.name}.{name}", self.calls)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls.append((self.name, args, kwargs))
+        return Stub(f"{self.name}()", self.calls)
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("case", "module", "on", "sizes"),
+    [
+        (RING, "LayerNormLinear", {"ub_overlap_ag"}, (4096, 28672)),
+        (LayerOverlap(2, "fc1", "dgrad", "ring_exchange"), "LayerNormLinear",
+         {"ub_overlap_rs_dgrad"}, (4096, 28672)),
+        (LayerOverlap(2, "qkv", "wgrad", "bulk", num_sm=4), "LayerNormLinear", {"ub_bulk_wgrad"},
+         (4096, 6144)),
+        (LayerOverlap(2, "fc2", "fprop", "pipeline", num_sm=8), "Linear", {"ub_overlap_rs"},
+         (14336, 4096)),
+        (LayerOverlap(2, "proj", "fprop"), "Linear", set(), (4096, 4096)),
+    ],
+)  # fmt: skip
+def test_the_workload_runs_what_a_case_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: LayerOverlap, module: str,
+    on: set[str], sizes: tuple[int, int],
+) -> None:  # fmt: skip
+    command = write_workload(tmp_path / "work", CONFIG)
+    assert f"torchrun --nproc-per-node {{tp_size}} {tmp_path / 'work' / 'workload.py'}" in command
+    assert "NVTE_FUSED_ATTN=0" in (tmp_path / "work" / "README.md").read_text()
+    folder = tmp_path / case.run_id
+    write_case(folder, case, CONFIG)
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+    root = Stub("torch", calls)
+    for name in ("torch", "torch.distributed", "transformer_engine", "transformer_engine.pytorch"):
+        monkeypatch.setitem(sys.modules, name, root)  # type: ignore[misc]
+    for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NVTE_FLASH_ATTN", raising=False)
+    program = runpy.run_path(str(tmp_path / "work" / "workload.py"))
+    assert (os.environ["NVTE_FLASH_ATTN"], os.environ["NVTE_FUSED_ATTN"]) == ("1", "0")
+    program["main"](folder, case.config_id)
+    every = {name.rsplit(".", 1)[1]: (args, kwargs) for name, args, kwargs in calls}
+    args, kwargs = every[module]
+    assert args == sizes
+    assert {
+        name for name, value in kwargs.items() if name.startswith("ub_") and value is True
+    } == on
+    assert kwargs["sequence_parallel"]
+    if case.is_baseline:
+        assert "initialize_ub" not in every
+    else:
+        held = every["initialize_ub"][1]["ub_cfgs"]
+        assert set(held) == {case.layer}
+        assert held[case.layer]["num_sm"] == case.num_sm
+        assert every["initialize_ub"][0] == ([8192, 4096], 2)
+    ((path,), _) = every["export_chrome_trace"]
+    assert path == str(folder / "rank1.pt.trace.json")
+    with pytest.raises(SystemExit, match="is for 4 ranks, and 2 run"):
+        program["main"](folder, "tp4_fc1_baseline")
+    with pytest.raises(InputError, match="is there already"):
+        write_workload(tmp_path / "work", CONFIG)
