@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf, isnan
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -50,6 +51,8 @@ def command(**given: Any) -> int:
 
     load_formulas(given["formulas"])
     wish, readings, assumed, points = _asked(given)
+    if wish.budget < inf:
+        readings = [*readings, *_unpriced(points, given["budget"])]
     out = Output(given, "buy")
     out.check()
     found = []
@@ -109,6 +112,23 @@ def _asked(
         points[machine] = request.first
     wish = Wish(tokens, days, inf if budget is None else budget)
     return wish, readings, assumed, points
+
+
+def _unpriced(points: Mapping[str, Point], budget: str) -> Iterator[str]:
+    """Yield a note on machines without a price, which no budget binds; refuse one for nothing."""
+    from sweeps.spec.catalog import load_hardware
+
+    names = [
+        name for name, point in points.items()
+        if not {"price", "capital"} & set(point.constants)
+        and "price" not in load_hardware(name, point.folders).figures
+    ]  # fmt: skip
+    listed = ", ".join(names)
+    if len(names) == len(points):
+        wrong = f"can't be kept: no price is known of {listed}"
+        raise InputError(fault("--budget", budget, wrong, "--price or --capital, too"))
+    if names:
+        yield f"no price is known of {listed}, which no budget binds: --price {names[0]}=2.5"
 
 
 def _each(
@@ -186,7 +206,7 @@ def _lines(
         if not {"price", "capital"} & set(point.constants) and (
             old := price_words(load_hardware(name, point.folders))
         ):
-            yield old
+            yield from wrap(old, 96, subsequent_indent="  ")
     yield "times are good to the error of a step's time that each plan states"
     yield "numbers of nodes with prime factors up to 7 were tried; sweeps plan says all of one"
 

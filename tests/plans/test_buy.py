@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from sweeps.cli.buy_command import _unpriced
 from sweeps.search.buy import Offer, Wish, _bound, _rungs, most_filled, offer, run_of, sizes
 from sweeps.search.space import common_of
 from tests.cli_runner import Runner
@@ -116,6 +117,13 @@ def test_each_machine_has_its_own_price(sweeps: Runner) -> None:
         assert np.isfinite(row["training_energy_j"])
 
 
+def test_a_budget_says_which_machines_it_doesn_t_bind() -> None:
+    points = {name: point(hardware=name) for name in ("dgx-h100", "aws-p5")}
+    (note,) = _unpriced(points, "1M")
+    assert "no price is known of dgx-h100, which" in note
+    assert list(_unpriced({"aws-p5": points["aws-p5"]}, "1M")) == []
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
@@ -123,6 +131,7 @@ def test_each_machine_has_its_own_price(sweeps: Runner) -> None:
         ("--tokens 1T --days 0", "--days = '0'"),
         ("--tokens 1T --days 3 --price dgx-a100=2", "machine=value of dgx-h100"),
         ("--tokens 1T --days 3 --seq-len 4096,8192", "one value"),
+        ("--tokens 1T --days 3 --budget 1M", "no price is known of dgx-h100"),
         ("--tokens 1T --days 3 --hardware dgx", "there is no such machine"),
     ],
 )

@@ -309,13 +309,19 @@ def test_a_machine_is_read_without_heavy_imports() -> None:
 def test_prices_have_a_date_and_a_source_and_say_how_old_they_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")  # November 2023
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1803513600")  # 25 February 2027
     priced = [one for one in map(load_hardware, hardware_names()) if "price" in one.figures]
-    assert {one.name for one in priced} == {"aws-p5", "hgx-h800"}
+    assert {one.name for one in priced} == {
+        "aws-p4d",
+        "aws-p5",
+        "aws-p5en",
+        "gb200-nvl72",
+        "hgx-h800",
+    }
     for one in priced:
         assert one.figures["price"].date
         assert one.figures["price"].origin.source.startswith(f"of {one.figures['price'].date}: ")
-    assert "12.29 USD/h for a GPU of aws-p5, is of 2023-07, 4 months old" in price_words(
+    assert "6.88 USD/h for a GPU of aws-p5, is of 2026-11, 3 months old" in price_words(
         load_hardware("aws-p5")
     )
     assert price_words(load_hardware("dgx-h100")) == ""
