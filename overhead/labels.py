@@ -155,7 +155,7 @@ LABELS: dict[str, Label] = {
     "framework": Label("software that trains", default="megatron-lm", switch=False),
     "precision": Label(
         "numbers of the matrix products",
-        ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32"),
+        ("bf16", "fp16", "fp8", "fp8_delayed", "fp8_current", "mxfp8", "fp4", "tf32", "fp32"),
         "bf16",
         switch=False,
     ),

@@ -18,7 +18,11 @@ EXPERTS: dict[str, Any] = {
 CASTS: dict[str, Any] = {
     "source": "transformerengine",
     "where": "transformer_engine/pytorch/module",
-    "assumes": ("a cast reads an element once and writes it once, in the products' precision",),
+    "assumes": (
+        "a cast reads an element once and writes it once, in the products' precision",
+        "looking for the largest and writing it transposed is done beside: with them counted, "
+        "runs of such recipes are met less well",
+    ),
 }
 
 

@@ -85,6 +85,7 @@ define("loss_chunks", "n_l", "1", "chunks over which the loss is computed", mini
 for _name, _symbol, _meaning in (
     ("gathered_bytes", "b_{gw}", "a weight that ZeRO-3 gathered"),
     ("matmul_input_bytes", "b_m", "a stored input of a matrix product (FP8: 1)"),
+    ("weight_copy_bytes", "b_{wc}", "a weight's copies in 8 bits, which products take"),
     ("mask_bytes", r"b_\delta", "an element of a dropout mask"),
     ("single_bytes", "b_4", "a number that is kept in single precision"),
     ("placeholder_bytes", "b_0", "a placeholder for a gradient added up elsewhere (0: none)"),

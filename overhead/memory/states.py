@@ -53,6 +53,7 @@ def _share(
 @formula(source=ZERO, where="section 5.3")
 def weight_memory(
     weight_bytes: Array,
+    weight_copy_bytes: Array,
     zero_stage: Array,
     stage_parameters: Array,
     stage_expert_parameters: Array,
@@ -61,7 +62,7 @@ def weight_memory(
 ) -> Array:
     """Memory of weights: sharded from stage 3."""
     kept = (stage_parameters, stage_expert_parameters, shards, expert_shards)
-    return weight_bytes * _share(zero_stage >= 3.0, *kept)
+    return (weight_bytes + weight_copy_bytes) * _share(zero_stage >= 3.0, *kept)
 
 
 @formula(source=ZERO, where="section 5.2")
@@ -92,6 +93,7 @@ def optimizer_memory(
     return device_optimizer_bytes * _share(zero_stage >= 1.0, *kept)
 
 
+constant("weight_copy_bytes", 0.0, "None is counted where no recipe says so", like="weight_bytes")
 alias("device_optimizer_bytes", "optimizer_bytes", "Bytes of the optimizer's states: all of them")
 
 
@@ -335,6 +337,7 @@ constant("trained_expert_parameters", 0.0, "None: routed experts are frozen",
 @formula(returns="weight_memory", **LORA)
 def adapted_weight_memory(
     weight_bytes: Array,
+    weight_copy_bytes: Array,
     zero_stage: Array,
     stage_parameters: Array,
     trained_parameters: Array,
@@ -344,7 +347,7 @@ def adapted_weight_memory(
 ) -> Array:
     """Memory of frozen weights and of adapters: sharded from stage 3."""
     kept = (stage_parameters + trained_parameters, stage_expert_parameters, shards, expert_shards)
-    return weight_bytes * _share(zero_stage >= 3.0, *kept)
+    return (weight_bytes + weight_copy_bytes) * _share(zero_stage >= 3.0, *kept)
 
 
 # What sharded parameters need beside their shards.

@@ -19,6 +19,7 @@ from sweeps.errors import InputError, fault
 from sweeps.origin import GIVEN, Origin
 from sweeps.result import Field, Record, Result, aligned, of_rows, provenance_of
 from sweeps.spec.catalog import load_hardware, load_model
+from sweeps.spec.figures import rates_of
 from sweeps.spec.machine import Machine
 from sweeps.spec.units import format_quantity
 
@@ -229,7 +230,8 @@ def _runs(machine: Machine, precision: str) -> list[tuple[float, float, float, b
     cases = [
         replace(one, quantity="mfu", numbers={**one.numbers, "step_time": one.measured})
         for one in every
-        if one.labels.get("hardware") == machine.name and one.labels["precision"] == precision
+        if one.labels.get("hardware") == machine.name
+        and rates_of(one.labels["precision"]) == rates_of(precision)
         and one.labels.get("shapes") != "unknown"
         and "lora_rank" not in one.numbers  # Frozen weights have no gradients to compute.
     ]  # fmt: skip

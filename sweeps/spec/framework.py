@@ -13,7 +13,16 @@ from overhead.memory.quantities import RECIPES, Recipe
 from overhead.step import quantities as step
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, assumed
-from sweeps.spec.figures import KERNELS, ORIGINS, PRECISIONS, Entry, Figure, FigureReader
+from sweeps.spec.figures import (
+    KERNELS,
+    ORIGINS,
+    PRECISIONS,
+    SCALINGS,
+    Entry,
+    Figure,
+    FigureReader,
+    rates_of,
+)
 from sweeps.spec.machine import Machine
 
 # Constants of a step's time that hold where neither a machine's nor a framework's file has one.
@@ -442,20 +451,25 @@ def training_constants(
     wrong = [
         fault(field, name, "unknown", nearest(name, known))
         for field, name, known in (
-            ("precision", precision, PRECISIONS),
+            ("precision", precision, LABELS["precision"].values),
             ("attention_kernel", kernel, KERNELS),
             ("recipe", recipe, tuple(RECIPES)),
         )
         if name is not None and name not in known
     ]
+    if precision == "mxfp8" and machine.generation == "hopper":
+        why = f"{machine.name} has no products of blocks with scales of their own"
+        wrong.append(fault("precision", precision, why, "fp8_current or fp8_delayed"))
     if wrong:
         raise InputError(wrong)
+    scaling, precision = precision, rates_of(precision)
     found = {name: _plain(machine, name) for name in PLAIN}
     figures = framework.on(machine.generation)
     found |= _matmul(machine, precision, figures["matmul_share"])
     found |= _attention(machine, precision, kernel)
     found["output_matmul_flops"] = _output(machine, precision, found)
     found |= _training_bytes(framework, precision, recipe)
+    found |= _scaling(machine, framework, scaling, found)
     found |= {
         name: figure.origin.of(framework.name)
         for name, figure in figures.items()
@@ -584,6 +598,37 @@ def _training_bytes(framework: Framework, precision: str, recipe: str | None) ->
     why = "weights are gathered as stored, or as computed with where that is narrower"
     found["gathered_bytes"] = assumed(gathered, why)
     return found
+
+
+TE = "NVIDIA/TransformerEngine, transformer_engine/pytorch"
+
+
+def _scaling(
+    machine: Machine, framework: Framework, name: str, found: Mapping[str, Origin]
+) -> dict[str, Origin]:
+    """Return what a recipe of 8 bits takes beside the numbers themselves: scales and copies."""
+    if name not in SCALINGS:
+        return {"weight_copy_bytes": assumed(0.0, "none is counted where no recipe is named")}
+    blocks, narrow = name == "mxfp8", found["weight_bytes"].value <= 1.0
+    width = 1.0 + 1.0 / 32.0 if blocks else 1.0
+    if blocks or machine.generation == "hopper":
+        copies, why = 2.0 * width, "and once more for products of the transposed"
+    else:
+        copies, why = width, "products take any layout"
+    given = {}
+    if blocks and narrow:
+        why = "reuse_grad_buf_for_mxfp8_param_ag: weights are gathered in 16 bits, then scaled"
+        given = dict.fromkeys(("weight_bytes", "gathered_bytes"), Origin(2.0, SPECIFICATION, why))
+    held = given["weight_bytes"].value if given else float(narrow)
+    where = f"{TE}/utils.py, is_non_tn_fp8_gemm_supported, and module/base.py, get_weight_workspace"
+    words = f"{where}: kept between micro-batches, {why}"
+    kept = Origin(copies - held, SPECIFICATION, words)
+    if not framework.name.startswith("megatron"):
+        kept = assumed(0.0, "weights are cast anew for each product")
+    return given | {
+        "matmul_input_bytes": Origin(width, SPECIFICATION, f"{TE}, {name}: with its scales"),
+        "weight_copy_bytes": kept,
+    }
 
 
 # Defaults of a training step that neither a machine nor its software decides.

@@ -29,6 +29,7 @@ from sweeps.errors import InputError, fault, of_each
 from sweeps.origin import ASSUMED, MEASURED, UNKNOWN, Origin, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_framework, load_hardware, load_model, usual_operation
+from sweeps.spec.figures import rates_of
 from sweeps.spec.framework import (
     NUMBER_DEFAULTS,
     SETTINGS,
@@ -365,7 +366,9 @@ class TrainingResolver(Resolver):
         if "userbuffers" in self._values("tp_mechanism"):
             found |= userbuffers_figures(machine, labels["precision"], found)
         # Where the rule gives a rate, no run has been compared.
-        fitted = stated_figure(machine, "matmul_efficiency", labels["precision"]) is not None
+        fitted = (
+            stated_figure(machine, "matmul_efficiency", rates_of(labels["precision"])) is not None
+        )
         unknown = found["matmul_efficiency"].kind == UNKNOWN
         why = f"whether {machine.name}'s rates in {labels['precision']} were compared with runs"
         kind = MEASURED if fitted or unknown else ASSUMED

@@ -21,7 +21,7 @@ from overhead.graph import Evaluation
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.catalog import load_framework, load_hardware, read_toml, shipped
-from sweeps.spec.figures import KERNELS, PRECISIONS, Figure
+from sweeps.spec.figures import KERNELS, PRECISIONS, Figure, rates_of
 from sweeps.validate.predict import CHOOSING, Constants, Place, step_labels
 from sweeps.validate.scores import LEFT_OUT
 from sweeps.validate.training_rows import Case
@@ -120,7 +120,7 @@ def taken(cases: Sequence[Case], plan: Plan) -> list[Case]:
         case
         for case in cases
         if case.kind == "step_time"
-        and case.labels["precision"] in PRECISIONS
+        and rates_of(case.labels["precision"]) in PRECISIONS
         and not any(case.source.startswith(one) for one in plan.leave)
     ]
 
@@ -273,7 +273,7 @@ def weights_of(cases: Sequence[Case]) -> Floats:
     keys = []
     for case in cases:
         labels = case.labels
-        keys.append((case.source, case.model, labels["hardware"], labels["precision"]))
+        keys.append((case.source, case.model, labels["hardware"], rates_of(labels["precision"])))
         groups[keys[-1]] = groups.get(keys[-1], 0) + 1
     scales = np.array([_scale(case) for case in cases])
     return np.array([groups[key] for key in keys], dtype=np.float64) ** -0.5 / scales**2

@@ -32,7 +32,7 @@ from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import MEASURED
 from sweeps.result import Field, Result, aligned, of_rows
 from sweeps.spec.catalog import load_framework, load_hardware
-from sweeps.spec.figures import Figure
+from sweeps.spec.figures import Figure, rates_of
 from sweeps.spec.framework import (
     NUMBER_DEFAULTS,
     RECIPE_RULE,
@@ -254,7 +254,7 @@ def _compared(machine: Machine) -> bool:
 
 def _recipe(framework: Framework, labels: Mapping[str, str]) -> Recipe:
     """Return the recipe of bytes a parameter where no machine is stated."""
-    precision = labels["precision"]
+    precision = rates_of(labels["precision"])
     chosen = framework.precisions.get(precision)
     usual = RECIPE_RULE[precision] if chosen is None else chosen.value
     return RECIPES[labels.get("recipe", usual)]
