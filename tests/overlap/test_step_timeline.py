@@ -18,7 +18,7 @@ from overhead.overlap.timeline import (
     WAITING,
     Span,
 )
-from overhead.step.timeline import PARTS, PASSES, StepTimeline, step_timeline
+from overhead.step.timeline import OFFLOAD, PARTS, PASSES, StepTimeline, step_timeline
 from sweeps.cli.analysis_job import evaluation_of
 from sweeps.overlap import chrome_trace
 from tests.analysis_cases import job_of
@@ -28,6 +28,7 @@ from tests.overlap.test_pipeline_timeline import check_rows
 LLAMA = "--model llama3-8b --seq-length 8192 --num-gpus 64 --sp"
 MIXTRAL = "--model mixtral-8x7b --seq-length 4096 --num-gpus 64 --tp 2 --sp --ep 8 --zero-stage 1"
 DEEPSEEK = "--model deepseek-v3 --num-gpus 2048 --ep 64 --zero-stage 1 --seq-length 4096"
+OFFLOADED = "--activation-offload 1 --optimizer-offload 0.5 --host-bandwidth 5GB/s"
 PLANS = (
     f"{LLAMA} --zero-stage 0 --micro-batches 3",
     f"{LLAMA} --zero-stage 3 --tp 2 --micro-batches 4",
@@ -41,13 +42,14 @@ PLANS = (
     f"{MIXTRAL} --micro-batches 4",
     f"{MIXTRAL} --pp 4 --micro-batches 16 --recompute full",
     f"{MIXTRAL} --pp 2 --micro-batches 8 --schedule gpipe",
+    f"{LLAMA} --zero-stage 1 --pp 4 --micro-batches 8 {OFFLOADED}",
 )
 # Its first stage has dense layers, its last three layers fewer.
 LIGHT = f"{DEEPSEEK} --pp 16 --micro-batches 24"
 INTERLEAVED = (
     f"{LLAMA} --zero-stage 1 --tp 2 --pp 4 --micro-batches 16 --virtual-stages 2",
     f"{LLAMA} --zero-stage 1 --tp 2 --pp 8 --micro-batches 16 --virtual-stages 4",
-    f"{MIXTRAL} --pp 4 --micro-batches 8 --virtual-stages 4",
+    f"{MIXTRAL} --pp 4 --micro-batches 8 --virtual-stages 4 {OFFLOADED}",
 )
 SPLIT = ("zero_bubble_h1", "zero_bubble_h2", "dual_pipe")
 STEP = f"{LLAMA} --zero-stage 1 --tp 2 --pp 4 --micro-batches 8"
@@ -173,6 +175,7 @@ def test_a_middle_stage_has_the_parts_of_the_step(line: str) -> None:
         "tensor parallelism, exposed": float(known["exposed_tp_time"]),
         "context parallelism, exposed": float(known["exposed_cp_time"]),
         "expert parallelism, exposed": float(known["exposed_ep_time"]),
+        OFFLOAD: float(known["exposed_offload_time"]),
         "waiting for the host": float(known["host_part_time"]),
     }
     assert set(parts) <= set(expected)
