@@ -12,6 +12,7 @@ import pytest
 from sweeps.errors import InputError
 from sweeps.result import SCHEMA_VERSION
 from sweeps.spec.sweep import read_contract
+from tests.calibrate.simulated import timed, write_logs
 from tests.cli_runner import Runner
 
 SPECS = Path(__file__).parents[1] / "specs"
@@ -196,8 +197,12 @@ def test_a_schema_refuses_what_readers_refuse(cli: Runner, what: str, wrong: Any
 
 @pytest.mark.parametrize("line", [LINE, PLAN, "plan --params 70", "hops", "normal mfu",
     "analysis --model llama3-8b --gpus 16 --tp 8 --seq-len 4096 --global-batch 64",
-    "overlap --compute 50ms --comm 10ms --efficiency 0.8"])  # fmt: skip
-def test_records_fit_their_schema(cli: Runner, line: str) -> None:
+    "overlap --compute 50ms --comm 10ms --efficiency 0.8", "validate running",
+    "plan --params 70 --script", "calibrate all_reduce-8x1.log"])  # fmt: skip
+def test_records_fit_their_schema(cli: Runner, line: str, tmp_path: Path) -> None:
+    groups = [("all_reduce", 8, 1)]
+    if line.startswith("calibrate"):
+        write_logs(tmp_path, timed(groups, {"link_share": 0.6}, noise=0.01, seed=5), groups)
     schema = schema_of(cli, "records")
     records = json.loads(cli(f"{line} --json").out)
     assert faults(records, schema, schema) == []

@@ -252,7 +252,7 @@ def whole_record(found: Calibration) -> dict[str, Any]:
         "algorithm": found.request.algorithm,
         "profile": found.library,
         "constants": constants,
-        "groups": list(fit.groups),
+        "freed": list(fit.groups),
         "kept": dict(fit.kept),
         "left_out_errors": [_finite(one) for one in fit.scores],
         "errors": [
