@@ -462,6 +462,18 @@ def test_as_few_layers_are_recomputed_as_fit(cli: Runner) -> None:
     assert "give --recompute-layers" in cli(line.replace("block", "uniform"), fine=False).err
 
 
+def test_both_directions_of_dual_pipe_hide_experts_communication(cli: Runner) -> None:
+    line = "analysis --model deepseek-v3 --gpus 1024 --pp 16 --ep 64 --seq-len 4096"
+    line += " --global-batch 15360 --schedule"
+    paired, alone = (cli(f"{line} {name}").out for name in ("dual_pipe", "zero_bubble_h1"))
+    rows = [next(row.split() for row in out.splitlines() if row.startswith("  ep  "))
+            for out in (paired, alone)]  # fmt: skip
+    assert rows[0][1:3] == rows[1][1:3]
+    assert rows[1][3] == "0"
+    assert 0.4 < float(rows[0][3]) / float(rows[0][1]) < 0.96
+    assert "the other direction's forward and backward" in paired
+
+
 def test_a_schedule_that_the_framework_lacks_is_flagged(cli: Runner) -> None:
     line = "analysis --model deepseek-v3 --gpus 512 --pp 8 --ep 64 --seq-len 4096 --sp 0"
     line += " --global-batch 2048"

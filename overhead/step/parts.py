@@ -9,7 +9,7 @@ import numpy as np
 
 from overhead.formula import call, constant, declare, formula, product, total
 from overhead.labels import LABELS
-from overhead.quantity import Array
+from overhead.quantity import Array, define
 
 DUAL = {"schedule": "dual_pipe"}
 SCHEDULES = LABELS["schedule"].values
@@ -57,6 +57,38 @@ for _part, _layers, _time in (
     ("exposed_ep", "middle_moe_layers", "layer_exposed_ep_time"),
 ):
     declare(f"{_part}_time", ("micro_batches", _layers, _time), _each)
+
+
+define("pair_hidden_share", r"\eta_\mathrm{FB}", "1", "share of the shorter of communication and "
+       "computing that an overlapped forward and backward hide", minimum=0, maximum=1)  # fmt: skip
+define("paired_exchange_time", r"t_\mathrm{ep,FB}", "s", "experts' exposed communication of one "
+       "micro-batch's forward and backward on a stage", minimum=0)  # fmt: skip
+product("paired_exchange_time", ("middle_moe_layers", "layer_exposed_ep_time"))
+
+
+@formula(
+    returns="stage_overlapped_time",
+    source="deepseekv3",
+    where="section 3.2.1, figure 4: each direction's experts' communication beside the other's"
+    " computing",
+    assumes=(
+        "as much of it hides as a public trace of this schedule shows",
+        "what hides slows the computing beside it down, as other collectives do",
+    ),
+    when={**DUAL, "shapes": "known|unknown"},
+)
+def dual_pipe_pair_time(
+    stage_forward_time: Array,
+    stage_backward_time: Array,
+    paired_exchange_time: Array,
+    pair_hidden_share: Array,
+    overlap_contention: Array,
+) -> Array:
+    """Time of a forward and a backward of two directions, overlapped."""
+    both = stage_forward_time + stage_backward_time
+    computing = np.maximum(both - paired_exchange_time, 0.0)
+    hidden = pair_hidden_share * np.minimum(paired_exchange_time, computing)
+    return both - (1.0 - overlap_contention) * hidden
 
 
 @formula(

@@ -219,6 +219,8 @@ DEFAULTS: dict[str, float] = {
     "ep_overlap": 0.0,
     "dp_overlap": 0.0,
     "overlap_contention": 0.08,
+    # deepseek-ai/profile-data @44960242, trace of training: 96 % of its communication is hidden.
+    "pair_hidden_share": 0.96,
     # Of named mechanisms: what Transformer Engine and PyTorch take where nothing is said.
     "cut_slowdown": 0.0,  # in the rates that runs sustain
     "splits": 4.0,

@@ -80,6 +80,9 @@ MECHANISM = {
 HIDDEN = {"tp_overlap": "tp_hidden_share"}
 WHOLE = "without sequence parallelism an all_reduce has no product beside it"
 SHORT = "what it hides behind is too short"
+PAIRED = "dual_pipe"
+BEHIND_PAIRS = "the other direction's forward and backward"
+UNPAIRED = "while the pipeline fills and drains, and what is longer than the computing beside it"
 
 
 def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
@@ -93,7 +96,10 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
         allowed = _value(evaluation, HIDDEN.get(share, share)) if share else 1.0
         exposed = min(max(exposed, 0.0), total)
         whole = dimension == "tp" and _value(evaluation, "sequence_parallel") == 0.0
-        if whole and allowed == 0.0:
+        paired = dimension == "ep" and evaluation.labels.get("schedule") == PAIRED
+        if paired:
+            reason = "nothing" if exposed < 0.005 * total else UNPAIRED
+        elif whole and allowed == 0.0:
             reason = _whole(evaluation)
         elif evaluation.labels.get(f"{dimension}_mechanism", "efficiency") == "efficiency":
             reason = _reason(exposed / total, allowed, share, why)
@@ -106,7 +112,7 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
                 shown("step_time", total),
                 f"{shown('step_time', total - exposed)} ({1.0 - exposed / total:.0%})",
                 shown("step_time", exposed),
-                behind,
+                BEHIND_PAIRS if paired else behind,
                 reason,
             )
         )

@@ -57,11 +57,33 @@ def test_parts_sum_where_pairs_overlap() -> None:
     plan = {**DEEPSEEK, **TIMES, "pp": 4, "micro_batches": 16, "weight_copies": 2}
     held = evaluation(plan, schedule="dual_pipe")
     both = float(held["stage_forward_time"]) + float(held["stage_backward_time"])
+    none = evaluation({**plan, "stage_overlapped_time": both}, schedule="dual_pipe")
     for share in (1.0, 0.9, 0.7):
         paired = evaluation({**plan, "stage_overlapped_time": share * both}, schedule="dual_pipe")
         together = sum(float(paired[part]) for part in PARTS)
         assert together == pytest.approx(float(paired["step_time"]), rel=1e-12)
-        assert float(paired["step_time"]) <= float(held["step_time"])
+        assert float(paired["step_time"]) <= float(none["step_time"])
+
+
+@pytest.mark.parametrize("bandwidth", [1e9, 5e10, 1e14])
+def test_pairs_hide_experts_communication_behind_the_other_direction_s_computing(
+    bandwidth: float,
+) -> None:
+    links = dict.fromkeys(("inter_bandwidth", "intra_bandwidth"), bandwidth)
+    plan = {**DEEPSEEK, **TIMES, **links, "ep": 8, "pp": 4, "dp": 8, "micro_batches": 16,
+            "weight_copies": 2}  # fmt: skip
+    held = {share: evaluation({**plan, "pair_hidden_share": share}, schedule="dual_pipe")
+            for share in (0.0, 0.5, 0.96)}  # fmt: skip
+    sent = float(held[0.0]["middle_moe_layers"] * held[0.0]["layer_exposed_ep_time"])
+    both = float(held[0.0]["stage_forward_time"] + held[0.0]["stage_backward_time"])
+    for share, one in held.items():
+        pair = float(one["stage_overlapped_time"])
+        # At best the longer of communication and computing; at worst one after the other.
+        assert max(sent, both - sent) <= pair * (1 + 1e-12) <= both * (1 + 1e-9)
+        # 11 of 16 micro-batches run in pairs.
+        exposed = float(one["exposed_ep_time"])
+        assert exposed == pytest.approx(16 * sent - 11 * (both - pair), rel=1e-9)
+        assert (both - pair) == pytest.approx(0.92 * share * min(sent, both - sent), abs=1e-12)
 
 
 def test_parts_are_what_their_names_say() -> None:

@@ -204,7 +204,7 @@ def test_a_pair_gains_what_overlap_gains() -> None:
     known = evaluation(line)
     both = float(known["stage_forward_time"] + known["stage_backward_time"])
     gain = 0.1 * both
-    plain, better = course(line), course(line, stage_overlapped_time=both - gain)
+    plain, better = (course(line, stage_overlapped_time=both - one) for one in (0.0, gain))
     assert better.end < plain.end
     for one, other in zip(plain.stages["stage 3"], better.stages["stage 3"], strict=False):
         if one.kind == PAIR and one.row == PASSES:
