@@ -577,7 +577,10 @@ alias("compute_time", "whole_product_time", when={**TILED, "mechanism": ONE_COMP
     returns="product_time",
     source=mechanisms.ENGINE,
     where="comm_gemm_overlap.cpp: pieces on streams of their own",
-    assumes=("a start counts once, and between pieces there is a gap",),
+    assumes=(
+        "a start counts once, and between pieces there is a gap",
+        "pieces take no less than the whole product",
+    ),
     when={**TILED, **CUT},
 )
 def side_by_side_time(
@@ -586,11 +589,12 @@ def side_by_side_time(
     pieces_at_once: Array,
     pieces_at_once_time: Array,
     piece_gap: Array,
+    whole_product_time: Array,
 ) -> Array:
     """Time of a product in pieces that run side by side."""
     busy = product_chunks / pieces_at_once * np.maximum(pieces_at_once_time - launch_time, 0.0)
     time = launch_time + busy + np.maximum(product_chunks - 1.0, 0.0) * piece_gap
-    return np.where(pieces_at_once_time > 0.0, time, 0.0)
+    return np.where(pieces_at_once_time > 0.0, np.maximum(time, whole_product_time), 0.0)
 
 
 @formula(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overhead import REGISTRY
@@ -73,6 +73,49 @@ def test_never_below_the_longer_nor_above_both(
     assert longer >= time - slack
     longer = overlapped(mechanism, compute, communication * 1.5, **known)
     assert longer >= time - slack
+
+
+PRODUCTS = (
+    "two_durations", "ring_exchange", "ring_exchange_aggregate", "reduce_scatter_ring",
+    "reduce_scatter_pipeline", "bulk_margin", "bulk_shared", "bulk_queued",
+)  # fmt: skip
+TILES = {
+    "burst_matmul_flops": 858e12, "sm_load_bandwidth": 146e9, "tile_depth_overhead": 182.0,
+    "last_wave_share": 1.0, "tile_sharpness": 5.0, "burst_memory_bandwidth": 4e12,
+    "burst_ratio": 1.4, "piece_gap": 2e-6, "matmul_input_bytes": 2.0,
+}  # fmt: skip
+WAVES = {"tile_rows": 128.0, "tile_columns": 256.0, "best_matmul_flops": 8e14,
+         "memory_bandwidth": 3e12}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["waves", "tiles"])
+@pytest.mark.parametrize("mechanism", PRODUCTS)
+@given(
+    sizes=st.tuples(*[st.integers(1, 16384)] * 3),
+    communication=st.floats(0, 0.01),
+    ranks=st.sampled_from([2.0, 4.0, 8.0]),
+    num_sm=st.integers(1, 64),
+)
+@settings(max_examples=10, deadline=None)
+def test_products_hide_no_more_than_there_is(
+    form: str, mechanism: str, sizes: tuple[int, int, int], communication: float, ranks: float,
+    num_sm: int,
+) -> None:  # fmt: skip
+    """Whole products and their pieces go by one form, so that cutting one gains nothing."""
+    rows, columns, depth = map(float, sizes)
+    known = {
+        **(TILES if form == "tiles" else WAVES), "matmul_rows": rows, "matmul_columns": columns,
+        "matmul_depth": depth, "communication_time": communication, "ranks": ranks, "sms": 132.0,
+        "num_sm": float(num_sm), "splits": 4.0, "partial_sum_time": 1e-5, "launch_time": 5e-6,
+        "activation_bytes": 2.0, "overlap_efficiency": 1.0,
+    }  # fmt: skip
+    held = Evaluation(known, {"mechanism": mechanism, "compute": form})
+    compute, hidden = float(held["compute_time"]), float(held["hidden_time"])
+    assert hidden <= min(compute, communication) * (1.0 + 1e-9) + 1e-15
+    assert float(held["overlap_speedup"]) <= float(held["ideal_speedup"]) * (1.0 + 1e-9) or (
+        mechanism == "reduce_scatter_ring"  # whose sums are in neither duration
+    )
+    assert float(held["overlapped_time"]) >= max(compute, communication) * (1.0 - 1e-9)
 
 
 @given(some_times, some_times)
