@@ -406,7 +406,13 @@ def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     from sweeps.cli.write import Output
     from sweeps.errors import InputError, fault
     from sweeps.result import provenance_of
-    from sweeps.tuner.benefit import preset_lines, preset_result, preset_rows, preset_summary
+    from sweeps.tuner.benefit import (
+        preset_charts,
+        preset_lines,
+        preset_result,
+        preset_rows,
+        preset_summary,
+    )
     from sweeps.validate.run_table import find_csv
 
     if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
@@ -415,7 +421,7 @@ def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     _refuse(given, ("bound",), "is not of a table of presets: 2 % in 95 % of the layers")
     out = Output(given, "validate")
     out.check()
-    rows = preset_rows(find_csv(tables[0], "TABLE", (USERBUFFERS,)))
+    rows = preset_rows(find_csv(tables[0], "TABLE", (USERBUFFERS,)), folders_of(given))
     attrs = provenance_of(
         title="NVIDIA's settings of tensor-parallel overlap, beside the best of the prediction",
         stated=_stated(tables, given),
@@ -423,5 +429,5 @@ def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         references="NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/comm_overlap.py",
         inputs=rows,
     )
-    out.deliver(preset_result(rows, attrs), preset_lines(rows))
+    out.deliver(preset_result(rows, attrs), preset_lines(rows), preset_charts(rows))
     return int(given["strict"] and preset_summary(rows)["near"] < ENOUGH)

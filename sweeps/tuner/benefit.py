@@ -249,7 +249,7 @@ NUMBERS = ("tp", "tokens", "hidden", "ffn_hidden", "gated", "heads", "kv_groups"
 PRESET = ("preset", "gpu", "precision", *NUMBERS, "layer", "method", "num_sm", "aggregate")
 
 
-def preset_rows(path: Path) -> list[dict[str, Any]]:
+def preset_rows(path: Path, folders: Sequence[Path] = ()) -> list[dict[str, Any]]:
     """Return a table's settings with our choice for each layer, and what theirs loses."""
     _, ((_, heading), *lines) = read_csv(path, "TABLE")
     lacking = [name for name in PRESET if name not in heading]
@@ -260,10 +260,12 @@ def preset_rows(path: Path) -> list[dict[str, Any]]:
     for line, cells in lines:
         row = {**dict(zip(heading, cells, strict=False)), "line": str(line)}
         presets.setdefault(row["preset"], []).append(row)
-    return [one for rows in presets.values() for one in _of_preset(path, rows)]
+    return [one for rows in presets.values() for one in _of_preset(path, rows, folders)]
 
 
-def _of_preset(path: Path, rows: Sequence[Mapping[str, str]]) -> Iterator[dict[str, Any]]:
+def _of_preset(
+    path: Path, rows: Sequence[Mapping[str, str]], folders: Sequence[Path]
+) -> Iterator[dict[str, Any]]:
     first = rows[0]
     numbers = {}
     for name in NUMBERS:
@@ -283,7 +285,7 @@ def _of_preset(path: Path, rows: Sequence[Mapping[str, str]]) -> Iterator[dict[s
         "kv_heads": numbers["kv_groups"], "ffn_size": numbers["ffn_hidden"],
         "head_size": numbers["hidden"] / numbers["heads"], "gated": numbers["gated"],
     }  # fmt: skip
-    rates = read_rates(MACHINES[gpu], first["precision"])
+    rates = read_rates(MACHINES[gpu], first["precision"], folders=tuple(folders))
     theirs = {row["layer"]: _theirs(path, row, int(numbers["tp"])) for row in rows}
     # Where weights are frozen there is no weight gradient, and input gradients are scattered.
     every = [case for one in theirs.values() if one is not None for case in _choices(one)]
@@ -292,7 +294,7 @@ def _of_preset(path: Path, rows: Sequence[Mapping[str, str]]) -> Iterator[dict[s
     for row in rows:
         case = theirs[row["layer"]]
         if case is not None:
-            known = {name: row[name] for name in ("preset", "gpu", "precision", "layer")}
+            known = {name: row[name] for name in ("layer", "preset", "gpu", "precision")}
             yield {**known, "tp": int(numbers["tp"]), "tokens": int(numbers["tokens"]),
                    **_beside(case, times)}  # fmt: skip
 
@@ -395,6 +397,14 @@ def preset_result(rows: Sequence[dict[str, Any]], attrs: Mapping[str, str]) -> R
         else:
             fields.append(Field(name, name, words, "1"))
     return of_rows(list(rows), fields, attrs)
+
+
+def preset_charts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the declaration of a chart: the layers whose setting loses most."""
+    worst = sorted(range(len(rows)), key=lambda place: -rows[place]["loss"])[:20]
+    title = "What NVIDIA's settings lose of our best, the 20 layers that lose most"
+    return [{"kind": "bars", "name": "loss", "x": ["row"], "parts": ["loss"], "at": {"row": worst},
+             "title": title}]  # fmt: skip
 
 
 def preset_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from overhead.step.rates import BANDS
+from sweeps.spec.catalog import find_spec
 from sweeps.store.read import open_dataset, verify
 from sweeps.validate.run_table import find_csv
 from tests.cli_runner import Runner
@@ -208,6 +209,21 @@ def test_nvidia_s_settings_of_overlap_are_near_the_best(cli: Runner) -> None:
     # Each that is beyond says what the others take.
     assert all(bool(row["note"]) == (float(row["loss"]) > 0.02) for row in rows)
     assert "inferred from 9 of these presets" in text
+
+
+def test_settings_leave_as_a_file_with_a_figure(cli: Runner, tmp_path: Path) -> None:
+    out = cli("validate userbuffers --output own.nc --plot").out
+    assert "own-loss.png" in out
+    assert (tmp_path / "own-loss.svg").is_file()
+    with open_dataset(tmp_path / "own.nc") as held:
+        assert held.sizes == {"row": 88}
+        assert float(held["their_time"].min()) > 0.0
+    assert not verify(tmp_path / "own.nc")
+    # A machine of one's own in the place of the catalogue's.
+    machine = find_spec("hardware", "dgx-h100").read_text().replace("value = 132", "value = 100")
+    (tmp_path / "dgx-h100.toml").write_text(machine)
+    plain = cli("validate userbuffers --csv").out
+    assert cli(f"validate userbuffers --csv --hardware-folder {tmp_path}").out != plain
 
 
 def test_a_setting_that_can_t_be_is_refused(cli: Runner, tmp_path: Path) -> None:
