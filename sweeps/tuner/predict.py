@@ -554,7 +554,7 @@ def _by_sms(problem: _Problem, phase: str, where: Any, names: NDArray[Any]) -> d
     """Return what the rate of multiprocessors takes."""
     rate = {name: problem.rates[one] for name, one in SM_BANDWIDTH.items()}
     return {
-        "bandwidth": problem.evaluation(phase, where=where)["group_bandwidth"],
+        "bandwidth": problem.evaluation(phase, "bulk_shared", where)["group_bandwidth"],
         "sm_bandwidth": np.array([rate[name] for name in names]),
         "message_bytes": problem.message(names, phase, where),
     }

@@ -250,6 +250,20 @@ def test_widths_know_head_size_gate_and_groups() -> None:
     assert weights == [1536, 1024, 512]
 
 
+def test_what_overlaps_doesn_t_depend_on_the_library() -> None:
+    whole = read_rates("dgx-h100")
+    assert whole.library
+    cases = [
+        LayerOverlap(8, "proj", "fprop", "pipeline", 0, 32),
+        LayerOverlap(8, "proj", "fprop", "ring_exchange"),
+        LayerOverlap(8, "proj", "fprop"),
+    ]
+    ours, bare = (predict(LLAMA, 2048, cases, one).forward for one in (whole, H100))
+    np.testing.assert_array_equal(ours.comm[0, :2], bare.comm[0, :2])
+    # In turn its profile says what an operation takes, more than the links alone.
+    assert ours.comm[0, 2] > bare.comm[0, 2]
+
+
 def test_links_of_pairs_carry_a_ring_each() -> None:
     with pytest.raises(ValueError, match="streaming multiprocessors"):
         read_rates("mi300x")
@@ -285,4 +299,4 @@ def test_a_step_saves_what_the_tuner_says(model: str, tp: int, tokens: int, hard
     bases = choice.baselines.values()
     assert sum(one.comm for base in bases for one in base.passes) == pytest.approx(whole)
     tuned = sum(base.e2e - choice.e2e(base.case.operator) for base in bases)
-    assert tuned == pytest.approx(saved, rel=0.02)
+    assert tuned == pytest.approx(saved, rel=0.01)
