@@ -364,7 +364,7 @@ class TrainingResolver(Resolver):
             recipe=labels.get("recipe"),
         )
         if "userbuffers" in self._values("tp_mechanism"):
-            found |= userbuffers_figures(machine, labels["precision"], found)
+            found |= userbuffers_figures(machine, rates_of(labels["precision"]), found)
         # Where the rule gives a rate, no run has been compared.
         fitted = (
             stated_figure(machine, "matmul_efficiency", rates_of(labels["precision"])) is not None

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overhead.graph import Evaluation
 from sweeps.job import prepare
 from sweeps.origin import GIVEN, Origin
 from sweeps.spec.catalog import load_model
@@ -262,6 +263,21 @@ def test_what_overlaps_doesn_t_depend_on_the_library() -> None:
     np.testing.assert_array_equal(ours.comm[0, :2], bare.comm[0, :2])
     # In turn its profile says what an operation takes, more than the links alone.
     assert ours.comm[0, 2] > bare.comm[0, 2]
+
+
+@pytest.mark.parametrize("scaling", ["fp8_current", "mxfp8"])
+def test_every_scaling_of_eight_bits_has_its_tiles(scaling: str) -> None:
+    def rate(precision: str) -> float:
+        constants = {
+            "model": "llama3-8b", "hardware": "dgx-b200", "precision": precision, "tp": 2,
+            "world_size": 2, "sequence_length": 4096, "micro_batch": 1, "global_batch": 1,
+            "tp_mechanism": "userbuffers",
+        }  # fmt: skip
+        program = prepare({"quantities": ["exposed_tp_time"], "constants": constants}).program
+        cell = Evaluation.of_cell(program.builder(program.cases[0]), {})
+        return float(cell["burst_matmul_flops"])
+
+    assert rate(scaling) == rate("fp8") == read_rates("dgx-b200", "fp8")["burst_matmul_flops"]
 
 
 def test_links_of_pairs_carry_a_ring_each() -> None:
