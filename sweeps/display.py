@@ -6,6 +6,7 @@ rows, in their order.  A quantity without one is shown by its vocabulary entry.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from overhead.quantity import VOCABULARY
@@ -195,6 +196,31 @@ def noun(name: str) -> str:
     """Return what a message calls a quantity: its meaning, with an article where it is a noun."""
     meaning = VOCABULARY[name].meaning if name in VOCABULARY else name
     return meaning if meaning.startswith(("whether", "what", "how")) else f"the {meaning}"
+
+
+# What people say of a value that a figure holds: of others the name comes first.
+_PHRASES = {
+    "collective": "{}", "message_bytes": "{} a rank", "model": "{}", "hardware": "{}",
+    "topology": "{}", "ranks": "{} ranks", "world_size": "{} GPUs",
+    "global_batch": "{} sequences a step", "sequence_length": "{} tokens a sequence",
+    "precision": "{}", "algorithm": "{} algorithm", "software": "by {}",
+    "gpus_per_node": "{} GPUs a node", "nics_per_node": "{} cards a node",
+    "oversubscription": "{}:1 oversubscription",
+}  # fmt: skip
+_PHRASES_OF_NONE = {"software": "without a library"}
+
+
+def phrased(names: Iterable[str]) -> list[str]:
+    """Return names in the order in which people say their values."""
+    order = {name: place for place, name in enumerate(_PHRASES)}
+    return sorted(names, key=lambda name: order.get(name, len(order)))
+
+
+def phrase(name: str, value: str) -> str | None:
+    """Return what people say of a value of a quantity; None where its name comes first."""
+    if value == "none" and name in _PHRASES_OF_NONE:
+        return _PHRASES_OF_NONE[name]
+    return _PHRASES[name].format(value) if name in _PHRASES else None
 
 
 def title(name: str) -> str:

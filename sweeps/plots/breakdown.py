@@ -80,6 +80,10 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
     if len(parts) > 1 and not chosen and np.any(rest > 0):
         values = np.concatenate([values, rest[:, None]], axis=1)
         labels, colours = [*labels, "the rest"], [*colours, _REST]
+    values, below = _folded(values)
+    if below:
+        taken = ", ".join(labels[place].split(": ")[-1] for place in below)
+        notes.append(f"Below zero, so taken off the part beside it: {taken}.")
     kept = [place for place in range(len(labels)) if np.any(np.nan_to_num(values[:, place]))]
     kept = kept or [0]
     limits, limit = _limits(figure, view, bars, units)
@@ -96,6 +100,21 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
         bar_notes=_bar_notes(figure, view, bars, halted), alarm=halted & ~missing,
         missing=_reasons(view, bars, missing),
     )  # fmt: skip
+
+
+def _folded(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[int]]:
+    """Return parts of which those below zero are taken off the next, and which these are."""
+    values = values.copy()
+    last = values.shape[1] - 1
+    below = [part for part in range(last + 1) if np.nanmin(values[:, part], initial=0.0) < 0]
+    for part, beside in [
+        *((k, k + 1) for k in range(last)),
+        *((k, k - 1) for k in range(last, 0, -1)),
+    ]:
+        under = np.minimum(np.nan_to_num(values[:, part]), 0.0)
+        values[:, part] -= under
+        values[:, beside] += under
+    return values, below
 
 
 def _rest(

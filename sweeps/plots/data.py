@@ -305,38 +305,35 @@ class View:
         return [f"{text} #{i}".strip() for i, text in enumerate(texts)]
 
     @property
-    def fixed_dims(self) -> list[str]:
-        """What is fixed."""
-        coordinates = self.dataset.coords
-        return [
+    def held(self) -> list[str]:
+        """What is held, and what a reader may ask of it: not what nobody chose."""
+        scalars = {name for name, one in coordinates_of(self.dataset) if one.ndim == 0}
+        given = [
             name
-            for name in self.chosen
-            if name in coordinates and self.dataset.variables[name].ndim == 0
+            for name in scalars
+            if GIVEN in _kinds(self.dataset.variables[name])
+            and not (name in LABELS and LABELS[name].follows)
         ]
+        usual = [name for name in PLAN_NAMES if name in given and self._is_usual(name)]
+        asked = dict.fromkeys([*self.chosen, "precision", *sorted(given)])
+        return display.phrased(name for name in asked if name in scalars and name not in usual)
 
-    def fixed(self) -> list[str]:
-        """Return what is fixed, each as ``name = value``."""
-        return list(map(self.named, self.fixed_dims))
+    def _is_usual(self, name: str) -> bool:
+        """Return whether a plan's choice is that of a plan that does without."""
+        value = self.dataset.variables[name].values[()]
+        return value in (0.0, 1.0) if not isinstance(value, str) else value == "none"
 
-    def constants(self) -> list[str]:
-        """Return the other numbers that have one value here, those of plans first."""
-        return plans_first(
-            name
-            for name, coordinate in coordinates_of(self.dataset)
-            if coordinate.ndim == 0
-            and name not in self.chosen
-            and coordinate.dtype.kind not in "OUS"  # sources and the like: too long for a figure
-        )
+    def phrase(self, name: str) -> str:
+        """Return a held value as people say it: ``512 GPUs``, ``tp 8``, ``latency 2 µs``."""
+        value = _listed(self.dataset.variables[name].values.reshape(1))[0]
+        said = display.phrase(name, shown(value, self.units(name)))
+        if said is None and isinstance(value, str) and name not in PLAN_NAMES:
+            return f"{plain(name)} {value}"
+        return said or _said(name, value, self.units(name))
 
-    def assumed(self) -> list[str]:
-        """Return the coordinates that are assumptions: numbers, and what the title leaves out."""
-        return plans_first(
-            name
-            for name, coordinate in coordinates_of(self.dataset)
-            if self._is_assumed(coordinate)
-            # Other labels are choices, which the title names.
-            and (coordinate.dtype.kind not in "OUS" or _is_minor(self.dataset, name))
-        )
+    def is_assumed(self) -> bool:
+        """Return whether something here is an assumption."""
+        return any(self._is_assumed(one) for _, one in coordinates_of(self.dataset))
 
     def _is_assumed(self, coordinate: xr.Variable) -> bool:
         """Whether a coordinate is an assumption: of several machines', the one that is shown."""
@@ -383,6 +380,7 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
         if coordinate.ndim == 0
         and (coordinate.dtype.kind in "OUS" or name in _TITLED)
         and not _is_minor(part, name)
+        and _kinds(part.variables[name]) != {ASSUMED}
     ]
     return View(part, tuple(dict.fromkeys([*named, *single, *columns, *scalars])))
 

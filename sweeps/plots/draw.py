@@ -41,7 +41,7 @@ def tabulate(
     figure = _resolved(dataset, figure)
     view = view_of(dataset, figure["at"])
     title, names, rows = table_of(figure, view)
-    held = ", ".join(view.named(dim) for dim in figure["at"] if dim in view.fixed_dims)
+    held = ", ".join(view.phrase(dim) for dim in figure["at"] if dim in view.held)
     return f"{title} ({held})" if held else title, names, rows
 
 

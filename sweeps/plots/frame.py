@@ -84,7 +84,6 @@ class Sheet:
     ylabel: str = ""  # The axes' labels, once for all panels; the last for the second panels
     strip_label: str = ""  # The axes' labels, once for all panels; the last for the second panels
     fixed: str = ""  # What is held fixed, under the title
-    constants: str = ""  # Other values that went into it, smaller
     notes: Sequence[str] = ()  # What stands below
     panels: Sequence[str] = ("",)  # A heading for each panel; one empty text for a single panel
     # Inches for the vertical axis' labels, and for what stands beside the panels
@@ -294,11 +293,9 @@ def _xlabel(sheet: Sheet, width: float) -> list[str]:
 def _words(sheet: Sheet, width: float) -> tuple[list[Line], list[str]]:
     title = wrap(sheet.title, width, SIZE_TITLE, bold=True)
     fixed = wrap(sheet.fixed, width, SIZE_TEXT)
-    others = wrap(sheet.constants, width, SIZE_NOTE)
     above = [
         *((line, SIZE_TITLE, "bold") for line in title),
         *((line, SIZE_TEXT, "normal") for line in fixed),
-        *((line, SIZE_NOTE, "normal") for line in others),
     ]
     return above, [line for note in sheet.notes for line in wrap(note, width, SIZE_NOTE)]
 
@@ -319,16 +316,19 @@ class Ticks:
     positions: tuple[float, ...]  # In the axis' canonical unit
     labels: tuple[str, ...]  # What stands at each
     minor: tuple[float, ...] = ()  # Positions of ticks without text
-    # The unit for the axis' label: of all ticks, or from the smallest to the largest
-    units: str = ""
+    units: str = ""  # The unit for the axis' label, unless it stands at the ticks
 
 
 def _with_units(positions: list[float], units: str, minor: list[float]) -> Ticks:
+    """Return ticks with the unit once: in the axis' label, or at each where they differ in it."""
     scale = scale_of(units)
-    labels = tuple(scale.text(position, 4) for position in positions)
-    names = [scale.pick(position)[1] for position in positions if position]
-    span = names[0] if names and names[0] == names[-1] else " to ".join(names[:1] + names[-1:])
-    return Ticks(tuple(positions), labels, tuple(minor), span)
+    names = {scale.pick(position)[1] for position in positions if position}
+    if len(names) != 1:
+        labels = tuple(scale.text(position, 4) for position in positions)
+        return Ticks(tuple(positions), labels, tuple(minor))
+    factors = [scale.pick(position)[0] for position in positions if position]
+    labels = tuple(number(position / factors[0], 4) for position in positions)
+    return Ticks(tuple(positions), labels, tuple(minor), names.pop())
 
 
 def value_ticks(values: list[float], units: str) -> Ticks:
@@ -404,6 +404,8 @@ class Axis:
     high: float  # Its ends
     ticks: Ticks  # Its ticks
     label: str  # Long name, symbol and units
+    # How its first and its last label lie to their ticks: inwards where they would meet a neighbour
+    sides: tuple[str, str] = ("center", "center")
 
     def apply(self, axes: Axes, direction: Literal["x", "y"], *, labels: bool = True) -> None:
         """Set one direction of some axes up; without tick labels where a neighbour has them."""
@@ -416,6 +418,9 @@ class Axis:
             axes.set_ylim(self.low, self.high)
         texts = self.ticks.labels if labels else [""] * len(self.ticks.labels)
         axis.set_ticks(list(self.ticks.positions), labels=list(texts))
+        if direction == "x" and self.ticks.labels:
+            for place, side in zip((0, -1), self.sides, strict=True):
+                axis.get_ticklabels()[place].set_horizontalalignment(side)
         axis.set_ticks(list(self.ticks.minor), labels=[""] * len(self.ticks.minor), minor=True)
 
 
@@ -459,12 +464,11 @@ def axis_of(
     if not vertical:
         ticks = _thinned(ticks, low, high, scale, inches)
     named = sentence(long_name(name, attrs))
-    if len(named) > _LONGEST_NAME:  # what a reduction is over, its file says
-        named = named.split(" over ")[0]
     words = [shortened(named, _LONGEST_NAME)]
     words += [mark] if (mark := symbol(str(attrs.get("symbol", "")))) else []
     unit = f" ({ticks.units.replace(' ', UNBROKEN)})" if ticks.units else ""
-    return Axis(scale, low, high, ticks, f",{UNBROKEN}".join(words) + unit)
+    sides = ("center", "center") if vertical else _sides(ticks, low, high, scale, inches)
+    return Axis(scale, low, high, ticks, f",{UNBROKEN}".join(words) + unit, sides)
 
 
 def _fit(
@@ -487,6 +491,19 @@ def _extents(
     places = turn(np.array(ticks.positions)) / (turn(high) - turn(low)) * inches
     sizes = [text_width(label, SIZE_NOTE + 0.5) + _CLEARANCE for label in ticks.labels]
     return places, np.array(sizes)
+
+
+def _sides(ticks: Ticks, low: float, high: float, scale: str, inches: float) -> tuple[str, str]:
+    """Return how the outermost labels lie, so that those of panels beside each other don't meet."""
+    if len(ticks.labels) < 2:
+        return "center", "center"
+    places, sizes = _extents(ticks, low, high, scale, inches)
+    turn = np.log if scale == "log" else np.asarray
+    start = float(turn(low)) / float(turn(high) - turn(low)) * inches
+    free = np.diff(places) - (sizes[1:] + sizes[:-1]) / 2  # Between two labels
+    first = places[0] - start - sizes[0] / 2 < -_GAP / 2 and free[0] > sizes[0] / 2
+    last = start + inches - places[-1] - sizes[-1] / 2 < -_GAP / 2 and free[-1] > sizes[-1] / 2
+    return "left" if first else "center", "right" if last else "center"
 
 
 def _thinned(ticks: Ticks, low: float, high: float, scale: str, inches: float) -> Ticks:

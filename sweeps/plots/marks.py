@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sweeps.errors import InputError
 from sweeps.plots.data import View
 from sweeps.plots.frame import Axis, Sheet
-from sweeps.plots.schema import KINDS, Figure, listed
+from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
     INK,
     MUTED,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 # What a figure says around its data: title, what is fixed, notes.
 
-_NAMED = 10  # so many constants are named; the file has them all
 _MOST_PANELS = 20
 _MOST_BITS = 62
 _REASONS = 3  # so many reasons for one hole are named
@@ -74,33 +73,16 @@ def sheet_of(
     **measures: Any,
 ) -> Sheet:
     """Return the words of a figure."""
-    shown = [name for key in KINDS[figure.kind].shown for name in listed(figure[key])]
-    energy = any(_is_energy(view.units(name)) for name in shown)
-    constants = [name for name in view.constants() if energy or not _is_energy(view.units(name))]
-    assumed = [name for name in view.assumed() if energy or not _is_energy(view.units(name))]
     below = list(notes)
-    if assumed:
-        below.append(f"Assumed, not given, specified or measured: {_some(view, assumed)}.")
+    if view.is_assumed():
+        below.append("Assumed values and their sources are in the file.")
     return Sheet(
         figure["title"] or sentence(title),
-        fixed=" · ".join(unbroken(text) for text in view.fixed()),
-        constants=f"with {_some(view, constants)}" if constants else "",
+        fixed=" · ".join(unbroken(view.phrase(name)) for name in view.held),
         notes=below,
         panels=panels,
         **measures,
     )
-
-
-def _is_energy(units: str) -> bool:
-    """Return whether a unit is of energy, which is nothing to a figure of times or bytes."""
-    return "J" in units.split()
-
-
-def _some(view: View, names: Sequence[str]) -> str:
-    """Return the first of some coordinates with their values, and how many more there are."""
-    texts = [unbroken(view.named(name)) for name in names[:_NAMED]]
-    more = len(names) - len(texts)
-    return ", ".join(texts) + (f" and {more} more (in the file)" if more else "")
 
 
 def status_bits(view: View, dims: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:

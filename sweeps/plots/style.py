@@ -293,6 +293,8 @@ def _greek(name: str) -> str:
 def long_name(name: str, attrs: Mapping[str, Any], *, short: bool = False) -> str:
     """Return what a variable is, in words; `short` leaves out what stands in parentheses."""
     words = str(attrs.get("long_name") or plain(name))
+    if str(attrs.get("comment", "")).startswith("Over "):  # The file says over what it is reduced
+        words = words.rsplit(" over ", 1)[0]
     return re.sub(r"\s*\([^)]*\)", "", words) if short else words
 
 

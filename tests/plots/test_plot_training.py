@@ -170,16 +170,24 @@ def test_a_dimensions_forwards_are_not_counted_twice() -> None:
     assert known_parts("communication", there) == ("tp_communication_time",)
 
 
-def test_a_part_below_nought_lies_below_it() -> None:
+def test_a_part_below_nought_is_taken_off_its_neighbour() -> None:
     made = make_training(recompute=("none",), micro_batch=(1,))
-    made["exposed_ep_time"] = made["exposed_ep_time"] - 1.0
+    usual = lengths(canvas_of(made, kind="step_parts", at={"plan": [17, 18]}))
+    made["exposed_ep_time"] = made["exposed_ep_time"] - 0.01
     made["exposed_ep_time"].attrs = {"long_name": "time of a step: experts", "units": "s"}
-    made["step_time"] = made["step_time"] - 1.0
+    made["step_time"] = made["step_time"] - 0.01
     made["step_time"].attrs = {"long_name": "time of a step", "units": "s"}
     canvas = canvas_of(made, kind="step_parts", at={"plan": [17, 18]})
-    assert lengths(canvas)[region_colour(3)] == pytest.approx({0: -1.0, 1: -1.0})
+    found = lengths(canvas)
+    assert region_colour(3) not in found
+    changed = [colour for colour in found if found[colour] != pytest.approx(usual[colour])]
+    assert len(changed) == 1
+    assert found[changed[0]] == pytest.approx(
+        {place: value - 0.01 for place, value in usual[changed[0]].items()}
+    )
     assert totals(canvas) == pytest.approx(dict(enumerate(made["step_time"].values[17:19])))
-    assert canvas.axes[0].get_ylim()[0] < -1.0
+    assert canvas.axes[0].get_ylim()[0] == 0.0 or canvas.axes[0].get_xlim()[0] == 0.0
+    assert "Below zero, so taken off the part beside it: experts." in title(canvas)
 
 
 def test_what_no_part_explains_is_the_rest() -> None:
@@ -316,8 +324,8 @@ def test_what_all_rows_have_in_common_is_said_once() -> None:
     made = make_training()
     canvas = canvas_of(made, kind="memory", at={"plan": [15, 16, 17], "micro_batch": 1})
     assert all("tp" not in name for name in names(canvas))
-    assert "with tp = 8" in title(canvas)
-    assert "world size = 512" in title(canvas)
+    assert "tp 8" in title(canvas)
+    assert "512 GPUs" in title(canvas)
 
 
 def test_rows_that_nothing_tells_apart_are_numbered() -> None:
@@ -435,8 +443,9 @@ def test_the_same_data_give_the_same_bytes(place: int, tmp_path: Path) -> None:
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()
     text = unescape(first[1].read_text(encoding="utf-8"))
-    assert "model = llama3-70b" in text
-    assert "mask = causal" in text  # an assumption, which the title leaves out
+    assert "llama3-70b · dgx-h100 · 512 GPUs" in text
+    assert "causal" not in text  # an assumption, which the file has
+    assert "Assumed values and their sources are in the file." in text
 
 
 # Parts.
