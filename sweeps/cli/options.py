@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -134,21 +134,23 @@ def check_taken(job: Job, options: Mapping[str, str | None], folders: Sequence[P
             continue
         if without.constants.get(name, np.nan) == job.sweep.constants.get(name):
             continue  # it says what is taken anyway
-        if alone or _alike(without, job.resolved, name):
+        # What comes along with it and nothing takes either changes as little.
+        along = job.resolved.constants.keys() - without.constants.keys() - used
+        if alone or _alike(without, job.resolved, {name, *along}):
             allowed = "--nodes-per-pod, too" if alone else "leave it out"
             faults.append(fault(flag_of(name), str(options[name]), IDLE, allowed))
     if faults:
         raise InputError(faults)
 
 
-def _alike(one: Resolved, other: Resolved, name: str) -> bool:
-    """Return whether two sweeps have the same values, but for one that one of them lacks."""
+def _alike(one: Resolved, other: Resolved, names: Set[str]) -> bool:
+    """Return whether two sweeps have the same values, but for some that one of them lacks."""
 
     def values(found: Resolved) -> dict[str, Any]:
         columns = {key: own.tolist() for axis in found.axes for key, own in axis.columns.items()}
         fields = {key: own.tolist() for key, (_, own) in found.fields.items()}
         every = {**columns, **fields, **found.constants, **found.labels, **found.implied}
-        return {key: repr(value) for key, value in every.items() if key != name}
+        return {key: repr(value) for key, value in every.items() if key not in names}
 
     return values(one) == values(other)
 

@@ -320,8 +320,7 @@ class View:
 
     def _is_usual(self, name: str) -> bool:
         """Return whether a plan's choice is that of a plan that does without."""
-        value = self.dataset.variables[name].values[()]
-        return value in (0.0, 1.0) if not isinstance(value, str) else value == "none"
+        return self.dataset.variables[name].values.item() in (0.0, 1.0, "none")
 
     def phrase(self, name: str) -> str:
         """Return a held value as people say it: ``512 GPUs``, ``tp 8``, ``latency 2 µs``."""

@@ -392,6 +392,7 @@ _COUNTS_ROOM = 1.4  # so many more counts fit than numbers with a unit
 _LONGEST_NAME = 72  # letters of a name beside an axis; symbol and unit come after it
 _LOG_FROM = 16.0  # ratio of the ends from which an axis is logarithmic
 _CLEARANCE = 0.08  # inches between the labels of two ticks
+Side = Literal["left", "center", "right"]
 _FEW_VALUES = 12  # so many values may each have a tick of their own
 
 
@@ -405,7 +406,7 @@ class Axis:
     ticks: Ticks  # Its ticks
     label: str  # Long name, symbol and units
     # How its first and its last label lie to their ticks: inwards where they would meet a neighbour
-    sides: tuple[str, str] = ("center", "center")
+    sides: tuple[Side, Side] = ("center", "center")
 
     def apply(self, axes: Axes, direction: Literal["x", "y"], *, labels: bool = True) -> None:
         """Set one direction of some axes up; without tick labels where a neighbour has them."""
@@ -467,8 +468,8 @@ def axis_of(
     words = [shortened(named, _LONGEST_NAME)]
     words += [mark] if (mark := symbol(str(attrs.get("symbol", "")))) else []
     unit = f" ({ticks.units.replace(' ', UNBROKEN)})" if ticks.units else ""
-    sides = ("center", "center") if vertical else _sides(ticks, low, high, scale, inches)
-    return Axis(scale, low, high, ticks, f",{UNBROKEN}".join(words) + unit, sides)
+    made = Axis(scale, low, high, ticks, f",{UNBROKEN}".join(words) + unit)
+    return made if vertical else replace(made, sides=_sides(ticks, low, high, scale, inches))
 
 
 def _fit(
@@ -493,7 +494,7 @@ def _extents(
     return places, np.array(sizes)
 
 
-def _sides(ticks: Ticks, low: float, high: float, scale: str, inches: float) -> tuple[str, str]:
+def _sides(ticks: Ticks, low: float, high: float, scale: str, inches: float) -> tuple[Side, Side]:
     """Return how the outermost labels lie, so that those of panels beside each other don't meet."""
     if len(ticks.labels) < 2:
         return "center", "center"
