@@ -258,10 +258,17 @@ def _write_totals(axes: Axes, stacks: Stacks, index: int, made: Frame) -> None:
         none = not np.isfinite(total)
         if not (roomy or over or none):
             continue
-        end = 0.0 if none else stacks.tops[index, place]
+        end = 0.0 if none else float(stacks.tops[index, place])
+        text = _end_text(stacks, index, place, factor)
+        if stacks.capacity is not None and not standing:
+            # Beyond the capacity's line rather than on it.
+            low, high = axes.get_xlim()
+            wide = (text_width(text, SIZE_NOTE) + 0.1) * (high - low) / made.panel[0]
+            limit = float(stacks.capacity[index, place])
+            end = limit if end < limit < end + wide else end
         point = (place, end) if standing else (end, place)
         axes.annotate(
-            _end_text(stacks, index, place, factor), point, (0, 3) if standing else (4, 0),
+            text, point, (0, 3) if standing else (4, 0),
             textcoords="offset points",
             ha="center" if standing else "left", va="bottom" if standing else "center",
             size=SIZE_NOTE, color=ALARM if over else MUTED, weight="bold" if over else "normal",
