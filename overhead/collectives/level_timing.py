@@ -22,7 +22,11 @@ def intra_wire_time(message_bytes: Array, intra_bandwidth: Array) -> Array:
     return message_bytes / intra_bandwidth
 
 
-@formula(source=OWN, assumes=("oversubscription divides the bandwidth of what leaves a node",))
+@formula(
+    source=OWN,
+    assumes=("oversubscription divides the bandwidth of what leaves a node",),
+    when=HIERARCHY,
+)
 def inter_wire_time(
     message_bytes: Array, inter_bandwidth: Array, uplink_oversubscription: Array
 ) -> Array:
