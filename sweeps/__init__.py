@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweeps.api import open, plans, recompute, run, sweep
+    from sweeps.api import open, plans, reasons, recompute, run, sweep
 
-__all__ = ["open", "plans", "recompute", "run", "sweep"]
+__all__ = ["open", "plans", "reasons", "recompute", "run", "sweep"]
 
 
 def __dir__() -> list[str]:
     """Return what is public, loaded or not."""
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import layout_of
 from sweeps.engine.grid import is_row_number
@@ -202,6 +204,49 @@ def plans(**given: Any) -> Plans:
     from sweeps.search.interface import plans as search
 
     return search(**given)
+
+
+def reasons(dataset: xr.Dataset) -> xr.DataArray:
+    """Say in words why values of a sweep don't exist.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        As `sweep`, `run` or `open` gives it.
+
+    Returns
+    -------
+    xarray.DataArray
+        Of the dimensions of ``status``: each cell's reasons, such as ``does not fit``, joined by
+        semicolons; empty where its values exist.
+
+    Raises
+    ------
+    InputError
+        If the dataset has no ``status``.
+
+    Examples
+    --------
+    >>> import sweeps
+    >>> found = sweeps.sweep(["time"], topology="switch", algorithm="halving", ranks=[8, 12],
+    ...                      message_bytes=1e6, software="none")
+    >>> sweeps.reasons(found).values.tolist()
+    ['', 'ranks not power of two']
+    """
+    if "status" not in dataset.variables:
+        title = dataset.attrs.get("title", "")
+        raise InputError(fault("dataset", title, "has no status", "a sweep's dataset"))
+    status = dataset["status"]
+    masks = np.atleast_1d(status.attrs.get("flag_masks", ())).tolist()
+    words = [word.replace("_", " ") for word in str(status.attrs["flag_meanings"]).split()]
+    codes, place = np.unique(status.to_numpy(), return_inverse=True)
+    texts = [
+        "; ".join(word for mask, word in zip(masks, words, strict=True) if int(code) & mask)
+        for code in codes
+    ]
+    told = status.copy(data=np.array(texts, dtype=object)[place].reshape(status.shape))
+    told.attrs = {"long_name": str(status.attrs.get("long_name", ""))}
+    return told.rename("reasons")
 
 
 def open(path: str | Path) -> xr.Dataset:

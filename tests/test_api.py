@@ -30,6 +30,23 @@ def test_a_sweep_by_names_selects_by_names() -> None:
     assert found["time"].sel(topology="ring", ranks=8).item() == float(alone)
 
 
+def test_reasons_say_why_there_is_no_value(tmp_path: Path) -> None:
+    found = sweeps.sweep(
+        ["step_time"], model="llama3-8b", hardware="dgx-h100", world_size=8, tp=[1, 3, 8],
+        zero_stage=[0, 1], sequence_length=8192, global_batch=64,
+    )  # fmt: skip
+    told = sweeps.reasons(found)
+    assert told.dims == found.status.dims
+    exists = np.broadcast_to((told == "").to_numpy(), told.shape)
+    assert np.array_equal(exists, (found.status == 0).to_numpy())
+    assert "does not fit" in told.sel(tp=1, zero_stage=0).item()
+    assert "heads" in told.sel(tp=3).to_numpy().ravel()[0]
+    assert told.sel(tp=8, zero_stage=1).item() == ""
+    with pytest.raises(InputError, match="has no status"):
+        sweeps.reasons(found.drop_vars("status"))
+    assert dir(sweeps) == ["open", "plans", "reasons", "recompute", "run", "sweep"]
+
+
 def test_the_usual_quantities_come_by_themselves() -> None:
     found = sweeps.sweep(topology="ring", ranks=[8], message_bytes=1e9)
     told = {"expected_error", "measured_rows", "status"}
