@@ -519,6 +519,23 @@ def test_a_name_too_long_for_a_file_is_refused(cli: Runner, line: str) -> None:
     assert len(found.err.splitlines()) == 1
 
 
+def test_a_tpu_trains_on_its_torus_by_xla(cli: Runner) -> None:
+    line = "--model llama3-8b --hardware tpu-v5p --gpus 64 --tp 4 --seq-len 4096"
+    step = f"{line} --micro-batch 1 --global-batch 64 --json"
+    (own,) = cli(f"analysis {step}").records
+    named = "--topology torus --framework maxtext --algorithm auto --attention-kernel flash_2"
+    (said,) = cli(f"analysis {step} {named}").records
+    assert own["step_time_s"] == said["step_time_s"]
+    plan = "plan --model llama3-8b --hardware tpu-v5p --gpus 8 --batch-size 64 --tp 1,2 --json"
+    found = [cli(f"{plan} {words}").records[0] for words in ("", named)]
+    assert found[0]["step_time_s"] == found[1]["step_time_s"]
+    # More chips than a pod has are several pods.
+    assert "hierarchical" in cli(f"analysis {step} --gpus 17920 --global-batch 17920").out
+    both = cli(f"analysis {step} --hardware tpu-v5p,dgx-h100", fine=False)
+    assert both.code == 2
+    assert "framework = 'not given': maxtext trains on tpu-v5p, megatron-lm trains" in both.err
+
+
 @pytest.mark.parametrize(
     ("gpus", "taken"), [(8, 8), (64, 64), (72, 72), (128, 64), (144, 72), (256, 64), (2048, 64)]
 )

@@ -60,6 +60,10 @@ def cell_names(
     if not dims:
         return [""]
     columns = _columns(dataset, dims)
+    for name in ("hardware", "model"):
+        # Where each row has a machine, or a model, of its own, what else it has goes with that.
+        if name in columns and len(set(dataset.variables[name].values.tolist())) == len(places[0]):
+            columns = [name]
     texts: list[list[str]] = []
     for name in columns:
         coordinate = dataset.variables[name]

@@ -31,7 +31,7 @@ from sweeps.search.request import (
     virtual_stages,
 )
 from sweeps.spec.axis import Axis
-from sweeps.spec.catalog import load_framework, load_model
+from sweeps.spec.catalog import load_framework, load_hardware, load_model, usual_framework
 from sweeps.spec.framework import SETTINGS
 from sweeps.spec.model import complete_shapes
 from sweeps.spec.resolve import Resolved, resolve
@@ -377,7 +377,8 @@ def _shapes(point: Point) -> dict[str, float]:
 def common_of(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]:
     """Return what all plans have in common, and what follows from it."""
     labels = dict(point.labels)
-    labels.setdefault("framework", LABELS["framework"].default)
+    machine = load_hardware(labels.get("hardware", LABELS["hardware"].default), point.folders)
+    labels.setdefault("framework", str(usual_framework(machine).value))
     framework = load_framework(labels["framework"], point.folders)
     if "context_parallel" in framework.choices and "context_parallel" not in point.choices:
         labels["context_parallel"] = framework.choices["context_parallel"].value

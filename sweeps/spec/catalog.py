@@ -9,10 +9,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overhead.labels import usual_spelling
+from overhead.labels import LABELS, usual_spelling
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, RunError, fault, nearest
-from sweeps.origin import Origin
+from sweeps.origin import Origin, assumed
 from sweeps.spec.figures import FigureReader
 from sweeps.spec.machine import Machine, read_machine
 
@@ -211,6 +211,13 @@ def load_operation(path: Path) -> dict[str, Origin]:
 def usual_operation() -> dict[str, Origin]:
     """Return what running takes where nothing is said: `load_operation` of ``usual``."""
     return load_operation(find_spec("operation", "usual"))
+
+
+def usual_framework(machine: Machine) -> Origin:
+    """Return what trains on a machine where nothing is said: on chips of a torus XLA's."""
+    if machine.torus_dimensions:
+        return assumed("maxtext", "XLA compiles for it").of(machine.name)
+    return assumed(LABELS["framework"].default)
 
 
 def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from overhead.communication import groups as communication
 from overhead.labels import (
     CLOCKED,
+    HIERARCHY,
     HYBRID,
     INTERLEAVED,
     LABELS,
@@ -28,7 +29,13 @@ from overhead.transformer import HYBRID_SHAPES, SHAPES
 from sweeps.errors import InputError, fault, of_each
 from sweeps.origin import ASSUMED, MEASURED, UNKNOWN, Origin, assumed, once
 from sweeps.spec.axis import Axis
-from sweeps.spec.catalog import load_framework, load_hardware, load_model, usual_operation
+from sweeps.spec.catalog import (
+    load_framework,
+    load_hardware,
+    load_model,
+    usual_framework,
+    usual_operation,
+)
 from sweeps.spec.figures import rates_of
 from sweeps.spec.framework import (
     NUMBER_DEFAULTS,
@@ -79,9 +86,9 @@ class TrainingResolver(Resolver):
         unknown = [name for name in SETTINGS if name not in self.given]
         why = f"not given are {', '.join(unknown)}" if unknown else "all are given"
         self._constant("unknown_settings", assumed(float(len(unknown)), why))
-        self._label("framework", assumed(LABELS["framework"].default))
         self._label("precision", assumed(LABELS["precision"].default))
         self._machines()
+        self._own_fabric()
         self._own_library()
         self._pods()
         self._labels()
@@ -110,6 +117,28 @@ class TrainingResolver(Resolver):
             tuple(self.models),
             implied(self.given),
         )
+
+    def _own_fabric(self) -> None:
+        """Take what trains on the machines, and the torus of those that are one."""
+        if "framework" not in self.given:
+            usual = [usual_framework(one) for one in self.machines]
+            if len({one.value for one in usual}) > 1:
+                pairs = zip(self.machines, usual, strict=True)
+                wrong = ", ".join(f"{one.value} trains on {machine.name}" for machine, one in pairs)
+                raise InputError(fault("framework", "not given", wrong, "one beside each machine"))
+            # What trains on a torus brings its habits, as if it were named.
+            self.named = bool(self.machines[0].torus_dimensions)
+            self._label("framework", usual[0])
+        grids = [one for one in self.machines if one.torus_dimensions]
+        most = max(self._numbers("world_size")) if "world_size" in self.given else 1.0
+        fits = all(most <= one.figures["gpus_per_node"].value for one in grids)
+        if grids and fits and not {"topology", "nodes_per_pod"} & self.sweep.given:
+            found = [
+                assumed(one.scale_up_kind if one in grids else HIERARCHY, "the machine's own")
+                for one in self.machines
+            ]
+            self._by_machine("topology", found)
+            self.given.add("topology")
 
     def _own_library(self) -> None:
         """Let collectives cost what the library of each machine takes, unless links are given."""
