@@ -255,15 +255,13 @@ def hybrid_attention_width(
 @formula(source="megatron", where="megatron/training/training.py, gdn_layer_flops")
 def linear_scan_flops(
     linear_kernel: Array,
-    linear_key_heads: Array,
-    linear_key_size: Array,
+    linear_convolved_width: Array,
     linear_value_heads: Array,
     linear_value_size: Array,
 ) -> Array:
     """Forward FLOPs of one token by a linear attention's convolution and state."""
-    convolved = 2.0 * linear_key_heads * linear_key_size + linear_value_heads * linear_value_size
     state = 4.0 * linear_value_heads * linear_value_size * linear_value_size
-    return 2.0 * (linear_kernel * convolved + state)
+    return 2.0 * (linear_kernel * linear_convolved_width + state)
 
 
 def _scores(

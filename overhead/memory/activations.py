@@ -229,9 +229,8 @@ def hybrid_attention_activations(
     head_size: Array,
     output_gate: Array,
     linear_in_width: Array,
+    linear_convolved_width: Array,
     linear_out_width: Array,
-    linear_key_heads: Array,
-    linear_key_size: Array,
 ) -> Array:
     """Bytes a token of a layer's attention, or linear attention, in the mean."""
     own = heads / tp
@@ -240,8 +239,7 @@ def hybrid_attention_activations(
     gates = output_gate * activation_bytes * 2.0 * own * value_head_size
     norms = qk_norms * activation_bytes * (own + rank_kv_heads) * head_size
     attention = queries + keys + norms + gates
-    convolved = 2.0 * linear_key_heads * linear_key_size + linear_out_width
-    kept = activation_bytes * (linear_in_width + convolved + linear_out_width)
+    kept = activation_bytes * (linear_in_width + linear_convolved_width + linear_out_width)
     linear = (kept + matmul_input_bytes * linear_out_width) / tp
     return (1.0 - linear_share) * attention + linear_share * linear
 

@@ -115,6 +115,7 @@ define("output_gate", r"\gamma_o", "1", "whether attention's context has a gate 
 define("linear_share", r"\lambda_\ell", "1", "share of layers that have linear attention",
        minimum=0, maximum=1)  # fmt: skip
 for _name, _symbol, _meaning in (
+    ("linear_convolved_width", r"v_\ell", "queries, keys and values of a linear attention"),
     ("linear_in_width", r"n_\ell", "outputs of a linear attention's first product"),
     ("linear_out_width", r"m_\ell", "inputs of a linear attention's last product"),
     ("linear_scan_flops", r"F_\ell", "forward FLOPs of one token by a linear attention's state"),

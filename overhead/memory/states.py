@@ -140,16 +140,20 @@ def linear_share(linear_layers: Array, layers: Array) -> Array:
     return np.minimum(linear_layers / layers, 1.0)
 
 
+@formula(**GATED)
+def linear_convolved_width(
+    linear_key_heads: Array, linear_key_size: Array, linear_out_width: Array
+) -> Array:
+    """Queries, keys and values of a linear attention, over which its convolution goes."""
+    return 2.0 * linear_key_heads * linear_key_size + linear_out_width
+
+
 @formula(assumes=("queries, keys, values, an output gate, and two numbers a value head",), **GATED)
 def linear_in_width(
-    linear_key_heads: Array,
-    linear_key_size: Array,
-    linear_value_heads: Array,
-    linear_out_width: Array,
+    linear_convolved_width: Array, linear_value_heads: Array, linear_out_width: Array
 ) -> Array:
     """Outputs of a linear attention's first product."""
-    keys = linear_key_heads * linear_key_size
-    return 2.0 * (keys + linear_out_width + linear_value_heads)
+    return linear_convolved_width + linear_out_width + 2.0 * linear_value_heads
 
 
 product("linear_out_width", ("linear_value_heads", "linear_value_size"),
@@ -209,14 +213,12 @@ def hybrid_attention_norm_parameters(
     q_rank: Array,
     kv_rank: Array,
     linear_kernel: Array,
-    linear_key_heads: Array,
-    linear_key_size: Array,
+    linear_convolved_width: Array,
     linear_value_heads: Array,
     linear_value_size: Array,
 ) -> Array:
     """Norms of one layer's attention; of a linear one its convolution, decay and norm."""
-    convolved = 2.0 * linear_key_heads * linear_key_size + linear_value_heads * linear_value_size
-    linear = linear_kernel * convolved + 2.0 * linear_value_heads + linear_value_size
+    linear = linear_kernel * linear_convolved_width + 2.0 * linear_value_heads + linear_value_size
     return _mean(linear_share, 2.0 * qk_norms * head_size + q_rank + kv_rank, linear)
 
 
