@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError, fault, needs
+from sweeps.origin import assumed
 from sweeps.result import Field, Result, aligned, of_rows
 from sweeps.spec.axis import parse_values
 from sweeps.spec.catalog import read_toml
@@ -387,6 +388,11 @@ def preset_summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 def preset_result(rows: Sequence[dict[str, Any]], attrs: Mapping[str, str]) -> Result:
     """Return the layers as a dataset of rows."""
+    return of_rows(list(rows), fields_of(rows), attrs)
+
+
+def fields_of(rows: Sequence[Mapping[str, Any]], chosen: Sequence[str] = ()) -> list[Field]:
+    """Return the columns of rows by their names: times in us, text, numbers that were chosen."""
     fields = []
     for name in rows[0]:
         words = name.removesuffix("_us").replace("_", " ")
@@ -395,8 +401,9 @@ def preset_result(rows: Sequence[dict[str, Any]], attrs: Mapping[str, str]) -> R
         elif name.endswith("_us"):
             fields.append(Field(name, name.removesuffix("_us"), words, "s", None, 1e-6))
         else:
-            fields.append(Field(name, name, words, "1"))
-    return of_rows(list(rows), fields, attrs)
+            origin = assumed(None, "the grid's cases") if name in chosen else None
+            fields.append(Field(name, name, words, "1", origin))
+    return fields
 
 
 def preset_charts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

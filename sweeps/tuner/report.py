@@ -19,9 +19,9 @@ from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
 from sweeps.errors import InputError, RunError
 from sweeps.job import prepare
-from sweeps.origin import assumed, once
-from sweeps.result import Field, Result, of_columns, of_rows, provenance_of
-from sweeps.tuner.benefit import BenefitStudy, benefit, records_of
+from sweeps.origin import once
+from sweeps.result import Result, of_columns, of_rows, provenance_of
+from sweeps.tuner.benefit import BenefitStudy, benefit, fields_of, records_of
 from sweeps.tuner.choose import Choice, Recommendation, Scaling
 from sweeps.tuner.predict import ASSUMPTIONS, CaseTimes, records
 from sweeps.tuner.recorded import write_case
@@ -302,16 +302,6 @@ def result_of_tuning(report: TuningReport, given: Mapping[str, Any]) -> Result:
     """Return a tuning's cases as a dataset of rows; as JSON, all of its report."""
     whole = report.record()
     rows: list[dict[str, Any]] = whole["cases"]
-    chosen = assumed(None, "the grid's cases")
-    fields = []
-    for name in rows[0]:
-        words = name.removesuffix("_us").replace("_", " ")
-        if any(isinstance(row[name], str) for row in rows):
-            fields.append(Field(name, name, words))
-        elif name.endswith("_us"):
-            fields.append(Field(name, name.removesuffix("_us"), words, "s", None, 1e-6))
-        else:
-            fields.append(Field(name, name, words, "1", chosen if name in _FLAGS else None))
     attrs = provenance_of(
         title=f"Overlap of tensor parallelism in {report.config.model_name}: cases",
         stated={"tune": {name: str(one) for name, one in whole["config"].items()}},
@@ -319,7 +309,7 @@ def result_of_tuning(report: TuningReport, given: Mapping[str, Any]) -> Result:
         comment="; ".join(report.notes),
         inputs=whole,
     )
-    return of_rows(rows, fields, attrs, whole)
+    return of_rows(rows, fields_of(rows, _FLAGS), attrs, whole)
 
 
 def charts_of(report: TuningReport) -> list[dict[str, Any]]:
