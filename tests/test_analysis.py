@@ -526,11 +526,27 @@ def test_a_tpu_trains_on_its_torus_by_xla(cli: Runner) -> None:
     named = "--topology torus --framework maxtext --algorithm auto --attention-kernel flash_2"
     (said,) = cli(f"analysis {step} {named}").records
     assert own["step_time_s"] == said["step_time_s"]
-    plan = "plan --model llama3-8b --hardware tpu-v5p --gpus 8 --batch-size 64 --tp 1,2 --json"
+    plan = "plan --model llama3-8b --hardware tpu-v5p --gpus 64 --batch-size 64 --tp 1,2 --json"
     found = [cli(f"{plan} {words}").records[0] for words in ("", named)]
     assert found[0]["step_time_s"] == found[1]["step_time_s"]
     # More chips than a pod has are several pods.
     assert "hierarchical" in cli(f"analysis {step} --gpus 17920 --global-batch 17920").out
+    # The network is that of each number of chips: where 4 doesn't divide an axis it can't wrap.
+    sizes = "--dp 1,2,4,16 --global-batch 64 --micro-batch 1 --tp 4 --seq-len 4096"
+    refused = cli(f"analysis --model llama3-8b --hardware tpu-v5p {sizes}", fine=False)
+    assert "topology = 'not given': chips of some plans" in refused.err
+    found = sweeps.sweep(
+        "step_time", model="llama3-8b", hardware="tpu-v5p", world_size=[16, 64], tp=4,
+        sequence_length=4096, global_batch=64,
+    )  # fmt: skip
+    assert found.topology.values.tolist() == ["mesh", "torus"]
+    # Another torus has no XLA of ours, and its nodes' links are used together, as in a collective.
+    given = {"hardware": "trainium2", "sequence_length": 4096, "global_batch": 64}
+    other = sweeps.sweep("step_time", model="llama3-8b", world_size=64, tp=4, **given)
+    assert other.framework.item() == "megatron-lm"
+    one = sweeps.sweep("time", hardware="trainium2", ranks=64, message_bytes=1e9)
+    for name in ("topology", "intra_bandwidth"):
+        assert other[name].item() == one[name].item(), name
     both = cli(f"analysis {step} --hardware tpu-v5p,dgx-h100", fine=False)
     assert both.code == 2
     assert "framework = 'not given': maxtext trains on tpu-v5p, megatron-lm trains" in both.err

@@ -214,9 +214,9 @@ def usual_operation() -> dict[str, Origin]:
 
 
 def usual_framework(machine: Machine) -> Origin:
-    """Return what trains on a machine where nothing is said: on chips of a torus XLA's."""
-    if machine.torus_dimensions:
-        return assumed("maxtext", "XLA compiles for it").of(machine.name)
+    """Return what trains on a machine where nothing is said: its own, or the usual one."""
+    if machine.framework:
+        return assumed(machine.framework, "the machine's own").of(machine.name)
     return assumed(LABELS["framework"].default)
 
 

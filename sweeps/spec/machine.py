@@ -51,6 +51,7 @@ class Machine:
     generation: str = ""  # The GPUs' generation, as software profiles call it; empty: not stated
     # A torus' axis wraps around where this divides it; 0 where every axis does
     wrap_multiple: int = 0
+    framework: str = ""  # What trains on it, if that isn't the usual one
     fabric: str = ""  # The network between nodes, as software profiles call it
     profile: str = ""  # The profile whose constants the machine has measured ones in place of
     constants: Mapping[str, Figure] = field(default_factory=dict)  # These, by quantity
@@ -140,7 +141,7 @@ KEYS = {
     ),
     "scale_up": ("kind", "dimensions", "wrap_multiple", "in_network_reduction"),
     "scale_out": ("in_network",),
-    "software": ("generation", "fabric", "profile"),
+    "software": ("generation", "fabric", "profile", "framework"),
     "device": ("peak_flops", "best_matmul_flops"),
     "training": ("matmul_efficiency", "attention_efficiency"),
 }
@@ -185,6 +186,7 @@ class _MachineFile(FigureReader):
             in_network=self._reductions("scale_up", up, "in_network_reduction"),
             scale_out_in_network=self._reductions("scale_out", out, "in_network"),
             generation=self.text("software", software, "generation", default=""),
+            framework=self.text("software", software, "framework", default=""),
             fabric=self.text("software", software, "fabric", default=""),
             profile=self.text("software", software, "profile", default=""),
             constants=self._constants(software),

@@ -126,19 +126,39 @@ class TrainingResolver(Resolver):
                 pairs = zip(self.machines, usual, strict=True)
                 wrong = ", ".join(f"{one.value} trains on {machine.name}" for machine, one in pairs)
                 raise InputError(fault("framework", "not given", wrong, "one beside each machine"))
-            # What trains on a torus brings its habits, as if it were named.
-            self.named = bool(self.machines[0].torus_dimensions)
+            # A machine's own brings its habits, as if it were named.
+            self.named = bool(self.machines[0].framework)
             self._label("framework", usual[0])
         grids = [one for one in self.machines if one.torus_dimensions]
-        most = max(self._numbers("world_size")) if "world_size" in self.given else 1.0
-        fits = all(most <= one.figures["gpus_per_node"].value for one in grids)
-        if grids and fits and not {"topology", "nodes_per_pod"} & self.sweep.given:
-            found = [
-                assumed(one.scale_up_kind if one in grids else HIERARCHY, "the machine's own")
-                for one in self.machines
-            ]
-            self._by_machine("topology", found)
-            self.given.add("topology")
+        if not grids or {"topology", "nodes_per_pod"} & self.sweep.given:
+            return
+        axes = [one for one in self.axes if {"world_size", *WORLD} & set(one.columns)]
+        sizes = np.unique(self._worlds(axes))
+        each = [
+            [self._network(one, size) if one in grids else assumed(HIERARCHY) for size in sizes]
+            for one in self.machines
+        ]
+        axis = self._axis_of("world_size")
+        if all(len({origin.value for origin in row}) == 1 for row in each):
+            self._by_machine("topology", [row[0] for row in each])
+        elif axis is not None and len(self.machines) == 1:
+            (machine,) = self.machines
+            own = [self._network(machine, size) for size in axis.columns["world_size"]]
+            self._along(axis, "topology", own)
+        else:
+            wrong = "chips of some plans fit into a pod, or wrap around, and those of others don't"
+            raise InputError(fault("topology", "not given", wrong, "give one"))
+        self.given.add("topology")
+        self._whole_ports()
+
+    def _worlds(self, axes: Sequence[Axis]) -> NDArray[np.float64]:
+        """Return how many GPUs plans have, along some axes."""
+        gpus = np.ones([1] * len(axes))
+        for name in ("world_size",) if "world_size" in self.given else WORLD:
+            own = self._axis_of(name)
+            values = [self.constants.get(name, 1.0)] if own is None else own.columns[name]
+            gpus = gpus * _on_axes(axes, name, np.asarray(values))
+        return gpus
 
     def _own_library(self) -> None:
         """Let collectives cost what the library of each machine takes, unless links are given."""
@@ -314,25 +334,18 @@ class TrainingResolver(Resolver):
             return
         degrees = ("world_size",) if "world_size" in self.given else WORLD
         axes = [one for one in self.axes if one is axis or set(degrees) & set(one.columns)]
-
-        def along(column: str, values: NDArray[Any]) -> NDArray[Any]:
-            shape = [len(one) if column in one.columns else 1 for one in axes]
-            return np.asarray(values, dtype=np.float64).reshape(shape)
-
-        gpus = np.ones([1] * len(axes))
-        for name in degrees:
-            own = self._axis_of(name)
-            values = [self.constants.get(name, 1.0)] if own is None else own.columns[name]
-            gpus = gpus * along(name, np.asarray(values))
+        gpus = self._worlds(axes)
         several = [m.name for m in rows if "gpus_per_host" in m.figures]
         counts = [_per_node(machine, "gpus") for machine in rows]
-        domain = along("hardware", np.array(counts))
-        wide = along("hardware", np.array([machine.name in several for machine in rows]))
+        domain = _on_axes(axes, "hardware", np.array(counts))
+        wide = _on_axes(axes, "hardware", np.array([machine.name in several for machine in rows]))
         taken = np.where(wide > 0.0, cut_domain(gpus, domain), domain)
         taken = np.broadcast_to(taken, [len(one) for one in axes])
         if np.all(taken == domain):
             return
-        cards = along("hardware", np.array([_per_node(machine, "nics") for machine in rows]))
+        cards = _on_axes(
+            axes, "hardware", np.array([_per_node(machine, "nics") for machine in rows])
+        )
         why = f"of a domain of {domain.max():g} GPUs a job takes the most that divides its own"
         for name, value in (("gpus_per_node", taken), ("nics_per_node", cards * taken / domain)):
             if name not in self.sweep.given:
@@ -421,6 +434,12 @@ class TrainingResolver(Resolver):
             self._extend(own, {name: part})
         else:
             self.fields[name] = (tuple(axis.name for _, axis in varying), part)
+
+
+def _on_axes(axes: Sequence[Axis], column: str, values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return a column's values along some axes, as an open grid."""
+    shape = [len(one) if column in one.columns else 1 for one in axes]
+    return np.asarray(values, dtype=np.float64).reshape(shape)
 
 
 def _lacking(name: str, model: Model) -> float:
