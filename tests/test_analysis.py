@@ -15,6 +15,7 @@ from overhead import build_topology, collective
 from overhead.communication.operation import DIMENSIONS
 from overhead.step.parts import PARTS as STEP_PARTS
 from sweeps.cli.analysis_job import evaluation_of
+from sweeps.spec.catalog import load_framework
 from tests.analysis_cases import LLAMA, SIZES, job_of, record
 from tests.cli_runner import Done, Runner
 
@@ -622,3 +623,9 @@ def test_what_recipes_set_is_an_option_of_the_framework(cli: Runner) -> None:
     hosts = [cli(f"{step}{scope}").records[0]["host_part_time_s"] for scope in scopes]
     assert hosts == sorted(hosts, reverse=True)
     assert hosts[-1] == 0.0 < hosts[-2]
+    # Transformer Engine's loss stands in the place of 16-bit logits, which are read twice, written
+    # and scaled: 10 bytes moved where Megatron's own kernels move 40, and no softmax is kept.
+    for option, held, moved in (("", 8, 40), ("+fused_loss", 2, 10)):
+        (found,) = cli(f"{step}+cuda_graphs{option}").records
+        assert found["peak_logits_memory_bytes"] == held * 1024 * 151936
+        assert load_framework(f"megatron-lm{option}").figures["loss_bytes"].value == moved

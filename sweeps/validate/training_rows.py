@@ -243,9 +243,6 @@ class _Catalogue:
         stated = {name: quantity for name, quantity in NUMBERS.items() if quantity}
         own = {stated.get(name, name): value for name, value in run.numbers.items()}
         own = {name: value for name, value in own.items() if name in VOCABULARY}
-        if run.texts.get("kind") != PLAN:
-            # The constants of a step are fitted to measured rows without their further tokens.
-            own.pop("mtp_layers", None)
         helpers = {n: value for n, value in settings.numbers.items() if n in HELPERS}
         known = {n: value for n, value in settings.numbers.items() if n not in HELPERS}
         numbers = {**settings.usual, **self._shapes(run, settings), **own, **known}

@@ -49,6 +49,31 @@ def test_a_row_that_says_it_all() -> None:
     assert {name: one.numbers[name] for name in expected} == expected
 
 
+def test_what_recipes_of_bridge_set_is_on() -> None:
+    """Their releases take Transformer Engine's loss; further tokens as their column says."""
+    row = {"source_id": "mbridge_26.06", "model": "deepseek-v3", "ep": 16, "framework": None}
+    one = case(**row, mtp_layers=1)
+    assert "fused_loss" in one.labels["framework"].split("+")
+    assert one.numbers["mtp_layers"] == 1
+    assert case(**row).numbers["mtp_layers"] == 0
+    # Printed with the degrees of the release before; its recipe has others.
+    row = {
+        "model": "Qwen3_30B_a3B",
+        "gpu_type": "H100-80GB-SXM",
+        "gpus": 16,
+        "pp": 2,
+        "vpp": 12,
+        "ep": 8,
+        "dp": 8,
+        "tp": 1,
+        "framework": None,
+    }
+    later, before = (case(source_id=f"mbridge_{name}", **row) for name in ("26.02.01", "26.02"))
+    for name, new, old in (("pp", 1, 2), ("ep", 16, 8), ("dp", 16, 8), ("virtual_stages", 1, 12)):
+        assert (later.numbers[name], before.numbers[name]) == (new, old)
+    assert {"pp", "ep"} <= set(later.assumed)
+
+
 def test_columns_go_before_the_catalogue() -> None:
     one = case(layers=12, tp=8, pp=1, dp=8)
     assert one.numbers["layers"] == 12
