@@ -19,6 +19,7 @@ import sweeps
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.labels import LABELS
 from sweeps.cli import COMMANDS
+from sweeps.cli.flags import SECTIONS
 from sweeps.cli.run_all_command import SUGGESTED, analyses
 from sweeps.spec.units import format_quantity
 from tests.cli_runner import Runner
@@ -321,6 +322,11 @@ def test_help_names_every_command(cli: Runner) -> None:
     for name in COMMANDS:
         assert cli(f"{name} --help").out.startswith(f"Usage: sweeps {name}")
     assert cli("--version").out.startswith("sweeps, version")
+    help_of_plans = cli("plan --help").out
+    parts = [f"\n{title}:\n" for title in ("Options", *SECTIONS)]
+    places = [help_of_plans.index(part) for part in parts]
+    assert places == sorted(places)
+    assert places[2] < help_of_plans.index("--hardware VALUES") < places[3]
 
 
 def test_the_suggested_commands_all_run(cli: Runner) -> None:

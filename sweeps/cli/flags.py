@@ -100,6 +100,27 @@ OF_MACHINES = (
     "training_tokens",
 )  # fmt: skip
 OF_TRAINING = (*OF_PLANS, *OF_MODELS, *OF_MACHINES)
+NETWORK = (
+    "collective", "ranks", "message_bytes", "topology", "algorithm", *LINKS, "mesh_dimensions",
+    "chunks", "phase_chunks", "reduction_cost", "hops", "software", "environment", "fabric",
+    "intra_efficiency", "inter_efficiency",
+)  # fmt: skip
+# In what parts help shows options; those of no part come first.
+SECTIONS = {
+    "Model and batch": (*OF_MODELS, "params", "moe", "num_experts", "batch_size", "global_batch",
+                        "tokens_per_step", "training_tokens", "tokens", "days"),
+    "Machine": ("world_size", "hardware", "memory", "memory_capacity", "price", "hardware_folder"),
+    "Network": NETWORK,
+    "Parallel plan": tuple(
+        name for name in OF_PLANS if name not in ("world_size", "global_batch", "tokens_per_step")
+    ),
+    "Framework and numbers": (
+        "framework", "precision", "recipe", "attention_kernel", "weight_bytes", "gradient_bytes",
+        "optimizer_bytes", "framework_folder", "model_folder", "formulas",
+    ),
+    "Files": ("output", "overwrite", "plot", "as_csv", "as_json", "compress", "digits", "dtype",
+              "timeline", "asserts"),
+}  # fmt: skip
 
 # What is written for a switch.
 SWITCHED = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
@@ -142,6 +163,19 @@ class SweepCommand(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the usual options and those that the arguments have."""
         return [*super().get_params(ctx), *ctx.meta.get(EXTRA, ())]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the options by what they are about, the command's own first."""
+        parts: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *SECTIONS)}
+        title_of = {name: title for title, names in SECTIONS.items() for name in names}
+        for one in self.get_params(ctx):
+            record = one.get_help_record(ctx)
+            if record is not None:
+                parts[title_of.get(str(one.name), "Options")].append(record)
+        for title, records in parts.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Say that there are more options."""

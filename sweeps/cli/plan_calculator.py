@@ -468,7 +468,7 @@ def _whole(one: Calculation, asked: Asked) -> Iterator[str]:
         request = read_request(
             _shaped(asked, shapes), objective="time", threshold=one.cluster.threshold
         )
-        best = answer(request.first, keep=1).recommended
+        best = answer(request.first).recommended
     except InputError as error:
         yield from _bullet(f"activations, buffers, ZeRO and time: {error.faults[0]}")
         return

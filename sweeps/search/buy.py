@@ -96,7 +96,7 @@ def sizes(node: int, least: float) -> Iterator[int]:
 def run_of(point: Point, tokens: float) -> Tried:
     """Return the best plan at a point with what a run on so many tokens takes."""
     try:
-        plan = answer(point, keep=1).recommended
+        plan = answer(point).recommended
     except InputError:
         plan = None
     if plan is None:

@@ -205,7 +205,7 @@ def beside(cases: Iterable[Case], folders: Sequence[Path] = ()) -> Iterator[Expe
         key = str((sorted(point.constants.items()), sorted(point.labels.items()), point.choices))
         try:
             if key not in known:
-                known[key] = _best(search(space_of(point), keep=1))
+                known[key] = _best(search(space_of(point)))
             yield _one(case, known[key], replace(plan_alone(case), folders=tuple(folders)))
         except InputError as error:
             yield Skipped(case.name, case.source, case.kind, "; ".join(error.faults))
@@ -229,7 +229,7 @@ def _best(found: Found) -> _Best:
 
 def _one(case: Case, found: _Best, alone: Point) -> Expert:
     space = space_of(alone)
-    own = search(space, keep=1)
+    own = search(space)
     plan, reason = (own.best[0], "") if own.best else (None, "its degrees can't be")
     if plan is None and (near := nearest_plan(space)) is not None:
         plan = near.plan if near.memory else None

@@ -119,6 +119,9 @@ class BestOfSplits:
 # The search: all plans of a space by blocks, in bounded memory.
 
 KEPT = 50
+# Steps of one run differ by more than this share, so that nobody can tell which of such plans is
+# better: the simplest is recommended, of those that are kept.
+RESOLUTION = 5e-3
 # Rows of a block: most of what is computed varies with nothing else, and is then computed once.
 ROWS = 1 << 14
 
@@ -149,21 +152,21 @@ class Found:
 
     space: Space  # What was searched
     counts: Counts  # How many plans, and why not more
-    best: tuple[Execution, ...]  # The best plans; the first is recommended
-    splits: tuple[Execution, ...]  # The best plan of every split, the best split first
+    best: tuple[Execution, ...]  # The recommended plan, then the best of all others
+    splits: tuple[Execution, ...]  # The best plan of every split, the recommended one's first
     front: tuple[Execution, ...]  # The Pareto front, from the best on
     values: tuple[float, ...] = ()  # What the best plans are ranked by, less is better
 
     @property
     def recommended(self) -> Execution:
-        """The best plan."""
+        """The plan with the least to set up of those that are as good as can be told."""
         return self.best[0]
 
     def within(self, share: float) -> tuple[Execution, ...]:
-        """Return those of the best that are worse than the first by at most this share."""
+        """Return those that are worse than the best by at most this share."""
         if not self.values:
             return ()
-        edge = self.values[0] + share * abs(self.values[0])
+        edge = min(self.values) + share * abs(min(self.values))
         return tuple(
             one for one, value in zip(self.best, self.values, strict=True) if value <= edge
         )
@@ -178,7 +181,7 @@ def search(
         counts.add(name, rows * space.ways, 0)
     if space.plan is None:
         return Found(space, counts, (), (), ())
-    keeper = _Keeper(space, space.plan, keep)
+    keeper = _Keeper(space, space.plan, max(keep, KEPT))
     for block in blocks_of(space):
         counts.evaluated += block.cells
         counts.feasible += _take(block, counts, keeper)
@@ -324,8 +327,8 @@ class _Keeper:
             self.splits.first[order], self.splits.second[order], self.splits.places[order]
         )
         front = self._plans(self.front.first, self.front.second, self.front.places)
-        values = tuple(self.top.first.tolist())
-        return Found(self.space, counts, best, splits, front, values)
+        found = Found(self.space, counts, best, splits, front, tuple(self.top.first.tolist()))
+        return _simplest(found)
 
     def _plans(
         self, first: NDArray[np.float64], second: NDArray[np.float64], places: NDArray[np.int64]
@@ -334,6 +337,27 @@ class _Keeper:
         sign = -1.0 if objective.more else 1.0
         known = {objective.quantity: sign * first, objective.second: second}
         return _settled(executions_at(self.space, places, known))
+
+
+def effort(plan: Execution) -> tuple[float, ...]:
+    """Return how much there is to set up for a plan."""
+    degrees = sum(plan[name] > 1.0 for name in ("tp", "cp", "pp", "ep"))
+    again = plan.labels["recompute"] != "none"
+    return (degrees, again, plan["virtual_stages"], plan["zero_stage"], plan["pp"])
+
+
+def _simplest(found: Found) -> Found:
+    """Recommend the simplest plan of those among which the model can't tell."""
+    near = found.within(RESOLUTION)[:KEPT]
+    if not near:
+        return found
+    place = min(range(len(near)), key=lambda index: effort(near[index]))
+    best, values = list(found.best), list(found.values)
+    best.insert(0, best.pop(place))
+    values.insert(0, values.pop(place))
+    chosen = best[0]
+    others = (plan for plan in found.splits if plan.split != chosen.split)
+    return replace(found, best=tuple(best), values=tuple(values), splits=(chosen, *others))
 
 
 def _settled(plans: Sequence[Execution]) -> tuple[Execution, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.search.request import Execution, Objective, divisors
-from sweeps.search.search import Detail, Found, details
+from sweeps.search.search import Detail, Found, details, effort
 from sweeps.spec.units import format_quantity
 
 ASKED = ("step_time", "peak_memory")
@@ -280,6 +280,13 @@ def _first(found: Found, best: Detail, objective: Objective) -> str:
         told += f", MFU {percent(mfu)}" if np.isfinite(mfu) else ""
     else:
         told = f"a step takes {seconds(best['step_time'])}"
+    least = min(found.values)
+    if found.values[0] > least:
+        gap = found.values[0] / least - 1.0 if least else 0.0
+        return (
+            f"it is within {percent(abs(gap), 2)} of {objective.words} of {several}, and has the "
+            f"least to set up: {told}"
+        )
     return f"it has {objective.words} of {several}: {told}"
 
 
@@ -372,16 +379,10 @@ def _within(found: Found, best: Detail) -> Iterator[str]:
         f" (four in five times the model is within {percent(band, 0)})" if np.isfinite(band) else ""
     )
     told = f"{more}{len(near)} plans are within {percent(CLOSE, 0)} of it{error}"
-    simplest = min(near, key=_effort)
-    if _effort(simplest) < _effort(found.recommended):
+    simplest = min(near, key=effort)
+    if effort(simplest) < effort(found.recommended):
         told += f"; with less to set up: {simplest.name}"
     yield told
-
-
-def _effort(plan: Execution) -> tuple[float, ...]:
-    """Return how much there is to set up for a plan."""
-    degrees = sum(plan[name] > 1.0 for name in ("tp", "cp", "pp", "ep"))
-    return (degrees, plan["virtual_stages"], plan["zero_stage"], plan["pp"])
 
 
 def _placed(best: Detail) -> Iterator[str]:

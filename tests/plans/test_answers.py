@@ -15,7 +15,7 @@ from sweeps.errors import InputError
 from sweeps.search.answer import answer, nodes_lost, other_batch
 from sweeps.search.launch import deepspeed, megatron, torchtitan
 from sweeps.search.repair import batch_for, filled, nearest_plan, remedies
-from sweeps.search.search import details, search
+from sweeps.search.search import KEPT, RESOLUTION, details, effort, search
 from sweeps.search.space import space_of
 from tests.plans.cases import mixture, point, usual
 
@@ -283,6 +283,18 @@ def test_imbalance_costs_time() -> None:
     even = search(space_of(point(model="mixtral-8x7b", gpus=32))).recommended
     (one, other) = details([even, even.changed({"expert_imbalance": 1.5})], ("step_time",))
     assert other["step_time"] > one["step_time"]
+
+
+def test_of_plans_as_good_as_can_be_told_the_simplest_is_recommended() -> None:
+    for several in (1, 4 * KEPT):  # Whatever is kept beside it
+        found = search(space_of(point(model="llama3-70b", gpus=256)), several)
+        near = found.within(RESOLUTION)[:KEPT]
+        assert len(near) > 1
+        assert found.recommended in near
+        assert effort(found.recommended) == min(map(effort, near))
+        assert found.splits[0] == found.recommended
+        assert len({plan.split for plan in found.splits}) == len(found.splits)
+    assert min(found.values) < found.values[0] <= (1.0 + RESOLUTION) * min(found.values)
 
 
 # Bad input.
