@@ -24,6 +24,7 @@ COMMANDS = {
     "tune": "Tensor-parallel overlap: cases, prediction, report, YAML.",
     "run": "Run a sweep: dataset, table and figures.",
     "plot": "Draw figures from a stored sweep.",
+    "page": "Write a stored sweep as one page to open and touch.",
     "info": "Say what is in a stored sweep, or verify it.",
     "validate": "Lay predictions beside published measurements.",
     "fit-constants": "A step's constants fitted to measured steps.",

@@ -389,7 +389,7 @@ def draw_figures(
     from sweeps.store.read import open_dataset
 
     dataset = open_dataset(path, require_ours=False) if dataset is None else dataset
-    checked = _figures(dataset, figures(dataset) if callable(figures) else figures)
+    checked = figures_of(dataset, figures(dataset) if callable(figures) else figures)
     unknown = set(wanted) - {figure.name for figure in checked}
     if unknown:
         known = [figure.name for figure in checked]
@@ -405,7 +405,7 @@ def draw_figures(
             notes.write(f"drew {made}\n")
 
 
-def _figures(dataset: xr.Dataset, declared: Figures | None = None) -> list[Figure]:
+def figures_of(dataset: xr.Dataset, declared: Figures | None = None) -> list[Figure]:
     """Return checked figures: those declared, a dataset's spec's, or what suits it."""
     import tomllib
 
@@ -440,7 +440,7 @@ def answer_lines(path: Path) -> Iterator[str]:
         main = main_variable(dataset, subject_of(dataset))
         if main is None or dataset.variables[main].size > _MOST_READ:
             return
-        own = [one for one in _figures(dataset) if one.kind in LINES]
+        own = [one for one in figures_of(dataset) if one.kind in LINES]
         shown = tabulate(dataset, own[0]) if own else best_cells(dataset, main, _BEST)
     title, names, (heads, *rows) = shown
     yield title

@@ -59,7 +59,7 @@ def cell_names(
     """Return what tells some cells from all others along some dimensions."""
     if not dims:
         return [""]
-    columns = _columns(dataset, dims)
+    columns = naming(dataset, dims)
     for name in ("hardware", "model"):
         # Where each row has a machine, or a model, of its own, what else it has goes with that.
         if name in columns and len(set(dataset.variables[name].values.tolist())) == len(places[0]):
@@ -69,7 +69,7 @@ def cell_names(
         coordinate = dataset.variables[name]
         at = tuple(places[list(dims).index(str(dim))] for dim in coordinate.dims)
         units = str(coordinate.attrs.get("units", "1"))
-        texts.append([_said(name, value, units) for value in coordinate.values[at].tolist()])
+        texts.append([worded(name, value, units) for value in coordinate.values[at].tolist()])
     cells = [" · ".join(parts) for parts in zip(*texts, strict=True)] if texts else []
     rows = [place for place, dim in enumerate(dims) if dim not in dataset.coords]
     if len(set(cells)) == len(places[0]) or not rows:
@@ -85,7 +85,7 @@ def coordinates_of(dataset: xr.Dataset) -> list[tuple[str, xr.Variable]]:
     return [(str(name), dataset.variables[name]) for name in dataset.coords]
 
 
-def _columns(dataset: xr.Dataset, dims: Sequence[str]) -> list[str]:
+def naming(dataset: xr.Dataset, dims: Sequence[str]) -> list[str]:
     """Return the coordinates that name cells: labels, then what plans choose, then others."""
     own = [dim for dim in dims if dim in dataset.coords]
     rows = [dim for dim in dims if dim not in dataset.coords]
@@ -115,9 +115,14 @@ def _is_text(coordinate: xr.Variable) -> bool:
     return coordinate.dtype.kind in "OUS"
 
 
-def _said(name: str, value: Any, units: str) -> str:
+def word_of(name: str) -> str:
+    """Return what people call a coordinate beside its value."""
+    return _WORDS.get(name, plain(name))
+
+
+def worded(name: str, value: Any, units: str) -> str:
     """Return a coordinate's value with the name that it needs to be understood."""
-    word = _WORDS.get(name, plain(name))
+    word = word_of(name)
     if not isinstance(value, str | bytes):
         return f"{word} {scale_of(units).given(float(value))}"
     text = value.decode() if isinstance(value, bytes) else value
@@ -332,7 +337,7 @@ class View:
         said = display.phrase(name, shown(value, self.units(name)))
         if said is None and isinstance(value, str) and name not in PLAN_NAMES:
             return f"{plain(name)} {value}"
-        return said or _said(name, value, self.units(name))
+        return said or worded(name, value, self.units(name))
 
     def is_assumed(self) -> bool:
         """Return whether something here is an assumption."""

@@ -1,0 +1,91 @@
+// Elements of a page, and what a reader sets by hand or by keyboard.
+
+// An element with properties and children; a text is a text, never markup.
+function make(name, properties = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key in made) made[key] = value;
+    else made.setAttribute(key, value);
+  }
+  made.append(...children.filter((one) => one !== null && one !== undefined));
+  return made;
+}
+
+let COUNT = 0;
+
+// A row of buttons of which one is chosen: options are [[value, text], ..].
+function buttons(label, options, value, changed) {
+  const name = `choice${(COUNT += 1)}`;
+  const each = options.map(([own, text]) => {
+    const input = make("input", { type: "radio", name, checked: own === value });
+    input.onchange = () => changed(own);
+    return make("label", {}, input, make("span", {}, text));
+  });
+  const group = make("fieldset", { className: "buttons" }, make("legend", {}, label), ...each);
+  group.put = (now) => options.forEach(([own], n) => {
+    each[n].firstChild.checked = own === now;
+  });
+  return group;
+}
+
+// A slider over texts, by their places.
+function slider(label, texts, place, changed) {
+  const shown = make("output", {}, texts[place] ?? "");
+  const input = make("input", {
+    type: "range", min: 0, max: texts.length - 1, step: 1, value: place, "aria-label": label,
+  });
+  const tell = (now) => {
+    shown.textContent = texts[now] ?? "";
+    input.setAttribute("aria-valuetext", texts[now] ?? "");
+  };
+  tell(place);
+  input.oninput = () => {
+    tell(Number(input.value));
+    changed(Number(input.value));
+  };
+  const whole = make("label", { className: "slider" }, make("span", {}, label, shown), input);
+  whole.put = (now) => {
+    input.value = now;
+    tell(now);
+  };
+  return whole;
+}
+
+// A list of which one is chosen: options are [[value, text], ..].
+function choice(label, options, value, changed) {
+  const list = make("select", {}, ...options.map(([own, text]) => {
+    return make("option", { value: own, selected: own === value }, text);
+  }));
+  list.onchange = () => changed(list.value);
+  const whole = make("label", { className: "choice" }, make("span", {}, label), list);
+  whole.put = (now) => {
+    list.value = now;
+  };
+  return whole;
+}
+
+// A number that the reader types, with a unit; `changed` gets NaN where it is none.
+function field(label, units, text, changed) {
+  const input = make("input", { type: "text", value: text, inputMode: "text", "aria-label": label });
+  input.onchange = () => {
+    const value = input.value.trim() ? readNumber(input.value, units) : NaN;
+    input.setAttribute("aria-invalid", input.value.trim() !== "" && Number.isNaN(value));
+    changed(value, input.value);
+  };
+  return make("label", { className: "field" }, make("span", {}, label), input);
+}
+
+function button(text, pressed) {
+  const made = make("button", { type: "button" }, text);
+  made.onclick = pressed;
+  return made;
+}
+
+// A table: heads, rows of texts (or elements); the first column names the row.
+function table(heads, rows) {
+  const line = (cells) => make("tr", {}, ...cells.map((one, place) => make(place ? "td" : "th", {}, one)));
+  const top = make("tr", {}, ...heads.map((one) => make("th", { scope: "col" }, one)));
+  const body = make("tbody", {}, ...rows.map(line));
+  const whole = make("table", {}, make("thead", {}, top), body);
+  return make("div", { className: "scroll", tabIndex: 0 }, whole);
+}

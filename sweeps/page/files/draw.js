@@ -1,0 +1,454 @@
+// Figures: axes and words as SVG, which can be read and selected; marks on a canvas, which holds
+// a million of them.
+
+let COLOURS = { light: [], dark: [], areas: [], shades: [] };
+let PRINTING = false;
+const DASHES = [[], [7, 3], [2, 2], [9, 3, 2, 3]];
+const SVG = "http://www.w3.org/2000/svg";
+
+function setColours(colours) {
+  COLOURS = colours;
+}
+
+function isDark() {
+  return !PRINTING && matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+function lineColour(place) {
+  const own = isDark() ? COLOURS.dark : COLOURS.light;
+  return own[place % own.length];
+}
+
+function areaColour(place) {
+  return COLOURS.areas[place % COLOURS.areas.length];
+}
+
+// A colour of the scale for numbers, from 0 to 1.
+function shade(share) {
+  const last = COLOURS.shades.length - 1;
+  const at = Math.min(Math.max(share, 0), 1) * last;
+  const low = Math.min(Math.floor(at), last - 1);
+  const part = (place, n) => parseInt(COLOURS.shades[place].slice(1 + 2 * n, 3 + 2 * n), 16);
+  const mixed = [0, 1, 2].map((n) => part(low, n) + (at - low) * (part(low + 1, n) - part(low, n)));
+  return `rgb(${mixed.map(Math.round).join(",")})`;
+}
+
+// Calls `draw` where the page's width, its light or its paper change.
+function redrawn(draw) {
+  let width = window.innerWidth;
+  window.addEventListener("resize", () => {
+    if (window.innerWidth !== width) draw();
+    width = window.innerWidth;
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  for (const [name, printing] of [["beforeprint", true], ["afterprint", false]]) {
+    window.addEventListener(name, () => {
+      PRINTING = printing;
+      draw();
+    });
+  }
+}
+
+function shape(name, attributes, text) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+// Puts empty axes into a region.  asked: { x(pixels) and y(pixels) -> axis, height, right (room
+// for words on the right), left (room for names, where the vertical axis is none), bare (no
+// vertical axis) }
+// Returns { svg, ctx, left, top, width, height, x, y, px(value), py(value), host }.
+function makeFrame(host, asked) {
+  const outer = Math.max(host.clientWidth, 260);
+  const height = asked.height || Math.min(460, Math.max(300, outer * 0.55));
+  const [top, bottom] = [asked.top ?? 28, 44];
+  const inner = height - top - bottom;
+  const y = asked.y ? asked.y(inner) : null;
+  const names = y ? Math.max(...y.ticks.map((one) => textWidth(one.text)), 0) + 12 : 0;
+  const left = asked.left ?? Math.max(names, 28);
+  const width = outer - left - (asked.right || 14);
+  const x = asked.x(width);
+  const canvas = document.createElement("canvas");
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = outer * ratio;
+  canvas.height = height * ratio;
+  canvas.style.height = `${height}px`;
+  const ctx = canvas.getContext("2d");
+  ctx.scale(ratio, ratio);
+  const svg = shape("svg", { viewBox: `0 0 ${outer} ${height}`, width: outer, height });
+  const box = make("div", { className: "plot" }, canvas, svg);
+  host.replaceChildren(box);
+  const frame = { host, svg, ctx, left, top, width, height: inner, x, y, outer };
+  frame.px = (value) => left + width * x.share(value);
+  frame.py = y ? (value) => top + inner * (1 - y.share(value)) : null;
+  frame.clip = (draw) => {
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(left - 6, top - 6, width + 12, inner + 12);
+    ctx.clip();
+    draw(ctx);
+    ctx.restore();
+  };
+  drawAxes(frame);
+  return frame;
+}
+
+function drawAxes({ svg, ctx, left, top, width, height, x, y, px, py, outer }) {
+  const base = top + height;
+  ctx.strokeStyle = isDark() ? "#3a3d40" : "#e4e4e4";
+  const grid = (...ends) => {
+    ctx.beginPath();
+    ctx.moveTo(ends[0], ends[1]);
+    ctx.lineTo(ends[2], ends[3]);
+    ctx.stroke();
+  };
+  const text = (attributes, words) => svg.append(shape("text", attributes, words));
+  for (const tick of x.ticks) {
+    const at = px(tick.value);
+    if (!x.band) grid(at, top, at, base);
+    const half = textWidth(tick.text) / 2;
+    const inside = Math.min(Math.max(at, half + 1), outer - half - 1);
+    text({ x: inside, y: base + 17, "text-anchor": "middle" }, tick.text);
+  }
+  svg.append(shape("line", { x1: left, x2: left + width, y1: base, y2: base, class: "axis" }));
+  const label = cut(x.label, outer - 8);
+  const middle = left + width / 2;
+  const half = textWidth(label) / 2 + 4;
+  const at = Math.min(Math.max(middle, half), outer - half);
+  text({ x: at, y: base + 37, "text-anchor": "middle", class: "label" }, label);
+  if (!y) return;
+  for (const tick of y.ticks) {
+    const up = py(tick.value);
+    if (!y.band) grid(left, up, left + width, up);
+    const named = shape("text", { x: left - 7, y: up + 4, "text-anchor": "end" }, tick.text);
+    if (tick.whole && tick.whole !== tick.text) named.append(shape("title", {}, tick.whole));
+    svg.append(named);
+  }
+  text({ x: 2, y: 13, class: "label" }, cut(y.label, outer - 6));
+}
+
+// Lines: { x, y: as `axisOf` asks (x may be { texts, label }: names), series: [{ label, points:
+// [[x, y], ..], colour (place), dash (place), dots }], cursor (an x), limits: [{ value, label }],
+// height }
+function drawLines(host, asked) {
+  const wide = host.clientWidth >= 560 && asked.series.length > 1 && asked.series.length <= 7;
+  const longest = wide ? Math.max(...asked.series.map((one) => textWidth(one.label))) : 0;
+  const named = wide && longest <= 0.3 * host.clientWidth;
+  const frame = makeFrame(host, {
+    x: (pixels) => (asked.x.texts ? bandAxis(asked.x.texts, asked.x.label, pixels)
+      : axisOf({ zero: false, ...asked.x }, pixels)),
+    y: (pixels) => axisOf(asked.y, pixels, true),
+    right: named ? longest + 22 : 16,
+    height: asked.height,
+  });
+  const { px, py } = frame;
+  const ends = [];
+  frame.clip((ctx) => asked.series.forEach((one, place) => {
+    const colour = lineColour(one.colour ?? place);
+    ctx.strokeStyle = colour;
+    ctx.fillStyle = colour;
+    ctx.lineWidth = 2;
+    ctx.setLineDash(DASHES[one.dash ?? Math.floor(place / 6) % DASHES.length]);
+    ctx.beginPath();
+    let joined = false;
+    for (const [x, y] of one.points) {
+      const there = Number.isFinite(y) && (y > 0 || !frame.y.log);
+      if (there && joined) ctx.lineTo(px(x), py(y));
+      else if (there) ctx.moveTo(px(x), py(y));
+      joined = there;
+      if (there) ends[place] = [px(x), py(y)];
+    }
+    if (!one.dots) ctx.stroke();
+    ctx.setLineDash([]);
+    for (const [x, y] of one.points.length <= 60 || one.dots ? one.points : []) {
+      if (Number.isFinite(y)) disc(ctx, px(x), py(y), 3);
+    }
+  }));
+  drawLimits(frame, asked.limits || []);
+  if (asked.cursor !== undefined) {
+    const at = px(asked.cursor);
+    const line = { x1: at, x2: at, y1: frame.top, y2: frame.top + frame.height, class: "cursor" };
+    frame.svg.append(shape("line", line));
+  }
+  if (named) nameEnds(frame, asked.series, ends);
+  else if (asked.series.length > 1) {
+    host.append(legend(asked.series.map((one, place) => {
+      return { label: one.label, colour: lineColour(one.colour ?? place), line: true };
+    })));
+  }
+  return frame;
+}
+
+// Names lines at their ends, moved apart.
+function nameEnds(frame, series, ends) {
+  const placed = series.map((one, place) => ({ one, place, end: ends[place] }))
+    .filter(({ end }) => end).sort((a, b) => a.end[1] - b.end[1]);
+  let free = frame.top + 4;
+  placed.forEach((each) => {
+    each.at = Math.max(each.end[1] + 4, free);
+    free = each.at + 15;
+  });
+  let low = frame.top + frame.height + 4;
+  for (const each of [...placed].reverse()) {
+    each.at = Math.min(each.at, low);
+    low = each.at - 15;
+  }
+  for (const { one, place, at } of placed) {
+    const x = frame.left + frame.width + 10;
+    const name = shape("text", { x, y: at, class: "name" }, one.label);
+    name.style.fill = lineColour(one.colour ?? place);
+    frame.svg.append(name);
+  }
+}
+
+function disc(ctx, x, y, radius) {
+  ctx.beginPath();
+  ctx.arc(x, y, radius, 0, 2 * Math.PI);
+  ctx.fill();
+}
+
+function drawLimits(frame, limits) {
+  for (const { value, label, upright } of limits) {
+    const { left, top, width, height } = frame;
+    const at = upright ? frame.px(value) : frame.py(value);
+    if (upright ? at < left || at > left + width : at < top || at > top + height) continue;
+    const line = upright ? { x1: at, x2: at, y1: top, y2: top + height }
+      : { x1: left, x2: left + width, y1: at, y2: at };
+    frame.svg.append(shape("line", { ...line, class: "limit" }));
+    const flipped = upright && at + textWidth(label) + 8 > left + width;
+    const place = upright ? { x: at + (flipped ? -5 : 5), y: top + 10 } : { x: left + 6, y: at - 5 };
+    const anchor = flipped ? "end" : "start";
+    frame.svg.append(shape("text", { ...place, class: "note", "text-anchor": anchor }, label));
+  }
+}
+
+// Points: { x, y: as `axisOf` asks, xs, ys: numbers, colour: places (-1: pale), order: places of
+// points to name 1, 2, .., front: places of a front from left to right, limits, height }
+function drawPoints(host, asked) {
+  const frame = makeFrame(host, {
+    x: (pixels) => axisOf(asked.x, pixels),
+    y: (pixels) => axisOf(asked.y, pixels, true),
+    height: asked.height,
+  });
+  const { px, py } = frame;
+  const { xs, ys, colour } = asked;
+  const many = xs.length > 5000;
+  const taken = new Map();
+  const pale = isDark() ? "#5a5a5a" : "#c4c4c4";
+  frame.clip((ctx) => {
+    for (const wanted of [true, false]) {
+      for (let n = 0; n < xs.length; n += 1) {
+        if ((colour[n] < 0) !== wanted || !Number.isFinite(xs[n]) || !Number.isFinite(ys[n])) continue;
+        const [x, y] = [px(xs[n]), py(ys[n])];
+        if (many) {
+          const spot = Math.round(x / 2) * 8192 + Math.round(y / 2);
+          if (taken.get(spot) === colour[n]) continue;
+          taken.set(spot, colour[n]);
+        }
+        ctx.fillStyle = wanted ? pale : lineColour(colour[n]);
+        if (many) ctx.fillRect(x - 1.5, y - 1.5, 3, 3);
+        else disc(ctx, x, y, wanted ? 2.6 : 4);
+      }
+    }
+    const front = asked.front || [];
+    ctx.strokeStyle = isDark() ? "#ff8a5c" : "#C23B00";
+    ctx.lineWidth = 1.5;
+    ctx.beginPath();
+    front.forEach((n, place) => {
+      if (place) ctx.lineTo(px(xs[n]), py(ys[front[place - 1]]));
+      ctx.lineTo(px(xs[n]), py(ys[n]));
+    });
+    ctx.stroke();
+  });
+  drawLimits(frame, asked.limits || []);
+  const boxes = [];
+  asked.order?.forEach((n, place) => {
+    const spots = [[0, -9], [10, 4], [-10, 4], [0, 19], [12, -8], [-12, -8], [12, 16], [-12, 16]];
+    const free = spots.find(([dx, dy]) => {
+      const [x, y] = [px(xs[n]) + dx, py(ys[n]) + dy];
+      return !boxes.some(([a, b]) => Math.abs(a - x) < 12 && Math.abs(b - y) < 14);
+    });
+    if (!free) return;
+    const [x, y] = [px(xs[n]) + free[0], py(ys[n]) + free[1]];
+    boxes.push([x, y]);
+    frame.svg.append(shape("text", { x, y, "text-anchor": "middle", class: "rank" }, place + 1));
+  });
+  return frame;
+}
+
+// A map: { x, y: { texts, label } or as `axisOf` asks with sorted values, colour(column, row) ->
+// a colour or null (a hole), height, cursor: [column, row] }
+function drawMap(host, asked) {
+  const axis = (one, pixels, upright) => {
+    if (one.texts) return bandAxis(one.texts, one.label, pixels, upright);
+    return axisOf({ ...one, ends: rims(one) }, pixels, upright);
+  };
+  const frame = makeFrame(host, {
+    x: (pixels) => axis(asked.x, pixels, false),
+    y: (pixels) => axis(asked.y, pixels, true),
+    height: asked.height,
+  });
+  const bounds = (one, place) => one.texts
+    ? one.texts.map((_, n) => [n - 0.5, n + 0.5]).map((both) => both.map(place))
+    : edges(one).map((both) => both.map(place));
+  const across = bounds(asked.x, frame.px);
+  const upward = bounds(asked.y, frame.py);
+  const box = ([a, b], [c, d]) => [Math.min(a, b), Math.min(c, d), Math.abs(b - a), Math.abs(d - c)];
+  frame.clip((ctx) => {
+    across.forEach((column, n) => upward.forEach((row, m) => {
+      const colour = asked.colour(n, m);
+      if (!colour) return;
+      const [x, y, width, height] = box(column, row);
+      ctx.fillStyle = colour;
+      ctx.fillRect(x, y, width + 0.4, height + 0.4);
+    }));
+  });
+  if (asked.cursor) {
+    const [x, y, width, height] = box(across[asked.cursor[0]], upward[asked.cursor[1]]);
+    frame.svg.append(shape("rect", { x, y, width, height, class: "chosen" }));
+  }
+  frame.cells = { across, upward };
+  return frame;
+}
+
+function isLog(one) {
+  if (one.log === true || one.log === false) return one.log && one.values[0] > 0;
+  return one.values[0] > 0 && one.values[one.values.length - 1] / one.values[0] >= 16;
+}
+
+// The two edges of each value's cell: half way to its neighbours.
+function edges(one) {
+  const values = one.values;
+  const [turn, back] = isLog(one) ? [Math.log, Math.exp] : [(v) => v, (v) => v];
+  const places = values.map(turn);
+  const gap = (n) => (places[n + 1] - places[n]) / 2;
+  return places.map((place, n) => {
+    const before = n > 0 ? gap(n - 1) : places.length > 1 ? gap(0) : 0.5;
+    const after = n < places.length - 1 ? gap(n) : before;
+    return [back(place - before), back(place + after)];
+  });
+}
+
+function rims(one) {
+  const all = edges(one);
+  return [all[0][0], all[all.length - 1][1]];
+}
+
+// Stacked bars: { rows: [{ name, values: [..], text }], parts: [{ label, colour (a colour) }],
+// units, label, percent, multiple, limits, chosen (a row) }.  A part below zero isn't drawn.
+function drawBars(host, asked) {
+  const narrow = host.clientWidth < 560;
+  const longest = Math.max(0, ...asked.rows.map((one) => textWidth(one.name)));
+  const left = narrow ? 4 : Math.min(longest + 14, 0.42 * host.clientWidth);
+  const step = narrow ? 44 : 28;
+  const total = (row) => row.values.reduce((sum, one) => sum + Math.max(one, 0), 0);
+  const marks = (asked.limits || []).map((one) => one.value);
+  const values = [...asked.rows.map(total), ...marks, 0].filter(Number.isFinite);
+  const beside = Math.max(0, ...asked.rows.map((one) => textWidth(one.text || ""))) + 14;
+  const frame = makeFrame(host, {
+    x: (pixels) => axisOf({ ...asked, values, log: false }, pixels),
+    left,
+    right: beside,
+    top: (asked.limits || []).length ? 20 : 8,
+    height: asked.rows.length * step + 60,
+  });
+  frame.rows = asked.rows.map((row, n) => {
+    const top = frame.top + n * step + (narrow ? 20 : 4);
+    let from = 0;
+    row.values.forEach((value, place) => {
+      if (!(value > 0)) return;
+      frame.ctx.fillStyle = asked.parts[place].colour;
+      const start = frame.px(from);
+      frame.ctx.fillRect(start, top, Math.max(frame.px(from + value) - start, 0), 20);
+      from += value;
+    });
+    const name = cut(row.name, narrow ? frame.outer - 8 : left - 14);
+    const place = narrow ? { x: left, y: top - 5 } : { x: left - 8, y: top + 14, "text-anchor": "end" };
+    const named = shape("text", { ...place, class: asked.chosen === n ? "now" : "" }, name);
+    named.append(shape("title", {}, row.name));
+    const end = { x: frame.px(from) + 6, y: top + 14, class: "total" };
+    frame.svg.append(named, shape("text", end, row.text || ""));
+    return [top - (narrow ? 20 : 4), top - (narrow ? 20 : 4) + step];
+  });
+  drawLimits(frame, (asked.limits || []).map((one) => ({ ...one, upright: true })));
+  host.append(legend(asked.parts));
+  return frame;
+}
+
+// What colours mean: [{ label, colour, line }], as a list.
+function legend(items) {
+  return make("ul", { className: "legend" }, ...items.map((one) => {
+    const sample = make("span", { className: one.line ? "stroke" : "patch" });
+    sample.style.background = one.colour;
+    return make("li", {}, sample, one.label);
+  }));
+}
+
+// The scale of a map's numbers.
+function shadeBar(low, high) {
+  const bar = make("span", { className: "shades" });
+  const stops = [0, 1, 2, 3, 4, 5, 6, 7, 8].map((n) => shade(n / 8));
+  bar.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
+  return make("p", { className: "legend" }, low, bar, high);
+}
+
+// Lets a reader point at marks, go through them by the arrow keys, and choose one by a click or
+// Enter.  marks: { count, find(x, y) -> place or -1, at(place) -> [x, y] or null, show(place; -1:
+// none), choose(place), now: a place }
+function interact(frame, marks) {
+  const { host, svg } = frame;
+  const ring = shape("circle", { r: 8, class: "ring", visibility: "hidden" });
+  svg.append(ring);
+  let now = marks.now ?? -1;
+  const point = (place) => {
+    const at = place < 0 ? null : marks.at(place);
+    ring.setAttribute("visibility", at ? "visible" : "hidden");
+    if (at) {
+      ring.setAttribute("cx", at[0]);
+      ring.setAttribute("cy", at[1]);
+    }
+  };
+  const show = (place) => {
+    point(place);
+    marks.show(place);
+  };
+  const where = (event) => {
+    const box = svg.getBoundingClientRect();
+    return marks.find(event.clientX - box.left, event.clientY - box.top);
+  };
+  point(now);
+  host.tabIndex = 0;
+  svg.onpointermove = (event) => show(where(event));
+  svg.onpointerleave = () => {
+    point(now);
+    marks.show(-1);
+  };
+  svg.onclick = (event) => {
+    const place = where(event);
+    if (place >= 0) marks.choose(place);
+  };
+  host.onkeydown = (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (step && marks.count) {
+      now = (now + step + marks.count) % marks.count;
+      show(now);
+    } else if (event.key === "Enter" && now >= 0) marks.choose(now);
+    else return;
+    event.preventDefault();
+  };
+}
+
+// The nearest of some places, at most some pixels away.
+function nearest(count, at, x, y, most = 40) {
+  let best = -1;
+  let least = most * most;
+  for (let n = 0; n < count; n += 1) {
+    const spot = at(n);
+    if (!spot) continue;
+    const away = (spot[0] - x) ** 2 + (spot[1] - y) ** 2;
+    if (away < least) [best, least] = [n, away];
+  }
+  return best;
+}

@@ -1,0 +1,583 @@
+// The page of a stored sweep: its questions, four views, a control for every dimension.
+
+const VIEWS = { points: "Points", lines: "Lines", map: "Map", bars: "Parts" };
+const LISTED = 8;
+const BARS = 12;
+const PARTS = 7;
+const region = (id) => document.getElementById(id);
+
+function start(data, bytes) {
+  const sweep = openSweep(data, bytes);
+  const page = { sweep, held: region("held").textContent, shown: null, layout: "" };
+  page.quantities = data.arrays.filter((one) => one.role === "quantity").map((one) => one.name);
+  page.numbers = page.quantities.filter((name) => !sweep.arrays[name].texts);
+  page.columns = data.arrays
+    .filter((one) => one.role === "column" && one.dims.length === 1).map((one) => one.name);
+  page.state = makeState(fieldsOf(page), () => draw(page));
+  window.pageOf = page;
+  redrawn(() => draw(page));
+  about(page);
+  draw(page);
+}
+
+// What a page shows: { name: field } as `makeState` takes them.
+function fieldsOf(page) {
+  const { sweep, quantities, numbers, columns } = page;
+  const first = firstState(page);
+  const one = (initial, known) => ({
+    initial, read: (text) => (!known || known.includes(text) ? text : undefined),
+    write: String,
+  });
+  const number = { table: true, initial: {}, write: (value) => String(value),
+    read: (text, name) => {
+      const known = numbers.includes(name) || columns.includes(name);
+      return known && Number.isFinite(Number(text)) ? Number(text) : undefined;
+    } };
+  const places = (text) => {
+    const found = text.split(".").map(Number);
+    const fine = found.length === sweep.dims.length
+      && sweep.dims.every((dim, n) => Number.isInteger(found[n]) && found[n] >= 0 && found[n] < dim.size);
+    return fine ? found.join(".") : undefined;
+  };
+  const cell = { initial: "", read: places, write: String };
+  const axes = ["", ...columns, ...sweep.dims.map((dim) => dim.name)];
+  return {
+    fig: one(first.fig, ["none", ...sweep.data.figures.map((each) => each.name)]),
+    view: one(first.view, viewsOf(page)),
+    y: one(first.y, quantities),
+    x: one(first.x, [...quantities, ...axes]),
+    by: one(first.by, axes),
+    c: one(first.c, ["", ...axes]),
+    g: one(first.g, sweep.data.groups.map((each) => each.name)),
+    sort: one(first.sort, ["", ...numbers]),
+    at: { table: true, initial: first.at, write: (value, dim) => entryOf(sweep, dim, value),
+      read: (text, dim) => placeOf(sweep, dim, text) },
+    lx: one("", ["", "log", "linear"]),
+    ly: one("", ["", "log", "linear"]),
+    unit: one("", null),
+    best: one("", ["", "less", "more"]),
+    max: number,
+    min: { ...number },
+    cell, a: { ...cell }, b: { ...cell },
+  };
+}
+
+function firstState(page) {
+  const { sweep, numbers, quantities } = page;
+  const at = Object.fromEntries(sweep.dims.map((dim) => {
+    return [dim.name, dim.chosen ? "*" : Math.floor(dim.size / 2)];
+  }));
+  const numeric = sweep.dims.find((dim) => dim.number && !dim.chosen) || sweep.dims[0];
+  const usual = {
+    fig: "none", view: "lines", y: numbers[0] || quantities[0], x: numeric.key || numeric.name,
+    by: "", c: "", g: (sweep.data.groups[0] || {}).name || "", sort: "", at,
+  };
+  const [asked] = sweep.data.figures;
+  return asked ? { ...usual, ...asked.state, fig: asked.name, at: { ...at, ...asked.state.at } } : usual;
+}
+
+function viewsOf({ sweep, numbers }) {
+  const views = ["lines"];
+  if (numbers.length > 1) views.unshift("points");
+  if (sweep.dims.length > 1) views.push("map");
+  if (sweep.data.groups.length) views.push("bars");
+  return views;
+}
+
+// A dimension's entry as the address has it: its value, or # and its place.
+function entryOf(sweep, dim, place) {
+  if (place === "*") return "*";
+  const about = sweep.dims.find((one) => one.name === dim);
+  if (!about.key) return `#${place}`;
+  const array = sweep.arrays[about.key];
+  return array.texts ? array.texts[array.values[place]] : String(array.values[place]);
+}
+
+function placeOf(sweep, dim, text) {
+  const about = sweep.dims.find((one) => one.name === dim);
+  if (!about) return undefined;
+  if (text === "*") return "*";
+  const place = [...Array(about.size).keys()].find((n) => entryOf(sweep, dim, n) === text);
+  return place;
+}
+
+// What the state asks for, resolved: what is spread out, what is held, what is better.
+function resolved(page) {
+  const { state, sweep } = page;
+  const group = sweep.data.groups.find((one) => one.name === state.g);
+  const bars = state.view === "bars" && group;
+  let main = bars ? state.sort || group.total || group.parts[0].variables[0] : state.y;
+  if (state.view === "points" && sweep.arrays[main].texts) [main] = page.numbers;
+  const array = sweep.arrays[main];
+  const more = (state.best || array.better) === "more";
+  const limits = { max: state.max, min: state.min };
+  const line = state.view === "lines" || state.view === "map";
+  const x = line ? alongOf(sweep, axisName(page, state.x, "")) : null;
+  let by = line && state.by ? alongOf(sweep, state.by) : null;
+  if (state.view === "map" && (!by || by.dim === x.dim)) {
+    const other = sweep.dims.find((dim) => dim.name !== x.dim);
+    by = alongOf(sweep, other.key || other.name);
+  }
+  if (by && by.dim === x.dim) by = null;
+  const axes = [x, by].filter(Boolean).map((one) => one.dim);
+  const named = Boolean(array.texts);
+  const all = sweep.dims.map((dim) => dim.name).filter((dim) => {
+    return state.at[dim] === "*" && !axes.includes(dim) && !named;
+  });
+  const cell = {};
+  for (const dim of sweep.dims) {
+    cell[dim.name] = state.at[dim.name] === "*" ? 0 : state.at[dim.name];
+  }
+  return { main, array, more, limits, x, by, axes, all, cell, group };
+}
+
+function axisName(page, name) {
+  const { sweep, columns } = page;
+  if (columns.includes(name) || sweep.dims.some((dim) => dim.name === name)) return name;
+  const dim = sweep.dims.find((one) => one.number && !one.chosen) || sweep.dims[0];
+  return dim.key || dim.name;
+}
+
+// The best cells of what is asked: along all that is chosen, at the conditions that are set.
+function bestCells(page, most) {
+  const { sweep, state } = page;
+  const { array, more, limits, axes, all, cell } = page.asked;
+  const chosen = sweep.dims.filter((dim) => axes.includes(dim.name) && (dim.chosen || state.at[dim.name] === "*"));
+  const dims = [...all, ...chosen.map((dim) => dim.name)];
+  const ordered = sweep.dims.map((dim) => dim.name).filter((dim) => dims.includes(dim));
+  const values = gather(array, ordered, cell, sweep.sizes);
+  const kept = keeping(sweep, limits, ordered, cell);
+  const places = bestPlaces(values, kept, more, most);
+  const count = values.reduce((sum, one) => sum + !Number.isNaN(one), 0);
+  return { dims: ordered, total: values.length, count,
+    cells: places.map((n) => cellOf(n, ordered, cell, sweep.sizes)) };
+}
+
+function cellFrom(sweep, text) {
+  const places = text.split(".").map(Number);
+  return Object.fromEntries(sweep.dims.map((dim, n) => [dim.name, places[n]]));
+}
+
+function textOfCell(sweep, cell) {
+  return sweep.dims.map((dim) => cell[dim.name]).join(".");
+}
+
+// Draws the page anew.
+function draw(page) {
+  const { state, sweep } = page;
+  page.asked = resolved(page);
+  const best = bestCells(page, LISTED);
+  page.best = best;
+  const { cell } = page.asked;
+  page.chosen = state.cell ? cellFrom(sweep, state.cell) : best.cells[0] || { ...cell };
+  head(page);
+  questions(page);
+  answer(page);
+  controls(page);
+  figure(page);
+  showCell(page, page.chosen, state.cell ? "Chosen" : "Best shown");
+  listBest(page);
+  compare(page);
+  limitsOf(page);
+}
+
+function head(page) {
+  const { state, sweep } = page;
+  const { array, x, by, group } = page.asked;
+  const asked = sweep.data.figures.find((one) => one.name === state.fig);
+  let title = asked ? asked.title : "";
+  if (!title && state.view === "bars") title = group.label;
+  if (!title && state.view === "points") title = `${array.label} over ${lower(sweep.arrays[xOfPoints(page)].label)}`;
+  if (!title) title = `${array.label} over ${lower(x.label)}${by ? ` and ${lower(by.label)}` : ""}`;
+  region("title").textContent = title;
+  document.title = title;
+  const spread = [...page.asked.axes, ...page.asked.all];
+  const held = sweep.dims.filter((dim) => !spread.includes(dim.name)).map((dim) => {
+    return nameOf(sweep, page.asked.cell, [dim.name]);
+  });
+  region("held").textContent = [page.held, ...held].filter(Boolean).join(" · ");
+}
+
+function lower(text) {
+  return /^[A-Z][a-z ]/.test(text) ? text.slice(0, 1).toLowerCase() + text.slice(1) : text;
+}
+
+// The questions that the sweep's figures ask: each leads to its view.
+function questions(page) {
+  const { state, sweep } = page;
+  const others = sweep.data.figures.filter((one) => one.name !== state.fig);
+  region("questions").replaceChildren(...others.map((one) => {
+    const at = { ...firstState(page).at, ...state.at, ...one.state.at };
+    const usual = { c: "", sort: "", by: "", lx: "", ly: "", unit: "", best: "", cell: "" };
+    return button(one.title, () => state.set({ ...usual, ...one.state, at, fig: one.name }));
+  }));
+}
+
+// The answer, in a sentence or two.
+function answer(page) {
+  const { sweep, state, best } = page;
+  const { array, more, all, axes } = page.asked;
+  const lines = [];
+  if (array.texts) {
+    lines.push(make("p", { className: "answer" }, shares(page)));
+  } else if (best.cells.length) {
+    const [first] = best.cells;
+    const value = shownText(array, numberAt(array, first));
+    const name = nameOf(sweep, first, best.dims);
+    const conditions = axes.filter((dim) => !best.dims.includes(dim));
+    const at = conditions.length ? ` at ${nameOf(sweep, first, conditions)}` : "";
+    lines.push(make("p", { className: "answer" }, `${more ? "Greatest" : "Least"} ${lower(array.label)}${at}: `,
+      make("strong", {}, value), name ? ` with ${name}` : ""));
+  } else {
+    lines.push(make("p", { className: "answer" }, why(page)));
+  }
+  const more2 = [];
+  if (best.cells.length && !array.texts) {
+    for (const name of tellers(page)) {
+      more2.push(`${sweep.arrays[name].title} ${shownText(sweep.arrays[name], numberAt(sweep.arrays[name], best.cells[0]))}`);
+    }
+  }
+  if (best.total > 1 && !array.texts) {
+    const limited = Object.keys(state.max).length + Object.keys(state.min).length;
+    more2.push(`the best of ${best.total.toLocaleString("en")} cells${limited ? " within your limits" : ""}`);
+  }
+  if (more2.length) lines.push(make("p", { className: "quiet" }, more2.join(" · ")));
+  const ranges = state.view === "lines" ? rangesOf(page) : "";
+  if (ranges) lines.push(make("p", { className: "quiet" }, ranges));
+  region("answer").replaceChildren(...lines);
+}
+
+// Why there is no best cell.
+function why(page) {
+  const { sweep, best } = page;
+  const { array, cell } = page.asked;
+  if (best.count) return "No cell keeps your limits: loosen one.";
+  return `No value here: ${reasonAt(sweep, array, cell)}.`;
+}
+
+// What is told of the best cell besides: the sweep's usual quantities.
+function tellers(page) {
+  const { sweep, state } = page;
+  const limited = [...Object.keys(state.max), ...Object.keys(state.min)];
+  const wanted = [...limited, ...(state.view === "points" ? [xOfPoints(page)] : []), ...sweep.data.told];
+  const known = [...new Set(wanted)].filter((name) => name !== page.asked.main && page.numbers.includes(name));
+  return known.slice(0, 4);
+}
+
+// Which names a map of names has, and how often.
+function shares(page) {
+  const { array, x, by, all, cell, more, limits } = page.asked;
+  const found = bestAlong(page.sweep, { y: array.name, x, by, all, cell, more, limits });
+  const counts = new Map();
+  for (const one of found.values) if (!Number.isNaN(one)) counts.set(one, (counts.get(one) || 0) + 1);
+  const total = [...counts.values()].reduce((sum, one) => sum + one, 0);
+  const order = [...counts].sort((one, other) => other[1] - one[1]).slice(0, 3);
+  const words = order.map(([name, count]) => `${shownText(array, name)} ${percentText(count / total, 0)}`);
+  return `${array.label}: ${words.join(", ")} of ${total.toLocaleString("en")} cells`;
+}
+
+// Which line is best from where to where.
+function rangesOf(page) {
+  const { x, by, all, cell, more, limits, array } = page.asked;
+  if (!by || array.texts || !x.values) return "";
+  const found = bestAlong(page.sweep, { y: array.name, x, by, all, cell, more, limits });
+  const words = [];
+  for (let n = 0; n < found.across; n += 1) {
+    const column = [...Array(found.rows).keys()].map((row) => found.values[row * found.across + n]);
+    const [first] = bestPlaces(column, column.map(() => 1), more, 1);
+    if (first === undefined) continue;
+    const name = entryText(by, first);
+    const last = words[words.length - 1];
+    if (last && last.name === name) last.to = n;
+    else words.push({ name, from: n, to: n });
+  }
+  if (!words.length || words.length > 4) return "";
+  const text = words.map((one) => one.from === one.to ? `${one.name} at ${entryText(x, one.from)}`
+    : `${one.name} from ${entryText(x, one.from)} to ${entryText(x, one.to)}`);
+  return `Best over ${lower(x.label)}: ${text.join(", ")}`;
+}
+
+// Controls are built anew where their kinds change, and else only put.
+function controls(page) {
+  const { state, sweep } = page;
+  const layout = JSON.stringify([state.view, state.x, state.by, state.y, state.g, page.asked.axes]);
+  if (layout === page.layout) {
+    page.puts.forEach((put) => put());
+    return;
+  }
+  const focused = document.activeElement && document.activeElement.closest("[data-control]");
+  const last = focused ? focused.dataset.control : "";
+  page.layout = layout;
+  page.puts = [];
+  const made = [];
+  const add = (name, one, now) => {
+    one.dataset.control = name;
+    page.puts.push(() => one.put(now()));
+    made.push(one);
+  };
+  const own = (changes) => state.set({ fig: "none", cell: "", ...changes });
+  const views = viewsOf(page);
+  if (views.length > 1) {
+    add("view", buttons("View", views.map((one) => [one, VIEWS[one]]), state.view,
+      (view) => own({ view })), () => state.view);
+  }
+  const listed = (names) => names.map((name) => [name, capital(sweep.arrays[name] ? sweep.arrays[name].title : name)]);
+  const axes = [...new Set([...sweep.dims.map((dim) => dim.key || dim.name), ...page.columns])]
+    .map((name) => [name, alongTitle(sweep, name)]);
+  const line = state.view === "lines" || state.view === "map";
+  if (state.view === "bars") {
+    add("g", choice("Parts of", sweep.data.groups.map((one) => [one.name, one.label]), state.g,
+      (g) => own({ g, sort: "" })), () => state.g);
+    add("sort", choice("Sorted by", [["", "their sum"], ...listed(page.numbers)], state.sort,
+      (sort) => own({ sort })), () => state.sort);
+  } else {
+    const known = state.view === "points" ? page.numbers : page.quantities;
+    add("y", choice("Quantity", listed(known), page.asked.main, (y) => own({ y, unit: "" })),
+      () => page.asked.main);
+  }
+  if (state.view === "points") {
+    add("x", choice("Across", listed(page.numbers), xOfPoints(page), (x) => own({ x })), () => xOfPoints(page));
+    add("by", choice("Colour", [["", "one for all"], ...axes.filter(([name]) => fewOf(sweep, name))],
+      state.by, (by) => own({ by })), () => state.by);
+  } else if (line) {
+    add("x", choice("Across", axes, page.asked.x.name, (x) => own({ x })), () => page.asked.x.name);
+    add("by", choice(state.view === "lines" ? "A line for each" : "Upward",
+      [...(state.view === "lines" ? [["", "none"]] : []), ...axes], page.asked.by ? page.asked.by.name : "",
+      (by) => own({ by })), () => (page.asked.by ? page.asked.by.name : ""));
+  }
+  for (const dim of sweep.dims) add(`at.${dim.name}`, dimControl(page, dim), () => placeNow(page, dim));
+  if (state.view !== "bars") {
+    const ways = [["", "Auto"], ["log", "Log"], ["linear", "Linear"]];
+    add("ly", buttons(state.view === "map" ? "Upward" : "Upward scale", ways, state.ly, (ly) => state.set({ ly })), () => state.ly);
+    add("lx", buttons("Across scale", ways, state.lx, (lx) => state.set({ lx })), () => state.lx);
+  }
+  const unit = sweep.arrays[page.asked.main].units;
+  if (multiplesOf(unit).length > 1) {
+    add("unit", choice("Unit", [["", "as it reads best"], ...multiplesOf(unit).map(([, text]) => [text, text])],
+      state.unit, (text) => state.set({ unit: text })), () => state.unit);
+  }
+  add("best", buttons("Best is", [["less", "Least"], ["more", "Greatest"]], page.asked.more ? "more" : "less",
+    (best) => state.set({ best, cell: "" })), () => (page.asked.more ? "more" : "less"));
+  made.push(make("div", { className: "row" },
+    button("Table (CSV)", () => download(`${stem(sweep.data.file)}.csv`, csvOf(rowsShown(page)), "text/csv")),
+    sweep.data.spec ? button("Spec", () => download(`${stem(sweep.data.file)}.toml`, sweep.data.spec, "text/plain")) : null));
+  region("controls").replaceChildren(...made);
+  const again = last && made.find((one) => one.dataset.control === last);
+  const target = again && (again.querySelector("input:checked") || again.querySelector("select, input"));
+  if (target) target.focus();
+}
+
+function stem(name) {
+  return name.replace(/\.[^.]*$/, "");
+}
+
+function alongTitle(sweep, name) {
+  const dim = sweep.dims.find((one) => (one.key || one.name) === name);
+  return named(dim ? dim.label : sweep.arrays[name].word);
+}
+
+// A name with a capital, unless it is a degree's, such as tp.
+function named(text) {
+  return text.length > 3 ? capital(text) : text;
+}
+
+function fewOf(sweep, name) {
+  const along = sweep.arrays[name] ? alongOf(sweep, name) : null;
+  return along && (along.values || along.texts).length <= 7;
+}
+
+// The place of a dimension's control: of what is on an axis the chosen cell's.
+function placeNow(page, dim) {
+  const { state } = page;
+  if (page.asked.axes.includes(dim.name)) return page.chosen[dim.name];
+  return page.asked.array.texts ? page.asked.cell[dim.name] : state.at[dim.name];
+}
+
+function dimControl(page, dim) {
+  const { state, sweep } = page;
+  const texts = [...Array(dim.size).keys()].map((place) => {
+    return dim.key ? entryText(alongOf(sweep, dim.key), place).replaceAll("_", " ")
+      : nameOf(sweep, { [dim.name]: place }, [dim.name]);
+  });
+  const set = (place) => state.set({ at: { ...state.at, [dim.name]: place }, cell: "" });
+  const now = placeNow(page, dim);
+  const onAxis = page.asked.axes.includes(dim.name);
+  const label = onAxis ? `${named(dim.label)} (on an axis)` : named(dim.label);
+  const every = state.view === "points" || state.view === "bars" ? "all" : "best of all";
+  const all = onAxis || page.asked.array.texts ? [] : [["*", every]];
+  if (dim.size <= 6) {
+    return buttons(label, [...all, ...texts.map((text, place) => [place, text])], now, set);
+  }
+  if (dim.number && !all.length) return slider(label, texts, now, set);
+  if (dim.number) {
+    const shifted = slider(label, [every, ...texts], now === "*" ? 0 : now + 1, (n) => set(n ? n - 1 : "*"));
+    const { put } = shifted;
+    shifted.put = (place) => put(place === "*" ? 0 : place + 1);
+    return shifted;
+  }
+  const list = [...all, ...texts.map((text, place) => [String(place), text])];
+  return choice(label, list, String(now), (text) => set(text === "*" ? "*" : Number(text)));
+}
+
+// A cell told whole: value, coordinates, why there is none, formula and source.
+function showCell(page, cell, head) {
+  const { sweep, state } = page;
+  const { array } = page.asked;
+  const number = numberAt(array, cell);
+  const hole = Number.isNaN(number);
+  const dims = sweep.dims.map((dim) => dim.name);
+  const lines = [make("h2", {}, `${head}: ${array.label}`),
+    make("p", { className: "value" }, hole ? `none: ${reasonAt(sweep, array, cell)}` : shownText(array, number)),
+    make("p", {}, nameOf(sweep, cell, dims))];
+  if (!hole && !array.texts) {
+    lines.push(make("p", { className: "note" }, `${numberText(number, sweep.data.digits)} ${array.units === "1" ? "" : array.units}`.trim()));
+  }
+  const others = page.quantities.filter((name) => name !== array.name);
+  const rows = others.map((name) => {
+    return [make("dt", {}, capital(sweep.arrays[name].meaning)),
+      make("dd", {}, shownText(sweep.arrays[name], numberAt(sweep.arrays[name], cell)))];
+  });
+  const open = page.open || {};
+  const folded = (key, text, ...parts) => {
+    const made = make("details", { open: Boolean(open[key]) }, make("summary", {}, text), ...parts);
+    made.ontoggle = () => {
+      page.open = { ...page.open, [key]: made.open };
+    };
+    return made;
+  };
+  if (array.formula) {
+    const list = make("dl", {});
+    for (const [name, text] of putIn(sweep, array.formula, cell)) {
+      list.append(make("dt", {}, name), make("dd", {}, text));
+    }
+    lines.push(folded("formula", "Formula and source", make("p", {}, make("code", {}, array.formula)), list,
+      make("p", { className: "note" }, [array.references, array.comment].filter(Boolean).join(". "))));
+  }
+  if (rows.length) lines.push(folded("all", "Every quantity of this cell", make("dl", {}, ...rows.flat())));
+  const text = textOfCell(sweep, cell);
+  lines.push(make("div", { className: "row" },
+    button("Pin as A", () => state.set({ a: text })), button("Pin as B", () => state.set({ b: text }))));
+  region("cell").replaceChildren(...lines);
+}
+
+// The numbers put into a formula, of those that the sweep has.
+function putIn(sweep, formula, cell) {
+  const right = formula.slice(formula.indexOf("=") + 1);
+  const names = [...new Set(right.match(/[A-Za-z_]\w*/g) || [])];
+  return names.flatMap((name) => {
+    const array = sweep.arrays[name];
+    if (array) return [[name, shownText(array, numberAt(array, cell))]];
+    const constant = sweep.constants[name];
+    return constant ? [[name, constant.text]] : [];
+  });
+}
+
+function listBest(page) {
+  const { sweep, best, state } = page;
+  const { array } = page.asked;
+  if (array.texts || best.cells.length < 2) {
+    region("best").replaceChildren();
+    return;
+  }
+  const told = [array.name, ...tellers(page)];
+  const rows = best.cells.map((cell, n) => [
+    button(`${n + 1}. ${nameOf(sweep, cell, best.dims)}`, () => choose(page, cell)),
+    ...told.map((name) => shownText(sweep.arrays[name], numberAt(sweep.arrays[name], cell))),
+  ]);
+  const heads = ["", ...told.map((name) => sweep.arrays[name].title)];
+  region("best").replaceChildren(make("h2", {}, `The best of ${best.total.toLocaleString("en")}`), table(heads, rows));
+}
+
+function choose(page, cell) {
+  const { sweep, state } = page;
+  const at = { ...state.at };
+  for (const dim of page.asked.axes) at[dim] = cell[dim];
+  state.set({ cell: textOfCell(sweep, cell), at });
+}
+
+// Two cells that the reader pinned, beside each other.
+function compare(page) {
+  const { sweep, state } = page;
+  const pinned = ["a", "b"].filter((key) => state[key]).map((key) => cellFrom(sweep, state[key]));
+  if (!pinned.length) {
+    region("compare").replaceChildren();
+    return;
+  }
+  const dims = sweep.dims.map((dim) => dim.name);
+  const both = pinned.length === 2;
+  const rows = page.quantities.map((name) => {
+    const array = sweep.arrays[name];
+    const numbers = pinned.map((cell) => numberAt(array, cell));
+    const texts = numbers.map((one, n) => Number.isNaN(one) ? reasonAt(sweep, array, pinned[n]) : shownText(array, one));
+    const ratio = both && !array.texts ? numbers[1] / numbers[0] : NaN;
+    return [capital(array.meaning), ...texts, ...(both ? [Number.isFinite(ratio) ? `${numberText(ratio, 4)} ×` : ""] : [])];
+  });
+  const keys = ["a", "b"].filter((key) => state[key]);
+  const heads = ["", ...pinned.map((cell, n) => `${keys[n].toUpperCase()}: ${nameOf(sweep, cell, dims)}`),
+    ...(both ? ["B over A"] : [])];
+  region("compare").replaceChildren(make("h2", {}, both ? "A and B compared" : "Pinned; pin another cell to compare"),
+    table(heads, rows), make("div", { className: "row" }, button("Take the pins out", () => state.set({ a: "", b: "" }))));
+}
+
+// Limits that the reader sets on any number.
+function limitsOf(page) {
+  const { sweep, state } = page;
+  if (region("limits").contains(document.activeElement) && page.limited === JSON.stringify([state.max, state.min])) return;
+  page.limited = JSON.stringify([state.max, state.min]);
+  const names = [...page.numbers, ...page.columns.filter((name) => !sweep.arrays[name].texts)];
+  const list = [];
+  for (const [side, words] of [["max", "at most"], ["min", "at least"]]) {
+    for (const [name, value] of Object.entries(state[side])) {
+      const array = sweep.arrays[name];
+      const text = array.percent ? percentText(value) : givenText(value, array.units);
+      list.push(button(`${array.title} ${words} ${text} ✕`, () => {
+        const { [name]: gone, ...left } = state[side];
+        state.set({ [side]: left, cell: "" });
+      }));
+    }
+  }
+  const chosen = { name: names.includes("peak_memory") ? "peak_memory" : names[0], side: "max", value: NaN };
+  const add = () => {
+    if (Number.isNaN(chosen.value)) return;
+    state.set({ [chosen.side]: { ...state[chosen.side], [chosen.name]: chosen.value }, cell: "" });
+  };
+  const units = () => sweep.arrays[chosen.name].units;
+  const box = make("span");
+  const typed = () => {
+    const array = sweep.arrays[chosen.name];
+    const input = field(`such as ${shownText(array, numberAt(array, page.chosen))}`, units(), "", (value) => {
+      chosen.value = value;
+    });
+    input.querySelector("input").onkeydown = (event) => {
+      if (event.key !== "Enter") return;
+      event.target.onchange();
+      add();
+    };
+    box.replaceChildren(input);
+  };
+  typed();
+  region("limits").replaceChildren(make("h2", {}, "Only cells with"), make("div", { className: "row" }, ...list),
+    make("div", { className: "row" },
+      choice("Number", names.map((name) => [name, capital(sweep.arrays[name].title)]), chosen.name, (name) => {
+        chosen.name = name;
+        typed();
+      }),
+      choice("is", [["max", "at most"], ["min", "at least"]], "max", (side) => {
+        chosen.side = side;
+      }), box, button("Set", add)));
+}
+
+// What the sweep is, where its numbers come from.
+function about(page) {
+  const { data } = page.sweep;
+  const rows = data.constants.flatMap((one) => [make("dt", {}, capital(one.label)),
+    make("dd", {}, one.text, " ", make("small", {}, one.origin))]);
+  const lines = [data.summary ? make("p", {}, data.summary) : null,
+    make("p", { className: "quiet" }, [data.title, data.history, data.source].filter(Boolean).join(" · "),
+      `. Numbers are kept to ${data.digits} digits; the address holds this view.`)];
+  if (rows.length) {
+    lines.push(make("details", {}, make("summary", {}, `What is the same everywhere: ${data.constants.length} values and their origins`),
+      make("dl", {}, ...rows)));
+  }
+  region("about").replaceChildren(...lines.filter(Boolean));
+}

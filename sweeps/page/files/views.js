@@ -1,0 +1,246 @@
+// The four views of a stored sweep, drawn from its arrays.
+
+function figure(page) {
+  const draws = { points: viewPoints, lines: viewLines, map: viewMap, bars: viewBars };
+  draws[page.state.view](page, region("figure"));
+}
+
+function xOfPoints(page) {
+  const { state, numbers } = page;
+  if (numbers.includes(state.x)) return state.x;
+  return numbers.find((name) => name !== page.asked.main) || numbers[0];
+}
+
+function axisAsked(page, array, values, log, unit) {
+  const multiple = unit ? multiplesOf(array.units).find((one) => one[1] === unit) : undefined;
+  return { values, units: array.units, label: array.label, percent: array.percent, multiple,
+    log: log ? log === "log" : null };
+}
+
+// A limit of a quantity, such as a memory's capacity, where it is the same for all that is shown.
+function limitOf(page, array) {
+  const constant = page.sweep.constants[array.limit];
+  if (!constant || constant.value === null) return [];
+  return [{ value: constant.value, label: `${lower(constant.label)}: ${constant.text}` }];
+}
+
+// Tells what is under the pointer, or again what is chosen.
+function pointed(page, cell) {
+  if (cell) showCell(page, cell, "Here");
+  else showCell(page, page.chosen, page.state.cell ? "Chosen" : "Best shown");
+}
+
+function viewPoints(page, host) {
+  const { sweep, state } = page;
+  const { array, all, cell, more, limits } = page.asked;
+  const across = sweep.arrays[xOfPoints(page)];
+  const xs = gather(across, all, cell, sweep.sizes);
+  const ys = gather(array, all, cell, sweep.sizes);
+  const kept = keeping(sweep, limits, all, cell);
+  const along = state.by && fewOf(sweep, state.by) ? alongOf(sweep, state.by) : null;
+  const codes = along ? gather(sweep.arrays[state.by], all, cell, sweep.sizes) : null;
+  const colour = new Int8Array(xs.length);
+  const known = along && (along.values || along.texts.map((text) => sweep.arrays[state.by].texts.indexOf(text)));
+  for (let n = 0; n < xs.length; n += 1) colour[n] = kept[n] ? (codes ? known.indexOf(codes[n]) : 0) : -1;
+  const there = (values, others) => values.filter((one, n) => !Number.isNaN(one) && !Number.isNaN(others[n]));
+  const limit = limitOf(page, across).map((one) => ({ ...one, upright: true }));
+  const shown = { xs: there(xs, ys), ys: there(ys, xs) };
+  const ask = axisAsked(page, across, [...shown.xs, ...limit.map((one) => one.value)], state.lx, "");
+  const yAsk = axisAsked(page, array, shown.ys, state.ly, state.unit);
+  if (yAsk.log === null) {
+    const [low, high] = ends(shown.ys);
+    yAsk.log = low > 0 && high >= 4 * low;
+    yAsk.zero = low <= 0;
+  }
+  const front = frontOf(xs, ys, kept, more);
+  const order = bestPlaces(ys.map((one, n) => (Number.isNaN(xs[n]) ? NaN : one)), kept, more, 5);
+  const frame = drawPoints(host, { x: ask, y: yAsk, xs, ys, colour, order, front, limits: limit });
+  const items = along ? known.map((_, n) => ({ label: `${alongTitle(sweep, along.name)} ${entryText(along, n)}`, colour: lineColour(n) })) : [];
+  items.push({ label: "Pareto front", colour: isDark() ? "#ff8a5c" : "#C23B00", line: true });
+  if (colour.includes(-1)) items.push({ label: "outside your limits", colour: "#b0b0b0" });
+  host.append(legend(items));
+  const missing = xs.length - shown.xs.length;
+  if (missing) host.append(make("p", { className: "note" }, missingText(page, missing, xs.length, all, cell, ys)));
+  const spot = (n) => (Number.isFinite(xs[n]) && Number.isFinite(ys[n]) ? [frame.px(xs[n]), frame.py(ys[n])] : null);
+  const chosen = indexOf(page.chosen, all, sweep.sizes);
+  interact(frame, marksOf(page, xs.length, spot, (n) => cellOf(n, all, cell, sweep.sizes), chosen, bestPlaces(ys, kept, more, 200)));
+  page.shown = { cells: () => [...xs.keys()].map((n) => cellOf(n, all, cell, sweep.sizes)), names: [array.name, across.name] };
+}
+
+// How many cells have no value, and the most frequent reasons.
+function missingText(page, missing, total, dims, cell, values) {
+  const { sweep } = page;
+  const counts = new Map();
+  const status = sweep.arrays[page.asked.array.status];
+  if (status) {
+    const codes = gather(status, dims, cell, sweep.sizes);
+    codes.forEach((code, n) => {
+      if (Number.isNaN(values[n])) counts.set(code, (counts.get(code) || 0) + 1);
+    });
+  }
+  const reasons = [...counts].filter(([code]) => status.texts[code]).sort((a, b) => b[1] - a[1]).slice(0, 3)
+    .map(([code, count]) => `${status.texts[code]} (${count.toLocaleString("en")})`);
+  const many = `${missing.toLocaleString("en")} of ${total.toLocaleString("en")} have no value`;
+  return reasons.length ? `${many}: ${reasons.join(", ")}` : many;
+}
+
+// The place of a cell among those along some dimensions.
+function indexOf(cell, dims, sizes) {
+  return dims.reduce((at, dim) => at * sizes[dim] + cell[dim], 0);
+}
+
+// Marks as `interact` takes them; the arrow keys go through `order`.
+function marksOf(page, count, spot, cell, now, order) {
+  return {
+    count: order.length,
+    now: order.indexOf(now),
+    find: (x, y) => {
+      const n = nearest(count, spot, x, y);
+      page.near = n;
+      return n < 0 ? -1 : order.includes(n) ? order.indexOf(n) : order.length;
+    },
+    at: (place) => spot(order[place] ?? page.near),
+    show: (place) => pointed(page, place < 0 ? null : cell(order[place] ?? page.near)),
+    choose: (place) => choose(page, cell(order[place] ?? page.near)),
+  };
+}
+
+function viewLines(page, host) {
+  const { sweep, state } = page;
+  const { array, x, by, all, cell, more, limits } = page.asked;
+  if (array.texts) {
+    host.replaceChildren(make("p", { className: "note" }, "Names have no lines: see the map."));
+    page.shown = null;
+    return;
+  }
+  const found = bestAlong(sweep, { y: array.name, x, by, all, cell, more, limits });
+  const at = (n) => (x.values ? x.values[n] : n);
+  const series = [...Array(found.rows).keys()].map((row) => ({
+    label: by ? entryText(by, row).replaceAll("_", " ") : "",
+    points: [...Array(found.across).keys()].map((n) => [at(n), found.values[row * found.across + n]]),
+  })).filter((one) => one.points.some(([, y]) => Number.isFinite(y)));
+  const limit = limitOf(page, array);
+  const ask = axisAsked(page, array, [...found.values.filter(Number.isFinite), ...limit.map((one) => one.value)], state.ly, state.unit);
+  const xAsk = x.values ? { values: x.values, units: x.units, label: x.label, exact: x.values,
+    log: state.lx ? state.lx === "log" : null } : { texts: x.texts, label: x.label };
+  const cursor = x.places[page.chosen[x.dim]];
+  const frame = drawLines(host, { x: xAsk, y: ask, series, cursor: at(cursor), limits: limit });
+  const place = (n) => cellOf(found.from[n], found.dims, cell, sweep.sizes);
+  const spot = (n) => (Number.isFinite(found.values[n]) ? [frame.px(at(n % found.across)), frame.py(found.values[n])] : null);
+  const order = [...found.values.keys()].filter((n) => Number.isFinite(found.values[n]));
+  interact(frame, marksOf(page, found.values.length, spot, place, -1, order));
+  page.shown = { cells: () => [...found.from].filter((n) => n >= 0).map((n) => cellOf(n, found.dims, cell, sweep.sizes)), names: [array.name] };
+}
+
+function viewMap(page, host) {
+  const { sweep, state } = page;
+  const { array, x, by, all, cell, more, limits } = page.asked;
+  const found = bestAlong(sweep, { y: array.name, x, by, all, cell, more, limits });
+  const place = (n) => cellOf(found.from[n], found.dims, cell, sweep.sizes);
+  const which = sweep.arrays[state.c];
+  const codes = [...found.values].map((one, n) => (Number.isNaN(one) ? NaN : which ? numberAt(which, place(n)) : one));
+  const names = which ? which.texts || null : array.texts || null;
+  const order = [...new Set(codes.filter((one) => !Number.isNaN(one)))].sort((a, b) => a - b);
+  const categories = names || which;
+  const finite = codes.filter(Number.isFinite);
+  const [low, high] = ends(finite);
+  const log = low > 0 && high / low >= 16;
+  const share = (value) => (log ? Math.log(value / low) / Math.log(high / low || 2) : (value - low) / (high - low || 1));
+  const paint = (value) => {
+    if (Number.isNaN(value)) return null;
+    return categories ? areaColour(order.indexOf(value)) : shade(share(value));
+  };
+  const axis = (one, way) => one.texts ? { texts: one.texts, label: one.label }
+    : { values: one.values, units: one.units, label: one.label, exact: one.values, log: way ? way === "log" : null };
+  const sorted = (one) => !one.values || one.values.every((v, n) => !n || v > one.values[n - 1]);
+  const asBands = (one, way) => sorted(one) ? axis(one, way)
+    : { texts: one.values.map((_, n) => entryText(one, n)), label: one.label };
+  const frame = drawMap(host, {
+    x: asBands(x, state.lx), y: asBands(by, state.ly),
+    colour: (n, m) => paint(codes[m * found.across + n]),
+    cursor: [x.places[page.chosen[x.dim]], by.places[page.chosen[by.dim]]],
+  });
+  if (categories) {
+    const word = (value) => (names ? names[value].replaceAll("_", " ") : givenText(value, which.units));
+    host.append(legend(order.map((value, n) => ({ label: word(value), colour: areaColour(n) }))));
+  } else if (finite.length) {
+    host.append(shadeBar(`${array.label}: ${shownText(array, low)}`, shownText(array, high)));
+  }
+  const missing = codes.length - finite.length;
+  if (missing) host.append(make("p", { className: "note" }, `${missing.toLocaleString("en")} of ${codes.length.toLocaleString("en")} have no value: point at one to see why`));
+  const { across, upward } = frame.cells;
+  const middle = ([a, b]) => (a + b) / 2;
+  const spot = (n) => [middle(across[n % found.across]), middle(upward[Math.floor(n / found.across)])];
+  const inside = ([a, b], at) => at >= Math.min(a, b) && at < Math.max(a, b);
+  const marks = marksOf(page, codes.length, spot, place, -1, [...codes.keys()]);
+  marks.find = (px, py) => {
+    const n = across.findIndex((one) => inside(one, px));
+    const m = upward.findIndex((one) => inside(one, py));
+    return n < 0 || m < 0 ? -1 : m * found.across + n;
+  };
+  interact(frame, marks);
+  page.shown = { cells: () => [...found.from].filter((n) => n >= 0).map((n) => cellOf(n, found.dims, cell, sweep.sizes)),
+    names: [array.name, ...(which && which.role === "quantity" ? [which.name] : [])] };
+}
+
+function viewBars(page, host) {
+  const { sweep, state, best } = page;
+  const { group, all, cell, more, limits, array } = page.asked;
+  const kept = keeping(sweep, limits, all, cell);
+  const places = bestPlaces(gather(array, all, cell, sweep.sizes), kept, more, BARS);
+  const cells = places.map((n) => cellOf(n, all, cell, sweep.sizes));
+  const sums = group.parts.map((part, n) => ({ ...part, n, sum: cells.reduce((sum, one) => sum + partAt(sweep, part, one), 0) }));
+  const largest = [...sums].sort((one, other) => other.sum - one.sum).filter((one) => one.sum > 0);
+  const kind = largest.length > PARTS ? largest.slice(0, PARTS - 1) : largest;
+  const own = sums.filter((one) => kind.includes(one));
+  const rest = largest.filter((one) => !kind.includes(one));
+  const parts = own.map((one) => ({ label: one.label, colour: areaColour(one.colour), from: [one] }));
+  if (rest.length) parts.push({ label: `the rest: ${rest.map((one) => one.label).join(", ")}`, colour: "#9a9a9a", from: rest });
+  const first = sweep.arrays[group.parts[0].variables[0]];
+  const total = sweep.arrays[group.total] || first;
+  const multiple = multiplesOf(first.units).find((one) => one[1] === state.unit);
+  const rows = cells.map((one) => {
+    const values = parts.map((part) => part.from.reduce((sum, each) => sum + partAt(sweep, each, one), 0));
+    const whole = sweep.arrays[group.total] ? numberAt(total, one) : values.reduce((sum, each) => sum + each, 0);
+    return { name: nameOf(sweep, one, all) || "this cell", values, text: shownText(total, whole, 3) };
+  });
+  if (!rows.length) {
+    host.replaceChildren(make("p", { className: "note" }, why(page)));
+    page.shown = null;
+    return;
+  }
+  const limit = limitOf(page, total);
+  const chosen = cells.findIndex((one) => textOfCell(sweep, one) === textOfCell(sweep, page.chosen));
+  const frame = drawBars(host, { rows, parts, units: first.units, label: group.label, multiple, limits: limit, chosen });
+  const marks = marksOf(page, rows.length, () => null, (n) => cells[n], chosen, [...rows.keys()]);
+  marks.find = (_, y) => frame.rows.findIndex(([from, to]) => y >= from && y < to);
+  interact(frame, marks);
+  page.shown = { cells: () => cells, names: group.parts.flatMap((one) => one.variables) };
+}
+
+function partAt(sweep, part, cell) {
+  return part.variables.reduce((sum, name) => {
+    const value = numberAt(sweep.arrays[name], cell);
+    return sum + (Number.isNaN(value) ? 0 : value);
+  }, 0);
+}
+
+// What is shown, as rows of a table: coordinates, then values.
+function rowsShown(page) {
+  const { sweep, shown } = page;
+  if (!shown) return [];
+  const columns = sweep.data.arrays.filter((one) => one.role === "column").map((one) => one.name);
+  const names = [...columns, ...shown.names];
+  const heads = names.map((name) => {
+    const { units } = sweep.arrays[name];
+    return units === "1" || sweep.arrays[name].texts ? name : `${name} [${units}]`;
+  });
+  const cells = shown.cells();
+  const rows = cells.map((cell) => names.map((name) => {
+    const array = sweep.arrays[name];
+    const number = numberAt(array, cell);
+    if (Number.isNaN(number)) return "";
+    return array.texts ? array.texts[number] : Number(number.toPrecision(sweep.data.digits));
+  }));
+  return [heads, ...rows];
+}

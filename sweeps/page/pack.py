@@ -1,0 +1,426 @@
+"""A stored sweep as a page's data: its arrays packed, each over its own dimensions, with words.
+
+Numbers of results are packed in single precision (relative error 6e-8, `DIGITS` digits), unless
+one of them has no single; coordinates are packed as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.everything import load
+from overhead.quantity import VOCABULARY
+from sweeps import display
+from sweeps.api import reasons
+from sweeps.errors import InputError, fault, nearest
+from sweeps.origin import read
+from sweeps.page.write import Page
+from sweeps.plots import style
+from sweeps.plots.data import (
+    PLAN_NAMES,
+    Subject,
+    View,
+    coordinates_of,
+    entries,
+    find,
+    is_label,
+    is_of_plans,
+    naming,
+    shown,
+    subject_of,
+    view_of,
+    word_of,
+    worded,
+)
+from sweeps.plots.declare import CAPACITY, resolve
+from sweeps.plots.frame import better_of
+from sweeps.plots.schema import BREAKDOWNS, Figure, known_parts, labelled, listed, stacked, total_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+MOST_CELLS = 10**7
+DIGITS = 7
+# More is better of these shares, as of all rates.
+_MORE = {"mfu", "causal_mfu", "hfu", "goodput", "headroom"}
+# What an answer takes as it is given, of labels: a smaller model isn't a better one.
+_CONDITIONS = ("model", "collective", "environment", "fabric")
+# What is told of a best cell besides.
+_TOLD = ("peak_memory", "mfu", "busbw", "lower_bound_ratio", "cost_per_trillion_tokens",
+         "chosen_algorithm")  # fmt: skip
+# Of these the meaning ends with what is the same for each dimension.
+_MEASURES = ("_communication_time", "_communication_volume", "_communication_energy")
+_SHORT = 20  # letters of a name of a control
+_LARGEST = {1: np.uint8, 2: np.uint16, 4: np.int32}
+
+
+def page_of(
+    dataset: xr.Dataset,
+    figures: Sequence[Figure],
+    name: str,
+    *,
+    at: Mapping[str, str] | None = None,
+    quantities: Sequence[str] = (),
+) -> Page:
+    """Return the page of a stored sweep.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        As `sweeps.open` gives it.
+    figures : sequence of Figure
+        What it is asked: the first is the page's first view.
+    name : str
+        What the file is called, in faults and on the page.
+    at : mapping of str to str, optional
+        Dimensions held at one entry.
+    quantities : sequence of str, optional
+        The only results to take; all by default.
+
+    Returns
+    -------
+    Page
+        What `sweeps.page.write.write_page` writes.
+
+    Raises
+    ------
+    InputError
+        If there is no such entry or result, nothing to show, or more than opens at once.
+    """
+    load()
+    subject = subject_of(dataset)
+    held = dict(_entries(subject, at or {}))
+    _check_quantities(dataset, quantities)
+    view = view_of(dataset, held)
+    packed = _Packed(view, quantities)
+    packed.check_size(name)
+    asked = list(_asked(figures, subject, held, packed))
+    title = str(dataset.attrs.get("title") or name)
+    phrases = [view.phrase(one) for one in view.held]
+    first = asked[0]["title"] if asked else title
+    return Page(
+        "stored",
+        first,
+        " · ".join(phrases),
+        str(dataset.attrs.get("summary", title)),
+        {
+            "title": title,
+            "file": name,
+            "summary": str(dataset.attrs.get("summary", "")),
+            "history": str(dataset.attrs.get("history", "")),
+            "source": str(dataset.attrs.get("source", "")),
+            "spec": str(dataset.attrs.get("spec", "")),
+            "digits": DIGITS,
+            "dims": [_dim(view, dim) for dim in packed.dims],
+            "naming": naming(view.dataset, packed.dims),
+            "told": [one for one in _TOLD if one in packed.names],
+            "constants": list(_constants(view)),
+            "figures": asked,
+            "groups": list(_groups(view, packed.names)),
+            "arrays": packed.arrays,
+        },
+        packed.bytes(),
+    )
+
+
+def _entries(subject: Subject, at: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Check what dimensions are held at."""
+    faults = []
+    for dim, text in at.items():
+        if dim not in subject.dims:
+            faults.append(fault("--at", dim, "is no dimension", nearest(dim, subject.dims)))
+            continue
+        values = subject.dims[dim]
+        if isinstance(values, int) and text.isdigit() and int(text) < values:
+            yield dim, int(text)
+        elif not isinstance(values, int) and find(text, values) is not None:
+            yield dim, text
+        else:
+            known = range(values) if isinstance(values, int) else values
+            allowed = ", ".join(str(one) for one in list(known)[:8])
+            faults.append(fault(f"--at {dim}", text, "isn't in the file", allowed))
+    if faults:
+        raise InputError(faults)
+
+
+def _check_quantities(dataset: xr.Dataset, quantities: Sequence[str]) -> None:
+    known = [str(name) for name in dataset.data_vars]
+    unknown = [name for name in quantities if name not in known]
+    if unknown:
+        wrong = "isn't in the file"
+        raise InputError([fault("--quantity", one, wrong, nearest(one, known)) for one in unknown])
+
+
+class _Packed:
+    """Arrays of a view as bytes, with what a page is told of each."""
+
+    def __init__(self, view: View, quantities: Sequence[str]) -> None:
+        self.view = view
+        data = view.dataset
+        names = [str(one) for one in data.data_vars if not quantities or one in quantities]
+        # Why values don't exist, last; a result without a dimension is a constant.
+        self.states = [one for one in map(str, data.data_vars) if _is_status(data[one])]
+        self.names = [one for one in names if one not in self.states and _is_shown(data[one])]
+        self.states = [one for one in self.states if data[one].ndim]
+        varying = {dim for one in self.names for dim in data[one].dims}
+        self.dims = [str(dim) for dim in data.dims if dim in varying]
+        self.columns = [
+            name
+            for name, one in coordinates_of(data)
+            if one.ndim and set(one.dims) <= varying
+        ]  # fmt: skip
+        self.parts: list[bytes] = []
+        self.arrays: list[dict[str, Any]] = []
+
+    def check_size(self, name: str) -> None:
+        """Refuse what can't be opened at once, before it is read; then pack."""
+        data = self.view.dataset
+        if not self.dims:
+            wrong = "has no result with a dimension"
+            raise InputError(fault(name, "page", wrong, "a sweep over one axis or more"))
+        sizes = {one: int(data[one].size) for one in self.names}
+        largest = max(sizes, key=sizes.__getitem__)
+        if sizes[largest] > MOST_CELLS or sum(sizes.values()) > 20 * MOST_CELLS:
+            cells = f"{sizes[largest]:,} cells of {largest}"
+            longest = max(data[largest].dims, key=lambda dim: data.sizes[dim])
+            allowed = f"hold or reduce its longest dimension, {longest} ({data.sizes[longest]:,})"
+            wrong = f"are more than a page's {MOST_CELLS:,}"
+            raise InputError(fault(name, cells, wrong, f"{allowed}: --at {longest}=VALUE"))
+        for one in self.columns:
+            self._add(one, data.variables[one], "column")
+        for one in self.names:
+            self._add(one, data.variables[one], "quantity")
+        for one in self.states:
+            self._pack(one, *_categories(reasons(data.rename({one: "status"}))), role="status")
+
+    def _add(self, name: str, variable: xr.Variable, role: str) -> None:
+        units = self.view.units(name)
+        attrs = variable.attrs
+        values = np.asarray(variable.values)
+        about: dict[str, Any] = {
+            "label": style.sentence(style.long_name(name, attrs, short=True)),
+            "title": _title(name, attrs),
+            "units": units,
+            "percent": display.percent(name),
+        }
+        if role == "column":
+            # People say some values without their names: 64 ranks, but tp 8.
+            phrase = display.phrase(name, "{}") or f"{word_of(name)} {{}}"
+            about |= {"word": word_of(name), "phrase": phrase}
+        if role == "quantity":
+            about |= {
+                "better": "more" if better_of(None, units) or name in _MORE else "less",
+                "status": self._status_of(attrs),
+                "meaning": style.long_name(name, attrs),
+                **{key: str(attrs[key]) for key in ("formula", "references", "comment")
+                   if key in attrs},
+            }  # fmt: skip
+            about["limit"] = _limit_of(name, units, self.view)
+        if "flag_meanings" in attrs:
+            values = _words_of(values, attrs)
+        if values.dtype.kind in "OUSb":
+            codes, texts = _categories_of(values)
+            self._pack(name, variable.dims, codes, texts, role=role, **about)
+            if role == "column":
+                self.arrays[-1]["said"] = [_said(name, one, units) for one in texts]
+            return
+        exact = role == "column"
+        self._pack(name, variable.dims, _numbers(values, exact=exact), [], role=role, **about)
+
+    def _status_of(self, attrs: Mapping[str, Any]) -> str:
+        beside = str(attrs.get("ancillary_variables", "")).split()
+        return next((one for one in self.states if one in beside), "")
+
+    def _pack(
+        self,
+        name: str,
+        dims: Sequence[Any],
+        values: NDArray[Any],
+        texts: Sequence[str],
+        **about: Any,
+    ) -> None:
+        """Keep an array's bytes, the first of each number first: these are alike."""
+        kind = f"{values.dtype.kind}{values.dtype.itemsize}"
+        plain = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"))).reshape(-1)
+        mixed = plain.view(np.uint8).reshape(len(plain), -1).T
+        self.parts.append(mixed.tobytes())
+        self.arrays.append(
+            {"name": name, "dims": [str(dim) for dim in dims], "type": kind, **about}
+            | ({"texts": list(texts)} if texts else {})
+        )
+
+    def bytes(self) -> bytes:
+        """Return all arrays, one after another."""
+        return b"".join(self.parts)
+
+
+def _is_status(one: xr.DataArray) -> bool:
+    return "flag_masks" in one.attrs
+
+
+def _is_shown(one: xr.DataArray) -> bool:
+    return bool(one.ndim) and one.size > 0 and one.dtype.kind in "fiubOUS"
+
+
+def _numbers(values: NDArray[Any], *, exact: bool) -> NDArray[Any]:
+    """Return numbers in single precision, where that is precise enough."""
+    whole = values.astype(np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        single = whole.astype(np.float32)
+    back = single.astype(np.float64)
+    close = np.abs(back - whole) <= (0.0 if exact else 10.0**-DIGITS) * np.abs(whole)
+    same = close | (back == whole) | (np.isnan(back) & np.isnan(whole))
+    return single if bool(same.all()) else whole
+
+
+def _words_of(values: NDArray[Any], attrs: Mapping[str, Any]) -> NDArray[Any]:
+    """Return flags as their meanings; no text where there is none."""
+    flags = np.atleast_1d(attrs.get("flag_values", ()))
+    words = str(attrs["flag_meanings"]).split()
+    known = {int(flag): word for flag, word in zip(flags, words, strict=False)}
+    found, places = np.unique(values, return_inverse=True)
+    texts = [known.get(int(one), "") if np.isfinite(one) else "" for one in found.tolist()]
+    names = np.array(["" if one == "none" else one for one in texts], dtype=object)
+    return np.asarray(names[places].reshape(values.shape))
+
+
+def _categories_of(values: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
+    """Return names as places in a list of them."""
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    texts, places = np.unique(values.astype(str), return_inverse=True)
+    size = 1 if len(texts) <= 2**8 else 2 if len(texts) <= 2**16 else 4
+    return places.reshape(values.shape).astype(_LARGEST[size]), [str(one) for one in texts]
+
+
+def _categories(one: xr.DataArray) -> tuple[Sequence[Any], NDArray[Any], list[str]]:
+    return (one.dims, *_categories_of(one.to_numpy()))
+
+
+def _said(name: str, value: str, units: str) -> str:
+    return display.phrase(name, value) or worded(name, value, units)
+
+
+def _title(name: str, attrs: Mapping[str, Any]) -> str:
+    """Return what a list or a table calls a quantity."""
+    row = display.row(name)
+    if row.title or row.words.strip():
+        return row.title or row.words.strip()
+    if name in VOCABULARY and name not in PLAN_NAMES:
+        whole, _, part = style.long_name(name, attrs, short=True).rpartition(": ")
+        return whole if name.endswith(_MEASURES) else part
+    return style.plain(name)
+
+
+def _limit_of(name: str, units: str, view: View) -> str:
+    """Return what a memory is limited by, where the view has it."""
+    known = CAPACITY in view.dataset.coords and view.units(CAPACITY) == units
+    return CAPACITY if known and name in ("memory", "peak_memory") else ""
+
+
+def _dim(view: View, dim: str) -> dict[str, Any]:
+    """Return what a page is told of a dimension."""
+    values = entries(view.dataset, dim)
+    named = dim in view.dataset.coords and not isinstance(values, int)
+    number = named and not is_label(values)  # type: ignore[arg-type]
+    label = style.long_name(dim, view.attrs(dim), short=True)
+    return {
+        "name": dim,
+        "size": view.dataset.sizes[dim],
+        "label": label
+        if number and len(label) <= _SHORT and dim not in PLAN_NAMES
+        else word_of(dim),
+        "key": dim if named else "",
+        "number": number,
+        # Whether a best one is looked for along it, or it is what is asked about.
+        "chosen": dim not in _CONDITIONS and (is_of_plans(dim, values) or not number),
+    }
+
+
+def _constants(view: View) -> Iterator[dict[str, Any]]:
+    """Yield what is the same everywhere, with where it comes from."""
+    for name, one in coordinates_of(view.dataset):
+        if one.ndim:
+            continue
+        value = one.values.item()
+        origins = "; ".join(dict.fromkeys(origin.words for origin in read(one.attrs)))
+        text = shown(value, view.units(name)) if not isinstance(value, bytes) else value.decode()
+        number = float(value) if isinstance(value, int | float) else None
+        label = style.long_name(name, one.attrs, short=True)
+        yield {"name": name, "label": label, "text": text, "origin": origins, "value": number,
+               "units": view.units(name)}  # fmt: skip
+
+
+def _groups(view: View, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield what is stacked: totals with their parts, as the figures stack them."""
+    meanings = {"memory": "Memory, by part", "step_parts": "Time of a step, by part",
+                "communication": "Communication, by dimension"}  # fmt: skip
+    for kind in BREAKDOWNS:
+        variables = known_parts(kind, names)
+        if len(variables) < 2:
+            continue
+        parts = stacked(kind, variables, chosen=False)
+        labels = labelled(parts, {one: view.attrs(one) for one in variables})
+        for place, part in enumerate(parts):
+            if display.row(part.variables[0]).words and not part.label:
+                labels[place] = display.words(part.variables[0])
+        total = total_of(kind, variables)
+        yield {
+            "name": kind,
+            "label": meanings[kind],
+            "total": total if total in names else "",
+            "parts": [
+                {"label": label, "variables": part.variables, "colour": part.colour}
+                for part, label in zip(parts, labels, strict=True)
+            ],
+        }
+
+
+def _asked(
+    figures: Sequence[Figure], subject: Subject, held: Mapping[str, Any], packed: _Packed
+) -> Iterator[dict[str, Any]]:
+    """Yield the views that a sweep's figures are: each a question with the state of the page."""
+    for declared in figures:
+        figure, faults = resolve(declared, subject)
+        state = None if faults else _state(figure, packed)
+        if state is None:
+            continue
+        at = {**dict.fromkeys(state.pop("all", ()), "*")}
+        for dim, wanted in figure["at"].items():
+            values = subject.dims.get(dim)
+            one = wanted[0] if isinstance(wanted, list) else wanted
+            if dim in packed.dims and dim not in held and values is not None:
+                place = find(one, values)
+                at |= {} if place is None else {dim: place}
+        known = {dim: place for dim, place in at.items() if dim in packed.dims}
+        question = figure["title"] or style.sentence(style.plain(figure.name))
+        yield {"name": figure.name, "title": question, "state": {**state, "at": known}}
+
+
+def _state(figure: Figure, packed: _Packed) -> dict[str, Any] | None:
+    """Return the state of the page that shows a figure; None where it has no such view."""
+    kind = figure.kind
+    known = {*packed.names, *packed.columns, *packed.dims}
+    if kind == "best_plans":
+        state = {"view": "points", "y": figure["y"], "x": figure["x"], "by": figure["by"] or "",
+                 "all": figure["plans"]}  # fmt: skip
+    elif kind in BREAKDOWNS:
+        state = {"view": "bars", "g": kind, "sort": figure["sort"] or "", "all": figure["x"]}
+        return state if known_parts(kind, packed.names) else None
+    elif kind in ("curves", "scaling", "measured"):
+        lines = listed(figure["lines"])
+        over = listed(figure.options.get("best_of"))
+        state = {"view": "lines", "y": figure["y"], "x": figure["x"],
+                 "by": next((one for one in lines if one in known), ""), "all": over}  # fmt: skip
+    elif kind == "best":
+        over = listed(figure["over"])
+        state = {"view": "map", "y": figure["value"], "x": figure["x"], "by": figure["y"],
+                 "c": over[0] if over else "", "all": over}  # fmt: skip
+    else:
+        return None
+    names = [state[key] for key in ("x", "y", "by") if state[key]]
+    return state if set(names) <= known else None

@@ -1,0 +1,162 @@
+"""One HTML file that needs no other: the template with a page's data, values and script in it.
+
+A kind of page is a name in `KINDS` with its files of `files/`: after those that all kinds share,
+one that declares ``function start(data, bytes)``.  It is called with the page's `data` (as JSON
+holds them) and its `values` unpacked (an `ArrayBuffer`, or null).  The regions that it fills are
+those of `files/page.html`, and an empty region isn't seen.  What all kinds share:
+
+``state.js``
+    `makeState`: what the page shows, kept in the address's fragment; `boot` and `download`.
+``axis.js``
+    Numbers with units as the figures write them (`Scale` of `sweeps.plots.style`, from
+    `common`), `readNumber`, and axes with their ticks: `axisOf`, `bandAxis`.
+``draw.js``
+    `makeFrame` (axes and a canvas in a region), `drawLines`, `drawPoints`, `drawMap`,
+    `drawBars`, `legend`, `interact` (pointer and keys).
+``controls.js``
+    `make` (an element with its text; never HTML), `buttons`, `slider`, `choice`, `field`.
+
+Nothing in a page is executed but its own script: the page's policy names it by its hash, data
+are JSON in which no tag can end, and scripts set text, never markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import InputError, fault
+from sweeps.plots import style
+
+FILES = Path(__file__).parent / "files"
+SHARED = ("state.js", "axis.js", "draw.js", "controls.js")
+KINDS: Mapping[str, tuple[str, ...]] = {"stored": ("sweep.js", "views.js", "stored.js")}
+MOST_BYTES = 20_000_000
+
+_SHADES = 9  # colours of the scale for numbers; those between are mixed
+_AREAS = 16
+_LIGHTER = 0.3  # how much white lines get on a dark page
+_UNITS = (
+    "byte", "bit", "s", "byte s-1", "bit s-1", "s byte-1", "J", "J bit-1", "J byte-1", "W", "s-1",
+    "USD", style.IN_BITS,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page holds."""
+
+    kind: str  # One of `KINDS`
+    title: str  # The question that its first view answers
+    held: str  # What is held, in one line
+    summary: str  # What is read where no script runs
+    data: Mapping[str, Any]  # What its script is called with
+    values: bytes = b""  # Numbers that its script unpacks
+    code: str = field(default="")  # Functions of this page alone, which its script calls
+
+
+def common() -> dict[str, Any]:
+    """Return what every page's data have: units' scales and colours, as the figures have them."""
+    scales = {}
+    for units in _UNITS:
+        scale = style.scale_of(units)
+        scales[units] = {"multiples": scale.multiples, "binary": scale.binary}
+    lines = style.COLOURS[:6]
+    return {
+        "scales": scales,
+        "colours": {
+            "light": list(lines),
+            "dark": [_lighter(colour) for colour in lines],
+            "areas": [style.region_colour(place) for place in range(_AREAS)],
+            "shades": [style.scale_colour(place / (_SHADES - 1)) for place in range(_SHADES)],
+        },
+    }
+
+
+def _lighter(colour: str) -> str:
+    parts = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+    return "#" + "".join(f"{round(part + _LIGHTER * (255 - part)):02x}" for part in parts)
+
+
+def script(kind: str, code: str = "") -> str:
+    """Return the script of a kind of page, with functions of one page alone."""
+    parts = [(FILES / name).read_text(encoding="utf-8") for name in (*SHARED, *KINDS[kind])]
+    return "\n".join(["(() => {", '"use strict";', *parts, code, "boot();", "})();", ""])
+
+
+def compose(page: Page, name: str) -> bytes:
+    """Return a page as the text of its file; `name` is what faults call it.
+
+    Raises
+    ------
+    InputError
+        If it is larger than what opens in a browser at once.
+    """
+    code = script(page.kind, page.code)
+    look = (FILES / "page.css").read_text(encoding="utf-8")
+    data = data_of(page)
+    packed = gzip.compress(page.values, mtime=0) if page.values else b""
+    parts = {
+        "policy": f"default-src 'none'; script-src '{_hash(code)}' blob:; worker-src blob:; "
+        f"style-src '{_hash(look)}'; connect-src data:; img-src data: blob:",
+        "title": html.escape(page.title),
+        "held": html.escape(page.held),
+        "summary": html.escape(page.summary),
+        "style": look,
+        # No tag can begin in data: they stay text, whatever they hold.
+        "data": data.replace("<", "\\u003c"),
+        "values": base64.b64encode(packed).decode("ascii"),
+        "script": code,
+    }
+    template = (FILES / "page.html").read_text(encoding="utf-8")
+    text = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+    whole = text.encode("utf-8")
+    if len(whole) > MOST_BYTES:
+        size = f"a page of {len(whole) / 1e6:.0f} MB"
+        raise InputError(fault(name, size, "is too large to open at once", SLICES))
+    return whole
+
+
+SLICES = "at most 20 MB: --at DIMENSION=VALUE holds one, --quantity NAME takes some, or reduce it"
+
+
+def data_of(page: Page) -> str:
+    """Return what a page's script is called with, as JSON."""
+    whole = _known({**common(), **page.data})
+    return json.dumps(whole, allow_nan=False, separators=(",", ":"))
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
+
+
+def _known(value: Any) -> Any:
+    """Return data as JSON has them: no number where one isn't finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _known(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_known(one) for one in value]
+    return value
+
+
+def write_page(page: Page, path: Path, *, overwrite: bool = False) -> int:
+    """Write a page, whole or not at all, and return its bytes."""
+    from sweeps.store.publish import NewFile, check_output, system_calls
+
+    target = check_output(path, overwrite=overwrite)
+    whole = compose(page, str(path))
+    with system_calls(path), NewFile(target) as file:
+        file.write(whole)
+        file.publish()
+    return len(whole)

@@ -1,0 +1,241 @@
+"""The page of a stored sweep: what it shows is what is stored; nothing in it is executed."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import re
+from base64 import b64decode
+from functools import cache
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import sweeps
+from sweeps.cli.write import figures_of
+from sweeps.errors import InputError
+from sweeps.page import pack, write
+from sweeps.page.pack import page_of
+from sweeps.page.write import Page, compose
+from sweeps.plots.data import cell_names, view_of
+from sweeps.plots.draw import best_cells
+from sweeps.plots.style import scale_of
+from tests.cli_runner import Runner
+from tests.page.script import needs_node, told_by_script
+
+GALLERY = Path(__file__).parents[2] / "outputs" / "gallery"
+STORED = ("llama3-70b-plans", "all-reduce-algorithms")
+PLANS, ALGORITHMS = STORED
+TAG = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+@cache
+def stored(name: str) -> xr.Dataset:
+    return sweeps.open(GALLERY / f"{name}.nc").load()
+
+
+@cache
+def page_from(name: str) -> Page:
+    return page_of(stored(name), figures_of(stored(name)), f"{name}.nc")
+
+
+def states(dataset: xr.Dataset, count: int) -> list[dict[str, int]]:
+    """Return seeded random cells."""
+    rng = np.random.default_rng(16)
+    sizes = {str(dim): size for dim, size in dataset.sizes.items()}
+    places = {dim: rng.integers(0, size, count).tolist() for dim, size in sizes.items()}
+    return [{dim: places[dim][n] for dim in sizes} for n in range(count)]
+
+
+@needs_node
+@pytest.mark.parametrize("name", STORED)
+def test_what_a_page_shows_is_what_is_stored(tmp_path: Path, name: str) -> None:
+    dataset, page = stored(name), page_from(name)
+    cells = states(dataset, 1000)
+    names = [one["name"] for one in page.data["arrays"]
+             if one["role"] == "quantity" and not one.get("texts")]  # fmt: skip
+    code = """
+    const sweep = openSweep(data, bytes);
+    process.stdout.write(JSON.stringify(asked.cells.map((cell) => ({
+      name: nameOf(sweep, cell, sweep.dims.map((dim) => dim.name)),
+      values: asked.names.map((name) => {
+        const value = numberAt(sweep.arrays[name], cell);
+        return [String(value), valueText(value, sweep.arrays[name].units), Number.isNaN(value)
+          ? reasonAt(sweep, sweep.arrays[name], cell) : ""];
+      }),
+    }))));
+    """
+    told = told_by_script(tmp_path, page, code, {"cells": cells, "names": names})
+    why = (sweeps.reasons(dataset).dims, sweeps.reasons(dataset).values)
+    compared = 0
+    for place, one in enumerate(names):
+        scale = scale_of(str(dataset[one].attrs["units"]))
+        values, dims = dataset[one].values, dataset[one].dims
+        for cell, shown in zip(cells, told, strict=True):
+            text, words, reason = shown["values"][place]
+            true = float(values[tuple(cell[str(dim)] for dim in dims)])
+            if np.isnan(true):
+                told_why = why[1][tuple(cell[str(dim)] for dim in why[0])]
+                assert (text, reason) == ("NaN", told_why)
+                continue
+            assert abs(float(text) - true) <= 10.0**-pack.DIGITS * abs(true)
+            assert words == scale.text(float(text), 4)
+            compared += 1
+    assert compared > 1000
+    if name == PLANS:  # Each cell of the figures' tables is called what they call it
+        dims = [dim["name"] for dim in page.data["dims"]]
+        kept = {tuple(cell.values()): n for n, cell in enumerate(cells)}.values()
+        places = [np.array([cells[n][dim] for n in kept]) for dim in dims]
+        names = cell_names(view_of(dataset, {}).dataset, dims, places)
+        assert [told[n]["name"] for n in kept] == names
+
+
+@needs_node
+def test_the_best_cells_are_those_of_the_first_screen(tmp_path: Path) -> None:
+    dataset = stored(PLANS)
+    _, _, (_, *rows) = best_cells(dataset, "step_time", 8)
+    code = """
+    const sweep = openSweep(data, bytes);
+    const dims = sweep.dims.map((dim) => dim.name);
+    const array = sweep.arrays.step_time;
+    const found = (limits) => {
+      const kept = keeping(sweep, limits, dims, {});
+      return bestPlaces(gather(array, dims, {}, sweep.sizes), kept, false, 8).map((n) => {
+        const cell = cellOf(n, dims, {}, sweep.sizes);
+        return [nameOf(sweep, cell, dims), valueText(numberAt(array, cell), "s"),
+          numberAt(sweep.arrays.peak_memory, cell), numberAt(array, cell)];
+      });
+    };
+    process.stdout.write(JSON.stringify([found({}), found({ max: { peak_memory: 5e10 } })]));
+    """
+    plain, limited = told_by_script(tmp_path, page_from(PLANS), code)
+    assert [one[:2] for one in plain] == rows
+    true = dataset.step_time.where(dataset.peak_memory <= 5e10)
+    assert limited[0][3] == pytest.approx(float(true.min()), rel=1e-6)
+    assert all(memory <= 5e10 for _, _, memory, _ in limited)
+    assert limited[0][3] > plain[0][3]
+
+
+@needs_node
+def test_the_front_has_what_nothing_beats(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    xs, ys = np.round(rng.random((2, 3000)), 2)  # Many equal ones
+    code = """
+    const all = asked.xs.map(() => 1);
+    const found = [false, true].map((more) => frontOf(asked.xs, asked.ys, all, more));
+    process.stdout.write(JSON.stringify(found));
+    """
+    asked = {"xs": xs.tolist(), "ys": ys.tolist()}
+    fronts = told_by_script(tmp_path, page_from(PLANS), code, asked)
+    for found, sign in zip(fronts, (1, -1), strict=True):
+        best = {(xs[n], sign * ys[n]) for n in found}
+        points = sorted({(x, sign * y) for x, y in zip(xs, ys, strict=True)})
+        least = np.minimum.accumulate([y for _, y in points])
+        true = {one for n, one in enumerate(points) if n == 0 or one[1] < least[n - 1]}
+        assert best == true
+
+
+@needs_node
+def test_numbers_are_written_as_the_figures_write_them(tmp_path: Path) -> None:
+    rng = np.random.default_rng(9)
+    values = [0.0, 1.0, 0.5, 1e-7, 123456.0, 1e9, *(10 ** rng.uniform(-12, 17, 300)).tolist()]
+    units = ("byte", "s", "byte s-1", "1", "USD", "J")
+    cases = [list(case) for case in itertools.product(values, units, (3, 4))]
+    code = """
+    process.stdout.write(JSON.stringify(asked.map(([value, units, digits]) => {
+      return [valueText(value, units, digits), givenText(value, units, digits)];
+    })));
+    """
+    told = told_by_script(tmp_path, page_from(PLANS), code, cases)
+    for (value, unit, digits), texts in zip(cases, told, strict=True):
+        scale = scale_of(unit)
+        assert texts == [scale.text(value, digits), scale.given(value, digits)], value
+
+
+def parts_of(whole: bytes) -> tuple[str, dict[str, Any], bytes]:
+    """Return a page's text, and the data and values in it."""
+    text = whole.decode()
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    values = re.search(r'<script type="text/plain" id="values">(.*?)</script>', text, re.S)
+    assert data
+    assert values
+    return text, json.loads(data[1]), gzip.decompress(b64decode(values[1]))
+
+
+def test_a_page_holds_all_and_fetches_nothing() -> None:
+    text, data, values = parts_of(compose(page_from(PLANS), "x.nc"))
+    assert values == page_from(PLANS).values
+    assert data["spec"] == stored(PLANS).attrs["spec"]
+    assert "default-src 'none'" in text
+    assert not re.search(r"(src|href)=", text.partition("<script")[0])
+    assert len(text) < 250_000
+
+
+def test_what_a_file_says_stays_text() -> None:
+    dataset = stored(PLANS)[["step_time", "peak_memory", "status"]].copy()
+    dataset.attrs |= {"title": TAG, "summary": TAG, "history": TAG, "spec": f'title = "{TAG}"'}
+    dataset.step_time.attrs |= {"long_name": TAG, "formula": TAG, "units": TAG, "comment": TAG}
+    dataset = dataset.assign_coords(recompute=[TAG, "full"])
+    text, data, _ = parts_of(compose(page_of(dataset, [], TAG), TAG))
+    assert data["title"] == TAG
+    assert text.count("<script") == text.count("</script") == 3
+    assert "<img" not in text
+    assert f"<title>{unescape('&lt;')}" not in text
+
+
+def test_what_is_too_large_is_refused_with_what_to_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = stored(PLANS)
+    monkeypatch.setattr(pack, "MOST_CELLS", 500)
+    with pytest.raises(InputError, match=r"768 cells of step_time.*longest dimension, plan \(64\)"):
+        page_of(dataset, [], "x.nc")
+    held = page_of(dataset, figures_of(dataset), "x.nc", at={"plan": "9"})
+    assert [dim["name"] for dim in held.data["dims"]] == ["recompute", "zero_stage", "micro_batch"]
+    monkeypatch.setattr(write, "MOST_BYTES", 1000)
+    with pytest.raises(InputError, match="too large to open at once; at most"):
+        compose(held, "x.nc")
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)
+
+
+SOURCE = GALLERY / f"{ALGORITHMS}.nc"
+
+
+def test_the_command_writes_a_page_once(cli: Runner, tmp_path: Path) -> None:
+    line = f"page {SOURCE} --output x.html"
+    assert cli(line).out.startswith("wrote x.html (")
+    whole = (tmp_path / "x.html").read_bytes()
+    again = cli(line, fine=False)
+    assert (again.code, "exists already" in again.err) == (2, True)
+    assert cli(f"{line} --overwrite --at topology=torus --at ranks=64 --quantity time").code == 0
+    _, data, _ = parts_of((tmp_path / "x.html").read_bytes())
+    assert [dim["name"] for dim in data["dims"]] == ["algorithm", "message_bytes"]
+    assert {one["name"] for one in data["arrays"] if one["role"] == "quantity"} == {"time"}
+    assert len((tmp_path / "x.html").read_bytes()) < len(whole)
+    assert {one.name for one in tmp_path.iterdir()} == {"x.html"}
+
+
+@pytest.mark.parametrize(("more", "told"), [
+    ("--at rank=64", "did you mean 'ranks'"), ("--at ranks=65", "isn't in the file; 2"),
+    ("--at ranks", "DIMENSION=VALUE"), ("--quantity tme", "did you mean 'time'"),
+    ("--output x.nc", "is no page"), ("--output none-such/x.html", "does not exist"),
+    ("--at ranks=64 --at message_bytes=1KiB --at topology=torus --at algorithm=auto",
+     "has no result with a dimension"),
+])  # fmt: skip
+def test_what_cannot_be_a_page_is_refused(
+    cli: Runner, tmp_path: Path, more: str, told: str
+) -> None:
+    output = "" if "--output" in more else "--output x.html"
+    ran = cli(f"page {SOURCE} {output} {more}", fine=False)
+    assert (ran.code, told in ran.err, ran.err.count("\n")) == (2, True, 1), ran.err
+    assert not list(tmp_path.iterdir())
