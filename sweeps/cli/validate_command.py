@@ -260,7 +260,14 @@ def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     from sweeps.cli.write import Output
     from sweeps.errors import InputError, fault
     from sweeps.result import provenance_of
-    from sweeps.search.experts import NEAR, beside, choice_lines, choice_result, falls_short
+    from sweeps.search.experts import (
+        NEAR,
+        beside,
+        choice_lines,
+        choice_result,
+        explained,
+        falls_short,
+    )
     from sweeps.validate.run_table import find_runs, read_rules, read_runs, shipped_rules
     from sweeps.validate.scores import skipped_lines
     from sweeps.validate.training_rows import PLAN, Skipped, cases_of_runs
@@ -276,7 +283,7 @@ def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     runs = read_runs(find_runs(tables[0])).runs
     cases = _chosen(cases_of_runs(runs, rules, folders, (PLAN,)), given)
     found = list(beside(cases.cases, folders))
-    experts = [one for one in found if not isinstance(one, Skipped)]
+    experts = explained([one for one in found if not isinstance(one, Skipped)], bound)
     skipped = [*cases.skipped, *(one for one in found if isinstance(one, Skipped))]
     if not experts:
         raise InputError([f"TABLE: {line.strip()}" for line in skipped_lines(skipped)])

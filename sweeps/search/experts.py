@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,12 @@ WHY = {
     "the pipeline's bubble": "ours has fewer stages, or interleaves them",
     "recomputation": "their rows don't say what is recomputed: taken is as little as fits",
 }
+# Stronger reasons: a plan of their own that is faster, and what can't be told apart.
+ANOTHER = "another of theirs is faster"
+WITHIN = "the loss is within our error for such a step"
+UNKNOWN = "a term that we lack, or their choice"
 # What is computed of a recipe's plan and of ours.
-TOLD = ("step_time", "peak_memory", *PARTS)
+TOLD = ("step_time", "peak_memory", "error_band", *PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,8 @@ class Expert:
     # Where its step is longer than that of our choice, in words, and where it is shorter
     lost: tuple[str, ...] = ()
     gained: tuple[str, ...] = ()
+    band: float = 0.0  # The error that its step time is said to have, as a fraction
+    why: str = ""  # Why it loses more than is allowed; empty where it doesn't
 
     @property
     def loss(self) -> float:
@@ -116,6 +122,7 @@ class Expert:
             "reason": self.reason,
             "lost": ", ".join(self.lost),
             "gained": ", ".join(self.gained),
+            "why": self.why,
             "source_ref": case.reference,
         }
 
@@ -143,6 +150,7 @@ FIELDS = (
     Field("reason", "reason", "why the recipe's plan can't run"),
     Field("lost", "lost", "parts of a step in which the recipe's plan takes longer"),
     Field("gained", "gained", "parts of a step in which the recipe's plan is shorter"),
+    Field("why", "why", "why the recipe's plan loses more than is allowed"),
     Field("source_ref", "source_ref", "where the recipe stands"),
 )  # fmt: skip
 
@@ -259,7 +267,53 @@ def _one(case: Case, found: _Best, alone: Point) -> Expert:
         reason,
         tuple(lost),
         tuple(gained),
+        values["error_band"],
     )
+
+
+def explained(experts: Sequence[Expert], bound: float = NEAR) -> list[Expert]:
+    """Return plans with why they lose more than the bound.
+
+    The strongest reason is told: that they measured another plan of theirs to be faster, which our
+    model has faster, too; that the loss is within the error of a predicted step; else the term.
+    """
+    return [replace(one, why=_why(one, experts)) if one.loss > bound else one for one in experts]
+
+
+def _why(one: Expert, experts: Sequence[Expert]) -> str:
+    told = []
+    for other in experts:
+        if _question(other) == _question(one) and math.isfinite(other.case.measured):
+            ours = _rate(other, other.step_time) / _rate(one, one.step_time) - 1.0
+            theirs = _rate(other, other.case.measured) / _rate(one, one.case.measured) - 1.0
+            if ours > NEAR and theirs > NEAR:
+                told.append((theirs, f"{ANOTHER}: {other.case.name}, {ours:+.0%} by our model"
+                             f" and {theirs:+.0%} measured, tokens a second"))  # fmt: skip
+    if told:
+        return max(told)[1]
+    if one.loss <= one.band:
+        return f"{WITHIN} (within {one.band:.0%})"
+    part = _part(one)
+    return f"{part}: {WHY[part]}" if part in WHY else f"{UNKNOWN}: {part}"
+
+
+def _question(one: Expert) -> tuple[str, str, str, str, float]:
+    """Return what plans have to share to be compared: all but degrees, batches and GPUs."""
+    labels = one.case.labels
+    return (one.case.model.split(" ")[0].replace("_", "-"), labels["hardware"],
+        labels["framework"],
+            labels["precision"], one.case.numbers["sequence_length"])  # fmt: skip
+
+
+def _rate(one: Expert, time: float) -> float:
+    """Return the tokens a second of a GPU."""
+    numbers = one.case.numbers
+    return numbers["global_batch"] * numbers["sequence_length"] / (one.gpus * time)
+
+
+def _part(one: Expert) -> str:
+    """Return the part of a step in which a plan loses most."""
+    return one.lost[0].rsplit(" +", maxsplit=1)[0] if one.lost else "no part alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +369,7 @@ def choice_lines(experts: Sequence[Expert], bound: float, *, every: bool) -> Ite
         "below 0: the search doesn't try such a plan, or theirs fills more of the memory than "
         f"{DEFAULT_THRESHOLD:.0%}"
     )
-    yield from _why(experts, bound)
+    yield from _reasons(experts, bound)
     lost = sorted(
         (one for one in experts if not one.loss <= bound or not one.fits),
         key=lambda one: (one.fits, -one.loss if one.loss == one.loss else 0.0),
@@ -326,29 +380,36 @@ def choice_lines(experts: Sequence[Expert], bound: float, *, every: bool) -> Ite
         yield f"{len(lost) - MOST} more: --verbose tells them"
 
 
-def _why(experts: Sequence[Expert], bound: float) -> Iterator[str]:
+def _reasons(experts: Sequence[Expert], bound: float) -> Iterator[str]:
     """Yield why plans lose more than the bound, those with one reason together."""
-    groups: dict[str, list[Expert]] = {}
-    for one in experts:
-        if one.loss > bound:
-            part = one.lost[0].rsplit(" +", maxsplit=1)[0] if one.lost else "no part alone"
-            groups.setdefault(part, []).append(one)
-    if not groups:
+    far = [one for one in experts if one.loss > bound]
+    if not far:
         return
     yield ""
     yield f"those that lose more than {bound:.0%}, by the part in which they lose most:"
-    table = [["part", "recipes", "median loss", "of its memory", "measured", "predicted"]]
-    for part, some in sorted(groups.items(), key=lambda item: -len(item[1])):
+    yield from _groups("part", far, _part)
+    yield from (f"  {part}: {WHY[part]}" for part in dict.fromkeys(map(_part, far)) if part in WHY)
+    if any(one.why for one in far):
+        yield ""
+        yield "and by the strongest reason that is known:"
+        yield from _groups("reason", far, lambda one: one.why.split(":")[0].split(" (")[0])
+
+
+def _groups(name: str, far: Sequence[Expert], key: Callable[[Expert], str]) -> Iterator[str]:
+    groups: dict[str, list[Expert]] = {}
+    for one in far:
+        groups.setdefault(key(one), []).append(one)
+    table = [[name, "recipes", "median loss", "of its memory", "measured", "predicted"]]
+    for word, some in sorted(groups.items(), key=lambda item: -len(item[1])):
         ran = [one for one in some if math.isfinite(one.case.measured)]
         off = [one.step_time / one.case.measured - 1.0 for one in ran]
         shares = (np.median([one.loss for one in some]),
                   np.median([one.memory / one.capacity for one in some]))  # fmt: skip
         bias = f"{100.0 * np.mean(off):+.1f} %" if off else "-"
         table.append(
-            [part, f"{len(some)}", *map(_percent, map(float, shares)), f"{len(ran)}", bias]
+            [word, f"{len(some)}", *map(_percent, map(float, shares)), f"{len(ran)}", bias]
         )
     yield from aligned(table, indent="  ")
-    yield from (f"  {part}: {WHY[part]}" for part in groups if part in WHY)
 
 
 def _percent(value: float) -> str:
@@ -372,6 +433,8 @@ def _lines(one: Expert) -> Iterator[str]:
     told += [f"gains in {', '.join(one.gained[:2])}"] if one.gained else []
     if told:
         yield f"  {'; '.join(told)}"
+    if one.why:
+        yield f"  why: {one.why}"
 
 
 def _stated(case: Case) -> str:

@@ -14,6 +14,7 @@ from sweeps.search.experts import (
     beside,
     choice_lines,
     choice_of,
+    explained,
     falls_short,
     plan_alone,
     question,
@@ -116,6 +117,28 @@ def test_no_plan_that_is_tried_beats_the_best(own: dict[str, Expert]) -> None:
     assert any("theirs loses in" in line for line in choice_lines([cut], 0.03, every=True))
 
 
+def test_each_loss_has_its_strongest_reason(own: dict[str, Expert]) -> None:
+    lost = ("tensor parallelism's communication +1 s",)
+    good, cut = own["good"], replace(own["cut"], band=0.0, lost=lost)
+    alone = explained([good, cut])
+    assert alone[0].why == ""
+    assert alone[1].why.startswith("a term that we lack, or their choice: tensor")
+    # What is lost can't be told apart from an error of its size.
+    (near,) = explained([replace(cut, band=cut.loss + 0.01)])
+    assert near.why == f"the loss is within our error for such a step (within {near.band:.0%})"
+    # Another plan of the same question, half as long by our model and as measured.
+    other = replace(cut.case, name="other", measured=cut.case.measured / 2.0)
+    faster = replace(cut, case=other, step_time=cut.step_time / 2.0)
+    first, second = explained([cut, faster])
+    told = "another of theirs is faster: other, +100% by our model and +100% measured"
+    assert first.why == f"{told}, tokens a second"
+    assert "another" not in second.why
+    # No reason if our model has it slower than it was.
+    slower = explained([cut, replace(faster, step_time=2.0 * cut.step_time)])[0]
+    assert "another" not in slower.why
+    assert any(line == f"  why: {first.why}" for line in choice_lines([first], 0.03, every=True))
+
+
 def test_a_plan_that_can_t_be_says_why(own: dict[str, Expert]) -> None:
     # 70e9 parameters in 16 bits are 141 GB, without their states.
     big = own["big"]
@@ -140,7 +163,8 @@ def test_summaries_count_what_can_t_be(own: dict[str, Expert]) -> None:
     assert falls_short(experts)
     assert not falls_short([own["good"]], bound=1.0)
     told = list(choice_lines(experts, 0.03, every=True))
-    (reason,) = (line for line in told if line.startswith("  tensor parallelism's communication "))
+    part = own["cut"].lost[0].rsplit(" +", maxsplit=1)[0]
+    (reason,) = (line for line in told if line.startswith(f"  {part} "))
     # One recipe, measured 9.5 s.
     predicted = 100.0 * (own["cut"].step_time / 9.5 - 1.0)
     assert reason.split()[-3:] == ["1", f"{predicted:+.1f}", "%"]
