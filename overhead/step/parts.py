@@ -204,6 +204,29 @@ def device_update_time(
     return moved / (memory_efficiency * memory_bandwidth) * device_update_share
 
 
+constant("host_optimizer_memory", 0.0, "The host holds nothing of it", like="pp")
+
+
+@formula(
+    returns="host_optimizer_memory",
+    source="megatron",
+    where="megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py",
+    assumes=("the host has a copy of the gradients and of the master copy, in single precision",),
+    when={"updating": "host"},
+)
+def offloaded_optimizer_memory(
+    optimizer_offload: Array,
+    owned_parameters: Array,
+    optimizer_bytes: Array,
+    single_bytes: Array,
+) -> Array:
+    """Memory of states and gradients that a GPU's host holds for its update."""
+    return optimizer_offload * owned_parameters * (optimizer_bytes + single_bytes)
+
+
+# The first stage has most micro-batches in flight.
+call(returns="host_stored_memory", of="offloaded_activation_memory", bind={"stage": "first_stage"})
+total("host_memory", ("host_stored_memory", "host_optimizer_memory"), source=ZERO["source"])
 constant("host_update_time", 0.0, "The host updates nothing", like="pp")
 
 

@@ -243,14 +243,17 @@ def _answer(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
     """Yield what is asked first: how long a step takes, and whether it fits."""
     time = _number(evaluation, "step_time")
     over = result.per_gpu_memory_bytes > _number(evaluation, "memory_capacity")
+    host = _host(evaluation)
     if not np.isnan(time):
         rate, mfu = (_number(evaluation, name) for name in ("tokens_per_second", "mfu"))
         more = "" if np.isnan(rate) else f": {rate:,.0f} tokens a second"
         more += "" if np.isnan(mfu) else f", MFU {shown('mfu', mfu)}"
-        yield f"  a step {'would take' if over else 'takes'} {shown('step_time', time)}{more}"
+        can = not over and "FIT" not in host
+        yield f"  a step {'takes' if can else 'would take'} {shown('step_time', time)}{more}"
     if over or result.memory_is_whole:
-        needs = _needs(evaluation, result)
-        yield f"  DOES NOT FIT: {needs}" if over else f"  it fits: {needs}"
+        yield f"  {'DOES NOT FIT' if over else 'it fits'}: {_needs(evaluation, result)}"
+    if "FIT" in host:
+        yield f"  the host's memory: {host}"
 
 
 def _settings(evaluation: Evaluation) -> Iterator[str]:
@@ -364,6 +367,12 @@ def _needs(evaluation: Evaluation, result: AnalysisResult) -> str:
     return f"{needed}{scope} of the GPU's {_text(evaluation, 'memory_capacity')}"
 
 
+def _host(evaluation: Evaluation) -> str:
+    needs, has = (_number(evaluation, f"host_memory{what}") for what in ("", "_capacity"))
+    told = f"{shown('memory', needs)} a GPU of {shown('memory', has)}"
+    return f"{told}: DOES NOT FIT" if needs > has else told if needs > 0.0 else ""
+
+
 def _line(words: str, text: str) -> str:
     return f"  {words:<{WIDTH}}{text}"
 
@@ -385,10 +394,11 @@ def _memory(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
         yield _line("capacity", "not known")
     elif left < 0.0:
         yield _line("capacity", f"{capacity}: DOES NOT FIT, {shown('memory', -left)} too much")
-    elif result.memory_is_whole:
-        yield _line("capacity", f"{capacity}: fits, {shown('memory', left)} left")
     else:
-        yield _line("capacity", f"{capacity}: {shown('memory', left)} left for activations")
+        ends = ("fits, ", "") if result.memory_is_whole else ("", " for activations")
+        yield _line("capacity", f"{capacity}: {ends[0]}{shown('memory', left)} left{ends[1]}")
+    if host := _host(evaluation):
+        yield _line("in the host's memory", host)
     yield ""
 
 

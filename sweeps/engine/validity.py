@@ -159,6 +159,13 @@ FITS = Requirement(
     lambda peak_memory, memory_capacity: ~np.asarray(peak_memory > memory_capacity),
 )
 
+HOST_FITS = Requirement(
+    "host_memory_full",
+    "the host must hold what is offloaded: host_memory up to host_memory_capacity",
+    lambda host_memory, host_memory_capacity: ~np.asarray(host_memory > host_memory_capacity),
+)
+OF_RUNS = frozenset((DOES_NOT_FIT, HOST_FITS.fault))
+
 
 def training_faults() -> Faults:
     """Return what can be wrong with a parallel plan."""
@@ -167,7 +174,7 @@ def training_faults() -> Faults:
         *CONTEXT.values(),
         *SCHEDULE.values(),
         *FRAMEWORK.values(),
-        (FITS,),
+        (FITS, HOST_FITS),
     )
     texts: dict[str, str] = {}
     for group in every:
@@ -181,7 +188,7 @@ def training_faults() -> Faults:
 
 
 def _concerns_plans(fault: str, variable: str) -> bool:
-    if fault == DOES_NOT_FIT:
+    if fault in OF_RUNS:
         return variable in of_a_run(len(REGISTRY), len(REGISTRY.calls))
     return fault not in (NOT_KNOWN, NOT_OF_NETWORK)
 
@@ -212,7 +219,7 @@ def feasibility(builder: Builder, faults: Mapping[str, int], nodes: Mapping[str,
     """Return the node of the reasons why plans can't be, or can't run, as bits."""
     flat = builder.labels["topology"] != "hierarchical"
     each: list[Node] = []
-    for one in (*requirements(builder.labels), FITS):
+    for one in (*requirements(builder.labels), FITS, HOST_FITS):
         if flat and one.fault == "nodes_not_filled":
             continue  # a flat network has no nodes
         try:

@@ -297,12 +297,12 @@ def _why(one: Expert, experts: Sequence[Expert]) -> str:
     return f"{part}: {WHY[part]}" if part in WHY else f"{UNKNOWN}: {part}"
 
 
-def _question(one: Expert) -> tuple[str, str, str, str, float]:
+def _question(one: Expert) -> tuple[object, ...]:
     """Return what plans have to share to be compared: all but degrees, batches and GPUs."""
     labels = one.case.labels
-    return (one.case.model.split(" ")[0].replace("_", "-"), labels["hardware"],
-        labels["framework"],
-            labels["precision"], one.case.numbers["sequence_length"])  # fmt: skip
+    model = one.case.model.split(" ")[0].replace("_", "-")
+    named = (labels[name] for name in ("hardware", "framework", "precision"))
+    return (model, *named, one.case.numbers["sequence_length"])
 
 
 def _rate(one: Expert, time: float) -> float:

@@ -417,6 +417,7 @@ PLAIN = (
     "memory_bandwidth",
     "memory_capacity",
     "host_bandwidth",
+    "host_memory_capacity",
     "host_update_bandwidth",
     "memory_efficiency",
     "matmul_floor",

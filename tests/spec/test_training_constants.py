@@ -35,6 +35,7 @@ EVERY = {
     "forward_operations", "backward_operations", "recompute_operations", "ends_as_layers",
     "dropout", "step_overhead", "tp_gradient_overlap", "power", "idle_power_fraction", "price",
     "sms", "odd_size_loss", "output_matmul_flops", "host_bandwidth", "host_update_bandwidth",
+    "host_memory_capacity",
     "attention_speedup", "weight_copy_bytes",
 }  # fmt: skip
 MACHINES = sorted(path.stem for path in shipped("hardware").glob("*.toml"))
