@@ -52,6 +52,8 @@ _CONDITIONS = ("model", "collective", "environment", "fabric")
 # What is told of a best cell besides.
 _TOLD = ("peak_memory", "mfu", "busbw", "lower_bound_ratio", "cost_per_trillion_tokens",
          "chosen_algorithm")  # fmt: skip
+_GROUPS = {"memory": "Memory, by part", "step_parts": "Time of a step, by part",
+           "communication": "Communication, by dimension"}  # fmt: skip
 # Of these the meaning ends with what is the same for each dimension.
 _MEASURES = ("_communication_time", "_communication_volume", "_communication_energy")
 _SHORT = 20  # letters of a name of a control
@@ -116,7 +118,7 @@ def page_of(
             "spec": str(dataset.attrs.get("spec", "")),
             "digits": DIGITS,
             "dims": [_dim(view, dim) for dim in packed.dims],
-            "naming": naming(view.dataset, packed.dims),
+            "naming": _naming(view, packed.dims),
             "told": [one for one in _TOLD if one in packed.names],
             "constants": list(_constants(view)),
             "figures": asked,
@@ -269,11 +271,11 @@ def _is_shown(one: xr.DataArray) -> bool:
 def _numbers(values: NDArray[Any], *, exact: bool) -> NDArray[Any]:
     """Return numbers in single precision, where that is precise enough."""
     whole = values.astype(np.float64)
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         single = whole.astype(np.float32)
-    back = single.astype(np.float64)
-    close = np.abs(back - whole) <= (0.0 if exact else 10.0**-DIGITS) * np.abs(whole)
-    same = close | (back == whole) | (np.isnan(back) & np.isnan(whole))
+        back = single.astype(np.float64)
+        close = np.abs(back - whole) <= (0.0 if exact else 10.0**-DIGITS) * np.abs(whole)
+    same = (close & np.isfinite(back)) | (back == whole) | (np.isnan(back) & np.isnan(whole))
     return single if bool(same.all()) else whole
 
 
@@ -341,6 +343,17 @@ def _dim(view: View, dim: str) -> dict[str, Any]:
     }
 
 
+def _naming(view: View, dims: Sequence[str]) -> list[str]:
+    """Return the columns that name cells: of rows with a machine or model each that alone."""
+    names = naming(view.dataset, dims)
+    for name in ("hardware", "model"):
+        one = view.dataset.variables.get(name)
+        if name in names and one is not None and len(np.unique(one.values)) == one.size:
+            names = [each for each in names
+                     if each == name or view.dataset.variables[each].dims != one.dims]  # fmt: skip
+    return names
+
+
 def _constants(view: View) -> Iterator[dict[str, Any]]:
     """Yield what is the same everywhere, with where it comes from."""
     for name, one in coordinates_of(view.dataset):
@@ -357,8 +370,6 @@ def _constants(view: View) -> Iterator[dict[str, Any]]:
 
 def _groups(view: View, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield what is stacked: totals with their parts, as the figures stack them."""
-    meanings = {"memory": "Memory, by part", "step_parts": "Time of a step, by part",
-                "communication": "Communication, by dimension"}  # fmt: skip
     for kind in BREAKDOWNS:
         variables = known_parts(kind, names)
         if len(variables) < 2:
@@ -371,7 +382,7 @@ def _groups(view: View, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         total = total_of(kind, variables)
         yield {
             "name": kind,
-            "label": meanings[kind],
+            "label": _GROUPS[kind],
             "total": total if total in names else "",
             "parts": [
                 {"label": label, "variables": part.variables, "colour": part.colour}
@@ -397,8 +408,23 @@ def _asked(
                 place = find(one, values)
                 at |= {} if place is None else {dim: place}
         known = {dim: place for dim, place in at.items() if dim in packed.dims}
-        question = figure["title"] or style.sentence(style.plain(figure.name))
-        yield {"name": figure.name, "title": question, "state": {**state, "at": known}}
+        related = {
+            dim: find(one, subject.dims[dim])
+            for dim, one in (figure.options.get("relative_to") or {}).items()
+            if dim in packed.dims
+        }
+        question = figure["title"] or _question(state, packed)
+        state |= {"at": known, "rel": related}
+        yield {"name": figure.name, "title": question, "state": state}
+
+
+def _question(state: Mapping[str, Any], packed: _Packed) -> str:
+    """Return what a figure without a title is called."""
+    titles = {one["name"]: one.get("title", one["name"]) for one in packed.arrays}
+    if state["view"] == "bars":
+        return _GROUPS[state["g"]]
+    y, x = (titles.get(state[key], style.plain(state[key])) for key in ("y", "x"))
+    return style.sentence(f"{y} over {x}")
 
 
 def _state(figure: Figure, packed: _Packed) -> dict[str, Any] | None:
@@ -415,7 +441,8 @@ def _state(figure: Figure, packed: _Packed) -> dict[str, Any] | None:
         lines = listed(figure["lines"])
         over = listed(figure.options.get("best_of"))
         state = {"view": "lines", "y": figure["y"], "x": figure["x"],
-                 "by": next((one for one in lines if one in known), ""), "all": over}  # fmt: skip
+                 "by": next((one for one in lines if one in known), ""), "all": over,
+                 "also": figure.options.get("measured") or ""}  # fmt: skip
     elif kind == "best":
         over = listed(figure["over"])
         state = {"view": "map", "y": figure["value"], "x": figure["x"], "by": figure["y"],

@@ -23,6 +23,7 @@ function pick(multiples, value) {
 
 // A number rounded to significant digits, of two that are as near to the even one.
 function rounded(value, digits) {
+  if (!/500e/.test(value.toExponential(digits + 2))) return Number(value.toPrecision(digits));
   const [mantissa, exponent] = value.toExponential(digits + 40).split("e");
   const all = mantissa.replace(/[-.]/g, "");
   if (!/^50*$/.test(all.slice(digits)) || Number(all[digits - 1]) % 2) {
@@ -92,12 +93,16 @@ function readNumber(text, units) {
 }
 
 let RULER = null;
+let FONT = "";
 
 // The width of a text in pixels, about right where there is no browser.
 function textWidth(text, size = 12) {
   if (typeof document === "undefined") return 0.58 * size * text.length;
-  if (!RULER) RULER = document.createElement("canvas").getContext("2d");
-  RULER.font = `${size}px ${getComputedStyle(document.body).fontFamily}`;
+  if (!RULER) {
+    RULER = document.createElement("canvas").getContext("2d");
+    FONT = getComputedStyle(document.body).fontFamily;
+  }
+  RULER.font = `${size}px ${FONT}`;
   return RULER.measureText(text).width;
 }
 

@@ -56,12 +56,23 @@ function shape(name, attributes, text) {
   return made;
 }
 
+const WIDTHS = new WeakMap();
+
+// A region's width.  Asked for anew only where the window has another: a browser would lay the
+// whole page out each time.
+function widthOf(host) {
+  const known = WIDTHS.get(host);
+  if (known && known[0] === window.innerWidth && !PRINTING) return known[1];
+  WIDTHS.set(host, [PRINTING ? 0 : window.innerWidth, host.clientWidth]);
+  return WIDTHS.get(host)[1];
+}
+
 // Puts empty axes into a region.  asked: { x(pixels) and y(pixels) -> axis, height, right (room
 // for words on the right), left (room for names, where the vertical axis is none), bare (no
 // vertical axis) }
 // Returns { svg, ctx, left, top, width, height, x, y, px(value), py(value), host }.
 function makeFrame(host, asked) {
-  const outer = Math.max(host.clientWidth, 260);
+  const outer = Math.max(widthOf(host), 260);
   const height = asked.height || Math.min(460, Math.max(300, outer * 0.55));
   const [top, bottom] = [asked.top ?? 28, 44];
   const inner = height - top - bottom;
@@ -133,9 +144,9 @@ function drawAxes({ svg, ctx, left, top, width, height, x, y, px, py, outer }) {
 // [[x, y], ..], colour (place), dash (place), dots }], cursor (an x), limits: [{ value, label }],
 // height }
 function drawLines(host, asked) {
-  const wide = host.clientWidth >= 560 && asked.series.length > 1 && asked.series.length <= 7;
+  const wide = widthOf(host) >= 560 && asked.series.length > 1 && asked.series.length <= 7;
   const longest = wide ? Math.max(...asked.series.map((one) => textWidth(one.label))) : 0;
-  const named = wide && longest <= 0.3 * host.clientWidth;
+  const named = wide && longest <= 0.3 * widthOf(host);
   const frame = makeFrame(host, {
     x: (pixels) => (asked.x.texts ? bandAxis(asked.x.texts, asked.x.label, pixels)
       : axisOf({ zero: false, ...asked.x }, pixels)),
@@ -210,7 +221,7 @@ function disc(ctx, x, y, radius) {
 }
 
 function drawLimits(frame, limits) {
-  for (const { value, label, upright } of limits) {
+  for (const { value, label, upright, above } of limits) {
     const { left, top, width, height } = frame;
     const at = upright ? frame.px(value) : frame.py(value);
     if (upright ? at < left || at > left + width : at < top || at > top + height) continue;
@@ -218,7 +229,7 @@ function drawLimits(frame, limits) {
       : { x1: left, x2: left + width, y1: at, y2: at };
     frame.svg.append(shape("line", { ...line, class: "limit" }));
     const flipped = upright && at + textWidth(label) + 8 > left + width;
-    const place = upright ? { x: at + (flipped ? -5 : 5), y: top + 10 } : { x: left + 6, y: at - 5 };
+    const place = upright ? { x: at + (flipped ? -5 : 5), y: above ? top - 5 : top + 10 } : { x: left + 6, y: at - 5 };
     const anchor = flipped ? "end" : "start";
     frame.svg.append(shape("text", { ...place, class: "note", "text-anchor": anchor }, label));
   }
@@ -339,9 +350,9 @@ function rims(one) {
 // Stacked bars: { rows: [{ name, values: [..], text }], parts: [{ label, colour (a colour) }],
 // units, label, percent, multiple, limits, chosen (a row) }.  A part below zero isn't drawn.
 function drawBars(host, asked) {
-  const narrow = host.clientWidth < 560;
+  const narrow = widthOf(host) < 560;
   const longest = Math.max(0, ...asked.rows.map((one) => textWidth(one.name)));
-  const left = narrow ? 4 : Math.min(longest + 14, 0.42 * host.clientWidth);
+  const left = narrow ? 4 : Math.min(longest + 14, 0.42 * widthOf(host));
   const step = narrow ? 44 : 28;
   const total = (row) => row.values.reduce((sum, one) => sum + Math.max(one, 0), 0);
   const marks = (asked.limits || []).map((one) => one.value);
@@ -372,7 +383,7 @@ function drawBars(host, asked) {
     frame.svg.append(named, shape("text", end, row.text || ""));
     return [top - (narrow ? 20 : 4), top - (narrow ? 20 : 4) + step];
   });
-  drawLimits(frame, (asked.limits || []).map((one) => ({ ...one, upright: true })));
+  drawLimits(frame, (asked.limits || []).map((one) => ({ ...one, upright: true, above: true })));
   host.append(legend(asked.parts));
   return frame;
 }

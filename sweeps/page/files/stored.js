@@ -52,6 +52,9 @@ function fieldsOf(page) {
     sort: one(first.sort, ["", ...numbers]),
     at: { table: true, initial: first.at, write: (value, dim) => entryOf(sweep, dim, value),
       read: (text, dim) => placeOf(sweep, dim, text) },
+    also: one(first.also, ["", ...numbers]),
+    rel: { table: true, initial: first.rel, write: (value, dim) => entryOf(sweep, dim, value),
+      read: (text, dim) => placeOf(sweep, dim, text) },
     lx: one("", ["", "log", "linear"]),
     ly: one("", ["", "log", "linear"]),
     unit: one("", null),
@@ -71,6 +74,7 @@ function firstState(page) {
   const usual = {
     fig: "none", view: "lines", y: numbers[0] || quantities[0], x: numeric.key || numeric.name,
     by: "", c: "", g: (sweep.data.groups[0] || {}).name || "", sort: "", at,
+    also: "", rel: {},
   };
   const [asked] = sweep.data.figures;
   return asked ? { ...usual, ...asked.state, fig: asked.name, at: { ...at, ...asked.state.at } } : usual;
@@ -170,11 +174,11 @@ function draw(page) {
   page.best = best;
   const { cell } = page.asked;
   page.chosen = state.cell ? cellFrom(sweep, state.cell) : best.cells[0] || { ...cell };
+  figure(page);
   head(page);
   questions(page);
   answer(page);
   controls(page);
-  figure(page);
   showCell(page, page.chosen, state.cell ? "Chosen" : "Best shown");
   listBest(page);
   compare(page);
@@ -187,8 +191,9 @@ function head(page) {
   const asked = sweep.data.figures.find((one) => one.name === state.fig);
   let title = asked ? asked.title : "";
   if (!title && state.view === "bars") title = group.label;
-  if (!title && state.view === "points") title = `${array.label} over ${lower(sweep.arrays[xOfPoints(page)].label)}`;
-  if (!title) title = `${array.label} over ${lower(x.label)}${by ? ` and ${lower(by.label)}` : ""}`;
+  const over = (one) => alongTitle(sweep, one.name).toLowerCase();
+  if (!title && state.view === "points") title = `${capital(array.title)} over ${sweep.arrays[xOfPoints(page)].title}`;
+  if (!title) title = `${capital(array.title)} over ${over(x)}${by ? ` and ${over(by)}` : ""}`;
   region("title").textContent = title;
   document.title = title;
   const spread = [...page.asked.axes, ...page.asked.all];
@@ -208,7 +213,7 @@ function questions(page) {
   const others = sweep.data.figures.filter((one) => one.name !== state.fig);
   region("questions").replaceChildren(...others.map((one) => {
     const at = { ...firstState(page).at, ...state.at, ...one.state.at };
-    const usual = { c: "", sort: "", by: "", lx: "", ly: "", unit: "", best: "", cell: "" };
+    const usual = { c: "", sort: "", by: "", also: "", rel: {}, lx: "", ly: "", unit: "", best: "", cell: "" };
     return button(one.title, () => state.set({ ...usual, ...one.state, at, fig: one.name }));
   }));
 }
@@ -220,14 +225,20 @@ function answer(page) {
   const lines = [];
   if (array.texts) {
     lines.push(make("p", { className: "answer" }, shares(page)));
+  } else if (state.view === "lines" && state.also) {
+    const [head, ...texts] = errorsOf(page);
+    lines.push(make("p", { className: "answer" }, head || why(page)), ...texts.map((text) => make("p", {}, text)));
+    region("answer").replaceChildren(...lines);
+    return;
   } else if (best.cells.length) {
     const [first] = best.cells;
     const value = shownText(array, numberAt(array, first));
     const name = nameOf(sweep, first, best.dims);
     const conditions = axes.filter((dim) => !best.dims.includes(dim));
     const at = conditions.length ? ` at ${nameOf(sweep, first, conditions)}` : "";
-    lines.push(make("p", { className: "answer" }, `${more ? "Greatest" : "Least"} ${lower(array.label)}${at}: `,
-      make("strong", {}, value), name ? ` with ${name}` : ""));
+    const least = /^(Least|Greatest|Best) /.test(array.label) ? "" : more ? "Greatest " : "Least ";
+    lines.push(make("p", { className: "answer" }, `${least}${least ? lower(array.label) : array.label}${at}: `,
+      make("strong", {}, value), name ? ` (${name})` : ""));
   } else {
     lines.push(make("p", { className: "answer" }, why(page)));
   }
@@ -297,6 +308,25 @@ function rangesOf(page) {
   return `Best over ${lower(x.label)}: ${text.join(", ")}`;
 }
 
+// How far what is shown is from what it is compared with, by line.
+function errorsOf(page) {
+  const { sweep, state } = page;
+  const { array, by } = page.asked;
+  const other = sweep.arrays[state.also];
+  const lines = new Map();
+  for (const cell of cellsAlong(page)) {
+    const ratio = numberAt(array, cell) / numberAt(other, cell);
+    const name = by ? entryText(by, by.places[cell[by.dim]]) : "";
+    if (Number.isFinite(ratio)) lines.set(name, [...(lines.get(name) || []), ratio]);
+  }
+  const texts = [...lines].map(([name, ratios]) => {
+    ratios.sort((a, b) => a - b);
+    const at = (share) => numberText(ratios[Math.round(share * (ratios.length - 1))], 3);
+    return `${name ? `${name}: ` : ""}${at(0.5)} in the middle of ${ratios.length}, four in five from ${at(0.1)} to ${at(0.9)}`;
+  });
+  return texts.length ? [`${capital(array.title)} over ${other.title}`, ...texts] : [];
+}
+
 // Controls are built anew where their kinds change, and else only put.
 function controls(page) {
   const { state, sweep } = page;
@@ -315,7 +345,7 @@ function controls(page) {
     page.puts.push(() => one.put(now()));
     made.push(one);
   };
-  const own = (changes) => state.set({ fig: "none", cell: "", ...changes });
+  const own = (changes) => state.set({ fig: "none", cell: "", also: "", rel: {}, ...changes });
   const views = viewsOf(page);
   if (views.length > 1) {
     add("view", buttons("View", views.map((one) => [one, VIEWS[one]]), state.view,
@@ -344,6 +374,12 @@ function controls(page) {
     add("by", choice(state.view === "lines" ? "A line for each" : "Upward",
       [...(state.view === "lines" ? [["", "none"]] : []), ...axes], page.asked.by ? page.asked.by.name : "",
       (by) => own({ by })), () => (page.asked.by ? page.asked.by.name : ""));
+  }
+  if (state.view === "lines") {
+    const shown = () => (Object.keys(state.rel).length ? "rel" : "");
+    add("rel", buttons("Lines show", [["", "Values"], ["rel", "% of the chosen"]], shown(), (way) => {
+      state.set({ fig: "none", rel: way ? { [page.asked.x.dim]: page.chosen[page.asked.x.dim] } : {} });
+    }), shown);
   }
   for (const dim of sweep.dims) add(`at.${dim.name}`, dimControl(page, dim), () => placeNow(page, dim));
   if (state.view !== "bars") {
@@ -395,17 +431,15 @@ function placeNow(page, dim) {
 
 function dimControl(page, dim) {
   const { state, sweep } = page;
-  const texts = [...Array(dim.size).keys()].map((place) => {
-    return dim.key ? entryText(alongOf(sweep, dim.key), place).replaceAll("_", " ")
-      : nameOf(sweep, { [dim.name]: place }, [dim.name]);
-  });
+  const along = alongOf(sweep, dim.key || dim.name);
+  const texts = along.places.map((place) => entryText(along, place).replaceAll("_", " "));
   const set = (place) => state.set({ at: { ...state.at, [dim.name]: place }, cell: "" });
   const now = placeNow(page, dim);
   const onAxis = page.asked.axes.includes(dim.name);
   const label = onAxis ? `${named(dim.label)} (on an axis)` : named(dim.label);
   const every = state.view === "points" || state.view === "bars" ? "all" : "best of all";
   const all = onAxis || page.asked.array.texts ? [] : [["*", every]];
-  if (dim.size <= 6) {
+  if (dim.size <= 6 && texts.every((text) => text.length <= 26)) {
     return buttons(label, [...all, ...texts.map((text, place) => [place, text])], now, set);
   }
   if (dim.number && !all.length) return slider(label, texts, now, set);
@@ -475,7 +509,7 @@ function putIn(sweep, formula, cell) {
 function listBest(page) {
   const { sweep, best, state } = page;
   const { array } = page.asked;
-  if (array.texts || best.cells.length < 2) {
+  if (array.texts || state.also || best.cells.length < 2) {
     region("best").replaceChildren();
     return;
   }
@@ -522,8 +556,9 @@ function compare(page) {
 // Limits that the reader sets on any number.
 function limitsOf(page) {
   const { sweep, state } = page;
-  if (region("limits").contains(document.activeElement) && page.limited === JSON.stringify([state.max, state.min])) return;
-  page.limited = JSON.stringify([state.max, state.min]);
+  const limited = JSON.stringify([state.max, state.min]);
+  if (page.limited === limited) return;
+  page.limited = limited;
   const names = [...page.numbers, ...page.columns.filter((name) => !sweep.arrays[name].texts)];
   const list = [];
   for (const [side, words] of [["max", "at most"], ["min", "at least"]]) {

@@ -115,21 +115,65 @@ function viewLines(page, host) {
   }
   const found = bestAlong(sweep, { y: array.name, x, by, all, cell, more, limits });
   const at = (n) => (x.values ? x.values[n] : n);
+  const values = relative(page, found);
+  const relating = values !== found.values;
   const series = [...Array(found.rows).keys()].map((row) => ({
     label: by ? entryText(by, row).replaceAll("_", " ") : "",
-    points: [...Array(found.across).keys()].map((n) => [at(n), found.values[row * found.across + n]]),
+    points: [...Array(found.across).keys()].map((n) => [at(n), values[row * found.across + n]]),
   })).filter((one) => one.points.some(([, y]) => Number.isFinite(y)));
-  const limit = limitOf(page, array);
-  const ask = axisAsked(page, array, [...found.values.filter(Number.isFinite), ...limit.map((one) => one.value)], state.ly, state.unit);
+  const limit = relating ? [] : limitOf(page, array);
+  const other = sweep.arrays[state.also];
+  if (other && !relating) series.push(...comparedWith(page, found, other, at));
+  const all2 = series.flatMap((one) => one.points.map(([, y]) => y)).filter(Number.isFinite);
+  let ask = axisAsked(page, array, [...all2, ...limit.map((one) => one.value)], state.ly, state.unit);
+  if (relating) {
+    const from = Object.entries(state.rel).map(([dim, place]) => nameOf(sweep, { [dim]: place }, [dim])).join(" · ");
+    ask = { values: all2, units: "1", percent: true, log: state.ly === "log", zero: false,
+      label: `${array.label}, of that at ${from}` };
+  }
   const xAsk = x.values ? { values: x.values, units: x.units, label: x.label, exact: x.values,
     log: state.lx ? state.lx === "log" : null } : { texts: x.texts, label: x.label };
   const cursor = x.places[page.chosen[x.dim]];
   const frame = drawLines(host, { x: xAsk, y: ask, series, cursor: at(cursor), limits: limit });
   const place = (n) => cellOf(found.from[n], found.dims, cell, sweep.sizes);
-  const spot = (n) => (Number.isFinite(found.values[n]) ? [frame.px(at(n % found.across)), frame.py(found.values[n])] : null);
+  const spot = (n) => (Number.isFinite(values[n]) ? [frame.px(at(n % found.across)), frame.py(values[n])] : null);
   const order = [...found.values.keys()].filter((n) => Number.isFinite(found.values[n]));
   interact(frame, marksOf(page, found.values.length, spot, place, -1, order));
-  page.shown = { cells: () => [...found.from].filter((n) => n >= 0).map((n) => cellOf(n, found.dims, cell, sweep.sizes)), names: [array.name] };
+  page.shown = { cells: () => cellsAlong(page), names: [array.name, ...(other ? [other.name] : [])] };
+}
+
+// The cells that lines or a map show.
+function cellsAlong(page) {
+  const { sweep } = page;
+  const { array, x, by, all, cell, more, limits } = page.asked;
+  const found = bestAlong(sweep, { y: array.name, x, by, all, cell, more, limits });
+  return [...found.from].filter((n) => n >= 0).map((n) => cellOf(n, found.dims, cell, sweep.sizes));
+}
+
+// Values by those at the entries that the state relates them to.
+function relative(page, { values, across }) {
+  const { x, by } = page.asked;
+  const { rel } = page.state;
+  const known = [x, by].filter((one) => one && rel[one.dim] !== undefined);
+  if (!known.length) return values;
+  return values.map((value, n) => {
+    const column = rel[x.dim] === undefined ? n % across : x.places[rel[x.dim]];
+    const row = !by || rel[by.dim] === undefined ? Math.floor(n / across) : by.places[rel[by.dim]];
+    return value / values[row * across + column];
+  });
+}
+
+// Another quantity of the same cells, as dots: what was measured beside what is predicted.
+function comparedWith(page, found, other, at) {
+  const { sweep } = page;
+  const { cell } = page.asked;
+  const points = [];
+  found.from.forEach((from, n) => {
+    if (from < 0) return;
+    const value = numberAt(other, cellOf(from, found.dims, cell, sweep.sizes));
+    if (Number.isFinite(value)) points.push([at(n % found.across), value]);
+  });
+  return [{ label: other.title, points, dots: true, colour: 3 }];
 }
 
 function viewMap(page, host) {
@@ -179,8 +223,7 @@ function viewMap(page, host) {
     return n < 0 || m < 0 ? -1 : m * found.across + n;
   };
   interact(frame, marks);
-  page.shown = { cells: () => [...found.from].filter((n) => n >= 0).map((n) => cellOf(n, found.dims, cell, sweep.sizes)),
-    names: [array.name, ...(which && which.role === "quantity" ? [which.name] : [])] };
+  page.shown = { cells: () => cellsAlong(page), names: [array.name, ...(which && which.role === "quantity" ? [which.name] : [])] };
 }
 
 function viewBars(page, host) {

@@ -1,0 +1,201 @@
+"""The page in a real browser: offline, without a fault in its console, as its reader uses it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sweeps.page.pack import page_of
+from sweeps.page.write import write_page
+from sweeps.plots.style import scale_of
+from tests.page.test_page import ALGORITHMS, PLANS, TAG, page_from, states, stored
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+# Text over text, text beyond the figure, and a page wider than its window.
+FAULTS = """() => {
+  const host = document.querySelector("#figure").getBoundingClientRect();
+  const found = [];
+  const texts = [...document.querySelectorAll("#figure svg text")].map((one) => {
+    return [one.textContent, one.getBoundingClientRect()];
+  });
+  texts.forEach(([text, a], n) => {
+    if (a.left < host.left - 2 || a.right > host.right + 2) found.push(`${text} is cut`);
+    for (const [other, b] of texts.slice(0, n)) {
+      const across = a.left < b.right - 1 && b.left < a.right - 1;
+      if (across && a.top < b.bottom - 2 && b.top < a.bottom - 2) found.push(`${text} | ${other}`);
+    }
+  });
+  if (document.documentElement.scrollWidth > innerWidth) found.push("too wide");
+  return found;
+}"""
+# Each state is a link; what is told of its cell is read off the page.
+SHOWN = """(fragments) => fragments.map((fragment) => {
+  history.replaceState(null, "", `#${fragment}`);
+  window.dispatchEvent(new HashChangeEvent("hashchange"));
+  return document.querySelector("#cell .value").textContent;
+})"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright isn't installed")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed")
+    with playwright.sync_playwright() as driver:
+        # Chromium's own sandbox doesn't start for root, as in containers.
+        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+        made = driver.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield made
+        made.close()
+
+
+class Opened:
+    """A page that is open, with what its console says."""
+
+    def __init__(self, browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> None:
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900}, offline=True, color_scheme=scheme
+        )
+        self.page = self.context.new_page()
+        self.said: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.said.append("a dialog"), dialog.dismiss()))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-ready]")
+
+    def text(self, region: str) -> str:
+        return str(self.page.inner_text(f"#{region}"))
+
+    def close(self) -> None:
+        self.context.close()
+        assert not self.said
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    paths = {name: folder / f"{name}.html" for name in (PLANS, ALGORITHMS)}
+    for name, path in paths.items():
+        write_page(page_from(name), path)
+    return paths
+
+
+@pytest.mark.parametrize(("name", "width", "scheme"), [
+    (PLANS, 1280, "light"), (PLANS, 390, "dark"), (ALGORITHMS, 390, "light"),
+])  # fmt: skip
+def test_every_question_and_view_can_be_read(
+    browser: Any, files: dict[str, Path], name: str, width: int, scheme: str
+) -> None:
+    opened = Opened(browser, files[name], width, scheme)
+    page = opened.page
+    asked = page_from(name).data["figures"]
+    assert opened.text("title") == asked[0]["title"]
+    for one in asked:
+        if one is not asked[0]:
+            page.get_by_role("button", name=one["title"], exact=True).click()
+        assert opened.text("title") == one["title"]
+        assert len(opened.text("answer")) > 30
+        assert page.evaluate(FAULTS) == [], one["title"]
+    for view in ("Points", "Lines", "Map", "Parts"):
+        button = page.locator("#controls fieldset").first.get_by_text(view, exact=True)
+        if button.count():
+            button.click()
+            assert page.evaluate(FAULTS) == [], view
+    opened.close()
+
+
+def test_a_link_shows_what_is_stored(browser: Any, files: dict[str, Path]) -> None:
+    dataset, data = stored(PLANS), page_from(PLANS).data
+    cells = states(dataset, 150)  # A thousand of them are compared outside of a browser
+    dims = [dim["name"] for dim in data["dims"]]
+    names = [one["name"] for one in data["arrays"]
+             if one["role"] == "quantity" and not one["percent"]]  # fmt: skip
+    chosen = [names[n % len(names)] for n in range(len(cells))]
+    fragments = [
+        f"view=lines&y={name}&cell={'.'.join(str(cell[dim]) for dim in dims)}"
+        for name, cell in zip(chosen, cells, strict=True)
+    ]
+    opened = Opened(browser, files[PLANS])
+    shown = opened.page.evaluate(SHOWN, fragments)
+    arrays = {name: (dataset[name].dims, dataset[name].values) for name in names}
+    units = {name: scale_of(str(dataset[name].attrs["units"])) for name in names}
+    for name, cell, text in zip(chosen, cells, shown, strict=True):
+        own, values = arrays[name]
+        true = np.float32(values[tuple(cell[str(dim)] for dim in own)])
+        said = f"none: {text[6:]}" if np.isnan(true) else units[name].text(float(true), 4)
+        assert text == said
+        assert not np.isnan(true) or len(text) > 10
+    opened.close()
+
+
+def test_a_reader_limits_compares_and_passes_on(browser: Any, files: dict[str, Path]) -> None:
+    opened = Opened(browser, files[PLANS])
+    page = opened.page
+    best = opened.text("answer")
+    page.locator("#limits input").fill("50 GB")
+    page.locator("#limits input").press("Enter")
+    limited = opened.text("answer")
+    true = stored(PLANS).isel(recompute=0, zero_stage=0)
+    least = float(true.step_time.where(true.peak_memory <= 50e9).min())
+    assert limited != best
+    assert scale_of("s").text(least, 4) in limited
+    page.get_by_role("button", name="Pin as A").click()
+    page.locator("#best button").nth(1).click()
+    page.get_by_role("button", name="Pin as B").click()
+    assert "B over A" in opened.text("compare")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Table (CSV)").click()
+    rows = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
+    assert "step_time [s]" in rows[0]
+    assert len(rows) == 1 + 3 * 64
+    again = Opened(browser, files[PLANS])
+    again.page.goto(page.url)
+    again.page.reload()
+    again.page.wait_for_selector("html[data-ready]")
+    assert again.text("compare") == opened.text("compare")
+    assert again.text("answer") == limited
+    again.close()
+    opened.close()
+
+
+def test_keys_are_enough_and_paper_has_the_figure(browser: Any, files: dict[str, Path]) -> None:
+    opened = Opened(browser, files[PLANS], scheme="dark")
+    page = opened.page
+    page.focus("#figure")
+    before = opened.text("cell")
+    page.keyboard.press("ArrowRight")
+    assert opened.text("cell") != before
+    page.keyboard.press("Enter")
+    assert "cell=" in page.url
+    page.focus("#controls input[type=radio]:checked")
+    page.keyboard.press("ArrowRight")
+    assert "view=lines" in page.url
+    focused = page.evaluate("document.activeElement.closest('[data-control]').dataset.control")
+    assert focused == "view"
+    assert len(page.pdf()) > 20_000
+    opened.close()
+
+
+def test_nothing_from_a_file_is_executed(browser: Any, tmp_path: Path) -> None:
+    dataset = stored(PLANS).copy()
+    dataset.attrs |= dict.fromkeys(("title", "summary", "history", "source"), TAG)
+    for name in (*dataset.data_vars, *dataset.coords):
+        if "flag_masks" not in dataset[name].attrs:
+            dataset[name].attrs |= {"long_name": TAG, "formula": TAG, "comment": TAG}
+    dataset = dataset.assign_coords(recompute=[TAG, f"{TAG}2"])
+    write_page(page_of(dataset, [], TAG), tmp_path / "x.html")
+    opened = Opened(browser, tmp_path / "x.html")
+    assert "</script>" in opened.text("answer")
+    for view in ("Points", "Lines", "Map", "Parts"):
+        opened.page.locator("#controls fieldset").first.get_by_text(view, exact=True).click()
+    assert opened.page.locator("img").count() == 0
+    opened.close()
