@@ -13,7 +13,7 @@ from overhead.formula import REGISTRY, Formula
 from overhead.source import SOURCES
 
 SUBJECTS = (
-    "collectives", "communication", "compute", "hops", "memory", "overlap", "plan", "run",
+    "collectives", "communication", "compute", "folded", "hops", "memory", "overlap", "plan", "run",
     "schedule", "software", "step", "transformer",
 )  # fmt: skip
 

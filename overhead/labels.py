@@ -54,7 +54,13 @@ IN_A_STEP = "step"
 SHARED = "efficiency"
 PLAIN, INTERLEAVED = "one_f_one_b", "interleaved"
 # Schedules that have forms for stages of equal length alone.
-EVEN_SCHEDULES = ("zero_bubble_h1", "zero_bubble_h2", "dual_pipe")
+# Forwards of one direction, or chunk, beside backwards of the other.
+PAIRED = ("dual_pipe", "dual_pipe_v")
+# Chunks go down the ranks and up again, two a rank.
+FOLDED = ("zero_bubble_v", "v_half", "v_min", PAIRED[1])
+EVEN_SCHEDULES = ("zero_bubble_h1", "zero_bubble_h2", PAIRED[0])
+# Those of several chunks a rank.
+CHUNKED = (INTERLEAVED, *FOLDED)
 FULL, HYBRID = "full", "hybrid"
 
 # What overlaps how, where an overlap is asked for by itself (`overhead.overlap.mechanisms`).
@@ -112,7 +118,7 @@ LABELS: dict[str, Label] = {
     ),
     "schedule": Label(
         "schedule of the pipeline",
-        ("gpipe", PLAIN, INTERLEAVED, *EVEN_SCHEDULES, "forward_only"),
+        ("gpipe", PLAIN, INTERLEAVED, *EVEN_SCHEDULES, *FOLDED, "forward_only"),
         PLAIN,
     ),
     "context_parallel": Label(

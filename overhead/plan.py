@@ -448,9 +448,25 @@ CONTEXT: dict[tuple[str, str], tuple[Requirement, ...]] = {
 
 _ONE_CHUNK = Requirement(
     "virtual_stages_without_interleaving",
-    "only the interleaved schedule has more than one virtual stage",
+    "only interleaved and folded schedules have more than one virtual stage",
     lambda virtual_stages: np.asarray(virtual_stages == 1.0),
 )
+_TWO_CHUNKS = Requirement(
+    "not_two_virtual_stages",
+    "a folded schedule (ZB-V, V-half, V-min, DualPipeV) has two virtual stages",
+    lambda virtual_stages: np.asarray(virtual_stages == 2.0),
+)
+
+
+def _no_fewer(words: str, each: float, more: float) -> Requirement:
+    """Return the condition of so many micro-batches a stage, and some more."""
+    return Requirement(
+        "too_few_micro_batches",
+        f"there must be no fewer micro-batches than {words}",
+        lambda pp, micro_batches: np.asarray(micro_batches >= each * pp + more),
+    )
+
+
 SCHEDULE: dict[str, tuple[Requirement, ...]] = {
     "gpipe": (_ONE_CHUNK,),
     "one_f_one_b": (_ONE_CHUNK,),
@@ -464,29 +480,15 @@ SCHEDULE: dict[str, tuple[Requirement, ...]] = {
             ),
         ),
     ),
-    "zero_bubble_h1": (
-        _ONE_CHUNK,
-        Requirement(
-            "too_few_micro_batches",
-            "there must be no fewer micro-batches than stages (ZB-H1)",
-            lambda pp, micro_batches: np.asarray(micro_batches >= pp),
-        ),
-    ),
-    "zero_bubble_h2": (
-        _ONE_CHUNK,
-        Requirement(
-            "too_few_micro_batches",
-            "there must be no fewer micro-batches than 2*pp - 1 (ZB-H2)",
-            lambda pp, micro_batches: np.asarray(micro_batches >= 2.0 * pp - 1.0),
-        ),
-    ),
+    "zero_bubble_h1": (_ONE_CHUNK, _no_fewer("stages (ZB-H1)", 1.0, 0.0)),
+    "zero_bubble_h2": (_ONE_CHUNK, _no_fewer("2*pp - 1 (ZB-H2)", 2.0, -1.0)),
+    "zero_bubble_v": (_TWO_CHUNKS, _no_fewer("2*pp - 1 (ZB-V)", 2.0, -1.0)),
+    "v_half": (_TWO_CHUNKS, _no_fewer("stages (V-half)", 1.0, 0.0)),
+    "v_min": (_TWO_CHUNKS, _no_fewer("stages (V-min)", 1.0, 0.0)),
+    "dual_pipe_v": (_TWO_CHUNKS, _no_fewer("2*pp (DualPipeV)", 2.0, 0.0)),
     "dual_pipe": (
         _ONE_CHUNK,
-        Requirement(
-            "too_few_micro_batches",
-            "there must be no fewer micro-batches than 2*pp (DualPipe)",
-            lambda pp, micro_batches: np.asarray(micro_batches >= 2.0 * pp),
-        ),
+        _no_fewer("2*pp (DualPipe)", 2.0, 0.0),
         Requirement(
             "odd_stages_or_micro_batches",
             "stages and micro-batches must be even (DualPipe)",

@@ -32,7 +32,7 @@ EXPERTS = "mixtral-8x7b"
 # Machines, with numbers of GPUs that fill their nodes.
 MACHINES = {"dgx-h100": (32, 64, 128), "dgx-a100": (32, 64, 128), "gb200-nvl72": (72, 144)}
 NETWORKS = ("hierarchical", "switch", "torus", "ring")
-SCHEDULES = ("one_f_one_b", "interleaved", "gpipe", "zero_bubble_h1", "dual_pipe")
+SCHEDULES = ("one_f_one_b", "interleaved", "gpipe", "zero_bubble_h1", "dual_pipe", "v_half")
 # What a plan is, by number.
 OF_A_PLAN = (
     "tp", "cp", "pp", "dp", "ep", "etp", "virtual_stages", "micro_batch", "zero_stage",
@@ -67,11 +67,11 @@ def question(seed: int) -> tuple[dict[str, Any], dict[str, str]]:
     free = {
         "tp": "1,2,4,8",
         "cp": "1,2",
-        "pp": "2,4,8" if schedule in ("interleaved", "dual_pipe") else "1,2,4,8",
+        "pp": "2,4,8" if schedule in ("interleaved", "dual_pipe", "v_half") else "1,2,4,8",
         "micro_batch": "1,2",
         "zero_stage": "0,1,2,3",
         "sequence_parallel": "0,1",
-        "virtual_stages": "2,4" if schedule == "interleaved" else "1",
+        "virtual_stages": {"interleaved": "2,4", "v_half": "2"}.get(schedule, "1"),
     }
     return common, free | ({"ep": "1,2,4,8"} if model == EXPERTS else {})
 

@@ -10,11 +10,13 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from overhead.formula import formula, total
+from overhead.labels import EVEN_SCHEDULES, FOLDED
 from overhead.quantity import Array
 
 COMPUTATION, COMMUNICATION = "computation", "communication"
@@ -317,12 +319,17 @@ Orders = list[list[Slot]]
 
 def tasks_of(schedule: str, pp: int, micro_batches: int, virtual_stages: int = 1) -> int:
     """Return how many tasks a pipeline has at most."""
-    ways = {"forward_only": 1, "zero_bubble_h1": 3, "zero_bubble_h2": 3, "dual_pipe": 3}
-    return ways.get(schedule, 2) * pp * micro_batches * virtual_stages
+    ways = 1 if schedule == "forward_only" else 3 if schedule in (*EVEN_SCHEDULES, *FOLDED) else 2
+    return ways * pp * micro_batches * virtual_stages
 
 
 def stage_orders(schedule: str, pp: int, micro_batches: int, virtual_stages: int = 1) -> Orders:
     """Return what each stage runs, in order."""
+    if schedule in FOLDED:
+        if virtual_stages != 2:
+            message = f"{virtual_stages} virtual stages; two, where the schedule is {schedule}"
+            raise ValueError(message)
+        return _folded(schedule, pp, micro_batches)
     if virtual_stages > 1 and schedule != "interleaved":
         message = f"{virtual_stages} virtual stages; one, unless the schedule is interleaved"
         raise ValueError(message)
@@ -411,8 +418,10 @@ class _Both:
     Way 0 is that of the micro-batches which enter the pipeline at the nearer end.
     """
 
-    def __init__(self, rank: int, pp: int, half: int) -> None:
+    def __init__(self, rank: int, pp: int, half: int, *, folded: bool = False) -> None:
         self.half, self.far = half, rank >= pp // 2
+        # Of a folded pipeline both ways are the same micro-batches.
+        self.other = 0 if folded else half
         self.nearer = min(rank, pp - 1 - rank)
         self.chunks = (self.nearer, pp - 1 - self.nearer)
         self.inner = pp // 2 - 1 - self.nearer
@@ -422,7 +431,7 @@ class _Both:
 
     def take(self, kind: str, way: int, *, split: bool = False) -> Task:
         """Return the next task of a kind and a way; the weights of a split one come later."""
-        number = self.next[kind, way] + (self.half if (way == 1) != self.far else 0)
+        number = self.next[kind, way] + (self.other if (way == 1) != self.far else 0)
         self.next[kind, way] += 1
         task = Task(kind, self.chunks[way], number)
         if split:
@@ -462,6 +471,73 @@ class _Both:
             yield (self.take(BACKWARD, 0, split=True),)
         while self.late:
             yield (self.late.popleft(),)
+
+
+def _folded(schedule: str, pp: int, micro_batches: int) -> Orders:
+    """Return the lists of ranks with a chunk on the way down and one on the way up."""
+    least = {"dual_pipe_v": 2 * pp, "zero_bubble_v": 2 * pp - 1}.get(schedule, 1)
+    if micro_batches < least:
+        message = f"{micro_batches} micro-batches; {least} or more on {pp} stages ({schedule})"
+        raise ValueError(message)
+    if schedule == "dual_pipe_v":
+        both = [_Both(rank, 2 * pp, micro_batches, folded=True) for rank in range(pp)]
+        return [list(one.slots()) for one in both]
+    if schedule == "zero_bubble_v":
+        orders = [_zero_bubble_v(rank, pp, micro_batches) for rank in range(pp)]
+    else:
+        orders = [_patterned(schedule, rank, pp, micro_batches) for rank in range(pp)]
+    return [[(task,) for task in order] for order in orders]
+
+
+def _zero_bubble_v(rank: int, pp: int, micro_batches: int) -> list[Task]:
+    """Return a rank's list in ZB-V: so many times, what of which chunk (0 down, 1 up)."""
+    chunks, left = (rank, 2 * pp - 1 - rank), pp - rank
+    down, up = [[(kind, way) for kind in (FORWARD, INPUTS, WEIGHTS)] for way in (0, 1)]
+    steps = (
+        (2 * left - 1, down[:1]),
+        (rank, [up[0], down[0]]),
+        (left, up),
+        (micro_batches - pp, [*down, *up]),
+        (rank, [down[1], up[1]]),
+        (left, down[1:]),
+        (rank, up[2:]),
+        (rank, down[2:]),
+    )
+    tasks = {
+        (kind, way): iter([Task(kind, chunks[way], number) for number in range(micro_batches)])
+        for kind, way in (*down, *up)
+    }
+    every = [one for times, some in steps for _ in range(times) for one in some]
+    return [task for one in every for task in islice(tasks[one], 1)]
+
+
+def _patterned(schedule: str, rank: int, pp: int, micro_batches: int) -> list[Task]:
+    """Return a rank's list in V-half or V-min: one pattern every six slots, weights between."""
+    # Slots from rank to rank on the way down, and a gap without which two waves would collide.
+    pace, gap = (2, 3 * (pp % 2 == 0)) if schedule == "v_half" else (1, 2 * (pp % 3 == 0))
+    turn = (pace + 1) * pp
+    down, up = rank, 2 * pp - 1 - rank
+    each = (
+        (pace * rank, FORWARD, down),
+        (turn - pace - rank, FORWARD, up),
+        (turn + gap + 1 - pace + pace * rank, INPUTS, up),
+        (2 * turn + gap - pace - rank, INPUTS, down),
+    )
+    taken = {
+        slot + 6 * number: Task(kind, chunk, number)
+        for slot, kind, chunk in each
+        for number in range(micro_batches)
+    }
+    waiting: deque[Task] = deque()
+    whole: list[Task] = []
+    for slot in range(max(taken) + 1):
+        if slot in taken:
+            whole.append(taken[slot])
+            if taken[slot].kind == INPUTS:
+                waiting.append(taken[slot]._replace(kind=WEIGHTS))
+        elif waiting:
+            whole.append(waiting.popleft())
+    return [*whole, *waiting]
 
 
 # The course of a pipeline: each stage runs its list in order, each item as early as it can.

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from overhead.formula import call, constant, declare, formula, product, total
-from overhead.labels import LABELS
+from overhead.labels import EVEN_SCHEDULES, LABELS, PAIRED
 from overhead.quantity import Array, define
 
-DUAL = {"schedule": "dual_pipe"}
+DUAL = {"schedule": "|".join(PAIRED)}
 SCHEDULES = LABELS["schedule"].values
 
 
@@ -309,7 +309,7 @@ total(
     returns="pipeline_time",
     source="derivation",
     assumes=("every stage takes as long as the slower end, for no other form is known",),
-    when={"schedule": "zero_bubble_h1|zero_bubble_h2|dual_pipe", "stages": "uneven"},
+    when={"schedule": "|".join(EVEN_SCHEDULES), "stages": "uneven"},
 )
 def even_pipeline_time(busy_time: Array, bubble_time: Array, exposed_p2p_time: Array) -> Array:
     """Time of a pipeline whose schedule has a form for even stages alone."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from overhead.graph import Evaluation
+from overhead.labels import FOLDED, PAIRED
 from overhead.overlap.timeline import (
     BACKWARD,
     EXPOSED,
@@ -160,10 +161,12 @@ class _Passes:
         self.pp = int(evaluation["pp"])
         self.virtual = int(evaluation["virtual_stages"])
         self.known: dict[tuple[str, int], Parts] = {}
+        schedule = evaluation.labels["schedule"]
+        self.folded = schedule in FOLDED
         self.layers = {of: self._layers(kind) for of, kind in CLASSES.items()}
         both = self._time("stage_forward_time") + self._time("stage_backward_time")
-        paired = evaluation.labels["schedule"] == "dual_pipe"
-        self.gain = both - self._time("stage_overlapped_time") if paired else 0.0
+        gain = both - self._time("stage_overlapped_time") if schedule in PAIRED else 0.0
+        self.gain = gain / self.virtual
 
     def _time(self, name: str) -> float:
         return float(self.evaluation[name])
@@ -174,8 +177,10 @@ class _Passes:
             self._time(f"{place}_{kind}_layers") for place in ("first", "middle", "last")
         )
         counts = [middle / self.virtual] * (self.pp * self.virtual)
-        _change(counts, first - middle, range(0, len(counts), self.pp))
-        _change(counts, last - middle, range(len(counts) - 1, -1, -self.pp))
+        own = (0, len(counts) - 1) if self.folded else range(0, len(counts), self.pp)
+        _change(counts, first - middle, own)
+        if not self.folded:
+            _change(counts, last - middle, range(len(counts) - 1, -1, -self.pp))
         return counts
 
     def duration(self, slot: Slot) -> float:
@@ -265,7 +270,7 @@ class _Passes:
         return {name: max(time - left.get(name, 0.0), 0.0) for name, time in whole.items()}
 
 
-def _change(counts: list[float], change: float, chunks: range) -> None:
+def _change(counts: list[float], change: float, chunks: Sequence[int]) -> None:
     """Add layers to a stage's first chunk, or take them from as many as have them, in order."""
     for chunk in chunks:
         taken = max(change, -counts[chunk])

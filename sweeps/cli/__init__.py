@@ -41,7 +41,7 @@ COMMANDS = {
 # Small commands that stand in another's file, as functions of their names.
 FILES = {
     "plot": "run", "info": "run", "list": "catalog", "show": "catalog", "schema": "catalog",
-    "list-cmds": "run-all",
+    "list-cmds": "run-all", "normal": "calibrate",
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from overhead.analysis import Faulty, faults, is_needed
 from overhead.communication.operation import DIMENSIONS
 from overhead.graph import Evaluation, MissingQuantities
-from overhead.labels import GIVEN_GRID, LABELS, needed_shapes
+from overhead.labels import EVEN_SCHEDULES, FOLDED, GIVEN_GRID, LABELS, PAIRED, needed_shapes
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS as STEP_PARTS
@@ -42,9 +42,13 @@ UNEVEN = "the form is near, not exact, with transfers or ends that differ much f
 WHY = {
     "one_f_one_b": UNEVEN,
     "interleaved": UNEVEN,
-    "zero_bubble_h1": "the form has every stage take as long as the slower end",
-    "zero_bubble_h2": "the form has every stage take as long as the slower end",
-    "dual_pipe": "the form is a bound, and has every stage take as long as the slower end",
+    **dict.fromkeys(EVEN_SCHEDULES, "the form has every stage take as long as the slower end"),
+    **dict.fromkeys(
+        PAIRED, "the form is a bound, and has every stage take as long as the slower end"
+    ),
+    **dict.fromkeys(
+        FOLDED, "the form has every micro-batch wait for both ends' extra work, or is a bound"
+    ),
     "gpipe": "the form has the slowest forward and the slowest backward in one stage",
     "forward_only": "the form has the extra work of the ends in whole",
 }

@@ -13,7 +13,7 @@ from overhead.communication.operation import DIMENSIONS
 from overhead.expression import names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.graph import Evaluation
-from overhead.labels import NO_LIBRARY
+from overhead.labels import NO_LIBRARY, PAIRED
 from overhead.memory.quantities import MODULES
 from overhead.quantity import VOCABULARY, Array
 from overhead.step.parts import PARTS as STEP_PARTS
@@ -80,7 +80,6 @@ MECHANISM = {
 HIDDEN = {"tp_overlap": "tp_hidden_share"}
 WHOLE = "without sequence parallelism an all_reduce has no product beside it"
 SHORT = "what it hides behind is too short"
-PAIRED = "dual_pipe"
 BEHIND_PAIRS = "the other direction's forward and backward"
 UNPAIRED = "while the pipeline fills and drains, and what is longer than the computing beside it"
 
@@ -96,7 +95,7 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
         allowed = _value(evaluation, HIDDEN.get(share, share)) if share else 1.0
         exposed = min(max(exposed, 0.0), total)
         whole = dimension == "tp" and _value(evaluation, "sequence_parallel") == 0.0
-        paired = dimension == "ep" and evaluation.labels.get("schedule") == PAIRED
+        paired = dimension == "ep" and evaluation.labels.get("schedule") in PAIRED
         if paired:
             reason = "nothing" if exposed < 0.005 * total else UNPAIRED
         elif whole and allowed == 0.0:

@@ -186,6 +186,8 @@ TITAN_SCHEDULES = {
     "one_f_one_b": "1F1B",
     "interleaved": "Interleaved1F1B",
     "gpipe": "GPipe",
+    "zero_bubble_v": "ZBVZeroBubble",
+    "dual_pipe_v": "DualPipeV",
 }
 TITAN_RECOMPUTE: Mapping[str, tuple[str, ...]] = {
     "none": ('mode = "none"',),

@@ -70,7 +70,11 @@ HABITS: Mapping[str, Habits] = {
     "megatron-lm": Habits(
         recompute=("block", "full"), no_layers=("ep_overlap", "graphs_attention", "graphs_router")
     ),
-    "torchtitan": Habits((2, 3), ("none", "per_op", "full_early_stop")),
+    "torchtitan": Habits(
+        (2, 3),
+        ("none", "per_op", "full_early_stop"),
+        ("one_f_one_b", "interleaved", "zero_bubble_v"),
+    ),
     "deepspeed": Habits(schedules=("one_f_one_b",)),
     "fms-fsdp": Habits((3,), ("none", "full_early_stop"), ("one_f_one_b",)),
     "fsdp-llmfoundry": Habits((3,), ("none", "full_early_stop"), ("one_f_one_b",)),
@@ -385,8 +389,9 @@ def _split(sweep: Sweep) -> tuple[Point, tuple[Axis, ...]]:
 # One plan: a split of the GPUs and the way it is run.
 
 SCHEDULES = {"one_f_one_b": "1F1B", "interleaved": "interleaved", "gpipe": "GPipe",
-             "zero_bubble_h1": "ZB-H1", "zero_bubble_h2": "ZB-H2",
-             "dual_pipe": "DualPipe"}  # fmt: skip
+             "zero_bubble_h1": "ZB-H1", "zero_bubble_h2": "ZB-H2", "zero_bubble_v": "ZB-V",
+             "v_half": "V-half", "v_min": "V-min",
+             "dual_pipe": "DualPipe", "dual_pipe_v": "DualPipeV"}  # fmt: skip
 
 
 @dataclass(frozen=True)

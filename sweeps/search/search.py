@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from overhead.analysis import faults
 from overhead.communication.operation import DIMENSIONS
 from overhead.graph import Evaluation, MissingQuantities
+from overhead.labels import CHUNKED
 from sweeps import display
 from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, Limits, blocks_over, settings
 from sweeps.engine.grid import Array, Case, Region
@@ -243,7 +244,7 @@ def blocks_of(space: Space) -> Iterator[Block]:
         (False, slice(0, space.rows.single)),
         (True, slice(space.rows.single, len(space.rows))),
     ):
-        cases = [one for one in plan.cases if (one.labels["schedule"] == "interleaved") == several]
+        cases = [one for one in plan.cases if (one.labels["schedule"] in CHUNKED) == several]
         if rows.start == rows.stop or not cases:
             continue
         for first in range(rows.start, rows.stop, ROWS):

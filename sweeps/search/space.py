@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from overhead.analysis import faults
 from overhead.collectives.algorithm import Requirement
 from overhead.graph import Evaluation
-from overhead.labels import HYBRID, LABELS, PLAIN, complete
+from overhead.labels import CHUNKED, FOLDED, HYBRID, LABELS, PLAIN, complete
 from sweeps.engine.grid import Array, Region, cut
 from sweeps.engine.program import Program
 from sweeps.engine.validity import DOES_NOT_FIT, training_faults
@@ -120,7 +120,7 @@ class Limits:
         self._first: dict[str, str] = {}
         for case in sorted(plan.cases, key=lambda case: case.labels["schedule"] != PLAIN):
             for name in NAMELESS:
-                if case.labels[name] != "interleaved":
+                if case.labels[name] not in CHUNKED:
                     self._first.setdefault(name, case.labels[name])
         self._capacity = plan.grid.columns["memory_capacity"]
         # A block of all layers is there already where all can be recomputed.
@@ -166,7 +166,7 @@ class Limits:
             if not np.all(holds):
                 found = found | np.where(holds, 0, self.bits[rule.fault])
         for name, degree in NAMELESS.items():
-            if labels[name] not in ("interleaved", self._first.get(name)):
+            if labels[name] not in (*CHUNKED, self._first.get(name)):
                 alone = cut(self.plan.grid.columns[degree], region) == 1.0
                 found = found | np.where(alone, self.bits[AGAIN], 0)
         for idle, again in self._idle:
@@ -217,18 +217,18 @@ def rows_of(
     schedules: Sequence[str],
 ) -> Rows:
     """Combine splits with chunks and micro-batches, and leave out what can't be."""
-    single = [name for name in schedules if name != "interleaved"]
-    several = "interleaved" in schedules
+    single = [name for name in schedules if name not in CHUNKED]
+    several = [name for name in schedules if name in CHUNKED]
     parts: list[tuple[Columns, NDArray[np.int64]]] = []
     fallen: dict[str, int] = {}
     count, first = 0, 0
     for of_one in (True, False):
         own = chunks[(chunks == 1.0) == of_one]
-        weight = len(single) if of_one else int(several)
+        weight = len(single) if of_one else len(several)
         if not weight or not len(own):
             continue
-        # Of one chunk only the conditions on all schedules are looked at here.
-        known = labels if of_one else {**labels, "schedule": "interleaved"}
+        # Unless there is one schedule, only the conditions on all are looked at here.
+        known = labels if of_one or weight > 1 else {**labels, "schedule": several[0]}
         for some in _pieces(len(splits["dp"]), len(own) * len(micro_batches)):
             columns, split = _combined(splits, some, own, micro_batches)
             count += weight * len(split)
@@ -426,7 +426,7 @@ def _free(
 ) -> dict[str, NDArray[Any]]:
     """Return what plans may vary where the user says nothing."""
     stages = [int(pp) for pp in np.unique(splits["pp"])]
-    pipelined = max(stages) > 1 and "interleaved" in habits.schedules
+    pipelined = max(stages) > 1 and not {*CHUNKED}.isdisjoint(habits.schedules)
     schedules = habits.schedules if max(stages) > 1 else habits.schedules[:1]
     chunks = virtual_stages(int(shapes["layers"]), stages) if pipelined else (1,)
     switch = (0.0, 1.0) if float(splits["tp"].max()) > 1.0 else (0.0,)
@@ -443,17 +443,20 @@ def _free(
 def _agreeing(choices: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Leave out schedules that none of the chunks allowed suits."""
     chunks = choices["virtual_stages"]
-    kept = [
-        str(name)
-        for name in choices["schedule"]
-        if ((chunks > 1.0) if name == "interleaved" else (chunks == 1.0)).any()
-    ]
+    kept = [str(name) for name in choices["schedule"] if _has_chunks(name, chunks).any()]
     if not kept:
         told = ",".join(f"{value:g}" for value in chunks)
         wrong = f"doesn't go with schedule {', '.join(map(str, choices['schedule']))}"
-        allowed = "1, or more with schedule interleaved"
+        allowed = "1, more with schedule interleaved, or 2 with a folded one"
         raise InputError(fault("virtual_stages", told, wrong, allowed))
     return {**choices, "schedule": np.array(kept)}
+
+
+def _has_chunks(schedule: str, chunks: NDArray[Any]) -> NDArray[Any]:
+    """Return which numbers of chunks suit a schedule."""
+    if schedule in FOLDED:
+        return chunks == 2.0
+    return (chunks > 1.0) if schedule in CHUNKED else (chunks == 1.0)
 
 
 def _axes(

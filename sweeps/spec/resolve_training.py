@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from overhead.communication import groups as communication
 from overhead.labels import (
     CLOCKED,
+    FOLDED,
     HIERARCHY,
     HYBRID,
     INTERLEAVED,
@@ -59,7 +60,7 @@ MODELS = {
 }
 SHARD_GIVEN = "the ranks of a shard are given"
 # What formulas give if the user doesn't.
-DERIVED = ("weight_copies", "etp", "dp", "hsdp_shard")
+DERIVED = ("weight_copies", "etp", "dp", "hsdp_shard", "virtual_stages")
 # Their product is the number of GPUs, where that isn't given.
 WORLD = ("tp", "cp", "pp", "dp")
 # The labels on which the constants of a machine and its software depend.
@@ -300,8 +301,11 @@ class TrainingResolver(Resolver):
         for name, figure in (framework.plan if framework else {}).items():
             self._constant(name, figure.origin.of(self.labels["framework"]))
         one = assumed(1.0, "not given, so not split")
-        for name in ("tp", "cp", "pp", "ep", "virtual_stages"):
+        for name in ("tp", "cp", "pp", "ep"):
             self._constant(name, one)
+        # Folded schedules have two chunks a rank, and others beside them one.
+        if not {*FOLDED} & {*self._values("schedule")}:
+            self._constant("virtual_stages", one)
         if not {"dp", "world_size"} & self.given:
             self._constant("dp", one)
         if "micro_batch" not in self.given:

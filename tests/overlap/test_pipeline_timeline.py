@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead.labels import LABELS
+from overhead.labels import FOLDED, LABELS
 from overhead.overlap.timeline import (
     BACKWARD,
     FORWARD,
@@ -72,12 +72,15 @@ def plans(schedule: str) -> Iterator[tuple[int, int, int]]:
         for count in range(1, 19):
             if schedule == "interleaved":
                 yield from ((pp, count, v) for v in (1, 2, 3) if v == 1 or count % pp == 0)
+            elif schedule in FOLDED:
+                least = {"zero_bubble_v": 2 * pp - 1, "dual_pipe_v": 2 * pp}.get(schedule, 1)
+                yield from [(pp, count, 2)] if count >= least else []
             elif schedule != "dual_pipe" or (pp % 2 == count % 2 == 0 and count >= 2 * pp):
                 yield pp, count, 1
 
 
 def simulated_orders(schedule: str, pp: int, count: int, chunks: int) -> list[simulated.Order]:
-    if chunks > 1:
+    if schedule == "interleaved" and chunks > 1:
         return simulated.interleaved(pp, count, chunks)
     name = "one_f_one_b" if schedule == "interleaved" else schedule
     return simulated.ORDERS[name](pp, count)
@@ -108,6 +111,8 @@ def test_orders_are_those_of_the_simulation(schedule: str) -> None:
         (("interleaved", 4, 6, 2), "a multiple of the 4 stages"),
         (("one_f_one_b", 4, 8, 2), "2 virtual stages; one"),
         (("dual_pipe", 4, 6), "two micro-batches a stage"),
+        (("zero_bubble_v", 4, 6, 2), "7 or more on 4 stages"),
+        (("v_half", 4, 6, 1), "two, where the schedule is v_half"),
         (("dual_pipe", 3, 8), "even numbers"),
         (("zigzag", 2, 2), "no order of the schedule zigzag"),
     ],
@@ -166,7 +171,9 @@ def test_a_course_is_as_early_as_can_be(
     crossing = sum(len(own) for own in sent)
     ways = 1 if schedule == "forward_only" else 2
     pp, count, chunks = plan
-    assert crossing == (ways * count * (pp * chunks - 1) if pp > 1 else 0)
+    # At the turn of a folded pipeline a rank has both chunks.
+    boundaries = chunks * (pp - 1) if schedule in FOLDED else pp * chunks - 1
+    assert crossing == (ways * count * boundaries if pp > 1 else 0)
 
 
 @pytest.mark.parametrize("schedule", PIPELINES)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from overhead.graph import Evaluation
+from overhead.labels import FOLDED
 from overhead.overlap.timeline import (
     EXPOSED,
     MOST_SPANS,
@@ -133,11 +134,26 @@ def test_a_split_backward_ends_before_its_form(schedule: str) -> None:
     assert known["step_time"] == step.step_time
 
 
+@pytest.mark.parametrize("schedule", FOLDED)
+def test_a_folded_step_ends_near_its_time(schedule: str) -> None:
+    """The forms have every micro-batch wait for both ends' work, or are bounds."""
+    line = f"{STEP} --schedule {schedule}"
+    step = course(line)
+    assert -0.01 < step.difference < 0.15
+    # Both ends are in the first rank.
+    names = {stage: {one.name for one in own} for stage, own in step.stages.items()}
+    assert {"embedding", "output layer and loss"} <= names["stage 1"]
+    assert not any("output layer and loss" in names[f"stage {at}"] for at in (2, 3, 4))
+    known = evaluation(line)
+    assert known["virtual_stages"] == 2.0
+    assert known["fullest_stage"] == 0.0
+
+
 # What it holds.
 
 
 @pytest.mark.parametrize(
-    "line", [*PLANS, LIGHT, *INTERLEAVED, *(f"{STEP} --schedule {s}" for s in SPLIT)]
+    "line", [*PLANS, LIGHT, *INTERLEAVED, *(f"{STEP} --schedule {s}" for s in (*SPLIT, *FOLDED))]
 )
 def test_rows_are_whole_and_do_not_overlap(line: str) -> None:
     step = course(line)

@@ -226,11 +226,21 @@ def dual_pipe(devices: int, micro_batches: int) -> list[Order]:
     return [_DualPipe(rank, devices, micro_batches).order() for rank in range(devices)]
 
 
+def dual_pipe_v(devices: int, micro_batches: int) -> list[Order]:
+    """One half of DualPipe on twice as many ranks: what the other half had comes back up."""
+    both = [_DualPipe(rank, 2 * devices, 2 * micro_batches, 0) for rank in range(devices)]
+    return [one.order() for one in both]
+
+
 class _DualPipe:
     """One rank's list: eight phases, direction 0 being the one that enters at the nearer end."""
 
-    def __init__(self, rank: int, devices: int, micro_batches: int) -> None:
+    def __init__(
+        self, rank: int, devices: int, micro_batches: int, others: int | None = None
+    ) -> None:
         self.half = micro_batches // 2
+        # Where the other direction's micro-batches begin.
+        self.others = self.half if others is None else others
         self.far = rank >= devices // 2
         self.depth = min(rank, devices - 1 - rank)
         self.ranks = devices
@@ -243,7 +253,7 @@ class _DualPipe:
         number = self.count[kind, way]
         self.count[kind, way] += 1
         stage = self.depth if way == 0 else self.ranks - 1 - self.depth
-        return Task(kind, stage, number + self.half * (way ^ self.far))
+        return Task(kind, stage, number + self.others * (way ^ self.far))
 
     def forward(self, way: int) -> None:
         self.slots.append((self.task(FORWARD, way),))
@@ -298,6 +308,82 @@ class _DualPipe:
         return self.slots
 
 
+def zero_bubble_v(devices: int, micro_batches: int) -> list[Order]:
+    """Two chunks a device, down and up (Qi et al., section 6); weights fill what would be idle."""
+    count = max(micro_batches, 2 * devices - 1)
+    orders = []
+    for device in range(devices):
+        stages = (device, 2 * devices - 1 - device)
+        up = devices - device
+        # Letters for both chunks: F, B and W of the first; f, b and w of the second.
+        text = "F" * (2 * up - 1) + "fF" * device + "fbw" * up
+        ahead = text.count("F")
+        text += "FBWfbw" * (count - ahead)
+        text += "BWfbw" * (up - 1)
+        text += "Bb" * device + "BW" * up
+        text += "w" * (count - text.count("w")) + "W" * (count - text.count("W"))
+        orders.append(_spelled(text, stages, micro_batches))
+    return orders
+
+
+def _spelled(text: str, stages: tuple[int, int], micro_batches: int) -> Order:
+    """Return the list that letters spell, each for its next micro-batch."""
+    kinds = {"f": FORWARD, "b": INPUT, "w": WEIGHT}
+    seen: dict[str, int] = {}
+    tasks = []
+    for letter in text:
+        number = seen[letter] = seen.get(letter, -1) + 1
+        if number < micro_batches:
+            stage = stages[letter.islower()]
+            tasks.append(Task(kinds[letter.lower()], stage, number))
+    return _alone(tasks)
+
+
+def v_half(devices: int, micro_batches: int) -> list[Order]:
+    """Down at every other slot, up at each, so that half as much is held (Qi et al., 2024)."""
+    back = 3 * devices + 3 * (devices % 2 == 0)
+    return [
+        _patterned(
+            (2 * i, 3 * devices - 2 - i, back + 2 * i - 1, back + 3 * devices - 2 - i),
+            (i, 2 * devices - 1 - i), micro_batches,
+        )
+        for i in range(devices)
+    ]  # fmt: skip
+
+
+def v_min(devices: int, micro_batches: int) -> list[Order]:
+    """Down and up as fast as can be, so that the least is held (Qi et al., 2024)."""
+    more = 2 * (devices % 3 == 0)
+    return [
+        _patterned(
+            (i, 2 * devices - 1 - i, 2 * devices + more + i, 4 * devices + more - 1 - i),
+            (i, 2 * devices - 1 - i), micro_batches,
+        )
+        for i in range(devices)
+    ]  # fmt: skip
+
+
+def _patterned(slots: tuple[int, ...], stages: tuple[int, int], micro_batches: int) -> Order:
+    """Return a list whose forwards and backwards come every six slots, weights in idle ones."""
+    down, up = stages
+    each = ((FORWARD, down), (FORWARD, up), (INPUT, up), (INPUT, down))
+    taken = {
+        slot + 6 * number: Task(kind, stage, number)
+        for slot, (kind, stage) in zip(slots, each, strict=True)
+        for number in range(micro_batches)
+    }
+    tasks: list[Task] = []
+    late: list[Task] = []
+    for slot in range(min(taken), max(taken) + 1):
+        if slot in taken:
+            tasks.append(taken[slot])
+            if taken[slot].kind == INPUT:
+                late.append(taken[slot]._replace(kind=WEIGHT))
+        elif late:
+            tasks.append(late.pop(0))
+    return _alone(tasks + late)
+
+
 ORDERS: dict[str, Callable[[int, int], list[Order]]] = {
     "forward_only": forward_only,
     "gpipe": gpipe,
@@ -305,4 +391,8 @@ ORDERS: dict[str, Callable[[int, int], list[Order]]] = {
     "zero_bubble_h1": zero_bubble_h1,
     "zero_bubble_h2": zero_bubble_h2,
     "dual_pipe": dual_pipe,
+    "zero_bubble_v": zero_bubble_v,
+    "v_half": v_half,
+    "v_min": v_min,
+    "dual_pipe_v": dual_pipe_v,
 }

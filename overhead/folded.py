@@ -1,0 +1,372 @@
+"""Folded pipelines: ZB-V, V-half, V-min and DualPipeV, whose ranks have two chunks each.
+
+The model's chunks go down the ranks and up again, so that the first rank has the first and the
+last.  Each form is compared with an event simulation of its order (tests/simulator/pipeline.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from overhead.formula import alias, constant, formula, total
+from overhead.labels import FOLDED, PAIRED
+from overhead.quantity import Array
+from overhead.schedule import AT_LEAST_H2, AT_LEAST_PP, EVEN, HELD, UNEVEN
+from overhead.source import cite
+
+cite(
+    "qi2024",
+    "P. Qi, X. Wan, N. Amar and M. Lin, Pipeline parallelism with controllable memory, 2024",
+    "arXiv:2405.15362",
+)
+cite(
+    "dualpipe",
+    "DeepSeek, DualPipe: a bidirectional pipeline parallelism algorithm, README and dualpipev.py",
+    "github.com/deepseek-ai/DualPipe",
+)
+
+ALL: dict[str, Any] = {"when": {"schedule": "|".join(FOLDED)}}
+KNOWN: dict[str, Any] = {"when": {**ALL["when"], "shapes": "known"}}
+ZB_V = {"schedule": FOLDED[0]}
+V_HALF = {"schedule": FOLDED[1]}
+V_MIN = {"schedule": FOLDED[2]}
+DUAL_V = {"schedule": PAIRED[1]}
+SPLIT: dict[str, Any] = {"source": "qi2023", "where": "section 6; the form by simulation"}
+PATTERN: dict[str, Any] = {
+    "source": "qi2024",
+    "where": "section 3.3 and appendix; the form by simulation",
+}
+STEADY = "each rank keeps its steady order while the pipeline fills and drains"
+STEADY_ENDS = (EVEN, STEADY, AT_LEAST_PP)
+BOUND = "an upper bound where a backward of inputs is shorter than a forward, or weights' longer"
+SHORT = "a transfer takes no longer than half of a chunk's forward"
+
+constant("virtual_stages", 1.0, "One chunk a rank, where none are given", like="pp")
+constant("virtual_stages", 2.0, "Two chunks a rank: one on the way down, one on the way up",
+         like="pp", source="qi2023", where="section 6", **ALL)  # fmt: skip
+
+
+# Bubbles.
+
+
+@formula(returns="bubble_time", assumes=(EVEN, AT_LEAST_H2, BOUND), when=ZB_V, **SPLIT)
+def zero_bubble_v_bubble_time(
+    pp: Array, stage_forward_time: Array, stage_backward_time: Array, stage_weight_time: Array
+) -> Array:
+    """Bubble of ZB-V if all devices wait for the last: that of the first chunk's way down."""
+    inputs = stage_backward_time - stage_weight_time
+    longer = np.maximum(stage_forward_time, inputs)
+    ends = (pp - 1.0) * np.maximum(longer, 2.0 * (longer - stage_weight_time))
+    other = np.maximum(stage_forward_time - inputs, stage_weight_time - longer)
+    return (ends + np.maximum(pp - 2.0, 0.0) * np.maximum(other, 0.0)) / 2.0
+
+
+def _half_excess(forward: Array, inputs: Array, weights: Array, transfer: Array | float) -> Array:
+    """Return what V-half's steady order waits in each micro-batch."""
+    around = 2.0 * np.maximum(forward, inputs) + weights / 2.0 + 2.0 * transfer
+    return np.maximum(around - (forward + inputs + weights), 0.0)
+
+
+@formula(returns="bubble_time", assumes=STEADY_ENDS, when=V_HALF, **PATTERN)
+def v_half_bubble_time(
+    pp: Array,
+    stage_forward_time: Array,
+    stage_backward_time: Array,
+    stage_weight_time: Array,
+    micro_batches: Array,
+) -> Array:
+    """Bubble of V-half, whose ranks hold half of the activations of 1F1B's first."""
+    inputs = stage_backward_time - stage_weight_time
+    later = np.maximum(inputs - stage_forward_time, 0.0)
+    both = stage_forward_time + inputs
+    each = 2.0 * both + later - stage_weight_time / 2.0
+    odd = stage_forward_time + np.minimum(stage_forward_time, inputs) - stage_weight_time / 2.0
+    ends = pp * each - (both + 2.0 * later) - (pp % 2.0) * odd
+    # No less than the first chunk's way down.
+    ends = np.maximum(ends, (pp - 1.0) * stage_forward_time)
+    waits = _half_excess(stage_forward_time, inputs, stage_weight_time, 0.0)
+    return np.where(pp > 1.0, ends / 2.0 + (micro_batches - 1.0) * waits, 0.0)
+
+
+def _min_excess(forward: Array, inputs: Array, weights: Array, transfer: Array | float) -> Array:
+    """Return what V-min's steady order waits in each micro-batch: all move in step."""
+    around = 3.0 * np.maximum(forward, inputs) + 6.0 * transfer
+    return np.maximum(around - (forward + inputs + weights), 0.0)
+
+
+@formula(returns="bubble_time", assumes=STEADY_ENDS, when=V_MIN, **PATTERN)
+def v_min_bubble_time(
+    pp: Array,
+    stage_forward_time: Array,
+    stage_backward_time: Array,
+    stage_weight_time: Array,
+    micro_batches: Array,
+) -> Array:
+    """Bubble of V-min, of the least memory: unequal parts cost it time in every micro-batch.
+
+    Of two stages, up to a fifth of the pipeline's time above the simulated one.
+    """
+    inputs = stage_backward_time - stage_weight_time
+    both = stage_forward_time + inputs
+    # Where waves down and up would meet in one rank, the pattern has a gap.
+    gap = np.where(pp % 3.0 == 0.0, np.minimum(stage_forward_time, inputs), 0.0)
+    ends = (pp - 1.0) * both - stage_weight_time / 2.0 + gap
+    ends = np.maximum(ends, (pp - 1.0) * stage_forward_time / 2.0)
+    waits = _min_excess(stage_forward_time, inputs, stage_weight_time, 0.0)
+    return np.where(pp > 1.0, ends + (micro_batches - 1.0) * waits, 0.0)
+
+
+@formula(
+    returns="bubble_time",
+    source="dualpipe",
+    where="README, table of bubbles; a rank's two chunks are each half of a stage",
+    assumes=(EVEN, "there are no fewer micro-batches than 2*pp"),
+    when=DUAL_V,
+)
+def dual_pipe_v_bubble_time(
+    pp: Array,
+    stage_overlapped_time: Array,
+    stage_backward_time: Array,
+    stage_weight_time: Array,
+    stage_forward_time: Array,
+) -> Array:
+    """Bubble of DualPipeV: that of DualPipe on twice as many ranks with chunks half as long."""
+    ends = stage_overlapped_time + stage_backward_time - 3.0 * stage_weight_time
+    single = stage_forward_time + stage_backward_time - stage_overlapped_time
+    return np.maximum((pp - 1.0) * ends, np.maximum(single, 0.0)) / 2.0
+
+
+@formula(
+    returns="busy_time",
+    source="dualpipe",
+    where="dualpipev.py, step",
+    when=DUAL_V,
+)
+def dual_pipe_v_busy_time(
+    micro_batches: Array,
+    stage_forward_time: Array,
+    stage_backward_time: Array,
+    pp: Array,
+    stage_overlapped_time: Array,
+) -> Array:
+    """Time for which the first rank computes: one by one, and all others overlapped in pairs."""
+    pairs = np.maximum(micro_batches + 0.5 - 1.5 * pp, 0.0)
+    both = stage_forward_time + stage_backward_time
+    return micro_batches * both + pairs * (stage_overlapped_time - both)
+
+
+# What transfers add: micro-batches cross all boundaries twice in each direction.
+
+
+@formula(returns="exposed_p2p_time", assumes=(EVEN, AT_LEAST_H2, SHORT), when=ZB_V, **SPLIT)
+def zero_bubble_v_p2p_time(p2p_time: Array, pp: Array) -> Array:
+    """Time that transfers add to ZB-V: once it is full, other work hides them."""
+    return p2p_time * np.where(pp > 1.0, 5.0 * pp - 7.0, 0.0)
+
+
+@formula(returns="exposed_p2p_time", assumes=(*STEADY_ENDS, SHORT), when=V_HALF, **PATTERN)
+def v_half_p2p_time(
+    p2p_time: Array,
+    pp: Array,
+    micro_batches: Array,
+    stage_forward_time: Array,
+    stage_backward_time: Array,
+    stage_weight_time: Array,
+) -> Array:
+    """Time that transfers add to V-half: of its ends, and what the steady order can't hide."""
+    parts = (stage_forward_time, stage_backward_time - stage_weight_time, stage_weight_time)
+    later = _half_excess(*parts, p2p_time) - _half_excess(*parts, 0.0)
+    ends = p2p_time * (5.0 * pp - 4.0 - pp % 2.0)
+    return np.where(pp > 1.0, ends + (micro_batches - 1.0) * later, 0.0)
+
+
+@formula(returns="exposed_p2p_time", assumes=(*STEADY_ENDS, SHORT), when=V_MIN, **PATTERN)
+def v_min_p2p_time(
+    p2p_time: Array,
+    pp: Array,
+    micro_batches: Array,
+    stage_forward_time: Array,
+    stage_backward_time: Array,
+    stage_weight_time: Array,
+) -> Array:
+    """Time that transfers add to V-min, at most: all move in step, and wait for each other."""
+    parts = (stage_forward_time, stage_backward_time - stage_weight_time, stage_weight_time)
+    crossing = (pp - 1.0) / np.maximum(pp, 1.0) * p2p_time
+    later = _min_excess(*parts, crossing) - _min_excess(*parts, 0.0)
+    return (micro_batches - 1.0) * later + 4.0 * p2p_time * (pp - 1.0)
+
+
+@formula(
+    returns="exposed_p2p_time",
+    source="derivation",
+    assumes=(EVEN, SHORT, "there are no fewer micro-batches than 2*pp"),
+    when=DUAL_V,
+)
+def dual_pipe_v_p2p_time(p2p_time: Array, pp: Array, micro_batches: Array) -> Array:
+    """Time that transfers add to DualPipeV, at most: as to DualPipe on twice as many ranks."""
+    several = p2p_time * (2.0 * pp - 1.0) * (micro_batches / pp + 2.0)
+    return np.where(pp > 1.0, several, 0.0 * p2p_time)
+
+
+# Micro-batches in flight, in whole stages' worth: two chunks are one.
+
+
+@formula(returns="in_flight_micro_batches", assumes=HELD, when=ZB_V, **SPLIT)
+def zero_bubble_v_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+    """Micro-batches in flight in ZB-V: in every rank as many as in 1F1B's first."""
+    return np.where(stage < pp, np.minimum(micro_batches, pp), 0.0)
+
+
+@formula(returns="in_flight_micro_batches", assumes=(*HELD, STEADY), when=V_HALF, **PATTERN)
+def v_half_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+    """Micro-batches in flight in V-half: those of half the stages, and one."""
+    most = np.where(pp > 1.0, np.floor(pp / 2.0) + 1.0, 1.0)
+    return np.where(stage < pp, np.minimum(micro_batches, most), 0.0)
+
+
+@formula(returns="in_flight_micro_batches", assumes=(*HELD, STEADY), when=V_MIN, **PATTERN)
+def v_min_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+    """Micro-batches in flight in V-min: those of a third of the stages, and one; at most."""
+    return np.where(stage < pp, np.minimum(micro_batches, np.floor((pp + 4.0) / 3.0)), 0.0)
+
+
+@formula(
+    returns="in_flight_micro_batches",
+    source="dualpipe",
+    where="README, table of memory: 2*pp + 1 chunks",
+    assumes=HELD,
+    when=DUAL_V,
+)
+def dual_pipe_v_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+    """Micro-batches in flight in DualPipeV, of both chunks together."""
+    return np.where(stage < pp, np.minimum(micro_batches, pp + 0.5), 0.0)
+
+
+# What both ends of the model add, which are in one rank.
+
+FIRST = "the first rank's extra work is waited for in every micro-batch"
+
+
+@formula(
+    returns="imbalance_time",
+    source="derivation",
+    assumes=(FIRST,),
+    when={"schedule": "|".join((FOLDED[0], FOLDED[1], PAIRED[1])), **UNEVEN},
+)
+def folded_imbalance_time(
+    micro_batches: Array, first_stage_extra_time: Array, last_stage_extra_time: Array
+) -> Array:
+    """Time that both ends' extra work adds to a folded pipeline."""
+    return micro_batches * np.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
+
+
+@formula(
+    returns="imbalance_time",
+    source="derivation",
+    assumes=(FIRST, "beside it the others' transfers arrive"),
+    when={**V_MIN, **UNEVEN},
+)
+def v_min_imbalance_time(
+    micro_batches: Array,
+    first_stage_extra_time: Array,
+    last_stage_extra_time: Array,
+    exposed_p2p_time: Array,
+) -> Array:
+    """Time that both ends' extra work adds to V-min."""
+    extra = micro_batches * np.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
+    return np.maximum(extra - exposed_p2p_time, 0.0)
+
+
+# What lies where: the first rank has both ends of the model.
+
+BOTH_ENDS = "the first rank holds the embedding and the output layer"
+
+
+@formula(returns="last_stage", source="qi2023", where="section 6", **KNOWN)
+def turned_last_stage(pp: Array) -> Array:
+    """The stage that has the model's last layers: the first."""
+    return 0.0 * pp
+
+
+@formula(returns="stage_mtp_layers", source="derivation", assumes=(BOTH_ENDS,), **KNOWN)
+def folded_mtp_layers(mtp_depths: Array, stage: Array) -> Array:
+    """Layers of the stage that predict further tokens: beside the loss."""
+    return mtp_depths * np.where(stage == 0.0, 1.0, 0.0)
+
+
+@formula(returns="stage_layers", source="derivation", assumes=(BOTH_ENDS,), **KNOWN)
+def folded_stage_layers(
+    layers: Array,
+    pp: Array,
+    virtual_stages: Array,
+    embedding_as_layer: Array,
+    loss_as_layer: Array,
+    stage: Array,
+    stage_added_layers: Array,
+) -> Array:
+    """Layers of the stage: two chunks, the first less what the ends count."""
+    ends = embedding_as_layer + loss_as_layer
+    even = virtual_stages * np.ceil((layers + ends) / (pp * virtual_stages))
+    return np.asarray(even - np.where(stage == 0.0, ends, 0.0) + stage_added_layers)
+
+
+@formula(returns="stage_leading_layers", source="derivation", assumes=(BOTH_ENDS,), **KNOWN)
+def folded_leading_layers(
+    dense_layers: Array,
+    layers: Array,
+    pp: Array,
+    virtual_stages: Array,
+    embedding_as_layer: Array,
+    loss_as_layer: Array,
+    stage: Array,
+) -> Array:
+    """First dense layers of a mixture of experts that lie in the stage's two chunks."""
+    places = layers + embedding_as_layer + loss_as_layer
+    chunk = np.ceil(places / (pp * virtual_stages))
+    leading = dense_layers + embedding_as_layer
+    down = np.clip(leading - stage * chunk, 0.0, chunk)
+    up = np.clip(leading - (2.0 * pp - 1.0 - stage) * chunk, 0.0, chunk)
+    return np.asarray(down + up - np.where(stage == 0.0, embedding_as_layer, 0.0))
+
+
+for _which in ("embedding", "output"):
+
+    @formula(
+        returns=f"holds_{_which}", source="derivation", name=f"first_holds_{_which}",
+        title=f"Whether the stage's rank holds the {_which}: the first", **KNOWN,
+    )  # fmt: skip
+    def _first_holds(stage: Array) -> Array:
+        return np.where(stage == 0.0, 1.0, 0.0)
+
+
+total("last_stage_extra_time", ("output_time", "vocabulary_last_time"),
+      "Time of a micro-batch's last end beyond that of layers, which count with the first end",
+      name="folded_last_extra_time", **KNOWN)  # fmt: skip
+
+
+constant("tied_all_reduce_backward_count", 0.0, "Never: one rank has both uses of the table",
+         like="pp", **KNOWN)  # fmt: skip
+alias("all_dense_parameters", "pipeline_parameters", "Parameters on the ranks of one pipeline",
+      name="folded_dense_parameters", **KNOWN)  # fmt: skip
+
+
+@formula(returns="pp_transfer_total_energy", source="derivation",
+         assumes=("at the turn nothing is transferred",), **KNOWN)  # fmt: skip
+def folded_transfer_energy(
+    tp: Array,
+    cp: Array,
+    dp: Array,
+    micro_batches: Array,
+    has_backward: Array,
+    node_boundaries: Array,
+    virtual_stages: Array,
+    pp_transfer_energy: Array,
+    pp: Array,
+    pp_inner_energy: Array,
+) -> Array:
+    """Energy of a folded pipeline's transfers in a step, those between nodes and those inside."""
+    inside = np.maximum(pp - 1.0 - node_boundaries, 0.0)
+    ways = virtual_stages * tp * cp * dp * micro_batches * (1.0 + has_backward)
+    return ways * (node_boundaries * pp_transfer_energy + inside * pp_inner_energy)
