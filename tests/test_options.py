@@ -231,7 +231,7 @@ OF_FITS: Cases = {
 }  # fmt: skip
 SWEEP = "run small.toml"
 OF_RUNS: Cases = {
-    "settings": "ranks=4", "dry_run": "", "kind": "zarr", "verbose": "",
+    "settings": "ranks=4", "dry_run": "", "kind": "zarr", "verbose": "", "page": "",
 }  # fmt: skip
 TUNED = "tune --model qwen3-0.6b --max-tp-size 2 --operators qkv --output-dir"
 OF_TUNER: Cases = {
@@ -340,7 +340,7 @@ def test_options_of_other_commands(cli: Runner, command: str, name: str) -> None
 
 
 OF_STUDIES = ["--set title=x", "--verbose", "--max-memory 1MiB", "--workers 2", "--resume",
-              "--scheduler tcp://127.0.0.1:1", "--assert 'step_time < 1 s'"]  # fmt: skip
+              "--scheduler tcp://127.0.0.1:1", "--assert 'step_time < 1 s'", "--page"]  # fmt: skip
 
 
 @pytest.mark.parametrize("study", ["llama3-8b-hops", "tp-overlap"])
@@ -354,6 +354,7 @@ def test_studies_refuse_what_is_of_sweeps_alone(cli: Runner, study: str, option:
 @pytest.mark.parametrize(("line", "told"), [
     (f"{SWEEP} --format zarr --output x.nc", "another format"),
     (f"{SWEEP} --dry-run --csv", "a dry run has none"),
+    (f"{SWEEP} --dry-run --page", "a dry run has none"),
     (f"{SWEEP} --hardware-folder none-such", "no such folder"),
     (f"{LOG} --at 3MiB --csv", "--json, or neither"),
     (f"{LOG} --fabric roce", "no log is of several nodes"),

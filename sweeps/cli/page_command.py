@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -29,7 +30,14 @@ def command(file: str, **given: Any) -> int:
     return 0
 
 
-def write_stored(source: Path, output: Path, given: dict[str, Any], *, overwrite: bool) -> None:
+def write_stored(
+    source: Path,
+    output: Path,
+    given: Mapping[str, Any],
+    *,
+    overwrite: bool,
+    notes: TextIO | None = None,
+) -> None:
     """Write the page of a stored sweep, and say so."""
     from sweeps.cli.write import figures_of, readable
     from sweeps.errors import InputError, fault
@@ -56,4 +64,4 @@ def write_stored(source: Path, output: Path, given: dict[str, Any], *, overwrite
             quantities=given.get("quantities", ()),
         )
     written = write_page(page, output, overwrite=overwrite)
-    sys.stdout.write(f"wrote {output} ({readable(written)})\n")
+    (notes or sys.stdout).write(f"wrote {output} ({readable(written)})\n")

@@ -18,6 +18,7 @@ FORMATS = ("netcdf", "zarr")
 @click.option("--output", metavar="FILE.nc", help="The file.  [default: outputs/SPEC.nc]")
 @click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
 @click.option("--plot/--no-plot", default=None, help="Draw figures.  [default: those declared]")
+@click.option("--page", is_flag=True, help="Write a page of it, too: one file to open and touch.")
 @click.option("--csv", "as_csv", is_flag=True, help="One record a cell, as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="One record a cell, as JSON.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change the spec.")
@@ -42,6 +43,7 @@ def command(spec: str, **given: Any) -> int:
     """
     from sweeps.cli.collective_command import statements
     from sweeps.cli.options import file_options, folders_of
+    from sweeps.cli.page_command import write_stored
     from sweeps.cli.write import Output
     from sweeps.hops.study import is_study
     from sweeps.job import prepare
@@ -49,6 +51,7 @@ def command(spec: str, **given: Any) -> int:
     from sweeps.result import command_line
     from sweeps.spec.catalog import find_sweep
     from sweeps.spec.sweep import load_sweep
+    from sweeps.store.publish import check_output
     from sweeps.tuner.benefit import is_study as is_tuning
 
     _check_options(given)
@@ -90,7 +93,12 @@ def command(spec: str, **given: Any) -> int:
         return 0
     if out.programs and job.stored:
         out.check_printable(job)
+    page = out.stem.with_name(f"{out.stem.name}.html")
+    if given["page"]:
+        check_output(page, overwrite=True)
     _deliver(out, job, verbose=given["verbose"])
+    if given["page"]:
+        write_stored(out.path, page, {}, overwrite=True, notes=out.notes)
     out.hold_stored((*sweep.asserts, *out.contracts))
     return 0
 
@@ -136,7 +144,8 @@ def _check_options(given: Mapping[str, Any]) -> None:
     if kind and given["output"] and (kind == "zarr") != given["output"].endswith(".zarr"):
         wrong, allowed = "is another format than the output's", "one of the two"
         raise InputError(fault("--format", kind, wrong, allowed))
-    for name, option in (("as_csv", "--csv"), ("as_json", "--json"), ("asserts", "--assert")):
+    for name, option in (("as_csv", "--csv"), ("as_json", "--json"), ("asserts", "--assert"),
+                         ("page", "--page")):  # fmt: skip
         if given["dry_run"] and given[name]:
             wrong, allowed = "is of results, and a dry run has none", "one of the two"
             raise InputError(fault("--dry-run", "set", f"{option} {wrong}", allowed))
@@ -144,7 +153,7 @@ def _check_options(given: Mapping[str, Any]) -> None:
 
 # What is of sweeps of formulas alone, and what it is where nothing is said.
 OF_SWEEPS = {"settings": (), "verbose": False, "max_memory": "2GiB", "resume": False, "workers": 0,
-             "scheduler": None, "formulas": ()}  # fmt: skip
+             "scheduler": None, "formulas": (), "page": False}  # fmt: skip
 
 
 def _check_of_study(given: Mapping[str, Any], kind: str) -> None:

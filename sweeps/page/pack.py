@@ -115,6 +115,7 @@ def page_of(
             "summary": str(dataset.attrs.get("summary", "")),
             "history": str(dataset.attrs.get("history", "")),
             "source": str(dataset.attrs.get("source", "")),
+            "fingerprint": str(dataset.attrs.get("fingerprint", "")),
             "spec": str(dataset.attrs.get("spec", "")),
             "digits": DIGITS,
             "dims": [_dim(view, dim) for dim in packed.dims],
@@ -164,7 +165,7 @@ class _Packed:
         self.view = view
         data = view.dataset
         names = [str(one) for one in data.data_vars if not quantities or one in quantities]
-        # Why values don't exist, last; a result without a dimension is a constant.
+        # Why values don't exist comes last.
         self.states = [one for one in map(str, data.data_vars) if _is_status(data[one])]
         self.names = [one for one in names if one not in self.states and _is_shown(data[one])]
         self.states = [one for one in self.states if data[one].ndim]
@@ -265,7 +266,7 @@ def _is_status(one: xr.DataArray) -> bool:
 
 
 def _is_shown(one: xr.DataArray) -> bool:
-    return bool(one.ndim) and one.size > 0 and one.dtype.kind in "fiubOUS"
+    return one.size > 0 and one.dtype.kind in "fiubOUS"
 
 
 def _numbers(values: NDArray[Any], *, exact: bool) -> NDArray[Any]:
@@ -370,9 +371,11 @@ def _constants(view: View) -> Iterator[dict[str, Any]]:
 
 def _groups(view: View, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield what is stacked: totals with their parts, as the figures stack them."""
+    constants = [name for name, one in coordinates_of(view.dataset) if not one.ndim]
     for kind in BREAKDOWNS:
-        variables = known_parts(kind, names)
-        if len(variables) < 2:
+        # A part may be a constant that a step was given.
+        variables = known_parts(kind, [*names, *constants])
+        if not any(one in names for one in variables) or len(variables) < 2:
             continue
         parts = stacked(kind, variables, chosen=False)
         labels = labelled(parts, {one: view.attrs(one) for one in variables})

@@ -8,7 +8,6 @@ import json
 import re
 from base64 import b64decode
 from functools import cache
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +121,24 @@ def test_the_best_cells_are_those_of_the_first_screen(tmp_path: Path) -> None:
 
 
 @needs_node
+def test_parts_add_up_to_their_total(tmp_path: Path) -> None:
+    code = """
+    const sweep = openSweep(data, bytes);
+    process.stdout.write(JSON.stringify(data.groups.map((group) => asked.map((cell) => {
+      const sum = group.parts.reduce((all, part) => all + partAt(sweep, part, cell), 0);
+      return [sum, numberAt(sweep.arrays[group.total], cell)].map(String);
+    }))));
+    """
+    told = told_by_script(tmp_path, page_from(PLANS), code, states(stored(PLANS), 300))
+    assert len(told) == 3
+    for group in told:
+        pairs = np.array(group, dtype=np.float64)
+        there = ~np.isnan(pairs[:, 1])
+        assert there.sum() > 30
+        np.testing.assert_allclose(pairs[there, 0], pairs[there, 1], rtol=1e-6)
+
+
+@needs_node
 def test_the_front_has_what_nothing_beats(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     xs, ys = np.round(rng.random((2, 3000)), 2)  # Many equal ones
@@ -176,6 +193,13 @@ def test_a_page_holds_all_and_fetches_nothing() -> None:
     assert len(text) < 250_000
 
 
+def test_the_gallerys_page_holds_the_gallerys_sweep() -> None:
+    text, data, values = parts_of((GALLERY / f"{PLANS}.html").read_bytes())
+    assert data["fingerprint"] == stored(PLANS).attrs["fingerprint"]
+    assert values == page_from(PLANS).values
+    assert f"<title>{page_from(PLANS).title}</title>" in text
+
+
 def test_what_a_file_says_stays_text() -> None:
     dataset = stored(PLANS)[["step_time", "peak_memory", "status"]].copy()
     dataset.attrs |= {"title": TAG, "summary": TAG, "history": TAG, "spec": f'title = "{TAG}"'}
@@ -185,7 +209,6 @@ def test_what_a_file_says_stays_text() -> None:
     assert data["title"] == TAG
     assert text.count("<script") == text.count("</script") == 3
     assert "<img" not in text
-    assert f"<title>{unescape('&lt;')}" not in text
 
 
 def test_what_is_too_large_is_refused_with_what_to_hold(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,6 +246,17 @@ def test_the_command_writes_a_page_once(cli: Runner, tmp_path: Path) -> None:
     assert {one["name"] for one in data["arrays"] if one["role"] == "quantity"} == {"time"}
     assert len((tmp_path / "x.html").read_bytes()) < len(whole)
     assert {one.name for one in tmp_path.iterdir()} == {"x.html"}
+
+
+def test_a_run_leaves_its_page_beside_its_file(cli: Runner, tmp_path: Path) -> None:
+    spec = 'quantities = ["time"]\n[axes]\nranks = [2, 8]\n[constants]\nmessage_bytes = "1 MiB"\n'
+    (tmp_path / "small.toml").write_text(spec, encoding="utf-8")
+    ran = cli("run small.toml --page --csv --output x.nc", fine=False)
+    assert ran.code == 0
+    assert "wrote x.html (" in ran.err
+    assert len(ran.rows) == 2
+    _, data, _ = parts_of((tmp_path / "x.html").read_bytes())
+    assert data["spec"] == spec
 
 
 @pytest.mark.parametrize(("more", "told"), [

@@ -379,7 +379,11 @@ function drawBars(host, asked) {
     const place = narrow ? { x: left, y: top - 5 } : { x: left - 8, y: top + 14, "text-anchor": "end" };
     const named = shape("text", { ...place, class: asked.chosen === n ? "now" : "" }, name);
     named.append(shape("title", {}, row.name));
-    const end = { x: frame.px(from) + 6, y: top + 14, class: "total" };
+    // No number stands on a limit's line.
+    const beyond = marks.map((one) => frame.px(one)).filter((at) => {
+      return at > frame.px(from) - 2 && at < frame.px(from) + textWidth(row.text || "") + 10;
+    });
+    const end = { x: Math.max(frame.px(from), ...beyond) + 6, y: top + 14, class: "total" };
     frame.svg.append(named, shape("text", end, row.text || ""));
     return [top - (narrow ? 20 : 4), top - (narrow ? 20 : 4) + step];
   });

@@ -8,7 +8,7 @@ const region = (id) => document.getElementById(id);
 
 function start(data, bytes) {
   const sweep = openSweep(data, bytes);
-  const page = { sweep, held: region("held").textContent, shown: null, layout: "" };
+  const page = { sweep, held: region("held").textContent, shown: null, layout: "", open: {} };
   page.quantities = data.arrays.filter((one) => one.role === "quantity").map((one) => one.name);
   page.numbers = page.quantities.filter((name) => !sweep.arrays[name].texts);
   page.columns = data.arrays
@@ -110,7 +110,7 @@ function resolved(page) {
   const { state, sweep } = page;
   const group = sweep.data.groups.find((one) => one.name === state.g);
   const bars = state.view === "bars" && group;
-  let main = bars ? state.sort || group.total || group.parts[0].variables[0] : state.y;
+  let main = bars ? state.sort || group.total || partOf(sweep, group).name : state.y;
   if (state.view === "points" && sweep.arrays[main].texts) [main] = page.numbers;
   const array = sweep.arrays[main];
   const more = (state.best || array.better) === "more";
@@ -230,6 +230,8 @@ function answer(page) {
     lines.push(make("p", { className: "answer" }, head || why(page)), ...texts.map((text) => make("p", {}, text)));
     region("answer").replaceChildren(...lines);
     return;
+  } else if (best.cells.length && state.view === "bars") {
+    lines.push(make("p", { className: "answer" }, largestOf(page, best.cells[0])));
   } else if (best.cells.length) {
     const [first] = best.cells;
     const value = shownText(array, numberAt(array, first));
@@ -244,7 +246,7 @@ function answer(page) {
   }
   const more2 = [];
   if (best.cells.length && !array.texts) {
-    for (const name of tellers(page)) {
+    for (const name of [...(state.view === "bars" ? [array.name] : []), ...tellers(page)]) {
       more2.push(`${sweep.arrays[name].title} ${shownText(sweep.arrays[name], numberAt(sweep.arrays[name], best.cells[0]))}`);
     }
   }
@@ -256,6 +258,26 @@ function answer(page) {
   const ranges = state.view === "lines" ? rangesOf(page) : "";
   if (ranges) lines.push(make("p", { className: "quiet" }, ranges));
   region("answer").replaceChildren(...lines);
+}
+
+// What fills the best cell's total most.
+function largestOf(page, cell) {
+  const { sweep } = page;
+  const { group, all, array, more } = page.asked;
+  const parts = group.parts.map((one) => ({ label: one.label, value: Math.max(partAt(sweep, one, cell), 0) }))
+    .sort((one, other) => other.value - one.value);
+  const total = parts.reduce((sum, one) => sum + one.value, 0);
+  const words = parts.slice(0, 3).filter((one) => one.value > 0)
+    .map((one) => `${one.label} ${percentText(one.value / total, 0)}`);
+  const { units } = partOf(sweep, group);
+  const name = nameOf(sweep, cell, all);
+  const of = `of the ${valueText(total, units)} with the ${more ? "greatest" : "least"} ${array.title}`;
+  return `${capital(words.join(", "))} ${of}${name ? ` (${name})` : ""}`;
+}
+
+// The first part of a group that varies.
+function partOf(sweep, group) {
+  return sweep.arrays[group.parts.flatMap((one) => one.variables).find((name) => sweep.arrays[name])];
 }
 
 // Why there is no best cell.
@@ -382,6 +404,7 @@ function controls(page) {
     }), shown);
   }
   for (const dim of sweep.dims) add(`at.${dim.name}`, dimControl(page, dim), () => placeNow(page, dim));
+  const count = made.length;
   if (state.view !== "bars") {
     const ways = [["", "Auto"], ["log", "Log"], ["linear", "Linear"]];
     add("ly", buttons(state.view === "map" ? "Upward" : "Upward scale", ways, state.ly, (ly) => state.set({ ly })), () => state.ly);
@@ -394,11 +417,15 @@ function controls(page) {
   }
   add("best", buttons("Best is", [["less", "Least"], ["more", "Greatest"]], page.asked.more ? "more" : "less",
     (best) => state.set({ best, cell: "" })), () => (page.asked.more ? "more" : "less"));
-  made.push(make("div", { className: "row" },
+  const folded = make("details", { open: Boolean(page.open.scales) }, make("summary", {}, "Scales and units"), ...made.splice(count));
+  folded.ontoggle = () => {
+    page.open.scales = folded.open;
+  };
+  made.push(folded, make("div", { className: "row" },
     button("Table (CSV)", () => download(`${stem(sweep.data.file)}.csv`, csvOf(rowsShown(page)), "text/csv")),
     sweep.data.spec ? button("Spec", () => download(`${stem(sweep.data.file)}.toml`, sweep.data.spec, "text/plain")) : null));
   region("controls").replaceChildren(...made);
-  const again = last && made.find((one) => one.dataset.control === last);
+  const again = last && region("controls").querySelector(`[data-control="${CSS.escape(last)}"]`);
   const target = again && (again.querySelector("input:checked") || again.querySelector("select, input"));
   if (target) target.focus();
 }
@@ -471,11 +498,11 @@ function showCell(page, cell, head) {
     return [make("dt", {}, capital(sweep.arrays[name].meaning)),
       make("dd", {}, shownText(sweep.arrays[name], numberAt(sweep.arrays[name], cell)))];
   });
-  const open = page.open || {};
+  const { open } = page;
   const folded = (key, text, ...parts) => {
     const made = make("details", { open: Boolean(open[key]) }, make("summary", {}, text), ...parts);
     made.ontoggle = () => {
-      page.open = { ...page.open, [key]: made.open };
+      open[key] = made.open;
     };
     return made;
   };

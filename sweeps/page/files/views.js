@@ -21,7 +21,7 @@ function axisAsked(page, array, values, log, unit) {
 function limitOf(page, array) {
   const constant = page.sweep.constants[array.limit];
   if (!constant || constant.value === null) return [];
-  return [{ value: constant.value, label: `${lower(constant.label)}: ${constant.text}` }];
+  return [{ value: constant.value, label: `${constant.label.replace(/^memory: /, "")}: ${constant.text}` }];
 }
 
 // Tells what is under the pointer, or again what is chosen.
@@ -55,7 +55,8 @@ function viewPoints(page, host) {
   const front = frontOf(xs, ys, kept, more);
   const order = bestPlaces(ys.map((one, n) => (Number.isNaN(xs[n]) ? NaN : one)), kept, more, 5);
   const frame = drawPoints(host, { x: ask, y: yAsk, xs, ys, colour, order, front, limits: limit });
-  const items = along ? known.map((_, n) => ({ label: `${alongTitle(sweep, along.name)} ${entryText(along, n)}`, colour: lineColour(n) })) : [];
+  const items = along ? known.map((_, n) => ({ label: `${alongTitle(sweep, along.name)} ${entryText(along, n)}`, colour: lineColour(n), n }))
+    .filter(({ n }) => colour.some((one, place) => one === n && !Number.isNaN(xs[place] + ys[place]))) : [];
   items.push({ label: "Pareto front", colour: isDark() ? "#ff8a5c" : "#C23B00", line: true });
   if (colour.includes(-1)) items.push({ label: "outside your limits", colour: "#b0b0b0" });
   host.append(legend(items));
@@ -239,7 +240,7 @@ function viewBars(page, host) {
   const rest = largest.filter((one) => !kind.includes(one));
   const parts = own.map((one) => ({ label: one.label, colour: areaColour(one.colour), from: [one] }));
   if (rest.length) parts.push({ label: `the rest: ${rest.map((one) => one.label).join(", ")}`, colour: "#9a9a9a", from: rest });
-  const first = sweep.arrays[group.parts[0].variables[0]];
+  const first = partOf(sweep, group);
   const total = sweep.arrays[group.total] || first;
   const multiple = multiplesOf(first.units).find((one) => one[1] === state.unit);
   const rows = cells.map((one) => {
@@ -258,13 +259,14 @@ function viewBars(page, host) {
   const marks = marksOf(page, rows.length, () => null, (n) => cells[n], chosen, [...rows.keys()]);
   marks.find = (_, y) => frame.rows.findIndex(([from, to]) => y >= from && y < to);
   interact(frame, marks);
-  page.shown = { cells: () => cells, names: group.parts.flatMap((one) => one.variables) };
+  page.shown = { cells: () => cells, names: group.parts.flatMap((one) => one.variables).filter((name) => sweep.arrays[name]) };
 }
 
 function partAt(sweep, part, cell) {
   return part.variables.reduce((sum, name) => {
-    const value = numberAt(sweep.arrays[name], cell);
-    return sum + (Number.isNaN(value) ? 0 : value);
+    const array = sweep.arrays[name];
+    const value = array ? numberAt(array, cell) : sweep.constants[name].value;
+    return sum + (value > 0 || value < 0 ? value : 0);
   }, 0);
 }
 
