@@ -60,12 +60,12 @@ for _name, (_symbol, _meaning) in _FLAGS.items():
 
 FLAGS: tuple[str, ...] = tuple(_FLAGS)
 SHAPES: tuple[str, ...] = (*_SIZES, *_FLAGS)
-_LINEAR = ("layers", "key_heads", "value_heads", "key_size", "value_size", "kernel")
-HYBRID_SHAPES = (*(f"linear_{name}" for name in _LINEAR), "output_gate")
+HYBRID_FLAGS = ("mamba", "output_gate")
+_LINEAR = ["layers", "key_heads", "value_heads", "key_size", "value_size", "kernel"]
+HYBRID_SHAPES = (*(f"linear_{name}" for name in _LINEAR), *HYBRID_FLAGS)
 # Shapes that no rule gives.
 VITAL = (*TENSORS, "gated", "tied_embeddings")
 
-# What isn't the model's own but needed with it.
 define("sequence_length", "s", "1", "tokens in a sequence", minimum=1, integer=True)
 define("document_length", "s_d", "1", "tokens of each document that a sequence is packed of",
        minimum=1)  # fmt: skip

@@ -15,7 +15,7 @@ from overhead.communication.operation import declared, operation
 from overhead.expression import never_drawn
 from overhead.formula import alias, call, constant, formula, product
 from overhead.quantity import Array, define
-from overhead.software.quantities import PRICED
+from overhead.software.flat import PRICED
 from overhead.source import cite
 
 cite(

@@ -22,7 +22,7 @@ from overhead.expression import square_divisor
 from overhead.formula import alias, call, constant, declare, formula, product
 from overhead.labels import GIVEN_GRID
 from overhead.quantity import Array, define
-from overhead.software.quantities import PRICED
+from overhead.software.flat import PRICED
 from overhead.source import cite
 
 

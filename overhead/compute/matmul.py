@@ -216,90 +216,6 @@ def mtp_depth(hidden_size: Array) -> Array:
     return 2.0 * hidden_size
 
 
-# Hybrids: the mean of layers with attention and with linear attention.
-
-HYBRID: dict[str, Any] = {
-    "source": "yang2025",
-    "where": "section 3.4; operations as gdn_layer_flops of megatron/training/training.py has them",
-    "when": {"mixers": "hybrid"},
-}
-AT_RATE = "a linear attention's state is computed at attention's rate"
-
-
-@formula(returns="qkv_width", **HYBRID)
-def hybrid_qkv_width(
-    linear_share: Array,
-    query_down_weights: Array,
-    key_value_down_weights: Array,
-    rank_key_value_weights: Array,
-    output_gate: Array,
-    query_weights: Array,
-    tp: Array,
-    hidden_size: Array,
-    linear_in_width: Array,
-) -> Array:
-    """Outputs of the first products of attention or linear attention, on one rank, in the mean."""
-    whole = query_down_weights + key_value_down_weights + rank_key_value_weights
-    own = (whole + (1.0 + output_gate) * query_weights / tp) / hidden_size
-    return (1.0 - linear_share) * own + linear_share * linear_in_width / tp
-
-
-@formula(returns="attention_width", **HYBRID)
-def hybrid_attention_width(
-    linear_share: Array, heads: Array, tp: Array, value_head_size: Array, linear_out_width: Array
-) -> Array:
-    """Inputs of the last product of attention or linear attention, on one rank, in the mean."""
-    return ((1.0 - linear_share) * heads * value_head_size + linear_share * linear_out_width) / tp
-
-
-@formula(source="megatron", where="megatron/training/training.py, gdn_layer_flops")
-def linear_scan_flops(
-    linear_kernel: Array,
-    linear_convolved_width: Array,
-    linear_value_heads: Array,
-    linear_value_size: Array,
-) -> Array:
-    """Forward FLOPs of one token by a linear attention's convolution and state."""
-    state = 4.0 * linear_value_heads * linear_value_size * linear_value_size
-    return 2.0 * (linear_kernel * linear_convolved_width + state)
-
-
-def _scores(
-    layers: Array, share: Array, span: Array, heads: Array, size: Array, scan: Array
-) -> Array:
-    return layers * ((1.0 - share) * 2.0 * span * heads * size + share * scan)
-
-
-@formula(returns="attention_flops_per_token", **HYBRID)
-def hybrid_attention_flops_per_token(
-    layers: Array,
-    linear_share: Array,
-    attention_span: Array,
-    heads: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-    linear_scan_flops: Array,
-) -> Array:
-    """Forward FLOPs of one token by scores and values, or by a linear attention's state."""
-    size = query_head_size + value_head_size
-    return _scores(layers, linear_share, attention_span, heads, size, linear_scan_flops)
-
-
-@formula(returns="causal_attention_flops_per_token", **HYBRID)
-def hybrid_causal_attention_flops_per_token(
-    layers: Array,
-    linear_share: Array,
-    causal_attention_span: Array,
-    heads: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-    linear_scan_flops: Array,
-) -> Array:
-    """Forward FLOPs of one token, masked scores not counted, with a linear attention's state."""
-    size = query_head_size + value_head_size
-    return _scores(layers, linear_share, causal_attention_span, heads, size, linear_scan_flops)
-
-
 # Each product, its input's gradient and its weights' gradient.
 
 
@@ -511,43 +427,6 @@ def attention_backward_flops(
 def unfused_attention_backward_flops(attention_forward_flops: Array) -> Array:
     """Operations of the backward of a layer's unfused scores and values on one rank."""
     return 2.0 * attention_forward_flops
-
-
-HYBRID_FUSED = {**HYBRID, "when": {"mixers": "hybrid", "attention_kernel": FUSED}}
-
-
-@formula(returns="attention_forward_flops", assumes=(AT_RATE,), **HYBRID)
-def hybrid_attention_forward_flops(
-    rank_tokens: Array,
-    attended_span: Array,
-    heads: Array,
-    tp: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-    linear_share: Array,
-    linear_scan_flops: Array,
-) -> Array:
-    """Operations of a layer's scores and values, or linear attention, on one rank."""
-    scores = 2.0 * attended_span * heads * (query_head_size + value_head_size)
-    mean = (1.0 - linear_share) * scores + linear_share * linear_scan_flops
-    return rank_tokens * mean / tp
-
-
-@formula(returns="attention_backward_flops", assumes=(AT_RATE,), **HYBRID_FUSED)
-def hybrid_attention_backward_flops(
-    rank_tokens: Array,
-    attended_span: Array,
-    heads: Array,
-    tp: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-    linear_share: Array,
-    linear_scan_flops: Array,
-) -> Array:
-    """Operations of the backward of a layer's scores and values, or linear attention."""
-    scores = 2.0 * attended_span * heads * (3.0 * query_head_size + 2.0 * value_head_size)
-    mean = (1.0 - linear_share) * scores + 2.0 * linear_share * linear_scan_flops
-    return rank_tokens * mean / tp
 
 
 # Fused.

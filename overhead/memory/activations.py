@@ -209,8 +209,8 @@ def expert_activations(
     source="yang2025",
     where="section 3.4",
     assumes=(
-        "of linear attention: what its first product gives, the convolution's output, the state's "
-        "output before and after its gated norm",
+        "of linear attention: what its first product gives, the convolution's output (which "
+        "Mamba-2's kernel computes again), the state's output before and after its gated norm",
         "a stage has as many layers of each kind as the mean",
         CAST,
     ),
@@ -231,6 +231,7 @@ def hybrid_attention_activations(
     linear_in_width: Array,
     linear_convolved_width: Array,
     linear_out_width: Array,
+    mamba: Array,
 ) -> Array:
     """Bytes a token of a layer's attention, or linear attention, in the mean."""
     own = heads / tp
@@ -239,7 +240,8 @@ def hybrid_attention_activations(
     gates = output_gate * activation_bytes * 2.0 * own * value_head_size
     norms = qk_norms * activation_bytes * (own + rank_kv_heads) * head_size
     attention = queries + keys + norms + gates
-    kept = activation_bytes * (linear_in_width + linear_convolved_width + linear_out_width)
+    convolved = (1.0 - mamba) * linear_convolved_width
+    kept = activation_bytes * (linear_in_width + convolved + linear_out_width)
     linear = (kept + matmul_input_bytes * linear_out_width) / tp
     return (1.0 - linear_share) * attention + linear_share * linear
 

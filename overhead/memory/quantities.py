@@ -100,7 +100,7 @@ for _name, _symbol, _meaning in (
         above=_name == "single_bytes",
     )
 
-# Hybrids: layers with linear attention (a gated delta net) in place of attention.
+# Hybrids: layers with linear attention (a gated delta net, or Mamba-2) in place of attention.
 for _name, _symbol, _meaning in (
     ("linear_layers", r"L_\ell", "layers with linear attention in place of attention"),
     ("linear_key_heads", r"k_\ell", "query and key heads of a linear attention"),
@@ -110,6 +110,8 @@ for _name, _symbol, _meaning in (
     ("linear_kernel", r"c_\ell", "tokens that a linear attention's convolution spans"),
 ):
     define(_name, _symbol, "1", _meaning, minimum=0, integer=True)
+define("mamba", r"\mu_\ell", "1", "whether linear layers are Mamba-2's state spaces",
+       minimum=0, maximum=1, integer=True)  # fmt: skip
 define("output_gate", r"\gamma_o", "1", "whether attention's context has a gate as wide as it",
        minimum=0, maximum=1, integer=True)  # fmt: skip
 define("linear_share", r"\lambda_\ell", "1", "share of layers that have linear attention",

@@ -9,8 +9,123 @@ from __future__ import annotations
 import numpy as np
 
 from overhead.formula import alias, formula, product
-from overhead.quantity import Array
-from overhead.software.quantities import PRICED
+from overhead.labels import LABELS, NO_LIBRARY
+from overhead.quantity import Array, define
+from overhead.source import cite
+
+# The vocabulary of software profiles: constants of a library, and what forms make of them.
+
+cite(
+    "software",
+    "Forms of this product, fitted to published logs of nccl-tests; the constants' sources stand "
+    "in specs/software",
+)
+
+# The labels under which forms hold.
+PRICED = "|".join(name for name in LABELS["library"].values if name != NO_LIBRARY)
+
+
+def _time(name: str, symbol: str, meaning: str) -> None:
+    define(name, symbol, "s", meaning, minimum=0)
+
+
+def _share(name: str, symbol: str, meaning: str) -> None:
+    define(name, symbol, "1", meaning, minimum=0, maximum=1, above=True)
+
+
+def _factor(name: str, symbol: str, meaning: str) -> None:
+    define(name, symbol, "1", meaning, minimum=0)
+
+
+def _rate(name: str, symbol: str, meaning: str) -> None:
+    define(name, symbol, "byte s-1", meaning, minimum=0, above=True)
+
+
+# One node, or rack domain.
+_time("operation_launch_time", "L", "time from the start of an operation to its first step")
+_time("step_latency", "a", "latency of a step inside a node")
+_share("link_share", "f", "share of a link's rate that the library's channels reach")
+_share("ll_share", r"f_\mathrm{LL}", "rate of protocol LL over that of Simple, inside a node")
+_time("simple_entry_time", r"b_\mathrm{S}", "time to enter protocol Simple")
+_time("ramp_time", "r", "time constant of a message's ramp: chunks in a pipeline")
+_rate("copy_rate", r"C", "rate at which a rank moves its own block")
+_factor("reduced_copy_share", "k_c", "copy of an all_reduce, over that of an all_gather")
+_rate("pair_bandwidth", r"B_\mathrm{pair}", "bandwidth between two GPUs of a node")
+_time("nvls_time", r"t_\mathrm{NVLS}", "time of an all_reduce by NVLS, but for bytes and launch")
+_time("nvls_hosts_time", r"t_\mathrm{hosts}", "what NVLS takes longer where a domain spans hosts")
+_share("nvls_share", r"f_\mathrm{N}", "share of a port's rate that NVLS reaches")
+_time("nvls_ramp_time", r"r_\mathrm{N}", "time constant of the ramp of NVLS")
+define("gpus_per_host", "g_h", "1", "GPUs of one host in a node or domain", minimum=1, integer=True)
+# all_to_all, and messages from one rank to another.
+_time("pair_entry_time", r"L_\mathrm{a}", "time to enter an exchange of pairs")
+_time("pair_step_latency", r"a_\mathrm{a}", "latency of a message of an exchange of pairs")
+_time("pair_simple_time", r"S_\mathrm{a}", "time to enter protocol Simple in an exchange of pairs")
+_share("pair_share", r"f_\mathrm{a}", "share of a link's rate that an exchange of pairs reaches")
+_share("pair_ll_share", r"f_\mathrm{La}", "rate of LL over that of Simple between pairs")
+_rate("pair_copy_rate", r"C_\mathrm{a}", "rate at which a rank moves its own block of an exchange")
+_time("pair_ramp_time", r"r_\mathrm{a}", "time constant of the ramp of an exchange of pairs")
+# Between nodes.
+_time("fabric_latency", "a_2", "latency of a step between nodes")
+_share("fabric_share", "f_2", "share of the network cards' rate that the library reaches")
+_time("fabric_floor_time", r"F", "least time of an operation between nodes")
+_factor("simple_fabric_factor", "s", "what a step between nodes takes longer in Simple, over LL")
+_factor("simple_step_factor", r"a_\mathrm{S}", "what a step inside nodes takes longer in Simple")
+_factor("fabric_ramp_steps", "k_2", "ramp between nodes, in latencies of a step there")
+_share("fabric_ll_share", r"f_\mathrm{L2}", "rate of LL over that of Simple, between nodes")
+_share("tree_share", r"f_\mathrm{T}", "rate of a tree between nodes over that of a ring")
+_share("tree_link_share", r"f_\mathrm{c}", "rate of a tree's chains in nodes over that of a ring")
+_share("nvls_tree_share", r"c_\mathrm{N}", "rate of NVLS under a tree over that of NVLS alone")
+_share(
+    "sharp_share", r"f_\mathrm{S}", "share of the cards' rate that reduction by switches reaches"
+)
+_share(
+    "fabric_pair_share", r"f_\mathrm{A}", "rate of an exchange between nodes over that of a ring"
+)
+_time("peer_time", "p", "time for each rank of another node in an exchange")
+_time("issue_time", "h", "time in which the host issues an operation, ahead of the GPU")
+
+# What forms give.
+_rate("port_rate", "B_p", "rate of a rank's port to as many peers as it has")
+_rate("fabric_rate", "R", "rate of a node's network cards together")
+define("total_nodes", "G_P", "1", "nodes of the group, in all pods", minimum=1, integer=True)
+define(
+    "ring_passes", "x", "1", "times that a ring passes the message, less a rank's part", minimum=0
+)
+_time("inner_step_latency", r"a'", "latency of a step of a flat network")
+_share("inner_share", "f_i", "share of the rate of links inside nodes, or of a flat network's")
+_share("inner_ll_share", r"f_{i\mathrm{LL}}", "rate of LL over Simple there")
+_share("outer_share", "f_o", "share of the rate of network cards")
+_time("ll_fixed_time", r"A_\mathrm{LL}", "steps of protocol LL, after the launch")
+_time("simple_fixed_time", r"A_\mathrm{S}", "entry and steps of protocol Simple, after the launch")
+for _name, _mark, _meaning in (
+    ("ll_byte_time", r"p_\mathrm{LL}", "time of a byte on the slowest wire, with LL"),
+    ("simple_byte_time", r"p_\mathrm{S}", "time of a byte on the slowest wire, with Simple"),
+    ("copy_byte_time", r"p_\mathrm{c}", "time in which a rank moves its own block, by the message"),
+    ("inner_byte_time", "u_1", "time of a byte on the busiest link inside nodes, at full rate"),
+    ("outer_byte_time", "u_2", "time of a byte through the busiest card, at full rate"),
+):
+    define(_name, _mark, "s byte-1", _meaning, minimum=0)
+define("ramp_square", r"v", "s2 byte-1", "square of the ramp, by the message", minimum=0)
+_time("host_floor_time", "H", "time in which the host issues the operation for all its ranks")
+for _name, _mark, _words in (("ll", "LL", "with LL"), ("simple", "S", "with Simple")):
+    _at = rf"\mathrm{{{_mark}}}"
+    _time(f"{_name}_start_time", f"T_{{0{_at}}}", f"time of no bytes, {_words}")
+    define(f"{_name}_slope", f"s_{_at}", "s byte-1", f"time of a byte, {_words}", minimum=0)
+    _time(f"{_name}_time", f"T_{_at}", f"time {_words}")
+_time("message_ramp_time", r"T_v", "ramp of the message")
+_time("device_time", r"T_\mathrm{d}", "time of the operation where the host is ahead of it")
+_time("floor_time", r"T_\mathrm{f}", "least time of the operation: of the host, or the fabric")
+define("protocol", "P", "1", "protocol: 0 LL, 1 Simple", minimum=0, maximum=1, integer=True)
+_time("paid_launch_time", r"T_\mathrm{L}", "part of the time that is launch")
+_time("step_part_time", r"T_\mathrm{s}", "part of the time that is steps")
+_time("wire_part_time", r"T_\mathrm{w}", "part of the time that is wire")
+_time("copy_part_time", r"T_\mathrm{c}", "part of the time that is copy")
+_time("ramp_part_time", r"T_\mathrm{r}", "part of the time that is ramp")
+_time("wait_part_time", r"T_\mathrm{h}", "part of the time that is waiting for host or fabric")
+define(
+    "expected_error", r"\epsilon_T", "1", "error of the time to expect, by rows like it", minimum=0
+)
+define("measured_rows", r"n_\epsilon", "1", "measured rows that tell the error", minimum=0)
 
 FLAT = {"shape": "flat", "library": PRICED}
 RING = {**FLAT, "form": "ring"}

@@ -10,8 +10,7 @@ import numpy as np
 
 from overhead.formula import alias, formula, product
 from overhead.quantity import Array
-from overhead.software.flat import OWN, several
-from overhead.software.quantities import PRICED
+from overhead.software.flat import OWN, PRICED, several
 
 NODES = {"topology": "hierarchical", "library": PRICED}
 RING = {**NODES, "form": "ring"}

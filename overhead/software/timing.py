@@ -11,8 +11,7 @@ import numpy as np
 from overhead.formula import alias, formula, product, total
 from overhead.labels import FOLLOWING
 from overhead.quantity import Array
-from overhead.software.flat import OWN, several
-from overhead.software.quantities import PRICED
+from overhead.software.flat import OWN, PRICED, several
 
 ANY = {"library": PRICED}
 SEQUENTIAL = {**ANY, "phases": "sequential"}

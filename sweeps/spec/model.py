@@ -13,7 +13,7 @@ import numpy as np
 from overhead.graph import Evaluation, MissingQuantities, derive
 from overhead.labels import chosen
 from overhead.quantity import VOCABULARY
-from overhead.transformer import FLAGS, HYBRID_SHAPES, SHAPES, VITAL
+from overhead.transformer import FLAGS, HYBRID_FLAGS, HYBRID_SHAPES, SHAPES, VITAL
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.figures import ORIGINS, Figure, FigureReader
 from sweeps.spec.units import parse_quantity
@@ -78,7 +78,7 @@ def _order(name: str) -> int:
 
 def shape_value(name: str, given: object, place: str) -> float:
     """Read one shape."""
-    if name in (*FLAGS, HYBRID_SHAPES[-1]) and isinstance(given, bool):
+    if name in (*FLAGS, *HYBRID_FLAGS) and isinstance(given, bool):
         return float(given)
     value = parse_quantity(given, "1", field=place, bare_is_si=False)
     quantity = VOCABULARY[name]
@@ -88,7 +88,7 @@ def shape_value(name: str, given: object, place: str) -> float:
         outside, domain = bool(quantity.outside(np.asarray(value))), quantity.domain()
     if outside or value > LARGEST:
         domain = domain if value <= LARGEST else f"{domain} up to {LARGEST:g}"
-        domain = "true or false" if name in (*FLAGS, HYBRID_SHAPES[-1]) else domain
+        domain = "true or false" if name in (*FLAGS, *HYBRID_FLAGS) else domain
         raise InputError(
             fault(place, given, "isn't allowed", f"write {domain} ({quantity.meaning})")
         )
@@ -145,7 +145,7 @@ def shape_faults(values: Mapping[str, float], place: str) -> list[str]:
             wrong(name, "needs kv_rank", "give kv_rank, or leave it out")
     if full.get("linear_layers", 0.0) > 0.0:
         full |= {name: full.get(name, 0.0) for name in HYBRID_SHAPES}
-        required(HYBRID_SHAPES[1:-1], "every linear attention has one")
+        required(HYBRID_SHAPES[1 : -len(HYBRID_FLAGS)], "every linear attention has one")
         if full["linear_layers"] > full.get("layers", LARGEST):
             wrong("linear_layers", "is more than there are", f"at most {full['layers']:g}")
     if "layers" in full:
@@ -163,7 +163,9 @@ def _layer_faults(full: Mapping[str, float], wrong: Any, required: Any) -> None:
     moe = float(derive("moe_layers", {name: full[name] for name in needed}))
     if full["experts"] > 0.0 and moe == 0.0:
         wrong("experts", "no layer has them", "fewer dense_layers, or a smaller moe_every")
-    if moe < full["layers"]:
+    # Of a hybrid's blocks one may have no MLP.
+    bare = full.get("linear_layers", 0.0) > 0.0 and "ffn_size" in full
+    if moe < full["layers"] and not bare:
         required(("ffn_size",), f"{full['layers'] - moe:g} layers are dense")
 
 
@@ -183,7 +185,11 @@ def join_figures(stated: Mapping[str, Figure]) -> dict[str, Figure]:
         name: Figure(value, "1", "assumed", why)
         for name, (value, why) in complete_shapes(values).items()
     }
-    hybrid = {name: stated[name] for name in HYBRID_SHAPES if name in stated}
+    none = Figure(0.0, "1", "assumed", "not stated: none")
+    given = (
+        dict.fromkeys(HYBRID_FLAGS, none) | dict(stated) if "linear_layers" in stated else stated
+    )
+    hybrid = {name: given[name] for name in HYBRID_SHAPES if name in given}
     return {name: (stated.get(name) or added[name]) for name in SHAPES} | hybrid
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,10 @@ from overhead.graph import Evaluation
 from overhead.labels import chosen
 from sweeps import sweep
 from sweeps.spec.catalog import load_model
+from sweeps.validate.predict import predict
+from sweeps.validate.run_table import find_runs, read_runs
+from sweeps.validate.training_rows import PLAN as PUBLISHED
+from sweeps.validate.training_rows import cases_of_runs
 
 # Qwen3.5 27B: 64 layers of 5120, of which 48 with 16 key and 48 value heads of 128; the others
 # with 24 heads of 256 and their gates, and 4 of keys and values.
@@ -41,6 +46,51 @@ def test_flops_by_hand() -> None:
     # What a linear attention computes doesn't grow with the sequence.
     longer = held("attention_flops_per_token", sequence_length=8192) - scores
     assert longer == pytest.approx(16 * 4 * 4096 * 24 * 256)
+
+
+# Nemotron-3 Nano: 23 mixers of Mamba-2 (64 heads of 64, 8 groups of states of 128), 6 of attention
+# (32 heads of 128, 2 of keys and values), 23 mixtures of 128 experts and a shared one.
+NANO = "nemotron-3-nano-30b-a3b"
+INNER, STATES = 64 * 64, 8 * 128
+MAMBA = 2688 * (2 * INNER + 2 * STATES + 64) + INNER * 2688
+
+
+def test_mamba_by_hand() -> None:
+    """Convolution of 4 with a bias, three numbers a head, a norm of all heads; the state's scan."""
+    small = 5 * (INNER + 2 * STATES) + 3 * 64 + INNER
+    attention = 2688 * 128 * (2 * 32 + 2 * 2)
+    mixture = 2 * 2688 * (128 * 1856 + 3712) + 128 * 2688
+    norms = 29 * 2 * 2688 + 2688
+    whole = 23 * (MAMBA + small + mixture) + 6 * attention + norms + 2 * 131072 * 2688
+    assert held("parameters", NANO) == pytest.approx(whole, rel=1e-12)
+    assert whole == pytest.approx(31.6e9, rel=1e-3)  # As published
+    assert held("linear_in_width", NANO) == 2 * INNER + 2 * STATES + 64
+    scan = 7 * INNER * 128 + 2 * 4 * (INNER + 2 * STATES)
+    assert held("linear_scan_flops", NANO) == scan
+
+
+def test_mamba_s_kernels_move_states_of_chunks() -> None:
+    """A delta net of the same sizes keeps its convolution's output; Mamba-2's kernel doesn't."""
+    names = ("attention_activations", "half_elementwise_bytes", "step_time")
+    plan = {**PLAN, "model": NANO, "tp": 1, "dp": 8, "sequence_parallel": 0, "global_batch": 8}
+    mamba, delta = (sweep(list(names), **plan, mamba=flag) for flag in (1, 0))
+    kept = float(delta.attention_activations - mamba.attention_activations)
+    width = INNER + 2 * STATES
+    # A delta net has one number a head more.
+    assert kept == pytest.approx(23 / 29 * 2 * (width + 64))
+    moved = float(mamba.half_elementwise_bytes - delta.half_elementwise_bytes)
+    states = 4 * 4 * INNER * 128 / 128
+    more = 2 * (2 * width + 3 * INNER) + states - 2 * 2 * 64
+    assert moved == pytest.approx(23 / 29 * 4096 * more)
+    assert float(mamba.step_time) > 0.0
+
+
+def test_steps_of_nemotron_3_nano_on_h100() -> None:
+    """Four releases of Megatron-Bridge on 16 H100, to which no constant is fitted."""
+    found = cases_of_runs(read_runs(find_runs("plans")).runs, kinds=(PUBLISHED,)).cases
+    cases = [replace(case, kind="step_time", quantity="step_time") for case in found
+             if case.name in {"E0189", "E0190", "E0191", "E0192"}]  # fmt: skip
+    assert predict(cases).values == pytest.approx([case.measured for case in cases], rel=0.05)
 
 
 PLAN = {

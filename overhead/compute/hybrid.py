@@ -1,0 +1,321 @@
+"""Hybrids: of a layer the mean, over those with attention, a gated delta net, or Mamba-2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from overhead.compute.layer import half_elementwise_bytes
+from overhead.compute.matmul import FUSED
+from overhead.formula import formula, product
+from overhead.quantity import Array
+from overhead.source import cite
+
+cite(
+    "mamba2",
+    "T. Dao and A. Gu, Transformers are SSMs: generalized models and efficient algorithms through "
+    "structured state space duality, 2024",
+    "arXiv:2405.21060",
+)
+MAMBA_CHUNK = 128.0  # megatron/core/ssm/mamba_mixer.py: chunk_size
+MEAN = "a stage has as many layers of each kind as the mean"
+GATED: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/ssm/gated_delta_net; megatron/training/training.py, gdn_layer_flops",
+}
+HYBRIDS: dict[str, Any] = {
+    "source": "yang2025",
+    "where": "section 3.4",
+    "assumes": (MEAN,),
+    "when": {"mixers": "hybrid"},
+}
+
+
+@formula(**GATED)
+def linear_share(linear_layers: Array, layers: Array) -> Array:
+    """Share of layers that have linear attention: no more than all."""
+    return np.minimum(linear_layers / layers, 1.0)
+
+
+@formula(**GATED)
+def linear_convolved_width(
+    linear_key_heads: Array, linear_key_size: Array, linear_out_width: Array
+) -> Array:
+    """Queries, keys and values of a linear attention, over which its convolution goes."""
+    return 2.0 * linear_key_heads * linear_key_size + linear_out_width
+
+
+@formula(
+    assumes=(
+        "queries, keys, values, an output gate, and two numbers a value head; of Mamba-2's, whose "
+        "groups of states stand for queries and keys, one (megatron/core/ssm/mamba_mixer.py)",
+    ),
+    **GATED,
+)
+def linear_in_width(
+    linear_convolved_width: Array,
+    linear_value_heads: Array,
+    linear_out_width: Array,
+    mamba: Array,
+) -> Array:
+    """Outputs of a linear attention's first product."""
+    return linear_convolved_width + linear_out_width + (2.0 - mamba) * linear_value_heads
+
+
+product("linear_out_width", ("linear_value_heads", "linear_value_size"),
+        "Inputs of a linear attention's last product", **GATED)  # fmt: skip
+
+
+def _mean(share: Array, attention: Array, linear: Array) -> Array:
+    return np.asarray((1.0 - share) * attention + share * linear)
+
+
+@formula(returns="attention_weights", **HYBRIDS)
+def hybrid_attention_weights(
+    linear_share: Array,
+    output_gate: Array,
+    query_down_weights: Array,
+    key_value_down_weights: Array,
+    query_weights: Array,
+    key_value_weights: Array,
+    attention_output_weights: Array,
+    hidden_size: Array,
+    linear_in_width: Array,
+    linear_out_width: Array,
+) -> Array:
+    """Weights of one layer's attention, or linear attention, in the mean."""
+    down = query_down_weights + key_value_down_weights
+    up = (1.0 + output_gate) * query_weights + key_value_weights
+    own = down + up + attention_output_weights
+    return _mean(linear_share, own, hidden_size * (linear_in_width + linear_out_width))
+
+
+@formula(returns="attention_rank_weights", **HYBRIDS)
+def hybrid_attention_rank_weights(
+    linear_share: Array,
+    output_gate: Array,
+    query_down_weights: Array,
+    key_value_down_weights: Array,
+    query_weights: Array,
+    rank_key_value_weights: Array,
+    attention_output_weights: Array,
+    tp: Array,
+    hidden_size: Array,
+    linear_in_width: Array,
+    linear_out_width: Array,
+) -> Array:
+    """Weights of one layer's attention on one rank, in the mean."""
+    own = (1.0 + output_gate) * query_weights + attention_output_weights
+    linear = hidden_size * (linear_in_width + linear_out_width) / tp
+    down = query_down_weights + key_value_down_weights
+    return _mean(linear_share, down + rank_key_value_weights + own / tp, linear)
+
+
+@formula(returns="attention_norm_parameters", **HYBRIDS)
+def hybrid_attention_norm_parameters(
+    linear_share: Array,
+    qk_norms: Array,
+    head_size: Array,
+    q_rank: Array,
+    kv_rank: Array,
+    linear_kernel: Array,
+    linear_convolved_width: Array,
+    linear_value_heads: Array,
+    linear_value_size: Array,
+    linear_out_width: Array,
+    mamba: Array,
+) -> Array:
+    """Norms of one layer's attention; of a linear one its convolution, decay and norm.
+
+    Mamba-2's convolution has a bias, its decay a third number a head, and its norm is of all heads.
+    """
+    convolution = (linear_kernel + mamba) * linear_convolved_width
+    norm = np.where(mamba > 0.0, linear_out_width, linear_value_size)
+    linear = convolution + (2.0 + mamba) * linear_value_heads + norm
+    return _mean(linear_share, 2.0 * qk_norms * head_size + q_rank + kv_rank, linear)
+
+
+@formula(
+    returns="attention_adapter_width",
+    source="hu2021",
+    where="section 4.1",
+    assumes=(MEAN, "both products of a linear attention have one"),
+    when={"tuning": "lora", **HYBRIDS["when"]},
+)
+def hybrid_attention_adapter_width(
+    lora_attention: Array,
+    linear_share: Array,
+    hidden_size: Array,
+    qkv_outputs: Array,
+    output_gate: Array,
+    heads: Array,
+    value_head_size: Array,
+    linear_in_width: Array,
+    linear_out_width: Array,
+) -> Array:
+    """Inputs and outputs of a hybrid's attention's linear layers with adapters, in the mean."""
+    context = heads * value_head_size
+    attention = qkv_outputs + (1.0 + output_gate) * context
+    mean = _mean(linear_share, attention, linear_in_width + linear_out_width)
+    return np.asarray(lora_attention * (2.0 * hidden_size + mean))
+
+
+HYBRID: dict[str, Any] = {
+    "source": "yang2025",
+    "where": "section 3.4; operations as gdn_layer_flops of megatron/training/training.py has them",
+    "when": {"mixers": "hybrid"},
+}
+AT_RATE = "a linear attention's state is computed at attention's rate"
+
+
+@formula(returns="qkv_width", **HYBRID)
+def hybrid_qkv_width(
+    linear_share: Array,
+    query_down_weights: Array,
+    key_value_down_weights: Array,
+    rank_key_value_weights: Array,
+    output_gate: Array,
+    query_weights: Array,
+    tp: Array,
+    hidden_size: Array,
+    linear_in_width: Array,
+) -> Array:
+    """Outputs of the first products of attention or linear attention, on one rank, in the mean."""
+    whole = query_down_weights + key_value_down_weights + rank_key_value_weights
+    own = (whole + (1.0 + output_gate) * query_weights / tp) / hidden_size
+    return (1.0 - linear_share) * own + linear_share * linear_in_width / tp
+
+
+@formula(returns="attention_width", **HYBRID)
+def hybrid_attention_width(
+    linear_share: Array, heads: Array, tp: Array, value_head_size: Array, linear_out_width: Array
+) -> Array:
+    """Inputs of the last product of attention or linear attention, on one rank, in the mean."""
+    return ((1.0 - linear_share) * heads * value_head_size + linear_share * linear_out_width) / tp
+
+
+@formula(
+    source="megatron",
+    where="megatron/training/training.py, gdn_layer_flops and mamba_layer_flops",
+    assumes=("Mamba-2's state is counted as of a scan: 7 for each of its numbers",),
+)
+def linear_scan_flops(
+    linear_kernel: Array,
+    linear_convolved_width: Array,
+    linear_value_heads: Array,
+    linear_value_size: Array,
+    linear_key_size: Array,
+    mamba: Array,
+) -> Array:
+    """Forward FLOPs of one token by a linear attention's convolution and state."""
+    own = linear_value_heads * linear_value_size
+    state = np.where(mamba > 0.0, 7.0 * own * linear_key_size, 8.0 * own * linear_value_size)
+    return 2.0 * linear_kernel * linear_convolved_width + state
+
+
+def _scores(
+    layers: Array, share: Array, span: Array, heads: Array, size: Array, scan: Array
+) -> Array:
+    return layers * ((1.0 - share) * 2.0 * span * heads * size + share * scan)
+
+
+@formula(returns="attention_flops_per_token", **HYBRID)
+def hybrid_attention_flops_per_token(
+    layers: Array,
+    linear_share: Array,
+    attention_span: Array,
+    heads: Array,
+    query_head_size: Array,
+    value_head_size: Array,
+    linear_scan_flops: Array,
+) -> Array:
+    """Forward FLOPs of one token by scores and values, or by a linear attention's state."""
+    size = query_head_size + value_head_size
+    return _scores(layers, linear_share, attention_span, heads, size, linear_scan_flops)
+
+
+@formula(returns="causal_attention_flops_per_token", **HYBRID)
+def hybrid_causal_attention_flops_per_token(
+    layers: Array,
+    linear_share: Array,
+    causal_attention_span: Array,
+    heads: Array,
+    query_head_size: Array,
+    value_head_size: Array,
+    linear_scan_flops: Array,
+) -> Array:
+    """Forward FLOPs of one token, masked scores not counted, with a linear attention's state."""
+    size = query_head_size + value_head_size
+    return _scores(layers, linear_share, causal_attention_span, heads, size, linear_scan_flops)
+
+
+HYBRID_FUSED = {**HYBRID, "when": {"mixers": "hybrid", "attention_kernel": FUSED}}
+
+
+@formula(returns="attention_forward_flops", assumes=(AT_RATE,), **HYBRID)
+def hybrid_attention_forward_flops(
+    rank_tokens: Array,
+    attended_span: Array,
+    heads: Array,
+    tp: Array,
+    query_head_size: Array,
+    value_head_size: Array,
+    linear_share: Array,
+    linear_scan_flops: Array,
+) -> Array:
+    """Operations of a layer's scores and values, or linear attention, on one rank."""
+    scores = 2.0 * attended_span * heads * (query_head_size + value_head_size)
+    mean = (1.0 - linear_share) * scores + linear_share * linear_scan_flops
+    return rank_tokens * mean / tp
+
+
+@formula(returns="attention_backward_flops", assumes=(AT_RATE,), **HYBRID_FUSED)
+def hybrid_attention_backward_flops(
+    rank_tokens: Array,
+    attended_span: Array,
+    heads: Array,
+    tp: Array,
+    query_head_size: Array,
+    value_head_size: Array,
+    linear_share: Array,
+    linear_scan_flops: Array,
+) -> Array:
+    """Operations of the backward of a layer's scores and values, or linear attention."""
+    scores = 2.0 * attended_span * heads * (3.0 * query_head_size + 2.0 * value_head_size)
+    mean = (1.0 - linear_share) * scores + 2.0 * linear_share * linear_scan_flops
+    return rank_tokens * mean / tp
+
+
+@formula(
+    returns="half_elementwise_bytes",
+    source="mamba2",
+    where="section 6; mamba_ssm/ops/triton/ssd_combined.py (from memory, unverified)",
+    assumes=(
+        "kernels of their own for convolution, gated norm and chunks of 128 tokens, whose states "
+        "are written, passed on and read in single precision; a gated delta net's aren't counted",
+    ),
+    when={"mixers": "hybrid"},
+)
+def hybrid_half_elementwise_bytes(
+    activation_bytes: Array,
+    dropout: Array,
+    mask_bytes: Array,
+    rank_tokens: Array,
+    hidden_size: Array,
+    sequence_shards: Array,
+    qkv_width: Array,
+    linear_share: Array,
+    mamba: Array,
+    linear_convolved_width: Array,
+    linear_out_width: Array,
+    linear_key_size: Array,
+    single_bytes: Array,
+    tp: Array,
+) -> Array:
+    """Bytes that a hybrid's layer's forward moves beside its MLP, in the mean."""
+    plain = half_elementwise_bytes(activation_bytes, dropout, mask_bytes, rank_tokens,
+                                   hidden_size, sequence_shards, qkv_width)  # fmt: skip
+    states = 4.0 * single_bytes * linear_out_width * linear_key_size / MAMBA_CHUNK
+    moved = activation_bytes * (2.0 * linear_convolved_width + 3.0 * linear_out_width)
+    return plain + linear_share * mamba * rank_tokens * (moved + states) / tp
