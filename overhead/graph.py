@@ -32,8 +32,6 @@ from overhead.formula import REGISTRY, Call, Formula
 from overhead.labels import NO_LIBRARY
 from overhead.quantity import BITS, Array, short
 
-# A node of the graph: one computation, or something given.
-
 
 class Missing(LookupError):
     """A quantity that nothing gives: what needs it, and whatever else is missing beside it."""
@@ -196,9 +194,8 @@ class Builder:
                     # What is in a circle may follow if it is asked for by itself, and the words of
                     # a circle begin where it is entered.
                     if not missing.circle:
-                        self.missing[quantity, scope] = (
-                            missing.quantity, missing.chain, missing.roots
-                        )  # fmt: skip
+                        words = missing.quantity, missing.chain, missing.roots
+                        self.missing[quantity, scope] = words
                     raise
             finally:
                 del self.graph.making[step]
@@ -330,6 +327,12 @@ class Builder:
         if any(other is not declared for other in others):
             # The bound with reductions in the network is for the algorithms that use them alone.
             return self._chosen_of(quantity, found, [self.node(quantity, one) for one in found])
+        return self._declared(quantity, declared, algorithm)
+
+    def _declared(
+        self, quantity: str, declared: Formula | Call | None, algorithm: Algorithm | None
+    ) -> Node:
+        """Return the node of a declaration that holds."""
         if declared is None:
             raise Missing(quantity)
         if isinstance(declared, Call):
@@ -386,10 +389,9 @@ class Builder:
         least: bool = False,
     ) -> Builder:
         if key not in self.scopes:
-            self.scopes[key] = Builder(
-                self.space, {**self.labels, **labels}, given, self.graph, least, inside=True,
-                defaults=self.defaults,
-            )  # fmt: skip
+            further: dict[str, Any] = {"inside": True, "defaults": self.defaults}
+            own = {**self.labels, **labels}
+            self.scopes[key] = type(self)(self.space, own, given, self.graph, least, **further)
         return self.scopes[key]
 
     def _formulas(self, quantity: str, found: Sequence[Algorithm]) -> list[Formula | Call | None]:
@@ -517,14 +519,12 @@ class Builder:
         return times
 
     def _chosen(self, found: Sequence[Algorithm]) -> Node:
-        codes = np.array([one.code for one in found] or [0], dtype=np.int32)
-        shape = self._ones()
+        codes, shape = np.array([one.code for one in found] or [0], dtype=np.int32), self._ones()
+        key = ("chosen", *map(int, codes))
         if len(found) <= 1:
-            return self.intern(
-                "chosen_algorithm", ("chosen", int(codes[0])), (), lambda: codes.reshape(shape)
-            )
+            return self.intern("chosen_algorithm", key, (), lambda: codes.reshape(shape))
         best = self.best(found)
-        key = ("chosen", *map(int, codes), best.key)
+        key = (*key, best.key)
         return self.intern("chosen_algorithm", key, (best,), lambda pair: codes[pair[1]])
 
 

@@ -92,6 +92,10 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
             raise RecordingError(msg)
         return self
 
+    def called(self, name: str, args: Sequence[Any]) -> Recorded:
+        """Return what a function gives of values, of which this is the first recorded one."""
+        return Recorded(_call(name, *map(tree_of, args)))
+
     def _refuse(self, *_: Any, **__: Any) -> Any:
         msg = "a value is needed where an expression is recorded"
         raise RecordingError(msg)
@@ -105,8 +109,9 @@ def named(name: str = "") -> Callable[[Function], Function]:
     def declare(function: Function) -> Function:
         @wraps(function)
         def called(*args: Any) -> Any:
-            if any(isinstance(arg, Recorded) for arg in args):
-                return Recorded(_call(name or function.__name__, *map(tree_of, args)))
+            recorded = next((arg for arg in args if isinstance(arg, Recorded)), None)
+            if recorded is not None:
+                return recorded.called(name or function.__name__, args)
             return function(*args)
 
         return called  # type: ignore[return-value]

@@ -169,7 +169,7 @@ class SweepCommand(click.Command):
         parts: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *SECTIONS)}
         title_of = {name: title for title, names in SECTIONS.items() for name in names}
         for one in self.get_params(ctx):
-            record = one.get_help_record(ctx)
+            record = one.get_help_record(ctx) if isinstance(one, click.Option) else None
             if record is not None:
                 parts[title_of.get(str(one.name), "Options")].append(record)
         for title, records in parts.items():

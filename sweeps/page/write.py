@@ -39,7 +39,10 @@ from sweeps.plots import style
 
 FILES = Path(__file__).parent / "files"
 SHARED = ("state.js", "axis.js", "draw.js", "controls.js")
-KINDS: Mapping[str, tuple[str, ...]] = {"stored": ("sweep.js", "views.js", "stored.js")}
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "stored": ("sweep.js", "views.js", "stored.js"),
+    "live": ("live.js",),
+}
 MOST_BYTES = 20_000_000
 
 _SHADES = 9  # colours of the scale for numbers; those between are mixed

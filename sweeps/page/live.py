@@ -1,0 +1,357 @@
+"""The live page: formulas of a training step as a program, and what its reader can set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from overhead.communication.operation import DIMENSIONS
+from overhead.graph import Missing, Node
+from overhead.labels import LABELS, OVERLAPS, SHARED
+from overhead.memory.stage import PEAK_PARTS
+from overhead.quantity import VOCABULARY
+from overhead.step.parts import PARTS as STEP_PARTS
+from sweeps import display
+from sweeps.display import noun
+from sweeps.engine.validity import NOTES, Faults, training_faults
+from sweeps.errors import InputError, fault, needs
+from sweeps.job import Job, prepare
+from sweeps.origin import words_of
+from sweeps.page.merge import Merged, Point, merged, status
+from sweeps.page.trace import Traceable, computed, traced
+from sweeps.page.write import FILES, Page
+from sweeps.spec.axis import Axis
+from sweeps.spec.framework import SETTINGS
+from sweeps.spec.resolve import Resolved, resolve
+from sweeps.spec.sweep import Sweep, read_sweep
+
+# What a reader sets: the group, its name there, and the values that are stepped through.
+POWERS = tuple(2**power for power in range(17))
+STEPS: dict[str, tuple[str, str, tuple[int, ...]]] = {
+    "world_size": ("plan", "GPUs", POWERS),
+    "dp": ("plan", "data parallel", POWERS),
+    "tp": ("plan", "tensor parallel", POWERS[:8]),
+    "pp": ("plan", "pipeline stages", (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)),
+    "cp": ("plan", "context parallel", POWERS[:7]),
+    "ep": ("plan", "expert parallel", POWERS[:9]),
+    "virtual_stages": ("plan", "virtual stages", (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)),
+    "micro_batch": ("plan", "micro-batch", POWERS[:7]),
+    "micro_batches": ("plan", "micro-batches", POWERS[:12]),
+    "zero_stage": ("plan", "ZeRO stage", (0, 1, 2, 3)),
+    "hsdp_shard": ("plan", "ranks of a hybrid shard", POWERS),
+    "sequence_parallel": ("plan", "sequence parallelism", (0, 1)),
+}
+# The same of what varies without steps, with the ends of its slider.
+RANGES: dict[str, tuple[str, str, tuple[float, float]]] = {
+    "global_batch": ("work", "sequences a step", (1, 2**15)),
+    "tokens_per_step": ("work", "tokens a step", (2**16, 2**28)),
+    "sequence_length": ("work", "tokens a sequence", (512, 2**20)),
+    "expert_imbalance": ("work", "busiest expert by the mean", (1, 8)),
+    "tp_overlap": ("overlap", "tensor parallelism hides", (0, 1)),
+    "cp_overlap": ("overlap", "context parallelism hides", (0, 1)),
+    "ep_overlap": ("overlap", "expert parallelism hides", (0, 1)),
+    "dp_overlap": ("overlap", "data parallelism hides", (0, 1)),
+    "intra_bandwidth": ("machine", "bandwidth inside a node", (1e10, 4e12)),
+    "inter_bandwidth": ("machine", "bandwidth between nodes", (1e9, 1e12)),
+    "intra_latency": ("machine", "latency inside a node", (1e-7, 1e-4)),
+    "inter_latency": ("machine", "latency between nodes", (1e-7, 1e-4)),
+    "memory_capacity": ("machine", "memory of a GPU", (1.6e10, 1.6e12)),
+    "price": ("money", "price of a GPU", (0.1, 100)),
+    "training_tokens": ("money", "tokens of the training", (1e9, 1e14)),
+}
+LABELLED = {
+    "schedule": ("plan", "schedule"), "recompute": ("plan", "recompute"),
+    "attention_kernel": ("plan", "attention kernel"),
+    "context_parallel": ("plan", "context parallelism by"),
+    "dispatcher": ("plan", "tokens reach experts by"), "sharding": ("plan", "ZeRO shards over"),
+    "tp_mechanism": ("overlap", "tensor parallelism overlaps by"),
+    "cp_mechanism": ("overlap", "context parallelism overlaps by"),
+    "dp_mechanism": ("overlap", "data parallelism overlaps by"),
+}  # fmt: skip
+# What isn't known may be given: quantities that nothing here follows from otherwise.
+OFFERED = ("price", "training_tokens")
+# Of which there is something only with others.
+WITH = {"ep": "experts", "ep_overlap": "experts", "expert_imbalance": "experts",
+        "dispatcher": "experts", "sharding": "hsdp_shard"}  # fmt: skip
+PLAN = ("world_size", "dp", "micro_batches", "global_batch")
+SENT = tuple(
+    f"{name}_communication_{part}"
+    for name in DIMENSIONS
+    for part in ("time", "count", "volume", "energy")
+)
+OUTPUTS = (
+    *PLAN, "peak_memory", "memory_error_band", "headroom", *PEAK_PARTS, *SENT,
+    *display.rows("communication"), *display.rows("step"), *STEP_PARTS, *display.rows("rates"),
+    "training_days", "gpu_hours", "training_energy", "cost", "cost_per_trillion_tokens",
+)  # fmt: skip
+NEEDED = ("step_time", "peak_memory")
+UNKNOWN = "unknown_settings"
+# What a share that hides is of.
+SHARES = {f"{name[:2]}_overlap": name for name in OVERLAPS}
+
+Flags = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Formulas as one function of a reader's choices."""
+
+    code: str  # A JavaScript function of the inputs, into the outputs
+    inputs: Mapping[str, float]  # Numbers and labels' codes, with their values at the start
+    outputs: tuple[str, ...]  # Quantities, and last the status
+    labels: Mapping[str, tuple[str, ...]]  # The values of labels that may be chosen
+    lacking: Mapping[str, tuple[str, ...]]  # Those with which something needed isn't given
+    # For what a reader sets what else it gives: a number, or the same (None)
+    setting: Mapping[str, Mapping[str, float | None]]
+    faults: Faults
+
+
+def program_of(
+    sweep: Sweep, resolved: Resolved, flag_of: Flags, folders: Sequence[Path] = ()
+) -> Program:
+    """Return the program of a sweep of one plan.
+
+    Raises
+    ------
+    InputError
+        If something is missing without which a step has no time or no memory.
+    """
+    labels = {name: LABELS[name].values for name in LABELLED if _has(resolved, WITH.get(name))}
+    chosen = {name: resolved.labels[name] for name in labels} | dict.fromkeys(OVERLAPS, SHARED)
+    free = replace(sweep, labels={**sweep.labels, **chosen})
+    base = resolve(free, folders)
+    setting = {
+        name: along
+        for name in (*STEPS, *RANGES)
+        if (name in resolved.constants or name in OFFERED) and _has(resolved, WITH.get(name))
+        if (along := _along(free, base, name, folders)) is not None
+    }
+    others = {other for along in setting.values() for other in along}
+    live = dict.fromkeys((*setting, *sorted(others - set(setting)), UNKNOWN))
+    start = {name: resolved.constants.get(name, math.nan) for name in live}
+    codes = {name: float(own.index(resolved.labels[name])) for name, own in labels.items()}
+    constants, builder = _builder(sweep, resolved, labels, start, folders)
+    nodes = _nodes(builder, flag_of)
+    needed = [nodes[name] for name in NEEDED]
+    faults = training_faults()
+    unknown = [name for name in resolved.constants if math.isnan(resolved.constants[name])]
+    nodes = {name: builder.defined(node) for name, node in nodes.items()}
+    nodes["status"] = status(builder, list(nodes.values()), faults.bits, unknown)
+    known = {name: value for name, value in constants.items() if name not in live}
+    code = traced({**dict.fromkeys((*live, *labels)), **known}, list(nodes.values()))
+    lacking = {name: tuple(_lacking(builder, needed, name, codes)) for name in labels}
+    return Program(code, {**start, **codes}, tuple(nodes), labels, lacking, setting, faults)
+
+
+def _builder(
+    sweep: Sweep,
+    resolved: Resolved,
+    labels: Mapping[str, tuple[str, ...]],
+    start: Mapping[str, float],
+    folders: Sequence[Path],
+) -> tuple[dict[str, float], Merged]:
+    """Return constants, and the builder of all values of some labels."""
+    axes = tuple(Axis(name, {name: np.array(values)}) for name, values in labels.items())
+    plain = {name: value for name, value in sweep.labels.items() if name not in labels}
+    several = resolve(replace(sweep, labels=plain, axes=axes), folders)
+    constants = {**several.constants, **resolved.constants, **start}
+    given = {name: Node(name, ("given", name), (), None, frozenset()) for name in constants}
+    builder = merged({**resolved.labels, **resolved.implied}, labels, given, Traceable())
+    for axis in several.axes:
+        for name in axis.columns.keys() - {axis.name}:
+            each = zip(axis.columns[axis.name], axis.columns[name], strict=True)
+            tabled: dict[Point, Node] = {
+                (str(label),): builder.number(float(value)) for label, value in each
+            }
+            given[name] = builder.choice(name, (axis.name,), tabled)
+    return constants, builder
+
+
+def _nodes(builder: Merged, flag_of: Flags) -> dict[str, Node]:
+    """Return the nodes of what a page shows, as far as what is given suffices."""
+    found: dict[str, Node] = {}
+    for name in OUTPUTS:
+        try:
+            found[name] = builder.node(name)
+        except Missing as missing:
+            if name in NEEDED:
+                lines = [needs(noun(name), noun(root), flag_of(root)) for root in missing.roots]
+                raise InputError(lines) from None
+    return found
+
+
+def _lacking(
+    builder: Merged, needed: Sequence[Node], label: str, codes: Mapping[str, float]
+) -> Iterator[str]:
+    """Yield the values of a label with which something needed isn't given."""
+    lacks = [builder.taken(node, builder.nothing()) for node in needed]
+    nodes = [node for node in lacks if node is not None]
+    for code, value in enumerate(builder.graph.labels[label]):
+        if any(np.any(one != 0) for one in computed(nodes, {**codes, label: float(code)})):
+            yield value
+
+
+def _has(resolved: Resolved, name: str | None) -> bool:
+    return name is None or resolved.constants.get(name, 0.0) > 0.0
+
+
+def _along(
+    sweep: Sweep, base: Resolved, name: str, folders: Sequence[Path]
+) -> dict[str, float | None] | None:
+    """Return what else a number gives; None where it decides what holds, too.
+
+    It is seen from two of its values.
+    """
+    one, two, *_ = (STEPS.get(name) or RANGES[name])[2]
+    try:
+        each = [
+            resolve(replace(sweep, constants={**sweep.constants, name: float(value)}), folders)
+            for value in (one, two)
+        ]
+    except InputError:
+        return None
+    if any((x.labels, x.implied, x.fields) != (base.labels, base.implied, {}) for x in each):
+        return None
+    found: dict[str, float | None] = {}
+    first, second = each
+    for other in sorted(first.constants.keys() - {name}):
+        values = [own.constants.get(other, math.nan) for own in (base, first, second)]
+        if all(_same(value, values[0]) for value in values):
+            continue
+        if values[1:] == [one, two]:
+            found[other] = None
+        elif _same(*values[1:]):
+            found[other] = values[1]
+        else:
+            return None
+    return found
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
+# The page.
+
+
+def page_of(
+    stated: Mapping[str, Any],
+    options: Mapping[str, str | None],
+    flag_of: Flags,
+    listed: Callable[[Job], Iterable[str]],
+    *,
+    command: Sequence[str] = ("sweeps", "page"),
+    folders: Sequence[Path] = (),
+) -> Page:
+    """Return the page of one plan's formulas.
+
+    Parameters
+    ----------
+    stated : mapping
+        A plan, as a spec file would state it: one value of each.
+    options : mapping of str to str or None
+        What the user gave, by quantity or label, as it was written.
+    flag_of : callable
+        Gives the option by which a quantity or label is given.
+    listed : callable
+        Gives the lines that tell what the user didn't give.
+    command : sequence of str
+        The command line.
+    folders : sequence of Path
+        Folders of own machines.
+
+    Raises
+    ------
+    InputError
+        If several values of something are given, or what a step needs isn't.
+    """
+    given = {name: text for name, text in options.items() if text is not None}
+    sweep = read_sweep(stated, bare_is_si=True, folders=folders)
+    if sweep.axes:
+        names = [name for axis in sweep.axes for name in axis.columns]
+        raise InputError([fault(flag_of(n), given.get(n, ".."), "is several", ONE) for n in names])
+    sweep = replace(sweep, quantities=OUTPUTS, optional=True)
+    job = prepare(sweep, text=" ", command=command, folders=folders)
+    resolved, labels = job.resolved, job.resolved.labels
+    program = program_of(sweep, resolved, flag_of, folders)
+    gpus = f"{program.inputs['world_size']:g} GPUs of " * ("world_size" in program.inputs)
+    what = f"a step of {labels.get('model', 'the model')}"
+    data = {
+        "inputs": [[name, value] for name, value in program.inputs.items()],
+        "controls": list(_controls(program, resolved, flag_of)),
+        "labels": list(_choices(program, resolved, given, flag_of)),
+        "outputs": [_output(program, name) for name in program.outputs],
+        "faults": [
+            {"name": name, "text": text, "bit": program.faults.bits[name], "note": name in NOTES}
+            for name, text in program.faults.texts.items()
+        ],
+        "parts": {
+            "step": [[name, display.words(name)] for name in STEP_PARTS],
+            "memory": [[n, display.words(n.removeprefix("peak_"))] for n in PEAK_PARTS],
+            "dimensions": [[name, words] for name, words in DIMENSIONS.items()],
+        },
+        "given": [[name, flag_of(name), text] for name, text in given.items()],
+        "unknown": UNKNOWN,
+        "assumed": list(listed(job)),
+    }
+    return Page(
+        kind="live",
+        title=f"How long does {what} take on {gpus}{labels['hardware']}, and does it fit?",
+        held=f"{labels['framework']}, {labels['precision']}; set anything: the numbers follow",
+        summary=f"A calculator of {what}: its formulas run in the browser.",
+        data=data,
+        code=script_of(program),
+    )
+
+
+ONE = "one value: on the page each can be set"
+
+
+def script_of(program: Program) -> str:
+    """Return the script that declares a program: its formulas, and the loops that they take."""
+    loops = (FILES / "math.js").read_text(encoding="utf-8")
+    return f"const program = (() => {{\n{loops}\n{program.code}\n}})();\n"
+
+
+def _controls(program: Program, resolved: Resolved, flag_of: Flags) -> Iterator[dict[str, Any]]:
+    for name, along in program.setting.items():
+        group, title, values = STEPS.get(name) or RANGES[name]
+        quantity = VOCABULARY[name]
+        yield {
+            "name": name, "group": group, "title": title, "meaning": quantity.meaning,
+            "units": quantity.units, "flag": flag_of(name), "whole": quantity.integer,
+            "values": values, "steps": name in STEPS, "log": name not in STEPS and values[0] > 0,
+            "along": along, "mechanism": SHARES.get(name, ""),
+            "origin": words_of(resolved.origins.get(name, ())),
+        }  # fmt: skip
+
+
+def _choices(
+    program: Program, resolved: Resolved, given: Mapping[str, str], flag_of: Flags
+) -> Iterator[dict[str, Any]]:
+    for name, values in program.labels.items():
+        group, title = LABELLED[name]
+        yield {
+            "name": name, "group": group, "title": title, "meaning": LABELS[name].meaning,
+            "flag": flag_of(name), "values": values, "lacking": program.lacking[name],
+            "settles": name in SETTINGS and name not in given,
+            "origin": words_of(resolved.origins.get(name, ())),
+        }  # fmt: skip
+
+
+def _output(program: Program, name: str) -> dict[str, Any]:
+    if name == "status":
+        return {"name": name, "title": name, "units": "1", "percent": False, "mask": 0}
+    row, quantity = display.row(name), VOCABULARY[name]
+    # Words that go on from the row before don't stand alone.
+    title = row.title if row.words.startswith(" ") or not row.words else row.words
+    units = "FLOP s-1" if quantity.units == "1 s-1" else quantity.units
+    return {
+        "name": name, "title": title or quantity.meaning, "units": units,
+        "percent": display.percent(name), "mask": program.faults.masking(name),
+    }  # fmt: skip

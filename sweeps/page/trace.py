@@ -1,0 +1,297 @@
+"""What kernels do, operation by operation, as JavaScript: they run on values that record it.
+
+Unlike in the statements of `overhead.recording` nothing is simplified, so that the numbers are the
+kernels', to the last bit but for what a browser's own functions round otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from overhead.collectives.choices import best_of, select
+from overhead.expression import evaluate
+from overhead.formula import Formula
+from overhead.graph import Broadcast, Node
+from overhead.quantity import Array
+from overhead.recording import FUNCTIONS, Recorded, RecordingError, recording
+
+# How tightly a piece of JavaScript binds, and its arguments have to; what calls binds most.
+CALL, WHERE = 20, 1
+# Of each ufunc the JavaScript; names of one letter or in small ones are those of files/math.js.
+NUMBERS: dict[np.ufunc, str] = {
+    np.add: "{}+{}", np.subtract: "{}-{}", np.multiply: "{}*{}", np.true_divide: "{}/{}",
+    np.remainder: "mod({},{})", np.floor_divide: "div({},{})", np.power: "power({},{})",
+    np.negative: "-{}", np.absolute: "abs({})", np.floor: "F({})", np.ceil: "C({})",
+    np.rint: "even({})", np.sqrt: "sqrt({})", np.exp: "exp({})", np.expm1: "expm1({})",
+    np.log: "log({})", np.log1p: "log1p({})", np.log2: "log2({})", np.minimum: "L({},{})",
+    np.maximum: "M({},{})", np.bitwise_or: "{}|{}", np.bitwise_and: "{}&{}",
+}  # fmt: skip
+TRUTHS: dict[np.ufunc, str] = {
+    np.less: "{}<{}", np.less_equal: "{}<={}", np.greater: "{}>{}", np.greater_equal: "{}>={}",
+    np.equal: "{}=={}", np.not_equal: "{}!={}", np.logical_and: "{}&&{}",
+    np.logical_or: "{}||{}", np.logical_not: "!{}", np.invert: "!{}", np.isnan: "isNaN({})",
+    np.isfinite: "isFinite({})",
+}  # fmt: skip
+OF_TRUTHS = {np.logical_and, np.logical_or, np.logical_not, np.invert}
+BINDING = {
+    "{}?{}:{}": WHERE, "{}||{}": 2, "{}&&{}": 3, "{}|{}": 4, "{}&{}": 5, "{}=={}": 6, "{}!={}": 6,
+    "{}<{}": 7, "{}<={}": 7, "{}>{}": 7, "{}>={}": 7, "{}+{}": 8, "{}-{}": 8, "{}*{}": 9,
+    "{}/{}": 9, "-{}": 10, "!{}": 10,
+}  # fmt: skip
+# What changes nothing: an operation with a number as its first or second argument.
+SAME = {("{}*{}", 0, "1"), ("{}*{}", 1, "1"), ("{}/{}", 1, "1"), ("{}+{}", 0, "0"),
+        ("{}+{}", 1, "0"), ("{}-{}", 1, "0")}  # fmt: skip
+# Statements of one function: a browser compiles larger ones late.
+STATEMENTS = 150
+# What is used once stands where it is used, up to a statement of so many letters.
+LONGEST = 300
+
+
+class Tape:
+    """Operations in the order in which they are done, the same one once."""
+
+    def __init__(self) -> None:
+        self.operations: list[tuple[str, tuple[int, ...]]] = []
+        self._places: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._numbers: dict[int, np.float64] = {}
+
+    def value(self, code: str, *args: Any) -> Any:
+        """Return the value of an operation on earlier ones, and on plain numbers."""
+        places = tuple(self.of(arg).place for arg in args)
+        codes = [self.operations[place][0] for place in places]
+        for place, other in ((0, 1), (1, 0)) if len(places) == 2 else ():
+            if (code, place, codes[place]) in SAME:
+                return self._at(places[other])
+            # A number that is given is finite.
+            if code == "{}*{}" and codes[place] == "0" and codes[other].startswith("p["):
+                return self._at(places[place])
+        if code == "{}?{}:{}" and places[1] == places[2]:
+            return self._at(places[1])
+        key = (code, places)
+        return self._at(self._place(*key))
+
+    def _place(self, code: str, places: tuple[int, ...]) -> int:
+        place = self._places.setdefault((code, places), len(self.operations))
+        if place == len(self.operations):
+            self.operations.append((code, places))
+        return place
+
+    def _at(self, place: int) -> Any:
+        """Return a value, of a plain number the number itself: it is computed with here."""
+        return self._numbers.get(place, Traced(self, place))
+
+    def of(self, value: Any) -> Traced:
+        """Return a value that is traced as it is, a plain number as one."""
+        if isinstance(value, Traced):
+            return value
+        if not isinstance(value, bool | int | float | np.generic | np.ndarray) or np.ndim(value):
+            msg = f"{type(value).__name__} beside a traced value"
+            raise RecordingError(msg)
+        plain = repr(float(value)).replace("inf", "Infinity").replace("nan", "NaN")
+        code = f"({plain})" if plain.startswith("-") else plain.removesuffix(".0")
+        place = self._place(code, ())
+        self._numbers[place] = np.float64(value)
+        return Traced(self, place)
+
+    def truth(self, value: Any) -> Traced:
+        """Return a value as a condition."""
+        found = self.of(value)
+        code, places = self.operations[found.place]
+        if code == "{}?{}:{}" and [self.operations[place][0] for place in places[1:]] == ["1", "0"]:
+            return Traced(self, places[0])
+        return found if code in TRUTHS.values() else self.value("{}!={}", found, 0.0)
+
+
+class Traced(Recorded):
+    """A number that stands for an operation on a tape."""
+
+    def __init__(self, tape: Tape, place: int) -> None:
+        self.tape, self.place = tape, place
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **options: Any) -> Traced:
+        if method != "__call__" or options:
+            msg = f"{ufunc.__name__}.{method} with {list(options)}"
+            raise RecordingError(msg)
+        tape = self.tape
+        if ufunc is np.square or (ufunc is np.power and _is(args[1], 2.0)):
+            return tape.value(NUMBERS[np.multiply], args[0], args[0])
+        if ufunc is np.power and _is(args[1], 0.5):
+            return tape.value(NUMBERS[np.sqrt], args[0])
+        if ufunc is np.exp2:
+            return tape.value(NUMBERS[np.power], 2.0, args[0])
+        code = NUMBERS.get(ufunc) or TRUTHS.get(ufunc)
+        if code is None:
+            msg = f"{ufunc.__name__} isn't written as JavaScript"
+            raise RecordingError(msg)
+        return tape.value(code, *map(tape.truth if ufunc in OF_TRUTHS else tape.of, args))
+
+    def __array_function__(self, function: Any, _types: Any, args: Any, options: Any) -> Any:
+        own: dict[Any, Any] = {np.where: self._where, np.any: lambda _: True, np.round: np.rint}
+        found = own.get(function) or FUNCTIONS.get(function)
+        if found is None:
+            msg = f"{function.__name__} of a traced value"
+            raise RecordingError(msg)
+        return found(*args, **options)
+
+    def _where(self, condition: Any, yes: Any, no: Any) -> Any:
+        if not isinstance(condition, Traced):
+            return yes if condition else no
+        return self.tape.value("{}?{}:{}", self.tape.truth(condition), yes, no)
+
+    def called(self, name: str, args: Sequence[Any]) -> Traced:
+        """Return what a function of files/math.js gives."""
+        return self.tape.value(f"{name}({','.join('{}' for _ in args)})", *args)
+
+    def any(self) -> bool:
+        """Return that somewhere it may be true."""
+        return True
+
+
+def _is(value: Any, number: float) -> bool:
+    return not isinstance(value, Traced) and float(value) == number
+
+
+class Traceable(Broadcast):
+    """The space of traced values: a kernel that can't be traced does what its formula states."""
+
+    def formula(self, declared: Formula) -> Callable[..., Array]:
+        """Return a formula's kernel."""
+        kernel = super().formula(declared)
+
+        def run(*values: Any) -> Any:
+            try:
+                with recording():
+                    return kernel(*values)
+            except RecordingError:
+                if not declared.stated:
+                    raise
+                return evaluate(declared.stated, dict(zip(declared.inputs, values, strict=True)))
+
+        return run
+
+
+def _best(*values: Any) -> tuple[Any, Any]:
+    """Return what `overhead.collectives.choices.best_of` does."""
+    best: Any = values[0]
+    code: Any = np.float64(0.0)
+    for index, value in enumerate(values[1:], 1):
+        less = np.less(value, best)
+        best, code = np.minimum(best, value), np.where(less, float(index), code)
+    return best, code
+
+
+def _select(best: tuple[Any, Any], *values: Any) -> Any:
+    """Return what `overhead.collectives.choices.select` does."""
+    found = values[0]
+    for index, value in enumerate(values[1:], 1):
+        found = np.where(np.equal(best[1], float(index)), value, found)
+    return found
+
+
+# What works in arrays that it makes itself.
+INSTEAD: dict[Any, Callable[..., Any]] = {best_of: _best, select: _select}
+
+
+def traced(given: Mapping[str, float | None], nodes: Sequence[Node]) -> str:
+    """Return as JavaScript what follows from numbers: a function of those not known, `p`, into `o`.
+
+    Parameters
+    ----------
+    given : mapping of str to float or None
+        The given numbers; None of those that the function takes, in this order.
+    nodes : sequence of Node
+        What is asked for, in this order.
+
+    Raises
+    ------
+    RecordingError
+        If something can't be traced.
+    """
+    tape = Tape()
+    places = {name: place for place, name in enumerate(n for n, v in given.items() if v is None)}
+    values: dict[str, Any] = {
+        name: np.asarray(one, dtype=np.float64) for name, one in given.items() if one is not None
+    }
+    with recording(), np.errstate(all="ignore"):
+        values |= {name: tape.value(f"p[{place}]") for name, place in places.items()}
+        found = computed(nodes, values)
+        return _written(tape.operations, [tape.of(one).place for one in found])
+
+
+def computed(nodes: Sequence[Node], given: Mapping[str, Any]) -> list[Any]:
+    """Return nodes' values from those of given ones, by name, each computed once."""
+    known: dict[int, Any] = {}
+
+    def value(node: Node) -> Any:
+        if node.run is None:
+            return given[node.name]
+        if id(node) not in known:
+            known[id(node)] = INSTEAD.get(node.run, node.run)(*map(value, node.inputs))
+        return known[id(node)]
+
+    return [value(node) for node in nodes]
+
+
+def _written(operations: Sequence[tuple[str, tuple[int, ...]]], outputs: Sequence[int]) -> str:
+    """Return operations as JavaScript, cut into functions that a browser compiles soon."""
+    uses = dict.fromkeys(outputs, 2)
+    for place in range(len(operations) - 1, -1, -1):
+        for arg in operations[place][1] if place in uses else ():
+            uses[arg] = uses.get(arg, 0) + 1
+    # In a statement's text another one's place is marked: its function decides how it is written.
+    texts: dict[int, tuple[str, int]] = {}
+    statements: dict[int, str] = {}
+    for place in sorted(uses):
+        code, args = operations[place]
+        binding = BINDING.get(code, CALL)
+        # What binds as much stands in parentheses on the right: nothing is added in other order.
+        least = [0 if binding == CALL else binding + (at > 0 or binding in (WHERE, 10))
+                 for at in range(len(args))]  # fmt: skip
+        parts = [
+            text if binds >= need else f"({text})"
+            for (text, binds), need in zip((texts[arg] for arg in args), least, strict=True)
+        ]
+        text = code.format(*parts)
+        if args and (uses[place] > 1 or len(text) > LONGEST):
+            statements[place] = text
+            text, binding = f"§{place}§", CALL
+        texts[place] = (text, binding)
+    return _functions(statements, [texts[one][0] for one in outputs])
+
+
+def _functions(statements: Mapping[int, str], outputs: Sequence[str]) -> str:
+    """Return statements and what is asked for in functions, which share an array."""
+    order = {place: index // STATEMENTS for index, place in enumerate(statements)}
+    last = max(order.values(), default=-1) + 1
+    bodies = [*statements.items(), *((-1 - i, text) for i, text in enumerate(outputs))]
+    shared: dict[int, int] = {}
+    for place, text in bodies:
+        for used in map(int, MARKED.findall(text)):
+            if order[used] != order.get(place, last):
+                shared.setdefault(used, len(shared))
+    functions: list[list[str]] = [[] for _ in range(last)]
+    names: dict[int, str] = {}
+    for place, text in statements.items():
+        own = functions[order[place]]
+        names[place] = f"{LETTERS[len(own) % 24]}{len(own) // 24 or ''}"
+
+        def name(found: re.Match[str], at: int = order[place]) -> str:
+            used = int(found[1])
+            return names[used] if order[used] == at else f"v[{shared[used]}]"
+
+        kept = f"v[{shared[place]}]=" if place in shared else ""
+        own.append(f"{names[place]}={kept}{MARKED.sub(name, text)}")
+    ends = [MARKED.sub(lambda found: f"v[{shared[int(found[1])]}]", text) for text in outputs]
+    lines = [f"function f{i}(p,v){{const {','.join(own)}}}" for i, own in enumerate(functions)]
+    calls = "".join(f"f{i}(p,v);" for i in range(last))
+    found = "".join(f"o[{i}]={text};" for i, text in enumerate(ends))
+    array = f"const v=new Float64Array({len(shared)});"
+    return "\n".join((*lines, array, f"return (p,o)=>{{{calls}{found}}};"))
+
+
+MARKED = re.compile(r"§(\d+)§")
+LETTERS = "abcdeghijklmnqrstuvwxyzA".replace("v", "B")

@@ -1,0 +1,181 @@
+"""The live page: its formulas, in JavaScript, against sweeps at the same values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import sweeps
+from overhead.labels import LABELS
+from overhead.step.parts import PARTS as STEP_PARTS
+from sweeps.cli.flags import flag_of
+from sweeps.cli.options import grouped_lines
+from sweeps.engine.validity import training_faults
+from sweeps.page.live import OUTPUTS, page_of
+from sweeps.page.write import Page, compose
+from tests.cli_runner import Runner
+from tests.page.script import needs_node, told_by_script
+
+DENSE, EXPERTS = "llama3-70b", "deepseek-v3"
+# Sets of labels, and rows of numbers: every cell is one plan.
+SETS, ROWS = {DENSE: 7, EXPERTS: 3}, {DENSE: 96, EXPERTS: 112}
+MECHANISMS = ("tp_mechanism", "cp_mechanism", "dp_mechanism")
+# Writes what the page says of each choice: the status, and quantities.
+TOLD = """
+const text = (value) => (Number.isFinite(value) ? value : String(value));
+process.stdout.write(JSON.stringify(asked.each.map((own) => {
+  const found = computed(data, { ...startOf(data), ...own });
+  return [found.status, ...asked.names.map((name) => text(found.value(name)))];
+})));
+"""
+
+
+@cache
+def page_from(**given: str) -> Page:
+    return page_of({"title": "A plan", "constants": given}, given, flag_of, grouped_lines)
+
+
+def choices(model: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return labels of some sets, and numbers of some rows."""
+    rng = np.random.default_rng(16)
+    names = ("schedule", "recompute", "attention_kernel", "context_parallel", *MECHANISMS)
+    labels = {}
+    for name in (*names, "dispatcher") if model == EXPERTS else names:
+        # So many layers as "uniform" computes again aren't given.
+        values = [one for one in LABELS[name].values if one != "uniform"]
+        labels[name] = [str(one) for one in rng.permutation((values * 8)[: SETS[model]])]
+
+    def draw(*values: float) -> list[float]:
+        return rng.choice(np.array(values, dtype=float), ROWS[model]).tolist()
+
+    def between(low: float, high: float) -> list[float]:
+        return rng.uniform(low, high, ROWS[model]).tolist()
+
+    numbers = {
+        "world_size": draw(128, 256, 512, 1000), "tp": draw(1, 2, 4, 8), "cp": draw(1, 1, 2, 4),
+        "pp": draw(1, 2, 4, 8), "virtual_stages": draw(1, 1, 1, 2), "micro_batch": draw(1, 2),
+        "zero_stage": draw(0, 1, 2, 3), "sequence_parallel": draw(0, 1, 1),
+        "global_batch": draw(512, 1024, 2048), "sequence_length": draw(4096, 8192, 32768),
+        "memory_capacity": draw(8e10, 1e13, 1e13), "price": draw(2.0, 3.5),
+        "training_tokens": draw(1e12, 15e12), "tp_overlap": between(0, 1),
+        "cp_overlap": between(0, 1), "dp_overlap": between(0, 1),
+        "intra_bandwidth": between(1e11, 9e11), "inter_bandwidth": between(1e10, 1e11),
+        "intra_latency": between(1e-7, 1e-5), "inter_latency": between(1e-6, 1e-5),
+    }  # fmt: skip
+    if model == EXPERTS:
+        numbers |= {"ep": draw(1, 2, 8), "expert_imbalance": between(1, 2)}
+        numbers |= {"ep_overlap": between(0, 1)}
+    return labels, numbers
+
+
+@needs_node
+@pytest.mark.parametrize("model", [DENSE, EXPERTS])
+def test_what_the_page_computes_is_the_sweep(tmp_path: Path, model: str) -> None:
+    labels, numbers = choices(model)
+    plan = {"model": model, "hardware": "dgx-h100"}
+    start = {name: str(values[0]) for name, values in {**labels, **numbers}.items()}
+    page = page_from(**{**plan, **start, **dict.fromkeys(MECHANISMS, "efficiency")})
+    each = [
+        {name: own[i] for name, own in labels.items()}
+        | {name: own[j] for name, own in numbers.items()}
+        for i in range(SETS[model])
+        for j in range(ROWS[model])
+    ]
+    names = [name for name in OUTPUTS if name not in numbers]
+    asked = {"each": each, "names": names}
+    told = np.array(told_by_script(tmp_path, page, page.code + TOLD, asked), dtype=object)
+    found = sweeps.sweep(names, labels=labels, numbers=numbers, **plan)
+    status = found.status.transpose("labels", "numbers").values.ravel()
+    np.testing.assert_array_equal(told[:, 0].astype(int), status)
+    assert 0.1 < np.mean(status == 0) < 0.9
+    true = {name: values_of(found, name, status) for name in names}
+    step = sum(np.nan_to_num(np.abs(true[name])) for name in STEP_PARTS)
+    for place, name in enumerate(names, 1):
+        said, expected = told[:, place].astype(float), true[name]
+        # Parts of a step are differences of its times, and have their rounding.
+        within = 1e-12 * np.maximum(np.abs(expected), step if name in STEP_PARTS else 0.0)
+        fine = (np.abs(said - expected) <= within) | (np.isnan(said) & np.isnan(expected))
+        assert fine.all(), f"{name}: {said[~fine][:3]}, not {expected[~fine][:3]}"
+
+
+def values_of(found: xr.Dataset, name: str, status: Any) -> Any:
+    """Return a quantity cell by cell, with the holes that each cell by itself has."""
+    dims = ("labels", "numbers")
+    own = found[name].transpose(*(dim for dim in dims if dim in found[name].dims))
+    shape = [found.sizes[dim] if dim in own.dims else 1 for dim in dims]
+    whole = np.broadcast_to(own.values.reshape(shape), [found.sizes[dim] for dim in dims]).ravel()
+    return np.where(status & training_faults().masking(name), math.nan, whole)
+
+
+FITTING = {"model": DENSE, "world_size": "512", "tp": "8", "pp": "4", "sequence_length": "8192",
+           "global_batch": "1024", "hardware": "dgx-h100", "sequence_parallel": "1",
+           "zero_stage": "1", "memory_capacity": "192e9"}  # fmt: skip
+OPTIONS = (
+    f"--model {DENSE} --gpus 512 --tp 8 --pp 4 --seq-len 8192 --global-batch 1024 --output x.html"
+)
+
+
+@needs_node
+def test_the_command_on_the_page_gives_its_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = page_from(**FITTING)
+    # Of a share, of a latency and of a setting more follows than themselves.
+    changes = [
+        {},
+        {"zero_stage": 2, "sequence_parallel": 0, "tp_overlap": 0.5},
+        {"recompute": "full", "intra_latency": 2e-6, "tp_mechanism": "userbuffers"},
+    ]
+    code = """
+    process.stdout.write(JSON.stringify(asked.map((own) => {
+      const chosen = { ...startOf(data), ...own };
+      const found = computed(data, chosen);
+      return [commandOf(data, chosen), found.value("step_time"), found.value("error_band")];
+    })));
+    """
+    told = told_by_script(tmp_path, page, page.code + code, changes)
+    for command, step, band in told:
+        (row,) = Runner(capsys)(command.removeprefix("sweeps "), "--json").records
+        assert (row["step_time_s"], row["error_band"]) == pytest.approx((step, band), rel=1e-12)
+    assert len({step for _, step, _ in told}) == len(changes)
+
+
+def test_texts_of_a_page_stay_texts() -> None:
+    page = page_from(**FITTING)
+    evil = "</script><script>alert(1)</script>"
+    whole = compose(
+        replace(page, title=evil, data={**page.data, "assumed": [evil]}), "x.html"
+    ).decode()
+    assert evil not in whole
+    assert len(whole) < 220_000
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("", "a page needs what it is of; give FILE.nc, or --model NAME"),
+        (f"{OPTIONS} --tp 4,8", "--tp = '4,8': is several; one value"),
+        ("x.nc --tp 8", "--tp = '8': a page of x.nc has its own values"),
+        (f"--model {DENSE} --gpus 512", "--seq-length"),
+        (f"{OPTIONS}.txt", "FILE.html"),
+    ],
+)
+def test_what_a_page_cannot_be_of_is_said(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: str,
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = Runner(capsys)(f"page {options}", fine=False)
+    assert told.code == 2
+    assert words in told.err
+    assert not list(tmp_path.iterdir())
