@@ -18,7 +18,7 @@ from overhead.formula import REGISTRY, Call
 from overhead.graph import Builder, Missing
 from overhead.labels import LABELS
 from overhead.overlap.mechanisms import HEEDED, MECHANISMS, OUTPUTS
-from overhead.overlap.timeline import PIPELINES, Span
+from overhead.overlap.timeline import COMMUNICATION, COMPUTATION, OPTIMIZER, PIPELINES, Span
 from overhead.quantity import VOCABULARY
 from sweeps.display import noun
 from sweeps.engine.evaluate import Evaluator
@@ -493,7 +493,7 @@ def chrome_trace(
             {
                 "ph": "X",
                 "name": span.name,
-                "cat": span.kind or span.row,
+                **_category(span, rows[span.row]),
                 "pid": pid,
                 "tid": rows[span.row],
                 "ts": span.start * SCALE,
@@ -506,6 +506,22 @@ def chrome_trace(
         for name, at in (marks or {}).items()
     ]
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"kind": "predicted"}}
+
+
+def _category(span: Span, stream: int) -> dict[str, Any]:
+    """Return what a span is to readers of traces: work on a stream, or what holds it."""
+    from overhead.step import timeline as step
+
+    computing = span.row == step.PARTS and span.kind in step.COMPUTING_KINDS
+    if computing or span.kind == OPTIMIZER:
+        category = COMPUTATION
+    elif span.row in step.STREAMS or span.row.startswith(step.SENDS):
+        category = COMMUNICATION
+    else:
+        category = span.kind or span.row
+    known = {"kind": span.kind} if span.kind else {}
+    works = {"stream": stream} if category in (COMPUTATION, COMMUNICATION) else {}
+    return {"cat": category, "args": {**works, **known}}
 
 
 def _about(what: str, pid: int, tid: int, **details: Any) -> dict[str, Any]:

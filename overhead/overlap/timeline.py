@@ -548,8 +548,8 @@ def _patterned(schedule: str, rank: int, pp: int, micro_batches: int) -> list[Ta
 # A forward that overlaps a backward, and what is on its way to another stage.
 PAIR, TRANSFER = "forward and backward", "transfer"
 # What passes hold beside computing, and what comes after all of them.
-EXPOSED, WAITING = "exposed communication", "waiting for the host"
-OPTIMIZER, UNEXPLAINED = "optimizer", "what no part explains"
+HIDDEN, EXPOSED = "hidden communication", "exposed communication"
+WAITING, OPTIMIZER, UNEXPLAINED = "waiting for the host", "optimizer", "what no part explains"
 LETTERS = {FORWARD: "F", BACKWARD: "B", INPUTS: "B", WEIGHTS: "W"}
 
 

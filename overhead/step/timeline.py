@@ -7,7 +7,7 @@ holds stands one part after another: computing, and the communication that nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,10 @@ from overhead.overlap.timeline import (
     BACKWARD,
     EXPOSED,
     FORWARD,
+    HIDDEN,
+    INPUTS,
     OPTIMIZER,
+    PAIR,
     UNEXPLAINED,
     WAITING,
     WEIGHTS,
@@ -36,16 +39,19 @@ from overhead.overlap.timeline import (
     tasks_of,
 )
 
-# Rows of a stage.
+# Rows of a stage; then one for each dimension whose communication is a stream.
 PASSES, PARTS, SENDS = "passes", "parts of them", "sends"
+TENSOR, CONTEXT = "tensor parallelism", "context parallelism"
+EXPERT, DATA = "expert parallelism", "data parallelism"
+STREAMS = (TENSOR, CONTEXT, EXPERT, DATA)
 
 COMPUTING, AGAIN = "computing", "recomputation"
-EXPERTS = "expert parallelism, exposed"
+EXPERTS = f"{EXPERT}, exposed"
 OFFLOAD = "activations to the host and back, exposed"
 # Communication that a layer exposes, by the words for it.
 LAYER = {
-    "tensor parallelism, exposed": "{of}_exposed_tp_{way}_time",
-    "context parallelism, exposed": "exposed_cp_{way}_time",
+    f"{TENSOR}, exposed": "{of}_exposed_tp_{way}_time",
+    f"{CONTEXT}, exposed": "exposed_cp_{way}_time",
     EXPERTS: "exposed_ep_{way}_time",
 }
 # What the ends have beyond layers: its time, and that of its communication.
@@ -55,7 +61,22 @@ ENDS = {
 }
 VOCABULARY = "the vocabulary's communication"
 KINDS = {VOCABULARY: EXPOSED, OFFLOAD: EXPOSED, WAITING: WAITING} | dict.fromkeys(LAYER, EXPOSED)
+# Kinds of parts that compute.
+COMPUTING_KINDS = (FORWARD, BACKWARD, INPUTS, WEIGHTS, PAIR)
 CLASSES = {"dense": "mlp", "moe": "moe"}
+# All that a layer communicates, by the row that it is on.
+SENT = {
+    TENSOR: {
+        "dense": {FORWARD: ("tp_layer_forward_time",),
+                  BACKWARD: tuple(f"tp_layer_{n}_time" for n in ("backward", "gather",
+                                                                 "recompute"))},
+        "moe": {FORWARD: ("tp_moe_layer_forward_time",),
+                BACKWARD: tuple(f"tp_moe_layer_{n}_time" for n in ("backward", "gather",
+                                                                   "recompute"))},
+    },
+}  # fmt: skip
+# Of these the step's totals are shared out among the layers of the stage that has most.
+SHARED = {CONTEXT: ("cp", "busiest_layers"), EXPERT: ("ep", "busiest_moe_layers")}
 # Parts by name, in the order in which they stand in a pass [s].
 Parts = dict[str, float]
 
@@ -85,8 +106,8 @@ def step_timeline(evaluation: Evaluation) -> StepTimeline:
     passes = _Passes(evaluation)
     schedule = evaluation.labels["schedule"]
     count = float(evaluation["micro_batches"])
-    # A pass, what it holds, and what it sends.
-    each = 2 + passes.most_parts(schedule)
+    # A pass, what it holds, what it sends, and what is on a stream of its own, hidden and not.
+    each = 4 + passes.most_parts(schedule) + 2 * len((*SENT, *SHARED))
     check_spans(count * tasks_of(schedule, passes.pp, 1, passes.virtual) * each)
     orders = stage_orders(schedule, passes.pp, int(count), passes.virtual)
     ran, sent = run_orders(orders, passes.duration, float(evaluation["p2p_time"]))
@@ -95,6 +116,8 @@ def step_timeline(evaluation: Evaluation) -> StepTimeline:
     for stage, (runs, sends) in enumerate(zip(ran, sent, strict=True)):
         own = [*_passes(runs, passes), *ends[stage], *_held(runs, passes)]
         own += send_spans(SENDS, sends, passes.pp, passes.virtual)
+        own += _streams(runs, passes)
+        own += _data_parallel(evaluation, own)
         stages[stage_row(stage)] = [span for span in own if span.duration > 0.0]
     return StepTimeline(stages, step_time)
 
@@ -121,6 +144,52 @@ def _held(runs: Sequence[Ran], passes: _Passes) -> list[Span]:
             spans.append(Span(PARTS, name, at, until - at, kind))
             at = until
     return spans
+
+
+def _streams(runs: Sequence[Ran], passes: _Passes) -> Iterator[Span]:
+    """Yield layers' communication, a row a dimension: hidden beside computing, then exposed."""
+    for slot, start, end in runs:
+        parts = passes.parts(slot)
+        computing = parts.get(AGAIN, 0.0) + parts.get(COMPUTING, 0.0)
+        for row, sent in passes.sent(slot).items():
+            exposed = parts.get(f"{row}, exposed", 0.0)
+            # What hides slows down what it is beside: that stands with what is exposed.
+            yield Span(row, row, start, min(max(sent - exposed, 0.0), computing), HIDDEN)
+        at = start
+        for name, time in parts.items():
+            until = min(at + time, end)
+            if name in LAYER:
+                yield Span(name.removesuffix(", exposed"), name, at, until - at, EXPOSED)
+            at = until
+
+
+def _data_parallel(evaluation: Evaluation, own: Sequence[Span]) -> Iterator[Span]:
+    """Yield a stage's data-parallel communication: weights beside the first, gradients the last."""
+    sharded = evaluation["zero_stage"] >= 3.0
+    work = [(s.start, s.end) for s in own if s.row == PARTS and s.kind in COMPUTING_KINDS]
+    gathered, reduced = (
+        float(evaluation[f"dp_{way}_communication_time"]) for way in ("forward", "backward")
+    )
+    left = gathered + reduced - float(evaluation["exposed_dp_time"])
+    if not sharded:
+        hidden = max(gathered - float(evaluation["exposed_dp_gather_time"]), 0.0)
+        yield from _beside(work, "weights", hidden)
+        left = reduced - float(evaluation["exposed_dp_reduce_time"])
+    backwards = [(-end, -start) for start, end in reversed(work)]
+    for span in _beside(backwards, "weights and gradients" if sharded else "gradients", left):
+        yield Span(DATA, span.name, -span.end, span.duration, HIDDEN)
+    for one in own:
+        if one.row == PASSES and one.kind == EXPOSED:
+            yield Span(DATA, one.name, one.start, one.duration, EXPOSED)
+
+
+def _beside(work: Sequence[tuple[float, float]], name: str, time: float) -> Iterator[Span]:
+    """Yield communication beside the first of some computing, until it is done."""
+    for start, end in work:
+        piece = min(end - start, time)
+        if piece > 0.0:
+            yield Span(DATA, name, start, piece, HIDDEN)
+        time -= piece
 
 
 def _after(evaluation: Evaluation, done: Sequence[float]) -> list[list[Span]]:
@@ -252,6 +321,29 @@ class _Passes:
         computing = max(on_gpu - sum(exposed.values()) - again, 0.0)
         waiting = max(self._time(f"{of}_layer_{way}_time") - on_gpu, 0.0)
         return {AGAIN: again, COMPUTING: computing, **exposed, WAITING: waiting}
+
+    def sent(self, slot: Slot) -> Parts:
+        """Return all communication of what runs at a time, by row [s]."""
+        found: Parts = {}
+        for kind, chunk, _ in slot:
+            if kind == WEIGHTS:
+                continue
+            way = FORWARD if kind == FORWARD else BACKWARD
+            for row, names in SENT.items():
+                time = sum(
+                    counts[chunk] * sum(map(self._time, names[of][way]))
+                    for of, counts in self.layers.items()
+                    if counts[chunk]
+                )
+                found[row] = found.get(row, 0.0) + time
+            for row, (dimension, most) in SHARED.items():
+                layers = self.layers["moe"][chunk]
+                layers += self.layers["dense"][chunk] if row == CONTEXT else 0.0
+                if self._time(dimension) > 1.0 and layers:
+                    whole = self._time(f"{dimension}_{way}_communication_time")
+                    each = whole / (self._time("micro_batches") * self._time(most))
+                    found[row] = found.get(row, 0.0) + layers * each
+        return found
 
     def _split(self, task: Task) -> Parts:
         """Return one of the two parts of a backward that is split."""

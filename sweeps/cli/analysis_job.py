@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # The predicted course of one plan's step, to a Chrome trace and a figure.
 
+# Rows of a figure up to which each stream has its own.
+MOST_ROWS = 24
 # A difference that is more than rounding.
 TOLD = 1e-9
 MARK = "Step time by its formula"
@@ -111,7 +113,7 @@ def _draw(job: Job, step: StepTimeline, stem: Path, notes: Sequence[str]) -> lis
     from sweeps.plots.timeline import draw_stages
 
     evaluation = evaluation_of(job)
-    rows = {name: list(_drawn(spans)) for name, spans in step.stages.items()}
+    rows = _drawn(step)
     kind = "Forward" if evaluation.labels["schedule"] == "forward_only" else "Training step"
     models = [model.name for model in job.resolved.models]
     title = f"{kind} of {models[0]}, predicted" if models else f"{kind}, predicted"
@@ -122,12 +124,23 @@ def _draw(job: Job, step: StepTimeline, stem: Path, notes: Sequence[str]) -> lis
     )  # fmt: skip
 
 
-def _drawn(spans: Sequence[Span]) -> Iterator[Span]:
-    """Yield what a figure shows: of what passes hold, what isn't computing."""
-    from overhead.overlap.timeline import EXPOSED, WAITING
-    from overhead.step.timeline import PARTS
+def _drawn(step: StepTimeline) -> Mapping[str, list[Span]]:
+    """Return what a figure shows: of what passes hold, what isn't computing; and streams."""
+    from overhead.overlap.timeline import EXPOSED, TRANSFER, WAITING
+    from overhead.step.timeline import PARTS, PASSES, STREAMS
 
-    return (span for span in spans if span.row != PARTS or span.kind in (EXPOSED, WAITING))
+    rows: dict[str, list[Span]] = {}
+    for name, spans in step.stages.items():
+        rows[name] = [
+            span for span in spans
+            if span.row == PASSES or span.kind == TRANSFER
+            or (span.row == PARTS and span.kind in (EXPOSED, WAITING))
+        ]  # fmt: skip
+        rows |= {f"{name}, {short}": [s for s in spans if s.row == row]
+                 for row, short in zip(STREAMS, ("tp", "cp", "ep", "dp"), strict=True)}  # fmt: skip
+    shown = {name: own for name, own in rows.items() if own}
+    # More would be too thin to read: the trace has them.
+    return shown if len(shown) <= MOST_ROWS else {name: rows[name] for name in step.stages}
 
 
 def _plan(evaluation: Evaluation) -> Iterator[str]:

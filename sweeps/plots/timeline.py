@@ -17,6 +17,7 @@ from overhead.overlap.timeline import (
     COMPUTATION,
     EXPOSED,
     FORWARD,
+    HIDDEN,
     INPUTS,
     OPTIMIZER,
     PAIR,
@@ -202,6 +203,7 @@ _KINDS: dict[str, tuple[str, str]] = {
     BACKWARD: (region_colour(2), "Backward"),
     INPUTS: (region_colour(2), "Backward"),
     WEIGHTS: (region_colour(6), "Backward: weights apart"),
+    HIDDEN: (region_colour(9), "Communication, hidden"),
     EXPOSED: (COLOURS[1], "Communication, exposed"),
     WAITING: (region_colour(7), "Waiting for the host"),
     OPTIMIZER: (region_colour(4), "Optimizer"),
@@ -210,7 +212,7 @@ _KINDS: dict[str, tuple[str, str]] = {
 }
 _PASSES = (FORWARD, BACKWARD, INPUTS, WEIGHTS)
 # What is drawn however thin each of it is: together it can be seen.
-_ALWAYS = {*_PASSES, PAIR, EXPOSED}
+_ALWAYS = {*_PASSES, PAIR, EXPOSED, HIDDEN}
 Box = tuple[float, float, float, float]
 
 
@@ -233,7 +235,8 @@ def draw_stages(
     count = sum(len(rows) + gap for rows in courses.values())
     high = min(_ROW, _TALLEST / count)
     shown = max(round(_NARROW / high), 1)
-    labels = [row for rows in courses.values() for row in rows]
+    # A stream is named below its stage.
+    labels = [row.rpartition(", ")[2] for rows in courses.values() for row in rows]
     seen = {one.kind for one in every if one.duration * _WIDTH >= _THINNEST * last}
     seen |= _ALWAYS
     legend = _stages_legend([one for one in every if one.kind in seen], mark if marks else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,12 @@ from overhead.overlap.timeline import (
     WAITING,
     Span,
 )
-from overhead.step.timeline import OFFLOAD, PARTS, PASSES, StepTimeline, step_timeline
+from overhead.step.timeline import OFFLOAD, PARTS, PASSES, STREAMS, StepTimeline, step_timeline
 from sweeps.cli.analysis_job import evaluation_of
-from sweeps.overlap import chrome_trace
+from sweeps.overlap import chrome_trace, write_trace
+from sweeps.traces.overlap import Overlap
+from sweeps.traces.ranks import analyse_files
+from sweeps.traces.reader import Trace
 from tests.analysis_cases import job_of
 from tests.cli_runner import Runner
 from tests.overlap.test_pipeline_timeline import check_rows
@@ -203,6 +207,36 @@ def test_a_middle_stage_has_the_parts_of_the_step(line: str) -> None:
     assert after.get(EXPOSED, 0.0) == pytest.approx(float(known["exposed_dp_time"]), abs=1e-12)
     assert after.get(OPTIMIZER, 0.0) == pytest.approx(float(known["optimizer_time"]), abs=1e-12)
     assert after.get(UNEXPLAINED, 0.0) == pytest.approx(float(known["step_overhead"]), abs=1e-12)
+
+
+@pytest.mark.parametrize("line", [PLANS[1], *PLANS[5:7], PLANS[9], PLANS[10], INTERLEAVED[0]])
+def test_traces_say_what_analysis_says_of_overlap(line: str, tmp_path: Path) -> None:
+    """Each dimension is a stream; read back, so much of it is hidden and exposed as in the step."""
+    known, step = evaluation(line), course(line)
+    path = tmp_path / "step.json"
+    write_trace(step.stages, path, overwrite=False)
+    stage = max(int(known["pp"]) - 1, 1)
+    (own,) = (
+        overlap for trace, overlap in zip(*read(path), strict=True)
+        if trace.rows.device[0] == stage
+    )  # fmt: skip
+    rows = list(dict.fromkeys(span.row for span in step.stages[f"stage {stage}"]))
+    for row, dimension in zip(STREAMS, ("tp", "cp", "ep", "dp"), strict=True):
+        whole = float(known[f"{dimension}_communication_time"])
+        if row not in rows:
+            assert whole == 0.0
+            continue
+        found = own.by_stream[rows.index(row) + 1]
+        assert found.communication == pytest.approx(whole, rel=1e-5), row
+        exposed = float(known[f"exposed_{dimension}_time"])
+        assert found.exposed == pytest.approx(exposed, rel=1e-4, abs=1e-6), row
+        # No more hides than there is to hide, and to hide behind.
+        assert found.overlapped <= min(found.communication, own.computation)
+
+
+def read(path: Path) -> tuple[Sequence[Trace], Sequence[Overlap]]:
+    ranks = analyse_files([path], "full")
+    return ranks.traces, ranks.overlaps
 
 
 def test_the_ends_have_their_own_work() -> None:
