@@ -123,7 +123,7 @@ def page_of(
             "told": [one for one in _TOLD if one in packed.names],
             "constants": list(_constants(view)),
             "figures": asked,
-            "groups": list(_groups(view, packed.names)),
+            "groups": list(packed.groups.values()),
             "arrays": packed.arrays,
         },
         packed.bytes(),
@@ -176,6 +176,7 @@ class _Packed:
             for name, one in coordinates_of(data)
             if one.ndim and set(one.dims) <= varying
         ]  # fmt: skip
+        self.groups = {one["name"]: one for one in _groups(view, self.names)}
         self.parts: list[bytes] = []
         self.arrays: list[dict[str, Any]] = []
 
@@ -316,7 +317,8 @@ def _title(name: str, attrs: Mapping[str, Any]) -> str:
     if name in VOCABULARY and name not in PLAN_NAMES:
         whole, _, part = style.long_name(name, attrs, short=True).rpartition(": ")
         return whole if name.endswith(_MEASURES) else part
-    return style.plain(name)
+    reduced = "long_name" in attrs and name not in PLAN_NAMES
+    return style.long_name(name, attrs, short=True) if reduced else style.plain(name)
 
 
 def _limit_of(name: str, units: str, view: View) -> str:
@@ -439,7 +441,7 @@ def _state(figure: Figure, packed: _Packed) -> dict[str, Any] | None:
                  "all": figure["plans"]}  # fmt: skip
     elif kind in BREAKDOWNS:
         state = {"view": "bars", "g": kind, "sort": figure["sort"] or "", "all": figure["x"]}
-        return state if known_parts(kind, packed.names) else None
+        return state if kind in packed.groups else None
     elif kind in ("curves", "scaling", "measured"):
         lines = listed(figure["lines"])
         over = listed(figure.options.get("best_of"))

@@ -246,19 +246,22 @@ function drawPoints(host, asked) {
   const { px, py } = frame;
   const { xs, ys, colour } = asked;
   const many = xs.length > 5000;
-  const taken = new Map();
+  // Of many points at one spot one is drawn.
+  const across = Math.ceil(frame.outer / 2);
+  const taken = new Uint8Array(many ? across * (frame.top + frame.height + 20) : 0);
   const pale = isDark() ? "#5a5a5a" : "#c4c4c4";
+  const colours = [...Array(12).keys()].map(lineColour);
   frame.clip((ctx) => {
     for (const wanted of [true, false]) {
       for (let n = 0; n < xs.length; n += 1) {
         if ((colour[n] < 0) !== wanted || !Number.isFinite(xs[n]) || !Number.isFinite(ys[n])) continue;
         const [x, y] = [px(xs[n]), py(ys[n])];
         if (many) {
-          const spot = Math.round(x / 2) * 8192 + Math.round(y / 2);
-          if (taken.get(spot) === colour[n]) continue;
-          taken.set(spot, colour[n]);
+          const spot = Math.round(y / 2) * across + Math.round(x / 2);
+          if (taken[spot] === colour[n] + 2) continue;
+          taken[spot] = colour[n] + 2;
         }
-        ctx.fillStyle = wanted ? pale : lineColour(colour[n]);
+        ctx.fillStyle = wanted ? pale : colours[colour[n]];
         if (many) ctx.fillRect(x - 1.5, y - 1.5, 3, 3);
         else disc(ctx, x, y, wanted ? 2.6 : 4);
       }
@@ -294,7 +297,7 @@ function drawPoints(host, asked) {
 function drawMap(host, asked) {
   const axis = (one, pixels, upright) => {
     if (one.texts) return bandAxis(one.texts, one.label, pixels, upright);
-    return axisOf({ ...one, ends: rims(one) }, pixels, upright);
+    return axisOf({ ...one, log: isLog(one), ends: rims(one) }, pixels, upright);
   };
   const frame = makeFrame(host, {
     x: (pixels) => axis(asked.x, pixels, false),
@@ -326,7 +329,7 @@ function drawMap(host, asked) {
 
 function isLog(one) {
   if (one.log === true || one.log === false) return one.log && one.values[0] > 0;
-  return one.values[0] > 0 && one.values[one.values.length - 1] / one.values[0] >= 16;
+  return one.values[0] > 0 && one.values[one.values.length - 1] / one.values[0] >= 4;
 }
 
 // The two edges of each value's cell: half way to its neighbours.

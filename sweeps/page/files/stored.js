@@ -68,7 +68,7 @@ function fieldsOf(page) {
 function firstState(page) {
   const { sweep, numbers, quantities } = page;
   const at = Object.fromEntries(sweep.dims.map((dim) => {
-    return [dim.name, dim.chosen ? "*" : Math.floor(dim.size / 2)];
+    return [dim.name, dim.chosen ? "*" : dim.number ? Math.floor(dim.size / 2) : 0];
   }));
   const numeric = sweep.dims.find((dim) => dim.number && !dim.chosen) || sweep.dims[0];
   const usual = {
@@ -118,12 +118,12 @@ function resolved(page) {
   const line = state.view === "lines" || state.view === "map";
   const x = line ? alongOf(sweep, axisName(page, state.x, "")) : null;
   let by = line && state.by ? alongOf(sweep, state.by) : null;
-  if (state.view === "map" && (!by || by.dim === x.dim)) {
-    const other = sweep.dims.find((dim) => dim.name !== x.dim);
+  if (by && by.name === x.name) by = null;
+  if (state.view === "map" && !by) {
+    const other = sweep.dims.find((dim) => dim.name !== x.dim) || sweep.dims[0];
     by = alongOf(sweep, other.key || other.name);
   }
-  if (by && by.dim === x.dim) by = null;
-  const axes = [x, by].filter(Boolean).map((one) => one.dim);
+  const axes = [...new Set([x, by].filter(Boolean).map((one) => one.dim))];
   const named = Boolean(array.texts);
   const all = sweep.dims.map((dim) => dim.name).filter((dim) => {
     return state.at[dim] === "*" && !axes.includes(dim) && !named;
@@ -191,7 +191,7 @@ function head(page) {
   const asked = sweep.data.figures.find((one) => one.name === state.fig);
   let title = asked ? asked.title : "";
   if (!title && state.view === "bars") title = group.label;
-  const over = (one) => alongTitle(sweep, one.name).toLowerCase();
+  const over = (one) => lower(alongTitle(sweep, one.name));
   if (!title && state.view === "points") title = `${capital(array.title)} over ${sweep.arrays[xOfPoints(page)].title}`;
   if (!title) title = `${capital(array.title)} over ${over(x)}${by ? ` and ${over(by)}` : ""}`;
   region("title").textContent = title;
@@ -204,7 +204,7 @@ function head(page) {
 }
 
 function lower(text) {
-  return /^[A-Z][a-z ]/.test(text) ? text.slice(0, 1).toLowerCase() + text.slice(1) : text;
+  return /^[A-Z][a-z'-]*( |,|$)/.test(text) ? text.slice(0, 1).toLowerCase() + text.slice(1) : text;
 }
 
 // The questions that the sweep's figures ask: each leads to its view.
@@ -238,8 +238,9 @@ function answer(page) {
     const name = nameOf(sweep, first, best.dims);
     const conditions = axes.filter((dim) => !best.dims.includes(dim));
     const at = conditions.length ? ` at ${nameOf(sweep, first, conditions)}` : "";
-    const least = /^(Least|Greatest|Best) /.test(array.label) ? "" : more ? "Greatest " : "Least ";
-    lines.push(make("p", { className: "answer" }, `${least}${least ? lower(array.label) : array.label}${at}: `,
+    const told = /^(least|greatest|best) /i.test(array.title) ? capital(array.title)
+      : `${more ? "Greatest" : "Least"} ${array.title}`;
+    lines.push(make("p", { className: "answer" }, `${told}${at}: `,
       make("strong", {}, value), name ? ` (${name})` : ""));
   } else {
     lines.push(make("p", { className: "answer" }, why(page)));
@@ -487,11 +488,12 @@ function showCell(page, cell, head) {
   const number = numberAt(array, cell);
   const hole = Number.isNaN(number);
   const dims = sweep.dims.map((dim) => dim.name);
-  const lines = [make("h2", {}, `${head}: ${array.label}`),
+  const lines = [make("h2", {}, `${head}: ${array.title}`),
     make("p", { className: "value" }, hole ? `none: ${reasonAt(sweep, array, cell)}` : shownText(array, number)),
     make("p", {}, nameOf(sweep, cell, dims))];
   if (!hole && !array.texts) {
-    lines.push(make("p", { className: "note" }, `${numberText(number, sweep.data.digits)} ${array.units === "1" ? "" : array.units}`.trim()));
+    const [, unit] = scaleOf(array.units).multiples.find(([factor]) => factor === 1) || ["", array.units];
+    lines.push(make("p", { className: "note" }, `${array.meaning}: ${numberText(number, sweep.data.digits)} ${unit}`.trim()));
   }
   const others = page.quantities.filter((name) => name !== array.name);
   const rows = others.map((name) => {
@@ -550,6 +552,7 @@ function listBest(page) {
 }
 
 function choose(page, cell) {
+  if (!cell) return;
   const { sweep, state } = page;
   const at = { ...state.at };
   for (const dim of page.asked.axes) at[dim] = cell[dim];

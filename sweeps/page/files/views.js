@@ -42,25 +42,34 @@ function viewPoints(page, host) {
   const colour = new Int8Array(xs.length);
   const known = along && (along.values || along.texts.map((text) => sweep.arrays[state.by].texts.indexOf(text)));
   for (let n = 0; n < xs.length; n += 1) colour[n] = kept[n] ? (codes ? known.indexOf(codes[n]) : 0) : -1;
-  const there = (values, others) => values.filter((one, n) => !Number.isNaN(one) && !Number.isNaN(others[n]));
+  const [xEnds, yEnds] = [[Infinity, -Infinity], [Infinity, -Infinity]];
+  let there = 0;
+  for (let n = 0; n < xs.length; n += 1) {
+    if (Number.isNaN(xs[n]) || Number.isNaN(ys[n])) continue;
+    there += 1;
+    for (const [both, value] of [[xEnds, xs[n]], [yEnds, ys[n]]]) {
+      if (value < both[0] && value !== -Infinity) both[0] = value;
+      if (value > both[1] && value !== Infinity) both[1] = value;
+    }
+  }
   const limit = limitOf(page, across).map((one) => ({ ...one, upright: true }));
-  const shown = { xs: there(xs, ys), ys: there(ys, xs) };
-  const ask = axisAsked(page, across, [...shown.xs, ...limit.map((one) => one.value)], state.lx, "");
-  const yAsk = axisAsked(page, array, shown.ys, state.ly, state.unit);
+  const ask = axisAsked(page, across, [...xEnds, ...limit.map((one) => one.value)], state.lx, "");
+  const yAsk = axisAsked(page, array, yEnds, state.ly, state.unit);
   if (yAsk.log === null) {
-    const [low, high] = ends(shown.ys);
+    const [low, high] = yEnds;
     yAsk.log = low > 0 && high >= 4 * low;
     yAsk.zero = low <= 0;
   }
   const front = frontOf(xs, ys, kept, more);
-  const order = bestPlaces(ys.map((one, n) => (Number.isNaN(xs[n]) ? NaN : one)), kept, more, 5);
+  for (let n = 0; n < xs.length; n += 1) if (Number.isNaN(xs[n])) kept[n] = 0;
+  const order = bestPlaces(ys, kept, more, 5);
   const frame = drawPoints(host, { x: ask, y: yAsk, xs, ys, colour, order, front, limits: limit });
   const items = along ? known.map((_, n) => ({ label: `${alongTitle(sweep, along.name)} ${entryText(along, n)}`, colour: lineColour(n), n }))
     .filter(({ n }) => colour.some((one, place) => one === n && !Number.isNaN(xs[place] + ys[place]))) : [];
   items.push({ label: "Pareto front", colour: isDark() ? "#ff8a5c" : "#C23B00", line: true });
   if (colour.includes(-1)) items.push({ label: "outside your limits", colour: "#b0b0b0" });
   host.append(legend(items));
-  const missing = xs.length - shown.xs.length;
+  const missing = xs.length - there;
   if (missing) host.append(make("p", { className: "note" }, missingText(page, missing, xs.length, all, cell, ys)));
   const spot = (n) => (Number.isFinite(xs[n]) && Number.isFinite(ys[n]) ? [frame.px(xs[n]), frame.py(ys[n])] : null);
   const chosen = indexOf(page.chosen, all, sweep.sizes);
@@ -136,7 +145,7 @@ function viewLines(page, host) {
     log: state.lx ? state.lx === "log" : null } : { texts: x.texts, label: x.label };
   const cursor = x.places[page.chosen[x.dim]];
   const frame = drawLines(host, { x: xAsk, y: ask, series, cursor: at(cursor), limits: limit });
-  const place = (n) => cellOf(found.from[n], found.dims, cell, sweep.sizes);
+  const place = (n) => (found.from[n] < 0 ? null : cellOf(found.from[n], found.dims, cell, sweep.sizes));
   const spot = (n) => (Number.isFinite(values[n]) ? [frame.px(at(n % found.across)), frame.py(values[n])] : null);
   const order = [...found.values.keys()].filter((n) => Number.isFinite(found.values[n]));
   interact(frame, marksOf(page, found.values.length, spot, place, -1, order));
@@ -181,7 +190,7 @@ function viewMap(page, host) {
   const { sweep, state } = page;
   const { array, x, by, all, cell, more, limits } = page.asked;
   const found = bestAlong(sweep, { y: array.name, x, by, all, cell, more, limits });
-  const place = (n) => cellOf(found.from[n], found.dims, cell, sweep.sizes);
+  const place = (n) => (found.from[n] < 0 ? null : cellOf(found.from[n], found.dims, cell, sweep.sizes));
   const which = sweep.arrays[state.c];
   const codes = [...found.values].map((one, n) => (Number.isNaN(one) ? NaN : which ? numberAt(which, place(n)) : one));
   const names = which ? which.texts || null : array.texts || null;
