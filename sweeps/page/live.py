@@ -279,7 +279,6 @@ def page_of(
     job = prepare(sweep, text=" ", command=command, folders=folders)
     resolved, labels = job.resolved, job.resolved.labels
     program = program_of(sweep, resolved, flag_of, folders)
-    gpus = f"{program.inputs['world_size']:g} GPUs of " * ("world_size" in program.inputs)
     what = f"a step of {labels.get('model', 'the model')}"
     data = {
         "inputs": [[name, value] for name, value in program.inputs.items()],
@@ -301,7 +300,7 @@ def page_of(
     }
     return Page(
         kind="live",
-        title=f"How long does {what} take on {gpus}{labels['hardware']}, and does it fit?",
+        title=f"How long does {what} take on {labels['hardware']}, and does it fit?",
         held=f"{labels['framework']}, {labels['precision']}; set anything: the numbers follow",
         summary=f"A calculator of {what}: its formulas run in the browser.",
         data=data,
@@ -324,7 +323,8 @@ def _controls(program: Program, resolved: Resolved, flag_of: Flags) -> Iterator[
         quantity = VOCABULARY[name]
         yield {
             "name": name, "group": group, "title": title, "meaning": quantity.meaning,
-            "units": quantity.units, "flag": flag_of(name), "whole": quantity.integer,
+            "units": quantity.units.replace(" h-1", "/h"), "flag": flag_of(name),
+            "whole": quantity.integer,
             "values": values, "steps": name in STEPS, "log": name not in STEPS and values[0] > 0,
             "along": along, "mechanism": SHARES.get(name, ""),
             "origin": words_of(resolved.origins.get(name, ())),

@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sweeps.engine.validity import training_faults
 from sweeps.page.pack import page_of
 from sweeps.page.write import write_page
 from sweeps.plots.style import scale_of
+from tests.page.test_live import FITTING
+from tests.page.test_live import page_from as live_page
 from tests.page.test_page import ALGORITHMS, PLANS, TAG, page_from, states, stored
 
 CHROMIUM = next(
@@ -198,4 +201,60 @@ def test_nothing_from_a_file_is_executed(browser: Any, tmp_path: Path) -> None:
     for view in ("Points", "Lines", "Map", "Parts"):
         opened.page.locator("#controls fieldset").first.get_by_text(view, exact=True).click()
     assert opened.page.locator("img").count() == 0
+    opened.close()
+
+
+# The milliseconds of a slider's steps, each until the page is drawn anew.
+STEPS = """() => [...Array(21).keys()].map((step) => {
+  const slider = document.querySelector("#controls input[type=range]");
+  slider.value = 300 + 20 * step;
+  const from = performance.now();
+  slider.dispatchEvent(new Event("input"));
+  return performance.now() - from;
+})"""
+
+
+@pytest.fixture(scope="module")
+def calculator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("live") / "plan.html"
+    write_page(live_page(**FITTING), path)
+    return path
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_a_calculator_follows_what_is_set(
+    browser: Any, calculator: Path, width: int, scheme: str
+) -> None:
+    opened = Opened(browser, calculator, width, scheme)
+    page = opened.page
+    first = opened.text("answer")
+    assert "A step takes" in first
+    assert "It fits" in first
+    assert page.evaluate(FAULTS) == []
+    page.get_by_label("tensor parallel: less").click()
+    assert opened.text("answer") != first
+    assert page.evaluate(FAULTS) == []
+    assert "tp=4" in page.evaluate("location.hash")
+    assert "--tp 4" in opened.text("about")
+    page.get_by_label("schedule").select_option("dual_pipe")
+    page.get_by_label("pipeline stages: less").click()
+    page.get_by_label("pipeline stages", exact=True).fill("3")
+    page.get_by_label("pipeline stages", exact=True).press("Enter")
+    # Why there is no such plan is said in the words of `status`.
+    faults = training_faults().texts
+    assert faults["odd_stages_or_micro_batches"] in opened.text("answer")
+    linked = page.url
+    said = opened.text("answer")
+    page.get_by_role("button", name="Back to the start").click()
+    assert opened.text("answer") == first
+    page.goto(linked)
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    assert opened.text("answer") == said
+    opened.close()
+
+
+def test_a_step_of_a_slider_is_seen_at_once(browser: Any, calculator: Path) -> None:
+    opened = Opened(browser, calculator)
+    assert np.median(opened.page.evaluate(STEPS)) < 50.0
     opened.close()

@@ -136,6 +136,7 @@ function start(data) {
   }
   const page = { data, units: new Map(data.outputs.map((one) => [one.name, one])) };
   page.state = makeState(fields, () => draw(page));
+  document.body.classList.add("live");
   page.dials = controlsOf(page);
   about(page);
   redrawn(() => draw(page));
@@ -269,7 +270,7 @@ function numbers(page, found, first, differs) {
       return shown(page, each(part), found.would(each(part)));
     })];
   }).filter((row) => row[3] !== "–" && !row[3].startsWith("0 "));
-  at("cell").replaceChildren(
+  at("compare").replaceChildren(
     make("h2", {}, "Numbers"),
     lines.length ? table(["", "now", ...(differs ? ["at the start"] : [])], lines) : "none, for there is no such plan",
     ...(sent.length ? [make("h2", {}, "Communication of a step, nothing hidden"),
@@ -303,7 +304,7 @@ function controlsOf(page) {
     if (!own.length) continue;
     host.append(make("h2", {}, title));
     for (const one of own) {
-      const dial = one.along ? (one.steps ? stepper(page, one) : sliding(page, one)) : listed(page, one);
+      const dial = dialOf(page, one);
       dial.element.title = one.origin ? `${one.meaning} [${one.origin}]` : one.meaning;
       host.append(dial.element);
       dials.push(dial.put);
@@ -311,6 +312,12 @@ function controlsOf(page) {
   }
   host.append(button("Back to the start", () => state.set(startOf(data))));
   return dials;
+}
+
+function dialOf(page, one) {
+  if (!one.along) return listed(page, one);
+  if (one.steps) return one.values.length === 2 ? switched(page, one) : stepper(page, one);
+  return sliding(page, one);
 }
 
 const textOf = (one, value) => (Number.isNaN(value) ? "" : givenText(value, one.units, 6));
@@ -372,6 +379,12 @@ function sliding(page, one) {
     for (const each of [input, range]) each.disabled = !isHeeded(page.data, chosen, one);
   };
   return { element, put };
+}
+
+function switched(page, one) {
+  const element = buttons(one.title, [[0, "off"], [1, "on"]], page.state[one.name],
+    (value) => page.state.set({ [one.name]: value }));
+  return { element, put: (chosen) => element.put(chosen[one.name]) };
 }
 
 function listed(page, one) {
