@@ -222,7 +222,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "negative_binomial_quantile": negative_binomial_quantile,
 }
 
-_BINARY: dict[type[ast.AST], tuple[Callable[[Any, Any], Any], int]] = {
+BINARY: dict[type[ast.AST], tuple[Callable[[Any, Any], Any], int]] = {
     ast.Add: (operator.add, 1),
     ast.Sub: (operator.sub, 1),
     ast.Mult: (operator.mul, 2),
@@ -288,7 +288,7 @@ def _value(node: ast.expr, values: Mapping[str, Any], functions: Mapping[str, An
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand, values, functions)
         case ast.BinOp(left=left, op=op, right=right):
-            apply = _BINARY[type(op)][0]
+            apply = BINARY[type(op)][0]
             return apply(_value(left, values, functions), _value(right, values, functions))
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             compare = _COMPARE[type(op)][0]
@@ -322,7 +322,7 @@ def _latex(node: ast.expr, outer: int) -> str:
 
 
 def _latex_binary(node: ast.BinOp, outer: int) -> str:
-    precedence = _BINARY[type(node.op)][1]
+    precedence = BINARY[type(node.op)][1]
     match node.op:
         case ast.Div():
             text = rf"\frac{{{_latex(node.left, 0)}}}{{{_latex(node.right, 0)}}}"

@@ -25,7 +25,7 @@ LONGEST_FILE = 700
 WINGS = (
     "errors", "origin", "display", "spec", "engine", "store", "result", "traces", "hops",
     "validate", "plots", "calibrate", "own_formulas", "job", "overlap", "blocks", "search", "tuner",
-    "api", "page", "cli",
+    "api", "page", "docs", "cli",
 )  # fmt: skip
 # What sweeps has at its top hands on to api and cli.
 ENTRIES = ("__init__", "__main__")

@@ -128,7 +128,7 @@ CASES = {
     "run-all": Case("run-all", {"latency_s": "time", "step_time_s": "step_time"}),
 }
 # Commands that compute nothing of their own.
-OTHERS = {"info", "plot", "page", "list", "show", "catalog", "schema", "list-cmds"}
+OTHERS = {"info", "plot", "page", "list", "show", "catalog", "docs", "schema", "list-cmds"}
 
 
 @pytest.fixture

@@ -34,14 +34,15 @@ COMMANDS = {
     "show": "Show one formula or algorithm.",
     "trace": "Overlap, idle and exposed time in profiler traces.",
     "catalog": "List machines and models, their figures and sources.",
+    "docs": "Write a site to read offline: guide, commands, formulas, figures.",
     "schema": "The JSON schema of specs, hardware, models or records.",
     "list-cmds": "List suggested commands, one a line.",
     "run-all": "Run all predefined combinations, as one CSV table.",
 }
 # Small commands that stand in another's file, as functions of their names.
 FILES = {
-    "plot": "run", "info": "run", "list": "catalog", "show": "catalog", "schema": "catalog",
-    "list-cmds": "run-all", "normal": "calibrate",
+    "plot": "run", "info": "run", "list": "catalog", "show": "catalog", "docs": "catalog",
+    "schema": "catalog", "list-cmds": "run-all", "normal": "calibrate",
 }  # fmt: skip
 
 

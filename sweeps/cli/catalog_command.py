@@ -382,6 +382,36 @@ def _quantity_lines(used: tuple[str, ...]) -> Iterator[str]:
         yield f"    {name.ljust(width)}  {quantity.units:<9} {quantity.meaning}"
 
 
+# ``sweeps docs``: all of this as a site, and the guide.
+
+
+@click.command("docs")
+@click.argument("folder", required=False, metavar="[FOLDER]")
+@click.option("--jobs", "with_jobs", is_flag=True, help="Run the guide's jobs (half a minute).")
+@click.option("--overwrite", is_flag=True, help="Replace a site that exists.")
+def docs_command(folder: str | None, with_jobs: bool, overwrite: bool) -> int:
+    """Write a site to read offline: the guide, and every command, key, formula and figure.
+
+    With --jobs the guide shows the first screen of each job; without FOLDER it is printed as
+    Markdown.
+    """
+    from sweeps.cli import COMMANDS, commands, run
+    from sweeps.docs import Site, guide, read_jobs, run_job, write_site
+    from sweeps.errors import InputError, fault
+
+    if not folder and not with_jobs:
+        raise InputError(fault("FOLDER", "..", "is missing", "name a folder, or give --jobs"))
+    jobs = read_jobs()
+    if with_jobs:
+        jobs = tuple(run_job(one, run) for one in jobs)
+    if not folder:
+        sys.stdout.write(guide(jobs))
+        return 0
+    count = write_site(Site(commands, COMMANDS, jobs), Path(folder), overwrite=overwrite)
+    sys.stdout.write(f"wrote {Path(folder) / 'index.html'} and {count - 1} files beside it\n")
+    return 0
+
+
 # ``sweeps schema``: what files and records hold, for editors and programs.
 
 Schema = dict[str, Any]

@@ -36,7 +36,17 @@ from sweeps.spec.units import counts_tokens, parse_quantity, spelled_out, to_tom
 REDUCTIONS = ("min", "max", "mean", "top", "quantile", "histogram", "pareto")
 # Names that a file's variables and dimensions can have everywhere.
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-KEYS = ("quantity", "operation", "over", "name", "count", "quantiles", "against", "greatest")
+# Keys of a reduction, with what they say.
+KEYS = {
+    "quantity": "what is reduced",
+    "operation": "how: the least, the mean, the best few, ..",
+    "over": "the dimensions that disappear",
+    "name": "what the result is called",
+    "count": "how many, of top; the most, of pareto (0: all)",
+    "quantiles": "which quantiles, from 0 to 1",
+    "against": "the other quantity of pareto",
+    "greatest": "those of pareto's two quantities of which more is better",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,17 +224,18 @@ def read_contract(
 # Changes to a stated sweep from the command line: ``--set KEY=VALUE``.
 
 # What a stated sweep may hold.
-SETTINGS_KEYS = (
-    "title",
-    "summary",
-    "quantities",
-    "axes",
-    "constants",
-    "reductions",
-    "figures",
-    "measured",
-    "asserts",
-)
+# Keys of a spec, with what they say.
+SETTINGS_KEYS = {
+    "title": "the question that the sweep answers, in one line",
+    "summary": "what to know of it, in some lines",
+    "quantities": "what is computed: names of quantities",
+    "axes": "the values of each dimension: lists, ranges, or tables of columns that go together",
+    "constants": "what is the same in every cell",
+    "reductions": "what is reduced along dimensions while it is computed: a table each",
+    "figures": "what is drawn: a table each, with its kind",
+    "measured": "measured rows that predictions stand beside",
+    "asserts": "what must hold, or the exit code is 3: a table each",
+}
 
 
 def changed(stated: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:

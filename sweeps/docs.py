@@ -1,0 +1,668 @@
+"""A site to read offline: plain HTML of what the declarations say, and the guide by jobs.
+
+Every page follows from declarations: the commands' own help, the keys of specs, the vocabulary,
+the registry of formulas and algorithms, and the catalogue's files.  Statements are set in MathML
+from their syntax trees, with the vocabulary's symbols.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field, replace
+from html import escape, unescape
+from io import StringIO
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from overhead import expression as ex
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
+from overhead.everything import load
+from overhead.formula import REGISTRY, Call, Formula
+from overhead.labels import LABELS
+from overhead.quantity import VOCABULARY
+from sweeps.errors import InputError, RunError, fault
+from sweeps.store.publish import check_output, publish_folder, system_calls, temporary
+
+if TYPE_CHECKING:
+    from sweeps.spec.figures import Figure
+
+STYLE = """\
+:root { color-scheme: light dark; --line: light-dark(#d5d9de, #3a4048);
+  --soft: light-dark(#f3f5f7, #1c2127); --quiet: light-dark(#555f6b, #a2acb8); }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 0 1rem 4rem;
+  background: light-dark(#fff, #12161b); color: light-dark(#16191d, #e4e8ec);
+  overflow-wrap: anywhere; }
+a { color: light-dark(#0b57a4, #79b8ff); }
+nav { padding: .8rem 0; border-bottom: 1px solid var(--line); }
+nav a { margin-right: 1rem; white-space: nowrap; }
+h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.25rem; margin-top: 2.2rem; }
+h3 { font-size: 1.05rem; margin: 0 0 .3rem; }
+pre, .math { overflow-x: auto; background: var(--soft); padding: .6rem .8rem; border-radius: 4px; }
+pre { font-size: .8rem; overflow-wrap: normal; } code { font-size: .9em; }
+.math { padding: .5rem .8rem; margin: .3rem 0; } math { font-size: 1.05rem; }
+section { border-top: 1px solid var(--line); padding: 1rem 0; }
+section:target { background: var(--soft); }
+.quiet, dt { color: var(--quiet); font-size: .9rem; } dt { margin-top: .5rem; } dd { margin: 0; }
+p { margin: .4rem 0; } .wide { overflow-x: auto; }
+table { border-collapse: collapse; } td, th { text-align: left; vertical-align: top;
+  padding: .25rem .8rem .25rem 0; border-bottom: 1px solid var(--line); }
+td, th { min-width: 5.5rem; }
+"""
+MENU = {
+    "index": "Guide", "commands": "Commands", "specs": "Specs",
+    "quantities": "Quantities and formulas", "algorithms": "Algorithms", "machines": "Machines",
+    "models": "Models", "software": "Software",
+}  # fmt: skip
+# What nothing computes stands on a page of its own.
+GIVEN = "quantities-given"
+SCREEN = 14  # lines
+
+# Statements in MathML.
+
+SIGNS: dict[type[ast.AST], str] = {
+    ast.Add: "+", ast.Sub: "\N{MINUS SIGN}", ast.Mult: "\N{INVISIBLE TIMES}", ast.Mod: "mod",
+    ast.BitAnd: "\N{LOGICAL AND}", ast.BitOr: "\N{LOGICAL OR}", ast.Lt: "<", ast.LtE: "≤",
+    ast.Gt: ">", ast.GtE: "≥", ast.Eq: "=", ast.NotEq: "≠",
+}  # fmt: skip
+NAMES = {"minimum": "min", "maximum": "max"}
+
+
+def mathml(returns: str, expression: str) -> str:
+    """Return an equation as MathML."""
+    return _math(f"{symbol(VOCABULARY[returns].symbol)}{_sign('=')}{_tree(ex.parse(expression))}")
+
+
+def _math(inner: str) -> str:
+    space = "http://www.w3.org/1998/Math/MathML"
+    return f'<math xmlns="{space}" displaystyle="true">{inner}</math>'
+
+
+def symbol(latex: str) -> str:
+    """Return a symbol of the vocabulary, which is LaTeX of letters and indices, as MathML."""
+    parts = re.findall(r"\\[A-Za-z]+|\\.|[^\\ ]", latex)
+    made = _row(parts)
+    if parts:
+        message = f"the symbol '{latex}' closes a group that it doesn't open"
+        raise ValueError(message)
+    return made
+
+
+def _row(parts: list[str]) -> str:
+    """Take atoms with their indices up to a group's end."""
+    done = []
+    while parts and parts[0] != "}":
+        base = _atom(parts)
+        marks = {"_": "", "^": ""}
+        while parts and parts[0] in ("_", "^", "'"):
+            mark = parts.pop(0)
+            place = "^" if mark == "'" else mark
+            marks[place] += "<mo>\N{PRIME}</mo>" if mark == "'" else _atom(parts)
+        low, high = (f"<mrow>{mark}</mrow>" for mark in marks.values())
+        both = {(True, True): ("msubsup", low + high), (True, False): ("msub", low),
+                (False, True): ("msup", high)}  # fmt: skip
+        tag, more = both.get((bool(marks["_"]), bool(marks["^"])), ("mrow", ""))
+        done.append(f"<{tag}>{base}{more}</{tag}>" if more else base)
+    return f"<mrow>{''.join(done)}</mrow>"
+
+
+def _atom(parts: list[str]) -> str:
+    """Take one letter, sign or group."""
+    part = parts.pop(0)
+    if part == "{":
+        inner = _row(parts)
+        parts.pop(0)
+        return inner
+    if part == r"\mathrm":
+        end = parts.index("}")
+        text = "".join(parts[1:end]).replace("\\", "")
+        del parts[: end + 1]
+        return f'<mi mathvariant="normal">{escape(text)}</mi>'
+    if part in (r"\bar", r"\hat"):
+        over = "\N{MACRON}" if part == r"\bar" else "^"
+        return f"<mover>{_atom(parts)}<mo>{over}</mo></mover>"
+    text = unescape(f"&{part[1:]};") if part.startswith("\\") and part[1:].isalpha() else part
+    tag = "mn" if text.isdigit() else "mi" if text.isalpha() else "mo"
+    return f"<{tag}>{escape(text.removeprefix(chr(92)))}</{tag}>"
+
+
+def _sign(text: str) -> str:
+    return f"<mo>{escape(text)}</mo>"
+
+
+def _fenced(inner: str, left: str = "(", right: str = ")") -> str:
+    return f"<mrow>{_sign(left)}{inner}{_sign(right)}</mrow>"
+
+
+def _tree(node: ast.expr, outer: int = 0) -> str:
+    match node:
+        case ast.Constant(value=int(value) | float(value)):
+            return f"<mn>{value:.12g}</mn>"
+        case ast.Name(id=name):
+            return symbol(VOCABULARY[name].symbol)
+        case ast.UnaryOp(operand=operand):
+            return f"<mrow>{_sign(SIGNS[ast.Sub])}{_tree(operand, 3)}</mrow>"
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            made = f"<mfrac>{_tree(left)}{_tree(right)}</mfrac>"
+            return _fenced(made) if outer > ex.BINARY[ast.Div][1] + 1 else made
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            return f"<msup>{_tree(left, 4)}{_tree(right)}</msup>"
+        case ast.BinOp(left=left, op=op, right=right):
+            own = ex.BINARY[type(op)][1]
+            second = own + 1 if isinstance(op, ast.Sub | ast.Mod) else own
+            sign = _sign(SIGNS[type(op)])
+            made = f"<mrow>{_tree(left, own)}{sign}{_tree(right, second)}</mrow>"
+            return _fenced(made) if own < outer else made
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            made = f"<mrow>{_tree(left)}{_sign(SIGNS[type(op)])}{_tree(right)}</mrow>"
+            return _fenced(made) if outer else made
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return _call(name, [_tree(arg) for arg in args])
+    message = f"no MathML for {ast.unparse(node)}"
+    raise ValueError(message)
+
+
+def _call(name: str, args: list[str]) -> str:
+    match name:
+        case "sqrt":
+            return f"<msqrt>{args[0]}</msqrt>"
+        case "ceil":
+            return _fenced(args[0], "⌈", "⌉")
+        case "floor":
+            return _fenced(args[0], "⌊", "⌋")
+        case "exp":
+            return f"<msup><mi>e</mi>{args[0]}</msup>"
+        case "where":
+            rows = ((args[1], "if", args[0]), (args[2], "else", ""))
+            cells = "".join(
+                f"<mtr><mtd>{value}</mtd><mtd><mtext>{word}\N{NO-BREAK SPACE}</mtext>{condition}"
+                "</mtd></mtr>"
+                for value, word, condition in rows
+            )
+            return f"<mrow><mo>{{</mo><mtable>{cells}</mtable></mrow>"
+    comma = _sign(",")
+    shown = f'<mi mathvariant="normal">{escape(NAMES.get(name, name))}</mi>'
+    if name == "log2":
+        shown = '<msub><mi mathvariant="normal">log</mi><mn>2</mn></msub>'
+    return f"<mrow>{shown}{_fenced(comma.join(args))}</mrow>"
+
+
+# Pieces of pages.
+
+
+def _link(file: str, text: str, place: str = "", title: str = "") -> str:
+    about = f' title="{escape(title)}"' if title else ""
+    return f'<a href="{file}.html{f"#{place}" if place else ""}"{about}>{escape(text)}</a>'
+
+
+def _code(text: str) -> str:
+    return f"<code>{escape(text)}</code>"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; its cells are HTML already."""
+    first = "".join(f"<th>{escape(one)}</th>" for one in head)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>\n" for row in rows)
+    return f'<div class="wide"><table><tr>{first}</tr>\n{body}</table></div>\n'
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    """Return a list of facts that aren't empty; they are HTML already."""
+    each = "".join(
+        f"<dt>{escape(name)}</dt><dd>{text}</dd>\n" for name, text in facts.items() if text
+    )
+    return f"<dl>{each}</dl>\n" if each else ""
+
+
+def _where(when: Mapping[str, str]) -> str:
+    """Return labels with their values; those that follow from others have no place of their own."""
+    shown = (
+        f"{_link('specs', label, f'label-{label}') if label in LABELS else escape(label)} = "
+        f"{escape(values.replace('|', ' or '))}"
+        for label, values in when.items()
+    )
+    return ", ".join(shown)
+
+
+class _Help(click.HelpFormatter):
+    """What a command's help says, as HTML."""
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        self.write(f"<pre>{escape(f'{prog} {args}')}</pre>\n")
+
+    def write_heading(self, heading: str) -> None:
+        self.write(f"<h2>{escape(heading)}</h2>\n")
+
+    def write_paragraph(self) -> None:
+        pass
+
+    def write_text(self, text: str) -> None:
+        for part in text.split("\n\n"):
+            kept = part.startswith("\b\n")
+            tag, words = ("pre", part[2:]) if kept else ("p", " ".join(part.split()))
+            self.write(f"<{tag}>{escape(words)}</{tag}>\n")
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], *_: Any, **__: Any) -> None:
+        self.write(_table(("option", "meaning"), ((_code(a), escape(b)) for a, b in rows)))
+
+
+# The guide: what people ask, with the commands that answer it.
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What somebody wants to know, and the command that answers it."""
+
+    name: str
+    title: str
+    question: str
+    look: str  # What to look at
+    command: str = ""  # The command line, or several
+    python: str = ""  # Or the code
+    files: Mapping[str, str] = field(default_factory=dict)  # Files of one's own that it reads
+    screen: str = ""  # The first lines of what it prints; empty: it wasn't run
+
+
+def read_jobs() -> tuple[Job, ...]:
+    """Read the jobs that are shipped."""
+    from sweeps.spec.catalog import read_toml, shipped
+
+    return tuple(Job(**one) for one in read_toml(shipped("jobs") / "jobs.toml")["jobs"])
+
+
+def run_job(job: Job, run: Callable[[Sequence[str]], int]) -> Job:
+    """Return a job with the first screen of what it prints; `run` runs a command's words.
+
+    Raises
+    ------
+    RunError
+        If the command fails.
+    """
+    shown = []
+    with TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for name, text in job.files.items():
+            Path(name).write_text(text, encoding="utf-8")
+        for line in _lines(job.command):
+            words = shlex.split(line)[1:]
+            with redirect_stdout(StringIO()) as printed:
+                # Its figures aren't shown here.
+                code = run([*words, "--no-plot"] if words[0] == "run" else words)
+            if code:
+                message = f"{line}: ends with exit code {code}"
+                raise RunError(message)
+            shown += [f"$ {line}", *_first(printed.getvalue()), ""]
+        if job.python:
+            with redirect_stdout(StringIO()) as printed:
+                exec(job.python, {})
+            shown = _first(printed.getvalue())
+    return replace(job, screen="\n".join(shown).rstrip())
+
+
+def _lines(text: str) -> list[str]:
+    return text.strip().splitlines()
+
+
+def _first(text: str) -> list[str]:
+    """Return the first screen: what stands before the files written and the values taken."""
+    lines = [line.rstrip() for line in text.strip().splitlines()[:SCREEN]]
+    ends = (place for place, line in enumerate(lines) if line.startswith(("wrote ", "not given,")))
+    return lines[: next(ends, SCREEN)]
+
+
+def _asked(job: Job) -> str:
+    """Return what is typed, with what is printed where that is known."""
+    typed = job.python.strip() or "\n".join(f"$ {line}" for line in _lines(job.command))
+    return typed if job.python or not job.screen else job.screen
+
+
+def guide(jobs: Sequence[Job]) -> str:
+    """Return the jobs as Markdown."""
+    made = "Generated by `sweeps docs --jobs` from `specs/jobs/jobs.toml`; a test runs each."
+    parts = ["# What people ask, and the commands that answer it", made]
+    return "\n\n".join([*parts, *(told(place, job) for place, job in enumerate(jobs, 1))]) + "\n"
+
+
+def told(place: int, job: Job) -> str:
+    """Return one job as Markdown."""
+    parts = [f"## {place}. {job.title}", job.question]
+    for name, text in job.files.items():
+        kind = Path(name).suffix.removeprefix(".").replace("py", "python")
+        parts += [f"`{name}`:", f"```{kind}\n{text.strip()}\n```"]
+    parts.append(f"```{'python' if job.python else ''}\n{_asked(job)}\n```")
+    parts += [f"```\n{job.screen}\n```"] if job.python else []
+    return "\n\n".join([*parts, job.look])
+
+
+# The site.
+
+
+@dataclass(slots=True)
+class Site:
+    """The pages by name, made from the declarations."""
+
+    commands: click.Group
+    summaries: Mapping[str, str]  # Of its commands, in their order
+    jobs: Sequence[Job] = ()
+    pages: dict[str, str] = field(default_factory=dict)
+    _place: dict[str, str] = field(default_factory=dict)  # The page on which a quantity stands
+    _users: dict[str, dict[str, str]] = field(default_factory=dict)  # By quantity: links
+
+    def make(self) -> Mapping[str, str]:
+        """Return the texts of all files by name."""
+        load()
+        for name in VOCABULARY:
+            found = _candidates(name)
+            self._place[name] = f"quantities-{_module(found[0].place)}" if found else GIVEN
+        self._catalogue()
+        self._algorithms()
+        self._quantities()
+        self._specs()
+        self._commands()
+        self._guide()
+        return {**{f"{name}.html": text for name, text in self.pages.items()}, "style.css": STYLE}
+
+    def _page(self, name: str, title: str, body: Iterable[str]) -> None:
+        menu = " ".join(_link(file, text) for file, text in MENU.items())
+        self.pages[name] = (
+            f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
+            f'<title>{escape(title)}</title>\n<link rel="stylesheet" href="style.css"/>\n</head>\n'
+            f"<body>\n<nav>{menu}</nav>\n<h1>{escape(title)}</h1>\n{''.join(body)}</body>\n</html>\n"
+        )
+
+    def _quantity(self, name: str) -> str:
+        one = VOCABULARY[name]
+        return _link(self._place[name], name, name, f"{one.meaning} [{one.units}]")
+
+    def _with_symbols(self, names: Iterable[str]) -> str:
+        return ", ".join(
+            f"{_math(symbol(VOCABULARY[one].symbol))} {self._quantity(one)}" for one in names
+        )
+
+    def _use(self, names: Iterable[str], key: str, link: str) -> None:
+        for name in names:
+            self._users.setdefault(name, {})[key] = link
+
+    # Quantities and formulas.
+
+    def _quantities(self) -> None:
+        for name in VOCABULARY:
+            for one in _candidates(name):
+                used = one.inputs if isinstance(one, Formula) else (one.of, *one.bind.values())
+                self._use(used, name, self._quantity(name))
+        names = sorted(VOCABULARY, key=lambda name: (self._place[name], name))
+        index = []
+        for page, group in groupby(names, key=lambda name: self._place[name]):
+            of = list(group)
+            title = "What is given" if page == GIVEN else _about(page)
+            self._page(page, title, [self._section(name) for name in of])
+            index.append(
+                f"<h2>{_link(page, title)}</h2>\n<p>{', '.join(map(self._quantity, of))}</p>"
+            )
+        count = len(REGISTRY) + len(REGISTRY.calls)
+        words = (
+            f"<p>{len(names)} quantities, {count} formulas, by the subject they belong to.</p>\n"
+        )
+        self._page("quantities", "Quantities and formulas", [words, *index])
+
+    def _section(self, name: str) -> str:
+        one = VOCABULARY[name]
+        unit = "a bare number" if one.units == "1" else one.units
+        lines = [
+            f'<section id="{name}">\n<h3>{_code(name)} {_math(symbol(one.symbol))}</h3>\n',
+            f"<p>{escape(one.meaning)}</p>\n",
+            f'<p class="quiet">{escape(unit)}; {escape(one.domain())}</p>\n',
+        ]
+        lines += map(self._formula, _candidates(name))
+        users = ", ".join(link for _, link in sorted(self._users.get(name, {}).items()))
+        return "".join([*lines, _facts({"used by": users}), "</section>\n"])
+
+    def _formula(self, one: Formula | Call) -> str:
+        if isinstance(one, Call):
+            bound = "; ".join(
+                f"{self._quantity(outer)} as {self._quantity(inner)}"
+                for inner, outer in one.bind.items()
+            )
+            facts = {"is": self._quantity(one.of), "with": bound, "of": _where(one.labels),
+                     "where": _where(one.when)}  # fmt: skip
+            return _facts(facts)
+        words = f"<p>{escape(one.title)}</p>\n" if one.words else ""
+        facts = {
+            "with": self._with_symbols(one.inputs), "where": _where(one.when),
+            "assumes": escape("; ".join(one.assumes)), "source": escape(one.reference),
+        }  # fmt: skip
+        return (
+            f'<div id="formula-{one.name}">{words}'
+            f'<div class="math">{mathml(one.returns, one.expression)}</div>\n'
+            f"<p>{_code(one.statement)}</p>\n{_facts(facts)}</div>\n"
+        )
+
+    def _algorithms(self) -> None:
+        index = []
+        for network in NETWORKS:
+            of = sorted((a for a in ALGORITHMS.values() if a.topology == network), key=_order)
+            page = f"algorithms-{network}"
+            body = []
+            for one in of:
+                link = _link(page, ".".join(one.key), ".".join(one.key))
+                body.append(self._algorithm(one, link))
+            self._page(page, f"Algorithms on a network of kind {network}", body)
+            links = ", ".join(_link(page, f"{a.collective} {a.name}", ".".join(a.key)) for a in of)
+            index.append(f"<h2>{_link(page, network)}</h2>\n<p>{links}</p>\n")
+        self._page("algorithms", "Algorithms by network", index)
+
+    def _algorithm(self, one: Algorithm, link: str) -> str:
+        stated = one.statements
+        used = tuple(dict.fromkeys(n for text in stated.values() for n in ex.names(text)))
+        self._use(used, ".".join(one.key), link)
+        facts = {
+            "with": self._with_symbols(used),
+            "needs": escape("; ".join(each.text for each in one.requires)),
+            "assumes": escape("; ".join(one.assumes)), "bound": escape(one.bound),
+            "source": escape(one.reference),
+        }  # fmt: skip
+        math = "".join(
+            f'<div class="math">{mathml(name, text)}</div>\n' for name, text in stated.items()
+        )
+        title = escape(f"{one.collective}: {one.name}")
+        head = f'<section id="{".".join(one.key)}">\n<h3>{title}</h3>'
+        return f"{head}\n<p>{escape(one.title)}</p>\n{math}{_facts(facts)}</section>\n"
+
+    # Machines, models and software.
+
+    def _catalogue(self) -> None:
+        from sweeps.spec.catalog import load_framework, load_hardware, load_model, spec_names
+        from sweeps.spec.software import load_software
+
+        kinds: dict[str, tuple[tuple[str, str, Callable[[str], Any]], ...]] = {
+            "machines": (("Machines", "hardware", load_hardware),),
+            "models": (("Models", "models", load_model),),
+            "software": (("Frameworks", "frameworks", load_framework),
+                         ("Libraries that run collectives", "software", load_software)),
+        }  # fmt: skip
+        for page, groups in kinds.items():
+            index = []
+            for title, kind, read in groups:
+                rows = []
+                for name in spec_names(kind, ()):
+                    one = read(name)
+                    rows.append((_link(f"{kind}-{name}", name), escape(one.title)))
+                    self._page(f"{kind}-{name}", one.title, self._entry(one, f"{kind}-{name}"))
+                index += [f"<h2>{title}</h2>\n", _table(("name", "what it is"), rows)]
+            self._page(page, MENU[page], index)
+
+    def _entry(self, one: Any, page: str) -> Iterator[str]:
+        """Yield the page of a machine, model, framework or library: each figure with its origin."""
+        yield f"<p>{escape(' '.join(one.summary.split()))}</p>\n"
+        yield f"<p>As {_code(one.name)} in commands and specs.</p>\n"
+        source = getattr(one, "source", "")
+        if source:
+            yield f'<p class="quiet">Shapes: {escape(one.kind)}, {escape(source)}</p>\n'
+        tables: dict[str, Mapping[str, Figure]] = {}
+        if hasattr(one, "nodes"):
+            tables |= {f"GPUs of generation {name}": of for name, of in one.nodes.items()}
+            tables |= {f"Network {name} between nodes": of for name, of in one.fabrics.items()}
+            tables |= {"Everywhere": one.shared}
+            tables |= {"Time of the host to issue an operation, by environment": one.environment}
+        else:
+            tables["Figures"] = one.figures
+            tables["Of a plan where nothing is said"] = getattr(one, "plan", {})
+        for title, figures in tables.items():
+            if figures:
+                yield f"<h2>{escape(title)}</h2>\n"
+                yield self._figures(figures, one.name, page)
+        for title, name in (
+            ("What holds unless it is given", "choices"),
+            ("Precisions", "precisions"),
+        ):
+            chosen = getattr(one, name, None) or {}
+            if chosen:
+                yield f"<h2>{title}</h2>\n"
+                each = ((_code(key), escape(str(c.value)), escape(c.kind), escape(c.source))
+                        for key, c in chosen.items())  # fmt: skip
+                yield _table(("what", "value", "kind", "origin"), each)
+        options = getattr(one, "options", None) or {}
+        if options:
+            rows = [(_code(f"{one.name}+{key}"), escape(of.summary)) for key, of in options.items()]
+            yield f"<h2>Options</h2>\n{_table(('option', 'meaning'), rows)}"
+
+    def _figures(self, figures: Mapping[str, Figure], name: str, page: str) -> str:
+        from sweeps.spec.units import format_quantity
+
+        self._use((n for n in figures if n in VOCABULARY), page, _link(page, name))
+        rows = []
+        for key, one in figures.items():
+            shown = format_quantity(one.value, one.units)
+            shown += f" ± {one.uncertainty:.0%}" if one.uncertainty > 0.0 else ""
+            what = self._quantity(key) if key in VOCABULARY else _code(key)
+            rows.append((what, escape(shown), escape(one.kind), escape(one.origin.source)))
+        return _table(("figure", "value", "kind", "origin"), rows)
+
+    # Specs, commands, jobs.
+
+    def _specs(self) -> None:
+        from sweeps.plots.schema import FORMS, KINDS
+        from sweeps.spec.sweep import KEYS, REDUCTIONS, SETTINGS_KEYS
+
+        def keys(known: Mapping[str, str]) -> str:
+            return _table(("key", "meaning"), ((_code(k), escape(v)) for k, v in known.items()))
+
+        body = [
+            "<p>A sweep is a TOML file. Its axes and constants are any "
+            f"{_link('quantities', 'quantity')} with its unit, or any label below.</p>\n",
+            "<h2>Keys of a spec</h2>\n", keys(SETTINGS_KEYS),
+            "<h2>Keys of a reduction</h2>\n", keys(KEYS),
+            f"<p>operation: {escape(', '.join(REDUCTIONS))}.</p>\n",
+            "<h2>Kinds of figures</h2>\n",
+        ]  # fmt: skip
+        for name, kind in KINDS.items():
+            rows = [
+                (_code(key), escape(one.meaning), escape(FORMS[one.form].meaning),
+                 "" if one.default in (None, "", (), {}) else escape(str(one.default)))
+                for key, one in kind.keys.items()
+            ]  # fmt: skip
+            body.append(f'<section id="figure-{name}">\n<h3>{_code(name)}</h3>\n')
+            body.append(f"<p>{escape(kind.meaning)}</p>\n")
+            body.append(_table(("key", "meaning", "value", "default"), rows) + "</section>\n")
+        body.append("<h2>Labels</h2>\n")
+        for name, label in LABELS.items():
+            values = ", ".join(map(str, label.values))
+            facts = {"values": escape(values), "default": escape(str(label.default or ""))}
+            body.append(f'<section id="label-{name}">\n<h3>{_code(name)}</h3>\n')
+            body.append(f"<p>{escape(label.meaning)}</p>\n{_facts(facts)}</section>\n")
+        self._page("specs", "Specs: keys, figures, labels", body)
+
+    def _commands(self) -> None:
+        rows = []
+        for name, words in self.summaries.items():
+            command = self.commands.get_command(click.Context(self.commands), name)
+            text = _Help(width=10_000)
+            if command is not None:
+                command.format_help(click.Context(command, info_name=f"sweeps {name}"), text)
+            self._page(f"command-{name}", f"sweeps {name}", [text.getvalue()])
+            rows.append((_link(f"command-{name}", name), escape(words)))
+        self._page("commands", "Commands", [_table(("command", "what it does"), rows)])
+
+    def _guide(self) -> None:
+        body = ["<p>What distributed training costs in communication, memory, time and energy: "
+                "what people ask, and the command that answers it.</p>\n"]  # fmt: skip
+        body += [
+            f'<p>{place}. <a href="#{job.name}">{escape(job.title)}</a></p>\n'
+            for place, job in enumerate(self.jobs, 1)
+        ]
+        for place, job in enumerate(self.jobs, 1):
+            body.append(f'<section id="{job.name}">\n<h2>{place}. {escape(job.title)}</h2>\n')
+            body.append(f"<p>{escape(job.question)}</p>\n")
+            body += [f"<p>{_code(name)}:</p>\n<pre>{escape(text)}</pre>\n"
+                     for name, text in job.files.items()]  # fmt: skip
+            body.append(f"<pre>{escape(_asked(job))}</pre>\n")
+            body.append(f"<pre>{escape(job.screen)}</pre>\n" if job.python and job.screen else "")
+            called = dict.fromkeys(line.split()[1] for line in _lines(job.command))
+            links = ", ".join(_link(f"command-{name}", name) for name in called)
+            more = f" Options: {links}." if links else ""
+            body.append(f"<p>{escape(job.look)}{more}</p>\n</section>\n")
+        self._page("index", "Which question is yours?", body)
+
+
+def _candidates(name: str) -> list[Formula | Call]:
+    """Return what gives a quantity, the more general first, whatever was loaded first."""
+    found = REGISTRY.candidates(name)
+    return sorted(found, key=lambda one: (len(one.when), sorted(one.when.items()), one.name))
+
+
+def _module(place: str) -> str:
+    """Return what a page is called after the module in which something is declared."""
+    path = Path(place.rpartition(":")[0])
+    top = Path(ex.__file__).parent
+    parts = path.relative_to(top).with_suffix("").parts if path.is_relative_to(top) else ("own",)
+    return "-".join(part for part in parts if part != "__init__")
+
+
+def _about(page: str) -> str:
+    """Return what a page of quantities is about: what its module says of itself."""
+    path = page.removeprefix("quantities-").replace("-", ".")
+    words = (sys.modules[f"overhead.{path}"].__doc__ or path).split("\n\n")[0]
+    return " ".join(words.split()).rstrip(".")
+
+
+def _order(one: Algorithm) -> tuple[str, str]:
+    return one.collective, one.name
+
+
+def write_site(site: Site, folder: Path, *, overwrite: bool = False) -> int:
+    """Write the site as a folder, whole or not at all, and return how many files it has.
+
+    Raises
+    ------
+    InputError
+        If something is there that isn't a site, or is one and may not be overwritten.
+    """
+    is_site = (folder / "index.html").is_file() and (folder / "style.css").is_file()
+    if folder.exists() and not is_site:
+        wrong, allowed = "is there already, and is no site", "name a folder that doesn't exist"
+        raise InputError(fault("FOLDER", str(folder), wrong, allowed))
+    if is_site and not overwrite:
+        raise InputError(fault("FOLDER", str(folder), "exists already", "--overwrite replaces it"))
+    target = folder if is_site else check_output(folder)
+    texts = site.make()
+    made = temporary(target)
+    try:
+        with system_calls(target):
+            made.mkdir()
+            for name, text in texts.items():
+                (made / name).write_text(text, encoding="utf-8", newline="\n")
+            publish_folder(made, target, overwrite=overwrite)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(made)
+    return len(texts)

@@ -1,0 +1,172 @@
+"""The site says what the declarations say; the guide's jobs print what it shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from overhead.collectives.algorithm import ALGORITHMS
+from overhead.formula import REGISTRY
+from overhead.labels import LABELS
+from overhead.quantity import VOCABULARY
+from sweeps.cli import COMMANDS, commands, run
+from sweeps.docs import Job, Site, guide, mathml, read_jobs, run_job, symbol, told, write_site
+from sweeps.errors import InputError
+from sweeps.plots.schema import KINDS
+from sweeps.spec.catalog import load_hardware, spec_names
+from sweeps.spec.sweep import SETTINGS_KEYS
+
+DOCUMENT = Path(__file__).parents[1] / "outputs" / "jobs.md"
+JOBS = read_jobs()
+NASTY = Job("nasty", "<b>&\"'", "a < b & c", "<script>", "sweeps plan '<i>'", screen="</pre>&")
+
+
+def new_site(*jobs: Job) -> Site:
+    return Site(commands, COMMANDS, jobs)
+
+
+@pytest.fixture(scope="module")
+def files() -> Mapping[str, str]:
+    return new_site(*JOBS, NASTY).make()
+
+
+@pytest.fixture(scope="module")
+def trees(files: Mapping[str, str]) -> dict[str, ElementTree.Element]:
+    # A page is XML as well: nothing in it is unescaped, nothing is left open.
+    pages = {name: text for name, text in files.items() if name.endswith(".html")}
+    return {name: ElementTree.fromstring(text) for name, text in pages.items()}
+
+
+def places(trees: Mapping[str, ElementTree.Element]) -> list[tuple[str, str]]:
+    return [(page, one.attrib["id"]) for page, tree in trees.items() for one in tree.iter()
+            if "id" in one.attrib]  # fmt: skip
+
+
+def test_links_lead_somewhere(trees: dict[str, ElementTree.Element]) -> None:
+    known = places(trees)
+    assert len(known) == len(set(known))
+    ends = {*known, *((page, "") for page in trees)}
+    links = [(page, one.attrib["href"]) for page, tree in trees.items() for one in tree.iter("a")]
+    for page, link in links:
+        file, _, place = link.partition("#")
+        assert (file or page, place) in ends, (page, link)
+    # Every page is reached from the first.
+    assert {link.partition("#")[0] for _, link in links} >= {*trees}
+
+
+def test_everything_has_a_place(trees: dict[str, ElementTree.Element]) -> None:
+    ids = {place for _, place in places(trees)}
+    assert ids >= {*VOCABULARY, *(f"formula-{name}" for name in REGISTRY)}
+    assert ids >= {".".join(key) for key in ALGORITHMS} | {f"label-{name}" for name in LABELS}
+    assert ids >= {job.name for job in JOBS} | {f"figure-{kind}" for kind in KINDS}
+    pages = {f"command-{name}.html" for name in COMMANDS}
+    for kind in ("hardware", "models", "frameworks", "software"):
+        pages |= {f"{kind}-{name}.html" for name in spec_names(kind)}
+    assert pages <= {*trees}
+
+
+def test_formulas_and_users_refer_to_one_another(files: Mapping[str, str]) -> None:
+    for one in REGISTRY.values():
+        if one.returns == "step_time":
+            for name in one.inputs:
+                page = next(text for text in files.values() if f'<section id="{name}">' in text)
+                section = page.split(f'<section id="{name}">')[1].split("</section>")[0]
+                assert "#step_time" in section.split("used by")[1]
+
+
+def test_statement_source_and_figures_are_shown(files: Mapping[str, str]) -> None:
+    ring = ALGORITHMS["ring", "all_reduce", "ring"]
+    page = files["algorithms-ring.html"].split('id="ring.all_reduce.ring"')[1]
+    assert mathml("time", ring.expression) in page
+    assert ring.reference in page
+    bandwidth = load_hardware("dgx-h100").figures["intra_bandwidth"]
+    machine = files["hardware-dgx-h100.html"]
+    assert "450 GB/s" in machine
+    assert bandwidth.source in machine
+    assert "--seq-len" in files["command-plan.html"]
+    assert all(f"<code>{key}</code>" in files["specs.html"] for key in SETTINGS_KEYS)
+
+
+def test_texts_are_escaped(files: Mapping[str, str]) -> None:
+    assert "<script" not in "".join(files.values())
+    assert "a &lt; b &amp; c" in files["index.html"]
+
+
+def test_site_needs_nothing_else(files: Mapping[str, str]) -> None:
+    needed = {
+        match
+        for text in files.values()
+        for match in re.findall(r'(?:src|<link[^>]*href)="([^"]*)"', text)
+    }
+    assert needed == {"style.css"}
+    assert not re.search(r"url\(|@import", files["style.css"])
+
+
+def test_site_is_the_same_again(files: Mapping[str, str]) -> None:
+    assert new_site(*JOBS, NASTY).make() == files
+
+
+@pytest.mark.parametrize(
+    ("expression", "shown"),
+    [
+        ("(ranks - 1)*latency", "(N−1)\N{INVISIBLE TIMES}α"),
+        ("ranks - (hops - latency)", "N−(h−α)"),
+        ("(ranks < hops)*latency", "(N<h)\N{INVISIBLE TIMES}α"),
+        ("ceil(ranks/hops) + minimum(ranks, 2)", "⌈Nh⌉+min(N,2)"),
+        ("where(ranks > 1, latency, 0)", "{αif\N{NO-BREAK SPACE}N>10else\N{NO-BREAK SPACE}"),
+    ],
+)  # fmt: skip
+def test_statements_as_mathml(expression: str, shown: str) -> None:
+    tree = ElementTree.fromstring(mathml("time", expression))
+    assert "".join(tree.itertext()) == f"T={shown}"
+
+
+def test_symbols_are_mathml() -> None:
+    assert symbol(r"T'_{\mathrm{a\_b},1}").count("<msubsup>") == 1
+    assert "a_b" in symbol(r"T'_{\mathrm{a\_b},1}")
+    with pytest.raises(ValueError, match="closes a group"):
+        symbol("a}")
+
+
+def test_site_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"index.html": "1", "style.css": ""}
+    monkeypatch.setattr(Site, "make", lambda _: small)
+    site = new_site()
+    assert write_site(site, tmp_path / "site") == 2
+    with pytest.raises(InputError, match="--overwrite"):
+        write_site(site, tmp_path / "site")
+    small["index.html"] = "2"
+    write_site(site, tmp_path / "site", overwrite=True)
+    assert (tmp_path / "site" / "index.html").read_text() == "2"
+    small["no/such/folder"] = ""
+    with pytest.raises(InputError):
+        write_site(site, tmp_path / "site", overwrite=True)
+    (tmp_path / "own").mkdir()
+    with pytest.raises(InputError, match="no site"):
+        write_site(site, tmp_path / "own", overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own", "site"]
+    assert (tmp_path / "site" / "index.html").read_text() == "2"
+
+
+def test_command_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["docs"]) == 2
+    assert capsys.readouterr().err.startswith("sweeps: FOLDER = ")
+
+
+# The guide.
+
+
+@pytest.mark.parametrize(("place", "job"), list(enumerate(JOBS, 1)), ids=[job.name for job in JOBS])
+def test_job_prints_what_the_guide_shows(place: int, job: Job) -> None:
+    text = told(place, run_job(job, run))
+    assert text in DOCUMENT.read_text(encoding="utf-8"), "sweeps docs --jobs > outputs/jobs.md"
+
+
+def test_guide_has_the_jobs_alone() -> None:
+    document = DOCUMENT.read_text(encoding="utf-8")
+    assert document.startswith(guide(())[:-1])
+    assert len(re.findall(r"^## ", document, re.M)) == len(JOBS) == 9
