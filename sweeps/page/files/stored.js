@@ -495,9 +495,10 @@ function showCell(page, cell, head) {
     const [, unit] = scaleOf(array.units).multiples.find(([factor]) => factor === 1) || ["", array.units];
     lines.push(make("p", { className: "note" }, `${array.meaning}: ${numberText(number, sweep.data.digits)} ${unit}`.trim()));
   }
-  const others = page.quantities.filter((name) => name !== array.name);
+  const columns = sweep.data.arrays.filter((one) => one.role === "column").map((one) => one.name);
+  const others = [...columns, ...page.quantities.filter((name) => name !== array.name)];
   const rows = others.map((name) => {
-    return [make("dt", {}, capital(sweep.arrays[name].meaning)),
+    return [make("dt", {}, capital(sweep.arrays[name].meaning || sweep.arrays[name].label)),
       make("dd", {}, shownText(sweep.arrays[name], numberAt(sweep.arrays[name], cell)))];
   });
   const { open } = page;
@@ -516,7 +517,7 @@ function showCell(page, cell, head) {
     lines.push(folded("formula", "Formula and source", make("p", {}, make("code", {}, array.formula)), list,
       make("p", { className: "note" }, [array.references, array.comment].filter(Boolean).join(". "))));
   }
-  if (rows.length) lines.push(folded("all", "Every quantity of this cell", make("dl", {}, ...rows.flat())));
+  if (rows.length) lines.push(folded("all", "Every coordinate and quantity of this cell", make("dl", {}, ...rows.flat())));
   const text = textOfCell(sweep, cell);
   lines.push(make("div", { className: "row" },
     button("Pin as A", () => state.set({ a: text })), button("Pin as B", () => state.set({ b: text }))));
@@ -559,28 +560,42 @@ function choose(page, cell) {
   state.set({ cell: textOfCell(sweep, cell), at });
 }
 
-// Two cells that the reader pinned, beside each other.
+// Two cells that the reader pinned, beside each other: what differs.
 function compare(page) {
   const { sweep, state } = page;
-  const pinned = ["a", "b"].filter((key) => state[key]).map((key) => cellFrom(sweep, state[key]));
+  const keys = ["a", "b"].filter((key) => state[key]);
+  const pinned = keys.map((key) => cellFrom(sweep, state[key]));
   if (!pinned.length) {
     region("compare").replaceChildren();
     return;
   }
-  const dims = sweep.dims.map((dim) => dim.name);
   const both = pinned.length === 2;
-  const rows = page.quantities.map((name) => {
+  const parts = pinned.map((cell) => nameOf(sweep, cell, Object.keys(cell)).split(" · "));
+  const common = both ? parts[0].filter((one) => parts[1].includes(one)) : [];
+  const rows = [];
+  const holes = new Set();
+  let same = 0;
+  for (const name of page.quantities) {
     const array = sweep.arrays[name];
     const numbers = pinned.map((cell) => numberAt(array, cell));
-    const texts = numbers.map((one, n) => Number.isNaN(one) ? reasonAt(sweep, array, pinned[n]) : shownText(array, one));
+    const texts = numbers.map((one) => shownText(array, one));
+    numbers.forEach((one, n) => {
+      if (Number.isNaN(one)) holes.add(`${keys[n].toUpperCase()}: ${reasonAt(sweep, array, pinned[n])}`);
+    });
     const ratio = both && !array.texts ? numbers[1] / numbers[0] : NaN;
-    return [capital(array.meaning), ...texts, ...(both ? [Number.isFinite(ratio) ? `${numberText(ratio, 4)} ×` : ""] : [])];
-  });
-  const keys = ["a", "b"].filter((key) => state[key]);
-  const heads = ["", ...pinned.map((cell, n) => `${keys[n].toUpperCase()}: ${nameOf(sweep, cell, dims)}`),
-    ...(both ? ["B over A"] : [])];
+    if (both && texts[0] === texts[1]) same += 1;
+    else rows.push([capital(array.title), ...texts, ...(both ? [Number.isFinite(ratio) ? `${numberText(ratio, 3)} ×` : ""] : [])]);
+  }
+  const heads = ["", ...parts.map((own, n) => {
+    const left = own.filter((one) => !common.includes(one)).join(" · ");
+    return left ? `${keys[n].toUpperCase()}: ${left}` : keys[n].toUpperCase();
+  }), ...(both ? ["B over A"] : [])];
+  const notes = [...(common.length ? [`both: ${common.join(" · ")}`] : []),
+    ...(same ? [`${same} quantities are the same in both`] : []),
+    ...holes];
   region("compare").replaceChildren(make("h2", {}, both ? "A and B compared" : "Pinned; pin another cell to compare"),
-    table(heads, rows), make("div", { className: "row" }, button("Take the pins out", () => state.set({ a: "", b: "" }))));
+    make("p", { className: "note" }, notes.join("; ")), table(heads, rows),
+    make("div", { className: "row" }, button("Take the pins out", () => state.set({ a: "", b: "" }))));
 }
 
 // Limits that the reader sets on any number.
