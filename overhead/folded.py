@@ -309,7 +309,8 @@ def folded_stage_layers(
     """Layers of the stage: two chunks, the first less what the ends count."""
     ends = embedding_as_layer + loss_as_layer
     even = virtual_stages * np.ceil((layers + ends) / (pp * virtual_stages))
-    return np.asarray(even - np.where(stage == 0.0, ends, 0.0) + stage_added_layers)
+    own = np.maximum(even - np.where(stage == 0.0, ends, 0.0), 0.0)
+    return np.asarray(own + stage_added_layers)
 
 
 @formula(returns="stage_leading_layers", source="derivation", assumes=(BOTH_ENDS,), **KNOWN)
@@ -328,7 +329,7 @@ def folded_leading_layers(
     leading = dense_layers + embedding_as_layer
     down = np.clip(leading - stage * chunk, 0.0, chunk)
     up = np.clip(leading - (2.0 * pp - 1.0 - stage) * chunk, 0.0, chunk)
-    return np.asarray(down + up - np.where(stage == 0.0, embedding_as_layer, 0.0))
+    return np.maximum(down + up - np.where(stage == 0.0, embedding_as_layer, 0.0), 0.0)
 
 
 for _which in ("embedding", "output"):

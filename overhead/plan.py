@@ -363,10 +363,14 @@ PLAN = (
     ),
     Requirement(
         "too_few_layers",
-        "every virtual stage must have a layer, or an end that counts as one: pp*virtual_stages up"
-        " to the layers and such ends",
-        lambda pp, virtual_stages, layers, embedding_as_layer, loss_as_layer: np.asarray(
-            pp * virtual_stages <= layers + embedding_as_layer + loss_as_layer
+        "every virtual stage must have a layer, or an end that counts as some: pp*virtual_stages up"
+        " to the layers and such ends, each of which is up to a stage's places",
+        lambda pp, virtual_stages, layers, embedding_as_layer, loss_as_layer: (
+            (pp * virtual_stages <= layers + embedding_as_layer + loss_as_layer)
+            & (
+                np.maximum(embedding_as_layer, loss_as_layer)
+                <= np.ceil((layers + embedding_as_layer + loss_as_layer) / (pp * virtual_stages))
+            )
         ),
     ),
     Requirement(

@@ -14,11 +14,14 @@ def _named(name: str) -> str:
 
 # A stage of the pipeline, and how a plan keeps it.
 define("stage_layers", "L_i", "1", "layers of the stage", minimum=0)
+for _name, _symbol, _meaning in (
+    ("embedding_as_layer", "l_e", "layers as which the embedding counts in cutting stages"),
+    ("loss_as_layer", "l_l", "layers as which the output layer counts in cutting stages"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0, integer=True)
 define("weight_copies", "c_w", "1", "stages that a rank holds (DualPipe: 2)", minimum=1, maximum=2)
 for _name, _symbol, _meaning in (
-    ("embedding_as_layer", "l_e", "whether the embedding counts as a layer in cutting stages"),
     ("ends_as_layers", "l_2", "whether the software counts both ends as layers in every case"),
-    ("loss_as_layer", "l_l", "whether the output layer counts as a layer in cutting stages"),
     ("holds_embedding", "i_e", "whether the stage's rank holds the embedding"),
     ("holds_output", "i_o", "whether the stage's rank holds the output layer"),
     ("dropout", r"\delta", "whether dropout is applied"),

@@ -97,7 +97,7 @@ def stage_layers(
     even = virtual_stages * np.ceil(places / (pp * virtual_stages))
     first = np.where(stage == 0.0, embedding_as_layer, 0.0)
     own = even - first - np.where(stage == pp - 1.0, loss_as_layer, 0.0)
-    return np.asarray(own + stage_added_layers)
+    return np.asarray(np.maximum(own, 0.0) + stage_added_layers)
 
 
 @formula(
@@ -115,18 +115,6 @@ def holds_output(stage: Array, pp: Array, weight_copies: Array) -> Array:
     """Whether the stage's rank holds the output layer."""
     other = (stage == 0.0) & (weight_copies > 1.0)
     return np.where((stage == pp - 1.0) | other, 1.0, 0.0)
-
-
-# Places for layers in one chunk of a stage, of which the embedding may take the very first.
-CHUNK = "ceil((layers + embedding_as_layer + loss_as_layer)/(pp*virtual_stages))"
-PERIOD = f"maximum(pp*{CHUNK}, 1)"
-FIRST = "(dense_layers + embedding_as_layer)"
-LEFT = f"{FIRST} % {PERIOD}"
-OWN = (
-    f"floor({FIRST}/{PERIOD})*{CHUNK} + maximum(minimum({LEFT} - {{0}}*{CHUNK}, {CHUNK}), 0)"
-    " - where({0} == 0, embedding_as_layer, 0)"
-)
-HERE, OPPOSITE = OWN.format("stage"), OWN.format("(pp - 1 - stage)")
 
 
 @formula(assumes=(f"{ENDS}, and this is their mean",), **PIPELINE)
@@ -149,7 +137,8 @@ def stage_leading_layers(
     def held(place: Array) -> Array:
         part = np.maximum(np.minimum(leading % period - place * chunk, chunk), 0.0)
         whole = np.floor(leading / period) * chunk + part
-        return np.asarray(whole - np.where(place == 0.0, embedding_as_layer, 0.0))
+        ahead = np.where(place == 0.0, embedding_as_layer, 0.0)
+        return np.asarray(np.maximum(whole - ahead, 0.0))
 
     own = held(stage)
     return np.where(weight_copies > 1.0, (own + held(pp - 1.0 - stage)) / 2.0, own)

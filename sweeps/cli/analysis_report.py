@@ -319,10 +319,10 @@ def _notes(
     yield from _schedule_lacks(evaluation, job.resolved.labels.get("framework", ""))
     layers = evaluation.value("layers", {})
     chunks = evaluation["pp"] * evaluation["virtual_stages"]
-    ends = sum(_number(evaluation, name) for name in ("embedding_as_layer", "loss_as_layer"))
-    if layers is not None and ends > 0.0:
-        which = "embedding and loss count" if ends > 1.0 else "one end counts"
-        yield f"{layers:g} layers, and {which} as layers: {layers + ends:g} places"
+    each = [_number(evaluation, name) for name in ("embedding_as_layer", "loss_as_layer")]
+    if layers is not None and (ends := sum(each)) > 0.0:
+        counts = " and ".join(f"{n:g}" for n in each)
+        yield f"{layers:g} layers; embedding and loss count as {counts}: {layers + ends:g} places"
     if layers is not None and (layers + ends) % chunks > 0.0:
         yield f"{layers + ends:g} layers don't divide into {chunks:g} stages: the largest rules"
     uneven = [

@@ -317,7 +317,9 @@ def read(name: str, text: str | None) -> str | None:
 def switched(name: str, word: str) -> str:
     """Return a switch's number; any other text as it is."""
     number = SWITCHED.get(word.strip().lower())
-    return number if number is not None and is_switch(name) else word
+    # As how many layers an end counts is mostly one or none.
+    takes = is_switch(name) or name in ("embedding_as_layer", "loss_as_layer")
+    return number if number is not None and takes else word
 
 
 def is_switch(name: str) -> bool:

@@ -83,25 +83,41 @@ def _megatron_pipeline(plan: Execution, missing: list[str]) -> Iterator[str]:
     if schedule not in SCHEDULES["megatron-lm"]:
         missing.append(f"it has no schedule {schedule}")
     chunks, layers = int(plan["pp"] * plan["virtual_stages"]), int(plan["layers"])
-    counted = plan.given.get("embedding_as_layer", 0.0) > 0.0
-    if counted:
-        yield "--account-for-embedding-in-pipeline-split"
-        yield "--account-for-loss-in-pipeline-split"
-    if (layers + 2 * counted) % chunks:
+    ends = _ends(plan)
+    flags = tuple(f"--account-for-{end}-in-pipeline-split" for end in ("embedding", "loss"))
+    if (layers + sum(ends)) % chunks or max(ends) > 1:
+        further = int(plan.given.get("mtp_layers", 0.0))
         if chunks <= LAYOUT_CHUNKS:
-            yield f"--pipeline-model-parallel-layout '{_layout(layers, chunks)}'"
+            yield f"--pipeline-model-parallel-layout '{layout(layers, chunks, ends, further)}'"
         else:
             missing.append(f"{layers} layers in {chunks} chunks need a layout of your own")
-    elif plan["virtual_stages"] > 1.0:
+        return
+    yield from (flag for flag, end in zip(flags, ends, strict=True) if end)
+    if plan["virtual_stages"] > 1.0:
         yield f"--num-virtual-stages-per-pipeline-rank {plan['virtual_stages']:g}"
 
 
-def _layout(layers: int, chunks: int) -> str:
-    """Return which layers each chunk holds: the first ones one more."""
-    few, more = divmod(layers, chunks)
-    held = ["t" * (few + (place < more)) for place in range(chunks)]
-    held[0], held[-1] = f"E{held[0]}", f"{held[-1]}L"
-    return "|".join(held)
+def _ends(plan: Execution) -> tuple[int, int]:
+    """Return as how many layers the embedding and the loss count."""
+    embedding = int(plan.given.get("embedding_as_layer", 0.0))
+    return embedding, int(plan.given.get("loss_as_layer", embedding))
+
+
+def layout(layers: int, chunks: int, ends: tuple[int, int], further: int = 0) -> str:
+    """Return which layers each chunk holds, as the model counts them: the last ones have fewer.
+
+    E is the embedding, t a layer, m one that predicts a further token, L the loss.
+    """
+    places = -(-(layers + sum(ends)) // chunks)
+    held = [places - ends[0], *[places] * (chunks - 2), places - ends[1]]
+    free = sum(held) - layers
+    for place in reversed(range(chunks)):
+        fewer = min(free, held[place])
+        held[place] -= fewer
+        free -= fewer
+    each = ["t" * count for count in held]
+    each[0], each[-1] = f"E{each[0]}", f"{each[-1]}{'m' * further}L"
+    return "|".join(each)
 
 
 def _megatron_sharding(plan: Execution) -> Iterator[str]:
@@ -256,13 +272,13 @@ def _titan_pipeline(plan: Execution, missing: list[str]) -> Iterator[str]:
     yield f'pipeline_parallel_schedule = "{TITAN_SCHEDULES.get(schedule, "ZBVZeroBubble")}"'
     yield f"pipeline_parallel_microbatch_size = {plan['micro_batch']:g}"
     layers, chunks = plan["layers"], plan["pp"] * plan["virtual_stages"]
-    counted = plan.given.get("embedding_as_layer", 0.0) > 0.0
-    yield f"pipeline_parallel_first_stage_less_layers = {1 if counted else 0}"
-    yield f"pipeline_parallel_last_stage_less_layers = {1 if counted else 0}"
-    if (layers + 2 * counted) % chunks:
+    ends = _ends(plan)
+    yield f"pipeline_parallel_first_stage_less_layers = {ends[0]}"
+    yield f"pipeline_parallel_last_stage_less_layers = {ends[1]}"
+    if (layers + sum(ends)) % chunks:
         missing.append("stages that are uneven want module_fqns_per_model_part written out")
     else:
-        yield f"pipeline_parallel_layers_per_stage = {(layers + 2 * counted) / chunks:g}"
+        yield f"pipeline_parallel_layers_per_stage = {(layers + sum(ends)) / chunks:g}"
 
 
 # Of a pipeline, what each framework can run.

@@ -9,11 +9,12 @@ import tomllib
 import numpy as np
 import pytest
 
+from overhead.graph import Evaluation
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps.errors import InputError
 from sweeps.search.answer import answer, nodes_lost, other_batch
-from sweeps.search.launch import deepspeed, megatron, torchtitan
+from sweeps.search.launch import deepspeed, layout, megatron, torchtitan
 from sweeps.search.repair import batch_for, filled, nearest_plan, remedies
 from sweeps.search.search import KEPT, RESOLUTION, details, effort, search
 from sweeps.search.space import space_of
@@ -124,6 +125,38 @@ def test_stages_that_are_uneven_have_a_layout() -> None:
     assert sum(chunk.count("t") for chunk in chunks) == 80
     assert chunks[0].startswith("E")
     assert chunks[-1].endswith("L")
+
+
+@pytest.mark.parametrize(
+    ("layers", "chunks", "ends", "further", "published"),
+    [
+        # DeepSeek-V3 and Kimi K2 as NVIDIA's recipes have them (specs/measured/plans.csv).
+        (61, 16, (0, 3), 1, f"E{'tttt|' * 15}tmL"),
+        (61, 16, (0, 0), 1, f"E{'tttt|' * 15}tmL"),
+        (61, 16, (0, 3), 0, f"E{'tttt|' * 15}tL"),
+        (61, 32, (1, 2), 0, f"Et|{'tt|' * 30}L"),
+        # By hand: one free place more than the last chunk has.
+        (5, 4, (0, 0), 0, "Ett|tt|t|L"),
+    ],
+)
+def test_layouts_are_those_that_stages_are_counted_by(
+    layers: int, chunks: int, ends: tuple[int, int], further: int, published: str
+) -> None:
+    assert layout(layers, chunks, ends, further) == published
+    assert published.count("t") == layers
+    plan = usual().main[0].plan
+    given = {"pp": 4.0, "virtual_stages": chunks / 4.0, "layers": float(layers)}
+    given |= {"embedding_as_layer": float(ends[0]), "loss_as_layer": float(ends[1])}
+    given |= {"mtp_layers": float(further)}
+    told = arguments(megatron(plan.changed(given, {"schedule": "interleaved"})).lines)
+    assert told["--pipeline-model-parallel-layout"].strip("'") == published
+    # What stages hold in memory: chunks of the same place of each turn.
+    chunk = [part.count("t") + part.count("m") for part in published.split("|")]
+    known = {**given, "mtp_depths": float(further), "weight_copies": 1.0, "stage": np.arange(4.0)}
+    held = Evaluation(known, {})["stage_layers"]
+    if published != "Ett|tt|t|L":  # Free places beyond the last stage's are counted as held.
+        assert held.tolist()[:3] == [sum(chunk[place::4]) for place in range(3)]
+        assert held[3] >= sum(chunk[3::4])
 
 
 def test_deepspeed_is_a_configuration() -> None:
