@@ -57,7 +57,11 @@ section:target { background: var(--soft); }
 p { margin: .4rem 0; } .wide { overflow-x: auto; }
 table { border-collapse: collapse; } td, th { text-align: left; vertical-align: top;
   padding: .25rem .8rem .25rem 0; border-bottom: 1px solid var(--line); }
-td, th { min-width: 5.5rem; }
+td:not(:last-child), th { min-width: 6rem; } section h2 { margin-top: 0; }
+.typed { white-space: pre-wrap; } mtd { text-align: left; }
+@media (max-width: 40rem) { tr, td { display: block; } tr:first-child { display: none; }
+  td { border: 0; padding: 0; }
+  tr { border-top: 1px solid var(--line); padding: .5rem 0; } td:first-child { font-weight: 600; } }
 """
 MENU = {
     "index": "Guide", "commands": "Commands", "specs": "Specs",
@@ -90,7 +94,7 @@ def _math(inner: str) -> str:
 
 def symbol(latex: str) -> str:
     """Return a symbol of the vocabulary, which is LaTeX of letters and indices, as MathML."""
-    parts = re.findall(r"\\[A-Za-z]+|\\.|[^\\ ]", latex)
+    parts = re.findall(r"\\[A-Za-z]+|\\.|.", latex)
     made = _row(parts)
     if parts:
         message = f"the symbol '{latex}' closes a group that it doesn't open"
@@ -102,6 +106,9 @@ def _row(parts: list[str]) -> str:
     """Take atoms with their indices up to a group's end."""
     done = []
     while parts and parts[0] != "}":
+        if parts[0] == " ":
+            parts.pop(0)
+            continue
         base = _atom(parts)
         marks = {"_": "", "^": ""}
         while parts and parts[0] in ("_", "^", "'"):
@@ -605,7 +612,8 @@ class Site:
             body.append(f"<p>{escape(job.question)}</p>\n")
             body += [f"<p>{_code(name)}:</p>\n<pre>{escape(text)}</pre>\n"
                      for name, text in job.files.items()]  # fmt: skip
-            body.append(f"<pre>{escape(_asked(job))}</pre>\n")
+            typed = "" if job.screen else ' class="typed"'
+            body.append(f"<pre{typed}>{escape(_asked(job))}</pre>\n")
             body.append(f"<pre>{escape(job.screen)}</pre>\n" if job.python and job.screen else "")
             called = dict.fromkeys(line.split()[1] for line in _lines(job.command))
             links = ", ".join(_link(f"command-{name}", name) for name in called)

@@ -422,14 +422,14 @@ def figures_of(dataset: xr.Dataset, declared: Figures | None = None) -> list[Fig
     return check_figures(declared or default_figures(dataset), subject.dims, subject.variables)
 
 
-LINES = ("curves", "scaling")  # The kinds of figures that are tables as well
+TABLES = ("curves", "scaling", "best")  # The kinds of figures that are tables as well
 _MOST_ROWS = 24
 _BEST = 8
 _MOST_READ = 10_000_000  # Cells from which nothing is read just to show some of them
 
 
 def answer_lines(path: Path) -> Iterator[str]:
-    """Yield what a stored sweep says: its first figure of lines as a table, or its best cells."""
+    """Yield what a stored sweep says: its first lines or map as a table, or its best cells."""
     from sweeps.plots.data import subject_of
     from sweeps.plots.defaults import main_variable
     from sweeps.plots.draw import best_cells, tabulate
@@ -440,7 +440,7 @@ def answer_lines(path: Path) -> Iterator[str]:
         main = main_variable(dataset, subject_of(dataset))
         if main is None or dataset.variables[main].size > _MOST_READ:
             return
-        own = [one for one in figures_of(dataset) if one.kind in LINES]
+        own = [one for one in figures_of(dataset) if one.kind in TABLES]
         shown = tabulate(dataset, own[0]) if own else best_cells(dataset, main, _BEST)
     title, names, (heads, *rows) = shown
     yield title

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.plots.data import View
+from sweeps.plots.data import View, evenly
 from sweeps.plots.frame import Axis, Frame, Legend, axis_of, better_of, frame, panel_size, scale_for
 from sweeps.plots.marks import joined, panels_of, sheet_of, short_name, status_bits
 from sweeps.plots.schema import Figure
@@ -26,6 +26,7 @@ from sweeps.plots.style import (
     number,
     plain,
     region_colour,
+    scale_of,
     text_width,
 )
 
@@ -127,6 +128,7 @@ def label_place(mask: NDArray[np.bool_], box: tuple[float, float]) -> tuple[floa
     return (column + wide / 2) / columns, (row + high / 2) / rows
 
 
+_ROWS, _COLUMNS = 4, 5  # of a panel's table
 _GRID = (120, 200)  # rows and columns on which a place for a region's name is sought
 _OWN_COLOURS = 8
 _MOST_NAMED = 12  # regions that the legend names one by one
@@ -189,6 +191,24 @@ def draw_best(figure: Figure, view: View) -> Canvas:
         _name_regions(axes, drawn, index, (xaxis, yaxis), made)
     made.legend(legend)
     return made.canvas
+
+
+def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]]]:
+    """Return a map as a table: its title, its columns of names, and the best at samples."""
+    panels = panels_of(figure, view)
+    drawn = _prepared(figure, view, panels)
+    names = [region.name for region in drawn.regions]
+    across, down = evenly(len(drawn.x), _COLUMNS), evenly(len(drawn.y), _ROWS)
+    first, *others = map(scale_of(view.units(figure["x"])).given, drawn.x[across])
+    given = scale_of(view.units(figure["y"])).given
+    of = [plain(figure["panels"])] if panels[0] else []
+    rows = [[*of, plain(figure["y"]), f"{plain(figure['x'])} {first}", *others]]
+    for name, which in zip(panels, drawn.which, strict=True):
+        panel = [name.removeprefix(f"{of[0]} = ")] if of else []
+        for row in down:
+            cells = [names[place] for place in which[row, across]]
+            rows.append([*panel, given(drawn.y[row]), *cells])
+    return figure["title"] or _title(figure, view), len(of) + 1, rows
 
 
 def _title(figure: Figure, view: View) -> str:

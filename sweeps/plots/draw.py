@@ -35,10 +35,12 @@ def draw(dataset: xr.Dataset, figure: Figure | Mapping[str, Any], stem: Path) ->
 def tabulate(
     dataset: xr.Dataset, figure: Figure | Mapping[str, Any]
 ) -> tuple[str, int, list[list[str]]]:
-    """Return a figure of lines as a table: its title, its columns of names, and its rows."""
-    from sweeps.plots.curves import table_of
-
+    """Return lines or a map as a table: its title, its columns of names, and its rows."""
     figure = _resolved(dataset, figure)
+    if figure.kind == "best":
+        from sweeps.plots.best import table_of
+    else:
+        from sweeps.plots.curves import table_of
     view = view_of(dataset, figure["at"])
     title, names, rows = table_of(figure, view)
     held = ", ".join(view.phrase(dim) for dim in figure["at"] if dim in view.held)

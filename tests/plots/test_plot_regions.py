@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sweeps.plots.best import HOLE, edges, label_place, regions_of, runs
+from sweeps.plots.draw import tabulate
+from sweeps.store.read import open_dataset
 
 values = arrays(
     np.float64, (4, 3, 5), elements=st.sampled_from([1.0, 1.0 + 1e-12, 1.5, 2.0, 7.0, np.nan])
@@ -67,3 +71,19 @@ def test_a_name_stands_inside_its_region_or_nowhere() -> None:
     assert 0.3 <= y <= 0.7
     assert label_place(mask, (0.5, 0.1)) is None
     assert label_place(mask, (2.0, 0.1)) is None
+
+
+def test_a_map_is_a_table_of_the_best() -> None:
+    gallery = Path(__file__).parents[2] / "outputs" / "gallery"
+    with open_dataset(gallery / "all-reduce-algorithms.nc") as stored:
+        figure = {"kind": "best", "value": "chosen_algorithm", "panels": "topology",
+                  "at": {"algorithm": "auto"}}  # fmt: skip
+        _, names, (heads, *rows) = tabulate(stored, figure)
+        chosen = stored.chosen_algorithm
+        words = dict(zip(chosen.flag_values, chosen.flag_meanings.split(), strict=True))
+        of = chosen.sel(algorithm="auto", message_bytes=[1024, 8 * 2**30])
+        assert (names, heads[:2], heads[-1]) == (2, ["topology", "ranks"], "8 GiB")
+        assert len(rows) == 4 * stored.sizes["topology"]
+        for row in rows:
+            ends = of.sel(topology=row[0], ranks=int(row[1])).values
+            assert [row[2], row[-1]] == [words[one] for one in ends]
