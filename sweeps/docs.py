@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -300,19 +302,35 @@ def run_job(job: Job, run: Callable[[Sequence[str]], int]) -> Job:
         for name, text in job.files.items():
             Path(name).write_text(text, encoding="utf-8")
         for line in _lines(job.command):
-            words = shlex.split(line)[1:]
-            with redirect_stdout(StringIO()) as printed:
-                # Its figures aren't shown here.
-                code = run([*words, "--no-plot"] if words[0] == "run" else words)
+            code, printed = _printed(shlex.split(line)[1:], run)
             if code:
                 message = f"{line}: ends with exit code {code}"
                 raise RunError(message)
-            shown += [f"$ {line}", *_first(printed.getvalue()), ""]
+            shown += [f"$ {line}", *_first(printed), ""]
         if job.python:
             with redirect_stdout(StringIO()) as printed:
                 exec(job.python, {})
             shown = _first(printed.getvalue())
     return replace(job, screen="\n".join(shown).rstrip())
+
+
+def _printed(words: list[str], run: Callable[[Sequence[str]], int]) -> tuple[int, str]:
+    """Return a command's exit code, and what it prints."""
+    if "--formulas" in words:
+        # What a user's file declares would stay in this process' registry.
+        path = str(Path(__file__).parents[1])
+        done = subprocess.run(
+            [sys.executable, "-m", "sweeps", *words],
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+    with redirect_stdout(StringIO()) as printed:
+        # Its figures aren't shown here.
+        code = run([*words, "--no-plot"] if words[0] == "run" else words)
+    return code, printed.getvalue()
 
 
 def _lines(text: str) -> list[str]:

@@ -162,7 +162,9 @@ def test_command_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(("place", "job"), list(enumerate(JOBS, 1)), ids=[job.name for job in JOBS])
 def test_job_prints_what_the_guide_shows(place: int, job: Job) -> None:
+    before = {*ALGORITHMS}
     text = told(place, run_job(job, run))
+    assert before == {*ALGORITHMS}
     assert text in DOCUMENT.read_text(encoding="utf-8"), "sweeps docs --jobs > outputs/jobs.md"
 
 
