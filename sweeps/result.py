@@ -454,6 +454,10 @@ def _line(fields: Sequence[str]) -> str:
     return text.getvalue()
 
 
+# Characters of a line of prose; tables take what they need.
+LINE = 80
+
+
 def aligned(rows: Sequence[Sequence[str]], *, left: int = 1, indent: str = "  ") -> Iterator[str]:
     """Yield rows as lines with aligned columns: the first ones to the left, others to the right."""
     if not rows:

@@ -23,7 +23,7 @@ from sweeps.cli.analysis_job import LACKING, evaluation_of, roots
 from sweeps.cli.collective_command import evaluated, put_in
 from sweeps.cli.flags import flag_of
 from sweeps.cli.options import grouped_lines, price_words
-from sweeps.cli.write import shown
+from sweeps.cli.write import shown, size_of
 from sweeps.job import Job
 from sweeps.result import aligned
 
@@ -311,7 +311,7 @@ def _notes(
         yield "a number of parameters without shapes: of memory, model states can be told"
         if cut > 1.0:
             states = "the whole model's states" if evaluation["zero_stage"] < 1.0 else "all states"
-            whole = shown("memory", result.per_gpu_memory_bytes * cut)
+            whole = size_of(result.per_gpu_memory_bytes * cut)
             yield f"a GPU holds 1/(tp*pp) = 1/{cut:g} of the parameters; {states}: {whole}"
     if flat and result.collective_reports:
         name = evaluation.labels["topology"]
@@ -362,13 +362,13 @@ def _text(evaluation: Evaluation, name: str) -> str:
 
 def _needs(evaluation: Evaluation, result: AnalysisResult) -> str:
     scope = "" if result.memory_is_whole else " for model states alone"
-    needed = shown("memory", result.per_gpu_memory_bytes)
-    return f"{needed}{scope} of the GPU's {_text(evaluation, 'memory_capacity')}"
+    needed = size_of(result.per_gpu_memory_bytes)
+    return f"{needed}{scope} of the GPU's {size_of(_number(evaluation, 'memory_capacity'))}"
 
 
 def _host(evaluation: Evaluation) -> str:
     needs, has = (_number(evaluation, f"host_memory{what}") for what in ("", "_capacity"))
-    told = f"{shown('memory', needs)} a GPU of {shown('memory', has)}"
+    told = f"{size_of(needs)} a GPU of {size_of(has)}"
     return f"{told}: DOES NOT FIT" if needs > has else told if needs > 0.0 else ""
 
 
@@ -384,18 +384,18 @@ def _memory(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
     yield f"{part} of {'the fullest' if stages > 1.0 else 'a'} GPU{place}"
     for name, value in result.memory.items():
         if value > 0.0:
-            yield _line(display.words(name), shown(name, value))
+            yield _line(display.words(name), size_of(value))
     band = f", +- {_number(evaluation, 'memory_error_band'):.0%}" if result.memory_is_whole else ""
-    yield _line("all together", f"{shown('memory', result.per_gpu_memory_bytes)}{band}")
+    yield _line("all together", f"{size_of(result.per_gpu_memory_bytes)}{band}")
     left = _number(evaluation, "memory_capacity") - float(result.per_gpu_memory_bytes)
-    capacity = _text(evaluation, "memory_capacity")
+    capacity = size_of(_number(evaluation, "memory_capacity"))
     if np.isnan(left):
         yield _line("capacity", "not known")
     elif left < 0.0:
-        yield _line("capacity", f"{capacity}: DOES NOT FIT, {shown('memory', -left)} too much")
+        yield _line("capacity", f"{capacity}: DOES NOT FIT, {size_of(-left)} too much")
     else:
         ends = ("fits, ", "") if result.memory_is_whole else ("", " for activations")
-        yield _line("capacity", f"{capacity}: {ends[0]}{shown('memory', left)} left{ends[1]}")
+        yield _line("capacity", f"{capacity}: {ends[0]}{size_of(left)} left{ends[1]}")
     if host := _host(evaluation):
         yield _line("in the host's memory", host)
     yield ""
@@ -463,7 +463,7 @@ def _ways(one: CollectiveReport) -> Iterator[Sequence[str]]:
             yield (
                 f"    {way}",
                 f"{count:g} x {shown('message_bytes', one.message_bytes)}",
-                shown("sent_bytes", count * one.volume_bytes),
+                size_of(count * one.volume_bytes),
                 f"{count:g} x {shown('time', one.latency_s)} = {shown('time', whole)}",
                 "",
             )
@@ -472,7 +472,7 @@ def _ways(one: CollectiveReport) -> Iterator[Sequence[str]]:
 def _together(words: str, reports: Sequence[CollectiveReport], time: Any) -> Sequence[str]:
     volume = sum(float(one.total_volume_bytes) for one in reports)
     energy = sum(float(one.total_energy_j) for one in reports)
-    return (words, "", shown("sent_bytes", volume), shown("time", time), shown("energy", energy))
+    return (words, "", size_of(volume), shown("time", time), shown("energy", energy))
 
 
 def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:

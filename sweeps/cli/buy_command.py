@@ -182,7 +182,7 @@ def _lines(
     assumed: Sequence[str],
 ) -> Iterator[str]:
     from sweeps.cli.options import price_words
-    from sweeps.result import aligned
+    from sweeps.result import LINE, aligned
     from sweeps.spec.catalog import load_hardware
 
     first = next(iter(points.values()))
@@ -206,7 +206,7 @@ def _lines(
         if not {"price", "capital"} & set(point.constants) and (
             old := price_words(load_hardware(name, point.folders))
         ):
-            yield from wrap(old, 96, subsequent_indent="  ")
+            yield from wrap(old, LINE, subsequent_indent="  ")
     yield "times are good to the error of a step's time that each plan states"
     yield "numbers of nodes with prime factors up to 7 were tried; sweeps plan says all of one"
 

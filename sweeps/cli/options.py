@@ -16,7 +16,7 @@ from sweeps.cli.flags import flag_of
 from sweeps.errors import InputError, fault
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, DEFAULT, UNKNOWN, Origin, by_owner, words_of
-from sweeps.result import aligned, stored_as
+from sweeps.result import LINE, aligned, stored_as
 from sweeps.spec.units import format_quantity
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
     for origin, values in groups.items():
         yield f"  {origin}"
         text = "; ".join(f"{', '.join(names)} = {value}" for value, names in values.items())
-        yield from wrap(text, 96, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        yield from wrap(text, LINE, initial_indent=" " * 6, subsequent_indent=" " * 6)
 
 
 def _group(origins: Sequence[Origin]) -> str:

@@ -16,7 +16,7 @@ from sweeps.cli.plan_command import CALCULATED, Asked
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault
 from sweeps.origin import GIVEN, Origin, assumed
-from sweeps.result import Field, Result, aligned, of_rows, provenance_of
+from sweeps.result import LINE, Field, Result, aligned, of_rows, provenance_of
 from sweeps.search.calculator import (
     MENTIONED,
     SCRIPT,
@@ -36,7 +36,6 @@ from sweeps.search.search import details
 from sweeps.spec.axis import numbers_of, parse_values
 from sweeps.spec.units import parse_quantity, spelled_out
 
-WIDTH = 98
 # How far a number of parameters may be from that of the sizes, unsaid.
 TOLD = 0.01
 TITLES = {"tp": "TP", "pp": "PP", "dp": "DP", "ep": "EP"}
@@ -541,5 +540,5 @@ def _gb(value: float) -> str:
 
 
 def _bullet(text: str) -> Sequence[str]:
-    return wrap(text, WIDTH, initial_indent="  - ", subsequent_indent="    ",
+    return wrap(text, LINE, initial_indent="  - ", subsequent_indent="    ",
                 break_on_hyphens=False)  # fmt: skip

@@ -20,7 +20,7 @@ from sweeps.cli.options import price_words
 from sweeps.cli.plan_command import Asked, flag_of
 from sweeps.cli.write import shown
 from sweeps.engine.grid import is_row_number
-from sweeps.result import Result, aligned
+from sweeps.result import LINE, Result, aligned
 from sweeps.search.answer import WHOLE, Answer, answer, nodes_lost, other_batch, trained
 from sweeps.search.launch import Settings, settings_of
 from sweeps.search.repair import nearest_plan
@@ -119,7 +119,6 @@ def _text(name: str, value: Any) -> str:
     return shown(name, value)
 
 
-WIDTH = 98
 # How many splits, and plans of the Pareto front, are shown.
 SHOWN_SPLITS = 10
 FRONT = 8
@@ -150,7 +149,7 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
 def bullets(lines: Sequence[str]) -> Iterator[str]:
     """Yield lines as wrapped points of a list."""
     for line in lines:
-        yield from wrap(line, WIDTH, initial_indent="  - ", subsequent_indent="    ")
+        yield from wrap(line, LINE, initial_indent="  - ", subsequent_indent="    ")
 
 
 def heading(answer: Answer) -> str:
@@ -182,7 +181,7 @@ def space_lines(answer: Answer) -> Iterator[str]:
     widths = [max((len(line[place]) for line in lines), default=0) for place in (0, 1)]
     for count, name, text in lines:
         head = f"    {count.rjust(widths[0])}  {name.ljust(widths[1])}  "
-        yield from wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head)) or [
+        yield from wrap(text, LINE, initial_indent=head, subsequent_indent=" " * len(head)) or [
             head.rstrip()
         ]
     yield ""
@@ -370,7 +369,7 @@ def _other_batch(answer: Answer) -> Iterator[str]:
         yield from wrap(
             f"the batch doesn't divide among the GPUs: with {other.words} a token would take "
             f"{1.0 / (1.0 + other.faster) - 1.0:+.1%} ({plan.name})",
-            WIDTH,
+            LINE,
         )
         yield ""
 
@@ -420,7 +419,7 @@ def _packed(settings: Settings) -> Iterator[str]:
     """Yield settings with several on a line where they are short."""
     if settings.framework == "DeepSpeed":
         text = " ".join(line.strip() for line in settings.lines)
-        yield from wrap(text, WIDTH - 4, break_on_hyphens=False)
+        yield from wrap(text, LINE - 4, break_on_hyphens=False)
         return
     section, row = "", ""
     for line in settings.lines:
@@ -432,7 +431,7 @@ def _packed(settings: Settings) -> Iterator[str]:
                 yield section
             continue
         joined = f"{row}{'; ' if section else ' '}{line}" if row else line
-        if len(joined) > WIDTH - 4 and row:
+        if len(joined) > LINE - 4 and row:
             yield row
             row = line
         else:

@@ -258,9 +258,13 @@ def info_command(file: str, verifying: bool, showing: bool) -> int:
 @click.command("plot")
 @click.argument("file", metavar="FILE.nc")
 @click.option("--figure", "wanted", multiple=True, metavar="NAME", help="Only these figures.")
-def plot_command(file: str, wanted: tuple[str, ...]) -> int:
+@click.option("--style", default="screen", metavar="NAME", help="screen, slide (16:9, large type), "
+              "paper (one column, as PDF) or dark.  [default: screen]")  # fmt: skip
+def plot_command(file: str, wanted: tuple[str, ...], style: str) -> int:
     """Draw the figures that a stored sweep declares, or those that suit it."""
     from sweeps.cli.write import draw_figures
+    from sweeps.plots.style import using
 
-    draw_figures(Path(file), wanted=wanted)
+    with using(style):
+        draw_figures(Path(file), wanted=wanted, suffix="" if style == "screen" else f"-{style}")
     return 0

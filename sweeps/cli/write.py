@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from overhead.quantity import VOCABULARY
+from overhead.quantity import VOCABULARY, Array
 from sweeps import display
 from sweeps.engine.validity import ONE_RANK
 from sweeps.errors import InputError, fault, nearest
@@ -383,6 +383,7 @@ def draw_figures(
     wanted: Sequence[str] = (),
     notes: TextIO | None = None,
     dataset: xr.Dataset | None = None,
+    suffix: str = "",
 ) -> None:
     """Draw figures beside a stored file: those given, its spec's, or what suits its dataset."""
     from sweeps.plots.draw import draw
@@ -400,7 +401,7 @@ def draw_figures(
     for figure in checked:
         if wanted and figure.name not in wanted:
             continue
-        stem = path.with_name(f"{path.stem}-{figure.name}")
+        stem = path.with_name(f"{path.stem}-{figure.name}{suffix}")
         for made in draw(dataset, figure, stem):
             notes.write(f"drew {made}\n")
 
@@ -516,3 +517,8 @@ def shown(name: str, value: Any) -> str:
         if units == "USD":
             return f"{value:,.2f} USD" if abs(value) < 1000 else f"{value:,.0f} USD"
     return format_quantity(value, units)
+
+
+def size_of(value: float | Array) -> str:
+    """Return bytes that stand beside others."""
+    return format_quantity(float(value), "byte", binary=False)

@@ -22,6 +22,7 @@ from sweeps.plots.style import (
     MARKERS,
     MUTED,
     SIZE_NOTE,
+    canonical,
     plain,
     scale_colour,
     scale_of,
@@ -106,10 +107,11 @@ def _points(figure: Figure, view: View) -> _Points:
     limits = np.full(x.shape, np.inf)
     capacity = figure["capacity"]
     if capacity is not None:
-        if view.units(capacity) != view.units(figure["x"]):
+        own, units = view.units(capacity), view.units(figure["x"])
+        if own != units:
             message = (
-                f"{figure.where}.capacity = '{capacity}': in {view.units(capacity)}, x in "
-                f"{view.units(figure['x'])}; a limit of x"
+                f"{figure.where}.capacity = '{capacity}': in {canonical(own)}, x in "
+                f"{canonical(units)}; a limit of x"
             )
             raise InputError(message)
         limits = flat(view.numbers(capacity, dims))

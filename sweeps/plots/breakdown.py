@@ -23,6 +23,7 @@ from sweeps.plots.style import (
     COLOURS,
     INK,
     SIZE_NOTE,
+    canonical,
     number,
     plain,
     scale_of,
@@ -143,9 +144,10 @@ def _limits(
     if capacity is None:
         return None, ""
     if view.units(capacity) != units:
+        own, units = canonical(view.units(capacity)), canonical(units)
         message = (
-            f"{figure.where}.capacity = '{capacity}': in {view.units(capacity)}, the parts in "
-            f"{units}; a limit in {units}"
+            f"{figure.where}.capacity = '{capacity}': in {own}, the parts in {units}; a limit in "
+            f"{units}"
         )
         raise InputError(message)
     words = short_name(view, capacity)

@@ -14,7 +14,7 @@ from overhead.labels import LABELS, PLAN_LABELS, SWITCHES
 from overhead.plan import DEGREES
 from sweeps import display
 from sweeps.origin import ASSUMED, GIVEN, read
-from sweeps.plots.style import IN_BITS, parse, plain, scale_of
+from sweeps.plots.style import IN_BITS, IN_GB, parse, plain, scale_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -371,7 +371,7 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
             if not is_label(dataset.variables[dim].values if dim in dataset.coords else ()):
                 found.sort()
             places[dim] = found if len(found) > 1 else found[0]
-    part = _cards_in_bits(_without_constant_columns(dataset.isel(places)))
+    part = _as_read(_without_constant_columns(dataset.isel(places)))
     single = [str(dim) for dim, size in part.sizes.items() if size == 1]
     part = part.isel(dict.fromkeys(single, 0))
     named = [dim for dim in at if dim not in places or not isinstance(places[dim], list)]
@@ -393,13 +393,22 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
     return View(part, tuple(dict.fromkeys([*named, *single, *columns, *scalars])))
 
 
-def _cards_in_bits(part: xr.Dataset) -> xr.Dataset:
-    """Give bandwidths of network cards the unit in which they are sold."""
-    cards = {name: part.variables[name] for name in CARDS if name in part.coords}
-    return part.assign_coords({
-        name: (one.dims, one.values, {**one.attrs, "units": IN_BITS})
-        for name, one in cards.items() if one.attrs.get("units") == "byte s-1"
-    })  # fmt: skip
+def _as_read(part: xr.Dataset) -> xr.Dataset:
+    """Give what network cards send, and bytes that aren't a message's, the units people use."""
+    found = {}
+    for name, one in part.variables.items():
+        units = one.attrs.get("units")
+        if name in CARDS and name in part.coords and units == "byte s-1":
+            found[name] = one.copy(deep=False)
+            found[name].attrs["units"] = IN_BITS
+        elif units == "byte" and name not in part.sizes and not str(name).startswith("message"):
+            found[name] = one.copy(deep=False)
+            found[name].attrs["units"] = IN_GB
+    variables, coordinates = (
+        {name: one for name, one in found.items() if (name in part.coords) is given}
+        for given in (False, True)
+    )
+    return part.assign(variables).assign_coords(coordinates)
 
 
 def _without_constant_columns(part: xr.Dataset) -> xr.Dataset:

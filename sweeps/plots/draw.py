@@ -15,7 +15,20 @@ from sweeps.plots.data import cell_names, subject_of, view_of
 from sweeps.plots.declare import check_figures, resolve
 from sweeps.plots.frame import better_of
 from sweeps.plots.schema import BREAKDOWNS, Figure
-from sweeps.plots.style import long_name, plain, scale_of, style
+from sweeps.plots.style import (
+    ALARM,
+    BAND,
+    COLOURS,
+    FAINT,
+    HOLE_COLOUR,
+    INK,
+    MUTED,
+    long_name,
+    plain,
+    scale_of,
+    style,
+    use,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -96,20 +109,25 @@ def _drawn(dataset: xr.Dataset, figure: Figure) -> Canvas:
 
 
 def save(canvas: Canvas, stem: Path) -> list[Path]:
-    """Write a drawing as PNG and SVG, beside their final names; then move them there."""
+    """Write a drawing in its use's forms, beside their final names; then move them there."""
     # No date and no program's version in the files: they change only with what is drawn.
     metadata: dict[str, dict[str, Any]] = {
         "png": {"Software": None},
         "svg": {"Date": None, "Creator": None},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     }
-    paths = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in metadata}
+    if use().dark:
+        _darken(canvas)
+    page = {} if use().aspect is None else {"bbox_inches": _page(canvas, use().aspect)}
+    paths = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in use().endings}
     parts = {
         ending: path.with_name(f".{path.name}.{os.getpid()}.tmp") for ending, path in paths.items()
     }
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)
         for ending, part in parts.items():
-            canvas.savefig(part, format=ending, dpi=_RESOLUTION, metadata=metadata[ending])
+            how = {"dpi": _RESOLUTION, "facecolor": canvas.get_facecolor(), **page}
+            canvas.savefig(part, format=ending, metadata=metadata[ending], **how)
         for ending, path in paths.items():
             parts[ending].replace(path)
     except OSError as error:
@@ -120,3 +138,49 @@ def save(canvas: Canvas, stem: Path) -> list[Path]:
             with suppress(OSError):  # gone already, or never there
                 part.unlink()
     return list(paths.values())
+
+
+def _page(canvas: Canvas, aspect: float) -> Any:
+    """Return a page of some proportions around a drawing."""
+    from matplotlib.transforms import Bbox
+
+    width, height = canvas.get_size_inches()
+    wide, high = max(width, aspect * height), max(height, width / aspect)
+    return Bbox.from_bounds((width - wide) / 2, (height - high) / 2, wide, high)
+
+
+# On dark ground: paper and ink change places, and what lies between.
+_GROUND = "#15181c"
+_DARK = {
+    "#ffffff": _GROUND, INK: "#ececec", MUTED: "#b0b0b0", FAINT: "#363c43", HOLE_COLOUR: "#23282e",
+    BAND: "#1d3a2c", COLOURS[-1]: "#d0d0d0", COLOURS[0]: "#4aa3df", ALARM: "#ff7a45",
+    "#000000": "#ececec",
+}  # fmt: skip
+_COLOURED = ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor")
+
+
+def _darken(canvas: Canvas) -> None:
+    """Give a drawing the colours that it has on dark ground."""
+    from matplotlib.colors import to_hex, to_rgba_array
+    from matplotlib.patheffects import AbstractPathEffect
+    from matplotlib.text import Text
+
+    def other(value: Any) -> list[str]:
+        rows = [(to_hex(row), round(255 * row[3])) for row in to_rgba_array(value)]
+        return [f"{_DARK.get(seen, seen)}{alpha:02x}" if alpha else "none" for seen, alpha in rows]
+
+    texts = (one for one in canvas.findobj() if isinstance(one, Text))
+    boxes = [box for one in texts if (box := one.get_bbox_patch()) is not None]
+    for artist in (*canvas.findobj(), *boxes):
+        for name in _COLOURED:
+            read, write = (getattr(artist, f"{verb}_{name}", None) for verb in ("get", "set"))
+            if read is None or write is None or (name == "color" and hasattr(artist, "get_hatch")):
+                continue
+            found = other(read())
+            if found:
+                write(found if len(found) > 1 else found[0])
+        for effect in artist.get_path_effects() or ():
+            assert isinstance(effect, AbstractPathEffect)
+            own = vars(effect).get("_gc", {})
+            if "foreground" in own:
+                own["foreground"] = other(own["foreground"])[0]

@@ -25,6 +25,7 @@ from sweeps.plots.style import (
     shortened,
     symbol,
     text_width,
+    use,
     wrap,
 )
 
@@ -42,12 +43,13 @@ _EDGE = 0.15
 _GAP = 0.22  # between columns, and between a panel and the legend
 _HEADING = 0.3  # a panel's heading
 _TICK_LABELS = 0.32  # tick labels below a panel
-_STRIP_GAP = 0.1
+_STRIP_GAP = 0.14
 _HANDLE = 0.62  # a legend's sample with its spaces
 _ROW = 0.178  # a legend's line
 _APART = 0.037  # between a legend's labels
 _LEGEND_TEXT = 2.4  # the widest line in a legend
 _LEAST_WIDTH = 6.0
+_HINTED = 0.97  # of a line's room: letters that are fitted to dots take a little more
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +99,13 @@ class Sheet:
 
 def columns_of(panels: int) -> int:
     """Return in how many columns panels are laid out."""
-    return _COLUMNS.get(panels, _WIDE)
+    return min(_COLUMNS.get(panels, _WIDE), use().columns)
 
 
 def panel_size(panels: int) -> tuple[float, float]:
     """Return a panel's width and height in inches."""
-    return _PANEL_SIZES.get(columns_of(panels), _SMALL_PANEL)
+    width, height = _PANEL_SIZES.get(columns_of(panels), _SMALL_PANEL)
+    return use().panel * width, use().panel * height
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +286,12 @@ def _planned(sheet: Sheet, legend: Legend) -> tuple[_Geometry, list[Line], list[
     labels = len(_xlabel(sheet, plan(0.0, 0.0).grid[0]))
     axis_room = _TICK_LABELS + labels * SIZE_TEXT * LINE_HEIGHT
     bottom = axis_room + 0.2 + len(below) * SIZE_NOTE * LINE_HEIGHT
-    return plan(top, bottom, axis_room), above, below
+    planned, aspect = plan(top, bottom, axis_room), use().aspect
+    if aspect is not None:  # Panels take the height that the page has for them
+        free = (planned.size[0] / aspect - planned.size[1]) / rows
+        panel = panel[0], panel[1] + max(free, 0.0)
+        planned = plan(top, bottom, axis_room)
+    return planned, above, below
 
 
 def _xlabel(sheet: Sheet, width: float) -> list[str]:
@@ -291,6 +299,7 @@ def _xlabel(sheet: Sheet, width: float) -> list[str]:
 
 
 def _words(sheet: Sheet, width: float) -> tuple[list[Line], list[str]]:
+    width *= _HINTED
     title = wrap(sheet.title, width, SIZE_TITLE, bold=True)
     fixed = wrap(sheet.fixed, width, SIZE_TEXT)
     above = [
@@ -465,6 +474,8 @@ def axis_of(
     if not vertical:
         ticks = _thinned(ticks, low, high, scale, inches)
     named = sentence(long_name(name, attrs))
+    if len(named) > _LONGEST_NAME:
+        named = sentence(long_name(name, attrs, short=True))
     words = [shortened(named, _LONGEST_NAME)]
     words += [mark] if (mark := symbol(str(attrs.get("symbol", "")))) else []
     unit = f" ({ticks.units.replace(' ', UNBROKEN)})" if ticks.units else ""

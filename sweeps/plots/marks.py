@@ -264,15 +264,17 @@ def _free_place(
 ) -> tuple[float, float]:
     """Return where a text may stand: near where it is wanted, clear of the others."""
     left = min(max(wanted[0] + 0.02, 0.0), 1.0 - size[0])
-    middle = wanted[1]
-    for _ in range(_TRIES):
-        middle = min(max(middle, size[1] / 2), 1 - size[1] / 2)
-        if not any(
-            left < end and left + size[0] > start and abs(other - middle) < size[1]
-            for start, end, other in taken
-        ):
-            break
-        middle += size[1] if above else -size[1]
+    low, high = size[1] / 2, 1 - size[1] / 2
+    steps = [0.0, *(sign * step for sign in (1, -1) for step in range(1, _TRIES))]
+    away = size[1] if above else -size[1]
+    places = [wanted[1] + step * away for step in steps]
+    inside = [place for place in places if low <= place <= high] or [min(max(wanted[1], low), high)]
+    free = (
+        place for place in inside
+        if not any(left < end and left + size[0] > start and abs(other - place) < size[1]
+                   for start, end, other in taken)
+    )  # fmt: skip
+    middle = next(free, inside[0])
     taken.append((left, left + size[0], middle))
     return left, middle
 

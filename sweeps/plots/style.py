@@ -6,11 +6,12 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sweeps.errors import InputError
+from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.units import parse_quantity
 
 # Okabe and Ito's colours, which stay apart for every kind of colour vision. The yellow is left to
@@ -91,6 +92,49 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a figure is for."""
+
+    panel: float = 1.0  # By what its panels are smaller, and its type larger beside them
+    columns: int = 5  # Panels beside each other at most
+    aspect: float | None = None  # Width by height; None for what its panels take
+    endings: tuple[str, ...] = ("png", "svg")
+    dark: bool = False
+
+
+USES = {
+    "screen": Use(),
+    "slide": Use(panel=0.8, columns=3, aspect=16 / 9),
+    "paper": Use(panel=0.6, columns=1, endings=("pdf", "svg")),
+    "dark": Use(dark=True),
+}
+_CURRENT: ContextVar[Use] = ContextVar("use of figures", default=USES["screen"])
+
+
+def use() -> Use:
+    """Return what is drawn for."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def using(name: str) -> Iterator[None]:
+    """Draw for a use inside.
+
+    Raises
+    ------
+    InputError
+        There is no such use.
+    """
+    if name not in USES:
+        raise InputError(fault("--style", name, "unknown", nearest(name, USES)))
+    token = _CURRENT.set(USES[name])
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
 @contextmanager
 def style() -> Iterator[None]:
     """Set the style for what is drawn inside, whatever a user's own settings are."""
@@ -115,7 +159,8 @@ def scale_colour(share: float) -> str:
     import matplotlib as mpl
     from matplotlib.colors import to_hex
 
-    return str(to_hex(mpl.colormaps["cividis"](_DARKEST_TO_PALEST * share)))
+    low, high = (0.3, 1.0) if use().dark else (0.0, _DARKEST_TO_PALEST)
+    return str(to_hex(mpl.colormaps["cividis"](low + (high - low) * share)))
 
 
 # A line is broken by trial: the same words are measured again and again.
@@ -222,10 +267,13 @@ def _prefixed(unit: str, least: int, most: int) -> Scale:
 
 # What a network card sends is told in bits, whatever the unit of its numbers.
 IN_BITS = "byte s-1 (bit)"
+# Only messages are counted in powers of two; memory and what is sent in all are GB, as in reports.
+IN_GB = "byte (GB)"
 
 _SCALES = {
     IN_BITS: Scale(tuple((10.0**step / 8.0, f"{_STEPS[step]}bit/s") for step in (0, 3, 6, 9))),
     "byte": Scale(tuple((1024.0**i, text) for i, text in enumerate(_BINARY)), binary=True),
+    IN_GB: _prefixed("B", 0, 15),
     "bit": _prefixed("bit", 0, 15),
     "s": _prefixed("s", -12, 0),
     "byte s-1": _prefixed("B/s", 0, 15),
@@ -240,6 +288,11 @@ _SCALES = {
     "1": Scale(((1.0, ""),)),
     "": Scale(((1.0, ""),)),
 }
+
+
+def canonical(units: str) -> str:
+    """Return a unit without how it is read."""
+    return units.partition(" (")[0]
 
 
 def scale_of(units: str) -> Scale:

@@ -360,15 +360,18 @@ def _from_arithmetic(text: str, asked: _Asked) -> float:
     return asked.finite(value * wanted.denominator / wanted.numerator)
 
 
-def format_quantity(value: float, units: str) -> str:
-    """Write a value in canonical units as people do: four digits at most, prefix and unit."""
+def format_quantity(value: float, units: str, *, binary: bool = True) -> str:
+    """Write a value in canonical units as people do: four digits at most, prefix and unit.
+
+    Bytes are MiB or GiB where they are that exactly, unless other bytes stand beside them.
+    """
     value = float(value)
     if math.isnan(value):
         return "-"
     if units == "1":
         whole = value.is_integer() and abs(value) < 1e15
         return f"{int(value)}" if whole else f"{value:.4g}"
-    if units == "byte" and (exact := _binary_size(value)):
+    if units == "byte" and binary and (exact := _binary_size(value)):
         return exact
     symbol, prefixes = _about(units)[2:]
     if units == "s" and 7200 <= abs(value) < math.inf:

@@ -56,7 +56,7 @@ def test_records(sweeps: Runner) -> None:
 
 
 def test_explain(sweeps: Runner) -> None:
-    out = sweeps("plan --model llama3-70b --gpus 64 --explain tp=8,pp=4,dp=2").out
+    out = " ".join(sweeps("plan --model llama3-70b --gpus 64 --explain tp=8,pp=4,dp=2").out.split())
     assert "explained: tp 8, pp 4, dp 2;" in out
     for told in ("a step", "memory of the fullest GPU", "communication of a step",
                  "beside the recommended plan", "it loses in"):  # fmt: skip

@@ -150,7 +150,7 @@ def test_step_bars_add_up_to_the_step_with_mfu_beside() -> None:
         assert text.replace("\n", " · ") == f"{time:.3g} · mfu {100 * mfu:.3g} %"
 
 
-@pytest.mark.parametrize(("of", "units"), [("time", "Time (s)"), ("volume", "Volume (GiB)")])
+@pytest.mark.parametrize(("of", "units"), [("time", "Time (s)"), ("volume", "Volume (GB)")])
 def test_communication_is_stacked_by_dimension(of: str, units: str) -> None:
     made = make_training(recompute=("full",), micro_batch=(1,))
     canvas = canvas_of(made, kind="communication", of=of, at={"plan": [5, 6, 7]})
@@ -231,7 +231,7 @@ def test_the_capacity_is_a_line_and_what_is_beyond_it_striped() -> None:
     assert [weight == "bold" for weight in weights] == (peak > CAPACITY).tolist()
     texts = [text.get_text() for text in canvas.legends[0].get_texts()]
     assert texts[-1] == "does not fit"
-    assert texts[-2].replace("\n", " ") == "What the GPU has: 80 GB (74.5 GiB)"
+    assert texts[-2].replace("\n", " ") == "What the GPU has: 80 GB"
 
 
 def test_a_capacity_by_machine_is_each_panels_own() -> None:

@@ -133,8 +133,8 @@ def test_the_best_are_numbered_and_named() -> None:
     told = [text.get_text().replace("\n", " ") for text in canvas.legends[0].get_texts()][2:]
     for rank, (text, place) in enumerate(zip(told, order.tolist(), strict=True), 1):
         plan = flat.isel(cell=place)
-        memory = float(plan["peak_memory"]) / 2**30
-        assert text.startswith(f"{rank}: {float(plan['step_time']):.3g} s, {memory:.3g} GiB · ")
+        memory = float(plan["peak_memory"]) / 1e9
+        assert text.startswith(f"{rank}: {float(plan['step_time']):.3g} s, {memory:.3g} GB · ")
         assert f"tp {plan.tp:.0f} · pp {plan.pp:.0f} · dp {plan.dp:.0f}" in text
     numbers = {
         text.get_text(): text.xy for text in canvas.axes[0].texts if text.get_text().isdigit()
