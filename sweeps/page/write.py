@@ -93,7 +93,10 @@ def _lighter(colour: str) -> str:
 def script(kind: str, code: str = "") -> str:
     """Return the script of a kind of page, with functions of one page alone."""
     parts = [(FILES / name).read_text(encoding="utf-8") for name in (*SHARED, *KINDS[kind])]
-    return "\n".join(["(() => {", '"use strict";', *parts, code, "boot();", "})();", ""])
+    # Indentation is a tenth of it; no text spans lines.
+    lines = "\n".join(parts).splitlines()
+    own = [line.lstrip() for line in lines]
+    return "\n".join(["(() => {", '"use strict";', *own, code, "boot();", "})();", ""])
 
 
 def compose(page: Page, name: str) -> bytes:

@@ -200,6 +200,16 @@ def test_the_gallerys_page_holds_the_gallerys_sweep() -> None:
     assert f"<title>{page_from(PLANS).title}</title>" in text
 
 
+@pytest.mark.parametrize("kind", write.KINDS)
+def test_the_code_of_a_page_is_small(kind: str) -> None:
+    others = sum((write.FILES / name).stat().st_size for name in ("page.html", "page.css"))
+    assert len(write.script(kind).encode()) + others <= 100_000
+    # Indentation is left out of a page: each line has all of a text that it begins.
+    files = (*write.SHARED, *write.KINDS[kind])
+    lines = [line for name in files for line in (write.FILES / name).read_text().splitlines()]
+    assert not [line for line in lines if line.count("`") % 2]
+
+
 def test_what_a_file_says_stays_text() -> None:
     dataset = stored(PLANS)[["step_time", "peak_memory", "status"]].copy()
     dataset.attrs |= {"title": TAG, "summary": TAG, "history": TAG, "spec": f'title = "{TAG}"'}

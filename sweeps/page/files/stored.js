@@ -14,7 +14,6 @@ function start(data, bytes) {
   page.columns = data.arrays
     .filter((one) => one.role === "column" && one.dims.length === 1).map((one) => one.name);
   page.state = makeState(fieldsOf(page), () => draw(page));
-  window.pageOf = page;
   redrawn(() => draw(page));
   about(page);
   draw(page);
@@ -245,17 +244,18 @@ function answer(page) {
   } else {
     lines.push(make("p", { className: "answer" }, why(page)));
   }
-  const more2 = [];
+  const besides = [];
   if (best.cells.length && !array.texts) {
     for (const name of [...(state.view === "bars" ? [array.name] : []), ...tellers(page)]) {
-      more2.push(`${sweep.arrays[name].title} ${shownText(sweep.arrays[name], numberAt(sweep.arrays[name], best.cells[0]))}`);
+      const one = sweep.arrays[name];
+      besides.push(`${one.title} ${shownText(one, numberAt(one, best.cells[0]))}`);
     }
   }
   if (best.total > 1 && !array.texts) {
     const limited = Object.keys(state.max).length + Object.keys(state.min).length;
-    more2.push(`the best of ${best.total.toLocaleString("en")} cells${limited ? " within your limits" : ""}`);
+    besides.push(`the best of ${best.total.toLocaleString("en")} cells${limited ? " within your limits" : ""}`);
   }
-  if (more2.length) lines.push(make("p", { className: "quiet" }, more2.join(" · ")));
+  if (besides.length) lines.push(make("p", { className: "quiet" }, besides.join(" · ")));
   const ranges = state.view === "lines" ? rangesOf(page) : "";
   if (ranges) lines.push(make("p", { className: "quiet" }, ranges));
   region("answer").replaceChildren(...lines);
@@ -298,10 +298,16 @@ function tellers(page) {
   return known.slice(0, 4);
 }
 
+// The best values along the axes of lines or of a map.
+function foundAlong(page) {
+  const { array, x, by, all, cell, more, limits } = page.asked;
+  return bestAlong(page.sweep, { y: array.name, x, by, all, cell, more, limits });
+}
+
 // Which names a map of names has, and how often.
 function shares(page) {
-  const { array, x, by, all, cell, more, limits } = page.asked;
-  const found = bestAlong(page.sweep, { y: array.name, x, by, all, cell, more, limits });
+  const { array } = page.asked;
+  const found = foundAlong(page);
   const counts = new Map();
   for (const one of found.values) if (!Number.isNaN(one)) counts.set(one, (counts.get(one) || 0) + 1);
   const total = [...counts.values()].reduce((sum, one) => sum + one, 0);
@@ -312,9 +318,9 @@ function shares(page) {
 
 // Which line is best from where to where.
 function rangesOf(page) {
-  const { x, by, all, cell, more, limits, array } = page.asked;
+  const { x, by, more, array } = page.asked;
   if (!by || array.texts || !x.values) return "";
-  const found = bestAlong(page.sweep, { y: array.name, x, by, all, cell, more, limits });
+  const found = foundAlong(page);
   const words = [];
   for (let n = 0; n < found.across; n += 1) {
     const column = [...Array(found.rows).keys()].map((row) => found.values[row * found.across + n]);

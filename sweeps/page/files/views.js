@@ -11,7 +11,7 @@ function xOfPoints(page) {
   return numbers.find((name) => name !== page.asked.main) || numbers[0];
 }
 
-function axisAsked(page, array, values, log, unit) {
+function axisAsked(array, values, log, unit) {
   const multiple = unit ? multiplesOf(array.units).find((one) => one[1] === unit) : undefined;
   return { values, units: array.units, label: array.label, percent: array.percent, multiple,
     log: log ? log === "log" : null };
@@ -53,8 +53,8 @@ function viewPoints(page, host) {
     }
   }
   const limit = limitOf(page, across).map((one) => ({ ...one, upright: true }));
-  const ask = axisAsked(page, across, [...xEnds, ...limit.map((one) => one.value)], state.lx, "");
-  const yAsk = axisAsked(page, array, yEnds, state.ly, state.unit);
+  const ask = axisAsked(across, [...xEnds, ...limit.map((one) => one.value)], state.lx, "");
+  const yAsk = axisAsked(array, yEnds, state.ly, state.unit);
   if (yAsk.log === null) {
     const [low, high] = yEnds;
     yAsk.log = low > 0 && high >= 4 * low;
@@ -117,13 +117,13 @@ function marksOf(page, count, spot, cell, now, order) {
 
 function viewLines(page, host) {
   const { sweep, state } = page;
-  const { array, x, by, all, cell, more, limits } = page.asked;
+  const { array, x, by, cell } = page.asked;
   if (array.texts) {
     host.replaceChildren(make("p", { className: "note" }, "Names have no lines: see the map."));
     page.shown = null;
     return;
   }
-  const found = bestAlong(sweep, { y: array.name, x, by, all, cell, more, limits });
+  const found = foundAlong(page);
   const at = (n) => (x.values ? x.values[n] : n);
   const values = relative(page, found);
   const relating = values !== found.values;
@@ -134,11 +134,11 @@ function viewLines(page, host) {
   const limit = relating ? [] : limitOf(page, array);
   const other = sweep.arrays[state.also];
   if (other && !relating) series.push(...comparedWith(page, found, other, at));
-  const all2 = series.flatMap((one) => one.points.map(([, y]) => y)).filter(Number.isFinite);
-  let ask = axisAsked(page, array, [...all2, ...limit.map((one) => one.value)], state.ly, state.unit);
+  const every = series.flatMap((one) => one.points.map(([, y]) => y)).filter(Number.isFinite);
+  let ask = axisAsked(array, [...every, ...limit.map((one) => one.value)], state.ly, state.unit);
   if (relating) {
     const from = Object.entries(state.rel).map(([dim, place]) => nameOf(sweep, { [dim]: place }, [dim])).join(" · ");
-    ask = { values: all2, units: "1", percent: true, log: state.ly === "log", zero: false,
+    ask = { values: every, units: "1", percent: true, log: state.ly === "log", zero: false,
       label: `${array.label}, of that at ${from}` };
   }
   const xAsk = x.values ? { values: x.values, units: x.units, label: x.label, exact: x.values,
@@ -155,9 +155,8 @@ function viewLines(page, host) {
 // The cells that lines or a map show.
 function cellsAlong(page) {
   const { sweep } = page;
-  const { array, x, by, all, cell, more, limits } = page.asked;
-  const found = bestAlong(sweep, { y: array.name, x, by, all, cell, more, limits });
-  return [...found.from].filter((n) => n >= 0).map((n) => cellOf(n, found.dims, cell, sweep.sizes));
+  const found = foundAlong(page);
+  return [...found.from].filter((n) => n >= 0).map((n) => cellOf(n, found.dims, page.asked.cell, sweep.sizes));
 }
 
 // Values by those at the entries that the state relates them to.
@@ -188,8 +187,8 @@ function comparedWith(page, found, other, at) {
 
 function viewMap(page, host) {
   const { sweep, state } = page;
-  const { array, x, by, all, cell, more, limits } = page.asked;
-  const found = bestAlong(sweep, { y: array.name, x, by, all, cell, more, limits });
+  const { array, x, by, cell } = page.asked;
+  const found = foundAlong(page);
   const place = (n) => (found.from[n] < 0 ? null : cellOf(found.from[n], found.dims, cell, sweep.sizes));
   const which = sweep.arrays[state.c];
   const codes = [...found.values].map((one, n) => (Number.isNaN(one) ? NaN : which ? numberAt(which, place(n)) : one));
