@@ -1,11 +1,13 @@
-"""The stated expression of a formula: evaluated (on arrays, or with units) and written as LaTeX."""
+"""The stated expression of a formula: evaluated (on arrays, or with units), LaTeX, MathML."""
 
 from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from html import escape, unescape
 from typing import Any
 
 import numpy as np
@@ -222,7 +224,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "negative_binomial_quantile": negative_binomial_quantile,
 }
 
-BINARY: dict[type[ast.AST], tuple[Callable[[Any, Any], Any], int]] = {
+_BINARY: dict[type[ast.AST], tuple[Callable[[Any, Any], Any], int]] = {
     ast.Add: (operator.add, 1),
     ast.Sub: (operator.sub, 1),
     ast.Mult: (operator.mul, 2),
@@ -288,7 +290,7 @@ def _value(node: ast.expr, values: Mapping[str, Any], functions: Mapping[str, An
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand, values, functions)
         case ast.BinOp(left=left, op=op, right=right):
-            apply = BINARY[type(op)][0]
+            apply = _BINARY[type(op)][0]
             return apply(_value(left, values, functions), _value(right, values, functions))
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             compare = _COMPARE[type(op)][0]
@@ -322,7 +324,7 @@ def _latex(node: ast.expr, outer: int) -> str:
 
 
 def _latex_binary(node: ast.BinOp, outer: int) -> str:
-    precedence = BINARY[type(node.op)][1]
+    precedence = _BINARY[type(node.op)][1]
     match node.op:
         case ast.Div():
             text = rf"\frac{{{_latex(node.left, 0)}}}{{{_latex(node.right, 0)}}}"
@@ -374,3 +376,136 @@ def _latex_call(name: str, args: list[str]) -> str:
         "minimum": r"\min", "maximum": r"\max", "log2": r"\log_2", "gcd": r"\gcd", "exp": r"\exp",
     }[name]  # fmt: skip
     return rf"{shown}\left({', '.join(args)}\right)"
+
+
+# Statements as MathML, for pages.
+
+_SIGNS: dict[type[ast.AST], str] = {
+    ast.Add: "+", ast.Sub: "\N{MINUS SIGN}", ast.Mult: "\N{INVISIBLE TIMES}", ast.Mod: "mod",
+    ast.BitAnd: "\N{LOGICAL AND}", ast.BitOr: "\N{LOGICAL OR}", ast.Lt: "<", ast.LtE: "≤",
+    ast.Gt: ">", ast.GtE: "≥", ast.Eq: "=", ast.NotEq: "≠",
+}  # fmt: skip
+_NAMES = {"minimum": "min", "maximum": "max"}
+
+
+def mathml(returns: str, expression: str) -> str:
+    """Return an equation as MathML."""
+    return math(f"{symbol(VOCABULARY[returns].symbol)}{_sign('=')}{_mathml(parse(expression))}")
+
+
+def math(inner: str) -> str:
+    """Return MathML as an element of a page."""
+    space = "http://www.w3.org/1998/Math/MathML"
+    return f'<math xmlns="{space}" displaystyle="true">{inner}</math>'
+
+
+def symbol(latex: str) -> str:
+    """Return a symbol of the vocabulary, which is LaTeX of letters and indices, as MathML."""
+    parts = re.findall(r"\\[A-Za-z]+|\\.|.", latex)
+    made = _group(parts)
+    if parts:
+        message = f"the symbol '{latex}' closes a group that it doesn't open"
+        raise ValueError(message)
+    return made
+
+
+def _group(parts: list[str]) -> str:
+    """Take atoms with their indices up to a group's end."""
+    done = []
+    while parts and parts[0] != "}":
+        if parts[0] == " ":
+            parts.pop(0)
+            continue
+        base = _atom(parts)
+        marks = {"_": "", "^": ""}
+        while parts and parts[0] in ("_", "^", "'"):
+            mark = parts.pop(0)
+            place = "^" if mark == "'" else mark
+            marks[place] += "<mo>\N{PRIME}</mo>" if mark == "'" else _atom(parts)
+        low, high = (f"<mrow>{mark}</mrow>" for mark in marks.values())
+        both = {(True, True): ("msubsup", low + high), (True, False): ("msub", low),
+                (False, True): ("msup", high)}  # fmt: skip
+        tag, more = both.get((bool(marks["_"]), bool(marks["^"])), ("mrow", ""))
+        done.append(f"<{tag}>{base}{more}</{tag}>" if more else base)
+    return f"<mrow>{''.join(done)}</mrow>"
+
+
+def _atom(parts: list[str]) -> str:
+    """Take one letter, sign or group."""
+    part = parts.pop(0)
+    if part == "{":
+        inner = _group(parts)
+        parts.pop(0)
+        return inner
+    if part == r"\mathrm":
+        end = parts.index("}")
+        text = "".join(parts[1:end]).replace("\\", "")
+        del parts[: end + 1]
+        return f'<mi mathvariant="normal">{escape(text)}</mi>'
+    if part in (r"\bar", r"\hat"):
+        over = "\N{MACRON}" if part == r"\bar" else "^"
+        return f"<mover>{_atom(parts)}<mo>{over}</mo></mover>"
+    text = unescape(f"&{part[1:]};") if part.startswith("\\") and part[1:].isalpha() else part
+    tag = "mn" if text.isdigit() else "mi" if text.isalpha() else "mo"
+    return f"<{tag}>{escape(text.removeprefix(chr(92)))}</{tag}>"
+
+
+def _sign(text: str) -> str:
+    return f"<mo>{escape(text)}</mo>"
+
+
+def _fenced(inner: str, left: str = "(", right: str = ")") -> str:
+    return f"<mrow>{_sign(left)}{inner}{_sign(right)}</mrow>"
+
+
+def _mathml(node: ast.expr, outer: int = 0) -> str:
+    match node:
+        case ast.Constant(value=int(value) | float(value)):
+            return f"<mn>{value:.12g}</mn>"
+        case ast.Name(id=name):
+            return symbol(VOCABULARY[name].symbol)
+        case ast.UnaryOp(operand=operand):
+            return f"<mrow>{_sign(_SIGNS[ast.Sub])}{_mathml(operand, 3)}</mrow>"
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            made = f"<mfrac>{_mathml(left)}{_mathml(right)}</mfrac>"
+            return _fenced(made) if outer > _BINARY[ast.Div][1] + 1 else made
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            return f"<msup>{_mathml(left, 4)}{_mathml(right)}</msup>"
+        case ast.BinOp(left=left, op=op, right=right):
+            own = _BINARY[type(op)][1]
+            second = own + 1 if isinstance(op, ast.Sub | ast.Mod) else own
+            sign = _sign(_SIGNS[type(op)])
+            made = f"<mrow>{_mathml(left, own)}{sign}{_mathml(right, second)}</mrow>"
+            return _fenced(made) if own < outer else made
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            made = f"<mrow>{_mathml(left)}{_sign(_SIGNS[type(op)])}{_mathml(right)}</mrow>"
+            return _fenced(made) if outer else made
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return _mathml_call(name, [_mathml(arg) for arg in args])
+    message = f"no MathML for {ast.unparse(node)}"
+    raise ValueError(message)
+
+
+def _mathml_call(name: str, args: list[str]) -> str:
+    match name:
+        case "sqrt":
+            return f"<msqrt>{args[0]}</msqrt>"
+        case "ceil":
+            return _fenced(args[0], "⌈", "⌉")
+        case "floor":
+            return _fenced(args[0], "⌊", "⌋")
+        case "exp":
+            return f"<msup><mi>e</mi>{args[0]}</msup>"
+        case "where":
+            rows = ((args[1], "if", args[0]), (args[2], "else", ""))
+            cells = "".join(
+                f"<mtr><mtd>{value}</mtd><mtd><mtext>{word}\N{NO-BREAK SPACE}</mtext>{condition}"
+                "</mtd></mtr>"
+                for value, word, condition in rows
+            )
+            return f"<mrow><mo>{{</mo><mtable>{cells}</mtable></mrow>"
+    comma = _sign(",")
+    shown = f'<mi mathvariant="normal">{escape(_NAMES.get(name, name))}</mi>'
+    if name == "log2":
+        shown = '<msub><mi mathvariant="normal">log</mi><mn>2</mn></msub>'
+    return f"<mrow>{shown}{_fenced(comma.join(args))}</mrow>"

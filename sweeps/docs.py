@@ -7,10 +7,8 @@ from their syntax trees, with the vocabulary's symbols.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -18,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
-from html import escape, unescape
+from html import escape
 from io import StringIO
 from itertools import groupby
 from pathlib import Path
@@ -33,6 +31,7 @@ from overhead.everything import load
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
+from overhead.source import SOURCES
 from sweeps.errors import InputError, RunError, fault
 from sweeps.store.publish import check_output, publish_folder, system_calls, temporary
 
@@ -68,143 +67,12 @@ td:not(:last-child), th { min-width: 6rem; } section h2 { margin-top: 0; }
 MENU = {
     "index": "Guide", "commands": "Commands", "specs": "Specs",
     "quantities": "Quantities and formulas", "algorithms": "Algorithms", "machines": "Machines",
-    "models": "Models", "software": "Software",
+    "models": "Models", "software": "Software", "sources": "Sources",
 }  # fmt: skip
 # What nothing computes stands on a page of its own.
 GIVEN = "quantities-given"
+OWN = "own"  # What a user's own formulas give, likewise
 SCREEN = 14  # lines
-
-# Statements in MathML.
-
-SIGNS: dict[type[ast.AST], str] = {
-    ast.Add: "+", ast.Sub: "\N{MINUS SIGN}", ast.Mult: "\N{INVISIBLE TIMES}", ast.Mod: "mod",
-    ast.BitAnd: "\N{LOGICAL AND}", ast.BitOr: "\N{LOGICAL OR}", ast.Lt: "<", ast.LtE: "≤",
-    ast.Gt: ">", ast.GtE: "≥", ast.Eq: "=", ast.NotEq: "≠",
-}  # fmt: skip
-NAMES = {"minimum": "min", "maximum": "max"}
-
-
-def mathml(returns: str, expression: str) -> str:
-    """Return an equation as MathML."""
-    return _math(f"{symbol(VOCABULARY[returns].symbol)}{_sign('=')}{_tree(ex.parse(expression))}")
-
-
-def _math(inner: str) -> str:
-    space = "http://www.w3.org/1998/Math/MathML"
-    return f'<math xmlns="{space}" displaystyle="true">{inner}</math>'
-
-
-def symbol(latex: str) -> str:
-    """Return a symbol of the vocabulary, which is LaTeX of letters and indices, as MathML."""
-    parts = re.findall(r"\\[A-Za-z]+|\\.|.", latex)
-    made = _row(parts)
-    if parts:
-        message = f"the symbol '{latex}' closes a group that it doesn't open"
-        raise ValueError(message)
-    return made
-
-
-def _row(parts: list[str]) -> str:
-    """Take atoms with their indices up to a group's end."""
-    done = []
-    while parts and parts[0] != "}":
-        if parts[0] == " ":
-            parts.pop(0)
-            continue
-        base = _atom(parts)
-        marks = {"_": "", "^": ""}
-        while parts and parts[0] in ("_", "^", "'"):
-            mark = parts.pop(0)
-            place = "^" if mark == "'" else mark
-            marks[place] += "<mo>\N{PRIME}</mo>" if mark == "'" else _atom(parts)
-        low, high = (f"<mrow>{mark}</mrow>" for mark in marks.values())
-        both = {(True, True): ("msubsup", low + high), (True, False): ("msub", low),
-                (False, True): ("msup", high)}  # fmt: skip
-        tag, more = both.get((bool(marks["_"]), bool(marks["^"])), ("mrow", ""))
-        done.append(f"<{tag}>{base}{more}</{tag}>" if more else base)
-    return f"<mrow>{''.join(done)}</mrow>"
-
-
-def _atom(parts: list[str]) -> str:
-    """Take one letter, sign or group."""
-    part = parts.pop(0)
-    if part == "{":
-        inner = _row(parts)
-        parts.pop(0)
-        return inner
-    if part == r"\mathrm":
-        end = parts.index("}")
-        text = "".join(parts[1:end]).replace("\\", "")
-        del parts[: end + 1]
-        return f'<mi mathvariant="normal">{escape(text)}</mi>'
-    if part in (r"\bar", r"\hat"):
-        over = "\N{MACRON}" if part == r"\bar" else "^"
-        return f"<mover>{_atom(parts)}<mo>{over}</mo></mover>"
-    text = unescape(f"&{part[1:]};") if part.startswith("\\") and part[1:].isalpha() else part
-    tag = "mn" if text.isdigit() else "mi" if text.isalpha() else "mo"
-    return f"<{tag}>{escape(text.removeprefix(chr(92)))}</{tag}>"
-
-
-def _sign(text: str) -> str:
-    return f"<mo>{escape(text)}</mo>"
-
-
-def _fenced(inner: str, left: str = "(", right: str = ")") -> str:
-    return f"<mrow>{_sign(left)}{inner}{_sign(right)}</mrow>"
-
-
-def _tree(node: ast.expr, outer: int = 0) -> str:
-    match node:
-        case ast.Constant(value=int(value) | float(value)):
-            return f"<mn>{value:.12g}</mn>"
-        case ast.Name(id=name):
-            return symbol(VOCABULARY[name].symbol)
-        case ast.UnaryOp(operand=operand):
-            return f"<mrow>{_sign(SIGNS[ast.Sub])}{_tree(operand, 3)}</mrow>"
-        case ast.BinOp(left=left, op=ast.Div(), right=right):
-            made = f"<mfrac>{_tree(left)}{_tree(right)}</mfrac>"
-            return _fenced(made) if outer > ex.BINARY[ast.Div][1] + 1 else made
-        case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            return f"<msup>{_tree(left, 4)}{_tree(right)}</msup>"
-        case ast.BinOp(left=left, op=op, right=right):
-            own = ex.BINARY[type(op)][1]
-            second = own + 1 if isinstance(op, ast.Sub | ast.Mod) else own
-            sign = _sign(SIGNS[type(op)])
-            made = f"<mrow>{_tree(left, own)}{sign}{_tree(right, second)}</mrow>"
-            return _fenced(made) if own < outer else made
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
-            made = f"<mrow>{_tree(left)}{_sign(SIGNS[type(op)])}{_tree(right)}</mrow>"
-            return _fenced(made) if outer else made
-        case ast.Call(func=ast.Name(id=name), args=args):
-            return _call(name, [_tree(arg) for arg in args])
-    message = f"no MathML for {ast.unparse(node)}"
-    raise ValueError(message)
-
-
-def _call(name: str, args: list[str]) -> str:
-    match name:
-        case "sqrt":
-            return f"<msqrt>{args[0]}</msqrt>"
-        case "ceil":
-            return _fenced(args[0], "⌈", "⌉")
-        case "floor":
-            return _fenced(args[0], "⌊", "⌋")
-        case "exp":
-            return f"<msup><mi>e</mi>{args[0]}</msup>"
-        case "where":
-            rows = ((args[1], "if", args[0]), (args[2], "else", ""))
-            cells = "".join(
-                f"<mtr><mtd>{value}</mtd><mtd><mtext>{word}\N{NO-BREAK SPACE}</mtext>{condition}"
-                "</mtd></mtr>"
-                for value, word, condition in rows
-            )
-            return f"<mrow><mo>{{</mo><mtable>{cells}</mtable></mrow>"
-    comma = _sign(",")
-    shown = f'<mi mathvariant="normal">{escape(NAMES.get(name, name))}</mi>'
-    if name == "log2":
-        shown = '<msub><mi mathvariant="normal">log</mi><mn>2</mn></msub>'
-    return f"<mrow>{shown}{_fenced(comma.join(args))}</mrow>"
-
 
 # Pieces of pages.
 
@@ -308,9 +176,9 @@ def run_job(job: Job, run: Callable[[Sequence[str]], int]) -> Job:
                 raise RunError(message)
             shown += [f"$ {line}", *_first(printed), ""]
         if job.python:
-            with redirect_stdout(StringIO()) as printed:
+            with redirect_stdout(StringIO()) as said:
                 exec(job.python, {})
-            shown = _first(printed.getvalue())
+            shown = _first(said.getvalue())
     return replace(job, screen="\n".join(shown).rstrip())
 
 
@@ -381,6 +249,7 @@ class Site:
     pages: dict[str, str] = field(default_factory=dict)
     _place: dict[str, str] = field(default_factory=dict)  # The page on which a quantity stands
     _users: dict[str, dict[str, str]] = field(default_factory=dict)  # By quantity: links
+    _cited: dict[str, dict[str, str]] = field(default_factory=dict)  # By source: links
 
     def make(self) -> Mapping[str, str]:
         """Return the texts of all files by name."""
@@ -391,6 +260,7 @@ class Site:
         self._catalogue()
         self._algorithms()
         self._quantities()
+        self._sources()
         self._specs()
         self._commands()
         self._guide()
@@ -411,12 +281,27 @@ class Site:
 
     def _with_symbols(self, names: Iterable[str]) -> str:
         return ", ".join(
-            f"{_math(symbol(VOCABULARY[one].symbol))} {self._quantity(one)}" for one in names
+            f"{ex.math(ex.symbol(VOCABULARY[one].symbol))} {self._quantity(one)}" for one in names
         )
 
     def _use(self, names: Iterable[str], key: str, link: str) -> None:
         for name in names:
             self._users.setdefault(name, {})[key] = link
+
+    def _source(self, one: Formula | Algorithm, key: str, link: str) -> str:
+        """Return where a formula or algorithm comes from, which now knows who cites it."""
+        self._cited.setdefault(one.source.key, {})[key] = link
+        return _link("sources", one.reference, f"source-{one.source.key}")
+
+    def _sources(self) -> None:
+        body = []
+        for key, users in sorted(self._cited.items()):
+            cited = ", ".join(link for _, link in sorted(users.items()))
+            body.append(
+                f'<section id="source-{escape(key)}">\n<p>{escape(SOURCES[key].at())}</p>\n'
+            )
+            body.append(_facts({"used by": cited}) + "</section>\n")
+        self._page("sources", "Publications that formulas come from", body)
 
     # Quantities and formulas.
 
@@ -444,7 +329,7 @@ class Site:
         one = VOCABULARY[name]
         unit = "a bare number" if one.units == "1" else one.units
         lines = [
-            f'<section id="{name}">\n<h3>{_code(name)} {_math(symbol(one.symbol))}</h3>\n',
+            f'<section id="{name}">\n<h3>{_code(name)} {ex.math(ex.symbol(one.symbol))}</h3>\n',
             f"<p>{escape(one.meaning)}</p>\n",
             f'<p class="quiet">{escape(unit)}; {escape(one.domain())}</p>\n',
         ]
@@ -464,11 +349,12 @@ class Site:
         words = f"<p>{escape(one.title)}</p>\n" if one.words else ""
         facts = {
             "with": self._with_symbols(one.inputs), "where": _where(one.when),
-            "assumes": escape("; ".join(one.assumes)), "source": escape(one.reference),
+            "assumes": escape("; ".join(one.assumes)),
+            "source": self._source(one, one.returns, self._quantity(one.returns)),
         }  # fmt: skip
         return (
             f'<div id="formula-{one.name}">{words}'
-            f'<div class="math">{mathml(one.returns, one.expression)}</div>\n'
+            f'<div class="math">{ex.mathml(one.returns, one.expression)}</div>\n'
             f"<p>{_code(one.statement)}</p>\n{_facts(facts)}</div>\n"
         )
 
@@ -494,10 +380,10 @@ class Site:
             "with": self._with_symbols(used),
             "needs": escape("; ".join(each.text for each in one.requires)),
             "assumes": escape("; ".join(one.assumes)), "bound": escape(one.bound),
-            "source": escape(one.reference),
+            "source": self._source(one, ".".join(one.key), link),
         }  # fmt: skip
         math = "".join(
-            f'<div class="math">{mathml(name, text)}</div>\n' for name, text in stated.items()
+            f'<div class="math">{ex.mathml(name, text)}</div>\n' for name, text in stated.items()
         )
         title = escape(f"{one.collective}: {one.name}")
         head = f'<section id="{".".join(one.key)}">\n<h3>{title}</h3>'
@@ -650,13 +536,15 @@ def _module(place: str) -> str:
     """Return what a page is called after the module in which something is declared."""
     path = Path(place.rpartition(":")[0])
     top = Path(ex.__file__).parent
-    parts = path.relative_to(top).with_suffix("").parts if path.is_relative_to(top) else ("own",)
+    parts = path.relative_to(top).with_suffix("").parts if path.is_relative_to(top) else (OWN,)
     return "-".join(part for part in parts if part != "__init__")
 
 
 def _about(page: str) -> str:
     """Return what a page of quantities is about: what its module says of itself."""
     path = page.removeprefix("quantities-").replace("-", ".")
+    if path == OWN:
+        return "Formulas of one's own"
     words = (sys.modules[f"overhead.{path}"].__doc__ or path).split("\n\n")[0]
     return " ".join(words.split()).rstrip(".")
 

@@ -10,11 +10,12 @@ from xml.etree import ElementTree
 import pytest
 
 from overhead.collectives.algorithm import ALGORITHMS
+from overhead.expression import mathml, symbol
 from overhead.formula import REGISTRY
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.cli import COMMANDS, commands, run
-from sweeps.docs import Job, Site, guide, mathml, read_jobs, run_job, symbol, told, write_site
+from sweeps.docs import Job, Site, guide, read_jobs, run_job, told, write_site
 from sweeps.errors import InputError
 from sweeps.plots.schema import KINDS
 from sweeps.spec.catalog import load_hardware, spec_names
@@ -62,6 +63,7 @@ def test_everything_has_a_place(trees: dict[str, ElementTree.Element]) -> None:
     ids = {place for _, place in places(trees)}
     assert ids >= {*VOCABULARY, *(f"formula-{name}" for name in REGISTRY)}
     assert ids >= {".".join(key) for key in ALGORITHMS} | {f"label-{name}" for name in LABELS}
+    assert ids >= {f"source-{one.key}" for one in REGISTRY.values()}
     assert ids >= {job.name for job in JOBS} | {f"figure-{kind}" for kind in KINDS}
     pages = {f"command-{name}.html" for name in COMMANDS}
     for kind in ("hardware", "models", "frameworks", "software"):

@@ -389,7 +389,10 @@ def _quantity_lines(used: tuple[str, ...]) -> Iterator[str]:
 @click.argument("folder", required=False, metavar="[FOLDER]")
 @click.option("--jobs", "with_jobs", is_flag=True, help="Run the guide's jobs (half a minute).")
 @click.option("--overwrite", is_flag=True, help="Replace a site that exists.")
-def docs_command(folder: str | None, with_jobs: bool, overwrite: bool) -> int:
+@click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
+def docs_command(
+    folder: str | None, with_jobs: bool, overwrite: bool, formulas: tuple[str, ...]
+) -> int:
     """Write a site to read offline: the guide, and every command, key, formula and figure.
 
     With --jobs the guide shows the first screen of each job; without FOLDER it is printed as
@@ -398,6 +401,7 @@ def docs_command(folder: str | None, with_jobs: bool, overwrite: bool) -> int:
     from sweeps.cli import COMMANDS, commands, run
     from sweeps.docs import Site, guide, read_jobs, run_job, write_site
     from sweeps.errors import InputError, fault
+    from sweeps.own_formulas import load_formulas
 
     if not folder and not with_jobs:
         raise InputError(fault("FOLDER", "..", "is missing", "name a folder, or give --jobs"))
@@ -407,6 +411,7 @@ def docs_command(folder: str | None, with_jobs: bool, overwrite: bool) -> int:
     if not folder:
         sys.stdout.write(guide(jobs))
         return 0
+    load_formulas(formulas)
     count = write_site(Site(commands, COMMANDS, jobs), Path(folder), overwrite=overwrite)
     sys.stdout.write(f"wrote {Path(folder) / 'index.html'} and {count - 1} files beside it\n")
     return 0
