@@ -25,6 +25,7 @@ from sweeps.origin import words_of
 from sweeps.page.merge import Merged, Point, merged, status
 from sweeps.page.trace import Traceable, computed, traced
 from sweeps.page.write import FILES, Page
+from sweeps.plots.style import as_read
 from sweeps.spec.axis import Axis
 from sweeps.spec.framework import SETTINGS
 from sweeps.spec.resolve import Resolved, resolve
@@ -350,7 +351,7 @@ def _output(program: Program, name: str) -> dict[str, Any]:
     row, quantity = display.row(name), VOCABULARY[name]
     # Words that go on from the row before don't stand alone.
     title = row.title if row.words.startswith(" ") or not row.words else row.words
-    units = "FLOP s-1" if quantity.units == "1 s-1" else quantity.units
+    units = "FLOP s-1" if quantity.units == "1 s-1" else as_read(name, quantity.units)
     return {
         "name": name, "title": title or quantity.meaning, "units": units,
         "percent": display.percent(name), "mask": program.faults.masking(name),

@@ -14,7 +14,7 @@ from overhead.labels import LABELS, PLAN_LABELS, SWITCHES
 from overhead.plan import DEGREES
 from sweeps import display
 from sweeps.origin import ASSUMED, GIVEN, read
-from sweeps.plots.style import IN_BITS, IN_GB, parse, plain, scale_of
+from sweeps.plots.style import IN_BITS, as_read, parse, plain, scale_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -397,13 +397,13 @@ def _as_read(part: xr.Dataset) -> xr.Dataset:
     """Give what network cards send, and bytes that aren't a message's, the units people use."""
     found = {}
     for name, one in part.variables.items():
-        units = one.attrs.get("units")
+        units = str(one.attrs.get("units", ""))
         if name in CARDS and name in part.coords and units == "byte s-1":
             found[name] = one.copy(deep=False)
             found[name].attrs["units"] = IN_BITS
-        elif units == "byte" and name not in part.sizes and not str(name).startswith("message"):
+        elif name not in part.sizes and units != (read_as := as_read(str(name), units)):
             found[name] = one.copy(deep=False)
-            found[name].attrs["units"] = IN_GB
+            found[name].attrs["units"] = read_as
     variables, coordinates = (
         {name: one for name, one in found.items() if (name in part.coords) is given}
         for given in (False, True)

@@ -290,6 +290,11 @@ _SCALES = {
 }
 
 
+def as_read(name: str, units: str) -> str:
+    """Return the unit in which a quantity's numbers are read."""
+    return IN_GB if units == "byte" and not name.startswith("message") else units
+
+
 def canonical(units: str) -> str:
     """Return a unit without how it is read."""
     return units.partition(" (")[0]

@@ -14,7 +14,7 @@ import pytest
 from sweeps.engine.validity import training_faults
 from sweeps.page.pack import page_of
 from sweeps.page.write import write_page
-from sweeps.plots.style import scale_of
+from sweeps.plots.style import as_read, scale_of
 from tests.page.test_live import FITTING
 from tests.page.test_live import page_from as live_page
 from tests.page.test_page import ALGORITHMS, PLANS, TAG, page_from, states, stored
@@ -130,7 +130,7 @@ def test_a_link_shows_what_is_stored(browser: Any, files: dict[str, Path]) -> No
     opened = Opened(browser, files[PLANS])
     shown = opened.page.evaluate(SHOWN, fragments)
     arrays = {name: (dataset[name].dims, dataset[name].values) for name in names}
-    units = {name: scale_of(str(dataset[name].attrs["units"])) for name in names}
+    units = {name: scale_of(as_read(name, str(dataset[name].attrs["units"]))) for name in names}
     for name, cell, text in zip(chosen, cells, shown, strict=True):
         own, values = arrays[name]
         true = np.float32(values[tuple(cell[str(dim)] for dim in own)])

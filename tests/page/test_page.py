@@ -23,7 +23,7 @@ from sweeps.page.pack import page_of
 from sweeps.page.write import Page, compose
 from sweeps.plots.data import cell_names, view_of
 from sweeps.plots.draw import best_cells
-from sweeps.plots.style import scale_of
+from sweeps.plots.style import as_read, scale_of
 from tests.cli_runner import Runner
 from tests.page.script import needs_node, told_by_script
 

@@ -172,7 +172,7 @@ function draw(page) {
     .map(([name, one]) => ({ name, values: values(one), text: total(one) }))
     .filter((row) => row.values.some((value) => value > 0));
   bars(page, "step", "Time of a step", "s", data.parts.step, rows);
-  bars(page, "memory", "Memory of the fullest GPU", "byte", data.parts.memory, rows, [
+  bars(page, "memory", "Memory of the fullest GPU", "byte (GB)", data.parts.memory, rows, [
     { value: chosen.memory_capacity, label: "capacity" },
   ]);
   communication(page, rows);
@@ -205,7 +205,7 @@ function answer(page, chosen, found) {
     const error = found.would(name);
     return error > 0 ? ` ± ${(100 * error).toFixed(0)}%` : "";
   };
-  const [peak, capacity] = [found.would("peak_memory"), valueText(chosen.memory_capacity, "byte")];
+  const [peak, capacity] = [found.would("peak_memory"), valueText(chosen.memory_capacity, "byte (GB)")];
   const verb = found.fits ? "takes" : "would take";
   const time = say(
     `A step ${verb} `, strong("step_time"), band("error_band"), ": MFU ", strong("mfu"), ", ",
