@@ -73,7 +73,7 @@ def test_what_a_page_shows_is_what_is_stored(tmp_path: Path, name: str) -> None:
     why = (sweeps.reasons(dataset).dims, sweeps.reasons(dataset).values)
     compared = 0
     for place, one in enumerate(names):
-        scale = scale_of(str(dataset[one].attrs["units"]))
+        scale = scale_of(as_read(one, str(dataset[one].attrs["units"])))
         values, dims = dataset[one].values, dataset[one].dims
         for cell, shown in zip(cells, told, strict=True):
             text, words, reason = shown["values"][place]
