@@ -15,6 +15,7 @@ from overhead.graph import Missing, Node
 from overhead.labels import LABELS, OVERLAPS, SHARED
 from overhead.memory.stage import PEAK_PARTS
 from overhead.quantity import VOCABULARY
+from overhead.recording import RecordingError
 from overhead.step.parts import PARTS as STEP_PARTS
 from sweeps import display
 from sweeps.display import noun
@@ -144,7 +145,12 @@ def program_of(
     nodes = {name: builder.defined(node) for name, node in nodes.items()}
     nodes["status"] = status(builder, list(nodes.values()), faults.bits, unknown)
     known = {name: value for name, value in constants.items() if name not in live}
-    code = traced({**dict.fromkeys((*live, *labels)), **known}, list(nodes.values()))
+    try:
+        code = traced({**dict.fromkeys((*live, *labels)), **known}, list(nodes.values()))
+    except RecordingError:
+        wrong = "has algorithms whose kernels can't be traced, so that no page can compute them"
+        line = fault(flag_of("topology"), resolved.labels["topology"], wrong, "another network")
+        raise InputError(line) from None
     lacking = {name: tuple(_lacking(builder, needed, name, codes)) for name in labels}
     return Program(code, {**start, **codes}, tuple(nodes), labels, lacking, setting, faults)
 
@@ -181,7 +187,7 @@ def _nodes(builder: Merged, flag_of: Flags) -> dict[str, Node]:
             found[name] = builder.node(name)
         except Missing as missing:
             if name in NEEDED:
-                lines = [needs(noun(name), noun(root), flag_of(root)) for root in missing.roots]
+                lines = [needs("a page", noun(root), flag_of(root)) for root in missing.roots]
                 raise InputError(lines) from None
     return found
 
@@ -324,7 +330,7 @@ def _controls(program: Program, resolved: Resolved, flag_of: Flags) -> Iterator[
         quantity = VOCABULARY[name]
         yield {
             "name": name, "group": group, "title": title, "meaning": quantity.meaning,
-            "units": quantity.units.replace(" h-1", "/h"), "flag": flag_of(name),
+            "units": as_read(name, quantity.units.replace(" h-1", "/h")), "flag": flag_of(name),
             "whole": quantity.integer,
             "values": values, "steps": name in STEPS, "log": name not in STEPS and values[0] > 0,
             "along": along, "mechanism": SHARES.get(name, ""),

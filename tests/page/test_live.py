@@ -163,7 +163,8 @@ def test_texts_of_a_page_stay_texts() -> None:
         ("", "a page needs what it is of; give FILE.nc, or --model NAME"),
         (f"{OPTIONS} --tp 4,8", "--tp = '4,8': is several; one value"),
         ("x.nc --tp 8", "--tp = '8': a page of x.nc has its own values"),
-        (f"--model {DENSE} --gpus 512", "--seq-length"),
+        (f"--model {DENSE} --gpus 512", "a page needs the tokens in a sequence; give --seq-length"),
+        (f"{OPTIONS} --hardware tpu-v5p --gpus 64 --pp 1", "kernels can't be traced"),
         (f"{OPTIONS}.txt", "FILE.html"),
     ],
 )
