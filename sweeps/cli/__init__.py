@@ -44,6 +44,7 @@ COMMANDS = {
 FILES = {
     "plot": "run", "info": "run", "list": "catalog", "show": "catalog", "docs": "catalog",
     "schema": "catalog", "list-cmds": "run-all", "normal": "calibrate",
+    "fit-constants": "calibrate",
 }  # fmt: skip
 
 

@@ -396,12 +396,12 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
 def _as_read(part: xr.Dataset) -> xr.Dataset:
     """Give what network cards send, and bytes that aren't a message's, the units people use."""
     found = {}
-    for name, one in part.variables.items():
+    for name, one in ((str(name), one) for name, one in part.variables.items()):
         units = str(one.attrs.get("units", ""))
         if name in CARDS and name in part.coords and units == "byte s-1":
             found[name] = one.copy(deep=False)
             found[name].attrs["units"] = IN_BITS
-        elif name not in part.sizes and units != (read_as := as_read(str(name), units)):
+        elif name not in part.sizes and units != (read_as := as_read(name, units)):
             found[name] = one.copy(deep=False)
             found[name].attrs["units"] = read_as
     variables, coordinates = (

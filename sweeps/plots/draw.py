@@ -118,7 +118,8 @@ def save(canvas: Canvas, stem: Path) -> list[Path]:
     }
     if use().dark:
         _darken(canvas)
-    page = {} if use().aspect is None else {"bbox_inches": _page(canvas, use().aspect)}
+    aspect = use().aspect
+    page = {} if aspect is None else {"bbox_inches": _page(canvas, aspect)}
     paths = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in use().endings}
     parts = {
         ending: path.with_name(f".{path.name}.{os.getpid()}.tmp") for ending, path in paths.items()
