@@ -11,10 +11,10 @@ import click
 from sweeps.cli.options import folders_of, result_options
 
 if TYPE_CHECKING:
-    from sweeps.validate.fit import Fit
     from sweeps.calibrate.calibration import Calibration
     from sweeps.calibrate.normal import Normal
     from sweeps.cli.write import Output
+    from sweeps.validate.fit import Fit
 
 
 @click.command("calibrate")
