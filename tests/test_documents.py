@@ -18,11 +18,12 @@ TOP = Path(__file__).parents[1]
 TABLE = "<!-- algorithms: sweeps list --markdown -->\n"
 WRITE = os.environ.get("PROOFS") in ("write", "new")
 README = (TOP / "README.md").read_text(encoding="utf-8")
+GUIDE = (TOP / "outputs" / "guide.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    """Return README's code blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.S | re.M)
+def blocks(language: str, text: str = GUIDE) -> list[str]:
+    """Return the code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.S | re.M)
 
 
 def test_reference_table_is_the_declarations() -> None:
@@ -33,27 +34,46 @@ def test_reference_table_is_the_declarations() -> None:
     assert stored == references(), "sweeps list --references > overhead/REFERENCES.md"
 
 
-def test_readme_table_is_the_declarations() -> None:
-    before, rest = README.split(TABLE)
+def test_the_guide_s_table_is_the_declarations() -> None:
+    before, rest = GUIDE.split(TABLE)
     table, mark, after = rest.partition("<!-- end -->")
     if WRITE:
         table = algorithm_table()
-        (TOP / "README.md").write_text(f"{before}{TABLE}{table}{mark}{after}", encoding="utf-8")
+        text = f"{before}{TABLE}{table}{mark}{after}"
+        (TOP / "outputs" / "guide.md").write_text(text, encoding="utf-8")
     assert table == algorithm_table()
 
 
 def test_readme_has_two_commands() -> None:
-    assert len(blocks("sh")[0].strip().splitlines()) == 2
+    assert len(blocks("sh", README)[0].strip().splitlines()) == 2
 
 
-def test_readme_spec_is_a_sweep() -> None:
+def test_readme_is_short_and_says_the_same_in_chinese() -> None:
+    english, chinese = README.split("## 中文")
+    assert len(README.splitlines()) <= 110
+    for command in re.findall(r"^\$ (sweeps .*)$", english, re.M):
+        assert command in chinese
+    for link in re.findall(r"\]\((outputs/\w+(?:\.md)?|overhead/[^)]+)\)", english):
+        assert (TOP / link).exists()
+        assert link in chinese
+
+
+def test_readme_example_runs() -> None:
+    names: dict[str, object] = {}
+    exec(blocks("python", README)[0], names)
+    found = names["found"]
+    sizes = {"topology": 2, "ranks": 3, "message_bytes": 11, "hardware": 2}
+    assert dict(found.busbw.sizes) == sizes  # type: ignore[attr-defined]
+
+
+def test_the_guide_s_spec_is_a_sweep() -> None:
     from sweeps.spec.sweep import read_sweep
 
     read = read_sweep(tomllib.loads(blocks("toml")[0]), bare_is_si=False)
     assert [axis.name for axis in read.axes] == ["nics_per_node", "ranks", "message_bytes"]
 
 
-def test_readme_notebook_cells_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guide_s_notebook_cells_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = blocks("python")[0].split("stored =")[0].rsplit("\n", 2)[0]
     names: dict[str, object] = {}
     exec(code.split("found.time.sel")[0], names)
@@ -64,7 +84,7 @@ def test_readme_notebook_cells_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert np.isfinite(names["best"]).all()  # type: ignore[call-overload]
 
 
-def test_readme_algorithm_of_ones_own(tmp_path: Path) -> None:
+def test_the_guide_s_algorithm_of_ones_own(tmp_path: Path) -> None:
     import subprocess
     import sys
 
@@ -95,6 +115,7 @@ def test_gallery_is_what_the_code_computes(path: Path) -> None:
         np.testing.assert_allclose(again[name], stored[name].values, rtol=1e-12, err_msg=str(name))
 
 
-def test_gallery_has_the_pictures_of_the_readme() -> None:
-    for name in re.findall(r"\((outputs/gallery/[^)]+)\)", README):
-        assert (TOP / name).is_file(), name
+def test_links_lead_to_what_is_there() -> None:
+    for text, folder in ((README, TOP), (GUIDE, TOP / "outputs")):
+        for name in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (folder / name).exists(), name
