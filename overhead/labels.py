@@ -242,10 +242,17 @@ def usual_spelling(word: str, known: Iterable[str]) -> str:
     return meant[0] if len(meant) == 1 else word
 
 
+# What frameworks and papers call a name of ours.
+ELSEWHERE = {
+    "1f1b": "onefoneb", "interleaved1f1b": "interleaved", "zbh1": "zerobubbleh1",
+    "zbh2": "zerobubbleh2", "zbv": "zerobubblev", "zbvzerobubble": "zerobubblev",
+}  # fmt: skip
+
+
 def _bare(word: str) -> str:
     """Return a name without what people write in many ways."""
     plain = word.lower().translate({ord(mark): None for mark in "-_ "})
-    return plain.replace("all2all", "alltoall")
+    return ELSEWHERE.get(plain, plain.replace("all2all", "alltoall"))
 
 
 def needed_shapes(given: Container[str]) -> tuple[str, ...]:

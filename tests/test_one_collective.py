@@ -14,7 +14,7 @@ from overhead.collective import collective
 from overhead.formula import REGISTRY
 from overhead.graph import Evaluation
 from overhead.hops import LevelHops, Links, message_time, ring_all_reduce
-from overhead.labels import usual_spelling
+from overhead.labels import ELSEWHERE, LABELS, usual_spelling
 from overhead.topology import build_topology
 from sweeps.hops.study import Scenario, from_machine
 from sweeps.job import prepare
@@ -238,3 +238,13 @@ def test_a_name_that_may_mean_two_isn_t_guessed() -> None:
     assert usual_spelling("All2All", ["all_to_all", "all_gather"]) == "all_to_all"
     assert usual_spelling("a-b", ["a_b", "ab"]) == "a-b"
     assert usual_spelling("reduc", ["reduce"]) == "reduc"
+
+
+def test_schedules_are_known_by_what_frameworks_call_them() -> None:
+    known = LABELS["schedule"].values
+    assert usual_spelling("1F1B", known) == LABELS["schedule"].default
+    assert usual_spelling("Interleaved1F1B", known) == "interleaved"
+    assert (
+        usual_spelling("ZBVZeroBubble", known) == usual_spelling("ZB-V", known) == "zero_bubble_v"
+    )
+    assert {usual_spelling(name, known) for name in ELSEWHERE} < set(known)
