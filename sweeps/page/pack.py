@@ -133,9 +133,11 @@ def page_of(
 def _entries(subject: Subject, at: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     """Check what dimensions are held at."""
     faults = []
+    sizes = {name: one if isinstance(one, int) else len(one) for name, one in subject.dims.items()}
+    several = [name for name, size in sizes.items() if size > 1]
     for dim, text in at.items():
         if dim not in subject.dims:
-            faults.append(fault("--at", dim, "is no dimension", nearest(dim, subject.dims)))
+            faults.append(fault("--at", dim, "is no dimension", nearest(dim, several)))
             continue
         values = subject.dims[dim]
         if isinstance(values, int) and text.isdigit() and int(text) < values:
