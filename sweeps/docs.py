@@ -8,7 +8,9 @@ from their syntax trees, with the vocabulary's symbols.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -234,6 +236,33 @@ def told(place: int, job: Job) -> str:
     parts.append(f"```{'python' if job.python else ''}\n{_asked(job)}\n```")
     parts += [f"```\n{job.screen}\n```"] if job.python else []
     return "\n\n".join([*parts, job.look])
+
+
+def notebook(place: int, job: Job) -> str:
+    """Return one job as a Jupyter notebook with what its cells print."""
+    cells: list[dict[str, Any]] = []
+
+    def add(kind: str, text: str, printed: str = "") -> None:
+        own: dict[str, Any] = {} if kind == "markdown" else {"execution_count": None, "outputs": []}
+        if printed:
+            lines = f"{printed}\n".splitlines(keepends=True)
+            own["outputs"] = [{"name": "stdout", "output_type": "stream", "text": lines}]
+        source = text.splitlines(keepends=True)
+        about = {"cell_type": kind, "id": f"cell-{len(cells) + 1}", "metadata": {}}
+        cells.append({**about, "source": source, **own})
+
+    add("markdown", f"# {place}. {job.title}\n\n{job.question}")
+    for name, text in job.files.items():
+        add("code", f"%%writefile {name}\n{text.strip()}", f"Writing {name}")
+    screens = re.split(r"^\$ .*\n", job.screen, flags=re.MULTILINE)[1:]
+    for line, screen in zip(_lines(job.command), screens, strict=True):
+        add("code", f"!{line} | head -{len(screen.rstrip().splitlines())}", screen.rstrip())
+    if job.python:
+        add("code", job.python.strip(), job.screen)
+    add("markdown", job.look)
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    whole = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 
 # The site.
@@ -561,14 +590,31 @@ def write_site(site: Site, folder: Path, *, overwrite: bool = False) -> int:
     InputError
         If something is there that isn't a site, or is one and may not be overwritten.
     """
-    is_site = (folder / "index.html").is_file() and (folder / "style.css").is_file()
-    if folder.exists() and not is_site:
+    return write_folder(site.make, folder, ("index.html", "style.css"), overwrite=overwrite)
+
+
+def write_notebooks(jobs: Sequence[Job], folder: Path, *, overwrite: bool = False) -> int:
+    """Write the jobs as notebooks into a folder, as a site is, and return how many."""
+    texts = {f"{n}-{job.name}.ipynb": notebook(n, job) for n, job in enumerate(jobs, 1)}
+    return write_folder(lambda: texts, folder, tuple(texts), overwrite=overwrite)
+
+
+def write_folder(
+    make: Callable[[], Mapping[str, str]],
+    folder: Path,
+    marks: Sequence[str],
+    *,
+    overwrite: bool,
+) -> int:
+    """Write texts as a folder; one that has the files that mark it may be replaced."""
+    known = all((folder / name).is_file() for name in marks)
+    if folder.exists() and not known:
         wrong, allowed = "is there already, and is no site", "name a folder that doesn't exist"
         raise InputError(fault("FOLDER", str(folder), wrong, allowed))
-    if is_site and not overwrite:
+    if known and not overwrite:
         raise InputError(fault("FOLDER", str(folder), "exists already", "--overwrite replaces it"))
-    target = folder if is_site else check_output(folder)
-    texts = site.make()
+    target = folder if known else check_output(folder)
+    texts = make()
     made = temporary(target)
     try:
         with system_calls(target):

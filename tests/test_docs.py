@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,13 +17,24 @@ from overhead.formula import REGISTRY
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.cli import COMMANDS, commands, run
-from sweeps.docs import Job, Site, guide, read_jobs, run_job, told, write_site
+from sweeps.docs import (
+    Job,
+    Site,
+    guide,
+    notebook,
+    read_jobs,
+    run_job,
+    told,
+    write_notebooks,
+    write_site,
+)
 from sweeps.errors import InputError
 from sweeps.plots.schema import KINDS
 from sweeps.spec.catalog import load_hardware, spec_names
 from sweeps.spec.sweep import SETTINGS_KEYS
 
 DOCUMENT = Path(__file__).parents[1] / "outputs" / "jobs.md"
+NOTEBOOKS = DOCUMENT.with_name("notebooks")
 JOBS = read_jobs()
 NASTY = Job("nasty", "<b>&\"'", "a < b & c", "<script>", "sweeps plan '<i>'", screen="</pre>&")
 
@@ -165,9 +178,25 @@ def test_command_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(("place", "job"), list(enumerate(JOBS, 1)), ids=[job.name for job in JOBS])
 def test_job_prints_what_the_guide_shows(place: int, job: Job) -> None:
     before = {*ALGORITHMS}
-    text = told(place, run_job(job, run))
+    done = run_job(job, run)
+    text = told(place, done)
     assert before == {*ALGORITHMS}
     assert text in DOCUMENT.read_text(encoding="utf-8"), "sweeps docs --jobs > outputs/jobs.md"
+    stored = (NOTEBOOKS / f"{place}-{job.name}.ipynb").read_text(encoding="utf-8")
+    assert stored == notebook(place, done), "sweeps docs outputs/notebooks --notebooks --overwrite"
+
+
+def test_notebooks_are_a_cell_a_command(tmp_path: Path) -> None:
+    job = replace(JOBS[0], command="sweeps a\nsweeps b", files={"x.csv": "1\n"}, python="",
+                  screen="$ sweeps a\nA $ 1\nB\n\n$ sweeps b\nC")  # fmt: skip
+    cells = json.loads(notebook(1, job))["cells"]
+    assert ["".join(one["source"]) for one in cells[1:4]] == [
+        "%%writefile x.csv\n1", "!sweeps a | head -2", "!sweeps b | head -1",
+    ]  # fmt: skip
+    assert cells[2]["outputs"][0]["text"] == ["A $ 1\n", "B\n"]
+    assert write_notebooks([job], tmp_path / "new") == 1
+    with pytest.raises(InputError, match="--overwrite"):
+        write_notebooks([job], tmp_path / "new")
 
 
 def test_guide_has_the_jobs_alone() -> None:

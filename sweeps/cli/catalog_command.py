@@ -388,10 +388,15 @@ def _quantity_lines(used: tuple[str, ...]) -> Iterator[str]:
 @click.command("docs")
 @click.argument("folder", required=False, metavar="[FOLDER]")
 @click.option("--jobs", "with_jobs", is_flag=True, help="Run the guide's jobs (half a minute).")
+@click.option("--notebooks", is_flag=True, help="Run the jobs and write them as notebooks.")
 @click.option("--overwrite", is_flag=True, help="Replace a site that exists.")
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
 def docs_command(
-    folder: str | None, with_jobs: bool, overwrite: bool, formulas: tuple[str, ...]
+    folder: str | None,
+    with_jobs: bool,
+    notebooks: bool,
+    overwrite: bool,
+    formulas: tuple[str, ...],
 ) -> int:
     """Write a site to read offline: the guide, and every command, key, formula and figure.
 
@@ -399,15 +404,19 @@ def docs_command(
     Markdown.
     """
     from sweeps.cli import COMMANDS, commands, run
-    from sweeps.docs import Site, guide, read_jobs, run_job, write_site
+    from sweeps.docs import Site, guide, read_jobs, run_job, write_notebooks, write_site
     from sweeps.errors import InputError, fault
     from sweeps.own_formulas import load_formulas
 
-    if not folder and not with_jobs:
-        raise InputError(fault("FOLDER", "..", "is missing", "name a folder, or give --jobs"))
+    if not folder and (notebooks or not with_jobs):
+        raise InputError(fault("FOLDER", "..", "is missing", "name a folder, or give --jobs alone"))
     jobs = read_jobs()
-    if with_jobs:
+    if with_jobs or notebooks:
         jobs = tuple(run_job(one, run) for one in jobs)
+    if folder and notebooks:
+        count = write_notebooks(jobs, Path(folder), overwrite=overwrite)
+        sys.stdout.write(f"wrote {count} notebooks into {folder}\n")
+        return 0
     if not folder:
         sys.stdout.write(guide(jobs))
         return 0
