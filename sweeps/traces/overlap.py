@@ -476,3 +476,96 @@ def kernels_of(trace: Trace, patterns: Patterns | None = None) -> tuple[Kernel, 
             time = float(trace.rows.duration[own[some]].sum()) / 1e6
             found[name, code] = Kernel(trace.names[name], kind, len(some), time)
     return tuple(sorted(found.values(), key=lambda each: -each.time))
+
+
+# Why communication is exposed: what the GPU would have computed next, and why it couldn't yet.
+
+HOST, STREAM, TINY, LATE, DATA = (
+    "host bound", "same stream", "tiny message", "launched late", "waits for data",
+)  # fmt: skip
+ADVICE = {
+    HOST: "the next kernel wasn't launched yet: CUDA graphs, fused or larger kernels, no .item() or"
+    " synchronisation in between",
+    STREAM: "what comes next is queued behind it: issue it on a stream of its own (async_op=True),"
+    " and wait where its result is needed",
+    TINY: "its fixed costs are all of it: larger buckets, coalesced or fused collectives",
+    LATE: "it ran as soon as it was launched: issue it earlier (prefetch, a hook as soon as its"
+    " data is there), more CUDA_DEVICE_MAX_CONNECTIONS",
+    DATA: "what comes next needs its result: cut both in pieces (userbuffers, chunks), prefetch,"
+    " put other work between, send fewer bytes",
+}
+# Of a collective, and between its launch and its start [ns]: assumed.
+TINY_TIME, PROMPT = 20_000, 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Exposed time of the collectives of one name, for one reason."""
+
+    name: str  # Of the operation, or of its kernel
+    reason: str  # One of `ADVICE`
+    time: float  # In seconds
+    rows: int  # Collectives of which some is exposed for it
+
+
+def exposures(trace: Trace, patterns: Patterns | None = None) -> tuple[Exposure, ...]:
+    """Return why a trace's communication is exposed; the times sum to all that is."""
+    codes = (patterns or load_patterns()).classify(trace)
+    sent = _in_order(trace.rows.only(codes == CLASSES.index("communication")))
+    work = _in_order(trace.rows.only((codes == 0) | (codes == 1)))
+    (starts, ends), (begins, stops) = sent.bounds(), work.bounds()
+    labels = np.repeat([0, 1], [len(sent), len(work)])
+    cut = sweep(np.concatenate((starts, begins)), np.concatenate((ends, stops)), labels, 2)
+    bare = cut.active[0] & ~cut.active[1] & (np.diff(cut.times) > 0)
+    first, last = cut.times[:-1][bare], cut.times[1:][bare]
+    if not len(first):
+        return ()
+    # Whose it is: of those under way the one that ends last; then what computes next.
+    reach = np.where(ends >= np.maximum.accumulate(ends), np.arange(len(sent)), 0)
+    own = np.maximum.accumulate(reach)[np.searchsorted(starts, first, side="right") - 1]
+    after = np.searchsorted(begins, last)
+    more, after = after < len(work), np.minimum(after, max(len(work) - 1, 0))
+    called, launched = _calls(trace, work), _calls(trace, sent)
+    host = np.zeros(len(first), dtype=np.int64)
+    same = np.zeros(len(first), dtype=np.bool_)
+    if len(work):
+        host = np.where(more, np.clip(called[after], first, last) - first, 0)
+        same = more & (work.stream[after] == sent.stream[own])
+    prompt = (launched[own] >= 0) & (starts[own] - launched[own] < PROMPT)
+    place = np.select([same, (ends - starts)[own] < TINY_TIME, prompt], [1, 2, 3], 4)
+    whose = [_operation(trace, sent, row) for row in own.tolist()]
+    times: dict[tuple[str, str], int] = {}
+    rows: dict[tuple[str, str], set[int]] = {}
+    reasons = tuple(ADVICE)
+    for name, row, kind, waits, rest in zip(
+        whose, own.tolist(), place.tolist(), host.tolist(), (last - first - host).tolist(),
+        strict=True,
+    ):  # fmt: skip
+        for reason, time in ((HOST, waits), (reasons[kind], rest)):
+            if time:
+                times[name, reason] = times.get((name, reason), 0) + time
+                rows.setdefault((name, reason), set()).add(row)
+    found = [Exposure(*key, time / _SECOND, len(rows[key])) for key, time in times.items()]
+    return tuple(sorted(found, key=lambda one: -one.time))
+
+
+def _in_order(rows: Rows) -> Rows:
+    found: Rows = rows.only(np.argsort(rows.bounds()[0], kind="stable"))
+    return found
+
+
+def _calls(trace: Trace, rows: Rows) -> Ints:
+    """Return when rows were launched, in nanoseconds; -1 where that isn't known."""
+    place = trace.launches.of(rows.correlation)
+    if not len(trace.launches):
+        return np.full(len(rows), -1, dtype=np.int64)
+    return np.where(place >= 0, nanoseconds(trace.launches.start)[place], -1)
+
+
+def _operation(trace: Trace, rows: Rows, row: int) -> str:
+    """Return a collective's name: the operation's where it is said, else the kernel's."""
+    collective = int(rows.collective[row])
+    if collective >= 0:
+        return trace.collectives[collective].name
+    name = trace.names[int(rows.name[row])]
+    return name.removesuffix(", exposed").replace("(anonymous namespace)::", "").partition("(")[0]

@@ -17,7 +17,16 @@ from sweeps.engine.grid import Column, Layout
 from sweeps.errors import InputError
 from sweeps.result import Result, aligned, provenance_of
 from sweeps.spec.units import format_quantity
-from sweeps.traces.overlap import Mode, Overlap, analyse, kernels_of, steps_of
+from sweeps.traces.overlap import (
+    ADVICE,
+    Exposure,
+    Mode,
+    Overlap,
+    analyse,
+    exposures,
+    kernels_of,
+    steps_of,
+)
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns
 from sweeps.traces.reader import Trace, nanoseconds, read_trace
 
@@ -273,6 +282,7 @@ def _skew_notes(traces: Sequence[Trace], skew: Skew) -> Iterator[str]:
 # What was found in traces, for a person to read.
 
 _MOST = 12  # rows of a table of steps, streams or names
+_LONGEST = 3  # collectives told of each reason
 _WIDTH = 24
 _NAME = 88
 # What stands in a class's line beside "copy" and "wait" of the full mode.
@@ -301,6 +311,8 @@ def report(ranks: Ranks) -> Iterator[str]:
         ):
             if len(parts) > (name == "stream"):
                 yield from (f"  {line}" for line in _parts(name, heading, parts))
+        if ranks.mode == "full" and overlap.exposed:
+            yield from (f"  {line}" for line in _reasons(exposures(trace, ranks.patterns)))
         yield from (f"  note: {note}" for note in overlap.notes)
         yield ""
     yield from _together(ranks)
@@ -369,6 +381,20 @@ def _parts(name: str, more: Sequence[str], parts: Mapping[int, Overlap]) -> Iter
     yield from aligned(rows, left=0, indent="")
     if len(parts) > _MOST:
         yield f"... and {len(parts) - _MOST:,} more: --csv, --json or --output give them all"
+
+
+def _reasons(found: Sequence[Exposure]) -> Iterator[str]:
+    """Yield why communication is exposed: by reason, what to change, and the longest of each."""
+    whole = sum(one.time for one in found)
+    yield "why communication is exposed"
+    for reason, advice in ADVICE.items():
+        own = [one for one in found if one.reason == reason]
+        time = sum(one.time for one in own)
+        if time:
+            yield f"  {_time(time).rjust(9)}  {_percent(time / whole).rjust(8)}  {reason}: {advice}"
+        for one in own[:_LONGEST]:
+            name = one.name if len(one.name) <= _NAME else f"{one.name[: _NAME - 1]}…"
+            yield f"    {_time(one.time).rjust(9)}  {f'{one.rows:,}'.rjust(7)} x {name}"
 
 
 def _together(ranks: Ranks) -> Iterator[str]:

@@ -38,6 +38,8 @@ def test_report(sweeps: Runner) -> None:
         "note: 2 of 128 ranks",
         "all together",
         "4 of 10",
+        "why communication is exposed",
+        "86.15 %  waits for data: what comes next needs its result",
     ):
         assert words in told
     assert re.search(r"exposed +337 ms", told)

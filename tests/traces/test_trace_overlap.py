@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweeps.traces.overlap import PARTS, Overlap, analyse, kernels_of
+from sweeps.traces.overlap import ADVICE, PARTS, Overlap, analyse, exposures, kernels_of
 from sweeps.traces.patterns import CLASSES, load_patterns
 from sweeps.traces.reader import read_trace
 from tests.traces.make import GEMM, NCCL, OTHER, kernel, launched, step, write
@@ -172,3 +172,54 @@ def test_names_by_class(tmp_path: Path) -> None:
     trace = read_trace(write(tmp_path / "t.json", events))
     told = [(k.kind, k.rows, round(k.time * 1e6)) for k in kernels_of(trace, PATTERNS)]
     assert told == [("communication", 1, 50), ("gemm", 2, 20), ("excluded", 1, 1)]
+
+
+# Why communication is exposed.
+
+REDUCE = launched(NCCL, 0, 100, 50, 20, 1)
+WHY = {
+    # The product after it was launched long ago, on another stream.
+    "waits for data": [*REDUCE, *launched(GEMM, 10, 150, 9, 7, 2)],
+    # Queued behind it.
+    "same stream": [*REDUCE, *launched(GEMM, 10, 150, 9, 20, 2)],
+    # Launched when the collective was done.
+    "host bound": [*REDUCE, *launched(GEMM, 160, 165, 9, 7, 2)],
+    "tiny message": [*launched(NCCL, 0, 100, 12, 20, 1), *launched(GEMM, 10, 112, 9, 7, 2)],
+    "launched late": [*launched(NCCL, 95, 100, 50, 20, 1), *launched(GEMM, 10, 150, 9, 7, 2)],
+}
+
+
+@pytest.mark.parametrize("reason", WHY)
+def test_each_reason_is_told(reason: str, tmp_path: Path) -> None:
+    trace = read_trace(write(tmp_path / "t.json", WHY[reason]))
+    (one,) = exposures(trace, PATTERNS)
+    assert one.reason == reason
+    assert one.time == pytest.approx((12 if reason == "tiny message" else 50) * US)
+    assert one.rows == 1
+    assert one.name.startswith("ncclDevKernel_AllReduce")
+
+
+def test_what_was_launched_halfway_is_two_reasons(tmp_path: Path) -> None:
+    """Until its launch nothing could have computed; from then on it waits."""
+    events = [*REDUCE, *launched(GEMM, 120, 150, 9, 7, 2)]
+    found = exposures(read_trace(write(tmp_path / "t.json", events)), PATTERNS)
+    assert {one.reason: one.time for one in found} == pytest.approx(
+        {"host bound": 20 * US, "waits for data": 30 * US}
+    )
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=ROWS)
+def test_reasons_sum_to_what_is_exposed(
+    tmp_path: Path, rows: list[tuple[str, int, int, int]]
+) -> None:
+    events = [
+        kernel(NAMES[kind][0], start, length, stream, cat=NAMES[kind][1])
+        for kind, start, length, stream in rows
+    ]
+    trace = read_trace(write(tmp_path / "t.json", events))
+    reasons = exposures(trace, PATTERNS)
+    assert sum(one.time for one in reasons) == pytest.approx(
+        analyse(trace, patterns=PATTERNS).exposed, abs=1e-12
+    )
+    assert {one.reason for one in reasons} <= set(ADVICE)
