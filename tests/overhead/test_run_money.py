@@ -148,7 +148,9 @@ def test_a_step_under_a_limit_of_power(sweeps: Runner) -> None:
     rows = sweeps(f"{line} --power-limit '300 W,400 W,500 W,700 W'").records
     times, energies = ([row[name] for row in rows] for name in ("step_time_s", "step_energy_j"))
     assert times == sorted(times, reverse=True)
-    assert (times[-1], energies[-1]) == (free["step_time_s"], free["step_energy_j"])
+    assert times[-1] == free["step_time_s"]
+    # Another form gives the same energy: its last bit may differ.
+    assert energies[-1] == pytest.approx(free["step_energy_j"], rel=1e-14)
     # Products slow down, the rest of the step doesn't.
     slower = 1.0 / (1.0 - 1.28 * (1.0 - 400.0 / 700.0) ** 2)
     assert 1.0 < times[1] / times[-1] < slower

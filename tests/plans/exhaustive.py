@@ -12,6 +12,7 @@ import numpy as np
 
 from overhead.analysis import faults
 from overhead.graph import Evaluation
+from overhead.labels import CHUNKED
 from sweeps.search.request import Point
 from sweeps.search.space import space_of
 
@@ -103,7 +104,7 @@ def everything(point: Point) -> Everything:
     found = Everything()
     for again, schedule in product(map(str, space.choices["recompute"]),
                                    map(str, space.choices["schedule"])):  # fmt: skip
-        several = schedule == "interleaved"
+        several = schedule in CHUNKED
         own = [row for row in every if (row["virtual_stages"] > 1) == several
                and not (megatron and row["zero_stage"] > 1 and several)
                and not repeated(row, experts)]  # fmt: skip
