@@ -101,7 +101,7 @@ def refused(
         ),
         (
             f"{LLAMA} --pp 2 --virtual-stages 2 --schedule one_f_one_b",
-            ("--virtual-stages = '2'", "only the interleaved schedule"),
+            ("--virtual-stages = '2'", "only interleaved and folded schedules"),
         ),
         (
             f"{LLAMA} --schedule zero_bubble_h1 --pp 4 --global-batch 2",
