@@ -33,8 +33,8 @@ from sweeps.plots.schema import KINDS
 from sweeps.spec.catalog import load_hardware, spec_names
 from sweeps.spec.sweep import SETTINGS_KEYS
 
-DOCUMENT = Path(__file__).parents[1] / "outputs" / "jobs.md"
-NOTEBOOKS = DOCUMENT.with_name("notebooks")
+DOCUMENT = Path(__file__).parents[1] / "outputs" / "gallery" / "jobs.md"
+NOTEBOOKS = DOCUMENT.parents[1] / "notebooks"
 JOBS = read_jobs()
 NASTY = Job("nasty", "<b>&\"'", "a < b & c", "<script>", "sweeps plan '<i>'", screen="</pre>&")
 
@@ -181,7 +181,9 @@ def test_job_prints_what_the_guide_shows(place: int, job: Job) -> None:
     done = run_job(job, run)
     text = told(place, done)
     assert before == {*ALGORITHMS}
-    assert text in DOCUMENT.read_text(encoding="utf-8"), "sweeps docs --jobs > outputs/jobs.md"
+    assert text in DOCUMENT.read_text(encoding="utf-8"), (
+        "sweeps docs --jobs > outputs/gallery/jobs.md"
+    )
     stored = (NOTEBOOKS / f"{place}-{job.name}.ipynb").read_text(encoding="utf-8")
     assert stored == notebook(place, done), "sweeps docs outputs/notebooks --notebooks --overwrite"
 

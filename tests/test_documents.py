@@ -18,7 +18,8 @@ TOP = Path(__file__).parents[1]
 TABLE = "<!-- algorithms: sweeps list --markdown -->\n"
 WRITE = os.environ.get("PROOFS") in ("write", "new")
 README = (TOP / "README.md").read_text(encoding="utf-8")
-GUIDE = (TOP / "outputs" / "guide.md").read_text(encoding="utf-8")
+GUIDES = TOP / "outputs" / "gallery" / "guide.md"
+GUIDE = GUIDES.read_text(encoding="utf-8")
 
 
 def blocks(language: str, text: str = GUIDE) -> list[str]:
@@ -40,7 +41,7 @@ def test_the_guide_s_table_is_the_declarations() -> None:
     if WRITE:
         table = algorithm_table()
         text = f"{before}{TABLE}{table}{mark}{after}"
-        (TOP / "outputs" / "guide.md").write_text(text, encoding="utf-8")
+        GUIDES.write_text(text, encoding="utf-8")
     assert table == algorithm_table()
 
 
@@ -53,7 +54,7 @@ def test_readme_is_short_and_says_the_same_in_chinese() -> None:
     assert len(README.splitlines()) <= 110
     for command in re.findall(r"^\$ (sweeps .*)$", english, re.M):
         assert command in chinese
-    for link in re.findall(r"\]\((outputs/\w+(?:\.md)?|overhead/[^)]+)\)", english):
+    for link in re.findall(r"\]\((outputs/[\w/]+(?:\.md)?|overhead/[^)]+)\)", english):
         assert (TOP / link).exists()
         assert link in chinese
 
@@ -116,6 +117,6 @@ def test_gallery_is_what_the_code_computes(path: Path) -> None:
 
 
 def test_links_lead_to_what_is_there() -> None:
-    for text, folder in ((README, TOP), (GUIDE, TOP / "outputs")):
+    for text, folder in ((README, TOP), (GUIDE, GUIDES.parent)):
         for name in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (folder / name).exists(), name
