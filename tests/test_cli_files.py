@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shlex
@@ -19,7 +18,7 @@ import pytest
 import sweeps
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.labels import LABELS
-from sweeps.cli import COMMANDS, main
+from sweeps.cli import COMMANDS
 from sweeps.cli.flags import SECTIONS
 from sweeps.cli.run_all_command import SUGGESTED, analyses
 from sweeps.spec.units import format_quantity
@@ -428,26 +427,3 @@ def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
     assert [
         path.name for path in (tmp_path / "outputs").iterdir() if path.suffix in (".nc", ".tmp")
     ] == []
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_prose_is_folded_at_the_terminal_s_width(
-    cli: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    line = "collective --N 64 --M 1MiB --topology ring --software none"
-    whole, terminal = cli(line).out, Terminal()
-    monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setattr(sys, "stdout", terminal)
-    with pytest.raises(SystemExit) as done:
-        main(shlex.split(line))
-    assert done.value.code == 0
-    lines = terminal.getvalue().splitlines()
-    tabled = [line for line in lines if "  " in line.strip()]
-    assert tabled
-    assert all(len(line) <= 40 for line in lines if line not in tabled)
-    assert any(len(line) > 40 for line in whole.splitlines() if line not in tabled)
-    assert terminal.getvalue().split() == whole.split()

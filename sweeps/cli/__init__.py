@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any, TextIO, cast
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -25,7 +24,7 @@ COMMANDS = {
     "tune": "Tensor-parallel overlap: cases, prediction, report, YAML.",
     "run": "Run a sweep: dataset, table and figures.",
     "plot": "Draw figures from a stored sweep.",
-    "page": "Write a stored sweep as one page to open and touch.",
+    "page": "One page to open and touch: a stored sweep, or a calculator.",
     "info": "Say what is in a stored sweep, or verify it.",
     "validate": "Lay predictions beside published measurements.",
     "fit-constants": "A step's constants fitted to measured steps.",
@@ -106,45 +105,7 @@ def commands() -> None:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
-    if sys.stdout.isatty():
-        sys.stdout = cast("TextIO", _Folded(sys.stdout))
     sys.exit(run(args))
-
-
-class _Folded:
-    """A terminal, prose on which is folded at its width, further lines below the first's words."""
-
-    def __init__(self, terminal: TextIO) -> None:
-        self.terminal, self.begun = terminal, ""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.terminal, name)
-
-    def write(self, text: str) -> int:
-        *lines, self.begun = (self.begun + text).split("\n")
-        width = shutil.get_terminal_size().columns
-        self.terminal.writelines(f"{_fold(line, width)}\n" for line in lines)
-        return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.write(line)
-
-    def flush(self) -> None:
-        self.terminal.write(self.begun)
-        self.begun = ""
-        self.terminal.flush()
-
-
-def _fold(line: str, width: int) -> str:
-    """Fold a line that is too long, unless it is a row of a table."""
-    from textwrap import fill
-
-    words = line.lstrip(" -+")
-    if len(line) <= width or "  " in words or not words.count(" "):
-        return line
-    indent = " " * (len(line) - len(words))
-    return fill(line, width, subsequent_indent=indent, break_long_words=False)
 
 
 def run(args: Sequence[str] | None = None) -> int:
