@@ -120,8 +120,8 @@ class BestOfSplits:
 # The search: all plans of a space by blocks, in bounded memory.
 
 KEPT = 50
-# Steps of one run differ by more than this share, so that nobody can tell which of such plans is
-# better: the simplest is recommended, of those that are kept.
+# Assumed: below this share of what plans are ranked by, far below the model's own error, nobody can
+# tell which is better. The simplest of such plans is recommended, of those that are kept.
 RESOLUTION = 5e-3
 # Rows of a block: most of what is computed varies with nothing else, and is then computed once.
 ROWS = 1 << 14
