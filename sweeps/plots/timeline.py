@@ -38,10 +38,12 @@ from sweeps.plots.style import (
     number,
     region_colour,
     scale_of,
+    sentence,
+    shortened,
     style,
     text_width,
 )
-from sweeps.traces.overlap import Overlap, intersection, union
+from sweeps.traces.overlap import ADVICE, Overlap, intersection, union
 from sweeps.traces.patterns import CLASSES, EXCLUDED
 from sweeps.traces.ranks import Ranks
 from sweeps.traces.reader import Trace
@@ -398,15 +400,20 @@ _COMMUNICATION = CLASSES.index("communication")
 _SECOND = 1e9
 _LANE, _STREAM_BAR = 0.34, 0.76  # inches of a lane, and the share of it that a bar takes
 _TRACE_WIDTH = 6.8
-_MOST_LANES, _MOST_RANKS, _MOST_BARS = 16, 4, 40
+_MOST_LANES, _MOST_RANKS, _MOST_BARS, _MOST_EXPOSED = 16, 4, 40, 16
+_NAME_LETTERS = 36  # of a collective
+_REASONS = dict(
+    zip(ADVICE, (COLOURS[5], COLOURS[1], COLOURS[4], COLOURS[2], COLOURS[0]), strict=True)
+)
 _FINEST = 3000  # pieces of the window that can be told apart
 
 
 def draw_traces(
     ranks: Ranks, stem: Path, window: tuple[float, float] | None = None
 ) -> Iterator[Path]:
-    """Draw both figures of traces."""
+    """Draw the figures of traces."""
     yield from draw_summary(ranks, stem.with_name(f"{stem.name}-classes"))
+    yield from draw_exposures(ranks, stem.with_name(f"{stem.name}-exposed"))
     yield from draw_timeline(ranks, stem.with_name(f"{stem.name}-timeline"), window)
 
 
@@ -430,27 +437,80 @@ def draw_summary(ranks: Ranks, stem: Path) -> list[Path]:
         left=max(text_width(name, SIZE_NOTE + 0.5) for name, _ in bars) + 0.35,
         panel=(_TRACE_WIDTH, max(_LANE * len(bars), 1.0)),
     )
+    lengths = {kind: [overlap.parts[kind] for _, overlap in bars] for kind in parts}
+    shares = [100 * overlap.of_communication for _, overlap in bars]
+    texts = ["" if np.isnan(share) else f"{number(share)} % hidden" for share in shares]
+    return _stacked(sheet, legend, value, bars, lengths, _COLOURS, texts, stem)
+
+
+def _stacked(
+    sheet: Sheet,
+    legend: Legend,
+    value: Axis,
+    bars: Sequence[tuple[str, Any]],
+    lengths: Mapping[str, Sequence[float]],
+    colours: Mapping[str, str],
+    texts: Sequence[str],
+    stem: Path,
+) -> list[Path]:
+    """Draw a bar for each name, of parts one beside another, and a text at its end."""
     with style():
         made = frame(sheet, legend)
         (axes,) = made.axes
         value.apply(axes, "x")
         _lanes(axes, [name for name, _ in bars])
         done = np.zeros(len(bars))
-        for kind in parts:
-            lengths = np.array([overlap.parts[kind] for _, overlap in bars])
+        for kind, own in lengths.items():
             how: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6}
-            places = np.arange(len(bars))
-            axes.barh(places, lengths, _STREAM_BAR, left=done, color=_COLOURS[kind], **how)
-            done += lengths
-        for place, (_, overlap) in enumerate(bars):
-            share = overlap.of_communication
-            text = "" if np.isnan(share) else f"{number(100 * share)} % hidden"
+            axes.barh(np.arange(len(bars)), own, _STREAM_BAR, left=done, color=colours[kind], **how)
+            done += np.array(own)
+        for place, (text, end) in enumerate(zip(texts, done.tolist(), strict=True)):
             axes.annotate(
-                text, (max(overlap.end_to_end, 0.0), place), (4, 0), textcoords="offset points",
+                text, (end, place), (4, 0), textcoords="offset points",
                 ha="left", va="center", size=SIZE_NOTE, color=MUTED,
             )  # fmt: skip
         made.legend(legend)
         return save(made.canvas, stem)
+
+
+def draw_exposures(ranks: Ranks, stem: Path) -> list[Path]:
+    """Draw why communication is exposed, by rank; of one trace alone, by collective."""
+    numbers, several = ranks.numbers(), len(ranks.traces) > 1
+    found: dict[str, dict[str, float]] = {}
+    for number_of, own in zip(numbers, ranks.exposed, strict=False):
+        for one in own:
+            times = found.setdefault(f"rank {number_of}" if several else one.name, {})
+            times[one.reason] = times.get(one.reason, 0.0) + one.time
+    longest = sorted(found, key=lambda name: -sum(found[name].values()))[:_MOST_EXPOSED]
+    names = [name for name in found if name in longest] if several else longest
+    if not names:
+        return []
+    bars = [(shortened(name, _NAME_LETTERS), found[name]) for name in names]
+    reasons = [reason for reason in ADVICE if any(reason in times for _, times in bars)]
+    lengths = {r: [times.get(r, 0.0) for _, times in bars] for r in reasons}
+    ends = np.sum(list(lengths.values()), axis=0)
+    whole = sum(sum(times.values()) for times in found.values())
+    about = {"long_name": "exposed communication", "units": "s"}
+    value = axis_of("time", about, ends, "linear", _TRACE_WIDTH, pad=0.3)
+    notes = [f"{sentence(reason)}: {ADVICE[reason]}." for reason in reasons]
+    if len(names) < len(found):
+        what = "ranks" if several else "collectives"
+        notes.append(f"{len(names)} of {len(found)} {what}: those that are exposed longest.")
+    legend = _legend_of({sentence(reason): _REASONS[reason] for reason in reasons})
+    sheet = Sheet(
+        f"Why communication is exposed, by {'rank' if several else 'collective'}",
+        xlabel=value.label,
+        fixed=_rank_text(ranks),
+        notes=notes,
+        left=max(text_width(name, SIZE_NOTE + 0.5) for name, _ in bars) + 0.35,
+        panel=(_TRACE_WIDTH, max(_LANE * len(bars), 1.0)),
+    )
+    times_of = dict(zip((f"rank {n}" for n in numbers), ranks.overlaps, strict=True))
+    wholes = [times_of[name].end_to_end if several else whole for name in names]
+    of = "of its time" if several else "of what is exposed"
+    shares = [100 * end / each for end, each in zip(ends.tolist(), wholes, strict=True)]
+    texts = [f"{number(share)} % {of}" for share in shares]
+    return _stacked(sheet, legend, value, bars, lengths, _REASONS, texts, stem)
 
 
 def _bars_of(ranks: Ranks) -> tuple[list[tuple[str, Overlap]], str]:
@@ -628,6 +688,10 @@ def _lanes(axes: Axes, names: Sequence[str]) -> None:
 
 
 def _kinds_legend(kinds: Sequence[str]) -> Legend:
+    return _legend_of({_LABELS[kind]: _COLOURS[kind] for kind in kinds})
+
+
+def _legend_of(colours: Mapping[str, str]) -> Legend:
     from matplotlib.patches import Patch
 
-    return Legend([Patch(facecolor=_COLOURS[k]) for k in kinds], [_LABELS[k] for k in kinds])
+    return Legend([Patch(facecolor=colour) for colour in colours.values()], list(colours))

@@ -169,6 +169,8 @@ class Ranks:
     mode: Mode  # By which definitions
     patterns: Patterns  # What told the classes
     notes: tuple[str, ...] = ()  # What holds for all of them
+    # Of each trace why its communication is exposed; nothing in HolisticTraceAnalysis' mode
+    exposed: tuple[tuple[Exposure, ...], ...] = ()
 
     def numbers(self) -> tuple[int, ...]:
         """Return a number for each trace: its rank, or its place where ranks aren't told apart."""
@@ -178,18 +180,28 @@ class Ranks:
         return tuple(rank for rank in ranks if rank is not None)
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Yield what was found as records: of each trace, of its steps, of its streams."""
+        """Yield what was found as records: of each trace, why it's exposed, its steps, its streams.
+
+        All have the same names; what isn't known of a step, a stream or a collective is NaN.
+        """
         numbers = self.numbers()
+        whole = {"step": "all", "stream": "all", "collective": "all", "reason": "all"}
         for place, (trace, overlap) in enumerate(zip(self.traces, self.overlaps, strict=True)):
-            own = {"file": trace.file, "rank": numbers[place]}
+            own = {"file": trace.file, "rank": numbers[place], **whole}
             skew = self._skew_of(place)
-            yield {**own, "step": "all", "stream": "all", **values_of(overlap), **skew}
-            nothing = dict.fromkeys(skew, float("nan"))
+            reasons = {"exposed_collectives": float("nan"), "change": ""} if self.exposed else {}
+            yield {**own, **values_of(overlap), **skew, **reasons}
+            nothing = dict.fromkeys(skew, float("nan")) | reasons
+            unknown = dict.fromkeys(values_of(overlap), float("nan")) | nothing
+            for one in self.exposed[place] if self.exposed else ():
+                found = {"collective": one.name, "reason": one.reason}
+                time = {"exposed_communication_s": one.time, "exposed_collectives": one.rows}
+                yield {**own, **found, **unknown, **time, "change": ADVICE[one.reason]}
             for step, part in overlap.by_step.items():
                 values = values_of(part) | {"host_s": part.host}
-                yield {**own, "step": step, "stream": "all", **values, **nothing}
+                yield {**own, "step": step, **values, **nothing}
             for stream, part in overlap.by_stream.items():
-                yield {**own, "step": "all", "stream": stream, **values_of(part), **nothing}
+                yield {**own, "stream": stream, **values_of(part), **nothing}
 
     def _skew_of(self, place: int) -> dict[str, float]:
         if self.skew is None:
@@ -245,7 +257,11 @@ def analyse_files(
     if mode == "full" and len(traces) > 1:
         skew = skew_of(traces, [patterns.classify(trace) for trace in traces])
         notes += _skew_notes(traces, skew)
-    return Ranks(traces, tuple(own for _, own in found), skew, mode, patterns, tuple(notes))
+    exposed: tuple[tuple[Exposure, ...], ...] = ()
+    if mode == "full":
+        exposed = tuple(exposures(trace, patterns) for trace in traces)
+    overlaps = tuple(own for _, own in found)
+    return Ranks(traces, overlaps, skew, mode, patterns, tuple(notes), exposed)
 
 
 def split_devices(trace: Trace, patterns: Patterns | None = None) -> tuple[Trace, ...]:
@@ -302,7 +318,7 @@ def report(ranks: Ranks) -> Iterator[str]:
     """Yield the report's lines: each trace's, then of all together."""
     if ranks.mode == "hta":
         yield "by HolisticTraceAnalysis' definitions (rows, classes and roundings as it has them)"
-    for trace, overlap in zip(ranks.traces, ranks.overlaps, strict=True):
+    for place, (trace, overlap) in enumerate(zip(ranks.traces, ranks.overlaps, strict=True)):
         yield _title(trace, overlap)
         yield from (f"  {line}" for line in _figures(overlap))
         for name, heading, parts in (
@@ -311,8 +327,8 @@ def report(ranks: Ranks) -> Iterator[str]:
         ):
             if len(parts) > (name == "stream"):
                 yield from (f"  {line}" for line in _parts(name, heading, parts))
-        if ranks.mode == "full" and overlap.exposed:
-            yield from (f"  {line}" for line in _reasons(exposures(trace, ranks.patterns)))
+        if ranks.exposed and overlap.exposed:
+            yield from (f"  {line}" for line in _reasons(ranks.exposed[place]))
         yield from (f"  note: {note}" for note in overlap.notes)
         yield ""
     yield from _together(ranks)
@@ -389,7 +405,7 @@ def _reasons(found: Sequence[Exposure]) -> Iterator[str]:
     yield "why communication is exposed"
     for reason, advice in ADVICE.items():
         own = [one for one in found if one.reason == reason]
-        time = sum(one.time for one in own)
+        time = _cost(found, reason)
         if time:
             yield f"  {_time(time).rjust(9)}  {_percent(time / whole).rjust(8)}  {reason}: {advice}"
         for one in own[:_LONGEST]:
@@ -473,6 +489,7 @@ def result_of(
         "stream": _all(each.by_stream for each in ranks.overlaps),
         "activity": np.array(activities),
         "part": np.array(parts),
+        "reason": np.array(list(ADVICE)),
     }
     columns = list(_columns(ranks))
     used = {dim for column in columns for dim in column.dims}
@@ -483,14 +500,54 @@ def result_of(
         "stream": {"long_name": "stream of the GPU", "units": "1"},
         "activity": {"long_name": "what GPU work is"},
         "part": {"long_name": "part of the end to end time"},
+        "reason": {"long_name": "reason for which communication is exposed"},
     }
     coordinates = [Column(d, (d,), labels[d].dtype, attrs[d], labels[d]) for d in sizes]
     files = np.array([trace.file for trace in ranks.traces])
     about_file = {"long_name": "name of the trace's file"}
     coordinates.append(Column("trace_file", ("rank",), files.dtype, about_file, files))
+    if ranks.exposed:
+        advice = np.array(list(ADVICE.values()))
+        change = {"long_name": "what to change where communication is exposed for the reason"}
+        coordinates.append(Column("change", ("reason",), advice.dtype, change, advice))
+    diagnoses, measured = _diagnoses(ranks)
+    if diagnoses:
+        sizes["diagnosis"] = len(diagnoses[0].values)  # type: ignore[arg-type]
     attributes = _attributes(ranks, given or {}, command)
-    layout = Layout(sizes, tuple(coordinates), tuple(columns), attributes)
+    layout = Layout(sizes, (*coordinates, *diagnoses), (*columns, *measured), attributes)
     return Result(layout, rows=tuple(ranks.records()))
+
+
+def _diagnoses(ranks: Ranks) -> tuple[list[Column], list[Column]]:
+    """Return why each collective is exposed: whose it is, and what that costs."""
+    both = zip(ranks.numbers(), ranks.exposed, strict=False)
+    found = [(number, one) for number, own in both for one in own]
+    if not found:
+        return [], []
+    about = {
+        "diagnosis_rank": ("rank of the exposed collective", [number for number, _ in found]),
+        "diagnosis_collective": ("exposed collective", [one.name for _, one in found]),
+        "diagnosis_reason": ("why it is exposed", [one.reason for _, one in found]),
+    }
+    coordinates = []
+    for name, (words, own) in about.items():
+        values = np.array(own)
+        units = {"units": "1"} if values.dtype.kind == "i" else {}
+        attrs = {"long_name": words, **units}
+        coordinates.append(Column(name, ("diagnosis",), values.dtype, attrs, values))
+    times = np.array([one.time for _, one in found])
+    counts = np.array([float(one.rows) for _, one in found])
+    what = "exposed time of a collective for one reason"
+    counted = "collectives of the name of which some is exposed for the reason"
+    return coordinates, [
+        _column("diagnosis_time", ("diagnosis",), "s", what, times),
+        _column("diagnosis_collectives", ("diagnosis",), "1", counted, counts),
+    ]
+
+
+def _cost(found: Sequence[Exposure], reason: str) -> float:
+    """Return what communication is exposed for a reason, in seconds."""
+    return sum((one.time for one in found if one.reason == reason), 0.0)
 
 
 def _all(found: Iterator[Mapping[int, Overlap]] | Any) -> NDArray[np.int32]:
@@ -509,6 +566,10 @@ def _columns(ranks: Ranks) -> Iterator[Column]:
         if labels:
             spread = [own.get(label) for own in found for label in labels]
             yield from _spread(f"{name}_", ("rank", name), spread, words, len(labels))
+    if ranks.exposed:
+        by_reason = [[_cost(own, reason) for reason in ADVICE] for own in ranks.exposed]
+        what = "exposed communication by the reason for it"
+        yield _column("exposed_reason_time", ("rank", "reason"), "s", what, np.array(by_reason))
     if ranks.skew is not None:
         found_of = (
             ranks.skew.matched, ranks.skew.duration, ranks.skew.transfer, ranks.skew.waiting,

@@ -67,15 +67,22 @@ def test_names_by_class(sweeps: Runner) -> None:
 def test_records(sweeps: Runner) -> None:
     records = sweeps(f"trace {TWO} --json").records
     rows = sweeps(f"trace {TWO} --csv").rows
-    assert len(records) == len(rows) == 2 * (1 + 2 + 5)
+    assert len(records) == len(rows) == 2 * (1 + 2 + 2 + 5)
     first = records[0]
     assert (first["rank"], first["step"], first["stream"]) == (0, "all", "all")
     assert first["communication_s"] == 0.396199
     assert first["exposed_communication_s"] == 0.336983
     assert first["overlap_of_communication"] == pytest.approx(0.14946, abs=1e-6)
     assert first["matched_collectives"] == 4
-    assert records[1]["step"] == 551
-    assert records[1]["matched_collectives"] is None
+    # Why it is exposed: these sum to all that is, and say what to change.
+    reasons = [one for one in records[1:] if one["rank"] == 0 and one["reason"] != "all"]
+    assert {one["reason"] for one in reasons} == {"waits for data", "host bound"}
+    assert sum(one["exposed_communication_s"] for one in reasons) == pytest.approx(0.336983)
+    assert "SendRecv" in reasons[0]["collective"]
+    assert reasons[0]["exposed_collectives"] == 10
+    assert "cut both in pieces" in reasons[0]["change"]
+    assert records[3]["step"] == 551
+    assert (records[3]["matched_collectives"], records[3]["reason"]) == (None, "all")
     assert float(rows[0]["communication_s"]) == 0.396199
     assert rows[0]["host_s"] == ""
     # Records in JSON have a version that a table has not.
@@ -88,13 +95,17 @@ def test_file_and_figures(sweeps: Runner, tmp_path: Path) -> None:
     done = sweeps(f"trace {TWO} --output t.nc --plot")
     assert "wrote t.nc" in done.out
     made = sorted(path.name for path in tmp_path.iterdir())
-    assert made == ["t-classes.png", "t-classes.svg", "t-timeline.png", "t-timeline.svg", "t.nc"]
+    names = ("classes", "exposed", "timeline")
+    assert made == [f"t-{name}.{kind}" for name in names for kind in ("png", "svg")] + ["t.nc"]
     with open_dataset(tmp_path / "t.nc") as dataset:
         assert dataset["overlap_of_communication"].values == pytest.approx(
             [0.149460, 0.199260], abs=1e-6
         )
     told = texts(tmp_path / "t-classes.svg")
     for words in ("What the time of each rank went into", "rank 1", "14.9 % hidden", "Idle"):
+        assert words in told
+    told = texts(tmp_path / "t-exposed.svg")
+    for words in ("Why communication is exposed, by rank", "Waits for data", "27.6 % of its time"):
         assert words in told
     told = texts(tmp_path / "t-timeline.svg")
     for words in ("2 traces · step 552", "rank 0 · stream 84", "Communication, exposed"):
@@ -108,7 +119,7 @@ def test_file_and_figures(sweeps: Runner, tmp_path: Path) -> None:
     quiet = sweeps(f"trace {TWO} --output other.nc --json", fine=False)
     assert quiet.code == 0
     assert "wrote other.nc" in quiet.err
-    assert len(quiet.records) == 16
+    assert len(quiet.records) == 20
 
 
 def test_figures_of_one_trace(sweeps: Runner, tmp_path: Path) -> None:
@@ -125,6 +136,8 @@ def test_figures_of_one_trace(sweeps: Runner, tmp_path: Path) -> None:
     told = texts(tmp_path / "outputs" / "trace-timeline.svg")
     assert "one.json · step 1" in told
     assert "Communication, hidden" in told
+    told = texts(tmp_path / "outputs" / "trace-exposed.svg")
+    assert "Why communication is exposed, by collective" in told
     sweeps("trace one.json --plot --overwrite --window 90us:95us")
     told = texts(tmp_path / "outputs" / "trace-timeline.svg")
     assert "from 90 µs to 95 µs" in told
@@ -151,8 +164,7 @@ def test_clocks_that_differ(sweeps: Runner, tmp_path: Path) -> None:
 def test_own_patterns(sweeps: Runner, tmp_path: Path) -> None:
     write(tmp_path / "t.json", [kernel("my_ring_step", 0, 10), kernel(GEMM, 0, 10)])
     (tmp_path / "own.toml").write_text('[[rules]]\nclass = "communication"\nnames = ["my_ring"]\n')
-    (before,) = [r for r in sweeps("trace t.json --json").records if r["stream"] == "all"]
-    command = "trace t.json --patterns own.toml --json"
-    (after,) = [r for r in sweeps(command).records if r["stream"] == "all"]
+    before = sweeps("trace t.json --json").records[0]
+    after = sweeps("trace t.json --patterns own.toml --json").records[0]
     assert (before["communication_s"], after["communication_s"]) == (0.0, 1e-05)
     assert after["overlap_of_communication"] == 1.0

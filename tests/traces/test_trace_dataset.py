@@ -40,7 +40,8 @@ def test_memory_and_file_agree(
 
 def test_dimensions_units_and_sources(ranks: Ranks) -> None:
     dataset = result_of(ranks).dataset()
-    assert dict(dataset.sizes) == {"rank": 2, "step": 2, "stream": 3, "activity": 5, "part": 6}
+    sizes = {"rank": 2, "step": 2, "stream": 3, "activity": 5, "part": 6, "reason": 5}
+    assert dict(dataset.sizes) == {**sizes, "diagnosis": 2}
     assert dataset["rank"].values.tolist() == [0, 3]
     assert dataset["trace_file"].values.tolist() == ["rank0.json.gz", "rank3.json.gz"]
     assert dataset["activity"].values.tolist() == list(CLASSES)
@@ -67,10 +68,22 @@ def test_values_and_holes(ranks: Ranks) -> None:
     assert dataset["step_host_time"].sel(rank=0, step=1) == pytest.approx(100e-6)
 
 
+def test_why_communication_is_exposed(ranks: Ranks) -> None:
+    dataset = result_of(ranks).dataset()
+    by_reason = dataset["exposed_reason_time"].sum("reason")
+    np.testing.assert_allclose(by_reason, dataset["exposed_communication_time"])
+    assert "reason" in dataset["change"].dims
+    # Rank 0's from 70 us, where its product has ended, to 100, and what is next is launched at 110.
+    assert dataset["diagnosis_rank"].values.tolist() == [0, 3]
+    assert dataset["diagnosis_time"].values == pytest.approx([30e-6, 10e-6])
+    assert dataset["diagnosis_reason"].values.tolist()[0] == "host bound"
+
+
 def test_without_steps(tmp_path: Path) -> None:
     path = write(tmp_path / "t.json", [kernel(GEMM, 0, 10)])
     dataset = result_of(analyse_files([path])).dataset()
-    assert dict(dataset.sizes) == {"rank": 1, "stream": 1, "activity": 5, "part": 6}
+    assert dict(dataset.sizes) == {"rank": 1, "stream": 1, "activity": 5, "part": 6, "reason": 5}
+    assert dataset["exposed_reason_time"].sum() == 0.0
     assert np.isnan(dataset["overlap_of_communication"]).all()
 
 
