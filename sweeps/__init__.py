@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweeps.api import open, plans, reasons, recompute, run, sweep
+    from sweeps.api import open, plans, reasons, recompute, run, sensitivity, sweep
 
-__all__ = ["open", "plans", "reasons", "recompute", "run", "sweep"]
+__all__ = ["open", "plans", "reasons", "recompute", "run", "sensitivity", "sweep"]
 
 
 def __dir__() -> list[str]:

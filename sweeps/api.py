@@ -149,10 +149,64 @@ def sweep(
     >>> found.time.sel(topology="torus", ranks=64).dims
     ()
     """
-    stated: dict[str, Any] = {"title": "Sweep"}
+    stated = _stated(axes)
     if quantities is not None:
         names = quantities.split(",") if isinstance(quantities, str) else list(quantities)
         stated["quantities"] = names
+    folders = [Path(folder) for folder in hardware_folders]
+    return prepare(stated, command=["sweeps.sweep"], folders=folders).dataset()
+
+
+def sensitivity(
+    quantity: str | None = None,
+    *,
+    hardware_folders: Sequence[str | Path] = (),
+    **constants: Any,
+) -> xr.Dataset:
+    """Say what each given and each assumed constant moves an answer by.
+
+    Parameters
+    ----------
+    quantity : str, optional
+        The answer, such as ``"peak_memory"``; the time, or the step time, by default.
+    hardware_folders : sequence of path
+        Folders of own machines.
+    **constants
+        One value by quantity or label, as `sweep` takes it.  Numbers are SI.
+
+    Returns
+    -------
+    xarray.Dataset
+        Along ``constant``, the one that moves most first: ``lower_change`` and ``upper_change``,
+        shares of the answer, with the constant at x0.9 and at x1.1 and all others as they are; the
+        answers there, and where each value comes from.  Whole numbers are at the next ones
+        outwards, and what has a limit stays within it: ``lower_value`` and ``upper_value``.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each; also where there are several cells, or no answer.
+
+    Examples
+    --------
+    >>> import sweeps
+    >>> found = sweeps.sensitivity(topology="ring", ranks=8, message_bytes=1e9, latency=0.0,
+    ...                            bandwidth=50e9)
+    >>> round(float(found.lower_change.sel(constant="bandwidth")), 4)
+    0.1111
+    """
+    from sweeps.error_bar import sensitivity_of
+
+    folders = [Path(folder) for folder in hardware_folders]
+    job = prepare(_stated(constants), command=["sweeps.sensitivity"], folders=folders)
+    usual = "step_time" if job.program.training else "time"
+    found = sensitivity_of(job, quantity or usual, folders)
+    return found.result({}).dataset()
+
+
+def _stated(axes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a spec file would state of values by quantity or label."""
+    stated: dict[str, Any] = {"title": "Sweep"}
     varying: dict[str, Any] = {}
     constants: dict[str, Any] = {}
     for name, value in axes.items():
@@ -162,9 +216,7 @@ def sweep(
         )
         (constants if single else varying)[name] = plain
     stated |= {"axes": varying} if varying else {}
-    stated |= {"constants": constants} if constants else {}
-    folders = [Path(folder) for folder in hardware_folders]
-    return prepare(stated, command=["sweeps.sweep"], folders=folders).dataset()
+    return stated | ({"constants": constants} if constants else {})
 
 
 def _plain(value: Any) -> Any:

@@ -44,7 +44,7 @@ def test_reasons_say_why_there_is_no_value(tmp_path: Path) -> None:
     assert told.sel(tp=8, zero_stage=1).item() == ""
     with pytest.raises(InputError, match="has no status"):
         sweeps.reasons(found.drop_vars("status"))
-    assert dir(sweeps) == ["open", "plans", "reasons", "recompute", "run", "sweep"]
+    assert dir(sweeps) == ["open", "plans", "reasons", "recompute", "run", "sensitivity", "sweep"]
 
 
 def test_the_usual_quantities_come_by_themselves() -> None:

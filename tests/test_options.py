@@ -63,6 +63,7 @@ OF_COLLECTIVES: Cases = {
     "hops": ("3", f"{BARE} --topology ring --collective p2p"), "software": "none",
     "environment": "pytorch", "fabric": "roce",
     "tree_algo": ("", f"{BARE} --topology ring"), "verbose": ("", "collective --N 8 --M 1MiB"),
+    "sensitivity": "",
 }  # fmt: skip
 OF_TRAINING: Cases = {
     "world_size": ("32", DENSE.replace("--gpus 32", "")),
@@ -112,7 +113,7 @@ OF_TRAINING: Cases = {
     "environment": "group", "fabric": "roce", "price": "3", "training_tokens": "1T",
     "batch_size": "2", "rank_order": "pp-dp-cp-tp", "tree_algo": ("", f"{DENSE} --software none "
     "--topology ring"), "timeline": ("t.json", DENSE.replace(" --json", "")),
-    "verbose": ("", DENSE.replace(" --json", "")),
+    "verbose": ("", DENSE.replace(" --json", "")), "sensitivity": "",
 }  # fmt: skip
 SMALL = (
     "plan --model llama3-8b --gpus 8 -b 64 --tp 1,2 --pp 1 --cp 1 --zero-stage 1 --recompute none"

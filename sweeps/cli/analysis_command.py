@@ -14,6 +14,8 @@ from sweeps.cli.options import (
     file_options,
     folders_of,
     output_options,
+    sensitivity_option,
+    show_sensitivity,
     stated_sweep,
 )
 from sweeps.errors import InputError, fault, needs
@@ -110,6 +112,7 @@ def _order(order: str | None) -> list[str]:
 @analysis_options
 @click.option("--timeline", metavar="FILE.json", help="Predicted course, as a Chrome trace.")
 @click.option("--verbose", "-v", is_flag=True, help="Formula, source, and the numbers put in.")
+@sensitivity_option("step_time")
 @output_options
 def command(**given: Any) -> int:
     """Memory, communication and step time of a training configuration.
@@ -131,6 +134,13 @@ def command(**given: Any) -> int:
         options=file_options(given),
     )
     check_taken(job, flags.given_options(given, flags.OF_TRAINING), folders_of(given))
+    if given["sensitivity"] is not None:
+        if given["timeline"]:
+            allowed = "one of the two"
+            wrong = "can't be given with --sensitivity"
+            raise InputError(fault("--timeline", given["timeline"], wrong, allowed))
+        show_sensitivity(job, given, "analysis")
+        return 0
     # Where there is no timeline, nothing is written either.
     step = timeline_of(job) if given["timeline"] else None
     out = Output({**given, "plot": given["plot"] and (step is None or given["output"])}, "analysis")

@@ -23,6 +23,8 @@ from sweeps.cli.options import (
     folders_of,
     grouped_lines,
     output_options,
+    sensitivity_option,
+    show_sensitivity,
     stated_sweep,
 )
 from sweeps.cli.write import Output, as_table
@@ -38,6 +40,7 @@ from sweeps.spec.units import format_quantity
 @flags.options(*flags.OF_COLLECTIVES)
 @click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce.")
 @click.option("--verbose", "-v", is_flag=True, help="Formula, source, and the numbers put in.")
+@sensitivity_option("time")
 @output_options
 def command(**given: Any) -> int:
     """Cost of a collective operation on a network.
@@ -63,6 +66,9 @@ def command(**given: Any) -> int:
         options=file_options(given),
     )
     check_taken(job, options, folders)
+    if given["sensitivity"] is not None:
+        show_sensitivity(job, given, "collective")
+        return 0
     out = Output(given, "collective")
     out.evaluate(job, lambda found: _lines(job, found, verbose=given["verbose"]))
     return 0

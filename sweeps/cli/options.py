@@ -61,6 +61,23 @@ def result_options(command: Command) -> Command:
     return command
 
 
+def sensitivity_option(usual: str) -> Callable[[Command], Command]:
+    """Add the option that asks what constants move an answer by; `usual`: which one."""
+    words = f"What 10 % of each constant moves a quantity by.  [default: {usual}]"
+    return click.option("--sensitivity", is_flag=False, flag_value=usual, metavar="QUANTITY",
+                        help=words)  # fmt: skip
+
+
+def show_sensitivity(job: Job, given: Mapping[str, Any], name: str) -> None:
+    """Write and show what constants move a job's answer by."""
+    from sweeps.cli.write import Output
+    from sweeps.error_bar import sensitivity_of
+
+    out = Output(given, f"{name}-sensitivity")
+    found = sensitivity_of(job, given["sensitivity"], folders_of(given))
+    out.deliver(found.result(given), found.lines(every=bool(given["verbose"])))
+
+
 def value_options(rows: Iterable[tuple[Sequence[str], str, str]]) -> Callable[[Command], Command]:
     """Add an option a row: its flags, what it gives, and what that is."""
 

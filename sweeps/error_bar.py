@@ -1,0 +1,371 @@
+"""What each given and each assumed constant moves an answer by: its honest error bar.
+
+Each constant is taken at x0.9 and x1.1, all others as they are: set-ups along one axis, which the
+engine evaluates in one pass.  A constant that the user gives is moved before anything is resolved,
+so that what follows from it follows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+
+from overhead.quantity import VOCABULARY
+from sweeps.engine.grid import Column
+from sweeps.engine.program import Program
+from sweeps.errors import InputError, fault, nearest
+from sweeps.job import Job
+from sweeps.origin import GIVEN, Origin, words_of
+from sweeps.result import LINE, Result, aligned, of_columns
+from sweeps.spec.axis import Axis
+from sweeps.spec.resolve import Resolved, resolve
+from sweeps.spec.sweep import Sweep
+from sweeps.spec.units import format_quantity
+
+# What constants are multiplied by.
+LOWER, UPPER = 0.9, 1.1
+# What says how units convert is no assumption.
+FIXED = ("hour", "day", "kilowatt_hour")
+# The dimension along which set-ups lie.
+POINT = "setup"
+# Digits after which a product is taken for the whole number that it would be.
+DIGITS = 9
+# Rows of the table; what moves an answer by less than can be read isn't worth a row.
+SHOWN, LEAST = 15, 5e-5
+# Moved by more than this, the answer isn't the same number.
+SAME = 1e-12
+
+
+@dataclass(frozen=True)
+class Side:
+    """A constant at one of its two points."""
+
+    value: float = math.nan  # NaN where its domain has no such point
+    answer: float = math.nan  # NaN where there is none
+    change: float = math.nan  # Of the answer, as a share of it
+    note: str = ""  # Where the point isn't the one asked for, or why there is no answer
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A constant, and what it moves."""
+
+    name: str
+    value: float
+    origins: tuple[Origin, ...]  # Where its value comes from
+    lower: Side
+    upper: Side
+
+    @property
+    def most(self) -> float:
+        """The larger of its two changes, without its sign; NaN where neither has an answer."""
+        return float(np.fmax(abs(self.lower.change), abs(self.upper.change)))
+
+    @property
+    def switch(self) -> bool:
+        """Whether it is on or off: no share of it can be taken."""
+        one = VOCABULARY[self.name]
+        return one.integer and (one.minimum, one.maximum) == (0, 1)
+
+    @property
+    def holes(self) -> Iterator[Side]:
+        """Yield the points at which there is no answer."""
+        for side in (self.lower, self.upper):
+            if math.isnan(side.answer) and not math.isnan(side.value):
+                yield side
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What constants move an answer by."""
+
+    job: Job
+    quantity: str
+    answer: float
+    moved: tuple[Moved, ...]  # The one that moves it most first
+
+    def result(self, given: Mapping[str, Any]) -> Result:
+        """Return it as a labelled dataset with its provenance, and as records."""
+        rows = [
+            {
+                "constant": one.name,
+                "value": one.value,
+                "units": VOCABULARY[one.name].units,
+                "kind": one.origins[0].kind,
+                "origin": words_of(one.origins),
+                "lower_value": one.lower.value,
+                "upper_value": one.upper.value,
+                "lower_answer": one.lower.answer,
+                "upper_answer": one.upper.answer,
+                "lower_change": one.lower.change,
+                "upper_change": one.upper.change,
+                "note": "; ".join(dict.fromkeys(s.note for s in (one.lower, one.upper) if s.note)),
+            }
+            for one in self.moved
+        ]
+        asked = VOCABULARY[self.quantity]
+
+        def column(name: str) -> Column:
+            words, units = COLUMNS[name]
+            values = np.array([row[name] for row in rows])
+            about = {"long_name": words.format(asked.meaning)}
+            if values.dtype.kind == "f":
+                about["units"] = units or asked.units
+            return Column(name, ("constant",), values.dtype, about, values)
+
+        every = {name: column(name) for name in COLUMNS}
+        answer = np.array(self.answer)
+        own = Column(self.quantity, (), answer.dtype, asked.attrs(), answer)
+        named = {"constant", "units", "kind", "origin", "note"}
+        sweep = self.job.sweep
+        record = {"quantity": self.quantity, self.quantity: self.answer}
+        return of_columns(
+            [one for name, one in every.items() if name in named],
+            [own, *(one for name, one in every.items() if name not in named)],
+            title=f"What constants move {self.quantity} by",
+            stated={"sensitivity": {"quantity": self.quantity, **sweep.constants, **sweep.labels}},
+            given=given,
+            summary="Each constant by itself at x0.9 and x1.1, all others as they are",
+            rows=[record | row for row in rows],
+        )
+
+    def lines(self, *, every: bool = False) -> Iterator[str]:
+        """Yield it for people, the answer first; `every`: all constants, with their sources."""
+        told = [one for one in self.moved if one.most > SAME and not one.switch]
+        shown = told if every else [one for one in told if one.most >= LEAST][:SHOWN]
+        value = format_quantity(self.answer, VOCABULARY[self.quantity].units)
+        if told:
+            first = told[0]
+            sides = [one for one in (first.lower, first.upper) if not math.isnan(one.change)]
+            texts = (f"{one.change:+.2%} at {_shown(first.name, one.value)}" for one in sides)
+            own = _shown(first.name, first.value)
+            yield f"{self.quantity} is {value}; {first.name}, {own}, moves it most:"
+            yield f"  {', '.join(texts)}"
+        else:
+            yield f"{self.quantity} is {value}; no constant moves it"
+        yield "each constant by itself at x0.9 and x1.1, all others as they are (of whole numbers"
+        yield "the next ones outwards, of limits the limit: these stand beside):"
+        rows: list[Sequence[str]] = [("", "value", "x0.9", "x1.1", "from")]
+        for one in shown:
+            cells = (_cell(one, one.lower, LOWER), _cell(one, one.upper, UPPER))
+            origin = words_of(one.origins) if every else _brief(one.origins)
+            rows.append((one.name, _shown(one.name, one.value), *cells, origin))
+        yield from _table(rows)
+        if told[len(shown) :]:
+            most = f"{100.0 * told[len(shown)].most:.2g} %"
+            yield f"  ... and {len(told) - len(shown)} more move it, by {most} at most (--verbose)"
+        yield from self._rest(every=every)
+
+    def _rest(self, *, every: bool) -> Iterator[str]:
+        """Yield what stands below the table: switches, holes, and what moves nothing."""
+        switches = [one for one in self.moved if one.switch and one.most > SAME]
+        texts = [f"{one.name} {'off' if one.value else 'on'} {_change(one)}" for one in switches]
+        yield from _listed("switched over", texts)
+        holes = [
+            f"{one.name} = {_shown(one.name, side.value)} ({side.note})"
+            for one in self.moved
+            for side in one.holes
+        ]
+        yield from _listed("no answer at", holes)
+        zero = [one.name for one in self.moved if one.value == 0.0 and math.isnan(one.most)]
+        yield from _listed("0, so that 10 % of it is nothing", zero)
+        idle = [one.name for one in self.moved if one.most <= SAME]
+        if every:
+            yield from _listed("move nothing", idle)
+        elif idle:
+            yield f"{len(idle)} more move nothing (--verbose)"
+        models = ", ".join(model.name for model in self.job.resolved.models)
+        yield f"not varied: labels{f', and the shapes of {models}' if models else ''}"
+
+
+def _listed(title: str, texts: Sequence[str]) -> Iterator[str]:
+    if texts:
+        yield f"{title}:"
+        yield from wrap("; ".join(texts), LINE, initial_indent="  ", subsequent_indent="  ")
+
+
+def _change(one: Moved) -> str:
+    return ", ".join(
+        f"{side.change:+.2%}" for side in (one.lower, one.upper) if not math.isnan(side.change)
+    )
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield rows with aligned columns, names and origins to the left."""
+    body = aligned([row[:-1] for row in rows])
+    yield from (f"{line}  {row[-1]}" for line, row in zip(body, rows, strict=True))
+
+
+def _shown(name: str, value: float) -> str:
+    return format_quantity(value, VOCABULARY[name].units)
+
+
+def _cell(one: Moved, side: Side, factor: float) -> str:
+    """Return what one point moves, and the point where it isn't the usual one."""
+    if math.isnan(side.value):
+        return side.note
+    text = "no answer" if math.isnan(side.change) else f"{side.change:+.2%}"
+    usual = math.isclose(side.value, factor * one.value, rel_tol=SAME)
+    return text if usual else f"{text} at {_shown(one.name, side.value)}"
+
+
+def _brief(origins: Sequence[Origin]) -> str:
+    first = origins[0]
+    return f"{first.short} ({first.owner})" if first.owner else first.short
+
+
+# Of a file: the columns, what they are, and their units; empty: the answer's.
+COLUMNS = {
+    "constant": ("name of the constant", "1"),
+    "units": ("unit of the constant", "1"),
+    "kind": ("whether it is given, of a specification, measured or assumed", "1"),
+    "origin": ("where its value comes from", "1"),
+    "note": ("where a point isn't at x0.9 or x1.1, and why there is no answer", "1"),
+    "value": ("value of the constant, in its unit", "1"),
+    "lower_value": ("value at its lower point, x0.9, in its unit", "1"),
+    "upper_value": ("value at its upper point, x1.1, in its unit", "1"),
+    "lower_answer": ("{}, with the constant at its lower point", ""),
+    "upper_answer": ("{}, with the constant at its upper point", ""),
+    "lower_change": ("change of the answer at the constant's lower point, as a share of it", "1"),
+    "upper_change": ("change of the answer at the constant's upper point, as a share of it", "1"),
+}
+
+
+# The points of a constant.
+
+
+def points_of(name: str, value: float) -> tuple[Side, Side]:
+    """Return a constant's lower and upper point, without answers."""
+    quantity = VOCABULARY[name]
+    sides = []
+    for factor, whole in ((LOWER, math.floor), (UPPER, math.ceil)):
+        wanted = factor * value
+        if quantity.integer:
+            step = -1.0 if factor == LOWER else 1.0
+            outwards = float(whole(round(wanted, DIGITS)))
+            wanted = outwards if outwards != value else value + step
+        taken = min(max(wanted, quantity.minimum), quantity.maximum)
+        if taken == value or (quantity.above and taken <= quantity.minimum):
+            sides.append(Side(note="at its limit" if value else "0 has no share"))
+        else:
+            sides.append(Side(taken, note="" if taken == wanted else f"the limit, {taken:g}"))
+    lower, upper = sides
+    return lower, upper
+
+
+def sensitivity_of(job: Job, quantity: str, folders: Sequence[Path] = ()) -> Sensitivity:
+    """Return what each constant moves a quantity of a job's one cell by."""
+    job = _of_one_cell(job)
+    if quantity not in VOCABULARY:
+        raise InputError(
+            fault("sensitivity", quantity, "is unknown", nearest(quantity, VOCABULARY))
+        )
+    if quantity in job.program.grid.columns:
+        raise InputError(fault("sensitivity", quantity, "is given", "what is computed"))
+    base = _program([job.resolved], quantity)
+    given, known = job.sweep.constants, job.resolved.constants
+    own = {name for model in job.resolved.models for name in model.figures} - given.keys()
+    used = (base.used() | given.keys()) - own - {*FIXED}
+    names = [name for name, value in known.items() if name in used and math.isfinite(value)]
+    found = {name: points_of(name, known[name]) for name in names}
+    setups, places = [job.resolved], {}
+    for name, sides in found.items():
+        for at, point in enumerate(sides):
+            if math.isnan(point.value):
+                continue
+            try:
+                setups.append(_moved(job, name, point.value, folders))
+                places[name, at] = (len(setups) - 1, "")
+            except InputError as error:
+                places[name, at] = (-1, "; ".join(error.faults))
+    answers, reasons = _answers(_program(setups, quantity), quantity, len(setups))
+    (answer, *_) = answers
+    if not math.isfinite(answer) or answer == 0.0:
+        wrong = reasons[0] or f"is {answer:g}: shares of it aren't defined"
+        raise InputError(fault("sensitivity", quantity, wrong, "a question that has an answer"))
+
+    def side(name: str, at: int) -> Side:
+        one = found[name][at]
+        if (name, at) not in places:
+            return one
+        place, why = places[name, at]
+        if place < 0:
+            return replace(one, note=why)
+        own = answers[place]
+        note = "; ".join(filter(None, (one.note, reasons[place] if math.isnan(own) else "")))
+        return replace(one, answer=own, change=own / answer - 1.0, note=note)
+
+    def origins(name: str) -> tuple[Origin, ...]:
+        return (Origin(None, GIVEN),) if name in given else job.resolved.origins[name]
+
+    rows = [Moved(n, known[n], origins(n), side(n, 0), side(n, 1)) for n in names]
+    rows.sort(key=lambda one: (-(one.most if one.most == one.most else -1.0), one.name))
+    return Sensitivity(job, quantity, answer, tuple(rows))
+
+
+def _of_one_cell(job: Job) -> Job:
+    """Return a job with what axes of one point give as constants and labels; refuse others."""
+    if job.program.grid.cells != 1:
+        sizes = ", ".join(f"{name} {n}" for name, n in job.program.grid.sizes.items() if n > 1)
+        wrong, allowed = "a sensitivity is of one answer", "one value for each argument"
+        raise InputError(fault("sensitivity", sizes, wrong, allowed))
+
+    def flat(one: Sweep | Resolved) -> Any:
+        constants, labels = dict(one.constants), dict(one.labels)
+        for name, values in (pair for axis in one.axes for pair in axis.columns.items()):
+            if values.dtype.kind in "UO":
+                labels[name] = str(values[0])
+            else:
+                constants[name] = float(values[0])
+        return replace(one, axes=(), constants=constants, labels=labels)
+
+    resolved = flat(job.resolved)
+    constants = {name: float(v.reshape(-1)[0]) for name, (_, v) in job.resolved.fields.items()}
+    resolved = replace(resolved, constants={**resolved.constants, **constants}, fields={})
+    return replace(job, sweep=flat(job.sweep), resolved=resolved)
+
+
+def _moved(job: Job, name: str, value: float, folders: Sequence[Path]) -> Resolved:
+    """Return what everything is with one constant at another value."""
+    if name in job.sweep.constants:
+        constants = {**job.sweep.constants, name: value}
+        found = resolve(replace(job.sweep, constants=constants), folders)
+        return replace(found, implied=job.resolved.implied)
+    return replace(job.resolved, constants={**job.resolved.constants, name: value})
+
+
+def _program(setups: Sequence[Resolved], quantity: str) -> Program:
+    """Return set-ups as one program: what differs among them lies along one axis."""
+    first = setups[0]
+    names = dict.fromkeys(name for one in setups for name in one.constants)
+    labels = dict.fromkeys(name for one in setups for name in one.labels)
+    columns: dict[str, Any] = {}
+    constants: dict[str, float] = {}
+    for name in names:
+        values = np.array([one.constants.get(name, np.nan) for one in setups])
+        if np.array_equal(values, np.full_like(values, values[0]), equal_nan=True):
+            constants[name] = float(values[0])
+        else:
+            columns[name] = values
+    for name in labels:
+        texts = [one.labels.get(name, first.labels.get(name, "")) for one in setups]
+        if len(set(texts)) > 1:
+            columns[name] = np.array(texts)
+    same = {name: text for name, text in first.labels.items() if name not in columns}
+    axes = [Axis(POINT, columns)] if columns else []
+    return Program(axes, constants, same, (quantity,), implied=first.implied)
+
+
+def _answers(program: Program, quantity: str, count: int) -> tuple[list[float], list[str]]:
+    """Return the quantity at every set-up, and why it isn't there."""
+    arrays = program.evaluate()
+    status = np.broadcast_to(arrays["status"].reshape(-1), (count,)).tolist()
+    mask = program.faults.masking(quantity)
+    reasons = [", ".join(program.faults.named(bits & mask)).replace("_", " ") for bits in status]
+    return np.broadcast_to(arrays[quantity].reshape(-1), (count,)).tolist(), reasons

@@ -1,0 +1,120 @@
+"""What each constant moves an answer by: against cases known by hand, and against sweeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import sweeps
+from sweeps.error_bar import points_of
+from sweeps.errors import InputError
+from sweeps.origin import ASSUMED, GIVEN, SPECIFICATION
+from tests.cli_runner import Runner
+
+# Of a ring of 8 ranks without latency: time = 2 (8 - 1)/8 M/B.
+PURE = {"topology": "ring", "ranks": 8, "message_bytes": 1e9, "latency": 0.0, "bandwidth": 50e9}
+STEP = {
+    "model": "llama3-8b", "hardware": "dgx-h100", "world_size": 16, "tp": 4, "pp": 2,
+    "global_batch": 32, "sequence_length": 4096, "zero_stage": 1,
+}  # fmt: skip
+
+
+def test_a_linear_case_is_the_one_known_by_hand() -> None:
+    found = sweeps.sensitivity(**PURE)
+    of = found.sel(constant="bandwidth")
+    assert found.time.item() == 2 * 7 / 8 * 1e9 / 50e9
+    assert of.lower_change.item() == pytest.approx(1 / 0.9 - 1, rel=1e-12)
+    assert of.upper_change.item() == pytest.approx(1 / 1.1 - 1, rel=1e-12)
+    of = found.sel(constant="message_bytes")
+    assert of.lower_change.item() == pytest.approx(-0.1, rel=1e-12)
+    assert of.upper_change.item() == pytest.approx(0.1, rel=1e-12)
+    # Whole numbers: 7 and 9 ranks.
+    of = found.sel(constant="ranks")
+    assert (of.lower_value.item(), of.upper_value.item()) == (7.0, 9.0)
+    assert of.lower_change.item() == pytest.approx((6 / 7) / (7 / 8) - 1, rel=1e-12)
+    assert of.upper_change.item() == pytest.approx((8 / 9) / (7 / 8) - 1, rel=1e-12)
+    # A tenth of nothing is nothing.
+    of = found.sel(constant="latency")
+    assert np.isnan(of.lower_change.item())
+    assert np.isnan(of.upper_change.item())
+
+
+def _most(found: xr.Dataset) -> list[float]:
+    most = np.fmax(abs(found.lower_change), abs(found.upper_change)).to_numpy()
+    return [-1.0 if np.isnan(one) else float(one) for one in most]
+
+
+def test_a_step_is_sorted_has_origins_holes_and_what_a_sweep_gives() -> None:
+    found = sweeps.sensitivity(**STEP)
+    most = _most(found)
+    assert most == sorted(most, reverse=True)
+    kinds = {n: found.kind.sel(constant=n).item() for n in found.constant.values.tolist()}
+    assert kinds["sequence_length"] == GIVEN
+    assert kinds["elementwise_factor"] == ASSUMED
+    assert kinds["intra_bandwidth"] == SPECIFICATION
+    assert "stas00" in found.origin.sel(constant="intra_bandwidth").item()
+    # What a model is isn't varied.
+    assert not {"layers", "hidden_size"} & kinds.keys()
+    # No plan has three stages of sixteen GPUs by four: there is no answer, and why.
+    three = found.sel(constant="pp")
+    assert np.isnan(three.upper_answer.item())
+    assert "product of degrees" in three.note.item()
+    # Each answer is that of a sweep with the constant at that value.
+    for name, side in (("zero_stage", "lower"), ("intra_bandwidth", "upper")):
+        of = found.sel(constant=name)
+        there = {**STEP, name: of[f"{side}_value"].item()}
+        alone = sweeps.sweep("step_time", **there).step_time.item()
+        assert of[f"{side}_answer"].item() == alone
+    assert found.step_time.item() == sweeps.sweep("step_time", **STEP).step_time.item()
+
+
+def test_points_are_whole_numbers_within_their_domain() -> None:
+    def values(name: str, value: float) -> tuple[float, float]:
+        lower, upper = points_of(name, value)
+        return lower.value, upper.value
+
+    assert values("pp", 4.0) == (3.0, 5.0)
+    assert values("pp", 20.0) == (18.0, 22.0)
+    assert values("world_size", 64.0) == (57.0, 71.0)
+    assert np.isnan(values("pp", 1.0)[0])
+    lower, upper = points_of("fabric_share", 0.95)
+    assert lower.value == 0.9 * 0.95
+    assert (upper.value, upper.note) == (1.0, "the limit, 1")
+    assert points_of("fabric_share", 1.0)[1].note == "at its limit"
+
+
+def test_what_has_no_answer_or_several_is_refused() -> None:
+    with pytest.raises(InputError, match="one value for each argument"):
+        sweeps.sensitivity(**{**PURE, "ranks": [8, 16]})
+    with pytest.raises(InputError, match="is unknown"):
+        sweeps.sensitivity("tyme", **PURE)
+    with pytest.raises(InputError, match="is given"):
+        sweeps.sensitivity("ranks", **PURE)
+    with pytest.raises(InputError, match="shares of it aren't defined"):
+        sweeps.sensitivity("latency_time", **PURE)
+
+
+def test_the_commands_tell_it_first_and_write_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    runner = Runner(capsys)
+    line = "collective --topology ring --N 8 --M 1e9 --latency 0s --bandwidth 50GB/s --sensitivity"
+    told = runner(line).out.splitlines()
+    assert told[0].startswith("time is 35 ms; bandwidth, 50 GB/s, moves it most:")
+    rows = runner(f"{line} --csv").rows
+    (row,) = (row for row in rows if row["constant"] == "bandwidth")
+    assert float(row["lower_change"]) == pytest.approx(1 / 9)
+    assert row["kind"] == "given"
+    path = tmp_path / "moved.nc"
+    runner(f"{line} algbw --output {path}")
+    with sweeps.open(path) as stored:
+        assert stored.lower_change.sel(constant="bandwidth").item() == pytest.approx(-0.1)
+    step = "analysis --model llama3-8b --num-gpus 16 --tp 4 --pp 2 --global-batch 32"
+    out = runner(f"{step} --seq-length 4096 --sensitivity peak_memory").out
+    assert out.startswith("peak_memory is ")
+    assert "not varied: labels, and the shapes of llama3-8b" in out
+    wrong = runner(f"{step} --seq-length 4096 --sensitivity --timeline x.json", fine=False)
+    assert (wrong.code, "--sensitivity" in wrong.err) == (2, True)
