@@ -85,20 +85,35 @@ def longest(*sizes: Array) -> Array:
     return np.maximum(np.maximum(sizes[0], sizes[1]), sizes[2])
 
 
+Part = tuple[Array, Array]  # Its length and its height
+
 # Parts of the buffer side by side, each on another dimension: a step lasts as long as the slowest
 # part that still is at work.
 
 
 def staircase(lengths: Sequence[Array], heights: Sequence[Array]) -> Array:
     """Return the sum over steps of the slowest of several parts."""
-    together = np.broadcast_arrays(*lengths, *heights)
-    long = np.stack(together[: len(lengths)])
-    high = np.stack(together[len(lengths) :])
-    order = np.argsort(-long, axis=0)
-    long = np.take_along_axis(long, order, axis=0)
-    high = np.maximum.accumulate(np.take_along_axis(high, order, axis=0), axis=0)
-    after = np.concatenate([long[1:], np.zeros_like(long[:1])])
-    return np.asarray(np.sum((long - after) * high, axis=0))
+    parts = list(zip(lengths, heights, strict=True))
+    # Sorted pair by pair, the longest first, as a page's tracing can follow: it holds no array.
+    for end in range(len(parts) - 1, 0, -1):
+        for place in range(end):
+            parts[place : place + 2] = _longer_first(*parts[place : place + 2])
+    total: Array | float = 0.0
+    slowest = parts[0][1]
+    for place, (length, height) in enumerate(parts):
+        slowest = np.maximum(slowest, height)
+        after = parts[place + 1][0] if place + 1 < len(parts) else 0.0
+        total = total + (length - after) * slowest
+    return np.asarray(total)
+
+
+def _longer_first(one: Part, other: Part) -> list[Part]:
+    """Return two parts, each of a length and a height, in the order of their lengths."""
+    swapped = other[0] > one[0]
+    return [
+        (np.maximum(one[0], other[0]), np.where(swapped, other[1], one[1])),
+        (np.minimum(one[0], other[0]), np.where(swapped, one[1], other[1])),
+    ]
 
 
 def in_three_phases(

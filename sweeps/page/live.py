@@ -110,6 +110,7 @@ class Program:
     lacking: Mapping[str, tuple[str, ...]]  # Those with which something needed isn't given
     # For what a reader sets what else it gives: a number, or the same (None)
     setting: Mapping[str, Mapping[str, float | None]]
+    only: Mapping[str, tuple[int, ...]]  # Steps that the machine's network is the same for
     faults: Faults
 
 
@@ -127,12 +128,17 @@ def program_of(
     chosen = {name: resolved.labels[name] for name in labels} | dict.fromkeys(OVERLAPS, SHARED)
     free = replace(sweep, labels={**sweep.labels, **chosen})
     base = resolve(free, folders)
-    setting = {
-        name: along
-        for name in (*STEPS, *RANGES)
-        if (name in resolved.constants or name in OFFERED) and _has(resolved, WITH.get(name))
-        if (along := _along(free, base, name, folders)) is not None
-    }
+    setting: dict[str, Mapping[str, float | None]] = {}
+    only: dict[str, tuple[int, ...]] = {}
+    for name in (*STEPS, *RANGES):
+        if (name in resolved.constants or name in OFFERED) and _has(resolved, WITH.get(name)):
+            values: Sequence[float] = (STEPS.get(name) or RANGES[name])[2]
+            along = _along(free, base, name, values[:2], folders)
+            if along is None and name in STEPS:
+                values = [one for one in STEPS[name][2] if _alike(free, base, name, one, folders)]
+                along = _along(free, base, name, values[:2], folders)
+                only |= {name: tuple(map(int, values))} if along is not None else {}
+            setting |= {name: along} if along is not None else {}
     others = {other for along in setting.values() for other in along}
     live = dict.fromkeys((*setting, *sorted(others - set(setting)), UNKNOWN))
     start = {name: resolved.constants.get(name, math.nan) for name in live}
@@ -152,7 +158,8 @@ def program_of(
         line = fault(flag_of("topology"), resolved.labels["topology"], wrong, "another network")
         raise InputError(line) from None
     lacking = {name: tuple(_lacking(builder, needed, name, codes)) for name in labels}
-    return Program(code, {**start, **codes}, tuple(nodes), labels, lacking, setting, faults)
+    inputs = {**start, **codes}
+    return Program(code, inputs, tuple(nodes), labels, lacking, setting, only, faults)
 
 
 def _builder(
@@ -208,35 +215,43 @@ def _has(resolved: Resolved, name: str | None) -> bool:
 
 
 def _along(
-    sweep: Sweep, base: Resolved, name: str, folders: Sequence[Path]
+    sweep: Sweep, base: Resolved, name: str, values: Sequence[float], folders: Sequence[Path]
 ) -> dict[str, float | None] | None:
     """Return what else a number gives; None where it decides what holds, too.
 
     It is seen from two of its values.
     """
-    one, two, *_ = (STEPS.get(name) or RANGES[name])[2]
-    try:
-        each = [
-            resolve(replace(sweep, constants={**sweep.constants, name: float(value)}), folders)
-            for value in (one, two)
-        ]
-    except InputError:
+    each = [_alike(sweep, base, name, value, folders) for value in values]
+    if len(each) != 2:
         return None
-    if any((x.labels, x.implied, x.fields) != (base.labels, base.implied, {}) for x in each):
+    first, second = each
+    if first is None or second is None:
         return None
     found: dict[str, float | None] = {}
-    first, second = each
     for other in sorted(first.constants.keys() - {name}):
-        values = [own.constants.get(other, math.nan) for own in (base, first, second)]
-        if all(_same(value, values[0]) for value in values):
+        ends = [own.constants.get(other, math.nan) for own in (base, first, second)]
+        if all(_same(value, ends[0]) for value in ends):
             continue
-        if values[1:] == [one, two]:
+        if ends[1:] == list(values):
             found[other] = None
-        elif _same(*values[1:]):
-            found[other] = values[1]
+        elif _same(*ends[1:]):
+            found[other] = ends[1]
         else:
             return None
     return found
+
+
+def _alike(
+    sweep: Sweep, base: Resolved, name: str, value: float, folders: Sequence[Path]
+) -> Resolved | None:
+    """Return what is given with a value of a number; None where other labels hold with it."""
+    changed = replace(sweep, constants={**sweep.constants, name: float(value)})
+    try:
+        found = resolve(changed, folders)
+    except InputError:
+        return None
+    same = (found.labels, found.implied, found.fields) == (base.labels, base.implied, {})
+    return found if same else None
 
 
 def _same(one: float, other: float) -> bool:
@@ -327,12 +342,14 @@ def script_of(program: Program) -> str:
 def _controls(program: Program, resolved: Resolved, flag_of: Flags) -> Iterator[dict[str, Any]]:
     for name, along in program.setting.items():
         group, title, values = STEPS.get(name) or RANGES[name]
+        values = program.only.get(name, values)
         quantity = VOCABULARY[name]
         yield {
             "name": name, "group": group, "title": title, "meaning": quantity.meaning,
             "units": as_read(name, quantity.units.replace(" h-1", "/h")), "flag": flag_of(name),
             "whole": quantity.integer,
             "values": values, "steps": name in STEPS, "log": name not in STEPS and values[0] > 0,
+            "only": name in program.only,
             "along": along, "mechanism": SHARES.get(name, ""),
             "origin": words_of(resolved.origins.get(name, ())),
         }  # fmt: skip

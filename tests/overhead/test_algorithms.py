@@ -12,6 +12,7 @@ import sweeps
 from overhead import expression as ex
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.collectives.choices import candidates, usable
+from overhead.collectives.torus import staircase
 from overhead.labels import COLLECTIVES
 from tests.overhead.shapes import Columns, defined, shapes, time_of
 
@@ -290,3 +291,16 @@ def test_a_name_of_another_network_gives_none() -> None:
 def test_an_unknown_word_is_refused(words: tuple[str, str, str], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         candidates(*words)
+
+
+@pytest.mark.parametrize("parts", [3, 6])
+def test_the_slowest_of_parts_is_summed_over_steps_to_the_last_bit(parts: int) -> None:
+    rng = np.random.default_rng(parts)
+    lengths = rng.integers(0, 6, (parts, 5, 400)) / 2.0  # Many equal ones
+    heights = rng.random((parts, 5, 400))
+    order = np.argsort(-lengths, axis=0)
+    long = np.take_along_axis(lengths, order, axis=0)
+    slowest = np.maximum.accumulate(np.take_along_axis(heights, order, axis=0), axis=0)
+    least = np.concatenate([long[1:], np.zeros_like(long[:1])])
+    true = np.sum((long - least) * slowest, axis=0)
+    np.testing.assert_array_equal(staircase(list(lengths), list(heights)), true)

@@ -232,3 +232,7 @@ function cut(text, pixels, size = 12) {
   while (kept.length > 1 && textWidth(`${kept}…`, size) > pixels) kept = kept.slice(0, -1);
   return `${kept.trimEnd()}…`;
 }
+
+function capital(text) {
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
+}

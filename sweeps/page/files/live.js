@@ -125,7 +125,7 @@ function start(data) {
   for (const one of data.controls) {
     fields[one.name] = {
       initial: first[one.name], write: String,
-      read: (text) => (Number.isFinite(Number(text)) && text !== "" ? limited(one, Number(text)) : undefined),
+      read: (text) => (Number.isFinite(Number(text)) && text !== "" ? readable(one, Number(text), first[one.name]) : undefined),
     };
   }
   for (const { name, values, lacking } of data.labels) {
@@ -143,7 +143,14 @@ function start(data) {
   draw(page);
 }
 
+const readable = (control, value, otherwise) => {
+  const found = limited(control, value);
+  return Number.isNaN(found) ? otherwise : found;
+};
+
 function limited(control, value) {
+  // On another number of chips the network is another one, of which there are no formulas here.
+  if (control.only && !control.values.includes(value)) return NaN;
   const least = Math.min(control.values[0], control.log ? 0 : Infinity);
   const most = control.name.endsWith("_overlap") || control.name === "zero_stage"
     || control.name === "sequence_parallel" ? control.values[control.values.length - 1] : Infinity;
@@ -215,13 +222,15 @@ function answer(page, chosen, found) {
   const memory = [strong("peak_memory", peak), band("memory_error_band"), ` of a GPU's ${capacity}`];
   const fit = found.fits ? say("It fits: ", ...memory, ".")
     : say(make("strong", { className: "alarm" }, "It doesn't fit: "), ...memory, ".");
-  const more = [`Energy of a step ${shown(page, "step_energy", found.would("step_energy"))}`];
-  for (const [name, words] of [["cost_per_trillion_tokens", "1e12 tokens cost"],
-    ["training_days", "the training takes"], ["cost", "and costs"]]) {
+  const more = [];
+  for (const [name, words] of [["step_energy", "energy of a step"],
+    ["cost_per_trillion_tokens", "1e12 tokens cost"], ["training_days", "the training takes"],
+    ["cost", "and costs"]]) {
     const value = found.would(name);
     if (!Number.isNaN(value)) more.push(`${words} ${shown(page, name, value)}`);
   }
-  return found.fits ? [time, fit, make("p", {}, `${more.join(", ")}.`)] : [fit, time];
+  const said = more.length ? [make("p", {}, `${capital(more.join(", "))}.`)] : [];
+  return found.fits ? [time, fit, ...said] : [fit, time];
 }
 
 function bars(page, id, title, units, parts, rows, limits = []) {
@@ -305,7 +314,8 @@ function controlsOf(page) {
     host.append(make("h2", {}, title));
     for (const one of own) {
       const dial = dialOf(page, one);
-      dial.element.title = one.origin ? `${one.meaning} [${one.origin}]` : one.meaning;
+      const only = one.only ? `; on this network ${one.values.join(", ")}` : "";
+      dial.element.title = `${one.meaning}${only}${one.origin ? ` [${one.origin}]` : ""}`;
       host.append(dial.element);
       dials.push(dial.put);
     }

@@ -167,10 +167,6 @@ function alongOf(sweep, name) {
   return { ...about, values: kept };
 }
 
-function capital(text) {
-  return text.slice(0, 1).toUpperCase() + text.slice(1);
-}
-
 // An entry of what one goes along, as a control or a legend says it.
 function entryText(along, place) {
   return along.texts ? along.texts[place] : givenText(along.values[place], along.units);
