@@ -27,6 +27,7 @@ from tests.cli_runner import Runner
 from tests.page.script import needs_node, told_by_script
 
 DENSE, EXPERTS = "llama3-70b", "deepseek-v3"
+GALLERY = Path(__file__).parents[2] / "outputs" / "gallery"
 # Sets of labels, and rows of numbers: every cell is one plan.
 SETS, ROWS = {DENSE: 7, EXPERTS: 3}, {DENSE: 96, EXPERTS: 112}
 # A torus, the fastest of whose algorithms are taken, and its sets and rows.
@@ -139,9 +140,10 @@ def values_of(found: xr.Dataset, name: str, status: Any) -> Any:
     return np.where(status & training_faults().masking(name), math.nan, whole)
 
 
-FITTING = {"model": DENSE, "world_size": "512", "tp": "8", "pp": "4", "sequence_length": "8192",
-           "global_batch": "1024", "hardware": "dgx-h100", "sequence_parallel": "1",
-           "zero_stage": "1", "memory_capacity": "192e9"}  # fmt: skip
+# The gallery's calculator.
+FITTING = {"world_size": "512", "tp": "8", "pp": "4", "global_batch": "1024", "zero_stage": "1",
+           "sequence_parallel": "1", "recompute": "selective", "model": DENSE,
+           "sequence_length": "8192", "hardware": "dgx-h100"}  # fmt: skip
 OPTIONS = (
     f"--model {DENSE} --gpus 512 --tp 8 --pp 4 --seq-len 8192 --global-batch 1024 --output x.html"
 )
@@ -170,6 +172,12 @@ def test_the_command_on_the_page_gives_its_numbers(
         (row,) = Runner(capsys)(command.removeprefix("sweeps "), "--json").records
         assert (row["step_time_s"], row["error_band"]) == pytest.approx((step, band), rel=1e-12)
     assert len({step for _, step, _ in told}) == len(changes)
+
+
+def test_the_gallerys_calculator_is_of_the_present_formulas() -> None:
+    kept = GALLERY / f"{DENSE}-on-dgx-h100.html"
+    same = kept.read_bytes() == compose(page_from(**FITTING), kept.name)
+    assert same, f"make {kept.name} again: sweeps page with the options of FITTING"
 
 
 def test_texts_of_a_page_stay_texts() -> None:

@@ -198,6 +198,8 @@ def test_the_gallerys_page_holds_the_gallerys_sweep() -> None:
     assert data["fingerprint"] == stored(PLANS).attrs["fingerprint"]
     assert values == page_from(PLANS).values
     assert f"<title>{page_from(PLANS).title}</title>" in text
+    same = text == compose(page_from(PLANS), f"{PLANS}.html").decode()
+    assert same, f"make {PLANS}.html again: sweeps page {PLANS}.nc --overwrite"
 
 
 @pytest.mark.parametrize("kind", write.KINDS)
