@@ -205,7 +205,9 @@ _PHRASES = {
     "global_batch": "{} sequences a step", "sequence_length": "{} tokens a sequence",
     "precision": "{}", "algorithm": "{} algorithm", "software": "by {}",
     "gpus_per_node": "{} GPUs a node", "nics_per_node": "{} cards a node",
-    "oversubscription": "{}:1 oversubscription",
+    "oversubscription": "{}:1 oversubscription", "mechanism": "{}",
+    "compute_time": "computation {}", "communication_time": "communication {}",
+    "efficiency_of": "efficiency of the {}",
 }  # fmt: skip
 _PHRASES_OF_NONE = {"software": "without a library"}
 
@@ -220,7 +222,48 @@ def phrase(name: str, value: str) -> str | None:
     """Return what people say of a value of a quantity; None where its name comes first."""
     if value == "none" and name in _PHRASES_OF_NONE:
         return _PHRASES_OF_NONE[name]
+    value = value.replace("_", " ") if name == "mechanism" else value
     return _PHRASES[name].format(value) if name in _PHRASES else None
+
+
+# What a figure of a quantity asks; of others it has the name.
+_QUESTIONS = {
+    "time": "How long does {operation} take",
+    "energy": "How much energy does {operation} take",
+    "sent_bytes": "How much does a rank send in {operation}",
+    "algbw": "Which algorithm bandwidth does {operation} reach",
+    "busbw": "Which bus bandwidth does {operation} reach",
+    "step_time": "How long does a step take",
+    "peak_memory": "How much memory does the fullest GPU need",
+    "tokens_per_second": "How many tokens a second are trained",
+    "tokens_per_second_per_gpu": "How many tokens a second does a GPU train",
+    "mfu": "How much of its peak does a GPU reach",
+    "cost_per_trillion_tokens": "What does a trillion tokens cost",
+    "useful_cost": "What does a trillion useful tokens cost",
+    "overlapped_time": "How long do computation and communication take together",
+    "overlap_speedup": "How much faster is it with overlap",
+}
+# What people call an axis, where that is shorter than its name.
+_AXES = {
+    "message_bytes": "message size", "ranks": "ranks", "world_size": "GPUs",
+    "hardware": "machine", "global_batch": "sequences a step",
+    "sequence_length": "tokens a sequence",
+    "inter_bandwidth": "bandwidth between nodes", "intra_bandwidth": "bandwidth inside nodes",
+    "tp": "tensor parallelism", "pp": "pipeline parallelism", "dp": "data parallelism",
+    "cp": "context parallelism", "ep": "expert parallelism", "compute_time": "computation's time",
+    "communication_time": "communication's time", "algorithm": "algorithm",
+    "topology": "topology",
+}  # fmt: skip
+
+
+def question(name: str, operation: str) -> str | None:
+    """Return what a figure of a quantity asks, without its mark; None where it has just a name."""
+    return _QUESTIONS[name].format(operation=operation) if name in _QUESTIONS else None
+
+
+def axis(name: str) -> str | None:
+    """Return what people call an axis; None where its name does."""
+    return _AXES.get(name)
 
 
 def title(name: str) -> str:

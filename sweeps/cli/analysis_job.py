@@ -116,7 +116,8 @@ def _draw(job: Job, step: StepTimeline, stem: Path, notes: Sequence[str]) -> lis
     rows = _drawn(step)
     kind = "Forward" if evaluation.labels["schedule"] == "forward_only" else "Training step"
     models = [model.name for model in job.resolved.models]
-    title = f"{kind} of {models[0]}, predicted" if models else f"{kind}, predicted"
+    what = f"{kind} of {models[0]}" if models else kind
+    title = f"What does each stage do? {what}, predicted"
     marks = {title: step.step_time} if notes else {}
     return draw_stages(
         {title: rows}, stem, title=title, fixed=" · ".join(_plan(evaluation)), marks=marks,
@@ -145,7 +146,7 @@ def _drawn(step: StepTimeline) -> Mapping[str, list[Span]]:
 
 def _plan(evaluation: Evaluation) -> Iterator[str]:
     """Yield what the plan is, in few words."""
-    from sweeps.plots.style import unbroken
+    from sweeps.plots.style import plain, unbroken
 
     degrees = ("dp", "tp", "cp", "pp", "ep")
     world = np.prod([evaluation[name] for name in degrees[:4]])
@@ -156,7 +157,7 @@ def _plan(evaluation: Evaluation) -> Iterator[str]:
     count = evaluation["micro_batches"]
     yield unbroken(f"{count:g} micro-batches" if count > 1.0 else "1 micro-batch")
     if evaluation["pp"] > 1.0:
-        yield evaluation.labels["schedule"]
+        yield unbroken(plain(evaluation.labels["schedule"]).replace("one f one b", "1F1B"))
     if evaluation["virtual_stages"] > 1.0:
         yield unbroken(f"{evaluation['virtual_stages']:g} virtual stages")
     yield unbroken(f"ZeRO {evaluation['zero_stage']:g}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sweeps import display
 from sweeps.cli.options import folders_of, output_options, value_options
 from sweeps.overlap import FLAGS
 
@@ -180,15 +181,17 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any])
         kinds = {case.labels["mechanism"] for case in job.program.cases}
         usual = default_folder() / ("overlap" if len(kinds) > 1 else f"overlap-{kinds.pop()}")
         stem = Path(given["output"]).with_suffix("") if given["output"] else usual
+        held = {name: format_quantity(value, VOCABULARY[name].units)
+                for name, value in job.sweep.constants.items()}  # fmt: skip
         fixed = " · ".join(
-            unbroken(f"{plain(name)} = {format_quantity(value, VOCABULARY[name].units)}")
-            for name, value in job.sweep.constants.items()
+            unbroken(display.phrase(name, text) or f"{plain(name)} {text}")
+            for name, text in held.items()
         )
         sequential = {
             name: values_of(job, case, ["sequential_time"])["sequential_time"]
             for name, case in zip(courses, job.program.cases, strict=True)
         }
-        title = "Overlap of computation and communication, predicted"
+        title = "What of the communication hides behind computation? Predicted"
         stem = stem.with_name(f"{stem.name}-timeline")
         staged = _staged(job, courses)
         others = {name: spans for name, spans in courses.items() if name not in staged}

@@ -300,9 +300,9 @@ def charts_of(study: Study) -> list[dict[str, Any]]:
         {"kind": "bars", "name": name, "parts": [part], "x": ["strategy"], **panels, "at": at,
          "title": title}
         for name, part, title in (
-            ("latency", "strategy_time", "Latency of a layer's communication, by strategy"),
-            ("energy", "strategy_energy", "Energy of a layer's communication, by strategy"),
-            ("volume", "rank_volume", "Bytes that a GPU sends for a layer, by strategy"),
+            ("latency", "strategy_time", "How long does a layer communicate, by strategy?"),
+            ("energy", "strategy_energy", "How much energy does a layer's communication take?"),
+            ("volume", "rank_volume", "How much does a GPU send for a layer, by strategy?"),
         )
     ]  # fmt: skip
     if len(study.message_bytes) < 2:
@@ -311,6 +311,6 @@ def charts_of(study: Study) -> list[dict[str, Any]]:
     curves = {
         "kind": "curves", "name": "messages", "x": "message_bytes", "y": "path_time",
         "lines": lines, **panels, "crossovers": False,
-        "title": "Latency of one message, by mix of hops",
+        "title": "How long does a message take, by the hops on its way?",
     }  # fmt: skip
     return [*bars, *([curves] if lines or not several else [])]

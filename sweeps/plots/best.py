@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps import display
 from sweeps.plots.data import View, evenly
 from sweeps.plots.frame import Axis, Frame, Legend, axis_of, better_of, frame, panel_size, scale_for
 from sweeps.plots.marks import joined, panels_of, sheet_of, short_name, status_bits
@@ -211,11 +212,19 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]]]:
     return figure["title"] or _title(figure, view), len(of) + 1, rows
 
 
+_MOST = {"time": "is fastest", "step_time": "is fastest", "energy": "takes the least energy"}
+
+
 def _title(figure: Figure, view: View) -> str:
     over = [dim for dim in figure["over"] if view.has(dim)]
-    value = short_name(view, figure["value"])
-    across = f"{short_name(view, figure['x'])} and {short_name(view, figure['y'])}"
-    return f"best {joined(over)} by {value}, over {across}" if over else f"{value} over {across}"
+    value = figure["value"]
+    axes = ", by " + joined([display.axis(name) or short_name(view, name)
+                             for name in (figure["x"], figure["y"])])  # fmt: skip
+    if not over:
+        return f"{short_name(view, value)}{axes}"
+    degree = "most" if better_of(figure["better"], view.units(value)) else "least"
+    does = _MOST.get(value) or f"has the {degree} {short_name(view, value)}"
+    return f"Which {joined(over)} {does}{axes}?"
 
 
 def _prepared(figure: Figure, view: View, panels: Sequence[str]) -> _Map:

@@ -13,7 +13,7 @@ from sweeps.errors import InputError
 from sweeps.plots.data import View, cell_names, is_label, shown
 from sweeps.plots.frame import Axis, Legend, axis_of, better_of, frame, scale_for
 from sweeps.plots.marks import numbers_at, pareto, reasons, sheet_of, short_name, thinned
-from sweeps.plots.schema import Figure
+from sweeps.plots.schema import MEMORY_TOTAL, STEP_TOTAL, Figure
 from sweeps.plots.style import (
     ALARM,
     COLOURS,
@@ -79,7 +79,9 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
     best = _best(points, figure["labelled"], more=more)
     front = pareto(points.x, points.y, points.fits, more=more) if figure["front"] else best[:0]
     axes_of = _axes(figure, view, points)
-    title = f"every plan: {plain(figure['y'])} over {plain(figure['x'])}"
+    title = "Which plan is best? " + sentence(f"{plain(figure['y'])} over {plain(figure['x'])}")
+    if (figure["x"], figure["y"]) == (MEMORY_TOTAL, STEP_TOTAL):
+        title = "Which plan is fastest, and which fits?"
     notes = _notes(figure, view, points, axes_of[0])
     sheet = sheet_of(
         figure, view, title, notes, [""], xlabel=axes_of[0].label, ylabel=axes_of[1].label,

@@ -15,7 +15,7 @@ from sweeps.plots.data import View, cell_names
 from sweeps.plots.declare import Bars, are_plans, select, with_options
 from sweeps.plots.draw import save
 from sweeps.plots.frame import Legend, Sheet, frame
-from sweeps.plots.marks import joined, panels_of, sheet_of, short_name, status_bits
+from sweeps.plots.marks import joined, panels_of, question, sheet_of, short_name, status_bits
 from sweeps.plots.schema import STEP_TOTAL, Figure, known_parts, labelled, stacked, total_of
 from sweeps.plots.stacks import Stacks, draw_stacks, refuse_mixed_units
 from sweeps.plots.style import (
@@ -39,9 +39,11 @@ _ADDED_UP = 1e-6  # relative difference from which parts aren't all of their tot
 _REASON_LETTERS = 40
 _REST = 15  # the colour of what no part is
 _TITLES = {
-    "memory": "memory of {whose} GPU by part",
-    "step_parts": "time of a step by part",
-    "communication": "communication of a step by parallel dimension: {of}",
+    "memory": "What fills the memory of {whose} GPU",
+    "step_parts": "Where does a step's time go",
+    "time": "What does communication take in a step",
+    "volume": "What does a GPU send in a step",
+    "energy": "Which energy does communication take in a step",
 }
 
 
@@ -51,16 +53,15 @@ def draw_breakdown(figure: Figure, view: View) -> Canvas:
     bars = select(figure, view, [figure["panels"]] if len(panels) > 1 else [])
     stacks = _stacks(figure, view, panels, bars)
     whose = "the fullest" if figure["parts"][0].startswith("peak_") else "a"
-    title = _TITLES[figure.kind].format(of=figure.options.get("of"), whose=whose)
-    if len(figure["parts"]) == 1:
-        single = short_name(view, figure["parts"][0])
-        title = title.removesuffix(" by part") if figure.kind == "memory" else single
-    if figure["title"] and bars.said:
-        figure = with_options(figure, title=f"{figure['title']} ({bars.said})")
-    elif bars.said:
-        title += f", {bars.said}"
-    elif bars.dims:
-        title += f", for each {'plan' if are_plans(view, bars.dims) else joined(bars.dims)}"
+    of = figure.options.get("of") if figure.kind == "communication" else figure.kind
+    title = _TITLES[str(of)].format(whose=whose)
+    along = bars.dims if not are_plans(view, bars.dims) else ["plan"]
+    by = ", by " + joined([display.axis(dim) or dim for dim in along]) if bars.dims else ""
+    title += f"{'' if bars.said else by}?"
+    if len(figure["parts"]) == 1 and figure.kind != "communication":
+        title = question(view, figure["parts"][0], [] if bars.said else along[: len(bars.dims)])
+    if bars.said:
+        figure = with_options(figure, title=f"{figure['title'] or title} ({bars.said})")
     return draw_stacks(stacks, sheet_of(figure, view, title, stacks.notes, panels))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError
-from sweeps.plots.data import View, evenly
+from sweeps.plots.data import PLAN_NAMES, View, evenly
 from sweeps.plots.declare import (
     baseline_words,
     by_column,
@@ -28,11 +28,11 @@ from sweeps.plots.marks import (
     label_ends,
     mark_crossovers,
     panels_of,
+    question,
     reasons,
     refine,
     room_for_labels,
     sheet_of,
-    short_name,
 )
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
@@ -194,6 +194,7 @@ def prepare(figure: Figure, view: View, panels: Sequence[str]) -> Plot:
             Bound(BOUND if single else stroke(line)["color"], ideal[:, k])
             for k, line in enumerate(lines)
         ]
+    notes += _together(lines, curves)
     if len(bounds) > 1:
         which = name if name == LOWER_BOUND else "ideal scaling from the first point"
         notes.append(f"Thin dashed lines: {which} of the line of the same colour.")
@@ -221,6 +222,21 @@ def _notes(values: NDArray[np.float64], shown: NDArray[np.bool_], why: str) -> l
     return notes
 
 
+def _together(lines: Sequence[Line], curves: NDArray[np.float64]) -> list[str]:
+    """Say which lines lie on top of one another in all panels."""
+    groups: list[list[int]] = []
+    for place in range(len(lines)):
+        own = curves[:, place]
+        for group in groups:
+            if np.allclose(own, curves[:, group[0]], rtol=_SAME, atol=0.0, equal_nan=True):
+                group.append(place)
+                break
+        else:
+            groups.append([place])
+    said = [" and ".join(lines[k].label for k in group) for group in groups if len(group) > 1]
+    return [f"On top of each other: {'; '.join(said)}."] if said else []
+
+
 def _bounds(
     figure: Figure, view: View, panel_dims: Sequence[str], lines: Sequence[Line]
 ) -> list[Bound]:
@@ -246,6 +262,7 @@ def _bounds(
 
 
 _COLUMNS = 5  # of a table
+_SAME = 1e-3  # relative difference up to which lines can't be told apart on paper
 _SAMPLES_SHOWN = 24  # lines of at most so many samples have a marker at each
 _MARKERS = 5  # longer ones have about so many
 _THIN_FROM = 2  # more panels than these have thinner lines
@@ -275,15 +292,16 @@ def draw_curves(figure: Figure, view: View) -> Canvas:
     width, height = panel_size(len(panels))
     height = max(height, _LABEL_HEIGHT * len(ends))
     drawing = _drawing(figure, view, plot, (width, height))
+    title = (_finding(figure, drawing) if alone else None) or _title(figure, view, table)
     sheet = sheet_of(
-        figure, view, _title(figure, view, table), plot.notes, panels,
+        figure, view, title, plot.notes, panels,
         xlabel=drawing.xaxis.label, ylabel=drawing.yaxis.label, panel=(width, height),
     )  # fmt: skip
     lines = len(wrap(sheet.ylabel, height, SIZE_TEXT))  # each after the first needs room
     sheet = replace(sheet, left=sheet.left + (lines - 1) * _LABEL_HEIGHT)
     if ends:
         sheet = replace(sheet, right=room_for_labels([end.label for end in ends]))
-    legend = Legend() if alone else _legend(plot)
+    legend = Legend() if alone else _legend(plot, plain(figure["y"]))
     made = frame(sheet, legend)
     for index, axes in enumerate(made.axes):
         _draw_panel(drawing, axes, index, made)
@@ -341,11 +359,41 @@ def _places(view: View, y: str, dims: Sequence[str]) -> dict[str, NDArray[Any]]:
 def _title(figure: Figure, view: View, table: str) -> str:
     over = [*([table] if table else []), *(dim for dim in figure["best_of"] if view.has(dim))]
     by = [dim for dim in figure["lines"] if view.has(dim)]
-    relative = ", relative," if figure["relative_to"] else ""
-    shown, along = (short_name(view, figure[key]).split(", ")[0] for key in ("y", "x"))
-    title = f"{shown}{relative} over {along}"
-    title += f", by {joined(by)}" if by else ""
-    return title + (f" (best {joined(over)})" if over else "")
+    found = "plan" if any(dim in PLAN_NAMES for dim in over) or table else joined(over)
+    end = f", with the best {found}" if over else ""
+    end += ", relatively" if figure["relative_to"] else ""
+    return question(view, figure["y"], [figure["x"], *by], end)
+
+
+_BEST = {"time": "fastest", "step_time": "fastest", "overlapped_time": "fastest"}
+_MOST_LETTERS = 70  # of a title
+
+
+def _finding(figure: Figure, drawing: _Drawing) -> str | None:
+    """Return which line is best where, in words; None where a few don't say it truly."""
+    plot, values = drawing.plot, drawing.plot.curves[0]
+    best = _BEST.get(figure["y"])
+    whole = bool(np.isfinite(values).all()) and drawing.affine and not figure["relative_to"]
+    if best is None or drawing.scale is None or len(plot.lines) < 2 or not whole:
+        return None
+    changes = crossovers(plot.x, values, more=plot.more)
+    first = changes[0].before if changes else int(np.argmin(values[:, 0]))
+    ways = [first, *(change.after for change in changes)]
+    bounds = [-np.inf, *(change.x for change in changes), np.inf]
+    texts: list[str] = []
+    for way, low, high in zip(ways, bounds, bounds[1:], strict=False):
+        inside = values[:, (low < plot.x) & (plot.x < high)]
+        same = np.abs(inside - inside[way]) <= _SAME * inside[way]
+        if (same.any(axis=1) != same.all(axis=1)).any():
+            return None  # as fast somewhere
+        names = joined([line.label for line, one in zip(plot.lines, same, strict=True)
+                        if one.all()])  # fmt: skip
+        verb = f"{names} {'is' if same.all(axis=1).sum() == 1 else 'are'} {best}"
+        words = verb if low == -np.inf else names
+        end = " above" if texts else " throughout"
+        texts.append(words + (end if high == np.inf else f" up to {drawing.scale.text(high)}"))
+    title = ", ".join(texts)
+    return title if len(title) <= _MOST_LETTERS else None
 
 
 def _drawing(figure: Figure, view: View, plot: Plot, panel: tuple[float, float]) -> _Drawing:
@@ -365,11 +413,14 @@ def _drawing(figure: Figure, view: View, plot: Plot, panel: tuple[float, float])
     return _Drawing(plot, xaxis, yaxis, scale, bool(affine))
 
 
-def _legend(plot: Plot) -> Legend:
+def _legend(plot: Plot, y: str) -> Legend:
+    """Return the legend of several panels; a single line in each needs none."""
     from matplotlib.lines import Line2D
 
+    if len(plot.lines) == 1 and not plot.lines[0].label and len(plot.bounds) != 1:
+        return Legend()
     handles = [Line2D([], [], **stroke(line)) for line in plot.lines]
-    labels = [line.label for line in plot.lines]
+    labels = [line.label or y for line in plot.lines]
     if len(plot.bounds) == 1:
         handles.append(Line2D([], [], **_BOUND, color=BOUND))
         labels.append(plot.bound)

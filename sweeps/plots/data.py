@@ -124,7 +124,10 @@ def worded(name: str, value: Any, units: str) -> str:
     """Return a coordinate's value with the name that it needs to be understood."""
     word = word_of(name)
     if not isinstance(value, str | bytes):
-        return f"{word} {scale_of(units).given(float(value))}"
+        number = scale_of(units).given(float(value))
+        return (
+            display.phrase(name, number) if name == "world_size" else None
+        ) or f"{word} {number}"
     text = value.decode() if isinstance(value, bytes) else value
     if name not in PLAN_NAMES:
         return text

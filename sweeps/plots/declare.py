@@ -492,6 +492,8 @@ def select(figure: Figure, view: View, panel_dims: list[str]) -> Bars:
     elif by is not None:
         extreme = "most" if more else "least"
         said = f"the {len(cells)} of {found} {noun} with the {extreme} {plain(by)}"
+        if by == STEP_TOTAL and not more:
+            said = f"the {len(cells)} fastest of {found} {noun}"
     return Bars(dims, panel_dims, cells, said, notes, figure.where)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps import display
 from sweeps.errors import InputError
 from sweeps.plots.data import View
 from sweeps.plots.frame import Axis, Sheet
@@ -47,6 +48,19 @@ def joined(words: Sequence[str]) -> str:
 def short_name(view: View, name: str) -> str:
     """Return what a variable is, without what stands in parentheses."""
     return long_name(name, view.attrs(name), short=True)
+
+
+def question(view: View, name: str, along: Sequence[str], end: str = "") -> str:
+    """Return a title: what a figure of a variable asks, by what it is spread out along."""
+    held = view.dataset.variables.get("collective")
+    one = held is not None and held.ndim == 0
+    operation = str(held.values.item()) if held is not None and one else "each operation"
+    if held is None:
+        operation = "the operation"
+    asked = display.question(name, operation)
+    axes = [display.axis(one) or short_name(view, one).split(", ")[0] for one in along]
+    by = f", by {joined(axes)}" if axes else ""
+    return f"{asked or short_name(view, name).split(', ')[0]}{by}{end}{'?' if asked else ''}"
 
 
 def panels_of(figure: Figure, view: View) -> list[str]:
@@ -217,6 +231,7 @@ def refine(
 _LABEL_WIDTH = 2.3  # inches of a label beside the panel
 _SAMPLE = 0.42  # inches of the sample stroke before it
 _LEADER = 0.3
+_EARLY = 0.9  # of the panel's width: a line that ends before it
 _TRIES = 8
 
 
@@ -313,7 +328,9 @@ def label_ends(axes: Axes, ends: Sequence[End], panel: tuple[float, float]) -> N
     for (place, end), lines, y in zip(found, texts, places, strict=True):
         how: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
         leader = ([place[0], start - 0.04 * inch], [place[1], y])
-        axes.plot(*leader, color=end.look["color"], linewidth=0.8, alpha=0.7, **how)
+        # A line that ends early isn't drawn on: its leader is dotted.
+        dots = ":" if place[0] < _EARLY else "-"
+        axes.plot(*leader, color=end.look["color"], linewidth=0.8, alpha=0.7, linestyle=dots, **how)
         sample = np.array([start, start + _SAMPLE * inch / 2, start + _SAMPLE * inch])
         axes.plot(sample, np.full(3, y), markevery=[1], **end.look, **how)
         axes.text(

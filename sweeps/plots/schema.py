@@ -474,6 +474,7 @@ def labelled(parts: Iterable[Part], attrs: Mapping[str, Mapping[str, Any]]) -> l
     parts = list(parts)
     names = {name: long_name(name, attrs[name]) for part in parts for name in part.variables}
     short = _told_apart(names)
+    short |= {name: display.words(name) for name in names if display.row(name).group == "step part"}
     return [part.label or short[part.variables[0]] for part in parts]
 
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps import display
 from sweeps.errors import InputError
 from sweeps.plots.data import View
 from sweeps.plots.frame import Axis, Frame, Legend, Sheet, axis_of, frame, panel_size
-from sweeps.plots.marks import joined, panels_of, reasons, sheet_of, short_name
+from sweeps.plots.marks import joined, panels_of, question, reasons, sheet_of, short_name
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
     ALARM,
@@ -320,8 +321,11 @@ def draw_bars(figure: Figure, view: View) -> Canvas:
     stacks = _prepared(figure, view)
     by = [dim for dim in figure["x"] if view.has(dim)]
     several = len(figure["parts"]) > 1
-    title = f"{stacks.total_of} by part" if several else short_name(view, figure["parts"][0])
-    title += f", for each {joined(by)}" if by else ""
+    total = stacks.total_of.lower()
+    axes = ", by " + joined([display.axis(dim) or dim for dim in by]) if by else ""
+    title = f"What {'fills' if total == 'memory' else 'makes up'} the {total}{axes}?"
+    if not several or total == "time":
+        title = question(view, "time" if several else figure["parts"][0], by)
     return draw_stacks(stacks, sheet_of(figure, view, title, stacks.notes, stacks.panels))
 
 

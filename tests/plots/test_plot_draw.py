@@ -21,6 +21,7 @@ from sweeps.errors import InputError, RunError
 from sweeps.plots.defaults import default_figures
 from sweeps.plots.draw import draw
 from sweeps.plots.measured import median_error
+from tests.plots.conftest import ATTRS, coordinate
 
 Make = Callable[..., xr.Dataset]
 
@@ -41,7 +42,7 @@ def test_curves_say_what_they_show(networks: Make, tmp_path: Path) -> None:
     at = {"collective": "all_reduce", "ranks": 64}
     text = drawn(networks(), tmp_path, kind="curves", at=at, lower_bound=True)
     for words in (
-        "Time of the operation over message size, by topology",
+        "How long does all_reduce take, by message size and topology?",
         "all_reduce · dgx-h100 · 64 ranks",
         "Message size (as nccl-tests counts it), M",
         "Time of the operation, T",
@@ -84,7 +85,7 @@ def test_a_map_names_its_regions_ties_and_holes(algorithms: Make, tmp_path: Path
 
 def test_a_map_of_flags_shows_what_was_chosen(algorithms: Make, tmp_path: Path) -> None:
     text = drawn(algorithms(), tmp_path, kind="best", value="chosen_algorithm")
-    assert "Algorithm chosen over message size and number of ranks in the group" in text
+    assert "Algorithm chosen, by message size and ranks" in text
     assert "oneshot" in text
     assert "network too small" in text.splitlines()
 
@@ -120,7 +121,7 @@ def test_bars_show_totals_and_the_capacity(memory: Make, tmp_path: Path) -> None
     parts = [name for name in made.data_vars if name != "memory_capacity"]
     text = drawn(made, tmp_path, kind="bars", parts=parts, capacity="memory_capacity")
     lines = text.splitlines()
-    assert "Memory by part, for each plan" in lines
+    assert "What fills the memory, by plan?" in lines
     assert "Memory (GB)" in lines
     assert "44" in lines  # half of 82 GiB
     assert "none" in lines  # the plan without a value isn't a bar of height zero
@@ -134,7 +135,7 @@ def test_best_of_takes_the_best_and_a_rate_the_largest(networks: Make, tmp_path:
     made["algbw"].attrs = {"long_name": "algorithm bandwidth", "units": "byte s-1"}
     held = {"ranks": 64, "collective": "all_reduce"}
     text = drawn(made, tmp_path, kind="curves", y="algbw", lines=[], best_of="topology", at=held)
-    assert "Algorithm bandwidth over message size (best topology)" in text
+    assert "by message size, with the best topology?" in text.replace("\n", " ")
     assert "GB/s" in text
 
 
@@ -270,3 +271,35 @@ def test_heavy_libraries_load_late() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
     assert result.stdout.strip() == "set()"
+
+
+def straight(**costs: tuple[float, float]) -> xr.Dataset:
+    """Return the times of topologies with a latency and a time a byte each."""
+    size = np.exp2(np.arange(10, 31, 2))
+    time = np.stack([latency + size * each for latency, each in costs.values()])
+    return xr.Dataset(
+        {"time": (("topology", "message_bytes"), time, ATTRS["time"])},
+        coords={
+            "topology": coordinate("topology", list(costs)),
+            "message_bytes": coordinate("message_bytes", size),
+        },
+    )
+
+
+def test_a_title_says_which_line_is_best_where(tmp_path: Path) -> None:
+    made = straight(tree=(1e-5, 2e-11), ring=(1e-4, 1e-11), switch=(1e-4, 1e-11))
+    text = drawn(made, tmp_path, kind="curves")
+    # They meet at 9e-5 s / 1e-11 s a byte = 9e6 bytes
+    assert "Tree is fastest up to 8.58 MiB, ring and switch above" in text
+    assert "On top of each other: ring and switch." in text
+    text = drawn(straight(tree=(1e-5, 1e-9), ring=(1e-4, 1e-9)), tmp_path, kind="curves")
+    assert "How long does the operation take, by message size and topology?" in text  # equal later
+    text = drawn(straight(tree=(1e-5, 1e-11), ring=(1e-4, 2e-11)), tmp_path, kind="curves")
+    assert "Tree is fastest throughout" in text
+
+
+def test_panels_without_lines_need_no_legend(networks: Make, tmp_path: Path) -> None:
+    at = {"topology": "ring", "ranks": 64}
+    text = drawn(networks(points=5), tmp_path, kind="curves", panels="collective", at=at)
+    assert "How long does each operation take, by message size?" in text
+    assert "all_gather" in text

@@ -187,7 +187,9 @@ def test_a_part_below_nought_is_taken_off_its_neighbour() -> None:
     )
     assert totals(canvas) == pytest.approx(dict(enumerate(made["step_time"].values[17:19])))
     assert canvas.axes[0].get_ylim()[0] == 0.0 or canvas.axes[0].get_xlim()[0] == 0.0
-    assert "Below zero, so taken off the part beside it: experts." in title(canvas)
+    assert "Below zero, so taken off the part beside it: expert parallelism, exposed." in title(
+        canvas
+    )
 
 
 def test_what_no_part_explains_is_the_rest() -> None:
@@ -213,7 +215,7 @@ def test_a_masked_plan_has_no_bar_but_a_reason() -> None:
 def test_parts_that_are_nothing_are_not_in_the_legend() -> None:
     canvas = canvas_of(make_training(), kind="step_parts", at=ONE)
     legend = " ".join(text.get_text() for text in canvas.legends[0].get_texts())
-    assert "Matrix products of its layers" in legend
+    assert "Matrix products" in legend
     assert "Context" not in legend
     assert "Expert" not in legend
     assert "host" not in legend
@@ -267,7 +269,7 @@ def test_of_many_plans_the_fastest_are_shown() -> None:
     order = np.argsort(flat["step_time"].values, kind="stable")[:5]
     assert totals(canvas) == pytest.approx(dict(enumerate(flat["peak_memory"].values[order])))
     count = int(made["step_time"].notnull().sum())
-    assert f"the 5 of {count} plans with the least step time" in title(canvas)
+    assert f"the 5 fastest of {count} plans" in title(canvas)
     best = flat.isel(cell=order[0])
     assert names(canvas)[0].startswith(
         f"tp {best.tp:.0f} · pp {best.pp:.0f} · dp {best.dp:.0f} · micro-batch"
@@ -287,7 +289,7 @@ def test_without_a_step_time_they_are_evenly_spread() -> None:
 def test_a_title_of_ones_own_keeps_the_selection() -> None:
     canvas = canvas_of(make_training(), kind="memory", most=3, title="Mine")
     assert canvas.texts is not None
-    assert re.search(r"Mine \(the 3 of \d+ plans with the least step time\)", title(canvas))
+    assert re.search(r"Mine \(the 3 fastest of \d+ plans\)", title(canvas))
 
 
 @pytest.mark.parametrize(("better", "sign"), [("more", -1), ("less", 1)])
@@ -553,4 +555,4 @@ def test_a_part_that_is_the_same_everywhere_is_a_coordinate() -> None:
     wanted = dict(enumerate(made["step_time"].values[17:20]))
     assert totals(canvas) == pytest.approx(wanted)
     top = canvas.legends[0].get_texts()[0].get_text().replace("\n", " ")
-    assert top == "Time of a step that no part explains"
+    assert top == "What no part explains"

@@ -233,7 +233,7 @@ def test_scaling_shows_the_best_plan_of_each_number_of_gpus(worlds: xr.Dataset) 
         assert any(np.allclose(y, ideal) for _, y in drawn)
     assert len(drawn) == 4
     assert canvas.axes[0].get_xscale() == canvas.axes[0].get_yscale() == "log"
-    assert "Tokens a second over GPUs of the plan, by model (best plan, " in words(canvas)
+    assert "are trained, by GPUs and model, with the best plan?" in words(canvas).replace("\n", " ")
 
 
 def test_one_line_and_its_ideal_are_named(worlds: xr.Dataset) -> None:
@@ -314,7 +314,7 @@ def test_curves_are_in_percent_of_their_baseline(tmp_path: Path) -> None:
     text = words(canvas)
     assert "Step time by the baseline's (%)" in text
     assert "Baseline, 100 %: inter bandwidth = 400 Gbit/s." in text
-    assert "Time of a step, relative, over bandwidth" in text
+    assert "How long does a step take, by bandwidth between nodes" in text.replace("\n", " ")
     assert draw(made, declared, tmp_path / "relative")[0].stat().st_size > 10_000
 
 
