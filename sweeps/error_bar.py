@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from overhead.quantity import VOCABULARY
+from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault, nearest
@@ -124,12 +125,16 @@ class Sensitivity:
         own = Column(self.quantity, (), answer.dtype, asked.attrs(), answer)
         named = {"constant", "units", "kind", "origin", "note"}
         sweep = self.job.sweep
+        asked_of = {**sweep.constants, **sweep.labels}
         record = {"quantity": self.quantity, self.quantity: self.answer}
         return of_columns(
-            [one for name, one in every.items() if name in named],
+            [
+                *(one for name, one in every.items() if name in named),
+                *(coordinate(name, (), value) for name, value in asked_of.items()),
+            ],
             [own, *(one for name, one in every.items() if name not in named)],
-            title=f"What constants move {self.quantity} by",
-            stated={"sensitivity": {"quantity": self.quantity, **sweep.constants, **sweep.labels}},
+            title=f"What constants move the {self.quantity.replace('_', ' ')} by",
+            stated={"sensitivity": {"quantity": self.quantity, **asked_of}},
             given=given,
             summary="Each constant by itself at x0.9 and x1.1, all others as they are",
             rows=[record | row for row in rows],

@@ -118,3 +118,21 @@ def test_the_commands_tell_it_first_and_write_it(
     assert "not varied: labels, and the shapes of llama3-8b" in out
     wrong = runner(f"{step} --seq-length 4096 --sensitivity --timeline x.json", fine=False)
     assert (wrong.code, "--sensitivity" in wrong.err) == (2, True)
+
+
+def test_the_figure_has_a_bar_a_constant_the_longest_on_top(tmp_path: Path) -> None:
+    from sweeps.plots.data import view_of
+    from sweeps.plots.defaults import default_figures
+    from sweeps.plots.draw import _resolved
+    from sweeps.plots.stacks import draw_tornado
+
+    found = sweeps.sensitivity(**PURE)
+    figure = _resolved(found, default_figures(found)[0])
+    canvas = draw_tornado(figure, view_of(found, {}))
+    (axes,) = canvas.axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == ["bandwidth 50 GB/s", "message bytes 1 GB", "ranks 8"]
+    texts = [text.get_text() for text in axes.texts]
+    assert texts[:2] == ["-9.09 %", "+11.1 %"]
+    assert "+1.59 % at 9" in texts
+    assert "What constants move the time by" in [text.get_text() for text in canvas.texts]

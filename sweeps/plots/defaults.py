@@ -163,6 +163,8 @@ _TIME_PARTS = ("latency_time", "bandwidth_time", "reduction_time")
 def default_figures(dataset: xr.Dataset) -> list[dict[str, Any]]:
     """Return declarations of figures that suit a dataset."""
     subject = subject_of(dataset)
+    if {"lower_change", "upper_change"} <= subject.variables.keys():
+        return [{"kind": "tornado"}]
     if is_of_training(subject):
         return training_figures(dataset, subject)
     variable = main_variable(dataset, subject)

@@ -96,6 +96,8 @@ def _drawn(dataset: xr.Dataset, figure: Figure) -> Canvas:
         from sweeps.plots.measured import draw_measured as draw_kind
     elif figure.kind == "bars":
         from sweeps.plots.stacks import draw_bars as draw_kind
+    elif figure.kind == "tornado":
+        from sweeps.plots.stacks import draw_tornado as draw_kind
     elif figure.kind == "best_plans":
         from sweeps.plots.best_plans import draw_best_plans as draw_kind
     elif figure.kind in BREAKDOWNS:

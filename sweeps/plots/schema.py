@@ -345,6 +345,21 @@ KINDS: Mapping[str, Kind] = {
         _ANY,
         axes=(),
     ),
+    "tornado": Kind(
+        "what each constant moves an answer by, the one that moves it most on top",
+        {
+            **_COMMON,
+            "lower": Key("variable", "lower_change", "changes at the constants' lower points"),
+            "upper": Key("variable", "upper_change", "changes at the constants' upper points"),
+            "x": Key("dimensions", None, "a bar for each entry of this dimension"),
+            "most": Key("count", 12, "how many bars"),
+        },
+        ("lower", "upper"),
+        ("x",),
+        "x",
+        1,
+        axes=(),
+    ),
 }
 
 # What the totals of a training step are made of: known parts, their order, names, colours.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sweeps import display
 from sweeps.errors import InputError
+from sweeps.origin import ASSUMED
 from sweeps.plots.data import View
 from sweeps.plots.frame import Axis, Frame, Legend, Sheet, axis_of, frame, panel_size
 from sweeps.plots.marks import joined, panels_of, question, reasons, sheet_of, short_name
@@ -20,7 +21,9 @@ from sweeps.plots.style import (
     INK,
     MUTED,
     SIZE_NOTE,
+    as_read,
     number,
+    plain,
     region_colour,
     scale_of,
     sentence,
@@ -400,3 +403,105 @@ def _notes(
     where = missing.reshape(shape)
     why = reasons(view, where if len(dims) == len(shape) else where[0], dims)
     return [f"No bar: {'; '.join(why)}." if why else "No bar: the file has no value there."]
+
+
+# A tornado: what each constant moves an answer by, at its lower and at its upper point.
+
+_SIDES = (("x0.9", 0), ("x1.1", 1))
+_LEAST_MOVED = 5e-5  # of the answer: less isn't seen
+
+
+def draw_tornado(figure: Figure, view: View) -> Canvas:
+    """Draw a figure of kind ``tornado``."""
+    from matplotlib.patches import Patch
+
+    (dim,) = figure["x"]
+    moved = [100.0 * view.numbers(figure[key], [dim]) for key in ("lower", "upper")]
+    size = np.fmax(abs(moved[0]), abs(moved[1]))
+    seen = np.flatnonzero(size > 100.0 * _LEAST_MOVED)
+    if not seen.size:
+        message = f"{figure.where}: no constant moves the answer; there is nothing to show"
+        raise InputError(message)
+    chosen = seen[np.argsort(-size[seen], kind="stable")][: figure["most"]]
+    names = ["\n".join(_lines(name)) for name in _constants(view, dim, chosen)]
+    places = np.arange(len(chosen), dtype=np.float64)
+    shown = [values[chosen] for values in moved]
+    width = panel_size(1)[0]
+    texts = _moved_texts(view, dim, chosen, shown)
+    room = max(text_width(text, SIZE_NOTE) for row in texts for text in row) + 0.12
+    attrs = {"long_name": "change of the answer", "units": "%"}
+    every = np.concatenate([*shown, [0.0]])
+    share = min(room / width, _MOST_ROOM / 2)
+    value = axis_of("change", attrs, every, "linear", width, pad=share / (1.0 - 2.0 * share))
+    known = {key: region_colour(colour) for key, colour in _SIDES}
+    legend = Legend([Patch(facecolor=one) for one in known.values()], list(known))
+    title = str(view.dataset.attrs.get("title", "what constants move an answer by"))
+    notes = ["Each constant by itself, all others as they are. * assumed"]
+    if seen.size > len(chosen):
+        notes.append(f"{seen.size - len(chosen)} more move it less.")
+    sheet = sheet_of(
+        figure, view, title, notes, [""], panel=(width, max(_SLOT_OF_TWO * len(names), 1.0)),
+        xlabel=value.label, right=0.3,
+        left=max(text_width(x, SIZE_NOTE + 0.5) for n in names for x in n.split("\n")) + 0.3,
+    )  # fmt: skip
+    made = frame(sheet, legend)
+    (axes,) = made.axes
+    # Where both points lie on one side, the shorter bar lies in the longer one.
+    both = shown[0] * shown[1] > 0.0
+    for values, other, (key, _) in zip(shown, reversed(shown), _SIDES, strict=True):
+        inner = both & (abs(values) < abs(other))
+        look: dict[str, Any] = {"color": known[key], "linewidth": 0.0}
+        there = np.isfinite(values)
+        high = np.where(inner, _BAR / 2, _BAR)[there]
+        axes.barh(places[there], values[there], height=high, zorder=2.0, **look)
+        axes.barh(places[inner], values[inner], height=_BAR / 2, zorder=2.5, **look)
+    _write_moved(axes, shown, texts)
+    value.apply(axes, "x", labels=True)
+    axes.axvline(0.0, color=INK, linewidth=0.8)
+    axes.set_ylim(len(places) - 0.5, -0.5)
+    axes.set_yticks(places, names)
+    axes.grid(visible=False, axis="y")
+    made.legend(legend)
+    return made.canvas
+
+
+def _moved_texts(
+    view: View, dim: str, chosen: NDArray[np.int64], shown: Sequence[NDArray[np.float64]]
+) -> list[list[str]]:
+    """Return what stands at the bars' ends: the change, and the point where it isn't the usual."""
+    texts = [[f"{value:+.3g} %" for value in values] for values in shown]
+    known = {"value", "lower_value", "upper_value"} <= {*view.dataset.variables}
+    for row, name, factor in zip(texts, ("lower_value", "upper_value"), (0.9, 1.1), strict=True):
+        if known:
+            points, values = (view.numbers(n, [dim])[chosen] for n in (name, "value"))
+            for place in np.flatnonzero(~np.isclose(points, factor * values, rtol=1e-9, atol=0.0)):
+                row[place] += f" at {number(float(points[place]))}"
+    return texts
+
+
+def _write_moved(
+    axes: Axes, shown: Sequence[NDArray[np.float64]], texts: Sequence[Sequence[str]]
+) -> None:
+    """Write at the ends of bars what they are: of two on one side the longer one's."""
+    for place, pair in enumerate(zip(*shown, strict=True)):
+        for side in (-1.0, 1.0):
+            own = max((value * side, which) for which, value in enumerate(np.nan_to_num(pair)))
+            if own[0] > 0.0:
+                axes.annotate(
+                    texts[own[1]][place], (side * own[0], place), (4 * side, 0),
+                    textcoords="offset points", ha="left" if side > 0 else "right", va="center",
+                    size=SIZE_NOTE, color=MUTED,
+                )  # fmt: skip
+
+
+def _constants(view: View, dim: str, chosen: NDArray[np.int64]) -> list[str]:
+    """Return constants with their values, and whether they are assumed."""
+    names = [view.labels(dim)[place] for place in chosen]
+    own = view.dataset.variables
+    if not {"value", "units", "kind"} <= {*own}:
+        return names
+    columns = (own[name].values[chosen].tolist() for name in ("value", "units", "kind"))
+    return [
+        f"{plain(name)} {scale_of(as_read(name, unit)).given(value)}{'*' * (kind == ASSUMED)}"
+        for name, value, unit, kind in zip(names, *columns, strict=True)
+    ]

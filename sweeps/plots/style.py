@@ -284,6 +284,7 @@ _SCALES = {
     "J byte-1": _prefixed("J/B", -12, 0),
     "W": _prefixed("W", -3, 12),
     "s-1": _prefixed("/s", 0, 15),
+    "1 s-1": _prefixed("FLOP/s", 0, 15),
     "USD": Scale(((1.0, "USD"), (1e3, "k USD"), (1e6, "M USD"))),
     "1": Scale(((1.0, ""),)),
     "": Scale(((1.0, ""),)),
