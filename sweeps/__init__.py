@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweeps.api import open, plans, reasons, recompute, run, sensitivity, sweep
+    from sweeps.api import open, plans, reasons, recompute, run, sensitivity, sweep, to_dataframe
 
-__all__ = ["open", "plans", "reasons", "recompute", "run", "sensitivity", "sweep"]
+__all__ = [
+    "open", "plans", "reasons", "recompute", "run", "sensitivity", "sweep", "to_dataframe"
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

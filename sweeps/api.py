@@ -17,6 +17,7 @@ from sweeps.job import prepare
 from sweeps.spec.axis import Axis
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
     from sweeps.search.interface import Plans
@@ -322,3 +323,47 @@ def open(path: str | Path) -> xr.Dataset:
     from sweeps.store.read import open_dataset
 
     return open_dataset(path)
+
+
+def to_dataframe(dataset: xr.Dataset) -> pd.DataFrame:
+    """Return a sweep as a tidy table: a row a cell, a column a quantity, words for codes.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        As `sweep`, `run` or `open` gives it, or a part of it.
+
+    Returns
+    -------
+    pandas.DataFrame
+        What was given, then what tells cells apart, then the values: the columns of ``--csv``,
+        whose names end in units (``latency_s``).  ``status`` says why values are NaN.  Of columns
+        that are numbers ``attrs["units"]`` has the units, ``attrs["long_name"]`` the meanings of
+        all.  Other constants stay in the dataset.
+
+    Examples
+    --------
+    >>> import sweeps
+    >>> found = sweeps.sweep(["time"], topology="switch", algorithm="halving", ranks=[8, 12],
+    ...                      message_bytes=1e6, software="none")
+    >>> sweeps.to_dataframe(found)[["ranks", "status"]].values.tolist()
+    [[8.0, 'ok'], [12.0, 'ranks_not_power_of_two']]
+    """
+    import pandas as pd
+
+    from overhead.labels import LABELS
+    from sweeps.origin import GIVEN, read
+    from sweeps.result import of_dataset
+
+    given = [
+        str(name)
+        for name, one in dataset.coords.items()
+        if not one.dims and GIVEN in {origin.kind for origin in read(one.attrs)}
+        and not (name in LABELS and LABELS[str(name)].follows)
+    ]  # fmt: skip
+    result = of_dataset(dataset, given)
+    table = pd.DataFrame(result.records(), columns=result.header())
+    fields = [one for one in result.fields() if one.record in table.columns]
+    table.attrs["units"] = {one.record: one.units for one in fields if one.units}
+    table.attrs["long_name"] = {one.record: one.words for one in fields}
+    return table

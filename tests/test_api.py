@@ -44,7 +44,52 @@ def test_reasons_say_why_there_is_no_value(tmp_path: Path) -> None:
     assert told.sel(tp=8, zero_stage=1).item() == ""
     with pytest.raises(InputError, match="has no status"):
         sweeps.reasons(found.drop_vars("status"))
-    assert dir(sweeps) == ["open", "plans", "reasons", "recompute", "run", "sensitivity", "sweep"]
+    public = ["open", "plans", "reasons", "recompute", "run", "sensitivity", "sweep"]
+    assert dir(sweeps) == [*public, "to_dataframe"]
+
+
+def test_a_table_is_tidy_and_has_words_for_codes() -> None:
+    found = sweeps.sweep(
+        ["time", "chosen_algorithm"], topology=["switch", "torus"], algorithm="halving",
+        ranks=[8, 12], message_bytes="1MiB", hardware="dgx-h100", software="none",
+    )  # fmt: skip
+    table = sweeps.to_dataframe(found)
+    assert list(table) == [
+        "message_bytes",
+        "algorithm",
+        "hardware",
+        "software",
+        "topology",
+        "ranks",
+        "latency_s",
+        "status",
+    ]
+    assert len(table) == found["time"].size
+    own = table[(table.topology == "switch") & (table.ranks == 8)].iloc[0]
+    alone = found["time"].sel(topology="switch", ranks=8).item()
+    assert (own.latency_s, own.algorithm, own.status) == (alone, "halving", "ok")
+    hole = table[(table.topology == "switch") & (table.ranks == 12)].iloc[0]
+    assert np.isnan(hole.latency_s)
+    assert hole.status == "ranks_not_power_of_two"
+    assert table.attrs["units"]["latency_s"] == "s"
+    assert table.attrs["long_name"]["ranks"] == "number of ranks in the group"
+    some = sweeps.to_dataframe(found.sel(topology="switch"))
+    assert len(some) == 2
+    assert {*some.topology} == {"switch"}
+
+
+def test_xarrays_own_plot_has_names_and_units() -> None:
+    from matplotlib import pyplot
+
+    found = sweeps.sweep(
+        ["time"], topology="ring", ranks=[8, 16], message_bytes=["1KiB", "1MiB"], bandwidth="50GB/s"
+    )
+    found["time"].sel(ranks=8).plot()
+    axes = pyplot.gca()
+    words = [text.replace("\n", " ") for text in (axes.get_xlabel(), axes.get_ylabel())]
+    assert words == ["message size (as nccl-tests counts it) [byte]", "time of the operation [s]"]
+    assert "ranks = 8" in axes.get_title()
+    pyplot.close("all")
 
 
 def test_the_usual_quantities_come_by_themselves() -> None:
