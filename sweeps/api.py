@@ -202,7 +202,7 @@ def sensitivity(
     job = prepare(_stated(constants), command=["sweeps.sensitivity"], folders=folders)
     usual = "step_time" if job.program.training else "time"
     found = sensitivity_of(job, quantity or usual, folders)
-    return found.result({}).dataset()
+    return found.result({}, command=["sweeps.sensitivity"]).dataset()
 
 
 def _stated(axes: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,13 +86,19 @@ class Moved:
 class Sensitivity:
     """What constants move an answer by."""
 
-    job: Job
     quantity: str
     answer: float
     moved: tuple[Moved, ...]  # The one that moves it most first
+    asked: Mapping[str, Any]  # What was given, numbers and labels
+    models: tuple[str, ...]  # Whose shapes aren't varied
 
-    def result(self, given: Mapping[str, Any]) -> Result:
-        """Return it as a labelled dataset with its provenance, and as records."""
+    def result(
+        self, given: Mapping[str, Any], more: Sequence[Column] = (), command: Sequence[str] = ()
+    ) -> Result:
+        """Return it as a labelled dataset with its provenance, and as records.
+
+        `more`: further columns along the constants.
+        """
         rows = [
             {
                 "constant": one.name,
@@ -124,20 +130,23 @@ class Sensitivity:
         answer = np.array(self.answer)
         own = Column(self.quantity, (), answer.dtype, asked.attrs(), answer)
         named = {"constant", "units", "kind", "origin", "note"}
-        sweep = self.job.sweep
-        asked_of = {**sweep.constants, **sweep.labels}
         record = {"quantity": self.quantity, self.quantity: self.answer}
+        for one in more:
+            assert one.values is not None
+            for row, value in zip(rows, one.values.tolist(), strict=True):
+                row[one.name] = value
         return of_columns(
             [
                 *(one for name, one in every.items() if name in named),
-                *(coordinate(name, (), value) for name, value in asked_of.items()),
+                *(coordinate(name, (), value) for name, value in self.asked.items()),
             ],
-            [own, *(one for name, one in every.items() if name not in named)],
+            [own, *(one for name, one in every.items() if name not in named), *more],
             title=f"What constants move the {self.quantity.replace('_', ' ')} by",
-            stated={"sensitivity": {"quantity": self.quantity, **asked_of}},
+            stated={"sensitivity": {"quantity": self.quantity, **self.asked}},
             given=given,
             summary="Each constant by itself at x0.9 and x1.1, all others as they are",
             rows=[record | row for row in rows],
+            command=command,
         )
 
     def lines(self, *, every: bool = False) -> Iterator[str]:
@@ -178,14 +187,18 @@ class Sensitivity:
             for side in one.holes
         ]
         yield from _listed("no answer at", holes)
-        zero = [one.name for one in self.moved if one.value == 0.0 and math.isnan(one.most)]
-        yield from _listed("0, so that 10 % of it is nothing", zero)
+        zero = [
+            one.name
+            for one in self.moved
+            if math.isnan(one.lower.value) and math.isnan(one.upper.value)
+        ]
+        yield from _listed("0, or at its limits, so not moved", zero)
         idle = [one.name for one in self.moved if one.most <= SAME]
         if every:
             yield from _listed("move nothing", idle)
         elif idle:
             yield f"{len(idle)} more move nothing (--verbose)"
-        models = ", ".join(model.name for model in self.job.resolved.models)
+        models = ", ".join(self.models)
         yield f"not varied: labels{f', and the shapes of {models}' if models else ''}"
 
 
@@ -310,8 +323,16 @@ def sensitivity_of(job: Job, quantity: str, folders: Sequence[Path] = ()) -> Sen
         return (Origin(None, GIVEN),) if name in given else job.resolved.origins[name]
 
     rows = [Moved(n, known[n], origins(n), side(n, 0), side(n, 1)) for n in names]
-    rows.sort(key=lambda one: (-(one.most if one.most == one.most else -1.0), one.name))
-    return Sensitivity(job, quantity, answer, tuple(rows))
+    asked = {**given, **job.sweep.labels}
+    models = tuple(model.name for model in job.resolved.models)
+    return Sensitivity(quantity, answer, in_order(rows), asked, models)
+
+
+def in_order(rows: Sequence[Moved]) -> tuple[Moved, ...]:
+    """Return constants in the order of what they move, the most first; then by name."""
+    return tuple(
+        sorted(rows, key=lambda one: (1.0 if math.isnan(one.most) else -one.most, one.name))
+    )
 
 
 def _of_one_cell(job: Job) -> Job:

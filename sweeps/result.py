@@ -308,6 +308,7 @@ def of_columns(
     given: Mapping[str, Any],
     summary: str = "",
     rows: Sequence[Record] | None = None,
+    command: Sequence[str] = (),
 ) -> Result:
     """Return columns with their values as a result; sources are those that variables name."""
     sizes = {c.name: len(_values(c)) for c in coordinates if c.dims == (c.name,)}
@@ -322,6 +323,7 @@ def of_columns(
         ),
         # Machines' figures change without what is asked.
         inputs=[(c.name, _values(c).tolist()) for c in coordinates if not c.dims],
+        command=command,
     )
     return Result(Layout(sizes, tuple(coordinates), tuple(variables), attrs), rows=rows)
 

@@ -124,7 +124,7 @@ OF_PLANS: Cases = {
     "num_experts": ("8", "plan --params 70 --moe"), "objective": "memory",
     "memory_threshold": "0.5",
     "top": "1", "explain": "tp=2", "lost_nodes": ("1", SMALL.replace("--gpus 8", "--gpus 16")),
-    "tokens": "1T", "days": "9", "tree_algo": "", "verbose": "",
+    "tokens": "1T", "days": "9", "tree_algo": "", "verbose": "", "sensitivity": "",
 }  # fmt: skip
 HOPS = "hops --json"
 OVERLAP = "overlap --compute 50ms --comm 40ms --json"

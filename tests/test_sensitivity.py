@@ -136,3 +136,30 @@ def test_the_figure_has_a_bar_a_constant_the_longest_on_top(tmp_path: Path) -> N
     assert texts[:2] == ["-9.09 %", "+11.1 %"]
     assert "+1.59 % at 9" in texts
     assert "What constants move the time by" in [text.get_text() for text in canvas.texts]
+
+
+def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = {
+        "model": "llama3-8b", "hardware": "dgx-h100", "gpus": 8, "global_batch": 64,
+        "sequence_length": 4096, "recompute": "none", "schedule": "one_f_one_b", "cp": 1,
+        "zero_stage": 1,
+    }  # fmt: skip
+    plans = sweeps.plans(**asked)
+    found = plans.sensitivity
+    assert plans.recommended is not None
+    assert plans.answer is not None
+    assert found.step_time.item() == plans.answer.main[0]["step_time"]
+    # What was given, and what a plan chooses, isn't moved.
+    assert not {"global_batch", "world_size", "tp", "layers"} & {*found.constant.values.tolist()}
+    # The best of those kept is what a search gives with the constant at that value.
+    of = found.sel(constant="intra_bandwidth")
+    again = sweeps.plans(**asked, intra_bandwidth=of.lower_value.item()).answer
+    assert again is not None
+    least = of.lower_answer.item() / (1.0 + of.lower_loss.item())
+    assert least == pytest.approx(min(again.found.values), rel=1e-12)
+    line = "plan --model llama3-8b --gpus 8 -b 64 --recompute none --cp 1 --zero-stage 1 --pp 1"
+    told = Runner(capsys)(f"{line} --sensitivity").out
+    assert "plans were ranked again, not searched again" in " ".join(told.split())
+    assert Runner(capsys)(f"{line} --gpus 8,16 --sensitivity", fine=False).code == 2

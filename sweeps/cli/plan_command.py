@@ -47,7 +47,7 @@ SHAPES = tuple(name for name in flags.OF_MODELS if name not in LEFT_OUT and name
 # Options of this command that the calculator's table hasn't, with what they are if not given.
 PLANNED: dict[str, Any] = {
     **dict.fromkeys(("explain", "lost_nodes", "tokens", "days", "top")),
-    "objective": "time", "verbose": False,
+    "objective": "time", "verbose": False, "sensitivity": False,
 }  # fmt: skip
 # What the calculator takes of sizes, beside what it asks for.
 CALCULATED = (
@@ -91,6 +91,8 @@ def plan_options(command: Command) -> Command:
         click.option("--explain", metavar="PLAN", help="Explain a plan, such as tp=8,pp=4,dp=2."),
         click.option("--lost-nodes", type=click.IntRange(1), metavar="N",
                      help="What is best when so many nodes are lost."),
+        click.option("--sensitivity", is_flag=True,
+                     help="Whether the plan stays the best with each constant at x0.9 and x1.1."),
         click.option("--tokens", metavar="N", help="Tokens of the training, such as 2T: days."),
         click.option("--days", metavar="N", help="Days of the training: tokens."),
         click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce."),
@@ -290,7 +292,9 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
 
         _refuse(given, UNEXPLAINED, "says nothing of one plan that is explained", "leave it out")
         return explain(request, asked, given)
-    out = Output(given, "plan")
+    out = Output(given, "plan-sensitivity" if given["sensitivity"] else "plan")
+    if given["sensitivity"]:
+        _refuse(given, UNMOVED, "is not in what constants move", "one of the two")
     if out.programs:
         _refuse(given, ("lost_nodes",), "is told to people, not in records", "one of the two")
     out.check()
@@ -301,15 +305,24 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     if found.recommended is None:
         sys.stdout.writelines(line + "\n" for line in nothing_lines(found, asked))
         return 1
+    if given["sensitivity"]:
+        from sweeps.cli.plan_report import survival_lines
+        from sweeps.search.answer import survival
+
+        lasting = survival(found)
+        lines = survival_lines(found, lasting, every=given["verbose"])
+        out.deliver(lasting.own.result(given, lasting.columns()), lines)
+        return 0
     result = plans.result(given, formulas=file_options(given)["formulas"])
     lines = answer_lines(found, asked, given)
     out.deliver(result, lines, lambda dataset: _figures(dataset, plans))
     return 0
 
 
-# What a plan that is explained has no use for.
-UNEXPLAINED = ("lost_nodes", "top", "csv", "json", "output", "plot", "overwrite", "compress",
-               "digits")  # fmt: skip
+# What a sensitivity, a plan that is explained, and many points have no use for.
+UNMOVED = ("lost_nodes", "top", "tokens", "days")
+UNEXPLAINED = ("sensitivity", "lost_nodes", "top", "csv", "json", "output", "plot", "overwrite",
+               "compress", "digits")  # fmt: skip
 
 
 def _refuse(given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed: str) -> None:
@@ -330,7 +343,7 @@ def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     from sweeps.search.interface import Plans
     from sweeps.search.repair import best_at
 
-    one = ("explain", "lost_nodes", "tokens", "days", "top", "verbose")
+    one = ("explain", "sensitivity", "lost_nodes", "tokens", "days", "top", "verbose")
     _refuse(given, one, "is for one point, and there are many", "one value for every argument")
     out = Output(given, "plan")
     out.check()

@@ -14,6 +14,7 @@ import numpy as np
 from overhead.analysis import CollectiveReport, collective_reports
 from overhead.communication.operation import DIMENSIONS
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
+from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
 from sweeps import display
 from sweeps.cli.options import price_words
@@ -21,13 +22,24 @@ from sweeps.cli.plan_command import Asked, flag_of
 from sweeps.cli.write import shown
 from sweeps.engine.grid import is_row_number
 from sweeps.result import LINE, Result, aligned
-from sweeps.search.answer import WHOLE, Answer, answer, nodes_lost, other_batch, trained
+from sweeps.search.answer import (
+    NO_ROOM,
+    POINTS,
+    WHOLE,
+    Answer,
+    Survival,
+    answer,
+    nodes_lost,
+    other_batch,
+    trained,
+)
 from sweeps.search.launch import Settings, settings_of
 from sweeps.search.repair import nearest_plan
 from sweeps.search.request import CHOICES, Execution, Request, read_request
-from sweeps.search.search import Detail, details, evaluation
+from sweeps.search.search import RESOLUTION, Detail, details, evaluation
 from sweeps.search.words import bound_by, differences, effects, memory_words, percent
 from sweeps.spec.catalog import load_hardware
+from sweeps.spec.units import format_quantity
 
 # Tables of plans for people, and records of them for programs.
 
@@ -458,6 +470,33 @@ def assumed_lines(answer: Answer, asked: Asked, *, verbose: bool) -> Iterator[st
 
     job = Job(Sweep(""), answer.found.space.resolved, plan, " ", ())
     yield from grouped_lines(job, brief=not verbose)
+
+
+def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[str]:
+    """Yield whether the recommended plan stays the best with each constant moved."""
+    yield heading(answer)
+    yield f"recommended: {answer.main[0].plan.name}"
+    places = {(one.name, which): side for one in found.own.moved
+              for which, side in zip(POINTS, (one.lower, one.upper), strict=True)}  # fmt: skip
+    fallen = {key: one for key, one in found.rivals.items() if not one.survives}
+    survives = "is as good as the best" if fallen else "stays as good as the best"
+    count = len(found.rivals)
+    told = f"at {count - len(fallen)} of {count} points" if fallen else f"at all {count} points"
+    text = (f"{survives} (within {RESOLUTION:.1%}) {told}: each constant that wasn't given, by "
+            f"itself at x0.9 and x1.1. {found.kept} plans were ranked again, not searched again: "
+            "the best of all, of each split, of the Pareto front")  # fmt: skip
+    yield from bullets([text])
+    if fallen:
+        yield "it isn't with"
+    for (name, which), rival in sorted(fallen.items(), key=lambda one: (one[1].why, -one[1].lost)):
+        value = format_quantity(places[name, which].value, VOCABULARY[name].units)
+        lost = f"it {rival.why}" if rival.why == NO_ROOM else rival.why
+        lost = lost or f"it loses {rival.lost:.1%}"
+        then = f"best is {rival.plan.name}" if rival.plan else "none of these plans can run"
+        yield from wrap(f"{name} = {value}: {lost}; {then}", LINE, initial_indent="  ",
+                        subsequent_indent="      ")  # fmt: skip
+    yield ""
+    yield from found.own.lines(every=every)
 
 
 def nothing_lines(answer: Answer, asked: Asked) -> Iterator[str]:

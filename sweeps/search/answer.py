@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from overhead.analysis import faults
+from overhead.graph import Evaluation
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps import display
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column, Layout, row_numbers
+from sweeps.error_bar import FIXED, Moved, Sensitivity, in_order, points_of
 from sweeps.errors import InputError
 from sweeps.origin import attributes
 from sweeps.search.launch import Settings, settings_of
@@ -28,8 +32,17 @@ from sweeps.search.repair import (
     number_column,
     remedies,
 )
-from sweeps.search.request import Execution, Point, Request
-from sweeps.search.search import COMMUNICATION, TABLE, Counts, Detail, Found, details, search
+from sweeps.search.request import CHOICES, Execution, Point, Request
+from sweeps.search.search import (
+    COMMUNICATION,
+    RESOLUTION,
+    TABLE,
+    Counts,
+    Detail,
+    Found,
+    details,
+    search,
+)
 from sweeps.search.space import space_of
 from sweeps.search.words import Effect, because, effects
 
@@ -400,3 +413,124 @@ def point_figures(answer: Answer) -> list[dict[str, Any]]:
     if len(answer.found.splits) + len(answer.found.front) < FEWEST_POINTS:
         return []
     return [{"kind": "best_plans", "plans": [PLAN], "title": title}]
+
+
+# Whether the recommendation survives each constant that nobody gave.
+
+# At a constant's two points.
+POINTS = ("lower", "upper")
+NO_ROOM, NO_VALUE = "does not fit", "has no value"
+
+
+@dataclass(frozen=True)
+class Rival:
+    """The best plan with one constant at another value."""
+
+    plan: Execution | None  # None where none of those kept can run
+    lost: float  # What the recommended plan loses to it, as a share; NaN where it can't run itself
+    why: str  # Why it can't; empty where it can
+
+    @property
+    def survives(self) -> bool:
+        """Whether the recommended plan is as good as the model can tell."""
+        return not self.why and self.lost <= RESOLUTION
+
+
+@dataclass(frozen=True)
+class Survival:
+    """What constants move the recommended plan by, and whether another overtakes it."""
+
+    own: Sensitivity  # Of the recommended plan
+    rivals: Mapping[tuple[str, str], Rival]  # By constant and point
+    kept: int  # Plans that were ranked again
+
+    def columns(self) -> list[Column]:
+        """Return what stands in a file beside what constants move."""
+        found = []
+        for point in POINTS:
+            rivals = [self.rivals.get((one.name, point)) for one in self.own.moved]
+            lost = np.array([np.nan if one is None else one.lost for one in rivals])
+            about = {"long_name": f"what the recommended plan loses to the best at the {point} "
+                     "point, as a share", "units": "1"}  # fmt: skip
+            found.append(Column(f"{point}_loss", ("constant",), lost.dtype, about, lost))
+            names = np.array([one.plan.name if one and one.plan else "" for one in rivals])
+            about = {"long_name": f"the best plan with the constant at its {point} point"}
+            found.append(Column(f"{point}_best", ("constant",), names.dtype, about, names))
+        return found
+
+
+def survival(answer: Answer) -> Survival:
+    """Rank the plans that were kept again, with each constant that wasn't given at x0.9 and x1.1.
+
+    They aren't searched again: the best of all, of each split, and of the Pareto front compete.
+    """
+    found, point = answer.found, answer.point
+    plans = list({one.key: one for one in (*found.best, *kept_plans(answer, 10**9))}.values())
+    resolved, plan = found.space.resolved, found.space.plan
+    assert plan is not None
+    own = {name for model in resolved.models for name in model.figures}
+    left = {*own, *FIXED, *CHOICES, *point.constants, "memory_share", "unknown_settings"}
+    names = [
+        name
+        for name, value in resolved.constants.items()
+        if name in plan.used() - left and name in resolved.origins and np.isfinite(value)
+    ]
+    sides = {name: points_of(name, resolved.constants[name]) for name in names}
+    setups = [(name, which, side.value) for name in names
+              for which, side in zip(POINTS, sides[name], strict=True)
+              if not np.isnan(side.value)]  # fmt: skip
+    values, why = _ranked(plans, setups, point)
+    worst = np.where(why == "", -values if point.objective.more else values, np.inf)
+    best = np.argmin(worst, axis=0)
+    rivals: dict[tuple[str, str], Rival] = {}
+    for place, (name, which, _) in enumerate(setups, 1):
+        some = bool(np.isfinite(worst[best[place], place]))
+        lost = values[0, place] / values[best[place], place]
+        lost = 1.0 / lost - 1.0 if point.objective.more else lost - 1.0
+        reason = str(why[0, place])
+        rival = plans[int(best[place])] if some else None
+        rivals[name, which] = Rival(rival, np.nan if reason or not some else float(lost), reason)
+        side = sides[name][POINTS.index(which)]
+        value = np.nan if reason else float(values[0, place])
+        note = "; ".join(filter(None, (side.note, reason)))
+        moved = replace(side, answer=value, change=value / values[0, 0] - 1.0, note=note)
+        sides[name] = (moved, sides[name][1]) if which == POINTS[0] else (sides[name][0], moved)
+    rows = [Moved(n, resolved.constants[n], resolved.origins[n], *sides[n]) for n in names]
+    asked = {**point.constants, **point.labels}
+    models = tuple(model.name for model in resolved.models)
+    quantity, value = point.objective.quantity, float(values[0, 0])
+    return Survival(Sensitivity(quantity, value, in_order(rows), asked, models), rivals, len(plans))
+
+
+def _ranked(
+    plans: Sequence[Execution], setups: Sequence[tuple[str, str, float]], point: Point
+) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
+    """Return plans' values as they are and with each constant moved, and why they can't run."""
+    count = 1 + len(setups)
+    values = np.full((len(plans), count), np.nan)
+    why = np.full((len(plans), count), "", dtype=object)
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for place, plan in enumerate(plans):
+        groups.setdefault((*sorted(plan.labels.items()), *sorted(plan.given)), []).append(place)
+    for places in groups.values():
+        given: dict[str, NDArray[np.float64]] = {}
+        for name in plans[places[0]].given:
+            own = np.array([[plans[place].given[name]] for place in places])
+            given[name] = own[:1] if np.all(own == own[0]) else own
+        for at, (name, _, value) in enumerate(setups, 1):
+            if given[name].shape[1] == 1:
+                given[name] = np.repeat(given[name], count, axis=1)
+            given[name][:, at] = value
+        one = Evaluation(given, plans[places[0]].labels)
+        shape = (len(places), count)
+        with np.errstate(all="ignore"):
+            values[places] = np.broadcast_to(one[point.objective.quantity], shape)
+            for fallen in faults(one):
+                text = fallen.requirement.fault.replace("_", " ")
+                why[places] = np.where(np.broadcast_to(fallen.where, shape), text, why[places])
+            full = one["peak_memory"] > point.threshold * one["memory_capacity"]
+        why[places] = np.where(np.broadcast_to(full, shape), NO_ROOM, why[places])
+        why[places] = np.where(
+            (why[places] == "") & np.isnan(values[places]), NO_VALUE, why[places]
+        )
+    return values, why

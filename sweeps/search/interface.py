@@ -79,6 +79,30 @@ class Plans:
         """
         return self.result({}, command=["sweeps.plans"]).dataset()
 
+    @cached_property
+    def sensitivity(self) -> xr.Dataset:
+        """What each constant that wasn't given moves the recommended plan by, at x0.9 and x1.1.
+
+        As `sweeps.sensitivity` gives it, with the plan that is then the best of those kept
+        (``lower_best``, ``upper_best``) and what the recommended one loses to it, as a share
+        (``lower_loss``, ``upper_loss``; NaN where it can't run).  The plans are ranked again, not
+        searched again.
+
+        Raises
+        ------
+        InputError
+            If no plan can run, or the question is one at many points.
+        """
+        from sweeps.search.answer import survival
+
+        if self.answer is None or self.answer.recommended is None:
+            wrong = "there is no recommended plan"
+            allowed = "a question at one point that has an answer"
+            raise InputError(fault("sensitivity", "..", wrong, allowed))
+        found = survival(self.answer)
+        command = ["sweeps.plans", "sensitivity"]
+        return found.own.result({}, found.columns(), command).dataset()
+
     def result(
         self, given: Mapping[str, Any], *, formulas: str = "", command: Sequence[str] = ()
     ) -> Result:
