@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -18,7 +16,7 @@ from overhead.formula import REGISTRY, Call
 from overhead.graph import Builder, Missing
 from overhead.labels import LABELS
 from overhead.overlap.mechanisms import HEEDED, MECHANISMS, OUTPUTS
-from overhead.overlap.timeline import COMMUNICATION, COMPUTATION, OPTIMIZER, PIPELINES, Span
+from overhead.overlap.timeline import PIPELINES
 from overhead.quantity import VOCABULARY
 from sweeps.display import noun
 from sweeps.engine.evaluate import Evaluator
@@ -473,83 +471,3 @@ def statement_lines(job: Job, case: Case) -> Iterator[str]:
     for phrase in declared.assumes:
         yield f"  assumes {phrase}"
     yield f"  source  {declared.reference}"
-
-
-# Predicted timelines as Chrome trace JSON, which Perfetto and chrome://tracing open.
-
-# Trace files have microseconds.
-SCALE = 1e6
-
-
-def chrome_trace(
-    courses: Mapping[str, Sequence[Span]], marks: Mapping[str, float] | None = None
-) -> dict[str, Any]:
-    """Return timelines as a Chrome trace: a process each, a thread each of its rows."""
-    events: list[dict[str, Any]] = []
-    for pid, (name, spans) in enumerate(courses.items(), 1):
-        rows = {row: tid for tid, row in enumerate(dict.fromkeys(s.row for s in spans), 1)}
-        events.append(_about("process_name", pid, 0, name=name))
-        # Without a place readers sort by name: stage 10 before stage 2.
-        events.append(_about("process_sort_index", pid, 0, sort_index=pid))
-        for row, tid in rows.items():
-            events.append(_about("thread_name", pid, tid, name=row))
-            events.append(_about("thread_sort_index", pid, tid, sort_index=tid))
-        events += [
-            {
-                "ph": "X",
-                "name": span.name,
-                **_category(span, rows[span.row]),
-                "pid": pid,
-                "tid": rows[span.row],
-                "ts": span.start * SCALE,
-                "dur": span.duration * SCALE,
-            }
-            for span in spans
-        ]
-    events += [
-        {"ph": "i", "s": "g", "name": name, "cat": "mark", "pid": 1, "tid": 1, "ts": at * SCALE}
-        for name, at in (marks or {}).items()
-    ]
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"kind": "predicted"}}
-
-
-def _category(span: Span, stream: int) -> dict[str, Any]:
-    """Return what a span is to readers of traces: work on a stream, or what holds it."""
-    from overhead.step import timeline as step
-
-    computing = span.row == step.PARTS and span.kind in step.COMPUTING_KINDS
-    if computing or span.kind == OPTIMIZER:
-        category = COMPUTATION
-    elif span.row in step.STREAMS or span.row.startswith(step.SENDS):
-        category = COMMUNICATION
-    else:
-        category = span.kind or span.row
-    known = {"kind": span.kind} if span.kind else {}
-    works = {"stream": stream} if category in (COMPUTATION, COMMUNICATION) else {}
-    return {"cat": category, "args": {**works, **known}}
-
-
-def _about(what: str, pid: int, tid: int, **details: Any) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": details}
-
-
-def write_trace(
-    courses: Mapping[str, Sequence[Span]],
-    path: Path,
-    *,
-    overwrite: bool,
-    marks: Mapping[str, float] | None = None,
-) -> None:
-    """Write timelines as a Chrome trace file, whole or not at all."""
-    from sweeps.store.publish import check_output, publish, system_calls, temporary
-
-    target = check_output(path, overwrite=overwrite)
-    fresh = temporary(target)
-    text = json.dumps(chrome_trace(courses, marks), indent=1)
-    try:
-        with system_calls(path):
-            fresh.write_text(text + "\n", encoding="utf-8")
-            publish(fresh, target, overwrite=overwrite)
-    finally:
-        with contextlib.suppress(OSError):
-            fresh.unlink()

@@ -565,6 +565,7 @@ class Sent(NamedTuple):
     """A task's result on its way to another stage, and when [s]."""
 
     task: Task
+    taker: Task  # What there needs it
     target: int
     start: float
     end: float
@@ -597,13 +598,13 @@ def run_orders(
             for task in slot:
                 done[task] = end
                 going.extend(held_up.pop(task, ()))
-                target = home.get(_next(task, home), at)
+                taker = _next(task, home)
+                target = home.get(taker, at)
                 if target != at:
-                    sent[at].append(Sent(task, target, end, end + transfer))
-    if len(done) < len(home):
-        message = "stages wait for one another; another order"
-        raise ValueError(message)
-    return ran, sent
+                    sent[at].append(Sent(task, taker, target, end, end + transfer))
+    if len(done) == len(home):
+        return ran, sent
+    raise ValueError("stages wait for one another; another order")  # noqa: EM101
 
 
 def _needed(task: Task, last: int, home: Mapping[Task, int]) -> Iterator[Task]:
@@ -689,9 +690,8 @@ def pipeline_timeline(schedule: str, given: Mapping[str, float]) -> list[Span]:
         return both if len(slot) > 1 else times[slot[0].kind]
 
     spans: list[Span] = []
-    for stage, (ran, sent) in enumerate(
-        zip(*run_orders(orders, duration, given["p2p_time"]), strict=True)
-    ):
+    courses = zip(*run_orders(orders, duration, given["p2p_time"]), strict=True)
+    for stage, (ran, sent) in enumerate(courses):
         row = stage_row(stage)
         for slot, start, end in ran:
             name = slot_name(slot, pp, virtual)

@@ -7,10 +7,12 @@ holds stands one part after another: computing, and the communication that nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from overhead.communication.operation import Operation
+from overhead.communication.totals import of_dimension
 from overhead.graph import Evaluation
 from overhead.labels import FOLDED, PAIRED
 from overhead.overlap.timeline import (
@@ -26,6 +28,7 @@ from overhead.overlap.timeline import (
     WEIGHTS,
     Course,
     Ran,
+    Sent,
     Slot,
     Span,
     Task,
@@ -43,7 +46,8 @@ from overhead.overlap.timeline import (
 PASSES, PARTS, SENDS = "passes", "parts of them", "sends"
 TENSOR, CONTEXT = "tensor parallelism", "context parallelism"
 EXPERT, DATA = "expert parallelism", "data parallelism"
-STREAMS = (TENSOR, CONTEXT, EXPERT, DATA)
+DIMENSION = {TENSOR: "tp", CONTEXT: "cp", EXPERT: "ep", DATA: "dp"}
+STREAMS = tuple(DIMENSION)
 
 COMPUTING, AGAIN = "computing", "recomputation"
 EXPERTS = f"{EXPERT}, exposed"
@@ -79,6 +83,8 @@ SENT = {
 SHARED = {CONTEXT: ("cp", "busiest_layers"), EXPERT: ("ep", "busiest_moe_layers")}
 # Parts by name, in the order in which they stand in a pass [s].
 Parts = dict[str, float]
+# By row, how many messages of each operation.
+Messages = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,9 @@ class StepTimeline:
     # By stage: its passes and what comes after them, what they hold, what it sends
     stages: Mapping[str, Sequence[Span]]
     step_time: float  # The step's time by its formula [s]
+    runs: Sequence[Sequence[Ran]]  # Of each stage, what its passes are
+    sends: Sequence[Sequence[Sent]]  # Of each stage, what it sends to others
+    messages: Callable[[Slot], Messages]  # Of what runs at a time, how many of each operation
 
     @cached_property
     def end(self) -> float:
@@ -119,7 +128,7 @@ def step_timeline(evaluation: Evaluation) -> StepTimeline:
         own += _streams(runs, passes)
         own += _data_parallel(evaluation, own)
         stages[stage_row(stage)] = [span for span in own if span.duration > 0.0]
-    return StepTimeline(stages, step_time)
+    return StepTimeline(stages, step_time, ran, sent, passes.messages)
 
 
 # Spans.
@@ -229,6 +238,7 @@ class _Passes:
         self.forward_alone = Evaluation(evaluation.given, labels)
         self.pp = int(evaluation["pp"])
         self.virtual = int(evaluation["virtual_stages"])
+        self.last = self.pp * self.virtual - 1
         self.known: dict[tuple[str, int], Parts] = {}
         schedule = evaluation.labels["schedule"]
         self.folded = schedule in FOLDED
@@ -274,7 +284,7 @@ class _Passes:
 
     def most_parts(self, schedule: str) -> int:
         """Return how many parts a pass has at most."""
-        ends = {0, self.pp * self.virtual - 1}
+        ends = {0, self.last}
         kinds = (FORWARD,) if schedule == "forward_only" else (FORWARD, BACKWARD)
         return max(
             sum(time > 0.0 for time in self._of(Task(kind, chunk, 0)).values())
@@ -296,9 +306,7 @@ class _Passes:
                 for name, time in self._layer(of, way).items():
                     parts[name] = parts.get(name, 0.0) + counts[chunk] * time
         parts[OFFLOAD] = self._time(f"exposed_offload_{way}_time") / self.virtual
-        ends = (["first"] if chunk == 0 else []) + (
-            ["last"] if chunk == self.pp * self.virtual - 1 else []
-        )
+        ends = (["first"] if chunk == 0 else []) + (["last"] if chunk == self.last else [])
         for end in ends:
             words, own, sent = ENDS[end]
             parts[words] = self._end(own, way)
@@ -344,6 +352,42 @@ class _Passes:
                     each = whole / (self._time("micro_batches") * self._time(most))
                     found[row] = found.get(row, 0.0) + layers * each
         return found
+
+    def messages(self, slot: Slot) -> Messages:
+        """Return how many messages of each operation what runs at a time has, by row."""
+        found: dict[str, dict[str, float]] = {}
+        for task in slot:
+            way = FORWARD if task.kind == FORWARD else BACKWARD
+            for row, share in self._shares(task) if task.kind != WEIGHTS else ():
+                own = found.setdefault(row, {})
+                for one in self._operations(row, task.chunk):
+                    count = share * self._time(one.quantity(f"{way}_count"))
+                    if count > 0.0:
+                        own[one.name] = own.get(one.name, 0.0) + count
+        return found
+
+    def _shares(self, task: Task) -> Iterator[tuple[str, float]]:
+        """Yield by row which share of the busiest stage's messages of a step a pass has."""
+        way = FORWARD if task.kind == FORWARD else BACKWARD
+        tensor = self._time(f"tp_{way}_communication_time")
+        if tensor > 0.0:
+            yield TENSOR, self.sent((task,))[TENSOR] / tensor
+        for row, (_, most) in SHARED.items():
+            layers = self.layers["moe"][task.chunk]
+            layers += self.layers["dense"][task.chunk] if row == CONTEXT else 0.0
+            if layers:
+                yield row, layers / (self._time("micro_batches") * self._time(most))
+        if self._time("vocabulary_passes") > 0.0:
+            yield VOCABULARY, 1.0 / self._time("vocabulary_passes")
+
+    def _operations(self, row: str, chunk: int) -> Iterator[Operation]:
+        """Yield the operations of a row that a chunk has in each of its passes."""
+        dimension = {**DIMENSION, VOCABULARY: "vocabulary"}[row]
+        for one in of_dimension(dimension, self.evaluation.labels["context_parallel"]):
+            ends = {"embedding": 0, "logits": self.last, "loss": self.last}
+            end = ends.get(one.name.partition("_")[0], chunk)
+            if one.group != "ends" and (row != VOCABULARY or end == chunk):
+                yield one
 
     def _split(self, task: Task) -> Parts:
         """Return one of the two parts of a backward that is split."""

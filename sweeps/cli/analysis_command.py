@@ -110,7 +110,9 @@ def _order(order: str | None) -> list[str]:
 
 @click.command(flags.TRAINING, cls=flags.SweepCommand)
 @analysis_options
-@click.option("--timeline", metavar="FILE.json", help="Predicted course, as a Chrome trace.")
+@click.option(
+    "--timeline", metavar="FILE.json|.et", help="Predicted course: Chrome trace, or Chakra's."
+)
 @click.option("--verbose", "-v", is_flag=True, help="Formula, source, and the numbers put in.")
 @sensitivity_option("step_time")
 @output_options
@@ -118,7 +120,8 @@ def command(**given: Any) -> int:
     """Memory, communication and step time of a training configuration.
 
     One value for every argument prints a report; several print a table.  --timeline writes when
-    what of one plan's step runs; with --plot, a figure of it beside.
+    what of one plan's step runs (FILE.et: Chakra traces, one a rank, for simulators); with
+    --plot, a figure of it beside.
     """
     from sweeps.cli.analysis_job import analysis_job, timeline_of, write_timeline
     from sweeps.cli.write import Output

@@ -81,15 +81,20 @@ def timeline_of(job: Job) -> StepTimeline:
 
 
 def write_timeline(job: Job, step: StepTimeline, given: Mapping[str, Any]) -> None:
-    """Write a step's course as a Chrome trace and, where a plot is asked for, as a figure."""
-    from sweeps.overlap import write_trace
+    """Write a step's course as traces and, where a plot is asked for, as a figure."""
+    from sweeps.traces.write import write_chakra, write_trace
 
     notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
     path = Path(given["timeline"])
     differs = abs(step.difference) > TOLD
     marks = {MARK: step.step_time} if differs else {}
-    write_trace(step.stages, path, overwrite=given["overwrite"], marks=marks)
-    notes.write(f"wrote {path}: open it in Perfetto or chrome://tracing\n")
+    if path.suffix == ".et":
+        count, groups = write_chakra(step, evaluation_of(job), path, overwrite=given["overwrite"])
+        first, last = (path.with_name(f"{path.stem}.{rank}.et") for rank in (0, count - 1))
+        notes.write(f"wrote {first} to {last}, {groups}: Chakra traces, for a simulator\n")
+    else:
+        write_trace(step.stages, path, overwrite=given["overwrite"], marks=marks)
+        notes.write(f"wrote {path}: open it in Perfetto or chrome://tracing\n")
     note = _difference(job, step) if differs else ""
     if note:
         notes.write(f"  ({note})\n")

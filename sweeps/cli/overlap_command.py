@@ -61,7 +61,7 @@ def command(**given: Any) -> int:
     )
     one = all(axis.labels for axis in job.sweep.axes)
     if given["timeline"] or (given["plot"] and one):
-        _check_one(job)
+        _check_one(job, given["timeline"])
         # What can't be drawn isn't written either.
         courses = _courses(job)
     figures = figures_of(job) if given["plot"] and (given["output"] or not one) else []
@@ -121,9 +121,12 @@ def _rows(job: Job) -> Iterator[dict[str, Any]]:
 # Timelines.
 
 
-def _check_one(job: Job) -> None:
+def _check_one(job: Job, timeline: str | None) -> None:
     from sweeps.errors import InputError, fault
 
+    if timeline and Path(timeline).suffix == ".et":
+        wrong = "Chakra traces are of a step, whose messages are known"
+        raise InputError(fault("--timeline", timeline, wrong, "FILE.json, or sweeps analysis"))
     axes = [axis for axis in job.sweep.axes if not axis.labels]
     if axes:
         shown = ", ".join(f"{axis.name} {len(axis)}" for axis in axes)
@@ -167,7 +170,7 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any])
 
     notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
     if given["timeline"]:
-        from sweeps.overlap import write_trace
+        from sweeps.traces.write import write_trace
 
         path = Path(given["timeline"])
         write_trace(courses, path, overwrite=given["overwrite"])

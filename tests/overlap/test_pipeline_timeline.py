@@ -26,7 +26,7 @@ from overhead.overlap.timeline import (
     stage_orders,
     tasks_of,
 )
-from sweeps.overlap import chrome_trace
+from sweeps.traces.write import chrome_trace
 from tests.cli_runner import Runner
 from tests.overlap.cases import evaluated
 from tests.simulator import pipeline as simulated

@@ -22,10 +22,10 @@ from overhead.overlap.timeline import (
 )
 from overhead.step.timeline import OFFLOAD, PARTS, PASSES, STREAMS, StepTimeline, step_timeline
 from sweeps.cli.analysis_job import evaluation_of
-from sweeps.overlap import chrome_trace, write_trace
 from sweeps.traces.overlap import Overlap
 from sweeps.traces.ranks import analyse_files
 from sweeps.traces.reader import Trace
+from sweeps.traces.write import chrome_trace, write_trace
 from tests.analysis_cases import job_of
 from tests.cli_runner import Runner
 from tests.overlap.test_pipeline_timeline import check_rows
