@@ -141,7 +141,14 @@ LABELS: dict[str, Label] = {
     ),
     "dp_mechanism": Label(
         "what data parallelism's communication overlaps with, and how",
-        (SHARED, "ddp_buckets", "megatron_buckets"),
+        (
+            SHARED,
+            "ddp_buckets",
+            "megatron_buckets",
+            "fsdp_prefetch",
+            "zero3_prefetch",
+            "gradient_accumulation",
+        ),
         SHARED,
     ),
     "mechanism": Label(
@@ -169,6 +176,8 @@ LABELS: dict[str, Label] = {
 }
 # Of these each says what hides one dimension's communication in a step (`overhead.step`).
 OVERLAPS = ("tp_mechanism", "cp_mechanism", "dp_mechanism")
+# Of these the layers whose weights stage 3 of ZeRO gathers ahead are told.
+PREFETCHES = ("fsdp_prefetch", "zero3_prefetch")
 # Labels that decide which formulas hold.
 SWITCHES = tuple(name for name, label in LABELS.items() if label.switch)
 # Those that a training's plan chooses; a mask is the model's.

@@ -9,6 +9,7 @@ import numpy as np
 from overhead.collectives.algorithm import Requirement
 from overhead.expression import greatest_common_divisor
 from overhead.formula import alias, constant, formula, product
+from overhead.labels import PREFETCHES
 from overhead.quantity import Array, define
 from overhead.source import cite
 
@@ -501,6 +502,13 @@ SCHEDULE: dict[str, tuple[Requirement, ...]] = {
     ),
 }
 
+_LAYERWISE = Requirement(
+    "prefetch_without_sharded_weights",
+    "fsdp_prefetch and zero3_prefetch gather weights layer by layer: stage 3 of ZeRO",
+    lambda zero_stage: np.asarray(zero_stage >= 3.0),
+)
+DATA: dict[str, tuple[Requirement, ...]] = dict.fromkeys(PREFETCHES, (_LAYERWISE,))
+
 FRAMEWORK: dict[str, tuple[Requirement, ...]] = {
     "deepspeed": (
         Requirement(
@@ -519,5 +527,6 @@ def requirements(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
         *PLAN,
         *CONTEXT.get(context, ()),
         *SCHEDULE.get(labels.get("schedule", ""), ()),
+        *DATA.get(labels.get("dp_mechanism", ""), ()),
         *FRAMEWORK.get(labels.get("framework", ""), ()),
     )

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from overhead.formula import alias, constant, formula, product, total
-from overhead.quantity import Array
+from overhead.formula import alias, call, constant, formula, parameters, product, total
+from overhead.labels import LABELS, PREFETCHES, SHARED
+from overhead.quantity import Array, define
 
 ZERO = "rajbhandari2020"
 FSDP: dict[str, Any] = {"source": "zhao2023", "where": "sections 3.2 and 4.2"}
@@ -274,6 +275,32 @@ def gathered_memory(
     return np.where(zero_stage >= 3.0, gathered_bytes * (dense + experts), 0.0)
 
 
+# Where a mechanism says how many layers are fetched ahead, these are held beside the one at work.
+define("fetched_layers", "n_g'", "1", "layers whose weights are held gathered, with those that are"
+       " fetched ahead", minimum=0)  # fmt: skip
+
+
+@formula(**FSDP)
+def fetched_layers(
+    gathered_layers: Array, forward_layers_ahead: Array, backward_layers_ahead: Array
+) -> Array:
+    """Layers held gathered: as the software does, or the one at work and those fetched ahead."""
+    ahead = np.maximum(forward_layers_ahead, backward_layers_ahead)
+    return np.maximum(gathered_layers, 1.0 + ahead)
+
+
+formula(
+    returns="gathered_memory",
+    inputs=tuple(
+        "fetched_layers" if name == "gathered_layers" else name
+        for name in parameters(gathered_memory)
+    ),
+    name="prefetched_gathered_memory",
+    when={"dp_mechanism": "|".join(PREFETCHES)},
+    **FSDP,
+)(gathered_memory)
+
+
 @formula(
     assumes=("gradients that accumulate over micro-batches before they are sharded are whole",),
     **FSDP,
@@ -292,6 +319,21 @@ def pending_gradient_memory(
     experts = np.where(expert_shards > 1.0, trained_expert_parameters, 0.0)
     waiting = pending_share * gradient_bytes * (dense + experts)
     return np.where(zero_stage >= 2.0, waiting, 0.0)
+
+
+# Gradients that are reduced once a step accumulate whole.
+define("whole_share", r"n_p'", "1", "share of the gradients that wait: all of them", minimum=0)
+constant("whole_share", 1.0, "All of them", like="pending_share")
+call(
+    returns="pending_gradient_memory",
+    of="pending_gradient_memory",
+    bind={"pending_share": "whole_share"},
+    labels={"dp_mechanism": SHARED},
+    when={
+        "dp_mechanism": "gradient_accumulation",
+        "schedule": "|".join(one for one in LABELS["schedule"].values if one != "forward_only"),
+    },
+)
 
 
 @formula(

@@ -260,18 +260,19 @@ def prefetched_time(
     return np.asarray(done)
 
 
-def sharded_backward_time(gather: ArrayLike, compute: ArrayLike, reduce: ArrayLike) -> Array:
+def sharded_backward_time(
+    gather: ArrayLike, compute: ArrayLike, reduce: ArrayLike, prefetched_layers: int = 1
+) -> Array:
     """Return the time of a backward whose layers gather weights and reduce gradients."""
     gathered, work, reduced = _along(gather, compute, reduce)
     count = len(work)
-    if not count:
-        return np.zeros(work.shape[1:])
-    arrived = sent = gathered[0]
-    done = np.zeros(work.shape[1:])
+    arrived: list[Array] = []
+    done = sent = np.zeros(work.shape[1:])
     for index in range(count):
-        done = np.maximum(done, arrived) + work[index]
-        if index + 1 < count:
-            arrived = sent = sent + gathered[index + 1]
+        while len(arrived) < min(index + 1 + prefetched_layers, count):
+            sent = sent + gathered[len(arrived)]
+            arrived.append(sent)
+        done = np.maximum(done, arrived[index]) + work[index]
         sent = np.maximum(sent, done) + reduced[index]
     return np.asarray(sent)
 

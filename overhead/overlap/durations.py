@@ -153,6 +153,25 @@ def window_of_elements(prefetched_elements: Array, layer_elements: Array) -> Arr
     return np.ceil(prefetched_elements / layer_elements)
 
 
+def sharded_wait(
+    layers: Array, compute: Array, gather: Array, reduce: Array, ahead: Array
+) -> Array:
+    """Return what a backward of equal layers takes beyond its computing, the first's weights there.
+
+    A layer's gathering is issued when the one so many before it begins, its reduction when it
+    ends, all on one communicator; with none ahead each waits for all before it.
+    """
+    fetched = np.maximum(np.minimum(ahead, layers - 1.0), 1.0)
+    between = layers - 1.0 - fetched
+    late = fetched * (gather - compute)
+    after = np.maximum(late, late + fetched * reduce - compute)
+    before = np.maximum(fetched * (reduce - compute), (1.0 - fetched) * compute)
+    both = between * (gather + reduce - compute) + np.maximum(before, after)
+    waited = np.where(layers > 1.0, reduce + np.maximum(both, 0.0), reduce)
+    serial = np.maximum(layers - 1.0, 0.0) * (gather + reduce) + reduce
+    return np.where(ahead > 0.0, waited, serial)
+
+
 @formula(
     returns="overlapped_time",
     source=mechanisms.FSDP,
@@ -160,20 +179,22 @@ def window_of_elements(prefetched_elements: Array, layer_elements: Array) -> Arr
     assumes=(
         EQUAL,
         ONE_LINK,
-        "the next layer's weights are gathered before this one's gradients are reduced",
+        "weights that are fetched ahead are gathered before this layer's gradients are reduced",
     ),
     when={"mechanism": "fsdp_backward"},
 )
 def fsdp_backward_time(
-    layers: Array, communication_time: Array, compute_time: Array, reduction_share: Array
+    layers: Array,
+    communication_time: Array,
+    compute_time: Array,
+    reduction_share: Array,
+    prefetched_layers: Array,
 ) -> Array:
     """Time of a backward whose layers gather weights ahead and reduce their gradients behind."""
-    gather = (1.0 - reduction_share) * communication_time
-    reduce = reduction_share * communication_time
-    between = (layers - 2.0) * np.maximum(communication_time, compute_time)
-    ends = gather + np.maximum(gather, compute_time) + np.maximum(reduce, compute_time) + reduce
-    both = compute_time + communication_time
-    return np.where(layers > 1.0, (ends + between) / layers, both)
+    gather = (1.0 - reduction_share) * communication_time / layers
+    reduce = reduction_share * communication_time / layers
+    waited = sharded_wait(layers, compute_time / layers, gather, reduce, prefetched_layers)
+    return compute_time + gather + waited
 
 
 @formula(

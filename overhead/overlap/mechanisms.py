@@ -281,9 +281,9 @@ MECHANISMS: dict[str, Mechanism] = _all(
     Mechanism(
         "fsdp_backward",
         "weights gathered ahead and gradients scattered behind, in a backward",
-        (*BOTH, "layers", "reduction_share"),
+        (*BOTH, "layers", "reduction_share", "prefetched_layers"),
         "the first layer waits for its weights, and the last one's gradients come at the end",
-        {"layers": 32.0, "reduction_share": 0.5},
+        {"layers": 32.0, "reduction_share": 0.5, "prefetched_layers": 1.0},
     ),
     Mechanism(
         "zero3_prefetch",

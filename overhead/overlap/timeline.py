@@ -129,13 +129,13 @@ def _sharded_backward(course: Course, given: Given) -> None:
     compute, communication = _both(given)
     count = int(given["layers"])
     reduce = communication * given["reduction_share"] / count
-    gather = communication / count - reduce
-    arrived = course.send(f"weights of layer {count}", gather)
-    for left in range(count, 0, -1):
-        done = course.compute(f"layer {left}", compute / count, arrived)
-        if left > 1:
-            arrived = course.send(f"weights of layer {left - 1}", gather)
-        course.send(f"gradients of layer {left}", reduce, done)
+    gather, ahead = communication / count - reduce, int(given["prefetched_layers"])
+    arrived: list[float] = []
+    for index in range(count):
+        while len(arrived) < min(index + 1 + ahead, count):
+            arrived.append(course.send(f"weights of layer {count - len(arrived)}", gather))
+        done = course.compute(f"layer {count - index}", compute / count, arrived[index])
+        course.send(f"gradients of layer {count - index}", reduce, done)
 
 
 def _layer_by_layer(course: Course, given: Given) -> None:

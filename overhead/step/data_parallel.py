@@ -12,8 +12,9 @@ import numpy as np
 
 from overhead.communication import data
 from overhead.formula import alias, call, constant, declare, formula, product, total
-from overhead.labels import LABELS
+from overhead.labels import LABELS, PREFETCHES
 from overhead.overlap import mechanisms
+from overhead.overlap.durations import sharded_wait
 from overhead.quantity import Array, define
 
 MEGATRON: dict[str, Any] = {
@@ -126,6 +127,10 @@ def exposed_dp_time(
 
 NAMED = {"dp_mechanism": "|".join(LABELS["dp_mechanism"].values[1:])}
 MEGATRON_BUCKETS = {"dp_mechanism": "megatron_buckets"}
+# Gradients that accumulate go in DistributedDataParallel's buckets; fetched weights need stage 3
+DDP_BUCKETS = {"dp_mechanism": "|".join(("ddp_buckets", "gradient_accumulation", *PREFETCHES))}
+ACCUMULATED = {"dp_mechanism": "gradient_accumulation"}
+PREFETCHED = {"dp_mechanism": "|".join(PREFETCHES)}
 
 define("reduced_bucket_bytes", r"M_\mathrm{bk}", "byte",
        "gradients at which a bucket of them is reduced", minimum=0)  # fmt: skip
@@ -145,7 +150,7 @@ define("exposed_layerwise_time", r"d_\mathrm{x,1}", "s",
     returns="reduced_bucket_bytes",
     source=mechanisms.BUCKETS,
     where="section 3.2.2",
-    when={"dp_mechanism": "ddp_buckets"},
+    when=DDP_BUCKETS,
 )
 def ddp_bucket_bytes(bucket_bytes: Array, bucket_capacity: Array) -> Array:
     """Gradients of a bucket in PyTorch's DistributedDataParallel: as given, or its usual ones."""
@@ -195,17 +200,40 @@ def dp_buckets(dp_messages: Array, edp_messages: Array) -> Array:
     return np.maximum(dp_messages + edp_messages, 1.0)
 
 
+REDUCED = {
+    "compute_time": "dp_window_time",
+    "communication_time": "dp_reduce_time",
+    "gradient_buckets": "dp_buckets",
+}
 call(
     returns="exposed_dp_reduce_time",
     of="exposed_time",
-    bind={
-        "compute_time": "dp_window_time",
-        "communication_time": "dp_reduce_time",
-        "gradient_buckets": "dp_buckets",
-    },
+    bind=REDUCED,
     labels={"mechanism": "ddp_buckets"},
     when=NAMED,
 )
+# Gradients that accumulate are reduced once a step, whatever the stage of ZeRO.
+call(
+    returns="exposed_dp_reduce_time",
+    of="exposed_time",
+    bind={**REDUCED, "overlap_window": "dp_window_time"},
+    labels={"mechanism": "gradient_accumulation"},
+    when=ACCUMULATED,
+)
+
+
+@formula(
+    returns="gradient_reductions",
+    source=mechanisms.BUCKETS,
+    where="section 3.2.4 (no_sync)",
+    assumes=("only the last micro-batch's backward reduces",),
+    when=ACCUMULATED,
+)
+def accumulated_reductions(zero_stage: Array, has_backward: Array) -> Array:
+    """How often a step reduces sharded gradients where they accumulate whole: once."""
+    return np.where(zero_stage < 1.0, 0.0, has_backward)
+
+
 # Weights are gathered in the order of the forward: buckets as layers that are fetched ahead.
 call(
     returns="exposed_dp_gather_time",
@@ -331,7 +359,7 @@ G, R = "layer_gather_time", "layer_reduce_time"
 F, B = "layer_compute_forward_time", "layer_compute_backward_time"
 
 
-def _exposed(sent: Array, late: Array, overlap: Array, contention: Array) -> Array:
+def _exposed(sent: Array, late: Array, overlap: Array | float, contention: Array) -> Array:
     unhidden = np.maximum((1.0 - overlap) * sent, late)
     return unhidden + contention * np.maximum(sent - unhidden, 0.0)
 
@@ -354,6 +382,30 @@ def exposed_forward_pass_time(
     return _exposed(sent, late, dp_overlap, overlap_contention)
 
 
+@formula(
+    returns="exposed_forward_pass_time",
+    assumes=("with none ahead each layer waits for its weights", HIDDEN),
+    when=PREFETCHED,
+    **FSDP,
+)
+def prefetched_forward_pass_time(
+    forward_layers_ahead: Array,
+    layer_gather_time: Array,
+    ends_gather_time: Array,
+    middle_layers: Array,
+    leading_share: Array,
+    layer_compute_forward_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a forward exposes that gathers weights so many layers ahead."""
+    between = np.maximum(middle_layers - 1.0, 0.0)
+    sent = layer_gather_time + (ends_gather_time + between * layer_gather_time)
+    first = leading_share * ends_gather_time + layer_gather_time
+    late = first + between * np.maximum(layer_gather_time - layer_compute_forward_time, 0.0)
+    late = np.where(forward_layers_ahead > 0.0, late, sent)
+    return _exposed(sent, late, 1.0, overlap_contention)
+
+
 @formula(assumes=(AHEAD, "the first layer's weights are kept from the forward", HIDDEN), **FSDP)
 def exposed_gather_pass_time(
     dp_overlap: Array,
@@ -368,6 +420,28 @@ def exposed_gather_pass_time(
     sent = ends_gather_time + between * layer_gather_time
     late = between * np.maximum(layer_gather_time - layer_compute_backward_time, 0.0)
     return _exposed(sent, late, dp_overlap, overlap_contention)
+
+
+@formula(
+    returns="exposed_gather_pass_time",
+    assumes=("the first layer's weights are kept from the forward", HIDDEN),
+    when=PREFETCHED,
+    **FSDP,
+)
+def prefetched_gather_pass_time(
+    backward_layers_ahead: Array,
+    ends_gather_time: Array,
+    middle_layers: Array,
+    layer_gather_time: Array,
+    layer_compute_backward_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a backward exposes that gathers weights so many layers ahead, and reduces nothing."""
+    between = np.maximum(middle_layers - 1.0, 0.0)
+    sent = ends_gather_time + between * layer_gather_time
+    late = between * np.maximum(layer_gather_time - layer_compute_backward_time, 0.0)
+    late = np.where(backward_layers_ahead > 0.0, late, sent)
+    return _exposed(sent, late, 1.0, overlap_contention)
 
 
 @formula(assumes=("the last reduction hides behind nothing", HIDDEN), **FSDP)
@@ -419,6 +493,51 @@ def exposed_backward_pass_time(
     ends = np.maximum(gather - compute, 0.0) + np.maximum(reduce - compute, 0.0)
     return _exposed(sent, late + (between - inner) * ends, dp_overlap, overlap_contention)
 
+
+@formula(
+    returns="exposed_backward_pass_time",
+    assumes=(
+        "the first layer's weights are kept from the forward",
+        "gathering and reduction share one communicator, in the order in which they are issued",
+        HIDDEN,
+    ),
+    when=PREFETCHED,
+    **FSDP,
+)
+def prefetched_backward_pass_time(
+    backward_layers_ahead: Array,
+    ends_gather_time: Array,
+    middle_layers: Array,
+    layer_gather_time: Array,
+    ends_reduce_time: Array,
+    layer_reduce_time: Array,
+    leading_share: Array,
+    layer_compute_backward_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a backward exposes that gathers weights so many layers ahead, and reduces gradients."""
+    gather, reduce, compute = layer_gather_time, layer_reduce_time, layer_compute_backward_time
+    between = np.maximum(middle_layers - 1.0, 0.0)
+    sent = (ends_gather_time + between * gather) + (ends_reduce_time + (reduce + between * reduce))
+    late = sharded_wait(middle_layers, compute, gather, reduce, backward_layers_ahead)
+    late = np.where(backward_layers_ahead > 0.0, leading_share * ends_reduce_time + late, sent)
+    return _exposed(sent, late, 1.0, overlap_contention)
+
+
+# How many layers are fetched ahead: as given, or as many as DeepSpeed's window reaches.
+
+for _way in ("forward", "backward"):
+    alias(f"{_way}_layers_ahead", f"{_way}_prefetch", when={"dp_mechanism": PREFETCHES[0]})
+    call(
+        returns=f"{_way}_layers_ahead",
+        of="prefetched_layers",
+        bind={},
+        labels={"mechanism": PREFETCHES[1]},
+        when={"dp_mechanism": PREFETCHES[1]},
+    )
+declare("layer_elements", ("dp_layer_parameters", "middle_moe_layers", "middle_layers",
+                           "edp_layer_parameters"), _mean,
+        when={"dp_mechanism": PREFETCHES[1]})  # fmt: skip
 
 # A step.
 

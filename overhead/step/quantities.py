@@ -76,6 +76,18 @@ for _name, _symbol, _meaning in (
 ):
     define(_name, _symbol, "1", _meaning, minimum=0)
 
+for _name, _mark, _meaning in (
+    ("forward_prefetch", "f", "layers whose weights a forward gathers ahead"),
+    ("backward_prefetch", "b", "layers whose weights a backward gathers ahead"),
+    ("forward_layers_ahead", "f'", "layers gathered ahead of a forward's, by the mechanism"),
+    (
+        "backward_layers_ahead",
+        "b'",
+        "layers gathered ahead of a backward's, by the mechanism",
+    ),
+):
+    define(_name, rf"w_{{{_named(_mark)}}}", "1", _meaning, minimum=0, integer=True)
+
 # Parts of a step, on a rank of a stage between.
 for _name, _mark, _meaning in (
     ("matmul_part", "mm", "matrix products of its layers"),
@@ -224,6 +236,9 @@ DEFAULTS: dict[str, float] = {
     # Of named mechanisms: what Transformer Engine and PyTorch take where nothing is said.
     "cut_slowdown": 0.0,  # in the rates that runs sustain
     "splits": 4.0,
+    "forward_prefetch": 1.0,  # the next layer's weights, as FSDP fetches them
+    "backward_prefetch": 1.0,  # torch.distributed.fsdp.BackwardPrefetch.BACKWARD_PRE
+    "prefetched_elements": 5e7,  # DeepSpeed's stage3_prefetch_bucket_size
     "bucket_capacity": 26214400.0,  # PyTorch's reducer.hpp: 25 MiB
     "num_sm": 24.0,  # enough for what is scattered, and what a product spares
     # The step.

@@ -13,7 +13,7 @@ from overhead.communication.operation import DIMENSIONS
 from overhead.expression import names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.graph import Evaluation
-from overhead.labels import NO_LIBRARY, PAIRED
+from overhead.labels import NO_LIBRARY, PAIRED, PREFETCHES
 from overhead.memory.quantities import MODULES
 from overhead.quantity import VOCABULARY, Array
 from overhead.step.parts import PARTS as STEP_PARTS
@@ -32,49 +32,25 @@ from sweeps.result import aligned
 # Of each dimension: its parts of a step that are exposed, the share that may hide, behind what,
 # and why the rest can't.
 HIDING: tuple[tuple[str, str, str, str, str], ...] = (
-    (
-        "tp",
-        "exposed_tp_time",
-        "tp_overlap",
-        "the layer's own matrix products",
-        "a block's output waits for it (dependency)",
-    ),
-    (
-        "cp",
-        "exposed_cp_time",
-        "cp_overlap",
-        "scores of the blocks that are there",
-        "attention is too short for it, or waits for it",
-    ),
-    (
-        "ep",
-        "exposed_ep_time",
-        "ep_overlap",
-        "another micro-batch's computing",
-        "experts wait for their tokens (dependency)",
-    ),
-    (
-        "pp",
-        "exposed_p2p_time",
-        "",
-        "the micro-batches in between",
-        "stages wait while the pipeline fills, drains and turns",
-    ),
-    (
-        "dp",
-        "exposed_dp_time",
-        "dp_overlap",
-        "the last backward's layers, and the next forward's",
-        "the first gathering and the last reduction have nothing beside them",
-    ),
-)
+    ("tp", "exposed_tp_time", "tp_overlap", "the layer's own matrix products",
+     "a block's output waits for it (dependency)"),
+    ("cp", "exposed_cp_time", "cp_overlap", "scores of the blocks that are there",
+     "attention is too short for it, or waits for it"),
+    ("ep", "exposed_ep_time", "ep_overlap", "another micro-batch's computing",
+     "experts wait for their tokens (dependency)"),
+    ("pp", "exposed_p2p_time", "", "the micro-batches in between",
+     "stages wait while the pipeline fills, drains and turns"),
+    ("dp", "exposed_dp_time", "dp_overlap", "the last backward's layers, and the next forward's",
+     "the first gathering and the last reduction have nothing beside them"),
+)  # fmt: skip
+BUCKETED = ("ddp_buckets", "megatron_buckets", "gradient_accumulation")
 # Of a named mechanism: why the rest stays exposed.
 MECHANISM = {
-    "userbuffers": "a ring's first chunk, a pipeline's last part, multiprocessors that are taken",
+    "userbuffers": "a ring's first chunk, a pipeline's last part, multiprocessors taken",
     "decomposed": "the last chunk's product or sum, and what is longer than its product",
     "ring_exchange": "the last block in is still to be attended to, or attention is short",
-    "ddp_buckets": "the last bucket's gradients, or the window is short",
-    "megatron_buckets": "the last bucket's gradients, or the window is short",
+    **dict.fromkeys(BUCKETED, "the last bucket's gradients, or the window is short"),
+    **dict.fromkeys(PREFETCHES, "the first weights, the last gradients, and what outlasts a layer"),
 }
 # Shares that hold in part of the cases alone.
 HIDDEN = {"tp_overlap": "tp_hidden_share"}
@@ -145,7 +121,11 @@ def _reason_of_mechanism(evaluation: Evaluation, dimension: str, exposed: float,
     """Return why part of a communication stays exposed where a mechanism is named."""
     named = evaluation.labels[f"{dimension}_mechanism"]
     usual = MECHANISM[named]
-    if dimension == "dp" and _value(evaluation, "zero_stage") >= 3.0:
+    if named in PREFETCHES:
+        ways = ("forward", "backward")
+        if not all(_value(evaluation, f"{way}_layers_ahead") for way in ways):
+            usual = "weights that aren't fetched ahead are waited for"
+    elif dimension == "dp" and _value(evaluation, "zero_stage") >= 3.0:
         usual = why
     if dimension == "tp" and _value(evaluation, "sequence_parallel") == 0.0:
         usual = _whole(evaluation)

@@ -14,7 +14,7 @@ from overhead.collectives.choices import all_of
 from overhead.formula import REGISTRY
 from overhead.graph import Builder, Missing, Node
 from overhead.overlap import mechanisms
-from overhead.plan import CONTEXT, FRAMEWORK, PLAN, SCHEDULE, requirements
+from overhead.plan import CONTEXT, DATA, FRAMEWORK, PLAN, SCHEDULE, requirements
 from overhead.quantity import Array
 
 NOT_DEFINED = "algorithm_not_defined_on_topology"
@@ -184,6 +184,8 @@ def training_faults() -> Faults:
                 texts[one.fault] = f"{known}; or {one.text}"
     texts[NOT_KNOWN] = "the machine's file lacks a figure that a quantity needs, such as an energy"
     texts[NOT_OF_NETWORK] = "some quantities are of some plans or networks alone"
+    # Last, so that files that were written before keep their flags.
+    texts |= {one.fault: one.text for group in DATA.values() for one in group}
     return Faults(texts, _concerns_plans)
 
 

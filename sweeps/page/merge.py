@@ -186,7 +186,8 @@ def status(
 
     Of `unknown` quantities the number may be missing.
     """
-    names = tuple(n for n in ("schedule", "context_parallel", "mask") if builder.is_open(n))
+    named = ("schedule", "context_parallel", "mask", "dp_mechanism")
+    names = tuple(name for name in named if builder.is_open(name))
     points = list(builder.points(names))
     each = {
         point: (*requirements(builder.at(dict(zip(names, point, strict=True)))), FITS)

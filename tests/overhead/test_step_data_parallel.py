@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.overhead.step_cases import LLAMA, MIXTRAL, SILENT, evaluation, value
+from tests.simulator import overlap as simulated
 
 PLAN = {**LLAMA, **SILENT, "dp": 64, "global_batch": 512, "overlap_contention": 0}
 
@@ -169,3 +172,64 @@ def test_stages_of_zero_are_told_apart() -> None:
     found = evaluation(plan)["exposed_dp_time"]
     assert list(found[:3]) == [3e-3] * 3
     assert found[3] == pytest.approx(8 * 63e-3, rel=0.02)
+
+
+# Weights fetched so many layers ahead.
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    forward=seconds, backward=seconds, gather=seconds, reduce=seconds, layers=st.integers(1, 9),
+    ahead=st.tuples(st.integers(0, 9), st.integers(0, 9)),
+)  # fmt: skip
+def test_layers_fetched_ahead_are_those_of_a_simulation(
+    forward: float, backward: float, gather: float, reduce: float, layers: int,
+    ahead: tuple[int, int],
+) -> None:  # fmt: skip
+    plan = {
+        **PLAN, "layers": layers, "zero_stage": 3, "global_batch": 64, "forward_prefetch": ahead[0],
+        "backward_prefetch": ahead[1], "stage_forward_time": layers * forward,
+        "stage_backward_time": layers * backward, "dp_layer_gather_time": gather,
+        "dp_layer_reduce_time": reduce,
+    }  # fmt: skip
+    found = value(plan, "exposed_dp_time", dp_mechanism="fsdp_prefetch")
+    one, work, sent, back = (Fraction(t) for t in (forward, backward, gather, reduce))
+    # A backward's first layer has its weights from the forward.
+    gathers = [Fraction(0)] + [sent] * (layers - 1)
+    chain = simulated.sharded_backward(gathers, [work] * layers, [back] * layers, ahead[1])
+    first = simulated.prefetch([sent] * layers, [one] * layers, ahead[0])
+    wanted = float(first + chain) - layers * (forward + backward)
+    assert found == pytest.approx(wanted, rel=1e-9)
+    sends = (2 * layers - 1) * gather + layers * reduce
+    assert sends - layers * (forward + backward) <= found * (1 + 1e-12) + 1e-12
+    assert found <= sends * (1 + 1e-12)
+
+
+def test_one_layer_ahead_is_the_share_of_all() -> None:
+    plan = {**PLAN, "zero_stage": 3, "global_batch": 512, "overlap_contention": 0.08}
+    whole = value({**plan, "dp_overlap": 1}, "exposed_dp_time")
+    assert value(plan, "exposed_dp_time", dp_mechanism="fsdp_prefetch") == pytest.approx(whole)
+    # DeepSpeed's window of 50 million elements is one layer's of 218 million.
+    assert value(plan, "backward_layers_ahead", dp_mechanism="zero3_prefetch") == 1
+    window = {**plan, "prefetched_elements": 1e9}
+    assert value(window, "forward_layers_ahead", dp_mechanism="zero3_prefetch") == 5
+
+
+def test_layers_that_are_fetched_ahead_are_held() -> None:
+    plan = {**PLAN, "zero_stage": 3}
+    one, three = (
+        value({**plan, "backward_prefetch": n}, "fetched_layers", dp_mechanism="fsdp_prefetch")
+        for n in (1, 3)
+    )
+    assert (one, three) == (2, 4)
+
+
+def test_gradients_that_accumulate_are_reduced_once() -> None:
+    each = {**PLAN, "zero_stage": 2}
+    assert value(each, "gradient_reductions") == 8
+    assert value(each, "gradient_reductions", dp_mechanism="gradient_accumulation") == 1
+    # As with gradients that wait by another road.
+    waits = {**each, "zero_stage": 3, "pending_share": 1, "dp_overlap": 1}
+    assert value(waits, "exposed_dp_time") == pytest.approx(
+        value({**each, "zero_stage": 3}, "exposed_dp_time", dp_mechanism="gradient_accumulation")
+    )

@@ -87,8 +87,11 @@ def test_layers(
     ours = overlapped("layer_by_layer", compute, communication, independent_share=share, **known)
     close(ours, simulated.layer_by_layer(work, sent, share))
     gather, reduce = [t * (1 - share) for t in sent], [t * share for t in sent]
-    ours = overlapped("fsdp_backward", compute, communication, reduction_share=share, **known)
-    close(ours, simulated.sharded_backward(gather, work, reduce))
+    ours = overlapped(
+        "fsdp_backward", compute, communication, reduction_share=share, prefetched_layers=ahead,
+        **known,
+    )  # fmt: skip
+    close(ours, simulated.sharded_backward(gather, work, reduce, ahead))
 
 
 @given(times, times, st.integers(1, 4), st.integers(1, 30), st.integers(0, 60))
@@ -226,8 +229,8 @@ def test_unequal_parts(rows: list[tuple[Fraction, ...]], ahead: int, share: Frac
     close(float(bucketed_time(first, second)), simulated.buckets(one, two, Fraction(0)))
     close(float(prefetched_time(first, second, ahead)), simulated.prefetch(one, two, ahead))
     close(float(prefetched_time(first, second)), simulated.prefetch(one, two, len(rows)))
-    exact = simulated.sharded_backward(one, two, three)
-    close(float(sharded_backward_time(first, second, third)), exact)
+    exact = simulated.sharded_backward(one, two, three, ahead)
+    close(float(sharded_backward_time(first, second, third, ahead)), exact)
     exact = simulated.layer_by_layer(one, two, share)
     close(float(layered_time(first, second, float(share))), exact)
 
@@ -248,8 +251,8 @@ def test_equal_parts_are_the_formulas(
     same("ddp_buckets", bucketed_time(work, sent), gradient_buckets=count)
     general = prefetched_time(sent, work, ahead)
     same("fsdp_prefetch", general, layers=count, prefetched_layers=ahead)
-    general = sharded_backward_time(sent * (1 - float(share)), work, sent * float(share))
-    same("fsdp_backward", general, layers=count, reduction_share=share)
+    general = sharded_backward_time(sent * (1 - float(share)), work, sent * float(share), ahead)
+    same("fsdp_backward", general, layers=count, reduction_share=share, prefetched_layers=ahead)
     general = layered_time(work, sent, float(share))
     same("layer_by_layer", general, layers=count, independent_share=share)
 

@@ -149,16 +149,17 @@ def prefetch(gather: Sequence[Time], compute: Sequence[Time], ahead: int) -> Tim
 
 
 def sharded_backward(
-    gather: Sequence[Time], compute: Sequence[Time], reduce: Sequence[Time]
+    gather: Sequence[Time], compute: Sequence[Time], reduce: Sequence[Time], ahead: int = 1
 ) -> Time:
-    """Gather weights and reduce gradients on one communicator, the next gather first."""
+    """Gather weights as a layer so many before them begins, reduce gradients as one ends."""
     work, link = Stream(), Stream()
-    arrived = [link.add(gather[0])]
+    arrived: list[Task] = []
+    begun: tuple[Task, ...] = ()
     for index, own in enumerate(compute):
-        done = work.add(own, arrived[index])
-        if index + 1 < len(compute):
-            arrived.append(link.add(gather[index + 1]))
-        link.add(reduce[index], done)
+        issued = gather[len(arrived) : index + 1 + ahead]
+        arrived += [link.add(sent, *begun) for sent in issued]
+        begun = (work.add(own, arrived[index]),)
+        link.add(reduce[index], *begun)
     return run(work, link)
 
 
