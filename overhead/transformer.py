@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from overhead.formula import declare, formula, product, total
@@ -63,6 +61,8 @@ SHAPES: tuple[str, ...] = (*_SIZES, *_FLAGS)
 HYBRID_FLAGS = ("mamba", "output_gate")
 _LINEAR = ["layers", "key_heads", "value_heads", "key_size", "value_size", "kernel"]
 HYBRID_SHAPES = (*(f"linear_{name}" for name in _LINEAR), *HYBRID_FLAGS)
+# Shapes that models may have beyond those of all.
+FURTHER_SHAPES = (*HYBRID_SHAPES, "windowed_layers", "expert_latent_size")
 # Shapes that no rule gives.
 VITAL = (*TENSORS, "gated", "tied_embeddings")
 
@@ -454,9 +454,9 @@ def mlp_parameters(
 
 
 @formula(source=EXPERTS[0], where=EXPERTS[1])
-def expert_weights(gated: Array, hidden_size: Array, expert_ffn_size: Array) -> Array:
+def expert_weights(gated: Array, expert_hidden_size: Array, expert_ffn_size: Array) -> Array:
     """Weights of one routed expert that matrix products use."""
-    return (2.0 + gated) * hidden_size * expert_ffn_size
+    return (2.0 + gated) * expert_hidden_size * expert_ffn_size
 
 
 @formula(source=EXPERTS[0], where=EXPERTS[1])
@@ -465,10 +465,10 @@ def expert_parameters(
     biases: Array,
     gated: Array,
     expert_ffn_size: Array,
-    hidden_size: Array,
+    expert_hidden_size: Array,
 ) -> Array:
     """Parameters of one routed expert."""
-    return expert_weights + biases * ((1.0 + gated) * expert_ffn_size + hidden_size)
+    return expert_weights + biases * ((1.0 + gated) * expert_ffn_size + expert_hidden_size)
 
 
 @formula(source=SHARED[0], where=SHARED[1])
@@ -494,7 +494,7 @@ def shared_expert_parameters(
     return shared_expert_weights + np.where(shared_ffn_size > 0.0, bias, 0.0)
 
 
-product("router_weights", ("hidden_size", "experts"), "Weights of one layer's router",
+product("router_weights", ("hidden_size", "router_width"), "Weights of one layer's router",
         source=EXPERTS[0], where=EXPERTS[1])  # fmt: skip
 
 
@@ -553,7 +553,6 @@ def dense_mlp_layers(layers: Array, moe_layers: Array) -> Array:
 
 APPENDIX = (NARAYANAN, "appendix on floating-point operations")
 PALM = (CHOWDHERY, "appendix B")
-WINDOW = (MISTRAL, "section 2, sliding window attention")
 FULL = "masked scores count as computed"
 CAUSAL = "a token attends to itself and to earlier ones: half of the scores if there is no window"
 BACKWARD = "the backward pass costs twice the forward pass"
@@ -592,51 +591,6 @@ def weight_flops_per_token(active_weights: Array) -> Array:
 def logits_flops_per_token(hidden_size: Array, vocabulary_size: Array) -> Array:
     """Forward FLOPs of one token by the output layer."""
     return 2.0 * hidden_size * vocabulary_size
-
-
-def _span(sequence_length: Array, window: Array) -> Array:
-    return np.where(window > 0.0, np.minimum(sequence_length, window), sequence_length)
-
-
-@formula(source=WINDOW[0], where=WINDOW[1], assumes=("the window holds in every layer", FULL))
-def attention_span(sequence_length: Array, window: Array) -> Array:
-    """Tokens that one token's scores span, masked ones counted."""
-    return _span(sequence_length, window)
-
-
-@formula(
-    source=WINDOW[0],
-    where=f"{WINDOW[1]}, summed over the sequence",
-    assumes=("the window holds in every layer", CAUSAL),
-)
-def causal_attention_span(sequence_length: Array, window: Array) -> Array:
-    """Mean number of tokens that one token attends to, masked ones not counted."""
-    span = _span(sequence_length, window)
-    return np.asarray(span * (1.0 - span / (2.0 * sequence_length)))
-
-
-PACKED: dict[str, Any] = {
-    "source": BRIDGE,
-    "where": "docs/training/packed-sequences.md: sequence boundaries for attention",
-    "assumes": ("documents are equally long, and as many as fill a sequence",),
-    "when": {"packing": "documents"},
-}
-
-
-@formula(returns="attention_span", **PACKED)
-def packed_attention_span(sequence_length: Array, window: Array, document_length: Array) -> Array:
-    """Tokens that one token's scores span where attention stays within its document."""
-    return np.minimum(_span(sequence_length, window), document_length)
-
-
-@formula(returns="causal_attention_span", **PACKED)
-def packed_causal_attention_span(
-    sequence_length: Array, window: Array, document_length: Array
-) -> Array:
-    """Mean number of tokens of its document that one token attends to."""
-    whole = np.minimum(sequence_length, document_length)
-    span = np.minimum(_span(sequence_length, window), whole)
-    return np.asarray(span * (1.0 - span / (2.0 * whole)))
 
 
 @formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(FULL,))

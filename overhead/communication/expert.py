@@ -124,12 +124,12 @@ alias(
 def routed_elements(
     rank_tokens: Array,
     experts_per_token: Array,
-    hidden_size: Array,
+    expert_hidden_size: Array,
     expert_imbalance: Array,
     tp: Array,
 ) -> Array:
     """Activations that a rank sends to experts, by the busiest rank."""
-    return rank_tokens * experts_per_token * hidden_size * expert_imbalance / tp
+    return rank_tokens * experts_per_token * expert_hidden_size * expert_imbalance / tp
 
 
 constant(

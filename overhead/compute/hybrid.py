@@ -1,4 +1,7 @@
-"""Hybrids: of a layer the mean, over those with attention, a gated delta net, or Mamba-2."""
+"""Layers that differ in what they attend to: of a layer the mean, over all of a model.
+
+Some have a window, a gated delta net, or Mamba-2; routed experts may work on a latent vector.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ import numpy as np
 
 from overhead.compute.layer import half_elementwise_bytes
 from overhead.compute.matmul import FUSED
-from overhead.formula import formula, product
+from overhead.formula import alias, constant, formula, product
 from overhead.quantity import Array
 from overhead.source import cite
+from overhead.transformer import BRIDGE, CAUSAL, FULL, MISTRAL
 
 cite(
     "mamba2",
@@ -18,6 +22,106 @@ cite(
     "structured state space duality, 2024",
     "arXiv:2405.21060",
 )
+# Windows: in all layers, or in some.
+
+WINDOW: dict[str, Any] = {"source": MISTRAL, "where": "section 2, sliding window attention"}
+WINDOWED = "layers without the window attend to all tokens"
+constant("windowed_share", 1.0, "Share of layers that the window holds in: all", like="window",
+         **WINDOW)  # fmt: skip
+
+
+@formula(
+    returns="windowed_share",
+    assumes=("none are named: all have it", "a stage has as many of them as the mean"),
+    when={"windows": "some"},
+    **WINDOW,
+)
+def some_windowed_share(windowed_layers: Array, layers: Array) -> Array:
+    """Share of layers that the window holds in, of those that are named."""
+    return np.where(windowed_layers > 0.0, np.minimum(windowed_layers / layers, 1.0), 1.0)
+
+
+def _within(whole: Array, window: Array) -> Array:
+    return np.where(window > 0.0, np.minimum(whole, window), whole)
+
+
+def _attended(span: Array, sequence: Array) -> Array:
+    return np.asarray(span * (1.0 - span / (2.0 * sequence)))
+
+
+@formula(assumes=(WINDOWED, FULL), **WINDOW)
+def attention_span(sequence_length: Array, window: Array, windowed_share: Array) -> Array:
+    """Tokens that one token's scores span, masked ones counted, in the mean of layers."""
+    within = _within(sequence_length, window)
+    return windowed_share * within + (1.0 - windowed_share) * sequence_length
+
+
+@formula(
+    source=MISTRAL,
+    where=f"{WINDOW['where']}, summed over the sequence",
+    assumes=(WINDOWED, CAUSAL),
+)
+def causal_attention_span(sequence_length: Array, window: Array, windowed_share: Array) -> Array:
+    """Mean number of tokens that one token attends to, masked ones not counted."""
+    within = _attended(_within(sequence_length, window), sequence_length)
+    whole = _attended(sequence_length, sequence_length)
+    return windowed_share * within + (1.0 - windowed_share) * whole
+
+
+PACKED: dict[str, Any] = {
+    "source": BRIDGE,
+    "where": "docs/training/packed-sequences.md: sequence boundaries for attention",
+    "assumes": ("documents are equally long, and as many as fill a sequence",),
+    "when": {"packing": "documents"},
+}
+
+
+@formula(returns="attention_span", **PACKED)
+def packed_attention_span(
+    sequence_length: Array, window: Array, windowed_share: Array, document_length: Array
+) -> Array:
+    """Tokens that one token's scores span where attention stays within its document."""
+    whole = np.minimum(sequence_length, document_length)
+    return windowed_share * _within(whole, window) + (1.0 - windowed_share) * whole
+
+
+@formula(returns="causal_attention_span", **PACKED)
+def packed_causal_attention_span(
+    sequence_length: Array, window: Array, windowed_share: Array, document_length: Array
+) -> Array:
+    """Mean number of tokens of its document that one token attends to."""
+    whole = np.minimum(sequence_length, document_length)
+    within = _attended(_within(whole, window), whole)
+    return windowed_share * within + (1.0 - windowed_share) * _attended(whole, whole)
+
+
+# Mixtures whose routed experts work on a latent vector: smaller experts, and smaller messages.
+
+LATENT: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/moe/moe_layer.py: fc1_latent_proj, fc2_latent_proj",
+}
+SMALLER: dict[str, Any] = {**LATENT, "when": {"routed": "latent"}}
+alias("expert_hidden_size", "hidden_size", "Inputs and outputs of a routed expert", **LATENT)
+alias("router_width", "experts", "Outputs of the router, for each expert one", **LATENT)
+
+
+@formula(returns="expert_hidden_size", **SMALLER)
+def latent_expert_hidden_size(expert_latent_size: Array, hidden_size: Array) -> Array:
+    """Inputs and outputs of a routed expert: those of the latent vector, if there is one."""
+    return np.where(expert_latent_size > 0.0, expert_latent_size, hidden_size)
+
+
+@formula(
+    returns="router_width",
+    assumes=("projections to the latent vector and back are whole on each rank, in 16 bits",),
+    **SMALLER,
+)
+def latent_router_width(experts: Array, expert_latent_size: Array) -> Array:
+    """Outputs of the router, and of both projections, as of one product."""
+    return experts + 2.0 * expert_latent_size
+
+
 MAMBA_CHUNK = 128.0  # megatron/core/ssm/mamba_mixer.py: chunk_size
 MEAN = "a stage has as many layers of each kind as the mean"
 GATED: dict[str, Any] = {

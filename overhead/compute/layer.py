@@ -75,13 +75,13 @@ def moe_elementwise_bytes(
     local_experts: Array,
     expert_tokens: Array,
     expert_width: Array,
-    hidden_size: Array,
+    expert_hidden_size: Array,
 ) -> Array:
     """Bytes that a mixture-of-experts layer's forward moves."""
     routed = local_experts * expert_tokens
     inside = rank_tokens * shared_width + routed * expert_width
     inner = half_elementwise_bytes + (2.0 + gated) * activation_bytes * inside
-    return inner + 8.0 * activation_bytes * routed * hidden_size
+    return inner + 8.0 * activation_bytes * routed * expert_hidden_size
 
 
 # Casts of what the products take, where that is in fewer bytes than what is kept.
@@ -131,10 +131,11 @@ def moe_cast_forward_bytes(
     local_experts: Array,
     expert_tokens: Array,
     expert_width: Array,
+    expert_hidden_size: Array,
 ) -> Array:
     """Bytes that casts of a mixture-of-experts layer's inputs of products move."""
     own = rank_tokens * (2.0 * hidden_size + attention_width + shared_width)
-    routed = local_experts * expert_tokens * (hidden_size + expert_width)
+    routed = local_experts * expert_tokens * (expert_hidden_size + expert_width)
     return np.asarray(_cast(activation_bytes, matmul_input_bytes) * (own + routed))
 
 
@@ -149,10 +150,11 @@ def moe_cast_backward_bytes(
     local_experts: Array,
     expert_tokens: Array,
     expert_up_width: Array,
+    expert_hidden_size: Array,
 ) -> Array:
     """Bytes that casts of the gradients of a mixture-of-experts layer's products move."""
     own = rank_tokens * (2.0 * hidden_size + qkv_width + shared_up_width)
-    routed = local_experts * expert_tokens * (hidden_size + expert_up_width)
+    routed = local_experts * expert_tokens * (expert_hidden_size + expert_up_width)
     return np.asarray(_cast(activation_bytes, matmul_input_bytes) * (own + routed))
 
 

@@ -271,11 +271,11 @@ GROUPED: dict[str, Any] = {
 }
 for _name, _sizes in LINEAR.items():
     _product(_name, *_sizes)
-_product("router", "router_tokens", "experts", "hidden_size", further=PLAIN)
+_product("router", "router_tokens", "router_width", "hidden_size", further=PLAIN)
 _product("shared_up", "rank_tokens", "shared_up_width", "hidden_size")
 _product("shared_down", "rank_tokens", "hidden_size", "shared_width")
-_product("expert_up", "expert_tokens", "expert_up_width", "hidden_size", **GROUPED)
-_product("expert_down", "expert_tokens", "hidden_size", "expert_width", **GROUPED)
+_product("expert_up", "expert_tokens", "expert_up_width", "expert_hidden_size", **GROUPED)
+_product("expert_down", "expert_tokens", "expert_hidden_size", "expert_width", **GROUPED)
 _product("logits", "rank_tokens", "vocabulary_width", "hidden_size", further=PLAIN)
 _product("mtp_projection", "rank_tokens", "mtp_width", "mtp_depth")
 

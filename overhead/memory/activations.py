@@ -163,6 +163,25 @@ def router_activations(single_bytes: Array, experts: Array, sequence_shards: Arr
 
 
 @formula(
+    returns="router_activations",
+    source="megatron",
+    where="megatron/core/transformer/moe/moe_layer.py: fc2_latent_proj",
+    assumes=("what experts give is kept for the projection back to the hidden state",),
+    when={"routed": "latent"},
+)
+def latent_router_activations(
+    single_bytes: Array,
+    experts: Array,
+    activation_bytes: Array,
+    expert_latent_size: Array,
+    sequence_shards: Array,
+) -> Array:
+    """Bytes a token of the router's logits and probabilities, and of experts' latent result."""
+    router = 2.0 * single_bytes * experts
+    return (router + activation_bytes * expert_latent_size) / sequence_shards
+
+
+@formula(
     source="megatron", where="megatron/core/transformer/moe/shared_experts.py", assumes=(CAST,)
 )
 def shared_expert_activations(
@@ -193,13 +212,13 @@ def expert_activations(
     matmul_input_bytes: Array,
     weighted_outputs: Array,
     activation_bytes: Array,
-    hidden_size: Array,
+    expert_hidden_size: Array,
     gated: Array,
     expert_ffn_size: Array,
 ) -> Array:
     """Bytes a token of inputs, inside and outputs of routed experts."""
     rows = expert_imbalance * experts_per_token * etp / tp
-    ends = (matmul_input_bytes + weighted_outputs * activation_bytes) * hidden_size
+    ends = (matmul_input_bytes + weighted_outputs * activation_bytes) * expert_hidden_size
     inside = ((1.0 + gated) * activation_bytes + matmul_input_bytes) * expert_ffn_size / etp
     return rows * (ends + inside)
 
@@ -299,13 +318,13 @@ def adapted_expert_activations(
     tp: Array,
     weighted_outputs: Array,
     activation_bytes: Array,
-    hidden_size: Array,
+    expert_hidden_size: Array,
     gated: Array,
     expert_ffn_size: Array,
 ) -> Array:
     """Bytes a token of the inside of routed experts whose weights are frozen."""
     rows = expert_imbalance * experts_per_token * etp / tp
-    inside = (1.0 + gated) * expert_ffn_size / etp + weighted_outputs * hidden_size
+    inside = (1.0 + gated) * expert_ffn_size / etp + weighted_outputs * expert_hidden_size
     return rows * activation_bytes * inside
 
 

@@ -127,6 +127,19 @@ for _name, _symbol, _meaning in (
 ):
     define(_name, _symbol, "1", _meaning, minimum=0)
 
+# Windows in some layers, and routed experts that work on a latent vector.
+define("windowed_layers", "L_w", "1",
+       "layers in which the window holds; 0: in all, where there is one", minimum=0,
+       integer=True)  # fmt: skip
+define("windowed_share", r"\lambda_w", "1", "share of layers in which the window holds",
+       minimum=0, maximum=1)  # fmt: skip
+define("expert_latent_size", "h_l", "1",
+       "size of the latent vector that routed experts work on; 0: they work on the hidden state",
+       minimum=0, integer=True)  # fmt: skip
+define("expert_hidden_size", "h_e", "1", "inputs and outputs of a routed expert", minimum=0)
+define("router_width", "n_r", "1", "outputs of the router, and of what leads to a latent vector",
+       minimum=0)  # fmt: skip
+
 # Fine-tuning that trains adapters of low rank alone, beside frozen weights.
 define("lora_rank", r"r_{\mathrm{A}}", "1",
        "rank of adapters (LoRA), which alone are trained; 0: nothing is", minimum=0,

@@ -471,10 +471,10 @@ def expert_rank_parameters(
     biases: Array,
     gated: Array,
     expert_ffn_size: Array,
-    hidden_size: Array,
+    expert_hidden_size: Array,
 ) -> Array:
     """Parameters of one layer's routed experts on one rank."""
-    bias = biases * ((1.0 + gated) * expert_ffn_size / etp + hidden_size)
+    bias = biases * ((1.0 + gated) * expert_ffn_size / etp + expert_hidden_size)
     return experts / ep * (expert_weights / etp + bias)
 
 

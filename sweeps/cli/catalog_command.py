@@ -522,7 +522,7 @@ def _hardware_schema() -> Schema:
 
 def _model_schema() -> Schema:
     from overhead.quantity import VOCABULARY
-    from overhead.transformer import HYBRID_SHAPES, SHAPES
+    from overhead.transformer import FURTHER_SHAPES, SHAPES
     from sweeps.spec.figures import ORIGINS
     from sweeps.spec.model import KEYS
 
@@ -530,9 +530,9 @@ def _model_schema() -> Schema:
         plain = {"type": ["number", "boolean", "string"], "description": VOCABULARY[name].meaning}
         return {"anyOf": [plain, _figure(VOCABULARY[name].units)]}
 
+    shapes = _table({one: value(one) for one in (*SHAPES, *FURTHER_SHAPES)})
     others = {"name": TEXT, "title": TEXT, "summary": TEXT, "hugging_face": WORDS, "source": TEXT,
-              "kind": {"enum": list(ORIGINS)},
-              "shapes": _table({one: value(one) for one in (*SHAPES, *HYBRID_SHAPES)})}  # fmt: skip
+              "kind": {"enum": list(ORIGINS)}, "shapes": shapes}  # fmt: skip
     return _table({name: others.get(name) or value(name) for name in KEYS})
 
 

@@ -226,7 +226,7 @@ def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:
     config = Path(text) if text.endswith(".json") else Path(text) / "config.json"
     named = Path(text).name == text
     if text.endswith(".json") or (is_file(config) and not named):
-        from sweeps.spec.model import read_config
+        from sweeps.spec.hugging_face import read_config
 
         return read_config(config)
     if not named and not text.endswith(".toml"):

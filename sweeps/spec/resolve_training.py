@@ -26,7 +26,7 @@ from overhead.labels import (
 )
 from overhead.memory import stage as memory
 from overhead.step import quantities as step
-from overhead.transformer import HYBRID_SHAPES, SHAPES
+from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps.errors import InputError, fault, of_each
 from sweeps.origin import ASSUMED, MEASURED, UNKNOWN, Origin, assumed, once
 from sweeps.spec.axis import Axis
@@ -69,6 +69,7 @@ DECIDING = ("hardware", "framework", "precision", "attention_kernel", "recipe")
 # Of which a model, or a plan of it, has no more than of others.
 WITHIN = {
     "dense_layers": "layers", "linear_layers": "layers", "moe_every": "layers",
+    "windowed_layers": "layers", "expert_latent_size": "hidden_size",
     "mtp_layers": "layers", "recompute_layers": "layers", "offloaded_layers": "layers",
     "kv_heads": "heads", "experts_per_token": "experts", "lora_rank": "hidden_size",
 }  # fmt: skip
@@ -448,7 +449,7 @@ def _on_axes(axes: Sequence[Axis], column: str, values: NDArray[Any]) -> NDArray
 
 def _lacking(name: str, model: Model) -> float:
     """Return what a model has of a shape that it lacks beside others: of a hybrid's, none."""
-    return 0.0 if name in HYBRID_SHAPES and "layers" in model.figures else np.nan
+    return 0.0 if name in FURTHER_SHAPES and "layers" in model.figures else np.nan
 
 
 def _per_node(machine: Machine, what: str) -> float:

@@ -321,7 +321,7 @@ def test_every_shape_counts_for_something() -> None:
     used = {
         name
         for formula in REGISTRY.values()
-        if "overhead/transformer.py" in formula.place
+        if "overhead/transformer.py" in formula.place or formula.name == "attention_span"
         for name in formula.inputs
     }
     # What predicts further tokens stands beside a step's FLOPs.

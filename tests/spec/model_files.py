@@ -84,6 +84,8 @@ NEAR = {
     "minimax-m2.5": Published(230.0, 10.0, "rounded", within=0.02, tables=2),
     "qwen3-next-80b-a3b": Published(80.0, 3.0, "rounded", within=0.09, tables=2),
     "nemotron-3-nano-30b-a3b": Published(31.6, 3.6, "rounded", within=0.01),
+    "nemotron-3-super-120b-a12b": Published(120.6, 12.7, "rounded"),
+    "nemotron-3-ultra-550b-a55b": Published(550.0, 55.0, "rounded", tables=1),
     "qwen3.5-27b": Published(27.0, 0, "rounded"),
     "qwen3.5-35b-a3b": Published(35.0, 3.0, "rounded", within=0.02, tables=1),
     "qwen3.5-122b-a10b": Published(122.0, 10.0, "rounded", within=0.03),

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.quantity import VOCABULARY
-from overhead.transformer import HYBRID_SHAPES, SHAPES
+from overhead.transformer import FURTHER_SHAPES, HYBRID_SHAPES, SHAPES
 from sweeps.cli import run
 from sweeps.errors import InputError
 from sweeps.spec.catalog import (
@@ -99,7 +99,8 @@ def test_a_shipped_model(name: str) -> None:
     assert model.kind in ORIGINS
     assert " @" in model.source
     hybrid = HYBRID_SHAPES if "linear_layers" in model.shapes else ()
-    assert tuple(model.shapes) == (*SHAPES, *hybrid)
+    further = (name for name in FURTHER_SHAPES[len(HYBRID_SHAPES) :] if name in model.stated)
+    assert tuple(model.shapes) == (*SHAPES, *hybrid, *further)
     assert model.labels == {"attention": "mla" if name in LATENT_ATTENTION else "mha"}
     for shape, figure in model.figures.items():
         assert figure.source == (model.source if shape in model.stated else figure.source)
