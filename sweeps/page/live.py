@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from overhead.collectives.algorithm import Requirement
 from overhead.communication.operation import DIMENSIONS
 from overhead.graph import Missing, Node
-from overhead.labels import LABELS, OVERLAPS, SHARED
+from overhead.labels import CHUNKED, LABELS, OVERLAPS, SHARED
 from overhead.memory.stage import PEAK_PARTS
 from overhead.quantity import VOCABULARY
 from overhead.recording import RecordingError
@@ -27,6 +28,8 @@ from sweeps.page.merge import Merged, Point, merged, status
 from sweeps.page.trace import Traceable, computed, traced
 from sweeps.page.write import FILES, Page
 from sweeps.plots.style import as_read
+from sweeps.search.request import DEFAULT_THRESHOLD, habits_of
+from sweeps.search.space import FULL, REFUSED, UNSUPPORTED
 from sweeps.spec.axis import Axis
 from sweeps.spec.framework import SETTINGS
 from sweeps.spec.resolve import Resolved, resolve
@@ -65,6 +68,12 @@ RANGES: dict[str, tuple[str, str, tuple[float, float]]] = {
     "memory_capacity": ("machine", "memory of a GPU", (1.6e10, 1.6e12)),
     "price": ("money", "price of a GPU", (0.1, 100)),
     "training_tokens": ("money", "tokens of the training", (1e9, 1e14)),
+    "fault_rate": ("failures", "interruptions a server and day", (1e-5, 1)),
+    "detection_time": ("failures", "until one is noticed", (1, 1e4)),
+    "job_start_time": ("failures", "start of the job", (1, 1e4)),
+    "storage_bandwidth": ("failures", "a server's way to storage", (1e7, 1e11)),
+    "repair_time": ("failures", "until a server is back", (600, 6e6)),
+    "spare_probability": ("failures", "share of time spares suffice", (0.5, 0.9999)),
 }
 LABELLED = {
     "schedule": ("plan", "schedule"), "recompute": ("plan", "recompute"),
@@ -89,10 +98,14 @@ SENT = tuple(
 OUTPUTS = (
     *PLAN, "peak_memory", "memory_error_band", "headroom", *PEAK_PARTS, *SENT,
     *display.rows("communication"), *display.rows("step"), *STEP_PARTS, *display.rows("rates"),
-    "training_days", "gpu_hours", "training_energy", "cost", "cost_per_trillion_tokens",
+    *display.rows("failures"), *display.rows("training", "cost"),
 )  # fmt: skip
+UNITS = {"price": "USD/h", "fault_rate": "1"}  # As they are said
 NEEDED = ("step_time", "peak_memory")
+# Shares that are all of a run's time.
+RUN = ("goodput", *(name for name in display.rows("failures") if name.endswith("_share")))
 UNKNOWN = "unknown_settings"
+LEFT_OUT = "left_out"
 # What a share that hides is of.
 SHARES = {f"{name[:2]}_overlap": name for name in OVERLAPS}
 
@@ -105,7 +118,7 @@ class Program:
 
     code: str  # A JavaScript function of the inputs, into the outputs
     inputs: Mapping[str, float]  # Numbers and labels' codes, with their values at the start
-    outputs: tuple[str, ...]  # Quantities, and last the status
+    outputs: tuple[str, ...]  # Quantities, the status, and what a search leaves out
     labels: Mapping[str, tuple[str, ...]]  # The values of labels that may be chosen
     lacking: Mapping[str, tuple[str, ...]]  # Those with which something needed isn't given
     # For what a reader sets what else it gives: a number, or the same (None)
@@ -150,9 +163,10 @@ def program_of(
     unknown = [name for name in resolved.constants if math.isnan(resolved.constants[name])]
     nodes = {name: builder.defined(node) for name, node in nodes.items()}
     nodes["status"] = status(builder, list(nodes.values()), faults.bits, unknown)
+    nodes[LEFT_OUT] = _left_out(builder, resolved.labels["framework"])
     known = {name: value for name, value in constants.items() if name not in live}
     try:
-        code = traced({**dict.fromkeys((*live, *labels)), **known}, list(nodes.values()))
+        code = traced({**dict.fromkeys((*live, *labels)), **known}, list(nodes.values()), labels)
     except RecordingError:
         wrong = "has algorithms whose kernels can't be traced, so that no page can compute them"
         line = fault(flag_of("topology"), resolved.labels["topology"], wrong, "another network")
@@ -197,6 +211,23 @@ def _nodes(builder: Merged, flag_of: Flags) -> dict[str, Node]:
                 lines = [needs("a page", noun(root), flag_of(root)) for root in missing.roots]
                 raise InputError(lines) from None
     return found
+
+
+def _left_out(builder: Merged, framework: str) -> Node:
+    """Return the node of whether a search leaves a plan out that could run."""
+    name, *options = framework.split("+")
+    rules = [
+        rule
+        for of in (name, *(f"{name}+{option}" for option in options))
+        for rule in REFUSED.get(of, ())
+        if set(rule.inputs) <= {*STEPS, "experts"}
+    ]
+    full = Requirement(
+        FULL,
+        "fuller than a search's plans are",
+        lambda peak_memory, memory_capacity: peak_memory <= DEFAULT_THRESHOLD * memory_capacity,
+    )
+    return builder.faults((full, *rules), {FULL: 1, UNSUPPORTED: 2})
 
 
 def _lacking(
@@ -313,9 +344,11 @@ def page_of(
         ],
         "parts": {
             "step": [[name, display.words(name)] for name in STEP_PARTS],
+            "run": [[name, display.row(name).title or "goodput"] for name in RUN],
             "memory": [[n, display.words(n.removeprefix("peak_"))] for n in PEAK_PARTS],
             "dimensions": [[name, words] for name, words in DIMENSIONS.items()],
         },
+        "search": _search(program, resolved),
         "given": [[name, flag_of(name), text] for name, text in given.items()],
         "unknown": UNKNOWN,
         "assumed": list(listed(job)),
@@ -333,6 +366,29 @@ def page_of(
 ONE = "one value: on the page each can be set"
 
 
+def _search(program: Program, resolved: Resolved) -> dict[str, Any]:
+    """Return among which plans a page looks for the best: what its machine's framework can do."""
+    labels = resolved.labels
+    habits = habits_of(labels["framework"], labels["attention_kernel"])
+    layers, heads = (resolved.constants.get(name, math.inf) for name in ("layers", "heads"))
+
+    def known(label: str, values: Iterable[str]) -> list[str]:
+        # Without a number of layers a block is none.
+        named = dict.fromkeys("none" if one == "block" else one for one in values)
+        return [one for one in named if one not in program.lacking[label]]
+
+    return {
+        "threshold": DEFAULT_THRESHOLD,
+        # With more chunks there are too few layers, and with more ranks too few heads.
+        "chunks": layers + 2.0,
+        "tp": heads,
+        "zero": habits.zero_stages,
+        "recompute": known("recompute", habits.recompute),
+        "schedule": known("schedule", habits.schedules),
+        "chunked": CHUNKED,
+    }
+
+
 def script_of(program: Program) -> str:
     """Return the script that declares a program: its formulas, and the loops that they take."""
     loops = (FILES / "math.js").read_text(encoding="utf-8")
@@ -346,7 +402,8 @@ def _controls(program: Program, resolved: Resolved, flag_of: Flags) -> Iterator[
         quantity = VOCABULARY[name]
         yield {
             "name": name, "group": group, "title": title, "meaning": quantity.meaning,
-            "units": as_read(name, quantity.units.replace(" h-1", "/h")), "flag": flag_of(name),
+            "units": as_read(name, UNITS.get(name, quantity.units)),
+            "flag": flag_of(name),
             "whole": quantity.integer,
             "values": values, "steps": name in STEPS, "log": name not in STEPS and values[0] > 0,
             "only": name in program.only,
@@ -369,7 +426,7 @@ def _choices(
 
 
 def _output(program: Program, name: str) -> dict[str, Any]:
-    if name == "status":
+    if name in ("status", LEFT_OUT):
         return {"name": name, "title": name, "units": "1", "percent": False, "mask": 0}
     row, quantity = display.row(name), VOCABULARY[name]
     # Words that go on from the row before don't stand alone.

@@ -7,7 +7,9 @@ kernels', to the last bit but for what a browser's own functions round otherwise
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,8 @@ TRUTHS: dict[np.ufunc, str] = {
     np.logical_or: "{}||{}", np.logical_not: "!{}", np.invert: "!{}", np.isnan: "isNaN({})",
     np.isfinite: "isFinite({})",
 }  # fmt: skip
+# What conditions on labels are made of.
+CONDITIONS = {"{}=={}", "{}!={}", "{}||{}", "{}&&{}", "!{}"}
 OF_TRUTHS = {np.logical_and, np.logical_or, np.logical_not, np.invert}
 BINDING = {
     "{}?{}:{}": WHERE, "{}||{}": 2, "{}&&{}": 3, "{}|{}": 4, "{}&{}": 5, "{}=={}": 6, "{}!={}": 6,
@@ -196,7 +200,9 @@ def _select(best: tuple[Any, Any], *values: Any) -> Any:
 INSTEAD: dict[Any, Callable[..., Any]] = {best_of: _best, select: _select}
 
 
-def traced(given: Mapping[str, float | None], nodes: Sequence[Node]) -> str:
+def traced(
+    given: Mapping[str, float | None], nodes: Sequence[Node], codes: Collection[str] = ()
+) -> str:
     """Return as JavaScript what follows from numbers: a function of those not known, `p`, into `o`.
 
     Parameters
@@ -205,6 +211,8 @@ def traced(given: Mapping[str, float | None], nodes: Sequence[Node]) -> str:
         The given numbers; None of those that the function takes, in this order.
     nodes : sequence of Node
         What is asked for, in this order.
+    codes : collection of str
+        Those of the given ones that are codes of labels: what other labels need isn't computed.
 
     Raises
     ------
@@ -219,7 +227,8 @@ def traced(given: Mapping[str, float | None], nodes: Sequence[Node]) -> str:
     with recording(), np.errstate(all="ignore"):
         values |= {name: tape.value(f"p[{place}]") for name, place in places.items()}
         found = computed(nodes, values)
-        return _written(tape.operations, [tape.of(one).place for one in found])
+        outputs = [tape.of(one).place for one in found]
+        return _written(tape.operations, outputs, {f"p[{places[name]}]" for name in codes})
 
 
 def computed(nodes: Sequence[Node], given: Mapping[str, Any]) -> list[Any]:
@@ -236,7 +245,36 @@ def computed(nodes: Sequence[Node], given: Mapping[str, Any]) -> list[Any]:
     return [value(node) for node in nodes]
 
 
-def _written(operations: Sequence[tuple[str, tuple[int, ...]]], outputs: Sequence[int]) -> str:
+Operations = Sequence[tuple[str, tuple[int, ...]]]
+Branches = frozenset[tuple[int, bool]]  # Conditions on labels, by their places, as they hold
+
+
+def _branches(operations: Operations, outputs: Sequence[int], codes: set[str]) -> dict[int, str]:
+    """Return under which labels alone an operation is of use, as conditions."""
+    plain: dict[int, str] = {}
+    for place, (code, args) in enumerate(operations):
+        if code in codes or (not args and not code.startswith("p[")):
+            plain[place] = code
+        elif code in CONDITIONS and all(arg in plain for arg in args):
+            each = (f"({plain[arg]})" if operations[arg][1] else plain[arg] for arg in args)
+            plain[place] = code.format(*each)
+    found: dict[int, Branches] = dict.fromkeys(outputs, frozenset())
+    for place in range(len(operations) - 1, -1, -1):
+        code, args = operations[place]
+        if place not in found:
+            continue
+        choice = code == "{}?{}:{}" and args[0] in plain
+        for at, arg in enumerate(args):
+            own = found[place] | ({(args[0], at == 1)} if choice and at else set())
+            found[arg] = found[arg] & own if arg in found else own
+    return {
+        place: "&&".join(("" if yes else "!") + f"({plain[one]})" for one, yes in sorted(branches))
+        for place, branches in found.items()
+        if branches
+    }
+
+
+def _written(operations: Operations, outputs: Sequence[int], codes: set[str]) -> str:
     """Return operations as JavaScript, cut into functions that a browser compiles soon."""
     uses = dict.fromkeys(outputs, 2)
     for place in range(len(operations) - 1, -1, -1):
@@ -260,10 +298,13 @@ def _written(operations: Sequence[tuple[str, tuple[int, ...]]], outputs: Sequenc
             statements[place] = text
             text, binding = f"§{place}§", CALL
         texts[place] = (text, binding)
-    return _functions(statements, [texts[one][0] for one in outputs])
+    branches = _branches(operations, outputs, codes)
+    return _functions(statements, branches, [texts[one][0] for one in outputs])
 
 
-def _functions(statements: Mapping[int, str], outputs: Sequence[str]) -> str:
+def _functions(
+    statements: Mapping[int, str], branches: Mapping[int, str], outputs: Sequence[str]
+) -> str:
     """Return statements and what is asked for in functions, which share an array."""
     order = {place: index // STATEMENTS for index, place in enumerate(statements)}
     last = max(order.values(), default=-1) + 1
@@ -273,7 +314,7 @@ def _functions(statements: Mapping[int, str], outputs: Sequence[str]) -> str:
         for used in map(int, MARKED.findall(text)):
             if order[used] != order.get(place, last):
                 shared.setdefault(used, len(shared))
-    functions: list[list[str]] = [[] for _ in range(last)]
+    functions: list[list[tuple[str, str, str]]] = [[] for _ in range(last)]
     names: dict[int, str] = {}
     for place, text in statements.items():
         own = functions[order[place]]
@@ -284,13 +325,25 @@ def _functions(statements: Mapping[int, str], outputs: Sequence[str]) -> str:
             return names[used] if order[used] == at else f"v[{shared[used]}]"
 
         kept = f"v[{shared[place]}]=" if place in shared else ""
-        own.append(f"{names[place]}={kept}{MARKED.sub(name, text)}")
+        found = f"{names[place]}={kept}{MARKED.sub(name, text)}"
+        own.append((branches.get(place, ""), names[place], found))
     ends = [MARKED.sub(lambda found: f"v[{shared[int(found[1])]}]", text) for text in outputs]
-    lines = [f"function f{i}(p,v){{const {','.join(own)}}}" for i, own in enumerate(functions)]
+    lines = [f"function f{i}(p,v){{{_body(own)}}}" for i, own in enumerate(functions)]
     calls = "".join(f"f{i}(p,v);" for i in range(last))
     found = "".join(f"o[{i}]={text};" for i, text in enumerate(ends))
     array = f"const v=new Float64Array({len(shared)});"
     return "\n".join((*lines, array, f"return (p,o)=>{{{calls}{found}}};"))
+
+
+def _body(statements: Sequence[tuple[str, str, str]]) -> str:
+    """Return statements, each with its condition and its name, which is declared before it."""
+    groups = [(holds, list(each)) for holds, each in groupby(statements, key=itemgetter(0))]
+    late = [f"{name}=0" for holds, name, _ in statements if holds]
+    parts = [f"let {','.join(late)};"] if late else []
+    for holds, each in groups:
+        texts = [text for _, _, text in each]
+        parts.append(f"if({holds}){{{';'.join(texts)}}}" if holds else f"const {','.join(texts)};")
+    return "".join(parts)
 
 
 MARKED = re.compile(r"§(\d+)§")

@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 import sweeps
+from overhead.expression import negative_binomial_quantile, negative_binomial_tail
 from overhead.labels import LABELS
 from overhead.recording import RecordingError
 from overhead.step.parts import PARTS as STEP_PARTS
@@ -22,7 +23,7 @@ from sweeps.engine.validity import training_faults
 from sweeps.errors import InputError
 from sweeps.page import live
 from sweeps.page.live import OUTPUTS, page_of
-from sweeps.page.write import Page, compose
+from sweeps.page.write import FILES, Page, compose
 from tests.cli_runner import Runner
 from tests.page.script import needs_node, told_by_script
 
@@ -74,6 +75,8 @@ def choices(model: str, sets: int, rows: int) -> tuple[dict[str, Any], dict[str,
         "training_tokens": draw(1e12, 15e12), "tp_overlap": between(0, 1),
         "cp_overlap": between(0, 1), "dp_overlap": between(0, 1),
         "intra_bandwidth": between(1e11, 9e11), "inter_bandwidth": between(1e10, 1e11),
+        "fault_rate": between(1e-3, 0.5), "storage_bandwidth": between(1e8, 1e10),
+        "spare_probability": between(0.5, 0.999), "repair_time": draw(3600, 475200),
         "intra_latency": between(1e-7, 1e-5), "inter_latency": between(1e-6, 1e-5),
     }  # fmt: skip
     if model == EXPERTS:
@@ -178,6 +181,75 @@ def test_the_gallerys_calculator_is_of_the_present_formulas() -> None:
     kept = GALLERY / f"{DENSE}-on-dgx-h100.html"
     same = kept.read_bytes() == compose(page_from(**FITTING), kept.name)
     assert same, f"make {kept.name} again: sweeps page with the options of FITTING"
+
+
+@needs_node
+def test_a_law_of_counts_is_the_one_of_numpy(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    means = np.concatenate((10 ** rng.uniform(-4, 4, 60), [0.0, 3e4, 2e5, 3e6, 5e5, 1e6]))
+    spreads = np.where(np.arange(len(means)) % 5 == 0, 0.0, 10 ** rng.uniform(-3, 0, len(means)))
+    shares = rng.uniform(0.5, 0.9999, len(means))
+    counts = np.floor(means * rng.uniform(0, 3, len(means)))
+    code = """
+    process.stdout.write(JSON.stringify(asked.map(([share, count, mean, spread]) => [
+      loops.negative_binomial_quantile(share, mean, spread),
+      loops.negative_binomial_tail(count, mean, spread),
+    ])));
+    """
+    loops = (FILES / "math.js").read_text(encoding="utf-8")
+    known = "return { negative_binomial_tail, negative_binomial_quantile };"
+    asked = np.stack([shares, counts, means, spreads], axis=1).tolist()
+    code = f"const loops = (() => {{\n{loops}\n{known}\n}})();\n{code}"
+    told = np.array(told_by_script(tmp_path, page_from(**FITTING), code, asked))
+    wanted = negative_binomial_quantile(shares, means, spreads)
+    np.testing.assert_array_equal(told[:, 0], wanted)
+    tails = negative_binomial_tail(counts, means, spreads)
+    np.testing.assert_allclose(told[:, 1], tails, rtol=1e-9, atol=1e-11)
+
+
+@needs_node
+def test_the_best_plans_on_a_page_are_those_of_a_sweep(tmp_path: Path) -> None:
+    own = {"world_size": 16, "global_batch": 16, "sequence_length": 4096, "memory_capacity": 141e9}
+    plan = {**FITTING, **{name: str(value) for name, value in own.items()}}
+    code = """
+    const chosen = { ...startOf(data), ...asked };
+    const each = [...candidates(data, chosen)];
+    search(data, chosen, (found) => {
+      if (found.done) process.stdout.write(JSON.stringify({ each, ...found }));
+      return true;
+    }, Infinity);
+    """
+    page = page_from(**FITTING)
+    told = told_by_script(tmp_path, page, page.code + code, own)
+    given = {name: own for name, own in plan.items() if name not in told["each"][0]}
+    columns = {
+        name: [one[name] for one in told["each"]]
+        for name in told["each"][0]
+        if name not in ("schedule", "recompute", "ep", "dp")
+    }
+    least: dict[str, float] = {}
+    fine = 0
+    for recompute in ("none", "full"):
+        for schedule in ("one_f_one_b", "interleaved"):
+            kept = [one["recompute"] == recompute and one["schedule"] == schedule
+                    for one in told["each"]]  # fmt: skip
+            numbers = {name: np.array(own, float)[kept] for name, own in columns.items()}
+            labels = {"recompute": recompute, "schedule": schedule}
+            found = sweeps.sweep(["step_time", "peak_memory"], numbers=numbers, **given, **labels)
+            # Megatron-LM doesn't interleave what it shards fully.
+            runs = (numbers["zero_stage"] < 2) | (numbers["virtual_stages"] == 1)
+            runs &= found.peak_memory.values <= 0.9 * 141e9
+            times = np.where(runs, found.step_time.values, np.nan)
+            fine += int(np.sum(~np.isnan(times)))
+            for place in np.flatnonzero(~np.isnan(times)):
+                split = ",".join(f"{numbers[name][place]:g}" for name in ("tp", "cp", "pp"))
+                least[split] = min(times[place], least.get(split, math.inf))
+    assert (told["tried"], told["fine"]) == (len(told["each"]), fine)
+    assert fine > 30
+    best = {",".join(str(one["plan"][n]) for n in ("tp", "cp", "pp")): one["time"]
+            for one in told["plans"]}  # fmt: skip
+    assert best == pytest.approx(least, rel=1e-12)
+    assert list(best.values()) == sorted(best.values())
 
 
 def test_texts_of_a_page_stay_texts() -> None:

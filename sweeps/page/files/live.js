@@ -1,7 +1,11 @@
 // The live page: a plan that its reader sets, computed by formulas that stand in the page.
 
-const GROUPS = { plan: "Plan", work: "Work", overlap: "Overlap", machine: "Machine", money: "Money" };
+const GROUPS = { plan: "Plan", work: "Work", overlap: "Overlap", machine: "Machine", money: "Money",
+  failures: "Interruptions" };
 const HELPING = 6;
+const BEST = 8;
+const SEARCHED = ["tp", "cp", "pp", "ep", "dp", "virtual_stages", "micro_batch", "zero_stage", "sequence_parallel",
+  "schedule", "recompute"];
 const at = (id) => document.getElementById(id);
 
 // What is chosen, by name: numbers of controls, texts of labels; at the start the first answer's.
@@ -109,6 +113,92 @@ function helping(data, chosen) {
   return found.sort((a, b) => a.time - b.time).slice(0, HELPING);
 }
 
+// Plans of as many GPUs, one after another: the splits, and what is chosen beside them.
+function* candidates(data, chosen) {
+  const { search } = data;
+  const stepsOf = (name) => data.controls.find((one) => one.name === name)?.values ?? [chosen[name] ?? 1];
+  const world = chosen.world_size ?? ["dp", "tp", "cp", "pp"].reduce((all, name) => all * (chosen[name] ?? 1), 1);
+  const has = (name) => data.controls.some((one) => one.name === name);
+  const zeros = has("zero_stage") ? search.zero : [undefined];
+  for (const tp of stepsOf("tp")) for (const cp of stepsOf("cp")) for (const pp of stepsOf("pp")) {
+    const dp = world / (tp * cp * pp);
+    if (!Number.isInteger(dp) || tp > (search.tp ?? Infinity)) continue;
+    for (const schedule of pp > 1 ? search.schedule : search.schedule.slice(0, 1)) {
+      const cut = search.chunked.includes(schedule);
+      for (const ep of stepsOf("ep")) for (const virtual_stages of stepsOf("virtual_stages")) {
+        if (virtual_stages > 1 !== (cut && pp > 1)) continue;
+        if (pp * virtual_stages > (search.chunks ?? Infinity)) continue;
+        for (const micro_batch of stepsOf("micro_batch")) {
+          if (chosen.global_batch % (dp * micro_batch)) continue;
+          for (const zero_stage of zeros) for (const recompute of search.recompute) {
+            yield { tp, cp, pp, ep, dp, virtual_stages, micro_batch, zero_stage, recompute, schedule,
+              sequence_parallel: Number(tp > 1) };
+          }
+        }
+      }
+    }
+  }
+}
+
+// Computes a candidate: [the time of a step, memory], or nothing where it can't run.
+function searching(data, chosen) {
+  const first = startOf(data);
+  const names = data.inputs.map(([name]) => name);
+  const unknown = names.indexOf(data.unknown);
+  const searched = new Map([...data.controls, ...data.labels].map((one) => [one.name, one]));
+  const base = inputsOf(data, { ...chosen, ...Object.fromEntries(
+    SEARCHED.filter((name) => searched.has(name)).map((name) => [name, first[name]])) });
+  const dials = SEARCHED.filter((name) => searched.has(name)).map((name) => {
+    const one = searched.get(name);
+    const along = Object.entries(one.along ?? {}).map(([other, own]) => [names.indexOf(other), own]);
+    return { name, one, place: names.indexOf(name), along };
+  });
+  const places = new Map(data.outputs.map(({ name }, place) => [name, place]));
+  const [time, memory] = [places.get("step_time"), places.get("peak_memory")];
+  const [status, left] = [places.get("status"), places.get("left_out")];
+  const { mask } = data.outputs[time];
+  const [numbers, found] = [new Float64Array(base.length), new Float64Array(places.size)];
+  return (plan) => {
+    numbers.set(base);
+    for (const { name, one, place, along } of dials) {
+      const value = plan[name];
+      if (value === first[name]) continue;
+      numbers[place] = one.along ? value : one.values.indexOf(value);
+      if (one.settles) numbers[unknown] -= 1;
+      for (const [other, own] of along) numbers[other] = own ?? value;
+    }
+    program(numbers, found);
+    return found[status] & mask || found[left] ? null : [found[time], found[memory]];
+  };
+}
+
+// The best plan of each split, the fastest first, with how many can run of how many tried: in
+// slices, after each of which `told` is called with what there is; it is true where it goes on.
+function search(data, chosen, told, slice = 12, later = setTimeout) {
+  const left = candidates(data, chosen);
+  const compute = searching(data, chosen);
+  const best = new Map();
+  let [tried, fine] = [0, 0];
+  const go = () => {
+    const end = performance.now() + slice;
+    let next = left.next();
+    for (; !next.done; next = left.next()) {
+      const plan = next.value;
+      const found = compute(plan);
+      tried += 1;
+      if (found) {
+        fine += 1;
+        const split = `${plan.tp},${plan.cp},${plan.pp},${plan.ep}`;
+        if (!(best.get(split)?.time <= found[0])) best.set(split, { plan, time: found[0], memory: found[1] });
+      }
+      if (tried % 64 === 0 && performance.now() > end) break;
+    }
+    const plans = [...best.values()].sort((a, b) => a.time - b.time);
+    if (told({ plans, tried, fine, done: Boolean(next.done) }) && !next.done) later(go, 0);
+  };
+  go();
+}
+
 // The command that gives the same numbers.
 function commandOf(data, chosen) {
   const flags = new Map(data.given.map(([name, flag, text]) => [name, [flag, text]]));
@@ -169,7 +259,7 @@ function draw(page) {
   at("answer").replaceChildren(...answer(page, chosen, found));
   const figures = at("figure");
   if (!figures.childElementCount) {
-    for (const name of ["step", "memory", "communication"]) {
+    for (const name of ["step", "memory", "communication", "run"]) {
       figures.append(make("h2", { id: `${name}-title` }), make("div", { id: `${name}-figure` }));
     }
   }
@@ -183,17 +273,69 @@ function draw(page) {
     { value: chosen.memory_capacity, label: "capacity" },
   ]);
   communication(page, rows);
+  figure("run", "Time of a whole run, with what interrupts it", rows(
+    (one) => data.parts.run.map(([name]) => 100 * one.would(name)),
+    (one) => `${shown(page, "goodput", one.would("goodput"))} of use`,
+  ), data.parts.run.map(([, words]) => words), "%", []);
   clearTimeout(page.later);
+  page.ticket = null;
   page.later = setTimeout(() => {
     numbers(page, found, first, differs);
     help(page, chosen, found);
+    page.later = setTimeout(() => best(page, chosen), 240);
   }, 60);
+}
+
+// What a search among plans finds, while it is at work and after.
+function best(page, chosen) {
+  const ticket = (page.ticket = {});
+  const { search: among, controls } = page.data;
+  const offered = new Set([...controls, ...page.data.labels].map((one) => one.name));
+  const host = page.found ?? (page.found = make("div", { id: "search" }));
+  at("best").append(host);
+  const title = (text) => make("h2", {}, text);
+  search(page.data, chosen, ({ plans, tried, fine, done }) => {
+    if (page.ticket !== ticket) return false;
+    const count = (number) => number.toLocaleString("en");
+    if (!done) {
+      host.replaceChildren(title("The best plans of as many GPUs"), make("p", { className: "note" }, `${count(tried)} plans tried ..`));
+      return true;
+    }
+    const rows = plans.slice(0, BEST).map(({ plan, time, memory }) => [
+      button(planText(plan, offered), () => {
+        page.state.set(Object.fromEntries(Object.entries(plan).filter(([name]) => offered.has(name))));
+      }),
+      shown(page, "step_time", time), shown(page, "peak_memory", memory),
+    ]);
+    const all = `${count(fine)} of ${count(tried)} plans can run in ${percentText(among.threshold, 0)} of the memory`;
+    host.replaceChildren(
+      title("The best plans of as many GPUs"),
+      make("p", { className: "note" }, rows.length
+        ? `${all}: of each split the fastest, all else as it is set. \`sweeps plan\` tries more, and says why.`
+        : `None of ${count(tried)} plans runs in ${percentText(among.threshold, 0)} of the memory.`),
+      ...(rows.length ? [table(["plan", "step", "memory"], rows)] : []),
+    );
+    return true;
+  });
+}
+
+// A plan in words; what is as everywhere is left out.
+function planText(plan, offered) {
+  const words = [["tp", "tp"], ["cp", "cp"], ["pp", "pp"], ["ep", "ep"]].filter(([name]) => plan[name] > 1);
+  const found = words.map(([name, text]) => `${text} ${plan[name]}`);
+  found.push(`dp ${plan.dp}`);
+  if (plan.virtual_stages > 1) found.push(`${plan.virtual_stages} chunks`);
+  found.push(`micro-batch ${plan.micro_batch}`);
+  if (offered.has("zero_stage")) found.push(`ZeRO ${plan.zero_stage}`);
+  if (plan.recompute !== "none") found.push(`recompute ${plan.recompute}`);
+  return found.join(", ");
 }
 
 const shown = (page, name, value) => {
   const { units, percent } = page.units.get(name);
   if (Number.isNaN(value)) return "–";
   if (units === "FLOP s-1") return `${numberText(value / 1e12, 4)} TFLOP/s`;
+  if (units === "s" && value >= 86400) return `${numberText(value / 86400, 4)} days`;
   if (units === "d") return `${numberText(value)} days`;
   return percent ? percentText(value) : valueText(value, units === "s-1" ? "1" : units);
 };
@@ -223,14 +365,17 @@ function answer(page, chosen, found) {
   const fit = found.fits ? say("It fits: ", ...memory, ".")
     : say(make("strong", { className: "alarm" }, "It doesn't fit: "), ...memory, ".");
   const more = [];
+  const run = Number.isNaN(found.would("goodput")) ? [] : [make("p", {},
+    `Interrupted every ${shown(page, "fault_interval", found.would("fault_interval"))}, `,
+    `${shown(page, "goodput", found.would("goodput"))} of a run's time is of use.`)];
   for (const [name, words] of [["step_energy", "energy of a step"],
     ["cost_per_trillion_tokens", "1e12 tokens cost"], ["training_days", "the training takes"],
-    ["cost", "and costs"]]) {
+    ["run_days", "with what interrupts it"], ["run_cost", "and costs"]]) {
     const value = found.would(name);
     if (!Number.isNaN(value)) more.push(`${words} ${shown(page, name, value)}`);
   }
   const said = more.length ? [make("p", {}, `${capital(more.join(", "))}.`)] : [];
-  return found.fits ? [time, fit, ...said] : [fit, time];
+  return found.fits ? [time, fit, ...said, ...run] : [fit, time];
 }
 
 function bars(page, id, title, units, parts, rows, limits = []) {
@@ -267,7 +412,7 @@ function figure(id, title, rows, words, units, limits) {
 
 function numbers(page, found, first, differs) {
   const parts = new Set([...page.data.parts.step, ...page.data.parts.memory].map(([name]) => name));
-  const lines = page.data.outputs.filter(({ name }) => !parts.has(name) && name !== "status")
+  const lines = page.data.outputs.filter(({ name }) => !parts.has(name) && name !== "status" && name !== "left_out")
     .filter(({ name }) => !Number.isNaN(found.would(name)) && !/^(\w+)_communication_/.test(name))
     .map(({ name, title }) => [
       title, shown(page, name, found.would(name)),
@@ -290,8 +435,9 @@ function numbers(page, found, first, differs) {
 function help(page, chosen, found) {
   const ways = helping(page.data, chosen);
   const box = at("best");
+  const kept = page.found ? [page.found] : [];
   if (!ways.length) {
-    box.replaceChildren();
+    box.replaceChildren(...kept);
     return;
   }
   const rows = ways.map(({ one, value, then }) => {
@@ -300,7 +446,7 @@ function help(page, chosen, found) {
       shown(page, "peak_memory", then.value("peak_memory"))];
   });
   const title = found.reasons.length ? "One change makes it possible" : "One change makes it faster";
-  box.replaceChildren(make("h2", {}, title), table(["change", "step", "memory"], rows));
+  box.replaceChildren(make("h2", {}, title), table(["change", "step", "memory"], rows), ...kept);
 }
 
 // Controls: each is a function that puts what is chosen where it is seen.

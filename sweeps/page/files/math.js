@@ -68,3 +68,85 @@ function never_drawn(total, marked, draws) {
     share *= M(total - marked - drawn, 0) / M(total - drawn, 1);
   return share;
 }
+
+// The same for all of a cluster's plans: what was asked last is known.
+function remembered(function_) {
+  let [asked, found] = [[], NaN];
+  return (...args) => {
+    if (args.some((one, place) => one !== asked[place])) [asked, found] = [args, function_(...args)];
+    return found;
+  };
+}
+
+// Counts of a negative binomial law added up, to a count or a share: the count, and all so far.
+function summed(mean, spread, last, wanted) {
+  let own = spread > 0 ? -log1p(spread * mean) / spread : -mean;
+  let [count, total] = [0, exp(own)];
+  if (!(total < wanted && last > 0 && mean > 0)) return [count, total];
+  const step = log(mean / (1 + spread * mean));
+  do {
+    own += step + log((1 + spread * count) / (count + 1));
+    total = L(total + exp(own), 1);
+    count += 1;
+  } while (!(total >= wanted || count >= last || (exp(own) <= 0 && count > mean)));
+  return [count, total];
+}
+
+const isFar = (mean, spread) => mean + 40 * (1 + spread * mean) > 4e5;
+
+// Nodes and weights of Gauss and Legendre, 24 of them.
+function legendre() {
+  return [...Array(24).keys()].map((n) => {
+    let [x, slope] = [Math.cos(Math.PI * (n + 0.75) / 24.5), 0];
+    for (let turn = 0; turn < 8; turn += 1) {
+      let [before, now] = [1, x];
+      for (let k = 2; k <= 24; k += 1) [before, now] = [now, ((2 * k - 1) * x * now - (k - 1) * before) / k];
+      slope = (24 * (x * now - before)) / (x * x - 1);
+      x -= now / slope;
+    }
+    return [x, 2 / ((1 - x * x) * slope * slope)];
+  });
+}
+let NODES = null;
+
+// Of counts too many to be added up, the share above one, as parts of a beta function.
+function farTail(count, mean, spread) {
+  NODES = NODES || legendre();
+  const one = 1 / M(spread, 1e-9 / mean);
+  const other = count + 1;
+  const [left, right] = [one / (one + other), other / (one + other)];
+  const scale = L(sqrt(1 / one + 1 / other), 1);
+  const split = log(other / mean);
+  const steps = [0, ...[...Array(18).keys()].map((n) => 2 ** n)];
+  const edges = [...steps.slice(1).reverse().map((edge) => -edge), ...steps].map((edge) => scale * edge);
+  const integral = (low, high) => {
+    const half = (high - low) / 2;
+    return NODES.reduce((sum, [node, weight]) => {
+      const at = low + half * (1 + node);
+      const density = exp(-(one * log1p(right * expm1(-at)) + other * log1p(left * expm1(at))));
+      return sum + (density < Infinity ? half * weight * density : 0);
+    }, 0);
+  };
+  let [below, above] = [0, 0];
+  for (let n = 1; n < edges.length; n += 1) {
+    below += integral(L(edges[n - 1], split), L(edges[n], split));
+    above += integral(M(edges[n - 1], split), M(edges[n], split));
+  }
+  return above / (below + above);
+}
+
+const negative_binomial_tail = remembered((count, mean, spread) => {
+  return isFar(mean, spread) ? farTail(count, mean, spread) : 1 - summed(mean, spread, count, 1)[1];
+});
+
+const negative_binomial_quantile = remembered((share, mean, spread) => {
+  if (!isFar(mean, spread)) return summed(mean, spread, Infinity, share)[0];
+  let [least, most] = [-1, 1];
+  while (farTail(most, mean, spread) > 1 - share) most *= 2;
+  while (most - least > M(1, 1e-15 * most)) {
+    const middle = M(F((least + most) / 2), 0);
+    if (farTail(middle, mean, spread) <= 1 - share) most = middle;
+    else least = middle;
+  }
+  return most;
+});
