@@ -215,6 +215,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "routed": ("latent",),  # whether routed experts work on a latent vector
     "mixers": ("hybrid",),  # whether some layers have linear attention in place of attention
     "stashing": ("host",),  # whether activations wait for their backward in the host's memory
+    "contention": ("counted",),  # whether it follows from the multiprocessors that are taken
     "updating": ("host",),  # whether the host updates weights, with the optimizer's states
     "packing": ("documents",),  # whether attention stays within documents of a sequence
     "grid": ("given",),  # groups lie on a mesh or torus of given sides
@@ -344,9 +345,13 @@ def chosen(given: Container[str]) -> dict[str, str]:
     offloaded = "activation_offload" in given or "offloaded_layers" in given
     found |= {"stashing": "host"} if offloaded else {}
     found |= {"updating": "host"} if "optimizer_offload" in given else {}
+    found |= {"contention": "counted"} if any(name in given for name in TAKEN_SMS) else {}
     return found | ({"packing": "documents"} if "document_length" in given else {})
 
 
+# Any of these says what communication takes of the GPU's multiprocessors.
+CONTENTION = "overlap_contention"
+TAKEN_SMS = ("communication_sms", "communication_channels", "communication_streams")
 # What a GPU reaches, which a limit of its power makes less.
 CLOCKED = {"matmul_efficiency", "attention_efficiency"}
 
@@ -355,6 +360,7 @@ def without_following(defaults: Mapping[str, T], given: Container[str]) -> dict[
     """Return defaults but for that of what follows from a quantity that is given."""
     drawn = {"expert_imbalance"} if "expert_heat" in given else set()
     out = drawn | (CLOCKED if "power_limit" in given else set())
+    out |= {CONTENTION} if any(name in given for name in TAKEN_SMS) else set()
     return {name: one for name, one in defaults.items() if name not in out}
 
 

@@ -44,6 +44,14 @@ def refused(
             ("mtp_layers = '62'", "is more than there are", "at most layers = 61"),
         ),
         (
+            f"{LLAMA} --overlap-contention 0.1 --communication-sms 20",
+            ("overlap_contention = 'given'", "follows from communication_sms", "one of them"),
+        ),
+        (
+            f"{LLAMA} --num-gpus 8 --zero-stage 2 --dp-mechanism fsdp_prefetch",
+            ("--zero-stage = '2'", "gather weights layer by layer: stage 3 of ZeRO"),
+        ),
+        (
             f"{LLAMA} --kv-heads 64",
             ("kv_heads = '64'", "is more than there are", "at most heads = 32"),
         ),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from overhead.communication import groups as communication
 from overhead.labels import (
     CLOCKED,
+    CONTENTION,
     FOLDED,
     HIERARCHY,
     HYBRID,
@@ -21,6 +22,7 @@ from overhead.labels import (
     OVERLAPS,
     SHARED,
     STEP_DEFAULTS,
+    TAKEN_SMS,
     implied,
     without_following,
 )
@@ -252,6 +254,10 @@ class TrainingResolver(Resolver):
                 faults.append(
                     fault(part, value, "is more than there are", f"at most {whole} = {limit:g}")
                 )
+        taken = [name for name in TAKEN_SMS if name in self.sweep.given]
+        if CONTENTION in self.sweep.given and taken:
+            wrong = f"follows from {taken[0]}, which is given, too"
+            faults.append(fault(CONTENTION, "given", wrong, "one of them"))
         if faults:
             raise InputError(faults)
 
@@ -373,9 +379,11 @@ class TrainingResolver(Resolver):
         axes = [axis for axis in self.axes if set(DECIDING) & set(axis.columns)]
         lengths = [len(axis) for axis in axes]
         tables = [self._table(labels) for labels in self._combinations(axes)]
+        taken = not self.given.isdisjoint(TAKEN_SMS)
         for name in dict.fromkeys(name for table in tables for name in table):
             # What is owned has a price that follows.
-            if name in self.given or (name == "price" and "capital" in self.given):
+            owned = name == "price" and "capital" in self.given
+            if name in self.given or owned or (name == CONTENTION and taken):
                 continue
             # What a framework doesn't state has the model's own default, if there is one.
             usual = next((d[name] for d in MODELS.values() if name in d), np.nan)

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overhead.graph import Evaluation
+from overhead.step.quantities import DEFAULTS
 from tests.overhead.step_cases import LLAMA, MIXTRAL, SILENT, evaluation, value
+from tests.overlap.cases import overlapped
 from tests.simulator import overlap as simulated
 
 PLAN = {**LLAMA, **SILENT, "dp": 64, "global_batch": 512, "overlap_contention": 0}
@@ -233,3 +236,31 @@ def test_gradients_that_accumulate_are_reduced_once() -> None:
     assert value(waits, "exposed_dp_time") == pytest.approx(
         value({**each, "zero_stage": 3}, "exposed_dp_time", dp_mechanism="gradient_accumulation")
     )
+
+
+# What hides slows down what it hides behind.
+
+
+def contention(**taken: float) -> float:
+    held = {"sms": 132.0, "communicator_channels": 16.0, **taken}
+    return float(Evaluation(held, {"contention": "counted"})["overlap_contention"])
+
+
+@given(sms=st.floats(0, 300), streams=st.integers(1, 3), channels=st.integers(1, 32))
+@settings(max_examples=30, deadline=None)
+def test_contention_follows_from_the_multiprocessors_taken(
+    sms: float, streams: int, channels: int
+) -> None:
+    assert contention(communication_sms=sms) == pytest.approx(min(sms / 132, 1))
+    assert contention(communication_sms=0) == 0
+    both = contention(communication_streams=streams, communication_channels=channels)
+    assert both == contention(communication_sms=streams * channels)
+    # The same as a collective beside a product that gets its multiprocessors when it is done.
+    shared = overlapped("bulk_shared", 2.0, 1.0, num_sm=channels, sms=132)
+    assert shared - 2.0 == pytest.approx(contention(communication_channels=channels))
+
+
+def test_contention_of_fits_is_that_of_nccls_channels() -> None:
+    """On DGX H100 its search ends at 8 channels across nodes and at 12 in one."""
+    least, most = (contention(communication_channels=n) for n in (8, 12))
+    assert least < DEFAULTS["overlap_contention"] < most
