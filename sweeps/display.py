@@ -214,6 +214,7 @@ _PHRASES = {
     "global_batch": "{} sequences a step", "sequence_length": "{} tokens a sequence",
     "precision": "{}", "algorithm": "{} algorithm", "software": "by {}",
     "gpus_per_node": "{} GPUs a node", "nics_per_node": "{} cards a node",
+    "inter_bandwidth": "{} between nodes", "intra_bandwidth": "{} inside nodes", "price": "{}",
     "oversubscription": "{}:1 oversubscription", "mechanism": "{}",
     "compute_time": "computation {}", "communication_time": "communication {}",
     "efficiency_of": "efficiency of the {}",
@@ -232,7 +233,10 @@ def phrase(name: str, value: str) -> str | None:
     if value == "none" and name in _PHRASES_OF_NONE:
         return _PHRASES_OF_NONE[name]
     value = value.replace("_", " ") if name == "mechanism" else value
-    return _PHRASES[name].format(value) if name in _PHRASES else None
+    if name not in _PHRASES:
+        return None
+    said = _PHRASES[name].format(value)
+    return said.replace("s a ", " a ").removesuffix("s") if value == "1" else said
 
 
 # What a figure of a quantity asks; of others it has the name.
@@ -254,7 +258,7 @@ _QUESTIONS = {
 }
 # What people call an axis, where that is shorter than its name.
 _AXES = {
-    "message_bytes": "message size", "ranks": "ranks", "world_size": "GPUs",
+    "message_bytes": "message size", "ranks": "ranks", "world_size": "number of GPUs",
     "hardware": "machine", "global_batch": "sequences a step",
     "sequence_length": "tokens a sequence",
     "inter_bandwidth": "bandwidth between nodes", "intra_bandwidth": "bandwidth inside nodes",

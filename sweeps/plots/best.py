@@ -205,7 +205,7 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]]]:
     of = [plain(figure["panels"])] if panels[0] else []
     rows = [[*of, plain(figure["y"]), f"{plain(figure['x'])} {first}", *others]]
     for name, which in zip(panels, drawn.which, strict=True):
-        panel = [name.removeprefix(f"{of[0]} = ")] if of else []
+        panel = [name] if of else []
         for row in down:
             cells = [names[place] for place in which[row, across]]
             rows.append([*panel, given(drawn.y[row]), *cells])
@@ -266,7 +266,7 @@ def _on_axes(figure: Figure, view: View) -> tuple[View, list[str]]:
         kept = np.isfinite(values) & ((values > 0) | (not log))
         if not kept.all():
             left = ", ".join(number(value) for value in values[~kept])
-            notes.append(f"Without a place on its axis: {plain(name)} = {left}.")
+            notes.append(f"Without a place on its axis: {plain(name)} {left}.")
             view = View(view.dataset.isel({name: np.nonzero(kept)[0]}), view.chosen)
     return view, notes
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError
-from sweeps.plots.data import View, cell_names, is_label, shown
+from sweeps.plots.data import View, cell_names, is_label, said, shown
 from sweeps.plots.frame import Axis, Legend, axis_of, better_of, frame, scale_for
 from sweeps.plots.marks import numbers_at, pareto, reasons, sheet_of, short_name, thinned
 from sweeps.plots.schema import MEMORY_TOTAL, STEP_TOTAL, Figure
@@ -43,6 +43,7 @@ _NAME_LINES = 5
 _LOG_FROM = 4.0  # ratio of the times from which their axis is logarithmic: the best ones matter
 _PALE = "#b8b8b8"
 _CAPACITY: dict[str, Any] = {"color": INK, "linewidth": 1.8, "linestyle": (0, (4, 1.5))}
+_NO_SAMPLE: dict[str, Any] = {"linestyle": "none", "marker": ""}
 _FRONT: dict[str, Any] = {"color": ALARM, "linewidth": 1.4}
 
 
@@ -156,7 +157,7 @@ def _colours(
     named = found.tolist()
     label = is_label(named)
     names = [shown(one, view.units(by)) for one in named]
-    return spread, [f"{plain(by)} {name}" for name in names], not label
+    return spread, [said(by, name) for name in names], not label
 
 
 def _best(points: _Points, count: int, *, more: bool) -> NDArray[np.int64]:
@@ -180,7 +181,7 @@ def _axes(figure: Figure, view: View, points: _Points) -> tuple[Axis, Axis]:
     wide = max(float(np.ptp(y)), 0.02 * float(np.abs(y).max()), 1e-300)
     ends = (float(y.min()) - 0.15 * wide, float(y.max()) + 0.1 * wide)
     return (
-        axis_of(figure["x"], attrs[0], x, xscale, _PANEL[0], pad=0.03),
+        axis_of(figure["x"], attrs[0], x, xscale, _PANEL[0], pad=0.03, origin=0.5),
         axis_of(
             figure["y"], attrs[1], y, yscale, _PANEL[1], pad=0.08, vertical=True,
             ends=ends if yscale == "linear" else None,
@@ -252,8 +253,10 @@ def _legend(
     handles: list[Any] = []
     labels: list[str] = []
     if points.names != [""]:
-        handles += [Line2D([], [], **points.look(place)) for place in range(len(points.names))]
-        labels += points.names
+        shown_here = [place for place in range(len(points.names))
+                      if (points.fits & (points.colour == place)).any()]  # fmt: skip
+        handles += [Line2D([], [], **points.look(place)) for place in shown_here]
+        labels += [points.names[place] for place in shown_here]
     if len(front):
         handles.append(Line2D([], [], **_FRONT))
         labels.append("Pareto front")
@@ -270,6 +273,8 @@ def _legend(
             unbroken(scale_of(view.units(figure[key])).text(float(one[place])))
             for key, one in (("y", points.y), ("x", points.x))
         ]
-        handles.append(Line2D([], [], **points.look(int(points.colour[place]))))
+        # A sample where it says more than the number does.
+        look = points.look(int(points.colour[place])) if len(points.names) > 1 else _NO_SAMPLE
+        handles.append(Line2D([], [], **look))
         labels.append(together(" · ".join(filter(None, [f"{rank}: {', '.join(values)}", name]))))
     return Legend(handles, labels, most=_NAME_LINES)

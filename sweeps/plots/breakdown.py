@@ -160,7 +160,8 @@ def _notes(figure: Figure, view: View, rest: NDArray[np.float64], *, chosen: boo
     notes = []
     above = figure.options.get("above")
     if above is not None:
-        notes.append(f"Beside each total: {plain(above)}, {short_name(view, above)}.")
+        said = (display.title(above), short_name(view, above))
+        notes.append(f"Beside each total: {', '.join(dict.fromkeys(said))}.")
     if np.any(rest < 0) or (chosen and np.any(rest > 0)):
         whole = total_of(figure.kind, figure["parts"], figure.options.get("of") or "time")
         notes.append(f"The parts shown don't add up to the {plain(whole)}.")
@@ -191,7 +192,7 @@ def _bar_notes(
         return why
     values = bars.values(view, above)
     units = view.units(above)
-    name = plain(above)
+    name = display.title(above)
     share = display.percent(above)
 
     def text(value: float) -> str:

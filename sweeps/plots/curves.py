@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -42,6 +43,7 @@ from sweeps.plots.style import (
     SIZE_TEXT,
     STROKES,
     Scale,
+    number,
     plain,
     scale_colour,
     scale_of,
@@ -58,6 +60,9 @@ LOWER_BOUND = "lower bound"
 IDEAL = "ideal"
 _MOST_LINES = 24
 _FEW_COLOURS = 3  # more values of a number than these are told apart by a colour scale
+
+
+_OVER = re.compile(r"Over (.*): ([\d,]+) cells for each")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +182,7 @@ def prepare(figure: Figure, view: View, panels: Sequence[str]) -> Plot:
             f"{f' ({why})' if why else ''}; hold other entries by at"
         )
         raise InputError(message)
-    notes = _notes(values, shown, why)
+    notes = _notes(values, shown, why, str(view.attrs(y_name).get("comment", "")))
     if len(by) == 1 and not filled.all():
         absent = [
             name for name, has in zip(view.labels(by[0]), filled.tolist(), strict=True) if not has
@@ -194,7 +199,7 @@ def prepare(figure: Figure, view: View, panels: Sequence[str]) -> Plot:
             Bound(BOUND if single else stroke(line)["color"], ideal[:, k])
             for k, line in enumerate(lines)
         ]
-    notes += _together(lines, curves)
+    notes += _together(lines, curves, yscale)
     if len(bounds) > 1:
         which = name if name == LOWER_BOUND else "ideal scaling from the first point"
         notes.append(f"Thin dashed lines: {which} of the line of the same colour.")
@@ -212,29 +217,55 @@ def _best(values: NDArray[np.float64], count: int, *, more: bool) -> NDArray[np.
     return values
 
 
-def _notes(values: NDArray[np.float64], shown: NDArray[np.bool_], why: str) -> list[str]:
+def _notes(
+    values: NDArray[np.float64], shown: NDArray[np.bool_], why: str, comment: str
+) -> list[str]:
     notes = []
+    # Of a reduction the file says over what: nothing there has a value where it has none.
+    over = _OVER.match(comment)
+    noun = "plans" if over and {*over[1].split(", ")} & {*PLAN_NAMES} else "cells"
+    does = "can run" if noun == "plans" else "has a value"
+    tried = f"none of the {over[2]} {noun} tried {does} there" if over else ""
     hidden = int(np.count_nonzero(~shown & ~np.isnan(values)))
     if hidden:
         notes.append(f"Not shown, as a logarithmic axis has no 0 or infinity: {hidden} points.")
     if np.isnan(values).any():
-        notes.append(f"Gaps: {why or 'the file has no value there'}.")
+        notes.append(f"Gaps: {why or tried or 'the file has no value there'}.")
     return notes
 
 
-def _together(lines: Sequence[Line], curves: NDArray[np.float64]) -> list[str]:
-    """Say which lines lie on top of one another in all panels."""
-    groups: list[list[int]] = []
-    for place in range(len(lines)):
-        own = curves[:, place]
-        for group in groups:
-            if np.allclose(own, curves[:, group[0]], rtol=_SAME, atol=0.0, equal_nan=True):
+def _together(lines: Sequence[Line], curves: NDArray[np.float64], scale: str) -> list[str]:
+    """Say which lines lie on top of one another, to the eye, and in how many of the panels."""
+    heights = np.log(np.where(curves > 0, curves, np.nan)) if scale == "log" else curves
+    there = heights[np.isfinite(heights)]
+    apart = _SEEN * (float(np.ptp(there)) or 1.0)
+    found: dict[str, list[float]] = {}
+    for own, values in zip(heights, curves, strict=True):
+        groups: list[list[int]] = []
+        for place in np.nonzero(np.isfinite(own).any(axis=1))[0].tolist():
+            near = (group for group in groups if _meet(own[place], own[group[0]], apart))
+            group = next(near, None)
+            groups += [[place]] if group is None else []
+            if group is not None:
                 group.append(place)
-                break
-        else:
-            groups.append([place])
-    said = [" and ".join(lines[k].label for k in group) for group in groups if len(group) > 1]
-    return [f"On top of each other: {'; '.join(said)}."] if said else []
+        for group in groups:
+            first, rest = values[group[0]], values[group[1:]]
+            if len(group) > 1:
+                off = np.nanmax(np.abs(rest - first) / np.abs(first))
+                found.setdefault(joined([lines[k].label for k in group]), []).append(float(off))
+    said = []
+    for names, offs in sorted(found.items(), key=lambda item: -len(item[1])):
+        where = "" if len(offs) == len(curves) else f" in {len(offs)} of {len(curves)} panels"
+        how = f" within {number(100 * max(offs), 1)} %" if max(offs) > _SAME else ""
+        said.append(f"{names}{how}{where}")
+    more = [f"and {len(said) - _MOST_SAID} more"] if len(said) > _MOST_SAID else []
+    return [f"On top of each other: {'; '.join([*said[:_MOST_SAID], *more])}."] if said else []
+
+
+def _meet(one: NDArray[np.float64], other: NDArray[np.float64], apart: float) -> bool:
+    """Return whether two lines are where the other is, and no further apart than can be seen."""
+    same = np.isfinite(one) == np.isfinite(other)
+    return bool(same.all() and np.nanmax(np.abs(one - other)) <= apart)
 
 
 def _bounds(
@@ -262,6 +293,8 @@ def _bounds(
 
 
 _COLUMNS = 5  # of a table
+_SEEN = 0.006  # of an axis: lines nearer to each other look like one
+_MOST_SAID = 2  # sets of such lines
 _SAME = 1e-3  # relative difference up to which lines can't be told apart on paper
 _SAMPLES_SHOWN = 24  # lines of at most so many samples have a marker at each
 _MARKERS = 5  # longer ones have about so many
@@ -326,18 +359,19 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]]]:
     along, scale = scale_of(view.units(x)), scale_of(str(plot.attrs.get("units", "1")))
     first, *others = [along.given(value) for value in plot.x[at]]
     heads = [plain(figure["panels"] or ""), " · ".join(map(plain, by))]
+    bare = {dim: view.labels(dim, bare=True) for dim in (figure["panels"], *by) if dim}
     found = _places(view, y, [*([figure["panels"]] if labelled[0] else []), *by, x])
     rows = [[*compress(heads, labelled), f"{plain(x)} {first}", *others]]
     rows[0] += [f"found, at {others[-1]}, with"] if found and others else []
-    for panel, (name, values) in enumerate(zip(panels, plot.curves, strict=True)):
+    for panel, values in enumerate(plot.curves):
+        name = bare[figure["panels"]][panel] if labelled[0] else ""
         for line, own in zip(plot.lines, values, strict=True):
             if not np.isnan(own).all():
                 texts = ["-" if np.isnan(one) else scale.given(one) for one in own[at]]
                 cell = (*([panel] if labelled[0] else []), *line.place, -1)
                 texts += [", ".join(f"{plain(dim)} {one[cell]}" for dim, one in found.items())]
-                names = [name, line.label]
-                for dim in (figure["panels"] or "", *by):  # The heading says what they are
-                    names = [text.replace(f"{plain(dim)} = ", "") for text in names]
+                own_names = (bare[dim][k] for dim, k in zip(by, line.place, strict=True))
+                names = [name, " · ".join(own_names)]  # The heading says what they are
                 rows.append([*compress(names, labelled), *texts][: len(rows[0])])
     return figure["title"] or _title(figure, view, table), sum(labelled), rows
 
@@ -399,11 +433,12 @@ def _finding(figure: Figure, drawing: _Drawing) -> str | None:
 def _drawing(figure: Figure, view: View, plot: Plot, panel: tuple[float, float]) -> _Drawing:
     x, y = figure["x"], figure["y"]
     heights = [plot.curves.ravel(), *(bound.values.ravel() for bound in plot.bounds)]
-    xaxis = axis_of(x, view.attrs(x), plot.x, plot.xscale, panel[0], pad=0.015, discrete=True)
+    xaxis = axis_of(x, view.attrs(x), plot.x, plot.xscale, panel[0], pad=0.015, discrete=True,
+                   origin=0.1)  # fmt: skip
     shown = np.concatenate(heights)
     relative = figure["relative_to"] is not None and plot.yscale == "linear"
     yaxis = axis_of(
-        y, plot.attrs, shown, plot.yscale, panel[1], pad=0.06, vertical=True,
+        y, plot.attrs, shown, plot.yscale, panel[1], pad=0.06, vertical=True, origin=0.5,
         ends=percent_ends(shown) if relative else None,
     )  # fmt: skip
     scale = scale_of(view.units(x)) if figure["crossovers"] else None
@@ -454,12 +489,12 @@ def _draw_panel(drawing: _Drawing, axes: Axes, index: int, made: Frame) -> None:
     small: dict[str, Any] = {"markersize": 4.0} if len(made.axes) > _THIN_FROM else {}
     # Of lines with many samples each has its markers at others, so that equal lines both show.
     every = 1 if len(plot.x) <= _SAMPLES_SHOWN else max(len(plot.x) // _MARKERS, 1)
-    for number, line in enumerate(plot.lines):
-        y = plot.curves[index, number]
+    for place, line in enumerate(plot.lines):
+        y = plot.curves[index, place]
         look = stroke(line)
         mark = {key: look.pop(key) for key in ("marker", "markeredgecolor", "markeredgewidth")}
         axes.plot(*_drawn(drawing, y), **look, **thin)
-        start = every * number // len(plot.lines)
+        start = every * place // len(plot.lines)
         mark = {**mark, **small, "color": look["color"], "linestyle": "none", "zorder": 2.1}
         axes.plot(plot.x[start::every], y[start::every], **mark)
     if drawing.scale is not None:

@@ -30,6 +30,18 @@ _WORDS = {"zero_stage": "ZeRO", "hsdp_shard": "HSDP", "micro_batch": "micro-batc
 _VALUES = {"none": "no", "one_f_one_b": "1F1B"}
 
 
+# Of a plan that does without a choice nothing is said, but of these.
+_ALWAYS = ("tp", "pp", "dp", "micro_batch", "schedule", "world_size", "hardware", "model")
+_SWITCHED = ("zero_stage", "sequence_parallel")  # without at 0; degrees are without at 1
+
+
+def _is_without(name: str, value: Any) -> bool:
+    """Return whether a plan does without a choice at this value of it."""
+    if isinstance(value, str | bytes):
+        return value in ("none", b"none")
+    return bool(value == (0.0 if name in _SWITCHED else 1.0))
+
+
 def is_of_plans(dim: str, values: Sequence[Any] | int) -> bool:
     """Return whether plans vary along a dimension: a choice of theirs, or a table's rows."""
     return dim in PLAN_NAMES or isinstance(values, int)
@@ -65,12 +77,17 @@ def cell_names(
         if name in columns and len(set(dataset.variables[name].values.tolist())) == len(places[0]):
             columns = [name]
     texts: list[list[str]] = []
+    plans = [name for name in columns if name in PLAN_NAMES]
     for name in columns:
         coordinate = dataset.variables[name]
         at = tuple(places[list(dims).index(str(dim))] for dim in coordinate.dims)
         units = str(coordinate.attrs.get("units", "1"))
-        texts.append([worded(name, value, units) for value in coordinate.values[at].tolist()])
-    cells = [" · ".join(parts) for parts in zip(*texts, strict=True)] if texts else []
+        without = len(plans) > 1 and name not in _ALWAYS
+        texts.append([
+            "" if without and _is_without(name, value) else worded(name, value, units)
+            for value in coordinate.values[at].tolist()
+        ])  # fmt: skip
+    cells = [" · ".join(filter(None, parts)) for parts in zip(*texts, strict=True)] if texts else []
     rows = [place for place, dim in enumerate(dims) if dim not in dataset.coords]
     if len(set(cells)) == len(places[0]) or not rows:
         return cells
@@ -123,6 +140,8 @@ def word_of(name: str) -> str:
 def worded(name: str, value: Any, units: str) -> str:
     """Return a coordinate's value with the name that it needs to be understood."""
     word = word_of(name)
+    if name == "sequence_parallel":
+        return word if value else f"no {word}"
     if not isinstance(value, str | bytes):
         number = scale_of(units).given(float(value))
         return (
@@ -289,8 +308,8 @@ class View:
         """Return a variable's or coordinate's units."""
         return str(self.attrs(name).get("units", "1"))
 
-    def labels(self, dim: str) -> list[str]:
-        """Return a text for every entry of a dimension.
+    def labels(self, dim: str, *, bare: bool = False) -> list[str]:
+        """Return a text for every entry of a dimension; bare ones don't say of what.
 
         Of a table without names of its own, what its columns say that isn't the same everywhere.
         """
@@ -298,7 +317,8 @@ class View:
             values = _listed(self.dataset.variables[dim].values)
             if is_label(values):
                 return [str(value) for value in values]
-            return [f"{plain(dim)} = {shown(value, self.units(dim))}" for value in values]
+            texts = [shown(value, self.units(dim)) for value in values]
+            return texts if bare else [said(dim, text) for text in texts]
         columns = [
             (name, _listed(column.values))
             for name, column in coordinates_of(self.dataset)
@@ -332,15 +352,14 @@ class View:
 
     def _is_usual(self, name: str) -> bool:
         """Return whether a plan's choice is that of a plan that does without."""
-        return self.dataset.variables[name].values.item() in (0.0, 1.0, "none")
+        return _is_without(name, self.dataset.variables[name].values.item())
 
     def phrase(self, name: str) -> str:
         """Return a held value as people say it: ``512 GPUs``, ``tp 8``, ``latency 2 µs``."""
         value = _listed(self.dataset.variables[name].values.reshape(1))[0]
-        said = display.phrase(name, shown(value, self.units(name)))
-        if said is None and isinstance(value, str) and name not in PLAN_NAMES:
-            return f"{plain(name)} {value}"
-        return said or worded(name, value, self.units(name))
+        if name in PLAN_NAMES:
+            return worded(name, value, self.units(name))
+        return said(name, shown(value, self.units(name)))
 
     def is_assumed(self) -> bool:
         """Return whether something here is an assumption."""
@@ -354,12 +373,10 @@ class View:
             origins = tuple(one for one in origins if one.owner == str(machine.values)) or origins
         return any(one.kind == ASSUMED for one in origins)
 
-    def named(self, name: str) -> str:
-        """Return a coordinate as ``name = value``; of several values just the name."""
-        if self.dataset.variables[name].ndim:
-            return plain(name)
-        value = _listed(self.dataset.variables[name].values.reshape(1))[0]
-        return f"{plain(name)} = {shown(value, self.units(name))}"
+
+def said(name: str, text: str) -> str:
+    """Return a value as people say it, with the name that it needs to be understood."""
+    return display.phrase(name, text) or f"{word_of(name)} {text}"
 
 
 def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:

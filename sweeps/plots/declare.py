@@ -25,6 +25,7 @@ from sweeps.plots.data import (
     is_label,
     is_of_plans,
     plan_dims,
+    said,
 )
 from sweeps.plots.frame import better_of
 from sweeps.plots.marks import joined, reasons
@@ -580,8 +581,8 @@ def _entry(view: View, dim: str, wanted: Any) -> str:
     known = entries(view.dataset, dim)
     place = find(wanted, known)
     if place is None or isinstance(known, int) or isinstance(known[place], str):
-        return f"{plain(dim)} = {wanted}"
-    return f"{plain(dim)} = {scale_of(units).given(float(known[place]))}"
+        return said(dim, str(wanted))
+    return said(dim, scale_of(units).given(float(known[place])))
 
 
 def baseline_words(figure: Figure, view: View) -> str:

@@ -25,6 +25,7 @@ from sweeps.plots.style import (
     shortened,
     symbol,
     text_width,
+    together,
     use,
     wrap,
 )
@@ -49,6 +50,7 @@ _ROW = 0.178  # a legend's line
 _APART = 0.037  # between a legend's labels
 _LEGEND_TEXT = 2.4  # the widest line in a legend
 _LEAST_WIDTH = 6.0
+_NARROW = 5.0  # a sheet below it has two lines of what is held
 _HINTED = 0.97  # of a line's room: letters that are fitted to dots take a little more
 
 
@@ -63,7 +65,9 @@ class Legend:
 
     def lines(self) -> list[list[str]]:
         """Return each label's lines."""
-        return [wrap(label, _LEGEND_TEXT, SIZE_TEXT, most=self.most) for label in self.labels]
+        # What stands between dots stays on a line.
+        whole = [together(label) if " · " in label else label for label in self.labels]
+        return [wrap(label, _LEGEND_TEXT, SIZE_TEXT, most=self.most) for label in whole]
 
     def size(self) -> tuple[float, float]:
         """Return its width and height in inches; 0 for an empty one."""
@@ -301,7 +305,12 @@ def _xlabel(sheet: Sheet, width: float) -> list[str]:
 def _words(sheet: Sheet, width: float) -> tuple[list[Line], list[str]]:
     width *= _HINTED
     title = wrap(sheet.title, width, SIZE_TITLE, bold=True)
-    fixed = wrap(sheet.fixed, width, SIZE_TEXT)
+    # One line of what is held, the first of it: all is in the file.
+    parts = sheet.fixed.split(" · ")
+    while len(fixed := wrap(" · ".join(parts), width, SIZE_TEXT)) > (1 if width > _NARROW else 2):
+        if len(parts) == 1:
+            break
+        parts = parts[:-1]
     above = [
         *((line, SIZE_TITLE, "bold") for line in title),
         *((line, SIZE_TEXT, "normal") for line in fixed),
@@ -332,6 +341,9 @@ def _with_units(positions: list[float], units: str, minor: list[float]) -> Ticks
     """Return ticks with the unit once: in the axis' label, or at each where they differ in it."""
     scale = scale_of(units)
     names = {scale.pick(position)[1] for position in positions if position}
+    if len(names) != 1 and units == "s-1" and max(positions, default=0.0) < _LARGEST_COUNT:
+        labels = tuple(f"{position:,.10g}" for position in positions)
+        return Ticks(tuple(positions), labels, tuple(minor))
     if len(names) != 1:
         labels = tuple(scale.text(position, 4) for position in positions)
         return Ticks(tuple(positions), labels, tuple(minor))
@@ -402,6 +414,7 @@ _LONGEST_NAME = 72  # letters of a name beside an axis; symbol and unit come aft
 _LOG_FROM = 16.0  # ratio of the ends from which an axis is logarithmic
 _CLEARANCE = 0.08  # inches between the labels of two ticks
 Side = Literal["left", "center", "right"]
+_LARGEST_COUNT = 1e7  # rates below it are read without a prefix
 _FEW_VALUES = 12  # so many values may each have a tick of their own
 
 
@@ -454,15 +467,17 @@ def axis_of(
     pad: float = 0.03,
     vertical: bool = False,
     discrete: bool = False,
+    origin: float = 1.0,
     ends: tuple[float, float] | None = None,
 ) -> Axis:
-    """Make an axis for values."""
+    """Make an axis for values, from 0 where they leave at most a share `origin` of it empty."""
     units = str(attrs.get("units", "1"))
     usable = values[np.isfinite(values) & ((values > 0) | (scale == "linear"))]
     usable = usable if usable.size else np.array([1.0, 10.0])
-    low, high = ends or _ends(float(usable.min()), float(usable.max()), scale, pad)
+    low, high = ends or _ends(float(usable.min()), float(usable.max()), scale, pad, origin=origin)
     room = inches / (_LABEL_HEIGHT if vertical else _LABEL_WIDTH)
-    own = value_ticks(np.unique(usable).tolist(), units) if discrete else Ticks((), ())
+    each = np.unique(usable).tolist() if discrete else []
+    own = value_ticks(each, units) if all(_is_round(one, units) for one in each) else Ticks((), ())
     if own.labels and _fit(own, low, high, scale, inches, vertical=vertical):
         ticks = own
     elif scale == "log":
@@ -481,6 +496,12 @@ def axis_of(
     unit = f" ({ticks.units.replace(' ', UNBROKEN)})" if ticks.units else ""
     made = Axis(scale, low, high, ticks, f",{UNBROKEN}".join(words) + unit)
     return made if vertical else replace(made, sides=_sides(ticks, low, high, scale, inches))
+
+
+def _is_round(value: float, units: str) -> bool:
+    """Return whether a value has few digits: others need no tick of their own."""
+    own = value / scale_of(units).pick(value)[0]
+    return float(f"{own:.3g}") == own or (own.is_integer() and abs(own) < _LARGEST_COUNT)
 
 
 def _fit(
@@ -535,11 +556,11 @@ def _thinned(ticks: Ticks, low: float, high: float, scale: str, inches: float) -
     )
 
 
-def _ends(low: float, high: float, scale: str, pad: float) -> tuple[float, float]:
+def _ends(low: float, high: float, scale: str, pad: float, *, origin: float) -> tuple[float, float]:
     if scale == "log":
         wide = max(np.log(high / low), np.log(1.5))
         return low * float(np.exp(-pad * wide)), high * float(np.exp(pad * wide))
-    if low >= 0:  # lengths are compared from zero on
+    if low >= 0 and (low <= origin * high or low == high):  # lengths are compared from zero on
         return 0.0, high * (1 + 2 * pad) or 1.0
     wide = (high - low) or 1.0
     return low - pad * wide, high + pad * wide

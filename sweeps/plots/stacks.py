@@ -18,6 +18,8 @@ from sweeps.plots.marks import joined, panels_of, question, reasons, sheet_of, s
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
     ALARM,
+    IN_GB,
+    IN_GPU,
     INK,
     MUTED,
     SIZE_NOTE,
@@ -98,7 +100,8 @@ class Stacks:
     @property
     def standing(self) -> bool:
         """Whether the bars stand: where their names fit below them."""
-        if len(self.names) > _MOST_STANDING or any(any(row) for row in self.missing):
+        single = len(self.names) == 1 and len(self.panels) == 1
+        if single or len(self.names) > _MOST_STANDING or any(any(row) for row in self.missing):
             return False
         slot = panel_size(len(self.panels))[0] / max(len(self.names), 1)
         return all(text_width(name, SIZE_NOTE + 0.5) + 0.1 < slot for name in self.names)
@@ -134,6 +137,8 @@ def _lines(name: str) -> list[str]:
 
 def draw_stacks(stacks: Stacks, sheet: Sheet) -> Canvas:
     """Draw stacked bars."""
+    if stacks.capacity is not None and stacks.units == IN_GB:
+        stacks = replace(stacks, units=IN_GPU)
     size, standing = stacks.panel(), stacks.standing
     value = _value_axis(stacks, size[1] if standing else size[0])
     legend = _legend(stacks)

@@ -269,6 +269,7 @@ def _prefixed(unit: str, least: int, most: int) -> Scale:
 IN_BITS = "byte s-1 (bit)"
 # Only messages are counted in powers of two; memory and what is sent in all are GB, as in reports.
 IN_GB = "byte (GB)"
+IN_GPU = "byte (a GPU's GB)"  # beside a GPU's capacity
 
 _SCALES = {
     IN_BITS: Scale(tuple((10.0**step / 8.0, f"{_STEPS[step]}bit/s") for step in (0, 3, 6, 9))),
@@ -286,6 +287,8 @@ _SCALES = {
     "s-1": _prefixed("/s", 0, 15),
     "1 s-1": _prefixed("FLOP/s", 0, 15),
     "USD": Scale(((1.0, "USD"), (1e3, "k USD"), (1e6, "M USD"))),
+    "USD h-1": Scale(((1.0, "USD an hour"),)),
+    IN_GPU: _prefixed("B", 0, 9),
     "1": Scale(((1.0, ""),)),
     "": Scale(((1.0, ""),)),
 }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.plots.frame import linear_ticks, log_ticks, value_ticks
+from sweeps.plots.data import View, cell_names
+from sweeps.plots.frame import axis_of, linear_ticks, log_ticks, value_ticks
 from sweeps.plots.style import long_name, number, parse, scale_of, sentence, shortened, symbol
 
 
@@ -131,3 +133,49 @@ def test_every_logarithmic_axis_has_ticks_inside(low: float, ratio: float, units
     assert all(inside)
     assert len(ticks.labels) == len(ticks.positions)
     assert np.all(np.diff(ticks.positions) > 0)
+
+
+def test_rates_have_no_prefix_at_every_tick() -> None:
+    ticks = log_ticks(60.0, 3e4, "s-1", 8)
+    assert "20,000" in ticks.labels
+    assert "500" in ticks.labels
+
+
+def test_an_axis_uses_its_range() -> None:
+    def ends(values: list[float], origin: float) -> tuple[float, float]:
+        made = axis_of("x", {}, np.array(values), "linear", 4.0, origin=origin)
+        return made.low, made.high
+
+    assert ends([1.0, 1.5, 2.0], 1.0)[0] == 0.0  # bars are compared by their lengths
+    assert 0.9 < ends([1.0, 1.5, 2.0], 0.1)[0] < 1.0
+    assert ends([0.05, 2.0], 0.1)[0] == 0.0
+    assert ends([1.2, 1.9], 0.5)[0] > 1.1
+    assert ends([3.0, 3.0], 0.1)[0] == 0.0
+
+
+def test_only_round_values_have_ticks_of_their_own() -> None:
+    def labels(values: list[float]) -> tuple[str, ...]:
+        return axis_of(
+            "x", {"units": "s"}, np.array(values), "log", 6.0, discrete=True
+        ).ticks.labels
+
+    assert labels([1e-3, 3e-3, 1.6e-2, 5e-2]) == ("1", "3", "16", "50")
+    assert labels([1e-3, 1.631e-3, 7.071e-3, 1.88e-2, 5e-2]) == ("1", "2", "5", "10", "20", "50")
+
+
+def test_plans_are_named_by_what_they_do() -> None:
+    columns = {"tp": [1.0, 8.0], "pp": [4.0, 1.0], "cp": [1.0, 2.0], "zero_stage": [1.0, 0.0],
+               "sequence_parallel": [0.0, 1.0]}  # fmt: skip
+    made = xr.Dataset(coords={name: ("plan", values) for name, values in columns.items()})
+    names = cell_names(made, ["plan"], [np.arange(2)])
+    assert names == ["tp 1 · pp 4 · ZeRO 1", "tp 8 · pp 1 · cp 2 · sequence parallel"]
+
+
+def test_held_values_are_said_as_people_do() -> None:
+    coords = {"nics_per_node": 1.0, "oversubscription": 2.0, "tp": 8.0, "sequence_parallel": 1.0,
+              "ranks": 64.0, "price": ((), 2.5, {"units": "USD h-1"})}  # fmt: skip
+    view = View(xr.Dataset(coords=coords), ())
+    assert [view.phrase(name) for name in coords] == [
+        "1 card a node", "2:1 oversubscription", "tp 8", "sequence parallel", "64 ranks",
+        "2.5 USD an hour",
+    ]  # fmt: skip

@@ -147,7 +147,7 @@ def test_step_bars_add_up_to_the_step_with_mfu_beside() -> None:
     for time, mfu, text in zip(
         part["step_time"].values, part["mfu"].values, ends(canvas), strict=True
     ):
-        assert text.replace("\n", " · ") == f"{time:.3g} · mfu {100 * mfu:.3g} %"
+        assert text.replace("\n", " · ") == f"{time:.3g} · MFU {100 * mfu:.3g} %"
 
 
 @pytest.mark.parametrize(("of", "units"), [("time", "Time (s)"), ("volume", "Volume (GB)")])
