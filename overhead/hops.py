@@ -87,8 +87,15 @@ class LevelHops:
     # For each level, innermost first, the links of each type between two ranks that it parts: one
     # more than sizes
     paths: tuple[tuple[int, ...], ...]
+    # Network cards of a node, each with a rail of its own; ranks of other nodes on another rail
+    # are reached by a turn inside the node as well
+    rails: int = 0
+    turn: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.rails and (not self.sizes or len(self.turn) != len(self.paths[0])):
+            message = "rails of nodes, and a turn of as many link types as paths have"
+            raise ValueError(message)
         if len(self.paths) != len(self.sizes) + 1 or len({len(path) for path in self.paths}) != 1:
             message = "a path for each level, one more than sizes, and all of the same link types"
             raise ValueError(message)
@@ -112,7 +119,14 @@ class LevelHops:
             span *= size
             level = level + (one // span != other // span)
         table = np.array([(0,) * len(self.paths[0]), *self.paths], dtype=np.float64)
-        return np.moveaxis(table[level], -1, 0)
+        found = table[level]
+        if self.rails:
+            ours, theirs = (
+                each % self.sizes[0] * self.rails // self.sizes[0] for each in (one, other)
+            )
+            turns = (level > 1) & (ours != theirs)
+            found = found + turns[..., np.newaxis] * np.array(self.turn, dtype=np.float64)
+        return np.moveaxis(found, -1, 0)
 
 
 @dataclass(frozen=True)
@@ -198,14 +212,15 @@ def ring_all_reduce(
     network: Hops,
     links: Links,
     switching: str = "store_and_forward",
+    stride: int = 1,
 ) -> Traffic:
-    """Return what an all_reduce round the ring 0, 1, .., ranks - 1 costs.
+    """Return what an all_reduce round the ring of every stride-th rank from 0 on costs.
 
     A step costs its slowest link, and every link takes energy.
     """
     size = np.asarray(message_bytes, dtype=np.float64)
     source = np.arange(ranks)
-    hops = network.hops(source, (source + 1) % ranks)
+    hops = network.hops(stride * source, stride * ((source + 1) % ranks))
     # Links that are alike cost the same.
     kinds, counts = np.unique(hops, axis=1, return_counts=True)
     path = _path(
@@ -373,6 +388,14 @@ define("path_time", _named("t", "path"), "s", "time of a message over all links 
        minimum=0)  # fmt: skip
 define("path_energy", _named("e", "path"), "J", "energy of a message over all links of its path",
        minimum=0)  # fmt: skip
+
+# Between a GPU and its network card.
+define("card_latency", "a_c", "s", "latency of the link between a GPU and its network card",
+       minimum=0)  # fmt: skip
+define("card_bandwidth", "B_c", "byte s-1", "bandwidth of one direction of the link between a GPU "
+       "and its network card", minimum=0, above=True)  # fmt: skip
+define("card_energy_per_bit", r"\epsilon_c", "J bit-1", "energy of one bit over the link between a "
+       "GPU and its network card", minimum=0)  # fmt: skip
 
 # A ring of ranks, in the order of their nodes.
 define("crossing_links", _named("n", "x"), "1", "links of a ring between nodes", minimum=0)

@@ -197,6 +197,13 @@ OF_HOPS: Cases = {
     "element_bytes": "4", "data_parallel": "4", "tensor_parallel": "4",
     "switching": "cut_through", "algorithm": ("auto", f"{HOPS} --hardware dgx-h100"),
     "tensor": "ring", "message_bytes": ("1MiB", f"{HOPS} --messages"), "messages": "",
+    "gradient_bytes": "4", "activation_bytes": "4", "layers": "all", "combined": "tp2-dp2",
+    "wiring": ("in_node_links", f"{HOPS} --hardware dgx-h100"),
+    "verbose": ("", HOPS.replace(" --json", "")),
+    **{f"{level}_{name}": (text, f"{HOPS} --hardware dgx-h100")
+       for level in ("intra", "inter", "card")
+       for name, text in (("bandwidth", "'9 GB/s'"), ("latency", "'9 us'"),
+                          ("energy_per_bit", "'9 pJ/bit'"))},
 }  # fmt: skip
 NORMAL = "normal all_reduce --M 1KiB:1GiB:x32 --json"
 OF_NORMAL: Cases = {

@@ -22,28 +22,48 @@ FLAGS = (
     (("--hardware",), "hardware", "Machine(s): a case each, in place of the study's."),
     (("--seq-length", "--seq-len"), "sequence_length", "Tokens of a sequence."),
     (("--element-bytes",), "element_bytes", "Bytes of a gradient and of an activation."),
+    (("--gradient-bytes",), "gradient_bytes", "Bytes of a gradient as it is sent (FP32: 4)."),
+    (("--activation-bytes",), "activation_bytes", "Bytes of an activation as it is sent."),
+    (("--layers",), "layers", "One layer, or all of the model: one, all.  [default: one]"),
     (("--dp",), "data_parallel", "Data-parallel ranks."),
     (("--tp",), "tensor_parallel", "Tensor-parallel ranks."),
+    (("--combined",), "combined", "Tensor within data parallelism: tp8-dp2, or a list."),
     (("--switching",), "switching", "store_and_forward, cut_through, or a list of both."),
     (
         ("--algorithm",),
         "algorithm",
         "How machines' all_reduce runs, as of 'collective'; a case each.",
     ),
+    (("--wiring",), "wiring", "How machines' nodes are left: rails (PCIe), in_node_links."),
     (("--tensor",), "tensor", "A block's tensor parallelism: ring, or two whole messages."),
     (("--M", "--message-bytes"), "message_bytes", "Sizes of the per-message curves."),
 )
 
 
+# Figures of machines' links by the level that they are of.
+LEVELS = {
+    "intra": "inside nodes", "card": "from GPU to network card", "inter": "between nodes",
+}  # fmt: skip
+FIGURES = {"bandwidth": "Bandwidth", "latency": "Latency", "energy_per_bit": "Energy of a bit"}
+LINKS = tuple(
+    ((f"--{level}-{figure.replace('_', '-')}",), f"{level}_{figure}",
+     f"{words} of one link {where}.")
+    for level, where in LEVELS.items()
+    for figure, words in FIGURES.items()
+)  # fmt: skip
+
+
 @click.command("hops")
-@value_options(FLAGS)
+@value_options((*FLAGS, *LINKS))
 @click.option("--messages", is_flag=True, help="Records of messages, not of strategies.")
+@click.option("--verbose", "-v", is_flag=True, help="Formula, source, and the numbers put in.")
 @output_options
 def command(**given: Any) -> int:
     """Latency and energy over typed hops, per strategy and per message.
 
-    Ring data parallelism, tensor and pipeline parallelism of one layer over links of any number of
-    types.  Without flags: Llama-3 8B as the hop-energy notebook computes it, and corrected.
+    Data, tensor and pipeline parallelism, alone and combined, of one layer or all, over links of
+    any number of types.  Without flags: Llama-3 8B as the hop-energy notebook computes it, and
+    corrected.
     """
     from sweeps.cli.write import Output
     from sweeps.errors import InputError, fault
@@ -57,10 +77,11 @@ def command(**given: Any) -> int:
         allowed = "--output FILE.nc or --plot, too"
         raise InputError(fault("--M", given["message_bytes"], wrong, allowed))
     study = _study(given)
-    asked = {name: str(given[name]) for _, name, _ in FLAGS if given[name] is not None}
+    asked = {name: str(given[name]) for _, name, _ in (*FLAGS, *LINKS) if given[name] is not None}
     # What can't be printed isn't written either.
     result = result_of(study, asked, given, messages=given["messages"])
-    out.deliver(result, [] if out.programs else list(report_lines(study)), charts_of(study))
+    lines = [] if out.programs else list(report_lines(study, verbose=given["verbose"]))
+    out.deliver(result, lines, charts_of(study))
     return 0
 
 
@@ -87,7 +108,7 @@ def _study(given: Mapping[str, Any]) -> Study:
     from dataclasses import replace
 
     from sweeps.errors import Faults
-    from sweeps.hops.study import find_study, read_study
+    from sweeps.hops.study import LAYERS, find_study, read_study
     from sweeps.spec.axis import numbers_of
     from sweeps.spec.catalog import load_model
 
@@ -110,13 +131,18 @@ def _study(given: Mapping[str, Any]) -> Study:
         if values is not None:
             whole = quantity == "ranks"
             changes[option] = tuple(int(n) for n in values) if whole else values
-    if given["element_bytes"] is not None:
-        values = faults.of(
-            numbers_of, "activation_bytes", given["element_bytes"], "--element-bytes"
-        )
-        if values is not None and len(values) > 1:
-            faults.add("--element-bytes", given["element_bytes"], "has several values", "one value")
-        changes["element_bytes"] = 2.0 if values is None else float(values[0])
+    for option in ("gradient_bytes", "activation_bytes"):
+        name = option if given[option] is not None else "element_bytes"
+        if given[name] is not None:
+            flag = f"--{name.replace('_', '-')}"
+            value = faults.of(_one, "activation_bytes", given[name], flag)
+            changes[option] = 2.0 if value is None else value
+    if given["layers"] is not None:
+        if given["layers"] not in LAYERS:
+            faults.add("--layers", given["layers"], "is unknown", " or ".join(LAYERS))
+        changes["whole"] = given["layers"] == "all"
+    if given["combined"] is not None:
+        changes["combined"] = faults.of(_combined, given["combined"]) or ()
     cases = faults.of(_cases, study, given, folders)
     faults.tell()
     assert cases is not None
@@ -125,13 +151,34 @@ def _study(given: Mapping[str, Any]) -> Study:
     return changed
 
 
+def _one(quantity: str, text: str, flag: str) -> float:
+    """Read one number of a quantity."""
+    from sweeps.errors import InputError, fault
+    from sweeps.spec.axis import numbers_of
+
+    values = numbers_of(quantity, text, flag)
+    if len(values) > 1:
+        raise InputError(fault(flag, text, "has several values", "one value"))
+    return float(values[0])
+
+
+def _combined(text: str) -> tuple[tuple[int, int], ...]:
+    from sweeps.errors import InputError, fault
+    from sweeps.hops.study import combination
+
+    found = tuple(one for part in text.split(",") if (one := combination(part)) is not None)
+    if len(found) < len(text.split(",")):
+        raise InputError(fault("--combined", text, "is no combination", "such as tp8-dp2,tp4-dp4"))
+    return found
+
+
 def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple[Scenario, ...]:
     """Return the study's cases, or one for each machine and switching that is given."""
     from dataclasses import replace
 
     from overhead.hops import SWITCHING
     from overhead.labels import NCCL
-    from sweeps.hops.study import TENSOR, Scenario, from_machine
+    from sweeps.hops.study import TENSOR, WIRINGS, Scenario, from_machine, on_machine
     from sweeps.spec.axis import label_values, names_of
     from sweeps.spec.catalog import load_hardware
 
@@ -144,18 +191,34 @@ def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple
                 name,
                 *from_machine(load_hardware(name, folders)),
                 name,
+                # As fabrics pass messages on, and as 'collective' has it.
+                switching="cut_through",
                 algorithm=NCCL,
                 machine=True,
                 folders=tuple(folders),
             )
             for name in map(str.strip, names)
         )
+    changed: dict[str, Any] = {}
+    if given["wiring"] is not None:
+        (changed["wiring"],) = names_of(given["wiring"], WIRINGS, "--wiring")[:1]
+        # What a case calls its links is of the wiring that it has.
+        changed["link_names"] = ()
+    own = {name: flag for (flag,), name, _ in LINKS if given[name] is not None}
+    if own:
+        changed["given"] = {name: _one(name, given[name], flag) for name, flag in own.items()}
+    if changed:
+        first = next(iter(own), "wiring")
+        flag = own.get(first, "--wiring")
+        _refuse_own_networks(cases, flag, given[first], "has its links in its file")
+        cases = tuple(on_machine(case, **changed) for case in cases)
+        _check_levels(cases, own, given)
     if given["tensor"] is not None:
         (tensor,) = names_of(given["tensor"], TENSOR, "--tensor")[:1]
         cases = tuple(replace(case, tensor=tensor) for case in cases)
     if given["algorithm"] is not None:
         ways = names_of(given["algorithm"], label_values("algorithm"), "--algorithm")
-        _refuse_own_networks(cases, given["algorithm"])
+        _refuse_own_networks(cases, "--algorithm", given["algorithm"], "runs one ring")
         cases = tuple(case for one in cases for case in _each(one, "algorithm", ways))
     if given["switching"] is not None:
         ways = names_of(given["switching"], SWITCHING, "--switching")
@@ -173,16 +236,36 @@ def _each(case: Scenario, field: str, ways: Sequence[str]) -> Iterator[Scenario]
         yield replace(case, name=name, **change)
 
 
-def _refuse_own_networks(cases: Sequence[Scenario], algorithm: str) -> None:
-    """Refuse an algorithm of cases that aren't of a machine: their links run one ring."""
+def _refuse_own_networks(cases: Sequence[Scenario], flag: str, text: str, why: str) -> None:
+    """Refuse what is a machine's of cases that are networks of their own."""
     from sweeps.errors import InputError, fault
 
     own = [case.name for case in cases if not case.machine]
     if own:
-        wrong = f"'{own[0]}' is a network of its own, which runs one ring"
-        raise InputError(
-            fault("--algorithm", algorithm, wrong, "--hardware, or a study of machines")
-        )
+        wrong = f"'{own[0]}' is a network of its own, which {why}"
+        raise InputError(fault(flag, text, wrong, "--hardware, or a study of machines"))
+
+
+def _check_levels(
+    cases: Sequence[Scenario], own: Mapping[str, str], given: Mapping[str, Any]
+) -> None:
+    """Refuse a figure of links that no case has."""
+    from sweeps.errors import InputError, fault
+    from sweeps.spec.catalog import load_hardware
+
+    lines = []
+    for name, flag in own.items():
+        level = name.partition("_")[0]
+        known = [load_hardware(case.where, case.folders).figures for case in cases]
+        there = any(f"{level}_bandwidth" in one or f"{level}_bandwidth" in own for one in known)
+        if level == "card":
+            there = there and any(case.wiring == "rails" for case in cases)
+        if not there:
+            wrong = f"there is no link {LEVELS[level]}"
+            allowed = "a machine that has it" + (", --wiring rails" if level == "card" else "")
+            lines.append(fault(flag, given[name], wrong, allowed))
+    if lines:
+        raise InputError(lines)
 
 
 def _check_ranks(study: Study) -> None:
@@ -198,6 +281,13 @@ def _check_ranks(study: Study) -> None:
         for ranks in values
         if case.network.ranks is not None and ranks > case.network.ranks
     ]
+    lines += [
+        fault("--combined", f"tp{tensor}-dp{data}", f"'{case.name}' has fewer ranks",
+              f"at most {case.network.ranks}")
+        for case in study.cases
+        for tensor, data in study.combined
+        if case.network.ranks is not None and tensor * data > case.network.ranks
+    ]  # fmt: skip
     lines += [
         fault("pipeline", level, f"'{case.name}' has no such level", "a network with more levels")
         for case in study.cases

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,17 @@ VOLUMES = ("all_reduce", "reduce_scatter")
 # In a block's forward and in its backward: one each.
 PASSES = 2
 # What a machine's links are called, by level, and the figures that they must have.
-LEVELS = ("intra", "inter", "pod")
-LEVEL_NAMES = {"intra": "in-node link", "inter": "link between nodes", "pod": "link between pods"}
+LEVELS = ("intra", "card", "inter", "pod")
+LEVEL_NAMES = {
+    "intra": "in-node link",
+    "card": "PCIe",
+    "inter": "link between nodes",
+    "pod": "link between pods",
+}
+FIGURES = {"bandwidth": "byte s-1", "latency": "s", "energy_per_bit": "J bit-1"}
+# How a message leaves a node: by the GPU's own card, over PCIe at either end (rails), or through a
+# link inside each of the two nodes, as the hop-energy notebook has it.
+WIRINGS = ("rails", "in_node_links")
 
 Floats = NDArray[np.float64]
 
@@ -66,18 +76,22 @@ class Scenario:
     machine: bool = False  # Whether its links are a machine's
     folders: tuple[Path, ...] = ()  # Where the machine is found
     note: str = ""  # What to know of it
+    wiring: str = "rails"  # Of `WIRINGS`, where it is a machine
+    link_names: tuple[str, ...] = ()  # Of the machine's links; empty: the usual ones
+    # Figures of its links that are given in place of the machine's, by their names
+    given: Mapping[str, float] = field(default_factory=dict)
 
-    def all_reduce(self, message_bytes: Floats, ranks: int) -> Traffic:
-        """Return what an all_reduce costs."""
+    def all_reduce(self, message_bytes: Floats, ranks: int, stride: int = 1) -> Traffic:
+        """Return what an all_reduce of every stride-th rank costs."""
         if not self.algorithm:
-            return ring_all_reduce(message_bytes, ranks, self.network, self.links, self.switching)
+            return ring_all_reduce(
+                message_bytes, ranks, self.network, self.links, self.switching, stride
+            )
         labels = {"topology": HIERARCHY, "algorithm": self.algorithm, "hardware": self.where}
         sizes = Axis("message_bytes", {"message_bytes": message_bytes})
-        levels = load_hardware(self.where, self.folders).figures
-        pods = {"nodes_per_pod": levels["nodes_per_pod"].value} if "pod_bandwidth" in levels else {}
         wanted = ("time", "energy", "sent_bytes", "link_bytes")
         stated = {"collective": "all_reduce", **labels}
-        sweep = Sweep("", "", wanted, (sizes,), {"ranks": float(ranks), **pods}, stated)
+        sweep = Sweep("", "", wanted, (sizes,), self.constants(ranks, stride), stated)
         found = resolve(sweep, self.folders)
         program = Program(found.axes, found.constants, found.labels, wanted, implied=found.implied)
         values = program.evaluate()
@@ -93,6 +107,24 @@ class Scenario:
         )
         return Traffic(rank_bytes=sent, total_bytes=total, time=time, energy=energy)
 
+    def constants(self, ranks: int, stride: int = 1) -> dict[str, float]:
+        """Return what `sweeps collective` is given for an all_reduce of every stride-th rank."""
+        levels = load_hardware(self.where, self.folders).figures
+        pods = {"nodes_per_pod": levels["nodes_per_pod"].value} if "pod_bandwidth" in levels else {}
+        own = {name: value for name, value in self.given.items() if not name.startswith("card_")}
+        return {"ranks": float(ranks), **pods, **own, **_spread(levels, ranks, stride)}
+
+
+def _spread(levels: Mapping[str, Any], ranks: int, stride: int) -> dict[str, float]:
+    """Return what a group of every stride-th rank has of a node: as many cards a rank as all."""
+    if stride == 1:
+        return {}
+    node = levels["gpus_per_node"].value
+    members = min(max(node // stride, 1.0), float(ranks))
+    cards = levels["nics_per_node"].value * members / node
+    shared = {"nics_per_node": cards} if cards >= 1.0 else {"ranks_per_nic": members / cards}
+    return {"gpus_per_node": members, **shared}
+
 
 @dataclass(frozen=True)
 class Study:
@@ -102,13 +134,28 @@ class Study:
     summary: str  # What it is about
     model: Model  # Whose layers
     sequence_length: Floats  # Tokens of the sequence that a rank works on; one or several
-    element_bytes: float  # Bytes of a gradient and of an activation
+    gradient_bytes: float  # Bytes of a gradient as it is sent
+    activation_bytes: float  # Bytes of an activation as it is sent
     data_parallel: tuple[int, ...]  # Ranks
     tensor_parallel: tuple[int, ...]  # Ranks
     # By name, the level of the network that a pipeline's boundary crosses, innermost 0
     pipeline: Mapping[str, int]
     message_bytes: Floats  # Sizes of the per-message table
     cases: tuple[Scenario, ...]  # Side by side
+    whole: bool = False  # All layers of the model, not one
+    # Tensor parallelism inside of data parallelism: ranks of both
+    combined: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def layers(self) -> dict[str, float]:
+        """How many layers there are with each part: one, or the model's."""
+        experts = self.model.shapes.get("experts", 0.0) > 0.0
+        if not self.whole:
+            return {"ATTN": 1.0, "MoE" if experts else "MLP": 1.0}
+        layers = self.model.quantity("layers")
+        moe = self.model.quantity("moe_layers")
+        counts = {"ATTN": layers, "MLP": layers - moe, "MoE": moe}
+        return {part: count for part, count in counts.items() if count}
 
     def weights(self, case: Scenario) -> dict[str, float]:
         """Return the bytes of a layer's parameters by part, as a case counts them."""
@@ -117,19 +164,16 @@ class Study:
         if given:
             figures = {n: f for n, f in model.figures.items() if n not in given}
             model = replace(model, figures=figures)
-        experts = model.shapes.get("experts", 0.0) > 0.0
-        parts = {"ATTN": "attention_parameters", "MLP": "mlp_parameters"}
-        if experts:
-            parts = {"ATTN": "attention_parameters", "MoE": "moe_parameters"}
+        names = {"ATTN": "attention_parameters", "MLP": "mlp_parameters", "MoE": "moe_parameters"}
         return {
-            part: self.element_bytes * model.quantity(name, **given) for part, name in parts.items()
+            part: self.gradient_bytes * model.quantity(names[part], **given) for part in self.layers
         }
 
     @property
     def activations(self) -> Floats:
         """Bytes of one block's output, for each sequence length."""
         hidden = self.model.quantity("hidden_size")
-        return np.asarray(self.sequence_length * hidden * self.element_bytes)
+        return np.asarray(self.sequence_length * hidden * self.activation_bytes)
 
 
 @dataclass(frozen=True)
@@ -151,33 +195,55 @@ class Message:
     hops: tuple[float, ...]
 
 
-def from_machine(machine: Machine, names: tuple[str, ...] = ()) -> tuple[Links, LevelHops]:
+def from_machine(
+    machine: Machine,
+    names: tuple[str, ...] = (),
+    wiring: str = "rails",
+    given: Mapping[str, float] | None = None,
+) -> tuple[Links, LevelHops]:
     """Return a machine's link types, and what lies between its ranks.
 
-    A message to another node passes a link inside each of the two nodes and one between them.
+    A message to another node passes PCIe, a link between nodes, and PCIe, and where the receiver
+    is on another rail a link inside a node first; with the other wiring a link inside each of the
+    two nodes and one between them.
     """
-    levels = [level for level in LEVELS if f"{level}_bandwidth" in machine.figures]
-    figures: dict[str, tuple[float, ...]] = {}
-    lacking = []
-    for figure in ("latency", "bandwidth", "energy_per_bit"):
-        found = [machine.figures.get(f"{level}_{figure}") for level in levels]
-        lacking += [
-            f"{lev}_{figure}" for lev, one in zip(levels, found, strict=True) if one is None
-        ]
-        figures[figure] = tuple(one.value for one in found if one is not None)
+    known = {name: figure.value for name, figure in machine.figures.items()} | dict(given or {})
+    rails = wiring == "rails"
+    levels = [
+        level for level in LEVELS
+        if f"{level}_bandwidth" in known and (rails or level != "card")
+    ]  # fmt: skip
+    known |= {n: 0.0 for n in ("card_latency", "card_energy_per_bit") if n not in known}
+    lacking = [f"{lev}_{figure}" for figure in FIGURES for lev in levels]
+    lacking = [name for name in lacking if name not in known]
     if lacking:
         wrong = f"the machine's file has no {', '.join(lacking)}"
         raise InputError(fault("hardware", machine.name, wrong, "a machine that has it"))
+    figures = {n: tuple(known[f"{level}_{n}"] for level in levels) for n in FIGURES}
     names = names or tuple(LEVEL_NAMES[level] for level in levels)
     if len(names) != len(levels):
         wrong = f"{machine.name} has {len(levels)} types of links"
         raise InputError(fault("link_names", ", ".join(names), wrong, "a name for each"))
-    sizes = [int(machine.figures["gpus_per_node"].value)]
-    paths = [(1, 0, 0), (2, 1, 0), (2, 2, 1)][: len(levels)]
+    sizes = [int(known["gpus_per_node"])]
+    inside, far = {"intra": 1}, {"intra": 0 if rails else 2, "card": 2 if rails else 0}
+    passed = [inside, {**far, "inter": 1}]
     if "pod" in levels:
-        sizes.append(int(machine.figures["nodes_per_pod"].value))
-    hops = LevelHops(tuple(sizes), tuple(path[: len(levels)] for path in paths))
+        sizes.append(int(known["nodes_per_pod"]))
+        passed.append({**far, "inter": 2, "pod": 1})
+    paths = tuple(tuple(one.get(level, 0) for level in levels) for one in passed)
+    cards = {}
+    if rails and sizes[0] > 1:
+        cards = {"rails": int(known.get("nics_per_node", sizes[0])), "turn": paths[0]}
+    hops = LevelHops(tuple(sizes), paths, **cards)  # type: ignore[arg-type]
     return Links(names, figures["latency"], figures["bandwidth"], figures["energy_per_bit"]), hops
+
+
+def on_machine(case: Scenario, **change: Any) -> Scenario:
+    """Return a case of a machine with some of what it is changed: wiring, names, figures."""
+    changed = replace(case, **change)
+    machine = load_hardware(case.where, case.folders)
+    links, network = from_machine(machine, changed.link_names, changed.wiring, changed.given)
+    return replace(changed, links=links, network=network)
 
 
 def levels_of(network: Hops) -> int:
@@ -194,22 +260,42 @@ def parted(network: Hops, level: int) -> tuple[int, int]:
 
 def rows_of(study: Study, case: Scenario) -> Iterator[Row]:
     """Yield the rows of the per-strategy table."""
-    lengths = np.ones_like(study.sequence_length)
-    for layer, weights in study.weights(case).items():
+    weights = study.weights(case)
+    for layer, count in study.layers.items():
         for ranks in study.data_parallel:
-            whole = case.all_reduce(weights * lengths, ranks)
-            half = 0.5 if case.volume == "reduce_scatter" else 1.0
-            counted = replace(
-                whole, rank_bytes=half * whole.rank_bytes, total_bytes=half * whole.total_bytes
-            )
-            yield Row(layer, f"DP-{ranks}", ranks, counted)
-    for layer in study.weights(case):
+            traffic = _times(_data(study, case, weights[layer], ranks), count)
+            yield Row(layer, f"DP-{ranks}", ranks, traffic)
+    for layer, count in study.layers.items():
         for ranks in study.tensor_parallel:
-            yield Row(layer, f"TP-{ranks}", ranks, _tensor(study, case, ranks))
+            yield Row(layer, f"TP-{ranks}", ranks, _times(_tensor(study, case, ranks), count))
+    for layer, count in study.layers.items():
+        for tensor, data in study.combined:
+            inner = _tensor(study, case, tensor)
+            outer = _data(study, case, weights[layer] / tensor, data, tensor)
+            # Groups of one kind all work at a time; the kinds do one after the other.
+            both = Traffic(
+                inner.rank_bytes + outer.rank_bytes,
+                data * inner.total_bytes + tensor * outer.total_bytes,
+                inner.time + outer.time,
+                data * inner.energy + tensor * outer.energy,
+            )
+            yield Row(layer, f"TP-{tensor} x DP-{data}", tensor * data, _times(both, count))
     for name, level in study.pipeline.items():
         hops = case.network.hops(*parted(case.network, level))
         sent = messages(study.activations, hops, case.links, case.switching)
         yield Row("BLOCK", f"PP-{name}", 2, sent)
+
+
+def _times(one: Traffic, count: float) -> Traffic:
+    return Traffic(
+        count * one.rank_bytes, count * one.total_bytes, count * one.time, count * one.energy
+    )
+
+
+def _data(study: Study, case: Scenario, weights: float, ranks: int, stride: int = 1) -> Traffic:
+    whole = case.all_reduce(weights * np.ones_like(study.sequence_length), ranks, stride)
+    half = 0.5 if case.volume == "reduce_scatter" else 1.0
+    return replace(whole, rank_bytes=half * whole.rank_bytes, total_bytes=half * whole.total_bytes)
 
 
 def _tensor(study: Study, case: Scenario, ranks: int) -> Traffic:
@@ -218,11 +304,7 @@ def _tensor(study: Study, case: Scenario, ranks: int) -> Traffic:
         return messages(
             study.activations, hops, case.links, case.switching, count=PASSES, senders=ranks
         )
-    once = case.all_reduce(study.activations, ranks)
-    return Traffic(
-        PASSES * once.rank_bytes, PASSES * once.total_bytes, PASSES * once.time,
-        PASSES * once.energy,
-    )  # fmt: skip
+    return _times(case.all_reduce(study.activations, ranks), PASSES)
 
 
 def messages_of(study: Study, case: Scenario) -> Iterator[Message]:
@@ -257,16 +339,23 @@ def _round(case: Scenario, what: str, size: Floats, ranks: int) -> Iterator[Mess
 # A study's spec file: read whole, every fault at once.
 
 KEYS = (
-    "title", "summary", "model", "sequence_length", "element_bytes", "strategies", "messages",
-    "networks", "cases",
+    "title", "summary", "model", "sequence_length", "element_bytes", "gradient_bytes",
+    "activation_bytes", "layers", "strategies", "messages", "networks", "cases",
 )  # fmt: skip
-STRATEGIES = ("data_parallel", "tensor_parallel", "pipeline")
+STRATEGIES = ("data_parallel", "tensor_parallel", "pipeline", "combined")
+LAYERS = ("one", "all")
 CASE = (
     "name", "hardware", "network", "link_names", "switching", "gated", "tensor", "volume",
-    "algorithm", "note",
+    "algorithm", "wiring", "note",
 )  # fmt: skip
 NETWORK = ("links", "sizes", "paths", "matrix")
 LINK = {"latency": "s", "bandwidth": "byte s-1", "energy_per_bit": "J bit-1"}
+
+
+def combination(text: str) -> tuple[int, int] | None:
+    """Return the ranks of tensor and of data parallelism of a text such as ``tp8-dp2``."""
+    found = re.fullmatch(r"tp([1-9]\d*)-dp([1-9]\d*)", text.strip())
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 def find_study(name_or_path: str) -> Path:
@@ -316,7 +405,13 @@ class _StudyFile(FigureReader):
         if model is None:
             return None
         lengths = self._values("sequence_length", content.get("sequence_length", 2048))
-        element = self._quantity("element_bytes", content.get("element_bytes", "2 B"), "byte")
+        element = content.get("element_bytes", "2 B")
+        gradient, activation = (
+            self._quantity(name, content.get(name, element), "byte")
+            for name in ("gradient_bytes", "activation_bytes")
+        )
+        layers = self.choice("", {"layers": content.get("layers", LAYERS[0])}, "layers", LAYERS)
+        combined = self._combined(strategies.get("combined", []), cases)
         ranks = {
             name: self._values(f"strategies.{name}", strategies.get(name, []), "ranks")
             for name in STRATEGIES[:2]
@@ -328,11 +423,25 @@ class _StudyFile(FigureReader):
         if self.faults or not cases:
             return None
         return Study(
-            title, summary, model, lengths, element,
+            title, summary, model, lengths, gradient, activation,
             tuple(int(n) for n in ranks["data_parallel"]),
             tuple(int(n) for n in ranks["tensor_parallel"]),
-            levels, message_bytes, tuple(cases),
+            levels, message_bytes, tuple(cases), layers == "all", combined,
         )  # fmt: skip
+
+    def _combined(self, given: Any, cases: Sequence[Scenario]) -> tuple[tuple[int, int], ...]:
+        texts = given if isinstance(given, list) else [given]
+        found = [combination(text) for text in texts if isinstance(text, str)]
+        if None in found or len(found) < len(texts):
+            self.fault("strategies.combined", given, "is no combination", '["tp8-dp2"]')
+        pairs = tuple(one for one in found if one is not None)
+        for case in cases:
+            for tensor, data in pairs:
+                if case.network.ranks is not None and tensor * data > case.network.ranks:
+                    wrong = f"'{case.name}' has fewer ranks"
+                    allowed = f"at most {case.network.ranks}"
+                    self.fault("strategies.combined", f"tp{tensor}-dp{data}", wrong, allowed)
+        return pairs
 
     def _pipeline(self, levels: Any, cases: Sequence[Scenario]) -> dict[str, int]:
         whole = isinstance(levels, dict) and all(
@@ -464,9 +573,14 @@ class _StudyFile(FigureReader):
     ) -> Scenario | None:
         self.unknown(place, table, CASE)
         name = self.text(place, table, "name")
-        chosen = {
+        chosen: dict[str, Any] = {
             key: self.choice(place, {key: table.get(key, known[0])}, key, known)
-            for key, known in (("switching", SWITCHING), ("tensor", TENSOR), ("volume", VOLUMES))
+            for key, known in (
+                ("switching", SWITCHING),
+                ("tensor", TENSOR),
+                ("volume", VOLUMES),
+                ("wiring", WIRINGS),
+            )
         }
         gated = table.get("gated")
         if gated is not None and not isinstance(gated, bool):
@@ -478,7 +592,8 @@ class _StudyFile(FigureReader):
             if "hardware" in table:
                 where = self.text(place, table, "hardware")
                 machine = load_hardware(where, self.folders)
-                network: tuple[Links, Hops] = from_machine(machine, self._names(place, table))
+                names = self._names(place, table)
+                network: tuple[Links, Hops] = from_machine(machine, names, chosen["wiring"])
             else:
                 where = self.choice(place, table, "network", tuple(networks))
                 network = networks[where]
@@ -496,5 +611,6 @@ class _StudyFile(FigureReader):
         links, hops = network
         return Scenario(
             name, links, hops, where, gated=gated, note=note, algorithm=algorithm,
-            machine="hardware" in table, folders=tuple(self.folders), **chosen,
+            machine="hardware" in table, folders=tuple(self.folders),
+            link_names=tuple(table.get("link_names", ())), **chosen,
         )  # fmt: skip

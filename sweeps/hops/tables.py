@@ -9,15 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.formula import REGISTRY, Call, Formula
-from overhead.hops import message_energy, message_time
+from overhead.hops import RING, message_energy, message_time
 from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
-from sweeps.hops.study import Scenario, Study, messages_of, parted, rows_of
+from sweeps.hops.study import LEVEL_NAMES, PASSES, Scenario, Study, messages_of, parted, rows_of
 from sweeps.result import Result, of_columns, table_lines
 from sweeps.spec.units import format_quantity
 
 MB, MIB = 1e6, 2.0**20
+PCIE = (
+    "PCIe's latency is taken to be in that of the link between nodes, and its energy isn't counted "
+    "(assumed), unless --card-latency and --card-energy-per-bit say them"
+)
 
 
 def strategy_records(study: Study) -> Iterator[dict[str, Any]]:
@@ -32,6 +36,7 @@ def strategy_records(study: Study) -> Iterator[dict[str, Any]]:
                     "hardware": case.where,
                     "switching": case.switching,
                     "layer": row.layer,
+                    "layers": study.layers.get(row.layer, 1.0),
                     "mode": row.mode,
                     "ranks": row.ranks,
                     "sequence_length": float(length),
@@ -68,13 +73,22 @@ def message_records(study: Study) -> Iterator[dict[str, Any]]:
                 }
 
 
-def report_lines(study: Study) -> Iterator[str]:
+def report_lines(study: Study, *, verbose: bool = False) -> Iterator[str]:
     """Yield a study for people: links, a table for each case, all side by side, messages, notes."""
     yield f"{study.title}\n"
     if study.summary:
         yield from _wrapped(study.summary)
+    if study.whole:
+        counts = ", ".join(f"{part} {count:.0f}" for part, count in study.layers.items())
+        yield f"all layers, one after another ({counts}); a boundary between stages once\n"
+    if study.gradient_bytes != study.activation_bytes:
+        sizes = (study.gradient_bytes, study.activation_bytes)
+        texts = [format_quantity(size, "byte") for size in sizes]
+        yield f"gradients of {texts[0]}, activations of {texts[1]}\n"
     yield "\nlinks\n"
     yield from table_lines(_links(study), _text)
+    if any(LEVEL_NAMES["card"] in case.links.names for case in study.cases):
+        yield from _wrapped(PCIE)
     for case in study.cases:
         yield f"\n{case.name} ({case.where}, {case.switching.replace('_', ' ')})\n"
         records = [r for r in strategy_records(study) if r["case"] == case.name]
@@ -85,6 +99,8 @@ def report_lines(study: Study) -> Iterator[str]:
     yield "\nper message, by mix of hops\n"
     rows = [_message(study, record) for record in message_records(study)]
     yield from table_lines(rows, _text, most=1000)
+    if verbose:
+        yield from _derivations(study)
     if any(case.note for case in study.cases):
         yield "\n"
     for case in study.cases:
@@ -158,6 +174,75 @@ def _message(study: Study, record: dict[str, Any]) -> dict[str, Any]:
         "Latency_us": f"{1e6 * record['latency_s']:.3f}",
         "Energy_nJ": f"{1e9 * record['energy_j']:.0f}",
     }
+
+
+def _derivations(study: Study) -> Iterator[str]:
+    """Yield the formulas with their sources, and where each strategy's numbers come from."""
+    yield "\nformulas\n"
+    shown: dict[str, Formula] = {}
+    for case in study.cases:
+        for name in ("path_time", "path_latency", "path_wire_time", "path_energy",
+                     "path_energy_per_bit", "time", "energy"):  # fmt: skip
+            labels = RING if name in ("time", "energy") else {"switching": case.switching}
+            found = REGISTRY.returning(name, labels)
+            if isinstance(found, Formula):
+                shown.setdefault(found.statement, found)
+    for statement, one in shown.items():
+        assumed = f"; assumes {'; '.join(one.assumes)}" if one.assumes else ""
+        yield f"  {statement}\n    ({one.source.at()}{assumed})\n"
+    length = float(study.sequence_length[0])
+    for case in study.cases:
+        yield f"\nnumbers put in: {case.name}\n"
+        for record in strategy_records(study):
+            if record["case"] == case.name and record["sequence_length"] == length:
+                yield from _numbers(study, case, record)
+
+
+def _numbers(study: Study, case: Scenario, record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a strategy's time and energy are made of."""
+    layer, mode, count = record["layer"], record["mode"], record["layers"]
+    times = f"{count:.0f} layers x " if count > 1.0 else ""
+    yield f"  {layer} {mode}: {format_quantity(record['latency_s'], 's')}, " + (
+        f"{format_quantity(record['energy_j'], 'J')}\n"
+    )
+    size = float(study.activations[0])
+    if mode.startswith("PP"):
+        level = study.pipeline[mode.removeprefix("PP-")]
+        hops = case.network.hops(*parted(case.network, level))
+        yield f"    {format_quantity(size, 'byte')} over {case.links.mix(hops)}\n"
+        return
+    for kind, ranks, stride in _groups(mode):
+        inner = int(mode.split(" x ")[0][3:]) if stride > 1 else 1
+        message = study.weights(case)[layer] / inner if kind == "DP" else size
+        each = f"{PASSES} " if kind == "TP" else ""
+        what = f"{times}{each}all_reduce of {message:.0f} byte over {ranks} ranks"
+        what += f", every {stride}th" if stride > 1 else ""
+        if kind == "TP" and case.tensor == "messages":
+            path = case.links.mix(case.network.hops(0, min(1, ranks - 1)))
+            what = f"{times}{PASSES} messages of {message:.0f} byte over {path}"
+        elif case.algorithm:
+            figures = case.constants(ranks, stride)
+            given = "".join(f" --{n.replace('_', '-')} {v:g}" for n, v in figures.items())
+            what += f": sweeps collective --topology hierarchical --algorithm {case.algorithm}" + (
+                f" --M {message:.0f} --hardware {case.where}{given} --verbose"
+            )
+        else:
+            source = np.arange(ranks)
+            hops = case.network.hops(stride * source, stride * ((source + 1) % ranks))
+            kinds, counts = np.unique(hops, axis=1, return_counts=True)
+            rings = [f"{n} x {case.links.mix(one)}" for one, n in zip(kinds.T, counts, strict=True)]
+            what += f": {2 * (ranks - 1)} steps of {message / ranks:.0f} byte round a ring of "
+            what += ", ".join(rings)
+        yield f"    {what}\n"
+
+
+def _groups(mode: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the kinds of groups of a strategy: their ranks, and how far apart they are."""
+    stride = 1
+    for part in mode.split(" x "):
+        kind, _, ranks = part.partition("-")
+        yield kind, int(ranks), stride
+        stride *= int(ranks)
 
 
 def _wrapped(text: str) -> Iterator[str]:
@@ -296,13 +381,16 @@ def charts_of(study: Study) -> list[dict[str, Any]]:
     length = {"sequence_length": float(study.sequence_length[0])}
     at = length if len(study.sequence_length) > 1 else {}
     panels = {"panels": "case"} if several else {}
+    what = "all layers" if study.whole else "a layer"
+    does = "do all layers" if study.whole else "does a layer"
+    whose = "all layers'" if study.whole else "a layer's"
     bars = [
         {"kind": "bars", "name": name, "parts": [part], "x": ["strategy"], **panels, "at": at,
          "title": title}
         for name, part, title in (
-            ("latency", "strategy_time", "How long does a layer communicate, by strategy?"),
-            ("energy", "strategy_energy", "How much energy does a layer's communication take?"),
-            ("volume", "rank_volume", "How much does a GPU send for a layer, by strategy?"),
+            ("latency", "strategy_time", f"How long {does} communicate, by strategy?"),
+            ("energy", "strategy_energy", f"How much energy does {whose} communication take?"),
+            ("volume", "rank_volume", f"How much does a GPU send for {what}, by strategy?"),
         )
     ]  # fmt: skip
     if len(study.message_bytes) < 2:

@@ -92,6 +92,9 @@ TABLES: dict[str, dict[str, Entry]] = {
         "nics_per_node": _count("nics_per_node", required=True),
         "oversubscription": Entry("oversubscription", "1", minimum=1.0),
         "leaf_nodes": _count("leaf_nodes"),
+        "card_bandwidth": Entry("card_bandwidth", "byte s-1", above=True),
+        "card_latency": Entry("card_latency", "s"),
+        "card_energy_per_bit": Entry("card_energy_per_bit", "J bit-1"),
     },
     "pod": {
         **_link("pod"),

@@ -135,10 +135,93 @@ def test_flags_change_the_study(cli: Runner) -> None:
     # Among 72 GPUs of a node the boundary between nodes lies elsewhere.
     rows = cli("hops --hardware dgx-h100,gb200-nvl72 --messages --csv").rows
     mixes = {row["case"]: row["hop_mix"] for row in rows if row["message"] == "PP-Cross"}
-    assert set(mixes.values()) == {"2 in-node link + 1 link between nodes"}
+    # A GPU reaches its card by PCIe, where the machine's file has that.
+    assert mixes["dgx-h100"] == "2 PCIe + 1 link between nodes"
+    assert mixes["gb200-nvl72"] == "1 link between nodes"
     whole = cli("hops --tensor messages --json").records
     ring = cli("hops --tensor ring --json").records
     assert any(a["latency_s"] != b["latency_s"] for a, b in zip(whole, ring, strict=True))
+
+
+def test_link_figures_are_changed_as_collective_changes_them(cli: Runner) -> None:
+    flags = "--intra-bandwidth 300GB/s --inter-latency 1us --inter-energy-per-bit 9pJ/bit"
+    records = cli(f"hops --json --hardware dgx-h100 --dp 16 --tp 8 {flags}").records
+    found = {(r["layer"], r["mode"]): r for r in records}
+    (one,) = cli(
+        f"collective --topology hierarchical --algorithm nccl --N 16 --M {2 * 3 * 14336 * 4096}"
+        " --hardware dgx-h100 --json --intra-bandwidth 300GB/s --inter-latency 1us"
+    ).records
+    assert found["MLP", "DP-16"]["latency_s"] == one["latency_s"]
+    (p2p,) = cli(
+        f"collective --collective p2p --topology switch --N 2 --M {BLOCK} --link inter --json"
+        " --hardware dgx-h100 --inter-latency 1us --software none"
+    ).records
+    # Over PCIe a message streams: the slower link between nodes counts.
+    assert found["BLOCK", "PP-Cross"]["latency_s"] == pytest.approx(p2p["latency_s"], rel=1e-9)
+    assert found["BLOCK", "PP-Cross"]["energy_j"] == pytest.approx(8 * BLOCK * 9e-12)
+    slow = cli("hops --json --hardware dgx-h100 --card-bandwidth 10GB/s --card-latency 1us").records
+    (cross,) = [r for r in slow if r["mode"] == "PP-Cross"]
+    assert cross["latency_s"] == pytest.approx(2.7e-6 + 2e-6 + BLOCK / 10e9)
+    for flags, told in (
+        ("--hardware dgx-h100 --wiring in_node_links --card-latency 1us", "there is no link from"),
+        ("--spec own.toml --intra-latency 1us", "which has its links in its file"),
+        ("--layers two", "one or all"), ("--combined tp8", "such as tp8-dp2"),
+        ("--spec own.toml --combined tp2-dp4", "'own' has fewer ranks; at most 4"),
+    ):  # fmt: skip
+        Path("own.toml").write_text(OWN)
+        done = cli(f"hops {flags}", fine=False)
+        assert (done.code, done.out) == (2, "")
+        assert told in done.err
+
+
+def test_bytes_of_gradients_and_of_activations_are_apart(cli: Runner) -> None:
+    def of(flags: str) -> dict[tuple[str, str], float]:
+        records = cli(f"hops --json {flags}").records
+        return {(r["layer"], r["mode"]): r["volume_bytes"] for r in records
+                if r["case"] == "corrected model"}  # fmt: skip
+
+    both, gradients, activations = of(""), of("--gradient-bytes 4"), of("--activation-bytes 1")
+    for layer, mode in both:
+        data = mode.startswith("DP")
+        assert gradients[layer, mode] == both[layer, mode] * (2.0 if data else 1.0)
+        assert activations[layer, mode] == both[layer, mode] * (1.0 if data else 0.5)
+
+
+def test_all_layers_are_the_layers_one_after_another(cli: Runner) -> None:
+    one = cli("hops --json --combined tp4-dp2").records
+    whole = cli("hops --json --combined tp4-dp2 --layers all").records
+    for each, all_ in zip(one, whole, strict=True):
+        count = 1.0 if each["layer"] == "BLOCK" else 32.0
+        assert (each["layers"], all_["layers"]) == (1.0, count)
+        for name in ("latency_s", "energy_j", "volume_bytes", "total_volume_bytes"):
+            assert all_[name] == pytest.approx(count * each[name], rel=1e-12)
+    # Of a mixture of experts the first layers have none.
+    records = cli("hops --json --model deepseek-v3 --hardware dgx-h100 --layers all").records
+    assert {r["layer"]: r["layers"] for r in records} == {
+        "ATTN": 61.0, "MLP": 3.0, "MoE": 58.0, "BLOCK": 1.0,
+    }  # fmt: skip
+
+
+def test_combined_strategies_are_their_groups(cli: Runner) -> None:
+    line = "hops --json --hardware dgx-a100 --dp 2 --tp 4 --combined tp4-dp4"
+    found = {(r["layer"], r["mode"]): r for r in cli(line).records}
+    both, inner = found["MLP", "TP-4 x DP-4"], found["MLP", "TP-4"]
+    # Two of a data-parallel group's ranks are in each node, and half of its groups' cards.
+    (outer,) = cli(
+        f"collective --topology hierarchical --algorithm nccl --N 4 --M {2 * 3 * 14336 * 4096 // 4}"
+        " --hardware dgx-a100 --gpus-per-node 2 --nics-per-node 2 --json"
+    ).records
+    assert both["ranks"] == 16
+    for name, of_collective, groups in (
+        ("latency_s", "latency_s", (1, 1)), ("volume_bytes", "volume_bytes", (1, 1)),
+        ("energy_j", "energy_j", (4, 4)), ("total_volume_bytes", "link_bytes", (4, 4)),
+    ):  # fmt: skip
+        expected = groups[0] * inner[name] + groups[1] * outer[of_collective]
+        assert both[name] == pytest.approx(expected, rel=1e-12), name
+    told = cli("hops --hardware dgx-a100 --combined tp4-dp4 --verbose").out
+    assert "path_time = path_latency + path_wire_time" in told
+    assert "every 4th: sweeps collective --topology hierarchical --algorithm nccl" in told
+    assert "--gpus-per-node 2 --nics-per-node 2 --verbose" in told
 
 
 OWN = """

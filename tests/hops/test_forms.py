@@ -149,6 +149,19 @@ def test_limits() -> None:
     assert NOTEBOOK.mix((0, 0)) == "no link"
 
 
+def test_rails() -> None:
+    """Eight GPUs with four cards: two share a rail, and another rail is a turn in the node."""
+    rails = LevelHops((8,), ((1, 0, 0), (0, 2, 1)), 4, (1, 0, 0))
+    for other, path in ((0, (0, 0, 0)), (5, (1, 0, 0)), (8, (0, 2, 1)), (9, (0, 2, 1)),
+                        (10, (1, 2, 1)), (15, (1, 2, 1)), (16, (0, 2, 1))):  # fmt: skip
+        assert tuple(rails.hops(0, other)) == tuple(rails.hops(other, 0)) == path
+    # A ring of every eighth rank stays on its rail.
+    links = Links(("a", "b", "c"), (1e-6, 0.0, 2e-6), (4e9, 2e9, 1e9), (1e-12, 2e-12, 4e-12))
+    ring = ring_all_reduce(4e6, 4, rails, links, "cut_through", stride=8)
+    assert float(ring.time) == pytest.approx(6 * (2e-6 + 1e6 / 1e9))
+    assert float(ring.energy) == pytest.approx(6 * 4 * 8e6 * 8e-12)
+
+
 def _two(known: Links) -> tuple[Any, Any]:
     return known.latency, known.bandwidth
 
@@ -186,6 +199,7 @@ def test_arrays_broadcast() -> None:
         (lambda: LevelHops((8,), ((1, 0),)), "a path for each level"),
         (lambda: LevelHops((8,), ((1, 0), (2,))), "a path for each level"),
         (lambda: LevelHops((0,), ((1,), (2,))), "sizes from 1"),
+        (lambda: LevelHops((), ((1,),), 2, (1,)), "rails of nodes"),
         (lambda: HopMatrix(np.zeros((1, 2, 3))), "have the shape"),
         (lambda: HopMatrix(np.full((1, 2, 2), -1.0)), "whole numbers"),
         (lambda: HopMatrix(np.full((1, 2, 2), 0.5)), "whole numbers"),

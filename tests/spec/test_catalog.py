@@ -103,6 +103,7 @@ PLAUSIBLE = {
     "link_bandwidth": (20e9, 130e9),
     "inter_bandwidth": (12.5e9, 100e9),
     "host_bandwidth": (25e9, 250e9),
+    "card_bandwidth": (25e9, 130e9),
     "host_memory_capacity": (100e9, 600e9),
     "energy_per_bit": (1e-12, 100e-12),
     "memory_capacity": (16e9, 320e9),
