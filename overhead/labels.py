@@ -212,6 +212,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "routing": ("drawn",),  # whether the busiest expert's tokens follow from chance and heat
     "tuning": ("lora",),  # whether adapters alone are trained
     "windows": ("some",),  # whether some layers' attention has a window, and others' none
+    "selection": ("indexed",),  # whether attention selects tokens by an indexer
     "routed": ("latent",),  # whether routed experts work on a latent vector
     "mixers": ("hybrid",),  # whether some layers have linear attention in place of attention
     "stashing": ("host",),  # whether activations wait for their backward in the host's memory
@@ -341,6 +342,7 @@ def chosen(given: Container[str]) -> dict[str, str]:
     found |= {"tuning": "lora"} if "lora_rank" in given else {}
     found |= {"mixers": "hybrid"} if "linear_layers" in given else {}
     found |= {"windows": "some"} if "windowed_layers" in given else {}
+    found |= {"selection": "indexed"} if "index_heads" in given else {}
     found |= {"routed": "latent"} if "expert_latent_size" in given else {}
     offloaded = "activation_offload" in given or "offloaded_layers" in given
     found |= {"stashing": "host"} if offloaded else {}

@@ -62,7 +62,8 @@ HYBRID_FLAGS = ("mamba", "output_gate")
 _LINEAR = ["layers", "key_heads", "value_heads", "key_size", "value_size", "kernel"]
 HYBRID_SHAPES = (*(f"linear_{name}" for name in _LINEAR), *HYBRID_FLAGS)
 # Shapes that models may have beyond those of all.
-FURTHER_SHAPES = (*HYBRID_SHAPES, "windowed_layers", "expert_latent_size")
+FURTHER_SHAPES = (*HYBRID_SHAPES, "windowed_layers", "expert_latent_size",
+                  "index_heads", "index_head_size", "index_tokens", "index_layers")  # fmt: skip
 # Shapes that no rule gives.
 VITAL = (*TENSORS, "gated", "tied_embeddings")
 
@@ -372,10 +373,11 @@ def attention_weights(
     key_value_down_weights: Array,
     key_value_weights: Array,
     attention_output_weights: Array,
+    index_weights: Array,
 ) -> Array:
     """Weights of one layer's attention that matrix products use."""
     down = query_down_weights + key_value_down_weights
-    return down + query_weights + key_value_weights + attention_output_weights
+    return down + query_weights + key_value_weights + attention_output_weights + index_weights
 
 
 @formula(
@@ -421,10 +423,10 @@ def attention_bias_parameters(
     ),
 )
 def attention_norm_parameters(
-    qk_norms: Array, head_size: Array, q_rank: Array, kv_rank: Array
+    qk_norms: Array, head_size: Array, q_rank: Array, kv_rank: Array, index_norms: Array
 ) -> Array:
     """Norms inside one layer's attention."""
-    return 2.0 * qk_norms * head_size + q_rank + kv_rank
+    return 2.0 * qk_norms * head_size + q_rank + kv_rank + index_norms
 
 
 total("attention_parameters",
@@ -600,9 +602,11 @@ def attention_flops_per_token(
     heads: Array,
     query_head_size: Array,
     value_head_size: Array,
+    index_flops: Array,
 ) -> Array:
     """Forward FLOPs of one token by scores and values, masked ones counted."""
-    return 2.0 * layers * attention_span * heads * (query_head_size + value_head_size)
+    scores = 2.0 * layers * attention_span * heads * (query_head_size + value_head_size)
+    return scores + layers * index_flops
 
 
 @formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(CAUSAL,))
@@ -612,9 +616,11 @@ def causal_attention_flops_per_token(
     heads: Array,
     query_head_size: Array,
     value_head_size: Array,
+    causal_index_flops: Array,
 ) -> Array:
     """Forward FLOPs of one token by scores and values, masked ones not counted."""
-    return 2.0 * layers * causal_attention_span * heads * (query_head_size + value_head_size)
+    scores = 2.0 * layers * causal_attention_span * heads * (query_head_size + value_head_size)
+    return scores + layers * causal_index_flops
 
 
 total("forward_flops_per_token",

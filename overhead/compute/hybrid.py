@@ -22,6 +22,7 @@ cite(
     "structured state space duality, 2024",
     "arXiv:2405.21060",
 )
+MEAN = "a stage has as many layers of each kind as the mean"
 # Windows: in all layers, or in some.
 
 WINDOW: dict[str, Any] = {"source": MISTRAL, "where": "section 2, sliding window attention"}
@@ -45,15 +46,32 @@ def _within(whole: Array, window: Array) -> Array:
     return np.where(window > 0.0, np.minimum(whole, window), whole)
 
 
-def _attended(span: Array, sequence: Array) -> Array:
+def _attended(most: Array, sequence: Array) -> Array:
+    span = np.minimum(most, sequence)
     return np.asarray(span * (1.0 - span / (2.0 * sequence)))
 
 
+alias("whole_span", "sequence_length", "Tokens that attention stays within: the sequence",
+      **WINDOW)  # fmt: skip
+
+
+@formula(
+    returns="whole_span",
+    source=BRIDGE,
+    where="docs/training/packed-sequences.md: sequence boundaries for attention",
+    assumes=("documents are equally long, and as many as fill a sequence",),
+    when={"packing": "documents"},
+)
+def packed_whole_span(sequence_length: Array, document_length: Array) -> Array:
+    """Tokens that attention stays within: its document of the sequence."""
+    return np.minimum(sequence_length, document_length)
+
+
 @formula(assumes=(WINDOWED, FULL), **WINDOW)
-def attention_span(sequence_length: Array, window: Array, windowed_share: Array) -> Array:
+def attention_span(selected_span: Array, window: Array, windowed_share: Array) -> Array:
     """Tokens that one token's scores span, masked ones counted, in the mean of layers."""
-    within = _within(sequence_length, window)
-    return windowed_share * within + (1.0 - windowed_share) * sequence_length
+    within = _within(selected_span, window)
+    return windowed_share * within + (1.0 - windowed_share) * selected_span
 
 
 @formula(
@@ -61,38 +79,113 @@ def attention_span(sequence_length: Array, window: Array, windowed_share: Array)
     where=f"{WINDOW['where']}, summed over the sequence",
     assumes=(WINDOWED, CAUSAL),
 )
-def causal_attention_span(sequence_length: Array, window: Array, windowed_share: Array) -> Array:
+def causal_attention_span(
+    selected_span: Array, whole_span: Array, window: Array, windowed_share: Array
+) -> Array:
     """Mean number of tokens that one token attends to, masked ones not counted."""
-    within = _attended(_within(sequence_length, window), sequence_length)
-    whole = _attended(sequence_length, sequence_length)
+    within = _attended(_within(selected_span, window), whole_span)
+    whole = _attended(selected_span, whole_span)
     return windowed_share * within + (1.0 - windowed_share) * whole
 
 
-PACKED: dict[str, Any] = {
-    "source": BRIDGE,
-    "where": "docs/training/packed-sequences.md: sequence boundaries for attention",
-    "assumes": ("documents are equally long, and as many as fill a sequence",),
-    "when": {"packing": "documents"},
+# Sparse attention: an indexer of its own selects for each token as many as are attended to.
+
+INDEX: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/experimental_attention_variant/dsa.py",
 }
+INDEXED: dict[str, Any] = {**INDEX, "when": {"selection": "indexed"}}
+alias("selected_span", "whole_span", "Tokens that attention selects of these: all", **INDEX)
+for _name, _like in (
+    ("index_share", "experts"), ("index_weights", "hidden_size"), ("index_norms", "hidden_size"),
+    ("index_flops", "sequence_length"), ("causal_index_flops", "sequence_length"),
+    ("index_backward_flops", "sequence_length"), ("index_activations", "activation_bytes"),
+):  # fmt: skip
+    constant(_name, 0.0, "None: attention selects no tokens", like=_like, **INDEX)
 
 
-@formula(returns="attention_span", **PACKED)
-def packed_attention_span(
-    sequence_length: Array, window: Array, windowed_share: Array, document_length: Array
+@formula(
+    returns="selected_span",
+    assumes=("training on what is selected: the warm-up that attends to all is short",),
+    **INDEXED,
+)
+def indexed_span(whole_span: Array, index_heads: Array, index_tokens: Array) -> Array:
+    """Tokens that an indexer selects."""
+    most = np.maximum(np.minimum(whole_span, index_tokens), 1.0)
+    return np.where(index_heads > 0.0, most, whole_span)
+
+
+@formula(
+    returns="index_share",
+    assumes=("none are named: all layers have an indexer", MEAN),
+    **INDEXED,
+)
+def indexed_share(index_heads: Array, index_layers: Array, layers: Array) -> Array:
+    """Share of layers with an indexer of their own; the others take what one before selected."""
+    own = np.where(index_layers > 0.0, np.minimum(index_layers / layers, 1.0), 1.0)
+    return np.where(index_heads > 0.0, own, 0.0)
+
+
+@formula(
+    returns="index_weights",
+    assumes=("whole on each rank; queries come from the latent vector, if there is one",),
+    **INDEXED,
+)
+def indexed_weights(
+    index_share: Array, q_rank: Array, hidden_size: Array, index_heads: Array,
+    index_head_size: Array,
+) -> Array:  # fmt: skip
+    """Weights of a layer's indexer, in the mean: to queries, to one key, to a weight a head."""
+    queries = np.where(q_rank > 0.0, q_rank, hidden_size) * index_heads * index_head_size
+    return np.asarray(index_share * (queries + hidden_size * (index_head_size + index_heads)))
+
+
+@formula(returns="index_norms", **INDEXED)
+def indexed_norms(index_share: Array, index_head_size: Array) -> Array:
+    """Parameters of the layer norm of an indexer's keys, in the mean of layers."""
+    return 2.0 * index_share * index_head_size
+
+
+@formula(returns="index_flops", assumes=(FULL,), **INDEXED)
+def indexed_flops(
+    index_share: Array, whole_span: Array, index_heads: Array, index_head_size: Array
 ) -> Array:
-    """Tokens that one token's scores span where attention stays within its document."""
-    whole = np.minimum(sequence_length, document_length)
-    return windowed_share * _within(whole, window) + (1.0 - windowed_share) * whole
+    """Forward FLOPs of one token by an indexer's scores and their sum, in the mean of layers."""
+    return 2.0 * index_share * whole_span * index_heads * (index_head_size + 1.0)
 
 
-@formula(returns="causal_attention_span", **PACKED)
-def packed_causal_attention_span(
-    sequence_length: Array, window: Array, windowed_share: Array, document_length: Array
-) -> Array:
-    """Mean number of tokens of its document that one token attends to."""
-    whole = np.minimum(sequence_length, document_length)
-    within = _attended(_within(whole, window), whole)
-    return windowed_share * within + (1.0 - windowed_share) * _attended(whole, whole)
+@formula(returns="causal_index_flops", assumes=(CAUSAL,), **INDEXED)
+def causal_indexed_flops(index_flops: Array) -> Array:
+    """Forward FLOPs of one token by an indexer's scores, masked ones not counted."""
+    return 0.5 * index_flops
+
+
+@formula(
+    returns="index_backward_flops",
+    assumes=("its loss is of the selected tokens alone, whose scores attention has",),
+    **INDEXED,
+)
+def indexed_backward_flops(
+    index_share: Array, selected_span: Array, whole_span: Array, index_heads: Array,
+    index_head_size: Array,
+) -> Array:  # fmt: skip
+    """Backward FLOPs of one token by an indexer's scores: two products over what it selected."""
+    span = _attended(selected_span, whole_span)
+    return 4.0 * index_share * span * index_heads * index_head_size
+
+
+@formula(
+    returns="index_activations",
+    assumes=("queries, keys and weights, and of each selected token a place in 64 bits",),
+    **INDEXED,
+)
+def indexed_activations(
+    index_share: Array, activation_bytes: Array, index_heads: Array, index_head_size: Array,
+    single_bytes: Array, selected_span: Array,
+) -> Array:  # fmt: skip
+    """Bytes a token of what an indexer keeps, in the mean of layers."""
+    kept = activation_bytes * (index_heads * (index_head_size + 1.0) + index_head_size)
+    return index_share * (kept + 2.0 * single_bytes * selected_span)
 
 
 # Mixtures whose routed experts work on a latent vector: smaller experts, and smaller messages.
@@ -123,7 +216,6 @@ def latent_router_width(experts: Array, expert_latent_size: Array) -> Array:
 
 
 MAMBA_CHUNK = 128.0  # megatron/core/ssm/mamba_mixer.py: chunk_size
-MEAN = "a stage has as many layers of each kind as the mean"
 GATED: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/ssm/gated_delta_net; megatron/training/training.py, gdn_layer_flops",
@@ -187,12 +279,14 @@ def hybrid_attention_weights(
     hidden_size: Array,
     linear_in_width: Array,
     linear_out_width: Array,
+    index_weights: Array,
 ) -> Array:
     """Weights of one layer's attention, or linear attention, in the mean."""
     down = query_down_weights + key_value_down_weights
     up = (1.0 + output_gate) * query_weights + key_value_weights
     own = down + up + attention_output_weights
-    return _mean(linear_share, own, hidden_size * (linear_in_width + linear_out_width))
+    linear = hidden_size * (linear_in_width + linear_out_width)
+    return _mean(linear_share, own, linear) + index_weights
 
 
 @formula(returns="attention_rank_weights", **HYBRIDS)
@@ -208,12 +302,14 @@ def hybrid_attention_rank_weights(
     hidden_size: Array,
     linear_in_width: Array,
     linear_out_width: Array,
+    index_weights: Array,
 ) -> Array:
     """Weights of one layer's attention on one rank, in the mean."""
     own = (1.0 + output_gate) * query_weights + attention_output_weights
     linear = hidden_size * (linear_in_width + linear_out_width) / tp
     down = query_down_weights + key_value_down_weights
-    return _mean(linear_share, down + rank_key_value_weights + own / tp, linear)
+    whole = down + rank_key_value_weights
+    return _mean(linear_share, whole + own / tp, linear) + index_weights
 
 
 @formula(returns="attention_norm_parameters", **HYBRIDS)
@@ -229,6 +325,7 @@ def hybrid_attention_norm_parameters(
     linear_value_size: Array,
     linear_out_width: Array,
     mamba: Array,
+    index_norms: Array,
 ) -> Array:
     """Norms of one layer's attention; of a linear one its convolution, decay and norm.
 
@@ -237,7 +334,8 @@ def hybrid_attention_norm_parameters(
     convolution = (linear_kernel + mamba) * linear_convolved_width
     norm = np.where(mamba > 0.0, linear_out_width, linear_value_size)
     linear = convolution + (2.0 + mamba) * linear_value_heads + norm
-    return _mean(linear_share, 2.0 * qk_norms * head_size + q_rank + kv_rank, linear)
+    own = 2.0 * qk_norms * head_size + q_rank + kv_rank
+    return _mean(linear_share, own, linear) + index_norms
 
 
 @formula(
@@ -284,11 +382,13 @@ def hybrid_qkv_width(
     tp: Array,
     hidden_size: Array,
     linear_in_width: Array,
+    index_weights: Array,
 ) -> Array:
     """Outputs of the first products of attention or linear attention, on one rank, in the mean."""
     whole = query_down_weights + key_value_down_weights + rank_key_value_weights
     own = (whole + (1.0 + output_gate) * query_weights / tp) / hidden_size
-    return (1.0 - linear_share) * own + linear_share * linear_in_width / tp
+    mean = (1.0 - linear_share) * own + linear_share * linear_in_width / tp
+    return mean + index_weights / hidden_size
 
 
 @formula(returns="attention_width", **HYBRID)
@@ -319,9 +419,9 @@ def linear_scan_flops(
 
 
 def _scores(
-    layers: Array, share: Array, span: Array, heads: Array, size: Array, scan: Array
+    layers: Array, share: Array, span: Array, heads: Array, size: Array, scan: Array, index: Array
 ) -> Array:
-    return layers * ((1.0 - share) * 2.0 * span * heads * size + share * scan)
+    return layers * ((1.0 - share) * 2.0 * span * heads * size + share * scan + index)
 
 
 @formula(returns="attention_flops_per_token", **HYBRID)
@@ -333,10 +433,12 @@ def hybrid_attention_flops_per_token(
     query_head_size: Array,
     value_head_size: Array,
     linear_scan_flops: Array,
+    index_flops: Array,
 ) -> Array:
     """Forward FLOPs of one token by scores and values, or by a linear attention's state."""
     size = query_head_size + value_head_size
-    return _scores(layers, linear_share, attention_span, heads, size, linear_scan_flops)
+    mixers = (linear_share, attention_span, heads, size, linear_scan_flops)
+    return _scores(layers, *mixers, index_flops)
 
 
 @formula(returns="causal_attention_flops_per_token", **HYBRID)
@@ -348,10 +450,12 @@ def hybrid_causal_attention_flops_per_token(
     query_head_size: Array,
     value_head_size: Array,
     linear_scan_flops: Array,
+    causal_index_flops: Array,
 ) -> Array:
     """Forward FLOPs of one token, masked scores not counted, with a linear attention's state."""
     size = query_head_size + value_head_size
-    return _scores(layers, linear_share, causal_attention_span, heads, size, linear_scan_flops)
+    mixers = (linear_share, causal_attention_span, heads, size, linear_scan_flops)
+    return _scores(layers, *mixers, causal_index_flops)
 
 
 HYBRID_FUSED = {**HYBRID, "when": {"mixers": "hybrid", "attention_kernel": FUSED}}
@@ -367,11 +471,12 @@ def hybrid_attention_forward_flops(
     value_head_size: Array,
     linear_share: Array,
     linear_scan_flops: Array,
+    indexed_forward_flops: Array,
 ) -> Array:
     """Operations of a layer's scores and values, or linear attention, on one rank."""
     scores = 2.0 * attended_span * heads * (query_head_size + value_head_size)
     mean = (1.0 - linear_share) * scores + linear_share * linear_scan_flops
-    return rank_tokens * mean / tp
+    return rank_tokens * (mean / tp + indexed_forward_flops)
 
 
 @formula(returns="attention_backward_flops", assumes=(AT_RATE,), **HYBRID_FUSED)
@@ -384,11 +489,12 @@ def hybrid_attention_backward_flops(
     value_head_size: Array,
     linear_share: Array,
     linear_scan_flops: Array,
+    index_backward_flops: Array,
 ) -> Array:
     """Operations of the backward of a layer's scores and values, or linear attention."""
     scores = 2.0 * attended_span * heads * (3.0 * query_head_size + 2.0 * value_head_size)
     mean = (1.0 - linear_share) * scores + 2.0 * linear_share * linear_scan_flops
-    return rank_tokens * mean / tp
+    return rank_tokens * (mean / tp + index_backward_flops)
 
 
 @formula(

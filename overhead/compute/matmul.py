@@ -110,10 +110,11 @@ def qkv_width(
     query_weights: Array,
     tp: Array,
     hidden_size: Array,
+    index_weights: Array,
 ) -> Array:
     """Outputs of the projections to queries, keys, values, on one rank."""
-    down = query_down_weights + key_value_down_weights
-    return (down + rank_key_value_weights + query_weights / tp) / hidden_size
+    whole = query_down_weights + key_value_down_weights + rank_key_value_weights + index_weights
+    return (whole + query_weights / tp) / hidden_size
 
 
 @formula(**TENSOR)
@@ -391,6 +392,13 @@ alias(
 )
 
 
+for _selected, _when in (
+    ("index_flops", {}), ("causal_index_flops", {"mask": "causal", "attention_kernel": FUSED}),
+):  # fmt: skip
+    alias("indexed_forward_flops", _selected, "What an indexer computes of these", when=_when,
+          **KERNEL)  # fmt: skip
+
+
 @formula(assumes=("with context parallelism all ranks have as many scores to compute",), **KERNEL)
 def attention_forward_flops(
     rank_tokens: Array,
@@ -399,10 +407,11 @@ def attention_forward_flops(
     tp: Array,
     query_head_size: Array,
     value_head_size: Array,
+    indexed_forward_flops: Array,
 ) -> Array:
     """Operations of a layer's scores and values on one rank."""
     scores = 2.0 * rank_tokens * attended_span * (heads / tp)
-    return scores * (query_head_size + value_head_size)
+    return scores * (query_head_size + value_head_size) + rank_tokens * indexed_forward_flops
 
 
 @formula(
@@ -417,10 +426,12 @@ def attention_backward_flops(
     tp: Array,
     query_head_size: Array,
     value_head_size: Array,
+    index_backward_flops: Array,
 ) -> Array:
     """Operations of the backward of a layer's fused scores and values on one rank."""
     scores = 2.0 * rank_tokens * attended_span * (heads / tp)
-    return scores * (3.0 * query_head_size + 2.0 * value_head_size)
+    own = scores * (3.0 * query_head_size + 2.0 * value_head_size)
+    return own + rank_tokens * index_backward_flops
 
 
 @formula(returns="attention_backward_flops", assumes=("scores were kept",), **KERNELS)

@@ -109,6 +109,7 @@ for _name, _symbol, _meaning in (
     ("local_experts", "E_l", "routed experts of a rank"),
     ("expert_tokens", "T_e", "tokens of a micro-batch that one expert of a rank works on"),
     ("attended_span", "s_a", "tokens against which attention computes one token's scores"),
+    ("indexed_forward_flops", "F_{if}", "operations of a token's forward by an indexer's scores"),
     ("attention_length", "s_k", "keys that one call of the attention kernel goes through"),
     ("attention_forward_flops", "F_{af}", "operations of a layer's scores and values, on one rank"),
     ("attention_backward_flops", "F_{ab}", "operations of their backward, on one rank"),

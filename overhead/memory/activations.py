@@ -332,7 +332,8 @@ def adapted_expert_activations(
 
 
 total("attention_block_activations",
-      ("block_activations", "latent_activations", "attention_activations", "score_activations"),
+      ("block_activations", "latent_activations", "attention_activations", "score_activations",
+       "index_activations"),
       "Bytes a token of what a layer stores beside the inside of its MLP", **TENSOR)  # fmt: skip
 
 

@@ -133,6 +133,30 @@ define("windowed_layers", "L_w", "1",
        integer=True)  # fmt: skip
 define("windowed_share", r"\lambda_w", "1", "share of layers in which the window holds",
        minimum=0, maximum=1)  # fmt: skip
+# Sparse attention, whose indexer selects the tokens that are attended to.
+for _name, _symbol, _meaning in (
+    ("index_heads", "a_i", "heads of the indexer that selects tokens; 0: attention is not sparse"),
+    ("index_head_size", "d_i", "size of a head of the indexer"),
+    ("index_tokens", "k_i", "tokens that the indexer selects for each token"),
+    ("index_layers", "L_i", "layers with an indexer of their own; 0: all, where there is one"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0, integer=True)
+define("index_share", r"\lambda_i", "1", "share of layers with an indexer of their own", minimum=0,
+       maximum=1)  # fmt: skip
+for _name, _symbol, _meaning in (
+    ("index_weights", "W_i", "weights of a layer's indexer, in the mean of layers"),
+    ("index_norms", r"P_{\nu i}", "parameters of a layer's indexer's norm, in the mean of layers"),
+    ("index_flops", "F_i", "forward FLOPs of one token by an indexer's scores, masked ones too"),
+    ("causal_index_flops", "F_{ic}", "forward FLOPs of one token by an indexer's scores"),
+    ("index_backward_flops", "F_{ib}", "backward FLOPs of one token by an indexer's scores"),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0)
+define("whole_span", "s_w", "1",
+       "tokens of a sequence, or of its document, that attention stays within",
+       minimum=1)  # fmt: skip
+define("selected_span", "s_i", "1", "tokens that attention selects of these", minimum=1)
+define("index_activations", "A_i", "byte", "bytes a token of what a layer's indexer keeps",
+       minimum=0)  # fmt: skip
 define("expert_latent_size", "h_l", "1",
        "size of the latent vector that routed experts work on; 0: they work on the hidden state",
        minimum=0, integer=True)  # fmt: skip

@@ -398,10 +398,11 @@ def attention_rank_weights(
     query_weights: Array,
     attention_output_weights: Array,
     tp: Array,
+    index_weights: Array,
 ) -> Array:
     """Weights of one layer's attention on one rank."""
-    whole = query_down_weights + key_value_down_weights
-    return whole + rank_key_value_weights + (query_weights + attention_output_weights) / tp
+    whole = query_down_weights + key_value_down_weights + rank_key_value_weights + index_weights
+    return whole + (query_weights + attention_output_weights) / tp
 
 
 @formula(assumes=(ROWS,), **TENSOR)

@@ -279,6 +279,7 @@ def error_band(
     cp: Array,
     unseen_device: Array,
     unknown_settings: Array,
+    index_share: Array,
 ) -> Array:
     """Error of the step's time that four in five runs stay within, as a share of it."""
     sharded = _band("dense, several nodes, sharded weights", unknown_settings)
@@ -287,7 +288,7 @@ def error_band(
     one = _band("dense, one node", unknown_settings)
     dense = np.where(world_size > gpus_per_node, several, one)
     near = np.where(experts > 0.0, _band("experts", unknown_settings), dense)
-    far = (unseen_device > 0.0) | (cp >= 4.0)
+    far = (unseen_device > 0.0) | (cp >= 4.0) | (index_share > 0.0)
     return np.where(far, _band("rates or cuts without runs", unknown_settings), near)
 
 
@@ -323,10 +324,11 @@ def hybrid_error_band(
     cp: Array,
     unseen_device: Array,
     unknown_settings: Array,
+    index_share: Array,
 ) -> Array:
     """Error of the step's time that four in five runs stay within, of hybrids and others."""
     plan = (experts, zero_stage, world_size, gpus_per_node, cp)
-    others = error_band(*plan, unseen_device, unknown_settings)
+    others = error_band(*plan, unseen_device, unknown_settings, index_share)
     return np.where(linear_layers > 0.0, _band("hybrids", unknown_settings), others)
 
 

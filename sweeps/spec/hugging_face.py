@@ -342,6 +342,17 @@ def _deepseek_v3(config: _Config) -> None:
     config.set("router_bias", float(balanced), "topk_method (noaux_tc has a bias)")
 
 
+def _indexed(config: _Config) -> None:
+    """Read DeepSeek-V3's shapes with an indexer in each layer, or in some."""
+    _deepseek_v3(config)
+    config.take("index_heads", "index_n_heads")
+    config.take("index_head_size", "index_head_dim")
+    config.take("index_tokens", "index_topk")
+    types = config.content.get("indexer_types")
+    if isinstance(types, list):
+        config.set("index_layers", float(sum(kind == "full" for kind in types)), "indexer_types")
+
+
 def _shared(config: _Config) -> None:
     """Read how many shared experts there are, each as wide as a routed one."""
     key, size = "n_shared_experts", config.figures.get("expert_ffn_size")
@@ -391,6 +402,8 @@ def _plain(config: _Config) -> None:
 
 MODEL_TYPES: dict[str, Callable[[_Config], None]] = {
     "deepseek_v3": _deepseek_v3,
+    "deepseek_v32": _indexed,
+    "glm_moe_dsa": _indexed,
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
     "gpt_oss": _gpt_oss,

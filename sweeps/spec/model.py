@@ -22,7 +22,9 @@ from sweeps.spec.units import parse_quantity
 LARGEST = 1e18
 COUNTS = ("parameters", "active_parameters")
 _OF_EXPERTS = ("experts_per_token", "expert_ffn_size", "shared_ffn_size", "dense_layers")
-_NEEDING = {"windowed_layers": "window", "expert_latent_size": "experts"}
+_INDEX = ("index_heads", "index_head_size", "index_tokens")
+_NEEDING = {"windowed_layers": "window", "expert_latent_size": "experts",
+            **dict.fromkeys((*_INDEX[1:], "index_layers"), _INDEX[0])}  # fmt: skip
 _OF_LATENTS = ("q_rank", "head_size_plain", "head_size_rope", "head_size_value")
 
 
@@ -131,9 +133,12 @@ def shape_faults(values: Mapping[str, float], place: str) -> list[str]:
                 faults.append(f"{place}{name}: {problem}; {why}")
 
     for name, needed in _NEEDING.items():
-        if full.get(name, 0.0) > 0.0 and not full[needed]:
+        if full.get(name, 0.0) > 0.0 and not full.get(needed, 0.0):
             wrong(name, f"needs {needed}", f"give {needed}, or leave it out")
     _mixture_faults(full, wrong, required)
+    if full.get(_INDEX[0], 0.0) > 0.0:
+        full |= {name: full.get(name, 0.0) for name in _INDEX}
+        required(_INDEX[1:], "every indexer has one")
     if full.get("linear_layers", 0.0) > 0.0:
         full |= {name: full.get(name, 0.0) for name in HYBRID_SHAPES}
         required(HYBRID_SHAPES[1 : -len(HYBRID_FLAGS)], "every linear attention has one")
@@ -163,8 +168,9 @@ def _mixture_faults(full: Mapping[str, float], wrong: Any, required: Any) -> Non
 
 
 def _layer_faults(full: Mapping[str, float], wrong: Any, required: Any) -> None:
-    if full.get("windowed_layers", 0.0) > full["layers"]:
-        wrong("windowed_layers", "is more than there are", f"at most {full['layers']:g}")
+    for name in ("windowed_layers", "index_layers"):
+        if full.get(name, 0.0) > full["layers"]:
+            wrong(name, "is more than there are", f"at most {full['layers']:g}")
     if full["dense_layers"] > full["layers"]:
         wrong("dense_layers", "is more than there are", f"at most {full['layers']:g}")
         return
@@ -195,9 +201,8 @@ def join_figures(stated: Mapping[str, Figure]) -> dict[str, Figure]:
         for name, (value, why) in complete_shapes(values).items()
     }
     none = Figure(0.0, "1", "assumed", "not stated: none")
-    given = (
-        dict.fromkeys(HYBRID_FLAGS, none) | dict(stated) if "linear_layers" in stated else stated
-    )
+    given = {**dict.fromkeys(HYBRID_FLAGS, none), **stated} if "linear_layers" in stated else stated
+    given = {"index_layers": none, **given} if _INDEX[0] in stated else given
     further = {name: given[name] for name in FURTHER_SHAPES if name in given}
     return {name: (stated.get(name) or added[name]) for name in SHAPES} | further
 

@@ -134,6 +134,58 @@ def test_latent_mixtures_by_hand() -> None:
     assert float(latent.step_time) < float(plain.step_time)
 
 
+# GLM-5: in each of 78 layers 32 heads of 128 select 2048 tokens, from a latent vector of 2048.
+INDEXER = 2048 * 32 * 128 + 6144 * (128 + 32)
+
+
+def test_sparse_attention_by_hand() -> None:
+    attention = (
+        6144 * 2048 + 2048 * 64 * 256 + 6144 * 576 + 512 * 64 * (192 + 256) + 64 * 256 * 6144
+    )
+    small = 2048 + 512 + 2 * 128 + 2 * 6144
+    mixture = 257 * 3 * 6144 * 2048 + 256 * 6144 + 256
+    whole = 78 * (attention + INDEXER + small) + 3 * 3 * 6144 * 12288 + 75 * mixture
+    assert held("parameters", "glm-5") == whole + 6144 + 2 * 154880 * 6144
+    assert whole == pytest.approx(742e9, rel=1e-3)  # 744 as published, with both tables
+    # At 131,072 tokens the indexer has more to compute than what it selects for.
+    scores = 2 * 2048 * 64 * (256 + 256)
+    index = 2 * 131072 * 32 * (128 + 1)
+    found = held("attention_flops_per_token", "glm-5", sequence_length=131072)
+    assert found == 78 * (scores + index)
+    every = held("attention_flops_per_token", "glm-5", sequence_length=131072, index_heads=0)
+    assert every == 78 * 64 * scores
+    # What is selected is causal: each of the first 2048 tokens attends to those before it.
+    causal = held("causal_attention_span", "glm-5", sequence_length=131072)
+    assert causal == pytest.approx(
+        sum(min(n + 0.5, 2048) for n in range(131072)) / 131072, rel=1e-6
+    )
+    # Indexers of 21 layers select for all 78.
+    shared = held("attention_flops_per_token", "glm-5.2", sequence_length=131072)
+    assert shared == pytest.approx(78 * scores + 21 * index)
+    fewer = held("parameters", "glm-5") - held("parameters", "glm-5.2")
+    assert fewer == pytest.approx(57 * (INDEXER + 2 * 128))
+
+
+def test_a_rank_s_part_of_sparse_attention() -> None:
+    """Each tensor-parallel rank has the whole indexer; steps of long sequences are shorter."""
+    plan = {**PLAN, "model": "glm-5", "tp": 8, "dp": 32, "ep": 32, "global_batch": 32,
+            "sequence_length": 65536, "hardware": "gb200-nvl72"}  # fmt: skip
+    names = ["attention_rank_weights", "qkv_width", "index_activations", "step_time",
+             "attention_backward_flops", "attention_forward_flops"]  # fmt: skip
+    sparse, full = (sweep(names, **plan, index_heads=heads) for heads in (32, 0))
+    assert float(sparse.attention_rank_weights - full.attention_rank_weights) == INDEXER
+    assert float(sparse.qkv_width - full.qkv_width) == pytest.approx(INDEXER / 6144)
+    assert float(sparse.index_activations) == 2 * (32 * 129 + 128) + 8 * 2048
+    assert float(full.index_activations) == 0
+    mean = 2048 * (1 - 2048 / (2 * 65536))
+    own = 65536 * mean * 8 * 512 * 2
+    assert float(sparse.attention_forward_flops) == own + 65536 * 65536 * 32 * 129
+    backward = own / 512 * (3 * 256 + 2 * 256) + 65536 * 4 * mean * 32 * 128
+    assert float(sparse.attention_backward_flops) == pytest.approx(backward)
+    assert float(sparse.step_time) < 0.9 * float(full.step_time)
+    assert float(sweep("error_band", **plan).error_band) == 0.25
+
+
 def test_hybrids_beside_published_steps() -> None:
     """Of 22 step times of Nemotron-3 Nano and Super four in five are within their band."""
     found = cases_of_runs(read_runs(find_runs("plans")).runs, kinds=(PUBLISHED,)).cases

@@ -149,7 +149,7 @@ def test_what_a_key_means(
     ("name", "change", "expected"),
     [
         ("gpt2", {"model_type": "gemma2"}, "model_type = 'gemma2': is a kind of model that isn't "),
-        ("gpt2", {"model_type": None}, "model_type: is missing; known: deepseek_v3, gpt2, gpt_neo"),
+        ("gpt2", {"model_type": None}, "model_type: is missing; known: deepseek_v3, deepseek_v32"),
         ("gpt2", {"model_type": ["gpt2"]}, "model_type = ['gpt2']: is a kind of model that isn't"),
         ("gpt2", {"n_layer": 2.5}, "n_layer = 2.5: isn't allowed; write a whole number from 1"),
         ("gpt2", {"n_layer": 10**400}, "n_layer = 1000"),
