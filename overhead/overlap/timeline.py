@@ -178,15 +178,13 @@ def _ring_exchange_aggregate(course: Course, given: Given) -> None:
 
 def _reduce_scatter_ring(course: Course, given: Given) -> None:
     compute, communication = _cut(given)
-    ranks = int(given["ranks"])
-    for index in range(ranks):
+    for index in range(ranks := int(given["ranks"])):
         done = course.compute(f"product of chunk {index + 1}", compute / ranks)
         if index < ranks - 1:
             course.send(f"chunk {index + 1}", communication / (ranks - 1), done)
     if ranks == 1:
         course.send("chunk", communication, course.free[COMPUTATION])
-    both = max(course.free.values())
-    course.compute("sums", given["partial_sum_time"], both)
+    course.compute("sums", given["partial_sum_time"], max(course.free.values()))
 
 
 def _reduce_scatter_pipeline(course: Course, given: Given) -> None:
@@ -214,15 +212,15 @@ def _bulk_shared(course: Course, given: Given) -> None:
 
 
 def _bulk_queued(course: Course, given: Given) -> None:
-    compute, communication = _both(given)
-    course.send("collective", communication, course.compute("product", compute))
+    done = course.compute("product", given["compute_time"])
+    course.send("collective", given["communication_time"], done)
 
 
 def _fused_messages(course: Course, given: Given) -> None:
     course.compute("computation", given["compute_time"])
-    together = course.compute("copy together", given["copy_time"] / 2.0)
-    sent = course.send("one message", given["message_latency"] + given["transfer_time"], together)
-    course.compute("copy apart", given["copy_time"] / 2.0, sent)
+    copy, message = given["copy_time"] / 2.0, given["message_latency"] + given["transfer_time"]
+    sent = course.send("one message", message, course.compute("copy together", copy))
+    course.compute("copy apart", copy, sent)
 
 
 TIMELINES: dict[str, Run] = {
@@ -274,13 +272,15 @@ WHEN = {"mechanism": "pipeline", "schedule": "|".join(PIPELINES)}
 EVEN = ("all stages take equally long", "a transfer occupies no device")
 
 total("compute_time", ("busy_time", "bubble_time"), when=WHEN, name="pipeline_compute_time")
-total(
-    "overlapped_time",
-    ("busy_time", "bubble_time", "exposed_p2p_time"),
-    assumes=EVEN,
-    when=WHEN,
-    name="pipeline_overlapped_time",
-)
+LONG = "transfers longer than a stage's computing follow one another"
+
+
+@formula(returns="overlapped_time", source="derivation", assumes=(*EVEN, LONG), when=WHEN)
+def pipeline_overlapped_time(
+    busy_time: Array, bubble_time: Array, exposed_p2p_time: Array, communication_time: Array
+) -> Array:
+    """Time of a pipeline with what its transfers add, and no less than these by themselves."""
+    return np.maximum(busy_time + bubble_time + exposed_p2p_time, communication_time)
 
 
 @formula(

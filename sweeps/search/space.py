@@ -416,7 +416,8 @@ def _told(resolved: Resolved, point: Point) -> Resolved:
 
 def _of_all(common: Resolved) -> dict[str, str]:
     """Return the labels that hold for every plan, for the conditions on it."""
-    free = ("recompute", "schedule")
+    # The stage of ZeRO, which mechanisms ask for, varies, too
+    free = ("recompute", "schedule", "dp_mechanism")
     kept = {name: label for name, label in common.labels.items() if name not in free}
     return complete({**kept, **common.implied}, common.constants)
 

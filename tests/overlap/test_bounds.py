@@ -15,7 +15,7 @@ from overhead import REGISTRY
 from overhead.formula import Formula
 from overhead.graph import Evaluation
 from overhead.overlap.mechanisms import MECHANISMS
-from overhead.overlap.timeline import COUNTS, DERIVED, TIMELINES, timeline
+from overhead.overlap.timeline import COUNTS, DERIVED, PIPELINES, TIMELINES, timeline
 from tests.overlap.cases import (
     EXACT,
     evaluated,
@@ -73,6 +73,51 @@ def test_never_below_the_longer_nor_above_both(
     assert longer >= time - slack
     longer = overlapped(mechanism, compute, communication * 1.5, **known)
     assert longer >= time - slack
+
+
+# Of these one has a bound of its own, some cost more than they hide, one has stages' times.
+UNBOUNDED = [name for name in MECHANISMS if name not in BOUNDED]
+
+
+@pytest.mark.parametrize("mechanism", UNBOUNDED)
+@given(data=st.data(), compute=lengths, communication=lengths, schedule=st.sampled_from(PIPELINES))
+def test_nothing_hides_more_than_the_shorter_nor_beats_its_ideal(
+    mechanism: str, data: st.DataObject, compute: float, communication: float, schedule: str
+) -> None:
+    known = {**data.draw(cases(mechanism)), "compute_time": compute}
+    labels = {"mechanism": mechanism}
+    if mechanism == "pipeline":
+        known.pop("compute_time")
+        known |= {"stage_forward_time": compute, "stage_backward_time": 2 * compute,
+                  "p2p_time": communication}  # fmt: skip
+        labels["schedule"] = schedule
+        chunks = 2.0 if schedule == "interleaved" else 1.0
+        known |= {"virtual_stages": chunks, "micro_batches": 8.0 * known["micro_batches"]}
+    elif mechanism == "fused_messages":
+        known |= {"messages": 5.0, "message_latency": communication, "transfer_time": compute / 3}
+        known["copy_time"] = communication / 7
+        labels["communication"] = "messages"
+    elif mechanism.startswith("bulk"):
+        known |= {"communication_time": communication, "sms": 132.0, "num_sm": 24.0}
+    else:
+        known |= {"communication_time": communication}
+    held = Evaluation({**MECHANISMS[mechanism].defaults, **known}, labels)
+    names = ("compute_time", "communication_time", "hidden_time", "overlapped_time",
+             "ideal_overlapped_time", "overlap_speedup", "ideal_speedup")  # fmt: skip
+    work, sent, hidden, time, ideal, speedup, best = (float(held[name]) for name in names)
+    assert hidden <= min(work, sent) + EXACT * (work + sent)
+    assert time >= ideal * (1 - 1e-9)
+    assert speedup <= best * (1 + 1e-9)
+    assert float(held["overlap_ratio"]) <= 1.0
+
+
+@given(some_times, some_times, st.integers(1, 64))
+def test_a_layer_waits_for_what_it_needs_unless_it_is_said_not_to(
+    compute: Fraction, communication: Fraction, layers: int
+) -> None:
+    """By default a layer needs the one before it whole: nothing hides."""
+    time = overlapped("layer_by_layer", compute, communication, layers=layers)
+    assert time == pytest.approx(float(compute + communication), rel=EXACT)
 
 
 PRODUCTS = (

@@ -253,3 +253,10 @@ def test_the_interface() -> None:
 
     assert sweeps.search.search.search is not None
     assert package.plans(**BASE).recommended is not None
+
+
+def test_plans_of_a_mechanism_are_those_that_it_suits(sweeps: Runner) -> None:
+    """Weights are fetched ahead where ZeRO shards them: the search finds its stage 3 by itself."""
+    records = sweeps(f"{SMALL} --tp 1 --cp 1 --pp 1 --dp-mechanism fsdp_prefetch --json").records
+    assert records
+    assert {record["zero_stage"] for record in records} == {3.0}
