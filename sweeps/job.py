@@ -24,6 +24,7 @@ from sweeps.validate import SIZE_CLASSES
 if TYPE_CHECKING:
     import xarray as xr
 
+    from sweeps.engine.bounds import Touched
     from sweeps.engine.evaluate import Limits
     from sweeps.engine.reduce_base import Reducer
     from sweeps.validate.measured import MeasuredTable
@@ -55,6 +56,8 @@ class Job:
     measured: MeasuredTable | None = None  # Measurements beside which the times are laid
     # What else decides the file's contents, such as the type of its numbers
     options: Mapping[str, Any] = field(default_factory=dict)
+    # What reductions took, where bounds left cells out
+    touched: list[Touched] = field(default_factory=list, compare=False)
 
     @cached_property
     def attrs(self) -> Mapping[str, str]:
@@ -205,7 +208,7 @@ class Job:
         if reducers:
             from sweeps.engine.reduce import feed
 
-            feed(self.program, reducers, limits, progress)
+            self.touched[:] = feed(self.program, reducers, limits, progress)
         steps = Steps(self.program, self.stored, limits)
         return self.result_of(reducers, steps.run(0, len(steps)))
 

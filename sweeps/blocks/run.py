@@ -36,6 +36,7 @@ from sweeps.blocks.work import (
     recipe_of,
     stored_blocks,
 )
+from sweeps.engine.bounds import reduce_all
 from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Block, Layout
@@ -366,6 +367,12 @@ def write_sweep(
         written = _write_directly(job, output, means, storage, limits, progress)
         clear(output)
         return written
+    if not (begun or means.zarr or means.scheduler or job.stored or job.measured):
+        reducers = job.reducers()
+        touched = reduce_all(job.program, reducers, found.seconds)
+        if touched is not None:
+            job.touched[:] = touched
+            return _write(output, job.result_of(reducers, iter(())), means, storage, progress)
     # How many a cluster has is known only when it answers.
     count = MANY if means.scheduler else means.processes
     cut = cut_for(found, limits, count, block_bytes(means.max_memory, means.processes))
@@ -391,11 +398,20 @@ def _write_directly(
     limits: Limits,
     progress: Callable[[str], Callable[[int, int], None]] | None,
 ) -> Written:
-    layout, blocks = job.result(progress("reducing") if progress else None, limits)
+    result = job.result(progress("reducing") if progress else None, limits)
+    return _write(output, result, means, storage, progress)
+
+
+def _write(
+    output: Path,
+    result: tuple[Layout, Iterator[Block]],
+    means: Means,
+    storage: Storage,
+    progress: Callable[[str], Callable[[int, int], None]] | None,
+) -> Written:
     return write(
         output,
-        layout,
-        blocks,
+        *result,
         overwrite=means.overwrite,
         compress=storage.compress,
         digits=storage.digits,

@@ -127,7 +127,8 @@ def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
     finally:
         sys.stdout.writelines(line + "\n" for line in answer)
         sys.stdout.write(out.ends.getvalue())
-    lines = [] if answer and not verbose else [*summary(out.path)]
+    lines = [one.words for one in job.touched]
+    lines += [] if answer and not verbose else [*summary(out.path)]
     lines += (grouped_lines if job.program.training else assumed_lines)(job, brief=True)
     sys.stdout.writelines(line + "\n" for line in lines)
 

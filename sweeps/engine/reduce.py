@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
+from sweeps.engine.bounds import Touched
+from sweeps.engine.bounds import reduce as bounded
 from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Column, Layout
@@ -589,11 +591,17 @@ def feed(
     reducers: Sequence[Reducer],
     limits: Limits | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Compute what is reduced, and reduce it."""
+) -> tuple[Touched, ...]:
+    """Compute what is reduced, and reduce it; return what bounds left out of it."""
     by_quantity: dict[str, list[Reducer]] = {}
     for made in reducers:
         by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
+    touched: list[Touched] = []
+    for name, several in list(by_quantity.items()):
+        known = bounded(program, several)
+        if known is not None:
+            touched += known
+            del by_quantity[name]
     shapes = (
         program.shape(variable) for variable in program.variables if variable.name in by_quantity
     )
@@ -606,6 +614,7 @@ def feed(
         done += block.values.size
         if progress is not None:
             progress(done, total)
+    return tuple(touched)
 
 
 def reduced_columns(reducers: Sequence[Reducer], layout: Layout) -> list[Column]:

@@ -1,0 +1,625 @@
+"""Exact extremes without computing most cells: boxes are bounded, halved, and left out.
+
+Discrete axes stay points; reduced axes of continuous quantities become intervals, on which the
+same kernels give bounds (`sweeps.engine.interval`).  A box whose best possible value, at its first
+place, comes after what is known already holds nothing of the answer.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.collectives import choices
+from overhead.graph import Node
+from overhead.quantity import VOCABULARY
+from overhead.recording import RecordingError, recording
+from sweeps.engine import interval
+from sweeps.engine.describe import Steps
+from sweeps.engine.evaluate import blocks_over, settings
+from sweeps.engine.grid import Case, Variable
+from sweeps.engine.interval import Interval
+from sweeps.engine.program import Program
+
+Places = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+# Boxes of a pass: what all nodes of a training step hold of them together is some 100 MB.
+BOXES = 1 << 13
+# Boxes of no more cells are computed.
+SMALL = 8
+# Boxes that wait; beyond, they are worked off before more are made.
+WAITING = 1 << 20
+# Of each result the most promising boxes of a pass are looked at, to have something to beat.
+PROMISING = 4
+# Seconds of computing everything from which it is worth trying, and the share of them that the
+# trial, and all that comes of it, may take.
+WORTH, TRIAL, SHARE = 1.0, 0.05, 0.15
+INSTEAD: dict[Any, Callable[..., Any]] = {
+    choices.best_of: interval.best_of,
+    choices.select: interval.select,
+}
+
+
+class Touched(NamedTuple):
+    """What a reduction took."""
+
+    name: str  # The reduction's
+    cells: int  # Cells that were computed
+    boxes: int  # Boxes that were bounded
+    total: int  # Cells there are
+
+    @property
+    def words(self) -> str:
+        """What was computed of how many."""
+        return (
+            f"{self.name}: {self.cells:,} of {self.total:,} cells were computed; bounds of "
+            f"{self.boxes:,} boxes leave out the others, exactly"
+        )
+
+
+class Abandoned(Exception):
+    """Bounds leave out too little, or can't be had: everything is computed."""
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes: a point of the discrete axes each, and a run of each continuous one."""
+
+    point: Places  # Of the discrete axes, a flat index in C order
+    starts: Places  # Shape: axes, boxes
+    stops: Places  # Shape: axes, boxes
+    bound: Floats  # No value inside comes before this
+
+    def __len__(self) -> int:
+        return len(self.point)
+
+    def take(self, which: Any) -> Boxes:
+        """Return some of them."""
+        return Boxes(
+            self.point[which], self.starts[:, which], self.stops[:, which], self.bound[which]
+        )
+
+    @property
+    def cells(self) -> Places:
+        """How many cells each has."""
+        return np.asarray(np.prod(self.stops - self.starts, axis=0, dtype=np.int64))
+
+    @staticmethod
+    def joined(several: Sequence[Boxes]) -> Boxes:
+        """Return all of several."""
+        return Boxes(
+            np.concatenate([one.point for one in several]),
+            np.concatenate([one.starts for one in several], axis=1),
+            np.concatenate([one.stops for one in several], axis=1),
+            np.concatenate([one.bound for one in several]),
+        )
+
+
+class Best:
+    """The first so many (value, place) of each result; cells come in any order, or again."""
+
+    def __init__(self, results: int, count: int, none: int) -> None:
+        self.count, self.none = count, none
+        self.keys = np.full((results, count), np.inf)
+        self.places = np.full((results, count), none, dtype=np.int64)
+
+    def add(self, results: Places, keys: Floats, places: Places) -> None:
+        """Take cells in; those that aren't numbers are passed over."""
+        last, edge = self.keys[results, -1], self.places[results, -1]
+        some = (keys < last) | ((keys == last) & (places < edge))
+        if not some.any():
+            return
+        results, keys, places = results[some], keys[some], places[some]
+        own = np.unique(results)
+        results = np.concatenate([np.repeat(own, self.count), results])
+        keys = np.concatenate([self.keys[own].ravel(), keys])
+        places = np.concatenate([self.places[own].ravel(), places])
+        order = np.lexsort((places, keys, results))
+        results, keys, places = results[order], keys[order], places[order]
+        again = np.r_[False, (results[1:] == results[:-1]) & (places[1:] == places[:-1])]
+        again &= places != self.none
+        results, keys, places = results[~again], keys[~again], places[~again]
+        rank = np.arange(len(results)) - np.searchsorted(results, results)
+        kept = rank < self.count
+        self.keys[results[kept], rank[kept]] = keys[kept]
+        self.places[results[kept], rank[kept]] = places[kept]
+
+    def beats(self, results: Places, bound: Floats, first: Places) -> NDArray[np.bool_]:
+        """Return which boxes hold nothing that is missing here."""
+        last, edge = self.keys[results, -1], self.places[results, -1]
+        return np.asarray((bound > last) | ((bound == last) & (first >= edge)))
+
+
+class Work:
+    """One variable under one set of labels: what is bounded, what is computed, where."""
+
+    def __init__(
+        self, program: Program, case: Case, variable: Variable, reducer: Any, axes: Sequence[str]
+    ) -> None:
+        self.program, self.case, self.grid = program, case, program.grid
+        self.split = reducer.task.split
+        self.sign = -1.0 if reducer.task.reduction.operation == "max" else 1.0
+        self.node, self.status = case.nodes[variable.name], case.status
+        self.mask = program.faults.masking(variable.name)
+        self.order = _ordered([self.node, self.status])
+        dims = variable.dims
+        self.dims = [self.grid.position(dim) for dim in dims]
+        self.axes = [self.grid.position(dim) for dim in axes]
+        self.points = [place for place in self.dims if place not in self.axes]
+        self.lengths = [1 if p in case.fixed else self.grid.shape[p] for p in self.points]
+        self.runs = np.array([self.grid.shape[p] for p in self.axes], dtype=np.int64)
+        # Of each of the variable's dimensions: how far apart results, and places, lie along it.
+        kept = [dims[axis] for axis in self.split.kept_axes]
+        reach = [math.prod(self.split.kept_shape[n + 1 :]) for n in range(len(kept))]
+        self.results = dict(zip(kept, reach, strict=True))
+        self.strides = dict(zip(self.split.reduced_dims, self.split.strides, strict=True))
+        self.bounded = self.computed = 0
+
+    def index(self, point: Places) -> dict[int, Places]:
+        """Return the index along each discrete dimension."""
+        found = np.unravel_index(point, self.lengths) if self.lengths else ()
+        index = dict(zip(self.points, found, strict=True))
+        held = {place: np.full(len(point), one.start) for place, one in self.case.fixed.items()}
+        return {place: np.asarray(one) for place, one in (index | held).items()}
+
+    def where(self, point: Places, starts: Places) -> tuple[Places, Places]:
+        """Return results, and places in canonical order, of cells."""
+        index = self.index(point) | dict(zip(self.axes, starts, strict=True))
+        result, place = np.zeros((2, len(point)), dtype=np.int64)
+        for position, own in index.items():
+            name = self.grid.names[position]
+            result += own * self.results.get(name, 0)
+            place += own * self.strides.get(name, 0)
+        return result, place
+
+    # Values.
+
+    def _given(
+        self, index: Mapping[int, Places], starts: Places, stops: Places | None
+    ) -> Callable[[Node], Any]:
+        """Return what gives given nodes, a box each along the first dimension."""
+        shape = (-1, *(1,) * (self.grid.ndim - 1))
+        places = dict(zip(self.axes, range(len(self.axes)), strict=True))
+
+        def given(node: Node) -> Any:
+            assert node.given is not None
+            own = [p for p, length in enumerate(node.given.shape) if length > 1]
+            if not own:
+                return node.given
+            if len(own) == 1 and own[0] in places:
+                values, at = node.given.reshape(-1), places[own[0]]
+                low = values[starts[at]].reshape(shape)
+                if stops is None:
+                    return low
+                high = values[stops[at] - 1].reshape(shape)
+                if node.name in self.falling:
+                    low, high = high, low
+                nan = np.isnan(low) | np.isnan(high)
+                return Interval(low, high, nan if nan.any() else None)
+            every = tuple(
+                0 if p not in own else starts[places[p]] if p in places else index.get(p, 0)
+                for p in range(self.grid.ndim)
+            )
+            return node.given[every].reshape(shape)
+
+        return given
+
+    @property
+    def falling(self) -> set[str]:
+        """The columns of continuous axes whose values fall along them."""
+        axes = (self.grid.axes[place] for place in self.axes)
+        return {
+            name for axis in axes for name, values in axis.columns.items()
+            if len(values) > 1 and values[0] > values[-1]
+        }  # fmt: skip
+
+    def evaluated(self, given: Callable[[Node], Any]) -> tuple[Any, Any]:
+        """Return the variable and its status where given nodes have some values."""
+        known: dict[int, Any] = {}
+        for node, done in self.order:
+            if node.given is not None:
+                known[id(node)] = given(node)
+            else:
+                assert node.run is not None
+                values = [known[id(one)] for one in node.inputs]
+                run: Any = node.run
+                if run in INSTEAD and any(map(_is_bounded, values)):
+                    run = INSTEAD[run]
+                known[id(node)] = run(*values)
+            for one in done:
+                known.pop(one, None)
+        return known[id(self.node)], known[id(self.status)]
+
+    def bounds(self, given: Callable[[Node], Any], shape: Sequence[int]) -> Floats:
+        """Return what no value comes before; infinity where there surely is none."""
+        with settings(self.grid.shape[-1]), recording():
+            value, status = self.evaluated(given)
+            value, status = interval.of(value), interval.of(status)
+        bound = value.low if self.sign > 0.0 else -value.high
+        never = (status.low & self.mask) != 0
+        if value.nan is not None:
+            # What may be no number may be any.
+            bound = np.where(value.nan, -np.inf, bound)
+        bound = np.where(np.isnan(bound), -np.inf, bound)
+        return np.broadcast_to(np.where(never, np.nan, bound), shape).reshape(-1)
+
+    def of_boxes(self, boxes: Boxes) -> Boxes:
+        """Return boxes with their bounds."""
+        if not len(boxes):
+            return boxes
+        found = []
+        shape = (0, *(1,) * (self.grid.ndim - 1))
+        for first in range(0, len(boxes), BOXES):
+            some = boxes.take(slice(first, first + BOXES))
+            given = self._given(self.index(some.point), some.starts, some.stops)
+            found.append(self.bounds(given, (len(some), *shape[1:])))
+        self.bounded += len(boxes)
+        made = Boxes(boxes.point, boxes.starts, boxes.stops, np.concatenate(found))
+        return made.take(~np.isnan(made.bound))
+
+    def cells(self, point: Places, starts: Places) -> Floats:
+        """Return the keys of cells, as the engine computes them; NaN where there is none."""
+        found = np.empty(len(point))
+        for first in range(0, len(point), BOXES):
+            part = slice(first, first + BOXES)
+            given = self._given(self.index(point[part]), starts[:, part], None)
+            with settings(self.grid.shape[-1]):
+                value, status = self.evaluated(given)
+            shape = (len(found[part]), *(1,) * (self.grid.ndim - 1))
+            there = (np.broadcast_to(status, shape) & self.mask) == 0
+            values = np.where(there, np.broadcast_to(value, shape), np.nan)
+            found[part] = self.sign * values.reshape(-1)
+        self.computed += len(point)
+        return found
+
+    # The first boxes: each discrete point with all of the continuous axes.
+
+    def parts(self) -> Iterator[tuple[slice, ...]]:
+        """Yield parts of the discrete points, as slices along their dimensions."""
+        yield from blocks_over(self.lengths, BOXES) if self.lengths else iter([()])
+
+    def roots(self, part: Sequence[slice]) -> Boxes:
+        """Return the boxes of some discrete points."""
+        pieces = {
+            place: slice(self.case.fixed[place].start, self.case.fixed[place].stop)
+            if place in self.case.fixed else piece
+            for place, piece in zip(self.points, part, strict=True)
+        }  # fmt: skip
+        region = tuple(
+            slice(0, self.grid.shape[p])
+            if p in self.axes
+            else pieces.get(p, self.case.fixed.get(p, slice(0, 1)))
+            for p in range(self.grid.ndim)
+        )
+        shape = [
+            1 if p in self.axes else piece.stop - piece.start for p, piece in enumerate(region)
+        ]
+
+        def given(node: Node) -> Any:
+            assert node.given is not None
+            own = {p for p, length in enumerate(node.given.shape) if length > 1}
+            if own & set(self.axes):
+                values = node.given.reshape(-1)
+                ends = (
+                    sorted((values[0], values[-1])) if not np.isnan(values).any() else (np.nan,) * 2
+                )
+                low, high = (np.full((1,) * self.grid.ndim, end) for end in ends)
+                return Interval(low, high, np.isnan(low) if np.isnan(low).any() else None)
+            return node.given[tuple(
+                piece if length > 1 else slice(None)
+                for piece, length in zip(region, node.given.shape, strict=True)
+            )]  # fmt: skip
+
+        bound = self.bounds(given, shape)
+        # The grid's order of dimensions is that of the points.
+        count = len(bound)
+        mine = [piece.stop - piece.start for piece in part]
+        index = np.unravel_index(np.arange(count), mine) if mine else ()
+        absolute = [own + piece.start for own, piece in zip(index, part, strict=True)]
+        point = (
+            np.ravel_multi_index(absolute, self.lengths).astype(np.int64)
+            if absolute else np.zeros(count, dtype=np.int64)
+        )  # fmt: skip
+        starts = np.zeros((len(self.axes), count), dtype=np.int64)
+        stops = np.repeat(self.runs[:, np.newaxis], count, axis=1)
+        self.bounded += count
+        return Boxes(point, starts, stops, bound).take(~np.isnan(bound))
+
+
+def _is_bounded(value: Any) -> bool:
+    """Whether a value, or the pair that a choice gives, is an interval."""
+    return isinstance(value, Interval) or (
+        isinstance(value, tuple) and any(isinstance(one, Interval) for one in value)
+    )
+
+
+def _ordered(targets: Sequence[Node]) -> list[tuple[Node, list[int]]]:
+    """Return nodes, each after what it takes, with those that nothing takes any more."""
+    order: dict[int, Node] = {}
+
+    def visit(node: Node) -> None:
+        if id(node) in order:
+            return
+        for one in node.inputs:
+            visit(one)
+        order[id(node)] = node
+
+    for target in targets:
+        visit(target)
+    last = {}
+    for node in order.values():
+        for one in node.inputs:
+            last[id(one)] = id(node)
+    done: dict[int, list[int]] = {}
+    keep = {id(target) for target in targets}
+    for key, user in last.items():
+        if key not in keep:
+            done.setdefault(user, []).append(key)
+    return [(node, done.get(key, [])) for key, node in order.items()]
+
+
+# The search.
+
+
+def continuous(program: Program, variable: Variable, reducer: Any) -> list[str]:
+    """Return the reduced dimensions that may become intervals."""
+    grid, found = program.grid, []
+    shared = {dim for dims, _ in grid.fields.values() for dim in dims}
+    for dim in reducer.task.split.reduced_dims:
+        axis = grid.axes[grid.position(dim)]
+        numbers = [values for values in axis.columns.values() if values.dtype.kind == "f"]
+        if axis.switching or dim in shared or len(axis) < 2 or len(numbers) < len(axis.columns):
+            continue
+        steps = [np.diff(values) for values in numbers]
+        rising = all((step >= 0).all() or (step <= 0).all() for step in steps)
+        if rising and not all(
+            name in VOCABULARY and VOCABULARY[name].integer for name in axis.columns
+        ):
+            found.append(dim)
+    return found
+
+
+def search(work: Work, best: Best, stop: Callable[[int, int], None]) -> None:
+    """Find the best cells of a variable under one set of labels.
+
+    `stop` is told how many of how many discrete points have been bounded, and may raise
+    `Abandoned`.
+    """
+    waiting: list[Boxes] = []
+    held, done, total = 0, 0, math.prod(work.lengths)
+
+    def go_on() -> None:
+        stop(done, total)
+
+    for part in work.parts():
+        boxes = _left(work, best, work.roots(part))
+        _try(work, best, boxes)
+        boxes = _left(work, best, boxes)
+        done += math.prod(piece.stop - piece.start for piece in part)
+        if len(boxes):
+            waiting.append(boxes)
+            held += len(boxes)
+        go_on()
+        if held > WAITING:
+            _work_off(work, best, waiting, go_on)
+            waiting, held = [], 0
+    _work_off(work, best, waiting, go_on)
+
+
+def _left(work: Work, best: Best, boxes: Boxes) -> Boxes:
+    """Return the boxes that may hold something that isn't known yet."""
+    if not len(boxes):
+        return boxes
+    result, first = work.where(boxes.point, boxes.starts)
+    return boxes.take(~best.beats(result, boxes.bound, first))
+
+
+def _try(work: Work, best: Best, boxes: Boxes) -> None:
+    """Compute cells at the ends of the most promising boxes of each result."""
+    if not len(boxes):
+        return
+    result, _ = work.where(boxes.point, boxes.starts)
+    order = np.lexsort((boxes.bound, result))
+    rank = np.arange(len(order)) - np.searchsorted(result[order], result[order])
+    chosen = boxes.take(order[rank < PROMISING])
+    ends = list(product((0, 1), repeat=len(work.axes)))
+    chosen = chosen.take(slice(0, max(1, BOXES // len(ends))))
+    corners = [
+        np.array([
+            (chosen.stops[at] - 1 if end else chosen.starts[at]) for at, end in enumerate(corner)
+        ])
+        for corner in ends
+    ]  # fmt: skip
+    point = np.tile(chosen.point, len(ends))
+    starts = np.concatenate(corners, axis=1)
+    _compute(work, best, point, starts)
+
+
+def _compute(work: Work, best: Best, point: Places, starts: Places) -> None:
+    keys = work.cells(point, starts)
+    there = ~np.isnan(keys)
+    result, place = work.where(point[there], starts[:, there])
+    best.add(result, keys[there], place)
+
+
+def _work_off(work: Work, best: Best, waiting: list[Boxes], stop: Callable[[], None]) -> None:
+    """Halve boxes and compute small ones until none is left, the most promising first."""
+    if not waiting:
+        return
+    ways = 1 << len(work.axes)
+    size = max(1, BOXES // ways)
+    boxes = Boxes.joined(waiting)
+    boxes = boxes.take(np.argsort(-boxes.bound, kind="stable"))
+    stack = [boxes]  # The most promising last
+    while stack:
+        boxes = stack.pop()
+        if len(boxes) > size:
+            stack.append(boxes.take(slice(0, len(boxes) - size)))
+            boxes = boxes.take(slice(len(boxes) - size, len(boxes)))
+        boxes = _left(work, best, boxes)
+        if not len(boxes):
+            continue
+        small = boxes.cells <= SMALL
+        if small.any():
+            _compute(work, best, *_cells_of(boxes.take(small)))
+            boxes = boxes.take(~small)
+        if not len(boxes):
+            continue
+        boxes = _left(work, best, work.of_boxes(_halved(boxes)))
+        _try(work, best, boxes)
+        boxes = _left(work, best, boxes)
+        if len(boxes):
+            stack.append(boxes.take(np.argsort(-boxes.bound, kind="stable")))
+        stop()
+
+
+def _halved(boxes: Boxes) -> Boxes:
+    """Return the halves of boxes along every continuous axis."""
+    middle = (boxes.starts + boxes.stops + 1) // 2
+    found = []
+    for corner in product((0, 1), repeat=len(boxes.starts)):
+        upper = np.array(corner, dtype=bool)[:, np.newaxis]
+        starts = np.where(upper, middle, boxes.starts)
+        stops = np.where(upper, boxes.stops, middle)
+        some = (stops > starts).all(axis=0)
+        found.append(Boxes(boxes.point[some], starts[:, some], stops[:, some], boxes.bound[some]))
+    return Boxes.joined(found)
+
+
+def _cells_of(boxes: Boxes) -> tuple[Places, Places]:
+    """Return every cell of boxes."""
+    cells = boxes.cells
+    point = np.repeat(boxes.point, cells)
+    local = np.arange(len(point)) - np.repeat(np.cumsum(cells) - cells, cells)
+    starts = np.empty((len(boxes.starts), len(point)), dtype=np.int64)
+    for at in range(len(boxes.starts) - 1, -1, -1):
+        extent = np.repeat(boxes.stops[at] - boxes.starts[at], cells)
+        starts[at] = np.repeat(boxes.starts[at], cells) + local % extent
+        local //= extent
+    return point, starts
+
+
+# Whether it is worth it.
+
+
+def reduce(
+    program: Program, reducers: Sequence[Any], seconds: float | None = None
+) -> tuple[Touched, ...] | None:
+    """Fill reducers of one variable by bounds; None where everything has to be computed.
+
+    `seconds`: what computing everything takes, where that is known.
+    """
+    name = reducers[0].task.reduction.quantity
+    (variable,) = (one for one in program.variables if one.name == name)
+    works = []
+    for made in reducers:
+        axes = continuous(program, variable, made)
+        if made.task.reduction.operation not in ("min", "max", "top") or not axes:
+            return None
+        works.append([
+            Work(program, case, variable, made, axes)
+            for case, _, _ in program.stages([name]) if name in case.nodes
+        ])  # fmt: skip
+    if not all(_is_whole(program, variable, work) for own in works for work in own):
+        return None
+    seconds = _seconds(program, name) if seconds is None else seconds
+    if seconds < WORTH:
+        return None
+    budget = Budget(seconds, len(reducers) * sum(map(_points, works[0])))
+    found = []
+    try:
+        for made, own in zip(reducers, works, strict=True):
+            found.append(_filled(made, own, budget))
+    except (Abandoned, RecordingError):
+        return None
+    for made, (state, _) in zip(reducers, found, strict=True):
+        made.restore(state)
+    return tuple(touched for _, touched in found)
+
+
+def reduce_all(
+    program: Program, reducers: Sequence[Any], seconds: float
+) -> tuple[Touched, ...] | None:
+    """Fill reducers by bounds, of all variables or of none."""
+    by_quantity: dict[str, list[Any]] = {}
+    for made in reducers:
+        by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
+    found = [reduce(program, several, seconds) for several in by_quantity.values()]
+    if any(one is None for one in found):
+        return None
+    return tuple(touched for one in found for touched in one or ())
+
+
+def _is_whole(program: Program, variable: Variable, work: Work) -> bool:
+    """Whether each of a variable's cells has one status, of its own."""
+    own = {*variable.dims, *(program.grid.names[p] for p in work.case.fixed)}
+    alone = all(axis.name in variable.dims or len(axis) == 1 for axis in program.switching)
+    return alone and work.status.dims <= own
+
+
+def _points(work: Work) -> int:
+    return math.prod(work.lengths)
+
+
+def _filled(
+    reducer: Any, works: Sequence[Work], budget: Budget
+) -> tuple[dict[str, NDArray[Any]], Touched]:
+    task, split = reducer.task, reducer.task.split
+    count = (
+        min(task.reduction.count, split.reduced_cells) if task.reduction.operation == "top" else 1
+    )
+    best = Best(split.kept_cells, count, split.reduced_cells)
+    for work in works:
+        search(work, best, budget.spent)
+        budget.before += _points(work)
+    shape = (count, *split.kept_shape)
+    total = math.prod(split.shape)
+    state = {
+        "seen": np.array(total, dtype=np.int64),
+        "keys": np.ascontiguousarray(best.keys.T).reshape(shape),
+        "places": np.ascontiguousarray(best.places.T).reshape(shape),
+    }
+    cells, boxes = sum(one.computed for one in works), sum(one.bounded for one in works)
+    return state, Touched(task.name, cells, boxes, total)
+
+
+class Budget:
+    """How long bounds may take, beside computing everything."""
+
+    def __init__(self, seconds: float, points: int) -> None:
+        self.seconds, self.points = seconds, points
+        self.before, self.start = 0, time.perf_counter()
+
+    def spent(self, done: int, _: int) -> None:
+        """Give up where so much was spent, or would be by the end, that computing all is better."""
+        now = time.perf_counter() - self.start
+        whole = now * self.points / max(self.before + done, 1)
+        if now > SHARE * self.seconds or (now > TRIAL * self.seconds and whole > self.seconds / 2):
+            raise Abandoned
+
+
+# Of the work that is timed: the first step makes what all others use.
+TIMED = 3
+
+
+def _seconds(program: Program, name: str) -> float:
+    """Return how long computing everything takes, from some of it; nothing where that is little."""
+    steps = Steps(program, (name,))
+    if len(steps) <= 2 * TIMED:
+        return 0.0
+    places = np.linspace(0, len(steps) - 1, TIMED, dtype=np.int64).tolist()
+    for _ in steps.run(places[0], places[0] + 1):
+        pass
+    start = time.perf_counter()
+    for place in places:
+        for _ in steps.run(place, place + 1):
+            pass
+    return (time.perf_counter() - start) * len(steps) / TIMED

@@ -1,0 +1,485 @@
+"""Numbers known to lie between two bounds, on which kernels run as they are.
+
+Each operation is the kernel's own, at the ends of what it takes: rounding to nearest is monotone,
+so that whatever a kernel gives of any numbers between the bounds lies between those of its result,
+to the last bit.  What rounds otherwise (powers, logarithms) is widened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.recording import FUNCTIONS, Recorded, RecordingError
+
+Array = NDArray[Any]
+# Units in the last place by which functions may be off that nobody has proven monotone.
+ULPS = 4
+
+
+class Interval(Recorded):
+    """Numbers, or truths, between two arrays of bounds.
+
+    Of truths the lower bound says where it surely holds, the upper one where it may; of sets of
+    bits likewise.  `nan` says where a number may be missing: None where none may.
+    """
+
+    def __init__(self, low: Array, high: Array, nan: Array | None = None) -> None:
+        self.low, self.high, self.nan = low, high, nan
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The shape to which the bounds broadcast."""
+        return np.broadcast_shapes(self.low.shape, self.high.shape)
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        """The dimensions."""
+        return max(self.low.ndim, self.high.ndim)
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """The numbers."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
+        """The type of the bounds."""
+        return np.dtype(self.low.dtype)
+
+    @property
+    def point(self) -> Array:
+        """Where there is one number."""
+        return np.asarray(self.low == self.high)
+
+    def astype(self, dtype: Any = None, **_: Any) -> Interval:
+        """Return it as another type."""
+        if dtype is None or self.low.dtype == np.dtype(dtype) == self.high.dtype:
+            return self
+        if np.dtype(dtype).kind == "b" and self.low.dtype.kind != "b":
+            return _compared(np.not_equal, self, of(0.0))
+        return Interval(self.low.astype(dtype), self.high.astype(dtype), self.nan)
+
+    def reshape(self, *shape: Any) -> Interval:
+        """Return it in another shape."""
+        whole = self.shape
+        nan = None if self.nan is None else np.broadcast_to(self.nan, whole).reshape(*shape)
+        low, high = (np.broadcast_to(one, whole).reshape(*shape) for one in (self.low, self.high))
+        return Interval(low, high, nan)
+
+    def any(self) -> bool:
+        """Whether it may hold anywhere."""
+        return bool(np.any(self.high)) or bool(np.any(self.low))
+
+    def all(self) -> bool:
+        """Whether it surely holds everywhere."""
+        return bool(np.all(self.low))
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **options: Any) -> Any:
+        rule = RULES.get(ufunc)
+        # An array to work in isn't taken: kernels go on with what is returned.
+        if method != "__call__" or options.keys() - {"out"} or rule is None:
+            msg = f"{ufunc.__name__}.{method} of an interval with {list(options)}"
+            raise RecordingError(msg)
+        return rule(*map(of, args))
+
+    def __array_function__(self, function: Any, _types: Any, args: Any, options: Any) -> Any:
+        rule = OWN.get(function) or FUNCTIONS.get(function)
+        if rule is None:
+            msg = f"{function.__name__} of an interval"
+            raise RecordingError(msg)
+        return rule(*args, **options)
+
+    def called(self, name: str, args: Sequence[Any]) -> Interval:
+        """Refuse what expressions call by name: its own steps are what is bounded."""
+        msg = f"{name} of an interval"
+        raise RecordingError(msg)
+
+
+def of(value: Any) -> Interval:
+    """Return plain numbers as an interval."""
+    if isinstance(value, Interval):
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        msg = f"{type(value).__name__} beside an interval"
+        raise RecordingError(msg)
+    nan = np.isnan(array) if array.dtype.kind == "f" else None
+    return Interval(array, array, nan if nan is not None and nan.any() else None)
+
+
+def _joined(*nans: Array | None) -> Array | None:
+    known = [one for one in nans if one is not None]
+    total = known[0] if known else None
+    for one in known[1:]:
+        total = total | one
+    return total
+
+
+def _made(low: Array, high: Array, nan: Array | None) -> Interval:
+    """Return an interval of computed bounds: what isn't a number bounds nothing."""
+    if np.isnan(low).any() or np.isnan(high).any():
+        none = np.isnan(low) | np.isnan(high)
+        low, high = np.where(none, -np.inf, low), np.where(none, np.inf, high)
+        nan = none if nan is None else nan | none
+    if nan is not None and not nan.any():
+        nan = None
+    return Interval(low, high, nan)
+
+
+def _infinite(one: Interval) -> Array | None:
+    """Return where a bound is infinite; None where none is."""
+    if np.isfinite(one.low).all() and np.isfinite(one.high).all():
+        return None
+    return np.asarray(~(np.isfinite(one.low) & np.isfinite(one.high)))
+
+
+def _has_zero(one: Interval) -> Array:
+    return np.asarray((one.low <= 0.0) & (one.high >= 0.0))
+
+
+def _add(one: Interval, other: Interval) -> Interval:
+    nan = _joined(one.nan, other.nan)
+    left, right = _infinite(one), _infinite(other)
+    if left is not None and right is not None:
+        nan = _joined(nan, left & right)
+    if one.low is one.high and other.low is other.high:
+        total = one.low + other.low
+        return _made(total, total, nan)
+    return _made(one.low + other.low, one.high + other.high, nan)
+
+
+def _negative(one: Interval) -> Interval:
+    return Interval(-one.high, -one.low, one.nan)
+
+
+def _subtract(one: Interval, other: Interval) -> Interval:
+    nan = _joined(one.nan, other.nan)
+    left, right = _infinite(one), _infinite(other)
+    if left is not None and right is not None:
+        nan = _joined(nan, left & right)
+    return _made(one.low - other.high, one.high - other.low, nan)
+
+
+def _least(values: Sequence[Array]) -> Array:
+    total = values[0]
+    for one in values[1:]:
+        total = np.minimum(total, one)
+    return total
+
+
+def _most(values: Sequence[Array]) -> Array:
+    total = values[0]
+    for one in values[1:]:
+        total = np.maximum(total, one)
+    return total
+
+
+def _multiply(one: Interval, other: Interval) -> Interval:
+    nan = _joined(one.nan, other.nan)
+    for left, right in ((one, other), (other, one)):
+        infinite = _infinite(left)
+        if infinite is not None:
+            nan = _joined(nan, infinite & _has_zero(right))
+    if (one.low >= 0.0).all() and (other.low >= 0.0).all():
+        return _made(one.low * other.low, one.high * other.high, nan)
+    ends = [x * y for x in (one.low, one.high) for y in (other.low, other.high)]
+    return _made(_least(ends), _most(ends), nan)
+
+
+def _divide(one: Interval, other: Interval) -> Interval:
+    nan = _joined(one.nan, other.nan)
+    left, right = _infinite(one), _infinite(other)
+    if left is not None and right is not None:
+        nan = _joined(nan, left & right)
+    zero = _has_zero(other)
+    some = bool(zero.any())
+    if some:
+        nan = _joined(nan, zero & _has_zero(one))
+    above = bool((one.low >= 0.0).all()) and bool((other.low >= 0.0).all())
+    if above and not (some and np.signbit(other.low).any()):
+        return _made(one.low / other.high, one.high / other.low, nan)
+    ends = [x / y for x in (one.low, one.high) for y in (other.low, other.high)]
+    low, high = _least(ends), _most(ends)
+    if some:
+        # Above nought on both sides the quotient is, whatever it is divided by.
+        rising = (other.low == 0.0) & ~np.signbit(other.low) & (one.low >= 0.0)
+        zero = zero & ~rising
+        low, high = np.where(zero, -np.inf, low), np.where(zero, np.inf, high)
+    return _made(low, high, nan)
+
+
+def _minimum(one: Interval, other: Interval) -> Interval:
+    nan = _joined(one.nan, other.nan)
+    return Interval(np.minimum(one.low, other.low), np.minimum(one.high, other.high), nan)
+
+
+def _maximum(one: Interval, other: Interval) -> Interval:
+    nan = _joined(one.nan, other.nan)
+    return Interval(np.maximum(one.low, other.low), np.maximum(one.high, other.high), nan)
+
+
+def _hull(one: Interval, other: Interval) -> Interval:
+    nan = _joined(one.nan, other.nan)
+    return Interval(np.minimum(one.low, other.low), np.maximum(one.high, other.high), nan)
+
+
+def _ignoring(rule: Callable[..., Interval]) -> Callable[..., Interval]:
+    """Return fmin or fmax: where one isn't a number it is the other."""
+
+    def run(one: Interval, other: Interval) -> Interval:
+        found = rule(one, other)
+        return found if found.nan is None else _hull(one, other)
+
+    return run
+
+
+def _rising(ufunc: np.ufunc, ulps: int = 0) -> Callable[[Interval], Interval]:
+    """Return what an increasing function gives."""
+
+    def run(one: Interval) -> Interval:
+        low, high = ufunc(one.low), ufunc(one.high)
+        nan = one.nan
+        if ufunc in PARTIAL:
+            outside = one.low < PARTIAL[ufunc]
+            nan = _joined(nan, outside) if outside.any() else nan
+        return _made(*_widened(low, high, ulps), nan)
+
+    return run
+
+
+def _widened(low: Array, high: Array, ulps: int) -> tuple[Array, Array]:
+    for _ in range(ulps):
+        low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
+    return low, high
+
+
+def _absolute(one: Interval) -> Interval:
+    low, high = np.abs(one.low), np.abs(one.high)
+    least = np.where(_has_zero(one), 0.0, np.minimum(low, high))
+    return Interval(least, np.maximum(low, high), one.nan)
+
+
+def _power(one: Interval, other: Interval) -> Interval:
+    nan = _joined(one.nan, other.nan)
+    if (other.low == 2.0).all() and (other.high == 2.0).all():
+        one = _absolute(one)  # A square has no sign
+    if (one.low < 0.0).any():
+        if not (one.point & other.point).all():
+            msg = "a power of what may be negative"
+            raise RecordingError(msg)
+        total = np.power(one.low, other.low)
+        return _made(total, total, nan)
+    ends = [np.power(x, y) for x in (one.low, one.high) for y in (other.low, other.high)]
+    if (np.isinf(other.low) | np.isinf(other.high)).any() or _infinite(one) is not None:
+        nan = _joined(nan, np.ones(np.broadcast_shapes(one.shape, other.shape), dtype=np.bool_))
+    low, high = _least(ends), _most(ends)
+    wide = _widened(low, high, ULPS)
+    same = one.point & other.point
+    return _made(np.where(same, low, wide[0]), np.where(same, high, wide[1]), nan)
+
+
+def _remainder(one: Interval, other: Interval) -> Interval:
+    nan = _joined(one.nan, other.nan, _zero_or_none(other), _infinite(one))
+    same = one.point & other.point
+    whole = np.remainder(one.low, other.low)
+    low = np.where(same, whole, np.minimum(other.low, 0.0))
+    high = np.where(same, whole, np.maximum(other.high, 0.0))
+    return _made(low, high, nan)
+
+
+def _floor_divide(one: Interval, other: Interval) -> Interval:
+    same = one.point & other.point
+    whole = np.floor_divide(one.low, other.low)
+    near = _divide(one, other)
+    nan = _joined(near.nan, _zero_or_none(other), _infinite(one))
+    low = np.where(same, whole, np.floor(near.low) - 1.0)
+    return _made(low, np.where(same, whole, np.floor(near.high)), nan)
+
+
+def _zero_or_none(one: Interval) -> Array | None:
+    zero = _has_zero(one)
+    return zero if zero.any() else None
+
+
+# Truths.
+
+
+def _compared(ufunc: np.ufunc, one: Interval, other: Interval) -> Interval:
+    nan = _joined(one.nan, other.nan)
+    if ufunc in (np.equal, np.not_equal):
+        sure = one.point & other.point & (one.low == other.low)
+        perhaps = (one.low <= other.high) & (other.low <= one.high)
+        if nan is not None:
+            sure = sure & ~nan
+        return Interval(sure, perhaps) if ufunc is np.equal else Interval(~perhaps, ~sure)
+    if ufunc in (np.greater, np.greater_equal):
+        one, other = other, one
+        ufunc = np.less if ufunc is np.greater else np.less_equal
+    sure, perhaps = ufunc(one.high, other.low), ufunc(one.low, other.high)
+    return Interval(sure if nan is None else sure & ~nan, perhaps)
+
+
+def _comparing(ufunc: np.ufunc) -> Callable[[Interval, Interval], Interval]:
+    return lambda one, other: _compared(ufunc, one, other)
+
+
+def _truth(one: Interval) -> Interval:
+    return one.astype(np.bool_)
+
+
+def _bits(ufunc: np.ufunc) -> Callable[[Interval, Interval], Interval]:
+    def run(one: Interval, other: Interval) -> Interval:
+        if {one.dtype.kind, other.dtype.kind} - {"b", "i", "u"}:
+            msg = f"{ufunc.__name__} of numbers"
+            raise RecordingError(msg)
+        return Interval(ufunc(one.low, other.low), ufunc(one.high, other.high))
+
+    return run
+
+
+def _not(one: Interval) -> Interval:
+    if one.dtype.kind != "b":
+        msg = "an inversion of numbers"
+        raise RecordingError(msg)
+    return Interval(~one.high, ~one.low)
+
+
+def _logical(ufunc: np.ufunc) -> Callable[[Interval, Interval], Interval]:
+    def run(one: Interval, other: Interval) -> Interval:
+        one, other = _truth(one), _truth(other)
+        return Interval(ufunc(one.low, other.low), ufunc(one.high, other.high))
+
+    return run
+
+
+def _isnan(one: Interval) -> Interval:
+    none = np.zeros(one.shape, dtype=np.bool_)
+    return Interval(none, none if one.nan is None else none | one.nan)
+
+
+def _isfinite(one: Interval) -> Interval:
+    infinite = _infinite(one)
+    sure = np.ones(one.shape, dtype=np.bool_)
+    doubt = _joined(one.nan, infinite)
+    return Interval(sure if doubt is None else sure & ~doubt, sure)
+
+
+def where(condition: Any, yes: Any, no: Any) -> Interval:
+    """Return what a choice may give: of a condition that isn't sure, either."""
+    yes, no = of(yes), of(no)
+    if not isinstance(condition, Interval):
+        condition = np.asarray(condition)
+        low, high = (np.where(condition, getattr(yes, end), getattr(no, end))
+                     for end in ("low", "high"))  # fmt: skip
+        return Interval(low, high, _chosen(condition, yes.nan, no.nan))
+    test = _truth(condition)
+    both = _hull(yes, no)
+    sure, never = test.low, ~test.high
+    low, high = (
+        np.where(sure, getattr(yes, end), np.where(never, getattr(no, end), getattr(both, end)))
+        for end in ("low", "high")
+    )
+    if both.nan is None:
+        return Interval(low, high)
+    mine = _chosen(sure, yes.nan, _chosen(never, no.nan, both.nan))
+    return Interval(low, high, mine)
+
+
+def _chosen(condition: Array, yes: Array | None, no: Array | None) -> Array | None:
+    if yes is None and no is None:
+        return None
+    found = np.where(condition, False if yes is None else yes, False if no is None else no)
+    return found if found.any() else None
+
+
+def best_of(*values: Any) -> tuple[Interval, list[Array]]:
+    """Return what `overhead.collectives.choices.best_of` may give, and which may be the best."""
+    each = [of(value) for value in values]
+    first, *others = each
+    for one in others:
+        first = _minimum(first, one)
+    # The first of equal ones is taken; what isn't a number is never less.
+    most = _least([one.high for one in each])
+    perhaps = [np.asarray(one.low <= most) for one in each]
+    if first.nan is not None:
+        perhaps = [np.ones(first.shape, dtype=np.bool_) for _ in each]
+    return first, perhaps
+
+
+def select(best: tuple[Interval, list[Array]], *values: Any) -> Interval:
+    """Return what `overhead.collectives.choices.select` may give."""
+    shape = np.broadcast_shapes(*(one.shape for one in best[1]), *(np.shape(v) for v in values))
+    low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
+    nan: Array | None = None
+    for value, perhaps in zip(map(of, values), best[1], strict=True):
+        low = np.where(perhaps, np.minimum(low, value.low), low)
+        high = np.where(perhaps, np.maximum(high, value.high), high)
+        nan = _joined(nan, None if value.nan is None else value.nan & perhaps)
+    return _made(low, high, nan)
+
+
+PARTIAL: dict[np.ufunc, float] = {np.sqrt: 0.0, np.log: 0.0, np.log2: 0.0, np.log1p: -1.0}
+RULES: dict[np.ufunc, Callable[..., Any]] = {
+    np.add: _add,
+    np.subtract: _subtract,
+    np.multiply: _multiply,
+    np.true_divide: _divide,
+    np.negative: _negative,
+    np.positive: lambda one: one,
+    np.absolute: _absolute,
+    np.square: lambda one: _multiply(_absolute(one), _absolute(one)),
+    np.minimum: _minimum,
+    np.maximum: _maximum,
+    np.fmin: _ignoring(_minimum),
+    np.fmax: _ignoring(_maximum),
+    np.floor: _rising(np.floor),
+    np.ceil: _rising(np.ceil),
+    np.rint: _rising(np.rint),
+    np.trunc: _rising(np.trunc),
+    np.sqrt: _rising(np.sqrt),
+    np.exp: _rising(np.exp, ULPS),
+    np.exp2: _rising(np.exp2, ULPS),
+    np.expm1: _rising(np.expm1, ULPS),
+    np.log: _rising(np.log, ULPS),
+    np.log2: _rising(np.log2, ULPS),
+    np.log1p: _rising(np.log1p, ULPS),
+    np.power: _power,
+    np.remainder: _remainder,
+    np.floor_divide: _floor_divide,
+    np.bitwise_or: _bits(np.bitwise_or),
+    np.bitwise_and: _bits(np.bitwise_and),
+    np.logical_or: _logical(np.logical_or),
+    np.logical_and: _logical(np.logical_and),
+    np.logical_not: lambda one: _not(_truth(one)),
+    np.invert: _not,
+    np.isnan: _isnan,
+    np.isfinite: _isfinite,
+    **{
+        one: _comparing(one)
+        for one in (
+            np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal,
+        )
+    },
+}  # fmt: skip
+
+
+def _full_like(like: Any, value: Any, **_: Any) -> Array:
+    return np.full(np.shape(like), value, dtype=np.float64)
+
+
+OWN: dict[Any, Callable[..., Any]] = {
+    np.where: where,
+    np.any: lambda value, **_: value.any(),
+    np.all: lambda value, **_: value.all(),
+    np.round: np.rint,
+    np.zeros_like: lambda value, **_: np.zeros(value.shape),
+    np.ones_like: lambda value, **_: np.ones(value.shape),
+    np.full_like: _full_like,
+    np.shape: lambda value: value.shape,
+    np.ndim: lambda value: value.ndim,
+    np.reshape: lambda value, shape, **_: value.reshape(shape),
+}

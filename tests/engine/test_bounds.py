@@ -1,0 +1,163 @@
+"""Reductions by bounds are those of computing everything, to the bit: places, ties and holes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overhead.recording import RecordingError
+from sweeps.engine import bounds, interval
+from sweeps.engine.reduce import feed
+from sweeps.job import Job, prepare
+from tests.strategies import drawing
+
+# Discrete choices, and continuous quantities with their ends, of a step and of an operation.
+CHOSEN: dict[str, list[Any]] = {
+    "tp": [1, 2, 3, 4, 8], "pp": [1, 2, 4, 5], "cp": [1, 2], "micro_batch": [1, 2, 4],
+    "zero_stage": [0, 1, 3], "virtual_stages": [1, 2], "global_batch": [64, 96, 128],
+    "world_size": [16, 32, 64], "sequence_parallel": [0, 1], "recompute": ["none", "full"],
+    "hardware": ["dgx-h100", "dgx-a100"],
+}  # fmt: skip
+RUNS: dict[str, tuple[float, float]] = {
+    "intra_bandwidth": (5e10, 9e11), "inter_bandwidth": (5e9, 1e11), "inter_latency": (0.0, 5e-5),
+    "intra_latency": (0.0, 5e-6), "memory_bandwidth": (1e12, 8e12), "dp_overlap": (0.0, 1.0),
+    "memory_capacity": (3e10, 2e11), "price": (1.0, 9.0), "matmul_efficiency": (0.2, 0.9),
+    "memory_efficiency": (0.3, 1.0), "host_time": (0.0, 1e-4),
+}  # fmt: skip
+STEP = {"model": "llama3-8b", "hardware": "dgx-h100", "world_size": 64, "global_batch": 128,
+        "sequence_length": 4096}  # fmt: skip
+ASKED = ("step_time", "peak_memory", "cost", "mfu", "tokens_per_second", "communication_volume")
+CHOSEN_ALONE: dict[str, list[Any]] = {
+    "topology": ["ring", "hierarchical", "switch"], "ranks": [4, 8, 12, 16, 32],
+    "collective": ["all_reduce", "all_gather", "all_to_all"], "algorithm": ["standard", "auto"],
+    "software": ["none", "nccl"], "gpus_per_node": [4, 8],
+}  # fmt: skip
+RUNS_ALONE: dict[str, tuple[float, float]] = {
+    "message_bytes": (1e3, 1e9), "intra_bandwidth": (5e10, 9e11), "inter_bandwidth": (5e9, 1e11),
+    "inter_latency": (0.0, 5e-5), "intra_latency": (0.0, 5e-6), "oversubscription": (1.0, 4.0),
+}  # fmt: skip
+ALONE = {"topology": "hierarchical", "ranks": 16, "message_bytes": 1e6, "hardware": "dgx-h100"}
+
+
+def drawn(rng: np.random.Generator, longest: int) -> dict[str, Any]:
+    """Return a random sweep with one reduction."""
+    alone = rng.random() < 0.4
+    chosen, runs = (CHOSEN_ALONE, RUNS_ALONE) if alone else (CHOSEN, RUNS)
+    axes: dict[str, Any] = {}
+    for name in rng.permutation(sorted(chosen))[: rng.integers(1, 5)].tolist():
+        own = chosen[name]
+        axes[name] = [one for one in own if rng.random() < 0.7] or own[:1]
+    for name in rng.permutation(sorted(runs))[: rng.integers(1, 4)].tolist():
+        low, high = runs[name]
+        count = int(rng.integers(2, longest))
+        values = np.linspace(low, high, count) if rng.random() < 0.7 else np.sort(
+            rng.uniform(low, high, count)
+        )  # fmt: skip
+        axes[name] = np.unique(values).tolist()
+    asked = ["time", "algbw", "energy"] if alone else list(ASKED)
+    names = [name for name in axes if rng.random() < 0.85] or list(axes)
+    operation = str(rng.choice(["min", "max", "top"]))
+    reduction: dict[str, Any] = {
+        "quantity": str(rng.choice(asked)), "operation": operation, "over": names, "name": "r",
+    }  # fmt: skip
+    if operation == "top":
+        reduction["count"] = int(rng.integers(1, 12))
+    constants = {n: v for n, v in (ALONE if alone else STEP).items() if n not in axes}
+    if not alone:
+        constants |= {"training_tokens": 1e12, "price": 3.0} if "price" not in axes else {
+            "training_tokens": 1e12
+        }  # fmt: skip
+    return {
+        "title": "drawn", "quantities": [], "axes": axes, "constants": constants,
+        "reductions": [reduction],
+    }  # fmt: skip
+
+
+def both(job: Job) -> tuple[bounds.Touched, ...] | None:
+    """Reduce by bounds and by computing everything, and compare."""
+    whole, some = job.reducers(), job.reducers()
+    found = bounds.reduce(job.program, some, np.inf)
+    if found is not None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(bounds, "WORTH", np.inf)
+            assert feed(job.program, whole) == ()
+        for one, other in zip(whole, some, strict=True):
+            one_state, other_state = one.state(), other.state()
+            assert one_state.keys() == other_state.keys()
+            for name, values in one_state.items():
+                assert np.array_equal(values, other_state[name], equal_nan=True), name
+    return found
+
+
+@drawing(share=0.06, least=6)
+def test_random_sweeps_have_the_extremes_of_computing_everything(rng: np.random.Generator) -> None:
+    both(prepare(drawn(rng, 9)))
+
+
+def test_no_result_of_numbers_between_bounds_lies_beyond_those_of_the_interval() -> None:
+    rng = np.random.default_rng(17)
+    special = np.array([0.0, 1.0, 2.0, 3.0, 0.5, 1e-300, 1e300, np.inf, -1.0, -2.5])
+    for ufunc, rule in interval.RULES.items():
+        truths = ufunc in (np.invert, np.bitwise_and, np.bitwise_or)
+        ends = rng.choice(special, (ufunc.nin, 2, 400)) * rng.choice([1.0, rng.random()], 400)
+        if truths:
+            ends = rng.random(ends.shape) < 0.5
+        ends.sort(axis=1)
+        given = [interval.Interval(low, high) for low, high in ends]
+        try:
+            with np.errstate(all="ignore"):
+                found = rule(*given)
+        except RecordingError:
+            assert ufunc is np.power  # of what may be negative
+            continue
+        for _ in range(24):
+            share = rng.choice([0.0, 1.0, rng.random()], (ufunc.nin, 400))
+            with np.errstate(all="ignore"):
+                points = []
+                for at, (low, high) in zip(share, ends, strict=True):
+                    between = high if truths else np.clip(low + at * (high - low), low, high)
+                    found_at = np.where(at < 0.5 if truths else np.isnan(between), low, between)
+                    points.append(np.where(at < 1.0, found_at, high))
+                values = ufunc(*points)
+            none = np.isnan(values) if values.dtype.kind == "f" else np.zeros(400, dtype=bool)
+            within = (found.low <= values) & (values <= found.high)
+            assert np.all(within | none), ufunc
+            assert not none.any() or (found.nan is not None and np.all(found.nan[none])), ufunc
+
+
+def test_what_a_run_leaves_out_is_told_and_nothing_else_changes() -> None:
+    axes = {"tp": [1, 2, 3], "micro_batch": [1, 2], "price": np.linspace(1.0, 9.0, 40).tolist(),
+            "inter_bandwidth": np.linspace(1e10, 8e10, 40).tolist()}  # fmt: skip
+    stated = {
+        "title": "least cost", "quantities": [], "axes": axes,
+        "constants": {**STEP, "training_tokens": 1e12},
+        "reductions": [
+            {"quantity": "cost", "operation": "top", "count": 3, "over": list(axes), "name": "c"}
+        ],
+    }  # fmt: skip
+    job, same = prepare(stated), prepare(stated)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, "_seconds", lambda *_: 1e9)
+        found = job.dataset()
+    everything = same.dataset()
+    (touched,) = job.touched
+    assert not same.touched
+    assert (touched.total, touched.cells < 200) == (9600, True)
+    assert touched.words.startswith(f"c: {touched.cells} of 9,600 cells were computed")
+    for name in ("c", "c_price", "c_inter_bandwidth", "c_tp"):
+        assert np.array_equal(found[name].values, everything[name].values, equal_nan=True), name
+
+
+def test_what_bounds_can_t_leave_out_is_given_up_early() -> None:
+    # Of a kept axis each point is a result of its own: all of them have to be looked at.
+    job = prepare(
+        {"title": "kept", "quantities": [], "axes": {"tp": [1, 2], "price": [1.0, 2.0, 3.0]},
+         "constants": {**STEP, "training_tokens": 1e12},
+         "reductions": [{"quantity": "cost", "operation": "min", "over": ["tp"], "name": "c"}]}
+    )  # fmt: skip
+    assert bounds.reduce(job.program, job.reducers(), np.inf) is None
+    budget = bounds.Budget(1e-9, 10)
+    with pytest.raises(bounds.Abandoned):
+        budget.spent(5, 10)
