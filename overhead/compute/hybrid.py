@@ -283,8 +283,8 @@ def hybrid_attention_weights(
 ) -> Array:
     """Weights of one layer's attention, or linear attention, in the mean."""
     down = query_down_weights + key_value_down_weights
-    up = (1.0 + output_gate) * query_weights + key_value_weights
-    own = down + up + attention_output_weights
+    gate = output_gate * attention_output_weights
+    own = down + query_weights + gate + key_value_weights + attention_output_weights
     linear = hidden_size * (linear_in_width + linear_out_width)
     return _mean(linear_share, own, linear) + index_weights
 
@@ -305,7 +305,7 @@ def hybrid_attention_rank_weights(
     index_weights: Array,
 ) -> Array:
     """Weights of one layer's attention on one rank, in the mean."""
-    own = (1.0 + output_gate) * query_weights + attention_output_weights
+    own = query_weights + (1.0 + output_gate) * attention_output_weights
     linear = hidden_size * (linear_in_width + linear_out_width) / tp
     down = query_down_weights + key_value_down_weights
     whole = down + rank_key_value_weights
@@ -379,6 +379,7 @@ def hybrid_qkv_width(
     rank_key_value_weights: Array,
     output_gate: Array,
     query_weights: Array,
+    attention_output_weights: Array,
     tp: Array,
     hidden_size: Array,
     linear_in_width: Array,
@@ -386,7 +387,8 @@ def hybrid_qkv_width(
 ) -> Array:
     """Outputs of the first products of attention or linear attention, on one rank, in the mean."""
     whole = query_down_weights + key_value_down_weights + rank_key_value_weights
-    own = (whole + (1.0 + output_gate) * query_weights / tp) / hidden_size
+    gate = output_gate * attention_output_weights
+    own = (whole + (query_weights + gate) / tp) / hidden_size
     mean = (1.0 - linear_share) * own + linear_share * linear_in_width / tp
     return mean + index_weights / hidden_size
 

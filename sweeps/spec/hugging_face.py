@@ -353,6 +353,33 @@ def _indexed(config: _Config) -> None:
         config.set("index_layers", float(sum(kind == "full" for kind in types)), "indexer_types")
 
 
+def _kimi_linear(config: _Config) -> None:
+    """Read latent attention in some layers, Kimi's delta attention in others, latent experts."""
+    linear = config.content.get("linear_attn_config")
+    if not isinstance(linear, dict):
+        config.faults.append(f"{config.path}: linear_attn_config: is missing or no table")
+        return
+    names = {"num_experts": "n_routed_experts", "num_experts_per_token": "num_experts_per_tok",
+             "num_shared_experts": "n_shared_experts"}  # fmt: skip
+    config.content = {**config.content, **{f"linear_{key}": one for key, one in linear.items()},
+                      **{ours: config.content[key] for key, ours in names.items()
+                         if key in config.content}}  # fmt: skip
+    _deepseek_v3(config)
+    config.maybe("expert_latent_size", "routed_expert_hidden_size")
+    layers = config.content.get("linear_kda_layers")
+    config.set("linear_layers", float(len(layers)) if isinstance(layers, list) else 0.0,
+               "linear_attn_config: kda_layers")  # fmt: skip
+    for shape, key in {
+        "linear_key_heads": "linear_num_heads",
+        "linear_value_heads": "linear_num_heads",
+        "linear_key_size": "linear_head_dim",
+        "linear_value_size": "linear_head_dim",
+        "linear_kernel": "linear_short_conv_kernel_size",
+    }.items():
+        config.take(shape, key)
+    config.set("output_gate", float(config.flag("mla_use_output_gate")), "mla_use_output_gate")
+
+
 def _shared(config: _Config) -> None:
     """Read how many shared experts there are, each as wide as a routed one."""
     key, size = "n_shared_experts", config.figures.get("expert_ffn_size")
@@ -409,6 +436,7 @@ MODEL_TYPES: dict[str, Callable[[_Config], None]] = {
     "gpt_oss": _gpt_oss,
     "kimi_k2": _deepseek_v3,
     "kimi_k25": _deepseek_v3,
+    "kimi_k3": _kimi_linear,
     "llama": _llama,
     "minimax_m2": _minimax_m2,
     "mistral": _mistral,

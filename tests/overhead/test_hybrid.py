@@ -134,6 +134,18 @@ def test_latent_mixtures_by_hand() -> None:
     assert float(latent.step_time) < float(plain.step_time)
 
 
+def test_gated_latent_attention_among_linear_layers() -> None:
+    """Kimi K3: 24 of 93 layers with 96 latent heads and a gate of full rank, 69 with deltas."""
+    inner = 96 * 128
+    full = 7168 * 1536 + 1536 * 96 * 192 + 7168 * 576 + 512 * 96 * 256 + 2 * inner * 7168
+    linear = 7168 * (4 * inner + 2 * 96) + inner * 7168
+    found = 93 * held("attention_weights", "kimi-k3")
+    assert found == pytest.approx(24 * full + 69 * linear, rel=1e-12)
+    rank = 93 * held("attention_rank_weights", "kimi-k3", tp=8)
+    whole = 7168 * (1536 + 576)
+    assert rank == pytest.approx(24 * (whole + (full - whole) / 8) + 69 * linear / 8, rel=1e-12)
+
+
 # GLM-5: in each of 78 layers 32 heads of 128 select 2048 tokens, from a latent vector of 2048.
 INDEXER = 2048 * 32 * 128 + 6144 * (128 + 32)
 

@@ -51,6 +51,7 @@ LATENT_ATTENTION = {
     "glm-5",
     "glm-5.2",
     "kimi-k2",
+    "kimi-k3",
     "moonlight-16b-a3b",
 }
 GOOD = """\
