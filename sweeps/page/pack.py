@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 MOST_CELLS = 10**7
+MOST_PANELS = 9
 DIGITS = 7
 # More is better of these shares, as of all rates.
 _MORE = {"mfu", "causal_mfu", "hfu", "goodput", "headroom"}
@@ -216,7 +217,8 @@ class _Packed:
         if role == "column":
             # People say some values without their names: 64 ranks, but tp 8.
             phrase = display.phrase(name, "{}") or f"{word_of(name)} {{}}"
-            about |= {"word": word_of(name), "phrase": phrase}
+            whole = name in VOCABULARY and VOCABULARY[name].integer
+            about |= {"word": word_of(name), "phrase": phrase, "whole": whole}
         if role == "quantity":
             about |= {
                 "better": "more" if better_of(None, units) or name in _MORE else "less",
@@ -456,5 +458,8 @@ def _state(figure: Figure, packed: _Packed) -> dict[str, Any] | None:
                  "c": over[0] if over else "", "all": over}  # fmt: skip
     else:
         return None
+    panels = figure.options.get("panels")
+    if panels in packed.dims and packed.view.dataset.sizes[panels] <= MOST_PANELS:
+        state["p"] = panels
     names = [state[key] for key in ("x", "y", "by") if state[key]]
     return state if set(names) <= known else None

@@ -93,9 +93,9 @@ def _lighter(colour: str) -> str:
 def script(kind: str, code: str = "") -> str:
     """Return the script of a kind of page, with functions of one page alone."""
     parts = [(FILES / name).read_text(encoding="utf-8") for name in (*SHARED, *KINDS[kind])]
-    # Indentation is a tenth of it; no text spans lines.
-    lines = "\n".join(parts).splitlines()
-    own = [line.lstrip() for line in lines]
+    # Indentation and comments are a sixth of it; no text spans lines.
+    lines = [line.lstrip() for line in "\n".join(parts).splitlines()]
+    own = [line for line in lines if line and not line.startswith("//")]
     return "\n".join(["(() => {", '"use strict";', *own, code, "boot();", "})();", ""])
 
 

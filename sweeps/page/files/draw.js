@@ -142,9 +142,10 @@ function drawAxes({ svg, ctx, left, top, width, height, x, y, px, py, outer }) {
 
 // Lines: { x, y: as `axisOf` asks (x may be { texts, label }: names), series: [{ label, points:
 // [[x, y], ..], colour (place), dash (place), dots }], cursor (an x), limits: [{ value, label }],
-// height }
+// marks: [{ x, y, label }] (where the best line changes), more (whether the best is above), bare
+// (no names), height }
 function drawLines(host, asked) {
-  const wide = widthOf(host) >= 560 && asked.series.length > 1 && asked.series.length <= 7;
+  const wide = !asked.bare && widthOf(host) >= 560 && asked.series.length > 1 && asked.series.length <= 7;
   const longest = wide ? Math.max(...asked.series.map((one) => textWidth(one.label))) : 0;
   const named = wide && longest <= 0.3 * widthOf(host);
   const frame = makeFrame(host, {
@@ -164,7 +165,7 @@ function drawLines(host, asked) {
     ctx.setLineDash(DASHES[one.dash ?? Math.floor(place / 6) % DASHES.length]);
     ctx.beginPath();
     let joined = false;
-    for (const [x, y] of one.points) {
+    for (const [x, y] of asked.marks && asked.marks.length ? refined(one.points) : one.points) {
       const there = Number.isFinite(y) && (y > 0 || !frame.y.log);
       if (there && joined) ctx.lineTo(px(x), py(y));
       else if (there) ctx.moveTo(px(x), py(y));
@@ -183,13 +184,47 @@ function drawLines(host, asked) {
     const line = { x1: at, x2: at, y1: frame.top, y2: frame.top + frame.height, class: "cursor" };
     frame.svg.append(shape("line", line));
   }
+  markChanges(frame, asked.marks || [], asked.more);
   if (named) nameEnds(frame, asked.series, ends);
-  else if (asked.series.length > 1) {
+  else if (asked.series.length > 1 && !asked.bare) {
     host.append(legend(asked.series.map((one, place) => {
       return { label: one.label, colour: lineColour(one.colour ?? place), line: true };
     })));
   }
   return frame;
+}
+
+// Points of a line with others between far ones, where it is affine: so crossovers lie on it.
+function refined(points) {
+  return points.flatMap(([x, y], n) => {
+    const [left, low] = n ? points[n - 1] : [NaN, NaN];
+    const count = left > 0 ? Math.max(Math.ceil(Math.log(x / left) / Math.log(1.3)), 1) : 1;
+    const between = Number.isFinite(low) && Number.isFinite(y) && count > 1;
+    const steps = between ? [...Array(count - 1).keys()].map((k) => left * (x / left) ** ((k + 1) / count)) : [];
+    return [...steps.map((at) => [at, low + ((at - left) / (x - left)) * (y - low)]), [x, y]];
+  });
+}
+
+const CHANGES = 6;
+const NAMEABLE = 2500;
+
+// Rings where the best line changes, each with where that is: clear of the others' words.
+function markChanges(frame, marks, above) {
+  const boxes = [];
+  const { left, top, width, height } = frame;
+  for (const { x, y, label } of marks.slice(0, CHANGES)) {
+    const [px, py] = [frame.px(x), frame.py(y)];
+    if (!Number.isFinite(py)) continue;
+    frame.svg.append(shape("circle", { cx: px, cy: py, r: 5, class: "change" }));
+    const half = textWidth(label) / 2 + 3;
+    const at = Math.min(Math.max(px, left + half), left + width - half);
+    const tries = [0, 1, 2, 3, 4].flatMap((n) => [n, -1 - n]).map((n) => py + (above ? -1 : 1) * (n < 0 ? 12 + 16 * n : 20 + 16 * n));
+    const free = tries.find((up) => up > top + 6 && up < top + height - 4
+      && !boxes.some(([a, b, w]) => Math.abs(a - at) < w + half && Math.abs(b - up) < 15));
+    if (free === undefined) continue;
+    boxes.push([at, free, half]);
+    frame.svg.append(shape("text", { x: at, y: free, "text-anchor": "middle", class: "change" }, label));
+  }
 }
 
 // Names lines at their ends, moved apart.
@@ -293,7 +328,8 @@ function drawPoints(host, asked) {
 }
 
 // A map: { x, y: { texts, label } or as `axisOf` asks with sorted values, colour(column, row) ->
-// a colour or null (a hole), height, cursor: [column, row] }
+// a colour or null (a hole), kind(column, row) -> a number by which areas are told apart (null: none),
+// word(kind) -> its name, height, cursor: [column, row] }
 function drawMap(host, asked) {
   const axis = (one, pixels, upright) => {
     if (one.texts) return bandAxis(one.texts, one.label, pixels, upright);
@@ -316,15 +352,69 @@ function drawMap(host, asked) {
       if (!colour) return;
       const [x, y, width, height] = box(column, row);
       ctx.fillStyle = colour;
-      ctx.fillRect(x, y, width + 0.4, height + 0.4);
+      // Whole pixels, so that no line is seen between cells of one colour.
+      const [from, low] = [Math.floor(x), Math.floor(y)];
+      ctx.fillRect(from, low, Math.ceil(x + width) - from, Math.ceil(y + height) - low);
     }));
   });
+  if (asked.kind) markAreas(frame, asked, across, upward);
   if (asked.cursor) {
     const [x, y, width, height] = box(across[asked.cursor[0]], upward[asked.cursor[1]]);
     frame.svg.append(shape("rect", { x, y, width, height, class: "chosen" }));
   }
   frame.cells = { across, upward };
   return frame;
+}
+
+// Lines between areas of one kind, and the names of large ones in their midst.
+function markAreas(frame, asked, across, upward) {
+  const [columns, rows] = [across.length, upward.length];
+  const kind = (n, m) => (n < columns && m < rows ? asked.kind(n, m) : NaN);
+  const { ctx } = frame;
+  frame.clip(() => {
+    ctx.strokeStyle = isDark() ? "#111" : "#fff";
+    ctx.lineWidth = 1.5;
+    ctx.beginPath();
+    for (let n = 0; n < columns; n += 1) {
+      for (let m = 0; m < rows; m += 1) {
+        const [right, up] = [across[n][1], upward[m][1]];
+        if (n + 1 < columns && !Object.is(kind(n, m), kind(n + 1, m))) {
+          ctx.moveTo(right, upward[m][0]);
+          ctx.lineTo(right, up);
+        }
+        if (m + 1 < rows && !Object.is(kind(n, m), kind(n, m + 1))) {
+          ctx.moveTo(across[n][0], up);
+          ctx.lineTo(right, up);
+        }
+      }
+    }
+    ctx.stroke();
+  });
+  if (columns * rows > NAMEABLE) return;
+  // The largest rectangle of one kind that its name fits into, grown from each cell.
+  const best = new Map();
+  for (let n = 0; n < columns; n += 1) {
+    for (let m = 0; m < rows; m += 1) {
+      const own = kind(n, m);
+      if (Number.isNaN(own)) continue;
+      let [end, least] = [n, Infinity];
+      for (let high = m; high < rows && Object.is(kind(n, high), own); high += 1) {
+        for (end = n; end + 1 < columns && end < least && Object.is(kind(end + 1, high), own);) end += 1;
+        least = Math.min(least, end);
+        const size = [Math.abs(across[least][1] - across[n][0]), Math.abs(upward[high][1] - upward[m][0])];
+        if (!(best.get(own)?.area >= size[0] * size[1])) {
+          const middle = [(across[n][0] + across[least][1]) / 2, (upward[m][0] + upward[high][1]) / 2];
+          best.set(own, { area: size[0] * size[1], size, middle });
+        }
+      }
+    }
+  }
+  for (const [own, { size, middle }] of best) {
+    const text = asked.word(own);
+    if (textWidth(text, 13) + 12 > size[0] || size[1] < 20) continue;
+    const at = { x: middle[0], y: middle[1] + 4, "text-anchor": "middle", class: "area" };
+    frame.svg.append(shape("text", at, text));
+  }
 }
 
 function isLog(one) {

@@ -4,6 +4,7 @@ const VIEWS = { points: "Points", lines: "Lines", map: "Map", bars: "Parts" };
 const LISTED = 8;
 const BARS = 12;
 const PARTS = 7;
+const PANELS = 9;
 const region = (id) => document.getElementById(id);
 
 function start(data, bytes) {
@@ -47,6 +48,7 @@ function fieldsOf(page) {
     x: one(first.x, [...quantities, ...axes]),
     by: one(first.by, axes),
     c: one(first.c, ["", ...axes]),
+    p: one(first.p, ["", ...panelled(sweep)]),
     g: one(first.g, sweep.data.groups.map((each) => each.name)),
     sort: one(first.sort, ["", ...numbers]),
     at: { table: true, initial: first.at, write: (value, dim) => entryOf(sweep, dim, value),
@@ -72,11 +74,21 @@ function firstState(page) {
   const numeric = sweep.dims.find((dim) => dim.number && !dim.chosen) || sweep.dims[0];
   const usual = {
     fig: "none", view: "lines", y: numbers[0] || quantities[0], x: numeric.key || numeric.name,
-    by: "", c: "", g: (sweep.data.groups[0] || {}).name || "", sort: "", at,
+    by: "", c: "", p: "", g: (sweep.data.groups[0] || {}).name || "", sort: "", at,
     also: "", rel: {},
   };
   const [asked] = sweep.data.figures;
   return asked ? { ...usual, ...asked.state, fig: asked.name, at: { ...at, ...asked.state.at } } : usual;
+}
+
+// Whether the best one of what has lines is looked for: not fewer ranks, say.
+function isChosen({ sweep }, by) {
+  return Boolean(by) && sweep.dims.find((dim) => dim.name === by.dim).chosen;
+}
+
+// What may have a panel for each entry.
+function panelled(sweep) {
+  return sweep.dims.filter((dim) => dim.size > 1 && dim.size <= PANELS).map((dim) => dim.key || dim.name);
 }
 
 function viewsOf({ sweep, numbers }) {
@@ -124,14 +136,25 @@ function resolved(page) {
   }
   const axes = [...new Set([x, by].filter(Boolean).map((one) => one.dim))];
   const named = Boolean(array.texts);
+  const panel = line && sweep.dims.find((dim) => (dim.key || dim.name) === state.p && !axes.includes(dim.name));
   const all = sweep.dims.map((dim) => dim.name).filter((dim) => {
-    return state.at[dim] === "*" && !axes.includes(dim) && !named;
+    return state.at[dim] === "*" && !axes.includes(dim) && !named && !(panel && panel.name === dim);
   });
   const cell = {};
   for (const dim of sweep.dims) {
     cell[dim.name] = state.at[dim.name] === "*" ? 0 : state.at[dim.name];
   }
-  return { main, array, more, limits, x, by, axes, all, cell, group };
+  return { main, array, more, limits, x, by, axes, all, cell, group, panel };
+}
+
+// Panels: what each asks for, with its title; without a dimension for them it is one.
+function panelsOf(page) {
+  const { panel, cell } = page.asked;
+  if (!panel) return [{ asked: page.asked, title: "" }];
+  return [...Array(panel.size).keys()].map((place) => {
+    const own = { ...cell, [panel.name]: place };
+    return { asked: { ...page.asked, cell: own }, title: nameOf(page.sweep, own, [panel.name]) };
+  });
 }
 
 function axisName(page, name) {
@@ -144,8 +167,9 @@ function axisName(page, name) {
 // The best cells of what is asked: along all that is chosen, at the conditions that are set.
 function bestCells(page, most) {
   const { sweep, state } = page;
-  const { array, more, limits, axes, all, cell } = page.asked;
-  const chosen = sweep.dims.filter((dim) => axes.includes(dim.name) && (dim.chosen || state.at[dim.name] === "*"));
+  const { array, more, limits, axes, all, cell, panel } = page.asked;
+  const chosen = sweep.dims.filter((dim) => dim === panel
+    || (axes.includes(dim.name) && (dim.chosen || state.at[dim.name] === "*")));
   const dims = [...all, ...chosen.map((dim) => dim.name)];
   const ordered = sweep.dims.map((dim) => dim.name).filter((dim) => dims.includes(dim));
   const values = gather(array, ordered, cell, sweep.sizes);
@@ -195,7 +219,8 @@ function head(page) {
   if (!title) title = `${capital(array.title)} over ${over(x)}${by ? ` and ${over(by)}` : ""}`;
   region("title").textContent = title;
   document.title = title;
-  const spread = [...page.asked.axes, ...page.asked.all];
+  const { panel } = page.asked;
+  const spread = [...page.asked.axes, ...page.asked.all, ...(panel ? [panel.name] : [])];
   const held = sweep.dims.filter((dim) => !spread.includes(dim.name)).map((dim) => {
     return nameOf(sweep, page.asked.cell, [dim.name]);
   });
@@ -212,7 +237,7 @@ function questions(page) {
   const others = sweep.data.figures.filter((one) => one.name !== state.fig);
   region("questions").replaceChildren(...others.map((one) => {
     const at = { ...firstState(page).at, ...state.at, ...one.state.at };
-    const usual = { c: "", sort: "", by: "", also: "", rel: {}, lx: "", ly: "", unit: "", best: "", cell: "" };
+    const usual = { c: "", p: "", sort: "", by: "", also: "", rel: {}, lx: "", ly: "", unit: "", best: "", cell: "" };
     return button(one.title, () => state.set({ ...usual, ...one.state, at, fig: one.name }));
   }));
 }
@@ -299,17 +324,20 @@ function tellers(page) {
 }
 
 // The best values along the axes of lines or of a map.
-function foundAlong(page) {
-  const { array, x, by, all, cell, more, limits } = page.asked;
+function foundAlong(page, asked = page.asked) {
+  const { array, x, by, all, cell, more, limits } = asked;
   return bestAlong(page.sweep, { y: array.name, x, by, all, cell, more, limits });
 }
 
 // Which names a map of names has, and how often.
 function shares(page) {
   const { array } = page.asked;
-  const found = foundAlong(page);
   const counts = new Map();
-  for (const one of found.values) if (!Number.isNaN(one)) counts.set(one, (counts.get(one) || 0) + 1);
+  for (const { asked } of panelsOf(page)) {
+    for (const one of foundAlong(page, asked).values) {
+      if (!Number.isNaN(one)) counts.set(one, (counts.get(one) || 0) + 1);
+    }
+  }
   const total = [...counts.values()].reduce((sum, one) => sum + one, 0);
   const order = [...counts].sort((one, other) => other[1] - one[1]).slice(0, 3);
   const words = order.map(([name, count]) => `${shownText(array, name)} ${percentText(count / total, 0)}`);
@@ -318,8 +346,8 @@ function shares(page) {
 
 // Which line is best from where to where.
 function rangesOf(page) {
-  const { x, by, more, array } = page.asked;
-  if (!by || array.texts || !x.values) return "";
+  const { x, by, more, array, panel } = page.asked;
+  if (!isChosen(page, by) || array.texts || !x.values || panel) return "";
   const found = foundAlong(page);
   const words = [];
   for (let n = 0; n < found.across; n += 1) {
@@ -359,7 +387,7 @@ function errorsOf(page) {
 // Controls are built anew where their kinds change, and else only put.
 function controls(page) {
   const { state, sweep } = page;
-  const layout = JSON.stringify([state.view, state.x, state.by, state.y, state.g, page.asked.axes]);
+  const layout = JSON.stringify([state.view, state.x, state.by, state.p, state.y, state.g, page.asked.axes]);
   if (layout === page.layout) {
     page.puts.forEach((put) => put());
     return;
@@ -403,6 +431,11 @@ function controls(page) {
     add("by", choice(state.view === "lines" ? "A line for each" : "Upward",
       [...(state.view === "lines" ? [["", "none"]] : []), ...axes], page.asked.by ? page.asked.by.name : "",
       (by) => own({ by })), () => (page.asked.by ? page.asked.by.name : ""));
+  }
+  const few = panelled(sweep).filter((name) => !page.asked.axes.includes(sweep.arrays[name] ? sweep.arrays[name].dims[0] : name));
+  if (line && few.length) {
+    add("p", choice("A panel for each", [["", "none"], ...few.map((name) => [name, alongTitle(sweep, name)])],
+      page.asked.panel ? state.p : "", (p) => own({ p })), () => (page.asked.panel ? state.p : ""));
   }
   if (state.view === "lines") {
     const shown = () => (Object.keys(state.rel).length ? "rel" : "");
@@ -459,7 +492,7 @@ function fewOf(sweep, name) {
 // The place of a dimension's control: of what is on an axis the chosen cell's.
 function placeNow(page, dim) {
   const { state } = page;
-  if (page.asked.axes.includes(dim.name)) return page.chosen[dim.name];
+  if (page.asked.axes.includes(dim.name) || page.asked.panel === dim) return page.chosen[dim.name];
   return page.asked.array.texts ? page.asked.cell[dim.name] : state.at[dim.name];
 }
 
@@ -469,8 +502,9 @@ function dimControl(page, dim) {
   const texts = along.places.map((place) => entryText(along, place).replaceAll("_", " "));
   const set = (place) => state.set({ at: { ...state.at, [dim.name]: place }, cell: "" });
   const now = placeNow(page, dim);
-  const onAxis = page.asked.axes.includes(dim.name);
-  const label = onAxis ? `${named(dim.label)} (on an axis)` : named(dim.label);
+  const inPanels = page.asked.panel === dim;
+  const onAxis = page.asked.axes.includes(dim.name) || inPanels;
+  const label = onAxis ? `${named(dim.label)} (${inPanels ? "panels" : "on an axis"})` : named(dim.label);
   const every = state.view === "points" || state.view === "bars" ? "all" : "best of all";
   const all = onAxis || page.asked.array.texts ? [] : [["*", every]];
   if (dim.size <= 6 && texts.every((text) => text.length <= 26)) {

@@ -164,7 +164,7 @@ function alongOf(sweep, name) {
   const places = own ? raw.map((_, n) => n) : raw.map((one) => kept.indexOf(one));
   const about = { name, dim, label: array.label, units: array.units, places };
   if (array.texts) return { ...about, texts: kept.map((one) => array.texts[one]) };
-  return { ...about, values: kept };
+  return { ...about, values: kept, whole: array.whole };
 }
 
 // An entry of what one goes along, as a control or a legend says it.
@@ -197,6 +197,47 @@ function bestAlong(sweep, { y, x, by, all, cell, more, limits }) {
     }
   }
   return { dims, values, from, across, rows };
+}
+
+// Where the best of several curves changes, each affine between two samples: [{ x, y, before,
+// after }, ..], curves by their places.  Of whole numbers it changes at one.
+function crossovers(x, curves, more, whole) {
+  const costs = curves.map((one) => one.map((value) => (more ? -value : value)));
+  const near = 1e-9;
+  const winners = [];
+  let holder = -1;
+  for (let n = 0; n < x.length; n += 1) {
+    const least = Math.min(...costs.map((one) => one[n]).filter(Number.isFinite));
+    const within = (one) => one[n] <= least + near * Math.abs(least);
+    holder = Number.isFinite(least) ? (holder >= 0 && within(costs[holder]) ? holder : costs.findIndex(within)) : -1;
+    winners.push(holder);
+  }
+  const found = [];
+  for (let n = 0; n + 1 < x.length; n += 1) {
+    const [before, last] = [winners[n], winners[n + 1]];
+    if (before < 0 || last < 0 || before === last) continue;
+    if (![costs[before][n + 1], costs[last][n]].every(Number.isFinite)) continue;
+    if (whole) {
+      found.push({ x: x[n + 1], y: curves[last][n + 1], before, after: last });
+      continue;
+    }
+    const rise = costs.map((one) => one[n + 1] - one[n]);
+    let [current, place] = [before, 0];
+    while (current !== last) {
+      const meet = costs.map((one, k) => {
+        const steeper = rise[current] - rise[k];
+        const at = (one[n] - costs[current][n]) / steeper;
+        return steeper > 0 && at >= place - near ? at : Infinity;
+      });
+      let after = Number.isFinite(Math.min(...meet)) ? meet.indexOf(Math.min(...meet)) : last;
+      if (!(meet[after] <= 1 + near) || meet[last] <= meet[after]) after = last;
+      place = Math.min(Math.max(meet[after], place), 1);
+      const y = costs[after][n] + place * rise[after];
+      found.push({ x: x[n] + place * (x[n + 1] - x[n]), y: more ? -y : y, before: current, after });
+      current = after;
+    }
+  }
+  return found;
 }
 
 // What tells a cell from others along some dimensions: tp 4 · pp 2 · no recompute.

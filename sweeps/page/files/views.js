@@ -2,6 +2,7 @@
 
 function figure(page) {
   const draws = { points: viewPoints, lines: viewLines, map: viewMap, bars: viewBars };
+  region("figure").classList.remove("panels");
   draws[page.state.view](page, region("figure"));
 }
 
@@ -123,18 +124,25 @@ function viewLines(page, host) {
     page.shown = null;
     return;
   }
-  const found = foundAlong(page);
   const at = (n) => (x.values ? x.values[n] : n);
-  const values = relative(page, found);
-  const relating = values !== found.values;
-  const series = [...Array(found.rows).keys()].map((row) => ({
-    label: by ? entryText(by, row).replaceAll("_", " ") : "",
-    points: [...Array(found.across).keys()].map((n) => [at(n), values[row * found.across + n]]),
-  })).filter((one) => one.points.some(([, y]) => Number.isFinite(y)));
+  const relating = [x, by].some((one) => one && state.rel[one.dim] !== undefined);
   const limit = relating ? [] : limitOf(page, array);
   const other = sweep.arrays[state.also];
-  if (other && !relating) series.push(...comparedWith(page, found, other, at));
-  const every = series.flatMap((one) => one.points.map(([, y]) => y)).filter(Number.isFinite);
+  const panels = panelsOf(page).map(({ asked, title }) => {
+    const found = foundAlong(page, asked);
+    const values = relative(page, found);
+    const row = (n) => [...values.slice(n * found.across, (n + 1) * found.across)];
+    const series = [...Array(found.rows).keys()].map((n) => ({
+      label: by ? entryText(by, n).replaceAll("_", " ") : "", colour: n,
+      points: row(n).map((value, place) => [at(place), value]),
+    })).filter((one) => one.points.some(([, y]) => Number.isFinite(y)));
+    const plain = !relating && !other && x.values && isChosen(page, by) && series.length > 1;
+    const changes = plain ? crossovers(x.values, series.map((one) => one.points.map(([, y]) => y)), page.asked.more, x.whole) : [];
+    if (other && !relating) series.push(...comparedWith(page, found, other, at, asked.cell));
+    const marks = changes.map((one) => ({ ...one, label: valueText(one.x, x.units, 3) }));
+    return { asked, title, found, values, series, marks };
+  });
+  const every = panels.flatMap(({ series }) => series.flatMap((one) => one.points.map(([, y]) => y))).filter(Number.isFinite);
   let ask = axisAsked(array, [...every, ...limit.map((one) => one.value)], state.ly, state.unit);
   if (relating) {
     const from = Object.entries(state.rel).map(([dim, place]) => nameOf(sweep, { [dim]: place }, [dim])).join(" · ");
@@ -144,19 +152,40 @@ function viewLines(page, host) {
   const xAsk = x.values ? { values: x.values, units: x.units, label: x.label, exact: x.values,
     log: state.lx ? state.lx === "log" : null } : { texts: x.texts, label: x.label };
   const cursor = x.places[page.chosen[x.dim]];
-  const frame = drawLines(host, { x: xAsk, y: ask, series, cursor: at(cursor), limits: limit });
-  const place = (n) => (found.from[n] < 0 ? null : cellOf(found.from[n], found.dims, cell, sweep.sizes));
-  const spot = (n) => (Number.isFinite(values[n]) ? [frame.px(at(n % found.across)), frame.py(values[n])] : null);
-  const order = [...found.values.keys()].filter((n) => Number.isFinite(found.values[n]));
-  interact(frame, marksOf(page, found.values.length, spot, place, -1, order));
+  const boxes = boxesOf(host, panels);
+  panels.forEach(({ asked, found, values, series, marks }, n) => {
+    const frame = drawLines(boxes[n], { x: xAsk, y: ask, series, cursor: at(cursor), limits: limit, marks,
+      more: page.asked.more, bare: panels.length > 1 });
+    const place = (k) => (found.from[k] < 0 ? null : cellOf(found.from[k], found.dims, asked.cell, sweep.sizes));
+    const spot = (k) => (Number.isFinite(values[k]) ? [frame.px(at(k % found.across)), frame.py(values[k])] : null);
+    const order = [...found.values.keys()].filter((k) => Number.isFinite(found.values[k]));
+    interact(frame, marksOf(page, found.values.length, spot, place, -1, order));
+  });
+  if (panels.length > 1) {
+    const shown = new Map(panels.flatMap(({ series }) => series.map((one) => [one.label, one.colour])));
+    const items = [...shown].map(([label, colour]) => ({ label, colour: lineColour(colour), line: true }));
+    if (items.length > 1) host.append(legend(items));
+  }
   page.shown = { cells: () => cellsAlong(page), names: [array.name, ...(other ? [other.name] : [])] };
+}
+
+// A box for each panel, with its title; of one alone the host itself.
+function boxesOf(host, panels) {
+  host.classList.toggle("panels", panels.length > 1);
+  if (panels.length === 1) return [host];
+  const boxes = panels.map(({ title }) => [make("h3", {}, title), make("div", { role: "group", "aria-label": title })]);
+  host.onkeydown = null;
+  host.removeAttribute("tabindex");
+  host.replaceChildren(...boxes.map((both) => make("div", {}, ...both)));
+  return boxes.map(([, box]) => box);
 }
 
 // The cells that lines or a map show.
 function cellsAlong(page) {
-  const { sweep } = page;
-  const found = foundAlong(page);
-  return [...found.from].filter((n) => n >= 0).map((n) => cellOf(n, found.dims, page.asked.cell, sweep.sizes));
+  return panelsOf(page).flatMap(({ asked }) => {
+    const found = foundAlong(page, asked);
+    return [...found.from].filter((n) => n >= 0).map((n) => cellOf(n, found.dims, asked.cell, page.sweep.sizes));
+  });
 }
 
 // Values by those at the entries that the state relates them to.
@@ -173,9 +202,8 @@ function relative(page, { values, across }) {
 }
 
 // Another quantity of the same cells, as dots: what was measured beside what is predicted.
-function comparedWith(page, found, other, at) {
+function comparedWith(page, found, other, at, cell) {
   const { sweep } = page;
-  const { cell } = page.asked;
   const points = [];
   found.from.forEach((from, n) => {
     if (from < 0) return;
@@ -187,15 +215,19 @@ function comparedWith(page, found, other, at) {
 
 function viewMap(page, host) {
   const { sweep, state } = page;
-  const { array, x, by, cell } = page.asked;
-  const found = foundAlong(page);
-  const place = (n) => (found.from[n] < 0 ? null : cellOf(found.from[n], found.dims, cell, sweep.sizes));
+  const { array, x, by } = page.asked;
   const which = sweep.arrays[state.c];
-  const codes = [...found.values].map((one, n) => (Number.isNaN(one) ? NaN : which ? numberAt(which, place(n)) : one));
+  const panels = panelsOf(page).map(({ asked, title }) => {
+    const found = foundAlong(page, asked);
+    const place = (n) => (found.from[n] < 0 ? null : cellOf(found.from[n], found.dims, asked.cell, sweep.sizes));
+    const codes = [...found.values].map((one, n) => (Number.isNaN(one) ? NaN : which ? numberAt(which, place(n)) : one));
+    return { title, found, place, codes };
+  });
+  const every = panels.flatMap(({ codes }) => codes);
   const names = which ? which.texts || null : array.texts || null;
-  const order = [...new Set(codes.filter((one) => !Number.isNaN(one)))].sort((a, b) => a - b);
+  const order = [...new Set(every.filter((one) => !Number.isNaN(one)))].sort((a, b) => a - b);
   const categories = names || which;
-  const finite = codes.filter(Number.isFinite);
+  const finite = every.filter(Number.isFinite);
   const [low, high] = ends(finite);
   const log = low > 0 && high / low >= 16;
   const share = (value) => (log ? Math.log(value / low) / Math.log(high / low || 2) : (value - low) / (high - low || 1));
@@ -208,30 +240,35 @@ function viewMap(page, host) {
   const sorted = (one) => !one.values || one.values.every((v, n) => !n || v > one.values[n - 1]);
   const asBands = (one, way) => sorted(one) ? axis(one, way)
     : { texts: one.values.map((_, n) => entryText(one, n)), label: one.label };
-  const frame = drawMap(host, {
-    x: asBands(x, state.lx), y: asBands(by, state.ly),
-    colour: (n, m) => paint(codes[m * found.across + n]),
-    cursor: [x.places[page.chosen[x.dim]], by.places[page.chosen[by.dim]]],
+  const word = (value) => (names ? names[value].replaceAll("_", " ") : givenText(value, which.units));
+  const boxes = boxesOf(host, panels);
+  panels.forEach(({ found, place, codes }, k) => {
+    const here = !page.asked.panel || page.chosen[page.asked.panel.name] === k;
+    const frame = drawMap(boxes[k], {
+      x: asBands(x, state.lx), y: asBands(by, state.ly),
+      colour: (n, m) => paint(codes[m * found.across + n]),
+      kind: categories ? (n, m) => codes[m * found.across + n] : null, word,
+      cursor: here ? [x.places[page.chosen[x.dim]], by.places[page.chosen[by.dim]]] : null,
+    });
+    const { across, upward } = frame.cells;
+    const middle = ([a, b]) => (a + b) / 2;
+    const spot = (n) => [middle(across[n % found.across]), middle(upward[Math.floor(n / found.across)])];
+    const inside = ([a, b], at) => at >= Math.min(a, b) && at < Math.max(a, b);
+    const marks = marksOf(page, codes.length, spot, place, -1, [...codes.keys()]);
+    marks.find = (px, py) => {
+      const n = across.findIndex((one) => inside(one, px));
+      const m = upward.findIndex((one) => inside(one, py));
+      return n < 0 || m < 0 ? -1 : m * found.across + n;
+    };
+    interact(frame, marks);
   });
   if (categories) {
-    const word = (value) => (names ? names[value].replaceAll("_", " ") : givenText(value, which.units));
     host.append(legend(order.map((value, n) => ({ label: word(value), colour: areaColour(n) }))));
   } else if (finite.length) {
     host.append(shadeBar(`${array.label}: ${shownText(array, low)}`, shownText(array, high)));
   }
-  const missing = codes.length - finite.length;
-  if (missing) host.append(make("p", { className: "note" }, `${missing.toLocaleString("en")} of ${codes.length.toLocaleString("en")} have no value: point at one to see why`));
-  const { across, upward } = frame.cells;
-  const middle = ([a, b]) => (a + b) / 2;
-  const spot = (n) => [middle(across[n % found.across]), middle(upward[Math.floor(n / found.across)])];
-  const inside = ([a, b], at) => at >= Math.min(a, b) && at < Math.max(a, b);
-  const marks = marksOf(page, codes.length, spot, place, -1, [...codes.keys()]);
-  marks.find = (px, py) => {
-    const n = across.findIndex((one) => inside(one, px));
-    const m = upward.findIndex((one) => inside(one, py));
-    return n < 0 || m < 0 ? -1 : m * found.across + n;
-  };
-  interact(frame, marks);
+  const missing = every.length - finite.length;
+  if (missing) host.append(make("p", { className: "note" }, `${missing.toLocaleString("en")} of ${every.length.toLocaleString("en")} have no value: point at one to see why`));
   page.shown = { cells: () => cellsAlong(page), names: [array.name, ...(which && which.role === "quantity" ? [which.name] : [])] };
 }
 
