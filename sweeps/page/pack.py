@@ -33,6 +33,7 @@ from sweeps.plots.data import (
     shown,
     subject_of,
     view_of,
+    without_at,
     word_of,
     worded,
 )
@@ -219,6 +220,9 @@ class _Packed:
             phrase = display.phrase(name, "{}") or f"{word_of(name)} {{}}"
             whole = name in VOCABULARY and VOCABULARY[name].integer
             about |= {"word": word_of(name), "phrase": phrase, "whole": whole}
+            about |= {"plan": name in PLAN_NAMES, "without": without_at(name)}
+            if name == "sequence_parallel":
+                about["said"] = [worded(name, value, units) for value in (0.0, 1.0)]
         if role == "quantity":
             about |= {
                 "better": "more" if better_of(None, units) or name in _MORE else "less",

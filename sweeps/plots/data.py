@@ -39,7 +39,12 @@ def _is_without(name: str, value: Any) -> bool:
     """Return whether a plan does without a choice at this value of it."""
     if isinstance(value, str | bytes):
         return value in ("none", b"none")
-    return bool(value == (0.0 if name in _SWITCHED else 1.0))
+    return bool(value == without_at(name))
+
+
+def without_at(name: str) -> float | None:
+    """Return the number at which a plan does without a choice; None of what is always named."""
+    return None if name in _ALWAYS else 0.0 if name in _SWITCHED else 1.0
 
 
 def is_of_plans(dim: str, values: Sequence[Any] | int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,7 @@ from sweeps.page.live import OUTPUTS, page_of
 from sweeps.page.write import FILES, Page, compose
 from tests.cli_runner import Runner
 from tests.page.script import needs_node, told_by_script
+from tests.page.test_page import kept_of, parts_of
 
 DENSE, EXPERTS = "llama3-70b", "deepseek-v3"
 GALLERY = Path(__file__).parents[2] / "outputs" / "gallery"
@@ -144,6 +146,7 @@ def values_of(found: xr.Dataset, name: str, status: Any) -> Any:
 
 
 # The gallery's calculator.
+STARTS = {"each": [{}, {"tp": 4}], "names": ["step_time", "peak_memory", "goodput"]}
 FITTING = {"world_size": "512", "tp": "8", "pp": "4", "global_batch": "1024", "zero_stage": "1",
            "sequence_parallel": "1", "recompute": "selective", "model": DENSE,
            "sequence_length": "8192", "hardware": "dgx-h100"}  # fmt: skip
@@ -177,10 +180,19 @@ def test_the_command_on_the_page_gives_its_numbers(
     assert len({step for _, step, _ in told}) == len(changes)
 
 
-def test_the_gallerys_calculator_is_of_the_present_formulas() -> None:
-    kept = GALLERY / f"{DENSE}-on-dgx-h100.html"
-    same = kept.read_bytes() == compose(page_from(**FITTING), kept.name)
-    assert same, f"make {kept.name} again: sweeps page with the options of FITTING"
+@needs_node
+def test_the_gallerys_calculator_is_of_the_present_formulas(tmp_path: Path) -> None:
+    page = page_from(**FITTING)
+    text, data, _ = parts_of((GALLERY / f"{DENSE}-on-dgx-h100.html").read_bytes())
+    again = "make the gallery's calculator again: sweeps page with the options of FITTING"
+    assert kept_of(text) == kept_of(compose(page, "x").decode()), again
+    present = parts_of(compose(page, "x"))[1]
+    for part in ("controls", "labels", "outputs"):
+        assert [o["name"] for o in data[part]] == [o["name"] for o in present[part]], again
+    (code,) = re.findall(r"const program = .*?^}\)\(\);$", text, re.S | re.M)
+    old = told_by_script(tmp_path, replace(page, data=data), code + TOLD, STARTS)
+    now = told_by_script(tmp_path, page, page.code + TOLD, STARTS)
+    assert np.array(old, float) == pytest.approx(np.array(now, float), rel=0.02), again
 
 
 @needs_node

@@ -244,11 +244,12 @@ function crossovers(x, curves, more, whole) {
 function nameOf(sweep, cell, dims) {
   const parts = [];
   const named = new Set();
-  for (const name of sweep.data.naming) {
-    const array = sweep.arrays[name];
-    if (!array || !array.dims.every((dim) => dims.includes(dim))) continue;
+  const known = sweep.data.naming.map((name) => sweep.arrays[name])
+    .filter((array) => array && array.dims.every((dim) => dims.includes(dim)));
+  const several = known.filter((array) => array.plan).length > 1;
+  for (const array of known) {
     array.dims.forEach((dim) => named.add(dim));
-    parts.push(saidOf(array, cell));
+    if (!(several && isWithout(array, cell))) parts.push(saidOf(array, cell));
   }
   for (const dim of dims) {
     if (!named.has(dim)) {
@@ -259,10 +260,19 @@ function nameOf(sweep, cell, dims) {
   return parts.join(" · ");
 }
 
+// Whether a plan does without a choice: nothing is said of that.
+function isWithout(array, cell) {
+  if (array.without === null) return false;
+  const raw = rawAt(array, cell);
+  return array.texts ? array.texts[raw] === "none" : raw === array.without;
+}
+
 function saidOf(array, cell) {
   const raw = rawAt(array, cell);
   if (array.said) return array.said[raw];
-  return array.phrase.replace("{}", givenText(raw, array.units));
+  const value = givenText(raw, array.units);
+  const said = array.phrase.replace("{}", value);
+  return value === "1" ? said.replace("s a ", " a ").replace(/s$/, "") : said;
 }
 
 // A number of an array as text: with its unit, or its name.
