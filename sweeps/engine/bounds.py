@@ -1,4 +1,4 @@
-"""Exact extremes without computing most cells: boxes are bounded, halved, and left out.
+"""Exact extremes and fronts without computing most cells: boxes are bounded, halved, and left out.
 
 Discrete axes stay points; reduced axes of continuous quantities become intervals, on which the
 same kernels give bounds (`sweeps.engine.interval`).  A box whose best possible value, at its first
@@ -42,6 +42,7 @@ PROMISING = 4
 # Seconds of computing everything from which it is worth trying, and the share of them that the
 # trial, and all that comes of it, may take.
 WORTH, TRIAL, SHARE = 1.0, 0.05, 0.15
+BOUNDED = ("min", "max", "top", "pareto")
 INSTEAD: dict[Any, Callable[..., Any]] = {
     choices.best_of: interval.best_of,
     choices.select: interval.select,
@@ -76,7 +77,7 @@ class Boxes:
     point: Places  # Of the discrete axes, a flat index in C order
     starts: Places  # Shape: axes, boxes
     stops: Places  # Shape: axes, boxes
-    bound: Floats  # No value inside comes before this
+    bound: Floats  # Shape: keys, boxes.  No value inside comes before this
 
     def __len__(self) -> int:
         return len(self.point)
@@ -84,7 +85,7 @@ class Boxes:
     def take(self, which: Any) -> Boxes:
         """Return some of them."""
         return Boxes(
-            self.point[which], self.starts[:, which], self.stops[:, which], self.bound[which]
+            self.point[which], self.starts[:, which], self.stops[:, which], self.bound[:, which]
         )
 
     @property
@@ -99,7 +100,7 @@ class Boxes:
             np.concatenate([one.point for one in several]),
             np.concatenate([one.starts for one in several], axis=1),
             np.concatenate([one.stops for one in several], axis=1),
-            np.concatenate([one.bound for one in several]),
+            np.concatenate([one.bound for one in several], axis=1),
         )
 
 
@@ -111,8 +112,9 @@ class Best:
         self.keys = np.full((results, count), np.inf)
         self.places = np.full((results, count), none, dtype=np.int64)
 
-    def add(self, results: Places, keys: Floats, places: Places) -> None:
-        """Take cells in; those that aren't numbers are passed over."""
+    def add(self, results: Places, every: Floats, places: Places) -> None:
+        """Take cells in."""
+        (keys,) = every
         last, edge = self.keys[results, -1], self.places[results, -1]
         some = (keys < last) | ((keys == last) & (places < edge))
         if not some.any():
@@ -135,7 +137,67 @@ class Best:
     def beats(self, results: Places, bound: Floats, first: Places) -> NDArray[np.bool_]:
         """Return which boxes hold nothing that is missing here."""
         last, edge = self.keys[results, -1], self.places[results, -1]
-        return np.asarray((bound > last) | ((bound == last) & (first >= edge)))
+        return np.asarray((bound[0] > last) | ((bound[0] == last) & (first >= edge)))
+
+    def promising(self, results: Places, bound: Floats) -> Places:
+        """Return the boxes of each result with the best bounds."""
+        order = np.lexsort((bound[0], results))
+        rank = np.arange(len(order)) - np.searchsorted(results[order], results[order])
+        return np.asarray(order[rank < PROMISING])
+
+    def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
+        """Return what a reducer of `sweeps.engine.reduce` takes."""
+        kept = (self.count, *shape)
+        return {
+            "keys": np.ascontiguousarray(self.keys.T).reshape(kept),
+            "places": np.ascontiguousarray(self.places.T).reshape(kept),
+        }
+
+
+class Front:
+    """The cells of each result that no other has both keys of better, or the same at once."""
+
+    def __init__(self) -> None:
+        whole = np.zeros(0, dtype=np.int64)
+        self.points = (whole, np.zeros(0), np.zeros(0), whole)
+
+    def add(self, results: Places, every: Floats, places: Places) -> None:
+        """Take cells in."""
+        from sweeps.engine.reduce import front
+
+        offered = (results, every[0] + 0.0, every[1] + 0.0, places)
+        cells, first, second, third = (
+            np.concatenate(pair) for pair in zip(self.points, offered, strict=True)
+        )
+        self.points = front((cells, first, second, third))
+
+    def beats(self, results: Places, bound: Floats, first: Places) -> NDArray[np.bool_]:
+        """Return which boxes hold nothing that is missing here."""
+        found = np.zeros(len(results), dtype=np.bool_)
+        cells, keys, others, places = self.points
+        order = np.argsort(results, kind="stable")
+        own, begins = np.unique(results[order], return_index=True)
+        for result, mine in zip(own.tolist(), np.split(order, begins[1:]), strict=True):
+            low, high = np.searchsorted(cells, [result, result + 1])
+            if low == high:
+                continue
+            # Of what has the first key as good, the last has the best second key.
+            at = np.searchsorted(keys[low:high], bound[0, mine], side="right") - 1
+            some, at = at >= 0, np.maximum(at, 0) + low
+            less = (keys[at] < bound[0, mine]) | (others[at] < bound[1, mine])
+            some &= (others[at] <= bound[1, mine]) & (less | (places[at] <= first[mine]))
+            found[mine] = some
+        return found
+
+    def promising(self, results: Places, bound: Floats) -> Places:
+        """Return the boxes whose bounds no other has both of better."""
+        from sweeps.engine.reduce import front
+
+        return front((results, bound[0], bound[1], np.arange(len(results))))[3]
+
+    def state(self, _: Sequence[int]) -> dict[str, NDArray[Any]]:
+        """Return what a reducer of `sweeps.engine.reduce` takes."""
+        return dict(zip(("cells", "first", "second", "places"), self.points, strict=True))
 
 
 class Work:
@@ -146,10 +208,16 @@ class Work:
     ) -> None:
         self.program, self.case, self.grid = program, case, program.grid
         self.split = reducer.task.split
-        self.sign = -1.0 if reducer.task.reduction.operation == "max" else 1.0
-        self.node, self.status = case.nodes[variable.name], case.status
-        self.mask = program.faults.masking(variable.name)
-        self.order = _ordered([self.node, self.status])
+        asked = reducer.task.reduction
+        names = asked.quantities
+        self.signs = [
+            -1.0 if asked.operation == "max" or name in asked.greatest else 1.0 for name in names
+        ]
+        self.nodes, self.status = [case.nodes[name] for name in names], case.status
+        self.mask = 0
+        for name in names:
+            self.mask |= program.faults.masking(name)
+        self.order = _ordered([*self.nodes, self.status])
         dims = variable.dims
         self.dims = [self.grid.position(dim) for dim in dims]
         self.axes = [self.grid.position(dim) for dim in axes]
@@ -221,8 +289,8 @@ class Work:
             if len(values) > 1 and values[0] > values[-1]
         }  # fmt: skip
 
-    def evaluated(self, given: Callable[[Node], Any]) -> tuple[Any, Any]:
-        """Return the variable and its status where given nodes have some values."""
+    def evaluated(self, given: Callable[[Node], Any]) -> tuple[list[Any], Any]:
+        """Return the variables and their status where given nodes have some values."""
         known: dict[int, Any] = {}
         for node, done in self.order:
             if node.given is not None:
@@ -236,20 +304,22 @@ class Work:
                 known[id(node)] = run(*values)
             for one in done:
                 known.pop(one, None)
-        return known[id(self.node)], known[id(self.status)]
+        return [known[id(node)] for node in self.nodes], known[id(self.status)]
 
     def bounds(self, given: Callable[[Node], Any], shape: Sequence[int]) -> Floats:
         """Return what no value comes before; infinity where there surely is none."""
         with settings(self.grid.shape[-1]), recording():
-            value, status = self.evaluated(given)
-            value, status = interval.of(value), interval.of(status)
-        bound = value.low if self.sign > 0.0 else -value.high
+            values, reasons = self.evaluated(given)
+        status, found = interval.of(reasons), []
         never = (status.low & self.mask) != 0
-        if value.nan is not None:
-            # What may be no number may be any.
-            bound = np.where(value.nan, -np.inf, bound)
-        bound = np.where(np.isnan(bound), -np.inf, bound)
-        return np.broadcast_to(np.where(never, np.nan, bound), shape).reshape(-1)
+        for sign, one in zip(self.signs, map(interval.of, values), strict=True):
+            bound = one.low if sign > 0.0 else -one.high
+            if one.nan is not None:
+                # What may be no number may be any.
+                bound = np.where(one.nan, -np.inf, bound)
+            bound = np.where(np.isnan(bound), -np.inf, bound)
+            found.append(np.broadcast_to(np.where(never, np.nan, bound), shape).reshape(-1))
+        return np.stack(found)
 
     def of_boxes(self, boxes: Boxes) -> Boxes:
         """Return boxes with their bounds."""
@@ -262,21 +332,22 @@ class Work:
             given = self._given(self.index(some.point), some.starts, some.stops)
             found.append(self.bounds(given, (len(some), *shape[1:])))
         self.bounded += len(boxes)
-        made = Boxes(boxes.point, boxes.starts, boxes.stops, np.concatenate(found))
-        return made.take(~np.isnan(made.bound))
+        made = Boxes(boxes.point, boxes.starts, boxes.stops, np.concatenate(found, axis=1))
+        return made.take(~np.isnan(made.bound[0]))
 
     def cells(self, point: Places, starts: Places) -> Floats:
         """Return the keys of cells, as the engine computes them; NaN where there is none."""
-        found = np.empty(len(point))
+        found = np.empty((len(self.nodes), len(point)))
         for first in range(0, len(point), BOXES):
             part = slice(first, first + BOXES)
             given = self._given(self.index(point[part]), starts[:, part], None)
             with settings(self.grid.shape[-1]):
-                value, status = self.evaluated(given)
-            shape = (len(found[part]), *(1,) * (self.grid.ndim - 1))
+                values, status = self.evaluated(given)
+            shape = (len(point[part]), *(1,) * (self.grid.ndim - 1))
             there = (np.broadcast_to(status, shape) & self.mask) == 0
-            values = np.where(there, np.broadcast_to(value, shape), np.nan)
-            found[part] = self.sign * values.reshape(-1)
+            for row, sign, value in zip(found, self.signs, values, strict=True):
+                own = np.where(there, np.broadcast_to(value, shape), np.nan)
+                row[part] = sign * own.reshape(-1)
         self.computed += len(point)
         return found
 
@@ -320,7 +391,7 @@ class Work:
 
         bound = self.bounds(given, shape)
         # The grid's order of dimensions is that of the points.
-        count = len(bound)
+        count = bound.shape[1]
         mine = [piece.stop - piece.start for piece in part]
         index = np.unravel_index(np.arange(count), mine) if mine else ()
         absolute = [own + piece.start for own, piece in zip(index, part, strict=True)]
@@ -331,7 +402,7 @@ class Work:
         starts = np.zeros((len(self.axes), count), dtype=np.int64)
         stops = np.repeat(self.runs[:, np.newaxis], count, axis=1)
         self.bounded += count
-        return Boxes(point, starts, stops, bound).take(~np.isnan(bound))
+        return Boxes(point, starts, stops, bound).take(~np.isnan(bound[0]))
 
 
 def _is_bounded(value: Any) -> bool:
@@ -387,7 +458,7 @@ def continuous(program: Program, variable: Variable, reducer: Any) -> list[str]:
     return found
 
 
-def search(work: Work, best: Best, stop: Callable[[int, int], None]) -> None:
+def search(work: Work, best: Best | Front, stop: Callable[[int, int], None]) -> None:
     """Find the best cells of a variable under one set of labels.
 
     `stop` is told how many of how many discrete points have been bounded, and may raise
@@ -414,7 +485,7 @@ def search(work: Work, best: Best, stop: Callable[[int, int], None]) -> None:
     _work_off(work, best, waiting, go_on)
 
 
-def _left(work: Work, best: Best, boxes: Boxes) -> Boxes:
+def _left(work: Work, best: Best | Front, boxes: Boxes) -> Boxes:
     """Return the boxes that may hold something that isn't known yet."""
     if not len(boxes):
         return boxes
@@ -422,14 +493,12 @@ def _left(work: Work, best: Best, boxes: Boxes) -> Boxes:
     return boxes.take(~best.beats(result, boxes.bound, first))
 
 
-def _try(work: Work, best: Best, boxes: Boxes) -> None:
+def _try(work: Work, best: Best | Front, boxes: Boxes) -> None:
     """Compute cells at the ends of the most promising boxes of each result."""
     if not len(boxes):
         return
     result, _ = work.where(boxes.point, boxes.starts)
-    order = np.lexsort((boxes.bound, result))
-    rank = np.arange(len(order)) - np.searchsorted(result[order], result[order])
-    chosen = boxes.take(order[rank < PROMISING])
+    chosen = boxes.take(best.promising(result, boxes.bound))
     ends = list(product((0, 1), repeat=len(work.axes)))
     chosen = chosen.take(slice(0, max(1, BOXES // len(ends))))
     corners = [
@@ -443,21 +512,23 @@ def _try(work: Work, best: Best, boxes: Boxes) -> None:
     _compute(work, best, point, starts)
 
 
-def _compute(work: Work, best: Best, point: Places, starts: Places) -> None:
+def _compute(work: Work, best: Best | Front, point: Places, starts: Places) -> None:
     keys = work.cells(point, starts)
-    there = ~np.isnan(keys)
+    there = ~np.isnan(keys).any(axis=0)
     result, place = work.where(point[there], starts[:, there])
-    best.add(result, keys[there], place)
+    best.add(result, keys[:, there], place)
 
 
-def _work_off(work: Work, best: Best, waiting: list[Boxes], stop: Callable[[], None]) -> None:
+def _work_off(
+    work: Work, best: Best | Front, waiting: list[Boxes], stop: Callable[[], None]
+) -> None:
     """Halve boxes and compute small ones until none is left, the most promising first."""
     if not waiting:
         return
     ways = 1 << len(work.axes)
     size = max(1, BOXES // ways)
     boxes = Boxes.joined(waiting)
-    boxes = boxes.take(np.argsort(-boxes.bound, kind="stable"))
+    boxes = boxes.take(np.argsort(-boxes.bound[0], kind="stable"))
     stack = [boxes]  # The most promising last
     while stack:
         boxes = stack.pop()
@@ -477,7 +548,7 @@ def _work_off(work: Work, best: Best, waiting: list[Boxes], stop: Callable[[], N
         _try(work, best, boxes)
         boxes = _left(work, best, boxes)
         if len(boxes):
-            stack.append(boxes.take(np.argsort(-boxes.bound, kind="stable")))
+            stack.append(boxes.take(np.argsort(-boxes.bound[0], kind="stable")))
         stop()
 
 
@@ -490,7 +561,9 @@ def _halved(boxes: Boxes) -> Boxes:
         starts = np.where(upper, middle, boxes.starts)
         stops = np.where(upper, boxes.stops, middle)
         some = (stops > starts).all(axis=0)
-        found.append(Boxes(boxes.point[some], starts[:, some], stops[:, some], boxes.bound[some]))
+        found.append(
+            Boxes(boxes.point[some], starts[:, some], stops[:, some], boxes.bound[:, some])
+        )
     return Boxes.joined(found)
 
 
@@ -522,11 +595,12 @@ def reduce(
     works = []
     for made in reducers:
         axes = continuous(program, variable, made)
-        if made.task.reduction.operation not in ("min", "max", "top") or not axes:
+        if made.task.reduction.operation not in BOUNDED or not axes:
             return None
         works.append([
             Work(program, case, variable, made, axes)
-            for case, _, _ in program.stages([name]) if name in case.nodes
+            for case, _, _ in program.stages([name])
+            if case.nodes.keys() >= {*made.task.reduction.quantities}
         ])  # fmt: skip
     if not all(_is_whole(program, variable, work) for own in works for work in own):
         return None
@@ -573,20 +647,16 @@ def _filled(
     reducer: Any, works: Sequence[Work], budget: Budget
 ) -> tuple[dict[str, NDArray[Any]], Touched]:
     task, split = reducer.task, reducer.task.split
-    count = (
-        min(task.reduction.count, split.reduced_cells) if task.reduction.operation == "top" else 1
-    )
-    best = Best(split.kept_cells, count, split.reduced_cells)
+    asked = task.reduction
+    found: Best | Front = Front()
+    if asked.operation != "pareto":
+        count = min(asked.count, split.reduced_cells) if asked.operation == "top" else 1
+        found = Best(split.kept_cells, count, split.reduced_cells)
     for work in works:
-        search(work, best, budget.spent)
+        search(work, found, budget.spent)
         budget.before += _points(work)
-    shape = (count, *split.kept_shape)
     total = math.prod(split.shape)
-    state = {
-        "seen": np.array(total, dtype=np.int64),
-        "keys": np.ascontiguousarray(best.keys.T).reshape(shape),
-        "places": np.ascontiguousarray(best.places.T).reshape(shape),
-    }
+    state = {"seen": np.array(total, dtype=np.int64), **found.state(split.kept_shape)}
     cells, boxes = sum(one.computed for one in works), sum(one.bounded for one in works)
     return state, Touched(task.name, cells, boxes, total)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 from collections.abc import Callable
 from time import perf_counter
 
@@ -80,3 +82,47 @@ def _one_by_one(job: Job, count: int) -> float:
         for name in QUANTITIES:
             _ = alone[name]
     return (perf_counter() - start) / count
+
+
+# Of 10^12 plans, machines, links and prices the cheapest training, and the ten cheapest.
+TRILLION = """
+import sys, time
+import numpy as np
+from sweeps.engine.reduce import feed
+from sweeps.job import prepare
+axes = {"model": ["llama3-8b", "llama3-70b", "llama3-405b", "mixtral-8x7b", "gpt3-175b"],
+        "hardware": ["dgx-h100", "dgx-a100", "dgx-h200", "dgx-b200"],
+        "world_size": [256, 512, 1024, 2048], "tp": [1, 2, 4, 8], "pp": [1, 2, 4, 8, 16],
+        "cp": [1, 2], "micro_batch": [1, 2, 4, 8], "zero_stage": [0, 1, 2, 3],
+        "global_batch": [256, 512, 1024, 2048, 4096, 8192, 16384], "recompute": ["none", "full"],
+        "inter_bandwidth": np.linspace(1e10, 8e10, 1000).tolist(),
+        "price": np.linspace(1.0, 9.0, 1400).tolist()}
+over = {"quantity": "cost", "over": list(axes)}
+reductions = [{**over, "name": "least", "operation": "min"},
+              {**over, "name": "first", "operation": "top", "count": 10}]
+job = prepare({"title": "trillion points", "quantities": [], "axes": axes,
+               "constants": {"sequence_length": 4096, "sequence_parallel": 1,
+                             "training_tokens": 1e12}, "reductions": reductions})
+start = time.process_time()
+least, first = feed(job.program, job.reducers())
+spent = time.process_time() - start
+from tests.benchmarks.test_speed import peak_memory
+print(spent, peak_memory(), least.total, least.cells, least.boxes)
+"""
+
+
+def test_trillion_points(benchmark: object, ratio: Ratio) -> None:
+    """The best and the ten best of 10^12 points, on one core, exactly."""
+
+    def found() -> list[float]:
+        done = subprocess.run(
+            [sys.executable, "-c", TRILLION], check=True, capture_output=True, text=True
+        )
+        return list(map(float, done.stdout.split()))
+
+    seconds, peak, total, cells, boxes = found()
+    assert total >= 1e12
+    note = f"{total:.3g} points: {cells:,.0f} computed, {boxes:,.0f} boxes bounded"
+    ratio("trillion points: least and first ten (seconds)", seconds, 60.0, note)
+    ratio("the same, peak MiB", peak, 1024.0, "")
+    benchmark.pedantic(found, rounds=1)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Reductions by bounds are those of computing everything, to the bit: places, ties and holes."""
+"""Extremes and fronts by bounds are those of computing everything: values, places, ties, holes."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ RUNS: dict[str, tuple[float, float]] = {
 STEP = {"model": "llama3-8b", "hardware": "dgx-h100", "world_size": 64, "global_batch": 128,
         "sequence_length": 4096}  # fmt: skip
 ASKED = ("step_time", "peak_memory", "cost", "mfu", "tokens_per_second", "communication_volume")
+# The second of a pair varies along no dimension along which the first doesn't.
+PAIRS = [("cost", "step_time"), ("cost", "peak_memory"), ("step_time", "peak_memory"),
+         ("tokens_per_second", "peak_memory"), ("cost", "mfu")]  # fmt: skip
+PAIRS_ALONE = [("time", "algbw"), ("algbw", "time")]
 CHOSEN_ALONE: dict[str, list[Any]] = {
     "topology": ["ring", "hierarchical", "switch"], "ranks": [4, 8, 12, 16, 32],
     "collective": ["all_reduce", "all_gather", "all_to_all"], "algorithm": ["standard", "auto"],
@@ -58,12 +62,18 @@ def drawn(rng: np.random.Generator, longest: int) -> dict[str, Any]:
         axes[name] = np.unique(values).tolist()
     asked = ["time", "algbw", "energy"] if alone else list(ASKED)
     names = [name for name in axes if rng.random() < 0.85] or list(axes)
-    operation = str(rng.choice(["min", "max", "top"]))
+    operation = str(rng.choice(["min", "max", "top", "pareto"]))
+    pairs = PAIRS_ALONE if alone else PAIRS
+    quantity, against = pairs[int(rng.integers(len(pairs)))]
+    quantity = quantity if operation == "pareto" else str(rng.choice(asked))
     reduction: dict[str, Any] = {
-        "quantity": str(rng.choice(asked)), "operation": operation, "over": names, "name": "r",
+        "quantity": quantity, "operation": operation, "over": names, "name": "r",
     }  # fmt: skip
     if operation == "top":
         reduction["count"] = int(rng.integers(1, 12))
+    if operation == "pareto":
+        reduction["against"] = against
+        reduction["greatest"] = [one for one in (quantity, against) if rng.random() < 0.4]
     constants = {n: v for n, v in (ALONE if alone else STEP).items() if n not in axes}
     if not alone:
         constants |= {"training_tokens": 1e12, "price": 3.0} if "price" not in axes else {
@@ -92,7 +102,7 @@ def both(job: Job) -> tuple[bounds.Touched, ...] | None:
 
 
 @drawing(share=0.06, least=6)
-def test_random_sweeps_have_the_extremes_of_computing_everything(rng: np.random.Generator) -> None:
+def test_random_sweeps_have_what_computing_everything_finds(rng: np.random.Generator) -> None:
     both(prepare(drawn(rng, 9)))
 
 
