@@ -141,7 +141,7 @@ class Config:
     tree_algo : bool
         Whether an all_reduce takes the network's tree algorithm.
     context_parallel, recompute, attention_kernel, schedule, mask, dispatcher, latency_per,
-    tp_mechanism, cp_mechanism, dp_mechanism : str
+    tp_mechanism, cp_mechanism, ep_mechanism, dp_mechanism : str
         Kinds, as the command line has them.
     library : str, optional
         Library whose constants price collectives: ``nccl``, ``rccl``, ``xla``, those that `more`
@@ -210,6 +210,7 @@ class Config:
     library: str | None = None
     tp_mechanism: str = STEP_DEFAULTS["tp_mechanism"]
     cp_mechanism: str = STEP_DEFAULTS["cp_mechanism"]
+    ep_mechanism: str = STEP_DEFAULTS["ep_mechanism"]
     dp_mechanism: str = STEP_DEFAULTS["dp_mechanism"]
     more: Mapping[str, ArrayLike] = field(default_factory=dict)
 

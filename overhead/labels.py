@@ -139,6 +139,11 @@ LABELS: dict[str, Label] = {
         (SHARED, "ring_exchange"),
         SHARED,
     ),
+    "ep_mechanism": Label(
+        "what expert parallelism's communication overlaps with, and how",
+        (SHARED, "chunked"),
+        SHARED,
+    ),
     "dp_mechanism": Label(
         "what data parallelism's communication overlaps with, and how",
         (
@@ -175,7 +180,7 @@ LABELS: dict[str, Label] = {
     "recipe": Label("bytes of weights, gradients and optimizer", switch=False),
 }
 # Of these each says what hides one dimension's communication in a step (`overhead.step`).
-OVERLAPS = ("tp_mechanism", "cp_mechanism", "dp_mechanism")
+OVERLAPS = ("tp_mechanism", "cp_mechanism", "ep_mechanism", "dp_mechanism")
 # Of these the layers whose weights stage 3 of ZeRO gathers ahead are told.
 PREFETCHES = ("fsdp_prefetch", "zero3_prefetch")
 # Labels that decide which formulas hold.

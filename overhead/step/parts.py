@@ -10,6 +10,7 @@ import numpy as np
 from overhead.formula import call, constant, declare, formula, product, total
 from overhead.labels import EVEN_SCHEDULES, LABELS, PAIRED
 from overhead.quantity import Array, define
+from overhead.step.overlap import REPEATED
 
 DUAL = {"schedule": "|".join(PAIRED)}
 SCHEDULES = LABELS["schedule"].values
@@ -109,6 +110,114 @@ def dual_pipe_exposed_ep_time(
     """Expert parallelism's exposed communication in DualPipe, less what overlapped pairs gain."""
     alone = micro_batches * (stage_forward_time + stage_backward_time)
     return micro_batches * (middle_moe_layers * layer_exposed_ep_time) - (alone - busy_time)
+
+
+# Expert parallelism by mechanism: a micro-batch's tokens in chunks, each dispatched while the one
+# before is multiplied, and combined while the one after is.  Dispatch, products and combine of
+# chunks follow one another as gathering, computing and reduction of layers do.
+
+CHUNKED_EXPERTS = {"ep_mechanism": "chunked"}
+DEEPEP: dict[str, Any] = {
+    "source": "deepseekv3",
+    "where": "section 3.2.2: kernels of their own multiprocessors, 20 of 132, beside computing",
+}
+define("expert_chunks", "q_e", "1", "chunks in which tokens go to experts and back", minimum=1,
+       integer=True)  # fmt: skip
+define("expert_sms", "k_e", "1", "multiprocessors that dispatch and combine take (0: the network's"
+       " cards alone)", minimum=0)  # fmt: skip
+for _name, _mark, _units, _meaning in (
+    ("chunk_routed_elements", r"n_\mathrm{route,q}", "1", "activations sent to experts in a chunk"),
+    ("chunk_expert_tokens", r"T_\mathrm{e,q}", "1", "tokens of a chunk for one expert of a rank"),
+    ("chunk_dispatch_time", r"\tau_\mathrm{d,q}", "s", "time to send a chunk to its experts"),
+    ("chunk_combine_time", r"\tau_\mathrm{c,q}", "s", "time to bring a chunk's results back"),
+    ("expert_contention", r"\kappa_e", "1", "time that hidden dispatch and combine cost experts'"
+     " products, by their own"),
+):  # fmt: skip
+    define(_name, _mark, _units, _meaning, minimum=0)
+
+
+def _chunk(whole: Array, chunks: Array) -> Array:
+    return whole / chunks
+
+
+@formula(**DEEPEP)
+def expert_contention(expert_sms: Array, sms: Array) -> Array:
+    """Share of the products' rate that the kernels' multiprocessors take while they run."""
+    return np.minimum(expert_sms / sms, 1.0)
+
+
+def _chunks() -> None:
+    """Declare what is sent and multiplied in one chunk."""
+    for part, whole in (("routed_elements", "routed_elements"), ("expert_tokens", "expert_tokens")):
+        declare(f"chunk_{part}", (whole, "expert_chunks"), _chunk)
+    bind = {"routed_elements": "chunk_routed_elements"}
+    for way, parts in (("dispatch", ("ep_dispatch", "etp_all_gather")),
+                       ("combine", ("ep_combine", "etp_reduce_scatter"))):  # fmt: skip
+        for part in parts:
+            define(f"chunk_{part}_time", rf"\tau_{{\mathrm{{{part.replace('_', '')},q}}}}", "s",
+                   f"time of a chunk's {part.replace('_', ' ')}", minimum=0)  # fmt: skip
+            call(returns=f"chunk_{part}_time", of=f"{part}_time", bind=bind)
+        total(f"chunk_{way}_time", [f"chunk_{part}_time" for part in parts])
+    tokens = {"expert_tokens": "chunk_expert_tokens"}
+    for way, kinds in (("forward", ("forward",)),
+                       ("backward", ("input_gradient", "weight_gradient"))):  # fmt: skip
+        products = [f"expert_{name}_{kind}_time" for name in ("up", "down") for kind in kinds]
+        for name in products:
+            words = name.removesuffix("_time").replace("_", " ")
+            mark = name.replace("_", "")
+            define(f"chunk_{name}", rf"t_{{\mathrm{{{mark},q}}}}", "s", f"a chunk's {words}",
+                   minimum=0)  # fmt: skip
+            call(returns=f"chunk_{name}", of=name, bind=tokens)
+        cut = [f"chunk_{name}" for name in products]
+        for mark, words, names in (("", "all tokens'", products), ("chunk_", "a chunk's", cut)):
+            define(f"{mark}experts_{way}_time", rf"t_{{\mathrm{{e,{mark[:1]}{way[0]}}}}}", "s",
+                   f"time of experts' products: {words} {way}", minimum=0)  # fmt: skip
+            total(f"{mark}experts_{way}_time", names)
+
+
+_chunks()
+
+
+def _beside_experts(
+    chunks: Array, first: Array, last: Array, chunk: Array, products: Array, sent: Array,
+    contention: Array,
+) -> Array:  # fmt: skip
+    """Return what chunks expose: ends, what outlasts products, cut and slower products."""
+    several = np.minimum(np.maximum(chunks - 1.0, 0.0), 1.0)
+    late = first + last + np.maximum(chunks - 2.0, 0.0) * np.maximum(first + last - chunk, 0.0)
+    late = late + several * (np.maximum(first - chunk, 0.0) + np.maximum(last - chunk, 0.0))
+    cut = np.maximum(chunks * chunk - products, 0.0)
+    hidden = np.maximum(chunks * (first + last) - late, 0.0)
+    return np.minimum(late + cut + contention * hidden, sent)
+
+
+def _beside_experts_again(
+    chunks: Array, first: Array, last: Array, chunk: Array, products: Array, sent: Array,
+    contention: Array, repeated: Array, forward: Array,
+) -> Array:  # fmt: skip
+    once = _beside_experts(chunks, first, last, chunk, products, sent, contention)
+    return once + repeated * forward
+
+
+def _chunked_experts() -> None:
+    """Declare what expert parallelism exposes in chunks; a backward sends the other way round."""
+    ends = {"forward": ("dispatch", "combine"), "backward": ("combine", "dispatch")}
+    for way, (first, last) in ends.items():
+        taken = (
+            "expert_chunks", f"chunk_{first}_time", f"chunk_{last}_time",
+            f"chunk_experts_{way}_time", f"experts_{way}_time", f"ep_layer_{way}_time",
+            "expert_contention",
+        )  # fmt: skip
+        name = f"exposed_ep_{way}_time"
+        assumes = ("one chunk is sent ahead", "what would take longer in chunks goes as a whole")
+        declare(name, taken, _beside_experts, when=CHUNKED_EXPERTS, assumes=assumes, **DEEPEP)
+        if way == "backward":
+            more = ("repeated_exchanges", "exposed_ep_forward_time")
+            declare(name, (*taken, *more), _beside_experts_again, assumes=assumes,
+                    when={**CHUNKED_EXPERTS, **REPEATED}, **DEEPEP)  # fmt: skip
+
+
+_chunked_experts()
 
 
 def _passes(micro_batches: Array, forward: Array, backward: Array) -> Array:

@@ -239,6 +239,8 @@ DEFAULTS: dict[str, float] = {
     "forward_prefetch": 1.0,  # the next layer's weights, as FSDP fetches them
     "backward_prefetch": 1.0,  # torch.distributed.fsdp.BackwardPrefetch.BACKWARD_PRE
     "prefetched_elements": 5e7,  # DeepSpeed's stage3_prefetch_bucket_size
+    "expert_chunks": 2.0,  # assumed: halves, as where two micro-batches take turns
+    "expert_sms": 20.0,  # DeepEP's default, and arXiv:2412.19437, section 3.2.2
     "bucket_capacity": 26214400.0,  # PyTorch's reducer.hpp: 25 MiB
     "num_sm": 24.0,  # enough for what is scattered, and what a product spares
     # The step.

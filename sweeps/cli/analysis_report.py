@@ -13,7 +13,7 @@ from overhead.communication.operation import DIMENSIONS
 from overhead.expression import names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.graph import Evaluation
-from overhead.labels import NO_LIBRARY, PAIRED, PREFETCHES
+from overhead.labels import NO_LIBRARY, PAIRED, PREFETCHES, SHARED
 from overhead.memory.quantities import MODULES
 from overhead.quantity import VOCABULARY, Array
 from overhead.step.parts import PARTS as STEP_PARTS
@@ -49,6 +49,7 @@ MECHANISM = {
     "userbuffers": "a ring's first chunk, a pipeline's last part, multiprocessors taken",
     "decomposed": "the last chunk's product or sum, and what is longer than its product",
     "ring_exchange": "the last block in is still to be attended to, or attention is short",
+    "chunked": "the first chunk's dispatch and the last one's combine, or products are short",
     **dict.fromkeys(BUCKETED, "the last bucket's gradients, or the window is short"),
     **dict.fromkeys(PREFETCHES, "the first weights, the last gradients, and what outlasts a layer"),
 }
@@ -56,6 +57,7 @@ MECHANISM = {
 HIDDEN = {"tp_overlap": "tp_hidden_share"}
 WHOLE = "without sequence parallelism an all_reduce has no product beside it"
 SHORT = "what it hides behind is too short"
+BEHIND = {"chunked": "the products of the chunks beside it"}
 BEHIND_PAIRS = "the other direction's forward and backward"
 UNPAIRED = "while the pipeline fills and drains, and what is longer than the computing beside it"
 
@@ -71,12 +73,13 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
         allowed = _value(evaluation, HIDDEN.get(share, share)) if share else 1.0
         exposed = min(max(exposed, 0.0), total)
         whole = dimension == "tp" and _value(evaluation, "sequence_parallel") == 0.0
+        named = evaluation.labels.get(f"{dimension}_mechanism", SHARED)
         paired = dimension == "ep" and evaluation.labels.get("schedule") in PAIRED
         if paired:
             reason = "nothing" if exposed < 0.005 * total else UNPAIRED
         elif whole and allowed == 0.0:
             reason = _whole(evaluation)
-        elif evaluation.labels.get(f"{dimension}_mechanism", "efficiency") == "efficiency":
+        elif named == SHARED:
             reason = _reason(exposed / total, allowed, share, why)
         else:
             allowed = 1.0
@@ -87,7 +90,7 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
                 shown("step_time", total),
                 f"{shown('step_time', total - exposed)} ({1.0 - exposed / total:.0%})",
                 shown("step_time", exposed),
-                BEHIND_PAIRS if paired else behind,
+                BEHIND_PAIRS if paired else BEHIND.get(named, behind),
                 reason,
             )
         )

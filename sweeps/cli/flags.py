@@ -85,8 +85,8 @@ OF_PLANS = (
     "global_batch", "tokens_per_step", "micro_batches", "zero_stage", "sequence_parallel",
     "context_parallel", "hsdp_shard", "schedule", "embedding_as_layer", "loss_as_layer",
     "recompute", "recompute_layers", "expert_imbalance", "dispatcher", "mask", "dropout",
-    "tp_mechanism",
-    "cp_mechanism", "dp_mechanism", "tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap",
+    "tp_mechanism", "cp_mechanism", "ep_mechanism", "dp_mechanism", "tp_overlap", "cp_overlap",
+    "ep_overlap", "dp_overlap",
 )  # fmt: skip
 OF_MODELS = (
     "model", "parameters", "sequence_length", "layers", "hidden_size", "heads", "kv_heads",

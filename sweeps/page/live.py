@@ -82,13 +82,14 @@ LABELLED = {
     "dispatcher": ("plan", "tokens reach experts by"), "sharding": ("plan", "ZeRO shards over"),
     "tp_mechanism": ("overlap", "tensor parallelism overlaps by"),
     "cp_mechanism": ("overlap", "context parallelism overlaps by"),
+    "ep_mechanism": ("overlap", "expert parallelism overlaps by"),
     "dp_mechanism": ("overlap", "data parallelism overlaps by"),
 }  # fmt: skip
 # What isn't known may be given: quantities that nothing here follows from otherwise.
 OFFERED = ("price", "training_tokens")
 # Of which there is something only with others.
 WITH = {"ep": "experts", "ep_overlap": "experts", "expert_imbalance": "experts",
-        "dispatcher": "experts", "sharding": "hsdp_shard"}  # fmt: skip
+        "dispatcher": "experts", "ep_mechanism": "experts", "sharding": "hsdp_shard"}  # fmt: skip
 PLAN = ("world_size", "dp", "micro_batches", "global_batch")
 SENT = tuple(
     f"{name}_communication_{part}"

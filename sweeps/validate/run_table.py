@@ -50,7 +50,8 @@ NUMBERS = {
 # What a table may say in words of its own, beside quantities by their names.
 LABELS = (
     "framework", "hardware", "attention_kernel", "schedule", "context_parallel", "sharding",
-    "mask", "recipe", "dispatcher", "tp_mechanism", "cp_mechanism", "dp_mechanism", "class",
+    "mask", "recipe", "dispatcher", "tp_mechanism", "cp_mechanism", "ep_mechanism",
+    "dp_mechanism", "class",
 )  # fmt: skip
 # A cell that isn't a number but says something all the same.
 WORDS = {"kv_heads": ("MLA",)}

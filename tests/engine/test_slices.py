@@ -25,7 +25,7 @@ STEP = {
 }
 STEP_LABELS = (
     "schedule", "mask", "context_parallel", "recompute", "sharding", "dispatcher",
-    "tp_mechanism", "cp_mechanism", "dp_mechanism",
+    "tp_mechanism", "cp_mechanism", "ep_mechanism", "dp_mechanism",
 )  # fmt: skip
 OPERATION = {"ranks": [1, 6, 8, 12], "message_bytes": [1e3, 1e9], "gpus_per_node": 4}
 # Each draw runs many sweeps.

@@ -241,6 +241,57 @@ def test_a_ring_is_a_share_of_one_and_nothing_else_hides() -> None:
         assert float(held["exposed_cp_time"]) == pytest.approx(sent, rel=1e-12)
 
 
+# Expert parallelism.
+
+ROUTED = {
+    **MIXTRAL, "tp": 1, "pp": 1, "dp": 8, "ep": 8, "micro_batch": 1, "global_batch": 8,
+    "expert_sms": 0, "intra_bandwidth": 5e10,
+}  # fmt: skip
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    chunks=st.integers(1, 9), dispatch=st.floats(1e-5, 1e-2), combine=st.floats(1e-5, 1e-2),
+    products=st.floats(1e-5, 1e-2), way=st.sampled_from(["forward", "backward"]),
+)  # fmt: skip
+def test_chunks_of_tokens_as_simulated(
+    chunks: int, dispatch: float, combine: float, products: float, way: str
+) -> None:
+    given_times = {
+        f"experts_{way}_time": products, f"chunk_experts_{way}_time": products / chunks,
+        "chunk_dispatch_time": dispatch / chunks, "chunk_combine_time": combine / chunks,
+        f"ep_layer_{way}_time": dispatch + combine, "expert_chunks": chunks,
+    }  # fmt: skip
+    held = evaluation({**ROUTED, **given_times}, ep_mechanism="chunked")
+    first, last = (dispatch, combine) if way == "forward" else (combine, dispatch)
+    one, two, work = (Fraction(t) / chunks for t in (first, last, products))
+    exact = simulator.sharded_backward([one] * chunks, [work] * chunks, [two] * chunks)
+    found = float(held[f"exposed_ep_{way}_time"])
+    assert found == pytest.approx(float(exact) - products, rel=1e-9, abs=1e-15)
+    assert dispatch + combine - found <= min(products, dispatch + combine) * (1 + 1e-9)
+
+
+def test_chunks_pay_for_what_they_are() -> None:
+    """Messages have latencies, small products a lower rate, kernels multiprocessors."""
+    whole = evaluation(ROUTED)
+    one = evaluation({**ROUTED, "expert_chunks": 1}, ep_mechanism="chunked")
+    assert float(one["exposed_ep_time"]) == pytest.approx(float(whole["exposed_ep_time"]))
+    two, many = (
+        evaluation({**ROUTED, "expert_chunks": n}, ep_mechanism="chunked") for n in (2, 64)
+    )
+    assert float(two["exposed_ep_time"]) < float(whole["exposed_ep_time"])
+    # What would take longer in chunks goes as a whole.
+    assert float(many["exposed_ep_time"]) <= float(whole["exposed_ep_time"]) * (1 + 1e-12)
+    assert float(many["chunk_dispatch_time"]) > float(whole["ep_dispatch_time"]) / 64
+    slower = evaluation({**ROUTED, "expert_sms": 20}, ep_mechanism="chunked")
+    assert float(slower["expert_contention"]) == pytest.approx(20 / float(slower["sms"]))
+    hidden = float(whole["exposed_ep_time"]) - float(two["exposed_ep_time"])
+    lost = float(slower["exposed_ep_time"]) - float(two["exposed_ep_time"])
+    assert 0.0 < lost <= hidden
+    none = evaluation(PLAN, ep_mechanism="chunked")
+    assert float(none["exposed_ep_time"]) == 0.0
+
+
 # Data parallelism.
 
 

@@ -57,7 +57,7 @@ def choices(model: str, sets: int, rows: int) -> tuple[dict[str, Any], dict[str,
     rng = np.random.default_rng(16)
     names = ("schedule", "recompute", "attention_kernel", "context_parallel", *MECHANISMS)
     labels = {}
-    for name in (*names, "dispatcher") if model == EXPERTS else names:
+    for name in (*names, "dispatcher", "ep_mechanism") if model == EXPERTS else names:
         # So many layers as "uniform" computes again aren't given.
         values = [one for one in LABELS[name].values if one != "uniform"]
         labels[name] = [str(one) for one in rng.permutation((values * 8)[:sets])]
@@ -111,7 +111,8 @@ def compare(
 ) -> Page:
     """Check that a page says of each choice what a sweep has, and return it."""
     start = {name: str(values[0]) for name, values in {**labels, **numbers}.items()}
-    page = page_from(**{**plan, **start, **dict.fromkeys(MECHANISMS, "efficiency")})
+    named = [name for name in labels if name.endswith("_mechanism")]
+    page = page_from(**{**plan, **start, **dict.fromkeys(named, "efficiency")})
     each = [
         {name: own[i] for name, own in labels.items()}
         | {name: own[j] for name, own in numbers.items()}
