@@ -251,7 +251,7 @@ OF_TUNER: Cases = {
     "sms": "100", "bandwidth": "'90 GB/s'", "copy_engine_bandwidth": "'90 GB/s'",
     "latency": "'9 us'", "launch_time": "'99 us'", "sm_bandwidth": "'9 GB/s'",
     "validate": "own.yaml", "tp_size": "2", "flags": "'--tp-comm-overlap'", "sweep": "none-such",
-    "sm_margin": "", "pipeline": "", "resume": "", "te_version": "1.13",
+    "sm_margin": "", "pipeline": "--no-pipeline", "resume": "", "te_version": "1.13",
     "write_workload": "other",
 }  # fmt: skip
 

@@ -370,6 +370,7 @@ SOURCES: dict[str, dict[str, Any]] = {
             "products and collectives take what the tuner of userbuffers charges for them",
             "a pair that would take longer than one after the other runs so, and so does one"
             " whose ranks are on several nodes",
+            "userbuffers start no sooner and send no faster than a collective in turn",
         ),
     },
     "decomposed": {
@@ -428,7 +429,8 @@ def _paid(tp: Array, gpus_per_node: Array, sent: Array, alone: Array, *together:
     best = together[0]
     for one in together[1:]:
         best = np.minimum(best, one)
-    beyond = np.minimum(_beyond(tp, best, alone), sent)
+    # Hiding is all that is gained: not what a collective would be faster by.
+    beyond = np.minimum(_beyond(tp, np.maximum(best, sent), alone), sent)
     return np.where(tp > gpus_per_node, sent, beyond)
 
 

@@ -38,7 +38,11 @@ VALUES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("--output-dir",), "output_dir", "Folder of the results.  [default: by the time]"),
     (("--hardware",), "hardware", "Machine that is predicted for.  [default: dgx-h100]"),
     (("--precision",), "precision", "bf16 or fp8.  [default: bf16]"),
-    (("--grid",), "grid", "legal (144 cases) or nominal (288, with reasons).  [default: legal]"),
+    (
+        ("--grid",),
+        "grid",
+        "legal (204 cases, 144 with --no-pipeline) or nominal (288).  [default: legal]",
+    ),
     (("--search",), "search", "Over num_sm: bisection, grid, all.  [default: bisection]"),
     (("--objective",), "objective", "e2e (least time) or ratio (most overlap).  [default: e2e]"),
     (("--tolerance",), "tolerance", "Of TP scaling.  [default: 0.2]"),
@@ -60,7 +64,6 @@ VALUES: tuple[tuple[tuple[str, ...], str, str], ...] = (
 )
 SWITCHES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("--sm-margin",), "sm_margin", "Bulk's products keep off communication's multiprocessors."),
-    (("--pipeline",), "pipeline", "Try reduce_scatter in parts too (NVIDIA's presets have it)."),
     (("--resume",), "resume", "Don't run cases again that have traces (--command)."),
 )
 RATES = (
@@ -99,6 +102,10 @@ def tune_options(command: Command) -> Command:
     """Add the options."""
     for names, option, words in reversed(SWITCHES):
         command = click.option(*names, option, is_flag=True, help=words)(command)
+    command = click.option(
+        "--pipeline/--no-pipeline", default=None,
+        help="Try reduce_scatter in parts, as NVIDIA's presets have it.  [default: if legal]",
+    )(command)  # fmt: skip
     for names, option, words in reversed(VALUES):
         command = click.option(*names, option, help=words, metavar="VALUE")(command)
     return command

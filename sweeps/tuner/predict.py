@@ -367,6 +367,8 @@ ASSUMPTIONS = (
     "without set_sm_margin a product shares the GPU until the collective is done; kernels that "
     "fill the GPU and stay (persistent ones) behave as with it",
     "what runs in turn takes as long as 'sweeps collective' and 'sweeps analysis' charge for it",
+    "userbuffers start no sooner and send no faster than what runs in turn: hiding is all that "
+    "overlap gains",
 )
 
 
@@ -490,8 +492,12 @@ def predict_phases(
     passes: dict[str, PassTimes] = {}
     for phase in PHASES:
         times = _in_turn(problem, phase)
+        # Hiding is all that overlap gains: userbuffers have a start, too, and no faster links.
+        least = np.maximum(times["gemm"], times["comm"])
         for mechanism, where in _groups(problem, phase, sm_margin=sm_margin).items():
             part = _FORMS[mechanism](problem, phase, where)
+            part["e2e"] = np.maximum(part["e2e"], least[:, where] + part.get("other", 0.0))
+            part["comm"] = np.maximum(part["comm"], times["comm"][:, where])
             for name, values in part.items():
                 times[name][:, where] = values
         gemm, comm, e2e, other = (times[name] for name in ("gemm", "comm", "e2e", "other"))

@@ -59,7 +59,8 @@ class TPOverlapTunerConfig:
     objective: str = "e2e"
     tolerance: float = 0.2
     sm_margin: bool = False
-    pipeline: bool = False
+    # Whether reduce_scatters in parts are tried; None: unless the grid is the nominal one
+    pipeline: bool | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
     from_traces: str | Path | None = None
     command: str | None = None
@@ -231,9 +232,15 @@ class TPOverlapTunerConfig:
         """Return the grid: legal cases, or all with ``grid = "nominal"``."""
         nominal = self.grid == "nominal"
         sizes = tp_sizes(self.max_tp_size) if nominal else self.sizes
-        return grid_cases(
-            sizes, self.operators, self.counts, nominal=nominal, pipeline=self.pipeline
-        )
+        return grid_cases(sizes, self.operators, self.counts, nominal=nominal, pipeline=self.splits)
+
+    @property
+    def splits(self) -> bool:
+        """Whether reduce_scatters in parts are tried; of traces, where there are any."""
+        if self.pipeline is not None:
+            return self.pipeline
+        known = self.from_traces is None or any(Path(self.from_traces).glob("*_pipeline_sm*"))
+        return known and self.grid != "nominal"
 
     def record(self) -> dict[str, Any]:
         """Return it as the report has it."""
@@ -256,7 +263,7 @@ class TPOverlapTunerConfig:
             "search": self.search,
             "objective": self.objective,
             "set_sm_margin": self.sm_margin,
-            "pipeline": self.pipeline,
+            "pipeline": self.splits,
             "te_version": self.te_version,
         }
 

@@ -57,7 +57,7 @@ def test_operators(cli: Runner, operators: str) -> None:
 
 def test_records(cli: Runner) -> None:
     done = cli(f"{QWEN} --csv --output-dir o --search grid", fine=False)
-    assert len(done.rows) == 144 + 12
+    assert len(done.rows) == 204 + 12
     assert done.rows[0]["config_id"] == "tp2_fc1_fprop_baseline"
     assert "wrote o/" in done.err
 
@@ -241,11 +241,9 @@ def test_the_shipped_sweep(cli: Runner) -> None:
         assert float(speedup.min()) < 0.6
         assert float(speedup.max()) > 1.25
         one = speedup.sel(hardware="dgx-h100", tp=8).max("num_sm")
-        # Large products hide more of many tokens; for small ones the library's own start, which
-        # userbuffers spare, is what few tokens wait for in turn.
+        # Products hide more of many tokens.
         few, many = one.sel(rank_tokens=1024), one.sel(rank_tokens=65536)
-        assert float((many / few).sel(hidden_size=16384)) > 1.0
-        assert float((many / few).sel(hidden_size=2048)) < 1.0
+        assert ((many / few).values > 1.0).all()
         assert held["sequential_time"].attrs["units"] == "s"
 
 
@@ -258,6 +256,7 @@ def test_a_sweep_s_cell_is_a_tuning(cli: Runner, tmp_path: Path) -> None:
     study = read_study(path)
     values = benefit(study)
     line = "tune --model-name llama3-70b --min-num-sm 8 --max-num-sm 8 --json --output-dir o"
+    line += " --no-pipeline"
     found = json.loads(cli(line, fine=False).out)
     for k, size in enumerate((2, 8)):
         own = found["best_configs"][str(size)]

@@ -55,7 +55,7 @@ def test_the_folder(tmp_path: Path) -> None:
     assert {path.name for path in run.iterdir()} == names
     cases = {path.name for path in (run / "traces").iterdir()}
     assert {"tp2_fc1_fprop_ring_agg0", "tp2_fc1_dgrad_bulk_sm2", "tp1_qkv_baseline"} <= cases
-    legal = grid_cases((2, 4, 8), OPERATORS, (1, 2, 4, 8, 16))
+    legal = grid_cases((2, 4, 8), OPERATORS, (1, 2, 4, 8, 16), pipeline=True)
     ones = {f"tp1_{operator}_baseline" for operator in OPERATORS}
     assert cases == {case.run_id for case in legal} | ones
     assert (run / "traces/tp2_fc1_dgrad_bulk_sm2/tp_comm_overlap_cfg.yaml").is_file()
@@ -67,7 +67,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert held == json.loads(json.dumps(report.record()))
     assert held["counts"] == {"done": len(report.results)}
     grid = [c for c in held["cases"] if c["tp_size"] > 1 and not c["refined"]]
-    assert len(grid) == 144
+    assert len(grid) == 204
     one = next(c for c in grid if c["config_id"] == "tp2_fc1_fprop_ring_agg0")
     parts = [one[f"forward_{n}_time_us"] for n in ("gemm", "comm", "other", "overlap")]
     assert one["forward_e2e_time_us"] == pytest.approx(sum(parts[:3]) - parts[3])
@@ -75,7 +75,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert all(rate["kind"] for rate in held["rates"].values())
     assert "summary" not in held
     text = (tmp_path / "run/summary.txt").read_text()
-    assert "144 cases (144 done)" in text
+    assert "204 cases (204 done)" in text
     assert "TP scaling" in text
 
 
@@ -136,7 +136,7 @@ def test_the_flags_can_be_sourced(tmp_path: Path) -> None:
 
 def test_what_doesn_t_overlap_is_switched_off(tmp_path: Path) -> None:
     # Slow copy engines: rings cost more than they hide.
-    report = tuned(tmp_path, rates={"copy_engine_bandwidth": 1e10})
+    report = tuned(tmp_path, rates={"copy_engine_bandwidth": 1e10}, pipeline=False)
     choice = report.choices[-1]
     assert choice.groups == {"bulk_dgrad", "bulk_wgrad"}
     flags = report.companion(choice).flags

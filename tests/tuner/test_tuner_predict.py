@@ -15,7 +15,7 @@ from overhead.graph import Evaluation
 from sweeps.job import prepare
 from sweeps.origin import GIVEN, Origin
 from sweeps.spec.catalog import load_model
-from sweeps.tuner.predict import SPLITS, PassTimes, Rates, predict, read_rates
+from sweeps.tuner.predict import SPLITS, PassTimes, Rates, predict, predict_phases, read_rates
 from sweeps.tuner.settings import TPOverlapTunerConfig
 from sweeps.tuner.tuner import TPOverlapTuner
 from sweeps.tuner.userbuffers import (
@@ -251,6 +251,22 @@ def test_widths_know_head_size_gate_and_groups() -> None:
     assert weights == [1536, 1024, 512]
 
 
+@pytest.mark.parametrize("hardware", ["dgx-a100", "dgx-h100", "dgx-b200"])
+def test_overlap_gains_what_it_hides_and_no_more(hardware: str) -> None:
+    """Few tokens saved up to 3.2 times over: userbuffers had no start, and faster links."""
+    rates = read_rates(hardware)
+    bases = [LayerOverlap(8, operator, "fprop") for operator in OPERATORS]
+    cases = [*bases, *(case for case in GRID if case.tp_size == 8 and not case.is_baseline)]
+    for tokens in (16, 128, 1024, 8192):
+        for phase, found in predict_phases(LLAMA, tokens, cases, rates).items():
+            assert (found.overlap >= -1e-12).all()
+            assert (found.overlap <= np.minimum(found.gemm, found.comm) * (1 + 1e-12)).all()
+            for place, case in enumerate(cases):
+                base = found.at((0, [one.operator for one in bases].index(case.operator)))
+                least = max(base.gemm, base.comm) * (1.0 - 1e-12)
+                assert found.e2e[0, place] >= least, (tokens, phase, case)
+
+
 def test_what_overlaps_doesn_t_depend_on_the_library() -> None:
     whole = read_rates("dgx-h100")
     assert whole.library
@@ -260,7 +276,9 @@ def test_what_overlaps_doesn_t_depend_on_the_library() -> None:
         LayerOverlap(8, "proj", "fprop"),
     ]
     ours, bare = (predict(LLAMA, 2048, cases, one).forward for one in (whole, H100))
-    np.testing.assert_array_equal(ours.comm[0, :2], bare.comm[0, :2])
+    np.testing.assert_array_equal(ours.gemm[0, :2], bare.gemm[0, :2])
+    # Beside a product nothing is sent faster than in turn, so that hiding is all that is gained.
+    assert (ours.comm[0, :2] == ours.comm[0, 2]).all()
     # In turn its profile says what an operation takes, more than the links alone.
     assert ours.comm[0, 2] > bare.comm[0, 2]
 

@@ -103,7 +103,7 @@ def test_a_tuning_by_bisection_is_a_tuning_of_all(model: str) -> None:
 def test_the_grid_alone_adds_nothing() -> None:
     config = TPOverlapTunerConfig("llama3-8b", search="grid")
     report = TPOverlapTuner(config).run(write=False)
-    assert len(report.results) == 144 + 12
+    assert len(report.results) == 204 + 12
     assert not any(result.refined for result in report.results)
 
 
