@@ -371,6 +371,7 @@ def _prepared(
         implied=resolved.implied,
         optional=sweep.optional,
         published=published,
+        conditions=tuple(dict.fromkeys(one.where for one in sweep.reductions if one.where)),
     )
     if measured is not None:
         resolved = replace(resolved, origins={**measured.origins, **resolved.origins})

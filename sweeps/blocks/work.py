@@ -89,6 +89,7 @@ class Recipe:
             implied=self.implied,
             optional=self.optional,
             published=self.published,
+            conditions=tuple(dict.fromkeys(one.where for one in self.reductions if one.where)),
         )
 
 

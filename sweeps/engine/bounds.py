@@ -84,9 +84,8 @@ class Boxes:
 
     def take(self, which: Any) -> Boxes:
         """Return some of them."""
-        return Boxes(
-            self.point[which], self.starts[:, which], self.stops[:, which], self.bound[:, which]
-        )
+        starts, stops = self.starts[:, which], self.stops[:, which]
+        return Boxes(self.point[which], starts, stops, self.bound[:, which])
 
     @property
     def cells(self) -> Places:
@@ -96,12 +95,9 @@ class Boxes:
     @staticmethod
     def joined(several: Sequence[Boxes]) -> Boxes:
         """Return all of several."""
-        return Boxes(
-            np.concatenate([one.point for one in several]),
-            np.concatenate([one.starts for one in several], axis=1),
-            np.concatenate([one.stops for one in several], axis=1),
-            np.concatenate([one.bound for one in several], axis=1),
-        )
+        rows = zip(*((one.starts, one.stops, one.bound) for one in several), strict=True)
+        point = np.concatenate([one.point for one in several])
+        return Boxes(point, *(np.concatenate(row, axis=1) for row in rows))
 
 
 class Best:
@@ -217,6 +213,11 @@ class Work:
         self.mask = 0
         for name in names:
             self.mask |= program.faults.masking(name)
+        self.condition = asked.where
+        if self.condition:
+            # A condition is one more value, of which only 1 will do.
+            self.nodes.append(case.nodes[self.condition])
+            self.mask |= program.faults.masking(self.condition)
         self.order = _ordered([*self.nodes, self.status])
         dims = variable.dims
         self.dims = [self.grid.position(dim) for dim in dims]
@@ -312,6 +313,8 @@ class Work:
             values, reasons = self.evaluated(given)
         status, found = interval.of(reasons), []
         never = (status.low & self.mask) != 0
+        if self.condition:
+            never = never | (interval.of(values.pop()).high < 1.0)
         for sign, one in zip(self.signs, map(interval.of, values), strict=True):
             bound = one.low if sign > 0.0 else -one.high
             if one.nan is not None:
@@ -326,18 +329,18 @@ class Work:
         if not len(boxes):
             return boxes
         found = []
-        shape = (0, *(1,) * (self.grid.ndim - 1))
+        ones = (1,) * (self.grid.ndim - 1)
         for first in range(0, len(boxes), BOXES):
             some = boxes.take(slice(first, first + BOXES))
             given = self._given(self.index(some.point), some.starts, some.stops)
-            found.append(self.bounds(given, (len(some), *shape[1:])))
+            found.append(self.bounds(given, (len(some), *ones)))
         self.bounded += len(boxes)
         made = Boxes(boxes.point, boxes.starts, boxes.stops, np.concatenate(found, axis=1))
         return made.take(~np.isnan(made.bound[0]))
 
     def cells(self, point: Places, starts: Places) -> Floats:
         """Return the keys of cells, as the engine computes them; NaN where there is none."""
-        found = np.empty((len(self.nodes), len(point)))
+        found = np.empty((len(self.signs), len(point)))
         for first in range(0, len(point), BOXES):
             part = slice(first, first + BOXES)
             given = self._given(self.index(point[part]), starts[:, part], None)
@@ -345,6 +348,8 @@ class Work:
                 values, status = self.evaluated(given)
             shape = (len(point[part]), *(1,) * (self.grid.ndim - 1))
             there = (np.broadcast_to(status, shape) & self.mask) == 0
+            if self.condition:
+                there &= np.broadcast_to(values.pop(), shape) == 1.0
             for row, sign, value in zip(found, self.signs, values, strict=True):
                 own = np.where(there, np.broadcast_to(value, shape), np.nan)
                 row[part] = sign * own.reshape(-1)
@@ -425,10 +430,7 @@ def _ordered(targets: Sequence[Node]) -> list[tuple[Node, list[int]]]:
 
     for target in targets:
         visit(target)
-    last = {}
-    for node in order.values():
-        for one in node.inputs:
-            last[id(one)] = id(node)
+    last = {id(one): id(node) for node in order.values() for one in node.inputs}
     done: dict[int, list[int]] = {}
     keep = {id(target) for target in targets}
     for key, user in last.items():

@@ -13,6 +13,7 @@ import numpy as np
 
 from overhead.collectives.algorithm import Algorithm
 from overhead.collectives.choices import TAKEN
+from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.graph import EVERYTHING, Builder, Graph, Missing, Node, Undecided
 from overhead.labels import HIERARCHY, NO_LIBRARY, complete
@@ -210,12 +211,14 @@ class Program:
         implied: Mapping[str, str] | None = None,
         optional: bool = False,
         published: bool = False,
+        conditions: Sequence[str] = (),
     ) -> None:
         self.grid = Grid(axes, constants, fields or {})
         self.labels = dict(labels)
         self.implied = dict(implied or {})
         self.optional = optional
         self.published = published  # Whether published rows tell how far times are off
+        self.conditions = tuple(conditions)  # What reductions ask of the cells that they count
         # What is given isn't computed: it is a coordinate.
         self.wanted = tuple(name for name in wanted if name not in self.grid.columns)
         named = {name for axis in axes for name in axis.columns}
@@ -260,6 +263,7 @@ class Program:
             try:
                 nodes = self._nodes(builder, lacking)
                 reasons = self._status(builder, nodes)
+                nodes |= self._conditions(builder) if nodes else {}
             except Missing as missing:
                 faults += self._lacking(builder) or _missing(missing)
                 continue
@@ -316,6 +320,34 @@ class Program:
                     raise
                 lacking[name] = missing
         return nodes
+
+    def _conditions(self, builder: Builder) -> dict[str, Node]:
+        """Return the nodes of conditions: 1 where they hold, else 0."""
+        found = {}
+        for text in self.conditions:
+            asked = names(text)
+            absent = [name for name in asked if builder.perhaps(name) is None]
+            if absent:
+                wrong = f"{', '.join(absent)} is neither given nor computed here"
+                allowed = "what is given, or what follows from it"
+                raise InputError(fault("reductions.where", text, wrong, allowed))
+
+            def run(*values: Array, text: str = text, asked: Sequence[str] = asked) -> Array:
+                held = evaluate(text, dict(zip(asked, values, strict=True)))
+                return np.where(held, 1.0, 0.0)
+
+            inputs = tuple(builder.node(name) for name in asked)
+            key = ("condition", text, *(node.key for node in inputs))
+            found[text] = builder.intern(text, key, inputs, run)
+        return found
+
+    def dims_of(self, text: str) -> tuple[str, ...]:
+        """Return the dimensions along which a condition varies; none of none."""
+        dims = frozenset[str]()
+        for case in self.cases:
+            if text in case.nodes:
+                dims |= self._varying(case, case.nodes[text])
+        return self.grid.ordered(dims)
 
     def builder(self, case: Case) -> Builder:
         """Return a builder of further nodes for a case."""

@@ -331,7 +331,7 @@ class Pareto(Reducer):
     ) -> None:
         """Take a block in, with the other quantity's values at the same cells."""
         other = np.asarray((partners or {})[self.task.reduction.against], dtype=np.float64)
-        first = self.task.split.piece(region, np.asarray(values, dtype=np.float64))
+        first = self.task.split.piece(region, self.counted(values, partners))
         second = self.task.split.piece(region, other)
         if first.values.size:
             self._seen += first.values.size
@@ -581,6 +581,11 @@ def reducers_of(program: Program, reductions: Sequence[Reduction], layout: Layou
         for one in reductions
         if one.against and (more := [d for d in dims[one.against] if d not in dims[one.quantity]])
     ]
+    for one in reductions:
+        more = [dim for dim in program.dims_of(one.where) if dim not in dims[one.quantity]]
+        if more:
+            wrong = f"varies along {', '.join(more)}, and {one.quantity} doesn't"
+            faults.append(fault("reductions.where", one.where, wrong, "another quantity"))
     if faults:
         raise InputError(faults)
     return [reducer(one, dims[one.quantity], program.grid.sizes, labels) for one in reductions]

@@ -367,6 +367,9 @@ class Task:
             f"Over {self.over}: {self.split.reduced_cells} cells for each result.",
             "Holes (NaN) are left out; a result that has nothing else is NaN.",
         ]
+        if self.reduction.where:
+            said.append(f"Only cells with {self.reduction.where} count.")
+            long_name += f", where {self.reduction.where}"
         if self.absent:
             said.append(
                 f"{self.reduction.quantity} is the same all along {', '.join(self.absent)}."
@@ -411,12 +414,19 @@ class Reducer(ABC):
         partners: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         """Take a block in.  Each cell of the variable may come once."""
-        piece = self.task.split.piece(region, np.asarray(values, dtype=np.float64))
+        piece = self.task.split.piece(region, self.counted(values, partners))
         if piece.values.size == 0:
             return
         self._seen += piece.values.size
         for part in parts(piece):
             self._take(part)
+
+    def counted(
+        self, values: NDArray[Any], partners: Mapping[str, NDArray[Any]] | None
+    ) -> NDArray[np.float64]:
+        """Return values that are holes where the reduction's condition doesn't hold."""
+        found, where = np.asarray(values, dtype=np.float64), self.task.reduction.where
+        return found if not where else np.where((partners or {})[where] == 1.0, found, np.nan)
 
     def merge(self, other: Self) -> None:
         """Take in what another reducer has gathered from other blocks."""

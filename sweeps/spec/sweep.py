@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.expression import evaluate, names
 from overhead.labels import CHOICES, LABELS, SWITCHES, usual_spelling
 from overhead.overlap.mechanisms import HEEDED, OUTPUTS
 from overhead.quantity import VOCABULARY
@@ -46,6 +47,7 @@ KEYS = {
     "quantiles": "which quantiles, from 0 to 1",
     "against": "the other quantity of pareto",
     "greatest": "those of pareto's two quantities of which more is better",
+    "where": "what has to hold of a cell for it to count, such as peak_memory <= 72 GB",
 }
 
 
@@ -61,6 +63,7 @@ class Reduction:
     quantiles: tuple[float, ...] = (0.5,)  # Which, of ``quantile``
     against: str = ""  # The other quantity of ``pareto``
     greatest: tuple[str, ...] = ()  # Those of the two of which more is better
+    where: str = ""  # The condition on cells that count, in canonical units; empty: all do
 
     @property
     def units(self) -> str:
@@ -74,12 +77,13 @@ class Reduction:
 
 
 def partners(reductions: Sequence[Reduction]) -> dict[str, tuple[str, ...]]:
-    """Return by quantity the others that reductions take beside it."""
+    """Return by quantity the others, and the conditions, that reductions take beside it."""
     found: dict[str, tuple[str, ...]] = {}
     for one in reductions:
-        if one.against:
-            known = found.get(one.quantity, ())
-            found[one.quantity] = tuple(dict.fromkeys((*known, one.against)))
+        for other in (one.against, one.where):
+            if other:
+                known = found.get(one.quantity, ())
+                found[one.quantity] = tuple(dict.fromkeys((*known, other)))
     return found
 
 
@@ -129,11 +133,46 @@ def _read(
     if not listed or not all(map(_is_fraction, listed)):
         allowed = "a list of numbers from 0 to 1"
         wrong.append(fault("reductions.quantiles", quantiles, "isn't allowed", allowed))
-    faults += wrong
+    where, wrong_where = _where(row.get("where", []))
+    faults += wrong + wrong_where
     if faults:
         return Reduction(quantity, operation, over, name), faults
     fractions = tuple(map(float, listed))
-    return Reduction(quantity, operation, over, name, count, fractions, against, greatest), faults
+    found = Reduction(quantity, operation, over, name, count, fractions, against, greatest, where)
+    return found, faults
+
+
+def _where(stated: Any) -> tuple[str, list[str]]:
+    """Return the condition on the cells that count, in canonical units, and the faults."""
+    listed = stated if isinstance(stated, list) else [stated]
+    pieces = [piece for text in listed for piece in re.split(r"\band\b", str(text))]
+    found, faults = [], []
+    for piece in map(str.strip, pieces):
+        try:
+            try:
+                asked = names(piece)
+            except (SyntaxError, ValueError):
+                # A value with a unit, which is no expression.
+                one = read_contract(piece, "reductions.where")
+                piece = f"{one.name} {one.sign} {one.value!r}"  # noqa: PLW2901
+                asked = names(piece)
+            unknown = [name for name in asked if name not in VOCABULARY]
+            if unknown:
+                wrong, allowed = f"{unknown[0]} is unknown", nearest(unknown[0], VOCABULARY)
+                faults.append(fault("reductions.where", piece, wrong, allowed))
+                continue
+            truth = evaluate(piece, {name: np.float64(1.0) for name in asked})
+            if not asked or not isinstance(truth, bool | np.bool_):
+                raise ValueError
+        except InputError as error:
+            faults += error.faults
+            continue
+        except ValueError:
+            allowed = "a comparison of quantities: 'peak_memory <= 0.9*memory_capacity'"
+            faults.append(fault("reductions.where", piece, "is no condition", allowed))
+            continue
+        found.append(piece)
+    return " & ".join(f"({one})" for one in found), faults
 
 
 def _pair(

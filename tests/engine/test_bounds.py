@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from overhead.recording import RecordingError
 from sweeps.engine import bounds, interval
 from sweeps.engine.reduce import feed
+from sweeps.errors import InputError
 from sweeps.job import Job, prepare
 from tests.strategies import drawing
 
@@ -27,12 +30,15 @@ RUNS: dict[str, tuple[float, float]] = {
     "memory_efficiency": (0.3, 1.0), "host_time": (0.0, 1e-4),
 }  # fmt: skip
 STEP = {"model": "llama3-8b", "hardware": "dgx-h100", "world_size": 64, "global_batch": 128,
-        "sequence_length": 4096}  # fmt: skip
+        "sequence_length": 4096, "zero_stage": 1}  # fmt: skip
 ASKED = ("step_time", "peak_memory", "cost", "mfu", "tokens_per_second", "communication_volume")
 # The second of a pair varies along no dimension along which the first doesn't.
 PAIRS = [("cost", "step_time"), ("cost", "peak_memory"), ("step_time", "peak_memory"),
          ("tokens_per_second", "peak_memory"), ("cost", "mfu")]  # fmt: skip
 PAIRS_ALONE = [("time", "algbw"), ("algbw", "time")]
+WHERE = ["peak_memory <= 0.7*memory_capacity", "step_time <= 5 s and peak_memory > 2e10",
+         "peak_memory*tp <= 150e9"]  # fmt: skip
+WHERE_ALONE = ["message_bytes >= 1e6", "time <= 1 ms", "time*ranks > 1e-3 and message_bytes < 1e8"]
 CHOSEN_ALONE: dict[str, list[Any]] = {
     "topology": ["ring", "hierarchical", "switch"], "ranks": [4, 8, 12, 16, 32],
     "collective": ["all_reduce", "all_gather", "all_to_all"], "algorithm": ["standard", "auto"],
@@ -74,6 +80,8 @@ def drawn(rng: np.random.Generator, longest: int) -> dict[str, Any]:
     if operation == "pareto":
         reduction["against"] = against
         reduction["greatest"] = [one for one in (quantity, against) if rng.random() < 0.4]
+    if rng.random() < 0.4:
+        reduction["where"] = str(rng.choice(WHERE_ALONE if alone else WHERE))
     constants = {n: v for n, v in (ALONE if alone else STEP).items() if n not in axes}
     if not alone:
         constants |= {"training_tokens": 1e12, "price": 3.0} if "price" not in axes else {
@@ -103,7 +111,9 @@ def both(job: Job) -> tuple[bounds.Touched, ...] | None:
 
 @drawing(share=0.06, least=6)
 def test_random_sweeps_have_what_computing_everything_finds(rng: np.random.Generator) -> None:
-    both(prepare(drawn(rng, 9)))
+    # A condition that varies along more than the quantity is refused.
+    with contextlib.suppress(InputError):
+        both(prepare(drawn(rng, 9)))
 
 
 def test_no_result_of_numbers_between_bounds_lies_beyond_those_of_the_interval() -> None:
@@ -156,6 +166,7 @@ def test_what_a_run_leaves_out_is_told_and_nothing_else_changes() -> None:
     assert not same.touched
     assert (touched.total, touched.cells < 200) == (9600, True)
     assert touched.words.startswith(f"c: {touched.cells} of 9,600 cells were computed")
+    assert np.isfinite(found["c"].values).all()
     for name in ("c", "c_price", "c_inter_bandwidth", "c_tp"):
         assert np.array_equal(found[name].values, everything[name].values, equal_nan=True), name
 
@@ -171,3 +182,46 @@ def test_what_bounds_can_t_leave_out_is_given_up_early() -> None:
     budget = bounds.Budget(1e-9, 10)
     with pytest.raises(bounds.Abandoned):
         budget.spent(5, 10)
+
+
+def test_cells_count_where_a_condition_holds_in_every_reduction() -> None:
+    axes = {"tp": [1, 2, 4], "micro_batch": [1, 2, 4], "price": [1.0, 2.0, 4.0]}
+    reductions = [
+        {"quantity": "cost", "operation": operation, "name": operation,
+         "over": ["tp", "micro_batch"], "where": "peak_memory <= 40 GB and cost < 700"}
+        for operation in ("min", "max", "mean")
+    ]  # fmt: skip
+    stated = {"title": "where", "quantities": ["cost", "peak_memory"], "axes": axes,
+              "constants": {**STEP, "training_tokens": 1e10}, "reductions": reductions}  # fmt: skip
+    found = prepare(stated).dataset()
+    cost, memory = xr.broadcast(found.cost, found.peak_memory)
+    chosen = cost.where((memory <= 40e9) & (cost < 700.0))
+    assert 0 < int(chosen.notnull().sum()) < int(cost.notnull().sum())
+    for name in ("min", "max"):
+        wanted = getattr(chosen, name)(("tp", "micro_batch"))
+        assert np.array_equal(found[name].values, wanted.values, equal_nan=True)
+    wanted = chosen.mean(("tp", "micro_batch")).values
+    assert np.allclose(found["mean"].values, wanted, rtol=1e-14, equal_nan=True)
+    assert "(peak_memory <= 40000000000.0) & (cost <" in found["min"].attrs["long_name"]
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("peek_memory < 1e9", "peek_memory is unknown"),
+        ("peak_memory", "is no condition"),
+        ("1 < 2", "is no condition"),
+        ("peak_memory <", "can't be read"),
+        ("peak_memory < 3 s", "is a time, not an amount of data"),
+        ("latency_time < 1", "neither given nor computed"),
+        ("cost < 1e6", "varies along price, and step_time doesn't"),
+    ],
+)
+def test_conditions_on_what_isn_t_there_are_refused(where: str, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        prepare({
+            "title": "where", "quantities": [], "axes": {"tp": [1, 2], "price": [1.0, 2.0]},
+            "constants": {**STEP, "training_tokens": 1e10},
+            "reductions": [{"quantity": "step_time", "operation": "min", "over": ["tp"],
+                            "where": where}],
+        }).reducers()  # fmt: skip
