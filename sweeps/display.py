@@ -219,12 +219,13 @@ _PHRASES = {
     "compute_time": "computation {}", "communication_time": "communication {}",
     "efficiency_of": "efficiency of the {}",
 }  # fmt: skip
+_LAST = ("inter_bandwidth", "intra_bandwidth", "price")  # behind what has no phrase
 _PHRASES_OF_NONE = {"software": "without a library"}
 
 
 def phrased(names: Iterable[str]) -> list[str]:
     """Return names in the order in which people say their values."""
-    order = {name: place for place, name in enumerate(_PHRASES)}
+    order = {name: place for place, name in enumerate(_PHRASES)} | dict.fromkeys(_LAST, 1000)
     return sorted(names, key=lambda name: order.get(name, len(order)))
 
 

@@ -181,7 +181,7 @@ def _axes(figure: Figure, view: View, points: _Points) -> tuple[Axis, Axis]:
     wide = max(float(np.ptp(y)), 0.02 * float(np.abs(y).max()), 1e-300)
     ends = (float(y.min()) - 0.15 * wide, float(y.max()) + 0.1 * wide)
     return (
-        axis_of(figure["x"], attrs[0], x, xscale, _PANEL[0], pad=0.03, origin=0.5),
+        axis_of(figure["x"], attrs[0], x, xscale, _PANEL[0], pad=0.03, origin=0.1),
         axis_of(
             figure["y"], attrs[1], y, yscale, _PANEL[1], pad=0.08, vertical=True,
             ends=ends if yscale == "linear" else None,

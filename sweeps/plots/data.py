@@ -321,7 +321,8 @@ class View:
         if dim in self.dataset.coords:
             values = _listed(self.dataset.variables[dim].values)
             if is_label(values):
-                return [str(value) for value in values]
+                none = display.phrase(dim, "none") or "none"
+                return [none if value == "none" else str(value) for value in values]
             texts = [shown(value, self.units(dim)) for value in values]
             return texts if bare else [said(dim, text) for text in texts]
         columns = [

@@ -440,11 +440,12 @@ class Axis:
             axes.set_yscale(self.scale)
             axes.set_ylim(self.low, self.high)
         texts = self.ticks.labels if labels else [""] * len(self.ticks.labels)
+        # First the small ticks: those that matplotlib would make by itself take most of its time.
+        axis.set_ticks(list(self.ticks.minor), labels=[""] * len(self.ticks.minor), minor=True)
         axis.set_ticks(list(self.ticks.positions), labels=list(texts))
         if direction == "x" and self.ticks.labels:
             for place, side in zip((0, -1), self.sides, strict=True):
                 axis.get_ticklabels()[place].set_horizontalalignment(side)
-        axis.set_ticks(list(self.ticks.minor), labels=[""] * len(self.ticks.minor), minor=True)
 
 
 def scale_for(values: NDArray[np.float64], wanted: str | None) -> Literal["log", "linear"]:
@@ -487,7 +488,7 @@ def axis_of(
     else:
         ticks = linear_ticks(low, high, units, room)
     if not vertical:
-        ticks = _thinned(ticks, low, high, scale, inches)
+        ticks = _roomy(_thinned(ticks, low, high, scale, inches), low, high, scale, inches)
     named = sentence(long_name(name, attrs))
     if len(named) > _LONGEST_NAME:
         named = sentence(long_name(name, attrs, short=True))
@@ -528,15 +529,41 @@ def _extents(
 
 def _sides(ticks: Ticks, low: float, high: float, scale: str, inches: float) -> tuple[Side, Side]:
     """Return how the outermost labels lie, so that those of panels beside each other don't meet."""
+    (first, last), (left, right) = _at_ends(ticks, low, high, scale, inches)
+    return "left" if first and left else "center", "right" if last and right else "center"
+
+
+def _at_ends(
+    ticks: Ticks, low: float, high: float, scale: str, inches: float
+) -> tuple[tuple[bool, bool], tuple[bool, bool]]:
+    """Return whether the outermost labels stand over the ends, and whether there is room inside."""
     if len(ticks.labels) < 2:
-        return "center", "center"
+        return (False, False), (True, True)
     places, sizes = _extents(ticks, low, high, scale, inches)
     turn = np.log if scale == "log" else np.asarray
     start = float(turn(low)) / float(turn(high) - turn(low)) * inches
     free = np.diff(places) - (sizes[1:] + sizes[:-1]) / 2  # Between two labels
-    first = places[0] - start - sizes[0] / 2 < -_GAP / 2 and free[0] > sizes[0] / 2
-    last = start + inches - places[-1] - sizes[-1] / 2 < -_GAP / 2 and free[-1] > sizes[-1] / 2
-    return "left" if first else "center", "right" if last else "center"
+    over = (
+        bool(places[0] - start - sizes[0] / 2 < -_GAP / 2),
+        bool(start + inches - places[-1] - sizes[-1] / 2 < -_GAP / 2),
+    )
+    return over, (bool(free[0] > sizes[0] / 2), bool(free[-1] > sizes[-1] / 2))
+
+
+def _roomy(ticks: Ticks, low: float, high: float, scale: str, inches: float) -> Ticks:
+    """Return ticks without the label beside an outermost one that has to move inwards."""
+    for place, end in ((1, 0), (-2, 1)):
+        over, room = _at_ends(ticks, low, high, scale, inches)
+        if over[end] and not room[end] and len(ticks.labels) > 2:
+            kept = [k for k in range(len(ticks.labels)) if k != place % len(ticks.labels)]
+            bare = ticks.positions[place]
+            ticks = replace(
+                ticks,
+                positions=tuple(ticks.positions[k] for k in kept),
+                labels=tuple(ticks.labels[k] for k in kept),
+                minor=tuple(sorted({*ticks.minor, bare})),
+            )
+    return ticks
 
 
 def _thinned(ticks: Ticks, low: float, high: float, scale: str, inches: float) -> Ticks:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _STRIP = 0.85  # inches of the panel with the ratio
 _WIDEST = 10.0  # ratios beyond it, and beyond its inverse, stand at the edge
-_RATIOS = ((0.5, 1.0, 2.0), (0.2, 1.0, 5.0), (0.1, 1.0, 10.0))
+_RATIOS = (0.1, 0.2, 0.5)
 _MEASURED: dict[str, Any] = {
     "linestyle": "none", "marker": "o", "markersize": 5, "markerfacecolor": "white",
     "markeredgewidth": 1.3,
@@ -140,14 +140,17 @@ def _axes(figure: Figure, view: View, rows: _Rows) -> tuple[Axis, Axis]:
 
 
 def _ratio_axis(rows: _Rows, band: float) -> Axis:
-    """Return the axis of the ratio: as far below 1 as above it, at most a factor of ten."""
-    ratio = rows.predicted / rows.measured
-    far = float(np.nanmax(np.abs(np.log(ratio))))
-    far = min(max(far, np.log(1 + 1.4 * band)) * 1.25, np.log(_WIDEST * 1.1))
-    narrow = (max(1 - band, 0.01), 1.0, 1 + band)
-    marks = next((m for m in reversed(_RATIOS) if np.log(m[-1]) <= far), narrow)
+    """Return the axis of the ratio: as far as it goes each way, at most to a factor of ten."""
+    ratio = np.log(rows.predicted / rows.measured)
+    least, most = np.log(1 + 1.4 * band), np.log(_WIDEST * 1.1)
+    low, high = (min(max(float(np.nanmax(side)), least) * 1.15, most) for side in (-ratio, ratio))
+    below = [mark for mark in _RATIOS if mark >= np.exp(-low)][:1]
+    above = [1.0 / mark for mark in _RATIOS if 1.0 / mark <= np.exp(high)][:1]
+    if not below and not above:
+        below, above = [max(1 - band, 0.01)], [1 + band]
+    marks = (*below, 1.0, *above)
     ticks = Ticks(marks, tuple(number(mark) for mark in marks))
-    return Axis("log", float(np.exp(-far)), float(np.exp(far)), ticks, "Predicted / measured")
+    return Axis("log", float(np.exp(-low)), float(np.exp(high)), ticks, "Predicted / measured")
 
 
 def _draw_panel(axes: Axes, rows: _Rows, index: int) -> None:

@@ -9,23 +9,32 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
 from sweeps.cli import run
-from sweeps.plots import draw
+from sweeps.plots import breakdown, draw, measured, timeline
 from sweeps.plots.style import USES, use, using
 from sweeps.store.read import open_dataset
 
+SWEEPS = Path(__file__).parents[2] / "specs" / "sweeps"
+# Those in the gallery are drawn in every use, below; one declares no figure.
+SHIPPED = sorted({path.stem for path in SWEEPS.glob("*.toml")} - {
+    "all-reduce-algorithms", "llama3-70b-plans", "big-sweep"
+})  # fmt: skip
 GALLERY = Path(__file__).parents[2] / "outputs" / "gallery"
 FILES = sorted(GALLERY.glob("*.nc"))
 
 
-def texts_that_meet(canvas: Canvas) -> list[tuple[str, ...]]:
+def texts_that_meet(canvas: Canvas, size: float = 1.0) -> list[tuple[str, ...]]:
     """Return texts that overlap by more than a dot, and those that leave the drawing."""
+    if size != 1.0:  # as it was drawn, smaller
+        canvas.set_dpi(size * canvas.get_dpi())
     renderer = FigureCanvasAgg(canvas).get_renderer()
-    canvas.draw(renderer)
+    canvas.draw_without_rendering()
     texts = [one for one in canvas.findobj(Text) if one.get_visible() and one.get_text().strip()]
     # An annotation's own extent would take in its arrow.
     boxes = [(one.get_text(), Text.get_window_extent(one, renderer)) for one in texts]
@@ -57,6 +66,86 @@ def test_no_text_meets_another(path: Path, name: str, monkeypatch: pytest.Monkey
         draw_figures(path, dataset=open_dataset(path))
     assert len(drawn) >= 3
     assert [texts_that_meet(canvas) for canvas in drawn] == [[]] * len(drawn)
+
+
+def range_not_used(canvas: Canvas) -> list[tuple[str, float]]:
+    """Return axes of which 95 % of what is drawn takes less than half: lines, else bars' ends."""
+    found: list[tuple[str, float]] = []
+    alike: dict[object, list[Axes]] = {}
+    for axes in canvas.axes:  # panels share their axes
+        alike.setdefault((axes.get_xlim(), axes.get_ylim()), []).append(axes)
+    for (every,), way in itertools.product(zip(alike.values()), (0, 1)):
+        scale = every[0].get_yscale() if way else every[0].get_xscale()
+        ends = every[0].get_ylim() if way else every[0].get_xlim()
+        lines = [
+            np.asarray(line.get_xydata())[:, way] for axes in every for line in axes.get_lines()
+            if line.get_transform() == axes.transData and line.get_markerfacecolor() != "none"
+        ]  # fmt: skip
+        boxes = [one.get_path().get_extents(one.get_patch_transform())
+                 for axes in every for one in axes.patches]  # fmt: skip
+        bars = [box.extents[end + way] for box in boxes for end in (0, 2)]
+        bars += [segment[:, way].max() for axes in every for one in axes.collections
+                 if isinstance(one, LineCollection) for segment in one.get_segments()]  # fmt: skip
+        values = np.concatenate([*lines, bars] if lines else [bars, [0.0]])
+        turn = np.log if scale == "log" else np.asarray
+        values = turn(values[np.isfinite(values) & ((values > 0) | (scale == "linear"))])
+        if len(np.unique(values)) > 1:
+            low, high = np.quantile(values, [0.025, 0.975] if lines else [0.0, 1.0])
+            share = float((high - low) / abs(turn(ends[1]) - turn(ends[0])))
+            found += [("xy"[way], round(share, 2))] if share < 0.5 else []
+    return found
+
+
+# Every kind of figure of every command, small.
+DRAWN = (
+    "collective --op all_reduce --topology ring,tree,switch --N 8,64 --M 1KiB:1GiB:x4",
+    "collective --op all --topology ring --N 64 --M 1KiB:1GiB:x16",
+    "collective --op all_reduce --N 16 --M 1MiB --hardware dgx-h100,dgx-b200",
+    "collective --algorithm all --topology switch --N 8,512 --M 1KiB:1GiB:x8",
+    "analysis --model llama3-70b --gpus 512 --tp 4,8 --pp 1,4 --seq-len 8192 --global-batch 512",
+    "analysis --model llama3-70b --gpus 512 --tp 8 --pp 4 --seq-len 8192 --global-batch 512 "
+    "--timeline t.json",
+    "analysis --model llama3-8b --gpus 8,32,128 --tp 8 --seq-len 8192 --global-batch 512",
+    "plan --model llama3-8b --gpus 64 --batch-size 256 --seq-len 8192 --tp 1,2 --cp 1",
+    "plan --model llama3-8b --gpus 32,64,128 --batch-size 256 --seq-len 8192",
+    "hops",
+    "overlap --compute 1ms:50ms:log9 --comm 10ms",
+    "overlap --kind all --compute 50ms --comm 10ms",
+    "overlap --compute 50ms --comm 10ms",
+    *(f"run {name}" for name in SHIPPED),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", DRAWN)
+def test_every_figure_can_be_read(
+    line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    drawn: list[tuple[str, Canvas]] = []
+
+    def take(canvas: Canvas, stem: Path) -> list[Path]:
+        drawn.append((stem.name, canvas))
+        return []
+
+    for module in (draw, breakdown, measured, timeline):
+        monkeypatch.setattr(module, "save", take)
+    monkeypatch.chdir(tmp_path)
+    assert run([*line.split(), "--plot", "--output", "a.nc"]) == 0
+    assert drawn
+    for name, canvas in drawn:
+        assert (name, texts_that_meet(canvas), range_not_used(canvas)) == (name, [], [])
+        assert (name, texts_that_meet(canvas, 0.5)) == (name, [])
+
+
+def test_an_outlier_is_found() -> None:
+    canvas = Canvas(figsize=(4.0, 2.0))
+    axes = canvas.add_subplot()
+    axes.plot(np.arange(100.0), [*np.ones(99), 50.0], markerfacecolor="C0")
+    assert [way for way, _ in range_not_used(canvas)] == ["y"]
+    canvas.clear()
+    axes = canvas.add_subplot()
+    axes.bar([0.0, 1.0], [1.0, 2.0])
+    axes.set_ylim(0.0, 5.0)
+    assert range_not_used(canvas) == [("y", 0.4)]
 
 
 def test_texts_that_meet_are_found() -> None:
