@@ -573,6 +573,25 @@ def test_a_domain_of_72_is_cut_as_jobs_are_placed(cli: Runner, gpus: int, taken:
     assert (whole.code == 0) == (72 % gpus == 0 or gpus % 72 == 0)
 
 
+def test_the_lightest_recomputation_that_fits_is_told_where_none_is_stated(cli: Runner) -> None:
+    line = "analysis --model llama3-70b --gpus 64 --tp 8 --sp --zero-stage 1 --global-batch 128"
+    long = cli(f"{line} --seq-len 32768").out.splitlines()
+    (told,) = (one for one in long if "--recompute block it fits" in one)
+    again = cli(f"{line} --seq-len 32768 --recompute block").out
+    time, memory = told.rsplit(": ", 1)[1].split(", ")
+    assert f"a step takes {time}" in again
+    assert f"it fits: {memory}" in again
+    assert "as few as fit 95% of the memory" in told
+    count = int(told.split(": ")[1].split()[0])
+    assert f"recompute block of {count} of each chunk's 80 layers" in again
+    fewer = cli(f"{line} --seq-len 32768 --recompute block --recompute-layers {count - 1} --json")
+    (held,) = fewer.records
+    assert held["per_gpu_memory_bytes"] > 0.95 * 79.11 * 2**30
+    assert "--recompute" not in cli(f"{line} --seq-len 4096").out
+    alone = cli("analysis --model llama3-8b --gpus 8 --seq-len 8192 --global-batch 64").out
+    assert "nor with all layers recomputed (--recompute full): 141.7 GB" in alone
+
+
 def test_plans_on_a_part_of_a_domain_can_run(cli: Runner) -> None:
     line = "plan --model llama3-70b --hardware gb200-nvl72 --gpus 64 --batch-size 256"
     out = cli(f"{line} --seq-len 8192 --cp 1 --pp 1 --micro-batch 1").out

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overhead.analysis import Faulty, faults, is_needed
+from overhead.analysis import Faulty, analyze, faults, is_needed
 from overhead.communication.operation import DIMENSIONS
 from overhead.graph import Evaluation, MissingQuantities
 from overhead.labels import EVEN_SCHEDULES, FOLDED, GIVEN_GRID, LABELS, PAIRED, needed_shapes
@@ -20,6 +20,7 @@ from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.cli.flags import flag_of
+from sweeps.cli.write import shown
 from sweeps.display import noun
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault, needs
@@ -147,6 +148,25 @@ def _drawn(step: StepTimeline) -> Mapping[str, list[Span]]:
     shown = {name: own for name, own in rows.items() if own}
     # More would be too thin to read: the trace has them.
     return shown if len(shown) <= MOST_ROWS else {name: rows[name] for name in step.stages}
+
+
+def lightest_lines(evaluation: Evaluation, memory: float) -> Iterator[str]:
+    """Yield, where a plan doesn't fit and doesn't say what it recomputes, the least that fits."""
+    capacity = evaluation["memory_capacity"]
+    if not memory > capacity:
+        return
+    again = Evaluation(evaluation.given, {**evaluation.labels, "recompute": "block"})
+    least = analyze(again).per_gpu_memory_bytes
+    if least > capacity:
+        yield f"  nor with all layers recomputed (--recompute full): {shown('memory', least)}"
+        return
+    layers, whole = again["recompute_layers"], again["chunk_layers"]
+    time = again.value("step_time", {})
+    takes = "" if time is None else f"{shown('step_time', float(time))}, "
+    yield (
+        f"  with --recompute block it fits: {layers:g} of each chunk's {whole:g} layers recomputed,"
+        f" as few as fit {again['memory_share']:.0%} of the memory: {takes}{shown('memory', least)}"
+    )
 
 
 def _plan(evaluation: Evaluation) -> Iterator[str]:

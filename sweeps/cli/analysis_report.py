@@ -19,7 +19,7 @@ from overhead.quantity import VOCABULARY, Array
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer import SHAPES
 from sweeps import display
-from sweeps.cli.analysis_job import LACKING, evaluation_of, roots
+from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots
 from sweeps.cli.collective_command import evaluated, put_in
 from sweeps.cli.flags import flag_of
 from sweeps.cli.options import grouped_lines, price_words
@@ -204,6 +204,8 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     step = "forward" if labels["schedule"] == "forward_only" else "training step"
     yield f"{step} of {_model(job, evaluation)} on {_some(world, 'GPU')}: {degrees}"
     yield from _answer(evaluation, result)
+    if "recompute" in job.resolved.origins and result.memory_is_whole:
+        yield from lightest_lines(evaluation, float(result.per_gpu_memory_bytes))
     batch = evaluation.value("global_batch", {})
     length = evaluation.value("sequence_length", {})
     tokens = "" if length is None else f" of {length:g} tokens"
