@@ -323,6 +323,18 @@ for _way in ("forward", "backward"):
     _ring_exchange(_way, f"attention_{_way}_time", NAMED_RING)
 _ring_exchange("backward", "attention_again_time", {**NAMED_RING, **REPEATED_ATTENTION})
 
+# Attention by itself, with what context parallelism adds to it.
+
+for _name, _mark, _words, _parts in (
+    ("context_attention_forward_time", "f", "forward",
+     ("attention_forward_time", "exposed_cp_forward_time")),
+    ("context_attention_time", "fb", "forward and backward",
+     ("attention_time", "layer_exposed_cp_time")),
+):  # fmt: skip
+    define(_name, rf"t_{{\mathrm{{attn+cp,{_mark}}}}}", "s", "time of a layer's attention with what"
+           f" context parallelism exposes, {_words}", minimum=0)  # fmt: skip
+    total(_name, _parts)
+
 # Tensor parallelism's exposed communication by mechanism: each collective beside its own product.
 #
 # The label ``tp_mechanism`` names what overlaps how; with ``efficiency`` a share is given

@@ -40,8 +40,8 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
 
     TABLE is a path, or the name of a table that is shipped: training, memory (both by default),
     plans (those of experts beside the best of our search), nccl-collectives, running
-    (interruptions, spare servers, goodput, power of nodes), userbuffers (NVIDIA's settings of
-    tensor-parallel overlap beside ours).
+    (interruptions, spare servers, goodput, power of nodes), context (attention by all_to_all, in a
+    ring, both), userbuffers (NVIDIA's settings of tensor-parallel overlap beside ours).
 
     With --strict the exit code is 1 where a class of what was measured is off by more than --bound
     in the mean (10 % by default); of plans, where fewer than 80 % lose at most --bound (3 % by
@@ -57,7 +57,7 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     if any(table == USERBUFFERS or _heads(table, "preset", "layer") for table in tables):
         _refuse(given, ("rules", "verbose"), "is not of a table of presets")
         return _presets(tables, given)
-    if any(table == RUNNING or _heads(table, "quantity", "given") for table in tables):
+    if any(table in RUNNING or _heads(table, "quantity", "given") for table in tables):
         _refuse(given, ("rules", "verbose"), "is not of a table of what running takes")
         return _running(tables, given)
     if any(_is_of_plans(table) for table in tables):
@@ -365,7 +365,10 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
 
 # What running takes: any quantity beside what was measured of it, from what the row gives.
 
-RUNNING = "running"
+RUNNING = {
+    "running": "What running takes: predicted and measured",
+    "context": "Attention with context parallelism: predicted and measured",
+}
 
 
 def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
@@ -390,9 +393,9 @@ def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         (quantity,) = stated["quantities"]
         return float(prepare(stated, folders=folders_of(given), where=where).dataset()[quantity])
 
-    rows = running_rows(find_csv(tables[0], "TABLE", (RUNNING,)), ask)
+    rows = running_rows(find_csv(tables[0], "TABLE", tuple(RUNNING)), ask)
     attrs = provenance_of(
-        title="What running takes: predicted and measured",
+        title=RUNNING.get(tables[0], RUNNING["running"]),
         stated=_stated(tables, given),
         given=given,
         references="each row's source_ref says where it stands",

@@ -279,6 +279,8 @@ def _network(machine: Machine) -> dict[str, float]:
 # What running takes: rows of any quantity, each with what it is predicted from.
 
 RUNNING = ("row_id", "source_ref", "quantity", "measured", "given", "notes")
+# What a table may say beside: of what kind a row is, and with which it shares a kernel's rate.
+KINDS = ("class", "group")
 
 
 Asking = Callable[[Mapping[str, Any], str], float]
@@ -294,10 +296,27 @@ def running_rows(path: Path, ask: Asking) -> list[dict[str, Any]]:
     if lacking:
         wrong = f"has no column {', '.join(lacking)}"
         raise InputError(fault("TABLE", str(path), wrong, ", ".join(RUNNING)))
-    return [
-        _running(dict(zip(heading, cells, strict=False)), f"{path.name}, line {line}: ", ask)
+    known: dict[str, float] = {}
+
+    def once(stated: Mapping[str, Any], where: str) -> float:
+        key = repr(stated)
+        if key not in known:
+            known[key] = ask(stated, where)
+        return known[key]
+
+    rows = [
+        _running(dict(zip(heading, cells, strict=False)), f"{path.name}, line {line}: ", once)
         for line, cells in lines
     ]
+    return [{**row, "left_out_error": _left_out(row, rows)} if "group" in row else row
+            for row in rows]  # fmt: skip
+
+
+def _left_out(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> float:
+    """Return a row's error where the rate is that of its group's rows of other classes."""
+    others = [one["measured"] / one["predicted"] for one in rows
+              if one["group"] == row["group"] and one["class"] != row["class"]]  # fmt: skip
+    return float(np.median(others)) * (1.0 + row["error"]) - 1.0 if others else math.nan
 
 
 def _running(row: Mapping[str, str], where: str, ask: Asking) -> dict[str, Any]:
@@ -312,25 +331,31 @@ def _running(row: Mapping[str, str], where: str, ask: Asking) -> dict[str, Any]:
     measured = parse_quantity(
         row["measured"], VOCABULARY[quantity].units, field=f"{where}measured", bare_is_si=True
     )
-    known = {name: row[name] for name in RUNNING if name != "measured"}
+    known = {name: row[name] for name in (*RUNNING, *KINDS) if name in row and name != "measured"}
     return {**known, "measured": measured, "predicted": predicted,
             "units": VOCABULARY[quantity].units, "error": predicted / measured - 1.0}  # fmt: skip
 
 
 def running_result(rows: Sequence[dict[str, Any]], attrs: Mapping[str, str]) -> Result:
     """Return rows of what running takes as a result."""
-    texts = (Field(name, name, name.replace("_", " ")) for name in (*RUNNING, "units")
+    kinds = KINDS if rows and "group" in rows[0] else ()
+    texts = (Field(name, name, name.replace("_", " ")) for name in (*RUNNING, *kinds, "units")
              if name != "measured")  # fmt: skip
     numbers = (
         Field(name, f"{name}_value", f"{name} value of the row's quantity, in its units", "1")
         for name in ("measured", "predicted")
     )
     error = Field("error", "prediction_error", "prediction by the measured value, less one", "1")
-    return of_rows(rows, [*texts, *numbers, error], attrs)
+    left = Field("left_out_error", "left_out_error", "prediction by the measured value, less one, "
+                 "with the rate of the group's rows of other classes", "1")  # fmt: skip
+    return of_rows(rows, [*texts, *numbers, error, *([left] if kinds else [])], attrs)
 
 
 def running_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what running takes beside what was measured, and the errors by quantity."""
+    """Yield what was measured of any quantity beside what is predicted, and the errors by kind."""
+    if rows and "group" in rows[0]:
+        yield from _kinds(rows)
+        return
     yield "what running takes, predicted beside measured"
     table = [["row", "quantity", "measured", "predicted", "error"]]
     for row in rows:
@@ -340,3 +365,33 @@ def running_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for name in dict.fromkeys(str(row["quantity"]) for row in rows):
         errors = [abs(float(row["error"])) for row in rows if row["quantity"] == name]
         yield f"{name}: {len(errors)} rows, error {np.mean(errors):.1%} in the mean"
+
+
+def _kinds(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the errors of each class, then medians of its rows that differ in little."""
+    for name in dict.fromkeys(str(row["class"]) for row in rows):
+        yield _kind_line(name, [row for row in rows if row["class"] == name])
+    yield ""
+    yield "medians of rows of one kind; --csv, --json and --output have each row"
+    table = [["kind", "of", "rows", "measured", "predicted", "error", "left out"]]
+    for pair in dict.fromkeys((str(row["class"]), str(row["group"])) for row in rows):
+        own = [row for row in rows if (row["class"], row["group"]) == pair]
+        middle = {name: float(np.median([row[name] for row in own]))
+                  for name in ("measured", "predicted", "error", "left_out_error")}  # fmt: skip
+        shown = (format_quantity(middle[n], own[0]["units"]) for n in ("measured", "predicted"))
+        left = middle["left_out_error"]
+        told = "-" if math.isnan(left) else f"{left:+.1%}"
+        table.append([*pair, str(len(own)), *shown, f"{middle['error']:+.1%}", told])
+    yield from aligned(table, left=2)
+
+
+def _kind_line(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the errors of one class: as predicted, and with the other classes' rate."""
+    errors = np.array([row["error"] for row in rows])
+    left = np.array([row["left_out_error"] for row in rows])
+    told = f"{name}: {len(rows)} rows, error {np.mean(np.abs(errors)):.1%} in the mean"
+    told += f" ({np.median(errors):+.1%} in the median)"
+    if np.all(np.isnan(left)):
+        return told
+    other = f"{np.nanmean(np.abs(left)):.1%} ({np.nanmedian(left):+.1%})"
+    return f"{told}; left out, with the kernel's rate of the other kinds, {other}"

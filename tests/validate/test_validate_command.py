@@ -10,6 +10,7 @@ import pytest
 from overhead.step.rates import BANDS
 from sweeps.spec.catalog import find_spec
 from sweeps.store.read import open_dataset, verify
+from sweeps.validate.predict import running_lines
 from sweeps.validate.run_table import find_csv
 from tests.cli_runner import Runner
 
@@ -175,6 +176,28 @@ def test_what_running_takes_is_laid_beside_what_was_published(cli: Runner) -> No
     assert "node_power: 4 rows, error" in report
     assert cli("validate running --strict --bound 40%").code == 0
     assert cli("validate running --strict", fine=False).code == 1
+
+
+def test_attention_with_context_parallelism_is_laid_beside_benchmarks(cli: Runner) -> None:
+    rows = cli("validate context --json").records
+    by = {name: [r for r in rows if r["class"] == name] for name in
+          ("kernel", "ring", "all_to_all", "mixed")}  # fmt: skip
+    assert [len(of) for of in by.values()] == [2, 30, 27, 48]
+    assert sum(map(len, by.values())) == len(rows)
+    row = by["mixed"][-1]
+    others = [r["measured"] / r["predicted"] for r in rows
+              if r["group"] == row["group"] and r["class"] != "mixed"]  # fmt: skip
+    expected = float(np.median(others)) * row["predicted"] / row["measured"] - 1.0
+    assert row["left_out_error"] == pytest.approx(expected)
+    left = {name: [r["left_out_error"] for r in of if r["measured"] > 0.015]
+            for name, of in by.items()}  # fmt: skip
+    assert np.mean(np.abs(left["mixed"])) < 0.05
+    assert np.mean(np.abs(left["all_to_all"])) < 0.1
+    # What merging blocks' results takes isn't counted: rings are told as too short.
+    assert -0.2 < np.median(left["ring"]) < -0.1
+    first, *_, last = running_lines(rows)
+    assert first.startswith("kernel: 2 rows, error 39.6% in the mean")
+    assert last.split()[0] == "ring"
 
 
 def test_faults_of_what_running_takes(cli: Runner) -> None:
