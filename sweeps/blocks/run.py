@@ -356,23 +356,25 @@ def write_sweep(
     target = check_output(output, overwrite=means.overwrite, folder=means.zarr)
     limits = limits_for(job, means.max_memory, means.processes)
     found = estimate(job, limits)
-    if tell is not None and found.seconds + found.writing > SHORT_SECONDS:
-        tell(found)
     with system_calls(output):
         folder = Folder(target)
         begun = folder.stated() is not None or folder.is_damaged()
     goes_on = begun and not means.overwrite
     alone = job.measured is not None and not begun
-    if alone or not (goes_on or (begun and means.resume) or keeps_blocks(found, means)):
-        written = _write_directly(job, output, means, storage, limits, progress)
-        clear(output)
-        return written
-    if not (begun or means.zarr or means.scheduler or job.stored or job.measured):
+    directly = alone or not (goes_on or (begun and means.resume) or keeps_blocks(found, means))
+    if not (directly or begun or means.zarr or means.scheduler or job.stored or job.measured):
         reducers = job.reducers()
-        touched = reduce_all(job.program, reducers, found.seconds)
+        report = progress("bounding") if progress else None
+        touched = reduce_all(job.program, reducers, found.seconds, report)
         if touched is not None:
             job.touched[:] = touched
             return _write(output, job.result_of(reducers, iter(())), means, storage, progress)
+    if tell is not None and found.seconds + found.writing > SHORT_SECONDS:
+        tell(found)
+    if directly:
+        written = _write_directly(job, output, means, storage, limits, progress)
+        clear(output)
+        return written
     # How many a cluster has is known only when it answers.
     count = MANY if means.scheduler else means.processes
     cut = cut_for(found, limits, count, block_bytes(means.max_memory, means.processes))

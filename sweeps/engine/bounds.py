@@ -30,6 +30,7 @@ from sweeps.engine.program import Program
 
 Places = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Progress = Callable[[int, int], None]
 
 # Boxes of a pass: what all nodes of a training step hold of them together is some 100 MB.
 BOXES = 1 << 13
@@ -41,7 +42,7 @@ WAITING = 1 << 20
 PROMISING = 4
 # Seconds of computing everything from which it is worth trying, and the share of them that the
 # trial, and all that comes of it, may take.
-WORTH, TRIAL, SHARE = 1.0, 0.05, 0.15
+WORTH, TRIAL, SHARE = 3.0, 0.05, 0.15
 BOUNDED = ("min", "max", "top", "pareto")
 INSTEAD: dict[Any, Callable[..., Any]] = {
     choices.best_of: interval.best_of,
@@ -60,10 +61,8 @@ class Touched(NamedTuple):
     @property
     def words(self) -> str:
         """What was computed of how many."""
-        return (
-            f"{self.name}: {self.cells:,} of {self.total:,} cells were computed; bounds of "
-            f"{self.boxes:,} boxes leave out the others, exactly"
-        )
+        done = f"{self.name}: {self.cells:,} of {self.total:,} cells were computed"
+        return f"{done}; bounds of {self.boxes:,} boxes leave out the others, exactly"
 
 
 class Abandoned(Exception):
@@ -586,7 +585,10 @@ def _cells_of(boxes: Boxes) -> tuple[Places, Places]:
 
 
 def reduce(
-    program: Program, reducers: Sequence[Any], seconds: float | None = None
+    program: Program,
+    reducers: Sequence[Any],
+    seconds: float | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Touched, ...] | None:
     """Fill reducers of one variable by bounds; None where everything has to be computed.
 
@@ -609,7 +611,7 @@ def reduce(
     seconds = _seconds(program, name) if seconds is None else seconds
     if seconds < WORTH:
         return None
-    budget = Budget(seconds, len(reducers) * sum(map(_points, works[0])))
+    budget = Budget(seconds, len(reducers) * sum(map(_points, works[0])), progress)
     found = []
     try:
         for made, own in zip(reducers, works, strict=True):
@@ -622,13 +624,14 @@ def reduce(
 
 
 def reduce_all(
-    program: Program, reducers: Sequence[Any], seconds: float
+    program: Program, reducers: Sequence[Any], seconds: float, progress: Progress | None = None
 ) -> tuple[Touched, ...] | None:
     """Fill reducers by bounds, of all variables or of none."""
     by_quantity: dict[str, list[Any]] = {}
     for made in reducers:
         by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
-    found = [reduce(program, several, seconds) for several in by_quantity.values()]
+    each = seconds / max(len(by_quantity), 1)
+    found = [reduce(program, several, each, progress) for several in by_quantity.values()]
     if any(one is None for one in found):
         return None
     return tuple(touched for one in found for touched in one or ())
@@ -666,8 +669,8 @@ def _filled(
 class Budget:
     """How long bounds may take, beside computing everything."""
 
-    def __init__(self, seconds: float, points: int) -> None:
-        self.seconds, self.points = seconds, points
+    def __init__(self, seconds: float, points: int, progress: Progress | None = None) -> None:
+        self.seconds, self.points, self.progress = seconds, points, progress
         self.before, self.start = 0, time.perf_counter()
 
     def spent(self, done: int, _: int) -> None:
@@ -676,10 +679,11 @@ class Budget:
         whole = now * self.points / max(self.before + done, 1)
         if now > SHARE * self.seconds or (now > TRIAL * self.seconds and whole > self.seconds / 2):
             raise Abandoned
+        if self.progress is not None:
+            self.progress(self.before + done, self.points)
 
 
-# Of the work that is timed: the first step makes what all others use.
-TIMED = 3
+TIMED = 3  # Steps; the first makes what all others use
 
 
 def _seconds(program: Program, name: str) -> float:
@@ -688,8 +692,7 @@ def _seconds(program: Program, name: str) -> float:
     if len(steps) <= 2 * TIMED:
         return 0.0
     places = np.linspace(0, len(steps) - 1, TIMED, dtype=np.int64).tolist()
-    for _ in steps.run(places[0], places[0] + 1):
-        pass
+    list(steps.run(0, 1))
     start = time.perf_counter()
     for place in places:
         for _ in steps.run(place, place + 1):
