@@ -32,8 +32,20 @@ product("tp_message_bytes", ("communication_bytes", "rank_tokens", "hidden_size"
         "Activations between blocks of a micro-batch's tokens on a rank", **WHOLE)  # fmt: skip
 
 
+define("tp_gather_bytes", "b_g", "byte", "bytes of an activation that tensor-parallel ranks gather "
+       "(Transformer Engine in FP8: 1)", minimum=0)  # fmt: skip
+define("tp_gather_message_bytes", "M_g", "byte", "a block's input of a micro-batch's tokens on a "
+       "rank, whole, as it is gathered", minimum=0)  # fmt: skip
+alias("tp_gather_bytes", "communication_bytes", "Bytes of an activation, gathered as it is sent")
+product("tp_gather_message_bytes", ("tp_gather_bytes", "rank_tokens", "hidden_size"),
+        "Inputs of a block of a micro-batch's tokens on a rank", **WHOLE)  # fmt: skip
+alias("tp_gather_message_bytes", "tp_message_bytes",
+      "Inputs of a block, which adapters take in 16 bits: they are gathered so, once",
+      source="derivation", when={"tuning": "lora"})  # fmt: skip
+
+GATHERED = {**TP, "message": "tp_gather_message_bytes"}
 operation("tp_all_reduce", "all_reduce of a block's output", collective="all_reduce", **TP)
-operation("tp_all_gather", "all_gather of a block's input", collective="all_gather", **TP)
+operation("tp_all_gather", "all_gather of a block's input", collective="all_gather", **GATHERED)
 operation(
     "tp_reduce_scatter", "reduce_scatter of a block's output", collective="reduce_scatter", **TP
 )
@@ -41,7 +53,7 @@ operation(
     "tp_weight_gather",
     "all_gather of a saved input, for the weights' gradient",
     collective="all_gather",
-    **TP,
+    **GATHERED,
 )
 
 for _name, _kept, _returning in (

@@ -473,6 +473,10 @@ def training_constants(
     found["output_matmul_flops"] = _output(machine, precision, found)
     found |= _training_bytes(framework, precision, recipe)
     found |= _scaling(machine, framework, scaling, found)
+    narrow = found["matmul_input_bytes"]
+    if framework.name == "megatron-lm" and narrow.value < found["activation_bytes"].value:
+        why = f"{TE}/module/base.py: a product's input is gathered as it is multiplied"
+        found["tp_gather_bytes"] = Origin(narrow.value, SPECIFICATION, why)
     found |= {
         name: figure.origin.of(framework.name)
         for name, figure in figures.items()

@@ -262,10 +262,12 @@ def _doubts(trace: Trace, case: LayerOverlap, codes: NDArray[np.int8]) -> list[s
     """Return whether what ran is what the case's name says."""
     used = {trace.names[k] for k in np.unique(trace.rows.name[codes == _COMM]).tolist()}
     every = {trace.names[k] for k in np.unique(trace.rows.name[codes != EXCLUDED]).tolist()}
-    if case.is_baseline:
-        return ["userbuffers ran"] if any(_USERBUFFERS.search(name) for name in every) else []
-    if not used:
+    if case.is_baseline and any(_USERBUFFERS.search(name) for name in every):
+        return ["userbuffers ran"]
+    if not used and case.tp_size > 1:
         return [_SILENT]
+    if case.is_baseline:
+        return []
     return [] if any(_ENGINES.search(name) for name in used) else [_UNREACHED]
 
 

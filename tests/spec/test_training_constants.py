@@ -77,7 +77,9 @@ def test_every_constant_has_a_value_and_an_origin(name: str, precision: str) -> 
     machine = load_hardware(name)
     for kernel in KERNELS:
         found = training_constants(machine, MEGATRON, precision=precision, attention_kernel=kernel)
-        assert set(found) == EVERY
+        # In 8 bits Megatron-LM's tensor-parallel ranks gather what they multiply.
+        narrow = found["matmul_input_bytes"].value < found["activation_bytes"].value
+        assert set(found) == EVERY | ({"tp_gather_bytes"} if narrow else set())
         for quantity, origin in found.items():
             number = origin.value
             assert isinstance(number, float)

@@ -309,25 +309,28 @@ def test_links_of_pairs_carry_a_ring_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "tp", "tokens", "hardware"),
-    [("llama3-70b", 8, 2048, "dgx-h100"), ("llama3-405b", 2, 8192, "dgx-h100"),
-     ("llama3-70b", 4, 8192, "dgx-b200"), ("llama3-8b", 4, 8192, "dgx-a100")],
+    ("model", "tp", "tokens", "hardware", "precision"),
+    [("llama3-70b", 8, 2048, "dgx-h100", "bf16"), ("llama3-405b", 2, 8192, "dgx-h100", "bf16"),
+     ("llama3-70b", 4, 8192, "dgx-b200", "bf16"), ("llama3-8b", 4, 8192, "dgx-a100", "bf16"),
+     ("llama3-70b", 4, 8192, "dgx-h100", "fp8")],
 )  # fmt: skip
-def test_a_step_saves_what_the_tuner_says(model: str, tp: int, tokens: int, hardware: str) -> None:
+def test_a_step_saves_what_the_tuner_says(
+    model: str, tp: int, tokens: int, hardware: str, precision: str
+) -> None:
     """A layer's time saved by userbuffers, as `sweeps analysis` has it and as `sweeps tune`."""
     exposed = [f"dense_exposed_tp_{way}_time" for way in ("forward", "backward")]
     sent = [f"tp_layer_{way}_time" for way in ("forward", "backward", "gather")]
     constants = {
         "model": model, "hardware": hardware, "world_size": tp, "tp": tp, "sequence_parallel": 1,
         "sequence_length": tokens, "micro_batch": 1, "global_batch": 1,
-        "tp_mechanism": "userbuffers",
+        "tp_mechanism": "userbuffers", "precision": precision,
     }  # fmt: skip
     step = prepare({"quantities": [*exposed, *sent], "constants": constants}).program.evaluate()
     whole = sum(float(step[name]) for name in sent)
     saved = whole - sum(float(step[name]) for name in exposed)
     config = TPOverlapTunerConfig(
         model, max_tp_size=tp, max_token_len=tokens, hardware=hardware, pipeline=True,
-        max_num_sm=32, search="grid",
+        max_num_sm=32, search="grid", precision=precision,
     )  # fmt: skip
     choice = TPOverlapTuner(config).run(write=False).choices[-1]
     bases = choice.baselines.values()

@@ -299,7 +299,8 @@ def test_products_of_other_work_are_refused(
     ],
 )
 def test_other_shapes_are_refused(tmp_path: Path, shapes: list[list[int]], words: str) -> None:
-    path = trace(tmp_path / "t.json", [(NVJET, 0, 200, 7)], [(NVJET, 900, 400, 7)])
+    rows = [(NVJET, 0, 200, 7), (NCCL, 200, 100, 8)]
+    path = trace(tmp_path / "t.json", rows, [(NVJET, 900, 400, 7)])
     content = json.loads(path.read_text())
     op = {"ph": "X", "cat": "cpu_op", "name": "_Linear", "pid": 9, "tid": 1, "ts": 0, "dur": 9}
     content["traceEvents"].append({**op, "args": {"Input Dims": shapes, "x": 1}})
@@ -309,6 +310,14 @@ def test_other_shapes_are_refused(tmp_path: Path, shapes: list[list[int]], words
     found = read_case(tmp_path, BASE, config)
     assert found.status == ("failed" if words else "done")
     assert words in found.reason
+
+
+def test_ranks_that_say_nothing_are_no_baseline(tmp_path: Path) -> None:
+    """A trace of one GPU says nothing of what overlap would gain on two."""
+    trace(tmp_path / "t.json", [(NVJET, 0, 200, 7)], [(NVJET, 900, 400, 7)])
+    found = read_case(tmp_path, BASE)
+    assert (found.status, found.reason) == ("failed", "no communication was found")
+    assert read_case(tmp_path, LayerOverlap(1, "fc1", "fprop")).done
 
 
 def test_a_case_shorter_than_its_products_is_refused(tmp_path: Path) -> None:
