@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Generator
@@ -17,6 +18,13 @@ sys.dont_write_bytecode = False
 settings.register_profile("dev", max_examples=20, deadline=None, derandomize=True, database=None)
 settings.register_profile("deep", max_examples=500, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of garbage collection, which then runs seldom."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.hookimpl(wrapper=True)
