@@ -9,8 +9,7 @@ from functools import lru_cache, reduce
 from operator import mul
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import in_numpy, namespace_of, using, xp
 from overhead.collectives.algorithm import Algorithm
 from overhead.collectives.choices import candidates
 from overhead.graph import Evaluation, Node, graph_of
@@ -140,7 +139,8 @@ def collective(
     Returns
     -------
     CollectiveResult
-        Arrays of one shape.
+        Arrays of one shape: numpy's, or of the library (JAX, PyTorch, CuPy and others that follow
+        the array API standard) whose arrays are given.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def collective(
         If the collective has no such algorithm on the network, a name is unknown, or a value
         outside of its domain.
     """
-    network = topology if isinstance(topology, TopologyDesc) else own_network(topology)
+    network = topology if isinstance(topology, TopologyDesc) else own_network(in_numpy(topology))
     kind = usual_spelling(str(kind), COLLECTIVES)
     library = _library(network, software, {"phase_chunks": phase_chunks,
                                            "reduction_cost": reduction_cost})  # fmt: skip
@@ -160,20 +160,16 @@ def collective(
         if algorithm in CHOICES:
             message = f"{kind}: {network.kind} has no {algorithm} algorithm of it"
         raise ValueError(message)
-    constants = {n: np.asarray(v) for n, v in default_library().items()}
-    given = {**(constants if library != NO_LIBRARY else {}), **network.values}
-    given["message_bytes"] = np.asarray(message_bytes, dtype=np.float64)
-    given["hops"] = np.asarray(hops, dtype=np.float64)
+    constants = default_library() if library != NO_LIBRARY else {}
+    given = {**constants, **network.values, "message_bytes": message_bytes, "hops": hops}
     known = LABELS["latency_per"].values
     if latency_per not in known:
         message = f"latency_per = '{latency_per}': {' or '.join(known)}"
         raise ValueError(message)
     optional = {"chunks": chunks, "phase_chunks": phase_chunks, "reduction_cost": reduction_cost}
-    for name, value in optional.items():
-        if value is not None:
-            given[name] = np.asarray(value, dtype=np.float64)
+    given |= {name: value for name, value in optional.items() if value is not None}
     for name in ("message_bytes", "hops", *optional):
-        if name in given and np.any(VOCABULARY[name].outside(given[name])):
+        if name in given and xp.any(VOCABULARY[name].outside(given[name])):
             domain = VOCABULARY[name].domain()
             message = f"{name} = {given[name]}: outside of its domain; {domain}"
             raise ValueError(message)
@@ -186,7 +182,7 @@ def collective(
         "floor": "none",
         "environment": LABELS["environment"].values[0],
     }
-    with np.errstate(all="ignore"):
+    with xp.errstate(all="ignore"), using(namespace_of(*given.values())):
         return _result(Evaluation(given, complete(labels, given)))
 
 
@@ -210,16 +206,16 @@ def _result(evaluation: Evaluation) -> CollectiveResult:
     if evaluation.labels["shape"] == "three_levels":
         # What goes between pods goes between nodes too.
         values["inter_latency_s"] = values["inter_latency_s"] + evaluation["pod_time"]
-    names = np.array([one.name for one in evaluation.algorithms])
-    undefined = ~(evaluation.defined() & np.isfinite(values["latency_s"]))
+    names = xp.array([one.name for one in evaluation.algorithms])
+    undefined = ~(evaluation.defined() & xp.isfinite(values["latency_s"]))
     alone = undefined | (evaluation["ranks"] == 1.0)
-    every = (*values.values(), alone, evaluation.fastest())
-    shape = np.broadcast_shapes(*(value.shape for value in every))
+    fastest = in_numpy(evaluation.fastest()).astype(xp.int64)
+    shape = xp.broadcast_shapes(*(value.shape for value in (*values.values(), alone, fastest)))
     for field, value in values.items():
         missing = alone if field in NOT_OF_ONE_RANK else undefined
-        values[field] = np.where(missing, np.nan, np.broadcast_to(value, shape))
-    chosen = np.broadcast_to(names[evaluation.fastest()], shape)
-    return CollectiveResult(**values, algorithm=np.where(undefined, "", chosen))
+        values[field] = xp.where(missing, xp.nan, xp.broadcast_to(value, shape))
+    chosen = xp.broadcast_to(names[fastest], shape)
+    return CollectiveResult(**values, algorithm=xp.where(in_numpy(undefined), "", chosen))
 
 
 # What an algorithm's kernel says, in words.

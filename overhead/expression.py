@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from overhead.arrays import xp
 from overhead.quantity import VOCABULARY, Array
 from overhead.recording import named
 
@@ -205,16 +206,18 @@ def _sum_up(
     return found[..., 0], total[..., 0]
 
 
+def _of_arrays(name: str) -> Callable[..., Any]:
+    """Return a function of whatever arrays are computed with."""
+
+    def function(*values: Any) -> Any:
+        return getattr(xp, name)(*values)
+
+    return function
+
+
+STANDARD = ("ceil", "exp", "expm1", "floor", "log2", "sqrt", "minimum", "maximum", "where")
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "ceil": np.ceil,
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "floor": np.floor,
-    "log2": np.log2,
-    "sqrt": np.sqrt,
-    "minimum": np.minimum,
-    "maximum": np.maximum,
-    "where": np.where,
+    **{name: _of_arrays(name) for name in STANDARD},
     "gcd": greatest_common_divisor,
     "popcount_sum": popcount_sum,
     "square_divisor": square_divisor,

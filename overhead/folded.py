@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.formula import alias, constant, formula, total
 from overhead.labels import FOLDED, PAIRED
 from overhead.quantity import Array
@@ -57,16 +56,16 @@ def zero_bubble_v_bubble_time(
 ) -> Array:
     """Bubble of ZB-V if all devices wait for the last: that of the first chunk's way down."""
     inputs = stage_backward_time - stage_weight_time
-    longer = np.maximum(stage_forward_time, inputs)
-    ends = (pp - 1.0) * np.maximum(longer, 2.0 * (longer - stage_weight_time))
-    other = np.maximum(stage_forward_time - inputs, stage_weight_time - longer)
-    return (ends + np.maximum(pp - 2.0, 0.0) * np.maximum(other, 0.0)) / 2.0
+    longer = xp.maximum(stage_forward_time, inputs)
+    ends = (pp - 1.0) * xp.maximum(longer, 2.0 * (longer - stage_weight_time))
+    other = xp.maximum(stage_forward_time - inputs, stage_weight_time - longer)
+    return (ends + xp.maximum(pp - 2.0, 0.0) * xp.maximum(other, 0.0)) / 2.0
 
 
 def _half_excess(forward: Array, inputs: Array, weights: Array, transfer: Array | float) -> Array:
     """Return what V-half's steady order waits in each micro-batch."""
-    around = 2.0 * np.maximum(forward, inputs) + weights / 2.0 + 2.0 * transfer
-    return np.maximum(around - (forward + inputs + weights), 0.0)
+    around = 2.0 * xp.maximum(forward, inputs) + weights / 2.0 + 2.0 * transfer
+    return xp.maximum(around - (forward + inputs + weights), 0.0)
 
 
 @formula(returns="bubble_time", assumes=STEADY_ENDS, when=V_HALF, **PATTERN)
@@ -79,21 +78,21 @@ def v_half_bubble_time(
 ) -> Array:
     """Bubble of V-half, whose ranks hold half of the activations of 1F1B's first."""
     inputs = stage_backward_time - stage_weight_time
-    later = np.maximum(inputs - stage_forward_time, 0.0)
+    later = xp.maximum(inputs - stage_forward_time, 0.0)
     both = stage_forward_time + inputs
     each = 2.0 * both + later - stage_weight_time / 2.0
-    odd = stage_forward_time + np.minimum(stage_forward_time, inputs) - stage_weight_time / 2.0
+    odd = stage_forward_time + xp.minimum(stage_forward_time, inputs) - stage_weight_time / 2.0
     ends = pp * each - (both + 2.0 * later) - (pp % 2.0) * odd
     # No less than the first chunk's way down.
-    ends = np.maximum(ends, (pp - 1.0) * stage_forward_time)
+    ends = xp.maximum(ends, (pp - 1.0) * stage_forward_time)
     waits = _half_excess(stage_forward_time, inputs, stage_weight_time, 0.0)
-    return np.where(pp > 1.0, ends / 2.0 + (micro_batches - 1.0) * waits, 0.0)
+    return xp.where(pp > 1.0, ends / 2.0 + (micro_batches - 1.0) * waits, 0.0)
 
 
 def _min_excess(forward: Array, inputs: Array, weights: Array, transfer: Array | float) -> Array:
     """Return what V-min's steady order waits in each micro-batch: all move in step."""
-    around = 3.0 * np.maximum(forward, inputs) + 6.0 * transfer
-    return np.maximum(around - (forward + inputs + weights), 0.0)
+    around = 3.0 * xp.maximum(forward, inputs) + 6.0 * transfer
+    return xp.maximum(around - (forward + inputs + weights), 0.0)
 
 
 @formula(returns="bubble_time", assumes=STEADY_ENDS, when=V_MIN, **PATTERN)
@@ -111,11 +110,11 @@ def v_min_bubble_time(
     inputs = stage_backward_time - stage_weight_time
     both = stage_forward_time + inputs
     # Where waves down and up would meet in one rank, the pattern has a gap.
-    gap = np.where(pp % 3.0 == 0.0, np.minimum(stage_forward_time, inputs), 0.0)
+    gap = xp.where(pp % 3.0 == 0.0, xp.minimum(stage_forward_time, inputs), 0.0)
     ends = (pp - 1.0) * both - stage_weight_time / 2.0 + gap
-    ends = np.maximum(ends, (pp - 1.0) * stage_forward_time / 2.0)
+    ends = xp.maximum(ends, (pp - 1.0) * stage_forward_time / 2.0)
     waits = _min_excess(stage_forward_time, inputs, stage_weight_time, 0.0)
-    return np.where(pp > 1.0, ends + (micro_batches - 1.0) * waits, 0.0)
+    return xp.where(pp > 1.0, ends + (micro_batches - 1.0) * waits, 0.0)
 
 
 @formula(
@@ -135,7 +134,7 @@ def dual_pipe_v_bubble_time(
     """Bubble of DualPipeV: that of DualPipe on twice as many ranks with chunks half as long."""
     ends = stage_overlapped_time + stage_backward_time - 3.0 * stage_weight_time
     single = stage_forward_time + stage_backward_time - stage_overlapped_time
-    return np.maximum((pp - 1.0) * ends, np.maximum(single, 0.0)) / 2.0
+    return xp.maximum((pp - 1.0) * ends, xp.maximum(single, 0.0)) / 2.0
 
 
 @formula(
@@ -152,7 +151,7 @@ def dual_pipe_v_busy_time(
     stage_overlapped_time: Array,
 ) -> Array:
     """Time for which the first rank computes: one by one, and all others overlapped in pairs."""
-    pairs = np.maximum(micro_batches + 0.5 - 1.5 * pp, 0.0)
+    pairs = xp.maximum(micro_batches + 0.5 - 1.5 * pp, 0.0)
     both = stage_forward_time + stage_backward_time
     return micro_batches * both + pairs * (stage_overlapped_time - both)
 
@@ -163,7 +162,7 @@ def dual_pipe_v_busy_time(
 @formula(returns="exposed_p2p_time", assumes=(EVEN, AT_LEAST_H2, SHORT), when=ZB_V, **SPLIT)
 def zero_bubble_v_p2p_time(p2p_time: Array, pp: Array) -> Array:
     """Time that transfers add to ZB-V: once it is full, other work hides them."""
-    return p2p_time * np.where(pp > 1.0, 5.0 * pp - 7.0, 0.0)
+    return p2p_time * xp.where(pp > 1.0, 5.0 * pp - 7.0, 0.0)
 
 
 @formula(returns="exposed_p2p_time", assumes=(*STEADY_ENDS, SHORT), when=V_HALF, **PATTERN)
@@ -179,7 +178,7 @@ def v_half_p2p_time(
     parts = (stage_forward_time, stage_backward_time - stage_weight_time, stage_weight_time)
     later = _half_excess(*parts, p2p_time) - _half_excess(*parts, 0.0)
     ends = p2p_time * (5.0 * pp - 4.0 - pp % 2.0)
-    return np.where(pp > 1.0, ends + (micro_batches - 1.0) * later, 0.0)
+    return xp.where(pp > 1.0, ends + (micro_batches - 1.0) * later, 0.0)
 
 
 @formula(returns="exposed_p2p_time", assumes=(*STEADY_ENDS, SHORT), when=V_MIN, **PATTERN)
@@ -193,7 +192,7 @@ def v_min_p2p_time(
 ) -> Array:
     """Time that transfers add to V-min, at most: all move in step, and wait for each other."""
     parts = (stage_forward_time, stage_backward_time - stage_weight_time, stage_weight_time)
-    crossing = (pp - 1.0) / np.maximum(pp, 1.0) * p2p_time
+    crossing = (pp - 1.0) / xp.maximum(pp, 1.0) * p2p_time
     later = _min_excess(*parts, crossing) - _min_excess(*parts, 0.0)
     return (micro_batches - 1.0) * later + 4.0 * p2p_time * (pp - 1.0)
 
@@ -207,7 +206,7 @@ def v_min_p2p_time(
 def dual_pipe_v_p2p_time(p2p_time: Array, pp: Array, micro_batches: Array) -> Array:
     """Time that transfers add to DualPipeV, at most: as to DualPipe on twice as many ranks."""
     several = p2p_time * (2.0 * pp - 1.0) * (micro_batches / pp + 2.0)
-    return np.where(pp > 1.0, several, 0.0 * p2p_time)
+    return xp.where(pp > 1.0, several, 0.0 * p2p_time)
 
 
 # Micro-batches in flight, in whole stages' worth: two chunks are one.
@@ -216,20 +215,20 @@ def dual_pipe_v_p2p_time(p2p_time: Array, pp: Array, micro_batches: Array) -> Ar
 @formula(returns="in_flight_micro_batches", assumes=HELD, when=ZB_V, **SPLIT)
 def zero_bubble_v_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     """Micro-batches in flight in ZB-V: in every rank as many as in 1F1B's first."""
-    return np.where(stage < pp, np.minimum(micro_batches, pp), 0.0)
+    return xp.where(stage < pp, xp.minimum(micro_batches, pp), 0.0)
 
 
 @formula(returns="in_flight_micro_batches", assumes=(*HELD, STEADY), when=V_HALF, **PATTERN)
 def v_half_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     """Micro-batches in flight in V-half: those of half the stages, and one."""
-    most = np.where(pp > 1.0, np.floor(pp / 2.0) + 1.0, 1.0)
-    return np.where(stage < pp, np.minimum(micro_batches, most), 0.0)
+    most = xp.where(pp > 1.0, xp.floor(pp / 2.0) + 1.0, 1.0)
+    return xp.where(stage < pp, xp.minimum(micro_batches, most), 0.0)
 
 
 @formula(returns="in_flight_micro_batches", assumes=(*HELD, STEADY), when=V_MIN, **PATTERN)
 def v_min_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     """Micro-batches in flight in V-min: those of a third of the stages, and one; at most."""
-    return np.where(stage < pp, np.minimum(micro_batches, np.floor((pp + 4.0) / 3.0)), 0.0)
+    return xp.where(stage < pp, xp.minimum(micro_batches, xp.floor((pp + 4.0) / 3.0)), 0.0)
 
 
 @formula(
@@ -241,7 +240,7 @@ def v_min_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
 )
 def dual_pipe_v_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     """Micro-batches in flight in DualPipeV, of both chunks together."""
-    return np.where(stage < pp, np.minimum(micro_batches, pp + 0.5), 0.0)
+    return xp.where(stage < pp, xp.minimum(micro_batches, pp + 0.5), 0.0)
 
 
 # What both ends of the model add, which are in one rank.
@@ -259,7 +258,7 @@ def folded_imbalance_time(
     micro_batches: Array, first_stage_extra_time: Array, last_stage_extra_time: Array
 ) -> Array:
     """Time that both ends' extra work adds to a folded pipeline."""
-    return micro_batches * np.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
+    return micro_batches * xp.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
 
 
 @formula(
@@ -275,8 +274,8 @@ def v_min_imbalance_time(
     exposed_p2p_time: Array,
 ) -> Array:
     """Time that both ends' extra work adds to V-min."""
-    extra = micro_batches * np.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
-    return np.maximum(extra - exposed_p2p_time, 0.0)
+    extra = micro_batches * xp.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
+    return xp.maximum(extra - exposed_p2p_time, 0.0)
 
 
 # What lies where: the first rank has both ends of the model.
@@ -293,7 +292,7 @@ def turned_last_stage(pp: Array) -> Array:
 @formula(returns="stage_mtp_layers", source="derivation", assumes=(BOTH_ENDS,), **KNOWN)
 def folded_mtp_layers(mtp_depths: Array, stage: Array) -> Array:
     """Layers of the stage that predict further tokens: beside the loss."""
-    return mtp_depths * np.where(stage == 0.0, 1.0, 0.0)
+    return mtp_depths * xp.where(stage == 0.0, 1.0, 0.0)
 
 
 @formula(returns="stage_layers", source="derivation", assumes=(BOTH_ENDS,), **KNOWN)
@@ -308,9 +307,9 @@ def folded_stage_layers(
 ) -> Array:
     """Layers of the stage: two chunks, the first less what the ends count."""
     ends = embedding_as_layer + loss_as_layer
-    even = virtual_stages * np.ceil((layers + ends) / (pp * virtual_stages))
-    own = np.maximum(even - np.where(stage == 0.0, ends, 0.0), 0.0)
-    return np.asarray(own + stage_added_layers)
+    even = virtual_stages * xp.ceil((layers + ends) / (pp * virtual_stages))
+    own = xp.maximum(even - xp.where(stage == 0.0, ends, 0.0), 0.0)
+    return xp.asarray(own + stage_added_layers)
 
 
 @formula(returns="stage_leading_layers", source="derivation", assumes=(BOTH_ENDS,), **KNOWN)
@@ -325,11 +324,11 @@ def folded_leading_layers(
 ) -> Array:
     """First dense layers of a mixture of experts that lie in the stage's two chunks."""
     places = layers + embedding_as_layer + loss_as_layer
-    chunk = np.ceil(places / (pp * virtual_stages))
+    chunk = xp.ceil(places / (pp * virtual_stages))
     leading = dense_layers + embedding_as_layer
-    down = np.clip(leading - stage * chunk, 0.0, chunk)
-    up = np.clip(leading - (2.0 * pp - 1.0 - stage) * chunk, 0.0, chunk)
-    return np.maximum(down + up - np.where(stage == 0.0, embedding_as_layer, 0.0), 0.0)
+    down = xp.clip(leading - stage * chunk, 0.0, chunk)
+    up = xp.clip(leading - (2.0 * pp - 1.0 - stage) * chunk, 0.0, chunk)
+    return xp.maximum(down + up - xp.where(stage == 0.0, embedding_as_layer, 0.0), 0.0)
 
 
 for _which in ("embedding", "output"):
@@ -339,7 +338,7 @@ for _which in ("embedding", "output"):
         title=f"Whether the stage's rank holds the {_which}: the first", **KNOWN,
     )  # fmt: skip
     def _first_holds(stage: Array) -> Array:
-        return np.where(stage == 0.0, 1.0, 0.0)
+        return xp.where(stage == 0.0, 1.0, 0.0)
 
 
 total("last_stage_extra_time", ("output_time", "vocabulary_last_time"),
@@ -368,6 +367,6 @@ def folded_transfer_energy(
     pp_inner_energy: Array,
 ) -> Array:
     """Energy of a folded pipeline's transfers in a step, those between nodes and those inside."""
-    inside = np.maximum(pp - 1.0 - node_boundaries, 0.0)
+    inside = xp.maximum(pp - 1.0 - node_boundaries, 0.0)
     ways = virtual_stages * tp * cp * dp * micro_batches * (1.0 + has_backward)
     return ways * (node_boundaries * pp_transfer_energy + inside * pp_inner_energy)

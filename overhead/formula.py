@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +13,8 @@ from itertools import combinations
 from types import CodeType
 from typing import Any, TypedDict, TypeVar, Unpack
 
-import numpy as np
-
 from overhead import expression as ex
+from overhead.arrays import xp
 from overhead.labels import Condition, both, expanded, implies
 from overhead.quantity import BITS, VOCABULARY, Array, Quantity
 from overhead.recording import RecordingError, record, text, ufunc_of
@@ -605,11 +605,11 @@ def product(
 
 
 def _sum(*values: Array) -> Array:
-    return np.asarray(reduce(np.add, values))
+    return xp.asarray(reduce(operator.add, values))
 
 
 def _product(*values: Array) -> Array:
-    return np.asarray(reduce(np.multiply, values))
+    return xp.asarray(reduce(operator.mul, values))
 
 
 def alias(

@@ -7,25 +7,18 @@ dimensions of an open grid the engine computes them block by block (`sweeps.engi
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial, reduce
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import ArrayLike
 
+from overhead.arrays import namespace_of, using, xp
+from overhead.collectives import choices
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm, Requirement
-from overhead.collectives.choices import (
-    best_chunks,
-    best_of,
-    candidates,
-    depends_on_chunks,
-    select,
-    usable,
-    where_defined,
-)
 from overhead.collectives.cost import COST_PARTS, LEVELS
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
@@ -97,7 +90,7 @@ class Broadcast:
     def formula(self, declared: Formula) -> Callable[..., Array]:
         """Return a formula's kernel."""
         kernel = declared.kernel
-        return lambda *values: np.asarray(kernel(*values), dtype=np.float64)
+        return lambda *values: xp.asarray(kernel(*values), dtype=xp.float64)
 
     def cost(self, algorithm: Algorithm) -> Callable[..., Any]:
         """Return an algorithm's cost."""
@@ -245,15 +238,15 @@ class Builder:
                 topology, collective, choice = names
                 library = self.labels.get("library", NO_LIBRARY)
                 self.found = (
-                    usable(self.labels)
+                    choices.usable(self.labels)
                     if self.inside
-                    else candidates(topology, collective, choice, library)
+                    else choices.candidates(topology, collective, choice, library)
                 )
         return self.found
 
     def everywhere(self, bit: int) -> Node:
         """Return the node of a bit that is set in all cells."""
-        return self.intern("status", ("fault", bit), (), lambda: np.full(self._ones(), bit))
+        return self.intern("status", ("fault", bit), (), lambda: xp.full(self._ones(), bit))
 
     def _ones(self) -> tuple[int, ...]:
         return (1,) * (self.space.ndim or 0)
@@ -280,7 +273,7 @@ class Builder:
         first, *rest = nodes
         for node in rest:
             key = ("either", first.key, node.key)
-            first = self.intern("status", key, (first, node), np.bitwise_or)
+            first = self.intern("status", key, (first, node), operator.or_)
         return first
 
     def faults(self, requires: Sequence[Requirement], bits: Mapping[str, int]) -> Node:
@@ -293,9 +286,10 @@ class Builder:
         shape = self._ones()
 
         def run(*values: Array) -> Array:
-            total, rest = np.zeros(shape, dtype=np.int64), list(values)
+            none, rest = xp.zeros(shape, dtype=xp.int64), list(values)
+            total = none
             for holds, count, bit in parts:
-                total = total | np.where(holds(*rest[:count]), 0, bit)
+                total = total | xp.where(holds(*rest[:count]), none, none + bit)
                 rest = rest[count:]
             return total
 
@@ -412,7 +406,7 @@ class Builder:
         """Return the node of a quantity of the algorithm that has the least time."""
         chosen = self.best(found)
         key = short(("select", quantity, chosen.key, *(node.key for node in each)))
-        return self.intern(quantity, key, (chosen, *each), select)
+        return self.intern(quantity, key, (chosen, *each), choices.select)
 
     def _cost(self, quantity: str, algorithm: Algorithm | None) -> Node:
         found = (algorithm,) if algorithm else self.algorithms()
@@ -423,9 +417,9 @@ class Builder:
         (only,) = found
         names = only.inputs
         inputs = tuple(self.input(name, only) for name in names)
-        if only.chunked and not depends_on_chunks(only, quantity, self.space.cost(only)):
+        if only.chunked and not choices.depends_on_chunks(only, quantity, self.space.cost(only)):
             # Else what the best number of chunks depends on would seem to matter.
-            one = self.intern("chunks", ("one chunk",), (), lambda: np.ones(self._ones()))
+            one = self.intern("chunks", ("one chunk",), (), lambda: xp.ones(self._ones()))
             inputs = tuple(
                 one if name == "chunks" else node for name, node in zip(names, inputs, strict=True)
             )
@@ -437,8 +431,8 @@ class Builder:
         per_message = counted and self.labels["latency_per"] == "message"
 
         def extract(value: Any) -> Array:
-            part = np.asarray(take(value, per_message), dtype=np.float64)
-            return part if ndim is None or part.ndim == ndim else part.reshape((1,) * ndim)
+            part = xp.asarray(take(value, per_message), dtype=xp.float64)
+            return part if ndim is None or part.ndim == ndim else xp.reshape(part, (1,) * ndim)
 
         return self.intern(quantity, (quantity, per_message, key), (cost,), extract)
 
@@ -454,7 +448,7 @@ class Builder:
         (algorithm,) = found
         if not algorithm.chunked:
             ones = self._ones()
-            return self.intern("chunks", ("no chunks",), (), lambda: np.full(ones, np.nan))
+            return self.intern("chunks", ("no chunks",), (), lambda: xp.full(ones, xp.nan))
         names = tuple(name for name in algorithm.inputs if name != "chunks")
         if self.labels["shape"] == "flat":
             latency = "in_network_latency" if algorithm.in_network else "latency"
@@ -468,7 +462,7 @@ class Builder:
         def run(*values: Array) -> Array:
             shape = dict(zip(names, values, strict=False))
             rest = values[len(names) :]
-            return best_chunks(algorithm, shape, rest[::2], rest[1::2], latency_per)
+            return choices.best_chunks(algorithm, shape, rest[::2], rest[1::2], latency_per)
 
         key = short(("chunks", *algorithm.key, latency_per, *(node.key for node in inputs)))
         return self.intern("chunks", key, inputs, run, None, algorithm)
@@ -481,13 +475,13 @@ class Builder:
         (algorithm,) = found
         condition, ones = algorithm.exact_chunks, self._ones()
         if not condition:
-            return self.intern("time_is_upper_bound", ("exact",), (), lambda: np.zeros(ones))
+            return self.intern("time_is_upper_bound", ("exact",), (), lambda: xp.zeros(ones))
         used = names(condition)
         inputs = tuple(self.input(name, algorithm) for name in used)
 
         def run(*values: Array) -> Array:
             exact = evaluate(condition, dict(zip(used, values, strict=True)))
-            return np.where(exact, 0.0, 1.0)
+            return xp.where(exact, 0.0, 1.0)
 
         key = short(("bound", *algorithm.key, *(node.key for node in inputs)))
         return self.intern("time_is_upper_bound", key, inputs, run, None, algorithm)
@@ -496,13 +490,13 @@ class Builder:
         """Return the node of the least time of several algorithms, and of which has it."""
         times = self._times(found)
         key = short(("best", *(node.key for node in times)))
-        return self.intern("best", key, tuple(times), best_of)
+        return self.intern("best", key, tuple(times), choices.best_of)
 
     def _least(self, found: Sequence[Algorithm]) -> Node:
         first, *rest = self._times(found)
         for node in rest:
             key = short(("lesser", first.key, node.key))
-            first = self.intern("time", key, (first, node), np.minimum, np.minimum)
+            first = self.intern("time", key, (first, node), choices.lesser, xp.minimum)
         return first
 
     def _times(self, found: Sequence[Algorithm]) -> list[Node]:
@@ -514,18 +508,18 @@ class Builder:
             if algorithm.requires:
                 defined = self.faults(algorithm.requires, {r.fault: 1 for r in algorithm.requires})
                 key = ("defined", time.key, defined.key)
-                time = self.intern("time", key, (time, defined), where_defined)
+                time = self.intern("time", key, (time, defined), choices.where_defined)
             times.append(time)
         return times
 
     def _chosen(self, found: Sequence[Algorithm]) -> Node:
-        codes, shape = np.array([one.code for one in found] or [0], dtype=np.int32), self._ones()
-        key = ("chosen", *map(int, codes))
+        codes, shape = [one.code for one in found] or [0], self._ones()
+        key = ("chosen", *codes)
         if len(found) <= 1:
-            return self.intern("chosen_algorithm", key, (), lambda: codes.reshape(shape))
+            return self.intern("chosen_algorithm", key, (), lambda: xp.full(shape, codes[0]))
         best = self.best(found)
         key = (*key, best.key)
-        return self.intern("chosen_algorithm", key, (best,), lambda pair: codes[pair[1]])
+        return self.intern("chosen_algorithm", key, (best,), partial(choices.code_of, codes))
 
 
 # One call.
@@ -576,9 +570,11 @@ class Evaluation:
         labels: Mapping[str, str] | None = None,
         algorithm: Algorithm | None = None,
     ) -> None:
-        self.given: dict[str, Array] = {
-            name: np.asarray(value, dtype=np.float64) for name, value in given.items()
-        }
+        self._namespace = namespace_of(*given.values())
+        with using(self._namespace):
+            self.given: dict[str, Array] = {
+                name: xp.asarray(value, dtype=xp.float64) for name, value in given.items()
+            }
         self.labels = dict(labels or {})
         if algorithm is not None:
             self.labels |= algorithm.labels
@@ -646,25 +642,28 @@ class Evaluation:
     def defined(self) -> Array:
         """Return a mask of where an algorithm is defined, on a network that can be."""
         masks = [
-            self._of(self.builder.faults(one.requires, {r.fault: 1 for r in one.requires})) == 0
+            self._array(self.builder.faults(one.requires, {r.fault: 1 for r in one.requires})) == 0
             for one in self.algorithms
         ]
-        defined = np.asarray(np.any(np.broadcast_arrays(*(masks or [True])), axis=0))
+        defined: Any = reduce(operator.or_, masks) if masks else xp.asarray(True)
         # A network's own conditions, as far as what they look at is known.
         network = NETWORKS.get(self.labels.get("topology", ""))
         for one in network.existing(self.labels) if network else ():
             if all(self.builder.perhaps(name) is not None for name in one.inputs):
-                defined = defined & np.asarray(one.holds(*(self[name] for name in one.inputs)))
+                with using(self._namespace):
+                    defined = defined & one.holds(*(self[name] for name in one.inputs))
         return defined
 
     def fastest(self) -> Array:
         """Return which of the algorithms has the least time, by its place among them."""
         found = self.algorithms
-        return np.asarray(0) if len(found) == 1 else self._of(self.builder.best(found))[1]
+        with using(self._namespace):
+            return xp.asarray(0) if len(found) == 1 else self._of(self.builder.best(found))[1]
 
     def _array(self, node: Node) -> Array:
-        value = np.asarray(self._of(node), dtype=np.float64)
-        return value.reshape(()) if self._of_a_cell else value
+        with using(self._namespace):
+            value = xp.asarray(self._of(node), dtype=xp.float64)
+            return xp.reshape(value, ()) if self._of_a_cell else value
 
     def _of(self, node: Node) -> Any:
         """Return a node's value; what is computed once is kept."""

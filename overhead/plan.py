@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.collectives.algorithm import Requirement
 from overhead.expression import greatest_common_divisor
 from overhead.formula import alias, constant, formula, product
@@ -31,13 +30,13 @@ def world_size(tp: Array, cp: Array, pp: Array, dp: Array) -> Array:
 )
 def dp_of_world(world_size: Array, tp: Array, cp: Array, pp: Array) -> Array:
     """Data-parallel degree: what the other degrees leave of the GPUs."""
-    return np.maximum(np.floor(world_size / (tp * cp * pp)), 1.0)
+    return xp.maximum(xp.floor(world_size / (tp * cp * pp)), 1.0)
 
 
 @formula(source=OWN, assumes=("a batch that doesn't divide belongs to a plan that can't be",))
 def micro_batches(global_batch: Array, dp: Array, micro_batch: Array) -> Array:
     """Micro-batches of a step on a rank."""
-    return np.maximum(np.ceil(global_batch / (dp * micro_batch)), 1.0)
+    return xp.maximum(xp.ceil(global_batch / (dp * micro_batch)), 1.0)
 
 
 product("global_batch", ("dp", "micro_batch", "micro_batches"),
@@ -84,7 +83,7 @@ alias(
 )
 def head_size_of_hidden(hidden_size: Array, heads: Array) -> Array:
     """Size of an attention head: the heads' share of the hidden size."""
-    return np.maximum(np.floor(hidden_size / heads), 1.0)
+    return xp.maximum(xp.floor(hidden_size / heads), 1.0)
 
 
 # The vocabulary of parallel plans: degrees, batches, sharding, precision, placement.
@@ -195,7 +194,7 @@ FULL_NODES = ("nodes are full, or there is one",)
 @formula(source=MEGATRON, where=ORDER)
 def edp(tp: Array, cp: Array, dp: Array, etp: Array, ep: Array) -> Array:
     """Data-parallel degree of experts: what their other degrees leave of a stage's ranks."""
-    return np.ceil(tp * cp * dp / (etp * ep))
+    return xp.ceil(tp * cp * dp / (etp * ep))
 
 
 for _group in ("tp", "cp", "dp", "pp", "etp", "ep", "edp", "hsdp_shard"):
@@ -209,7 +208,7 @@ product("group_size", ("dp", "cp"), "Ranks over which ZeRO shards: those of equa
 @formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "hsdp_replica"})
 def hsdp_replica_size(dp: Array, cp: Array, hsdp_shard: Array) -> Array:
     """Ranks that hold the same shard in hybrid sharding."""
-    return np.ceil(dp * cp / hsdp_shard)
+    return xp.ceil(dp * cp / hsdp_shard)
 
 
 # Strides.
@@ -257,7 +256,7 @@ def uneven_placement(group_size: Array, group_stride: Array, gpus_per_node: Arra
     ragged = (span % gpus_per_node > 0.0) & (gpus_per_node % span > 0.0)
     straddles = (gpus_per_node % group_stride > 0.0) | ragged
     within = (group_size > 1.0) & (group_stride < gpus_per_node)
-    return np.where(within & straddles, 1.0, 0.0)
+    return xp.where(within & straddles, 1.0, 0.0)
 
 
 @formula(
@@ -268,8 +267,8 @@ def members_in_node(
     uneven_placement: Array, gpus_per_node: Array, group_stride: Array, group_size: Array
 ) -> Array:
     """Members of a group in one node."""
-    even = np.minimum(np.maximum(gpus_per_node / group_stride, 1.0), group_size)
-    return np.where(uneven_placement > 0.0, 1.0, even)
+    even = xp.minimum(xp.maximum(gpus_per_node / group_stride, 1.0), group_size)
+    return xp.where(uneven_placement > 0.0, 1.0, even)
 
 
 @formula(source="derivation", assumes=FULL_NODES)
@@ -284,12 +283,12 @@ def group_nodes(
     uneven = uneven_placement > 0.0
     # Elsewhere it isn't needed, and the divisor of ones is found at once.
     period = greatest_common_divisor(
-        np.where(uneven, group_size * group_stride, 1.0), np.where(uneven, gpus_per_node, 1.0)
+        xp.where(uneven, group_size * group_stride, 1.0), xp.where(uneven, gpus_per_node, 1.0)
     )
-    start = gpus_per_node - 1.0 - period + np.minimum(group_stride, period)
-    most = 1.0 + np.floor((start + (group_size - 1.0) * group_stride) / gpus_per_node)
-    even = np.minimum(np.maximum(gpus_per_node / group_stride, 1.0), group_size)
-    return np.where(uneven, most, group_size / even)
+    start = gpus_per_node - 1.0 - period + xp.minimum(group_stride, period)
+    most = 1.0 + xp.floor((start + (group_size - 1.0) * group_stride) / gpus_per_node)
+    even = xp.minimum(xp.maximum(gpus_per_node / group_stride, 1.0), group_size)
+    return xp.where(uneven, most, group_size / even)
 
 
 # A pipeline's boundaries.
@@ -300,8 +299,8 @@ def boundary_in_node(stage: Array, tp: Array, cp: Array, dp: Array, gpus_per_nod
     """Whether a stage and the next one lie in one node (`stage` from 0 to pp - 2)."""
     first = stage * tp * cp * dp
     end = (stage + 2.0) * tp * cp * dp
-    return np.where(
-        np.floor(first / gpus_per_node) == np.floor((end - 1.0) / gpus_per_node), 1.0, 0.0
+    return xp.where(
+        xp.floor(first / gpus_per_node) == xp.floor((end - 1.0) / gpus_per_node), 1.0, 0.0
     )
 
 
@@ -311,9 +310,9 @@ def boundary_in_node(stage: Array, tp: Array, cp: Array, dp: Array, gpus_per_nod
 )
 def node_boundaries(pp: Array, gpus_per_node: Array, tp: Array, cp: Array, dp: Array) -> Array:
     """Boundaries between stages that lie between nodes; at most, where stages straddle nodes."""
-    parted = np.where(gpus_per_node % (tp * cp * dp) > 0.0, 2.0, 1.0)
-    ends = np.ceil(pp * tp * cp * dp / gpus_per_node) - 1.0
-    return np.minimum(pp - 1.0, parted * ends)
+    parted = xp.where(gpus_per_node % (tp * cp * dp) > 0.0, 2.0, 1.0)
+    ends = xp.ceil(pp * tp * cp * dp / gpus_per_node) - 1.0
+    return xp.minimum(pp - 1.0, parted * ends)
 
 
 # Which parallel plans there are: conditions on degrees, shapes and batches, with their faults.
@@ -331,14 +330,14 @@ define(
 
 
 def _divides(divisor: Array, number: Array) -> Array:
-    return np.asarray(number % divisor == 0.0)
+    return xp.asarray(number % divisor == 0.0)
 
 
 PLAN = (
     Requirement(
         "product_of_degrees",
         "tp*cp*pp*dp must be the number of GPUs",
-        lambda tp, cp, pp, dp, world_size: np.asarray(tp * cp * pp * dp == world_size),
+        lambda tp, cp, pp, dp, world_size: xp.asarray(tp * cp * pp * dp == world_size),
     ),
     Requirement(
         "nodes_not_filled",
@@ -350,7 +349,7 @@ PLAN = (
     Requirement(
         "heads_not_divisible",
         "tp must divide the attention heads",
-        lambda tp, heads: np.asarray(heads % tp == 0.0),
+        lambda tp, heads: xp.asarray(heads % tp == 0.0),
     ),
     Requirement(
         "kv_heads_not_divisible",
@@ -360,7 +359,7 @@ PLAN = (
     Requirement(
         "ffn_not_divisible",
         "tp must divide the inner size of the MLP",
-        lambda tp, ffn_size: np.asarray(ffn_size % tp == 0.0),
+        lambda tp, ffn_size: xp.asarray(ffn_size % tp == 0.0),
     ),
     Requirement(
         "too_few_layers",
@@ -369,8 +368,8 @@ PLAN = (
         lambda pp, virtual_stages, layers, embedding_as_layer, loss_as_layer: (
             (pp * virtual_stages <= layers + embedding_as_layer + loss_as_layer)
             & (
-                np.maximum(embedding_as_layer, loss_as_layer)
-                <= np.ceil((layers + embedding_as_layer + loss_as_layer) / (pp * virtual_stages))
+                xp.maximum(embedding_as_layer, loss_as_layer)
+                <= xp.ceil((layers + embedding_as_layer + loss_as_layer) / (pp * virtual_stages))
             )
         ),
     ),
@@ -406,17 +405,17 @@ PLAN = (
     Requirement(
         "experts_not_divisible",
         "ep must divide the experts; it is 1 where there are none",
-        lambda ep, experts: np.where(experts > 0.0, _divides(ep, experts), ep == 1.0),
+        lambda ep, experts: xp.where(experts > 0.0, _divides(ep, experts), ep == 1.0),
     ),
     Requirement(
         "expert_ffn_not_divisible",
         "etp must divide the inner size of an expert",
-        lambda etp, expert_ffn_size: np.asarray(expert_ffn_size % etp == 0.0),
+        lambda etp, expert_ffn_size: xp.asarray(expert_ffn_size % etp == 0.0),
     ),
     Requirement(
         "experts_without_sequence_parallelism",
         "a mixture of experts with tp above 1 needs sequence parallelism",
-        lambda tp, experts, sequence_parallel: np.asarray(
+        lambda tp, experts, sequence_parallel: xp.asarray(
             (tp == 1.0) | (experts == 0.0) | (sequence_parallel > 0.0)
         ),
     ),
@@ -430,7 +429,7 @@ _HALVES = Requirement(
 _PARTS = Requirement(
     "sequence_not_divisible_by_cp",
     "cp must divide the sequence",
-    lambda cp, sequence_length: np.asarray(sequence_length % cp == 0.0),
+    lambda cp, sequence_length: xp.asarray(sequence_length % cp == 0.0),
 )
 _HEADS = (
     Requirement(
@@ -454,12 +453,12 @@ CONTEXT: dict[tuple[str, str], tuple[Requirement, ...]] = {
 _ONE_CHUNK = Requirement(
     "virtual_stages_without_interleaving",
     "only interleaved and folded schedules have more than one virtual stage",
-    lambda virtual_stages: np.asarray(virtual_stages == 1.0),
+    lambda virtual_stages: xp.asarray(virtual_stages == 1.0),
 )
 _TWO_CHUNKS = Requirement(
     "not_two_virtual_stages",
     "a folded schedule (ZB-V, V-half, V-min, DualPipeV) has two virtual stages",
-    lambda virtual_stages: np.asarray(virtual_stages == 2.0),
+    lambda virtual_stages: xp.asarray(virtual_stages == 2.0),
 )
 
 
@@ -468,7 +467,7 @@ def _no_fewer(words: str, each: float, more: float) -> Requirement:
     return Requirement(
         "too_few_micro_batches",
         f"there must be no fewer micro-batches than {words}",
-        lambda pp, micro_batches: np.asarray(micro_batches >= each * pp + more),
+        lambda pp, micro_batches: xp.asarray(micro_batches >= each * pp + more),
     )
 
 
@@ -505,7 +504,7 @@ SCHEDULE: dict[str, tuple[Requirement, ...]] = {
 _LAYERWISE = Requirement(
     "prefetch_without_sharded_weights",
     "fsdp_prefetch and zero3_prefetch gather weights layer by layer: stage 3 of ZeRO",
-    lambda zero_stage: np.asarray(zero_stage >= 3.0),
+    lambda zero_stage: xp.asarray(zero_stage >= 3.0),
 )
 DATA: dict[str, tuple[Requirement, ...]] = dict.fromkeys(PREFETCHES, (_LAYERWISE,))
 
@@ -514,7 +513,7 @@ FRAMEWORK: dict[str, tuple[Requirement, ...]] = {
         Requirement(
             "zero_stage_with_pipeline",
             "DeepSpeed has no pipeline with ZeRO stage 2 or 3",
-            lambda zero_stage, pp: np.asarray((zero_stage < 2.0) | (pp == 1.0)),
+            lambda zero_stage, pp: xp.asarray((zero_stage < 2.0) | (pp == 1.0)),
         ),
     ),
 }

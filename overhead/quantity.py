@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.arrays import in_numpy
+
 Array = NDArray[Any]
 
 
@@ -61,6 +63,7 @@ class Quantity:
 
     def outside(self, values: Array) -> Array:
         """Return a mask of the values that are outside of the domain (shape of `values`)."""
+        values = in_numpy(values)
         low = values <= self.minimum if self.above else values < self.minimum
         wrong = low | (values > self.maximum) | np.isnan(values)
         if self.integer:

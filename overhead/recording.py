@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from overhead.arrays import PLAIN, in_numpy, xp
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Operators by their ufuncs.
@@ -112,7 +114,10 @@ def named(name: str = "") -> Callable[[Function], Function]:
             recorded = next((arg for arg in args if isinstance(arg, Recorded)), None)
             if recorded is not None:
                 return recorded.called(name or function.__name__, args)
-            return function(*args)
+            if all(isinstance(arg, PLAIN) for arg in args):
+                return function(*args)
+            # What loops over numbers is numpy's alone.
+            return xp.asarray(function(*map(in_numpy, args)))
 
         return called  # type: ignore[return-value]
 

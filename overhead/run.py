@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.expression import negative_binomial_quantile, negative_binomial_tail
 from overhead.formula import formula, product, total
 from overhead.quantity import Array, define
@@ -138,7 +137,7 @@ def checkpoint_flow_time(
     total_storage_bandwidth: Array,
 ) -> Array:
     """Time of a checkpoint's bytes on their way to storage."""
-    return checkpoint_bytes / np.minimum(servers * storage_bandwidth, total_storage_bandwidth)
+    return checkpoint_bytes / xp.minimum(servers * storage_bandwidth, total_storage_bandwidth)
 
 
 total("checkpoint_write_time", ("checkpoint_start_time", "checkpoint_flow_time"))
@@ -171,10 +170,10 @@ def staged_stall_time(
 def best_interval(checkpoint_stall_time: Array, fault_interval: Array, step_time: Array) -> Array:
     """Computing between two checkpoints: the best, and a step at least."""
     share = checkpoint_stall_time / (2.0 * fault_interval)
-    order = 1.0 + np.sqrt(share) / 3.0 + share / 9.0
-    young = np.sqrt(2.0 * checkpoint_stall_time * fault_interval)
-    best = np.where(share < 1.0, young * order - checkpoint_stall_time, fault_interval)
-    return np.maximum(best, step_time)
+    order = 1.0 + xp.sqrt(share) / 3.0 + share / 9.0
+    young = xp.sqrt(2.0 * checkpoint_stall_time * fault_interval)
+    best = xp.where(share < 1.0, young * order - checkpoint_stall_time, fault_interval)
+    return xp.maximum(best, step_time)
 
 
 @formula(
@@ -191,7 +190,7 @@ def best_staged_interval(
 ) -> Array:
     """Computing between two staged checkpoints: the best, once the last one is written."""
     best = best_interval(checkpoint_stall_time, fault_interval, step_time)
-    return np.maximum(best, checkpoint_write_time)
+    return xp.maximum(best, checkpoint_write_time)
 
 
 total(
@@ -206,12 +205,12 @@ total(
 
 def _running(outage: Array, interval: Array, waiting: Array) -> Array:
     """Return the share of the time in which the run computes or saves."""
-    return (1.0 - waiting) * np.exp(-outage / interval)
+    return (1.0 - waiting) * xp.exp(-outage / interval)
 
 
 def _kept(attempt: Array) -> Array:
     """Return 1/(e^x - 1): attempts that come to their end by those that don't."""
-    return np.exp(-attempt) / -np.expm1(-attempt)
+    return xp.exp(-attempt) / -xp.expm1(-attempt)
 
 
 @formula(where="equation 20", **DALY)
@@ -254,14 +253,14 @@ def redone_share(
     attempt = (checkpoint_interval + checkpoint_stall_time) / fault_interval
     # Of a short attempt the first terms: the difference would lose its digits.
     short = attempt / 2.0 - attempt**2.0 / 12.0 + attempt**4.0 / 720.0
-    lost = np.where(attempt < 0.01, short, 1.0 - attempt * _kept(attempt))
+    lost = xp.where(attempt < 0.01, short, 1.0 - attempt * _kept(attempt))
     return _running(outage_time, fault_interval, waiting_share) * lost
 
 
 @formula(where="equation 20, the part of restarts", **DALY)
 def restarting_share(outage_time: Array, fault_interval: Array, waiting_share: Array) -> Array:
     """Share of the run's time lost from interruptions until it computes again."""
-    return (1.0 - waiting_share) * -np.expm1(-outage_time / fault_interval)
+    return (1.0 - waiting_share) * -xp.expm1(-outage_time / fault_interval)
 
 
 # Servers that are away, and those that stand ready.
@@ -270,7 +269,7 @@ def restarting_share(outage_time: Array, fault_interval: Array, waiting_share: A
 @formula(source=OWN, assumes=("a server is away for as long on average wherever it stands",))
 def servers_down(fault_rate: Array, servers: Array, repair_time: Array, day: Array) -> Array:
     """Servers that are away at once, on average: all at most."""
-    return servers * np.minimum(fault_rate * repair_time / day, 1.0)
+    return servers * xp.minimum(fault_rate * repair_time / day, 1.0)
 
 
 GAMMA: dict[str, Any] = {
@@ -300,7 +299,7 @@ def waiting_share(spare_servers: Array, servers_down: Array, down_dispersion: Ar
 @formula(source=OWN)
 def run_time(training_time: Array, goodput: Array) -> Array:
     """Time of a whole training with all that interrupts it."""
-    return training_time / np.maximum(goodput, LEAST)
+    return training_time / xp.maximum(goodput, LEAST)
 
 
 @formula(source=OWN)
@@ -347,7 +346,7 @@ def device_energy(
     computing_time: Array,
 ) -> Array:
     """Energy of a step: all GPUs, idle all the time and busy while they compute."""
-    busy = np.maximum(1.0 - idle_power_fraction, 0.0) * np.minimum(computing_time, step_time)
+    busy = xp.maximum(1.0 - idle_power_fraction, 0.0) * xp.minimum(computing_time, step_time)
     return world_size * power * (idle_power_fraction * step_time + busy)
 
 
@@ -388,8 +387,8 @@ LEAST_LIMIT = 0.35
 )
 def clock_share(power_limit: Array, power: Array, power_slowdown: Array) -> Array:
     """Rate of a GPU under a limit of its power by that without one."""
-    share = np.minimum(np.maximum(power_limit / power, LEAST_LIMIT), 1.0)
-    return np.maximum(1.0 - power_slowdown * (1.0 - share) ** 2.0, 0.01)
+    share = xp.minimum(xp.maximum(power_limit / power, LEAST_LIMIT), 1.0)
+    return xp.maximum(1.0 - power_slowdown * (1.0 - share) ** 2.0, 0.01)
 
 
 product("matmul_efficiency", ("full_matmul_efficiency", "clock_share"), **LIMITED)
@@ -412,8 +411,8 @@ def limited_device_energy(
 ) -> Array:
     """Energy of a step: all GPUs, idle all the time and at their limit while they compute."""
     idle = idle_power_fraction * power
-    more = np.maximum(np.minimum(power_limit, power) - idle, 0.0)
-    return world_size * (idle * step_time + more * np.minimum(computing_time, step_time))
+    more = xp.maximum(xp.minimum(power_limit, power) - idle, 0.0)
+    return world_size * (idle * step_time + more * xp.minimum(computing_time, step_time))
 
 
 @formula(assumes=("hosts take the same whatever the GPUs do",), **MODELLED)
@@ -538,5 +537,5 @@ def useful_cost(
     hour: Array,
 ) -> Array:
     """Cost of training on 1e12 tokens with all that interrupts it, spare GPUs counted."""
-    lasting = 1e12 / tokens_per_step * step_time / np.maximum(goodput, LEAST)
+    lasting = 1e12 / tokens_per_step * step_time / xp.maximum(goodput, LEAST)
     return price * (paid_gpus * lasting / hour)

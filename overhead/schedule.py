@@ -7,9 +7,9 @@ that nothing hides.  Each form is compared with an event simulation of its sched
 
 from __future__ import annotations
 
-import numpy as np
 from numpy.typing import ArrayLike
 
+from overhead.arrays import xp
 from overhead.formula import formula, product, total
 from overhead.quantity import Array, define
 from overhead.source import cite
@@ -136,7 +136,7 @@ def rounds(micro_batches: Array, pp: Array) -> Array:
     One round fills and drains the pipeline; of the pp micro-batches that follow one another through
     all stages, a transfer each but for one.
     """
-    return micro_batches + pp - 2.0 - np.ceil((micro_batches - 1.0) / pp)
+    return micro_batches + pp - 2.0 - xp.ceil((micro_batches - 1.0) / pp)
 
 
 @formula(returns="exposed_p2p_time", source="derivation", assumes=(EVEN, ASYNCHRONOUS), when=GPIPE)
@@ -179,11 +179,11 @@ def interleaved_p2p_time(
     pipeline's time is within 15 % of the simulated one up to transfers of five chunks.
     """
     ways = 2.0 * p2p_time * (pp * virtual_stages - 1.0)
-    shorter = np.minimum(stage_forward_time, stage_backward_time)
-    late = np.maximum(virtual_stages * p2p_time - shorter, 0.0)
-    chunked = ways + np.maximum(micro_batches - pp, 0.0) * late
+    shorter = xp.minimum(stage_forward_time, stage_backward_time)
+    late = xp.maximum(virtual_stages * p2p_time - shorter, 0.0)
+    chunked = ways + xp.maximum(micro_batches - pp, 0.0) * late
     plain = 2.0 * p2p_time * rounds(micro_batches, pp)
-    return np.where(pp > 1.0, np.where(virtual_stages > 1.0, chunked, plain), 0.0)
+    return xp.where(pp > 1.0, xp.where(virtual_stages > 1.0, chunked, plain), 0.0)
 
 
 @formula(
@@ -198,8 +198,8 @@ def zero_bubble_h1_p2p_time(
     """Time that transfers add to ZB-H1: once it is full, weights hide them."""
     count = rounds(micro_batches, pp)
     ends = 2.0 * (pp - 1.0)
-    beyond = np.maximum(2.0 * p2p_time - stage_weight_time, 0.0)
-    return 2.0 * p2p_time * np.minimum(count, ends) + beyond * np.maximum(count - ends, 0.0)
+    beyond = xp.maximum(2.0 * p2p_time - stage_weight_time, 0.0)
+    return 2.0 * p2p_time * xp.minimum(count, ends) + beyond * xp.maximum(count - ends, 0.0)
 
 
 @formula(
@@ -223,11 +223,11 @@ def zero_bubble_h2_p2p_time(
     """
     tail = stage_backward_time - 3.0 * stage_weight_time
     # Bubble of a stage beyond the forward for which the stage after waits at first.
-    beyond = np.maximum(tail, stage_backward_time - stage_weight_time - 2.0 * stage_forward_time)
-    ends = (pp - 1.0) * (p2p_time + np.minimum(np.maximum(beyond + p2p_time, 0.0), p2p_time))
+    beyond = xp.maximum(tail, stage_backward_time - stage_weight_time - 2.0 * stage_forward_time)
+    ends = (pp - 1.0) * (p2p_time + xp.minimum(xp.maximum(beyond + p2p_time, 0.0), p2p_time))
     # What every micro-batch waits if transfers outlast the twice as many micro-batches in flight.
     late = p2p_time - 0.5 * (stage_forward_time + stage_backward_time + stage_weight_time)
-    return ends + np.where(pp > 1.0, micro_batches - 1.0, 0.0) * np.maximum(late, 0.0)
+    return ends + xp.where(pp > 1.0, micro_batches - 1.0, 0.0) * xp.maximum(late, 0.0)
 
 
 @formula(
@@ -250,7 +250,7 @@ def staggered_zero_bubble_h2_p2p_time(
     that a rough estimate.
     """
     late = p2p_time - 0.5 * (stage_forward_time + stage_backward_time + stage_weight_time)
-    beyond = np.where(pp > 1.0, micro_batches - 1.0, 0.0) * np.maximum(late, 0.0)
+    beyond = xp.where(pp > 1.0, micro_batches - 1.0, 0.0) * xp.maximum(late, 0.0)
     return 2.0 * p2p_time * (pp - 1.0) + beyond
 
 
@@ -322,7 +322,7 @@ def dual_pipe_busy_time(
     stage_overlapped_time: Array,
 ) -> Array:
     """Time for which the first rank computes: one by one, and all others overlapped in pairs."""
-    pairs = np.maximum(micro_batches + 1.0 - 1.5 * pp, 0.0)
+    pairs = xp.maximum(micro_batches + 1.0 - 1.5 * pp, 0.0)
     both = stage_forward_time + stage_backward_time
     return micro_batches * both + pairs * (stage_overlapped_time - both)
 
@@ -376,8 +376,8 @@ def zero_bubble_h1_bubble_time(
 ) -> Array:
     """Bubble of the zero-bubble schedule that needs no more memory than 1F1B."""
     inputs = stage_backward_time - stage_weight_time
-    longer = np.maximum(stage_forward_time, inputs)
-    return (pp - 1.0) * np.maximum(stage_forward_time + inputs - stage_weight_time, longer)
+    longer = xp.maximum(stage_forward_time, inputs)
+    return (pp - 1.0) * xp.maximum(stage_forward_time + inputs - stage_weight_time, longer)
 
 
 @formula(
@@ -391,11 +391,11 @@ def zero_bubble_h2_bubble_time(
     pp: Array, stage_forward_time: Array, stage_backward_time: Array, stage_weight_time: Array
 ) -> Array:
     """Bubble of the zero-bubble schedule of twice the memory, if all devices wait for the last."""
-    least = np.maximum(
+    least = xp.maximum(
         stage_forward_time, stage_backward_time - stage_weight_time - stage_forward_time
     )
     tail = stage_forward_time + stage_backward_time - 3.0 * stage_weight_time
-    return (pp - 1.0) * np.maximum(least, tail)
+    return (pp - 1.0) * xp.maximum(least, tail)
 
 
 @formula(
@@ -409,9 +409,9 @@ def staggered_zero_bubble_h2_bubble_time(
     pp: Array, stage_forward_time: Array, stage_backward_time: Array, stage_weight_time: Array
 ) -> Array:
     """Bubble of the zero-bubble schedule of twice the memory, if devices update one by one."""
-    least = np.maximum(stage_backward_time - stage_weight_time - stage_forward_time, 0.0)
+    least = xp.maximum(stage_backward_time - stage_weight_time - stage_forward_time, 0.0)
     tail = stage_forward_time + stage_backward_time - 3.0 * stage_weight_time
-    return (pp - 1.0) * np.maximum(least, tail)
+    return (pp - 1.0) * xp.maximum(least, tail)
 
 
 @formula(
@@ -431,7 +431,7 @@ def dual_pipe_bubble_time(
     """Bubble of DualPipe: up to 4 % of the pipeline's time above the simulated one."""
     ends = stage_overlapped_time + stage_backward_time - 3.0 * stage_weight_time
     single = stage_forward_time + stage_backward_time - stage_overlapped_time
-    return np.maximum((pp / 2.0 - 1.0) * ends, np.maximum(single, 0.0))
+    return xp.maximum((pp / 2.0 - 1.0) * ends, xp.maximum(single, 0.0))
 
 
 # Micro-batches in flight: how many stages' worth of activations a stage holds at most.
@@ -445,7 +445,7 @@ HELD = ("activations are held until the weights' gradients are done",)
 @formula(returns="in_flight_micro_batches", source="huang2019", where="section 2.3", when=GPIPE)
 def gpipe_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     """Micro-batches in flight in GPipe: all."""
-    return np.where(stage < pp, micro_batches, 0.0)
+    return xp.where(stage < pp, micro_batches, 0.0)
 
 
 @formula(
@@ -453,7 +453,7 @@ def gpipe_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
 )
 def one_f_one_b_in_flight(micro_batches: Array, pp: Array, stage: Array) -> Array:
     """Micro-batches in flight in 1F1B: those that the stages ahead have."""
-    return np.maximum(np.minimum(micro_batches, pp - stage), 0.0)
+    return xp.maximum(xp.minimum(micro_batches, pp - stage), 0.0)
 
 
 @formula(
@@ -468,8 +468,8 @@ def interleaved_in_flight(
 ) -> Array:
     """Micro-batches in flight in interleaved 1F1B."""
     chunks = 2.0 * (pp - 1.0 - stage) + (virtual_stages - 1.0) * pp + 1.0
-    ahead = np.where(virtual_stages > 1.0, chunks / virtual_stages, pp - stage)
-    return np.where(stage < pp, np.minimum(micro_batches, ahead), 0.0)
+    ahead = xp.where(virtual_stages > 1.0, chunks / virtual_stages, pp - stage)
+    return xp.where(stage < pp, xp.minimum(micro_batches, ahead), 0.0)
 
 
 @formula(
@@ -481,7 +481,7 @@ def interleaved_in_flight(
 )
 def zero_bubble_h1_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     """Micro-batches in flight in ZB-H1: in every stage as many as in 1F1B's first."""
-    return np.where(stage < pp, np.minimum(micro_batches, pp), 0.0)
+    return xp.where(stage < pp, xp.minimum(micro_batches, pp), 0.0)
 
 
 @formula(
@@ -493,7 +493,7 @@ def zero_bubble_h1_in_flight(micro_batches: Array, stage: Array, pp: Array) -> A
 )
 def zero_bubble_h2_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     """Micro-batches in flight in ZB-H2."""
-    return np.where(stage < pp, np.minimum(micro_batches, 2.0 * pp - 1.0), 0.0)
+    return xp.where(stage < pp, xp.minimum(micro_batches, 2.0 * pp - 1.0), 0.0)
 
 
 @formula(
@@ -505,7 +505,7 @@ def zero_bubble_h2_in_flight(micro_batches: Array, stage: Array, pp: Array) -> A
 )
 def dual_pipe_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     """Micro-batches in flight in DualPipe, of both directions together."""
-    return np.where(stage < pp, np.minimum(micro_batches, pp + 1.0), 0.0)
+    return xp.where(stage < pp, xp.minimum(micro_batches, pp + 1.0), 0.0)
 
 
 @formula(
@@ -516,7 +516,7 @@ def dual_pipe_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
 )
 def forward_only_in_flight(stage: Array, pp: Array) -> Array:
     """Micro-batches in flight where there are forwards alone: the one that is computed."""
-    return np.where(stage < pp, 1.0, 0.0)
+    return xp.where(stage < pp, 1.0, 0.0)
 
 
 # Pipelines whose stages take unequally long: the ends by formulas, any stages by a stage axis.
@@ -541,32 +541,32 @@ def flow_imbalance_time(
 ) -> Array:
     """Time that uneven ends add to GPipe and to forwards alone: the slowest stage's, each time."""
     both = first_stage_extra_time + last_stage_extra_time
-    slower = np.maximum(first_stage_extra_time, last_stage_extra_time)
-    slowest = np.where(pp > 2.0, np.maximum(slower, 0.0), np.where(pp > 1.0, slower, both))
+    slower = xp.maximum(first_stage_extra_time, last_stage_extra_time)
+    slowest = xp.where(pp > 2.0, xp.maximum(slower, 0.0), xp.where(pp > 1.0, slower, both))
     return (micro_batches - 1.0) * slowest + both
 
 
 def _plain(micro_batches: Array, pp: Array, first: Array, last: Array, p2p_time: Array) -> Array:
     before = micro_batches - 1.0
     loops = before / pp
-    whole = np.ceil(loops)
-    second_loops = np.ceil(before / np.maximum(pp - 1.0, 1.0))
+    whole = xp.ceil(loops)
+    second_loops = xp.ceil(before / xp.maximum(pp - 1.0, 1.0))
     transfers = 2.0 * p2p_time
     held_up = before - whole
-    twice = np.minimum(micro_batches, 2.0) * last
+    twice = xp.minimum(micro_batches, 2.0) * last
 
     # Ways through plain 1F1B, by the stage at which they stay for all micro-batches that they can:
     # each way's time less that of even stages.
     at_last = first + micro_batches * last - transfers * held_up
     at_first = (micro_batches - pp + 1.0) * first + twice + transfers * (pp - 1.0 - held_up)
     between = first + twice - transfers * held_up
-    around = (1.0 + np.floor(loops)) * first + (1.0 + whole) * last
+    around = (1.0 + xp.floor(loops)) * first + (1.0 + whole) * last
     around_second = first + (1.0 + second_loops) * last - transfers * (second_loops - whole)
 
-    longest = np.maximum(at_last, np.where(micro_batches > pp, at_first, at_last))
-    longest = np.maximum(longest, np.where(pp > 2.0, between, at_last))
-    longest = np.maximum(longest, np.maximum(around, around_second))
-    return np.where(pp > 1.0, longest, micro_batches * (first + last))
+    longest = xp.maximum(at_last, xp.where(micro_batches > pp, at_first, at_last))
+    longest = xp.maximum(longest, xp.where(pp > 2.0, between, at_last))
+    longest = xp.maximum(longest, xp.maximum(around, around_second))
+    return xp.where(pp > 1.0, longest, micro_batches * (first + last))
 
 
 @formula(
@@ -605,12 +605,12 @@ def interleaved_imbalance_time(
     Exact without transfers where the last stage has no less extra work than the first, else up to
     8 % of the pipeline's time above the simulated one.
     """
-    more = np.maximum(first_stage_extra_time, last_stage_extra_time)
-    less = np.minimum(first_stage_extra_time, last_stage_extra_time)
-    several = micro_batches * np.maximum(more, 0.0) + pp * np.maximum(less, 0.0)
+    more = xp.maximum(first_stage_extra_time, last_stage_extra_time)
+    less = xp.minimum(first_stage_extra_time, last_stage_extra_time)
+    several = micro_batches * xp.maximum(more, 0.0) + pp * xp.maximum(less, 0.0)
     alone = micro_batches * (first_stage_extra_time + last_stage_extra_time)
     plain = _plain(micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time)
-    return np.where(virtual_stages > 1.0, np.where(pp > 1.0, several, alone), plain)
+    return xp.where(virtual_stages > 1.0, xp.where(pp > 1.0, several, alone), plain)
 
 
 def uneven_one_f_one_b_time(
@@ -620,16 +620,16 @@ def uneven_one_f_one_b_time(
     pp: ArrayLike | None = None,
 ) -> Array:
     """Return the time of 1F1B whose stages each take a time of their own."""
-    times = np.asarray(stage_times, dtype=np.float64)
+    times = xp.asarray(stage_times, dtype=xp.float64)
     length = times.shape[-1]
-    count = np.asarray(length if pp is None else pp, dtype=np.float64)[..., np.newaxis]
-    transfer = np.asarray(p2p_time, dtype=np.float64)[..., np.newaxis]
-    index = np.arange(length)
+    count = xp.asarray(length if pp is None else pp, dtype=xp.float64)[..., xp.newaxis]
+    transfer = xp.asarray(p2p_time, dtype=xp.float64)[..., xp.newaxis]
+    index = xp.arange(length)
     inside = index < count
-    times = np.where(inside, times, 0.0)
-    ahead = np.cumsum(times[..., ::-1], axis=-1)[..., ::-1]
-    in_flight = np.maximum(count - index, 1.0)
+    times = xp.where(inside, times, 0.0)
+    ahead = xp.cumsum(times[..., ::-1], axis=-1)[..., ::-1]
+    in_flight = xp.maximum(count - index, 1.0)
     around = (ahead + 2.0 * transfer * (in_flight - 1.0)) / in_flight
-    slowest = np.where(inside, np.maximum(times, around), 0.0).max(axis=-1)
+    slowest = xp.where(inside, xp.maximum(times, around), 0.0).max(axis=-1)
     through = times.sum(axis=-1) + 2.0 * transfer[..., 0] * (count[..., 0] - 1.0)
-    return np.asarray((np.asarray(micro_batches, dtype=np.float64) - 1.0) * slowest + through)
+    return xp.asarray((xp.asarray(micro_batches, dtype=xp.float64) - 1.0) * slowest + through)

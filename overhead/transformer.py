@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.formula import declare, formula, product, total
 from overhead.labels import TENSORS
 from overhead.quantity import Array, define
@@ -316,13 +315,13 @@ def query_head_size(
     kv_rank: Array, head_size_plain: Array, head_size_rope: Array, head_size: Array
 ) -> Array:
     """Size of a query or key head as scores need it."""
-    return np.where(kv_rank > 0.0, head_size_plain + head_size_rope, head_size)
+    return xp.where(kv_rank > 0.0, head_size_plain + head_size_rope, head_size)
 
 
 @formula(source=LATENT[0], where=LATENT[1])
 def value_head_size(kv_rank: Array, head_size_value: Array, head_size: Array) -> Array:
     """Size of a value head as the context has it."""
-    return np.where(kv_rank > 0.0, head_size_value, head_size)
+    return xp.where(kv_rank > 0.0, head_size_value, head_size)
 
 
 product("query_down_weights", ("hidden_size", "q_rank"),
@@ -333,7 +332,7 @@ product("query_down_weights", ("hidden_size", "q_rank"),
 @formula(source=HEADS[0], where=HEADS[1])
 def query_weights(q_rank: Array, hidden_size: Array, heads: Array, query_head_size: Array) -> Array:
     """Weights to the queries, from hidden or from their latent vector."""
-    return np.asarray(np.where(q_rank > 0.0, q_rank, hidden_size) * heads * query_head_size)
+    return xp.asarray(xp.where(q_rank > 0.0, q_rank, hidden_size) * heads * query_head_size)
 
 
 @formula(
@@ -343,7 +342,7 @@ def query_weights(q_rank: Array, hidden_size: Array, heads: Array, query_head_si
 )
 def key_value_down_weights(hidden_size: Array, kv_rank: Array, head_size_rope: Array) -> Array:
     """Weights from hidden to the latent vector and to the rotated key."""
-    return np.where(kv_rank > 0.0, hidden_size * (kv_rank + head_size_rope), 0.0)
+    return xp.where(kv_rank > 0.0, hidden_size * (kv_rank + head_size_rope), 0.0)
 
 
 @formula(source=AINSLIE, where="section 2.2; latent attention: DeepSeek-V2, section 2.1")
@@ -358,7 +357,7 @@ def key_value_weights(
 ) -> Array:
     """Weights to keys and values, from hidden or from the latent vector."""
     latent = kv_rank * heads * (head_size_plain + head_size_value)
-    return np.where(kv_rank > 0.0, latent, 2.0 * hidden_size * kv_heads * head_size)
+    return xp.where(kv_rank > 0.0, latent, 2.0 * hidden_size * kv_heads * head_size)
 
 
 product("attention_output_weights", ("heads", "value_head_size", "hidden_size"),
@@ -399,7 +398,7 @@ def qkv_outputs(
     """Outputs of the projections to queries, keys and values: as many as their biases."""
     up = heads * (query_head_size + head_size_plain + value_head_size)
     latent = q_rank + kv_rank + head_size_rope + up
-    return np.where(kv_rank > 0.0, latent, (heads + 2.0 * kv_heads) * head_size)
+    return xp.where(kv_rank > 0.0, latent, (heads + 2.0 * kv_heads) * head_size)
 
 
 @formula(
@@ -411,7 +410,7 @@ def attention_bias_parameters(
     biases: Array, qkv_biases: Array, qkv_outputs: Array, hidden_size: Array
 ) -> Array:
     """Biases of one layer's attention."""
-    return np.maximum(biases, qkv_biases) * qkv_outputs + biases * hidden_size
+    return xp.maximum(biases, qkv_biases) * qkv_outputs + biases * hidden_size
 
 
 @formula(
@@ -493,7 +492,7 @@ def shared_expert_parameters(
 ) -> Array:
     """Parameters of one layer's shared experts; none where there are none."""
     bias = biases * ((1.0 + gated) * shared_ffn_size + hidden_size)
-    return shared_expert_weights + np.where(shared_ffn_size > 0.0, bias, 0.0)
+    return shared_expert_weights + xp.where(shared_ffn_size > 0.0, bias, 0.0)
 
 
 product("router_weights", ("hidden_size", "router_width"), "Weights of one layer's router",
@@ -537,14 +536,14 @@ def active_moe_parameters(
 )
 def moe_layers(layers: Array, dense_layers: Array, moe_every: Array, experts: Array) -> Array:
     """Layers whose MLP is a mixture of experts."""
-    routed = np.floor(np.maximum(layers - dense_layers, 0.0) / moe_every)
-    return np.where(experts > 0.0, routed, 0.0)
+    routed = xp.floor(xp.maximum(layers - dense_layers, 0.0) / moe_every)
+    return xp.where(experts > 0.0, routed, 0.0)
 
 
 @formula(source=SHARED[0], where="section 4.2")
 def dense_mlp_layers(layers: Array, moe_layers: Array) -> Array:
     """Layers whose MLP is dense."""
-    return np.maximum(layers - moe_layers, 0.0)
+    return xp.maximum(layers - moe_layers, 0.0)
 
 
 # Floating-point operations of one token, forward and in training, by parts.

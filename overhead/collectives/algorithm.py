@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-import numpy as np
-
 from overhead import expression as ex
+from overhead.arrays import xp
 from overhead.collectives.cost import Cost, mirror, twice
 from overhead.formula import document, parameters, summary
 from overhead.labels import COLLECTIVES
@@ -44,7 +43,7 @@ class Requirement:
 
 
 def _power_of_two(values: Array) -> Array:
-    return np.asarray(np.exp2(np.round(np.log2(np.maximum(values, 1.0)))) == values)
+    return xp.asarray(xp.exp2(xp.round(xp.log2(xp.maximum(values, 1.0)))) == values)
 
 
 def _ranks_power_of_two(ranks: Array) -> Array:
@@ -53,33 +52,33 @@ def _ranks_power_of_two(ranks: Array) -> Array:
 
 def _ones(*sizes: Array) -> tuple[Array, Array]:
     """Return how many of the sizes are above 1, and the largest."""
-    count = sum((np.asarray(size > 1.0, dtype=np.float64) for size in sizes), start=np.float64(0))
+    count = sum((xp.asarray(size > 1.0, dtype=xp.float64) for size in sizes), start=0.0)
     largest = sizes[0]
     for size in sizes[1:]:
-        largest = np.maximum(largest, size)
-    return np.asarray(count), np.asarray(largest)
+        largest = xp.maximum(largest, size)
+    return xp.asarray(count), xp.asarray(largest)
 
 
 def _equal(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     _, largest = _ones(mesh_nx, mesh_ny, mesh_nz)
     masks = [(size == largest) | (size == 1.0) for size in (mesh_nx, mesh_ny, mesh_nz)]
-    return np.asarray(masks[0] & masks[1] & masks[2])
+    return xp.asarray(masks[0] & masks[1] & masks[2])
 
 
 def _equal_even(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     _, largest = _ones(mesh_nx, mesh_ny, mesh_nz)
     even = (largest % 2.0 == 0.0) & (largest > 2.0)
-    return np.asarray(_equal(mesh_nx, mesh_ny, mesh_nz) & (even | (largest == 1.0)))
+    return xp.asarray(_equal(mesh_nx, mesh_ny, mesh_nz) & (even | (largest == 1.0)))
 
 
 def _two_dimensions(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     count, largest = _ones(mesh_nx, mesh_ny, mesh_nz)
-    return np.asarray((count == 2.0) | (largest == 1.0))
+    return xp.asarray((count == 2.0) | (largest == 1.0))
 
 
 def _one_dimension(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     count, _ = _ones(mesh_nx, mesh_ny, mesh_nz)
-    return np.asarray(count <= 1.0)
+    return xp.asarray(count <= 1.0)
 
 
 POWER_OF_TWO = Requirement(
@@ -105,23 +104,23 @@ ONE_DIMENSION = Requirement(
     "not_one_dimension", "there must be one dimension above 1", _one_dimension
 )
 TWO_LEVELS = Requirement(
-    "three_levels", "there must be no more than two levels", lambda pods: np.asarray(pods == 1.0)
+    "three_levels", "there must be no more than two levels", lambda pods: xp.asarray(pods == 1.0)
 )
 NVLS = Requirement(
     "no_nvls_in_the_network",
     "the switch must reduce and multicast (NVLS): has_nvls = 1",
-    lambda has_nvls: np.asarray(has_nvls == 1.0),
+    lambda has_nvls: xp.asarray(has_nvls == 1.0),
 )
 INC = Requirement(
     "no_reduction_in_the_network",
     "the switch must reduce in the network (SHARP): has_inc = 1",
-    lambda has_inc: np.asarray(has_inc == 1.0),
+    lambda has_inc: xp.asarray(has_inc == 1.0),
 )
 
 NODES_FILLED = Requirement(
     "ranks_not_multiple_of_gpus_per_node",
     "gpus_per_node must divide the number of ranks",
-    lambda ranks, gpus_per_node: np.asarray(
+    lambda ranks, gpus_per_node: xp.asarray(
         (ranks <= gpus_per_node) | (ranks % gpus_per_node == 0.0)
     ),
 )
@@ -129,7 +128,7 @@ NODES_FILLED = Requirement(
 
 def _pods_filled(ranks: Array, gpus_per_node: Array, nodes_per_pod: Array) -> Array:
     per_pod = gpus_per_node * nodes_per_pod
-    return np.asarray((ranks <= per_pod) | (ranks % per_pod == 0.0))
+    return xp.asarray((ranks <= per_pod) | (ranks % per_pod == 0.0))
 
 
 PODS_FILLED = Requirement(
@@ -140,11 +139,11 @@ PODS_FILLED = Requirement(
 GRID_FITS = Requirement(
     "mesh_sizes_do_not_multiply_to_ranks",
     "mesh_nx x mesh_ny x mesh_nz must be the number of ranks, each a whole number",
-    lambda ranks, mesh_nx, mesh_ny, mesh_nz: np.asarray(
+    lambda ranks, mesh_nx, mesh_ny, mesh_nz: xp.asarray(
         (mesh_nx * mesh_ny * mesh_nz == ranks)
-        & (mesh_nx == np.floor(mesh_nx))
-        & (mesh_ny == np.floor(mesh_ny))
-        & (mesh_nz == np.floor(mesh_nz))
+        & (mesh_nx == xp.floor(mesh_nx))
+        & (mesh_ny == xp.floor(mesh_ny))
+        & (mesh_nz == xp.floor(mesh_nz))
     ),
 )
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.collectives import network as networks
 from overhead.collectives.algorithm import algorithm, network
 from overhead.collectives.cost import Cost, flat, several
@@ -27,12 +26,12 @@ network(
 
 
 def _depth(ranks: Array) -> Array:
-    return np.floor(np.log2(ranks))
+    return xp.floor(xp.log2(ranks))
 
 
 def _busiest(ranks: Array) -> Array:
     # Links at the rank that has most: at a root with its children, or with a parent as well.
-    return np.where(ranks > 4.0, 3.0, np.minimum(ranks - 1.0, 2.0))
+    return xp.where(ranks > 4.0, 3.0, xp.minimum(ranks - 1.0, 2.0))
 
 
 @algorithm(
@@ -52,7 +51,7 @@ def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
         steps / chunks,
         sent=_busiest(ranks),
         carried=2.0 * (ranks - 1.0),
-        reduced=np.minimum(2.0, ranks - 1.0),
+        reduced=xp.minimum(2.0, ranks - 1.0),
     )
 
 
@@ -68,7 +67,7 @@ def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
 def broadcast_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     """Down the tree, pipelined over chunks."""
     steps = several(ranks) * (_depth(ranks) + chunks - 1.0)
-    return flat(steps, steps / chunks, sent=np.minimum(2.0, ranks - 1.0), carried=ranks - 1.0)
+    return flat(steps, steps / chunks, sent=xp.minimum(2.0, ranks - 1.0), carried=ranks - 1.0)
 
 
 FLOOD = "a link passes on a block a step, the oldest that it has not carried yet"
@@ -90,7 +89,7 @@ def flood(ranks: Array) -> Cost:
 def all_gather_flood(ranks: Array) -> Cost:
     """Flood: blocks spread over all links, one a step."""
     sent = _busiest(ranks) - (ranks - 1.0) / ranks
-    return _flood(ranks, sent, np.zeros_like(sent))
+    return _flood(ranks, sent, xp.zeros_like(sent))
 
 
 @algorithm("binary_tree", "all_reduce", "flood", source="derivation", assumes=(FLOOD,))
@@ -126,13 +125,13 @@ def _passed(ranks: Array) -> Array:
     """Return how many links all pairs' messages pass together."""
     depth = _depth(ranks)
     complete = (depth + 1.0) * (ranks * ranks + 3.0 * ranks + 1.0)
-    total = complete - (2.0 * np.exp2(depth) - 1.0) * (4.0 * ranks - 2.0 * np.exp2(depth) + 3.0)
+    total = complete - (2.0 * xp.exp2(depth) - 1.0) * (4.0 * ranks - 2.0 * xp.exp2(depth) + 3.0)
     for bit in range(1, BITS):
         whole = 2.0**bit
-        if not np.any(ranks >= whole):
+        if not xp.any(ranks >= whole):
             break
         rest = ranks % whole
-        total = total + np.where(ranks >= whole, rest * (whole - 2.0 - rest), 0.0)
+        total = total + xp.where(ranks >= whole, rest * (whole - 2.0 - rest), 0.0)
     return 2.0 * total
 
 

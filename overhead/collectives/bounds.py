@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.collectives.level_timing import HIERARCHY
 from overhead.collectives.level_timing import THREE_LEVEL_CAPACITY as THREE
 from overhead.collectives.level_timing import TWO_LEVEL_CAPACITY as TWO
@@ -24,7 +23,7 @@ VOLUME = "the links together must carry what the operation moves at least"
 @formula(source=OWN, assumes=("latency and transfer may overlap wholly",))
 def lower_bound(latency_bound: Array, bandwidth_bound: Array) -> Array:
     """Physical lower bound of the time."""
-    return np.maximum(latency_bound, bandwidth_bound)
+    return xp.maximum(latency_bound, bandwidth_bound)
 
 
 @formula(source=OWN)
@@ -46,13 +45,13 @@ product("latency_bound", ("diameter", "latency"), "Least latency: the way across
 )
 def message_latency_bound(diameter: Array, latency: Array) -> Array:
     """Least latency: one message's."""
-    return np.minimum(diameter, 1.0) * latency
+    return xp.minimum(diameter, 1.0) * latency
 
 
 @formula(returns="latency_bound", source=OWN, when={**FLAT, "collective": "p2p"})
 def p2p_latency_bound(ranks: Array, hops: Array, latency: Array) -> Array:
     """Least latency of one message: one hop's."""
-    return np.where(ranks > 1.0, np.minimum(hops, 1.0) * latency, 0.0)
+    return xp.where(ranks > 1.0, xp.minimum(hops, 1.0) * latency, 0.0)
 
 
 @formula(
@@ -63,7 +62,7 @@ def p2p_latency_bound(ranks: Array, hops: Array, latency: Array) -> Array:
 )
 def gather_bound(ranks: Array, ports: Array, links: Array, wire_time: Array) -> Array:
     """Least transfer of an all_gather or a reduce_scatter."""
-    share: Array = np.maximum((ranks - 1.0) / (ranks * ports), (ranks - 1.0) / links)
+    share: Array = xp.maximum((ranks - 1.0) / (ranks * ports), (ranks - 1.0) / links)
     return share * wire_time
 
 
@@ -75,8 +74,8 @@ def gather_bound(ranks: Array, ports: Array, links: Array, wire_time: Array) -> 
 )
 def all_reduce_bound(ranks: Array, ports: Array, links: Array, wire_time: Array) -> Array:
     """Least transfer of an all_reduce."""
-    share = np.maximum(1.0 / ports, 2.0 * (ranks - 1.0) / links)
-    return np.where(ranks > 1.0, share, 0.0) * wire_time
+    share = xp.maximum(1.0 / ports, 2.0 * (ranks - 1.0) / links)
+    return xp.where(ranks > 1.0, share, 0.0) * wire_time
 
 
 @formula(
@@ -87,7 +86,7 @@ def all_reduce_bound(ranks: Array, ports: Array, links: Array, wire_time: Array)
 )
 def in_network_bound(ranks: Array, ports: Array, wire_time: Array) -> Array:
     """Least transfer of an all_reduce where the network reduces."""
-    return np.where(ranks > 1.0, 1.0 / ports, 0.0) * wire_time
+    return xp.where(ranks > 1.0, 1.0 / ports, 0.0) * wire_time
 
 
 @formula(
@@ -98,7 +97,7 @@ def in_network_bound(ranks: Array, ports: Array, wire_time: Array) -> Array:
 )
 def broadcast_bound(ranks: Array, ports: Array, wire_time: Array) -> Array:
     """Least transfer of a broadcast, a reduce or one message."""
-    return np.where(ranks > 1.0, 1.0 / ports, 0.0) * wire_time
+    return xp.where(ranks > 1.0, 1.0 / ports, 0.0) * wire_time
 
 
 @formula(
@@ -109,7 +108,7 @@ def broadcast_bound(ranks: Array, ports: Array, wire_time: Array) -> Array:
 )
 def all_to_all_bound(ranks: Array, ports: Array, pair_cut: Array, wire_time: Array) -> Array:
     """Least transfer of an all_to_all."""
-    share: Array = np.maximum((ranks - 1.0) / (ranks * ports), pair_cut)
+    share: Array = xp.maximum((ranks - 1.0) / (ranks * ports), pair_cut)
     return share * wire_time
 
 
@@ -125,7 +124,7 @@ def two_level_latency_bound(
     node_ranks: Array, nodes: Array, intra_latency: Array, inter_latency: Array
 ) -> Array:
     """Least latency: one message across the outermost level, on two levels."""
-    return np.where(nodes > 1.0, inter_latency, np.where(node_ranks > 1.0, intra_latency, 0.0))
+    return xp.where(nodes > 1.0, inter_latency, xp.where(node_ranks > 1.0, intra_latency, 0.0))
 
 
 @formula(returns="latency_bound", source=OWN, assumes=(OUTERMOST,), when=THREE)
@@ -139,7 +138,7 @@ def three_level_latency_bound(
 ) -> Array:
     """Least latency: one message across the outermost level, on three levels."""
     inner = two_level_latency_bound(node_ranks, nodes, intra_latency, inter_latency)
-    return np.where(pods > 1.0, pod_latency, inner)
+    return xp.where(pods > 1.0, pod_latency, inner)
 
 
 SENDERS = "sender and receiver are in different nodes of a pod where it has several"
@@ -151,7 +150,7 @@ def two_level_p2p_latency_bound(
 ) -> Array:
     """Least latency of one message on two levels: one hop's."""
     hop = two_level_latency_bound(node_ranks, nodes, intra_latency, inter_latency)
-    return np.minimum(hops, 1.0) * hop
+    return xp.minimum(hops, 1.0) * hop
 
 
 @formula(
@@ -167,9 +166,9 @@ def three_level_p2p_latency_bound(
     pod_latency: Array,
 ) -> Array:
     """Least latency of one message on three levels: one hop's."""
-    inner = np.where(node_ranks > 1.0, intra_latency, 0.0)
-    outer = np.where(pods > 1.0, pod_latency, inner)
-    return np.minimum(hops, 1.0) * np.where(nodes > 1.0, inter_latency, outer)
+    inner = xp.where(node_ranks > 1.0, intra_latency, 0.0)
+    outer = xp.where(pods > 1.0, pod_latency, inner)
+    return xp.minimum(hops, 1.0) * xp.where(nodes > 1.0, inter_latency, outer)
 
 
 # Transfer.  Ranks, nodes and pods alike must take in, or give out, what they lack or owe.
@@ -198,7 +197,7 @@ def two_level_gather_bound(
 ) -> Array:
     """Least transfer of an all_gather or a reduce_scatter on two levels."""
     entering = (ranks - node_ranks) / node_capacity
-    return message_bytes / ranks * np.maximum((ranks - 1.0) / mean_capacity, entering)
+    return message_bytes / ranks * xp.maximum((ranks - 1.0) / mean_capacity, entering)
 
 
 @formula(
@@ -218,7 +217,7 @@ def three_level_gather_bound(
 ) -> Array:
     """Least transfer of an all_gather or a reduce_scatter on three levels."""
     inner = two_level_gather_bound(message_bytes, ranks, node_ranks, mean_capacity, node_capacity)
-    return np.maximum(inner, message_bytes / ranks * ((ranks - ranks / pods) / pod_capacity))
+    return xp.maximum(inner, message_bytes / ranks * ((ranks - ranks / pods) / pod_capacity))
 
 
 @formula(
@@ -275,9 +274,9 @@ def two_level_in_network_bound(
     node_capacity: Array,
 ) -> Array:
     """Least transfer of an all_reduce on two levels whose switches reduce."""
-    node = np.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
-    whole = np.maximum(1.0 / mean_capacity, node)
-    return np.asarray(message_bytes * np.where(ranks > 1.0, whole, 0.0))
+    node = xp.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
+    whole = xp.maximum(1.0 / mean_capacity, node)
+    return xp.asarray(message_bytes * xp.where(ranks > 1.0, whole, 0.0))
 
 
 @formula(
@@ -299,8 +298,8 @@ def three_level_in_network_bound(
     inner = two_level_in_network_bound(
         message_bytes, ranks, node_ranks, mean_capacity, node_capacity
     )
-    pod = message_bytes * np.where(pods > 1.0, 1.0 / pod_capacity, 0.0)
-    return np.asarray(np.maximum(inner, pod))
+    pod = message_bytes * xp.where(pods > 1.0, 1.0 / pod_capacity, 0.0)
+    return xp.asarray(xp.maximum(inner, pod))
 
 
 @formula(
@@ -322,9 +321,9 @@ def two_level_broadcast_bound(
     node_capacity: Array,
 ) -> Array:
     """Least transfer of a broadcast or a reduce on two levels."""
-    port = np.maximum(1.0 / rank_capacity, (ranks - 1.0) / ranks / mean_capacity)
-    node = np.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
-    return np.asarray(message_bytes * np.where(ranks > 1.0, np.maximum(port, node), 0.0))
+    port = xp.maximum(1.0 / rank_capacity, (ranks - 1.0) / ranks / mean_capacity)
+    node = xp.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
+    return xp.asarray(message_bytes * xp.where(ranks > 1.0, xp.maximum(port, node), 0.0))
 
 
 @formula(
@@ -352,8 +351,8 @@ def three_level_broadcast_bound(
     inner = two_level_broadcast_bound(
         message_bytes, ranks, node_ranks, rank_capacity, mean_capacity, node_capacity
     )
-    pod = message_bytes * np.where(pods > 1.0, 1.0 / pod_capacity, 0.0)
-    return np.asarray(np.maximum(inner, pod))
+    pod = message_bytes * xp.where(pods > 1.0, 1.0 / pod_capacity, 0.0)
+    return xp.asarray(xp.maximum(inner, pod))
 
 
 @formula(returns="bandwidth_bound", source=OWN, assumes=(NODE, SENDERS), when=_of("p2p", HIERARCHY))
@@ -365,9 +364,9 @@ def level_p2p_bound(
     node_capacity: Array,
 ) -> Array:
     """Least transfer of one message, between nodes where there are several."""
-    node = np.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
+    node = xp.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
     port = 1.0 / rank_capacity
-    return np.asarray(message_bytes * np.where(ranks > 1.0, np.maximum(port, node), 0.0))
+    return xp.asarray(message_bytes * xp.where(ranks > 1.0, xp.maximum(port, node), 0.0))
 
 
 @formula(
@@ -382,7 +381,7 @@ def two_level_exchange_bound(
 ) -> Array:
     """Least transfer of an all_to_all on two levels."""
     leaving = node_ranks * (ranks - node_ranks) / node_capacity
-    most: Array = np.maximum((ranks - 1.0) / mean_capacity, leaving)
+    most: Array = xp.maximum((ranks - 1.0) / mean_capacity, leaving)
     return message_bytes / ranks * most
 
 
@@ -405,4 +404,4 @@ def three_level_exchange_bound(
     inner = two_level_exchange_bound(message_bytes, ranks, node_ranks, mean_capacity, node_capacity)
     pod_ranks = ranks / pods
     leaving = pod_ranks * (ranks - pod_ranks) / pod_capacity
-    return np.maximum(inner, message_bytes / ranks * leaving)
+    return xp.maximum(inner, message_bytes / ranks * leaving)

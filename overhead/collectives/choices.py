@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import PLAIN, xp
+from overhead.arrays import select as choose
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.collectives.cost import COST_PARTS, Cost, Level
 from overhead.collectives.switch import levels as tree_levels
@@ -106,9 +106,9 @@ def _double_tree_pieces(shape: Inputs) -> list[Interval]:
     return [
         (1.0, 1.0),
         (2.0, 2.0),
-        (3.0, np.maximum(depth + 1.0, 3.0)),
-        (depth + 1.0, np.maximum(2.0 * depth - 1.0, depth + 1.0)),
-        (np.maximum(2.0 * depth, 1.0), MOST_CHUNKS),
+        (3.0, xp.maximum(depth + 1.0, 3.0)),
+        (depth + 1.0, xp.maximum(2.0 * depth - 1.0, depth + 1.0)),
+        (xp.maximum(2.0 * depth, 1.0), MOST_CHUNKS),
     ]
 
 
@@ -124,16 +124,16 @@ class _Fit:
     waiting: Array
 
     def at(self, chunks: Array) -> Array:
-        return np.asarray(self.base + self.slope * chunks + self.waiting / chunks)
+        return xp.asarray(self.base + self.slope * chunks + self.waiting / chunks)
 
     def best(self, interval: Interval) -> Array:
         """Return the whole number of least time in an interval, of equals the lower."""
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            square = np.where(self.waiting > 0.0, self.waiting / self.slope, 0.0)
-        whole = np.floor(np.sqrt(np.minimum(square, MOST_CHUNKS**2)))
-        below = np.clip(whole, *interval)
-        above = np.clip(whole + 1.0, *interval)
-        return np.where(self.waiting / (below * above) > self.slope, above, below)
+        with xp.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            square = xp.where(self.waiting > 0.0, self.waiting / self.slope, 0.0)
+        whole = xp.floor(xp.sqrt(xp.minimum(square, MOST_CHUNKS**2)))
+        below = xp.clip(whole, *interval)
+        above = xp.clip(whole + 1.0, *interval)
+        return xp.where(self.waiting / (below * above) > self.slope, above, below)
 
 
 def _fit(
@@ -145,10 +145,10 @@ def _fit(
 ) -> _Fit:
     """Fit the time through the costs of two numbers of chunks, the ends of an interval."""
     low, high = interval
-    apart = np.asarray(high - low)
+    apart = xp.asarray(high - low)
     # One number alone has no slope, and needs none.
-    between = np.where(apart > 0.0, 1.0 / np.where(apart > 0.0, apart, 1.0), 0.0)
-    base = slope = waiting = np.asarray(0.0)
+    between = xp.where(apart > 0.0, 1.0 / xp.where(apart > 0.0, apart, 1.0), 0.0)
+    base = slope = waiting = xp.asarray(0.0)
     for one, other, (latency, wire_time) in _levels(few, many, prices):
         paid, later = (_paid(level, latency_per) for level in (one, other))
         p1 = (later - paid) * between
@@ -187,23 +187,23 @@ def best_chunks(
         message = f"{'.'.join(algorithm.key)} cuts its message into no chunks"
         raise ValueError(message)
     given = {
-        name: np.asarray(shape[name], dtype=np.float64)
+        name: xp.asarray(shape[name], dtype=xp.float64)
         for name in algorithm.inputs
         if name != "chunks"
     }
     prices = list(zip(latencies, wire_times, strict=True))
     best: Array | None = None
-    least: Array = np.asarray(np.inf)
+    least: Array = xp.asarray(xp.inf)
     for low, high in PIECES.get(algorithm.name, _one_piece)(given):
         # An interval without an end is known from its first number and the double of that.
-        known = np.where(np.asarray(high) == MOST_CHUNKS, 2.0 * low, high)
-        few, many = (algorithm.cost(**given, chunks=np.asarray(end)) for end in (low, known))
+        known = xp.where(xp.asarray(high) == MOST_CHUNKS, 2.0 * low, high)
+        few, many = (algorithm.cost(**given, chunks=xp.asarray(end)) for end in (low, known))
         fit = _fit(few, many, (low, known), prices, latency_per)
         chunks = fit.best((low, high))
         time = fit.at(chunks)
-        best = chunks if best is None else np.where(time < least, chunks, best)
-        least = np.minimum(time, least)
-    return np.asarray(best)
+        best = chunks if best is None else xp.where(time < least, chunks, best)
+        least = xp.minimum(time, least)
+    return xp.asarray(best)
 
 
 # The fastest of several, cell by cell.
@@ -216,19 +216,31 @@ def all_of(*reasons: Array) -> Array:
     for reason in reasons[1:]:
         every = every & (reason != 0)
         total = total | reason
-    return np.where(every, total, 0)
+    return xp.where(every, total, total ^ total)
 
 
 def where_defined(time: Array, undefined: Array) -> Array:
     """Return times, infinite where an algorithm isn't defined."""
-    return np.where(undefined != 0, np.inf, time) if undefined.any() else time
+    return xp.where(undefined != 0, xp.inf, time) if xp.any(undefined != 0) else time
 
 
 def select(best: tuple[Array, Array], *values: Array) -> Array:
     """Return the value of the algorithm that was the best, cell by cell."""
-    shape = np.broadcast_shapes(best[1].shape, *(value.shape for value in values))
-    chosen = np.broadcast_to(best[1], shape)
-    return np.choose(chosen, [np.broadcast_to(value, shape) for value in values])
+    shape = xp.broadcast_shapes(best[1].shape, *(value.shape for value in values))
+    chosen = xp.broadcast_to(best[1], shape)
+    if isinstance(chosen, PLAIN):
+        return xp.choose(chosen, [xp.broadcast_to(value, shape) for value in values])
+    return choose([chosen == place for place in range(len(values) - 1)], values[:-1], values[-1])
+
+
+def lesser(one: Array, other: Array) -> Array:
+    """Return the lesser, cell by cell."""
+    return xp.minimum(one, other)
+
+
+def code_of(codes: Sequence[int], best: tuple[Array, Array]) -> Array:
+    """Return the code of the algorithm that was the best, cell by cell."""
+    return xp.asarray(codes, dtype=xp.int32)[xp.asarray(best[1], dtype=xp.int64)]
 
 
 def best_of(*values: Array) -> tuple[Array, Array]:
@@ -236,10 +248,15 @@ def best_of(*values: Array) -> tuple[Array, Array]:
 
     A value that isn't defined is infinite.
     """
-    shape = np.broadcast_shapes(*(value.shape for value in values))
-    best = np.broadcast_to(values[0], shape).copy()
-    code = np.zeros(shape, dtype=np.int8)
-    less = np.empty(shape, dtype=np.bool_)
+    shape = xp.broadcast_shapes(*(value.shape for value in values))
+    best = xp.broadcast_to(values[0], shape)
+    if not isinstance(best, PLAIN):
+        code = xp.zeros(shape)
+        for index, value in enumerate(values[1:], 1):
+            code = xp.where(value < best, index, code)
+            best = xp.minimum(best, value)
+        return best, code
+    best, code, less = best.copy(), xp.zeros(shape, xp.int8), xp.empty(shape, xp.bool_)
     for index, value in enumerate(values[1:], 1):
         keep_least(best, code, value, index, less)
     return best, code
@@ -247,23 +264,23 @@ def best_of(*values: Array) -> tuple[Array, Array]:
 
 def keep_least(best: Array, code: Array, value: Array, index: int, less: Array) -> None:
     """Update the least and its index, in place, by a value of a higher index."""
-    np.less(value, best, out=less)
-    np.minimum(best, value, out=best)
+    xp.less(value, best, out=less)
+    xp.minimum(best, value, out=best)
     # Later indices are larger, so the maximum keeps the last that was less.
-    marks = less.view(np.int8)
-    np.multiply(marks, np.int8(index), out=marks)
-    np.maximum(code, marks, out=code)
+    marks = less.view(xp.int8)
+    xp.multiply(marks, xp.int8(index), out=marks)
+    xp.maximum(code, marks, out=code)
 
 
 def depends_on_chunks(algorithm: Algorithm, quantity: str, cost: Callable[..., Any]) -> bool:
     """Return whether a part of a chunked algorithm's cost varies with the number of chunks."""
     known = _VARYING.get((algorithm, quantity))
     if known is None:
-        two, some = np.array([2.0, 4.0]), np.array(4.0)
-        with np.errstate(all="ignore"):
+        two, some = xp.array([2.0, 4.0]), xp.array(4.0)
+        with xp.errstate(all="ignore"):
             found = cost(*(two if name == "chunks" else some for name in algorithm.inputs))
             parts = [COST_PARTS[quantity](found, per_message) for per_message in (True, False)]
-        known = any(np.asarray(part).size > 1 for part in parts)
+        known = any(xp.asarray(part).size > 1 for part in parts)
         _VARYING[algorithm, quantity] = known
     return known
 

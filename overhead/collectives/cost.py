@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.quantity import Array
 
 Number = Array | float
@@ -69,7 +68,7 @@ class Cost:
 
 def several(ranks: Array) -> Array:
     """Return 1.0 where there is more than one rank, else 0.0."""
-    return np.asarray(ranks > 1.0, dtype=np.float64)
+    return xp.asarray(ranks > 1.0, dtype=xp.float64)
 
 
 def flat(

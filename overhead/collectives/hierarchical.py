@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
+from overhead.arrays import select, xp
 from overhead.collectives import switch
 from overhead.collectives.algorithm import (
     NODES_FILLED,
@@ -64,7 +63,7 @@ network(
 
 def crowd(node_ranks: Array, ranks_per_nic: Array) -> Array:
     """Return the messages through a network card when one rank of the group in a node sends."""
-    return np.maximum(1.0, ranks_per_nic / node_ranks)
+    return xp.maximum(1.0, ranks_per_nic / node_ranks)
 
 
 def shared(cost: Cost, messages: Array) -> Cost:
@@ -214,8 +213,8 @@ def two_phase(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array
 
 def _messages(steps: Array, ranks: Array) -> Array:
     """Return the sum over r = 1 .. steps of min(r, ranks): messages through a network card."""
-    growing = np.minimum(steps, np.floor(ranks))
-    return np.asarray(growing * (growing + 1.0) / 2.0 + (steps - growing) * ranks)
+    growing = xp.minimum(steps, xp.floor(ranks))
+    return xp.asarray(growing * (growing + 1.0) / 2.0 + (steps - growing) * ranks)
 
 
 # A step inside nodes, one between nodes in which every rank's partner is outside, what the first
@@ -264,24 +263,24 @@ def flat_pairwise(
     """Shift by 1, 2, .. ranks, whether in a node or between nodes."""
     ranks = node_ranks * nodes * pods
     others = node_ranks - 1.0
-    at_card = np.minimum(ranks_per_nic, node_ranks)
+    at_card = xp.minimum(ranks_per_nic, node_ranks)
     crowded = crowd(node_ranks, ranks_per_nic)
     inside = intra_latency + message_bytes / intra_bandwidth / ranks
     wire = message_bytes * (uplink_oversubscription / inter_bandwidth) / ranks
     # A step with r messages through a network card is slower inside nodes while r stays below.
     one = crowded * wire
-    limit = np.floor((inside - inter_latency) / np.where(one > 0.0, one, 1.0))
-    slower = np.select(
+    limit = xp.floor((inside - inter_latency) / xp.where(one > 0.0, one, 1.0))
+    slower = select(
         [inside <= inter_latency, inside >= inter_latency + ranks_per_nic * wire],
         [0.0, others],
-        np.minimum(limit, others),
+        xp.minimum(limit, others),
     )
     mixed = crowded * (_messages(others, at_card) - _messages(slower, at_card))
     apart = ranks - 2.0 * node_ranks + 1.0
     between = nodes > 1.0
-    intra_steps = np.where(between, 2.0 * slower, ranks - 1.0)
-    inter_steps = np.where(between, ranks - 1.0 - intra_steps, 0.0)
-    passed = np.where(between, 2.0 * mixed + apart * ranks_per_nic, 0.0)
+    intra_steps = xp.where(between, 2.0 * slower, ranks - 1.0)
+    inter_steps = xp.where(between, ranks - 1.0 - intra_steps, 0.0)
+    passed = xp.where(between, 2.0 * mixed + apart * ranks_per_nic, 0.0)
     sent = (ranks - 1.0) / ranks
     levels = (
         Level(intra_steps, intra_steps, intra_steps / ranks, others + 0.0 * ranks),
@@ -401,9 +400,9 @@ def reduce_scatter_rails(
     """Reduce_scatter in every node, reduces along the rails, a gather in the root's node."""
     there = scatter_rails(node_ranks, nodes, pods, ranks_per_nic)
     depth = switch.levels(node_ranks)
-    subtree = np.maximum(node_ranks - np.exp2(depth - 1.0), np.exp2(depth - 2.0))
+    subtree = xp.maximum(node_ranks - xp.exp2(depth - 1.0), xp.exp2(depth - 2.0))
     pieces = several(node_ranks) * subtree
-    sent = node_ranks - 1.0 + np.maximum(several(nodes * pods), pieces)
+    sent = node_ranks - 1.0 + xp.maximum(several(nodes * pods), pieces)
     reduced = node_ranks - 1.0 + switch.levels(nodes) + switch.levels(pods)
     return Cost(there.steps, sent / node_ranks, there.levels, reduced / node_ranks)
 
@@ -423,9 +422,9 @@ def slowest(intra: Array, inter: Array, pod: Array) -> tuple[Array, Array, Array
     middle = ~outermost & (inter >= intra)
     innermost = ~outermost & ~middle
     return (
-        innermost.astype(np.float64),
-        middle.astype(np.float64),
-        outermost.astype(np.float64),
+        xp.asarray(innermost, dtype=xp.float64),
+        xp.asarray(middle, dtype=xp.float64),
+        xp.asarray(outermost, dtype=xp.float64),
     )
 
 
@@ -447,9 +446,9 @@ def _cost(
 def edges(node_ranks: Array, nodes: Array, pods: Array) -> tuple[Array, Array, Array]:
     """Return the edges of a ring through all ranks on each level."""
     groups = nodes * pods
-    intra = np.where(groups > 1.0, groups * (node_ranks - 1.0), node_ranks)
-    inter = np.where(pods > 1.0, pods * (nodes - 1.0), np.where(nodes > 1.0, nodes, 0.0))
-    return intra, inter, np.where(pods > 1.0, pods, 0.0)
+    intra = xp.where(groups > 1.0, groups * (node_ranks - 1.0), node_ranks)
+    inter = xp.where(pods > 1.0, pods * (nodes - 1.0), xp.where(nodes > 1.0, nodes, 0.0))
+    return intra, inter, xp.where(pods > 1.0, pods, 0.0)
 
 
 def _step(terms: tuple[str, str, str]) -> str:
@@ -514,9 +513,9 @@ def _present(
 ) -> tuple[Array, Array, Array]:
     """Return the levels' times, `ABSENT` for levels that have no messages."""
     return (
-        np.where(node_ranks > 1.0, intra, ABSENT),
-        np.where(nodes > 1.0, inter, ABSENT),
-        np.where(pods > 1.0, pod, ABSENT),
+        xp.where(node_ranks > 1.0, intra, ABSENT),
+        xp.where(nodes > 1.0, inter, ABSENT),
+        xp.where(pods > 1.0, pod, ABSENT),
     )
 
 
@@ -559,7 +558,7 @@ def flat_ring_channels(
 ) -> Cost:
     """Rings through all ranks, as many as a node has ranks, each entering nodes at another."""
     ranks = node_ranks * nodes * pods
-    inside = np.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
+    inside = xp.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
     outside = ranks_per_nic / (node_ranks * ranks)
     intra = intra_latency + inside * (message_bytes / intra_bandwidth)
     inter = inter_latency + outside * (message_bytes * (uplink_oversubscription / inter_bandwidth))
@@ -619,5 +618,5 @@ def all_to_all_direct(
     pod = pod_latency + shares[2] * (message_bytes * (pod_oversubscription / pod_bandwidth))
     times = _present(node_ranks, nodes, pods, intra, inter, pod)
     carried = (ranks * inside, ranks * outside, ranks * far)
-    there = np.where(ranks > 1.0, 1.0, 0.0)
+    there = xp.where(ranks > 1.0, 1.0, 0.0)
     return _cost(there, times, shares, carried, (ranks - 1.0) / ranks)

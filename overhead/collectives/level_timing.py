@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.formula import formula, total
 from overhead.quantity import Array
 
@@ -200,7 +199,7 @@ def rank_capacity(
     inter_bandwidth: Array,
 ) -> Array:
     """Bytes a second out of one rank that sends alone: its port in the node and its cards."""
-    cards = np.maximum(1.0, 1.0 / ranks_per_nic) * inter_bandwidth
+    cards = xp.maximum(1.0, 1.0 / ranks_per_nic) * inter_bandwidth
     return _inside_and_outside(intra_bandwidth, cards, node_ranks, nodes)
 
 
@@ -216,19 +215,19 @@ def three_level_rank_capacity(
 ) -> Array:
     """Bytes a second out of one rank that sends alone: its port in the node and its cards."""
     links = _near_and_far(inter_bandwidth, pod_bandwidth, nodes, pods)
-    cards = np.maximum(1.0, 1.0 / ranks_per_nic) * links
+    cards = xp.maximum(1.0, 1.0 / ranks_per_nic) * links
     return _inside_and_outside(intra_bandwidth, cards, node_ranks, nodes * pods)
 
 
 def _inside_and_outside(inside: Array, outside: Array, node_ranks: Array, groups: Array) -> Array:
     """Return what the links in a node and out of it bring, of those that the group uses."""
-    alone = np.where(groups > 1.0, inside + outside, inside)
-    return np.where(node_ranks > 1.0, alone, outside)
+    alone = xp.where(groups > 1.0, inside + outside, inside)
+    return xp.where(node_ranks > 1.0, alone, outside)
 
 
 def _near_and_far(near: Array, far: Array, nodes: Array, pods: Array) -> Array:
     """Return what the links between nodes and between pods bring, of those that the group uses."""
-    return np.where(pods > 1.0, np.where(nodes > 1.0, near + far, far), near)
+    return xp.where(pods > 1.0, xp.where(nodes > 1.0, near + far, far), near)
 
 
 @formula(source=OWN, when=TWO_LEVEL_CAPACITY)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.collectives.algorithm import (
     EQUAL_SIZES,
     GRID_FITS,
@@ -57,7 +56,7 @@ network(
 
 
 def _forwarded(size: Array) -> Array:
-    return np.where(size > 2.0, size + 1.0, size - 1.0) / size
+    return xp.where(size > 2.0, size + 1.0, size - 1.0) / size
 
 
 def along_line(size: Array) -> Cost:
@@ -190,7 +189,7 @@ def all_gather_multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cos
     """Every block spreads to both ends of a line, along all dimensions at once."""
     sizes = (mesh_nx, mesh_ny, mesh_nz)
     sent = bytes_side_by_side(_forwarded, *sizes)
-    return _multi(sizes, sent, np.zeros_like(sent))
+    return _multi(sizes, sent, xp.zeros_like(sent))
 
 
 @algorithm(
@@ -233,7 +232,7 @@ def _folded(size: Array) -> Cost:
     return flat(
         steps,
         share,
-        latencies=np.where(size > 2.0, 2.0, 1.0) * steps,
+        latencies=xp.where(size > 2.0, 2.0, 1.0) * steps,
         messages=steps,
         sent=share,
         carried=2.0 * steps * share,
@@ -285,9 +284,9 @@ def folded(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
 def hamilton(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Ring through all ranks of two dimensions."""
     ranks = mesh_nx * mesh_ny * mesh_nz
-    across = np.maximum(mesh_nx + mesh_ny + mesh_nz - 3.0, 1.0)
+    across = xp.maximum(mesh_nx + mesh_ny + mesh_nz - 3.0, 1.0)
     # Links of the way from the tour's end to its start, which are neighbours if a size is even.
-    back = np.where(ranks % 2.0 == 0.0, 1.0, across)
+    back = xp.where(ranks % 2.0 == 0.0, 1.0, across)
     steps = ranks - 1.0
     share = steps / ranks
     return flat(
@@ -361,7 +360,7 @@ CARRIED = f"ranks*({over('({n} - 1)*({n} + 1)/(3*{n})')})*message_bytes"
 def _shifted(size: Array) -> Cost:
     """Return the cost of shifts along a line, the messages past its end all the way back."""
     steps = size - 1.0
-    half = np.floor(size * size / 4.0)
+    half = xp.floor(size * size / 4.0)
     return flat(
         steps,
         half / size,
@@ -410,12 +409,12 @@ def multi_shift_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
 def direct(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """All pairs at once, each message straight along every dimension."""
     sizes = (mesh_nx, mesh_ny, mesh_nz)
-    loads = [np.floor(size * size / 4.0) / size for size in sizes]
+    loads = [xp.floor(size * size / 4.0) / size for size in sizes]
     ranks = mesh_nx * mesh_ny * mesh_nz
-    passed = sum(((size * size - 1.0) / (3.0 * size) for size in sizes), start=np.float64(0))
+    passed = sum(((size * size - 1.0) / (3.0 * size) for size in sizes), start=0.0)
     return flat(
         several(ranks),
-        np.maximum(np.maximum(loads[0], loads[1]), loads[2]),
+        xp.maximum(xp.maximum(loads[0], loads[1]), loads[2]),
         latencies=mesh_nx + mesh_ny + mesh_nz - 3.0,
         messages=several(ranks),
         sent=(ranks - 1.0) / ranks,

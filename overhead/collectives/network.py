@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.formula import alias, constant, formula, product
 from overhead.quantity import Array
 
@@ -29,7 +28,7 @@ def factors(ranks: int, dimensions: int) -> tuple[int, ...]:
 @formula(source=OWN, assumes=("ranks fill one node after another",), when=HIERARCHY)
 def node_ranks(gpus_per_node: Array, ranks: Array) -> Array:
     """Ranks of the group in one node."""
-    return np.minimum(gpus_per_node, ranks)
+    return xp.minimum(gpus_per_node, ranks)
 
 
 alias(
@@ -50,13 +49,13 @@ def nodes(ranks: Array, node_ranks: Array) -> Array:
 @formula(returns="nodes", source=OWN, when={**HIERARCHY, "shape": "three_levels"})
 def pod_nodes(ranks: Array, node_ranks: Array, nodes_per_pod: Array) -> Array:
     """Nodes of the group in one pod."""
-    return np.minimum(nodes_per_pod, ranks / node_ranks)
+    return xp.minimum(nodes_per_pod, ranks / node_ranks)
 
 
 @formula(source=OWN, when=HIERARCHY)
 def pods(ranks: Array, node_ranks: Array, nodes: Array) -> Array:
     """Pods of the group."""
-    return np.asarray(ranks / (node_ranks * nodes))
+    return xp.asarray(ranks / (node_ranks * nodes))
 
 
 # Leaf switches.  What stays under one pays no oversubscription; what leaves it shares its uplinks.
@@ -77,15 +76,15 @@ constant(
 
 def ring_oversubscription(group_nodes: Array, leaf_members: Array, ratio: Array) -> Array:
     """Return what a ring meets: of a leaf's members one sends out of it."""
-    met = np.maximum(ratio / leaf_members, 1.0)
-    return np.where(group_nodes > leaf_members, met, 1.0)
+    met = xp.maximum(ratio / leaf_members, 1.0)
+    return xp.where(group_nodes > leaf_members, met, 1.0)
 
 
 def exchange_oversubscription(group_nodes: Array, leaf_members: Array, ratio: Array) -> Array:
     """Return what an all_to_all meets: of what a node sends, a share leaves."""
-    share = (group_nodes - leaf_members) / np.maximum(group_nodes - 1.0, 1.0)
-    met = np.maximum(ratio * share, 1.0)
-    return np.where(group_nodes > leaf_members, met, 1.0)
+    share = (group_nodes - leaf_members) / xp.maximum(group_nodes - 1.0, 1.0)
+    met = xp.maximum(ratio * share, 1.0)
+    return xp.where(group_nodes > leaf_members, met, 1.0)
 
 
 @formula(source=OWN, assumes=(UPLINKS, FILLED, LEAVES_ONCE), when=HIERARCHY)
@@ -121,19 +120,19 @@ def ranks_per_nic(gpus_per_node: Array, nics_per_node: Array) -> Array:
 @formula(returns="diameter", source=OWN, when={"topology": "ring"})
 def ring_diameter(ranks: Array) -> Array:
     """Distance half round a ring."""
-    return np.floor(ranks / 2.0)
+    return xp.floor(ranks / 2.0)
 
 
 @formula(returns="diameter", source=OWN, when={"topology": "switch|tree"})
 def switch_diameter(ranks: Array) -> Array:
     """Distance through a switch."""
-    return np.where(ranks > 1.0, 1.0, 0.0)
+    return xp.where(ranks > 1.0, 1.0, 0.0)
 
 
 @formula(returns="diameter", source=OWN, when=TORUS)
 def torus_diameter(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Distance half round a torus in every dimension."""
-    return np.floor(mesh_nx / 2.0) + np.floor(mesh_ny / 2.0) + np.floor(mesh_nz / 2.0)
+    return xp.floor(mesh_nx / 2.0) + xp.floor(mesh_ny / 2.0) + xp.floor(mesh_nz / 2.0)
 
 
 @formula(returns="diameter", source=OWN, assumes=("a broadcast starts in a corner",), when=MESH)
@@ -153,8 +152,8 @@ def mesh_diameter(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
 )
 def binary_tree_diameter(ranks: Array) -> Array:
     """Distance between the deepest leaves left and right of the root."""
-    right = np.floor(np.log2(2.0 * ranks / 3.0))
-    return np.floor(np.log2(ranks)) + np.maximum(right, 0.0)
+    right = xp.floor(xp.log2(2.0 * ranks / 3.0))
+    return xp.floor(xp.log2(ranks)) + xp.maximum(right, 0.0)
 
 
 @formula(
@@ -165,13 +164,13 @@ def binary_tree_diameter(ranks: Array) -> Array:
 )
 def binary_tree_depth(ranks: Array) -> Array:
     """Distance from the root to the deepest leaf."""
-    return np.floor(np.log2(ranks))
+    return xp.floor(xp.log2(ranks))
 
 
 @formula(returns="ports", source=OWN, when={"topology": "ring"})
 def ring_ports(ranks: Array) -> Array:
     """Links out of a rank of a ring."""
-    return np.where(ranks > 2.0, 2.0, 1.0)
+    return xp.where(ranks > 2.0, 2.0, 1.0)
 
 
 constant("ports", 1.0, like="ranks", when={"topology": "switch|tree|binary_tree"})
@@ -180,38 +179,38 @@ constant("ports", 1.0, like="ranks", when={"topology": "switch|tree|binary_tree"
 @formula(returns="ports", source=OWN, when=TORUS)
 def torus_ports(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Links out of a rank of a torus; a dimension of two ranks has one cable."""
-    ports = sum(np.minimum(size - 1.0, 2.0) for size in (mesh_nx, mesh_ny, mesh_nz))
-    return np.maximum(ports, 1.0)
+    ports = sum(xp.minimum(size - 1.0, 2.0) for size in (mesh_nx, mesh_ny, mesh_nz))
+    return xp.maximum(ports, 1.0)
 
 
 @formula(returns="ports", source=OWN, when=MESH)
 def mesh_ports(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Links out of a corner of a mesh."""
-    ports = sum(np.minimum(size - 1.0, 1.0) for size in (mesh_nx, mesh_ny, mesh_nz))
-    return np.maximum(ports, 1.0)
+    ports = sum(xp.minimum(size - 1.0, 1.0) for size in (mesh_nx, mesh_ny, mesh_nz))
+    return xp.maximum(ports, 1.0)
 
 
 @formula(returns="links", source=OWN, when={"topology": "ring|switch|tree|torus"})
 def regular_links(ranks: Array, ports: Array) -> Array:
     """Links of a network whose ranks have equally many (on a switch: the ports)."""
-    return np.asarray(np.maximum(ranks * ports, 1.0))
+    return xp.asarray(xp.maximum(ranks * ports, 1.0))
 
 
 @formula(returns="links", source=OWN, when={"topology": "binary_tree"})
 def tree_links(ranks: Array) -> Array:
     """Links of a tree, up and down."""
-    return np.maximum(2.0 * (ranks - 1.0), 1.0)
+    return xp.maximum(2.0 * (ranks - 1.0), 1.0)
 
 
 @formula(returns="links", source=OWN, when=MESH)
 def mesh_links(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Links of a mesh, both directions."""
     faces = mesh_ny * mesh_nz + mesh_nx * mesh_nz + mesh_nx * mesh_ny
-    return np.asarray(np.maximum(2.0 * (3.0 * mesh_nx * mesh_ny * mesh_nz - faces), 1.0))
+    return xp.asarray(xp.maximum(2.0 * (3.0 * mesh_nx * mesh_ny * mesh_nz - faces), 1.0))
 
 
 def _half(size: Array) -> Array:
-    return np.floor(size / 2.0) * np.ceil(size / 2.0) / size
+    return xp.floor(size / 2.0) * xp.ceil(size / 2.0) / size
 
 
 @formula(returns="pair_cut", source=OWN, when={"topology": "ring"})
@@ -229,22 +228,22 @@ def switch_pair_cut(ranks: Array) -> Array:
 @formula(returns="pair_cut", source=OWN, when=TORUS)
 def torus_pair_cut(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Load of a torus' links, cut into halves across its worst dimension."""
-    loads = [_half(n) / np.where(n > 2.0, 2.0, 1.0) for n in (mesh_nx, mesh_ny, mesh_nz)]
-    return np.maximum(np.maximum(loads[0], loads[1]), loads[2])
+    loads = [_half(n) / xp.where(n > 2.0, 2.0, 1.0) for n in (mesh_nx, mesh_ny, mesh_nz)]
+    return xp.maximum(xp.maximum(loads[0], loads[1]), loads[2])
 
 
 @formula(returns="pair_cut", source=OWN, when=MESH)
 def mesh_pair_cut(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Load of a mesh's links, cut into halves across its worst dimension."""
-    return np.maximum(np.maximum(_half(mesh_nx), _half(mesh_ny)), _half(mesh_nz))
+    return xp.maximum(xp.maximum(_half(mesh_nx), _half(mesh_ny)), _half(mesh_nz))
 
 
 def left_subtree(ranks: Array) -> Array:
     """Return the size of the larger subtree below the root of the binary tree of ranks."""
-    depth = np.floor(np.log2(ranks))
-    below = np.exp2(np.maximum(depth - 1.0, 0.0))
-    last = np.minimum(ranks - np.exp2(depth) + 1.0, below)
-    return np.where(ranks > 1.0, below - 1.0 + last, 0.0)
+    depth = xp.floor(xp.log2(ranks))
+    below = xp.exp2(xp.maximum(depth - 1.0, 0.0))
+    last = xp.minimum(ranks - xp.exp2(depth) + 1.0, below)
+    return xp.where(ranks > 1.0, below - 1.0 + last, 0.0)
 
 
 # Ranks in the larger subtree below the root of the binary tree.
@@ -258,7 +257,7 @@ LEFT = (
 def binary_tree_pair_cut(ranks: Array) -> Array:
     """Load of the link between the root and its larger subtree."""
     below = left_subtree(ranks)
-    return np.asarray(below * (ranks - below) / ranks)
+    return xp.asarray(below * (ranks - below) / ranks)
 
 
 # Shapes that are given in part: sizes of a mesh from its ranks, and levels that aren't there.
@@ -300,7 +299,7 @@ def flat_latency(
     ranks: Array, gpus_per_node: Array, intra_latency: Array, inter_latency: Array
 ) -> Array:
     """Latency of a flat network's link."""
-    return np.where(ranks <= gpus_per_node, intra_latency, inter_latency)
+    return xp.where(ranks <= gpus_per_node, intra_latency, inter_latency)
 
 
 @formula(
@@ -313,7 +312,7 @@ def flat_bandwidth(
     ranks: Array, gpus_per_node: Array, intra_bandwidth: Array, inter_bandwidth: Array
 ) -> Array:
     """Bandwidth of a flat network's link."""
-    return np.where(ranks <= gpus_per_node, intra_bandwidth, inter_bandwidth)
+    return xp.where(ranks <= gpus_per_node, intra_bandwidth, inter_bandwidth)
 
 
 @formula(
@@ -326,7 +325,7 @@ def flat_energy_per_bit(
     ranks: Array, gpus_per_node: Array, intra_energy_per_bit: Array, inter_energy_per_bit: Array
 ) -> Array:
     """Energy of one bit over a flat network's link."""
-    return np.where(ranks <= gpus_per_node, intra_energy_per_bit, inter_energy_per_bit)
+    return xp.where(ranks <= gpus_per_node, intra_energy_per_bit, inter_energy_per_bit)
 
 
 for _level in ("intra", "inter"):
@@ -345,7 +344,7 @@ def flat_in_network_latency(
     latency: Array, ranks: Array, gpus_per_node: Array, in_network_latency_factor: Array
 ) -> Array:
     """Latency of a message that the switch reduces or multicasts."""
-    return latency * np.where(ranks <= gpus_per_node, in_network_latency_factor, 1.0)
+    return latency * xp.where(ranks <= gpus_per_node, in_network_latency_factor, 1.0)
 
 
 product("in_network_latency", ("latency", "in_network_latency_factor"),
@@ -359,7 +358,7 @@ alias("in_network_latency", "latency", when={"link": "inter"})
 @formula(returns="has_nvls", source=OWN, when={"link": "auto"})
 def flat_nvls(ranks: Array, gpus_per_node: Array, intra_nvls: Array) -> Array:
     """Whether the switch reduces and multicasts what ranks read and write."""
-    return np.where(ranks <= gpus_per_node, intra_nvls, 0.0)
+    return xp.where(ranks <= gpus_per_node, intra_nvls, 0.0)
 
 
 alias("has_nvls", "intra_nvls", when={"link": "intra"})
@@ -369,4 +368,4 @@ constant("has_nvls", 0.0, like="inter_inc", when={"link": "inter"})
 @formula(returns="has_inc", source=OWN, when={"link": "auto"})
 def flat_inc(ranks: Array, gpus_per_node: Array, intra_inc: Array, inter_inc: Array) -> Array:
     """Whether the switch reduces in the network."""
-    return np.where(ranks <= gpus_per_node, intra_inc, inter_inc)
+    return xp.where(ranks <= gpus_per_node, intra_inc, inter_inc)

@@ -6,8 +6,7 @@ path of a block, not of so many steps of the slowest link.
 
 from __future__ import annotations
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.collectives.algorithm import TWO_LEVELS, Requirement, algorithm
 from overhead.collectives.cost import Cost, Level, stack
 from overhead.collectives.hierarchical import (
@@ -26,12 +25,12 @@ from overhead.quantity import Array
 NODE_NVLS = Requirement(
     "no_nvls_in_the_node",
     "the switch inside a node must reduce and multicast (NVLS): intra_nvls = 1",
-    lambda intra_nvls, node_ranks: np.asarray((intra_nvls == 1.0) | (node_ranks == 1.0)),
+    lambda intra_nvls, node_ranks: xp.asarray((intra_nvls == 1.0) | (node_ranks == 1.0)),
 )
 FABRIC_INC = Requirement(
     "no_reduction_between_nodes",
     "the switches between nodes must reduce (SHARP): inter_inc = 1",
-    lambda inter_inc, nodes: np.asarray((inter_inc == 1.0) | (nodes == 1.0)),
+    lambda inter_inc, nodes: xp.asarray((inter_inc == 1.0) | (nodes == 1.0)),
 )
 
 SEVERAL = "where(ranks > 1, 1, 0)"
@@ -92,12 +91,12 @@ def ring_path(
     # quickest.
     latencies = (intra_latency, inter_latency, pod_latency)
     left_out = slowest(
-        *(np.where(here, -one, -np.inf) for here, one in zip(present, latencies, strict=True))
+        *(xp.where(here, -one, -xp.inf) for here, one in zip(present, latencies, strict=True))
     )
     around = edges(node_ranks, nodes, pods)
-    several = np.asarray(ranks > 1.0, dtype=np.float64)
+    several = xp.asarray(ranks > 1.0, dtype=xp.float64)
     passed = [several * (all_ - out) for all_, out in zip(around, left_out, strict=True)]
-    inside = np.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
+    inside = xp.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
     outside = ranks_per_nic / (node_ranks * ranks)
     shares = (inside, outside, outside)
     wires = (
@@ -106,7 +105,7 @@ def ring_path(
         outside * (message_bytes * (pod_oversubscription / pod_bandwidth)),
     )
     busiest = slowest(
-        *(np.where(here, wire, ABSENT) for here, wire in zip(present, wires, strict=True))
+        *(xp.where(here, wire, ABSENT) for here, wire in zip(present, wires, strict=True))
     )
     sent = (ranks - 1.0) / ranks
     levels = tuple(
@@ -146,7 +145,7 @@ def node_pairwise(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: A
 
     return stack(
         [
-            rounds(node_ranks - 1.0, np.ones_like(ranks)),
+            rounds(node_ranks - 1.0, xp.ones_like(ranks)),
             rounds((nodes - 1.0) * node_ranks, ranks_per_nic),
             rounds((pods - 1.0) * nodes * node_ranks, ranks_per_nic),
         ]
@@ -178,7 +177,7 @@ def _streamed(
 ) -> Cost:
     """Return the cost of a stream over two levels: latency of both, transfer of the slower."""
     inner = wires[0] >= wires[1]
-    slower = (inner.astype(np.float64), (~inner).astype(np.float64))
+    slower = (xp.asarray(inner, dtype=xp.float64), xp.asarray(~inner, dtype=xp.float64))
     levels = [
         Level(count, count, here * share, over)
         for count, here, share, over in zip(steps, slower, shares, carried, strict=True)
@@ -225,7 +224,7 @@ def tree_path(
         _far_wire(outside, message_bytes, inter_bandwidth, uplink_oversubscription),
     )
     return _streamed(
-        (2.0 * (node_ranks - 1.0), 2.0 * np.ceil(np.log2(nodes))),
+        (2.0 * (node_ranks - 1.0), 2.0 * xp.ceil(xp.log2(nodes))),
         (inside, outside),
         wires,
         (2.0 * (node_ranks - 1.0) * nodes, 2.0 * (nodes - 1.0)),
@@ -259,7 +258,7 @@ def nvls_tree(
     uplink_oversubscription: Array,
 ) -> Cost:
     """The switch of a node reduces and multicasts (NVLS); double binary tree between nodes."""
-    there = np.where(node_ranks > 1.0, 1.0, 0.0) + 0.0 * pods
+    there = xp.where(node_ranks > 1.0, 1.0, 0.0) + 0.0 * pods
     inside = there * (1.0 + 1.0 / node_ranks)
     between = 2.0 * (nodes - 1.0) / nodes
     outside = between * ranks_per_nic / node_ranks
@@ -268,7 +267,7 @@ def nvls_tree(
         _far_wire(outside, message_bytes, inter_bandwidth, uplink_oversubscription),
     )
     cost = _streamed(
-        (2.0 * there, 2.0 * np.ceil(np.log2(nodes))),
+        (2.0 * there, 2.0 * xp.ceil(xp.log2(nodes))),
         (inside, outside),
         wires,
         (there * nodes * (node_ranks + 1.0), 2.0 * (nodes - 1.0)),
@@ -311,8 +310,8 @@ def nvls_sharp(
     uplink_oversubscription: Array,
 ) -> Cost:
     """The switches of nodes (NVLS), and those between them (SHARP), reduce and multicast."""
-    there = np.where(node_ranks > 1.0, 1.0, 0.0) + 0.0 * pods
-    far = np.where(nodes > 1.0, 1.0, 0.0)
+    there = xp.where(node_ranks > 1.0, 1.0, 0.0) + 0.0 * pods
+    far = xp.where(nodes > 1.0, 1.0, 0.0)
     inside = there * (1.0 + 1.0 / node_ranks)
     outside = far * ranks_per_nic / node_ranks
     wires = (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.collectives.algorithm import POWER_OF_TWO, algorithm, network
 from overhead.collectives.cost import Cost, flat, several
 from overhead.quantity import Array
@@ -27,8 +26,8 @@ network(
 
 def _pairs(ranks: Array) -> Array:
     """Return the busiest link's load if all pairs exchange blocks the short way, in messages."""
-    even = np.where(ranks == 2.0, 0.5, ranks / 8.0)
-    return np.where(ranks % 2.0 == 0.0, even, (ranks * ranks - 1.0) / (8.0 * ranks))
+    even = xp.where(ranks == 2.0, 0.5, ranks / 8.0)
+    return xp.where(ranks % 2.0 == 0.0, even, (ranks * ranks - 1.0) / (8.0 * ranks))
 
 
 @algorithm(
@@ -53,7 +52,7 @@ def bucket_split(ranks: Array) -> Cost:
     """Two rings, half of the buffer each way round."""
     steps = ranks - 1.0
     share = steps / ranks
-    transfer = np.where(ranks == 2.0, share, share / 2.0)
+    transfer = xp.where(ranks == 2.0, share, share / 2.0)
     return flat(steps, transfer, sent=share, carried=steps, reduced=share)
 
 
@@ -69,8 +68,8 @@ def bucket_split(ranks: Array) -> Cost:
 def bucket_short(ranks: Array) -> Cost:
     """Every block spreads both ways round, half of the ring each."""
     share = (ranks - 1.0) / ranks
-    transfer = np.where(ranks == 2.0, share, share / 2.0)
-    steps = np.floor(ranks / 2.0)
+    transfer = xp.where(ranks == 2.0, share, share / 2.0)
+    steps = xp.floor(ranks / 2.0)
     return flat(steps, transfer, sent=share, carried=ranks - 1.0, reduced=share)
 
 
@@ -85,7 +84,7 @@ def bucket_short(ranks: Array) -> Cost:
 )
 def all_gather_doubling(ranks: Array) -> Cost:
     """Recursive doubling, its messages routed along the ring."""
-    steps = np.log2(ranks)
+    steps = xp.log2(ranks)
     load = (ranks * ranks - 1.0) / 3.0
     return flat(
         steps,
@@ -107,8 +106,8 @@ def all_gather_doubling(ranks: Array) -> Cost:
 )
 def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     """Reduce to a centre and broadcast from it, pipelined over chunks."""
-    steps = several(ranks) * (2.0 * np.floor(ranks / 2.0) + chunks - 1.0)
-    fan = np.minimum(2.0, ranks - 1.0)
+    steps = several(ranks) * (2.0 * xp.floor(ranks / 2.0) + chunks - 1.0)
+    fan = xp.minimum(2.0, ranks - 1.0)
     return flat(steps, steps / chunks, sent=fan, carried=2.0 * (ranks - 1.0), reduced=fan)
 
 
@@ -139,8 +138,8 @@ def broadcast_chain(ranks: Array, chunks: Array) -> Cost:
 )
 def broadcast_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     """Two chains from the root, one each way round, each with every chunk."""
-    steps = several(ranks) * (np.floor(ranks / 2.0) + chunks - 1.0)
-    fan = np.minimum(2.0, ranks - 1.0)
+    steps = several(ranks) * (xp.floor(ranks / 2.0) + chunks - 1.0)
+    fan = xp.minimum(2.0, ranks - 1.0)
     return flat(steps, steps / chunks, sent=fan, carried=ranks - 1.0)
 
 
@@ -172,7 +171,7 @@ def broadcast_phased(ranks: Array, chunks: Array) -> Cost:
 def broadcast_two_chains(ranks: Array, chunks: Array) -> Cost:
     """Two chains round the whole ring, half of the buffer each way."""
     steps = several(ranks) * (ranks - 2.0 + chunks)
-    ways = np.where(ranks == 2.0, 1.0, 2.0)
+    ways = xp.where(ranks == 2.0, 1.0, 2.0)
     return flat(steps, steps / (ways * chunks), sent=several(ranks), carried=ranks - 1.0)
 
 
@@ -187,7 +186,7 @@ def broadcast_two_chains(ranks: Array, chunks: Array) -> Cost:
 )
 def broadcast_binomial(ranks: Array) -> Cost:
     """Binomial tree, its messages routed along the ring."""
-    steps = np.log2(ranks)
+    steps = xp.log2(ranks)
     return flat(steps, steps, latencies=ranks - 1.0, sent=steps, carried=steps * ranks / 2.0)
 
 
@@ -211,7 +210,7 @@ def all_to_all_shift_uni(ranks: Array) -> Cost:
 def all_to_all_shift_min(ranks: Array) -> Cost:
     """Shift by 1, 2, .. N - 1 ranks, each the shorter way round."""
     steps = ranks - 1.0
-    hops = np.floor(ranks * ranks / 4.0)
+    hops = xp.floor(ranks * ranks / 4.0)
     return flat(
         steps, hops / ranks, latencies=hops, messages=steps, sent=steps / ranks, carried=hops
     )
@@ -227,7 +226,7 @@ def all_to_all_shift_min(ranks: Array) -> Cost:
 )
 def all_to_all_shift_bidir(ranks: Array) -> Cost:
     """Shift by r ranks both ways at once, for r = 1 .. N/2."""
-    steps = np.floor(ranks / 2.0)
+    steps = xp.floor(ranks / 2.0)
     hops = steps * (steps + 1.0) / 2.0
     return flat(
         steps,
@@ -235,7 +234,7 @@ def all_to_all_shift_bidir(ranks: Array) -> Cost:
         latencies=hops,
         messages=steps,
         sent=(ranks - 1.0) / ranks,
-        carried=np.floor(ranks * ranks / 4.0),
+        carried=xp.floor(ranks * ranks / 4.0),
     )
 
 
@@ -261,8 +260,8 @@ def all_to_all_fwd_uni(ranks: Array) -> Cost:
 )
 def all_to_all_fwd_bidir(ranks: Array) -> Cost:
     """Neighbours store and forward, both ways round at once."""
-    carried = np.floor(ranks * ranks / 4.0)
-    return flat(np.floor(ranks / 2.0), _pairs(ranks), sent=carried / ranks, carried=carried)
+    carried = xp.floor(ranks * ranks / 4.0)
+    return flat(xp.floor(ranks / 2.0), _pairs(ranks), sent=carried / ranks, carried=carried)
 
 
 @algorithm(
@@ -278,8 +277,8 @@ def all_to_all_direct(ranks: Array) -> Cost:
     return flat(
         steps,
         _pairs(ranks),
-        latencies=np.floor(ranks / 2.0),
+        latencies=xp.floor(ranks / 2.0),
         messages=steps,
         sent=(ranks - 1.0) / ranks,
-        carried=np.floor(ranks * ranks / 4.0),
+        carried=xp.floor(ranks * ranks / 4.0),
     )

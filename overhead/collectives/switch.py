@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from overhead.arrays import select, xp
 from overhead.collectives.algorithm import INC, NVLS, POWER_OF_TWO, algorithm, network
 from overhead.collectives.cost import Cost, Level, flat, several
 from overhead.expression import popcount_sum
@@ -46,7 +45,7 @@ network(
 
 def levels(ranks: Array) -> Array:
     """Return ceil(log2 N): the levels of a binomial tree over N ranks."""
-    return np.ceil(np.log2(ranks))
+    return xp.ceil(xp.log2(ranks))
 
 
 @algorithm(("switch", "tree"), BOTH, "ring", source="thakur2005", form="ring")
@@ -68,7 +67,7 @@ def all_reduce_ring(ranks: Array) -> Cost:
 def halving(ranks: Array) -> Cost:
     """Recursive halving (all_gather: doubling) of the blocks that pairs exchange."""
     share = (ranks - 1.0) / ranks
-    return flat(np.log2(ranks), share, sent=share, carried=ranks - 1.0, reduced=share)
+    return flat(xp.log2(ranks), share, sent=share, carried=ranks - 1.0, reduced=share)
 
 
 @algorithm("switch", "all_gather", "bruck", source="bruck1997")
@@ -115,9 +114,9 @@ def direct_serial(ranks: Array) -> Cost:
 )
 def all_reduce_fold(ranks: Array) -> Cost:
     """Recursive halving and doubling on the largest power of two, the rest folded in and out."""
-    depth = np.floor(np.log2(ranks))
-    inner = np.exp2(depth)
-    folded = np.asarray(ranks > inner, dtype=np.float64)
+    depth = xp.floor(xp.log2(ranks))
+    inner = xp.exp2(depth)
+    folded = xp.asarray(ranks > inner, dtype=xp.float64)
     share = (inner - 1.0) / inner
     return flat(
         2.0 * depth + 2.0 * folded,
@@ -131,7 +130,7 @@ def all_reduce_fold(ranks: Array) -> Cost:
 @algorithm("switch", "all_reduce", "doubling", source="thakur2005", requires=(POWER_OF_TWO,))
 def all_reduce_doubling(ranks: Array) -> Cost:
     """Recursive doubling: pairs exchange the whole vector."""
-    steps = np.log2(ranks)
+    steps = xp.log2(ranks)
     return flat(steps, steps, sent=steps, carried=steps * ranks, reduced=steps)
 
 
@@ -178,24 +177,24 @@ def all_reduce_dbt(ranks: Array, chunks: Array) -> Cost:
     depth = levels(ranks)
     there = several(ranks)
     ends = 2.0 * depth
-    few = np.maximum(np.minimum(chunks - 3.0, ends - 1.0 - chunks), 0.0)
-    odd = np.exp2(np.floor(np.log2(np.maximum(ranks - 1.0, 1.0)))) == ranks - 1.0
-    dip = np.select(
-        [np.exp2(depth) == ranks, odd & ((chunks == 1.0) | (chunks >= ends))],
-        [np.where(chunks == 2.0, 1.0, few), 2.0],
+    few = xp.maximum(xp.minimum(chunks - 3.0, ends - 1.0 - chunks), 0.0)
+    odd = xp.exp2(xp.floor(xp.log2(xp.maximum(ranks - 1.0, 1.0)))) == ranks - 1.0
+    dip = select(
+        [xp.exp2(depth) == ranks, odd & ((chunks == 1.0) | (chunks >= ends))],
+        [xp.where(chunks == 2.0, 1.0, few), 2.0],
         0.0,
     )
-    load = np.select(
+    load = select(
         [ranks == 2.0, ranks == 3.0],
-        [2.0 * chunks, np.where(chunks < 3.0, 4.0 * chunks, 3.0 * chunks + 3.0)],
+        [2.0 * chunks, xp.where(chunks < 3.0, 4.0 * chunks, 3.0 * chunks + 3.0)],
         4.0 * chunks + 4.0 * depth - 6.0 - dip,
     )
     return flat(
         there * (ends + chunks - 1.0),
         there * load / (2.0 * chunks),
-        sent=np.where(ranks > 3.0, 2.0, there * ranks / 2.0),
+        sent=xp.where(ranks > 3.0, 2.0, there * ranks / 2.0),
         carried=2.0 * (ranks - 1.0),
-        reduced=np.where(ranks > 2.0, 1.0, there / 2.0),
+        reduced=xp.where(ranks > 2.0, 1.0, there / 2.0),
     )
 
 
@@ -426,7 +425,7 @@ def _reduce(gather: Cost, ranks: Array) -> Cost:
     """Return the cost of a reduce: reduce_scatter, then the scatter's way back, adding nothing."""
     there = _broadcast(gather, ranks)
     share = (ranks - 1.0) / ranks
-    sent = share + np.floor(ranks / 2.0) / ranks
+    sent = share + xp.floor(ranks / 2.0) / ranks
     return Cost(there.steps, sent, there.levels, share)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.collectives.algorithm import algorithm
 from overhead.collectives.cost import LEVELS, Cost, Level, flat, several
 from overhead.collectives.hierarchical import CROWD, crowd
@@ -73,7 +72,7 @@ total("time", ("latency_time", "bandwidth_time", "reduction_time"),
 )
 def flat_intra_time(time: Array, ranks: Array, gpus_per_node: Array) -> Array:
     """Part of a flat network's time that is spent inside a node: all or nothing."""
-    return np.where(ranks <= gpus_per_node, time, 0.0)
+    return xp.where(ranks <= gpus_per_node, time, 0.0)
 
 
 @formula(
@@ -84,7 +83,7 @@ def flat_intra_time(time: Array, ranks: Array, gpus_per_node: Array) -> Array:
 )
 def flat_inter_time(time: Array, ranks: Array, gpus_per_node: Array) -> Array:
     """Part of a flat network's time that is spent between nodes: all or nothing."""
-    return np.where(ranks <= gpus_per_node, 0.0, time)
+    return xp.where(ranks <= gpus_per_node, 0.0, time)
 
 
 for _within, _without in (("intra", "inter"), ("inter", "intra")):
@@ -154,7 +153,7 @@ def scattered_bus_factor(ranks: Array) -> Array:
 )
 def whole_bus_factor(ranks: Array) -> Array:
     """Factor from algorithm to bus bandwidth where the message stays whole."""
-    return np.where(ranks > 1.0, 1.0, 0.0)
+    return xp.where(ranks > 1.0, 1.0, 0.0)
 
 
 product("busbw", ("bus_factor", "algbw"), "Bus bandwidth", source="nccltests",
@@ -180,7 +179,7 @@ ON_THE_PATH = ("every chunk waits for the slowest dimension, the first one for t
 @formula(source=OWN, when=PIPELINED)
 def pipelined_chunks(phase_chunks: Array, phases_apart: Array) -> Array:
     """Chunks that follow one another; one where every step works on all dimensions."""
-    return np.where(phases_apart > 0.0, phase_chunks, 1.0)
+    return xp.where(phases_apart > 0.0, phase_chunks, 1.0)
 
 
 def chunk_transfer(transfer_fraction: Array, pipelined_chunks: Array, wire_time: Array) -> Array:
@@ -217,7 +216,7 @@ for _number, _level in zip(NUMBERS, LEVELS, strict=True):
 
 
 def _slowest(phase_1_time: Array, phase_2_time: Array, phase_3_time: Array) -> Array:
-    return np.maximum(np.maximum(phase_1_time, phase_2_time), phase_3_time)
+    return xp.maximum(xp.maximum(phase_1_time, phase_2_time), phase_3_time)
 
 
 @formula(
@@ -261,7 +260,7 @@ def phase_1_passes(
 ) -> Array:
     """Chunks whose phases on the first dimension are waited for."""
     slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
-    return np.where(phase_1_time == slowest, pipelined_chunks, 1.0)
+    return xp.where(phase_1_time == slowest, pipelined_chunks, 1.0)
 
 
 @formula(source=OWN, assumes=ON_THE_PATH, when=PIPELINED)
@@ -270,7 +269,7 @@ def phase_2_passes(
 ) -> Array:
     """Chunks whose phases on the second dimension are waited for; of equal ones the first's."""
     slower = (phase_2_time > phase_1_time) & (phase_2_time >= phase_3_time)
-    return np.where(slower, pipelined_chunks, 1.0)
+    return xp.where(slower, pipelined_chunks, 1.0)
 
 
 @formula(source=OWN, assumes=ON_THE_PATH, when=PIPELINED)
@@ -278,8 +277,8 @@ def phase_3_passes(
     phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
 ) -> Array:
     """Chunks whose phases on the third dimension are waited for; of equal ones the first's."""
-    slower = phase_3_time > np.maximum(phase_1_time, phase_2_time)
-    return np.where(slower, pipelined_chunks, 1.0)
+    slower = phase_3_time > xp.maximum(phase_1_time, phase_2_time)
+    return xp.where(slower, pipelined_chunks, 1.0)
 
 
 def on_the_path(
@@ -344,7 +343,7 @@ def direct(ranks: Array, hops: Array) -> Cost:
         there,
         there,
         latencies=there * hops,
-        messages=there * np.minimum(hops, 1.0),
+        messages=there * xp.minimum(hops, 1.0),
         sent=there,
         carried=there * hops,
     )
@@ -376,7 +375,7 @@ def direct_between_nodes(
     intra = (1.0 - inter) * (1.0 - pod) * several(node_ranks)
     there = several(node_ranks * nodes * pods)
     shared = crowd(node_ranks, ranks_per_nic)
-    fewer = np.minimum(hops, 1.0)
+    fewer = xp.minimum(hops, 1.0)
     levels = tuple(
         Level(here * hops, here * fewer, here * share, here * hops)
         for here, share in ((intra, 1.0), (inter, shared), (pod, shared))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.collectives import ring
 from overhead.collectives.algorithm import (
     EQUAL_EVEN_SIZES,
@@ -76,13 +75,13 @@ def spread(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cos
 
 def count(*sizes: Array) -> Array:
     """Return how many dimensions are above 1, at least 1."""
-    above = [np.asarray(size > 1.0, dtype=np.float64) for size in sizes]
-    return np.maximum(above[0] + above[1] + above[2], 1.0)
+    above = [xp.asarray(size > 1.0, dtype=xp.float64) for size in sizes]
+    return xp.maximum(above[0] + above[1] + above[2], 1.0)
 
 
 def longest(*sizes: Array) -> Array:
     """Return the largest size."""
-    return np.maximum(np.maximum(sizes[0], sizes[1]), sizes[2])
+    return xp.maximum(xp.maximum(sizes[0], sizes[1]), sizes[2])
 
 
 Part = tuple[Array, Array]  # Its length and its height
@@ -101,18 +100,18 @@ def staircase(lengths: Sequence[Array], heights: Sequence[Array]) -> Array:
     total: Array | float = 0.0
     slowest = parts[0][1]
     for place, (length, height) in enumerate(parts):
-        slowest = np.maximum(slowest, height)
+        slowest = xp.maximum(slowest, height)
         after = parts[place + 1][0] if place + 1 < len(parts) else 0.0
         total = total + (length - after) * slowest
-    return np.asarray(total)
+    return xp.asarray(total)
 
 
 def _longer_first(one: Part, other: Part) -> list[Part]:
     """Return two parts, each of a length and a height, in the order of their lengths."""
     swapped = other[0] > one[0]
     return [
-        (np.maximum(one[0], other[0]), np.where(swapped, other[1], one[1])),
-        (np.minimum(one[0], other[0]), np.where(swapped, one[1], other[1])),
+        (xp.maximum(one[0], other[0]), xp.where(swapped, other[1], one[1])),
+        (xp.minimum(one[0], other[0]), xp.where(swapped, one[1], other[1])),
     ]
 
 
@@ -123,8 +122,8 @@ def in_three_phases(
     ranks = nx * ny * nz
     dimensions = count(nx, ny, nz)
     first = slowest((1.0 / nx, 1.0 / ny, 1.0 / nz))
-    second = np.where(dimensions > 2.0, slowest((ny / ranks, nz / ranks, nx / ranks)), 0.0)
-    last = np.where(dimensions > 1.0, slowest((1.0 / ranks, 1.0 / ranks, 1.0 / ranks)), 0.0)
+    second = xp.where(dimensions > 2.0, slowest((ny / ranks, nz / ranks, nx / ranks)), 0.0)
+    last = xp.where(dimensions > 1.0, slowest((1.0 / ranks, 1.0 / ranks, 1.0 / ranks)), 0.0)
     return (first + second + last) / dimensions
 
 
@@ -132,9 +131,9 @@ def bytes_side_by_side(sent: Callable[[Array], Array], nx: Array, ny: Array, nz:
     """Return what a rank sends when parts of the buffer go along the dimensions in turn."""
     x, y, z = sent(nx), sent(ny), sent(nz)
     parts = (
-        np.where(nx > 1.0, x + y / nx + z / (nx * ny), 0.0)
-        + np.where(ny > 1.0, y + z / ny + x / (ny * nz), 0.0)
-        + np.where(nz > 1.0, z + x / nz + y / (nz * nx), 0.0)
+        xp.where(nx > 1.0, x + y / nx + z / (nx * ny), 0.0)
+        + xp.where(ny > 1.0, y + z / ny + x / (ny * nz), 0.0)
+        + xp.where(nz > 1.0, z + x / nz + y / (nz * nx), 0.0)
     )
     return parts / count(nx, ny, nz)
 
@@ -181,12 +180,12 @@ network(
 
 def fan(nx: Array, ny: Array, nz: Array) -> Array:
     """Return the neighbours to which the root of a tree sends."""
-    x, y, z = (np.minimum(2.0, size - 1.0) for size in (nx, ny, nz))
+    x, y, z = (xp.minimum(2.0, size - 1.0) for size in (nx, ny, nz))
     return x + y + z
 
 
 def _reach(nx: Array, ny: Array, nz: Array) -> Array:
-    return np.floor(nx / 2.0) + np.floor(ny / 2.0) + np.floor(nz / 2.0)
+    return xp.floor(nx / 2.0) + xp.floor(ny / 2.0) + xp.floor(nz / 2.0)
 
 
 @algorithm(
@@ -371,7 +370,7 @@ RING = rotated(_sorted("1/{n}"), union(_steady, "{other}/ranks"), f"({LONGEST} -
 def _rings(nx: Array, ny: Array, nz: Array, halved: Array | float) -> Cost:
     """Return the cost of parts on rings; `halved` is the share of a block that a step moves."""
     lengths = (nx - 1.0, ny - 1.0, nz - 1.0)
-    shares = [np.where(size == 2.0, 1.0, halved) for size in (nx, ny, nz)]
+    shares = [xp.where(size == 2.0, 1.0, halved) for size in (nx, ny, nz)]
 
     def slowest(heights: tuple[Array, ...]) -> Array:
         x, y, z = (height * share for height, share in zip(heights, shares, strict=True))
@@ -472,14 +471,14 @@ SHORT = rotated(
 def multi_ring_short(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Every block spreads both ways round, along all dimensions at once, a part on each."""
     sizes = (mesh_nx, mesh_ny, mesh_nz)
-    lengths = [np.floor(size / 2.0) for size in sizes]
-    full = [np.where(size == 2.0, 1.0, np.floor((size - 1.0) / 2.0)) for size in sizes]
+    lengths = [xp.floor(size / 2.0) for size in sizes]
+    full = [xp.where(size == 2.0, 1.0, xp.floor((size - 1.0) / 2.0)) for size in sizes]
 
     def slowest(heights: tuple[Array, ...]) -> Array:
         return staircase([*full, *lengths], [*heights, *(height / 2.0 for height in heights)])
 
     return _whole(
-        np.floor(longest(*sizes) / 2.0) * count(*sizes),
+        xp.floor(longest(*sizes) / 2.0) * count(*sizes),
         in_three_phases(slowest, *sizes),
         mesh_nx * mesh_ny * mesh_nz,
     )
@@ -573,7 +572,7 @@ def side_by_side(one: Cost, nx: Array, ny: Array, nz: Array) -> Cost:
     lines = nx * ny * nz / longest(nx, ny, nz)
     return flat(
         phases * one.steps,
-        level.transfer + np.zeros_like(phases),
+        level.transfer + xp.zeros_like(phases),
         latencies=phases * level.latencies,
         messages=phases * level.messages,
         sent=phases * one.sent,
@@ -635,7 +634,7 @@ def direct(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     ranks = mesh_nx * mesh_ny * mesh_nz
     return flat(
         several(ranks),
-        np.maximum(np.maximum(x.transfer, y.transfer), z.transfer),
+        xp.maximum(xp.maximum(x.transfer, y.transfer), z.transfer),
         latencies=x.latencies + y.latencies + z.latencies,
         messages=several(ranks),
         sent=(ranks - 1.0) / ranks,

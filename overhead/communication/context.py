@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.communication.operation import declared, never, on_network, operation
 from overhead.formula import alias, formula, product
 from overhead.quantity import Array, define
@@ -139,7 +138,7 @@ def cp_ring_energy(
     cp_nodes: Array, cp: Array, cp_hop_energy: Array, cp_inner_energy: Array
 ) -> Array:
     """Energy of one step of a ring, in which each of its ranks sends a message."""
-    leaving = np.where(cp_nodes > 1.0, np.minimum(cp_nodes, cp), 0.0)
+    leaving = xp.where(cp_nodes > 1.0, xp.minimum(cp_nodes, cp), 0.0)
     return leaving * cp_hop_energy + (cp - leaving) * cp_inner_energy
 
 
@@ -185,7 +184,7 @@ def ring_steps(cp: Array) -> Array:
 )
 def ring_backward_steps(cp: Array, ring_return: Array) -> Array:
     """Messages of a rank in a backward: keys and values, and their gradients."""
-    return np.where(cp > 1.0, 2.0 * (cp - 1.0 + ring_return), 0.0)
+    return xp.where(cp > 1.0, 2.0 * (cp - 1.0 + ring_return), 0.0)
 
 
 product(

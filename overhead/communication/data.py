@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.communication import groups
 from overhead.communication.operation import declared, never, on_network, operation
 from overhead.formula import alias, formula, product, total
@@ -91,7 +90,7 @@ alias(
 @formula(assumes=("gradients that don't wait for the end of the step are sharded at once",), **FSDP)
 def reduce_every_micro_batch(pending_share: Array) -> Array:
     """Whether ZeRO-2 and 3 reduce gradients each micro-batch."""
-    return np.where(pending_share < 1.0, 1.0, 0.0)
+    return xp.where(pending_share < 1.0, 1.0, 0.0)
 
 
 # How often.
@@ -108,7 +107,7 @@ for _name, _symbol, _meaning in (
 @formula(**ZERO)
 def gradient_sums(zero_stage: Array, has_backward: Array) -> Array:
     """How often a step adds up gradients that aren't sharded: once, without ZeRO."""
-    return np.where(zero_stage < 1.0, has_backward, 0.0)
+    return xp.where(zero_stage < 1.0, has_backward, 0.0)
 
 
 @formula(assumes=("from stage 2 on gradients may be sharded as soon as they are there",), **ZERO)
@@ -119,9 +118,9 @@ def gradient_reductions(
     backward_passes: Array,
 ) -> Array:
     """How often a step reduces and scatters gradients."""
-    sharded = np.where(reduce_every_micro_batch > 0.0, backward_passes, has_backward)
-    once = np.where(zero_stage < 2.0, has_backward, sharded)
-    return np.where(zero_stage < 1.0, 0.0, once)
+    sharded = xp.where(reduce_every_micro_batch > 0.0, backward_passes, has_backward)
+    once = xp.where(zero_stage < 2.0, has_backward, sharded)
+    return xp.where(zero_stage < 1.0, 0.0, once)
 
 
 @formula(assumes=("updated weights count for the forward that they precede",), **ZERO)
@@ -129,9 +128,9 @@ def forward_gathers(
     zero_stage: Array, has_backward: Array, gather_every_micro_batch: Array, micro_batches: Array
 ) -> Array:
     """How often a step gathers weights, updated ones or for forwards."""
-    sharded = np.where(gather_every_micro_batch > 0.0, micro_batches, 1.0)
-    once = np.where(zero_stage < 3.0, has_backward, sharded)
-    return np.where(zero_stage < 1.0, 0.0, once)
+    sharded = xp.where(gather_every_micro_batch > 0.0, micro_batches, 1.0)
+    once = xp.where(zero_stage < 3.0, has_backward, sharded)
+    return xp.where(zero_stage < 1.0, 0.0, once)
 
 
 @formula(**ZERO)
@@ -140,7 +139,7 @@ def backward_gathers(
 ) -> Array:
     """How often a step gathers weights for backwards."""
     again = gather_every_micro_batch * (1.0 - keep_gathered) * backward_passes
-    return np.where(zero_stage < 3.0, 0.0, again)
+    return xp.where(zero_stage < 3.0, 0.0, again)
 
 
 # Messages of one round, in which all of a rank's parameters go.
@@ -156,16 +155,16 @@ def _pieces(
     reduction_bytes: Array,
 ) -> Array:
     """Messages of a round: one a layer, one a bucket, or one; none where there is nothing."""
-    size = np.where(bucket_bytes > 0.0, bucket_bytes, 1.0)
-    buckets = np.maximum(np.ceil(reduction_bytes * trained / size), 1.0)
-    whole = np.where(bucket_bytes > 0.0, buckets, 1.0)
-    pieces = np.where(zero_stage < 3.0, whole, weight_copies * np.maximum(layers, 1.0))
-    return np.where(np.where(zero_stage < 3.0, trained, held) > 0.0, pieces, 0.0)
+    size = xp.where(bucket_bytes > 0.0, bucket_bytes, 1.0)
+    buckets = xp.maximum(xp.ceil(reduction_bytes * trained / size), 1.0)
+    whole = xp.where(bucket_bytes > 0.0, buckets, 1.0)
+    pieces = xp.where(zero_stage < 3.0, whole, weight_copies * xp.maximum(layers, 1.0))
+    return xp.where(xp.where(zero_stage < 3.0, trained, held) > 0.0, pieces, 0.0)
 
 
 def _reduced(reduction_bytes: Array, trained: Array, pieces: Array) -> Array:
     """Gradients of one message."""
-    return np.asarray(reduction_bytes * trained / np.maximum(pieces, 1.0))
+    return xp.asarray(reduction_bytes * trained / xp.maximum(pieces, 1.0))
 
 
 def _gathered(
@@ -177,13 +176,13 @@ def _gathered(
     pieces: Array,
 ) -> Array:
     """Weights of one message: updated ones, or with ZeRO-3 all."""
-    moved = np.where(zero_stage < 3.0, weight_bytes * trained, gathered_bytes * held)
-    return np.asarray(moved / np.maximum(pieces, 1.0))
+    moved = xp.where(zero_stage < 3.0, weight_bytes * trained, gathered_bytes * held)
+    return xp.asarray(moved / xp.maximum(pieces, 1.0))
 
 
 def _replicated(message: Array, shards: Array) -> Array:
     """Gradients of a shard, of one message."""
-    return np.asarray(message / shards)
+    return xp.asarray(message / shards)
 
 
 def declare_pieces(
@@ -239,7 +238,7 @@ def _declare_messages(family: Family) -> None:
 
 def _count(ranks: Array, rounds: Array, pieces: Array) -> Array:
     """How often a step has a message, where there are ranks to exchange it."""
-    return np.where(ranks > 1.0, rounds * pieces, 0.0)
+    return xp.where(ranks > 1.0, rounds * pieces, 0.0)
 
 
 def _declare(family: Family, name: str, collective: str, group: str, message: str) -> None:
@@ -319,9 +318,9 @@ def copy_message_bytes(
 ) -> Array:
     """Gradients of a rank, or of its shard, that another one with the same stages adds up."""
     sharded = zero_stage >= 1.0
-    dense = busiest_trained_parameters / np.where(sharded, shards, 1.0)
-    experts = busiest_trained_expert_parameters / np.where(sharded, expert_shards, 1.0)
-    return np.asarray(reduction_bytes * (dense + experts))
+    dense = busiest_trained_parameters / xp.where(sharded, shards, 1.0)
+    experts = busiest_trained_expert_parameters / xp.where(sharded, expert_shards, 1.0)
+    return xp.asarray(reduction_bytes * (dense + experts))
 
 
 @formula(**DUAL)
@@ -330,7 +329,7 @@ def copy_all_reduce_backward_count(
 ) -> Array:
     """How often a step adds up the gradients of stages that are held twice."""
     rounds = (weight_copies - 1.0) * (gradient_sums + gradient_reductions)
-    return np.where(pp > 1.0, rounds, 0.0)
+    return xp.where(pp > 1.0, rounds, 0.0)
 
 
 # All of a step.
@@ -365,7 +364,7 @@ total(
 
 def _shard(message: Array, shards: Array) -> Array:
     """Gradients of a layer's shard."""
-    return np.asarray(message / shards)
+    return xp.asarray(message / shards)
 
 
 def _declare_layer(family: Family) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.communication.operation import declared, operation
 from overhead.expression import never_drawn
 from overhead.formula import alias, call, constant, formula, product
@@ -71,7 +70,7 @@ BLOM: dict[str, Any] = {
 @formula(**BLOM)
 def largest_draw_root(ep: Array) -> Array:
     """Root of -2 ln of the share of normal draws above the largest of a number of ranks."""
-    return np.sqrt(-2.0 * LN_2 * np.log2(0.625 / (ep + 0.25)))
+    return xp.sqrt(-2.0 * LN_2 * xp.log2(0.625 / (ep + 0.25)))
 
 
 @formula(assumes=("within 2 % from 8 ranks on, 5 % of two",), **BLOM)
@@ -80,7 +79,7 @@ def largest_draw(ep: Array, largest_draw_root: Array) -> Array:
     t = largest_draw_root
     above = 2.515517 + t * (0.802853 + t * 0.010328)
     below = 1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))
-    return np.where(ep > 1.0, t - above / below, 0.0)
+    return xp.where(ep > 1.0, t - above / below, 0.0)
 
 
 @formula(
@@ -102,11 +101,11 @@ def drawn_expert_imbalance(
 ) -> Array:
     """Tokens of the busiest rank's experts by the mean: heat times the largest of a multinomial."""
     # Each choice of a token rules out its other choices, as the sum over ranks is known.
-    spread = (experts - experts_per_token) / np.maximum(experts - 1.0, 1.0)
-    deviation = np.sqrt(np.maximum(spread, 0.0) / np.maximum(routed_tokens, 1.0))
+    spread = (experts - experts_per_token) / xp.maximum(experts - 1.0, 1.0)
+    deviation = xp.sqrt(xp.maximum(spread, 0.0) / xp.maximum(routed_tokens, 1.0))
     # At most all tokens have a rank's experts among theirs.
-    most = np.maximum(np.minimum(ep, experts / np.maximum(experts_per_token, 1.0)), 1.0)
-    return np.minimum(expert_heat * (1.0 + largest_draw * deviation), most)
+    most = xp.maximum(xp.minimum(ep, experts / xp.maximum(experts_per_token, 1.0)), 1.0)
+    return xp.minimum(expert_heat * (1.0 + largest_draw * deviation), most)
 
 
 alias(
@@ -206,7 +205,7 @@ def ep_layer_forward_time(
 ) -> Array:
     """Time of expert-parallel communication in a layer's forward; none where there are none."""
     split = etp_all_gather_time + etp_reduce_scatter_time
-    return np.where(experts > 0.0, ep_dispatch_time + ep_combine_time + split, 0.0)
+    return xp.where(experts > 0.0, ep_dispatch_time + ep_combine_time + split, 0.0)
 
 
 alias(
@@ -273,7 +272,7 @@ def remote_nodes(distinct_nodes: Array, ep_nodes: Array) -> Array:
 
 def _remote(message: Array, experts_per_token: Array, remote_nodes: Array) -> Array:
     """Return what crosses the network of messages to every expert: one a node in their place."""
-    return message / np.maximum(experts_per_token, 1.0) * remote_nodes
+    return message / xp.maximum(experts_per_token, 1.0) * remote_nodes
 
 
 def _time(
@@ -293,10 +292,10 @@ def _time(
     across = remote * ep_ranks_per_nic * oversubscription / effective_inter_bandwidth
     share = (ep_members_in_node - 1.0) / ep_members_in_node
     within = message * share / effective_intra_bandwidth
-    latency = np.where(ep_nodes > 1.0, inter_latency, 0.0) + np.where(
+    latency = xp.where(ep_nodes > 1.0, inter_latency, 0.0) + xp.where(
         ep_members_in_node > 1.0, intra_latency, 0.0
     )
-    return np.where(ep > 1.0, np.maximum(across, within) + latency, 0.0)
+    return xp.where(ep > 1.0, xp.maximum(across, within) + latency, 0.0)
 
 
 def _priced_time(
@@ -329,7 +328,7 @@ def _priced_time(
         fabric_latency,
         step_latency,
     )
-    return np.where(ep > 1.0, operation_launch_time + both, 0.0)
+    return xp.where(ep > 1.0, operation_launch_time + both, 0.0)
 
 
 def _sent(remote: Array, message: Array, ep_members_in_node: Array) -> Array:

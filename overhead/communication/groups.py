@@ -9,8 +9,7 @@ and ``inner_boundary`` and ``inner_ring`` for those within a node.
 
 from __future__ import annotations
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.collectives.network import (
     FILLED,
     LEAVES_ONCE,
@@ -277,8 +276,8 @@ def stage_ranks_per_nic(
     ranks_per_nic: Array, tp: Array, cp: Array, dp: Array, gpus_per_node: Array
 ) -> Array:
     """Ranks at a network card where one stage's ranks send."""
-    sending = ranks_per_nic * np.minimum(tp * cp * dp / gpus_per_node, 1.0)
-    return np.maximum(sending, np.minimum(ranks_per_nic, 1.0))
+    sending = ranks_per_nic * xp.minimum(tp * cp * dp / gpus_per_node, 1.0)
+    return xp.maximum(sending, xp.minimum(ranks_per_nic, 1.0))
 
 
 @formula(
@@ -289,7 +288,7 @@ def stage_ranks_per_nic(
 )
 def ring_ranks_per_nic(ranks_per_nic: Array, cp_members_in_node: Array) -> Array:
     """Ranks at a network card that send out of the node, in context-parallel rings."""
-    return np.maximum(ranks_per_nic / cp_members_in_node, np.minimum(ranks_per_nic, 1.0))
+    return xp.maximum(ranks_per_nic / cp_members_in_node, xp.minimum(ranks_per_nic, 1.0))
 
 
 # Sharded states.
@@ -298,19 +297,19 @@ def ring_ranks_per_nic(ranks_per_nic: Array, cp_members_in_node: Array) -> Array
 @formula(returns="group_size", source=ZERO, where="section 5", when={"group": "shard"})
 def shard_size(shards: Array) -> Array:
     """Ranks among which the states of dense layers are cut."""
-    return np.ceil(shards)
+    return xp.ceil(shards)
 
 
 @formula(returns="group_size", source=HYBRID, where="section 3.2.2", when={"group": "replica"})
 def replica_size(dp: Array, cp: Array, shards: Array) -> Array:
     """Ranks that hold the same shard of dense layers."""
-    return np.ceil(dp * cp / shards)
+    return xp.ceil(dp * cp / shards)
 
 
 @formula(returns="group_size", source=ZERO, where="section 5", when={"group": "expert_shard"})
 def expert_shard_size(expert_shards: Array) -> Array:
     """Ranks among which the states of experts are cut."""
-    return np.ceil(expert_shards)
+    return xp.ceil(expert_shards)
 
 
 @formula(
@@ -318,7 +317,7 @@ def expert_shard_size(expert_shards: Array) -> Array:
 )
 def expert_replica_size(edp: Array, expert_shards: Array) -> Array:
     """Ranks that hold the same shard of experts."""
-    return np.ceil(edp / expert_shards)
+    return xp.ceil(edp / expert_shards)
 
 
 alias("group_stride", "tp", when={"group": "shard"})
@@ -345,13 +344,13 @@ product("group_stride", ("etp", "ep", "expert_shards"),
 @formula(returns="group_size", source=OWN, when={"group": PAIRS})
 def stage_pair_size(pp: Array) -> Array:
     """Ranks of a pair in a pipeline: none to pair with where there is one stage."""
-    return np.where(pp > 1.0, 2.0, 1.0)
+    return xp.where(pp > 1.0, 2.0, 1.0)
 
 
 @formula(returns="group_size", source=OWN, when={"group": RINGS})
 def ring_pair_size(cp: Array) -> Array:
     """Ranks of a pair in a context-parallel ring: none to pair with where there is one."""
-    return np.where(cp > 1.0, 2.0, 1.0)
+    return xp.where(cp > 1.0, 2.0, 1.0)
 
 
 @formula(
@@ -362,7 +361,7 @@ def ring_pair_size(cp: Array) -> Array:
 )
 def stage_pair_members(node_boundaries: Array, group_size: Array) -> Array:
     """Members in one node of the slowest pair in a pipeline."""
-    return np.where(node_boundaries > 0.0, 1.0, group_size)
+    return xp.where(node_boundaries > 0.0, 1.0, group_size)
 
 
 @formula(
@@ -373,7 +372,7 @@ def stage_pair_members(node_boundaries: Array, group_size: Array) -> Array:
 )
 def ring_pair_members(cp_nodes: Array, group_size: Array) -> Array:
     """Members in one node of the slowest pair in a context-parallel ring."""
-    return np.where(cp_nodes > 1.0, 1.0, group_size)
+    return xp.where(cp_nodes > 1.0, 1.0, group_size)
 
 
 alias("members_in_node", "group_size", "Members in one node of a pair inside of it", when=INSIDE)
@@ -382,7 +381,7 @@ alias("members_in_node", "group_size", "Members in one node of a pair inside of 
 @formula(returns="group_nodes", source=OWN, when={"group": f"{PAIRS}|{RINGS}"})
 def pair_nodes(group_size: Array, members_in_node: Array) -> Array:
     """Nodes that a pair spans."""
-    return np.maximum(group_size / members_in_node, 1.0)
+    return xp.maximum(group_size / members_in_node, 1.0)
 
 
 # Pods.
@@ -397,10 +396,10 @@ def group_pod_nodes(
     gpus_per_node: Array,
 ) -> Array:
     """Nodes of a group in one pod."""
-    apart = np.maximum(group_stride / gpus_per_node, 1.0)
-    near = np.minimum(np.maximum(np.floor(nodes_per_pod / apart), 1.0), group_nodes)
+    apart = xp.maximum(group_stride / gpus_per_node, 1.0)
+    near = xp.minimum(xp.maximum(xp.floor(nodes_per_pod / apart), 1.0), group_nodes)
     ragged = (uneven_placement > 0.0) | (group_nodes % near > 0.0)
-    return np.where(ragged, 1.0, near)
+    return xp.where(ragged, 1.0, near)
 
 
 @formula(
@@ -413,7 +412,7 @@ def stage_pair_pod_nodes(
     tp: Array, cp: Array, pp: Array, dp: Array, gpus_per_node: Array, nodes_per_pod: Array
 ) -> Array:
     """Nodes in one pod of the slowest pair in a pipeline."""
-    return np.where(tp * cp * pp * dp > gpus_per_node * nodes_per_pod, 1.0, 2.0)
+    return xp.where(tp * cp * pp * dp > gpus_per_node * nodes_per_pod, 1.0, 2.0)
 
 
 @formula(
@@ -424,7 +423,7 @@ def stage_pair_pod_nodes(
 )
 def ring_pair_pod_nodes(tp: Array, cp: Array, gpus_per_node: Array, nodes_per_pod: Array) -> Array:
     """Nodes in one pod of the slowest pair in a context-parallel ring."""
-    return np.where(tp * cp > gpus_per_node * nodes_per_pod, 1.0, 2.0)
+    return xp.where(tp * cp > gpus_per_node * nodes_per_pod, 1.0, 2.0)
 
 
 # What a group meets of leaf switches that are oversubscribed.
@@ -435,8 +434,8 @@ def leaf_members(
     leaf_nodes: Array, group_stride: Array, gpus_per_node: Array, group_nodes: Array
 ) -> Array:
     """Nodes of a group under one leaf switch: neighbours as far apart as the group places them."""
-    apart = np.maximum(group_stride / gpus_per_node, 1.0)
-    return np.minimum(np.maximum(np.floor(leaf_nodes / apart), 1.0), group_nodes)
+    apart = xp.maximum(group_stride / gpus_per_node, 1.0)
+    return xp.minimum(xp.maximum(xp.floor(leaf_nodes / apart), 1.0), group_nodes)
 
 
 @formula(source=OWN, assumes=(UPLINKS, LEAVES_ONCE))
@@ -474,9 +473,9 @@ def stage_pair_oversubscription(
 ) -> Array:
     """Oversubscription that stages meet: of a leaf's nodes those of its last stage send out."""
     stage = tp * cp * dp / gpus_per_node
-    near = np.maximum(np.floor(leaf_nodes / np.maximum(stage, 1.0)), 1.0)
-    met = np.maximum(oversubscription / near, 1.0)
-    return np.where(stage * pp > leaf_nodes, met, 1.0)
+    near = xp.maximum(xp.floor(leaf_nodes / xp.maximum(stage, 1.0)), 1.0)
+    met = xp.maximum(oversubscription / near, 1.0)
+    return xp.where(stage * pp > leaf_nodes, met, 1.0)
 
 
 @formula(
@@ -489,10 +488,10 @@ def ring_pair_oversubscription(
     tp: Array, cp: Array, gpus_per_node: Array, leaf_nodes: Array, oversubscription: Array
 ) -> Array:
     """Oversubscription that neighbours in a ring meet: a ring leaves a leaf once."""
-    apart = np.maximum(tp / gpus_per_node, 1.0)
-    near = np.maximum(np.floor(leaf_nodes / apart), 1.0)
-    met = np.maximum(oversubscription / near, 1.0)
-    return np.where(tp * cp > gpus_per_node * leaf_nodes, met, 1.0)
+    apart = xp.maximum(tp / gpus_per_node, 1.0)
+    near = xp.maximum(xp.floor(leaf_nodes / apart), 1.0)
+    met = xp.maximum(oversubscription / near, 1.0)
+    return xp.where(tp * cp > gpus_per_node * leaf_nodes, met, 1.0)
 
 
 # Numbers of groups.
@@ -541,20 +540,20 @@ def group_ny(group_size: Array) -> Array:
 @formula(source=OWN, assumes=SQUARE)
 def group_nx(group_size: Array, group_ny: Array, group_nz: Array) -> Array:
     """Ranks along x of the mesh or torus that a group is: what the other sides leave."""
-    return np.asarray(np.maximum(np.ceil(group_size / (group_ny * group_nz)), 1.0))
+    return xp.asarray(xp.maximum(xp.ceil(group_size / (group_ny * group_nz)), 1.0))
 
 
 @formula(returns="group_ny", source=OWN, assumes=SQUARE, when=GIVEN_GRID)
 def given_group_ny(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Ranks along y of the mesh or torus that a group is: as given, of a group of that size."""
     whole = group_size == mesh_nx * mesh_ny * mesh_nz
-    return np.where(whole, mesh_ny, square_divisor(group_size))
+    return xp.where(whole, mesh_ny, square_divisor(group_size))
 
 
 @formula(returns="group_nz", source=OWN, assumes=SQUARE, when=GIVEN_GRID)
 def given_group_nz(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Ranks along z of the mesh or torus that a group is: as given, of a group of that size."""
-    return np.where(group_size == mesh_nx * mesh_ny * mesh_nz, mesh_nz, 1.0)
+    return xp.where(group_size == mesh_nx * mesh_ny * mesh_nz, mesh_nz, 1.0)
 
 
 constant("group_nz", 1.0, like="group_size", assumes=SQUARE)

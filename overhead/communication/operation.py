@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.communication import groups
 from overhead.communication.groups import named
 from overhead.formula import call, constant, formula, product
@@ -129,7 +128,7 @@ def _counted(made: Operation, part: str, factors: tuple[str, ...]) -> None:
         result = forward + backward
         for other in others:
             result = result * other
-        return np.asarray(result)
+        return xp.asarray(result)
 
     returns = made.quantity(part)
     formula(returns=returns, source="derivation", inputs=(*counts, *factors), name=returns)(kernel)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.formula import alias, call, constant, formula, product, total
 from overhead.quantity import Array, define
 
@@ -70,7 +69,7 @@ define("repeated_shared_experts", r"\varrho_s", "1",
 @formula(**MODULES)
 def repeated_shared_experts(recompute_moe: Array, recompute_shared_experts: Array) -> Array:
     """Whether recomputed modules repeat shared experts: by themselves, or with all experts."""
-    return np.maximum(recompute_moe, recompute_shared_experts)
+    return xp.maximum(recompute_moe, recompute_shared_experts)
 
 
 @formula(assumes=("the mean of all blocks",), **MODULES)
@@ -83,8 +82,8 @@ def repeated_blocks(
 ) -> Array:
     """Share of tensor-parallel blocks that recomputed modules repeat."""
     blocks = 2.0 * dense_mlp_layers + moe_layer_blocks * moe_layers
-    shared = repeated_shared_experts * np.maximum(moe_layer_blocks - 1.0, 0.0) * moe_layers
-    return (recompute_mlp * dense_mlp_layers + shared) / np.maximum(blocks, 1.0)
+    shared = repeated_shared_experts * xp.maximum(moe_layer_blocks - 1.0, 0.0) * moe_layers
+    return (recompute_mlp * dense_mlp_layers + shared) / xp.maximum(blocks, 1.0)
 
 
 constant("repeated_blocks", 0.0, like="micro_batches", when=UNKNOWN)
@@ -127,7 +126,7 @@ for _what, _labels in _SHARES:
 @formula(source=OWN)
 def later_stage(pp: Array) -> Array:
     """The pipeline's last stage but one: the full one with fewest of the first dense layers."""
-    return np.maximum(pp - 2.0, 0.0)
+    return xp.maximum(pp - 2.0, 0.0)
 
 
 for _stages, _counted in (
@@ -148,19 +147,19 @@ def busiest_layers(
     first_stage_layers: Array, second_stage_layers: Array, last_stage_layers: Array
 ) -> Array:
     """Layers of the largest stage: of three or more the second has no end of the model."""
-    return np.maximum(np.maximum(first_stage_layers, second_stage_layers), last_stage_layers)
+    return xp.maximum(xp.maximum(first_stage_layers, second_stage_layers), last_stage_layers)
 
 
 @formula(source=OWN)
 def busiest_moe_layers(later_stage_moe_layers: Array, last_stage_moe_layers: Array) -> Array:
     """Mixture-of-experts layers of the stage that has most: dense layers come first."""
-    return np.maximum(later_stage_moe_layers, last_stage_moe_layers)
+    return xp.maximum(later_stage_moe_layers, last_stage_moe_layers)
 
 
 @formula(assumes=("routed experts are no tensor-parallel block",), **BLOCKS)
 def moe_layer_blocks(shared_ffn_size: Array) -> Array:
     """Tensor-parallel blocks of a mixture-of-experts layer: attention, and shared experts."""
-    return np.where(shared_ffn_size > 0.0, 2.0, 1.0)
+    return xp.where(shared_ffn_size > 0.0, 2.0, 1.0)
 
 
 @formula(**BLOCKS)
@@ -187,32 +186,32 @@ def busiest_tp_blocks(
     first_stage_tp_blocks: Array, second_stage_tp_blocks: Array, last_stage_tp_blocks: Array
 ) -> Array:
     """Tensor-parallel blocks of the stage that has most: dense layers come first."""
-    earlier = np.maximum(first_stage_tp_blocks, second_stage_tp_blocks)
-    return np.maximum(earlier, last_stage_tp_blocks)
+    earlier = xp.maximum(first_stage_tp_blocks, second_stage_tp_blocks)
+    return xp.maximum(earlier, last_stage_tp_blocks)
 
 
 @formula(source=OWN)
 def tp_blocks(tp: Array, busiest_tp_blocks: Array) -> Array:
     """Tensor-parallel blocks of the stage that has most, if a block is split."""
-    return np.where(tp > 1.0, busiest_tp_blocks, 0.0)
+    return xp.where(tp > 1.0, busiest_tp_blocks, 0.0)
 
 
 @formula(source=OWN)
 def cp_layers(cp: Array, busiest_layers: Array) -> Array:
     """Layers of the largest stage, if sequences are split."""
-    return np.where(cp > 1.0, busiest_layers, 0.0)
+    return xp.where(cp > 1.0, busiest_layers, 0.0)
 
 
 @formula(source=OWN)
 def ep_layers(ep: Array, busiest_moe_layers: Array) -> Array:
     """Most mixture-of-experts layers in a stage, if experts are spread."""
-    return np.where(ep > 1.0, busiest_moe_layers, 0.0)
+    return xp.where(ep > 1.0, busiest_moe_layers, 0.0)
 
 
 @formula(source=OWN)
 def etp_layers(etp: Array, busiest_moe_layers: Array) -> Array:
     """Most mixture-of-experts layers in a stage, if an expert is split."""
-    return np.where(etp > 1.0, busiest_moe_layers, 0.0)
+    return xp.where(etp > 1.0, busiest_moe_layers, 0.0)
 
 
 constant("busiest_moe_layers", 0.0, like="pp", when=UNKNOWN)
@@ -226,7 +225,7 @@ def all_tp_blocks(
     dense_mlp_layers: Array, moe_layer_blocks: Array, moe_layers: Array, mtp_depths: Array
 ) -> Array:
     """Tensor-parallel blocks of all stages."""
-    further = mtp_depths * np.where(moe_layers > 0.0, moe_layer_blocks, 2.0)
+    further = mtp_depths * xp.where(moe_layers > 0.0, moe_layer_blocks, 2.0)
     return 2.0 * dense_mlp_layers + moe_layer_blocks * moe_layers + further
 
 
@@ -242,12 +241,12 @@ total("all_layers", ("layers", "mtp_depths"), "Layers of all stages", source=OWN
 @formula(source=OWN)
 def all_moe_layers(moe_layers: Array, mtp_depths: Array) -> Array:
     """Mixture-of-experts layers of all stages."""
-    return moe_layers + np.where(moe_layers > 0.0, mtp_depths, 0.0)
+    return moe_layers + xp.where(moe_layers > 0.0, mtp_depths, 0.0)
 
 
 def _mean_by_most(everything: Array, pp: Array, most: Array) -> Array:
     """What stages have on average, by what one has at most."""
-    return np.asarray(everything / (pp * np.maximum(most, 1.0)))
+    return xp.asarray(everything / (pp * xp.maximum(most, 1.0)))
 
 
 for _returns, _all, _most in (
@@ -273,7 +272,7 @@ def end_share(pp: Array) -> Array:
 @formula(source=OWN)
 def ends_share(pp: Array) -> Array:
     """Pairs of the pipeline's ends, one a pipeline, by all that its ranks could be."""
-    return np.where(pp > 1.0, 2.0 / pp, 1.0)
+    return xp.where(pp > 1.0, 2.0 / pp, 1.0)
 
 
 # Parameters whose gradients and weights data parallelism exchanges: of a rank, and of a layer.
@@ -329,8 +328,8 @@ def busiest_dense_parameters(
     first_stage_parameters: Array, second_stage_parameters: Array, last_stage_parameters: Array
 ) -> Array:
     """Parameters of the rank that has most, experts left out."""
-    earlier = np.maximum(first_stage_parameters, second_stage_parameters)
-    return np.maximum(earlier, last_stage_parameters)
+    earlier = xp.maximum(first_stage_parameters, second_stage_parameters)
+    return xp.maximum(earlier, last_stage_parameters)
 
 
 @formula(source=OWN)
@@ -338,7 +337,7 @@ def busiest_expert_parameters(
     later_stage_expert_parameters: Array, last_stage_expert_parameters: Array
 ) -> Array:
     """Parameters of the rank that has most routed experts."""
-    return np.maximum(later_stage_expert_parameters, last_stage_expert_parameters)
+    return xp.maximum(later_stage_expert_parameters, last_stage_expert_parameters)
 
 
 # Of these the trained ones, which alone have gradients: all, or adapters.
@@ -404,11 +403,11 @@ def all_dense_parameters(
     position_parameters: Array,
 ) -> Array:
     """Parameters on the ranks of one pipeline, experts left out."""
-    further = np.where((mtp_depths > 0.0) & (weight_copies == 1.0), 1.0, 0.0)
+    further = xp.where((mtp_depths > 0.0) & (weight_copies == 1.0), 1.0, 0.0)
     copies = 2.0 * (weight_copies - 1.0) + further
     more = tied_embeddings + (1.0 - tied_embeddings) * copies
     tables = more * (padded_vocabulary * hidden_size / tp) + further * position_parameters
-    return pipeline_parameters + np.where(pp > 1.0, tables, 0.0)
+    return pipeline_parameters + xp.where(pp > 1.0, tables, 0.0)
 
 
 alias("all_dense_parameters", "pipeline_parameters", when=UNKNOWN)
@@ -417,7 +416,7 @@ alias("all_dense_parameters", "pipeline_parameters", when=UNKNOWN)
 @formula(source=OWN)
 def dense_share(all_dense_parameters: Array, pp: Array, busiest_dense_parameters: Array) -> Array:
     """Parameters of a stage, mean by most."""
-    return all_dense_parameters / (pp * np.maximum(busiest_dense_parameters, 1.0))
+    return all_dense_parameters / (pp * xp.maximum(busiest_dense_parameters, 1.0))
 
 
 # One layer.
@@ -436,7 +435,7 @@ def mean_layer_parameters(
     """Parameters of a layer on one rank, mean of the stage's layers, experts left out."""
     mlp = stage_mlp_layers * mlp_rank_parameters + stage_moe_layers * shared_rank_parameters
     both = attention_rank_parameters + 2.0 * norm_parameters
-    return np.asarray(both + mlp / np.maximum(stage_layers, 1.0))
+    return xp.asarray(both + mlp / xp.maximum(stage_layers, 1.0))
 
 
 @formula(
@@ -449,7 +448,7 @@ def even_layer_parameters(
     stage_parameters: Array, weight_copies: Array, stage_layers: Array
 ) -> Array:
     """Parameters of a layer on one rank, where only their total is known."""
-    return stage_parameters / (weight_copies * np.maximum(stage_layers, 1.0))
+    return stage_parameters / (weight_copies * xp.maximum(stage_layers, 1.0))
 
 
 call(returns="dp_layer_parameters", of="mean_layer_parameters", bind={"stage": "last_stage"})

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.communication.operation import declared, on_network, operation
 from overhead.formula import formula, product
 from overhead.quantity import Array, define
@@ -32,13 +31,13 @@ def pp_message_bytes(
     tp_message_bytes: Array, sequence_parallel: Array, scatter_gather: Array, tp: Array
 ) -> Array:
     """What a rank sends to the next stage: its part, if activations are split, else the whole."""
-    return tp_message_bytes / np.where(sequence_parallel + scatter_gather > 0.0, tp, 1.0)
+    return tp_message_bytes / xp.where(sequence_parallel + scatter_gather > 0.0, tp, 1.0)
 
 
 @formula(**GATHERED)
 def gathered_at_stages(tp: Array, scatter_gather: Array, sequence_whole: Array) -> Array:
     """Whether what a stage receives in parts is gathered: with sequence parallelism it isn't."""
-    return np.where(tp > 1.0, scatter_gather * sequence_whole, 0.0)
+    return xp.where(tp > 1.0, scatter_gather * sequence_whole, 0.0)
 
 
 @formula(**STAGES)
@@ -71,7 +70,7 @@ on_network("pp_inner_energy", "energy", "inner_boundary", "p2p", "pp_message_byt
 @formula(**STAGES)
 def pp_transfer_forward_count(pp: Array, virtual_stages: Array, micro_batches: Array) -> Array:
     """How often a rank sends to the next stage: once a virtual stage and micro-batch."""
-    return np.where(pp > 1.0, virtual_stages * micro_batches, 0.0)
+    return xp.where(pp > 1.0, virtual_stages * micro_batches, 0.0)
 
 
 product("pp_transfer_backward_count", ("has_backward", "pp_transfer_forward_count"), **STAGES)
@@ -93,8 +92,8 @@ def pp_transfer_volume(
 ) -> Array:
     """Most bytes that a rank sends to its neighbours in a step."""
     both = pp_transfer_forward_count + pp_transfer_backward_count
-    two = np.maximum(both - micro_batches, pp_transfer_forward_count)
-    return pp_transfer_sent_bytes * np.where(pp > 2.0, both, two)
+    two = xp.maximum(both - micro_batches, pp_transfer_forward_count)
+    return pp_transfer_sent_bytes * xp.where(pp > 2.0, both, two)
 
 
 @formula(source="derivation")
@@ -114,8 +113,8 @@ def pp_transfer_total_energy(
     # Boundaries between nodes on a micro-batch's way through all virtual stages; from one to the
     # next it goes from the last stage back to the first.
     crossing = virtual_stages * (node_boundaries + 1.0) - 1.0
-    across = np.where(node_boundaries > 0.0, crossing, 0.0)
-    inside = np.maximum(pp * virtual_stages - 1.0 - across, 0.0)
+    across = xp.where(node_boundaries > 0.0, crossing, 0.0)
+    inside = xp.maximum(pp * virtual_stages - 1.0 - across, 0.0)
     ways = tp * cp * dp * micro_batches * (1.0 + has_backward)
     return ways * (across * pp_transfer_energy + inside * pp_inner_energy)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.communication.operation import declared, never, operation
 from overhead.formula import alias, constant, declare, formula, product
 from overhead.quantity import Array, define
@@ -160,7 +159,7 @@ def _block_again(
     blocks: Array | float = 2.0,
 ) -> Array:
     each = whole * all_reduce + split * (gather + scatter)
-    return again * np.maximum(blocks - 1.0, 0.0) * each
+    return again * xp.maximum(blocks - 1.0, 0.0) * each
 
 
 # Of recomputed modules the MLP of a dense layer is a block, and shared experts are one.
@@ -237,7 +236,7 @@ constant(
 @formula(**WHOLE)
 def vocabulary_passes(tp: Array, micro_batches: Array) -> Array:
     """Micro-batches of a step whose vocabulary is split."""
-    return np.where(tp > 1.0, micro_batches, 0.0)
+    return xp.where(tp > 1.0, micro_batches, 0.0)
 
 
 @formula(
@@ -316,9 +315,9 @@ def tied_all_reduce_backward_count(
     pp: Array, weight_copies: Array, has_backward: Array, tied_embeddings: Array, mtp_depths: Array
 ) -> Array:
     """How often a step adds up the gradients of a table that first and last stage hold: once."""
-    both = np.where(mtp_depths > 0.0, 1.0, tied_embeddings)
-    once = np.where(weight_copies > 1.0, 0.0, has_backward * both)
-    return np.where(pp > 1.0, once, 0.0)
+    both = xp.where(mtp_depths > 0.0, 1.0, tied_embeddings)
+    once = xp.where(weight_copies > 1.0, 0.0, has_backward * both)
+    return xp.where(pp > 1.0, once, 0.0)
 
 
 # One micro-batch.

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.compute.layer import half_elementwise_bytes
 from overhead.compute.matmul import FUSED
 from overhead.formula import alias, constant, formula, product
@@ -231,7 +230,7 @@ HYBRIDS: dict[str, Any] = {
 @formula(**GATED)
 def linear_share(linear_layers: Array, layers: Array) -> Array:
     """Share of layers that have linear attention: no more than all."""
-    return np.minimum(linear_layers / layers, 1.0)
+    return xp.minimum(linear_layers / layers, 1.0)
 
 
 @formula(**GATED)
@@ -264,7 +263,7 @@ product("linear_out_width", ("linear_value_heads", "linear_value_size"),
 
 
 def _mean(share: Array, attention: Array, linear: Array) -> Array:
-    return np.asarray((1.0 - share) * attention + share * linear)
+    return xp.asarray((1.0 - share) * attention + share * linear)
 
 
 @formula(returns="attention_weights", **HYBRIDS)
@@ -332,7 +331,7 @@ def hybrid_attention_norm_parameters(
     Mamba-2's convolution has a bias, its decay a third number a head, and its norm is of all heads.
     """
     convolution = (linear_kernel + mamba) * linear_convolved_width
-    norm = np.where(mamba > 0.0, linear_out_width, linear_value_size)
+    norm = xp.where(mamba > 0.0, linear_out_width, linear_value_size)
     linear = convolution + (2.0 + mamba) * linear_value_heads + norm
     own = 2.0 * qk_norms * head_size + q_rank + kv_rank
     return _mean(linear_share, own, linear) + index_norms
@@ -360,7 +359,7 @@ def hybrid_attention_adapter_width(
     context = heads * value_head_size
     attention = qkv_outputs + (1.0 + output_gate) * context
     mean = _mean(linear_share, attention, linear_in_width + linear_out_width)
-    return np.asarray(lora_attention * (2.0 * hidden_size + mean))
+    return xp.asarray(lora_attention * (2.0 * hidden_size + mean))
 
 
 HYBRID: dict[str, Any] = {
@@ -416,7 +415,7 @@ def linear_scan_flops(
 ) -> Array:
     """Forward FLOPs of one token by a linear attention's convolution and state."""
     own = linear_value_heads * linear_value_size
-    state = np.where(mamba > 0.0, 7.0 * own * linear_key_size, 8.0 * own * linear_value_size)
+    state = xp.where(mamba > 0.0, 7.0 * own * linear_key_size, 8.0 * own * linear_value_size)
     return 2.0 * linear_kernel * linear_convolved_width + state
 
 

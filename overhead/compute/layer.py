@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.compute import quantities
 from overhead.formula import alias, constant, declare, formula, product, total
 from overhead.quantity import Array, define
@@ -89,7 +88,7 @@ def moe_elementwise_bytes(
 
 def _cast(activation_bytes: Array, matmul_input_bytes: Array) -> Array:
     both = activation_bytes + matmul_input_bytes
-    return np.where(matmul_input_bytes < activation_bytes, both, 0.0)
+    return xp.where(matmul_input_bytes < activation_bytes, both, 0.0)
 
 
 @formula(**CASTS)
@@ -103,7 +102,7 @@ def dense_cast_forward_bytes(
 ) -> Array:
     """Bytes that casts of a dense layer's inputs of products move."""
     each = _cast(activation_bytes, matmul_input_bytes)
-    return np.asarray(each * rank_tokens * (2.0 * hidden_size + attention_width + mlp_width))
+    return xp.asarray(each * rank_tokens * (2.0 * hidden_size + attention_width + mlp_width))
 
 
 @formula(**CASTS)
@@ -117,7 +116,7 @@ def dense_cast_backward_bytes(
 ) -> Array:
     """Bytes that casts of the gradients of a dense layer's products move."""
     each = _cast(activation_bytes, matmul_input_bytes)
-    return np.asarray(each * rank_tokens * (2.0 * hidden_size + qkv_width + mlp_up_width))
+    return xp.asarray(each * rank_tokens * (2.0 * hidden_size + qkv_width + mlp_up_width))
 
 
 @formula(**CASTS)
@@ -136,7 +135,7 @@ def moe_cast_forward_bytes(
     """Bytes that casts of a mixture-of-experts layer's inputs of products move."""
     own = rank_tokens * (2.0 * hidden_size + attention_width + shared_width)
     routed = local_experts * expert_tokens * (expert_hidden_size + expert_width)
-    return np.asarray(_cast(activation_bytes, matmul_input_bytes) * (own + routed))
+    return xp.asarray(_cast(activation_bytes, matmul_input_bytes) * (own + routed))
 
 
 @formula(**CASTS)
@@ -155,7 +154,7 @@ def moe_cast_backward_bytes(
     """Bytes that casts of the gradients of a mixture-of-experts layer's products move."""
     own = rank_tokens * (2.0 * hidden_size + qkv_width + shared_up_width)
     routed = local_experts * expert_tokens * (expert_hidden_size + expert_up_width)
-    return np.asarray(_cast(activation_bytes, matmul_input_bytes) * (own + routed))
+    return xp.asarray(_cast(activation_bytes, matmul_input_bytes) * (own + routed))
 
 
 # Times.
@@ -234,7 +233,7 @@ DENSE_CASTS, OTHER_CASTS, EXPERT_CASTS = 4.0, 2.0, 2.0
 )
 def cast_launches(matmul_input_bytes: Array, activation_bytes: Array) -> Array:
     """Operations that the host launches to cast what a product takes, where it is narrower."""
-    return np.where(matmul_input_bytes < activation_bytes, 2.0, 0.0)
+    return xp.where(matmul_input_bytes < activation_bytes, 2.0, 0.0)
 
 
 def _dense(operations: Array, casts: Array) -> Array:
@@ -256,7 +255,7 @@ for _way in ("forward", "backward"):
 
 
 def _host(launches: Array, tp: Array, host_time: Array) -> Array:
-    return np.asarray((launches + np.where(tp > 1.0, 2.0, 0.0)) * host_time)
+    return xp.asarray((launches + xp.where(tp > 1.0, 2.0, 0.0)) * host_time)
 
 
 def _host_again(
@@ -267,9 +266,9 @@ def _host_again(
     tp: Array,
     host_time: Array,
 ) -> Array:
-    collectives = np.where(tp > 1.0, 4.0, 0.0)
-    beyond = np.maximum(forward - operations, 0.0)
-    return np.asarray((backward + again + beyond + collectives) * host_time)
+    collectives = xp.where(tp > 1.0, 4.0, 0.0)
+    beyond = xp.maximum(forward - operations, 0.0)
+    return xp.asarray((backward + again + beyond + collectives) * host_time)
 
 
 def _host_some(
@@ -289,7 +288,7 @@ def _host_some(
 def _host_routed(
     backward: Array, forward: Array, operations: Array, tp: Array, host_time: Array, moe: Array
 ) -> Array:
-    again = moe * np.maximum(forward - operations, 0.0) * host_time
+    again = moe * xp.maximum(forward - operations, 0.0) * host_time
     return _host(backward, tp, host_time) + again
 
 
@@ -344,15 +343,15 @@ def _norm(gpu: Array, host: Array, launch_wait: Array) -> Array:
     waited = launch_wait * host
     ahead = host - waited
     squares = gpu * gpu, ahead * ahead
-    return np.sqrt(np.sqrt(squares[0] * squares[0] + squares[1] * squares[1])) + waited
+    return xp.sqrt(xp.sqrt(squares[0] * squares[0] + squares[1] * squares[1])) + waited
 
 
 def _added(forward: Array, forward_gpu: Array, backward: Array, backward_gpu: Array) -> Array:
-    return np.maximum(forward - forward_gpu, 0.0) + np.maximum(backward - backward_gpu, 0.0)
+    return xp.maximum(forward - forward_gpu, 0.0) + xp.maximum(backward - backward_gpu, 0.0)
 
 
 def _forward_added(forward: Array, forward_gpu: Array) -> Array:
-    return np.maximum(forward - forward_gpu, 0.0)
+    return xp.maximum(forward - forward_gpu, 0.0)
 
 
 def _layer(of: str) -> None:
@@ -526,8 +525,8 @@ def dense_module_matmul_time(
 ) -> Array:
     """Time of the matrix products of a dense layer's modules that are repeated."""
     down = (query_down_weights + key_value_down_weights) / hidden_size
-    up = np.maximum(1.0 - down / np.maximum(qkv_width, 1.0), 0.0)
-    projected = recompute_mla_up_proj * np.where(kv_rank > 0.0, up * qkv_forward_time, 0.0)
+    up = xp.maximum(1.0 - down / xp.maximum(qkv_width, 1.0), 0.0)
+    projected = recompute_mla_up_proj * xp.where(kv_rank > 0.0, up * qkv_forward_time, 0.0)
     return projected + recompute_mlp * (mlp_up_forward_time + mlp_down_forward_time)
 
 
@@ -548,8 +547,8 @@ def moe_module_matmul_time(
     """Time of the matrix products of a mixture's modules that are repeated."""
     mlp = recompute_mlp * (mlp_up_forward_time + mlp_down_forward_time)
     routed = router_forward_time + expert_up_forward_time + expert_down_forward_time
-    shared = np.maximum(recompute_moe, recompute_shared_experts)
-    half = np.maximum(dense_layer_matmul_again_time - mlp, 0.0)
+    shared = xp.maximum(recompute_moe, recompute_shared_experts)
+    half = xp.maximum(dense_layer_matmul_again_time - mlp, 0.0)
     both = shared_up_forward_time + shared_down_forward_time
     return half + recompute_moe * routed + shared * both
 
@@ -578,7 +577,7 @@ def dense_module_elementwise_time(
 ) -> Array:
     """Time of the element-wise work of a dense layer's modules that are repeated."""
     norms = 4.0 * recompute_layernorm * hidden_size / sequence_shards
-    rotation = 2.0 * recompute_mla_up_proj * np.where(kv_rank > 0.0, qkv_width, 0.0)
+    rotation = 2.0 * recompute_mla_up_proj * xp.where(kv_rank > 0.0, qkv_width, 0.0)
     inside = (2.0 + gated) * recompute_mlp * mlp_width
     moved = elementwise_factor * activation_bytes * rank_tokens * (norms + rotation + inside)
     return moved / (memory_efficiency * memory_bandwidth)
@@ -617,8 +616,8 @@ def moe_module_elementwise_time(
     inside = inside + recompute_shared_experts * rank_tokens * shared_width
     parts = (2.0 + gated) * activation_bytes * inside
     whole = moe_elementwise_bytes - half_elementwise_bytes
-    moved = elementwise_factor * (np.where(recompute_moe > 0.0, whole, parts) - mlp)
-    return np.maximum(dense_layer_elementwise_again_time + moved / rate, 0.0)
+    moved = elementwise_factor * (xp.where(recompute_moe > 0.0, whole, parts) - mlp)
+    return xp.maximum(dense_layer_elementwise_again_time + moved / rate, 0.0)
 
 
 @formula(returns="dense_layer_recompute_time", when={"recompute": "full_early_stop"}, **EARLY)
@@ -649,7 +648,7 @@ KEYS = "rank_key_value_weights/(2*hidden_size*maximum(qkv_width, 1))*qkv_forward
 
 
 def _keys(weights: Array, hidden_size: Array, width: Array, time: Array) -> Array:
-    return weights / (2.0 * hidden_size * np.maximum(width, 1.0)) * time
+    return weights / (2.0 * hidden_size * xp.maximum(width, 1.0)) * time
 
 
 @formula(returns="dense_layer_recompute_time", **PER_OP)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.compute import quantities
 from overhead.formula import alias, call, constant, formula
 from overhead.quantity import Array
@@ -57,7 +56,7 @@ def matmul_time(
     operations = 2.0 * result * matmul_depth
     worked = start + operations / (matmul_efficiency * best_matmul_flops)
     time = worked + moved / (memory_efficiency * memory_bandwidth)
-    return np.where(operations > 0.0, time, 0.0)
+    return xp.where(operations > 0.0, time, 0.0)
 
 
 @formula(
@@ -87,7 +86,7 @@ def grouped_matmul_time(
     each = operations / (matmul_efficiency * best_matmul_flops)
     each = each + moved / (memory_efficiency * memory_bandwidth)
     time = matmul_floor + matmul_depth_time * matmul_depth + matmul_groups * each
-    return np.where(matmul_groups * operations > 0.0, time, 0.0)
+    return xp.where(matmul_groups * operations > 0.0, time, 0.0)
 
 
 # A layer's matrix products: their sizes on one rank, and each product's time forward and back.
@@ -184,7 +183,7 @@ def expert_tokens(
 ) -> Array:
     """Tokens of a micro-batch that one expert of a rank works on."""
     sent = expert_imbalance * experts_per_token * rank_tokens
-    return sent * (etp * ep) / (tp * np.maximum(experts, 1.0))
+    return sent * (etp * ep) / (tp * xp.maximum(experts, 1.0))
 
 
 @formula(source="megatron", where="megatron/core/transformer/moe/router.py")
@@ -230,7 +229,7 @@ def sized_matmul_efficiency(
 ) -> Array:
     """Share of the best product's rate, less where tiles of 128 don't fill the hidden size."""
     odd = hidden_size % 128.0 > 0.0
-    return matmul_efficiency * np.where(odd, 1.0 - odd_size_loss, 1.0)
+    return matmul_efficiency * xp.where(odd, 1.0 - odd_size_loss, 1.0)
 
 
 # What stays in 16 bit whatever the other products are in.
@@ -299,7 +298,7 @@ def _adapters(rank: Array, tokens: Array, width: Array, layers: Array, *machine:
     floor, efficiency, best, element, share, bandwidth = machine
     each = 2.0 * rank * tokens * width / (efficiency * best)
     moved = 2.0 * element * tokens * width / (share * bandwidth)
-    return np.where(rank * width > 0.0, 2.0 * layers * floor + each + moved, 0.0)
+    return xp.where(rank * width > 0.0, 2.0 * layers * floor + each + moved, 0.0)
 
 
 for _class, _width in (("dense", "mlp_adapter_width"), ("moe", "shared_adapter_width")):
@@ -454,7 +453,7 @@ alias("attention_length", "attention_span", **KERNEL)
 )
 def ring_attention_length(attention_span: Array, sequence_length: Array, cp: Array) -> Array:
     """Keys that one call of the attention kernel goes through in a ring: a rank's block."""
-    return np.minimum(attention_span, sequence_length / cp)
+    return xp.minimum(attention_span, sequence_length / cp)
 
 
 constant("attention_speedup", 1.0, "Scores and values in 16 bits", like="attention_peak_flops")
@@ -474,7 +473,7 @@ def fused_attention_forward_time(
     attention_speedup: Array,
 ) -> Array:
     """Time of a layer's fused scores and values, forward."""
-    slower = 1.0 + attention_half_length / np.maximum(attention_length, 1.0)
+    slower = 1.0 + attention_half_length / xp.maximum(attention_length, 1.0)
     rate = attention_efficiency * attention_peak_flops * attention_speedup
     return attention_forward_flops * slower / rate
 
@@ -490,7 +489,7 @@ def fused_attention_backward_time(
     attention_speedup: Array,
 ) -> Array:
     """Time of a layer's fused scores and values, backward."""
-    slower = 1.0 + attention_half_length / np.maximum(attention_length, 1.0)
+    slower = 1.0 + attention_half_length / xp.maximum(attention_length, 1.0)
     rate = attention_backward_efficiency * (attention_efficiency * attention_peak_flops)
     return attention_backward_flops * slower / (rate * attention_speedup)
 

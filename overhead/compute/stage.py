@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.formula import alias, call, constant, declare, formula, total
 from overhead.labels import EVEN_SCHEDULES, LABELS
 from overhead.quantity import Array
@@ -27,7 +26,7 @@ PARTED = tuple(name for name in LABELS["schedule"].values if name not in EVEN_SC
 @formula(assumes=("stages between the ends take equally long",), **PIPELINE)
 def middle_stage(pp: Array) -> Array:
     """Place of the stage that stands for those between the ends: the last of them."""
-    return np.maximum(pp - 2.0, 0.0)
+    return xp.maximum(pp - 2.0, 0.0)
 
 
 @formula(
@@ -39,26 +38,26 @@ def middle_stage(pp: Array) -> Array:
 )
 def lacking_layers(uneven_places: Array, mtp_depths: Array) -> Array:
     """Layers that the last stage has fewer than others because they don't divide evenly."""
-    return np.maximum(uneven_places - mtp_depths, 0.0)
+    return xp.maximum(uneven_places - mtp_depths, 0.0)
 
 
 LACKING = "where(pp > 1, 0, lacking_layers)"
 
 
 def _fewer(layers: Array, lacking: Array) -> Array:
-    return np.maximum(layers - lacking, 0.0)
+    return xp.maximum(layers - lacking, 0.0)
 
 
 def _fewer_experts(experts: Array, lacking: Array, dense: Array) -> Array:
-    return _fewer(experts, np.maximum(lacking - dense, 0.0))
+    return _fewer(experts, xp.maximum(lacking - dense, 0.0))
 
 
 def _single_fewer(layers: Array, pp: Array, lacking: Array) -> Array:
-    return _fewer(layers, np.where(pp > 1.0, 0.0, lacking))
+    return _fewer(layers, xp.where(pp > 1.0, 0.0, lacking))
 
 
 def _single_fewer_experts(experts: Array, pp: Array, lacking: Array, dense: Array) -> Array:
-    return _fewer_experts(experts, np.where(pp > 1.0, 0.0, lacking), dense)
+    return _fewer_experts(experts, xp.where(pp > 1.0, 0.0, lacking), dense)
 
 
 def _declare_layers(place: str) -> None:
@@ -123,7 +122,7 @@ def activation_transfer_time(
 
 
 def _longer(transfer: Array, time: Array) -> Array:
-    return np.maximum(transfer - time, 0.0)
+    return xp.maximum(transfer - time, 0.0)
 
 
 for _name in ("forward", "backward"):
@@ -136,7 +135,7 @@ def _weights(
     dense: Array, dense_time: Array, experts: Array, expert_time: Array, *more: Array
 ) -> Array:
     whole, layers = more[0], _layers(dense, more[1], experts, more[2])
-    return _layers(dense, dense_time, experts, expert_time) + np.maximum(whole - layers, 0.0) / 2.0
+    return _layers(dense, dense_time, experts, expert_time) + xp.maximum(whole - layers, 0.0) / 2.0
 
 
 _each = ("dense_layer_weight_gradient_time", "moe_layer_weight_gradient_time")
@@ -191,8 +190,8 @@ def ends_extra_time(
     pp: Array, first_stage_extra_time: Array, last_stage_extra_time: Array
 ) -> Array:
     """Time of a micro-batch in the slower of the ends beyond that in a stage between."""
-    slower = np.maximum(np.maximum(first_stage_extra_time, last_stage_extra_time), 0.0)
-    return np.where(pp > 1.0, slower, first_stage_extra_time + last_stage_extra_time)
+    slower = xp.maximum(xp.maximum(first_stage_extra_time, last_stage_extra_time), 0.0)
+    return xp.where(pp > 1.0, slower, first_stage_extra_time + last_stage_extra_time)
 
 
 # A stage's time, which is never nought: it has at least an operation a token.
@@ -201,7 +200,7 @@ EVERY = "every stage takes as long as the slower end; its extra work counts as b
 
 
 def _at_least(time: Array, rank_tokens: Array, attention_peak_flops: Array) -> Array:
-    return np.maximum(time, rank_tokens / attention_peak_flops)
+    return xp.maximum(time, rank_tokens / attention_peak_flops)
 
 
 @formula(returns="stage_forward_time", **PIPELINE)
@@ -215,7 +214,7 @@ def even_stage_forward_time(
 @formula(returns="stage_backward_time", assumes=(EVERY,), **PIPELINE)
 def even_stage_backward_time(middle_backward_time: Array, ends_extra_time: Array) -> Array:
     """Time of a stage's backward of one micro-batch, the slower end's extra work included."""
-    return np.maximum(middle_backward_time + ends_extra_time, 0.0)
+    return xp.maximum(middle_backward_time + ends_extra_time, 0.0)
 
 
 @formula(
@@ -315,7 +314,7 @@ _LOGITS = ("logits_forward_time", "logits_input_gradient_time", "logits_weight_g
 
 
 def _further(depths: Array, *times: Array) -> Array:
-    return np.asarray(depths * sum(times))
+    return xp.asarray(depths * sum(times))
 
 
 declare(
@@ -357,7 +356,7 @@ WHERE = {
 def _norm(launches: float) -> Any:
     def slower(gpu: Array, host_time: Array) -> Array:
         host = launches * host_time
-        return np.sqrt(np.sqrt(gpu * gpu * gpu * gpu + host * host * host * host))
+        return xp.sqrt(xp.sqrt(gpu * gpu * gpu * gpu + host * host * host * host))
 
     return slower
 

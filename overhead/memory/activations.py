@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.formula import alias, formula, total
 from overhead.quantity import Array
 
@@ -30,7 +29,7 @@ def rank_tokens(sequence_length: Array, micro_batch: Array, cp: Array) -> Array:
 @formula(**SEQUENCE)
 def sequence_shards(sequence_parallel: Array, tp: Array) -> Array:
     """Ranks that share the activations between blocks."""
-    return np.where(sequence_parallel > 0.0, tp, 1.0)
+    return xp.where(sequence_parallel > 0.0, tp, 1.0)
 
 
 alias(
@@ -80,7 +79,7 @@ def latent_activations(
 ) -> Array:
     """Bytes a token of latent vectors of attention, and of the rotated key."""
     latent = activation_bytes * (2.0 * (q_rank + kv_rank) + head_size_rope) / sequence_shards
-    return np.where(kv_rank > 0.0, latent, 0.0)
+    return xp.where(kv_rank > 0.0, latent, 0.0)
 
 
 @formula(
@@ -125,8 +124,8 @@ def unfused_score_activations(
 ) -> Array:
     """Bytes a token of scores against all tokens of the sequence, masked ones too."""
     dropped = 2.0 * activation_bytes + mask_bytes
-    element = np.where(dropout > 0.0, dropped, activation_bytes)
-    return np.asarray(heads / tp * sequence_length * element)
+    element = xp.where(dropout > 0.0, dropped, activation_bytes)
+    return xp.asarray(heads / tp * sequence_length * element)
 
 
 @formula(

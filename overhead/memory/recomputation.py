@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.formula import alias, call, constant, declare, formula
 from overhead.labels import LABELS
 from overhead.memory.stage import CANDIDATES
@@ -90,7 +89,7 @@ def dense_module_activations(
     keys = rank_kv_heads * (query_head_size + value_head_size)
     up = activation_bytes * (heads / tp * query_head_size + keys)
     half = recompute_core_attn * score_activations + recompute_layernorm * norms
-    half = half + recompute_mla_up_proj * np.where(kv_rank > 0.0, up, 0.0)
+    half = half + recompute_mla_up_proj * xp.where(kv_rank > 0.0, up, 0.0)
     return half + recompute_mlp * mlp_activations
 
 
@@ -112,16 +111,16 @@ def moe_module_activations(
     expert_ffn_size: Array,
 ) -> Array:
     """Bytes a token of what the modules of a mixture's layer that are recomputed made."""
-    half = np.maximum(dense_module_activations - recompute_mlp * mlp_activations, 0.0)
+    half = xp.maximum(dense_module_activations - recompute_mlp * mlp_activations, 0.0)
     whole = router_activations + shared_expert_activations + expert_activations
     rows = expert_imbalance * experts_per_token / tp
     parts = recompute_shared_experts * shared_expert_activations
     parts = parts + recompute_moe_act * rows * matmul_input_bytes * expert_ffn_size
-    return half + np.where(recompute_moe > 0.0, whole, parts)
+    return half + xp.where(recompute_moe > 0.0, whole, parts)
 
 
 def _all_but(whole: Array, modules: Array) -> Array:
-    return np.maximum(whole - modules, 0.0)
+    return xp.maximum(whole - modules, 0.0)
 
 
 def _some(whole: Array, checkpoint: Array, share: Array) -> Array:
@@ -129,7 +128,7 @@ def _some(whole: Array, checkpoint: Array, share: Array) -> Array:
 
 
 def _units(checkpoint: Array, units: Array, chunk_layers: Array) -> Array:
-    return checkpoint * units / np.maximum(chunk_layers, 1.0)
+    return checkpoint * units / xp.maximum(chunk_layers, 1.0)
 
 
 for _class in ("dense", "moe"):
@@ -159,7 +158,7 @@ def saved_attention_activations(
 ) -> Array:
     """Bytes a token that a layer keeps beside its MLP where every second product is kept."""
     outputs = heads / tp * (query_head_size + value_head_size) + rank_kv_heads * value_head_size
-    reduced = np.where(tp > 1.0, 2.0 * hidden_size / sequence_shards, 0.0)
+    reduced = xp.where(tp > 1.0, 2.0 * hidden_size / sequence_shards, 0.0)
     own = checkpoint_activations + score_activations
     return own + activation_bytes * (outputs + reduced)
 
@@ -220,9 +219,9 @@ for _kind in ("dense", "moe"):
 def _live(
     rank_tokens: Array, dense_layers: Array, dense: Array, moe_layers: Array, moe: Array
 ) -> Array:
-    return rank_tokens * np.maximum(
-        np.where(dense_layers > 0.0, np.maximum(dense, 0.0), 0.0),
-        np.where(moe_layers > 0.0, np.maximum(moe, 0.0), 0.0),
+    return rank_tokens * xp.maximum(
+        xp.where(dense_layers > 0.0, xp.maximum(dense, 0.0), 0.0),
+        xp.where(moe_layers > 0.0, xp.maximum(moe, 0.0), 0.0),
     )
 
 
@@ -248,7 +247,7 @@ def _one_of_block(
     recompute_layers: Array,
 ) -> Array:
     one = _live(rank_tokens, dense_layers, dense - checkpoint, moe_layers, moe - checkpoint)
-    return np.where(recompute_layers > 0.0, one, 0.0)
+    return xp.where(recompute_layers > 0.0, one, 0.0)
 
 
 def _one_unit(
@@ -261,7 +260,7 @@ def _one_unit(
     recompute_layers: Array,
     chunk_layers: Array,
 ) -> Array:
-    unit = np.minimum(np.maximum(recompute_layers, 1.0), chunk_layers)
+    unit = xp.minimum(xp.maximum(recompute_layers, 1.0), chunk_layers)
     whole = unit * dense - checkpoint, unit * moe - checkpoint
     return _live(rank_tokens, dense_layers, whole[0], moe_layers, whole[1])
 
@@ -300,7 +299,7 @@ constant("offloaded_activation_memory", 0.0, "None is in the host's memory", lik
 @formula(**OFFLOAD)
 def activation_offload(offloaded_layers: Array, layers: Array) -> Array:
     """Share of layers whose activations the host's memory holds."""
-    return np.minimum(offloaded_layers / layers, 1.0)
+    return xp.minimum(offloaded_layers / layers, 1.0)
 
 
 @formula(
@@ -324,11 +323,11 @@ def host_activation_memory(
 ) -> Array:
     """Memory of activations that a GPU's host holds."""
     moved = activation_offload * (in_flight_micro_batches * micro_batch_activation_memory)
-    layer = np.maximum(
-        np.where(stage_mlp_layers > 0.0, kept_dense_layer_activations, 0.0),
-        np.where(stage_moe_layers > 0.0, kept_moe_layer_activations, 0.0),
+    layer = xp.maximum(
+        xp.where(stage_mlp_layers > 0.0, kept_dense_layer_activations, 0.0),
+        xp.where(stage_moe_layers > 0.0, kept_moe_layer_activations, 0.0),
     )
-    return np.maximum(moved - 2.0 * rank_tokens * layer, 0.0)
+    return xp.maximum(moved - 2.0 * rank_tokens * layer, 0.0)
 
 
 # How many layers of a chunk are recomputed: as many as are given, or as few as fit.
@@ -350,7 +349,7 @@ def chunk_layers(
 ) -> Array:
     """Layers of the largest chunk of a stage."""
     places = layers + embedding_as_layer + loss_as_layer
-    return np.ceil(places / (pp * virtual_stages))
+    return xp.ceil(places / (pp * virtual_stages))
 
 
 constant("recomputed_share", 0.0, "No layer is recomputed as a whole", like="pp")
@@ -367,7 +366,7 @@ constant("recomputed_share", 1.0, "Every layer is recomputed", like="pp",
 )
 def block_recomputed_share(recompute_layers: Array, chunk_layers: Array) -> Array:
     """Share of a chunk's layers that are recomputed."""
-    return np.minimum(recompute_layers / np.maximum(chunk_layers, 1.0), 1.0)
+    return xp.minimum(recompute_layers / xp.maximum(chunk_layers, 1.0), 1.0)
 
 
 @formula(**MEGATRON_BLOCK)
@@ -375,13 +374,13 @@ def stage_recomputed_share(
     recompute_layers: Array, virtual_stages: Array, stage_layers: Array
 ) -> Array:
     """Share of the stage's layers that are recomputed."""
-    return np.minimum(recompute_layers * virtual_stages / np.maximum(stage_layers, 1.0), 1.0)
+    return xp.minimum(recompute_layers * virtual_stages / xp.maximum(stage_layers, 1.0), 1.0)
 
 
 @formula(**MEGATRON_BLOCK)
 def recompute_units(chunk_layers: Array, recompute_layers: Array) -> Array:
     """Units of layers of a chunk, each of which keeps its first input."""
-    return np.ceil(chunk_layers / np.maximum(recompute_layers, 1.0))
+    return xp.ceil(chunk_layers / xp.maximum(recompute_layers, 1.0))
 
 
 @formula(**TOTAL)
@@ -439,11 +438,11 @@ def needed_recompute_layers(
     )
     inputs = in_flight_micro_batches * rank_tokens * stage_layers * checkpoint_activations
     # A layer that saves nothing saves a number, so that all of them are recomputed.
-    saved = np.maximum(whole_activation_memory - inputs, single_bytes) / np.maximum(
+    saved = xp.maximum(whole_activation_memory - inputs, single_bytes) / xp.maximum(
         stage_layers, 1.0
     )
-    several = np.ceil((reserve_factor * live - left) / (reserve_factor * saved * virtual_stages))
-    return np.where(left >= 0.0, 0.0, np.minimum(np.maximum(several, 1.0), chunk_layers))
+    several = xp.ceil((reserve_factor * live - left) / (reserve_factor * saved * virtual_stages))
+    return xp.where(left >= 0.0, 0.0, xp.minimum(xp.maximum(several, 1.0), chunk_layers))
 
 
 for _stage in CANDIDATES:
@@ -465,7 +464,7 @@ for _stage in CANDIDATES:
 
 def _most(*values: Array) -> Array:
     one, two, three, last = values
-    return np.maximum(np.maximum(one, two), np.maximum(three, last))
+    return xp.maximum(xp.maximum(one, two), xp.maximum(three, last))
 
 
 declare(

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
+from overhead.arrays import xp
 from overhead.formula import REGISTRY, alias, call, constant, formula, product
 from overhead.graph import Evaluation
 from overhead.labels import LABELS, chosen, without_following
@@ -32,7 +32,7 @@ def embedding_as_layer(
     """Whether the embedding counts as a layer in cutting stages, where it isn't given."""
     chunks = pp * virtual_stages
     uneven = (layers % chunks != 0.0) & ((layers + 2.0) % chunks == 0.0)
-    return np.where(uneven, 1.0, ends_as_layers)
+    return xp.where(uneven, 1.0, ends_as_layers)
 
 
 alias("loss_as_layer", "embedding_as_layer", "Whether the loss counts as one: as the embedding")
@@ -54,9 +54,9 @@ constant("mtp_depths", 0.0, "Only training predicts further tokens", like="mtp_l
 )
 def stage_mtp_layers(mtp_depths: Array, stage: Array, pp: Array, weight_copies: Array) -> Array:
     """Layers of the stage that predict further tokens."""
-    last = np.where(stage == pp - 1.0, 1.0, 0.0)
-    both = (last + np.where(stage == 0.0, 1.0, 0.0)) / 2.0
-    return mtp_depths * np.where(weight_copies > 1.0, both, last)
+    last = xp.where(stage == pp - 1.0, 1.0, 0.0)
+    both = (last + xp.where(stage == 0.0, 1.0, 0.0)) / 2.0
+    return mtp_depths * xp.where(weight_copies > 1.0, both, last)
 
 
 @formula(**PIPELINE)
@@ -70,13 +70,13 @@ def uneven_places(
     """Places of layers that stay free because layers don't divide evenly."""
     places = layers + embedding_as_layer + loss_as_layer
     chunks = pp * virtual_stages
-    return chunks * np.ceil(places / chunks) - places
+    return chunks * xp.ceil(places / chunks) - places
 
 
 @formula(assumes=("they take places that the last stage has free",), **MTP)
 def stage_added_layers(stage_mtp_layers: Array, uneven_places: Array) -> Array:
     """Layers of the stage that predict further tokens, beyond the places of others."""
-    return np.maximum(stage_mtp_layers - uneven_places, 0.0)
+    return xp.maximum(stage_mtp_layers - uneven_places, 0.0)
 
 
 @formula(
@@ -94,10 +94,10 @@ def stage_layers(
 ) -> Array:
     """Layers of the stage."""
     places = layers + embedding_as_layer + loss_as_layer
-    even = virtual_stages * np.ceil(places / (pp * virtual_stages))
-    first = np.where(stage == 0.0, embedding_as_layer, 0.0)
-    own = even - first - np.where(stage == pp - 1.0, loss_as_layer, 0.0)
-    return np.asarray(np.maximum(own, 0.0) + stage_added_layers)
+    even = virtual_stages * xp.ceil(places / (pp * virtual_stages))
+    first = xp.where(stage == 0.0, embedding_as_layer, 0.0)
+    own = even - first - xp.where(stage == pp - 1.0, loss_as_layer, 0.0)
+    return xp.asarray(xp.maximum(own, 0.0) + stage_added_layers)
 
 
 @formula(
@@ -107,14 +107,14 @@ def stage_layers(
 def holds_embedding(stage: Array, pp: Array, weight_copies: Array, mtp_depths: Array) -> Array:
     """Whether the stage's rank holds the embedding."""
     other = (stage == pp - 1.0) & ((weight_copies > 1.0) | (mtp_depths > 0.0))
-    return np.where((stage == 0.0) | other, 1.0, 0.0)
+    return xp.where((stage == 0.0) | other, 1.0, 0.0)
 
 
 @formula(assumes=(ENDS,), **PIPELINE)
 def holds_output(stage: Array, pp: Array, weight_copies: Array) -> Array:
     """Whether the stage's rank holds the output layer."""
     other = (stage == 0.0) & (weight_copies > 1.0)
-    return np.where((stage == pp - 1.0) | other, 1.0, 0.0)
+    return xp.where((stage == pp - 1.0) | other, 1.0, 0.0)
 
 
 @formula(assumes=(f"{ENDS}, and this is their mean",), **PIPELINE)
@@ -130,18 +130,18 @@ def stage_leading_layers(
 ) -> Array:
     """First dense layers of a mixture of experts that lie in the stage."""
     places = layers + embedding_as_layer + loss_as_layer
-    chunk = np.ceil(places / (pp * virtual_stages))
-    period = np.maximum(pp * chunk, 1.0)
+    chunk = xp.ceil(places / (pp * virtual_stages))
+    period = xp.maximum(pp * chunk, 1.0)
     leading = dense_layers + embedding_as_layer
 
     def held(place: Array) -> Array:
-        part = np.maximum(np.minimum(leading % period - place * chunk, chunk), 0.0)
-        whole = np.floor(leading / period) * chunk + part
-        ahead = np.where(place == 0.0, embedding_as_layer, 0.0)
-        return np.asarray(np.maximum(whole - ahead, 0.0))
+        part = xp.maximum(xp.minimum(leading % period - place * chunk, chunk), 0.0)
+        whole = xp.floor(leading / period) * chunk + part
+        ahead = xp.where(place == 0.0, embedding_as_layer, 0.0)
+        return xp.asarray(xp.maximum(whole - ahead, 0.0))
 
     own = held(stage)
-    return np.where(weight_copies > 1.0, (own + held(pp - 1.0 - stage)) / 2.0, own)
+    return xp.where(weight_copies > 1.0, (own + held(pp - 1.0 - stage)) / 2.0, own)
 
 
 @formula(
@@ -157,16 +157,16 @@ def stage_moe_layers(
     experts: Array,
 ) -> Array:
     """Layers of the stage whose MLP is a mixture of experts."""
-    after = np.maximum(stage_layers - stage_added_layers - stage_leading_layers, 0.0)
-    routed = np.where(moe_every > 1.0, np.ceil(after / moe_every), after)
-    further = np.where(moe_layers > 0.0, stage_added_layers, 0.0)
-    return np.where(experts > 0.0, np.minimum(routed, moe_layers) + further, 0.0)
+    after = xp.maximum(stage_layers - stage_added_layers - stage_leading_layers, 0.0)
+    routed = xp.where(moe_every > 1.0, xp.ceil(after / moe_every), after)
+    further = xp.where(moe_layers > 0.0, stage_added_layers, 0.0)
+    return xp.where(experts > 0.0, xp.minimum(routed, moe_layers) + further, 0.0)
 
 
 @formula(**PIPELINE)
 def stage_mlp_layers(stage_layers: Array, stage_moe_layers: Array) -> Array:
     """Layers of the stage whose MLP is dense."""
-    return np.maximum(stage_layers - stage_moe_layers, 0.0)
+    return xp.maximum(stage_layers - stage_moe_layers, 0.0)
 
 
 # Activations of a stage, logits, buffers, and all parts together.
@@ -197,7 +197,7 @@ def stored_activation_memory(
 ) -> Array:
     """Memory of the layers' activations of all micro-batches in flight, but for the host's."""
     kept = in_flight_micro_batches * micro_batch_activation_memory
-    return np.maximum(kept - offloaded_activation_memory, 0.0)
+    return xp.maximum(kept - offloaded_activation_memory, 0.0)
 
 
 @formula(**TOTAL)
@@ -264,7 +264,7 @@ def logits_memory(
 ) -> Array:
     """Memory of logits and loss."""
     logits = holds_output * rank_tokens * padded_vocabulary / tp
-    further = mtp_depths * np.minimum(single_bytes, logit_bytes)
+    further = mtp_depths * xp.minimum(single_bytes, logit_bytes)
     return logits * (logit_bytes + further) / loss_chunks
 
 
@@ -276,7 +276,7 @@ def logits_memory(
 def communicators(tp: Array, pp: Array, cp: Array, dp: Array, ep: Array) -> Array:
     """Communicators of more than one rank."""
     groups = (tp, pp, cp, dp * cp, ep)
-    return np.asarray(sum(np.where(size > 1.0, 1.0, 0.0) for size in groups))
+    return xp.asarray(sum(xp.where(size > 1.0, 1.0, 0.0) for size in groups))
 
 
 product("communicator_memory", ("communicators", "communicator_channels", "channel_buffer_bytes"),
@@ -314,7 +314,7 @@ def memory(
     context_bytes: Array,
 ) -> Array:
     """Memory of all parts together."""
-    reserved = np.asarray(reserve_factor * allocated_memory)
+    reserved = xp.asarray(reserve_factor * allocated_memory)
     return reserved + (communicator_memory + context_bytes)
 
 
@@ -323,7 +323,7 @@ def peak_memory(
     first_stage_memory: Array, middle_stage_memory: Array, last_stage_memory: Array
 ) -> Array:
     """Memory of the fullest stage."""
-    return np.maximum(np.maximum(first_stage_memory, middle_stage_memory), last_stage_memory)
+    return xp.maximum(xp.maximum(first_stage_memory, middle_stage_memory), last_stage_memory)
 
 
 @formula(source="derivation")
@@ -404,8 +404,8 @@ class StageMemory:
 
     def headroom(self, memory_capacity: ArrayLike) -> Array:
         """Return what is left of a capacity in bytes; below nought the plan doesn't fit."""
-        capacity = np.asarray(memory_capacity, dtype=np.float64)
-        return np.asarray(REGISTRY["headroom"].kernel(capacity, self.peak_memory))
+        capacity = xp.asarray(memory_capacity, dtype=xp.float64)
+        return xp.asarray(REGISTRY["headroom"].kernel(capacity, self.peak_memory))
 
 
 def candidate_stages(given: Mapping[str, ArrayLike], depth: int) -> Array:
@@ -417,13 +417,13 @@ def candidate_stages(given: Mapping[str, ArrayLike], depth: int) -> Array:
     """
     held = Derivation({**given, "stage": 0.0})
     last = held["pp"] - 1.0
-    second = np.minimum(last, 1.0)
+    second = xp.minimum(last, 1.0)
     expert = second
     if "layers" in held.given:
-        chunk = np.maximum(held["stage_layers"] / held["virtual_stages"], 1.0)
-        leading = np.ceil(held["dense_layers"] / chunk)
-        expert = np.minimum(np.maximum(leading, second), last)
-    return _before(np.stack(np.broadcast_arrays(0.0 * last, second, expert, last)), depth)
+        chunk = xp.maximum(held["stage_layers"] / held["virtual_stages"], 1.0)
+        leading = xp.ceil(held["dense_layers"] / chunk)
+        expert = xp.minimum(xp.maximum(leading, second), last)
+    return _before(xp.stack(xp.broadcast_arrays(0.0 * last, second, expert, last)), depth)
 
 
 def _before(values: Array, depth: int) -> Array:
@@ -447,19 +447,19 @@ def stage_memory(
     by_stage: Mapping[str, ArrayLike] | None = None,
 ) -> StageMemory:
     """Compute the memory of a plan by part, on the stages that can be the fullest."""
-    staged = {name: np.asarray(value, dtype=np.float64) for name, value in (by_stage or {}).items()}
+    staged = {name: xp.asarray(value, dtype=xp.float64) for name, value in (by_stage or {}).items()}
     _check_names((*given, *staged))
     depth = max(
-        *(np.ndim(value) for value in given.values()), *(v.ndim - 1 for v in staged.values()), 0, 0
+        *(xp.ndim(value) for value in given.values()), *(v.ndim - 1 for v in staged.values()), 0, 0
     )
     stages = candidate_stages(given, depth)
     staged = {name: _before(value, depth) for name, value in staged.items()}
     held = Derivation({**given, **staged, "stage": stages}, labels)
     parts = {name: held[name] for name in (*PARTS, *TOTALS)}
-    shape = np.broadcast_shapes(parts["memory"].shape, stages.shape)
-    first, second, expert, last = np.broadcast_to(parts["memory"], shape)
-    peak = REGISTRY["peak_memory"].kernel(first, np.maximum(second, expert), last)
-    return StageMemory(stages, parts, np.asarray(peak))
+    shape = xp.broadcast_shapes(parts["memory"].shape, stages.shape)
+    first, second, expert, last = xp.broadcast_to(parts["memory"], shape)
+    peak = REGISTRY["peak_memory"].kernel(first, xp.maximum(second, expert), last)
+    return StageMemory(stages, parts, xp.asarray(peak))
 
 
 # Memory of the fullest stage of a pipeline, by part: of the stages that can be it, each once.
@@ -505,7 +505,7 @@ constant("first_stage", 0.0, like="pp")
 @formula(source=DERIVED)
 def second_stage(pp: Array) -> Array:
     """The pipeline's second stage, or its only one."""
-    return np.minimum(pp - 1.0, 1.0)
+    return xp.minimum(pp - 1.0, 1.0)
 
 
 @formula(source=DERIVED)
@@ -517,8 +517,8 @@ def last_stage(pp: Array) -> Array:
 @formula(source=DERIVED, assumes=("stages are even",))
 def expert_stage(dense_layers: Array, pp: Array, layers: Array) -> Array:
     """The second stage, or the first one whose layers are all mixtures of experts."""
-    leading = np.ceil(dense_layers * pp / np.maximum(layers, 1.0))
-    return np.minimum(np.maximum(leading, np.minimum(pp - 1.0, 1.0)), pp - 1.0)
+    leading = xp.ceil(dense_layers * pp / xp.maximum(layers, 1.0))
+    return xp.minimum(xp.maximum(leading, xp.minimum(pp - 1.0, 1.0)), pp - 1.0)
 
 
 @formula(
@@ -529,7 +529,7 @@ def expert_stage(dense_layers: Array, pp: Array, layers: Array) -> Array:
 )
 def expert_stage_of_unknown(pp: Array) -> Array:
     """The second stage, for nothing is known of layers."""
-    return np.minimum(pp - 1.0, 1.0)
+    return xp.minimum(pp - 1.0, 1.0)
 
 
 for _stage in CANDIDATES:
@@ -539,7 +539,7 @@ for _stage in CANDIDATES:
 @formula(source=DERIVED)
 def middle_stage_memory(second_stage_memory: Array, expert_stage_memory: Array) -> Array:
     """Memory of the fullest of the middle stages."""
-    return np.maximum(second_stage_memory, expert_stage_memory)
+    return xp.maximum(second_stage_memory, expert_stage_memory)
 
 
 @formula(source=DERIVED, assumes=("of equals the first",))
@@ -550,9 +550,9 @@ def fullest_candidate(
     expert_stage_memory: Array,
 ) -> Array:
     """Which of the stages that can be the fullest it is, from 0."""
-    later = np.where(expert_stage_memory == peak_memory, 2.0, 3.0)
-    later = np.where(second_stage_memory == peak_memory, 1.0, later)
-    return np.where(first_stage_memory == peak_memory, 0.0, later)
+    later = xp.where(expert_stage_memory == peak_memory, 2.0, 3.0)
+    later = xp.where(second_stage_memory == peak_memory, 1.0, later)
+    return xp.where(first_stage_memory == peak_memory, 0.0, later)
 
 
 def _choose(candidate: Array, *values: Array) -> Array:
@@ -560,16 +560,16 @@ def _choose(candidate: Array, *values: Array) -> Array:
     one, two, three, last = values
     if all(value is one for value in values):
         return one
-    lowest = candidate.min()
-    if lowest == candidate.max():
+    lowest = xp.min(candidate)
+    if lowest == xp.max(candidate):
         chosen = values[int(lowest)]
-        return np.broadcast_to(chosen, np.broadcast_shapes(candidate.shape, *_shapes(values)))
-    later = np.where(candidate == 1.0, two, np.where(candidate == 2.0, three, last))
-    return np.where(candidate == 0.0, one, later)
+        return xp.broadcast_to(chosen, xp.broadcast_shapes(candidate.shape, *_shapes(values)))
+    later = xp.where(candidate == 1.0, two, xp.where(candidate == 2.0, three, last))
+    return xp.where(candidate == 0.0, one, later)
 
 
 def _shapes(values: tuple[Array, ...]) -> tuple[tuple[int, ...], ...]:
-    return tuple(np.shape(value) for value in values)
+    return tuple(xp.shape(value) for value in values)
 
 
 def _chooser() -> Callable[..., Any]:

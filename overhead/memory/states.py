@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.formula import alias, call, constant, formula, parameters, product, total
 from overhead.labels import LABELS, PREFETCHES, SHARED
 from overhead.quantity import Array, define
@@ -41,14 +40,14 @@ alias("expert_shards", "edp", **MEGATRON)
 )
 def hybrid_expert_shards(hsdp_shard: Array, tp: Array, ep: Array, etp: Array) -> Array:
     """Ranks over which hybrid sharding shards experts."""
-    return np.maximum(hsdp_shard * tp / (ep * etp), 1.0)
+    return xp.maximum(hsdp_shard * tp / (ep * etp), 1.0)
 
 
 def _share(
     sharded: Array, parameters: Array, experts: Array, shards: Array, expert_shards: Array
 ) -> Array:
-    dense = parameters / np.where(sharded, shards, 1.0)
-    return dense + experts / np.where(sharded, expert_shards, 1.0)
+    dense = parameters / xp.where(sharded, shards, 1.0)
+    return dense + experts / xp.where(sharded, expert_shards, 1.0)
 
 
 @formula(source=ZERO, where="section 5.3")
@@ -110,8 +109,8 @@ def offloaded_optimizer_bytes(
     optimizer_bytes: Array, optimizer_offload: Array, weight_bytes: Array, single_bytes: Array
 ) -> Array:
     """Bytes a parameter of the optimizer's states that stay on the GPU, in the mean."""
-    master = np.where(weight_bytes < single_bytes, single_bytes, 0.0)
-    moments = np.maximum(optimizer_bytes - master, 0.0)
+    master = xp.where(weight_bytes < single_bytes, single_bytes, 0.0)
+    moments = xp.maximum(optimizer_bytes - master, 0.0)
     return optimizer_bytes - optimizer_offload * moments
 
 
@@ -147,15 +146,15 @@ def attention_adapter_width(
     value_head_size: Array,
 ) -> Array:
     """Inputs and outputs of a layer's attention's linear layers with adapters."""
-    inputs = np.where(kv_rank > 0.0, 2.0 * hidden_size + q_rank + kv_rank, hidden_size)
+    inputs = xp.where(kv_rank > 0.0, 2.0 * hidden_size + q_rank + kv_rank, hidden_size)
     output = heads * value_head_size + hidden_size
-    return np.asarray(lora_attention * (inputs + qkv_outputs + output))
+    return xp.asarray(lora_attention * (inputs + qkv_outputs + output))
 
 
 @formula(**LORA)
 def mlp_adapter_width(lora_mlp: Array, gated: Array, ffn_size: Array, hidden_size: Array) -> Array:
     """Inputs and outputs of a dense MLP's linear layers with adapters."""
-    return np.asarray(lora_mlp * (2.0 * hidden_size + (2.0 + gated) * ffn_size))
+    return xp.asarray(lora_mlp * (2.0 * hidden_size + (2.0 + gated) * ffn_size))
 
 
 @formula(assumes=("routed experts and the router have none",), **LORA)
@@ -164,12 +163,12 @@ def shared_adapter_width(
 ) -> Array:
     """Inputs and outputs of shared experts' linear layers with adapters."""
     width = 2.0 * hidden_size + (2.0 + gated) * shared_ffn_size
-    return np.asarray(lora_mlp * np.where(shared_ffn_size > 0.0, width, 0.0))
+    return xp.asarray(lora_mlp * xp.where(shared_ffn_size > 0.0, width, 0.0))
 
 
 def _adapters(rank: Array, every: Array, attention: Array, *rest: Array) -> Array:
     dense, mlp, routed, shared = rest
-    return np.asarray(rank * (every * attention + dense * mlp + routed * shared))
+    return xp.asarray(rank * (every * attention + dense * mlp + routed * shared))
 
 
 @formula(**LORA)
@@ -238,15 +237,15 @@ def layer_rank_parameters(
     shared_rank_parameters: Array,
 ) -> Array:
     """Parameters of the stage's largest layer on one rank, its routed experts left out."""
-    dense = np.where(stage_mlp_layers > 0.0, mlp_rank_parameters, 0.0)
-    shared = np.where(stage_moe_layers > 0.0, shared_rank_parameters, 0.0)
-    return attention_rank_parameters + 2.0 * norm_parameters + np.maximum(dense, shared)
+    dense = xp.where(stage_mlp_layers > 0.0, mlp_rank_parameters, 0.0)
+    shared = xp.where(stage_moe_layers > 0.0, shared_rank_parameters, 0.0)
+    return attention_rank_parameters + 2.0 * norm_parameters + xp.maximum(dense, shared)
 
 
 @formula(**FSDP)
 def layer_rank_expert_parameters(stage_moe_layers: Array, expert_rank_parameters: Array) -> Array:
     """Parameters of one layer's routed experts on one rank of a stage that has them."""
-    return np.where(stage_moe_layers > 0.0, expert_rank_parameters, 0.0)
+    return xp.where(stage_moe_layers > 0.0, expert_rank_parameters, 0.0)
 
 
 @formula(
@@ -268,11 +267,11 @@ def gathered_memory(
     layer_rank_expert_parameters: Array,
 ) -> Array:
     """Memory of the weights that ZeRO-3 holds gathered."""
-    count = np.minimum(gathered_layers, weight_copies * stage_layers)
+    count = xp.minimum(gathered_layers, weight_copies * stage_layers)
     ends = gathered_ends * (embedding_rank_parameters + output_rank_parameters)
-    dense = np.where(shards > 1.0, count * layer_rank_parameters + ends, 0.0)
-    experts = np.where(expert_shards > 1.0, count * layer_rank_expert_parameters, 0.0)
-    return np.where(zero_stage >= 3.0, gathered_bytes * (dense + experts), 0.0)
+    dense = xp.where(shards > 1.0, count * layer_rank_parameters + ends, 0.0)
+    experts = xp.where(expert_shards > 1.0, count * layer_rank_expert_parameters, 0.0)
+    return xp.where(zero_stage >= 3.0, gathered_bytes * (dense + experts), 0.0)
 
 
 # Where a mechanism says how many layers are fetched ahead, these are held beside the one at work.
@@ -285,8 +284,8 @@ def fetched_layers(
     gathered_layers: Array, forward_layers_ahead: Array, backward_layers_ahead: Array
 ) -> Array:
     """Layers held gathered: as the software does, or the one at work and those fetched ahead."""
-    ahead = np.maximum(forward_layers_ahead, backward_layers_ahead)
-    return np.maximum(gathered_layers, 1.0 + ahead)
+    ahead = xp.maximum(forward_layers_ahead, backward_layers_ahead)
+    return xp.maximum(gathered_layers, 1.0 + ahead)
 
 
 formula(
@@ -315,10 +314,10 @@ def pending_gradient_memory(
     trained_expert_parameters: Array,
 ) -> Array:
     """Memory of gradients that wait for being sharded (FSDP2 in a pipeline: all)."""
-    dense = np.where(shards > 1.0, trained_parameters, 0.0)
-    experts = np.where(expert_shards > 1.0, trained_expert_parameters, 0.0)
+    dense = xp.where(shards > 1.0, trained_parameters, 0.0)
+    experts = xp.where(expert_shards > 1.0, trained_expert_parameters, 0.0)
     waiting = pending_share * gradient_bytes * (dense + experts)
-    return np.where(zero_stage >= 2.0, waiting, 0.0)
+    return xp.where(zero_stage >= 2.0, waiting, 0.0)
 
 
 # Gradients that are reduced once a step accumulate whole.
@@ -343,7 +342,7 @@ call(
 )
 def bucket_memory(dp: Array, cp: Array, buckets: Array, bucket_bytes: Array) -> Array:
     """Memory of buckets of gradients on their way."""
-    return np.where(dp * cp > 1.0, buckets * bucket_bytes, 0.0)
+    return xp.where(dp * cp > 1.0, buckets * bucket_bytes, 0.0)
 
 
 @formula(
@@ -359,7 +358,7 @@ def placeholder_memory(
     etp: Array,
 ) -> Array:
     """Memory of what a product hands back whose gradient was added to the sum already."""
-    expert = np.where(stage_moe_layers > 0.0, expert_weights / etp, 0.0)
+    expert = xp.where(stage_moe_layers > 0.0, expert_weights / etp, 0.0)
     return placeholder_bytes * (layer_rank_parameters + expert)
 
 
@@ -378,7 +377,7 @@ ROWS = "the bias of a product that is split by rows is whole on each rank"
 )
 def rank_kv_heads(kv_rank: Array, heads: Array, kv_heads: Array, tp: Array) -> Array:
     """Key and value heads of a rank."""
-    return np.where(kv_rank > 0.0, heads / tp, np.maximum(kv_heads / tp, 1.0))
+    return xp.where(kv_rank > 0.0, heads / tp, xp.maximum(kv_heads / tp, 1.0))
 
 
 @formula(**TENSOR)
@@ -387,7 +386,7 @@ def rank_key_value_weights(
 ) -> Array:
     """Weights to keys and values on one rank."""
     latent = key_value_weights / tp
-    return np.where(kv_rank > 0.0, latent, key_value_weights * (rank_kv_heads / kv_heads))
+    return xp.where(kv_rank > 0.0, latent, key_value_weights * (rank_kv_heads / kv_heads))
 
 
 @formula(assumes=("projections down to latent vectors are whole on each rank",), **TENSOR)
@@ -425,8 +424,8 @@ def attention_rank_biases(
     own = heads / tp
     up = own * (query_head_size + head_size_plain + value_head_size)
     latent = q_rank + kv_rank + head_size_rope + up
-    outputs = np.where(kv_rank > 0.0, latent, (own + 2.0 * rank_kv_heads) * head_size)
-    return np.maximum(biases, qkv_biases) * outputs + biases * hidden_size
+    outputs = xp.where(kv_rank > 0.0, latent, (own + 2.0 * rank_kv_heads) * head_size)
+    return xp.maximum(biases, qkv_biases) * outputs + biases * hidden_size
 
 
 total("attention_rank_parameters",
@@ -459,8 +458,8 @@ def shared_rank_parameters(
 ) -> Array:
     """Parameters of one layer's router and shared experts on one rank."""
     bias = biases * ((1.0 + gated) * shared_ffn_size / tp + hidden_size)
-    shared = shared_expert_weights / tp + np.where(shared_ffn_size > 0.0, bias, 0.0)
-    return np.asarray(router_parameters + shared)
+    shared = shared_expert_weights / tp + xp.where(shared_ffn_size > 0.0, bias, 0.0)
+    return xp.asarray(router_parameters + shared)
 
 
 @formula(source=MEGATRON_CODE, where="megatron/core/transformer/moe/experts.py", assumes=(ROWS,))
@@ -483,7 +482,7 @@ def expert_rank_parameters(
 def padded_vocabulary(vocabulary_size: Array, vocabulary_multiple: Array, tp: Array) -> Array:
     """Vocabulary as it is padded, so that every rank has as many rows of the tables."""
     multiple = vocabulary_multiple * tp
-    return np.asarray(multiple * np.ceil(vocabulary_size / multiple))
+    return xp.asarray(multiple * xp.ceil(vocabulary_size / multiple))
 
 
 @formula(assumes=("learned positions are whole on each rank",), **TENSOR)

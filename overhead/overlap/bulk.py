@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
+from overhead.arrays import xp
 from overhead.formula import alias, call, constant, formula, product, total
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import mechanisms
@@ -36,13 +36,13 @@ def ddp_buckets_time(
     communication_time: Array,
 ) -> Array:
     """Time of a backward behind which its gradients' buckets are reduced."""
-    first = np.where(gradient_buckets > 1.0, first_bucket_share, 1.0)
-    others = np.maximum(gradient_buckets - 1.0, 1.0)
+    first = xp.where(gradient_buckets > 1.0, first_bucket_share, 1.0)
+    others = xp.maximum(gradient_buckets - 1.0, 1.0)
     start = first * compute_time
     from_first = start + communication_time
     from_second = start + (1.0 - first) * (compute_time / others + communication_time)
     from_last = compute_time + (1.0 - first) * communication_time / others
-    return np.maximum(np.maximum(from_first, from_second), from_last)
+    return xp.maximum(xp.maximum(from_first, from_second), from_last)
 
 
 @formula(returns="first_bucket_share", source="derivation", assumes=("all buckets are equal",))
@@ -61,8 +61,8 @@ def sized_buckets(
     message_bytes: Array, first_bucket_capacity: Array, bucket_capacity: Array
 ) -> Array:
     """Buckets of all gradients: a first one, and what the others hold."""
-    left = np.maximum(message_bytes - first_bucket_capacity, 0.0)
-    return 1.0 + np.ceil(left / bucket_capacity)
+    left = xp.maximum(message_bytes - first_bucket_capacity, 0.0)
+    return 1.0 + xp.ceil(left / bucket_capacity)
 
 
 @formula(
@@ -74,8 +74,8 @@ def sized_buckets(
 )
 def sized_first_bucket(message_bytes: Array, first_bucket_capacity: Array) -> Array:
     """Share of the gradients that the first bucket holds."""
-    whole = np.maximum(message_bytes, first_bucket_capacity)
-    return np.where(message_bytes > first_bucket_capacity, first_bucket_capacity / whole, 1.0)
+    whole = xp.maximum(message_bytes, first_bucket_capacity)
+    return xp.where(message_bytes > first_bucket_capacity, first_bucket_capacity / whole, 1.0)
 
 
 @formula(
@@ -86,7 +86,7 @@ def sized_first_bucket(message_bytes: Array, first_bucket_capacity: Array) -> Ar
 )
 def megatron_bucket_elements(dp: Array) -> Array:
     """Gradients of a bucket as Megatron chooses them: a million a rank, and 40 at least."""
-    return np.maximum(40e6, 1e6 * dp)
+    return xp.maximum(40e6, 1e6 * dp)
 
 
 @formula(
@@ -98,7 +98,7 @@ def megatron_bucket_elements(dp: Array) -> Array:
 )
 def megatron_buckets(reduced_elements: Array, bucket_elements: Array) -> Array:
     """Buckets of all gradients where each holds as many."""
-    return np.maximum(np.ceil(reduced_elements / bucket_elements), 1.0)
+    return xp.maximum(xp.ceil(reduced_elements / bucket_elements), 1.0)
 
 
 # Gradient accumulation: only the last micro-batch's backward has gradients to be sent.
@@ -125,9 +125,9 @@ def gradient_accumulation_time(
     compute_time: Array, communication_time: Array, gradient_buckets: Array, overlap_window: Array
 ) -> Array:
     """Time of micro-batches of which only the last one's backward hides the reduction."""
-    window = np.minimum(overlap_window, compute_time)
+    window = xp.minimum(overlap_window, compute_time)
     beyond = communication_time - window * (1.0 - 1.0 / gradient_buckets)
-    return compute_time + np.maximum(communication_time / gradient_buckets, beyond)
+    return compute_time + xp.maximum(communication_time / gradient_buckets, beyond)
 
 
 # Messages: each one costs its latency.
@@ -194,7 +194,7 @@ total(
 @formula(returns="ideal_overlapped_time", source="derivation", when=FUSED)
 def ideal_fused_time(compute_time: Array, fused_communication_time: Array) -> Array:
     """Time of the longer one, with the messages fused."""
-    return np.maximum(compute_time, fused_communication_time)
+    return xp.maximum(compute_time, fused_communication_time)
 
 
 # What fusing saves isn't hidden: it isn't sent at all.
@@ -212,7 +212,7 @@ constant(
 
 def _along(*given: ArrayLike) -> list[Array]:
     """Return arrays of one shape, with nothing in front of the leading axis."""
-    arrays = [np.asarray(values, dtype=np.float64) for values in given]
+    arrays = [xp.asarray(values, dtype=xp.float64) for values in given]
     most = max(array.ndim for array in arrays)
     if not most:
         message = "parts stand along the first axis: give arrays"
@@ -221,18 +221,18 @@ def _along(*given: ArrayLike) -> list[Array]:
         array.reshape(array.shape[:1] + (1,) * (most - array.ndim) + array.shape[1:])
         for array in arrays
     ]
-    return list(np.broadcast_arrays(*padded))
+    return list(xp.broadcast_arrays(*padded))
 
 
 def bucketed_time(compute: ArrayLike, communication: ArrayLike) -> Array:
     """Return the time of a backward behind which buckets of gradients are reduced."""
     work, sent = _along(compute, communication)
     if not len(work):
-        return np.zeros(work.shape[1:])
-    ready = np.cumsum(work, axis=0)
-    done = np.cumsum(sent, axis=0)
-    waited = np.maximum.accumulate(ready - (done - sent), axis=0)
-    return np.asarray(done[-1] + waited[-1])
+        return xp.zeros(work.shape[1:])
+    ready = xp.cumsum(work, axis=0)
+    done = xp.cumsum(sent, axis=0)
+    waited = xp.maximum.accumulate(ready - (done - sent), axis=0)
+    return xp.asarray(done[-1] + waited[-1])
 
 
 def prefetched_time(
@@ -242,22 +242,22 @@ def prefetched_time(
     gathered, work = _along(gather, compute)
     count = len(work)
     if not count:
-        return np.zeros(work.shape[1:])
+        return xp.zeros(work.shape[1:])
     if prefetched_layers is None or prefetched_layers >= count - 1:
-        before = np.cumsum(gathered, axis=0)
-        after = np.cumsum(work[::-1], axis=0)[::-1]
-        return np.asarray((before + after).max(axis=0))
+        before = xp.cumsum(gathered, axis=0)
+        after = xp.cumsum(work[::-1], axis=0)[::-1]
+        return xp.asarray((before + after).max(axis=0))
     ends: list[Array] = []
-    arrived = np.zeros(work.shape[1:])
-    done = np.zeros(work.shape[1:])
+    arrived = xp.zeros(work.shape[1:])
+    done = xp.zeros(work.shape[1:])
     for index in range(count):
         # Its place is that of a layer that is done with.
         freed = index - prefetched_layers - 1
-        start = np.maximum(arrived, ends[freed]) if freed >= 0 else arrived
+        start = xp.maximum(arrived, ends[freed]) if freed >= 0 else arrived
         arrived = start + gathered[index]
-        done = np.maximum(arrived, done) + work[index]
+        done = xp.maximum(arrived, done) + work[index]
         ends.append(done)
-    return np.asarray(done)
+    return xp.asarray(done)
 
 
 def sharded_backward_time(
@@ -267,14 +267,14 @@ def sharded_backward_time(
     gathered, work, reduced = _along(gather, compute, reduce)
     count = len(work)
     arrived: list[Array] = []
-    done = sent = np.zeros(work.shape[1:])
+    done = sent = xp.zeros(work.shape[1:])
     for index in range(count):
         while len(arrived) < min(index + 1 + prefetched_layers, count):
             sent = sent + gathered[len(arrived)]
             arrived.append(sent)
-        done = np.maximum(done, arrived[index]) + work[index]
-        sent = np.maximum(sent, done) + reduced[index]
-    return np.asarray(sent)
+        done = xp.maximum(done, arrived[index]) + work[index]
+        sent = xp.maximum(sent, done) + reduced[index]
+    return xp.asarray(sent)
 
 
 def layered_time(
@@ -283,10 +283,10 @@ def layered_time(
     """Return the time of layers whose communication hides behind the next one's computation."""
     work, sent = _along(compute, communication)
     if not len(work):
-        return np.zeros(work.shape[1:])
-    share = np.asarray(independent_share, dtype=np.float64)
-    hidden = np.maximum(sent[:-1], share * work[1:]) + (1.0 - share) * work[1:]
-    return np.asarray(work[0] + hidden.sum(axis=0) + sent[-1])
+        return xp.zeros(work.shape[1:])
+    share = xp.asarray(independent_share, dtype=xp.float64)
+    hidden = xp.maximum(sent[:-1], share * work[1:]) + (1.0 - share) * work[1:]
+    return xp.asarray(work[0] + hidden.sum(axis=0) + sent[-1])
 
 
 # A whole product beside a whole collective that takes some of the GPU's multiprocessors.
@@ -301,7 +301,7 @@ BULK: dict[str, Any] = {
 @formula(source=mechanisms.ENGINE, where="set_sm_margin", assumes=("one is left at least",))
 def free_sms(sms: Array, num_sm: Array) -> Array:
     """Multiprocessors that communication leaves to the computation."""
-    return np.maximum(sms - num_sm, 1.0)
+    return xp.maximum(sms - num_sm, 1.0)
 
 
 @formula(source="derivation", assumes=(ALONE, "all multiprocessors work all of the time"))
@@ -321,7 +321,7 @@ def bulk_margin_time(carved_compute_time: Array, communication_time: Array) -> A
 
     It can be longer than both one after the other.
     """
-    return np.maximum(carved_compute_time, communication_time)
+    return xp.maximum(carved_compute_time, communication_time)
 
 
 @formula(
@@ -337,8 +337,8 @@ def bulk_shared_time(
     communication_time: Array, compute_time: Array, num_sm: Array, sms: Array
 ) -> Array:
     """Time of a product that gets a collective's multiprocessors when that is done."""
-    taken = communication_time * np.minimum(num_sm / sms, 1.0)
-    return np.maximum(communication_time, compute_time + taken)
+    taken = communication_time * xp.minimum(num_sm / sms, 1.0)
+    return xp.maximum(communication_time, compute_time + taken)
 
 
 total("overlapped_time", ("compute_time", "communication_time"),
@@ -360,7 +360,7 @@ AT_LEAST_ONE = ("one multiprocessor at least",)
 )
 def linear_rate(bandwidth: Array, num_sm: Array, sm_bandwidth: Array) -> Array:
     """Rate at which multiprocessors send, each as much until the link is full."""
-    return np.minimum(bandwidth, np.maximum(num_sm, 1.0) * sm_bandwidth)
+    return xp.minimum(bandwidth, xp.maximum(num_sm, 1.0) * sm_bandwidth)
 
 
 @formula(
@@ -371,7 +371,7 @@ def linear_rate(bandwidth: Array, num_sm: Array, sm_bandwidth: Array) -> Array:
 )
 def saturating_rate(bandwidth: Array, num_sm: Array, half_bandwidth_sms: Array) -> Array:
     """Rate at which multiprocessors send, each one adding less."""
-    sending = np.maximum(num_sm, 1.0)
+    sending = xp.maximum(num_sm, 1.0)
     return bandwidth * sending / (sending + half_bandwidth_sms)
 
 
@@ -416,20 +416,20 @@ def tiles(
     matmul_rows: Array, tile_rows: Array, matmul_columns: Array, tile_columns: Array
 ) -> Array:
     """Tiles of a matrix product."""
-    return np.ceil(matmul_rows / tile_rows) * np.ceil(matmul_columns / tile_columns)
+    return xp.ceil(matmul_rows / tile_rows) * xp.ceil(matmul_columns / tile_columns)
 
 
 @formula(source=mechanisms.TILES, where=WHERE)
 def waves(tiles: Array, free_sms: Array) -> Array:
     """Waves of a product's tiles, one on each multiprocessor at a time."""
-    return np.ceil(tiles / free_sms)
+    return xp.ceil(tiles / free_sms)
 
 
 @formula(source=mechanisms.TILES, where=WHERE)
 def wave_efficiency(tiles: Array, free_sms: Array) -> Array:
     """Tiles of a product by those that its waves have room for."""
-    room = np.ceil(np.maximum(tiles, 1.0) / free_sms) * free_sms
-    return np.where(tiles > 0.0, tiles / room, 1.0)
+    room = xp.ceil(xp.maximum(tiles, 1.0) / free_sms) * free_sms
+    return xp.where(tiles > 0.0, tiles / room, 1.0)
 
 
 @formula(
@@ -464,8 +464,8 @@ def wave_matmul_time(
     waves: Array, tile_time: Array, moved_bytes: Array, memory_bandwidth: Array, launch_time: Array
 ) -> Array:
     """Time of a matrix product in whole waves, or of its bytes if that is longer."""
-    time = np.maximum(waves * tile_time, moved_bytes / memory_bandwidth) + launch_time
-    return np.where(waves > 0.0, time, 0.0)
+    time = xp.maximum(waves * tile_time, moved_bytes / memory_bandwidth) + launch_time
+    return xp.where(waves > 0.0, time, 0.0)
 
 
 # Cut into chunks.
@@ -489,7 +489,7 @@ alias(
 )
 def aggregate_chunks(ranks: Array) -> Array:
     """Chunks of a product whose input comes round a ring, two at a time."""
-    return np.maximum(np.ceil(ranks / 2.0), 1.0)
+    return xp.maximum(xp.ceil(ranks / 2.0), 1.0)
 
 
 alias("product_chunks", "splits", source=mechanisms.ENGINE, where="num_splits", when=SPLIT)
@@ -498,7 +498,7 @@ alias("product_chunks", "splits", source=mechanisms.ENGINE, where="num_splits", 
 @formula(source=mechanisms.DECOMPOSED, where="decomposition into a loop of chunks")
 def chunk_rows(matmul_rows: Array, product_chunks: Array) -> Array:
     """Rows of a chunk: rings cut along the tokens."""
-    return np.ceil(matmul_rows / product_chunks)
+    return xp.ceil(matmul_rows / product_chunks)
 
 
 alias(
@@ -518,7 +518,7 @@ alias("chunk_rows", "matmul_rows", source=mechanisms.ENGINE, where="num_splits",
 )
 def split_columns(matmul_columns: Array, product_chunks: Array) -> Array:
     """Columns of a part."""
-    return np.ceil(matmul_columns / product_chunks)
+    return xp.ceil(matmul_columns / product_chunks)
 
 
 CHUNK = {"matmul_rows": "chunk_rows", "matmul_columns": "chunk_columns"}
@@ -549,4 +549,4 @@ def equal_piece_time(product_time: Array, product_chunks: Array) -> Array:
 def decomposition_factor(whole_product_time: Array, product_time: Array) -> Array:
     """Time of a cut product by that of a whole one."""
     some = whole_product_time > 0.0
-    return np.where(some, product_time / np.where(some, whole_product_time, 1.0), 1.0)
+    return xp.where(some, product_time / xp.where(some, whole_product_time, 1.0), 1.0)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.compute.quantities import MEASURED
 from overhead.expression import power_sum
 from overhead.formula import alias, call, constant, declare, formula, product, total
@@ -27,8 +26,8 @@ def two_durations_time(
     compute_time: Array, communication_time: Array, overlap_efficiency: Array
 ) -> Array:
     """Time of two durations of which a share of the shorter one hides."""
-    shorter = np.minimum(compute_time, communication_time)
-    return np.maximum(compute_time, communication_time) + (1.0 - overlap_efficiency) * shorter
+    shorter = xp.minimum(compute_time, communication_time)
+    return xp.maximum(compute_time, communication_time) + (1.0 - overlap_efficiency) * shorter
 
 
 @formula(
@@ -49,7 +48,7 @@ def of_communication_time(
     full efficiency, less than the communication by itself.
     """
     shown = compute_time + (1.0 - overlap_efficiency) * communication_time
-    return np.maximum(shown, np.maximum(compute_time, communication_time))
+    return xp.maximum(shown, xp.maximum(compute_time, communication_time))
 
 
 # What follows, whatever overlaps.
@@ -60,7 +59,7 @@ total("sequential_time", ("compute_time", "communication_time"))
 @formula(source="derivation")
 def ideal_overlapped_time(compute_time: Array, communication_time: Array) -> Array:
     """Time of the longer of the two: what overlap can reach at best."""
-    return np.maximum(compute_time, communication_time)
+    return xp.maximum(compute_time, communication_time)
 
 
 @formula(source="derivation")
@@ -80,9 +79,9 @@ def exposed_time(overlapped_time: Array, compute_time: Array) -> Array:
 )
 def overlap_ratio(hidden_time: Array, compute_time: Array, communication_time: Array) -> Array:
     """Hidden time by the shorter duration; 0 where there is nothing to hide."""
-    shorter = np.minimum(compute_time, communication_time)
+    shorter = xp.minimum(compute_time, communication_time)
     some = shorter > 0.0
-    return np.where(some, np.minimum(hidden_time / np.where(some, shorter, 1.0), 1.0), 0.0)
+    return xp.where(some, xp.minimum(hidden_time / xp.where(some, shorter, 1.0), 1.0), 0.0)
 
 
 @formula(
@@ -92,22 +91,22 @@ def overlap_ratio(hidden_time: Array, compute_time: Array, communication_time: A
 def hidden_communication_share(hidden_time: Array, communication_time: Array) -> Array:
     """Hidden time by the communication's; 0 where there is none."""
     some = communication_time > 0.0
-    share = hidden_time / np.where(some, communication_time, 1.0)
-    return np.where(some, np.minimum(share, 1.0), 0.0)
+    share = hidden_time / xp.where(some, communication_time, 1.0)
+    return xp.where(some, xp.minimum(share, 1.0), 0.0)
 
 
 @formula(source="derivation")
 def overlap_speedup(sequential_time: Array, overlapped_time: Array) -> Array:
     """Sequential time by overlapped time; 1 where both are nought."""
     some = overlapped_time > 0.0
-    return np.where(some, sequential_time / np.where(some, overlapped_time, 1.0), 1.0)
+    return xp.where(some, sequential_time / xp.where(some, overlapped_time, 1.0), 1.0)
 
 
 @formula(source="derivation")
 def ideal_speedup(sequential_time: Array, ideal_overlapped_time: Array) -> Array:
     """Speedup if all of the shorter duration hid: 1/(1 - f) at a share f of communication."""
     some = ideal_overlapped_time > 0.0
-    return np.where(some, sequential_time / np.where(some, ideal_overlapped_time, 1.0), 1.0)
+    return xp.where(some, sequential_time / xp.where(some, ideal_overlapped_time, 1.0), 1.0)
 
 
 @formula(source="derivation")
@@ -115,7 +114,7 @@ def communication_share(communication_time: Array, compute_time: Array) -> Array
     """Communication by the time of both one after the other."""
     both = compute_time + communication_time
     some = both > 0.0
-    return np.where(some, communication_time / np.where(some, both, 1.0), 0.0)
+    return xp.where(some, communication_time / xp.where(some, both, 1.0), 0.0)
 
 
 # Layers that follow one another: weights gathered ahead, gradients scattered, results reduced.
@@ -135,10 +134,10 @@ def fsdp_prefetch_time(
     prefetched_layers: Array, compute_time: Array, communication_time: Array, layers: Array
 ) -> Array:
     """Time of a forward whose layers' weights are gathered ahead."""
-    ahead = np.maximum(
+    ahead = xp.maximum(
         compute_time + communication_time / layers, communication_time + compute_time / layers
     )
-    return np.where(prefetched_layers > 0.0, ahead, compute_time + communication_time)
+    return xp.where(prefetched_layers > 0.0, ahead, compute_time + communication_time)
 
 
 @formula(
@@ -150,7 +149,7 @@ def fsdp_prefetch_time(
 )
 def window_of_elements(prefetched_elements: Array, layer_elements: Array) -> Array:
     """Layers that a window of elements gathers ahead: one at least, unless it is nought."""
-    return np.ceil(prefetched_elements / layer_elements)
+    return xp.ceil(prefetched_elements / layer_elements)
 
 
 def sharded_wait(
@@ -161,15 +160,15 @@ def sharded_wait(
     A layer's gathering is issued when the one so many before it begins, its reduction when it
     ends, all on one communicator; with none ahead each waits for all before it.
     """
-    fetched = np.maximum(np.minimum(ahead, layers - 1.0), 1.0)
+    fetched = xp.maximum(xp.minimum(ahead, layers - 1.0), 1.0)
     between = layers - 1.0 - fetched
     late = fetched * (gather - compute)
-    after = np.maximum(late, late + fetched * reduce - compute)
-    before = np.maximum(fetched * (reduce - compute), (1.0 - fetched) * compute)
-    both = between * (gather + reduce - compute) + np.maximum(before, after)
-    waited = np.where(layers > 1.0, reduce + np.maximum(both, 0.0), reduce)
-    serial = np.maximum(layers - 1.0, 0.0) * (gather + reduce) + reduce
-    return np.where(ahead > 0.0, waited, serial)
+    after = xp.maximum(late, late + fetched * reduce - compute)
+    before = xp.maximum(fetched * (reduce - compute), (1.0 - fetched) * compute)
+    both = between * (gather + reduce - compute) + xp.maximum(before, after)
+    waited = xp.where(layers > 1.0, reduce + xp.maximum(both, 0.0), reduce)
+    serial = xp.maximum(layers - 1.0, 0.0) * (gather + reduce) + reduce
+    return xp.where(ahead > 0.0, waited, serial)
 
 
 @formula(
@@ -207,7 +206,7 @@ def layer_by_layer_time(
     compute_time: Array, communication_time: Array, layers: Array, independent_share: Array
 ) -> Array:
     """Time of layers each of whose communication hides behind the next one's computation."""
-    independent = np.maximum(communication_time, independent_share * compute_time)
+    independent = xp.maximum(communication_time, independent_share * compute_time)
     between = (layers - 1.0) * (independent + (1.0 - independent_share) * compute_time)
     return (compute_time + communication_time + between) / layers
 
@@ -231,7 +230,7 @@ RING = {"mechanism": "reduce_scatter_ring"}
 )
 def ring_exchange_time(product_time: Array, communication_time: Array, piece_time: Array) -> Array:
     """Time of a product whose input comes round a ring, a chunk of it each step."""
-    return np.maximum(product_time, communication_time + piece_time)
+    return xp.maximum(product_time, communication_time + piece_time)
 
 
 @formula(
@@ -248,8 +247,8 @@ def ring_exchange_aggregate_time(
 
     Two ranks overlap nothing: the only chunk that comes is waited for first.
     """
-    first = product_time + communication_time / np.maximum(ranks - 1.0, 1.0)
-    return np.maximum(first, communication_time + piece_time)
+    first = product_time + communication_time / xp.maximum(ranks - 1.0, 1.0)
+    return xp.maximum(first, communication_time + piece_time)
 
 
 alias("summing_bandwidth", "memory_bandwidth")
@@ -264,7 +263,7 @@ alias("summing_bandwidth", "memory_bandwidth")
 def ring_partial_sum_time(ranks: Array, message_bytes: Array, summing_bandwidth: Array) -> Array:
     """Time in which a rank adds up what it got from the others."""
     time = (ranks + 1.0) * message_bytes / (ranks * summing_bandwidth)
-    return np.where(ranks > 1.0, time, 0.0)
+    return xp.where(ranks > 1.0, time, 0.0)
 
 
 @formula(
@@ -278,7 +277,7 @@ def reduce_scatter_ring_time(
     product_time: Array, communication_time: Array, piece_time: Array, partial_sum_time: Array
 ) -> Array:
     """Time of a product whose partial results go round a ring, and are added up at the end."""
-    return np.maximum(product_time, communication_time + piece_time) + partial_sum_time
+    return xp.maximum(product_time, communication_time + piece_time) + partial_sum_time
 
 
 total("sequential_time", ("compute_time", "communication_time", "partial_sum_time"),
@@ -312,7 +311,7 @@ def reduce_scatter_pipeline_time(
 ) -> Array:
     """Time of a product in parts, each of them reduced and scattered behind the next one."""
     sent = piece_time + (splits - 1.0) * communication_time / splits
-    return np.maximum(product_time, sent) + last_split_time
+    return xp.maximum(product_time, sent) + last_split_time
 
 
 @formula(
@@ -322,7 +321,7 @@ def reduce_scatter_pipeline_time(
 )
 def messages_of_ring(ranks: Array) -> Array:
     """Messages of a ring: a step each."""
-    return np.maximum(ranks - 1.0, 1.0)
+    return xp.maximum(ranks - 1.0, 1.0)
 
 
 alias("messages", "splits", when={"mechanism": "reduce_scatter_pipeline"})
@@ -374,7 +373,7 @@ alias("group_bandwidth", "port_bandwidth")
 )
 def bandwidth_to_peers(port_bandwidth: Array, ranks: Array, link_bandwidth: Array) -> Array:
     """Bandwidth of the links that lead to a group's other ranks."""
-    return np.minimum(port_bandwidth, np.maximum(ranks - 1.0, 1.0) * link_bandwidth)
+    return xp.minimum(port_bandwidth, xp.maximum(ranks - 1.0, 1.0) * link_bandwidth)
 
 
 # What communicates in turn is the collective that `overhead.collectives` has, in one node.
@@ -464,7 +463,7 @@ def slowed_product_time(
     overlapped_time: Array, compute_time: Array, sms: Array, free_sms: Array
 ) -> Array:
     """Time of a product that gets a collective's multiprocessors when that is done."""
-    return np.minimum(overlapped_time, compute_time * sms / free_sms)
+    return xp.minimum(overlapped_time, compute_time * sms / free_sms)
 
 
 # Matrix products with a choice among tiles: whole, cut into pieces that run side by side, and on
@@ -500,9 +499,9 @@ def tile_product_time(
     burst_memory_bandwidth: Array,
 ) -> Array:
     """Time of equal products at once with one tile, or of their bytes if that is longer."""
-    each = np.ceil(matmul_rows / tile_rows) * np.ceil(matmul_columns / tile_columns)
-    full = np.maximum(products_at_once * each / sms, 1.0)
-    filled = full + last_wave_share * (np.ceil(full) - full)
+    each = xp.ceil(matmul_rows / tile_rows) * xp.ceil(matmul_columns / tile_columns)
+    full = xp.maximum(products_at_once * each / sms, 1.0)
+    filled = full + last_wave_share * (xp.ceil(full) - full)
     depth = matmul_depth + tile_depth_overhead
     worked = 2.0 * tile_rows * tile_columns * depth * sms / burst_matmul_flops
     loaded = (tile_rows + tile_columns) * depth * matmul_input_bytes / sm_load_bandwidth
@@ -510,7 +509,7 @@ def tile_product_time(
     moved = products_at_once * (inputs + activation_bytes * matmul_rows * matmul_columns)
     tiled = filled * power_sum(worked, loaded, tile_sharpness)
     time = power_sum(tiled, moved / burst_memory_bandwidth, 4.0)
-    return np.where(matmul_rows * matmul_columns * matmul_depth > 0.0, time, 0.0)
+    return xp.where(matmul_rows * matmul_columns * matmul_depth > 0.0, time, 0.0)
 
 
 constant("products_at_once", 1.0, "One product by itself", like="matmul_rows")
@@ -551,7 +550,7 @@ def confined_product_time(
 ) -> Array:
     """Time of a product in a long run, on the multiprocessors that are left."""
     slowed = power_sum(burst_ratio * burst_product_time, burst_product_time * sms / free_sms, 20.0)
-    return np.where(burst_product_time > 0.0, slowed + launch_time, 0.0)
+    return xp.where(burst_product_time > 0.0, slowed + launch_time, 0.0)
 
 
 alias("summing_bandwidth", "sum_bandwidth", when=TILED)
@@ -565,7 +564,7 @@ alias("summing_bandwidth", "sum_bandwidth", when=TILED)
 )
 def gathering_pieces_at_once(product_chunks: Array) -> Array:
     """Pieces that run side by side while their inputs come in."""
-    return np.minimum(product_chunks, 3.0)
+    return xp.minimum(product_chunks, 3.0)
 
 
 @formula(
@@ -576,7 +575,7 @@ def gathering_pieces_at_once(product_chunks: Array) -> Array:
 )
 def scattering_pieces_at_once(product_chunks: Array) -> Array:
     """Pieces that run side by side while partial results go round."""
-    return np.minimum(product_chunks, 2.0)
+    return xp.minimum(product_chunks, 2.0)
 
 
 alias("pieces_at_once", "product_chunks", source=mechanisms.ENGINE,
@@ -613,9 +612,9 @@ def side_by_side_time(
     whole_product_time: Array,
 ) -> Array:
     """Time of a product in pieces that run side by side."""
-    busy = product_chunks / pieces_at_once * np.maximum(pieces_at_once_time - launch_time, 0.0)
-    time = launch_time + busy + np.maximum(product_chunks - 1.0, 0.0) * piece_gap
-    return np.where(pieces_at_once_time > 0.0, np.maximum(time, whole_product_time), 0.0)
+    busy = product_chunks / pieces_at_once * xp.maximum(pieces_at_once_time - launch_time, 0.0)
+    time = launch_time + busy + xp.maximum(product_chunks - 1.0, 0.0) * piece_gap
+    return xp.where(pieces_at_once_time > 0.0, xp.maximum(time, whole_product_time), 0.0)
 
 
 @formula(
@@ -629,5 +628,5 @@ def tiled_bulk_time(
 ) -> Array:
     """Time of a product that is slower while a collective beside it runs."""
     some = carved_compute_time > 0.0
-    kept = np.where(some, compute_time / np.where(some, carved_compute_time, 1.0), 1.0)
-    return np.maximum(communication_time, compute_time + communication_time * (1.0 - kept))
+    kept = xp.where(some, compute_time / xp.where(some, carved_compute_time, 1.0), 1.0)
+    return xp.maximum(communication_time, compute_time + communication_time * (1.0 - kept))

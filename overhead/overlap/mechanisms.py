@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.collectives.algorithm import Requirement
 from overhead.compute.quantities import RATE
 from overhead.quantity import define
@@ -420,7 +419,7 @@ LONG_ENOUGH = Requirement(
     "shorter_than_possible",
     "both at once can't be shorter than the longer of them",
     lambda overlapped_time, ideal_overlapped_time: (
-        ~np.asarray(overlapped_time < ideal_overlapped_time * (1.0 - SLACK))
+        ~xp.asarray(overlapped_time < ideal_overlapped_time * (1.0 - SLACK))
     ),
 )
 REQUIREMENTS = (

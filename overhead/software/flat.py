@@ -6,8 +6,7 @@ into the best number of chunks: it grows with the root of the bytes.
 
 from __future__ import annotations
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.formula import alias, formula, product
 from overhead.labels import LABELS, NO_LIBRARY
 from overhead.quantity import Array, define
@@ -139,7 +138,7 @@ IN_NODE = "a flat network lies in a node while its ranks fit into one"
 
 def several(ranks: Array) -> Array:
     """Return 1.0 where there is more than one rank, else 0.0."""
-    return np.where(ranks > 1.0, 1.0, 0.0)
+    return xp.where(ranks > 1.0, 1.0, 0.0)
 
 
 @formula(
@@ -150,7 +149,7 @@ def several(ranks: Array) -> Array:
 )
 def flat_port_rate(ranks: Array, bandwidth: Array, pair_bandwidth: Array) -> Array:
     """Rate of a rank's port, to as many peers as it has."""
-    return np.minimum(bandwidth, np.maximum(ranks - 1.0, 1.0) * pair_bandwidth)
+    return xp.minimum(bandwidth, xp.maximum(ranks - 1.0, 1.0) * pair_bandwidth)
 
 
 @formula(
@@ -163,7 +162,7 @@ def flat_step_latency(
     ranks: Array, gpus_per_node: Array, step_latency: Array, fabric_latency: Array
 ) -> Array:
     """Latency of a step, in a node or between nodes."""
-    return np.where(ranks <= gpus_per_node, step_latency, fabric_latency)
+    return xp.where(ranks <= gpus_per_node, step_latency, fabric_latency)
 
 
 for _returns, _of, _name, _when, _title in (
@@ -193,7 +192,7 @@ for _returns, _of, _name, _when, _title in (
 )
 def flat_share(ranks: Array, gpus_per_node: Array, link_share: Array, fabric_share: Array) -> Array:
     """Share of the link's rate, in a node or between nodes."""
-    return np.where(ranks <= gpus_per_node, link_share, fabric_share)
+    return xp.where(ranks <= gpus_per_node, link_share, fabric_share)
 
 
 # Steps.
@@ -266,7 +265,7 @@ def flat_nvls_fixed_time(
     ranks: Array, gpus_per_host: Array, nvls_time: Array, nvls_hosts_time: Array
 ) -> Array:
     """Time of NVLS without bytes: more where the domain spans hosts."""
-    spans = np.where(ranks > gpus_per_host, 1.0, 0.0)
+    spans = xp.where(ranks > gpus_per_host, 1.0, 0.0)
     return several(ranks) * (nvls_time + spans * nvls_hosts_time)
 
 

@@ -6,8 +6,7 @@ wholly inside of nodes or wholly between them, so that both add up, as do phases
 
 from __future__ import annotations
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.formula import alias, formula, product
 from overhead.quantity import Array
 from overhead.software.flat import OWN, PRICED, several
@@ -27,7 +26,7 @@ PATHS = {**NODES, "form": "ring|tree"}
 
 def depth(total_nodes: Array) -> Array:
     """Return the steps between nodes up a tree and down it."""
-    return 2.0 * np.ceil(np.log2(total_nodes))
+    return 2.0 * xp.ceil(xp.log2(total_nodes))
 
 
 product("total_nodes", ("nodes", "pods"), "Nodes of the group, in all pods", source=OWN, when=NODES)
@@ -49,7 +48,7 @@ def fabric_rate(
 ) -> Array:
     """Rate of a node's network cards together, on the slower of the levels that are passed."""
     near, far = inter_bandwidth / uplink_oversubscription, pod_bandwidth / pod_oversubscription
-    slower = np.where(pods > 1.0, np.where(nodes > 1.0, np.minimum(near, far), far), near)
+    slower = xp.where(pods > 1.0, xp.where(nodes > 1.0, xp.minimum(near, far), far), near)
     return node_ranks / ranks_per_nic * slower
 
 
@@ -60,7 +59,7 @@ def fabric_rate(
 )
 def node_port_rate(node_ranks: Array, intra_bandwidth: Array, pair_bandwidth: Array) -> Array:
     """Rate of a rank's port inside its node, to as many peers as it has there."""
-    return np.minimum(intra_bandwidth, np.maximum(node_ranks - 1.0, 1.0) * pair_bandwidth)
+    return xp.minimum(intra_bandwidth, xp.maximum(node_ranks - 1.0, 1.0) * pair_bandwidth)
 
 
 @formula(
@@ -96,7 +95,7 @@ def ring_inner_bytes(
     ring_passes: Array, ranks: Array, total_nodes: Array, node_ranks: Array, port_rate: Array
 ) -> Array:
     """Bytes of rings through a rank's port."""
-    inside = np.where(total_nodes > 1.0, (node_ranks - 1.0) / node_ranks, 1.0)
+    inside = xp.where(total_nodes > 1.0, (node_ranks - 1.0) / node_ranks, 1.0)
     return ring_passes * (ranks - 1.0) / ranks * inside / port_rate
 
 
@@ -141,7 +140,7 @@ def tree_outer_bytes(total_nodes: Array, fabric_rate: Array) -> Array:
 )
 def nvls_inner_bytes(node_ranks: Array, port_rate: Array) -> Array:
     """Bytes through a rank's port where the node's switch reduces and multicasts."""
-    return np.where(node_ranks > 1.0, 1.0 + 1.0 / node_ranks, 0.0) / port_rate
+    return xp.where(node_ranks > 1.0, 1.0 + 1.0 / node_ranks, 0.0) / port_rate
 
 
 @formula(
@@ -235,7 +234,7 @@ product("inner_share", ("link_share", "tree_link_share"),
 )
 def nvls_inner_share(nvls_share: Array, total_nodes: Array, nvls_tree_share: Array) -> Array:
     """Share of a port's rate that NVLS reaches, under a tree a bit less."""
-    return nvls_share * np.where(total_nodes > 1.0, nvls_tree_share, 1.0)
+    return nvls_share * xp.where(total_nodes > 1.0, nvls_tree_share, 1.0)
 
 
 product("outer_share", ("fabric_share", "tree_share"), "Share of the cards' rate that trees reach",
@@ -260,7 +259,7 @@ def slower_byte_time(
     inner_byte_time: Array, inner_share: Array, outer_byte_time: Array, outer_share: Array
 ) -> Array:
     """Time of a byte with Simple: that of the slower level."""
-    return np.maximum(inner_byte_time / inner_share, outer_byte_time / outer_share)
+    return xp.maximum(inner_byte_time / inner_share, outer_byte_time / outer_share)
 
 
 @formula(
@@ -290,7 +289,7 @@ def slower_ll_byte_time(
 ) -> Array:
     """Time of a byte with LL: that of the slower level."""
     inner = inner_byte_time / (inner_share * inner_ll_share)
-    return np.maximum(inner, outer_byte_time / (outer_share * fabric_ll_share))
+    return xp.maximum(inner, outer_byte_time / (outer_share * fabric_ll_share))
 
 
 @formula(
@@ -329,7 +328,7 @@ def path_ramp_square(
 ) -> Array:
     """Ramp of rings and trees."""
     between = fabric_ramp_steps * fabric_latency * outer_byte_time
-    return np.where(total_nodes > 1.0, between, ramp_time * inner_byte_time)
+    return xp.where(total_nodes > 1.0, between, ramp_time * inner_byte_time)
 
 
 @formula(
@@ -347,7 +346,7 @@ def nvls_ramp_square(
 ) -> Array:
     """Ramp of NVLS and what is between nodes."""
     between = fabric_ramp_steps * fabric_latency * simple_byte_time
-    return np.where(total_nodes > 1.0, between, nvls_ramp_time * inner_byte_time)
+    return xp.where(total_nodes > 1.0, between, nvls_ramp_time * inner_byte_time)
 
 
 @formula(
@@ -365,7 +364,7 @@ def pair_ramp_square(
 ) -> Array:
     """Ramp of pairs."""
     between = fabric_ramp_steps * fabric_latency * outer_byte_time
-    return np.where(total_nodes > 1.0, between, pair_ramp_time * inner_byte_time)
+    return xp.where(total_nodes > 1.0, between, pair_ramp_time * inner_byte_time)
 
 
 @formula(
@@ -382,8 +381,8 @@ def phase_ramp_square(
     outer_byte_time: Array,
 ) -> Array:
     """Ramps of phases, one a level."""
-    between = np.sqrt(fabric_ramp_steps * fabric_latency * outer_byte_time)
-    return (np.sqrt(ramp_time * inner_byte_time) + between) ** 2
+    between = xp.sqrt(fabric_ramp_steps * fabric_latency * outer_byte_time)
+    return (xp.sqrt(ramp_time * inner_byte_time) + between) ** 2
 
 
 # Steps: the sum along the path.
@@ -484,7 +483,7 @@ def nvls_tree_fixed_time(
     simple_fabric_factor: Array,
 ) -> Array:
     """NVLS, and steps up a tree and down it."""
-    spans = np.where(node_ranks > gpus_per_host, 1.0, 0.0)
+    spans = xp.where(node_ranks > gpus_per_host, 1.0, 0.0)
     inside = several(ranks) * (nvls_time + spans * nvls_hosts_time)
     return inside + depth(total_nodes) * (fabric_latency * (1.0 + simple_fabric_factor))
 
@@ -506,7 +505,7 @@ def sharp_fixed_time(
     simple_fabric_factor: Array,
 ) -> Array:
     """NVLS, and a step to the switches between nodes and back."""
-    spans = np.where(node_ranks > gpus_per_host, 1.0, 0.0)
+    spans = xp.where(node_ranks > gpus_per_host, 1.0, 0.0)
     inside = several(ranks) * (nvls_time + spans * nvls_hosts_time)
     return inside + 2.0 * several(total_nodes) * (fabric_latency * (1.0 + simple_fabric_factor))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from overhead.arrays import PLAIN, xp
 from overhead.formula import alias, formula, product, total
 from overhead.labels import FOLLOWING
 from overhead.quantity import Array
@@ -76,19 +77,19 @@ total("simple_slope", ("simple_byte_time", "copy_byte_time"), "Time of a byte, w
 @formula(source=OWN, when=ANY)
 def message_ramp_time(message_bytes: Array, ramp_square: Array) -> Array:
     """Ramp of the message."""
-    return np.sqrt(message_bytes) * np.sqrt(ramp_square)
+    return xp.sqrt(message_bytes) * xp.sqrt(ramp_square)
 
 
 # On the many cells of a grid there are a few sums and products, all in one array: a line for LL;
 # for Simple, whose ramp grows with the root of the message, a quadratic in that root.
 
 
-@formula(expression="message_bytes*ll_slope + ll_start_time", source=OWN, when=ANY)
+@formula(source=OWN, when=ANY)
 def ll_time(
     message_bytes: Array, ll_slope: Array, ll_start_time: Array, *, out: Array | None = None
 ) -> Array:
     """Time with protocol LL."""
-    return _on(np.add, np.multiply(message_bytes, ll_slope, out=out), ll_start_time)
+    return _on(xp.add, _scaled(message_bytes, ll_slope, out), ll_start_time)
 
 
 SIMPLE = "message_bytes*simple_slope + sqrt(message_bytes*ramp_square) + simple_start_time"
@@ -104,26 +105,32 @@ def simple_time(
     out: Array | None = None,
 ) -> Array:
     """Time with protocol Simple."""
-    root = np.sqrt(message_bytes)
-    rate = _on(np.add, np.multiply(root, simple_slope, out=out), np.sqrt(ramp_square))
-    return _on(np.add, _on(np.multiply, rate, root), simple_start_time)
+    root = xp.sqrt(message_bytes)
+    rate = _on(xp.add, _scaled(root, simple_slope, out), xp.sqrt(ramp_square))
+    return _on(xp.add, _on(xp.multiply, rate, root), simple_start_time)
+
+
+def _scaled(values: Array, slope: Array, out: Array | None) -> Array:
+    return values * slope if out is None else xp.multiply(values, slope, out=out)
 
 
 def _on(change: np.ufunc, total: Array, other: Array) -> Array:
-    """Return a sum or product, in place of the first array if it has its shape."""
-    total = np.asarray(total)
-    fits = np.broadcast_shapes(total.shape, np.shape(other)) == total.shape
-    return np.asarray(change(total, other, out=total if fits else None))
+    """Return a sum or product, in place of the first array if it is numpy's and has its shape."""
+    if not isinstance(total, PLAIN):
+        return xp.asarray(total + other if change is xp.add else total * other)
+    total = xp.asarray(total)
+    fits = xp.broadcast_shapes(total.shape, xp.shape(other)) == total.shape
+    return xp.asarray(change(total, other, out=total if fits else None))
 
 
 def least_time(ll_time: Array, simple_time: Array) -> Array:
     """Time with the protocol of least time, LL or Simple."""
-    return np.minimum(ll_time, simple_time)
+    return xp.minimum(ll_time, simple_time)
 
 
 def floored_time(device_time: Array, floor_time: Array) -> Array:
     """Time of the operation, with what it waits for host or fabric."""
-    return np.sqrt(np.sqrt(device_time**4 + floor_time**4))
+    return xp.sqrt(xp.sqrt(device_time**4 + floor_time**4))
 
 
 for _shape in FOLLOWING["shape"]:
@@ -184,7 +191,7 @@ def nodes_floor_time(
 ) -> Array:
     """Least time of an operation: the host's, and the fabric's."""
     fabric = several(total_nodes) * fabric_floor_time
-    return several(ranks) * np.sqrt(np.sqrt(host_floor_time**4 + fabric**4))
+    return several(ranks) * xp.sqrt(xp.sqrt(host_floor_time**4 + fabric**4))
 
 
 # The parts of the time.
@@ -196,7 +203,7 @@ def nodes_floor_time(
 )
 def protocol(ll_time: Array, simple_time: Array) -> Array:
     """The protocol of least time: 0 LL, 1 Simple."""
-    return np.where(ll_time <= simple_time, 0.0, 1.0)
+    return xp.where(ll_time <= simple_time, 0.0, 1.0)
 
 
 @formula(
@@ -206,7 +213,7 @@ def protocol(ll_time: Array, simple_time: Array) -> Array:
 )
 def one_protocol(ranks: Array) -> Array:
     """Simple, where there is no other protocol."""
-    return np.ones_like(ranks)
+    return xp.ones_like(ranks)
 
 
 @formula(
@@ -215,7 +222,7 @@ def one_protocol(ranks: Array) -> Array:
 )
 def step_part_time(protocol: Array, simple_fixed_time: Array, ll_fixed_time: Array) -> Array:
     """Entry and steps, with the protocol taken."""
-    return np.where(protocol > 0.0, simple_fixed_time, ll_fixed_time)
+    return xp.where(protocol > 0.0, simple_fixed_time, ll_fixed_time)
 
 
 alias(
@@ -232,7 +239,7 @@ def wire_part_time(
     message_bytes: Array, protocol: Array, simple_byte_time: Array, ll_byte_time: Array
 ) -> Array:
     """Bytes on the wire, with the protocol taken."""
-    return message_bytes * np.where(protocol > 0.0, simple_byte_time, ll_byte_time)
+    return message_bytes * xp.where(protocol > 0.0, simple_byte_time, ll_byte_time)
 
 
 product("wire_part_time", ("message_bytes", "simple_byte_time"),
@@ -264,7 +271,7 @@ def no_wait_part_time(device_time: Array) -> Array:
 )
 def wait_part_time(time: Array, device_time: Array) -> Array:
     """What the operation waits for host or fabric."""
-    return np.maximum(time - device_time, 0.0)
+    return xp.maximum(time - device_time, 0.0)
 
 
 def latency_parts(paid_launch_time: Array, step_part_time: Array, wait_part_time: Array) -> Array:
@@ -306,7 +313,7 @@ WHOLE = ("an operation that leaves a node counts as between nodes, as a whole",)
 )
 def whole_intra_time(total_nodes: Array, time: Array) -> Array:
     """Part of the time that is spent inside a node: all or nothing."""
-    return np.where(total_nodes > 1.0, 0.0, time)
+    return xp.where(total_nodes > 1.0, 0.0, time)
 
 
 @formula(
@@ -317,7 +324,7 @@ def whole_intra_time(total_nodes: Array, time: Array) -> Array:
 )
 def whole_inter_time(total_nodes: Array, pods: Array, time: Array) -> Array:
     """Part of the time that is spent between nodes: all or nothing."""
-    return np.where((total_nodes > 1.0) & (pods <= 1.0), time, 0.0)
+    return xp.where((total_nodes > 1.0) & (pods <= 1.0), time, 0.0)
 
 
 @formula(
@@ -328,4 +335,4 @@ def whole_inter_time(total_nodes: Array, pods: Array, time: Array) -> Array:
 )
 def whole_pod_time(pods: Array, time: Array) -> Array:
     """Part of the time that is spent between pods: all or nothing."""
-    return np.where(pods > 1.0, time, 0.0)
+    return xp.where(pods > 1.0, time, 0.0)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.communication import data
 from overhead.formula import alias, call, constant, declare, formula, product, total
 from overhead.labels import LABELS, PREFETCHES
@@ -35,7 +34,7 @@ LAST = "the last layer's gradients are reduced when nothing is left to hide them
 )
 def dp_window_time(gradient_reductions: Array, stage_backward_time: Array) -> Array:
     """Backwards behind which gradients can be reduced: the last, or each."""
-    return np.maximum(gradient_reductions, 1.0) * stage_backward_time
+    return xp.maximum(gradient_reductions, 1.0) * stage_backward_time
 
 
 @formula(returns="dp_window_time", assumes=EARLY, when=INTERLEAVED, **MEGATRON)
@@ -47,8 +46,8 @@ def interleaved_dp_window_time(
     stage_backward_time: Array,
 ) -> Array:
     """Backwards behind which gradients can be reduced where stages are interleaved."""
-    count = np.where(virtual_stages > 1.0, np.minimum(micro_batches, pp), 1.0)
-    return np.maximum(gradient_reductions, count) * stage_backward_time
+    count = xp.where(virtual_stages > 1.0, xp.minimum(micro_batches, pp), 1.0)
+    return xp.maximum(gradient_reductions, count) * stage_backward_time
 
 
 alias(
@@ -69,8 +68,8 @@ def interleaved_dp_forward_window_time(
     virtual_stages: Array, micro_batches: Array, pp: Array, stage_forward_time: Array
 ) -> Array:
     """Forwards behind which weights can be gathered where stages are interleaved."""
-    count = np.where(virtual_stages > 1.0, np.minimum(micro_batches, pp), 1.0)
-    return np.asarray(count * stage_forward_time)
+    count = xp.where(virtual_stages > 1.0, xp.minimum(micro_batches, pp), 1.0)
+    return xp.asarray(count * stage_forward_time)
 
 
 @formula(
@@ -79,7 +78,7 @@ def interleaved_dp_forward_window_time(
 )
 def dp_unhidden_share(dp_overlap: Array, middle_layers: Array) -> Array:
     """Share of a reduction or a gathering that nothing hides, however long the window is."""
-    return np.maximum(1.0 - dp_overlap, 1.0 / np.maximum(middle_layers, 1.0))
+    return xp.maximum(1.0 - dp_overlap, 1.0 / xp.maximum(middle_layers, 1.0))
 
 
 def _text(time: str, window: str) -> str:
@@ -92,7 +91,7 @@ def exposed_dp_reduce_time(
 ) -> Array:
     """Reduction of gradients that nothing hides, up to stage 2 of ZeRO."""
     late = dp_reduce_time - dp_overlap * dp_window_time
-    return np.maximum(dp_unhidden_share * dp_reduce_time, late)
+    return xp.maximum(dp_unhidden_share * dp_reduce_time, late)
 
 
 @formula(assumes=("a share of it and of the forward hide one another",), **MEGATRON)
@@ -104,7 +103,7 @@ def exposed_dp_gather_time(
 ) -> Array:
     """Gathering of updated weights that nothing hides, up to stage 2 of ZeRO."""
     late = dp_gather_time - dp_overlap * dp_forward_window_time
-    return np.maximum(dp_unhidden_share * dp_gather_time, late)
+    return xp.maximum(dp_unhidden_share * dp_gather_time, late)
 
 
 @formula(source="rajbhandari2020", where="section 7")
@@ -116,7 +115,7 @@ def exposed_dp_time(
 ) -> Array:
     """Data parallelism's exposed communication of a step."""
     once = exposed_dp_reduce_time + exposed_dp_gather_time
-    return np.where(zero_stage >= 3.0, exposed_sharded_time, once)
+    return xp.where(zero_stage >= 3.0, exposed_sharded_time, once)
 
 
 # Data parallelism's exposed communication by mechanism: buckets behind backward and forward.
@@ -154,7 +153,7 @@ define("exposed_layerwise_time", r"d_\mathrm{x,1}", "s",
 )
 def ddp_bucket_bytes(bucket_bytes: Array, bucket_capacity: Array) -> Array:
     """Gradients of a bucket in PyTorch's DistributedDataParallel: as given, or its usual ones."""
-    return np.where(bucket_bytes > 0.0, bucket_bytes, bucket_capacity)
+    return xp.where(bucket_bytes > 0.0, bucket_bytes, bucket_capacity)
 
 
 product("reducing_ranks", ("dp", "cp"),
@@ -182,7 +181,7 @@ def megatron_bucket_bytes(
     bucket_bytes: Array, reduction_bytes: Array, dp_bucket_elements: Array
 ) -> Array:
     """Gradients of a bucket in Megatron: as given, or as many elements as it takes by itself."""
-    return np.where(bucket_bytes > 0.0, bucket_bytes, reduction_bytes * dp_bucket_elements)
+    return xp.where(bucket_bytes > 0.0, bucket_bytes, reduction_bytes * dp_bucket_elements)
 
 
 for _family in data.FAMILIES:
@@ -197,7 +196,7 @@ for _family in data.FAMILIES:
 )
 def dp_buckets(dp_messages: Array, edp_messages: Array) -> Array:
     """Buckets in which a rank's gradients are reduced, and its weights gathered."""
-    return np.maximum(dp_messages + edp_messages, 1.0)
+    return xp.maximum(dp_messages + edp_messages, 1.0)
 
 
 REDUCED = {
@@ -231,7 +230,7 @@ call(
 )
 def accumulated_reductions(zero_stage: Array, has_backward: Array) -> Array:
     """How often a step reduces sharded gradients where they accumulate whole: once."""
-    return np.where(zero_stage < 1.0, 0.0, has_backward)
+    return xp.where(zero_stage < 1.0, 0.0, has_backward)
 
 
 # Weights are gathered in the order of the forward: buckets as layers that are fetched ahead.
@@ -267,7 +266,7 @@ call(
 
 
 def _either(stage: Array, layerwise: Array, reduce: Array, gather: Array) -> Array:
-    return np.where(stage >= 3.0, layerwise, reduce + gather)
+    return xp.where(stage >= 3.0, layerwise, reduce + gather)
 
 
 declare(
@@ -295,7 +294,7 @@ AHEAD = "one layer is fetched ahead"
 
 
 def _each(time: Array, layers: Array) -> Array:
-    return time / np.maximum(layers, 1.0)
+    return time / xp.maximum(layers, 1.0)
 
 
 for _way in ("forward", "backward"):
@@ -303,7 +302,7 @@ for _way in ("forward", "backward"):
 
 
 def _mean(dense: Array, experts: Array, layers: Array, expert: Array) -> Array:
-    return dense + experts / np.maximum(layers, 1.0) * expert
+    return dense + experts / xp.maximum(layers, 1.0) * expert
 
 
 def _round(dense: Array, dense_time: Array, experts: Array, expert_time: Array) -> Array:
@@ -311,7 +310,7 @@ def _round(dense: Array, dense_time: Array, experts: Array, expert_time: Array) 
 
 
 def _outside(whole: Array, layers: Array, layer: Array) -> Array:
-    return np.maximum(whole - layers * layer, 0.0)
+    return xp.maximum(whole - layers * layer, 0.0)
 
 
 def _declare_rounds(way: str, sent: tuple[str, str]) -> None:
@@ -351,7 +350,7 @@ _declare_rounds("reduce", ("dp_shard_reduce_time", "edp_shard_reduce_time"))
 )
 def leading_share(pp: Array, tied_embeddings: Array) -> Array:
     """Share of what is outside of layers that nothing can hide: the embedding's."""
-    return np.where(pp > 1.0, 1.0, 1.0 / (2.0 - tied_embeddings))
+    return xp.where(pp > 1.0, 1.0, 1.0 / (2.0 - tied_embeddings))
 
 
 # A pass.  One layer's weights (G) and gradients (R); its forward (F) and its backward (B).
@@ -360,8 +359,8 @@ F, B = "layer_compute_forward_time", "layer_compute_backward_time"
 
 
 def _exposed(sent: Array, late: Array, overlap: Array | float, contention: Array) -> Array:
-    unhidden = np.maximum((1.0 - overlap) * sent, late)
-    return unhidden + contention * np.maximum(sent - unhidden, 0.0)
+    unhidden = xp.maximum((1.0 - overlap) * sent, late)
+    return unhidden + contention * xp.maximum(sent - unhidden, 0.0)
 
 
 @formula(assumes=(AHEAD, "the first gathering hides behind nothing", HIDDEN), **FSDP)
@@ -375,10 +374,10 @@ def exposed_forward_pass_time(
     overlap_contention: Array,
 ) -> Array:
     """What a forward exposes that gathers each layer's weights."""
-    between = np.maximum(middle_layers - 1.0, 0.0)
+    between = xp.maximum(middle_layers - 1.0, 0.0)
     sent = layer_gather_time + (ends_gather_time + between * layer_gather_time)
     first = leading_share * ends_gather_time + layer_gather_time
-    late = first + between * np.maximum(layer_gather_time - layer_compute_forward_time, 0.0)
+    late = first + between * xp.maximum(layer_gather_time - layer_compute_forward_time, 0.0)
     return _exposed(sent, late, dp_overlap, overlap_contention)
 
 
@@ -398,11 +397,11 @@ def prefetched_forward_pass_time(
     overlap_contention: Array,
 ) -> Array:
     """What a forward exposes that gathers weights so many layers ahead."""
-    between = np.maximum(middle_layers - 1.0, 0.0)
+    between = xp.maximum(middle_layers - 1.0, 0.0)
     sent = layer_gather_time + (ends_gather_time + between * layer_gather_time)
     first = leading_share * ends_gather_time + layer_gather_time
-    late = first + between * np.maximum(layer_gather_time - layer_compute_forward_time, 0.0)
-    late = np.where(forward_layers_ahead > 0.0, late, sent)
+    late = first + between * xp.maximum(layer_gather_time - layer_compute_forward_time, 0.0)
+    late = xp.where(forward_layers_ahead > 0.0, late, sent)
     return _exposed(sent, late, 1.0, overlap_contention)
 
 
@@ -416,9 +415,9 @@ def exposed_gather_pass_time(
     overlap_contention: Array,
 ) -> Array:
     """What a backward exposes that gathers each layer's weights, and reduces nothing."""
-    between = np.maximum(middle_layers - 1.0, 0.0)
+    between = xp.maximum(middle_layers - 1.0, 0.0)
     sent = ends_gather_time + between * layer_gather_time
-    late = between * np.maximum(layer_gather_time - layer_compute_backward_time, 0.0)
+    late = between * xp.maximum(layer_gather_time - layer_compute_backward_time, 0.0)
     return _exposed(sent, late, dp_overlap, overlap_contention)
 
 
@@ -437,10 +436,10 @@ def prefetched_gather_pass_time(
     overlap_contention: Array,
 ) -> Array:
     """What a backward exposes that gathers weights so many layers ahead, and reduces nothing."""
-    between = np.maximum(middle_layers - 1.0, 0.0)
+    between = xp.maximum(middle_layers - 1.0, 0.0)
     sent = ends_gather_time + between * layer_gather_time
-    late = between * np.maximum(layer_gather_time - layer_compute_backward_time, 0.0)
-    late = np.where(backward_layers_ahead > 0.0, late, sent)
+    late = between * xp.maximum(layer_gather_time - layer_compute_backward_time, 0.0)
+    late = xp.where(backward_layers_ahead > 0.0, late, sent)
     return _exposed(sent, late, 1.0, overlap_contention)
 
 
@@ -455,10 +454,10 @@ def exposed_reduce_pass_time(
     overlap_contention: Array,
 ) -> Array:
     """What a backward exposes that reduces each layer's gradients, and gathers nothing."""
-    between = np.maximum(middle_layers - 1.0, 0.0)
+    between = xp.maximum(middle_layers - 1.0, 0.0)
     sent = ends_reduce_time + (layer_reduce_time + between * layer_reduce_time)
     last = leading_share * ends_reduce_time + layer_reduce_time
-    late = last + between * np.maximum(layer_reduce_time - layer_compute_backward_time, 0.0)
+    late = last + between * xp.maximum(layer_reduce_time - layer_compute_backward_time, 0.0)
     return _exposed(sent, late, dp_overlap, overlap_contention)
 
 
@@ -485,12 +484,12 @@ def exposed_backward_pass_time(
 ) -> Array:
     """What a backward exposes that gathers each layer's weights and reduces its gradients."""
     gather, reduce, compute = layer_gather_time, layer_reduce_time, layer_compute_backward_time
-    between = np.maximum(middle_layers - 1.0, 0.0)
-    inner = np.maximum(middle_layers - 2.0, 0.0)
+    between = xp.maximum(middle_layers - 1.0, 0.0)
+    inner = xp.maximum(middle_layers - 2.0, 0.0)
     sent = (ends_gather_time + between * gather) + (ends_reduce_time + (reduce + between * reduce))
     late = leading_share * ends_reduce_time + reduce
-    late = late + inner * np.maximum(gather + reduce - compute, 0.0)
-    ends = np.maximum(gather - compute, 0.0) + np.maximum(reduce - compute, 0.0)
+    late = late + inner * xp.maximum(gather + reduce - compute, 0.0)
+    ends = xp.maximum(gather - compute, 0.0) + xp.maximum(reduce - compute, 0.0)
     return _exposed(sent, late + (between - inner) * ends, dp_overlap, overlap_contention)
 
 
@@ -517,10 +516,10 @@ def prefetched_backward_pass_time(
 ) -> Array:
     """What a backward exposes that gathers weights so many layers ahead, and reduces gradients."""
     gather, reduce, compute = layer_gather_time, layer_reduce_time, layer_compute_backward_time
-    between = np.maximum(middle_layers - 1.0, 0.0)
+    between = xp.maximum(middle_layers - 1.0, 0.0)
     sent = (ends_gather_time + between * gather) + (ends_reduce_time + (reduce + between * reduce))
     late = sharded_wait(middle_layers, compute, gather, reduce, backward_layers_ahead)
-    late = np.where(backward_layers_ahead > 0.0, leading_share * ends_reduce_time + late, sent)
+    late = xp.where(backward_layers_ahead > 0.0, leading_share * ends_reduce_time + late, sent)
     return _exposed(sent, late, 1.0, overlap_contention)
 
 
@@ -545,19 +544,19 @@ declare("layer_elements", ("dp_layer_parameters", "middle_moe_layers", "middle_l
 @formula(**FSDP)
 def paired_passes(backward_gathers: Array, gradient_reductions: Array) -> Array:
     """Backwards of a step that gather weights and reduce gradients."""
-    return np.minimum(backward_gathers, gradient_reductions)
+    return xp.minimum(backward_gathers, gradient_reductions)
 
 
 @formula(**FSDP)
 def gather_passes(backward_gathers: Array, gradient_reductions: Array) -> Array:
     """Backwards of a step that gather weights alone."""
-    return np.maximum(backward_gathers - gradient_reductions, 0.0)
+    return xp.maximum(backward_gathers - gradient_reductions, 0.0)
 
 
 @formula(**FSDP)
 def reduce_passes(gradient_reductions: Array, backward_gathers: Array) -> Array:
     """Backwards of a step that reduce gradients alone."""
-    return np.maximum(gradient_reductions - backward_gathers, 0.0)
+    return xp.maximum(gradient_reductions - backward_gathers, 0.0)
 
 
 @formula(

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.compute.matmul import LINEAR as PRODUCTS
 from overhead.compute.matmul import product_sizes
 from overhead.compute.quantities import BANDWIDTH, WANG
@@ -29,7 +28,7 @@ BOUND: dict[str, Any] = {
 
 def exposed(time: Array, overlap: Array, computing: Array) -> Array:
     """Return which part of a time isn't hidden."""
-    return np.maximum(np.maximum((1.0 - overlap) * time, time - computing), 0.0)
+    return xp.maximum(xp.maximum((1.0 - overlap) * time, time - computing), 0.0)
 
 
 def _text(time: str, overlap: str, computing: str) -> str:
@@ -68,7 +67,7 @@ product(
 )
 def overlap_contention(communication_sms: Array, sms: Array) -> Array:
     """Time that hidden communication costs the computing beside it, by its own."""
-    return np.minimum(communication_sms / sms, 1.0)
+    return xp.minimum(communication_sms / sms, 1.0)
 
 
 # Tensor parallelism hides behind a layer's products.  Inputs that are gathered again travel while
@@ -81,7 +80,7 @@ def overlap_contention(communication_sms: Array, sms: Array) -> Array:
 )
 def tp_hidden_share(sequence_parallel: Array, tp_overlap: Array, tp_whole_overlap: Array) -> Array:
     """Share of tensor parallelism's communication that hides, with a split sequence or a whole."""
-    return np.where(sequence_parallel > 0.0, tp_overlap, tp_whole_overlap)
+    return xp.where(sequence_parallel > 0.0, tp_overlap, tp_whole_overlap)
 
 
 REPEATED = {"recompute": "selective|block|uniform|full|full_early_stop|per_op"}
@@ -158,7 +157,7 @@ def moe_tp_waited_time(
     return (
         moe_layer_blocks * sequence_parallel * tp_all_gather_time
         + _beside(tp_reduction_time, share, product, overlap_contention)
-        + np.maximum(moe_layer_blocks - 1.0, 0.0) * tp_reduction_time
+        + xp.maximum(moe_layer_blocks - 1.0, 0.0) * tp_reduction_time
     )
 
 
@@ -166,8 +165,8 @@ def _tp_backward(
     time: Array, gather: Array, overlap: Array, waited: Array, inputs: Array, weights: Array
 ) -> Array:
     # The more of both hides: the share, or what runs beside the weights' gradients
-    sent = np.minimum(exposed(time, overlap, inputs + weights), waited)
-    return sent + np.maximum(gather - inputs, 0.0)
+    sent = xp.minimum(exposed(time, overlap, inputs + weights), waited)
+    return sent + xp.maximum(gather - inputs, 0.0)
 
 
 def _tp_backward_again(
@@ -420,7 +419,7 @@ def _time(product: str, kind: str, part: str) -> str:
 
 
 def _beyond(tp: Array, together: Array, alone: Array) -> Array:
-    return np.where(tp > 1.0, np.maximum(together - alone, 0.0), 0.0)
+    return xp.where(tp > 1.0, xp.maximum(together - alone, 0.0), 0.0)
 
 
 def _slowed(slowdown: Array, time: Array) -> Array:
@@ -440,10 +439,10 @@ WAYS = {"reduce_scatter_pipeline": "parted", "ring_exchange_aggregate": "paired"
 def _paid(tp: Array, gpus_per_node: Array, sent: Array, alone: Array, *together: Array) -> Array:
     best = together[0]
     for one in together[1:]:
-        best = np.minimum(best, one)
+        best = xp.minimum(best, one)
     # Hiding is all that is gained: not what a collective would be faster by.
-    beyond = np.minimum(_beyond(tp, np.maximum(best, sent), alone), sent)
-    return np.where(tp > gpus_per_node, sent, beyond)
+    beyond = xp.minimum(_beyond(tp, xp.maximum(best, sent), alone), sent)
+    return xp.where(tp > gpus_per_node, sent, beyond)
 
 
 def _userbuffers(product: str, kind: str, sent: str, forms: str) -> str:
@@ -554,7 +553,7 @@ def _dense(split: Array, attention: Array, mlp: Array, whole: Array, unhidden: A
 def _moe(
     split: Array, attention: Array, blocks: Array, dense: Array, whole: Array, unhidden: Array
 ) -> Array:
-    return split * (attention + np.maximum(blocks - 1.0, 0.0) / 2.0 * dense) + whole * unhidden
+    return split * (attention + xp.maximum(blocks - 1.0, 0.0) / 2.0 * dense) + whole * unhidden
 
 
 def _dense_backward(*values: Array) -> Array:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.formula import call, constant, declare, formula, product, total
 from overhead.labels import EVEN_SCHEDULES, LABELS, PAIRED
 from overhead.quantity import Array, define
@@ -87,8 +86,8 @@ def dual_pipe_pair_time(
 ) -> Array:
     """Time of a forward and a backward of two directions, overlapped."""
     both = stage_forward_time + stage_backward_time
-    computing = np.maximum(both - paired_exchange_time, 0.0)
-    hidden = pair_hidden_share * np.minimum(paired_exchange_time, computing)
+    computing = xp.maximum(both - paired_exchange_time, 0.0)
+    hidden = pair_hidden_share * xp.minimum(paired_exchange_time, computing)
     return both - (1.0 - overlap_contention) * hidden
 
 
@@ -242,7 +241,7 @@ def _host_bound(dense: Array, experts: Array, *times: Array) -> Array:
     each = len(times) // 4
     sums = [sum(times[place * each : (place + 1) * each]) for place in range(4)]
     host = dense * sums[0] + experts * sums[2]
-    return np.where(host > dense * sums[1] + experts * sums[3], 1.0, 0.0)
+    return xp.where(host > dense * sums[1] + experts * sums[3], 1.0, 0.0)
 
 
 def _declare_host_bound(ways: tuple[str, ...], when: Mapping[str, str] | None = None) -> None:
@@ -283,8 +282,8 @@ def owned_parameters(
     expert_shards: Array,
 ) -> Array:
     """Parameters that a rank updates: all that it holds, or from stage 1 of ZeRO its shard."""
-    dense = updated_parameters / np.where(zero_stage >= 1.0, shards, 1.0)
-    return dense + updated_expert_parameters / np.where(zero_stage >= 1.0, expert_shards, 1.0)
+    dense = updated_parameters / xp.where(zero_stage >= 1.0, shards, 1.0)
+    return dense + updated_expert_parameters / xp.where(zero_stage >= 1.0, expert_shards, 1.0)
 
 
 constant("device_update_share", 1.0, "All of it", like="pp")
@@ -293,7 +292,7 @@ constant("device_update_share", 1.0, "All of it", like="pp")
 @formula(returns="device_update_share", source="derivation", when={"updating": "host"})
 def left_update_share(optimizer_offload: Array) -> Array:
     """Share of the update that the GPU does where its host does some."""
-    return np.asarray(1.0 - optimizer_offload)
+    return xp.asarray(1.0 - optimizer_offload)
 
 
 @formula(
@@ -366,13 +365,13 @@ def offloaded_update_time(
     transfer = moved * single_bytes / host_bandwidth
     update = moved * optimizer_traffic_bytes / host_update_bandwidth
     serial = transfer + update + transfer
-    return serial + host_update_overlap * (np.maximum(update, transfer) - serial)
+    return serial + host_update_overlap * (xp.maximum(update, transfer) - serial)
 
 
 @formula(source="megatron", where="megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py")
 def optimizer_time(device_update_time: Array, host_update_time: Array) -> Array:
     """Time of the optimizer's update: the GPU's part and the host's run at once."""
-    return np.maximum(device_update_time, host_update_time)
+    return xp.maximum(device_update_time, host_update_time)
 
 
 constant(
@@ -422,4 +421,4 @@ total(
 )
 def even_pipeline_time(busy_time: Array, bubble_time: Array, exposed_p2p_time: Array) -> Array:
     """Time of a pipeline whose schedule has a form for even stages alone."""
-    return np.asarray(busy_time + bubble_time + exposed_p2p_time)
+    return xp.asarray(busy_time + bubble_time + exposed_p2p_time)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.formula import alias, constant, declare, formula, product, total
 from overhead.quantity import Array, define
 from overhead.source import cite
@@ -119,7 +118,7 @@ def module_flops_per_token(
     shared_expert_weights: Array,
 ) -> Array:
     """FLOPs of one token that are computed again in modules of layers."""
-    up = np.where(kv_rank > 0.0, query_weights + key_value_weights, 0.0)
+    up = xp.where(kv_rank > 0.0, query_weights + key_value_weights, 0.0)
     routed = recompute_moe * (router_weights + experts_per_token * expert_weights)
     mixture = moe_layers * (routed + repeated_shared_experts * shared_expert_weights)
     dense = recompute_mlp * dense_mlp_layers * mlp_weights
@@ -142,7 +141,7 @@ def early_stop_recomputed_flops_per_token(
 ) -> Array:
     """FLOPs of one token that are computed again: all but dense layers' last product."""
     last = 2.0 * dense_mlp_layers * (hidden_size * ffn_size)
-    return np.maximum(weight_flops_per_token - last, 0.0) + attention_flops_per_token
+    return xp.maximum(weight_flops_per_token - last, 0.0) + attention_flops_per_token
 
 
 @formula(
@@ -204,7 +203,7 @@ def computing_time(
     """Time for which a GPU computes in a step, on average."""
     layers = matmul_part_time + attention_part_time + elementwise_part_time + recompute_part_time
     ends = micro_batches * (first_stage_extra_time + last_stage_extra_time) / pp
-    return np.maximum(layers + device_update_time + ends, 0.0)
+    return xp.maximum(layers + device_update_time + ends, 0.0)
 
 
 # A whole training.
@@ -267,7 +266,7 @@ BANDS = {
 
 def _band(name: str, unknown: Array) -> Array:
     known, assumed = BANDS[name]
-    return np.where(unknown > 0.0, assumed, known)
+    return xp.where(unknown > 0.0, assumed, known)
 
 
 @formula(where="class of the run: experts, or nodes and ZeRO-3; else what no run tells", **ERRORS)
@@ -284,12 +283,12 @@ def error_band(
     """Error of the step's time that four in five runs stay within, as a share of it."""
     sharded = _band("dense, several nodes, sharded weights", unknown_settings)
     several = _band("dense, several nodes", unknown_settings)
-    several = np.where(zero_stage >= 3.0, sharded, several)
+    several = xp.where(zero_stage >= 3.0, sharded, several)
     one = _band("dense, one node", unknown_settings)
-    dense = np.where(world_size > gpus_per_node, several, one)
-    near = np.where(experts > 0.0, _band("experts", unknown_settings), dense)
+    dense = xp.where(world_size > gpus_per_node, several, one)
+    near = xp.where(experts > 0.0, _band("experts", unknown_settings), dense)
     far = (unseen_device > 0.0) | (cp >= 4.0) | (index_share > 0.0)
-    return np.where(far, _band("rates or cuts without runs", unknown_settings), near)
+    return xp.where(far, _band("rates or cuts without runs", unknown_settings), near)
 
 
 def _unseen(unknown_settings: Array) -> Array:
@@ -329,7 +328,7 @@ def hybrid_error_band(
     """Error of the step's time that four in five runs stay within, of hybrids and others."""
     plan = (experts, zero_stage, world_size, gpus_per_node, cp)
     others = error_band(*plan, unseen_device, unknown_settings, index_share)
-    return np.where(linear_layers > 0.0, _band("hybrids", unknown_settings), others)
+    return xp.where(linear_layers > 0.0, _band("hybrids", unknown_settings), others)
 
 
 @formula(where="memory: bytes of states and what is recomputed are known, or not", **ERRORS)
@@ -395,7 +394,7 @@ def mtp_parameters(
     norm_parameters: Array,
 ) -> Array:
     """Parameters of the layers that predict further tokens."""
-    layer = np.where(moe_layers > 0.0, moe_layer_parameters, dense_layer_parameters)
+    layer = xp.where(moe_layers > 0.0, moe_layer_parameters, dense_layer_parameters)
     return mtp_layers * (layer + mtp_projection_weights + 3.0 * norm_parameters)
 
 
@@ -417,12 +416,12 @@ def mtp_weight_flops_per_token(
 ) -> Array:
     """Forward FLOPs of one token by what predicts further ones, scores and values left out."""
     routed = router_weights + shared_expert_weights + experts_per_token * expert_weights
-    layer = attention_weights + np.where(moe_layers > 0.0, routed, mlp_weights)
+    layer = attention_weights + xp.where(moe_layers > 0.0, routed, mlp_weights)
     return mtp_layers * (2.0 * (layer + mtp_projection_weights) + logits_flops_per_token)
 
 
 def _with_scores(mtp_layers: Array, weights: Array, layers: Array, scores: Array) -> Array:
-    return weights + mtp_layers * (scores / np.maximum(layers, 1.0))
+    return weights + mtp_layers * (scores / xp.maximum(layers, 1.0))
 
 
 for _prefix, _masked in (("", MASKED), ("causal_", "masked scores don't count")):

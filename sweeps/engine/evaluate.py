@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from overhead.arrays import in_numpy, using, xp
 from overhead.collectives.choices import best_of, keep_least
 from overhead.graph import Node
 from sweeps.engine.grid import Array, Grid, Region, cut
@@ -30,6 +32,8 @@ class Limits:
 
     block: int = BLOCK_CELLS  # Most cells of a block
     whole: int = WHOLE_CELLS  # Most cells of a value that is computed once and kept
+    # The arrays' namespace, if it isn't numpy's: what leaves the evaluator is numpy's all the same
+    arrays: ModuleType | None = None
 
 
 # Elements of numpy's iteration buffer.  With its default of 8192, ufuncs copy operands that
@@ -87,7 +91,8 @@ class Evaluator:
         self.fixed = fixed or {}
         fixed_dims = {grid.names[position] for position in self.fixed}
         self._fixed_dims = frozenset(fixed_dims)
-        self._whole: dict[int, Any] = grid.values if grid.cells == 1 else {}
+        shared = grid.cells == 1 and self.limits.arrays is None
+        self._whole: dict[int, Any] = grid.values if shared else {}
         self._kept: dict[int, Any] = {}
         self._cells: dict[int, int] = {}
         self._places: dict[int, tuple[int, ...]] = {}
@@ -110,7 +115,7 @@ class Evaluator:
     def value(self, node: Node, region: Region | None = None) -> Any:
         """Return a node's value over a region (everything where none is given)."""
         if node.given is not None:
-            return cut(node.given, region or self.everything)
+            return cut(self._given(node), region or self.everything)
         if self.cells(node) <= self.limits.whole:
             whole = self._whole.get(id(node))
             if whole is None:
@@ -123,7 +128,8 @@ class Evaluator:
         known = self._parts.get(id(node))
         if known is not None and known[0] == where:
             return known[1]
-        part = self._least(node, region) if node.run is best_of else self._run(node, region)
+        in_place = node.run is best_of and self.limits.arrays is None
+        part = self._least(node, region) if in_place else self._run(node, region)
         self._parts[id(node)] = (where, part)
         return part
 
@@ -153,7 +159,7 @@ class Evaluator:
         """
         whole = self.limits.whole
         if not whole < self.cells(node) <= KEPT_REASONS * whole:
-            return np.asarray(self.value(node, region))
+            return in_numpy(self.value(node, region))
         kept = self._reasons.get(id(node))
         if kept is None:
             places = {self.grid.position(dim) for dim in node.dims - self._fixed_dims}
@@ -161,7 +167,7 @@ class Evaluator:
             kept = self._reasons[id(node)] = np.full(shape, UNSET, dtype=np.int64)
         part = cut(kept, region)
         if part.min() == UNSET:
-            part[...] = self.value(node, region)
+            part[...] = in_numpy(self.value(node, region))
         return part
 
     def into(self, node: Node, region: Region, out: Array) -> None:
@@ -170,7 +176,7 @@ class Evaluator:
         A chain of ufuncs works in the one array, so that a block stays in cache.
         """
         if not self._direct(node, region):
-            out[...] = self.value(node, region)
+            out[...] = in_numpy(self.value(node, region))
             return
         inputs: list[Array] = []
         taken = 0
@@ -203,14 +209,28 @@ class Evaluator:
 
     def _direct(self, node: Node, region: Region) -> bool:
         """Return whether a node can be computed in an array, and its value isn't at hand."""
-        if node.ufunc is None or self.cells(node) <= self.limits.whole:
+        arrays = self.limits.arrays is not None
+        if arrays or node.ufunc is None or self.cells(node) <= self.limits.whole:
             return False
         known = self._parts.get(id(node))
         return known is None or known[0] != self._where(node, region)
 
     def _run(self, node: Node, region: Region | None) -> Any:
         assert node.run is not None
-        return node.run(*(self.value(one, region) for one in node.inputs))
+        inputs = [self.value(one, region) for one in node.inputs]
+        if self.limits.arrays is None:
+            return node.run(*inputs)
+        with using(self.limits.arrays):
+            return node.run(*inputs)
+
+    def _given(self, node: Node) -> Any:
+        """Return what is given, in the arrays that are computed with."""
+        if self.limits.arrays is None:
+            return node.given
+        if id(node) not in self._whole:
+            with using(self.limits.arrays):
+                self._whole[id(node)] = xp.asarray(node.given)
+        return self._whole[id(node)]
 
     def _where(self, node: Node, region: Region) -> tuple[tuple[int, int], ...]:
         places = self._places.get(id(node))
@@ -220,7 +240,7 @@ class Evaluator:
         return tuple((region[p].start, region[p].stop) for p in places)
 
     def _cut(self, whole: Any, region: Region) -> Any:
-        if isinstance(whole, np.ndarray):
+        if hasattr(whole, "shape"):
             # The whole was computed at the held points, where its length is 1 already.
             return cut(whole, region)
         if isinstance(whole, tuple):
@@ -235,8 +255,7 @@ class _CutCost:
         from dataclasses import replace
 
         def part(value: Any) -> Any:
-            array = np.asarray(value)
-            return cut(array, region) if array.ndim == len(region) else array
+            return cut(value, region) if getattr(value, "ndim", 0) == len(region) else value
 
         levels = tuple(
             replace(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from overhead.arrays import in_numpy
 from overhead.collectives.algorithm import Algorithm
 from overhead.collectives.choices import TAKEN
 from overhead.expression import evaluate, names
@@ -19,7 +20,7 @@ from overhead.graph import EVERYTHING, Builder, Graph, Missing, Node, Undecided
 from overhead.labels import HIERARCHY, NO_LIBRARY, complete
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.display import noun
-from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, blocks_over, settings
+from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, Limits, blocks_over, settings
 from sweeps.engine.grid import FLAGS, Array, Block, Case, Field, Grid, Region, Variable
 from sweeps.engine.validity import Faults, collective_faults, status
 from sweeps.errors import InputError, fault, needs
@@ -43,7 +44,7 @@ class Holes:
         self.positions = frozenset(positions)
         self.found = -1
         if evaluator.cells(case.status) <= evaluator.limits.whole:
-            status = np.asarray(evaluator.value(case.status))
+            status = in_numpy(evaluator.value(case.status))
             self.found = int(np.bitwise_or.reduce(status, axis=None))
         self._sharing: list[tuple[Case, Evaluator]] | None = None
         self._known: dict[int, tuple[Region, Array | None]] = {}
@@ -219,6 +220,7 @@ class Program:
         self.optional = optional
         self.published = published  # Whether published rows tell how far times are off
         self.conditions = tuple(conditions)  # What reductions ask of the cells that they count
+        self.limits = Limits()  # How much is computed at a time, and with whose arrays
         # What is given isn't computed: it is a coordinate.
         self.wanted = tuple(name for name in wanted if name not in self.grid.columns)
         named = {name for axis in axes for name in axis.columns}
@@ -381,6 +383,7 @@ class Program:
         nested = builder.labels["topology"] == HIERARCHY
 
         def run(message: Array, ranks: Array, node: Array) -> tuple[Array, Array]:
+            message, ranks, node = map(in_numpy, (message, ranks, node))
             error, rows = profile.expected_errors(operation, message, ranks, node)
             outside = (ranks > node) & (not nested)
             return np.where(outside, np.nan, error), np.where(outside, 0.0, rows)
@@ -565,7 +568,7 @@ class Program:
         known: tuple[Case, Evaluator] | None = None
         for case, dims, variables in self.stages(wanted):
             if known is None or known[0] is not case:
-                known = (case, Evaluator(self.grid, dict(case.fixed)))
+                known = (case, Evaluator(self.grid, dict(case.fixed), self.limits))
             group = Group(self, case, known[1], dims)
             yield from group.run(variables, cells, arrays)
 
