@@ -25,8 +25,9 @@ MAKING = {"zeros", "ones", "full", "empty", "arange"}
 OF_ONE = {"sum", "max", "min", "any", "all", "argsort", "broadcast_to", "reshape", "moveaxis",
           "cumulative_sum", "zeros_like", "ones_like", "take_along_axis", "take"}  # fmt: skip
 OF_SEVERAL = {"stack", "concat"}
-# By the library of an array: the namespace that follows the standard, where it isn't the array's.
-NAMESPACES = {"torch": "array_api_compat.torch", "cupy": "array_api_compat.cupy"}
+# By library: its namespace that follows the standard.
+NAMESPACES = {"jax": "jax.numpy", "torch": "array_api_compat.torch",
+              "cupy": "array_api_compat.cupy"}  # fmt: skip
 
 
 class Functions:
@@ -53,7 +54,8 @@ class Functions:
         if name in MAKING:
 
             def found(*sizes: Any, **options: Any) -> Any:
-                whole = name == "arange" and all(isinstance(size, int) for size in sizes)
+                filled = sizes[-1] if name in ("arange", "full") else 0.0
+                whole = isinstance(filled, int | np.integer)
                 kind = {"dtype": self.int64 if whole else self.float64}
                 return function(*sizes, **{**self.options, **kind, **options})
 

@@ -9,6 +9,8 @@ from functools import lru_cache, reduce
 from operator import mul
 from typing import Any
 
+import numpy as np
+
 from overhead.arrays import in_numpy, namespace_of, using, xp
 from overhead.collectives.algorithm import Algorithm
 from overhead.collectives.choices import candidates
@@ -169,7 +171,7 @@ def collective(
     optional = {"chunks": chunks, "phase_chunks": phase_chunks, "reduction_cost": reduction_cost}
     given |= {name: value for name, value in optional.items() if value is not None}
     for name in ("message_bytes", "hops", *optional):
-        if name in given and xp.any(VOCABULARY[name].outside(given[name])):
+        if name in given and np.any(VOCABULARY[name].outside(given[name])):
             domain = VOCABULARY[name].domain()
             message = f"{name} = {given[name]}: outside of its domain; {domain}"
             raise ValueError(message)
@@ -182,7 +184,7 @@ def collective(
         "floor": "none",
         "environment": LABELS["environment"].values[0],
     }
-    with xp.errstate(all="ignore"), using(namespace_of(*given.values())):
+    with np.errstate(all="ignore"), using(namespace_of(*given.values())):
         return _result(Evaluation(given, complete(labels, given)))
 
 
@@ -206,16 +208,16 @@ def _result(evaluation: Evaluation) -> CollectiveResult:
     if evaluation.labels["shape"] == "three_levels":
         # What goes between pods goes between nodes too.
         values["inter_latency_s"] = values["inter_latency_s"] + evaluation["pod_time"]
-    names = xp.array([one.name for one in evaluation.algorithms])
+    names = np.array([one.name for one in evaluation.algorithms])
     undefined = ~(evaluation.defined() & xp.isfinite(values["latency_s"]))
     alone = undefined | (evaluation["ranks"] == 1.0)
-    fastest = in_numpy(evaluation.fastest()).astype(xp.int64)
-    shape = xp.broadcast_shapes(*(value.shape for value in (*values.values(), alone, fastest)))
+    fastest = in_numpy(evaluation.fastest()).astype(np.int64)
+    shape = np.broadcast_shapes(*(value.shape for value in (*values.values(), alone, fastest)))
     for field, value in values.items():
         missing = alone if field in NOT_OF_ONE_RANK else undefined
-        values[field] = xp.where(missing, xp.nan, xp.broadcast_to(value, shape))
-    chosen = xp.broadcast_to(names[fastest], shape)
-    return CollectiveResult(**values, algorithm=xp.where(in_numpy(undefined), "", chosen))
+        values[field] = xp.where(missing, np.nan, xp.broadcast_to(value, shape))
+    chosen = np.broadcast_to(names[fastest], shape)
+    return CollectiveResult(**values, algorithm=np.where(in_numpy(undefined), "", chosen))
 
 
 # What an algorithm's kernel says, in words.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial, reduce
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from overhead.arrays import namespace_of, using, xp
@@ -496,7 +497,7 @@ class Builder:
         first, *rest = self._times(found)
         for node in rest:
             key = short(("lesser", first.key, node.key))
-            first = self.intern("time", key, (first, node), choices.lesser, xp.minimum)
+            first = self.intern("time", key, (first, node), choices.lesser, np.minimum)
         return first
 
     def _times(self, found: Sequence[Algorithm]) -> list[Node]:
@@ -645,7 +646,7 @@ class Evaluation:
             self._array(self.builder.faults(one.requires, {r.fault: 1 for r in one.requires})) == 0
             for one in self.algorithms
         ]
-        defined: Any = reduce(operator.or_, masks) if masks else xp.asarray(True)
+        defined: Any = reduce(operator.or_, masks) if masks else np.asarray(True)
         # A network's own conditions, as far as what they look at is known.
         network = NETWORKS.get(self.labels.get("topology", ""))
         for one in network.existing(self.labels) if network else ():
@@ -658,7 +659,7 @@ class Evaluation:
         """Return which of the algorithms has the least time, by its place among them."""
         found = self.algorithms
         with using(self._namespace):
-            return xp.asarray(0) if len(found) == 1 else self._of(self.builder.best(found))[1]
+            return np.asarray(0) if len(found) == 1 else self._of(self.builder.best(found))[1]
 
     def _array(self, node: Node) -> Array:
         with using(self._namespace):

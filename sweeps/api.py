@@ -10,6 +10,7 @@ import numpy as np
 
 from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import layout_of
+from sweeps.engine.evaluate import limits_of
 from sweeps.engine.grid import is_row_number
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault
@@ -118,6 +119,7 @@ def run(
 def sweep(
     quantities: Sequence[str] | str | None = None,
     *,
+    array: str = "numpy",
     hardware_folders: Sequence[str | Path] = (),
     **axes: Any,
 ) -> xr.Dataset:
@@ -127,6 +129,9 @@ def sweep(
     ----------
     quantities : sequence of str, optional
         What is wanted, such as ``["time", "energy"]``; the usual ones by default.
+    array : {"numpy", "jax", "torch", "cupy"}
+        Whose arrays compute: on a GPU where the library has one.  The dataset holds numpy's, and
+        the same numbers to 1e-12.
     hardware_folders : sequence of path
         Folders of own machines.
     **axes
@@ -155,7 +160,9 @@ def sweep(
         names = quantities.split(",") if isinstance(quantities, str) else list(quantities)
         stated["quantities"] = names
     folders = [Path(folder) for folder in hardware_folders]
-    return prepare(stated, command=["sweeps.sweep"], folders=folders).dataset()
+    job = prepare(stated, command=["sweeps.sweep"], folders=folders)
+    job.program.limits = limits_of(array)
+    return job.dataset()
 
 
 def sensitivity(

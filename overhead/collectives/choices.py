@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from overhead.arrays import PLAIN, xp
 from overhead.arrays import select as choose
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
@@ -229,7 +231,7 @@ def select(best: tuple[Array, Array], *values: Array) -> Array:
     shape = xp.broadcast_shapes(best[1].shape, *(value.shape for value in values))
     chosen = xp.broadcast_to(best[1], shape)
     if isinstance(chosen, PLAIN):
-        return xp.choose(chosen, [xp.broadcast_to(value, shape) for value in values])
+        return np.choose(chosen, [np.broadcast_to(value, shape) for value in values])
     return choose([chosen == place for place in range(len(values) - 1)], values[:-1], values[-1])
 
 
@@ -256,7 +258,7 @@ def best_of(*values: Array) -> tuple[Array, Array]:
             code = xp.where(value < best, index, code)
             best = xp.minimum(best, value)
         return best, code
-    best, code, less = best.copy(), xp.zeros(shape, xp.int8), xp.empty(shape, xp.bool_)
+    best, code, less = best.copy(), np.zeros(shape, np.int8), np.empty(shape, np.bool_)
     for index, value in enumerate(values[1:], 1):
         keep_least(best, code, value, index, less)
     return best, code
@@ -264,12 +266,12 @@ def best_of(*values: Array) -> tuple[Array, Array]:
 
 def keep_least(best: Array, code: Array, value: Array, index: int, less: Array) -> None:
     """Update the least and its index, in place, by a value of a higher index."""
-    xp.less(value, best, out=less)
-    xp.minimum(best, value, out=best)
+    np.less(value, best, out=less)
+    np.minimum(best, value, out=best)
     # Later indices are larger, so the maximum keeps the last that was less.
-    marks = less.view(xp.int8)
-    xp.multiply(marks, xp.int8(index), out=marks)
-    xp.maximum(code, marks, out=code)
+    marks = less.view(np.int8)
+    np.multiply(marks, np.int8(index), out=marks)
+    np.maximum(code, marks, out=code)
 
 
 def depends_on_chunks(algorithm: Algorithm, quantity: str, cost: Callable[..., Any]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from overhead.arrays import xp
+from overhead.arrays import running_maximum, xp
 from overhead.formula import alias, call, constant, formula, product, total
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import mechanisms
@@ -229,9 +229,9 @@ def bucketed_time(compute: ArrayLike, communication: ArrayLike) -> Array:
     work, sent = _along(compute, communication)
     if not len(work):
         return xp.zeros(work.shape[1:])
-    ready = xp.cumsum(work, axis=0)
-    done = xp.cumsum(sent, axis=0)
-    waited = xp.maximum.accumulate(ready - (done - sent), axis=0)
+    ready = xp.cumulative_sum(work, axis=0)
+    done = xp.cumulative_sum(sent, axis=0)
+    waited = running_maximum(ready - (done - sent))
     return xp.asarray(done[-1] + waited[-1])
 
 
@@ -244,9 +244,9 @@ def prefetched_time(
     if not count:
         return xp.zeros(work.shape[1:])
     if prefetched_layers is None or prefetched_layers >= count - 1:
-        before = xp.cumsum(gathered, axis=0)
-        after = xp.cumsum(work[::-1], axis=0)[::-1]
-        return xp.asarray((before + after).max(axis=0))
+        before = xp.cumulative_sum(gathered, axis=0)
+        after = xp.cumulative_sum(work[::-1], axis=0)[::-1]
+        return xp.asarray(xp.max(before + after, axis=0))
     ends: list[Array] = []
     arrived = xp.zeros(work.shape[1:])
     done = xp.zeros(work.shape[1:])
@@ -286,7 +286,7 @@ def layered_time(
         return xp.zeros(work.shape[1:])
     share = xp.asarray(independent_share, dtype=xp.float64)
     hidden = xp.maximum(sent[:-1], share * work[1:]) + (1.0 - share) * work[1:]
-    return xp.asarray(work[0] + hidden.sum(axis=0) + sent[-1])
+    return xp.asarray(work[0] + xp.sum(hidden, axis=0) + sent[-1])
 
 
 # A whole product beside a whole collective that takes some of the GPU's multiprocessors.

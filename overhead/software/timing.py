@@ -89,7 +89,7 @@ def ll_time(
     message_bytes: Array, ll_slope: Array, ll_start_time: Array, *, out: Array | None = None
 ) -> Array:
     """Time with protocol LL."""
-    return _on(xp.add, _scaled(message_bytes, ll_slope, out), ll_start_time)
+    return _on(np.add, _scaled(message_bytes, ll_slope, out), ll_start_time)
 
 
 SIMPLE = "message_bytes*simple_slope + sqrt(message_bytes*ramp_square) + simple_start_time"
@@ -106,21 +106,21 @@ def simple_time(
 ) -> Array:
     """Time with protocol Simple."""
     root = xp.sqrt(message_bytes)
-    rate = _on(xp.add, _scaled(root, simple_slope, out), xp.sqrt(ramp_square))
-    return _on(xp.add, _on(xp.multiply, rate, root), simple_start_time)
+    rate = _on(np.add, _scaled(root, simple_slope, out), xp.sqrt(ramp_square))
+    return _on(np.add, _on(np.multiply, rate, root), simple_start_time)
 
 
 def _scaled(values: Array, slope: Array, out: Array | None) -> Array:
-    return values * slope if out is None else xp.multiply(values, slope, out=out)
+    return values * slope if out is None else np.multiply(values, slope, out=out)
 
 
 def _on(change: np.ufunc, total: Array, other: Array) -> Array:
     """Return a sum or product, in place of the first array if it is numpy's and has its shape."""
     if not isinstance(total, PLAIN):
-        return xp.asarray(total + other if change is xp.add else total * other)
-    total = xp.asarray(total)
-    fits = xp.broadcast_shapes(total.shape, xp.shape(other)) == total.shape
-    return xp.asarray(change(total, other, out=total if fits else None))
+        return xp.asarray(total + other if change is np.add else total * other)
+    total = np.asarray(total)
+    fits = np.broadcast_shapes(total.shape, np.shape(other)) == total.shape
+    return np.asarray(change(total, other, out=total if fits else None))
 
 
 def least_time(ll_time: Array, simple_time: Array) -> Array:

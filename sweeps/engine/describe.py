@@ -228,7 +228,7 @@ class Steps:
         limits: Limits | None = None,
         partners: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self.program, self.limits, self.partners = program, limits or Limits(), partners
+        self.program, self.limits, self.partners = program, limits or program.limits, partners
         self.stages = tuple(self._staged(names))
         self._ends = tuple(accumulate(len(stage.cuts) for stage in self.stages))
         self._latest: tuple[Case, Evaluator] | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from overhead.arrays import in_numpy, using, xp
+from overhead.arrays import NAMESPACES, in_numpy, using, xp
 from overhead.collectives.choices import best_of, keep_least
 from overhead.graph import Node
 from sweeps.engine.grid import Array, Grid, Region, cut
+from sweeps.errors import InputError, fault
 
 # Cells of a block: 1 MiB of float64, so that a block stays in a core's cache while the work on it
 # outweighs the dispatch.
@@ -24,6 +27,8 @@ WHOLE_CELLS = 1 << 18
 # Reasons are kept up to so many times as many: 64 MiB.
 KEPT_REASONS = 32
 UNSET = -1
+# Other libraries' calls cost more to start, so that their blocks have more cells.
+CELLS_OF_ARRAYS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,34 @@ class Limits:
     whole: int = WHOLE_CELLS  # Most cells of a value that is computed once and kept
     # The arrays' namespace, if it isn't numpy's: what leaves the evaluator is numpy's all the same
     arrays: ModuleType | None = None
+    device: Any = None  # Where these arrays lie, if not where the library makes them
+
+
+def limits_of(array: str) -> Limits:
+    """Return what computes with a library's arrays.
+
+    Raises
+    ------
+    InputError
+        If the library is unknown, isn't installed, or finds no GPU where it needs one.
+    """
+    if array == "numpy":
+        return Limits()
+    known = "numpy, " + ", ".join(NAMESPACES)
+    if array not in NAMESPACES:
+        raise InputError(fault("array", array, "is unknown", known))
+    try:
+        namespace = importlib.import_module(NAMESPACES[array])
+        if array == "cupy":
+            namespace.zeros(1)
+    except ImportError as error:
+        allowed = f"{known}; the extra 'arrays' installs jax and torch, and cupy is a GPU's"
+        raise InputError(fault("array", array, f"needs {error.name}", allowed)) from None
+    except Exception as error:
+        wrong = f"finds no GPU: {str(error).splitlines()[0]}"
+        raise InputError(fault("array", array, wrong, known)) from None
+    device = "cuda" if array == "torch" and sys.modules["torch"].cuda.is_available() else None
+    return Limits(CELLS_OF_ARRAYS, WHOLE_CELLS, namespace, device)
 
 
 # Elements of numpy's iteration buffer.  With its default of 8192, ufuncs copy operands that
@@ -220,7 +253,7 @@ class Evaluator:
         inputs = [self.value(one, region) for one in node.inputs]
         if self.limits.arrays is None:
             return node.run(*inputs)
-        with using(self.limits.arrays):
+        with using(self.limits.arrays, self.limits.device):
             return node.run(*inputs)
 
     def _given(self, node: Node) -> Any:
@@ -228,7 +261,7 @@ class Evaluator:
         if self.limits.arrays is None:
             return node.given
         if id(node) not in self._whole:
-            with using(self.limits.arrays):
+            with using(self.limits.arrays, self.limits.device):
                 self._whole[id(node)] = xp.asarray(node.given)
         return self._whole[id(node)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.arrays import xp
 from overhead.collectives.algorithm import Algorithm
 from overhead.formula import Formula
 from overhead.graph import Node
@@ -141,15 +143,15 @@ def shaped(declared: Formula, ndim: int) -> Callable[..., Array]:
 
     def run(*values: Array) -> Array:
         try:
-            value = np.asarray(declared.kernel(*values), dtype=np.float64)
+            value = xp.asarray(declared.kernel(*values), dtype=xp.float64)
         except Exception as error:
             kind = type(error).__name__
             message = f"the formula '{declared.name}' failed: {kind}: {error}"
             raise RunError(message) from error
         if value.ndim == ndim:
             return value
-        if value.size == 1:
-            return value.reshape((1,) * ndim)
+        if math.prod(value.shape) == 1:
+            return xp.reshape(value, (1,) * ndim)
         shapes = ", ".join(str(one.shape) for one in values)
         message = f"the formula '{declared.name}' gave shape {value.shape} for inputs of {shapes}"
         raise RunError(message)

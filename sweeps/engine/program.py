@@ -20,7 +20,7 @@ from overhead.graph import EVERYTHING, Builder, Graph, Missing, Node, Undecided
 from overhead.labels import HIERARCHY, NO_LIBRARY, complete
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.display import noun
-from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, Limits, blocks_over, settings
+from sweeps.engine.evaluate import Evaluator, Limits, blocks_over, settings
 from sweeps.engine.grid import FLAGS, Array, Block, Case, Field, Grid, Region, Variable
 from sweeps.engine.validity import Faults, collective_faults, status
 from sweeps.errors import InputError, fault, needs
@@ -545,14 +545,12 @@ class Program:
         self.fill(arrays)
         return arrays
 
-    def fill(self, arrays: Mapping[str, Array], cells: int = BLOCK_CELLS) -> None:
+    def fill(self, arrays: Mapping[str, Array], cells: int = 0) -> None:
         """Compute variables into arrays of their shapes (C order), without copies."""
         for _ in self._run(tuple(arrays), cells, arrays):
             pass
 
-    def blocks(
-        self, names: Sequence[str] | None = None, cells: int = BLOCK_CELLS
-    ) -> Iterator[Block]:
+    def blocks(self, names: Sequence[str] | None = None, cells: int = 0) -> Iterator[Block]:
         """Compute variables block by block."""
         wanted = tuple(v.name for v in self.variables if names is None or v.name in names)
         yield from self._run(wanted, cells, {})
@@ -570,7 +568,7 @@ class Program:
             if known is None or known[0] is not case:
                 known = (case, Evaluator(self.grid, dict(case.fixed), self.limits))
             group = Group(self, case, known[1], dims)
-            yield from group.run(variables, cells, arrays)
+            yield from group.run(variables, cells or self.limits.block, arrays)
 
     def stages(
         self, names: Sequence[str]

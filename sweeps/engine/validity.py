@@ -8,6 +8,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
+from overhead.arrays import xp
 from overhead.collective import NOT_OF_ONE_RANK
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Requirement
 from overhead.collectives.choices import all_of
@@ -85,7 +86,7 @@ def notes(
         if time is not None and _may_be_zero(time):
             yield _note(time, bits[NO_TIME], lambda values: values == 0.0)
     if "chunks" in wanted:
-        yield _note(wanted["chunks"], bits[NOT_CHUNKED], np.isnan)
+        yield _note(wanted["chunks"], bits[NOT_CHUNKED], _isnan)
     yield from unknowns(wanted.values(), bits[NOT_KNOWN])
 
 
@@ -93,11 +94,15 @@ def unknowns(wanted: Iterable[Node], bit: int) -> Iterator[Note]:
     """Yield what is given as NaN and taken by quantities, with a bit where it is."""
     for node in given_below(wanted):
         if node.given is not None and np.isnan(node.given).any():
-            yield _note(node, bit, np.isnan)
+            yield _note(node, bit, _isnan)
 
 
 def _note(node: Node, bit: int, test: Callable[[Array], Array]) -> Note:
-    return node, bit, lambda values: np.where(test(values), bit, 0)
+    return node, bit, lambda values: xp.asarray(test(values), dtype=xp.int64) * bit
+
+
+def _isnan(values: Array) -> Array:
+    return xp.isnan(values)
 
 
 def given_below(nodes: Iterable[Node]) -> list[Node]:
@@ -156,13 +161,13 @@ STEP = "step_time"
 FITS = Requirement(
     DOES_NOT_FIT,
     "the fullest GPU must hold its part: peak_memory up to memory_capacity",
-    lambda peak_memory, memory_capacity: ~np.asarray(peak_memory > memory_capacity),
+    lambda peak_memory, memory_capacity: ~xp.asarray(peak_memory > memory_capacity),
 )
 
 HOST_FITS = Requirement(
     "host_memory_full",
     "the host must hold what is offloaded: host_memory up to host_memory_capacity",
-    lambda host_memory, host_memory_capacity: ~np.asarray(host_memory > host_memory_capacity),
+    lambda host_memory, host_memory_capacity: ~xp.asarray(host_memory > host_memory_capacity),
 )
 OF_RUNS = frozenset((DOES_NOT_FIT, HOST_FITS.fault))
 

@@ -1,0 +1,178 @@
+"""Other libraries' arrays: the same numbers, in whatever namespace kernels compute."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import fields
+from types import ModuleType
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import sweeps
+from overhead import build_topology, collective
+from overhead.arrays import NAMESPACES, in_numpy, namespace_of, running_maximum, select, using, xp
+from overhead.graph import derive
+from overhead.labels import COLLECTIVES
+from sweeps.engine.evaluate import limits_of
+from sweeps.engine.program import Program
+from sweeps.errors import InputError
+from sweeps.job import prepare
+
+TOPOLOGIES = ("ring", "switch", "tree", "hierarchical", "mesh", "torus")
+MESSAGES = np.array([[1024.0], [2.0**20], [2.0**30]])
+
+
+def library(name: str) -> ModuleType:
+    """Return a library's namespace; a test is skipped where the library isn't installed."""
+    if name == "strict":
+        return array_api_strict
+    pytest.importorskip(name, reason=f"{name} isn't installed: the extra arrays has it")
+    return importlib.import_module(NAMESPACES[name])
+
+
+def made(namespace: ModuleType, value: Any) -> Any:
+    with using(namespace):
+        return xp.asarray(value)
+
+
+LIBRARIES = pytest.mark.parametrize("name", ["strict", "jax", "torch"])
+
+
+@LIBRARIES
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_collectives(topology: str, name: str) -> None:
+    namespace, network = library(name), build_topology(topology, 16)
+    kind = type(made(namespace, 1.0))
+    compared = 0
+    for operation in COLLECTIVES:
+        for how in ({"software": "nccl"}, {"algorithm": "auto", "software": "none"}):
+            try:
+                plain = collective(operation, MESSAGES, network, **how)
+            except ValueError:
+                continue  # A network without such an algorithm
+            found = collective(operation, made(namespace, MESSAGES), network, **how)
+            assert isinstance(found.latency_s, kind)
+            assert (found.algorithm == plain.algorithm).all()
+            for field in fields(plain):
+                if field.name != "algorithm":
+                    value = in_numpy(getattr(found, field.name))
+                    wanted = getattr(plain, field.name)
+                    np.testing.assert_allclose(value, wanted, rtol=1e-12, err_msg=field.name)
+                    compared += 1
+    assert compared >= 5 * 13
+
+
+SWEEPS: dict[str, dict[str, Any]] = {
+    "a choice among algorithms": {
+        "algorithm": "auto", "topology": ["switch", "hierarchical"], "ranks": [8, 16, 12],
+        "message_bytes": [1e3, 1e9], "bandwidth": [1e9, 1e11],
+    },
+    "steps with holes": {
+        "model": "llama3-8b", "hardware": "dgx-h100", "world_size": 64, "tp": [2, 16],
+        "pp": [1, 4, 5], "global_batch": 512, "sequence_length": 4096, "zero_stage": [1, 3],
+    },
+    "a mixture of experts": {
+        "model": "deepseek-v3", "hardware": "gb200-nvl72", "world_size": 512, "ep": [8, 64],
+        "pp": 8, "global_batch": 1024, "sequence_length": 4096, "schedule": "dual_pipe",
+        "recompute": "block", "price": 2.0, "training_tokens": 1e12,
+    },
+    "an overlap": {
+        "mechanism": ["ddp_buckets", "fsdp_prefetch"], "compute_time": [1e-3, 2e-3],
+        "communication_time": 1e-3, "gradient_buckets": 4, "layers": 4,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SWEEPS)
+def test_sweeps_by_the_standard(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NAMESPACES, "strict", "array_api_strict")
+    same(case, "strict")
+
+
+# Starting JAX's operations, each compiled once, takes seconds.
+@pytest.mark.parametrize("name", ["jax", "torch"])
+@pytest.mark.parametrize("case", [*SWEEPS][:1])
+def test_sweeps_by_other_libraries(case: str, name: str) -> None:
+    library(name)
+    same(case, name)
+
+
+def same(case: str, name: str) -> None:
+    plain, found = sweeps.sweep(**SWEEPS[case]), sweeps.sweep(**SWEEPS[case], array=name)
+    assert set(found.data_vars) == set(plain.data_vars)
+    for variable, values in plain.data_vars.items():
+        assert found[variable].dims == values.dims
+        np.testing.assert_allclose(found[variable], values, rtol=1e-12, err_msg=str(variable))
+
+
+def test_a_sweep_computes_with_the_arrays_that_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(NAMESPACES, "strict", "array_api_strict")
+    seen: list[type] = []
+    job = prepare({"title": "t", "axes": {"ranks": [4, 8]}, "constants": {
+        "topology": "ring", "message_bytes": 1e6, "latency": 1e-6, "bandwidth": 1e9}})  # fmt: skip
+    program: Program = job.program
+    program.limits = limits_of("strict")
+    for case in program.cases:
+        node = case.nodes["time"]
+        run = node.run
+        assert run is not None
+
+        def seeing(*values: Any, run: Any = run) -> Any:
+            seen.append(type(run(*values)))
+            return run(*values)
+
+        node.run = seeing
+    assert program.variables  # Found by trials, on numpy's arrays
+    seen.clear()
+    assert np.isfinite(program.evaluate(("time",))["time"]).all()
+    assert set(seen) == {type(made(array_api_strict, 1.0))}
+
+
+@pytest.mark.parametrize(
+    ("array", "words"), [("tensorflow", "is unknown"), ("cupy", "needs|finds no GPU")]
+)
+def test_a_library_that_is_not_there_is_named(array: str, words: str) -> None:
+    if array == "cupy" and importlib.util.find_spec("cupy"):
+        pytest.skip("cupy is installed")
+    with pytest.raises(InputError, match=words):
+        sweeps.sweep("time", topology="ring", ranks=8, message_bytes=1e6, array=array)
+
+
+@LIBRARIES
+def test_single_precision_is_made_double(name: str) -> None:
+    namespace = library(name)
+    single = namespace.asarray([8.0, 1e6], dtype=namespace.float32)
+    found = collective("all_reduce", single, build_topology("ring", 8), software="none")
+    wanted = collective("all_reduce", [8.0, 1e6], build_topology("ring", 8), software="none")
+    np.testing.assert_allclose(in_numpy(found.latency_s), wanted.latency_s, rtol=1e-12)
+
+
+def test_derived_quantities_are_of_the_arrays_given() -> None:
+    given = {"tp": 2.0, "cp": 1.0, "pp": 4.0}
+    found = derive("dp", given | {"world_size": made(array_api_strict, [64.0, 512.0])})
+    assert namespace_of(found) is array_api_strict
+    assert np.array_equal(in_numpy(found), [8.0, 64.0])
+
+
+def test_what_the_standard_lacks() -> None:
+    values = np.array([[1.0, 5.0], [3.0, 2.0], [2.0, 7.0]])
+    assert np.array_equal(running_maximum(values), [[1.0, 5.0], [3.0, 5.0], [3.0, 7.0]])
+    with using(array_api_strict):
+        assert np.array_equal(in_numpy(running_maximum(xp.asarray(values))),
+                              running_maximum(values))  # fmt: skip
+        chosen = select([xp.asarray(values) > 4.0, xp.asarray(values) > 2.0], [1.0, 2.0], 3.0)
+        assert np.array_equal(in_numpy(chosen), [[3.0, 1.0], [2.0, 3.0], [3.0, 1.0]])
+        assert xp.asarray(True).dtype == array_api_strict.bool
+        assert xp.asarray(1).dtype == array_api_strict.float64
+    assert xp.asarray(1.0).__class__ is np.ndarray
+
+
+def test_numpy_is_back_after_an_error() -> None:
+    with pytest.raises(ZeroDivisionError), using(array_api_strict):
+        raise ZeroDivisionError
+    assert isinstance(xp.asarray(1.0), np.ndarray)
