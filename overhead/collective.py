@@ -173,7 +173,8 @@ def collective(
     for name in ("message_bytes", "hops", *optional):
         if name in given and np.any(VOCABULARY[name].outside(given[name])):
             domain = VOCABULARY[name].domain()
-            message = f"{name} = {given[name]}: outside of its domain; {domain}"
+            wrong = in_numpy(given[name]).astype(np.float64)
+            message = f"{name} = {wrong}: outside of its domain; {domain}"
             raise ValueError(message)
     labels = {"topology": network.kind, "collective": kind, "algorithm": algorithm}
     labels |= {

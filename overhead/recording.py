@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -60,6 +61,10 @@ CALLS: dict[np.ufunc, str] = {
 }
 
 
+# A longer expression tells a reader less than its words, and takes long to simplify.
+MOST_PARTS = 2000
+
+
 class RecordingError(TypeError):
     """What a function does can't be recorded."""
 
@@ -73,6 +78,9 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
     dtype = np.dtype(np.float64)
 
     def __init__(self, tree: ast.expr) -> None:
+        if next(islice(ast.walk(tree), MOST_PARTS, None), None) is not None:
+            msg = "an expression that nobody would read"
+            raise RecordingError(msg)
         self.tree = tree
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **options: Any) -> Recorded:

@@ -38,16 +38,16 @@ constant("windowed_share", 1.0, "Share of layers that the window holds in: all",
 )
 def some_windowed_share(windowed_layers: Array, layers: Array) -> Array:
     """Share of layers that the window holds in, of those that are named."""
-    return np.where(windowed_layers > 0.0, np.minimum(windowed_layers / layers, 1.0), 1.0)
+    return xp.where(windowed_layers > 0.0, xp.minimum(windowed_layers / layers, 1.0), 1.0)
 
 
 def _within(whole: Array, window: Array) -> Array:
-    return np.where(window > 0.0, np.minimum(whole, window), whole)
+    return xp.where(window > 0.0, xp.minimum(whole, window), whole)
 
 
 def _attended(most: Array, sequence: Array) -> Array:
-    span = np.minimum(most, sequence)
-    return np.asarray(span * (1.0 - span / (2.0 * sequence)))
+    span = xp.minimum(most, sequence)
+    return xp.asarray(span * (1.0 - span / (2.0 * sequence)))
 
 
 alias("whole_span", "sequence_length", "Tokens that attention stays within: the sequence",
@@ -63,7 +63,7 @@ alias("whole_span", "sequence_length", "Tokens that attention stays within: the 
 )
 def packed_whole_span(sequence_length: Array, document_length: Array) -> Array:
     """Tokens that attention stays within: its document of the sequence."""
-    return np.minimum(sequence_length, document_length)
+    return xp.minimum(sequence_length, document_length)
 
 
 @formula(assumes=(WINDOWED, FULL), **WINDOW)
@@ -110,8 +110,8 @@ for _name, _like in (
 )
 def indexed_span(whole_span: Array, index_heads: Array, index_tokens: Array) -> Array:
     """Tokens that an indexer selects."""
-    most = np.maximum(np.minimum(whole_span, index_tokens), 1.0)
-    return np.where(index_heads > 0.0, most, whole_span)
+    most = xp.maximum(xp.minimum(whole_span, index_tokens), 1.0)
+    return xp.where(index_heads > 0.0, most, whole_span)
 
 
 @formula(
@@ -121,8 +121,8 @@ def indexed_span(whole_span: Array, index_heads: Array, index_tokens: Array) -> 
 )
 def indexed_share(index_heads: Array, index_layers: Array, layers: Array) -> Array:
     """Share of layers with an indexer of their own; the others take what one before selected."""
-    own = np.where(index_layers > 0.0, np.minimum(index_layers / layers, 1.0), 1.0)
-    return np.where(index_heads > 0.0, own, 0.0)
+    own = xp.where(index_layers > 0.0, xp.minimum(index_layers / layers, 1.0), 1.0)
+    return xp.where(index_heads > 0.0, own, 0.0)
 
 
 @formula(
@@ -135,8 +135,8 @@ def indexed_weights(
     index_head_size: Array,
 ) -> Array:  # fmt: skip
     """Weights of a layer's indexer, in the mean: to queries, to one key, to a weight a head."""
-    queries = np.where(q_rank > 0.0, q_rank, hidden_size) * index_heads * index_head_size
-    return np.asarray(index_share * (queries + hidden_size * (index_head_size + index_heads)))
+    queries = xp.where(q_rank > 0.0, q_rank, hidden_size) * index_heads * index_head_size
+    return xp.asarray(index_share * (queries + hidden_size * (index_head_size + index_heads)))
 
 
 @formula(returns="index_norms", **INDEXED)
@@ -201,7 +201,7 @@ alias("router_width", "experts", "Outputs of the router, for each expert one", *
 @formula(returns="expert_hidden_size", **SMALLER)
 def latent_expert_hidden_size(expert_latent_size: Array, hidden_size: Array) -> Array:
     """Inputs and outputs of a routed expert: those of the latent vector, if there is one."""
-    return np.where(expert_latent_size > 0.0, expert_latent_size, hidden_size)
+    return xp.where(expert_latent_size > 0.0, expert_latent_size, hidden_size)
 
 
 @formula(
