@@ -142,7 +142,7 @@ def _chunk(whole: Array, chunks: Array) -> Array:
 @formula(**DEEPEP)
 def expert_contention(expert_sms: Array, sms: Array) -> Array:
     """Share of the products' rate that the kernels' multiprocessors take while they run."""
-    return np.minimum(expert_sms / sms, 1.0)
+    return xp.minimum(expert_sms / sms, 1.0)
 
 
 def _chunks() -> None:
@@ -182,12 +182,12 @@ def _beside_experts(
     contention: Array,
 ) -> Array:  # fmt: skip
     """Return what chunks expose: ends, what outlasts products, cut and slower products."""
-    several = np.minimum(np.maximum(chunks - 1.0, 0.0), 1.0)
-    late = first + last + np.maximum(chunks - 2.0, 0.0) * np.maximum(first + last - chunk, 0.0)
-    late = late + several * (np.maximum(first - chunk, 0.0) + np.maximum(last - chunk, 0.0))
-    cut = np.maximum(chunks * chunk - products, 0.0)
-    hidden = np.maximum(chunks * (first + last) - late, 0.0)
-    return np.minimum(late + cut + contention * hidden, sent)
+    several = xp.minimum(xp.maximum(chunks - 1.0, 0.0), 1.0)
+    late = first + last + xp.maximum(chunks - 2.0, 0.0) * xp.maximum(first + last - chunk, 0.0)
+    late = late + several * (xp.maximum(first - chunk, 0.0) + xp.maximum(last - chunk, 0.0))
+    cut = xp.maximum(chunks * chunk - products, 0.0)
+    hidden = xp.maximum(chunks * (first + last) - late, 0.0)
+    return xp.minimum(late + cut + contention * hidden, sent)
 
 
 def _beside_experts_again(
