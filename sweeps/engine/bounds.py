@@ -32,8 +32,8 @@ Places = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
-# Boxes of a pass: what all nodes of a training step hold of them together is some 100 MB.
-BOXES = 1 << 13
+# Boxes of a pass, and discrete points of the first ones, an open grid: some 100 MB of values.
+BOXES, POINTS = 1 << 13, 1 << 16
 # Boxes of no more cells are computed.
 SMALL = 8
 # Boxes that wait; beyond, they are worked off before more are made.
@@ -359,7 +359,7 @@ class Work:
 
     def parts(self) -> Iterator[tuple[slice, ...]]:
         """Yield parts of the discrete points, as slices along their dimensions."""
-        yield from blocks_over(self.lengths, BOXES) if self.lengths else iter([()])
+        yield from blocks_over(self.lengths, POINTS) if self.lengths else iter([()])
 
     def roots(self, part: Sequence[slice]) -> Boxes:
         """Return the boxes of some discrete points."""
