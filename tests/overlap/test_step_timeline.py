@@ -20,7 +20,15 @@ from overhead.overlap.timeline import (
     WAITING,
     Span,
 )
-from overhead.step.timeline import OFFLOAD, PARTS, PASSES, STREAMS, StepTimeline, step_timeline
+from overhead.step.timeline import (
+    OFFLOAD,
+    PARTS,
+    PASSES,
+    SENDS,
+    STREAMS,
+    StepTimeline,
+    step_timeline,
+)
 from sweeps.cli.analysis_job import evaluation_of
 from sweeps.traces.overlap import Overlap
 from sweeps.traces.ranks import analyse_files
@@ -209,7 +217,12 @@ def test_a_middle_stage_has_the_parts_of_the_step(line: str) -> None:
     assert after.get(UNEXPLAINED, 0.0) == pytest.approx(float(known["step_overhead"]), abs=1e-12)
 
 
-@pytest.mark.parametrize("line", [PLANS[1], *PLANS[5:7], PLANS[9], PLANS[10], INTERLEAVED[0]])
+@pytest.mark.parametrize(
+    "line",
+    [PLANS[1], *PLANS[5:7], PLANS[9], PLANS[10], INTERLEAVED[0],
+     f"{STEP} --tp-mechanism userbuffers", f"{STEP} --schedule dual_pipe",
+     f"{MIXTRAL} --micro-batches 2 --ep-overlap 0.5 --dp-mechanism megatron_buckets"],
+)  # fmt: skip
 def test_traces_say_what_analysis_says_of_overlap(line: str, tmp_path: Path) -> None:
     """Each dimension is a stream; read back, so much of it is hidden and exposed as in the step."""
     known, step = evaluation(line), course(line)
@@ -232,6 +245,11 @@ def test_traces_say_what_analysis_says_of_overlap(line: str, tmp_path: Path) -> 
         assert found.exposed == pytest.approx(exposed, rel=1e-4, abs=1e-6), row
         # No more hides than there is to hide, and to hide behind.
         assert found.overlapped <= min(found.communication, own.computation)
+    # What a stage between others sends both ways, be it on several streams at once.
+    if known["pp"] > 2.0:
+        sends = [at for at, row in enumerate(rows, 1) if row.startswith(SENDS)]
+        sent = sum(own.by_stream[at].communication for at in sends)
+        assert sent == pytest.approx(float(known["pp_communication_time"]), rel=1e-5)
 
 
 def read(path: Path) -> tuple[Sequence[Trace], Sequence[Overlap]]:
