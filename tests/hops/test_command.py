@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from overhead.graph import Evaluation
 from overhead.hops import HopMatrix, ring_all_reduce
+from sweeps.cli.analysis_job import evaluation_of
+from tests.analysis_cases import job_of
 from tests.cli_runner import Runner
 from tests.hops.test_forms import BLOCK, NOTEBOOK, TABLE
 
@@ -172,6 +175,23 @@ def test_link_figures_are_changed_as_collective_changes_them(cli: Runner) -> Non
         done = cli(f"hops {flags}", fine=False)
         assert (done.code, done.out) == (2, "")
         assert told in done.err
+
+
+def test_a_step_s_operations_take_what_hops_says(cli: Runner) -> None:
+    """Tensor parallelism in nodes, and data parallelism across them, placed as `analysis` does."""
+    line = "--model llama3-8b --hardware dgx-h100 --num-gpus 32 --tp 4 --seq-length 2048"
+    known = evaluation_of(job_of(f"{line} --micro-batches 1 --zero-stage 0"))
+    # One message of a quarter of a layer's MLP, as hops sends it.
+    given = {**known.given, "dp_reduce_bytes": 2.0 * 3 * 14336 * 4096 / 4}
+    step = Evaluation(given, known.labels)
+    records = cli("hops --json --hardware dgx-h100 --tp 4 --combined tp4-dp8").records
+    found = {(r["layer"], r["mode"]): r for r in records}
+    inner, both = found["MLP", "TP-4"], found["MLP", "TP-4 x DP-8"]
+    assert inner["latency_s"] == pytest.approx(2.0 * float(step["tp_all_reduce_time"]), rel=1e-12)
+    outer = both["latency_s"] - inner["latency_s"]
+    assert outer == pytest.approx(float(step["dp_all_reduce_time"]), rel=1e-9)
+    energies = 8.0 * inner["energy_j"], 4.0 * float(step["dp_all_reduce_energy"])
+    assert both["energy_j"] == pytest.approx(sum(energies), rel=1e-9)
 
 
 def test_bytes_of_gradients_and_of_activations_are_apart(cli: Runner) -> None:
