@@ -15,6 +15,10 @@ from hypothesis import settings
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Graphs and datasets are many objects that live for long: looking for cycles among them as often as
+# Python does by default takes a fifth of the tests' time.
+gc.set_threshold(100_000, 10, 10)
+
 settings.register_profile("dev", max_examples=20, deadline=None, derandomize=True, database=None)
 settings.register_profile("deep", max_examples=500, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))

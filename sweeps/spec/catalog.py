@@ -181,12 +181,21 @@ def _joined(other: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return joined
 
 
+# Files that were read, with what they said then: a sweep of training asks for one often.
+_FRAMEWORKS: dict[Path, tuple[dict[str, Any], Framework]] = {}
+
+
 def load_framework(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Framework:
     """Read a framework: the software that trains."""
     from sweeps.spec.framework import read_framework
 
     path = find_spec("frameworks", name_or_path, folders)
-    framework = read_framework(path, read_toml(path))
+    content = read_toml(path)
+    known, framework = _FRAMEWORKS.get(path, (None, None))
+    if framework is None or known != content:
+        known = _copy(content)
+        framework = read_framework(path, content)
+        _FRAMEWORKS[path] = known, framework
     return framework.with_options(_split("frameworks", os.fspath(name_or_path))[1])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from numpy.typing import NDArray
 
 import sweeps
 from overhead.expression import negative_binomial_quantile, negative_binomial_tail
@@ -36,6 +38,7 @@ SETS, ROWS = {DENSE: 7, EXPERTS: 3}, {DENSE: 96, EXPERTS: 112}
 # A torus, the fastest of whose algorithms are taken, and its sets and rows.
 TORUS = {"hardware": "tpu-v5p", "framework": "maxtext", "algorithm": "auto"}
 ON_TORUS = (3, 48)
+FAULTS = training_faults()
 MECHANISMS = ("tp_mechanism", "cp_mechanism", "dp_mechanism")
 # Writes what the page says of each choice: the status, and quantities.
 TOLD = """
@@ -125,8 +128,8 @@ def compare(
     found = sweeps.sweep(names, labels=labels, numbers=numbers, **plan)
     status = found.status.transpose("labels", "numbers").values.ravel()
     np.testing.assert_array_equal(told[:, 0].astype(int), status)
-    assert 0.1 < np.mean(status & training_faults().masking("step_time") == 0) < 0.9
-    true = {name: values_of(found, name, status) for name in names}
+    assert 0.1 < np.mean(status & FAULTS.masking("step_time") == 0) < 0.9
+    true = dict(values_of(found, names, status))
     step = sum(np.nan_to_num(np.abs(true[name])) for name in STEP_PARTS)
     for place, name in enumerate(names, 1):
         said, expected = told[:, place].astype(float), true[name]
@@ -137,13 +140,18 @@ def compare(
     return page
 
 
-def values_of(found: xr.Dataset, name: str, status: Any) -> Any:
-    """Return a quantity cell by cell, with the holes that each cell by itself has."""
+def values_of(
+    found: xr.Dataset, names: list[str], status: Any
+) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield quantities cell by cell, with the holes that each cell by itself has."""
     dims = ("labels", "numbers")
-    own = found[name].transpose(*(dim for dim in dims if dim in found[name].dims))
-    shape = [found.sizes[dim] if dim in own.dims else 1 for dim in dims]
-    whole = np.broadcast_to(own.values.reshape(shape), [found.sizes[dim] for dim in dims]).ravel()
-    return np.where(status & training_faults().masking(name), math.nan, whole)
+    sizes = [found.sizes[dim] for dim in dims]
+    for name in names:
+        own = found.variables[name]
+        values = own.values if own.dims in ((), dims, dims[:1], dims[1:]) else own.values.T
+        shape = [size if dim in own.dims else 1 for dim, size in zip(dims, sizes, strict=True)]
+        whole = np.broadcast_to(values.reshape(shape), sizes).ravel()
+        yield name, np.where(status & FAULTS.masking(name), math.nan, whole)
 
 
 # The gallery's calculator.
@@ -304,5 +312,7 @@ def test_what_cannot_be_traced_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RecordingError
 
     monkeypatch.setattr(live, "traced", untraced)
+    for name in ("STEPS", "RANGES", "LABELLED"):  # A page that sets nothing is made sooner
+        monkeypatch.setattr(live, name, {})
     with pytest.raises(InputError, match=r"^--topology = 'hierarchical': has .* another network$"):
         page_of({"title": "A plan", "constants": FITTING}, FITTING, flag_of, grouped_lines)
