@@ -358,8 +358,11 @@ G, R = "layer_gather_time", "layer_reduce_time"
 F, B = "layer_compute_forward_time", "layer_compute_backward_time"
 
 
-def _exposed(sent: Array, late: Array, overlap: Array | float, contention: Array) -> Array:
-    unhidden = xp.maximum((1.0 - overlap) * sent, late)
+def _exposed(
+    sent: Array, late: Array, computed: Array, overlap: Array | float, contention: Array
+) -> Array:
+    """Return what doesn't hide: a share, what comes late, what outlasts all that is computed."""
+    unhidden = xp.maximum(xp.maximum((1.0 - overlap) * sent, late), sent - computed)
     return unhidden + contention * xp.maximum(sent - unhidden, 0.0)
 
 
@@ -378,7 +381,8 @@ def exposed_forward_pass_time(
     sent = layer_gather_time + (ends_gather_time + between * layer_gather_time)
     first = leading_share * ends_gather_time + layer_gather_time
     late = first + between * xp.maximum(layer_gather_time - layer_compute_forward_time, 0.0)
-    return _exposed(sent, late, dp_overlap, overlap_contention)
+    computed = xp.maximum(middle_layers, 1.0) * layer_compute_forward_time
+    return _exposed(sent, late, computed, dp_overlap, overlap_contention)
 
 
 @formula(
@@ -402,7 +406,8 @@ def prefetched_forward_pass_time(
     first = leading_share * ends_gather_time + layer_gather_time
     late = first + between * xp.maximum(layer_gather_time - layer_compute_forward_time, 0.0)
     late = xp.where(forward_layers_ahead > 0.0, late, sent)
-    return _exposed(sent, late, 1.0, overlap_contention)
+    computed = xp.maximum(middle_layers, 1.0) * layer_compute_forward_time
+    return _exposed(sent, late, computed, 1.0, overlap_contention)
 
 
 @formula(assumes=(AHEAD, "the first layer's weights are kept from the forward", HIDDEN), **FSDP)
@@ -418,7 +423,8 @@ def exposed_gather_pass_time(
     between = xp.maximum(middle_layers - 1.0, 0.0)
     sent = ends_gather_time + between * layer_gather_time
     late = between * xp.maximum(layer_gather_time - layer_compute_backward_time, 0.0)
-    return _exposed(sent, late, dp_overlap, overlap_contention)
+    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
+    return _exposed(sent, late, computed, dp_overlap, overlap_contention)
 
 
 @formula(
@@ -440,7 +446,8 @@ def prefetched_gather_pass_time(
     sent = ends_gather_time + between * layer_gather_time
     late = between * xp.maximum(layer_gather_time - layer_compute_backward_time, 0.0)
     late = xp.where(backward_layers_ahead > 0.0, late, sent)
-    return _exposed(sent, late, 1.0, overlap_contention)
+    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
+    return _exposed(sent, late, computed, 1.0, overlap_contention)
 
 
 @formula(assumes=("the last reduction hides behind nothing", HIDDEN), **FSDP)
@@ -458,7 +465,8 @@ def exposed_reduce_pass_time(
     sent = ends_reduce_time + (layer_reduce_time + between * layer_reduce_time)
     last = leading_share * ends_reduce_time + layer_reduce_time
     late = last + between * xp.maximum(layer_reduce_time - layer_compute_backward_time, 0.0)
-    return _exposed(sent, late, dp_overlap, overlap_contention)
+    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
+    return _exposed(sent, late, computed, dp_overlap, overlap_contention)
 
 
 @formula(
@@ -490,7 +498,8 @@ def exposed_backward_pass_time(
     late = leading_share * ends_reduce_time + reduce
     late = late + inner * xp.maximum(gather + reduce - compute, 0.0)
     ends = xp.maximum(gather - compute, 0.0) + xp.maximum(reduce - compute, 0.0)
-    return _exposed(sent, late + (between - inner) * ends, dp_overlap, overlap_contention)
+    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
+    return _exposed(sent, late + (between - inner) * ends, computed, dp_overlap, overlap_contention)
 
 
 @formula(
@@ -520,7 +529,8 @@ def prefetched_backward_pass_time(
     sent = (ends_gather_time + between * gather) + (ends_reduce_time + (reduce + between * reduce))
     late = sharded_wait(middle_layers, compute, gather, reduce, backward_layers_ahead)
     late = xp.where(backward_layers_ahead > 0.0, leading_share * ends_reduce_time + late, sent)
-    return _exposed(sent, late, 1.0, overlap_contention)
+    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
+    return _exposed(sent, late, computed, 1.0, overlap_contention)
 
 
 # How many layers are fetched ahead: as given, or as many as DeepSpeed's window reaches.

@@ -166,7 +166,9 @@ def _tp_backward(
 ) -> Array:
     # The more of both hides: the share, or what runs beside the weights' gradients
     sent = xp.minimum(exposed(time, overlap, inputs + weights), waited)
-    return sent + xp.maximum(gather - inputs, 0.0)
+    # What is gathered hides behind the same products: both together no longer than these
+    both = time + gather - (inputs + weights)
+    return xp.maximum(sent + xp.maximum(gather - inputs, 0.0), both)
 
 
 def _tp_backward_again(
