@@ -275,6 +275,7 @@ for _name, _mark, _meaning in (
     ("logits_memory", "logits", "logits and loss"),
     ("allocated_memory", "allocated", "all that the framework allocates"),
     ("communicator_memory", "communicators", "buffers of the communicators"),
+    ("exchange_memory", "exchange", "buffers of what experts are sent, outside of the allocator"),
     ("memory", "total", "all together"),
     ("first_stage_memory", "first", "all together, on the first stage"),
     ("middle_stage_memory", "middle", "all together, on the fullest of the middle stages"),
@@ -300,6 +301,12 @@ define("reserve_factor", "r_m", "1", "memory that the allocator reserves by what
        minimum=1)  # fmt: skip
 
 # The publications that the formulas of memory cite.
+
+cite(
+    "hybridep",
+    "NVIDIA, Hybrid-EP: dispatch and combine of experts' tokens, branch hybrid-ep of DeepEP, 2026",
+    "github.com/deepseek-ai/DeepEP",
+)
 
 # What a total is made of.
 PARTS: dict[str, Quantity] = {

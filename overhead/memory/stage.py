@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from overhead.arrays import xp
-from overhead.formula import REGISTRY, alias, call, constant, formula, product
+from overhead.formula import REGISTRY, alias, call, constant, formula
 from overhead.graph import Evaluation
 from overhead.labels import LABELS, chosen, without_following
 from overhead.memory.quantities import MODULES, PARTS
@@ -279,10 +279,53 @@ def communicators(tp: Array, pp: Array, cp: Array, dp: Array, ep: Array) -> Arra
     return xp.asarray(sum(xp.where(size > 1.0, 1.0, 0.0) for size in groups))
 
 
-product("communicator_memory", ("communicators", "communicator_channels", "channel_buffer_bytes"),
-        "Memory of the communicators' buffers", source="nccl",
-        where="src/init.cc, buffer sizes of the protocols",
-        assumes=("one receiving connection a channel",))  # fmt: skip
+EXCHANGE: dict[str, Any] = {
+    "source": "hybridep",
+    "where": "csrc/hybrid_ep/buffer/intranode.cu @94a9f8f6b1: allocate_combine_buffers",
+}
+constant("exchange_memory", 0.0, "NCCL's buffers alone", like="communicators", **EXCHANGE)
+
+
+@formula(
+    returns="exchange_memory",
+    assumes=(
+        "room for all tokens of all ranks, whatever is sent; dispatch and combine share it",
+        "beside activations a probability for each expert of the node, a scale for each 128",
+    ),
+    when={"dispatcher": "deduplicated"},
+    **EXCHANGE,
+)
+def deduplicated_exchange_memory(
+    rank_tokens: Array,
+    tp: Array,
+    ep: Array,
+    gpus_per_node: Array,
+    expert_hidden_size: Array,
+    experts: Array,
+    activation_bytes: Array,
+    single_bytes: Array,
+) -> Array:
+    """Memory of what experts are sent, and send back, where a token goes once to each node."""
+    near = experts * xp.minimum(gpus_per_node, ep) / ep
+    token = activation_bytes * expert_hidden_size + single_bytes * (
+        near + expert_hidden_size / 128.0
+    )
+    return xp.where((experts > 0.0) & (ep > 1.0), rank_tokens / tp * ep * token, 0.0)
+
+
+@formula(
+    source="nccl",
+    where="src/init.cc, buffer sizes of the protocols",
+    assumes=("one receiving connection a channel",),
+)
+def communicator_memory(
+    communicators: Array,
+    communicator_channels: Array,
+    channel_buffer_bytes: Array,
+    exchange_memory: Array,
+) -> Array:
+    """Memory of the communicators' buffers, and of experts' exchange."""
+    return communicators * communicator_channels * channel_buffer_bytes + exchange_memory
 
 
 @formula(assumes=(SUM,), **TOTAL)
@@ -337,7 +380,7 @@ def headroom(memory_capacity: Array, peak_memory: Array) -> Array:
 TOTALS = ("model_state_memory", "activation_memory", "allocated_memory", "memory")
 
 # Labels that memory depends on; where there is no schedule, what is in flight is given.
-DEPENDS = ("recompute", "attention_kernel", "sharding")
+DEPENDS = ("recompute", "attention_kernel", "sharding", "dispatcher")
 
 _NONE = {
     "learned_positions", "experts", "experts_per_token", "expert_ffn_size", "shared_ffn_size",

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from overhead.graph import derive
 from overhead.memory.quantities import RECIPES
-from overhead.memory.stage import DEFAULTS
+from overhead.memory.stage import DEFAULTS, stage_memory
 from tests.overhead.memory_cases import (
     DEEPSEEK_V3,
     LLAMA3_70B,
+    MIXED,
     gpt,
     held,
 )
@@ -222,3 +223,24 @@ def test_placeholders_are_one_of_each_weight_of_a_layer() -> None:
     whole = held({**LLAMA3_70B, "placeholder_bytes": 2, "tp": 8})
     weights = 8192 * 2 * 64 * 128 / 8 + 2 * 8192 * 128 + 3 * 8192 * 28672 / 8 + 2 * 8192
     assert float(whole["placeholder_memory"]) == 2 * weights
+
+
+def test_buffers_of_experts_exchange_by_hand() -> None:
+    """DeepSeek-V3, 64 ranks of 4096 tokens: room for all of them; a node's experts in singles."""
+    plan = {**DEEPSEEK_V3, "ep": 64, "dp": 64, "sequence_length": 4096, "tp": 1, "etp": 1,
+            "gpus_per_node": 64, "in_flight_micro_batches": 1, **MIXED}  # fmt: skip
+    labels = {"dispatcher": "deduplicated"}
+    own = stage_memory(plan, labels)
+    tokens = 64 * 4096 * (2 * 7168 + 4 * 256 + 4 * 56)
+    whole = stage_memory(plan)
+    more = own.parts["communicator_memory"] - whole.parts["communicator_memory"]
+    np.testing.assert_array_equal(more, tokens)
+    np.testing.assert_array_equal(own.parts["allocated_memory"], whole.parts["allocated_memory"])
+    # Nodes of 8 have an eighth of the experts; a node alone has no buffers.
+    eight = stage_memory({**plan, "gpus_per_node": 8}, labels).parts["communicator_memory"]
+    saved = 64 * 4096 * 4 * (256 - 32)
+    np.testing.assert_allclose(own.parts["communicator_memory"] - eight, saved)
+    alone = {**plan, "ep": 1}
+    np.testing.assert_array_equal(
+        stage_memory(alone, labels).peak_memory, stage_memory(alone).peak_memory
+    )
