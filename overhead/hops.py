@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from overhead.arrays import xp
 from overhead.formula import call, formula, total
 from overhead.graph import Evaluation
 from overhead.labels import LABELS, complete
@@ -298,9 +299,9 @@ def cut_through_wire_time(
     inter_bandwidth: Array,
 ) -> Array:
     """Time of a message's bytes that stream through all links at the slowest one's bandwidth."""
-    inside = np.where(intra_hops > 0.0, message_bytes / intra_bandwidth, 0.0)
-    between = np.where(inter_hops > 0.0, message_bytes / inter_bandwidth, 0.0)
-    return np.maximum(inside, between)
+    inside = xp.where(intra_hops > 0.0, message_bytes / intra_bandwidth, 0.0)
+    between = xp.where(inter_hops > 0.0, message_bytes / inter_bandwidth, 0.0)
+    return xp.maximum(inside, between)
 
 
 @formula(source="derivation", assumes=("every link that a bit passes takes its energy",))
@@ -329,7 +330,7 @@ def path_energy(message_bytes: Array, path_energy_per_bit: Array) -> Array:
 @formula(source="derivation", assumes=("nodes are filled one after another",))
 def crossing_links(ranks: Array, gpus_per_node: Array) -> Array:
     """Links of a ring that lead from one node to the next."""
-    return np.where(ranks > gpus_per_node, np.ceil(ranks / gpus_per_node), 0.0)
+    return xp.where(ranks > gpus_per_node, xp.ceil(ranks / gpus_per_node), 0.0)
 
 
 _PATH = {
@@ -350,8 +351,8 @@ def ring_time(
     ranks: Array, crossing_links: Array, node_ring_time: Array, crossing_ring_time: Array
 ) -> Array:
     """Time of an all_reduce round a ring of typed links."""
-    inside = np.where(ranks > crossing_links, node_ring_time, 0.0)
-    return np.maximum(inside, np.where(crossing_links > 0.0, crossing_ring_time, 0.0))
+    inside = xp.where(ranks > crossing_links, node_ring_time, 0.0)
+    return xp.maximum(inside, xp.where(crossing_links > 0.0, crossing_ring_time, 0.0))
 
 
 @formula(source="derivation", assumes=("in each step every link of the ring carries a message",))
@@ -359,7 +360,7 @@ def ring_energy(
     ranks: Array, crossing_links: Array, node_ring_energy: Array, crossing_ring_energy: Array
 ) -> Array:
     """Energy of an all_reduce round a ring of typed links."""
-    inside = np.maximum(ranks - crossing_links, 0.0) / ranks * node_ring_energy
+    inside = xp.maximum(ranks - crossing_links, 0.0) / ranks * node_ring_energy
     return inside + crossing_links / ranks * crossing_ring_energy
 
 

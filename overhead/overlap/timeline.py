@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-import numpy as np
-
+from overhead.arrays import xp
 from overhead.formula import formula, total
 from overhead.labels import EVEN_SCHEDULES, FOLDED
 from overhead.quantity import Array
@@ -280,7 +279,7 @@ def pipeline_overlapped_time(
     busy_time: Array, bubble_time: Array, exposed_p2p_time: Array, communication_time: Array
 ) -> Array:
     """Time of a pipeline with what its transfers add, and no less than these by themselves."""
-    return np.maximum(busy_time + bubble_time + exposed_p2p_time, communication_time)
+    return xp.maximum(busy_time + bubble_time + exposed_p2p_time, communication_time)
 
 
 @formula(
@@ -294,7 +293,7 @@ def pipeline_communication_time(
 ) -> Array:
     """Time that transfers add to a pipeline if nothing hides them."""
     waited = 2.0 * p2p_time * (micro_batches * virtual_stages + pp - 1.0)
-    return np.where(pp > 1.0, waited, 0.0 * p2p_time)
+    return xp.where(pp > 1.0, waited, 0.0 * p2p_time)
 
 
 # What each stage of a pipeline runs, in order, by schedule.

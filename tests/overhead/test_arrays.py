@@ -14,6 +14,7 @@ import pytest
 import sweeps
 from overhead import build_topology, collective
 from overhead.arrays import NAMESPACES, in_numpy, namespace_of, running_maximum, select, using, xp
+from overhead.everything import algorithms, formulas
 from overhead.graph import derive
 from overhead.labels import COLLECTIVES
 from sweeps.engine.evaluate import limits_of
@@ -176,3 +177,17 @@ def test_numpy_is_back_after_an_error() -> None:
     with pytest.raises(ZeroDivisionError), using(array_api_strict):
         raise ZeroDivisionError
     assert isinstance(xp.asarray(1.0), np.ndarray)
+
+
+def test_kernels_compute_with_the_arrays_given() -> None:
+    """A kernel that calls numpy by its name would turn other arrays into numpy's."""
+    kernels = [getattr(one, "kernel", None) or one.cost for one in (*formulas(), *algorithms())]
+    assert len(kernels) > 1000
+    # `software.timing` works in the array that it is given, where that is numpy's.
+    wrong = {
+        kernel.__name__
+        for kernel in kernels
+        if "np" in getattr(getattr(kernel, "__code__", None), "co_names", ())
+        and kernel.__module__ != "overhead.software.timing"
+    }
+    assert wrong == set()
