@@ -15,11 +15,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from html import escape
-from io import StringIO
+from io import BytesIO, StringIO
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -149,7 +150,9 @@ class Job:
     command: str = ""  # The command line, or several
     python: str = ""  # Or the code
     files: Mapping[str, str] = field(default_factory=dict)  # Files of one's own that it reads
+    figure: str = ""  # The file of the figure to look at, where there is one
     screen: str = ""  # The first lines of what it prints; empty: it wasn't run
+    picture: bytes = b""  # The figure, small; empty: it wasn't drawn
 
 
 def read_jobs() -> tuple[Job, ...]:
@@ -159,20 +162,23 @@ def read_jobs() -> tuple[Job, ...]:
     return tuple(Job(**one) for one in read_toml(shipped("jobs") / "jobs.toml")["jobs"])
 
 
-def run_job(job: Job, run: Callable[[Sequence[str]], int]) -> Job:
+def run_job(job: Job, run: Callable[[Sequence[str]], int], *, draw: bool = False) -> Job:
     """Return a job with the first screen of what it prints; `run` runs a command's words.
+
+    With `draw` the figure to look at is drawn, too.
 
     Raises
     ------
     RunError
         If the command fails.
     """
-    shown = []
+    shown, picture, draw = [], b"", draw and bool(job.figure)
     with TemporaryDirectory() as folder, contextlib.chdir(folder):
         for name, text in job.files.items():
             Path(name).write_text(text, encoding="utf-8")
         for line in _lines(job.command):
-            code, printed = _printed(shlex.split(line)[1:], run)
+            last = line == _lines(job.command)[-1]
+            code, printed = _printed(shlex.split(line)[1:], run, draw=draw and last)
             if code:
                 message = f"{line}: ends with exit code {code}"
                 raise RunError(message)
@@ -181,11 +187,40 @@ def run_job(job: Job, run: Callable[[Sequence[str]], int]) -> Job:
             with redirect_stdout(StringIO()) as said:
                 exec(job.python, {})
             shown = _first(said.getvalue())
-    return replace(job, screen="\n".join(shown).rstrip())
+            if job.figure:
+                from matplotlib import pyplot
+
+                if draw:
+                    pyplot.savefig(job.figure, dpi=150, bbox_inches="tight")
+                pyplot.close("all")
+        if draw:
+            picture = _small(Path(job.figure))
+    return replace(job, screen="\n".join(shown).rstrip(), picture=picture)
 
 
-def _printed(words: list[str], run: Callable[[Sequence[str]], int]) -> tuple[int, str]:
+_WIDE = 800  # dots of a notebook's picture
+_TONES = 128
+
+
+def _small(path: Path) -> bytes:
+    """Return a picture in few dots and colours: notebooks are kept small."""
+    from PIL import Image
+
+    with Image.open(path) as whole:
+        size = (_WIDE, round(whole.height * _WIDE / whole.width))
+        picture = whole.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+        picture = picture.quantize(_TONES, Image.Quantize.FASTOCTREE)
+    data = BytesIO()
+    picture.save(data, format="PNG", optimize=True)
+    return data.getvalue()
+
+
+def _printed(
+    words: list[str], run: Callable[[Sequence[str]], int], *, draw: bool
+) -> tuple[int, str]:
     """Return a command's exit code, and what it prints."""
+    if draw and words[0] != "run":
+        words = [*words, "--plot"]
     if "--formulas" in words:
         # What a user's file declares would stay in this process' registry.
         path = str(Path(__file__).parents[1])
@@ -198,8 +233,7 @@ def _printed(words: list[str], run: Callable[[Sequence[str]], int]) -> tuple[int
         )
         return done.returncode, done.stdout
     with redirect_stdout(StringIO()) as printed:
-        # Its figures aren't shown here.
-        code = run([*words, "--no-plot"] if words[0] == "run" else words)
+        code = run([*words, "--no-plot"] if words[0] == "run" and not draw else words)
     return code, printed.getvalue()
 
 
@@ -242,11 +276,15 @@ def notebook(place: int, job: Job) -> str:
     """Return one job as a Jupyter notebook with what its cells print."""
     cells: list[dict[str, Any]] = []
 
-    def add(kind: str, text: str, printed: str = "") -> None:
+    def add(kind: str, text: str, printed: str = "", picture: bytes = b"") -> None:
         own: dict[str, Any] = {} if kind == "markdown" else {"execution_count": None, "outputs": []}
         if printed:
             lines = f"{printed}\n".splitlines(keepends=True)
             own["outputs"] = [{"name": "stdout", "output_type": "stream", "text": lines}]
+        if picture:
+            data = {"image/png": b64encode(picture).decode(), "text/plain": ["<Figure>"]}
+            about = {"data": data, "metadata": {}, "output_type": "display_data"}
+            own["outputs"] = [*own["outputs"], about]
         source = text.splitlines(keepends=True)
         about = {"cell_type": kind, "id": f"cell-{len(cells) + 1}", "metadata": {}}
         cells.append({**about, "source": source, **own})
@@ -256,9 +294,14 @@ def notebook(place: int, job: Job) -> str:
         add("code", f"%%writefile {name}\n{text.strip()}", f"Writing {name}")
     screens = re.split(r"^\$ .*\n", job.screen, flags=re.MULTILINE)[1:]
     for line, screen in zip(_lines(job.command), screens, strict=True):
-        add("code", f"!{line} | head -{len(screen.rstrip().splitlines())}", screen.rstrip())
+        last = line == _lines(job.command)[-1]
+        plot = " --plot" if job.figure and last and line.split()[1] != "run" else ""
+        add("code", f"!{line}{plot} | head -{len(screen.rstrip().splitlines())}", screen.rstrip())
     if job.python:
-        add("code", job.python.strip(), job.screen)
+        add("code", job.python.strip(), job.screen, job.picture)
+    elif job.figure:
+        show = f'from IPython.display import Image\n\nImage("{job.figure}")'
+        add("code", show, picture=job.picture)
     add("markdown", job.look)
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     whole = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}

@@ -427,3 +427,18 @@ def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
     assert [
         path.name for path in (tmp_path / "outputs").iterdir() if path.suffix in (".nc", ".tmp")
     ] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("collective --N 8,64 --M 1MiB", "ranks "),
+        ("overlap --compute 1ms,2ms --comm 1ms", "compute_"),
+    ],
+)
+def test_the_answer_stands_before_the_files(cli: Runner, line: str, answer: str) -> None:
+    done = cli(f"{line} --plot")
+    assert done.out.startswith(answer)
+    lines = done.out.splitlines()
+    wrote = next(place for place, one in enumerate(lines) if one.startswith("wrote outputs/"))
+    assert all(one.startswith("drew outputs/") for one in lines[wrote + 1 :])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -185,7 +186,26 @@ def test_job_prints_what_the_guide_shows(place: int, job: Job) -> None:
         "sweeps docs --jobs > outputs/gallery/jobs.md"
     )
     stored = (NOTEBOOKS / f"{place}-{job.name}.ipynb").read_text(encoding="utf-8")
+    cells = json.loads(stored)["cells"]
+    pictures = [one["data"]["image/png"] for cell in cells for one in cell.get("outputs", ())
+                if "data" in one]  # fmt: skip
+    assert len(pictures) == bool(job.figure)
+    for picture in pictures:
+        assert b64decode(picture).startswith(b"\x89PNG")
+        assert len(picture) < 80_000  # 60 kB
+        done = replace(done, picture=b64decode(picture))
     assert stored == notebook(place, done), "sweeps docs outputs/notebooks --notebooks --overwrite"
+
+
+def test_a_notebook_shows_the_figure() -> None:
+    job = next(job for job in JOBS if job.name == "paper")
+    done = run_job(job, run, draw=True)
+    assert done.picture.startswith(b"\x89PNG")
+    assert 5_000 < len(done.picture) < 60_000
+    assert done.screen == run_job(job, run).screen
+    cell = json.loads(notebook(6, done))["cells"][-2]
+    assert job.figure in "".join(cell["source"])
+    assert b64decode(cell["outputs"][0]["data"]["image/png"]) == done.picture
 
 
 def test_notebooks_are_a_cell_a_command(tmp_path: Path) -> None:
@@ -193,7 +213,7 @@ def test_notebooks_are_a_cell_a_command(tmp_path: Path) -> None:
                   screen="$ sweeps a\nA $ 1\nB\n\n$ sweeps b\nC")  # fmt: skip
     cells = json.loads(notebook(1, job))["cells"]
     assert ["".join(one["source"]) for one in cells[1:4]] == [
-        "%%writefile x.csv\n1", "!sweeps a | head -2", "!sweeps b | head -1",
+        "%%writefile x.csv\n1", "!sweeps a | head -2", "!sweeps b --plot | head -1",
     ]  # fmt: skip
     assert cells[2]["outputs"][0]["text"] == ["A $ 1\n", "B\n"]
     assert write_notebooks([job], tmp_path / "new") == 1

@@ -412,7 +412,7 @@ def docs_command(
         raise InputError(fault("FOLDER", "..", "is missing", "name a folder, or give --jobs alone"))
     jobs = read_jobs()
     if with_jobs or notebooks:
-        jobs = tuple(run_job(one, run) for one in jobs)
+        jobs = tuple(run_job(one, run, draw=notebooks) for one in jobs)
     if folder and notebooks:
         count = write_notebooks(jobs, Path(folder), overwrite=overwrite)
         sys.stdout.write(f"wrote {count} notebooks into {folder}\n")

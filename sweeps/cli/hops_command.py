@@ -97,8 +97,9 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
         return 0
     out = Output(given, path.stem)
     result = result_of(study, {"spec": path.name}, given)
-    out.write(result, charts_of(study))
-    out.show(result, report_lines(study))
+    with out.answered_first():
+        out.write(result, charts_of(study))
+        out.show(result, report_lines(study))
     out.hold_stored(out.contracts)
     return 0
 

@@ -293,8 +293,10 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     if given.get("dry_run"):
         return 0
     result = result_of(study, {"spec": path.name}, given)
-    out.write(result, [dict(one) for one in study.figures], lambda stem: _draw(study, result, stem))
-    out.show(result)
+    figures = [dict(one) for one in study.figures]
+    with out.answered_first():
+        out.write(result, figures, lambda stem: _draw(study, result, stem))
+        out.show(result)
     out.hold_stored(out.contracts)
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import sys
 import time
@@ -101,7 +102,7 @@ class Output:
         self.programs = bool(given["as_csv"] or given["as_json"])
         # Programs read records from standard output, so what is for people goes elsewhere.
         self.notes: TextIO = sys.stderr if self.programs else sys.stdout
-        self.ends = self.notes  # Where it says which files there are, after the answer
+        self.ends: TextIO = self.notes  # Where it says which files there are, after the answer
         self.wanted = bool(given["output"] or given["plot"])  # Whether there is a file to write
         self.contracts = [read_contract(text, own=own) for text in given.get("asserts", ())]
         faults = list(self._idle())
@@ -172,10 +173,21 @@ class Output:
         draw: Callable[[Path], Iterable[Path]] | None = None,
     ) -> None:
         """Write the file that is asked for, and show the result."""
-        if self.wanted:
-            self.write(result, figures, draw)
-        self.show(result, lines)
+        with self.answered_first():
+            if self.wanted:
+                self.write(result, figures, draw)
+            self.show(result, lines)
         hold(self.contracts, result)
+
+    @contextlib.contextmanager
+    def answered_first(self) -> Iterator[None]:
+        """Keep back which files there are until the answer stands."""
+        kept, self.ends = self.ends, io.StringIO()
+        try:
+            yield
+        finally:
+            kept.write(self.ends.getvalue())
+            self.ends = kept
 
     def hold_stored(self, contracts: Sequence[Contract]) -> None:
         """Check what is asserted of a file that was written."""
@@ -199,10 +211,12 @@ class Output:
         found = replace(job.evaluated(), rows=rows) if self.is_printed(job) else None
         # What can't be printed isn't written either.
         shown = list(lines(found)) if found and not self.programs else []
-        if self.wanted:
-            self.write(job, figures)
+        with self.answered_first():
+            if self.wanted:
+                self.write(job, figures)
+            if found:
+                self.show(found, shown)
         if found:
-            self.show(found, shown)
             hold(self.contracts, found)
         elif self.contracts:
             self.hold_stored(self.contracts)
