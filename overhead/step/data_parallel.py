@@ -305,6 +305,11 @@ def _mean(dense: Array, experts: Array, layers: Array, expert: Array) -> Array:
     return dense + experts / xp.maximum(layers, 1.0) * expert
 
 
+def _some(dense: Array, experts: Array, layers: Array, expert: Array) -> Array:
+    """A layer has a weight at least, so that a window of weights holds some number of layers."""
+    return xp.maximum(_mean(dense, experts, layers, expert), 1.0)
+
+
 def _round(dense: Array, dense_time: Array, experts: Array, expert_time: Array) -> Array:
     return dense * dense_time + experts * expert_time
 
@@ -545,7 +550,7 @@ for _way in ("forward", "backward"):
         when={"dp_mechanism": PREFETCHES[1]},
     )
 declare("layer_elements", ("dp_layer_parameters", "middle_moe_layers", "middle_layers",
-                           "edp_layer_parameters"), _mean,
+                           "edp_layer_parameters"), _some,
         when={"dp_mechanism": PREFETCHES[1]})  # fmt: skip
 
 # A step.
