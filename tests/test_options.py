@@ -81,7 +81,7 @@ OF_TRAINING: Cases = {
     "dispatcher": ("deduplicated", f"{ROUTED} --ep 8"), "mask": "full", "dropout": "on",
     "tp_mechanism": ("userbuffers", f"{DENSE} --sp"),
     "cp_mechanism": ("ring_exchange", f"{DENSE} --cp 2"), "dp_mechanism": "megatron_buckets",
-    "ep_mechanism": ("chunked", f"{ROUTED} --ep 2"),
+    "ep_mechanism": ("chunked", f"{ROUTED} --ep 8 --zero-stage 1"),
     "tp_overlap": "0.1", "cp_overlap": ("0.1", f"{DENSE} --cp 2"),
     "ep_overlap": ("0.1", f"{ROUTED} --ep 2"), "dp_overlap": "0.1",
     "model": ("llama3-8b", DENSE.replace("--model llama3-8b", "")), "parameters": ("7e9", PARAMS),

@@ -31,13 +31,15 @@ product("tp_message_bytes", ("communication_bytes", "rank_tokens", "hidden_size"
         "Activations between blocks of a micro-batch's tokens on a rank", **WHOLE)  # fmt: skip
 
 
-define("tp_gather_bytes", "b_g", "byte", "bytes of an activation that tensor-parallel ranks gather "
-       "(Transformer Engine in FP8: 1)", minimum=0)  # fmt: skip
+define("tp_gather_share", r"\beta_g", "1", "bytes of an activation as tensor-parallel ranks gather "
+       "it, by those as it is sent elsewhere (Transformer Engine in FP8: 0.5)",
+       minimum=0, above=True, maximum=1)  # fmt: skip
 define("tp_gather_message_bytes", "M_g", "byte", "a block's input of a micro-batch's tokens on a "
        "rank, whole, as it is gathered", minimum=0)  # fmt: skip
-alias("tp_gather_bytes", "communication_bytes", "Bytes of an activation, gathered as it is sent")
-product("tp_gather_message_bytes", ("tp_gather_bytes", "rank_tokens", "hidden_size"),
-        "Inputs of a block of a micro-batch's tokens on a rank", **WHOLE)  # fmt: skip
+constant("tp_gather_share", 1.0, "Activations are gathered as they are sent elsewhere", like="tp")
+product("tp_gather_message_bytes", ("tp_gather_share", "tp_message_bytes"),
+        "Inputs of a block of a micro-batch's tokens on a rank, as they are gathered",
+        source="derivation")  # fmt: skip
 alias("tp_gather_message_bytes", "tp_message_bytes",
       "Inputs of a block, which adapters take in 16 bits: they are gathered so, once",
       source="derivation", when={"tuning": "lora"})  # fmt: skip

@@ -473,10 +473,7 @@ def training_constants(
     found["output_matmul_flops"] = _output(machine, precision, found)
     found |= _training_bytes(framework, precision, recipe)
     found |= _scaling(machine, framework, scaling, found)
-    narrow = found["matmul_input_bytes"]
-    if framework.name == "megatron-lm" and narrow.value < found["activation_bytes"].value:
-        why = f"{TE}/module/base.py: a product's input is gathered as it is multiplied"
-        found["tp_gather_bytes"] = Origin(narrow.value, SPECIFICATION, why)
+    found["tp_gather_share"] = _gathered(framework, found)
     found |= {
         name: figure.origin.of(framework.name)
         for name, figure in figures.items()
@@ -487,6 +484,15 @@ def training_constants(
         one, times = found["host_time"], f"; times {launches.origin.text}"
         found["host_time"] = one.derived(one.value * launches.value, times)
     return found
+
+
+def _gathered(framework: Framework, found: Mapping[str, Origin]) -> Origin:
+    """Return how much narrower than activations inputs of products are gathered."""
+    share = found["matmul_input_bytes"].value / found["activation_bytes"].value
+    if framework.name.split("+")[0] != "megatron-lm" or share >= 1.0:
+        return assumed(1.0, "inputs of products are gathered as activations are sent")
+    why = f"{TE}/module/base.py: a product's input is gathered as it is multiplied"
+    return Origin(share, SPECIFICATION, why)
 
 
 def _unknown(machine: Machine) -> Origin:

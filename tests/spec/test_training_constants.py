@@ -36,7 +36,7 @@ EVERY = {
     "dropout", "step_overhead", "tp_gradient_overlap", "power", "idle_power_fraction", "price",
     "sms", "odd_size_loss", "output_matmul_flops", "host_bandwidth", "host_update_bandwidth",
     "host_memory_capacity",
-    "attention_speedup", "weight_copy_bytes",
+    "attention_speedup", "weight_copy_bytes", "tp_gather_share",
 }  # fmt: skip
 MACHINES = sorted(path.stem for path in shipped("hardware").glob("*.toml"))
 # Sustained rates that step times were fitted with, as shares of the peak, by precision and kernel.
@@ -77,9 +77,10 @@ def test_every_constant_has_a_value_and_an_origin(name: str, precision: str) -> 
     machine = load_hardware(name)
     for kernel in KERNELS:
         found = training_constants(machine, MEGATRON, precision=precision, attention_kernel=kernel)
+        assert set(found) == EVERY
         # In 8 bits Megatron-LM's tensor-parallel ranks gather what they multiply.
-        narrow = found["matmul_input_bytes"].value < found["activation_bytes"].value
-        assert set(found) == EVERY | ({"tp_gather_bytes"} if narrow else set())
+        share = found["matmul_input_bytes"].value / found["activation_bytes"].value
+        assert found["tp_gather_share"].value == min(share, 1.0)
         for quantity, origin in found.items():
             number = origin.value
             assert isinstance(number, float)
