@@ -35,6 +35,7 @@ from overhead.formula import REGISTRY, Call, Formula
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from overhead.source import SOURCES
+from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps.errors import InputError, RunError, fault
 from sweeps.store.publish import check_output, publish_folder, system_calls, temporary
 
@@ -61,7 +62,7 @@ section:target { background: var(--soft); }
 p { margin: .4rem 0; } .wide { overflow-x: auto; }
 table { border-collapse: collapse; } td, th { text-align: left; vertical-align: top;
   padding: .25rem .8rem .25rem 0; border-bottom: 1px solid var(--line); }
-td:not(:last-child), th { min-width: 6rem; } section h2 { margin-top: 0; }
+td:not(:last-child), th { min-width: 6rem; overflow-wrap: normal; } section h2 { margin-top: 0; }
 .typed { white-space: pre-wrap; } mtd { text-align: left; }
 @media (max-width: 40rem) { tr, td { display: block; } tr:first-child { display: none; }
   td { border: 0; padding: 0; }
@@ -418,7 +419,8 @@ class Site:
             facts = {"is": self._quantity(one.of), "with": bound, "of": _where(one.labels),
                      "where": _where(one.when)}  # fmt: skip
             return _facts(facts)
-        words = f"<p>{escape(one.title)}</p>\n" if one.words else ""
+        said = one.title.lower() == VOCABULARY[one.returns].meaning.lower()
+        words = f"<p>{escape(one.title)}</p>\n" if one.words and not said else ""
         facts = {
             "with": self._with_symbols(one.inputs), "where": _where(one.when),
             "assumes": escape("; ".join(one.assumes)),
@@ -503,7 +505,7 @@ class Site:
         for title, figures in tables.items():
             if figures:
                 yield f"<h2>{escape(title)}</h2>\n"
-                yield self._figures(figures, one.name, page)
+                yield self._figures(figures, one.name, page, source)
         for title, name in (
             ("What holds unless it is given", "choices"),
             ("Precisions", "precisions"),
@@ -519,7 +521,7 @@ class Site:
             rows = [(_code(f"{one.name}+{key}"), escape(of.summary)) for key, of in options.items()]
             yield f"<h2>Options</h2>\n{_table(('option', 'meaning'), rows)}"
 
-    def _figures(self, figures: Mapping[str, Figure], name: str, page: str) -> str:
+    def _figures(self, figures: Mapping[str, Figure], name: str, page: str, above: str = "") -> str:
         from sweeps.spec.units import format_quantity
 
         self._use((n for n in figures if n in VOCABULARY), page, _link(page, name))
@@ -528,7 +530,9 @@ class Site:
             shown = format_quantity(one.value, one.units)
             shown += f" ± {one.uncertainty:.0%}" if one.uncertainty > 0.0 else ""
             what = self._quantity(key) if key in VOCABULARY else _code(key)
-            rows.append((what, escape(shown), escape(one.kind), escape(one.origin.source)))
+            # What is said above of all isn't said again.
+            origin = "as above" if above and above in one.source else one.origin.source
+            rows.append((what, escape(shown), escape(one.kind), escape(origin)))
         return _table(("figure", "value", "kind", "origin"), rows)
 
     # Specs, commands, jobs.
@@ -563,7 +567,37 @@ class Site:
             facts = {"values": escape(values), "default": escape(str(label.default or ""))}
             body.append(f'<section id="label-{name}">\n<h3>{_code(name)}</h3>\n')
             body.append(f"<p>{escape(label.meaning)}</p>\n{_facts(facts)}</section>\n")
-        self._page("specs", "Specs: keys, figures, labels", body)
+        self._page("specs", "Specs: keys, figures, labels", [*body, *self._files()])
+
+    def _files(self) -> Iterator[str]:
+        """Yield what files of machines, models and frameworks of one's own may hold."""
+        from sweeps.spec import framework, machine, model
+
+        def figures(tables: Mapping[str, Mapping[str, Any]]) -> str:
+            rows = [
+                (_code(f"{table}.{key}"),
+                 self._quantity(one.quantity) if one.quantity in VOCABULARY
+                 else _code(one.quantity),
+                 "" if one.units == "1" else escape(one.units),
+                 escape(one.domain()) + ("; needed" if one.required else ""))
+                for table, entries in tables.items() for key, one in entries.items()
+            ]  # fmt: skip
+            return _table(("key", "quantity", "unit", "values"), rows)
+
+        yield "<h2>A machine's file</h2>\n<p>Each figure is a table of its own: "
+        yield f"{_code('value')}, {_code('kind')} (measured, specification or assumed) and "
+        yield f"{_code('source')}; with {_code('like')} the rest is another machine's.</p>\n"
+        yield figures(machine.TABLES)
+        for table, keys in machine.KEYS.items():
+            prefix = f"{table}." if table else ""
+            each = ", ".join(_code(prefix + key) for key in keys)
+            yield f"<p>{escape(table or 'besides')}: {each}</p>\n"
+        shapes = [name for name in (*SHAPES, *FURTHER_SHAPES) if name in VOCABULARY]
+        yield "<h2>A model's file</h2>\n"
+        yield f"<p>{', '.join(map(_code, model.KEYS))}; in {_code('shapes')}: "
+        yield f"{', '.join(map(self._quantity, shapes))}.</p>\n"
+        yield "<h2>A framework's file</h2>\n"
+        yield figures(framework.ENTRIES)
 
     def _commands(self) -> None:
         rows = []

@@ -32,6 +32,8 @@ from sweeps.docs import (
 from sweeps.errors import InputError
 from sweeps.plots.schema import KINDS
 from sweeps.spec.catalog import load_hardware, spec_names
+from sweeps.spec.framework import ENTRIES
+from sweeps.spec.machine import TABLES
 from sweeps.spec.sweep import SETTINGS_KEYS
 
 DOCUMENT = Path(__file__).parents[1] / "outputs" / "gallery" / "jobs.md"
@@ -104,7 +106,8 @@ def test_statement_source_and_figures_are_shown(files: Mapping[str, str]) -> Non
     assert "450 GB/s" in machine
     assert bandwidth.source in machine
     assert "--seq-len" in files["command-plan.html"]
-    assert all(f"<code>{key}</code>" in files["specs.html"] for key in SETTINGS_KEYS)
+    keys = [f"{table}.{key}" for table, of in {**TABLES, **ENTRIES}.items() for key in of]
+    assert all(f"<code>{key}</code>" in files["specs.html"] for key in (*SETTINGS_KEYS, *keys))
 
 
 def test_texts_are_escaped(files: Mapping[str, str]) -> None:

@@ -333,6 +333,7 @@ _LABELS: dict[str, tuple[str, ...]] = {
     )
 } | {"algorithm": CHOICES}
 _RECIPES: dict[str, tuple[str, ...]] = dict.fromkeys(PRECISIONS, tuple(RECIPES))
+ENTRIES = {"figures": _FIGURES, "plan": _PLAN}  # What a framework's file may hold, by table
 _TABLES = ("figures", "labels", "recipes", "plan", "generations")
 
 
