@@ -42,32 +42,7 @@ from sweeps.store.publish import check_output, publish_folder, system_calls, tem
 if TYPE_CHECKING:
     from sweeps.spec.figures import Figure
 
-STYLE = """\
-:root { color-scheme: light dark; --line: light-dark(#d5d9de, #3a4048);
-  --soft: light-dark(#f3f5f7, #1c2127); --quiet: light-dark(#555f6b, #a2acb8); }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 0 1rem 4rem;
-  background: light-dark(#fff, #12161b); color: light-dark(#16191d, #e4e8ec);
-  overflow-wrap: anywhere; }
-a { color: light-dark(#0b57a4, #79b8ff); }
-nav { padding: .8rem 0; border-bottom: 1px solid var(--line); }
-nav a { margin-right: 1rem; white-space: nowrap; }
-h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.25rem; margin-top: 2.2rem; }
-h3 { font-size: 1.05rem; margin: 0 0 .3rem; }
-pre, .math { overflow-x: auto; background: var(--soft); padding: .6rem .8rem; border-radius: 4px; }
-pre { font-size: .8rem; overflow-wrap: normal; } code { font-size: .9em; }
-.math { padding: .5rem .8rem; margin: .3rem 0; } math { font-size: 1.05rem; }
-section { border-top: 1px solid var(--line); padding: 1rem 0; }
-section:target { background: var(--soft); }
-.quiet, dt { color: var(--quiet); font-size: .9rem; } dt { margin-top: .5rem; } dd { margin: 0; }
-p { margin: .4rem 0; } .wide { overflow-x: auto; }
-table { border-collapse: collapse; } td, th { text-align: left; vertical-align: top;
-  padding: .25rem .8rem .25rem 0; border-bottom: 1px solid var(--line); }
-td:not(:last-child), th { min-width: 6rem; overflow-wrap: normal; } section h2 { margin-top: 0; }
-.typed { white-space: pre-wrap; } mtd { text-align: left; }
-@media (max-width: 40rem) { tr, td { display: block; } tr:first-child { display: none; }
-  td { border: 0; padding: 0; }
-  tr { border-top: 1px solid var(--line); padding: .5rem 0; } td:first-child { font-weight: 600; } }
-"""
+STYLE = Path(__file__).parent / "page" / "files" / "site.css"
 MENU = {
     "index": "Guide", "commands": "Commands", "specs": "Specs",
     "quantities": "Quantities and formulas", "algorithms": "Algorithms", "machines": "Machines",
@@ -337,7 +312,10 @@ class Site:
         self._specs()
         self._commands()
         self._guide()
-        return {**{f"{name}.html": text for name, text in self.pages.items()}, "style.css": STYLE}
+        return {
+            **{f"{name}.html": text for name, text in self.pages.items()},
+            "style.css": STYLE.read_text("utf-8"),
+        }
 
     def _page(self, name: str, title: str, body: Iterable[str]) -> None:
         menu = " ".join(_link(file, text) for file, text in MENU.items())
@@ -574,15 +552,15 @@ class Site:
         from sweeps.spec import framework, machine, model
 
         def figures(tables: Mapping[str, Mapping[str, Any]]) -> str:
-            rows = [
-                (_code(f"{table}.{key}"),
-                 self._quantity(one.quantity) if one.quantity in VOCABULARY
-                 else _code(one.quantity),
-                 "" if one.units == "1" else escape(one.units),
-                 escape(one.domain()) + ("; needed" if one.required else ""))
-                for table, entries in tables.items() for key, one in entries.items()
-            ]  # fmt: skip
-            return _table(("key", "quantity", "unit", "values"), rows)
+            each = [
+                (f"{table}.{key}", one) for table, of in tables.items() for key, one in of.items()
+            ]
+            known = VOCABULARY.keys()
+            return _table(("key", "quantity", "unit", "values"), (
+                (_code(key), (self._quantity if one.quantity in known else _code)(one.quantity),
+                 escape("" if one.units == "1" else one.units),
+                 escape(one.domain()) + "; needed" * one.required) for key, one in each
+            ))  # fmt: skip
 
         yield "<h2>A machine's file</h2>\n<p>Each figure is a table of its own: "
         yield f"{_code('value')}, {_code('kind')} (measured, specification or assumed) and "
