@@ -642,7 +642,7 @@ def test_what_recipes_set_is_an_option_of_the_framework(cli: Runner) -> None:
     # Graphs of a part of a layer save a part of its launches: 33 us each without any.
     step = "analysis --model qwen3-30b-a3b --gpus 8 --ep 8 --global-batch 64 --seq-len 1024 --json"
     step += " --memory-capacity 1TB --framework megatron-lm"
-    scopes = ("", "+graphs_router", "+graphs_attention", "+cuda_graphs")
+    scopes = ("", "+graphs_router", "+graphs_mixers", "+graphs_attention", "+cuda_graphs")
     hosts = [cli(f"{step}{scope}").records[0]["host_part_time_s"] for scope in scopes]
     assert hosts == sorted(hosts, reverse=True)
     assert hosts[-1] == 0.0 < hosts[-2]

@@ -68,7 +68,8 @@ class Habits:
 # overlapped experts its configuration refuses whole layers (transformer_config.py @d98e8a64dd).
 HABITS: Mapping[str, Habits] = {
     "megatron-lm": Habits(
-        recompute=("block", "full"), no_layers=("ep_overlap", "graphs_attention", "graphs_router")
+        recompute=("block", "full"),
+        no_layers=("ep_overlap", "graphs_attention", "graphs_mixers", "graphs_router"),
     ),
     "torchtitan": Habits(
         (2, 3),

@@ -81,7 +81,7 @@ def test_mamba_s_kernels_move_states_of_chunks() -> None:
     assert kept == pytest.approx(23 / 29 * 2 * (width + 64))
     moved = float(mamba.half_elementwise_bytes - delta.half_elementwise_bytes)
     states = 4 * 4 * INNER * 128 / 128
-    more = 2 * (2 * width + 3 * INNER) + states - 2 * 2 * 64
+    more = (2 * (2 * width + 3 * INNER) + states) / 0.2 - 2 * 2 * 64
     assert moved == pytest.approx(23 / 29 * 4096 * more)
     assert float(mamba.step_time) > 0.0
 
@@ -199,7 +199,10 @@ def test_a_rank_s_part_of_sparse_attention() -> None:
 
 
 def test_hybrids_beside_published_steps() -> None:
-    """Of 22 step times of Nemotron-3 Nano and Super four in five are within their band."""
+    """Of 22 step times of Nemotron-3 Nano and Super four in five are within their band.
+
+    Nano's are what the rate of Mamba-2's kernels is fitted to; Super's, of another model, aren't.
+    """
     found = cases_of_runs(read_runs(find_runs("plans")).runs, kinds=(PUBLISHED,)).cases
     cases = [replace(case, kind="step_time", quantity="step_time") for case in found
              if case.measured > 0.0 and "linear_layers" in case.numbers]  # fmt: skip
@@ -207,7 +210,10 @@ def test_hybrids_beside_published_steps() -> None:
     measured = np.array([case.measured for case in cases])
     within = np.abs(told.values / measured - 1.0) <= told.bands
     assert len(cases) >= 22
-    assert 0.75 <= within.mean() <= 0.9
+    assert within.mean() >= 0.8
+    nano = np.array(["nano" in case.model for case in cases])
+    off = np.abs(told.values / measured - 1.0)
+    assert (off[nano].mean() < 0.08, off[~nano].mean() < 0.28) == (True, True)
 
 
 PLAN = {
@@ -266,11 +272,11 @@ def test_adapters_of_a_hybrid() -> None:
     assert whole == pytest.approx(8 * (48 * linear + 16 * full))
 
 
-def test_no_run_tells_how_near_a_hybrid_is() -> None:
+def test_a_hybrid_is_less_known_than_others() -> None:
     bands = [
         float(sweep("error_band", model=model, **PLAN).error_band)
         for model in ("qwen3.5-27b", "qwen3-32b")
     ]
-    assert bands[0] == 0.33 > bands[1]
+    assert bands[0] == 0.3 > bands[1]
     both = sweep("error_band", model=["qwen3.5-27b", "qwen3-32b"], **PLAN)
     assert both.error_band.values.tolist() == bands
