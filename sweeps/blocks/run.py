@@ -36,7 +36,7 @@ from sweeps.blocks.work import (
     recipe_of,
     stored_blocks,
 )
-from sweeps.engine.bounds import reduce_all
+from sweeps.engine.bounds import reduce_some
 from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Block, Layout
@@ -365,8 +365,11 @@ def write_sweep(
     if not (directly or begun or means.zarr or means.scheduler or job.stored or job.measured):
         reducers = job.reducers()
         report = progress("bounding") if progress else None
-        touched = reduce_all(job.program, reducers, found.seconds, report)
-        if touched is not None:
+        by_quantity: dict[str, list[Reducer]] = {}
+        for made in reducers:
+            by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
+        touched = reduce_some(job.program, by_quantity, found.seconds, report)
+        if touched and not by_quantity:
             job.touched[:] = touched
             return _write(output, job.result_of(reducers, iter(())), means, storage, progress)
     if tell is not None and found.seconds + found.writing > SHORT_SECONDS:

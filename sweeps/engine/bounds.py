@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -22,14 +21,13 @@ from overhead.graph import Node
 from overhead.quantity import VOCABULARY
 from overhead.recording import RecordingError, recording
 from sweeps.engine import interval
+from sweeps.engine.boxes import Best, Boxes, Floats, Front, Places, cells_of, halved
 from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import blocks_over, settings
 from sweeps.engine.grid import Case, Variable
 from sweeps.engine.interval import Interval
 from sweeps.engine.program import Program
 
-Places = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 # Boxes of a pass, and discrete points of the first ones, an open grid: some 100 MB of values.
@@ -38,8 +36,10 @@ BOXES, POINTS = 1 << 13, 1 << 16
 SMALL = 8
 # Boxes that wait; beyond, they are worked off before more are made.
 WAITING = 1 << 20
-# Of each result the most promising boxes of a pass are looked at, to have something to beat.
-PROMISING = 4
+# Kept boxes of no more cells are computed: halving them again would take as long.
+KEPT_SMALL, KEPT_LEAST = 16, 8
+# Cells of boxes that are computed at once.
+CELLS = 1 << 20
 # Seconds of computing everything from which it is worth trying, and the share of them that the
 # trial, and all that comes of it, may take.
 WORTH, TRIAL, SHARE = 3.0, 0.05, 0.15
@@ -69,148 +69,31 @@ class Abandoned(Exception):
     """Bounds leave out too little, or can't be had: everything is computed."""
 
 
-@dataclass(frozen=True)
-class Boxes:
-    """Boxes: a point of the discrete axes each, and a run of each continuous one."""
-
-    point: Places  # Of the discrete axes, a flat index in C order
-    starts: Places  # Shape: axes, boxes
-    stops: Places  # Shape: axes, boxes
-    bound: Floats  # Shape: keys, boxes.  No value inside comes before this
-
-    def __len__(self) -> int:
-        return len(self.point)
-
-    def take(self, which: Any) -> Boxes:
-        """Return some of them."""
-        starts, stops = self.starts[:, which], self.stops[:, which]
-        return Boxes(self.point[which], starts, stops, self.bound[:, which])
-
-    @property
-    def cells(self) -> Places:
-        """How many cells each has."""
-        return np.asarray(np.prod(self.stops - self.starts, axis=0, dtype=np.int64))
-
-    @staticmethod
-    def joined(several: Sequence[Boxes]) -> Boxes:
-        """Return all of several."""
-        rows = zip(*((one.starts, one.stops, one.bound) for one in several), strict=True)
-        point = np.concatenate([one.point for one in several])
-        return Boxes(point, *(np.concatenate(row, axis=1) for row in rows))
-
-
-class Best:
-    """The first so many (value, place) of each result; cells come in any order, or again."""
-
-    def __init__(self, results: int, count: int, none: int) -> None:
-        self.count, self.none = count, none
-        self.keys = np.full((results, count), np.inf)
-        self.places = np.full((results, count), none, dtype=np.int64)
-
-    def add(self, results: Places, every: Floats, places: Places) -> None:
-        """Take cells in."""
-        (keys,) = every
-        last, edge = self.keys[results, -1], self.places[results, -1]
-        some = (keys < last) | ((keys == last) & (places < edge))
-        if not some.any():
-            return
-        results, keys, places = results[some], keys[some], places[some]
-        own = np.unique(results)
-        results = np.concatenate([np.repeat(own, self.count), results])
-        keys = np.concatenate([self.keys[own].ravel(), keys])
-        places = np.concatenate([self.places[own].ravel(), places])
-        order = np.lexsort((places, keys, results))
-        results, keys, places = results[order], keys[order], places[order]
-        again = np.r_[False, (results[1:] == results[:-1]) & (places[1:] == places[:-1])]
-        again &= places != self.none
-        results, keys, places = results[~again], keys[~again], places[~again]
-        rank = np.arange(len(results)) - np.searchsorted(results, results)
-        kept = rank < self.count
-        self.keys[results[kept], rank[kept]] = keys[kept]
-        self.places[results[kept], rank[kept]] = places[kept]
-
-    def beats(self, results: Places, bound: Floats, first: Places) -> NDArray[np.bool_]:
-        """Return which boxes hold nothing that is missing here."""
-        last, edge = self.keys[results, -1], self.places[results, -1]
-        return np.asarray((bound[0] > last) | ((bound[0] == last) & (first >= edge)))
-
-    def promising(self, results: Places, bound: Floats) -> Places:
-        """Return the boxes of each result with the best bounds."""
-        order = np.lexsort((bound[0], results))
-        rank = np.arange(len(order)) - np.searchsorted(results[order], results[order])
-        return np.asarray(order[rank < PROMISING])
-
-    def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
-        """Return what a reducer of `sweeps.engine.reduce` takes."""
-        kept = (self.count, *shape)
-        return {
-            "keys": np.ascontiguousarray(self.keys.T).reshape(kept),
-            "places": np.ascontiguousarray(self.places.T).reshape(kept),
-        }
-
-
-class Front:
-    """The cells of each result that no other has both keys of better, or the same at once."""
-
-    def __init__(self) -> None:
-        whole = np.zeros(0, dtype=np.int64)
-        self.points = (whole, np.zeros(0), np.zeros(0), whole)
-
-    def add(self, results: Places, every: Floats, places: Places) -> None:
-        """Take cells in."""
-        from sweeps.engine.reduce import front
-
-        offered = (results, every[0] + 0.0, every[1] + 0.0, places)
-        cells, first, second, third = (
-            np.concatenate(pair) for pair in zip(self.points, offered, strict=True)
-        )
-        self.points = front((cells, first, second, third))
-
-    def beats(self, results: Places, bound: Floats, first: Places) -> NDArray[np.bool_]:
-        """Return which boxes hold nothing that is missing here."""
-        found = np.zeros(len(results), dtype=np.bool_)
-        cells, keys, others, places = self.points
-        order = np.argsort(results, kind="stable")
-        own, begins = np.unique(results[order], return_index=True)
-        for result, mine in zip(own.tolist(), np.split(order, begins[1:]), strict=True):
-            low, high = np.searchsorted(cells, [result, result + 1])
-            if low == high:
-                continue
-            # Of what has the first key as good, the last has the best second key.
-            at = np.searchsorted(keys[low:high], bound[0, mine], side="right") - 1
-            some, at = at >= 0, np.maximum(at, 0) + low
-            less = (keys[at] < bound[0, mine]) | (others[at] < bound[1, mine])
-            some &= (others[at] <= bound[1, mine]) & (less | (places[at] <= first[mine]))
-            found[mine] = some
-        return found
-
-    def promising(self, results: Places, bound: Floats) -> Places:
-        """Return the boxes whose bounds no other has both of better."""
-        from sweeps.engine.reduce import front
-
-        return front((results, bound[0], bound[1], np.arange(len(results))))[3]
-
-    def state(self, _: Sequence[int]) -> dict[str, NDArray[Any]]:
-        """Return what a reducer of `sweeps.engine.reduce` takes."""
-        return dict(zip(("cells", "first", "second", "places"), self.points, strict=True))
-
-
 class Work:
     """One variable under one set of labels: what is bounded, what is computed, where."""
 
     def __init__(
-        self, program: Program, case: Case, variable: Variable, reducer: Any, axes: Sequence[str]
+        self,
+        program: Program,
+        case: Case,
+        variable: Variable,
+        reducer: Any,
+        axes: Sequence[str],
+        *,
+        kept: bool = False,
     ) -> None:
+        # Where the continuous axes are kept, upper bounds are asked for, too.
+        self.upper = kept
         self.program, self.case, self.grid = program, case, program.grid
         self.split = reducer.task.split
         asked = reducer.task.reduction
-        names = asked.quantities
         self.signs = [
-            -1.0 if asked.operation == "max" or name in asked.greatest else 1.0 for name in names
+            -1.0 if asked.operation == "max" or name in asked.greatest else 1.0
+            for name in asked.quantities
         ]
-        self.nodes, self.status = [case.nodes[name] for name in names], case.status
+        self.nodes, self.status = [case.nodes[name] for name in asked.quantities], case.status
         self.mask = 0
-        for name in names:
+        for name in asked.quantities:
             self.mask |= program.faults.masking(name)
         self.condition = asked.where
         if self.condition:
@@ -225,9 +108,9 @@ class Work:
         self.lengths = [1 if p in case.fixed else self.grid.shape[p] for p in self.points]
         self.runs = np.array([self.grid.shape[p] for p in self.axes], dtype=np.int64)
         # Of each of the variable's dimensions: how far apart results, and places, lie along it.
-        kept = [dims[axis] for axis in self.split.kept_axes]
-        reach = [math.prod(self.split.kept_shape[n + 1 :]) for n in range(len(kept))]
-        self.results = dict(zip(kept, reach, strict=True))
+        names = [dims[axis] for axis in self.split.kept_axes]
+        reach = [math.prod(self.split.kept_shape[n + 1 :]) for n in range(len(names))]
+        self.results = dict(zip(names, reach, strict=True))
         self.strides = dict(zip(self.split.reduced_dims, self.split.strides, strict=True))
         self.bounded = self.computed = 0
 
@@ -312,8 +195,10 @@ class Work:
             values, reasons = self.evaluated(given)
         status, found = interval.of(reasons), []
         never = (status.low & self.mask) != 0
+        sure = np.ones((1,) * self.grid.ndim, dtype=np.bool_)
         if self.condition:
-            never = never | (interval.of(values.pop()).high < 1.0)
+            held = interval.of(values.pop())
+            never, sure = never | (held.high < 1.0), held.low == 1.0
         for sign, one in zip(self.signs, map(interval.of, values), strict=True):
             bound = one.low if sign > 0.0 else -one.high
             if one.nan is not None:
@@ -321,6 +206,11 @@ class Work:
                 bound = np.where(one.nan, -np.inf, bound)
             bound = np.where(np.isnan(bound), -np.inf, bound)
             found.append(np.broadcast_to(np.where(never, np.nan, bound), shape).reshape(-1))
+            if self.upper:
+                most = one.high if sign > 0.0 else -one.low
+                doubt = ((status.high & self.mask) != 0) | ~sure | np.isnan(most)
+                doubt = doubt if one.nan is None else doubt | one.nan
+                found.append(np.broadcast_to(np.where(doubt, np.inf, most), shape).reshape(-1))
         return np.stack(found)
 
     def of_boxes(self, boxes: Boxes) -> Boxes:
@@ -441,11 +331,11 @@ def _ordered(targets: Sequence[Node]) -> list[tuple[Node, list[int]]]:
 # The search.
 
 
-def continuous(program: Program, variable: Variable, reducer: Any) -> list[str]:
-    """Return the reduced dimensions that may become intervals."""
+def continuous(program: Program, dims: Sequence[str]) -> list[str]:
+    """Return those of some dimensions that may become intervals."""
     grid, found = program.grid, []
     shared = {dim for dims, _ in grid.fields.values() for dim in dims}
-    for dim in reducer.task.split.reduced_dims:
+    for dim in dims:
         axis = grid.axes[grid.position(dim)]
         numbers = [values for values in axis.columns.values() if values.dtype.kind == "f"]
         if axis.switching or dim in shared or len(axis) < 2 or len(numbers) < len(axis.columns):
@@ -484,6 +374,65 @@ def search(work: Work, best: Best | Front, stop: Callable[[int, int], None]) -> 
             _work_off(work, best, waiting, go_on)
             waiting, held = [], 0
     _work_off(work, best, waiting, go_on)
+
+
+def search_kept(work: Work, best: Best, stop: Callable[[int, int], None]) -> None:
+    """Find the best cells at each point of kept continuous axes.
+
+    A discrete choice is left out over a whole box of results where as many others as are asked for
+    are better at all of its points: its lower bound lies above their upper ones.
+    """
+    held: list[Boxes] = []
+    done, total = 0, math.prod(work.lengths)
+    edge = Best(math.prod(work.split.kept_shape), best.count, total)
+    for part in work.parts():
+        boxes = work.roots(part)
+        result, _ = work.where(boxes.point, boxes.starts)
+        edge.add(result, boxes.bound[1:], boxes.point)
+        held.append(boxes.take(boxes.bound[0] <= edge.keys[result, -1]))
+        if sum(map(len, held)) > WAITING:
+            raise Abandoned
+        done += math.prod(piece.stop - piece.start for piece in part)
+        stop(done, total)
+    stack = [_grouped(work, Boxes.joined(held), best.count)] if sum(map(len, held)) else []
+    while stack:
+        boxes, group = stack.pop()
+        if len(boxes) > BOXES:
+            # The boxes of a result stay together.
+            cut = int(np.searchsorted(group, group[BOXES], side="left")) or int(
+                np.searchsorted(group, group[BOXES], side="right")
+            )
+            if cut < len(boxes):
+                stack.append((boxes.take(slice(cut, None)), group[cut:]))
+                boxes, group = boxes.take(slice(0, cut)), group[:cut]
+        alone = np.bincount(group - group[0])[group - group[0]] <= best.count
+        small = (boxes.cells <= KEPT_SMALL) | (alone & (boxes.cells <= BOXES))
+        _compute_all(work, best, boxes.take(small))
+        boxes = boxes.take(~small)
+        if len(boxes):
+            boxes, group = _grouped(work, work.of_boxes(halved(boxes)), best.count)
+            stack += [(boxes, group)] if len(boxes) else []
+        stop(total, total)
+
+
+def _grouped(work: Work, boxes: Boxes, count: int) -> tuple[Boxes, Places]:
+    """Return boxes, those of a result together, without those that others are better than."""
+    result, _ = work.where(boxes.point, boxes.starts)
+    _, group = np.unique(result, return_inverse=True)
+    edge = Best(int(group.max(initial=-1)) + 1, count, math.prod(work.lengths))
+    edge.add(group, boxes.bound[1:], boxes.point)
+    some = boxes.bound[0] <= edge.keys[group, -1]
+    order = np.flatnonzero(some)[np.argsort(group[some], kind="stable")]
+    return boxes.take(order), group[order]
+
+
+def _compute_all(work: Work, best: Best, boxes: Boxes) -> None:
+    """Compute all cells of boxes, so many at once."""
+    ends = np.cumsum(boxes.cells)
+    cuts = np.searchsorted(ends, np.arange(CELLS, int(ends[-1:].sum()), CELLS))
+    for some in np.split(np.arange(len(boxes)), cuts):
+        if len(some):
+            _compute(work, best, *cells_of(boxes.take(some)))
 
 
 def _left(work: Work, best: Best | Front, boxes: Boxes) -> Boxes:
@@ -541,44 +490,16 @@ def _work_off(
             continue
         small = boxes.cells <= SMALL
         if small.any():
-            _compute(work, best, *_cells_of(boxes.take(small)))
+            _compute(work, best, *cells_of(boxes.take(small)))
             boxes = boxes.take(~small)
         if not len(boxes):
             continue
-        boxes = _left(work, best, work.of_boxes(_halved(boxes)))
+        boxes = _left(work, best, work.of_boxes(halved(boxes)))
         _try(work, best, boxes)
         boxes = _left(work, best, boxes)
         if len(boxes):
             stack.append(boxes.take(np.argsort(-boxes.bound[0], kind="stable")))
         stop()
-
-
-def _halved(boxes: Boxes) -> Boxes:
-    """Return the halves of boxes along every continuous axis."""
-    middle = (boxes.starts + boxes.stops + 1) // 2
-    found = []
-    for corner in product((0, 1), repeat=len(boxes.starts)):
-        upper = np.array(corner, dtype=bool)[:, np.newaxis]
-        starts = np.where(upper, middle, boxes.starts)
-        stops = np.where(upper, boxes.stops, middle)
-        some = (stops > starts).all(axis=0)
-        found.append(
-            Boxes(boxes.point[some], starts[:, some], stops[:, some], boxes.bound[:, some])
-        )
-    return Boxes.joined(found)
-
-
-def _cells_of(boxes: Boxes) -> tuple[Places, Places]:
-    """Return every cell of boxes."""
-    cells = boxes.cells
-    point = np.repeat(boxes.point, cells)
-    local = np.arange(len(point)) - np.repeat(np.cumsum(cells) - cells, cells)
-    starts = np.empty((len(boxes.starts), len(point)), dtype=np.int64)
-    for at in range(len(boxes.starts) - 1, -1, -1):
-        extent = np.repeat(boxes.stops[at] - boxes.starts[at], cells)
-        starts[at] = np.repeat(boxes.starts[at], cells) + local % extent
-        local //= extent
-    return point, starts
 
 
 # Whether it is worth it.
@@ -587,29 +508,34 @@ def _cells_of(boxes: Boxes) -> tuple[Places, Places]:
 def reduce(
     program: Program,
     reducers: Sequence[Any],
-    seconds: float | None = None,
+    seconds: float,
     progress: Progress | None = None,
 ) -> tuple[Touched, ...] | None:
     """Fill reducers of one variable by bounds; None where everything has to be computed.
 
-    `seconds`: what computing everything takes, where that is known.
+    `seconds`: what computing everything takes.
     """
+    if seconds < WORTH:
+        return None
     name = reducers[0].task.reduction.quantity
     (variable,) = (one for one in program.variables if one.name == name)
     works = []
     for made in reducers:
-        axes = continuous(program, variable, made)
-        if made.task.reduction.operation not in BOUNDED or not axes:
+        operation, parts = made.task.reduction.operation, made.task.split
+        axes, kept = continuous(program, parts.reduced_dims), False
+        lengths = program.grid.sizes
+        others = [d for d in continuous(program, parts.kept_dims) if lengths[d] >= KEPT_LEAST]
+        if operation != "pareto" and others and _cells(lengths, others) > _cells(lengths, axes):
+            # Along long kept axes few of the discrete choices are ever the best.
+            axes, kept = others, True
+        if operation not in BOUNDED or not axes:
             return None
         works.append([
-            Work(program, case, variable, made, axes)
+            Work(program, case, variable, made, axes, kept=kept)
             for case, _, _ in program.stages([name])
             if case.nodes.keys() >= {*made.task.reduction.quantities}
         ])  # fmt: skip
     if not all(_is_whole(program, variable, work) for own in works for work in own):
-        return None
-    seconds = _seconds(program, name) if seconds is None else seconds
-    if seconds < WORTH:
         return None
     budget = Budget(seconds, len(reducers) * sum(map(_points, works[0])), progress)
     found = []
@@ -623,18 +549,25 @@ def reduce(
     return tuple(touched for _, touched in found)
 
 
-def reduce_all(
-    program: Program, reducers: Sequence[Any], seconds: float, progress: Progress | None = None
-) -> tuple[Touched, ...] | None:
-    """Fill reducers by bounds, of all variables or of none."""
-    by_quantity: dict[str, list[Any]] = {}
-    for made in reducers:
-        by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
+def reduce_some(
+    program: Program,
+    by_quantity: dict[str, list[Any]],
+    seconds: float,
+    progress: Progress | None = None,
+) -> tuple[Touched, ...]:
+    """Fill what reducers bounds can fill, and take them away from those by quantity."""
     each = seconds / max(len(by_quantity), 1)
-    found = [reduce(program, several, each, progress) for several in by_quantity.values()]
-    if any(one is None for one in found):
-        return None
-    return tuple(touched for one in found for touched in one or ())
+    found: list[Touched] = []
+    for name, several in list(by_quantity.items()):
+        known = reduce(program, several, each, progress)
+        if known is not None:
+            found += known
+            del by_quantity[name]
+    return tuple(found)
+
+
+def _cells(lengths: Mapping[str, int], dims: Sequence[str]) -> int:
+    return math.prod(lengths[dim] for dim in dims)
 
 
 def _is_whole(program: Program, variable: Variable, work: Work) -> bool:
@@ -658,7 +591,10 @@ def _filled(
         count = min(asked.count, split.reduced_cells) if asked.operation == "top" else 1
         found = Best(split.kept_cells, count, split.reduced_cells)
     for work in works:
-        search(work, found, budget.spent)
+        if work.upper and isinstance(found, Best):
+            search_kept(work, found, budget.spent)
+        else:
+            search(work, found, budget.spent)
         budget.before += _points(work)
     total = math.prod(split.shape)
     state = {"seen": np.array(total, dtype=np.int64), **found.state(split.kept_shape)}
@@ -686,9 +622,8 @@ class Budget:
 TIMED = 3  # Steps; the first makes what all others use
 
 
-def _seconds(program: Program, name: str) -> float:
+def seconds_of(steps: Steps) -> float:
     """Return how long computing everything takes, from some of it; nothing where that is little."""
-    steps = Steps(program, (name,))
     if len(steps) <= 2 * TIMED:
         return 0.0
     places = np.linspace(0, len(steps) - 1, TIMED, dtype=np.int64).tolist()

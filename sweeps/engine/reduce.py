@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
-from sweeps.engine.bounds import Touched
-from sweeps.engine.bounds import reduce as bounded
+from sweeps.engine.bounds import Touched, reduce_some, seconds_of
 from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Column, Layout
@@ -601,25 +600,22 @@ def feed(
     by_quantity: dict[str, list[Reducer]] = {}
     for made in reducers:
         by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
-    touched: list[Touched] = []
-    for name, several in list(by_quantity.items()):
-        known = bounded(program, several)
-        if known is not None:
-            touched += known
-            del by_quantity[name]
+    pairs = partners([made.task.reduction for made in reducers])
+    steps = Steps(program, tuple(by_quantity), limits, pairs)
+    touched = reduce_some(program, by_quantity, seconds_of(steps))
+    if touched:
+        steps = Steps(program, tuple(by_quantity), limits, pairs)
     shapes = (
         program.shape(variable) for variable in program.variables if variable.name in by_quantity
     )
     total, done = sum(map(math.prod, shapes)), 0
-    pairs = partners([made.task.reduction for made in reducers])
-    steps = Steps(program, tuple(by_quantity), limits, pairs)
     for block in steps.run(0, len(steps)):
         for made in by_quantity[block.name]:
             made.update(block.region, block.values, block.partners)
         done += block.values.size
         if progress is not None:
             progress(done, total)
-    return tuple(touched)
+    return touched
 
 
 def reduced_columns(reducers: Sequence[Reducer], layout: Layout) -> list[Column]:
