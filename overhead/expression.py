@@ -247,6 +247,10 @@ _COMPARE: dict[type[ast.AST], tuple[Callable[[Any, Any], Any], str]] = {
 }
 
 
+# A name, and nothing of a number such as 1e9.
+_WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+
+
 @lru_cache(maxsize=4096)
 def parse(expression: str) -> ast.expr:
     """Return an expression's syntax tree."""
@@ -273,6 +277,11 @@ def names(expression: str) -> tuple[str, ...]:
     """Return the names of the quantities in an expression, in order of appearance."""
     found = [node.id for node in ast.walk(parse(expression)) if isinstance(node, ast.Name)]
     return tuple(dict.fromkeys(name for name in found if name not in FUNCTIONS))
+
+
+def words(expression: str) -> set[str]:
+    """Return the same names as `names`, by their spelling alone: nothing else is checked."""
+    return set(_WORD.findall(expression)) - set(FUNCTIONS)
 
 
 def evaluate(

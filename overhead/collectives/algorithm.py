@@ -371,7 +371,8 @@ class Algorithm:
         if self.topology not in NETWORKS or self.collective not in COLLECTIVES:
             message = f"{self.name}: no network '{self.topology}' or collective '{self.collective}'"
             raise ValueError(message)
-        named = [name for text in self.stated.values() for name in ex.names(text)]
+        # Parsing some of these takes longer than all else that a command does before it answers.
+        named = {name for text in self.stated.values() for name in ex.words(text)}
         for name in (*self.inputs, *named):
             if name not in VOCABULARY:
                 message = f"{'.'.join(self.key)}: '{name}' is not in the vocabulary"
