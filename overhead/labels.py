@@ -123,7 +123,7 @@ LABELS: dict[str, Label] = {
     ),
     "context_parallel": Label(
         "how attention crosses context-parallel ranks",
-        ("all_to_all", "ring", "all_gather"),
+        ("all_to_all", "ring", "all_gather", "mixed"),
         "all_to_all",
     ),
     "mask": Label("mask of the attention's scores", ("causal", "full"), "causal"),

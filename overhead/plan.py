@@ -443,10 +443,25 @@ _HEADS = (
         lambda tp, cp, kv_heads: (cp == 1.0) | _divides(tp * cp, kv_heads),
     ),
 )
+# What groups within context parallelism need besides.
+GROUPED: dict[str, tuple[Requirement, ...]] = {
+    "mixed": (
+        Requirement(
+            "ulysses_ranks_not_divisible",
+            "ulysses_ranks must divide cp, and tp*ulysses_ranks the query and key heads (mixed"
+            " context parallelism)",
+            lambda tp, cp, ulysses_ranks, heads, kv_heads: (
+                _divides(ulysses_ranks, cp)
+                & _divides(tp * ulysses_ranks, heads)
+                & _divides(tp * ulysses_ranks, kv_heads)
+            ),
+        ),
+    )
+}
 # By the kind of context parallelism; "causal" comes before "full" attention.
 CONTEXT: dict[tuple[str, str], tuple[Requirement, ...]] = {
     (kind, mask): (split, *heads)
-    for kind, heads in (("all_to_all", _HEADS), ("ring", ()), ("all_gather", ()))
+    for kind, heads in (("all_to_all", _HEADS), ("ring", ()), ("all_gather", ()), ("mixed", ()))
     for mask, split in (("causal", _HALVES), ("full", _PARTS))
 }
 
@@ -528,4 +543,5 @@ def requirements(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
         *SCHEDULE.get(labels.get("schedule", ""), ()),
         *DATA.get(labels.get("dp_mechanism", ""), ()),
         *FRAMEWORK.get(labels.get("framework", ""), ()),
+        *GROUPED.get(context[0], ()),
     )

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 import sweeps
 from overhead import Config, analyze_config
 from overhead.config import RENAMED
+from overhead.labels import LABELS
 from sweeps.cli.analysis_job import analysis_job, evaluation_of
 from sweeps.job import Job
 from sweeps.search.answer import WHOLE
@@ -56,7 +57,7 @@ def question(seed: int) -> tuple[dict[str, Any], dict[str, str]]:
         "hardware": machine,
         "topology": NETWORKS[seed % 2 * seed % len(NETWORKS)],
         "recompute": str(draw.choice(["none", "full", "selective"])),
-        "context_parallel": str(draw.choice(["all_to_all", "ring", "all_gather"])),
+        "context_parallel": str(draw.choice(LABELS["context_parallel"].values)),
         "schedule": schedule,
         "world_size": int(draw.choice(sizes)),
         "global_batch": int(draw.choice([288, 576])),

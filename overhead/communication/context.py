@@ -3,7 +3,8 @@
 By all_to_all (Ulysses) each gets all tokens of some heads, and gives the result back; that is what
 holds unless the label ``context_parallel`` says otherwise.  In a ring keys and values go from rank
 to rank, in the backward with their gradients.  By all_gather each gets all keys and values, and
-their gradients are reduced and scattered.
+their gradients are reduced and scattered.  Mixed, neighbours exchange heads for tokens, and what
+they then hold goes round rings of such groups.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import declared, never, on_network, operation
-from overhead.formula import alias, formula, product
+from overhead.formula import alias, formula, product, total
 from overhead.quantity import Array, define
 
 ULYSSES: dict[str, Any] = {"source": "jacobs2023", "where": "section 3.1"}
@@ -21,6 +22,12 @@ GATHER: dict[str, Any] = {"source": "grattafiori2024", "where": "section 3.3.2"}
 UNKNOWN = {"shapes": "unknown"}
 ROUND = {"context_parallel": "ring"}
 GATHERED = {"context_parallel": "all_gather"}
+MIXED = {"context_parallel": "mixed"}
+BOTH: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/model_parallel_config.py, hierarchical_context_parallel_sizes with"
+    " cp_comm_type a2a+p2p",
+}
 LATENT = "of latent attention, whose keys and values differ in size, their mean"
 
 for _name, _mark, _meaning in (
@@ -114,6 +121,30 @@ operation(
     own=("energy",),
     **CP,
 )
+for _what, _words in (
+    ("query", "queries, or of what attention gives, within a ring's place"),
+    ("key_value", "keys or values, within a ring's place"),
+):
+    operation(
+        f"cp_inner_{_what}_all_to_all",
+        f"all_to_all of {_words}",
+        group="cp_inner",
+        collective="all_to_all",
+        message=f"cp_{_what}_bytes",
+        when=MIXED,
+        **CP,
+    )
+operation(
+    "cp_outer_ring",
+    "p2p of some heads' keys and values, or of their gradients, to the ring's next place",
+    group="cp_outer",
+    collective="p2p",
+    message="cp_ring_bytes",
+    of="cp",
+    when=MIXED,
+    own=("energy",),
+    **CP,
+)
 for _collective, _words in (
     ("all_gather", "keys and values"),
     ("reduce_scatter", "gradients of keys and values"),
@@ -142,7 +173,26 @@ def cp_ring_energy(
     return leaving * cp_hop_energy + (cp - leaving) * cp_inner_energy
 
 
+@formula(source="derivation")
+def cp_outer_ring_energy(
+    cp_nodes: Array, cp: Array, ulysses_ranks: Array, cp_hop_energy: Array, cp_inner_energy: Array
+) -> Array:
+    """Energy of one step of rings of groups, in which each rank sends a message."""
+    leaving = xp.where(cp_nodes > 1.0, xp.minimum(ulysses_ranks * cp_nodes, cp), 0.0)
+    return leaving * cp_hop_energy + (cp - leaving) * cp_inner_energy
+
+
 # Counts: two messages of queries' size and two of keys' each way, by all_to_all.
+
+define("exchanging_layers", r"L_{\mathrm{cx}}", "1", "layers of the largest stage whose groups"
+       " exchange heads for tokens; 0 where a group is one rank", minimum=0)  # fmt: skip
+
+
+@formula(**BOTH)
+def exchanging_layers(ulysses_ranks: Array, cp_layers: Array) -> Array:
+    """Layers whose groups exchange heads for tokens: none where a group is one rank."""
+    return xp.where(ulysses_ranks > 1.0, cp_layers, 0.0)
+
 
 BY_ALL_TO_ALL = ("cp_query_all_to_all", "cp_key_value_all_to_all")
 
@@ -160,9 +210,19 @@ for _name in BY_ALL_TO_ALL:
             name=f"{_name}_{_way}_count",
             **ULYSSES,
         )(_twice)
-        never(f"{_name}_{_way}_count", when={"context_parallel": "ring|all_gather"})
+        never(f"{_name}_{_way}_count", when={"context_parallel": "ring|all_gather|mixed"})
+        inner = _name.replace("cp_", "cp_inner_")
+        formula(
+            returns=f"{inner}_{_way}_count",
+            inputs=(_times, "exchanging_layers"),
+            name=f"{inner}_{_way}_count",
+            when=MIXED,
+            **BOTH,
+        )(_twice)
+        never(f"{inner}_{_way}_count")
 never(
-    *(f"{name}_{way}_count" for name in ("cp_ring", "cp_all_gather", "cp_reduce_scatter")
+    *(f"{name}_{way}_count"
+      for name in ("cp_ring", "cp_outer_ring", "cp_all_gather", "cp_reduce_scatter")
       for way in ("forward", "backward")),
 )  # fmt: skip
 
@@ -187,15 +247,30 @@ def ring_backward_steps(cp: Array, ring_return: Array) -> Array:
     return xp.where(cp > 1.0, 2.0 * (cp - 1.0 + ring_return), 0.0)
 
 
-product(
-    "cp_ring_forward_count",
-    ("ring_steps", "micro_batches", "cp_layers"),
-    when=ROUND,
-    name="cp_ring_forward_count_of_ring",
-    **RING,
-)
+@formula(returns="ring_steps", when=MIXED, **BOTH)
+def outer_ring_steps(ring_ranks: Array) -> Array:
+    """Messages of a rank in a ring of groups: to all others in turn."""
+    return ring_ranks - 1.0
 
 
+@formula(returns="ring_backward_steps", when=MIXED, **BOTH)
+def outer_ring_backward_steps(ring_ranks: Array, ring_return: Array) -> Array:
+    """Messages of a rank in a backward through a ring of groups: with gradients."""
+    return xp.where(ring_ranks > 1.0, 2.0 * (ring_ranks - 1.0 + ring_return), 0.0)
+
+
+for _name, _when in (("cp_ring", ROUND), ("cp_outer_ring", MIXED)):
+    product(
+        f"{_name}_forward_count",
+        ("ring_steps", "micro_batches", "cp_layers"),
+        when=_when,
+        name=f"{_name}_forward_count_of_ring",
+        **RING,
+    )
+
+
+@formula(returns="cp_outer_ring_backward_count", name="cp_outer_ring_backward_count", when=MIXED,
+         **RING)  # fmt: skip
 @formula(when=ROUND, **RING)
 def cp_ring_backward_count(
     ring_backward_steps: Array,
@@ -274,6 +349,27 @@ product("cp_layer_forward_time", ("ring_steps", "cp_ring_time"),
 product("cp_layer_backward_time", ("ring_backward_steps", "cp_ring_time"),
         "Time of a layer's backward in a ring", when=ROUND, name="ring_layer_backward_time",
         **RING)  # fmt: skip
+
+
+for _way, _steps in (("forward", "ring_steps"), ("backward", "ring_backward_steps")):
+    define(f"cp_round_{_way}_time", rf"\tau_{{cr{_way[0]}}}", "s", "time of context-parallel"
+           f" communication: round the rings of groups, {_way} of a layer", minimum=0)  # fmt: skip
+    product(f"cp_round_{_way}_time", (_steps, "cp_outer_ring_time"), **BOTH)
+define("cp_exchange_time", r"\tau_{cx}", "s", "time of context-parallel communication: heads for"
+       " tokens and back, of a layer in one direction", minimum=0)  # fmt: skip
+
+
+@formula(**BOTH)
+def cp_exchange_time(
+    cp_inner_query_all_to_all_time: Array, cp_inner_key_value_all_to_all_time: Array
+) -> Array:
+    """Time in which a group exchanges a layer's heads for tokens, and back."""
+    return 2.0 * (cp_inner_query_all_to_all_time + cp_inner_key_value_all_to_all_time)
+
+
+for _way in ("forward", "backward"):
+    total(f"cp_layer_{_way}_time", ("cp_exchange_time", f"cp_round_{_way}_time"), when=MIXED,
+          name=f"mixed_layer_{_way}_time", **BOTH)  # fmt: skip
 
 
 alias("cp_layer_forward_time", "cp_all_gather_time", when=GATHERED, **GATHER)

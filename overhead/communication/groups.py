@@ -3,11 +3,14 @@
 Sharded states have groups of their own: ``shard`` and ``replica``, for experts ``expert_shard`` and
 ``expert_replica``; with full sharding a shard is all ranks of equal weights.  Messages between two
 ranks have pairs: ``boundary`` of neighbouring stages, ``ends`` of the first and the last stage,
-``cp_ring`` of neighbours in a context-parallel ring.  A pair stands for the slowest of its kind,
-and ``inner_boundary`` and ``inner_ring`` for those within a node.
+``cp_ring`` of neighbours in a context-parallel ring, ``cp_outer`` of neighbours in a ring of groups
+that exchange heads, ``cp_inner``.  A pair stands for the slowest of its kind, and
+``inner_boundary`` and ``inner_ring`` for those within a node.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from overhead.arrays import xp
 from overhead.collectives.network import (
@@ -224,12 +227,18 @@ HYBRID = "zhao2023"
 BETWEEN_STAGES = {"group": "boundary|ends"}
 INSIDE = {"group": "inner_boundary|inner_ring"}
 RING = {"group": "cp_ring"}
+# Ranks that exchange heads for tokens, and neighbours in rings of such groups.
+INNER, OUTER = {"group": "cp_inner"}, {"group": "cp_outer"}
 PAIRS = "boundary|inner_boundary|ends"
-RINGS = "cp_ring|inner_ring"
+RINGS = "cp_ring|inner_ring|cp_outer"
 
 define("cp_members_in_node", r"\mu_c", "1", "members of a context-parallel group in one node",
        minimum=1)  # fmt: skip
 define("cp_nodes", "G_c", "1", "nodes that a context-parallel group spans", minimum=1)
+define("ulysses_ranks", "u_c", "1", "ranks of a context-parallel group that exchange heads for"
+       " tokens; groups of them are rings", minimum=1, integer=True)  # fmt: skip
+define("ring_ranks", "r_c", "1", "ranks of a context-parallel group that are in one ring",
+       minimum=1)  # fmt: skip
 call(returns="cp_members_in_node", of="members_in_node", bind={}, labels={"group": "cp"})
 call(returns="cp_nodes", of="group_nodes", bind={}, labels={"group": "cp"})
 
@@ -291,6 +300,47 @@ def ring_ranks_per_nic(ranks_per_nic: Array, cp_members_in_node: Array) -> Array
     return xp.maximum(ranks_per_nic / cp_members_in_node, xp.minimum(ranks_per_nic, 1.0))
 
 
+# Rings of groups that exchange heads for tokens.
+
+MIXED: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/parallel_state.py, hierarchical_context_parallel_sizes: the inner ranks"
+    " are neighbours",
+}
+alias("ulysses_ranks", "cp_members_in_node", "Those in one node, unless given", **MIXED)
+alias("group_size", "ulysses_ranks", when=INNER, **MIXED)
+alias("group_stride", "tp", when=INNER, **MIXED)
+
+
+@formula(**MIXED)
+def ring_ranks(cp: Array, ulysses_ranks: Array) -> Array:
+    """Ranks of a context-parallel group that are in one ring: one of each group that exchanges."""
+    return xp.ceil(cp / ulysses_ranks)
+
+
+@formula(returns="group_size", when=OUTER, **MIXED)
+def outer_pair_size(ring_ranks: Array) -> Array:
+    """Ranks of a pair in a ring of groups: none to pair with where there is one."""
+    return xp.where(ring_ranks > 1.0, 2.0, 1.0)
+
+
+@formula(
+    returns="members_in_node", assumes=("the slowest pair of the ring counts",), when=OUTER, **MIXED
+)
+def outer_pair_members(cp_nodes: Array, group_size: Array) -> Array:
+    """Members in one node of the slowest pair in a ring of groups."""
+    return xp.where(cp_nodes > 1.0, 1.0, group_size)
+
+
+@formula(returns="group_ranks_per_nic", when=OUTER, **MIXED)
+def outer_ranks_per_nic(
+    ranks_per_nic: Array, cp_members_in_node: Array, ulysses_ranks: Array
+) -> Array:
+    """Ranks at a network card that send out of the node: all, but for those of rings inside it."""
+    inside = xp.maximum(cp_members_in_node / ulysses_ranks, 1.0)
+    return xp.maximum(ranks_per_nic / inside, xp.minimum(ranks_per_nic, 1.0))
+
+
 # Sharded states.
 
 
@@ -347,7 +397,7 @@ def stage_pair_size(pp: Array) -> Array:
     return xp.where(pp > 1.0, 2.0, 1.0)
 
 
-@formula(returns="group_size", source=OWN, when={"group": RINGS})
+@formula(returns="group_size", source=OWN, when={"group": "cp_ring|inner_ring"})
 def ring_pair_size(cp: Array) -> Array:
     """Ranks of a pair in a context-parallel ring: none to pair with where there is one."""
     return xp.where(cp > 1.0, 2.0, 1.0)
@@ -446,7 +496,7 @@ def group_oversubscription(
     return ring_oversubscription(group_nodes, leaf_members, oversubscription)
 
 
-for _groups in ({"group": "ep"}, {"group": "cp", "context_parallel": "all_to_all"}):
+for _groups in ({"group": "ep|cp_inner"}, {"group": "cp", "context_parallel": "all_to_all"}):
     declare(
         "group_oversubscription",
         ("group_nodes", "leaf_members", "oversubscription"),

@@ -456,6 +456,19 @@ def ring_attention_length(attention_span: Array, sequence_length: Array, cp: Arr
     return xp.minimum(attention_span, sequence_length / cp)
 
 
+@formula(
+    returns="attention_length",
+    source="derivation",
+    assumes=("a call for each block that comes round",),
+    when={"context_parallel": "mixed"},
+)
+def mixed_attention_length(
+    attention_span: Array, sequence_length: Array, ring_ranks: Array
+) -> Array:
+    """Keys that one call of the attention kernel goes through in a ring of groups: a block."""
+    return xp.minimum(attention_span, sequence_length / ring_ranks)
+
+
 constant("attention_speedup", 1.0, "Scores and values in 16 bits", like="attention_peak_flops")
 
 

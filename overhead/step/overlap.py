@@ -245,6 +245,33 @@ def _context() -> None:
 
 _context()
 
+# Mixed, heads are exchanged for tokens as by all_to_all, and blocks go round as in a ring; both
+# together hide behind no more than there is.
+
+MIXED = {"context_parallel": "mixed"}
+
+
+def _mixed(
+    exchange: Array, around: Array, overlap: Array, computing: Array, ring_ranks: Array
+) -> Array:
+    other = exposed(around, overlap, computing * (1.0 - 1.0 / ring_ranks))
+    return xp.maximum(exposed(exchange, overlap, computing) + other, exchange + around - computing)
+
+
+def _mixed_more(
+    exchange: Array, around: Array, overlap: Array, computing: Array, ring_ranks: Array,
+    again: Array,
+) -> Array:  # fmt: skip
+    return _mixed(exchange, around, overlap, computing + again, ring_ranks)
+
+
+for _way in ("forward", "backward"):
+    _taken = ("cp_exchange_time", f"cp_round_{_way}_time", "cp_overlap", f"attention_{_way}_time",
+              "ring_ranks")  # fmt: skip
+    declare(f"exposed_cp_{_way}_time", _taken, _mixed, when=MIXED, **BOUND)
+declare("exposed_cp_backward_time", (*_taken, "layer_attention_again_time"), _mixed_more,
+        when={**MIXED, **REPEATED_ATTENTION}, **BOUND)  # fmt: skip
+
 
 # Expert parallelism hides behind a layer's products: of another micro-batch, or of shared experts.
 
@@ -290,6 +317,7 @@ _expert()
 
 NAMED = {"cp_mechanism": "ring_exchange"}
 NAMED_RING = {**NAMED, **RING}
+NAMED_MIXED = {**NAMED, **MIXED}
 
 define("attention_again_time", r"t_\mathrm{attn,bf}", "s",
        "time of a layer's attention in its backward, what is repeated of its forward included",
@@ -297,14 +325,20 @@ define("attention_again_time", r"t_\mathrm{attn,bf}", "s",
 total("attention_again_time", ("attention_backward_time", "layer_attention_again_time"))
 
 
+for _way in ("forward", "backward"):
+    define(f"exposed_round_{_way}_time", rf"x_{{\mathrm{{cr,{_way[0]}}}}}", "s", "time, of a layer:"
+           f" blocks round the rings of groups exposed in the {_way}", minimum=0)  # fmt: skip
+
+
 def _ring_exchange(way: str, computing: str, when: dict[str, str]) -> None:
+    mixed = "mixed" in when.values()
     call(
-        returns=f"exposed_cp_{way}_time",
+        returns=f"exposed_round_{way}_time" if mixed else f"exposed_cp_{way}_time",
         of="exposed_time",
         bind={
             "compute_time": computing,
-            "communication_time": f"cp_layer_{way}_time",
-            "ranks": "cp",
+            "communication_time": f"cp_round_{way}_time" if mixed else f"cp_layer_{way}_time",
+            "ranks": "ring_ranks" if mixed else "cp",
         },
         labels={"mechanism": "ring_exchange"},
         when=when,
@@ -321,8 +355,13 @@ for _way in ("forward", "backward"):
             assumes=("attention waits for what isn't sent round a ring",),
             when=_when,
         )
-    _ring_exchange(_way, f"attention_{_way}_time", NAMED_RING)
-_ring_exchange("backward", "attention_again_time", {**NAMED_RING, **REPEATED_ATTENTION})
+    for _when in (NAMED_RING, NAMED_MIXED):
+        _ring_exchange(_way, f"attention_{_way}_time", _when)
+    for _when in (NAMED_MIXED, {**NAMED_MIXED, **REPEATED_ATTENTION})[: 1 + (_way == "backward")]:
+        total(f"exposed_cp_{_way}_time", ("cp_exchange_time", f"exposed_round_{_way}_time"),
+              when=_when, name="_".join((f"mixed_exposed_cp_{_way}_time", *_when)))  # fmt: skip
+for _when in (NAMED_RING, NAMED_MIXED):
+    _ring_exchange("backward", "attention_again_time", {**_when, **REPEATED_ATTENTION})
 
 # Attention by itself, with what context parallelism adds to it.
 

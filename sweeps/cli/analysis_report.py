@@ -132,7 +132,9 @@ def _reason_of_mechanism(evaluation: Evaluation, dimension: str, exposed: float,
         usual = why
     if dimension == "tp" and _value(evaluation, "sequence_parallel") == 0.0:
         usual = _whole(evaluation)
-    if dimension == "cp" and evaluation.labels["context_parallel"] != "ring":
+    if dimension == "cp" and evaluation.labels["context_parallel"] == "mixed":
+        usual = "exchanged heads are waited for, or attention is too short for a ring"
+    elif dimension == "cp" and evaluation.labels["context_parallel"] != "ring":
         usual = "only a ring attends while it sends"
     return "nothing" if exposed < 0.005 else f"{usual} ({named})"
 
@@ -249,7 +251,11 @@ def _settings(evaluation: Evaluation) -> Iterator[str]:
     if evaluation["tp"] > 1.0:
         yield f"sequence parallelism {'on' if evaluation['sequence_parallel'] > 0.0 else 'off'}"
     if evaluation["cp"] > 1.0:
-        yield f"context parallelism by {labels['context_parallel']}"
+        groups = (
+            f", rings of {evaluation['ring_ranks']:g} groups of {evaluation['ulysses_ranks']:g}"
+        )
+        kind = labels["context_parallel"]
+        yield f"context parallelism by {kind}" + (groups if kind == "mixed" else "")
     if evaluation["pp"] > 1.0:
         chunks = evaluation["virtual_stages"]
         yield f"schedule {labels['schedule']}" + (f", {chunks:g} chunks" if chunks > 1.0 else "")

@@ -49,6 +49,7 @@ FLAGS: dict[str, Flag] = {
     "zero_stage": Flag(default="the framework's, or 0"),
     "sequence_parallel": Flag(("--sp",), "off, or on with experts"),
     "context_parallel": Flag(("--cp-kind",)),
+    "ulysses_ranks": Flag(default="those in one node"),
     "expert_imbalance": Flag(("--imbalance",)),
     "parameters": Flag(("--params", "--parameters"), words="Number of parameters, without shapes"),
     "model": Flag(words="Model(s) of the catalogue, or of Hugging Face's config.json"),
@@ -83,10 +84,10 @@ OF_COLLECTIVES = (
 OF_PLANS = (
     "world_size", "dp", "tp", "cp", "pp", "ep", "etp", "virtual_stages", "micro_batch",
     "global_batch", "tokens_per_step", "micro_batches", "zero_stage", "sequence_parallel",
-    "context_parallel", "hsdp_shard", "schedule", "embedding_as_layer", "loss_as_layer",
-    "recompute", "recompute_layers", "expert_imbalance", "dispatcher", "mask", "dropout",
-    "tp_mechanism", "cp_mechanism", "ep_mechanism", "dp_mechanism", "tp_overlap", "cp_overlap",
-    "ep_overlap", "dp_overlap",
+    "context_parallel", "ulysses_ranks", "hsdp_shard", "schedule", "embedding_as_layer",
+    "loss_as_layer", "recompute", "recompute_layers", "expert_imbalance", "dispatcher", "mask",
+    "dropout", "tp_mechanism", "cp_mechanism", "ep_mechanism", "dp_mechanism", "tp_overlap",
+    "cp_overlap", "ep_overlap", "dp_overlap",
 )  # fmt: skip
 OF_MODELS = (
     "model", "parameters", "sequence_length", "layers", "hidden_size", "heads", "kv_heads",

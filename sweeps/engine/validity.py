@@ -15,7 +15,7 @@ from overhead.collectives.choices import all_of
 from overhead.formula import REGISTRY
 from overhead.graph import Builder, Missing, Node
 from overhead.overlap import mechanisms
-from overhead.plan import CONTEXT, DATA, FRAMEWORK, PLAN, SCHEDULE, requirements
+from overhead.plan import CONTEXT, DATA, FRAMEWORK, GROUPED, PLAN, SCHEDULE, requirements
 from overhead.quantity import Array
 
 NOT_DEFINED = "algorithm_not_defined_on_topology"
@@ -180,6 +180,7 @@ def training_faults() -> Faults:
         *SCHEDULE.values(),
         *FRAMEWORK.values(),
         (FITS, HOST_FITS),
+        *GROUPED.values(),
     )
     texts: dict[str, str] = {}
     for group in every:

@@ -32,7 +32,7 @@ def settings_of(plan: Execution) -> tuple[Settings, ...]:
 
 # Megatron-LM.
 
-COMMUNICATION = {"ring": "p2p", "all_to_all": "a2a", "all_gather": "all_gather"}
+COMMUNICATION = {"ring": "p2p", "all_to_all": "a2a", "all_gather": "all_gather", "mixed": "a2a+p2p"}
 SHARDING = {2.0: "optim_grads", 3.0: "optim_grads_params"}
 LAYOUT_CHUNKS = 256  # more aren't written out
 
@@ -54,6 +54,9 @@ def megatron(plan: Execution) -> Settings:
             lines.append("--tp-comm-overlap")
     if plan["cp"] > 1.0:
         lines.append(f"--cp-comm-type {COMMUNICATION[plan.labels['context_parallel']]}")
+        if plan.labels["context_parallel"] == "mixed":
+            sizes = f"{plan['ulysses_ranks']:g} {plan['ring_ranks']:g}"
+            lines.append(f"--hierarchical-context-parallel-sizes {sizes}")
     if plan.routed:
         lines.append(f"--expert-model-parallel-size {plan['ep']:g}")
         lines.append(f"--expert-tensor-parallel-size {plan['etp']:g}")

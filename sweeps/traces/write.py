@@ -419,6 +419,10 @@ def _data_kind(name: str) -> str:
 
 def group_of(evaluation: Evaluation, group: str) -> tuple[int, int]:
     """Return the size of a kind of groups, and the distance in rank of neighbours."""
+    ring = group in ("cp_outer", "next", "previous")
+    if ring and evaluation.labels["context_parallel"] == "mixed":
+        apart = float(evaluation["tp"] * evaluation["ulysses_ranks"])
+        return round(float(evaluation["ring_ranks"])), round(apart)
     kind = "cp" if group in ("cp_ring", "next", "previous") else group
     labels = {**evaluation.labels, "group": kind}
     own = Evaluation(evaluation.given, labels)

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import pytest
 
+from overhead.labels import LABELS
 from tests.overhead.communication_cases import GPT, MOE, Plan, counts, held
 
 Events = Counter[tuple[str, str]]
@@ -58,6 +59,11 @@ def context(plan: Plan, kind: str) -> Iterator[str]:
             yield "cp_key_value_all_to_all"
     elif kind == "ring":
         yield from ("cp_ring" for other in range(int(plan["cp"])) if other)
+    elif kind == "mixed":
+        group = int(plan["ulysses_ranks"])
+        for _ in ("in", "out") if group > 1 else ():
+            yield from ("cp_inner_query_all_to_all", "cp_inner_key_value_all_to_all")
+        yield from ("cp_outer_ring" for other in range(0, int(plan["cp"]), group) if other)
     else:
         yield "cp_all_gather"
 
@@ -66,14 +72,14 @@ def backward(plan: Plan, layer: int, kind: str) -> Iterator[str]:
     """Yield what a layer's backward communicates: the gradients, and saved inputs."""
     adjoint = {"tp_all_gather": "tp_reduce_scatter", "tp_reduce_scatter": "tp_all_gather"}
     for event in forward(plan, layer, kind):
-        if event.startswith("cp_") and kind != "all_to_all":
+        if event.startswith("cp_") and "all_to_all" not in event:
             continue
         yield adjoint.get(event, event)
         if event == "tp_all_gather":
             yield "tp_weight_gather"
-    if plan["cp"] > 1 and kind == "ring":
+    if plan["cp"] > 1 and kind in ("ring", "mixed"):
         for _ in ("keys and values", "gradients"):
-            yield from context(plan, kind)
+            yield from (event for event in context(plan, kind) if "ring" in event)
     elif plan["cp"] > 1 and kind == "all_gather":
         yield from ("cp_all_gather", "cp_reduce_scatter")
 
@@ -140,16 +146,21 @@ PLANS: list[Plan] = [
     {**MOE, "dense_layers": 3, "dp": 4, "ep": 4, "pp": 2, "virtual_stages": 2, "tp": 4},
     {**MOE, "dense_layers": 5, "dp": 4, "ep": 4, "pp": 2, "tp": 4},
     {**MOE, "dense_layers": 0, "dp": 4, "ep": 4, "pp": 4, "tp": 4},
+    {**GPT, "cp": 4, "ulysses_ranks": 2, "pp": 2, "micro_batches": 2},
+    {**GPT, "cp": 8, "ulysses_ranks": 2, "tp": 2},
+    {**GPT, "cp": 4, "ulysses_ranks": 1},
+    {**MOE, "cp": 4, "dp": 4, "ep": 4, "tp": 2, "ulysses_ranks": 4},
 ]  # fmt: skip
 DP = ("dp_", "edp_", "pp_", "copy", "tied")
 
 
-@pytest.mark.parametrize("kind", ["all_to_all", "ring", "all_gather"])
+@pytest.mark.parametrize("kind", LABELS["context_parallel"].values)
 @pytest.mark.parametrize("schedule", ["one_f_one_b", "forward_only"])
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 @pytest.mark.parametrize("number", range(len(PLANS)))
 def test_counts(number: int, recompute: str, schedule: str, kind: str) -> None:
-    plan = {**DEGREES, **PLANS[number]}
+    usual = {"ulysses_ranks": PLANS[number].get("cp", 1)}  # All in one node
+    plan = {**DEGREES, **usual, **PLANS[number]}
     step = held(plan, recompute=recompute, schedule=schedule, context_parallel=kind)
     ours = {name: count for name, count in counts(step).items() if not name.startswith(DP)}
     expected = enumerated(plan, recompute, schedule, kind)

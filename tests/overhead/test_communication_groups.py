@@ -60,6 +60,52 @@ def test_rings(tp: int, cp: int) -> None:
     assert float(step["cp_ring_time"]) == pytest.approx(latency + message / bandwidth)
 
 
+@pytest.mark.parametrize(
+    ("tp", "cp", "inner"),
+    [(1, 2, 1), (1, 8, 2), (2, 4, 2), (2, 8, 2), (2, 8, 4), (4, 4, 2), (8, 2, 1), (8, 4, 2),
+     (1, 16, 4), (1, 16, 8), (1, 16, 16), (4, 8, 2), (2, 16, 4)],
+)  # fmt: skip
+def test_rings_of_groups_that_exchange_heads(tp: int, cp: int, inner: int) -> None:
+    """The links of all groups and rings of a plan, one by one."""
+    plan = {**GPT, "heads": 32, "kv_heads": 32, "head_size": 32, "tp": tp, "cp": cp}
+    step = held({**plan, "ulysses_ranks": inner}, context_parallel="mixed")
+    message, places = float(step["cp_ring_bytes"]), cp // inner
+    joules, slowest, leaving = 0.0, False, [0] * (tp * cp)
+    for start, rank, place in product(range(tp), range(inner), range(places)):
+        one, other = (start + (at % places * inner + rank) * tp for at in (place, place + 1))
+        between = node(one) != node(other)
+        leaving[node(one)] += between
+        slowest |= between
+        joules += 8 * message * (1e-11 if between else 1e-12)
+    if places > 1:
+        assert float(step["cp_outer_ring_energy"] * step["cp_groups"]) == pytest.approx(joules)
+    latency, bandwidth = ((1e-6, 1e11), (5e-6, 1e10))[slowest]
+    once = latency + message / bandwidth if places > 1 else 0.0
+    assert float(step["cp_outer_ring_time"]) == pytest.approx(once)
+    # A node's messages out of it share its cards.
+    shared = held({**plan, "ulysses_ranks": inner, "nics_per_node": 1}, context_parallel="mixed")
+    sharing = max(leaving) if slowest else 1
+    once = latency + sharing * message / bandwidth if places > 1 else 0.0
+    assert float(shared["cp_outer_ring_time"]) == pytest.approx(once)
+    # Those that exchange are neighbours: a collective of theirs alone takes as long.
+    own = held({**plan, "ulysses_ranks": inner}, context_parallel="mixed", group="cp_inner")
+    members = [start * tp for start in range(inner)]
+    assert float(own["group_size"]) == inner
+    most = max(sum(node(other) == node(rank) for other in members) for rank in members)
+    assert float(own["members_in_node"]) == most
+
+
+def test_rings_of_one_kind_are_what_mixed_ones_end_in() -> None:
+    """Groups of one are a ring, and one group of all exchanges heads."""
+    plan = {**GPT, "cp": 8, "tp": 2, "micro_batches": 3}
+    for groups, kind in ((1, "ring"), (8, "all_to_all")):
+        mixed = held({**plan, "ulysses_ranks": groups}, context_parallel="mixed")
+        alone = held(plan, context_parallel=kind)
+        for end in ("time", "volume", "energy"):
+            name = f"cp_communication_{end}"
+            assert float(mixed[name]) == pytest.approx(float(alone[name])), (kind, end)
+
+
 @pytest.mark.parametrize("shard", [1, 2, 4, 8, 16])
 def test_shards_and_their_replicas(shard: int) -> None:
     """Ranks of equal weights are every second one, of equal experts every fourth."""
@@ -115,7 +161,7 @@ def test_a_group_is_a_network_of_its_size(topology: str) -> None:
         alone = collective(one.collective, step[one.message], network, algorithm="nccl")
         assert float(step[f"{name}_time"]) == pytest.approx(float(alone.latency_s)), name
         assert float(step[f"{name}_sent_bytes"]) == pytest.approx(float(alone.volume_bytes))
-        if name != "cp_ring":
+        if name not in ("cp_ring", "cp_outer_ring"):
             assert float(step[f"{name}_energy"]) == pytest.approx(float(alone.energy_j))
 
 

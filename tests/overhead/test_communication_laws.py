@@ -10,10 +10,11 @@ import pytest
 from overhead.communication.operation import DIMENSIONS
 from overhead.communication.totals import OPERATIONS, TOTALS
 from overhead.graph import Evaluation, MissingQuantities
+from overhead.labels import LABELS
 from overhead.quantity import Array
 from tests.overhead.communication_cases import GPT, MACHINE, MOE, TOPOLOGIES, held
 
-KINDS = ("all_to_all", "ring", "all_gather")
+KINDS = LABELS["context_parallel"].values
 COSTS = ("time", "volume", "energy")
 every_topology = pytest.mark.parametrize("topology", TOPOLOGIES)
 

@@ -71,7 +71,10 @@ def test_no_other_file_repeats_the_table(path: Path) -> None:
     ("code", "what"),
     [
         ('KINDS = ("hop", "message")', ["the values of latency_per"]),
-        ('KINDS = ["ring", "all_to_all", "all_gather"]', ["the values of context_parallel"]),
+        (
+            'KINDS = ["ring", "mixed", "all_to_all", "all_gather"]',
+            ["the values of context_parallel"],
+        ),
         ('DEFAULT = "dgx-h100"', ["the default dgx-h100"]),
         (
             'LABELS = {"shape": "flat", "phases": "sequential", "reduction": "free"}',

@@ -68,7 +68,7 @@ def test_an_exchange_pays_for_the_share_that_leaves() -> None:
     assert met("ep", **given, leaf_nodes=16.0) == 1.0
 
 
-@pytest.mark.parametrize("group", ["dp", "ep", "pp", "boundary", "cp_ring"])
+@pytest.mark.parametrize("group", ["dp", "ep", "pp", "boundary", "cp_ring", "cp_outer"])
 def test_a_leaf_a_node_is_what_all_that_leaves_it_pays(group: str) -> None:
     given = {"tp": 1.0, "cp": 16.0, "pp": 2.0, "dp": 16.0, "ep": 16.0, "leaf_nodes": 1.0}
     for ratio in (1.0, 1.5, 4.0):

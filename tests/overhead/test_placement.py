@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from overhead import REGISTRY
 from overhead.collectives.algorithm import Requirement
 from overhead.expression import greatest_common_divisor
-from overhead.plan import CONTEXT, FRAMEWORK, GROUPS, PLAN, SCHEDULE, requirements
+from overhead.plan import CONTEXT, FRAMEWORK, GROUPED, GROUPS, PLAN, SCHEDULE, requirements
 
 Plan = dict[str, int]
 DENSE = ("tp", "cp", "dp", "pp")
@@ -167,6 +167,7 @@ GOOD: Plan = {
     "global_batch": 16, "micro_batches": 8, "zero_stage": 1, "sequence_parallel": 1,
     "sequence_length": 4096, "layers": 32, "heads": 32, "kv_heads": 8, "ffn_size": 14336,
     "experts": 8, "expert_ffn_size": 1792, "embedding_as_layer": 0, "loss_as_layer": 0,
+    "ulysses_ranks": 2,
 }  # fmt: skip
 ANY = {"schedule": "interleaved", "context_parallel": "ring", "mask": "causal"}
 DENSE_MODEL = {"experts": 0, "expert_ffn_size": 0, "ep": 1, "etp": 1}
@@ -213,6 +214,10 @@ def faults(plan: Plan, labels: dict[str, str]) -> set[str]:
         ({"kv_heads": 4}, {"context_parallel": "all_to_all"}, {"kv_heads_not_divisible_by_cp"}),
         ({"heads": 36, "kv_heads": 8}, {"context_parallel": "all_to_all"},
          {"heads_not_divisible_by_cp"}),
+        ({"cp": 8, "world_size": 256, "ulysses_ranks": 3}, {"context_parallel": "mixed"},
+         {"ulysses_ranks_not_divisible"}),
+        ({"cp": 8, "world_size": 256, "ulysses_ranks": 2}, {"context_parallel": "mixed"},
+         set()),
         ({"micro_batches": 6}, {}, {"micro_batches_not_divisible"}),
         ({"micro_batches": 6, "virtual_stages": 1}, {}, set()),
         ({}, {"schedule": "one_f_one_b"}, {"virtual_stages_without_interleaving"}),
@@ -234,7 +239,7 @@ def test_plans(change: Plan, labels: dict[str, str], expected: set[str]) -> None
 
 def every_requirement() -> Iterator[Requirement]:
     yield from PLAN
-    for table in (CONTEXT, SCHEDULE, FRAMEWORK):
+    for table in (CONTEXT, SCHEDULE, FRAMEWORK, GROUPED):
         for found in table.values():  # type: ignore[attr-defined]
             yield from found
 

@@ -119,7 +119,7 @@ names = possible("llama3-8b")
 print(len(names))
 # Two labels at a time: that no others meet undecided is refused when they are loaded.
 dense = dict(common, model="llama3-8b", plan=plan)
-print(values(names, **dense, context_parallel=["all_to_all", "ring", "all_gather"],
+print(values(names, **dense, context_parallel=["all_to_all", "ring", "all_gather", "mixed"],
       cp_mechanism=["efficiency", "ring_exchange"]))
 print(values(names, **dense, recompute=["none", "selective", "full"]))
 routed = dict(common, model="mixtral-8x7b", plan=dict(plan, ep=[1, 2, 2, 8]))

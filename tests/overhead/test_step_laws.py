@@ -55,7 +55,7 @@ def plans(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, str]]:
         "schedule": schedule,
         "recompute": draw(st.sampled_from(["none", "selective", "full", "per_op"])),
         "attention_kernel": draw(st.sampled_from(["flash_2", "unfused"])),
-        "context_parallel": draw(st.sampled_from(["all_to_all", "ring", "all_gather"])),
+        "context_parallel": draw(st.sampled_from(LABELS["context_parallel"].values)),
         **{name: draw(st.sampled_from(LABELS[name].values)) for name in MECHANISMS},
     }
     return plan, labels

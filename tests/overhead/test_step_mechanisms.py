@@ -241,6 +241,25 @@ def test_a_ring_is_a_share_of_one_and_nothing_else_hides() -> None:
         assert float(held["exposed_cp_time"]) == pytest.approx(sent, rel=1e-12)
 
 
+def test_mixed_context_parallelism_waits_for_heads_and_hides_rings() -> None:
+    plan = {**PLAN, "cp": 4, "dp": 1, "inter_bandwidth": 5e9, "ulysses_ranks": 2}
+    kind = {"context_parallel": "mixed"}
+    held = evaluation(plan, cp_mechanism="ring_exchange", **kind)
+    for way in ("forward", "backward"):
+        exchange, around = (float(held[name]) for name in
+                            ("cp_exchange_time", f"cp_round_{way}_time"))  # fmt: skip
+        beside = float(held[f"attention_{way}_time"]) / 2.0  # One of two blocks comes round
+        # In a ring of two the last block is computed when all has come
+        waited = max(around - beside, 0.0)
+        assert float(held[f"exposed_cp_{way}_time"]) == pytest.approx(exchange + waited)
+    # A given share hides of both, but no more than attention takes.
+    for fast in (5e9, 5e8):
+        shared = evaluation({**plan, "inter_bandwidth": fast, "cp_overlap": 1.0}, **kind)
+        computing = float(shared["attention_forward_time"])
+        sent = float(shared["cp_layer_forward_time"])
+        assert float(shared["exposed_cp_forward_time"]) >= max(sent - computing, 0.0) * (1 - 1e-9)
+
+
 # Expert parallelism.
 
 ROUTED = {

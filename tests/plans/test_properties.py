@@ -97,7 +97,7 @@ def test_fewer_choices_are_never_better(limits: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "more", [{"schedule": "gpipe,one_f_one_b,interleaved,zero_bubble_h1,dual_pipe"},
-             {"context_parallel": "all_to_all,ring,all_gather"},
+             {"context_parallel": "all_to_all,ring,all_gather,mixed"},
              {"recompute": "none,selective,full"}],
 )  # fmt: skip
 def test_more_choices_are_never_worse(more: dict[str, Any]) -> None:
