@@ -123,6 +123,7 @@ ROWS: dict[str, Row] = {
             exposed_offload_time="activations to the host and back, exposed",
             exposed_p2p_time="transfers between stages, exposed",
             exposed_dp_time="data parallelism, exposed",
+            tied_all_reduce_backward_time="the shared embedding's gradients, exposed",
             optimizer_time="optimizer",
             step_overhead="what no part explains",
         ),

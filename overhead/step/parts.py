@@ -402,13 +402,20 @@ PARTS = (
     "bubble_time",
     "exposed_p2p_time",
     "exposed_dp_time",
+    "tied_all_reduce_backward_time",
     "optimizer_time",
     "step_overhead",
 )
 
 total(
     "step_time",
-    ("pipeline_time", "exposed_dp_time", "optimizer_time", "step_overhead"),
+    (
+        "pipeline_time",
+        "exposed_dp_time",
+        "tied_all_reduce_backward_time",
+        "optimizer_time",
+        "step_overhead",
+    ),
     assumes=("the optimizer waits for all gradients", "nothing else runs on the GPUs"),
 )
 

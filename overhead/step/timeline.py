@@ -64,6 +64,7 @@ ENDS = {
     "last": ("output layer and loss", "output_time", "vocabulary_last_time"),
 }
 VOCABULARY = "the vocabulary's communication"
+TIED = "the shared embedding's gradients, exposed"
 KINDS = {VOCABULARY: EXPOSED, OFFLOAD: EXPOSED, WAITING: WAITING} | dict.fromkeys(LAYER, EXPOSED)
 # Kinds of parts that compute.
 COMPUTING_KINDS = (FORWARD, BACKWARD, INPUTS, WEIGHTS, PAIR)
@@ -188,7 +189,7 @@ def _data_parallel(evaluation: Evaluation, own: Sequence[Span]) -> Iterator[Span
     for span in _beside(backwards, "weights and gradients" if sharded else "gradients", left):
         yield Span(DATA, span.name, -span.end, span.duration, HIDDEN)
     for one in own:
-        if one.row == PASSES and one.kind == EXPOSED:
+        if one.row == PASSES and one.kind == EXPOSED and one.name != TIED:
             yield Span(DATA, one.name, one.start, one.duration, EXPOSED)
 
 
@@ -211,6 +212,12 @@ def _after(evaluation: Evaluation, done: Sequence[float]) -> list[list[Span]]:
     time = float(evaluation[reduce])
     for row, start in zip(rows, done, strict=True):
         course.run(row, f"{words}, exposed", time, start, EXPOSED)
+    # First and last stage add up the gradients of the table that both hold.
+    tied = float(evaluation["tied_all_reduce_backward_time"])
+    ends = {rows[0], rows[-1]} if tied > 0.0 else set()
+    both = max((course.free[row] for row in ends), default=0.0)
+    for row in sorted(ends):
+        course.run(row, TIED, tied, both, EXPOSED)
     # The optimizer waits for all gradients.
     ready = max(course.free.values())
     weights = 0.0 if sharded else float(evaluation["exposed_dp_gather_time"])

@@ -417,6 +417,7 @@ _STEP = (
     Part(("bubble_time",), "", 6),
     Part(("exposed_p2p_time",), "", 4),
     Part(("exposed_dp_time",), "", 12),
+    Part(("tied_all_reduce_backward_time",), "", 14),
     Part(("optimizer_time",), "", 10),
     Part(("step_overhead",), "", 15),
 )

@@ -212,7 +212,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "context parallelism's communication": ("exposed_cp_time",),
     "expert parallelism's communication": ("exposed_ep_time",),
     "offloaded activations": ("exposed_offload_time",),
-    "data parallelism's communication": ("exposed_dp_time",),
+    "data parallelism's communication": ("exposed_dp_time", "tied_all_reduce_backward_time"),
     "the pipeline's bubble": ("bubble_time",),
     "the pipeline's transfers": ("exposed_p2p_time",),
     ENDS: ("imbalance_time",),

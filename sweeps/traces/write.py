@@ -370,11 +370,12 @@ class _Stage:
         """Add what follows the passes, in order."""
         last = [*done, *self.gradients]
         tied = OPERATIONS["tied_all_reduce"]
-        if self.pp > 1 and self.stage in (0, self.pp - 1) and self._count(tied) > 0.0:
-            one = Messages(tied, round(self._count(tied)), self._value(f"{tied.name}_time"))
-            _, last = self._sent(one, self.course.runs[self.stage][-1].end, last, "")
         for span in self.spans:
-            if span.row == step.PASSES and span.kind == EXPOSED:
+            if span.name == step.TIED:
+                number = round(self._count(tied))
+                one = Messages(tied, number, span.duration / number)
+                _, last = self._sent(one, span.start, last, "")
+            elif span.row == step.PASSES and span.kind == EXPOSED:
                 *_, last = [last, *self._chain(self._data(span), span.start, last, "")]
             elif span.row == step.PASSES and span.kind in (OPTIMIZER, UNEXPLAINED):
                 last = [self.graph.add(span.name, COMPUTE, (span.start, span.end), last)]
@@ -402,7 +403,8 @@ def _in_turns(messages: Sequence[Messages]) -> list[Messages]:
 
 def _is_data(span: Span) -> bool:
     hidden = span.row == step.DATA and span.kind == HIDDEN
-    return hidden or (span.row == step.PASSES and span.kind == EXPOSED)
+    after = span.row == step.PASSES and span.kind == EXPOSED and span.name != step.TIED
+    return hidden or after
 
 
 def _data_kind(name: str) -> str:

@@ -56,6 +56,8 @@ PLANS = (
     f"{MIXTRAL} --pp 4 --micro-batches 16 --recompute full",
     f"{MIXTRAL} --pp 2 --micro-batches 8 --schedule gpipe",
     f"{LLAMA} --zero-stage 1 --pp 4 --micro-batches 8 {OFFLOADED}",
+    # Both ends hold its table.
+    f"{LLAMA} --zero-stage 1 --pp 4 --micro-batches 4".replace("3-8b", "3.2-1b"),
 )
 # Its first stage has dense layers, its last three layers fewer.
 LIGHT = f"{DEEPSEEK} --pp 16 --micro-batches 24"

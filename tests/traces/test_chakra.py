@@ -30,6 +30,7 @@ PLANS = (
     f"{LLAMA} --zero-stage 1 --tp 2 --pp 2 --schedule dual_pipe",
     "--model mixtral-8x7b --num-layers 16 --seq-length 4096 --num-gpus 16 --tp 2 --sp --ep 4"
     " --zero-stage 1 --micro-batches 2 --pp 2",
+    f"{LLAMA} --zero-stage 1 --pp 2".replace("3-8b --num-layers 16", "3.2-1b"),
 )
 
 # The format, as its schema has it: varints and what has a length.
