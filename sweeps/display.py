@@ -267,7 +267,11 @@ _AXES = {
     "tp": "tensor parallelism", "pp": "pipeline parallelism", "dp": "data parallelism",
     "cp": "context parallelism", "ep": "expert parallelism", "compute_time": "computation's time",
     "communication_time": "communication's time", "algorithm": "algorithm",
-    "topology": "topology",
+    "topology": "topology", "nics_per_node": "network cards a node",
+    "num_sm": "multiprocessors given", "rank_tokens": "tokens of a rank",
+    "inter_latency": "latency between nodes", "intra_latency": "latency inside nodes",
+    "collective": "operation", "expert_imbalance": "busiest expert by the mean",
+    "oversubscription": "oversubscription",
 }  # fmt: skip
 
 

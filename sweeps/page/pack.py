@@ -180,7 +180,7 @@ class _Packed:
             for name, one in coordinates_of(data)
             if one.ndim and set(one.dims) <= varying
         ]  # fmt: skip
-        self.groups = {one["name"]: one for one in _groups(view, self.names)}
+        self.groups = {one["name"]: one for one in _groups(view, self.names, self.columns)}
         self.parts: list[bytes] = []
         self.arrays: list[dict[str, Any]] = []
 
@@ -341,12 +341,14 @@ def _dim(view: View, dim: str) -> dict[str, Any]:
     named = dim in view.dataset.coords and not isinstance(values, int)
     number = named and not is_label(values)  # type: ignore[arg-type]
     label = style.long_name(dim, view.attrs(dim), short=True)
+    if dim in PLAN_NAMES or not number or len(label) > _SHORT:
+        label = word_of(dim)
+    if dim not in PLAN_NAMES:
+        label = display.axis(dim) or label
     return {
         "name": dim,
         "size": view.dataset.sizes[dim],
-        "label": label
-        if number and len(label) <= _SHORT and dim not in PLAN_NAMES
-        else word_of(dim),
+        "label": label,
         "key": dim if named else "",
         "number": number,
         # Whether a best one is looked for along it, or it is what is asked about.
@@ -379,12 +381,12 @@ def _constants(view: View) -> Iterator[dict[str, Any]]:
                "units": view.units(name)}  # fmt: skip
 
 
-def _groups(view: View, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _groups(view: View, names: Sequence[str], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield what is stacked: totals with their parts, as the figures stack them."""
     constants = [name for name, one in coordinates_of(view.dataset) if not one.ndim]
     for kind in BREAKDOWNS:
-        # A part may be a constant that a step was given.
-        variables = known_parts(kind, [*names, *constants])
+        # A part may be what a step was given: the same for all, or each machine's.
+        variables = known_parts(kind, [*names, *columns, *constants])
         if not any(one in names for one in variables) or len(variables) < 2:
             continue
         parts = stacked(kind, variables, chosen=False)

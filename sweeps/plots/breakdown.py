@@ -82,7 +82,7 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
     if len(parts) > 1 and not chosen and np.any(rest > 0):
         values = np.concatenate([values, rest[:, None]], axis=1)
         labels, colours = [*labels, "the rest"], [*colours, _REST]
-    values, below = _folded(values)
+    values, below = folded(values)
     if below:
         taken = ", ".join(labels[place].split(": ")[-1] for place in below)
         notes.append(f"Below zero, so taken off the part beside it: {taken}.")
@@ -104,7 +104,7 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
     )  # fmt: skip
 
 
-def _folded(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[int]]:
+def folded(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[int]]:
     """Return parts of which those below zero are taken off the next, and which these are."""
     values = values.copy()
     last = values.shape[1] - 1

@@ -21,6 +21,7 @@ from sweeps.errors import InputError
 from sweeps.page import pack, write
 from sweeps.page.pack import page_of
 from sweeps.page.write import Page, compose
+from sweeps.plots import breakdown
 from sweeps.plots.data import cell_names, view_of
 from sweeps.plots.draw import best_cells
 from sweeps.plots.marks import crossovers
@@ -137,6 +138,59 @@ def test_parts_add_up_to_their_total(tmp_path: Path) -> None:
         there = ~np.isnan(pairs[:, 1])
         assert there.sum() > 30
         np.testing.assert_allclose(pairs[there, 0], pairs[there, 1], rtol=1e-6)
+
+
+@needs_node
+def test_parts_below_zero_are_taken_off_as_in_the_figures(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    parts = rng.uniform(-1, 9, (200, 6))
+    code = "process.stdout.write(JSON.stringify(asked.map(folded)));"
+    told = told_by_script(tmp_path, page_from(PLANS), code, parts.tolist())
+    true, below = breakdown.folded(parts)
+    np.testing.assert_allclose(told, true, rtol=1e-12, atol=1e-12)
+    assert below == list(range(6))
+
+
+HELD = """
+const sweep = openSweep(data, bytes);
+const asked_of = (changes) => {
+  const page = { sweep };
+  page.quantities = data.arrays.filter((one) => one.role === "quantity").map((one) => one.name);
+  page.numbers = page.quantities;
+  page.columns = [];
+  page.state = { ...firstState(page), max: {}, min: {}, ...changes };
+  page.asked = resolved(page);
+  page.best = bestCells(page, 8);
+  return page;
+};
+"""
+
+
+@needs_node
+def test_what_nothing_depends_on_is_not_looked_through(tmp_path: Path) -> None:
+    plans = {"a": ("plan", [3.0, 1.0, 2.0]), "b": (("plan", "size"), np.ones((3, 5)))}
+    dataset = xr.Dataset(plans, {"plan": ["x", "y", "z"], "size": np.arange(1.0, 6.0)})
+    page = page_of(dataset, [], "own.nc")
+    code = """
+    const page = asked_of({});
+    const cells = page.best.cells.map((cell) => nameOf(sweep, cell, page.best.dims));
+    process.stdout.write(JSON.stringify([page.asked.x.name, page.best.total, cells]));
+    """
+    told = told_by_script(tmp_path, page, HELD + code)
+    assert told == ["plan", 3, ["y", "z", "x"]]
+
+
+@needs_node
+def test_of_conditions_each_has_its_best(tmp_path: Path) -> None:
+    times = np.array([[3.0, 1.0], [30.0, 40.0]])
+    labels = {"model": ["small", "large"], "algorithm": ["ring", "tree"]}
+    dataset = xr.Dataset({"time": (("model", "algorithm"), times)}, labels)
+    code = """
+    const page = asked_of({ view: "lines", x: "algorithm", p: "model" });
+    process.stdout.write(JSON.stringify(page.best.cells.map((cell) => bestName(page, cell))));
+    """
+    told = told_by_script(tmp_path, page_of(dataset, [], "own.nc"), HELD + code)
+    assert told == [["small", "tree algorithm"], ["large", "ring algorithm"]]
 
 
 @needs_node

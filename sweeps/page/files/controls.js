@@ -11,6 +11,11 @@ function make(name, properties = {}, ...children) {
   return made;
 }
 
+// What is said in passing.
+function note(...words) {
+  return make("p", { className: "note" }, ...words);
+}
+
 let COUNT = 0;
 
 // A row of buttons of which one is chosen: options are [[value, text], ..].

@@ -3,6 +3,7 @@
 
 let COLOURS = { light: [], dark: [], areas: [], shades: [] };
 let PRINTING = false;
+const LINE = 15;
 const DASHES = [[], [7, 3], [2, 2], [9, 3, 2, 3]];
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -74,8 +75,10 @@ function widthOf(host) {
 function makeFrame(host, asked) {
   const outer = Math.max(widthOf(host), 260);
   const height = asked.height || Math.min(460, Math.max(300, outer * 0.55));
-  const [top, bottom] = [asked.top ?? 28, 44];
-  const inner = height - top - bottom;
+  const words = asked.y ? inLines(asked.y(100).label, outer - 6) : [];
+  const below = inLines(asked.x(100).label, outer - 8);
+  const top = asked.top ?? 28 + LINE * (words.length > 1);
+  const inner = height - top - 44 - LINE * (below.length - 1);
   const y = asked.y ? asked.y(inner) : null;
   const names = y ? Math.max(...y.ticks.map((one) => textWidth(one.text)), 0) + 12 : 0;
   const left = asked.left ?? Math.max(names, 28);
@@ -91,7 +94,7 @@ function makeFrame(host, asked) {
   const svg = shape("svg", { viewBox: `0 0 ${outer} ${height}`, width: outer, height });
   const box = make("div", { className: "plot" }, canvas, svg);
   host.replaceChildren(box);
-  const frame = { host, svg, ctx, left, top, width, height: inner, x, y, outer };
+  const frame = { host, svg, ctx, left, top, width, height: inner, x, y, outer, words, below };
   frame.px = (value) => left + width * x.share(value);
   frame.py = y ? (value) => top + inner * (1 - y.share(value)) : null;
   frame.clip = (draw) => {
@@ -106,7 +109,16 @@ function makeFrame(host, asked) {
   return frame;
 }
 
-function drawAxes({ svg, ctx, left, top, width, height, x, y, px, py, outer }) {
+// A label in two lines at most.
+function inLines(label, pixels) {
+  if (textWidth(label) <= pixels) return [label];
+  const all = label.split(" ");
+  let many = all.length - 1;
+  while (many > 1 && textWidth(all.slice(0, many).join(" ")) > pixels) many -= 1;
+  return [all.slice(0, many).join(" "), cut(all.slice(many).join(" "), pixels)];
+}
+
+function drawAxes({ svg, ctx, left, top, width, height, x, y, px, py, outer, words, below }) {
   const base = top + height;
   ctx.strokeStyle = isDark() ? "#3a3d40" : "#e4e4e4";
   const grid = (...ends) => {
@@ -124,11 +136,11 @@ function drawAxes({ svg, ctx, left, top, width, height, x, y, px, py, outer }) {
     text({ x: inside, y: base + 17, "text-anchor": "middle" }, tick.text);
   }
   svg.append(shape("line", { x1: left, x2: left + width, y1: base, y2: base, class: "axis" }));
-  const label = cut(x.label, outer - 8);
-  const middle = left + width / 2;
-  const half = textWidth(label) / 2 + 4;
-  const at = Math.min(Math.max(middle, half), outer - half);
-  text({ x: at, y: base + 37, "text-anchor": "middle", class: "label" }, label);
+  below.forEach((label, n) => {
+    const half = textWidth(label) / 2 + 4;
+    const at = Math.min(Math.max(left + width / 2, half), outer - half);
+    text({ x: at, y: base + 37 + LINE * n, "text-anchor": "middle", class: "label" }, label);
+  });
   if (!y) return;
   for (const tick of y.ticks) {
     const up = py(tick.value);
@@ -137,7 +149,7 @@ function drawAxes({ svg, ctx, left, top, width, height, x, y, px, py, outer }) {
     if (tick.whole && tick.whole !== tick.text) named.append(shape("title", {}, tick.whole));
     svg.append(named);
   }
-  text({ x: 2, y: 13, class: "label" }, cut(y.label, outer - 6));
+  words.forEach((label, n) => text({ x: 2, y: 13 + LINE * n, class: "label" }, label));
 }
 
 // Lines: { x, y: as `axisOf` asks (x may be { texts, label }: names), series: [{ label, points:
@@ -146,7 +158,8 @@ function drawAxes({ svg, ctx, left, top, width, height, x, y, px, py, outer }) {
 // (no names), height }
 function drawLines(host, asked) {
   const wide = !asked.bare && widthOf(host) >= 560 && asked.series.length > 1 && asked.series.length <= 7;
-  const longest = wide ? Math.max(...asked.series.map((one) => textWidth(one.label))) : 0;
+  // Names at lines' ends are bold.
+  const longest = wide ? 1.1 * Math.max(...asked.series.map((one) => textWidth(one.label))) : 0;
   const named = wide && longest <= 0.3 * widthOf(host);
   const frame = makeFrame(host, {
     x: (pixels) => (asked.x.texts ? bandAxis(asked.x.texts, asked.x.label, pixels)
@@ -162,7 +175,9 @@ function drawLines(host, asked) {
     ctx.strokeStyle = colour;
     ctx.fillStyle = colour;
     ctx.lineWidth = 2;
-    ctx.setLineDash(DASHES[one.dash ?? Math.floor(place / 6) % DASHES.length]);
+    // Of lines that lie on one another the later ones are dashed, so that each is seen.
+    const under = one.dots ? 0 : asked.series.slice(0, place).filter((other) => isOn(one.points, other.points)).length;
+    ctx.setLineDash(under ? [8, 8 * under] : DASHES[Math.floor(place / 6) % DASHES.length]);
     ctx.beginPath();
     let joined = false;
     for (const [x, y] of asked.marks && asked.marks.length ? refined(one.points) : one.points) {
@@ -172,9 +187,10 @@ function drawLines(host, asked) {
       joined = there;
       if (there) ends[place] = [px(x), py(y)];
     }
-    if (!one.dots) ctx.stroke();
+    // Between names there is nothing.
+    if (!one.dots && !asked.x.texts) ctx.stroke();
     ctx.setLineDash([]);
-    for (const [x, y] of one.points.length <= 60 || one.dots ? one.points : []) {
+    if (!under) for (const [x, y] of one.points.length <= 60 || one.dots ? one.points : []) {
       if (Number.isFinite(y)) disc(ctx, px(x), py(y), 3);
     }
   }));
@@ -192,6 +208,12 @@ function drawLines(host, asked) {
     })));
   }
   return frame;
+}
+
+// Whether two lines are one to the eye.
+function isOn(points, others) {
+  const along = new Map(others);
+  return points.every(([x, y]) => Object.is(y, along.get(x)) || Math.abs(y / along.get(x) - 1) < 0.003);
 }
 
 // Points of a line with others between far ones, where it is affine: so crossovers lie on it.
@@ -317,7 +339,7 @@ function drawPoints(host, asked) {
     const spots = [[0, -9], [10, 4], [-10, 4], [0, 19], [12, -8], [-12, -8], [12, 16], [-12, 16]];
     const free = spots.find(([dx, dy]) => {
       const [x, y] = [px(xs[n]) + dx, py(ys[n]) + dy];
-      return !boxes.some(([a, b]) => Math.abs(a - x) < 12 && Math.abs(b - y) < 14);
+      return y < frame.top + frame.height && !boxes.some(([a, b]) => Math.abs(a - x) < 12 && Math.abs(b - y) < 14);
     });
     if (!free) return;
     const [x, y] = [px(xs[n]) + free[0], py(ys[n]) + free[1]];
@@ -438,6 +460,25 @@ function edges(one) {
 function rims(one) {
   const all = edges(one);
   return [all[0][0], all[all.length - 1][1]];
+}
+
+// Parts of which those below zero are taken off the next, as the figures have them; else what is
+// stacked would be more than the whole.
+function folded(values) {
+  const left = values.map((one) => one || 0);
+  for (const step of [1, -1]) {
+    for (let n = step > 0 ? 0 : left.length - 1; left[n + step] !== undefined; n += step) {
+      left[n + step] += Math.min(left[n], 0);
+      left[n] = Math.max(left[n], 0);
+    }
+  }
+  return left;
+}
+
+// Tells which parts are below zero in some row.
+function belowText(rows, labels) {
+  const below = labels.filter((_, n) => rows.some((values) => values[n] < 0));
+  return note(below.length ? `Below zero, so taken off the part beside it: ${below.join(", ")}.` : "");
 }
 
 // Stacked bars: { rows: [{ name, values: [..], text }], parts: [{ label, colour (a colour) }],

@@ -402,12 +402,15 @@ function figure(id, title, rows, words, units, limits) {
     host.replaceChildren();
     return;
   }
+  const below = belowText(rows.map((row) => row.values), words);
+  rows = rows.map((row) => ({ ...row, values: folded(row.values) }));
   const some = words.map((_, place) => rows.some((row) => row.values[place] > 0));
   const kept = (list) => list.filter((_, place) => some[place]);
   drawBars(host, {
     rows: rows.map((row) => ({ ...row, values: kept(row.values) })), units, limits, label: title,
     parts: kept(words.map((label, place) => ({ label, colour: areaColour(place) }))),
   });
+  host.append(below);
 }
 
 function numbers(page, found, first, differs) {

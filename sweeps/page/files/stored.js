@@ -40,7 +40,7 @@ function fieldsOf(page) {
     return fine ? found.join(".") : undefined;
   };
   const cell = { initial: "", read: places, write: String };
-  const axes = ["", ...columns, ...sweep.dims.map((dim) => dim.name)];
+  const axes = ["", ...columns, ...Object.keys(sweep.sizes)];
   return {
     fig: one(first.fig, ["none", ...sweep.data.figures.map((each) => each.name)]),
     view: one(first.view, viewsOf(page)),
@@ -71,10 +71,9 @@ function firstState(page) {
   const at = Object.fromEntries(sweep.dims.map((dim) => {
     return [dim.name, dim.chosen ? "*" : dim.number ? Math.floor(dim.size / 2) : 0];
   }));
-  const numeric = sweep.dims.find((dim) => dim.number && !dim.chosen) || sweep.dims[0];
+  const y = numbers[0] || quantities[0];
   const usual = {
-    fig: "none", view: "lines", y: numbers[0] || quantities[0], x: numeric.key || numeric.name,
-    by: "", c: "", p: "", g: (sweep.data.groups[0] || {}).name || "", sort: "", at,
+    fig: "none", view: "lines", y, x: axisName(page, "", sweep.arrays[y]), by: "", c: "", p: "", g: (sweep.data.groups[0] || {}).name || "", sort: "", at,
     also: "", rel: {},
   };
   const [asked] = sweep.data.figures;
@@ -127,7 +126,7 @@ function resolved(page) {
   const more = (state.best || array.better) === "more";
   const limits = { max: state.max, min: state.min };
   const line = state.view === "lines" || state.view === "map";
-  const x = line ? alongOf(sweep, axisName(page, state.x, "")) : null;
+  const x = line ? alongOf(sweep, axisName(page, state.x, array)) : null;
   let by = line && state.by ? alongOf(sweep, state.by) : null;
   if (by && by.name === x.name) by = null;
   if (state.view === "map" && !by) {
@@ -137,14 +136,18 @@ function resolved(page) {
   const axes = [...new Set([x, by].filter(Boolean).map((one) => one.dim))];
   const named = Boolean(array.texts);
   const panel = line && sweep.dims.find((dim) => (dim.key || dim.name) === state.p && !axes.includes(dim.name));
-  const all = sweep.dims.map((dim) => dim.name).filter((dim) => {
-    return state.at[dim] === "*" && !axes.includes(dim) && !named && !(panel && panel.name === dim);
+  // What nothing shown depends on isn't looked through.
+  const shown = [main, ...Object.keys(state.max), ...Object.keys(state.min), state.also, state.c,
+    ...(state.view === "points" ? [xOfPoints(page, main)] : []), ...(bars ? group.parts.flatMap((one) => one.variables) : [])];
+  const matters = new Set(shown.flatMap((name) => (sweep.arrays[name] ? sweep.arrays[name].dims : [])));
+  const all = Object.keys(sweep.sizes).filter((dim) => {
+    return state.at[dim] === "*" && matters.has(dim) && !axes.includes(dim) && !named && !(panel && panel.name === dim);
   });
   const cell = {};
   for (const dim of sweep.dims) {
     cell[dim.name] = state.at[dim.name] === "*" ? 0 : state.at[dim.name];
   }
-  return { main, array, more, limits, x, by, axes, all, cell, group, panel };
+  return { main, array, more, limits, x, by, axes, all, cell, group, panel, matters };
 }
 
 // Panels: what each asks for, with its title; without a dimension for them it is one.
@@ -157,10 +160,11 @@ function panelsOf(page) {
   });
 }
 
-function axisName(page, name) {
+function axisName(page, name, array) {
   const { sweep, columns } = page;
   if (columns.includes(name) || sweep.dims.some((dim) => dim.name === name)) return name;
-  const dim = sweep.dims.find((one) => one.number && !one.chosen) || sweep.dims[0];
+  const own = sweep.dims.filter((dim) => dim.size > 1 && array.dims.includes(dim.name)).sort((a, b) => b.size - a.size);
+  const dim = own.find((one) => one.number && !one.chosen) || own[0] || sweep.dims[0];
   return dim.key || dim.name;
 }
 
@@ -168,10 +172,17 @@ function axisName(page, name) {
 function bestCells(page, most) {
   const { sweep, state } = page;
   const { array, more, limits, axes, all, cell, panel } = page.asked;
+  if (panel && !panel.chosen) {
+    // A smaller model isn't a better one: the best of each.
+    const each = panelsOf(page).map(({ asked }) => bestCells({ ...page, asked: { ...asked, panel: null } }, 1));
+    const sum = (name) => each.reduce((all, one) => all + one[name], 0);
+    const ordered = [panel.name, ...each[0].dims];
+    return { dims: ordered, each: true, total: sum("total"), count: sum("count"), cells: each.flatMap((one) => one.cells) };
+  }
   const chosen = sweep.dims.filter((dim) => dim === panel
     || (axes.includes(dim.name) && (dim.chosen || state.at[dim.name] === "*")));
   const dims = [...all, ...chosen.map((dim) => dim.name)];
-  const ordered = sweep.dims.map((dim) => dim.name).filter((dim) => dims.includes(dim));
+  const ordered = Object.keys(sweep.sizes).filter((dim) => dims.includes(dim));
   const values = gather(array, ordered, cell, sweep.sizes);
   const kept = keeping(sweep, limits, ordered, cell);
   const places = bestPlaces(values, kept, more, most);
@@ -221,7 +232,7 @@ function head(page) {
   document.title = title;
   const { panel } = page.asked;
   const spread = [...page.asked.axes, ...page.asked.all, ...(panel ? [panel.name] : [])];
-  const held = sweep.dims.filter((dim) => !spread.includes(dim.name)).map((dim) => {
+  const held = sweep.dims.filter((dim) => !spread.includes(dim.name) && page.asked.matters.has(dim.name)).map((dim) => {
     return nameOf(sweep, page.asked.cell, [dim.name]);
   });
   region("held").textContent = [page.held, ...held].filter(Boolean).join(" · ");
@@ -258,19 +269,20 @@ function answer(page) {
     lines.push(make("p", { className: "answer" }, largestOf(page, best.cells[0])));
   } else if (best.cells.length) {
     const [first] = best.cells;
-    const value = shownText(array, numberAt(array, first));
-    const name = nameOf(sweep, first, best.dims);
     const conditions = axes.filter((dim) => !best.dims.includes(dim));
     const at = conditions.length ? ` at ${nameOf(sweep, first, conditions)}` : "";
     const told = /^(least|greatest|best) /i.test(array.title) ? capital(array.title)
       : `${more ? "Greatest" : "Least"} ${array.title}`;
-    lines.push(make("p", { className: "answer" }, `${told}${at}: `,
-      make("strong", {}, value), name ? ` (${name})` : ""));
+    const said = (best.each ? best.cells : [first]).map((one, n) => {
+      const [head, name] = bestName(page, one);
+      return [n ? "; " : "", head && `${head} `, make("strong", {}, shownText(array, numberAt(array, one))), name ? ` (${name})` : ""];
+    });
+    lines.push(make("p", { className: "answer" }, `${told}${at}: `, ...said.flat()));
   } else {
     lines.push(make("p", { className: "answer" }, why(page)));
   }
   const besides = [];
-  if (best.cells.length && !array.texts) {
+  if (best.cells.length && !best.each && !array.texts) {
     for (const name of [...(state.view === "bars" ? [array.name] : []), ...tellers(page)]) {
       const one = sweep.arrays[name];
       besides.push(`${one.title} ${shownText(one, numberAt(one, best.cells[0]))}`);
@@ -278,7 +290,7 @@ function answer(page) {
   }
   if (best.total > 1 && !array.texts) {
     const limited = Object.keys(state.max).length + Object.keys(state.min).length;
-    besides.push(`the best of ${best.total.toLocaleString("en")} cells${limited ? " within your limits" : ""}`);
+    besides.push(`the best ${best.each ? "in each panel, " : ""}of ${grouped(best.total)} cells${limited ? " within your limits" : ""}`);
   }
   if (besides.length) lines.push(make("p", { className: "quiet" }, besides.join(" · ")));
   const ranges = state.view === "lines" ? rangesOf(page) : "";
@@ -290,14 +302,16 @@ function answer(page) {
 function largestOf(page, cell) {
   const { sweep } = page;
   const { group, all, array, more } = page.asked;
-  const parts = group.parts.map((one) => ({ label: one.label, value: Math.max(partAt(sweep, one, cell), 0) }))
+  const each = folded(group.parts.map((one) => partAt(sweep, one, cell)));
+  const parts = group.parts.map((one, n) => ({ label: one.label, value: each[n] }))
     .sort((one, other) => other.value - one.value);
   const total = parts.reduce((sum, one) => sum + one.value, 0);
   const words = parts.slice(0, 3).filter((one) => one.value > 0)
     .map((one) => `${one.label} ${percentText(one.value / total, 0)}`);
   const { units } = partOf(sweep, group);
+  const whole = sweep.arrays[group.total];
   const name = nameOf(sweep, cell, all);
-  const of = `of the ${valueText(total, units)} with the ${more ? "greatest" : "least"} ${array.title}`;
+  const of = `of the ${valueText(whole ? numberAt(whole, cell) : total, units)} with the ${more ? "greatest" : "least"} ${array.title}`;
   return `${capital(words.join(", "))} ${of}${name ? ` (${name})` : ""}`;
 }
 
@@ -312,6 +326,12 @@ function why(page) {
   const { array, cell } = page.asked;
   if (best.count) return "No cell keeps your limits: loosen one.";
   return `No value here: ${reasonAt(sweep, array, cell)}.`;
+}
+
+// What tells a best cell from the others: of one for each panel that, and the rest.
+function bestName({ sweep, best }, cell) {
+  const { each, dims } = best;
+  return each ? [nameOf(sweep, cell, dims.slice(0, 1)), nameOf(sweep, cell, dims.slice(1))] : ["", nameOf(sweep, cell, dims)];
 }
 
 // What is told of the best cell besides: the sweep's usual quantities.
@@ -341,7 +361,7 @@ function shares(page) {
   const total = [...counts.values()].reduce((sum, one) => sum + one, 0);
   const order = [...counts].sort((one, other) => other[1] - one[1]).slice(0, 3);
   const words = order.map(([name, count]) => `${shownText(array, name)} ${percentText(count / total, 0)}`);
-  return `${array.label}: ${words.join(", ")} of ${total.toLocaleString("en")} cells`;
+  return `${array.label}: ${words.join(", ")} of ${grouped(total)} cells`;
 }
 
 // Which line is best from where to where.
@@ -387,7 +407,7 @@ function errorsOf(page) {
 // Controls are built anew where their kinds change, and else only put.
 function controls(page) {
   const { state, sweep } = page;
-  const layout = JSON.stringify([state.view, state.x, state.by, state.p, state.y, state.g, page.asked.axes]);
+  const layout = JSON.stringify([state.view, state.x, state.by, state.p, state.y, state.g, page.asked.axes, [...page.asked.matters]]);
   if (layout === page.layout) {
     page.puts.forEach((put) => put());
     return;
@@ -419,7 +439,8 @@ function controls(page) {
       (sort) => own({ sort })), () => state.sort);
   } else {
     const known = state.view === "points" ? page.numbers : page.quantities;
-    add("y", choice("Quantity", listed(known), page.asked.main, (y) => own({ y, unit: "" })),
+    const fits = (y) => page.asked.axes.every((dim) => sweep.arrays[y].dims.includes(dim));
+    add("y", choice("Quantity", listed(known), page.asked.main, (y) => own({ y, unit: "", ...(line && !fits(y) ? { x: "", by: "" } : {}) })),
       () => page.asked.main);
   }
   if (state.view === "points") {
@@ -504,7 +525,8 @@ function dimControl(page, dim) {
   const now = placeNow(page, dim);
   const inPanels = page.asked.panel === dim;
   const onAxis = page.asked.axes.includes(dim.name) || inPanels;
-  const label = onAxis ? `${named(dim.label)} (${inPanels ? "panels" : "on an axis"})` : named(dim.label);
+  const label = onAxis ? `${named(dim.label)} (${inPanels ? "panels" : "on an axis"})`
+    : `${named(dim.label)}${page.asked.matters.has(dim.name) ? "" : " (changes nothing here)"}`;
   const every = state.view === "points" || state.view === "bars" ? "all" : "best of all";
   const all = onAxis || page.asked.array.texts ? [] : [["*", every]];
   if (dim.size <= 6 && texts.every((text) => text.length <= 26)) {
@@ -527,13 +549,13 @@ function showCell(page, cell, head) {
   const { array } = page.asked;
   const number = numberAt(array, cell);
   const hole = Number.isNaN(number);
-  const dims = sweep.dims.map((dim) => dim.name);
+  const dims = Object.keys(sweep.sizes);
   const lines = [make("h2", {}, `${head}: ${array.title}`),
     make("p", { className: "value" }, hole ? `none: ${reasonAt(sweep, array, cell)}` : shownText(array, number)),
-    make("p", {}, nameOf(sweep, cell, dims))];
+    make("p", {}, nameOf(sweep, cell, dims.filter((dim) => page.asked.matters.has(dim))))];
   if (!hole && !array.texts) {
     const [, unit] = scaleOf(array.units).multiples.find(([factor]) => factor === 1) || ["", array.units];
-    lines.push(make("p", { className: "note" }, `${array.meaning}: ${numberText(number, sweep.data.digits)} ${unit}`.trim()));
+    lines.push(note(`${array.meaning}: ${numberText(number, sweep.data.digits)} ${unit}`.trim()));
   }
   const columns = sweep.data.arrays.filter((one) => one.role === "column").map((one) => one.name);
   const others = [...columns, ...page.quantities.filter((name) => name !== array.name)];
@@ -555,7 +577,7 @@ function showCell(page, cell, head) {
       list.append(make("dt", {}, name), make("dd", {}, text));
     }
     lines.push(folded("formula", "Formula and source", make("p", {}, make("code", {}, array.formula)), list,
-      make("p", { className: "note" }, [array.references, array.comment].filter(Boolean).join(". "))));
+      note([array.references, array.comment].filter(Boolean).join(". "))));
   }
   if (rows.length) lines.push(folded("all", "Every coordinate and quantity of this cell", make("dl", {}, ...rows.flat())));
   const text = textOfCell(sweep, cell);
@@ -585,11 +607,11 @@ function listBest(page) {
   }
   const told = [array.name, ...tellers(page)];
   const rows = best.cells.map((cell, n) => [
-    button(`${n + 1}. ${nameOf(sweep, cell, best.dims)}`, () => choose(page, cell)),
+    button(`${best.each ? "" : `${n + 1}. `}${bestName(page, cell).filter(Boolean).join(" · ")}`, () => choose(page, cell)),
     ...told.map((name) => shownText(sweep.arrays[name], numberAt(sweep.arrays[name], cell))),
   ]);
   const heads = ["", ...told.map((name) => sweep.arrays[name].title)];
-  region("best").replaceChildren(make("h2", {}, `The best of ${best.total.toLocaleString("en")}`), table(heads, rows));
+  region("best").replaceChildren(make("h2", {}, best.each ? "The best in each panel" : `The best of ${grouped(best.total)}`), table(heads, rows));
 }
 
 function choose(page, cell) {
@@ -634,70 +656,6 @@ function compare(page) {
     ...(same ? [`${same} quantities are the same in both`] : []),
     ...holes];
   region("compare").replaceChildren(make("h2", {}, both ? "A and B compared" : "Pinned; pin another cell to compare"),
-    make("p", { className: "note" }, notes.join("; ")), table(heads, rows),
+    note(notes.join("; ")), table(heads, rows),
     make("div", { className: "row" }, button("Take the pins out", () => state.set({ a: "", b: "" }))));
-}
-
-// Limits that the reader sets on any number.
-function limitsOf(page) {
-  const { sweep, state } = page;
-  const limited = JSON.stringify([state.max, state.min]);
-  if (page.limited === limited) return;
-  page.limited = limited;
-  const names = [...page.numbers, ...page.columns.filter((name) => !sweep.arrays[name].texts)];
-  const list = [];
-  for (const [side, words] of [["max", "at most"], ["min", "at least"]]) {
-    for (const [name, value] of Object.entries(state[side])) {
-      const array = sweep.arrays[name];
-      const text = array.percent ? percentText(value) : givenText(value, array.units);
-      list.push(button(`${array.title} ${words} ${text} ✕`, () => {
-        const { [name]: gone, ...left } = state[side];
-        state.set({ [side]: left, cell: "" });
-      }));
-    }
-  }
-  const chosen = { name: names.includes("peak_memory") ? "peak_memory" : names[0], side: "max", value: NaN };
-  const add = () => {
-    if (Number.isNaN(chosen.value)) return;
-    state.set({ [chosen.side]: { ...state[chosen.side], [chosen.name]: chosen.value }, cell: "" });
-  };
-  const units = () => sweep.arrays[chosen.name].units;
-  const box = make("span");
-  const typed = () => {
-    const array = sweep.arrays[chosen.name];
-    const input = field(`such as ${shownText(array, numberAt(array, page.chosen))}`, units(), "", (value) => {
-      chosen.value = value;
-    });
-    input.querySelector("input").onkeydown = (event) => {
-      if (event.key !== "Enter") return;
-      event.target.onchange();
-      add();
-    };
-    box.replaceChildren(input);
-  };
-  typed();
-  region("limits").replaceChildren(make("h2", {}, "Only cells with"), make("div", { className: "row" }, ...list),
-    make("div", { className: "row" },
-      choice("Number", names.map((name) => [name, capital(sweep.arrays[name].title)]), chosen.name, (name) => {
-        chosen.name = name;
-        typed();
-      }),
-      choice("is", [["max", "at most"], ["min", "at least"]], "max", (side) => {
-        chosen.side = side;
-      }), box, button("Set", add)));
-}
-
-// What the sweep is, where its numbers come from.
-function about(page) {
-  const { data } = page.sweep;
-  const rows = data.constants.flatMap((one) => [make("dt", {}, capital(one.label)),
-    make("dd", {}, one.text, " ", make("small", {}, one.origin))]);
-  const lines = [data.summary ? make("p", {}, data.summary) : null,
-    make("p", { className: "quiet" }, [data.title, data.history, data.source].filter(Boolean).join(" · "),
-      `. Numbers are kept to ${data.digits} digits; the address holds this view.`)];
-  if (rows.length) {
-    lines.push(make("details", {}, make("summary", {}, `What is the same everywhere: ${data.constants.length} values and their origins`),
-      make("dl", {}, ...rows)));
-  }
-  region("about").replaceChildren(...lines.filter(Boolean));
 }

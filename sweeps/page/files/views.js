@@ -1,4 +1,4 @@
-// The four views of a stored sweep, drawn from its arrays.
+// The four views of a stored sweep, drawn from its arrays; limits, and what the sweep is.
 
 function figure(page) {
   const draws = { points: viewPoints, lines: viewLines, map: viewMap, bars: viewBars };
@@ -6,10 +6,10 @@ function figure(page) {
   draws[page.state.view](page, region("figure"));
 }
 
-function xOfPoints(page) {
+function xOfPoints(page, main = page.asked.main) {
   const { state, numbers } = page;
   if (numbers.includes(state.x)) return state.x;
-  return numbers.find((name) => name !== page.asked.main) || numbers[0];
+  return numbers.find((name) => name !== main) || numbers[0];
 }
 
 function axisAsked(array, values, log, unit) {
@@ -71,7 +71,7 @@ function viewPoints(page, host) {
   if (colour.includes(-1)) items.push({ label: "outside your limits", colour: "#b0b0b0" });
   host.append(legend(items));
   const missing = xs.length - there;
-  if (missing) host.append(make("p", { className: "note" }, missingText(page, missing, xs.length, all, cell, ys)));
+  if (missing) host.append(note(missingText(page, missing, xs.length, all, cell, ys)));
   const spot = (n) => (Number.isFinite(xs[n]) && Number.isFinite(ys[n]) ? [frame.px(xs[n]), frame.py(ys[n])] : null);
   const chosen = indexOf(page.chosen, all, sweep.sizes);
   interact(frame, marksOf(page, xs.length, spot, (n) => cellOf(n, all, cell, sweep.sizes), chosen, bestPlaces(ys, kept, more, 200)));
@@ -90,8 +90,8 @@ function missingText(page, missing, total, dims, cell, values) {
     });
   }
   const reasons = [...counts].filter(([code]) => status.texts[code]).sort((a, b) => b[1] - a[1]).slice(0, 3)
-    .map(([code, count]) => `${status.texts[code]} (${count.toLocaleString("en")})`);
-  const many = `${missing.toLocaleString("en")} of ${total.toLocaleString("en")} have no value`;
+    .map(([code, count]) => `${status.texts[code]} (${grouped(count)})`);
+  const many = `${grouped(missing)} of ${grouped(total)} have no value`;
   return reasons.length ? `${many}: ${reasons.join(", ")}` : many;
 }
 
@@ -120,7 +120,7 @@ function viewLines(page, host) {
   const { sweep, state } = page;
   const { array, x, by, cell } = page.asked;
   if (array.texts) {
-    host.replaceChildren(make("p", { className: "note" }, "Names have no lines: see the map."));
+    host.replaceChildren(note("Names have no lines: see the map."));
     page.shown = null;
     return;
   }
@@ -268,7 +268,7 @@ function viewMap(page, host) {
     host.append(shadeBar(`${array.label}: ${shownText(array, low)}`, shownText(array, high)));
   }
   const missing = every.length - finite.length;
-  if (missing) host.append(make("p", { className: "note" }, `${missing.toLocaleString("en")} of ${every.length.toLocaleString("en")} have no value: point at one to see why`));
+  if (missing) host.append(note(`${grouped(missing)} of ${grouped(every.length)} have no value: point at one to see why`));
   page.shown = { cells: () => cellsAlong(page), names: [array.name, ...(which && which.role === "quantity" ? [which.name] : [])] };
 }
 
@@ -278,7 +278,9 @@ function viewBars(page, host) {
   const kept = keeping(sweep, limits, all, cell);
   const places = bestPlaces(gather(array, all, cell, sweep.sizes), kept, more, BARS);
   const cells = places.map((n) => cellOf(n, all, cell, sweep.sizes));
-  const sums = group.parts.map((part, n) => ({ ...part, n, sum: cells.reduce((sum, one) => sum + partAt(sweep, part, one), 0) }));
+  const plain = cells.map((one) => group.parts.map((part) => partAt(sweep, part, one)));
+  const each = plain.map(folded);
+  const sums = group.parts.map((part, n) => ({ ...part, n, sum: each.reduce((sum, one) => sum + one[n], 0) }));
   const largest = [...sums].sort((one, other) => other.sum - one.sum).filter((one) => one.sum > 0);
   const kind = largest.length > PARTS ? largest.slice(0, PARTS - 1) : largest;
   const own = sums.filter((one) => kind.includes(one));
@@ -288,19 +290,20 @@ function viewBars(page, host) {
   const first = partOf(sweep, group);
   const total = sweep.arrays[group.total] || first;
   const multiple = multiplesOf(first.units).find((one) => one[1] === state.unit);
-  const rows = cells.map((one) => {
-    const values = parts.map((part) => part.from.reduce((sum, each) => sum + partAt(sweep, each, one), 0));
+  const rows = cells.map((one, row) => {
+    const values = parts.map((part) => part.from.reduce((sum, { n }) => sum + each[row][n], 0));
     const whole = sweep.arrays[group.total] ? numberAt(total, one) : values.reduce((sum, each) => sum + each, 0);
     return { name: nameOf(sweep, one, all) || "this cell", values, text: shownText(total, whole, 3) };
   });
   if (!rows.length) {
-    host.replaceChildren(make("p", { className: "note" }, why(page)));
+    host.replaceChildren(note(why(page)));
     page.shown = null;
     return;
   }
   const limit = limitOf(page, total);
   const chosen = cells.findIndex((one) => textOfCell(sweep, one) === textOfCell(sweep, page.chosen));
   const frame = drawBars(host, { rows, parts, units: first.units, label: group.label, multiple, limits: limit, chosen });
+  host.append(belowText(plain, group.parts.map((part) => part.label)));
   const marks = marksOf(page, rows.length, () => null, (n) => cells[n], chosen, [...rows.keys()]);
   marks.find = (_, y) => frame.rows.findIndex(([from, to]) => y >= from && y < to);
   interact(frame, marks);
@@ -333,4 +336,73 @@ function rowsShown(page) {
     return array.texts ? array.texts[number] : Number(number.toPrecision(sweep.data.digits));
   }));
   return [heads, ...rows];
+}
+
+// A large number, in groups of three digits.
+function grouped(number) {
+  return number.toLocaleString("en");
+}
+
+// Limits that the reader sets on any number.
+function limitsOf(page) {
+  const { sweep, state } = page;
+  const limited = JSON.stringify([state.max, state.min]);
+  if (page.limited === limited) return;
+  page.limited = limited;
+  const names = [...page.numbers, ...page.columns.filter((name) => !sweep.arrays[name].texts)];
+  const list = [];
+  for (const [side, words] of [["max", "at most"], ["min", "at least"]]) {
+    for (const [name, value] of Object.entries(state[side])) {
+      const array = sweep.arrays[name];
+      const text = array.percent ? percentText(value) : givenText(value, array.units);
+      list.push(button(`${array.title} ${words} ${text} ✕`, () => {
+        const { [name]: gone, ...left } = state[side];
+        state.set({ [side]: left, cell: "" });
+      }));
+    }
+  }
+  const chosen = { name: names.includes("peak_memory") ? "peak_memory" : names[0], side: "max", value: NaN };
+  const add = () => {
+    if (Number.isNaN(chosen.value)) return;
+    state.set({ [chosen.side]: { ...state[chosen.side], [chosen.name]: chosen.value }, cell: "" });
+  };
+  const units = () => sweep.arrays[chosen.name].units;
+  const box = make("span");
+  const typed = () => {
+    const array = sweep.arrays[chosen.name];
+    const input = field(`such as ${shownText(array, numberAt(array, page.chosen))}`, units(), "", (value) => {
+      chosen.value = value;
+    });
+    input.querySelector("input").onkeydown = (event) => {
+      if (event.key !== "Enter") return;
+      event.target.onchange();
+      add();
+    };
+    box.replaceChildren(input);
+  };
+  typed();
+  region("limits").replaceChildren(make("h2", {}, "Only cells with"), make("div", { className: "row" }, ...list),
+    make("div", { className: "row" },
+      choice("Number", names.map((name) => [name, capital(sweep.arrays[name].title)]), chosen.name, (name) => {
+        chosen.name = name;
+        typed();
+      }),
+      choice("is", [["max", "at most"], ["min", "at least"]], "max", (side) => {
+        chosen.side = side;
+      }), box, button("Set", add)));
+}
+
+// What the sweep is, where its numbers come from.
+function about(page) {
+  const { data } = page.sweep;
+  const rows = data.constants.flatMap((one) => [make("dt", {}, capital(one.label)),
+    make("dd", {}, one.text, " ", make("small", {}, one.origin))]);
+  const lines = [data.summary ? make("p", {}, data.summary) : null,
+    make("p", { className: "quiet" }, [data.title, data.history, data.source].filter(Boolean).join(" · "),
+      `. Numbers are kept to ${data.digits} digits; the address holds this view.`)];
+  if (rows.length) {
+    lines.push(make("details", {}, make("summary", {}, `What is the same everywhere: ${data.constants.length} values and their origins`),
+      make("dl", {}, ...rows)));
+  }
+  region("about").replaceChildren(...lines.filter(Boolean));
 }
