@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from overhead.graph import Evaluation
-from overhead.labels import LABELS, OVERLAPS
+from overhead.labels import FOLDED, LABELS, OVERLAPS
 from tests.overhead.step_cases import DEEPSEEK, LLAMA, MIXTRAL, evaluation
 from tests.simulator import overlap as simulator
 
@@ -412,3 +412,51 @@ def test_no_mechanism_hides_more_than_there_is(label: str, mechanism: str) -> No
     alone = evaluation(given, context_parallel="ring")["step_time"]
     ideal = (computed + sent) / np.maximum(computed, sent)
     assert np.all(alone / held["step_time"] <= ideal * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("mechanism", LABELS["cp_mechanism"].values)
+@pytest.mark.parametrize("kind", LABELS["context_parallel"].values)
+def test_no_context_parallelism_hides_more_than_attention_computes(
+    kind: str, mechanism: str
+) -> None:
+    """Whatever of attention a backward repeats, which then is there to hide behind."""
+    plan = {
+        **PLAN, "cp": 4, "dp": 1, "micro_batch": 1, "cp_overlap": 1.0, "ulysses_ranks": 2,
+        **dict.fromkeys(LINKS, 10.0 ** np.linspace(8.0, 13.0, 11)),
+    }  # fmt: skip
+    for recompute in LABELS["recompute"].values:
+        labels = {"context_parallel": kind, "cp_mechanism": mechanism, "recompute": recompute}
+        held = evaluation({**plan, "recompute_layers": 1}, **labels)
+        kept = recompute in ("none", "per_op")
+        again = 0.0 if kept else held["layer_attention_again_time"]
+        for way, more in (("forward", 0.0), ("backward", again)):
+            sent = held[f"cp_layer_{way}_time"]
+            hidden = sent - held[f"exposed_cp_{way}_time"]
+            beside = held[f"attention_{way}_time"] + more
+            assert np.all(hidden >= -1e-12 * sent), recompute
+            assert np.all(hidden <= np.minimum(sent, beside) * (1 + 1e-9)), recompute
+            # What isn't exposed is all there is to gain, and no more than an ideal gains.
+            gain = (beside + sent) / (beside + sent - hidden)
+            assert np.all(gain <= (beside + sent) / np.maximum(beside, sent) * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("schedule", LABELS["schedule"].values)
+def test_no_schedule_hides_more_than_there_is(schedule: str) -> None:
+    """Exchanges of experts beside another direction, and transfers between stages."""
+    chunks = {"interleaved": 2}.get(schedule, 2 if schedule in FOLDED else 1)
+    plan = {
+        **MIXTRAL, "tp": 1, "cp": 1, "pp": 4, "dp": 4, "ep": 4, "micro_batch": 1, "zero_stage": 1,
+        "global_batch": 64, "virtual_stages": chunks, "sequence_parallel": 1,
+        **dict.fromkeys(LINKS, 10.0 ** np.linspace(8.0, 13.0, 11)),
+    }  # fmt: skip
+    held = evaluation({**plan, "pair_hidden_share": 1.0}, schedule=schedule)
+    computed = np.sum([held[name] for name in WINDOWS], axis=0)
+    sent, shown = held["ep_communication_time"], held["exposed_ep_time"]
+    assert np.all(shown >= 0.0)
+    assert np.all(sent - shown <= np.minimum(sent, computed) * (1 + 1e-9))
+    assert np.all(held["step_time"] >= np.maximum(computed, shown))
+    alone = evaluation({**plan, "pair_hidden_share": 0.0}, schedule=schedule)
+    moved = sent + held["pp_communication_time"]
+    # Bubbles are neither: a step's time without them is what overlap can shorten.
+    ideal = (computed + moved) / np.maximum(computed, moved)
+    assert np.all(alone["step_time"] / held["step_time"] <= ideal * (1 + 1e-9))
