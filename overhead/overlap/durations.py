@@ -340,8 +340,6 @@ for _name, _mark, _meaning in (
 ):
     define(_name, rf"B_{{\mathrm{{{_mark}}}}}", "byte s-1", _meaning, minimum=0, above=True)
 for _name, _mark, _meaning in (
-    ("gather_message_bytes", "g", "bytes of a linear layer's input or gradient, gathered"),
-    ("scatter_message_bytes", "s", "bytes of a linear layer's result, reduced and scattered"),
     ("split_message_bytes", "q", "bytes of one part of a split product's result"),
 ):
     define(_name, rf"M_{{\mathrm{{{_mark}}}}}", "byte", _meaning, minimum=0)
@@ -376,17 +374,18 @@ def bandwidth_to_peers(port_bandwidth: Array, ranks: Array, link_bandwidth: Arra
     return xp.minimum(port_bandwidth, xp.maximum(ranks - 1.0, 1.0) * link_bandwidth)
 
 
-# What communicates in turn is the collective that `overhead.collectives` has, in one node.
+# What communicates in turn is the collective that `overhead.collectives` has, in one node; it
+# moves what tensor-parallel ranks of a step move (`overhead.communication.tensor`).
 
-product("gather_message_bytes", ("rank_tokens", "hidden_size", "matmul_input_bytes"))
-product("scatter_message_bytes", ("rank_tokens", "hidden_size", "activation_bytes"))
-
-for _kind, _name in (("all_gather", "gather"), ("reduce_scatter", "scatter")):
+for _kind, _name, _moved in (
+    ("all_gather", "gather", "tp_gather_message_bytes"),
+    ("reduce_scatter", "scatter", "tp_message_bytes"),
+):
     call(
         returns=f"{_name}_time",
         of="time",
         bind={
-            "message_bytes": f"{_name}_message_bytes",
+            "message_bytes": _moved,
             "gpus_per_node": "ranks",
             "ranks_per_nic": "ranks",
             "intra_latency": "latency",

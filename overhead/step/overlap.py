@@ -493,7 +493,7 @@ def _userbuffers(product: str, kind: str, sent: str, forms: str) -> str:
     bind = {
         **product_sizes(PRODUCTS[product], kind),
         "ranks": "tp",
-        "message_bytes": f"{way}_message_bytes",
+        "message_bytes": "tp_message_bytes" if sent == SCATTER else "tp_gather_message_bytes",
         "latency": "intra_latency",
         "bandwidth": "userbuffers_bandwidth",
         "copy_engine_bandwidth": "userbuffers_bandwidth",

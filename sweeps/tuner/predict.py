@@ -147,6 +147,8 @@ def _of_machine(
         "launch_time": constants["matmul_floor"],
         "activation_bytes": constants["activation_bytes"],
         "matmul_input_bytes": constants["matmul_input_bytes"],
+        "communication_bytes": constants["activation_bytes"],
+        "tp_gather_share": constants["tp_gather_share"],
     }
     if "sms" in machine.figures:
         found["sms"] = own("sms")
@@ -340,7 +342,8 @@ SPLITS = 4
 # What formulas take of a machine.
 TAKEN = (
     *TILED, *USERBUFFERS, "sum_bandwidth", "launch_time", "activation_bytes",
-    "matmul_input_bytes", "latency", "bandwidth", "copy_engine_bandwidth", "sms",
+    "matmul_input_bytes", "communication_bytes", "tp_gather_share", "latency", "bandwidth",
+    "copy_engine_bandwidth", "sms",
 )  # fmt: skip
 # One product beside nothing; where a mechanism matters it takes this one's place.
 IN_TURN = "two_durations"
@@ -448,8 +451,8 @@ class _Problem:
     def message(self, names: NDArray[Any], phase: str, where: Any) -> Floats:
         """Return the bytes of collectives, one for each of some cases."""
         found = self.evaluation(phase, where=where)
-        gathers = self.full(found["gather_message_bytes"])[:, where]
-        scatters = self.full(found["scatter_message_bytes"])[:, where]
+        gathers = self.full(found["tp_gather_message_bytes"])[:, where]
+        scatters = self.full(found["tp_message_bytes"])[:, where]
         return np.asarray(np.where(names == ALL_GATHER, gathers, scatters))
 
 

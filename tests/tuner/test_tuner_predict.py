@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sweeps
 from overhead.graph import Evaluation
 from sweeps.job import prepare
 from sweeps.origin import GIVEN, Origin
@@ -237,6 +238,29 @@ def test_eight_bits_gather_half_as_much_and_scatter_the_same() -> None:
     scatter = [times(LayerOverlap(8, "fc2", "fprop"), rates)[0].comm for rates in (H100, short)]
     assert gather[1] < 0.52 * gather[0]
     assert scatter[1] == scatter[0]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8", "mxfp8"])
+@pytest.mark.parametrize("framework", ["megatron-lm", "torchtitan"])
+def test_gathered_bytes_have_one_answer(framework: str, precision: str) -> None:
+    """What a step's all_gather moves is what its userbuffers and the tuner take for it."""
+    constants = {
+        "model": "llama3-8b", "hardware": "dgx-b200", "precision": precision, "tp": 8,
+        "world_size": 8, "sequence_length": 4096, "micro_batch": 1, "global_batch": 1,
+        "tp_mechanism": "userbuffers", "framework": framework, "sequence_parallel": 1,
+    }  # fmt: skip
+    program = prepare({"quantities": ["exposed_tp_time"], "constants": constants}).program
+    cell = Evaluation.of_cell(program.builder(program.cases[0]), {})
+    moved = float(cell["tp_all_gather_sent_bytes"]) * 8 / 7
+    rates = read_rates("dgx-b200", "bf16" if precision == "bf16" else "fp8")
+    each = rates["communication_bytes"] * 4096 * 4096
+    if precision != "mxfp8" and framework == "megatron-lm":
+        assert moved == each * rates["tp_gather_share"]
+    assert float(cell["tp_reduce_scatter_sent_bytes"]) * 8 / 7 == each
+    # Its forms follow from the same bytes: fewer are there earlier.
+    name, shares = "qkv_forward_overlapped_time", [0.01, 1.0]
+    sooner, later = sweeps.sweep([name], **constants, tp_gather_share=shares)[name].to_numpy()
+    assert sooner < later
 
 
 def test_widths_know_head_size_gate_and_groups() -> None:
