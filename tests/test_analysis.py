@@ -652,3 +652,12 @@ def test_what_recipes_set_is_an_option_of_the_framework(cli: Runner) -> None:
         (found,) = cli(f"{step}+cuda_graphs{option}").records
         assert found["peak_logits_memory_bytes"] == held * 1024 * 151936
         assert load_framework(f"megatron-lm{option}").figures["loss_bytes"].value == moved
+
+
+def test_the_host_s_memory_is_an_option(cli: Runner) -> None:
+    """Where a machine's file has another: what is offloaded fits, or doesn't, in that."""
+    step = "analysis --model llama3-8b --gpus 8 --global-batch 64 --seq-len 8192 --recompute full"
+    step += " --optimizer-offload 1 --json --host-memory-capacity"
+    full, roomy = (cli(f"{step} {size}").records[0] for size in ("100GB", "200GB"))
+    assert (full["status"], roomy["status"]) == ("host_memory_full", "ok")
+    assert "--host-memory-capacity" in cli("plan --help").out

@@ -96,7 +96,8 @@ OF_MODELS = (
 )  # fmt: skip
 OF_MACHINES = (
     "topology", "algorithm", "hardware", "framework", "precision", "recipe", "attention_kernel",
-    "weight_bytes", "gradient_bytes", "optimizer_bytes", "memory_capacity", *LINKS,
+    "weight_bytes", "gradient_bytes", "optimizer_bytes", "memory_capacity",
+    "host_memory_capacity", *LINKS,
     "intra_efficiency", "inter_efficiency", "software", "environment", "fabric", "price",
     "training_tokens",
 )  # fmt: skip
@@ -110,7 +111,8 @@ NETWORK = (
 SECTIONS = {
     "Model and batch": (*OF_MODELS, "params", "moe", "num_experts", "batch_size", "global_batch",
                         "tokens_per_step", "training_tokens", "tokens", "days"),
-    "Machine": ("world_size", "hardware", "memory", "memory_capacity", "price", "hardware_folder"),
+    "Machine": ("world_size", "hardware", "memory", "memory_capacity", "host_memory_capacity",
+                "price", "hardware_folder"),
     "Network": NETWORK,
     "Parallel plan": tuple(
         name for name in OF_PLANS if name not in ("world_size", "global_batch", "tokens_per_step")

@@ -72,6 +72,13 @@ def test_what_recipes_of_bridge_set_is_on() -> None:
     for name, new, old in (("pp", 1, 2), ("ep", 16, 8), ("dp", 16, 8), ("virtual_stages", 1, 12)):
         assert (later.numbers[name], before.numbers[name]) == (new, old)
     assert {"pp", "ep"} <= set(later.assumed)
+    # 25.11's table has the degrees of 25.09's, too.
+    row |= {"vpp": 24, "micro_batch": 2, "global_batch": 512, "grad_accum": 32}
+    later, before = (case(source_id=f"mbridge_{name}", **row) for name in ("25.11", "25.09"))
+    for name, new, old in (("micro_batch", 1, 2), ("micro_batches", 64, 32),
+                           ("virtual_stages", 12, 24)):  # fmt: skip
+        assert (later.numbers[name], before.numbers[name]) == (new, old)
+    assert {"micro_batch", "virtual_stages"} <= set(later.assumed)
 
 
 def test_columns_go_before_the_catalogue() -> None:
