@@ -254,7 +254,7 @@ ERRORS: dict[str, Any] = {
 }
 # By class of run: with all settings known, and with some assumed.
 BANDS = {
-    "dense, one node": (0.08, 0.10),
+    "dense, one node": (0.075, 0.09),
     "dense, several nodes": (0.13, 0.14),
     "dense, several nodes, sharded weights": (0.08, 0.10),
     "experts": (0.16, 0.25),
