@@ -527,6 +527,7 @@ def hybrid_half_elementwise_bytes(
     linear_out_width: Array,
     linear_key_size: Array,
     single_bytes: Array,
+    elementwise_factor: Array,
     tp: Array,
 ) -> Array:
     """Bytes that a hybrid's layer's forward moves beside its MLP, in the mean."""
@@ -534,5 +535,6 @@ def hybrid_half_elementwise_bytes(
                                    hidden_size, sequence_shards, qkv_width)  # fmt: skip
     states = 4.0 * single_bytes * linear_out_width * linear_key_size / MAMBA_CHUNK
     moved = activation_bytes * (2.0 * linear_convolved_width + 3.0 * linear_out_width)
-    own = (moved + states) / MAMBA_RATE
+    # What isn't fused costs the factor; Mamba-2's kernels are the same ones in any framework.
+    own = (moved + states) / MAMBA_RATE / elementwise_factor
     return plain + linear_share * mamba * rank_tokens * own / tp
