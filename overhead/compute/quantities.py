@@ -84,6 +84,7 @@ define(
 define(
     "elementwise_factor", r"\phi_e", "1",
     "bytes that element-wise work moves by those of fused kernels (1; eager: about 4)", minimum=0,
+    above=True,
 )  # fmt: skip
 define("loss_bytes", r"b_\ell", "byte", "bytes that loss and its gradient move, a logit", minimum=0)
 
