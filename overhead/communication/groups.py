@@ -20,7 +20,7 @@ from overhead.collectives.network import (
     exchange_oversubscription,
     ring_oversubscription,
 )
-from overhead.expression import square_divisor
+from overhead.expression import greatest_common_divisor, square_divisor
 from overhead.formula import alias, call, constant, declare, formula, product
 from overhead.labels import GIVEN_GRID
 from overhead.quantity import Array, define
@@ -307,9 +307,14 @@ MIXED: dict[str, Any] = {
     "where": "megatron/core/parallel_state.py, hierarchical_context_parallel_sizes: the inner ranks"
     " are neighbours",
 }
-alias("ulysses_ranks", "cp_members_in_node", "Those in one node, unless given", **MIXED)
 alias("group_size", "ulysses_ranks", when=INNER, **MIXED)
 alias("group_stride", "tp", when=INNER, **MIXED)
+
+
+@formula(**MIXED)
+def ulysses_ranks(cp: Array, cp_members_in_node: Array) -> Array:
+    """Ranks that exchange heads, unless given: as many in one node as groups alike can have."""
+    return greatest_common_divisor(cp, cp_members_in_node)
 
 
 @formula(**MIXED)
