@@ -65,6 +65,8 @@ ENDS = {
 }
 VOCABULARY = "the vocabulary's communication"
 TIED = "the shared embedding's gradients, exposed"
+# Streams of the ends' communication, which nothing hides, and of copies to the host and back.
+TABLES, COPIES = "embedding and output layer", "copies to the host and back"
 KINDS = {VOCABULARY: EXPOSED, OFFLOAD: EXPOSED, WAITING: WAITING} | dict.fromkeys(LAYER, EXPOSED)
 # Kinds of parts that compute.
 COMPUTING_KINDS = (FORWARD, BACKWARD, INPUTS, WEIGHTS, PAIR)
@@ -82,6 +84,10 @@ SENT = {
 }  # fmt: skip
 # Of these the step's totals are shared out among the layers of the stage that has most.
 SHARED = {CONTEXT: ("cp", "busiest_layers"), EXPERT: ("ep", "busiest_moe_layers")}
+# Parts of a pass that stand on a stream as well, by the stream's row.
+STREAMED = {name: name.removesuffix(", exposed") for name in LAYER} | {
+    VOCABULARY: TABLES, OFFLOAD: COPIES,
+}  # fmt: skip
 # Parts by name, in the order in which they stand in a pass [s].
 Parts = dict[str, float]
 # By row, how many messages of each operation.
@@ -117,7 +123,7 @@ def step_timeline(evaluation: Evaluation) -> StepTimeline:
     schedule = evaluation.labels["schedule"]
     count = float(evaluation["micro_batches"])
     # A pass, what it holds, what it sends, and what is on a stream of its own, hidden and not.
-    each = 4 + passes.most_parts(schedule) + 2 * len((*SENT, *SHARED))
+    each = 4 + passes.most_parts(schedule) + 2 * len(STREAMED)
     check_spans(count * tasks_of(schedule, passes.pp, 1, passes.virtual) * each)
     orders = stage_orders(schedule, passes.pp, int(count), passes.virtual)
     ran, sent = run_orders(orders, passes.duration, float(evaluation["p2p_time"]))
@@ -157,10 +163,14 @@ def _held(runs: Sequence[Ran], passes: _Passes) -> list[Span]:
 
 
 def _streams(runs: Sequence[Ran], passes: _Passes) -> Iterator[Span]:
-    """Yield layers' communication, a row a dimension: hidden beside computing, then exposed."""
+    """Yield passes' communication, a row a dimension: hidden beside computing, then exposed."""
     for slot, start, end in runs:
         parts = passes.parts(slot)
         computing = parts.get(AGAIN, 0.0) + parts.get(COMPUTING, 0.0)
+        # Copies take nothing from what they are beside.
+        before = sum(time for name, time in parts.items() if name in (*LAYER, WAITING))
+        copied = passes.copied(slot) - parts.get(OFFLOAD, 0.0)
+        yield Span(COPIES, COPIES, start, min(max(copied, 0.0), computing + before), HIDDEN)
         for row, sent in passes.sent(slot).items():
             exposed = parts.get(f"{row}, exposed", 0.0)
             # What hides slows down what it is beside: that stands with what is exposed.
@@ -168,8 +178,9 @@ def _streams(runs: Sequence[Ran], passes: _Passes) -> Iterator[Span]:
         at = start
         for name, time in parts.items():
             until = min(at + time, end)
-            if name in LAYER:
-                yield Span(name.removesuffix(", exposed"), name, at, until - at, EXPOSED)
+            if name in STREAMED:
+                row = STREAMED[name]
+                yield Span(row, f"{row}, exposed", at, until - at, EXPOSED)
             at = until
 
 
@@ -189,8 +200,9 @@ def _data_parallel(evaluation: Evaluation, own: Sequence[Span]) -> Iterator[Span
     for span in _beside(backwards, "weights and gradients" if sharded else "gradients", left):
         yield Span(DATA, span.name, -span.end, span.duration, HIDDEN)
     for one in own:
-        if one.row == PASSES and one.kind == EXPOSED and one.name != TIED:
-            yield Span(DATA, one.name, one.start, one.duration, EXPOSED)
+        if one.row == PASSES and one.kind == EXPOSED:
+            row = TABLES if one.name == TIED else DATA
+            yield Span(row, one.name, one.start, one.duration, EXPOSED)
 
 
 def _beside(work: Sequence[tuple[float, float]], name: str, time: float) -> Iterator[Span]:
@@ -359,6 +371,11 @@ class _Passes:
                     each = whole / (self._time("micro_batches") * self._time(most))
                     found[row] = found.get(row, 0.0) + layers * each
         return found
+
+    def copied(self, slot: Slot) -> float:
+        """Return all time of copies of what runs at a time to the host or back [s]."""
+        moves = sum(task.kind != WEIGHTS for task in slot)
+        return moves * self._time("offload_transfer_time") / self.virtual
 
     def messages(self, slot: Slot) -> Messages:
         """Return how many messages of each operation what runs at a time has, by row."""

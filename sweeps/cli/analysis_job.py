@@ -134,7 +134,7 @@ def _draw(job: Job, step: StepTimeline, stem: Path, notes: Sequence[str]) -> lis
 def _drawn(step: StepTimeline) -> Mapping[str, list[Span]]:
     """Return what a figure shows: of what passes hold, what isn't computing; and streams."""
     from overhead.overlap.timeline import EXPOSED, TRANSFER, WAITING
-    from overhead.step.timeline import PARTS, PASSES, STREAMS
+    from overhead.step.timeline import COPIES, PARTS, PASSES, STREAMS
 
     rows: dict[str, list[Span]] = {}
     for name, spans in step.stages.items():
@@ -144,7 +144,8 @@ def _drawn(step: StepTimeline) -> Mapping[str, list[Span]]:
             or (span.row == PARTS and span.kind in (EXPOSED, WAITING))
         ]  # fmt: skip
         rows |= {f"{name}, {short}": [s for s in spans if s.row == row]
-                 for row, short in zip(STREAMS, ("tp", "cp", "ep", "dp"), strict=True)}  # fmt: skip
+                 for row, short in zip((*STREAMS, COPIES), ("tp", "cp", "ep", "dp", "host"),
+                                       strict=True)}  # fmt: skip
     shown = {name: own for name, own in rows.items() if own}
     # More would be too thin to read: the trace has them.
     return shown if len(shown) <= MOST_ROWS else {name: rows[name] for name in step.stages}

@@ -34,6 +34,7 @@ from sweeps.store.publish import check_output, publish, system_calls, temporary
 
 # Trace files have microseconds.
 SCALE = 1e6
+COPY = "gpu_memcpy"  # As the profiler of PyTorch names it
 
 
 def chrome_trace(
@@ -56,8 +57,7 @@ def chrome_trace(
                 **_category(span, rows[span.row]),
                 "pid": pid,
                 "tid": rows[span.row],
-                "ts": span.start * SCALE,
-                "dur": span.duration * SCALE,
+                **_times(span),
             }
             for span in spans
         ]
@@ -68,17 +68,25 @@ def chrome_trace(
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"kind": "predicted"}}
 
 
+def _times(span: Span) -> dict[str, float]:
+    """Return start and duration in whole nanoseconds: what follows another begins as it ends."""
+    start, end = (round(at * SCALE, 3) for at in (span.start, span.end))
+    return {"ts": start, "dur": round(end - start, 3)}
+
+
 def _category(span: Span, stream: int) -> dict[str, Any]:
     """Return what a span is to readers of traces: work on a stream, or what holds it."""
     computing = span.row == step.PARTS and span.kind in step.COMPUTING_KINDS
     if computing or span.kind == OPTIMIZER:
         category = COMPUTATION
-    elif span.row in step.STREAMS or span.row.startswith(step.SENDS):
+    elif span.row in (*step.STREAMS, step.TABLES) or span.row.startswith(step.SENDS):
         category = COMMUNICATION
+    elif span.row == step.COPIES:
+        category = COPY
     else:
         category = span.kind or span.row
     known = {"kind": span.kind} if span.kind else {}
-    works = {"stream": stream} if category in (COMPUTATION, COMMUNICATION) else {}
+    works = {"stream": stream} if category in (COMPUTATION, COMMUNICATION, COPY) else {}
     return {"cat": category, "args": {**works, **known}}
 
 
@@ -371,7 +379,7 @@ class _Stage:
         last = [*done, *self.gradients]
         tied = OPERATIONS["tied_all_reduce"]
         for span in self.spans:
-            if span.name == step.TIED:
+            if span.row == step.PASSES and span.name == step.TIED:
                 number = round(self._count(tied))
                 one = Messages(tied, number, span.duration / number)
                 _, last = self._sent(one, span.start, last, "")

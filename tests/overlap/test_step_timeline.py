@@ -21,11 +21,13 @@ from overhead.overlap.timeline import (
     Span,
 )
 from overhead.step.timeline import (
+    COPIES,
     OFFLOAD,
     PARTS,
     PASSES,
     SENDS,
     STREAMS,
+    TABLES,
     StepTimeline,
     step_timeline,
 )
@@ -252,6 +254,58 @@ def test_traces_say_what_analysis_says_of_overlap(line: str, tmp_path: Path) -> 
         sends = [at for at, row in enumerate(rows, 1) if row.startswith(SENDS)]
         sent = sum(own.by_stream[at].communication for at in sends)
         assert sent == pytest.approx(float(known["pp_communication_time"]), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        PLANS[2],
+        f"{PLANS[-1]} --tp 2",
+        f"{STEP} --schedule dual_pipe",
+        f"{STEP} --schedule v_half",
+    ],
+)
+def test_traces_have_what_the_ends_communicate(line: str, tmp_path: Path) -> None:
+    """Embedding, output layer and loss have a stream at the ends, and all of it is exposed."""
+    known, step = evaluation(line), course(line)
+    write_trace(step.stages, tmp_path / "step.json", overwrite=False)
+    sent = dict.fromkeys(step.stages, 0.0)
+    for stage, own in zip(step.stages, read(tmp_path / "step.json")[1], strict=True):
+        rows = list(dict.fromkeys(span.row for span in step.stages[stage]))
+        if TABLES in rows:
+            found = own.by_stream[rows.index(TABLES) + 1]
+            assert found.exposed == found.communication > 0.0
+            sent[stage] = found.communication
+    first, *between, last = sent.values()
+    tied = float(known["tied_all_reduce_backward_time"])
+    assert (tied > 0.0) == ("3.2-1b" in line)
+    passes = float(known["micro_batches"])
+    each = [passes * float(known[f"vocabulary_{end}_time"]) for end in ("first", "last")]
+    if "--schedule" in line:
+        # Both ways of two directions, or both ends on one stage.
+        assert first + last == pytest.approx(sum(each), rel=1e-5)
+    else:
+        assert (first, last) == pytest.approx([one + tied for one in each], rel=1e-5)
+    assert not any(between)
+
+
+@pytest.mark.parametrize("line", [PLANS[12], INTERLEAVED[2],
+                                  PLANS[12].replace("5GB/s", "1TB/s")])  # fmt: skip
+def test_copies_to_the_host_have_a_stream(line: str, tmp_path: Path) -> None:
+    known, step = evaluation(line), course(line)
+    write_trace(step.stages, tmp_path / "step.json", overwrite=False)
+    own = read(tmp_path / "step.json")[1][1]
+    rows = list(dict.fromkeys(span.row for span in step.stages["stage 2"]))
+    copies = own.by_stream[rows.index(COPIES) + 1]
+    whole = 2.0 * float(known["micro_batches"] * known["offload_transfer_time"])
+    assert copies.times["copy"] == pytest.approx(whole, rel=1e-5)
+    assert copies.communication == 0.0
+    kinds = {span.kind: 0.0 for span in step.stages["stage 2"] if span.row == COPIES}
+    for span in of(list(step.stages["stage 2"]), COPIES):
+        kinds[span.kind] += span.duration
+    exposed = float(known["exposed_offload_time"])
+    assert kinds.get(EXPOSED, 0.0) == pytest.approx(exposed, rel=1e-6, abs=1e-12)
+    assert (exposed == 0.0) == ("1TB/s" in line)
 
 
 def read(path: Path) -> tuple[Sequence[Trace], Sequence[Overlap]]:
