@@ -32,6 +32,8 @@ Progress = Callable[[int, int], None]
 
 # Boxes of a pass, and discrete points of the first ones, an open grid: some 100 MB of values.
 BOXES, POINTS = 1 << 13, 1 << 16
+# Seconds of computing everything below which a pass of so many points would take too much of them.
+LONG = 60.0
 # Boxes of no more cells are computed.
 SMALL = 8
 # Boxes that wait; beyond, they are worked off before more are made.
@@ -42,7 +44,7 @@ KEPT_SMALL, KEPT_LEAST = 16, 8
 CELLS = 1 << 20
 # Seconds of computing everything from which it is worth trying, and the share of them that the
 # trial, and all that comes of it, may take.
-WORTH, TRIAL, SHARE = 3.0, 0.05, 0.15
+WORTH, TRIAL, SHARE = 3.0, 0.05, 0.12
 BOUNDED = ("min", "max", "top", "pareto")
 INSTEAD: dict[Any, Callable[..., Any]] = {
     choices.best_of: interval.best_of,
@@ -113,6 +115,8 @@ class Work:
         self.results = dict(zip(names, reach, strict=True))
         self.strides = dict(zip(self.split.reduced_dims, self.split.strides, strict=True))
         self.bounded = self.computed = 0
+        self.most = POINTS  # Discrete points of a pass
+        self.check: Callable[[], float] = lambda: 0.0  # Called after each pass, may give up
 
     def index(self, point: Places) -> dict[int, Places]:
         """Return the index along each discrete dimension."""
@@ -223,6 +227,7 @@ class Work:
             some = boxes.take(slice(first, first + BOXES))
             given = self._given(self.index(some.point), some.starts, some.stops)
             found.append(self.bounds(given, (len(some), *ones)))
+            self.check()
         self.bounded += len(boxes)
         made = Boxes(boxes.point, boxes.starts, boxes.stops, np.concatenate(found, axis=1))
         return made.take(~np.isnan(made.bound[0]))
@@ -242,6 +247,7 @@ class Work:
             for row, sign, value in zip(found, self.signs, values, strict=True):
                 own = np.where(there, np.broadcast_to(value, shape), np.nan)
                 row[part] = sign * own.reshape(-1)
+            self.check()
         self.computed += len(point)
         return found
 
@@ -249,7 +255,7 @@ class Work:
 
     def parts(self) -> Iterator[tuple[slice, ...]]:
         """Yield parts of the discrete points, as slices along their dimensions."""
-        yield from blocks_over(self.lengths, POINTS) if self.lengths else iter([()])
+        yield from blocks_over(self.lengths, self.most) if self.lengths else iter([()])
 
     def roots(self, part: Sequence[slice]) -> Boxes:
         """Return the boxes of some discrete points."""
@@ -591,6 +597,8 @@ def _filled(
         count = min(asked.count, split.reduced_cells) if asked.operation == "top" else 1
         found = Best(split.kept_cells, count, split.reduced_cells)
     for work in works:
+        work.check = budget.check
+        work.most = POINTS if budget.seconds > LONG else BOXES
         if work.upper and isinstance(found, Best):
             search_kept(work, found, budget.spent)
         else:
@@ -608,12 +616,21 @@ class Budget:
     def __init__(self, seconds: float, points: int, progress: Progress | None = None) -> None:
         self.seconds, self.points, self.progress = seconds, points, progress
         self.before, self.start = 0, time.perf_counter()
+        self.longest = self.latest = 0.0  # Of passes, and when the latest ended
+
+    def check(self) -> float:
+        """Return how long bounds have taken; give up where one more pass is beyond their share."""
+        now = time.perf_counter() - self.start
+        self.longest, self.latest = max(self.longest, now - self.latest), now
+        if now + self.longest > SHARE * self.seconds:
+            raise Abandoned
+        return now
 
     def spent(self, done: int, _: int) -> None:
         """Give up where so much was spent, or would be by the end, that computing all is better."""
-        now = time.perf_counter() - self.start
+        now = self.check()
         whole = now * self.points / max(self.before + done, 1)
-        if now > SHARE * self.seconds or (now > TRIAL * self.seconds and whole > self.seconds / 2):
+        if now > TRIAL * self.seconds and whole > self.seconds / 2:
             raise Abandoned
         if self.progress is not None:
             self.progress(self.before + done, self.points)
@@ -622,14 +639,8 @@ class Budget:
 TIMED = 3  # Steps; the first makes what all others use
 
 
-def seconds_of(steps: Steps) -> float:
-    """Return how long computing everything takes, from some of it; nothing where that is little."""
+def sample_of(steps: Steps) -> list[int]:
+    """Return the steps that tell how long all take; none where they are few."""
     if len(steps) <= 2 * TIMED:
-        return 0.0
-    places = np.linspace(0, len(steps) - 1, TIMED, dtype=np.int64).tolist()
-    list(steps.run(0, 1))
-    start = time.perf_counter()
-    for place in places:
-        for _ in steps.run(place, place + 1):
-            pass
-    return (time.perf_counter() - start) * len(steps) / TIMED
+        return []
+    return [0, *np.linspace(1, len(steps) - 1, TIMED, dtype=np.int64).tolist()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
-from sweeps.engine.bounds import Touched, reduce_some, seconds_of
+from sweeps.engine.bounds import TIMED, Touched, reduce_some, sample_of
 from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Column, Layout
@@ -602,19 +603,34 @@ def feed(
         by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
     pairs = partners([made.task.reduction for made in reducers])
     steps = Steps(program, tuple(by_quantity), limits, pairs)
-    touched = reduce_some(program, by_quantity, seconds_of(steps))
+    shapes = {variable.name: program.shape(variable) for variable in program.variables}
+    total, done = sum(math.prod(shapes[name]) for name in by_quantity), 0
+
+    def take(number: int) -> None:
+        nonlocal done
+        for block in steps.run(number, number + 1):
+            for made in by_quantity[block.name]:
+                made.update(block.region, block.values, block.partners)
+            done += block.values.size
+            if progress is not None:
+                progress(done, total)
+
+    # What is computed to see how long everything takes needn't be computed again.
+    taken, seconds = set(sample_of(steps)), 0.0
+    for number in sorted(taken):
+        start = time.perf_counter()
+        take(number)
+        seconds += (time.perf_counter() - start) * (number > 0)
+    left = dict(by_quantity)
+    touched = reduce_some(program, left, seconds * len(steps) / TIMED)
     if touched:
-        steps = Steps(program, tuple(by_quantity), limits, pairs)
-    shapes = (
-        program.shape(variable) for variable in program.variables if variable.name in by_quantity
-    )
-    total, done = sum(map(math.prod, shapes)), 0
-    for block in steps.run(0, len(steps)):
-        for made in by_quantity[block.name]:
-            made.update(block.region, block.values, block.partners)
-        done += block.values.size
-        if progress is not None:
-            progress(done, total)
+        for made in (made for several in left.values() for made in several):
+            made.restore(type(made)(made.task).state())
+        steps, by_quantity, taken = Steps(program, tuple(left), limits, pairs), left, set()
+        total, done = sum(math.prod(shapes[name]) for name in left), 0
+    for number in range(len(steps)):
+        if number not in taken:
+            take(number)
     return touched
 
 

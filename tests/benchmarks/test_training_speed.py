@@ -6,13 +6,16 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
+import pytest
 
 from overhead.graph import Evaluation
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
+from sweeps.engine import bounds
+from sweeps.engine.reduce import feed
 from sweeps.job import Job, prepare
 
 Ratio = Callable[[str, float, float, str], None]
@@ -84,45 +87,92 @@ def _one_by_one(job: Job, count: int) -> float:
     return (perf_counter() - start) / count
 
 
-# Of 10^12 plans, machines, links and prices the cheapest training, and the ten cheapest.
+# Of 10^12 plans, machines, links and prices the cheapest training, and the ten cheapest; and the
+# cheapest where 2 x 10^7 are discrete choices.
 TRILLION = """
 import sys, time
 import numpy as np
 from sweeps.engine.reduce import feed
 from sweeps.job import prepare
+many = sys.argv[1] == "many"
 axes = {"model": ["llama3-8b", "llama3-70b", "llama3-405b", "mixtral-8x7b", "gpt3-175b"],
         "hardware": ["dgx-h100", "dgx-a100", "dgx-h200", "dgx-b200"],
         "world_size": [256, 512, 1024, 2048], "tp": [1, 2, 4, 8], "pp": [1, 2, 4, 8, 16],
         "cp": [1, 2], "micro_batch": [1, 2, 4, 8], "zero_stage": [0, 1, 2, 3],
         "global_batch": [256, 512, 1024, 2048, 4096, 8192, 16384], "recompute": ["none", "full"],
-        "inter_bandwidth": np.linspace(1e10, 8e10, 1000).tolist(),
-        "price": np.linspace(1.0, 9.0, 1400).tolist()}
+        "inter_bandwidth": np.linspace(1e10, 8e10, 60 if many else 1000).tolist(),
+        "price": np.linspace(1.0, 9.0, 40 if many else 1400).tolist()}
+if many:
+    axes |= {"world_size": [256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192],
+             "cp": [1, 2, 4], "sequence_parallel": [0, 1], "virtual_stages": [1, 2],
+             "global_batch": [b * 2**n for n in range(7) for b in (256, 384)],
+             "inter_latency": np.linspace(1e-6, 8e-5, 20).tolist()}
 over = {"quantity": "cost", "over": list(axes)}
-reductions = [{**over, "name": "least", "operation": "min"},
-              {**over, "name": "first", "operation": "top", "count": 10}]
+reductions = [{**over, "name": "least", "operation": "min"}]
+if not many:
+    reductions += [{**over, "name": "first", "operation": "top", "count": 10}]
+constants = {"sequence_length": 4096, "training_tokens": 1e12}
+if not many:
+    constants["sequence_parallel"] = 1
 job = prepare({"title": "trillion points", "quantities": [], "axes": axes,
-               "constants": {"sequence_length": 4096, "sequence_parallel": 1,
-                             "training_tokens": 1e12}, "reductions": reductions})
+               "constants": constants, "reductions": reductions})
 start = time.process_time()
-least, first = feed(job.program, job.reducers())
+least, *_ = feed(job.program, job.reducers())
 spent = time.process_time() - start
 from tests.benchmarks.test_speed import peak_memory
 print(spent, peak_memory(), least.total, least.cells, least.boxes)
 """
 
 
-def test_trillion_points(benchmark: object, ratio: Ratio) -> None:
+@pytest.mark.parametrize(
+    ("which", "what"),
+    [("few", "least and first ten"), ("many", "least, of 2.15e7 discrete choices")],
+)
+def test_trillion_points(benchmark: object, ratio: Ratio, which: str, what: str) -> None:
     """The best and the ten best of 10^12 points, on one core, exactly."""
 
     def found() -> list[float]:
-        done = subprocess.run(
-            [sys.executable, "-c", TRILLION], check=True, capture_output=True, text=True
-        )
+        line = [sys.executable, "-c", TRILLION, which]
+        done = subprocess.run(line, check=True, capture_output=True, text=True)
         return list(map(float, done.stdout.split()))
 
     seconds, peak, total, cells, boxes = found()
     assert total >= 1e12
     note = f"{total:.3g} points: {cells:,.0f} computed, {boxes:,.0f} boxes bounded"
-    ratio("trillion points: least and first ten (seconds)", seconds, 60.0, note)
+    ratio(f"trillion points: {what} (seconds)", seconds, 60.0, note)
     ratio("the same, peak MiB", peak, 1024.0, "")
-    benchmark.pedantic(found, rounds=1)  # type: ignore[attr-defined]
+    benchmark.pedantic(lambda: None, rounds=1)  # type: ignore[attr-defined]
+
+
+def test_bounds_that_leave_nothing_out(benchmark: object, ratio: Ratio) -> None:
+    """Where each plan and bandwidth is a result, or prices are on the front, a trial notices."""
+    plans = {"tp": [1, 2, 4, 8], "pp": [1, 2, 4, 8], "micro_batch": [1, 2, 4],
+             "zero_stage": [0, 1, 2, 3], "recompute": ["none", "full"],
+             "inter_bandwidth": np.linspace(1e10, 8e10, 300).tolist()}  # fmt: skip
+    latency = {"inter_latency": np.linspace(0.0, 5e-5, 80).tolist()}
+    price = {"price": np.linspace(1.0, 9.0, 400).tolist()}
+    least = {"quantity": "step_time", "operation": "min", "over": list(latency), "name": "r"}
+    front = {"quantity": "cost", "against": "step_time", "operation": "pareto", "name": "r",
+             "over": ["inter_bandwidth"]}  # fmt: skip
+    for what, more, reduction in (("least", latency, least), ("front", price, front)):
+        job = prepare({
+            "title": what, "quantities": [], "axes": plans | more, "reductions": [reduction],
+            "constants": {"model": "llama3-8b", "hardware": "dgx-h100", "world_size": 64,
+                          "global_batch": 128, "sequence_length": 4096, "training_tokens": 1e12},
+        })  # fmt: skip
+        touched = []
+
+        times = {np.inf: [], bounds.WORTH: []}  # type: dict[float, list[float]]
+        for _ in range(2):
+            for worth, own in times.items():
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(bounds, "WORTH", worth)
+                    start = process_time()
+                    touched = feed(job.program, job.reducers())
+                    own.append(process_time() - start)
+        whole, own_time = map(min, times.values())
+        note = f"{whole:.2f} s; {'left out' if touched else 'given up'}"
+        ratio(
+            f"bounds that leave out nothing, by computing all: {what}", own_time / whole, 1.2, note
+        )
+    benchmark.pedantic(lambda: None, rounds=1)  # type: ignore[attr-defined]

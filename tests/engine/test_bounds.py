@@ -11,6 +11,7 @@ import xarray as xr
 
 from overhead.recording import RecordingError
 from sweeps.engine import bounds, interval, reduce
+from sweeps.engine.evaluate import Limits
 from sweeps.engine.reduce import feed
 from sweeps.errors import InputError
 from sweeps.job import Job, prepare
@@ -163,7 +164,7 @@ def test_what_a_run_leaves_out_is_told_and_nothing_else_changes() -> None:
     }  # fmt: skip
     job, same = prepare(stated), prepare(stated)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reduce, "seconds_of", lambda _: 1e9)
+        _long(patch)
         found = job.dataset()
     everything = same.dataset()
     (touched,) = job.touched
@@ -173,6 +174,40 @@ def test_what_a_run_leaves_out_is_told_and_nothing_else_changes() -> None:
     assert np.isfinite(found["c"].values).all()
     for name in ("c", "c_price", "c_inter_bandwidth", "c_tp"):
         assert np.array_equal(found[name].values, everything[name].values, equal_nan=True), name
+
+
+def _long(patch: pytest.MonkeyPatch) -> None:
+    """Have sweeps pass for long ones, so that bounds are tried."""
+    tried = reduce.reduce_some
+    patch.setattr(reduce, "reduce_some", lambda program, left, _: tried(program, left, 1e9))
+
+
+def test_what_is_computed_to_see_how_long_it_takes_counts_once() -> None:
+    axes = {"tp": [1, 2, 3], "pp": [1, 2], "micro_batch": [1, 2], "price": [1.0, 3.0, 4.0],
+            "inter_bandwidth": np.linspace(1e10, 8e10, 40).tolist()}  # fmt: skip
+    over = {"over": list(axes), "operation": "min"}
+    stated = {
+        "title": "two", "quantities": [], "axes": axes,
+        "constants": {**STEP, "training_tokens": 1e12},
+        "reductions": [
+            {**over, "quantity": "cost", "name": "c"},
+            {**over, "quantity": "step_time", "operation": "mean", "name": "s"},
+        ],
+    }  # fmt: skip
+    job = prepare(stated)
+    limits = Limits(block=24, whole=24)
+    whole, some, parts = job.reducers(), job.reducers(), job.reducers()
+    assert not feed(job.program, whole)
+    # Nothing is left out, with a few steps computed before the others.
+    assert not feed(job.program, parts, limits)
+    with pytest.MonkeyPatch.context() as patch:
+        _long(patch)
+        (touched,) = feed(job.program, some, limits)
+    assert touched.name == "c"
+    for one, two, three in zip(whole, some, parts, strict=True):
+        for name, values in one.state().items():
+            assert np.array_equal(values, two.state()[name]), name
+            assert np.array_equal(values, three.state()[name]), name
 
 
 def test_what_bounds_can_t_leave_out_is_given_up_early() -> None:
