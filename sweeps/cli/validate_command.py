@@ -171,7 +171,7 @@ def _chosen(cases: Cases, given: Mapping[str, Any]) -> Cases:
     from sweeps.errors import InputError, fault, nearest
     from sweeps.validate.training_rows import Cases
 
-    classes = dict.fromkeys(case.group for case in cases.cases)
+    classes = dict.fromkeys(name for case in cases.cases for name in case.classes)
     sources = dict.fromkeys(case.source for case in cases.cases)
     sources |= dict.fromkeys(one.source for one in cases.skipped)
     faults = [
@@ -185,7 +185,8 @@ def _chosen(cases: Cases, given: Mapping[str, Any]) -> Cases:
     ]
     if faults:
         raise InputError(faults)
-    kept = [case for case in cases.cases if case.group in (given["classes"] or classes)]
+    within = set(given["classes"] or classes)
+    kept = [case for case in cases.cases if within & {*case.classes}]
     wanted = given["sources"] or sources
     return Cases(
         tuple(case for case in kept if case.source in wanted),
