@@ -210,6 +210,14 @@ define("logits_passes", "m_l", "1", "times that a step computes logits of a spli
 define("logits_returns", "m'_l", "1", "backwards of logits of a split vocabulary", minimum=0)
 define("vocabulary_returns", "m'_V", "1", "backwards of a step whose vocabulary is split",
        minimum=0)  # fmt: skip
+define("mtp_passes", "m_p", "1", "forwards of a step's projections for further tokens, which are "
+       "split", minimum=0)  # fmt: skip
+define("mtp_returns", "m'_p", "1", "backwards of a step's projections for further tokens, which "
+       "are split", minimum=0)  # fmt: skip
+define("mtp_message_bytes", "M_p", "byte", "hidden states and embeddings of a micro-batch's tokens "
+       "on a rank, together", minimum=0)  # fmt: skip
+define("mtp_gather_message_bytes", "M'_p", "byte", "hidden states and embeddings of a micro-batch's"
+       " tokens on a rank, as they are gathered together", minimum=0)  # fmt: skip
 
 
 product("loss_message_bytes", ("single_bytes", "rank_tokens"),
@@ -252,6 +260,30 @@ def logits_passes(vocabulary_passes: Array, mtp_depths: Array) -> Array:
 product("vocabulary_returns", ("has_backward", "vocabulary_passes"))
 product("logits_returns", ("has_backward", "logits_passes"))
 
+# A further token has an embedding of its own, looked up on the last stage.  Its projection's
+# columns are split and its results gathered, whose gradients every rank has; what it takes, a
+# hidden state beside the embedding, is twice as wide as an activation.
+
+JOINED: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/multi_token_prediction.py, _concat_embeddings",
+}
+product("mtp_passes", ("vocabulary_passes", "mtp_depths"), **JOINED)
+product("mtp_returns", ("vocabulary_returns", "mtp_depths"), **JOINED)
+
+
+@formula(**JOINED)
+def mtp_message_bytes(tp_message_bytes: Array) -> Array:
+    """Hidden states and embeddings of a micro-batch's tokens on a rank, together."""
+    return 2.0 * tp_message_bytes
+
+
+@formula(**JOINED)
+def mtp_gather_message_bytes(tp_gather_message_bytes: Array) -> Array:
+    """Hidden states and embeddings of a micro-batch's tokens on a rank, as they are gathered."""
+    return 2.0 * tp_gather_message_bytes
+
+
 for _part, _words in (("embedding", "the embedding"), ("logits", "the output layer")):
     for _collective, _of in (
         ("all_reduce", "activations at"),
@@ -264,6 +296,21 @@ for _part, _words in (("embedding", "the embedding"), ("logits", "the output lay
             collective=_collective,
             **ACTIVATION,
         )
+for _part, _collective, _words, _message in (
+    ("mtp", "all_reduce", "embeddings of further tokens", "tp_message_bytes"),
+    ("mtp", "all_gather", "projections of further tokens", "tp_message_bytes"),
+    ("mtp", "reduce_scatter", "embeddings of further tokens", "tp_message_bytes"),
+    ("mtp_input", "all_reduce", "gradients of projections' inputs", "mtp_message_bytes"),
+    ("mtp_input", "all_gather", "inputs of further tokens' projections",
+     "mtp_gather_message_bytes"),
+    ("mtp_input", "reduce_scatter", "gradients of projections' inputs", "mtp_message_bytes"),
+):  # fmt: skip
+    operation(
+        f"{_part}_{_collective}",
+        f"{_collective} of {_words}",
+        collective=_collective,
+        **{**END, "message": _message},
+    )
 operation(
     "loss_all_reduce",
     "all_reduce of a number a token for the loss",
@@ -290,9 +337,28 @@ for _count, _factors in (
     ("logits_all_gather_forward", ("sequence_parallel", "logits_passes")),
     ("logits_all_gather_backward", ("sequence_parallel", "logits_returns")),
     ("logits_reduce_scatter_backward", ("sequence_parallel", "logits_returns")),
+    ("mtp_all_reduce_forward", ("sequence_whole", "mtp_passes")),
+    ("mtp_reduce_scatter_forward", ("sequence_parallel", "mtp_passes")),
+    ("mtp_input_all_reduce_backward", ("sequence_whole", "mtp_returns")),
+    ("mtp_input_all_gather_forward", ("sequence_parallel", "mtp_passes")),
+    ("mtp_input_all_gather_backward", ("sequence_parallel", "mtp_returns")),
+    ("mtp_input_reduce_scatter_backward", ("sequence_parallel", "mtp_returns")),
 ):
     product(f"{_count}_count", _factors, **SPLIT)
+alias("mtp_all_gather_forward_count", "mtp_passes", **JOINED)
+
+
+@formula(**JOINED)
+def mtp_all_gather_backward_count(sequence_parallel: Array, mtp_returns: Array) -> Array:
+    """How often gradients of a further token's embedding and projection are gathered."""
+    return 2.0 * sequence_parallel * mtp_returns
+
+
 never(
+    "mtp_all_reduce_backward_count",
+    "mtp_reduce_scatter_backward_count",
+    "mtp_input_all_reduce_forward_count",
+    "mtp_input_reduce_scatter_forward_count",
     "embedding_all_reduce_backward_count",
     "embedding_reduce_scatter_backward_count",
     "embedding_all_gather_forward_count",
@@ -337,6 +403,10 @@ for _end, _mark, _words in (
     )
 
 
+define("mtp_communication_time", r"\tau_p", "s", "time of communication of one micro-batch for "
+       "further tokens' embeddings and projections", minimum=0)  # fmt: skip
+
+
 @formula(**SPLIT)
 def vocabulary_first_time(
     sequence_whole: Array,
@@ -351,6 +421,25 @@ def vocabulary_first_time(
     return sequence_whole * embedding_all_reduce_time + sequence_parallel * split
 
 
+@formula(**JOINED)
+def mtp_communication_time(
+    mtp_depths: Array,
+    mtp_all_gather_time: Array,
+    sequence_whole: Array,
+    mtp_all_reduce_time: Array,
+    mtp_input_all_reduce_time: Array,
+    sequence_parallel: Array,
+    mtp_reduce_scatter_time: Array,
+    mtp_input_all_gather_time: Array,
+    mtp_input_reduce_scatter_time: Array,
+) -> Array:
+    """Time of communication of one micro-batch for further tokens' embeddings and projections."""
+    whole = mtp_all_reduce_time + mtp_input_all_reduce_time
+    joined = 2.0 * mtp_input_all_gather_time + mtp_input_reduce_scatter_time
+    split = mtp_reduce_scatter_time + 2.0 * mtp_all_gather_time + joined
+    return mtp_depths * (mtp_all_gather_time + sequence_whole * whole + sequence_parallel * split)
+
+
 @formula(**SPLIT)
 def vocabulary_last_time(
     mtp_depths: Array,
@@ -361,12 +450,14 @@ def vocabulary_last_time(
     sequence_parallel: Array,
     logits_all_gather_time: Array,
     logits_reduce_scatter_time: Array,
+    mtp_communication_time: Array,
 ) -> Array:
     """Time of communication of one micro-batch for output layer and loss, further tokens' too."""
     whole = sequence_whole * logits_all_reduce_time + 3.0 * loss_all_reduce_time
     back = logits_all_gather_time + logits_reduce_scatter_time
     split = logits_all_gather_time + has_backward * back
-    return (1.0 + mtp_depths) * (has_backward * whole + sequence_parallel * split)
+    each = has_backward * whole + sequence_parallel * split
+    return (1.0 + mtp_depths) * each + mtp_communication_time
 
 
 OPERATIONS = declared("tp", "vocabulary")

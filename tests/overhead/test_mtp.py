@@ -90,3 +90,28 @@ def test_more_further_tokens_never_take_less() -> None:
     step = evaluation({**plan, "mtp_layers": counts})
     for name in ("step_time", "last_stage_memory", "model_flops_per_token", "all_dense_parameters"):
         assert (np.diff(step[name]) > 0.0).all(), name
+
+
+@pytest.mark.parametrize("sequence_parallel", [0, 1])
+def test_what_tensor_parallel_ranks_exchange_for_a_further_token(sequence_parallel: int) -> None:
+    """Its embedding's parts, what its projection takes, twice as wide, and the results' columns."""
+    plan = {**GPT, **BARE, "micro_batches": 6, "tp": 4, "pp": 1, "mtp_layers": 2,
+            "sequence_parallel": sequence_parallel}  # fmt: skip
+    step = evaluation(plan)
+    whole = {"mtp_all_reduce": (1, 0), "mtp_all_gather": (1, 0), "mtp_input_all_reduce": (0, 1)}
+    split = {"mtp_reduce_scatter": (1, 0), "mtp_all_gather": (1, 2),
+             "mtp_input_all_gather": (1, 1), "mtp_input_reduce_scatter": (0, 1)}  # fmt: skip
+    kinds = ("all_reduce", "all_gather", "reduce_scatter")
+    times = 0.0
+    for name in (f"{of}_{kind}" for of in ("mtp", "mtp_input") for kind in kinds):
+        counts = [float(step[f"{name}_{way}_count"]) for way in ("forward", "backward")]
+        expected = (split if sequence_parallel else whole).get(name, (0, 0))
+        assert counts == [6 * 2 * count for count in expected]
+        times += sum(counts) / 6 * float(step[f"{name}_time"])
+    assert float(step["mtp_message_bytes"]) == 2 * float(step["tp_message_bytes"])
+    assert float(step["mtp_communication_time"]) == pytest.approx(times)
+    without = evaluation({**plan, "mtp_layers": 0})
+    more = float(step["vocabulary_last_time"]) - 3 * float(without["vocabulary_last_time"])
+    assert more == pytest.approx(times)
+    alone = evaluation({**plan, "tp": 1, "sequence_parallel": 0})
+    assert float(alone["mtp_communication_time"]) == 0.0
