@@ -304,7 +304,7 @@ def reasons(dataset: xr.Dataset) -> xr.DataArray:
         "; ".join(word for mask, word in zip(masks, words, strict=True) if int(code) & mask)
         for code in codes
     ]
-    told = status.copy(data=np.array(texts, dtype=object)[place].reshape(status.shape))
+    told = status.copy(data=np.array(texts, dtype=object)[place.reshape(status.shape)])
     told.attrs = {"long_name": str(status.attrs.get("long_name", ""))}
     return told.rename("reasons")
 

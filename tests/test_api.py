@@ -30,6 +30,13 @@ def test_a_sweep_by_names_selects_by_names() -> None:
     assert found["time"].sel(topology="ring", ranks=8).item() == float(alone)
 
 
+def test_one_cell_has_its_reason() -> None:
+    found = sweeps.sweep(
+        "time", topology="switch", algorithm="halving", ranks=12, message_bytes=1e6, software="none"
+    )
+    assert sweeps.reasons(found).item() == "ranks not power of two"
+
+
 def test_reasons_say_why_there_is_no_value(tmp_path: Path) -> None:
     found = sweeps.sweep(
         ["step_time"], model="llama3-8b", hardware="dgx-h100", world_size=8, tp=[1, 3, 8],

@@ -20,7 +20,7 @@ from overhead.recording import RecordingError
 from overhead.step.parts import PARTS as STEP_PARTS
 from sweeps import display
 from sweeps.display import noun
-from sweeps.engine.validity import NOTES, Faults, training_faults
+from sweeps.engine.validity import NOT_KNOWN, NOTES, Faults, training_faults
 from sweeps.errors import InputError, fault, needs
 from sweeps.job import Job, prepare
 from sweeps.origin import words_of
@@ -31,8 +31,10 @@ from sweeps.plots.style import as_read
 from sweeps.search.request import DEFAULT_THRESHOLD, habits_of
 from sweeps.search.space import FULL, REFUSED, UNSUPPORTED
 from sweeps.spec.axis import Axis
+from sweeps.spec.catalog import load_hardware
 from sweeps.spec.framework import SETTINGS
 from sweeps.spec.resolve import Resolved, resolve
+from sweeps.spec.resolve_training import WORLD, per_node
 from sweeps.spec.sweep import Sweep, read_sweep
 
 # What a reader sets: the group, its name there, and the values that are stepped through.
@@ -44,6 +46,8 @@ STEPS: dict[str, tuple[str, str, tuple[int, ...]]] = {
     "pp": ("plan", "pipeline stages", (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)),
     "cp": ("plan", "context parallel", POWERS[:7]),
     "ep": ("plan", "expert parallel", POWERS[:9]),
+    "etp": ("plan", "tensor parallel, of experts", POWERS[:8]),
+    "ulysses_ranks": ("plan", "ranks that exchange heads", POWERS[:7]),
     "virtual_stages": ("plan", "virtual stages", (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)),
     "micro_batch": ("plan", "micro-batch", POWERS[:7]),
     "micro_batches": ("plan", "micro-batches", POWERS[:12]),
@@ -88,7 +92,7 @@ LABELLED = {
 # What isn't known may be given: quantities that nothing here follows from otherwise.
 OFFERED = ("price", "training_tokens")
 # Of which there is something only with others.
-WITH = {"ep": "experts", "ep_overlap": "experts", "expert_imbalance": "experts",
+WITH = {"ep": "experts", "etp": "experts", "ep_overlap": "experts", "expert_imbalance": "experts",
         "dispatcher": "experts", "ep_mechanism": "experts", "sharding": "hsdp_shard"}  # fmt: skip
 PLAN = ("world_size", "dp", "micro_batches", "global_batch")
 SENT = tuple(
@@ -126,6 +130,7 @@ class Program:
     setting: Mapping[str, Mapping[str, float | None]]
     only: Mapping[str, tuple[int, ...]]  # Steps that the machine's network is the same for
     faults: Faults
+    domain: Mapping[str, Any] | None  # Hosts that share a network, of which a job takes a part
 
 
 def program_of(
@@ -142,18 +147,20 @@ def program_of(
     chosen = {name: resolved.labels[name] for name in labels} | dict.fromkeys(OVERLAPS, SHARED)
     free = replace(sweep, labels={**sweep.labels, **chosen})
     base = resolve(free, folders)
+    domain = _domain(sweep, resolved, folders)
+    aside = tuple(domain["shares"]) if domain else ()
     setting: dict[str, Mapping[str, float | None]] = {}
     only: dict[str, tuple[int, ...]] = {}
     for name in (*STEPS, *RANGES):
         if (name in resolved.constants or name in OFFERED) and _has(resolved, WITH.get(name)):
             values: Sequence[float] = (STEPS.get(name) or RANGES[name])[2]
-            along = _along(free, base, name, values[:2], folders)
+            along = _along(free, base, name, values, folders, aside)
             if along is None and name in STEPS:
                 values = [one for one in STEPS[name][2] if _alike(free, base, name, one, folders)]
-                along = _along(free, base, name, values[:2], folders)
+                along = _along(free, base, name, values, folders, aside)
                 only |= {name: tuple(map(int, values))} if along is not None else {}
             setting |= {name: along} if along is not None else {}
-    others = {other for along in setting.values() for other in along}
+    others = {*aside, *(other for along in setting.values() for other in along)}
     live = dict.fromkeys((*setting, *sorted(others - set(setting)), UNKNOWN))
     start = {name: resolved.constants.get(name, math.nan) for name in live}
     codes = {name: float(own.index(resolved.labels[name])) for name, own in labels.items()}
@@ -172,9 +179,10 @@ def program_of(
         wrong = "has algorithms whose kernels can't be traced, so that no page can compute them"
         line = fault(flag_of("topology"), resolved.labels["topology"], wrong, "another network")
         raise InputError(line) from None
-    lacking = {name: tuple(_lacking(builder, needed, name, codes)) for name in labels}
+    missing = [builder.nothing(), *(builder.given[name] for name in unknown if name not in live)]
+    lacking = {name: tuple(_lacking(builder, needed, name, codes, missing)) for name in labels}
     inputs = {**start, **codes}
-    return Program(code, inputs, tuple(nodes), labels, lacking, setting, only, faults)
+    return Program(code, inputs, tuple(nodes), labels, lacking, setting, only, faults, domain)
 
 
 def _builder(
@@ -232,10 +240,14 @@ def _left_out(builder: Merged, framework: str) -> Node:
 
 
 def _lacking(
-    builder: Merged, needed: Sequence[Node], label: str, codes: Mapping[str, float]
+    builder: Merged,
+    needed: Sequence[Node],
+    label: str,
+    codes: Mapping[str, float],
+    missing: Sequence[Node],
 ) -> Iterator[str]:
-    """Yield the values of a label with which something needed isn't given."""
-    lacks = [builder.taken(node, builder.nothing()) for node in needed]
+    """Yield the values of a label with which something needed isn't given, or not known."""
+    lacks = [builder.taken(node, one) for node in needed for one in missing]
     nodes = [node for node in lacks if node is not None]
     for code, value in enumerate(builder.graph.labels[label]):
         if any(np.any(one != 0) for one in computed(nodes, {**codes, label: float(code)})):
@@ -246,28 +258,51 @@ def _has(resolved: Resolved, name: str | None) -> bool:
     return name is None or resolved.constants.get(name, 0.0) > 0.0
 
 
-def _along(
-    sweep: Sweep, base: Resolved, name: str, values: Sequence[float], folders: Sequence[Path]
-) -> dict[str, float | None] | None:
-    """Return what else a number gives; None where it decides what holds, too.
-
-    It is seen from two of its values.
-    """
-    each = [_alike(sweep, base, name, value, folders) for value in values]
-    if len(each) != 2:
+def _domain(sweep: Sweep, resolved: Resolved, folders: Sequence[Path]) -> dict[str, Any] | None:
+    """Return the domain of a machine's hosts, where a job's size says how much of it is taken."""
+    machine = load_hardware(resolved.labels["hardware"], folders)
+    if "gpus_per_host" not in machine.figures or "gpus_per_node" in sweep.given:
         return None
-    first, second = each
-    if first is None or second is None:
+    most = per_node(machine, "gpus")
+    shares = {"gpus_per_node": 1.0, "nics_per_node": per_node(machine, "nics") / most}
+    degrees = ("world_size",) if "world_size" in sweep.given else WORLD
+    return {
+        "most": most,
+        "shares": {
+            name: share
+            for name, share in shares.items()
+            if name in resolved.constants and name not in sweep.given
+        },
+        "degrees": {name: resolved.constants.get(name, 1.0) for name in degrees},
+    }
+
+
+def _along(
+    sweep: Sweep,
+    base: Resolved,
+    name: str,
+    values: Sequence[float],
+    folders: Sequence[Path],
+    aside: Sequence[str] = (),
+) -> dict[str, float | None] | None:
+    """Return what else a number gives, but for some; None where it decides what holds, too.
+
+    It is seen from two of its values, and from the last one.
+    """
+    tried = list(dict.fromkeys([*values[:2], *values[-1:]]))
+    each = [_alike(sweep, base, name, value, folders) for value in tried]
+    alike = [one for one in each if one is not None]
+    if len(tried) < 2 or len(alike) < len(each):
         return None
     found: dict[str, float | None] = {}
-    for other in sorted(first.constants.keys() - {name}):
-        ends = [own.constants.get(other, math.nan) for own in (base, first, second)]
-        if all(_same(value, ends[0]) for value in ends):
+    for other in sorted(alike[0].constants.keys() - {name, *aside}):
+        now, *ends = [own.constants.get(other, math.nan) for own in (base, *alike)]
+        if all(_same(value, now) for value in ends):
             continue
-        if ends[1:] == list(values):
+        if ends == tried:
             found[other] = None
-        elif _same(*ends[1:]):
-            found[other] = ends[1]
+        elif all(_same(value, ends[0]) for value in ends):
+            found[other] = ends[0]
         else:
             return None
     return found
@@ -352,6 +387,8 @@ def page_of(
         "search": _search(program, resolved),
         "given": [[name, flag_of(name), text] for name, text in given.items()],
         "unknown": UNKNOWN,
+        "lacks": NOT_KNOWN,
+        "domain": program.domain,
         "assumed": list(listed(job)),
     }
     return Page(

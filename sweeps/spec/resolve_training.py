@@ -347,7 +347,7 @@ class TrainingResolver(Resolver):
         axes = [one for one in self.axes if one is axis or set(degrees) & set(one.columns)]
         gpus = self._worlds(axes)
         several = [m.name for m in rows if "gpus_per_host" in m.figures]
-        counts = [_per_node(machine, "gpus") for machine in rows]
+        counts = [per_node(machine, "gpus") for machine in rows]
         domain = _on_axes(axes, "hardware", np.array(counts))
         wide = _on_axes(axes, "hardware", np.array([machine.name in several for machine in rows]))
         taken = np.where(wide > 0.0, cut_domain(gpus, domain), domain)
@@ -355,7 +355,7 @@ class TrainingResolver(Resolver):
         if np.all(taken == domain):
             return
         cards = _on_axes(
-            axes, "hardware", np.array([_per_node(machine, "nics") for machine in rows])
+            axes, "hardware", np.array([per_node(machine, "nics") for machine in rows])
         )
         why = f"of a domain of {domain.max():g} GPUs a job takes the most that divides its own"
         for name, value in (("gpus_per_node", taken), ("nics_per_node", cards * taken / domain)):
@@ -460,6 +460,7 @@ def _lacking(name: str, model: Model) -> float:
     return 0.0 if name in FURTHER_SHAPES and "layers" in model.figures else np.nan
 
 
-def _per_node(machine: Machine, what: str) -> float:
+def per_node(machine: Machine, what: str) -> float:
+    """Return how many GPUs or network cards a machine's node, or domain, has."""
     figure = machine.figures.get(f"{what}_per_node")
     return figure.value if figure else 1.0

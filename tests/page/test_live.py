@@ -109,6 +109,34 @@ def test_a_page_of_a_torus_is_the_sweep(tmp_path: Path) -> None:
     assert not tensor["only"]
 
 
+@needs_node
+@pytest.mark.parametrize("given", ["world_size", "dp"])
+def test_a_page_of_racks_is_the_sweep(tmp_path: Path, given: str) -> None:
+    labels, numbers = choices(EXPERTS, 2, 48)
+    gpus = numbers.pop("world_size")
+    # Of a rack of 72 GPUs a job takes the most that divide its own.
+    own = [gpus, [1.0, 2.0, 9.0, 25.0] * 12][given == "dp"]
+    numbers[given] = [float(72 if n % 5 == 0 else one) for n, one in enumerate(own)]
+    page = compare(tmp_path, {"model": EXPERTS, "hardware": "gb200-nvl72"}, labels, numbers)
+    assert page.data["domain"]["most"] == 72
+
+
+@needs_node
+def test_what_a_machine_lacks_a_figure_for_is_not_offered(tmp_path: Path) -> None:
+    page = page_from(**{**FITTING, **TORUS, "model": EXPERTS, "ep_mechanism": "chunked"})
+    offered = {one["name"]: one["lacking"] for one in page.data["labels"]}
+    assert offered["ep_mechanism"] == ("chunked",)
+    code = """
+    const found = computed(data, startOf(data));
+    const lacks = data.faults.find((one) => one.name === data.lacks);
+    const told = [String(found.would("step_time")), found.status & lacks.bit];
+    process.stdout.write(JSON.stringify(told));
+    """
+    time, lacks = told_by_script(tmp_path, page, page.code + code)
+    assert time == "NaN"
+    assert lacks
+
+
 def compare(
     folder: Path, plan: dict[str, str], labels: dict[str, Any], numbers: dict[str, Any]
 ) -> Page:
@@ -120,7 +148,7 @@ def compare(
         {name: own[i] for name, own in labels.items()}
         | {name: own[j] for name, own in numbers.items()}
         for i in range(len(labels["schedule"]))
-        for j in range(len(numbers["world_size"]))
+        for j in range(len(numbers["tp"]))
     ]
     names = [name for name in OUTPUTS if name not in numbers]
     asked = {"each": each, "names": names}

@@ -44,6 +44,14 @@ function inputsOf(data, chosen) {
     numbers.set(one.name, value);
     for (const [name, own] of Object.entries(one.along)) numbers.set(name, own ?? value);
   }
+  if (data.domain) {
+    // A job takes the most GPUs of each domain that divide its own.
+    const { most, shares, degrees } = data.domain;
+    const gpus = Object.entries(degrees).reduce((all, [name, own]) => all * (chosen[name] ?? own), 1);
+    let taken = Math.min(most, Math.max(Math.floor(gpus), 1));
+    while (taken > 1 && gpus % taken !== 0) taken -= 1;
+    for (const [name, share] of Object.entries(shares)) numbers.set(name, share * taken);
+  }
   return Float64Array.from(numbers.values());
 }
 
@@ -356,7 +364,10 @@ function answer(page, chosen, found) {
   };
   const [peak, capacity] = [found.would("peak_memory"), valueText(chosen.memory_capacity, "byte (GB)")];
   const verb = found.fits ? "takes" : "would take";
-  const time = say(
+  const unknown = found.status & page.data.faults.find((one) => one.name === page.data.lacks).bit;
+  const time = Number.isNaN(found.would("step_time")) && unknown ? say(
+    make("strong", { className: "alarm" }, "How long a step takes isn't known"), ": the machine's file lacks a figure.",
+  ) : say(
     `A step ${verb} `, strong("step_time"), band("error_band"), ": MFU ", strong("mfu"), ", ",
     `${Math.round(found.would("tokens_per_second")).toLocaleString("en")} tokens a second on `,
     `${found.would("world_size").toLocaleString("en")} GPUs.`,
