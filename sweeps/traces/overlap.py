@@ -350,7 +350,7 @@ def analyse(
             if k >= 0
         },
         by_stream=dict(_streams(starts, ends, codes, rows.stream)),
-        notes=(*trace.notes, *_notes(rows, places, len(steps))),
+        notes=(*trace.notes, *_notes(rows, places, len(steps)), *_unlaunched(trace, codes)),
     )
 
 
@@ -466,6 +466,16 @@ def _notes(rows: Rows, places: NDArray[np.intp], steps: int) -> Iterator[str]:
         yield f"launched outside of the steps: {counted(outside)}, that count in no step"
 
 
+def _unlaunched(trace: Trace, codes: NDArray[np.int8]) -> Iterator[str]:
+    """Yield that nothing says when rows were launched; predicted ones aren't."""
+    sent = bool((codes == CLASSES.index("communication")).any())
+    if sent and not len(trace.launches) and "communication" not in trace.categories:
+        yield (
+            "the trace has no launches (record it with ProfilerActivity.CPU): what is host bound or"
+            " launched late counts as 'waits for data'"
+        )
+
+
 def kernels_of(trace: Trace, patterns: Patterns | None = None) -> tuple[Kernel, ...]:
     """Return the names of a trace's rows with their classes, the longest first."""
     codes = (patterns or load_patterns()).classify(trace)
@@ -496,6 +506,7 @@ ADVICE = {
 }
 # Of a collective, and between its launch and its start [ns]: assumed.
 TINY_TIME, PROMPT = 20_000, 10_000
+_LAST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,11 +517,13 @@ class Exposure:
     reason: str  # One of `ADVICE`
     time: float  # In seconds
     rows: int  # Collectives of which some is exposed for it
+    at: float  # When that of which most is begins, in seconds from the first GPU work
 
 
 def exposures(trace: Trace, patterns: Patterns | None = None) -> tuple[Exposure, ...]:
     """Return why a trace's communication is exposed; the times sum to all that is."""
     codes = (patterns or load_patterns()).classify(trace)
+    zero = int(trace.rows.only(codes != EXCLUDED).bounds()[0].min(initial=_LAST))
     sent = _in_order(trace.rows.only(codes == CLASSES.index("communication")))
     work = _in_order(trace.rows.only((codes == 0) | (codes == 1)))
     (starts, ends), (begins, stops) = sent.bounds(), work.bounds()
@@ -534,8 +547,7 @@ def exposures(trace: Trace, patterns: Patterns | None = None) -> tuple[Exposure,
     prompt = (launched[own] >= 0) & (starts[own] - launched[own] < PROMPT)
     place = np.select([same, (ends - starts)[own] < TINY_TIME, prompt], [1, 2, 3], 4)
     whose = [_operation(trace, sent, row) for row in own.tolist()]
-    times: dict[tuple[str, str], int] = {}
-    rows: dict[tuple[str, str], set[int]] = {}
+    times: dict[tuple[str, str], dict[int, int]] = {}
     reasons = tuple(ADVICE)
     for name, row, kind, waits, rest in zip(
         whose, own.tolist(), place.tolist(), host.tolist(), (last - first - host).tolist(),
@@ -543,9 +555,12 @@ def exposures(trace: Trace, patterns: Patterns | None = None) -> tuple[Exposure,
     ):  # fmt: skip
         for reason, time in ((HOST, waits), (reasons[kind], rest)):
             if time:
-                times[name, reason] = times.get((name, reason), 0) + time
-                rows.setdefault((name, reason), set()).add(row)
-    found = [Exposure(*key, time / _SECOND, len(rows[key])) for key, time in times.items()]
+                each = times.setdefault((name, reason), {})
+                each[row] = each.get(row, 0) + time
+    found = []
+    for key, each in times.items():
+        at = int(starts[max(each, key=each.__getitem__)]) - zero
+        found.append(Exposure(*key, sum(each.values()) / _SECOND, len(each), at / _SECOND))
     return tuple(sorted(found, key=lambda one: -one.time))
 
 
@@ -563,9 +578,20 @@ def _calls(trace: Trace, rows: Rows) -> Ints:
 
 
 def _operation(trace: Trace, rows: Rows, row: int) -> str:
-    """Return a collective's name: the operation's where it is said, else the kernel's."""
+    """Return a collective's name: the operation's where it is said, else the kernel's.
+
+    Where groups of several kinds run an operation, the group stands with it.
+    """
     collective = int(rows.collective[row])
     if collective >= 0:
-        return trace.collectives[collective].name
-    name = trace.names[int(rows.name[row])]
+        one = trace.collectives[collective]
+        if len({other.group for other in trace.collectives if other.name == one.name}) < 2:
+            return one.name
+        group = one.group.partition(" [")[0]
+        return f"{one.name}, group {group} of {one.size} ranks"
+    return plain_name(trace.names[int(rows.name[row])])
+
+
+def plain_name(name: str) -> str:
+    """Return a kernel's name without its arguments."""
     return name.removesuffix(", exposed").replace("(anonymous namespace)::", "").partition("(")[0]

@@ -25,6 +25,7 @@ from sweeps.traces.overlap import (
     analyse,
     exposures,
     kernels_of,
+    plain_name,
     steps_of,
 )
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns
@@ -189,14 +190,16 @@ class Ranks:
         for place, (trace, overlap) in enumerate(zip(self.traces, self.overlaps, strict=True)):
             own = {"file": trace.file, "rank": numbers[place], **whole}
             skew = self._skew_of(place)
-            reasons = {"exposed_collectives": float("nan"), "change": ""} if self.exposed else {}
+            empty = {"exposed_collectives": float("nan"), "most_exposed_at_s": float("nan")}
+            reasons = {**empty, "change": ""} if self.exposed else {}
             yield {**own, **values_of(overlap), **skew, **reasons}
             nothing = dict.fromkeys(skew, float("nan")) | reasons
             unknown = dict.fromkeys(values_of(overlap), float("nan")) | nothing
             for one in self.exposed[place] if self.exposed else ():
                 found = {"collective": one.name, "reason": one.reason}
                 time = {"exposed_communication_s": one.time, "exposed_collectives": one.rows}
-                yield {**own, **found, **unknown, **time, "change": ADVICE[one.reason]}
+                change = {"most_exposed_at_s": one.at, "change": ADVICE[one.reason]}
+                yield {**own, **found, **unknown, **time, **change}
             for step, part in overlap.by_step.items():
                 values = values_of(part) | {"host_s": part.host}
                 yield {**own, "step": step, **values, **nothing}
@@ -300,7 +303,7 @@ def _skew_notes(traces: Sequence[Trace], skew: Skew) -> Iterator[str]:
 _MOST = 12  # rows of a table of steps, streams or names
 _LONGEST = 3  # collectives told of each reason
 _WIDTH = 24
-_NAME = 88
+_NAME, _SHORT = 88, 44
 # What stands in a class's line beside "copy" and "wait" of the full mode.
 _WORDS = {
     "copy": "copies",
@@ -326,7 +329,8 @@ def report(ranks: Ranks) -> Iterator[str]:
             ("stream", ("rows",), overlap.by_stream),
         ):
             if len(parts) > (name == "stream"):
-                yield from (f"  {line}" for line in _parts(name, heading, parts))
+                mostly = _mostly(trace, ranks.patterns) if name == "stream" else {}
+                yield from (f"  {line}" for line in _parts(name, heading, parts, mostly))
         if ranks.exposed and overlap.exposed:
             yield from (f"  {line}" for line in _reasons(ranks.exposed[place]))
         yield from (f"  note: {note}" for note in overlap.notes)
@@ -388,13 +392,28 @@ def _row(overlap: Overlap) -> list[str]:
     ]
 
 
-def _parts(name: str, more: Sequence[str], parts: Mapping[int, Overlap]) -> Iterator[str]:
+def _mostly(trace: Trace, patterns: Patterns) -> dict[int, str]:
+    """Return for each stream the name that takes most of its time."""
+    rows = trace.rows.only(patterns.classify(trace) != EXCLUDED)
+    found = {}
+    for stream in np.unique(rows.stream).tolist():
+        own = rows.only(rows.stream == stream)
+        name = trace.names[int(np.bincount(own.name, weights=own.duration).argmax())]
+        found[stream] = _cut(plain_name(name), _SHORT)
+    return found
+
+
+def _parts(
+    name: str, more: Sequence[str], parts: Mapping[int, Overlap], mostly: Mapping[int, str]
+) -> Iterator[str]:
     """Yield a table of steps or streams."""
     rows = [[name, *_HEADINGS, *more]]
     for label, part in list(parts.items())[:_MOST]:
         last = _time(part.host) if name == "step" else f"{part.rows:,}"
         rows.append([str(label), *_row(part), last])
-    yield from aligned(rows, left=0, indent="")
+    ends = ["mostly" if mostly else "", *(mostly.get(label, "") for label in parts)]
+    for line, end in zip(aligned(rows, left=0, indent=""), ends, strict=False):
+        yield f"{line}  {end}".rstrip()
     if len(parts) > _MOST:
         yield f"... and {len(parts) - _MOST:,} more: --csv, --json or --output give them all"
 
@@ -409,8 +428,12 @@ def _reasons(found: Sequence[Exposure]) -> Iterator[str]:
         if time:
             yield f"  {_time(time).rjust(9)}  {_percent(time / whole).rjust(8)}  {reason}: {advice}"
         for one in own[:_LONGEST]:
-            name = one.name if len(one.name) <= _NAME else f"{one.name[: _NAME - 1]}…"
-            yield f"    {_time(one.time).rjust(9)}  {f'{one.rows:,}'.rjust(7)} x {name}"
+            name = _cut(one.name, _NAME)
+            most = "the most" if one.rows > 1 else "which begins"
+            yield (
+                f"    {_time(one.time).rjust(9)}  {f'{one.rows:,}'.rjust(7)} x {name},"
+                f" {most} at {_time(one.at)}"
+            )
 
 
 def _together(ranks: Ranks) -> Iterator[str]:
@@ -441,11 +464,15 @@ def kernel_lines(ranks: Ranks) -> Iterator[str]:
                 total = sum(kernel.time for kernel in own)
                 yield f"  {kind}: {len(own):,} names, {_time(total)}"
             for kernel in own[:_MOST]:
-                name = kernel.name if len(kernel.name) <= _NAME else f"{kernel.name[: _NAME - 1]}…"
+                name = _cut(kernel.name, _NAME)
                 yield f"    {_time(kernel.time).rjust(9)}  {f'{kernel.rows:,}'.rjust(7)}  {name}"
             if len(own) > _MOST:
                 yield f"    ... and {len(own) - _MOST:,} more"
         yield ""
+
+
+def _cut(name: str, letters: int) -> str:
+    return name if len(name) <= letters else f"{name[: letters - 1]}…"
 
 
 def _time(value: float) -> str:
@@ -538,10 +565,13 @@ def _diagnoses(ranks: Ranks) -> tuple[list[Column], list[Column]]:
     times = np.array([one.time for _, one in found])
     counts = np.array([float(one.rows) for _, one in found])
     what = "exposed time of a collective for one reason"
+    begins = np.array([one.at for _, one in found])
     counted = "collectives of the name of which some is exposed for the reason"
+    when = "when that of which most is exposed begins, from the first GPU work"
     return coordinates, [
         _column("diagnosis_time", ("diagnosis",), "s", what, times),
         _column("diagnosis_collectives", ("diagnosis",), "1", counted, counts),
+        _column("diagnosis_start", ("diagnosis",), "s", when, begins),
     ]
 
 

@@ -384,7 +384,7 @@ class Collective:
     """Which collective operation a kernel belongs to, as newer traces say it."""
 
     name: str  # Such as ``allreduce``
-    group: str  # The process group: its name and ranks
+    group: str  # The process group: its description, name and ranks
     size: int  # How many ranks the group has; 0 if that isn't said
 
 
@@ -436,7 +436,8 @@ AnyEvent = Mapping[str, Any]
 _ON_GPU = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"})
 # On no stream, and yet no calls of the host.
 _SYNCHRONISATION = frozenset({"Event Sync", "Context Sync"})
-_COLLECTIVE = ("Collective name", "Group size", "Process Group Name", "Process Group Ranks")
+_COLLECTIVE = ("Collective name", "Group size", "Process Group Description", "Process Group Name",
+               "Process Group Ranks")  # fmt: skip
 _SPANS = ("ProfilerStep", "nccl:")
 _LATEST = 9e15  # microseconds that are nanoseconds in 64 bits
 _LARGEST = 1 << 62

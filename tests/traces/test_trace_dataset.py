@@ -77,6 +77,7 @@ def test_why_communication_is_exposed(ranks: Ranks) -> None:
     assert dataset["diagnosis_rank"].values.tolist() == [0, 3]
     assert dataset["diagnosis_time"].values == pytest.approx([30e-6, 10e-6])
     assert dataset["diagnosis_reason"].values.tolist()[0] == "host bound"
+    assert dataset["diagnosis_start"].values[0] == pytest.approx(10e-6)
 
 
 def test_without_steps(tmp_path: Path) -> None:

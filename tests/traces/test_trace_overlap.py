@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sweeps.traces.overlap import ADVICE, PARTS, Overlap, analyse, exposures, kernels_of
 from sweeps.traces.patterns import CLASSES, load_patterns
 from sweeps.traces.reader import read_trace
-from tests.traces.make import GEMM, NCCL, OTHER, kernel, launched, step, write
+from tests.traces.make import GEMM, NCCL, OTHER, call, kernel, launched, step, write
 
 Event = dict[str, Any]
 PATTERNS = load_patterns()
@@ -195,7 +195,7 @@ def test_each_reason_is_told(reason: str, tmp_path: Path) -> None:
     (one,) = exposures(trace, PATTERNS)
     assert one.reason == reason
     assert one.time == pytest.approx((12 if reason == "tiny message" else 50) * US)
-    assert one.rows == 1
+    assert (one.rows, one.at) == (1, 0.0)
     assert one.name.startswith("ncclDevKernel_AllReduce")
 
 
@@ -206,6 +206,31 @@ def test_what_was_launched_halfway_is_two_reasons(tmp_path: Path) -> None:
     assert {one.reason: one.time for one in found} == pytest.approx(
         {"host bound": 20 * US, "waits for data": 30 * US}
     )
+
+
+def test_groups_of_an_operation_are_told_apart_and_the_worst_is_found(tmp_path: Path) -> None:
+    """Tensor-parallel all_reduces and those of gradients are one name, and two things to change."""
+    said = {"Collective name": "allreduce", "Group size": 2}
+    tensor = {**said, "Process Group Description": "TP", "Process Group Name": "3",
+              "Process Group Ranks": "[0, 1]"}  # fmt: skip
+    data = {**said, "Group size": 8, "Process Group Name": "5", "Process Group Ranks": "[0, 2]"}
+    events = [
+        kernel(GEMM, 0, 10),
+        *(kernel(NCCL, 10 + 100 * n, 30 + n, 20, **tensor) for n in range(3)),
+        kernel(NCCL, 400, 90, 20, **data),
+    ]
+    trace = read_trace(write(tmp_path / "t.json", events))
+    found = {one.name: (round(one.time * 1e6), one.rows, round(one.at * 1e6))
+             for one in exposures(trace, PATTERNS)}  # fmt: skip
+    assert found == {"allreduce, group TP 3 of 2 ranks": (93, 3, 210),
+                     "allreduce, group 5 of 8 ranks": (90, 1, 400)}  # fmt: skip
+    # Nothing says when they were launched: that is told, and not taken for knowledge.
+    (note,) = analyse(trace, patterns=PATTERNS).notes
+    assert "no launches" in note
+    events.append(call(1, 1))
+    trace = read_trace(write(tmp_path / "t.json", events[-2:]))
+    assert not analyse(trace, patterns=PATTERNS).notes
+    assert [one.name for one in exposures(trace, PATTERNS)] == ["allreduce"]
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
