@@ -37,6 +37,7 @@ from overhead.quantity import VOCABULARY
 from overhead.source import SOURCES
 from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps.errors import InputError, RunError, fault
+from sweeps.result import LINE
 from sweeps.store.publish import check_output, publish_folder, system_calls, temporary
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ MENU = {
 # What nothing computes stands on a page of its own.
 GIVEN = "quantities-given"
 OWN = "own"  # What a user's own formulas give, likewise
-SCREEN = 14  # lines
+SCREEN = 18  # lines
 
 # Pieces of pages.
 
@@ -149,7 +150,7 @@ def run_job(job: Job, run: Callable[[Sequence[str]], int], *, draw: bool = False
         If the command fails.
     """
     shown, picture, draw = [], b"", draw and bool(job.figure)
-    with TemporaryDirectory() as folder, contextlib.chdir(folder):
+    with TemporaryDirectory() as folder, contextlib.chdir(folder), _terminal():
         for name, text in job.files.items():
             Path(name).write_text(text, encoding="utf-8")
         for line in _lines(job.command):
@@ -172,6 +173,18 @@ def run_job(job: Job, run: Callable[[Sequence[str]], int], *, draw: bool = False
         if draw:
             picture = _small(Path(job.figure))
     return replace(job, screen="\n".join(shown).rstrip(), picture=picture)
+
+
+@contextlib.contextmanager
+def _terminal() -> Iterator[None]:
+    """Let commands write for a terminal as most have it, whatever this one is."""
+    kept = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(LINE)
+    try:
+        yield
+    finally:
+        del os.environ["COLUMNS"]
+        os.environ.update({} if kept is None else {"COLUMNS": kept})
 
 
 _WIDE = 800  # dots of a notebook's picture

@@ -23,7 +23,7 @@ from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault, nearest
 from sweeps.job import Job
 from sweeps.origin import GIVEN, Origin, words_of
-from sweeps.result import LINE, Result, aligned, of_columns
+from sweeps.result import Result, aligned, of_columns, prose
 from sweeps.spec.axis import Axis
 from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.sweep import Sweep
@@ -205,7 +205,7 @@ class Sensitivity:
 def _listed(title: str, texts: Sequence[str]) -> Iterator[str]:
     if texts:
         yield f"{title}:"
-        yield from wrap("; ".join(texts), LINE, initial_indent="  ", subsequent_indent="  ")
+        yield from wrap("; ".join(texts), prose(), initial_indent="  ", subsequent_indent="  ")
 
 
 def _change(one: Moved) -> str:

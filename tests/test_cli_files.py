@@ -219,7 +219,11 @@ y = "best"
 """
     )
     _, heads, row, *_ = cli("run best.toml --no-plot").out.splitlines()
-    assert re.split(r"\s{2,}", heads.strip()) == ["world size 8", "16", "found, at 16, with"]
+    assert re.split(r"\s{2,}", heads.strip()) == [
+        "world size 8",
+        "16",
+        "best plan at world size 16",
+    ]
     with sweeps.open(tmp_path / "outputs/best.nc") as dataset:
         last = dataset.isel(world_size=-1)
         # What has no value is called otherwise where a label has the name.
@@ -432,7 +436,7 @@ def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        ("collective --N 8,64 --M 1MiB", "ranks "),
+        ("collective --N 8,64 --M 1MiB", "from "),
         ("overlap --compute 1ms,2ms --comm 1ms", "compute_"),
     ],
 )

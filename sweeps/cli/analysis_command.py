@@ -163,4 +163,5 @@ def _lines(job: Job, result: Result, readings: Sequence[str], *, verbose: bool) 
         yield from report(job, verbose)
     else:
         yield from as_table(result, training=True)
+        yield ""
         yield from table_notes(job, verbose)

@@ -403,7 +403,7 @@ def _communication(evaluation: Evaluation, result: AnalysisResult) -> Iterator[s
     if shallow and parts:
         of = f"one layer a stage for {', '.join(parts)} (layers aren't given), else of a step"
     yield f"communication of {of}, nothing hidden"
-    rows: list[Sequence[str]] = [("", "messages", "a rank sends", "time", "energy")]
+    rows: list[Sequence[str]] = [("", "messages", "a rank sends", "each takes", "time", "energy")]
     for name, reports in result.collective_reports.items():
         rows.append((f"{name}: {DIMENSIONS[name]}",))
         for one in reports:
@@ -414,10 +414,7 @@ def _communication(evaluation: Evaluation, result: AnalysisResult) -> Iterator[s
     if total is not None:
         every = [one for reports in result.collective_reports.values() for one in reports]
         rows.append(_together("upper bound of a step's communication", every, total))
-    widths = [max(len(row[i]) for row in rows if len(row) > 1) for i in range(len(rows[0]))]
-    for row in rows:
-        cells = (text.ljust(width) for text, width in zip(row, widths, strict=False))
-        yield "  ".join(cells).rstrip()
+    yield from aligned(rows, left=len(rows[0]), indent="")
     library = evaluation.labels.get("library", NO_LIBRARY)
     shares = {name: evaluation[name] for name in ("intra_efficiency", "inter_efficiency")}
     if library != NO_LIBRARY:
@@ -455,7 +452,8 @@ def _ways(one: CollectiveReport) -> Iterator[Sequence[str]]:
                 f"    {way}",
                 f"{count:g} x {shown('message_bytes', one.message_bytes)}",
                 size_of(count * one.volume_bytes),
-                f"{count:g} x {shown('time', one.latency_s)} = {shown('time', whole)}",
+                shown("time", one.latency_s),
+                shown("time", whole),
                 "",
             )
 
@@ -463,7 +461,7 @@ def _ways(one: CollectiveReport) -> Iterator[Sequence[str]]:
 def _together(words: str, reports: Sequence[CollectiveReport], time: Any) -> Sequence[str]:
     volume = sum(float(one.total_volume_bytes) for one in reports)
     energy = sum(float(one.total_energy_j) for one in reports)
-    return (words, "", size_of(volume), shown("time", time), shown("energy", energy))
+    return (words, "", size_of(volume), "", shown("time", time), shown("energy", energy))
 
 
 def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:

@@ -46,7 +46,7 @@ def command(**given: Any) -> int:
     """
     from sweeps.cli.write import Output, Progress
     from sweeps.own_formulas import load_formulas
-    from sweeps.result import Result
+    from sweeps.result import Result, fitted
     from sweeps.search.buy import FIGURE, layout, offer
 
     load_formulas(given["formulas"])
@@ -69,9 +69,7 @@ def command(**given: Any) -> int:
                                         "x": "run_gpu_hours"}  # fmt: skip
         out.deliver(result, _lines(found, wish, points, readings, assumed), [figure])
     else:
-        sys.stdout.writelines(
-            line + "\n" for line in _lines(found, wish, points, readings, assumed)
-        )
+        sys.stdout.writelines(fitted(_lines(found, wish, points, readings, assumed)))
     return 0 if any(one.least and not one.least.fails(wish) for one in found) else 1
 
 
@@ -182,7 +180,7 @@ def _lines(
     assumed: Sequence[str],
 ) -> Iterator[str]:
     from sweeps.cli.options import price_words
-    from sweeps.result import LINE, aligned
+    from sweeps.result import aligned, prose
     from sweeps.spec.catalog import load_hardware
 
     first = next(iter(points.values()))
@@ -206,7 +204,7 @@ def _lines(
         if not {"price", "capital"} & set(point.constants) and (
             old := price_words(load_hardware(name, point.folders))
         ):
-            yield from wrap(old, LINE, subsequent_indent="  ")
+            yield from wrap(old, prose(), subsequent_indent="  ")
     yield "times are good to the error of a step's time that each plan states"
     yield "numbers of nodes with prime factors up to 7 were tried; sweeps plan says all of one"
 

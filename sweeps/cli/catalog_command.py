@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,24 +83,30 @@ def command(
         sys.stdout.write("\n")
         _list("libraries", spec_names("software"), lambda name: load_software(name).title)
         return 0
+    from sweeps.result import fitted
+
     found = [_load(name, machines, models, frameworks) for name in names]
-    for one in found:
-        if isinstance(one, Machine):
-            _show_machine(one)
-        elif isinstance(one, Framework):
-            _show_framework(one)
-        elif isinstance(one, Profile):
-            _show_library(one)
-        else:
-            _show_model(one, seq_length)
+    with redirect_stdout(StringIO()) as told:
+        for one in found:
+            if isinstance(one, Machine):
+                _show_machine(one)
+            elif isinstance(one, Framework):
+                _show_framework(one)
+            elif isinstance(one, Profile):
+                _show_library(one)
+            else:
+                _show_model(one, seq_length)
+    sys.stdout.writelines(fitted(told.getvalue().splitlines()))
     return 0
 
 
 def _list(heading: str, names: Sequence[str], title: Callable[[str], str]) -> None:
+    from sweeps.result import fitted
+
     sys.stdout.write(f"{heading}\n")
     width = max(map(len, names), default=0)
     for name in names:
-        sys.stdout.write(f"  {name.ljust(width)}  {title(name)}\n")
+        sys.stdout.writelines(fitted([f"  {name.ljust(width)}  {title(name)}"]))
 
 
 def _load(
@@ -323,16 +331,18 @@ def show_command(name: str, as_latex: bool, formulas: tuple[str, ...]) -> int:
 
     load()
     load_formulas(formulas)
+    from sweeps.result import fitted
+
     keys = {".".join(key): key for key in ALGORITHMS}
     parts = set(name.split("."))
     found = [key for text, key in keys.items() if text == name or parts <= set(key)]
     if name in REGISTRY:
-        sys.stdout.writelines(line + "\n" for line in _formula_lines(name, as_latex))
+        sys.stdout.writelines(fitted(_formula_lines(name, as_latex)))
     elif not found:
         known = (*REGISTRY, *keys, *ALGORITHMS.names())
         raise InputError(fault("NAME", name, "no such formula", nearest(name, known)))
     for key in found:
-        sys.stdout.writelines(line + "\n" for line in _algorithm_lines(key, as_latex))
+        sys.stdout.writelines(fitted(_algorithm_lines(key, as_latex)))
     return 0
 
 

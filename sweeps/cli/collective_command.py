@@ -90,7 +90,8 @@ def _lines(job: Job, result: Result, *, verbose: bool) -> Iterator[str]:
         yield from report(job, result, verbose)
     else:
         yield from as_table(result, training=False)
-        yield from assumed_lines(job, brief=True)
+        yield ""
+        yield from assumed_lines(job) if verbose else grouped_lines(job, brief=True)
         if verbose:
             yield from statements(job)
 

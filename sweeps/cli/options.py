@@ -16,7 +16,7 @@ from sweeps.cli.flags import flag_of
 from sweeps.errors import InputError, fault
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, DEFAULT, UNKNOWN, Origin, by_owner, words_of
-from sweeps.result import LINE, aligned, stored_as
+from sweeps.result import prose, room, stored_as
 from sweeps.spec.units import format_quantity
 
 if TYPE_CHECKING:
@@ -174,14 +174,12 @@ def _alike(one: Resolved, other: Resolved, names: Set[str]) -> bool:
 
 # What the user didn't give: the values taken, and where they come from.
 
-# Origins longer than this are cut to their kind in a table; the catalogue has the rest.
-LONGEST = 60
 # What says how units convert, and a model's shapes that it doesn't have.
 CONVERSIONS = ("hour", "day", "kilowatt_hour")
 ABSENT = (ASSUMED, "not stated: none")
 
 
-def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
+def assumed_lines(job: Job) -> Iterator[str]:
     """Yield what the user didn't give, with its values and origin."""
     columns = {n: v for axis in job.program.grid.axes for n, v in axis.columns.items()}
     constants = {**job.program.grid.constants, **job.program.assumed}
@@ -189,7 +187,7 @@ def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
     lines: list[str] = []
     several: dict[str, Sequence[Origin]] = {}
     for name, origins in job.resolved.origins.items():
-        text = _brief(origins) if brief else words_of(origins)
+        text = words_of(origins)
         if name not in used:
             continue
         if name in job.program.labels:
@@ -203,16 +201,15 @@ def assumed_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
             lines.append(f"  {name} = {_several(name, columns[name])}  [{text}]")
     if not lines and not several:
         return
-    machines = " ".join(machine.name for machine in job.resolved.machines)
-    hint = f" (sources: sweeps catalog {machines})" if brief and machines else ""
-    yield f"not given, so taken as{hint}:"
-    yield from _table(several) if brief else _listed(several)
+    yield "not given, so taken as:"
+    yield from _listed(several)
     yield from lines
 
 
 def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
-    """Yield what the user didn't give as `assumed_lines` does, gathered by origin: it is much."""
+    """Yield what `assumed_lines` does, gathered by origin: a line each where it is brief."""
     columns = {n: v for axis in job.program.grid.axes for n, v in axis.columns.items()}
+    constants = {**job.program.grid.constants, **job.program.assumed}
     used = _used(job)
     groups: dict[str, dict[str, list[str]]] = {}
     for name, origins in job.resolved.origins.items():
@@ -221,10 +218,12 @@ def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
             continue
         if name in job.program.labels:
             value = job.program.labels[name]
-        elif name in job.program.grid.constants:
-            value = format_quantity(job.program.grid.constants[name], VOCABULARY[name].units)
+        elif name in constants:
+            value = format_quantity(constants[name], VOCABULARY[name].units)
         elif name in columns:
             value = _several(name, columns[name])
+        elif name not in job.program.grid.columns:
+            continue
         else:
             value = _several(name, job.program.grid.columns[name].reshape(-1))
         origin = _group(origins) if brief else words_of(origins)
@@ -235,11 +234,35 @@ def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
     library = job.program.labels.get("software", "none")
     named += [one.name for one in job.resolved.models] + [library] * (library != "none")
     machines = " ".join(named)
-    yield "not given, so taken as" + (f" (sources: sweeps catalog {machines}):" if brief else ":")
+    hint = f" (sources: sweeps catalog {machines})" if brief and machines else ""
+    yield f"not given, so taken as{hint}:"
+    if brief:
+        folded = [_folded(origin, values) for origin, values in groups.items()]
+        yield from (line for line, _ in folded)
+        if sum(more for _, more in folded):
+            yield "  --verbose names every value with its source"
+        return
     for origin, values in groups.items():
         yield f"  {origin}"
         text = "; ".join(f"{', '.join(names)} = {value}" for value, names in values.items())
-        yield from wrap(text, LINE, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        yield from wrap(text, prose(), initial_indent=" " * 6, subsequent_indent=" " * 6)
+
+
+def _folded(origin: str, values: Mapping[str, Sequence[str]]) -> tuple[str, int]:
+    """Return what one origin gave in a line, and how many values that leaves out."""
+    joined = "; ".join(f"{', '.join(names)} = {value}" for value, names in values.items())
+    whole = f"  {origin.replace(': ', ', ', 1)}: {joined}"
+    if len(whole) <= room():
+        return whole, 0
+    texts = [f"{name} = {value}" for value, names in values.items() for name in names]
+    line = f"  {origin.replace(': ', ', ', 1)}: {texts[0]}"
+    for place, text in enumerate(texts[1:], 1):
+        more = f"; and {len(texts) - place} more"
+        after = "" if place == len(texts) - 1 else more
+        if len(f"{line}; {text}{after}") > room():
+            return line + more, len(texts) - place
+        line += f"; {text}"
+    return line, 0
 
 
 def _group(origins: Sequence[Origin]) -> str:
@@ -253,26 +276,11 @@ def _group(origins: Sequence[Origin]) -> str:
     return f"{first.kind} ({first.owner})" if first.owner else first.kind
 
 
-def _brief(origins: Sequence[Origin]) -> str:
-    words = words_of(origins)
-    return origins[0].kind if len(words) > LONGEST else words
-
-
 def _listed(several: Mapping[str, Sequence[Origin]]) -> Iterator[str]:
     for name, origins in several.items():
         yield f"  {name}"
         for one in origins:
             yield f"    {one.owner} = {_shown(name, one)}  [{one.text}]"
-
-
-def _table(several: Mapping[str, Sequence[Origin]]) -> Iterator[str]:
-    """Yield a line a quantity, with a column for each machine or model."""
-    owners = list(dict.fromkeys(one.owner for origins in several.values() for one in origins))
-    rows: list[Sequence[str]] = [("", *owners)] if owners else []
-    for name, origins in several.items():
-        cells = {one.owner: f"{_shown(name, one)} {one.short}" for one in origins}
-        rows.append((name, *(cells.get(owner, "") for owner in owners)))
-    yield from aligned(rows, left=len(owners) + 1)
 
 
 def _shown(name: str, origin: Origin) -> str:

@@ -74,7 +74,7 @@ def command(**given: Any) -> int:
 
 def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
     """Yield what people read: a report of one cell, a table of many."""
-    from sweeps.cli.options import assumed_lines
+    from sweeps.cli.options import assumed_lines, grouped_lines
     from sweeps.overlap import report_lines, statement_lines
     from sweeps.result import table_lines
 
@@ -86,7 +86,7 @@ def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
         if given["verbose"]:
             for case in job.program.cases:
                 yield from statement_lines(job, case)
-    yield from assumed_lines(job)
+    yield from assumed_lines(job) if given["verbose"] else grouped_lines(job, brief=True)
 
 
 def _cells(job: Job) -> Iterator[dict[str, Any]]:

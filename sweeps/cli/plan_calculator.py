@@ -16,7 +16,7 @@ from sweeps.cli.plan_command import CALCULATED, Asked
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault
 from sweeps.origin import GIVEN, Origin, assumed
-from sweeps.result import LINE, Field, Result, aligned, of_rows, provenance_of
+from sweeps.result import Field, Result, aligned, of_rows, prose, provenance_of
 from sweeps.search.calculator import (
     MENTIONED,
     SCRIPT,
@@ -540,5 +540,5 @@ def _gb(value: float) -> str:
 
 
 def _bullet(text: str) -> Sequence[str]:
-    return wrap(text, LINE, initial_indent="  - ", subsequent_indent="    ",
+    return wrap(text, prose(), initial_indent="  - ", subsequent_indent="    ",
                 break_on_hyphens=False)  # fmt: skip

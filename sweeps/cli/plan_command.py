@@ -284,6 +284,7 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     """Answer a question at one point."""
     from sweeps.cli.plan_report import answer_lines, nothing_lines
     from sweeps.cli.write import Output, Progress
+    from sweeps.result import fitted
     from sweeps.search.answer import answer
     from sweeps.search.interface import KEPT_SPLITS, Plans
 
@@ -303,7 +304,7 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     progress.end()
     plans = Plans(request, found, None, asked.tokens, asked.days, given["top"] or KEPT_SPLITS)
     if found.recommended is None:
-        sys.stdout.writelines(line + "\n" for line in nothing_lines(found, asked))
+        sys.stdout.writelines(fitted(nothing_lines(found, asked)))
         return 1
     if given["sensitivity"]:
         from sweeps.cli.plan_report import survival_lines

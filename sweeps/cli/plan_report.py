@@ -21,7 +21,7 @@ from sweeps.cli.options import price_words
 from sweeps.cli.plan_command import Asked, flag_of
 from sweeps.cli.write import shown
 from sweeps.engine.grid import is_row_number
-from sweeps.result import LINE, Result, aligned
+from sweeps.result import Result, aligned, fitted, prose, room
 from sweeps.search.answer import (
     NO_ROOM,
     POINTS,
@@ -82,6 +82,28 @@ def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
             if (always or set(texts) not in idle) and (title != "etp" or routed)]  # fmt: skip
     return [[title for title, _ in kept],
             *([texts[place] for _, texts in kept] for place in range(len(plans)))]  # fmt: skip
+
+
+_DEGREES = ("tp", "cp", "pp", "dp", "ep", "etp")
+
+
+def _plan_table(plans: Sequence[Detail]) -> Iterator[str]:
+    """Yield plans as a table; where it is too wide, what all have stands in a line below."""
+    rows = plan_rows(plans)
+    keys = sum(title in _DEGREES for title in rows[0])
+    columns = [*zip(*rows, strict=True)]
+    wide = sum(max(map(len, one)) + 2 for one in columns) > room()
+    rates = display.title("tokens_per_second_per_gpu")
+    same = {one[0]: one[1] for one in columns[keys:] if len(rows) > 2 and len(set(one[1:])) == 1}
+    said = [name for name in same if name and name in _HOW]
+    if wide:
+        columns = [one for one in columns if one[0] != rates and one[0] not in said]
+    yield from aligned([*zip(*columns, strict=True)], left=0, keys=keys)
+    if wide and said:
+        yield "  in each: " + ", ".join(f"{name} {same[name]}" for name in said)
+
+
+_HOW = ("chunks", "schedule", "mb", "ZeRO", "sp", "recompute")  # Columns of how a split is run
 
 
 def _by(time: float, base: float) -> str:
@@ -161,7 +183,7 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
 def bullets(lines: Sequence[str]) -> Iterator[str]:
     """Yield lines as wrapped points of a list."""
     for line in lines:
-        yield from wrap(line, LINE, initial_indent="  - ", subsequent_indent="    ")
+        yield from wrap(line, prose(), initial_indent="  - ", subsequent_indent="    ")
 
 
 def heading(answer: Answer) -> str:
@@ -193,7 +215,7 @@ def space_lines(answer: Answer) -> Iterator[str]:
     widths = [max((len(line[place]) for line in lines), default=0) for place in (0, 1)]
     for count, name, text in lines:
         head = f"    {count.rjust(widths[0])}  {name.ljust(widths[1])}  "
-        yield from wrap(text, LINE, initial_indent=head, subsequent_indent=" " * len(head)) or [
+        yield from wrap(text, prose(), initial_indent=head, subsequent_indent=" " * len(head)) or [
             head.rstrip()
         ]
     yield ""
@@ -208,7 +230,7 @@ def _best(answer: Answer, count: int) -> Iterator[str]:
     rows = answer.table(count)
     objective = answer.point.objective
     yield f"the best plan of each split, {objective.words} first"
-    yield from aligned(plan_rows(rows), left=0)
+    yield from _plan_table(rows)
     if len(answer.found.splits) > count:
         more = len(answer.found.splits) - count
         yield f"  ... and {more:,} more splits: --top, --csv, --json or --output give them"
@@ -227,7 +249,7 @@ def _front(answer: Answer) -> Iterator[str]:
     objective = answer.point.objective
     both = f"{objective.quantity.replace('_', ' ')} against {objective.second.replace('_', ' ')}"
     yield f"Pareto front: {both}{several}"
-    yield from aligned(plan_rows(plans), left=0)
+    yield from _plan_table(plans)
     yield ""
 
 
@@ -248,8 +270,7 @@ def what_if_lines(effects: Sequence[Any]) -> Iterator[str]:
                 one.note,
             ]
         )
-    lines = aligned([row[:4] for row in rows])
-    yield from (f"{line}  {row[4]}".rstrip() for line, row in zip(lines, rows, strict=True))
+    yield from aligned(rows, last=True)
     yield ""
 
 
@@ -381,7 +402,7 @@ def _other_batch(answer: Answer) -> Iterator[str]:
         yield from wrap(
             f"the batch doesn't divide among the GPUs: with {other.words} a token would take "
             f"{1.0 / (1.0 + other.faster) - 1.0:+.1%} ({plan.name})",
-            LINE,
+            prose(),
         )
         yield ""
 
@@ -431,7 +452,7 @@ def _packed(settings: Settings) -> Iterator[str]:
     """Yield settings with several on a line where they are short."""
     if settings.framework == "DeepSpeed":
         text = " ".join(line.strip() for line in settings.lines)
-        yield from wrap(text, LINE - 4, break_on_hyphens=False)
+        yield from wrap(text, prose() - 4, break_on_hyphens=False)
         return
     section, row = "", ""
     for line in settings.lines:
@@ -443,7 +464,7 @@ def _packed(settings: Settings) -> Iterator[str]:
                 yield section
             continue
         joined = f"{row}{'; ' if section else ' '}{line}" if row else line
-        if len(joined) > LINE - 4 and row:
+        if len(joined) > prose() - 4 and row:
             yield row
             row = line
         else:
@@ -493,7 +514,7 @@ def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[
         lost = f"it {rival.why}" if rival.why == NO_ROOM else rival.why
         lost = lost or f"it loses {rival.lost:.1%}"
         then = f"best is {rival.plan.name}" if rival.plan else "none of these plans can run"
-        yield from wrap(f"{name} = {value}: {lost}; {then}", LINE, initial_indent="  ",
+        yield from wrap(f"{name} = {value}: {lost}; {then}", prose(), initial_indent="  ",
                         subsequent_indent="      ")  # fmt: skip
     yield ""
     yield from found.own.lines(every=every)
@@ -542,13 +563,13 @@ def explain(request: Request, asked: Asked, given: Mapping[str, Any]) -> int:
     if plan is None:
         near = nearest_plan(own.found.space)
         if near is None or not near.memory:
-            sys.stdout.writelines(line + "\n" for line in nothing_lines(own, asked))
+            sys.stdout.writelines(fitted(nothing_lines(own, asked)))
             return 1
         plan = near.plan
     (detail,) = details([plan], WHOLE, check=True)
     best = answer(point)
     lines = _lines(own, detail, best, asked, given)
-    sys.stdout.writelines(line + "\n" for line in lines)
+    sys.stdout.writelines(fitted(lines))
     return 0 if detail.fits and not detail.faults else 1
 
 

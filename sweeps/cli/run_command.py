@@ -48,7 +48,7 @@ def command(spec: str, **given: Any) -> int:
     from sweeps.hops.study import is_study
     from sweeps.job import prepare
     from sweeps.own_formulas import load_formulas
-    from sweeps.result import command_line
+    from sweeps.result import command_line, fitted
     from sweeps.spec.catalog import find_sweep
     from sweeps.spec.sweep import load_sweep
     from sweeps.store.publish import check_output
@@ -89,7 +89,7 @@ def command(spec: str, **given: Any) -> int:
     if asked:
         _check_declared(job)
     if given["dry_run"]:
-        sys.stdout.writelines(line + "\n" for line in dry_run(job, given))
+        sys.stdout.writelines(fitted(dry_run(job, given)))
         return 0
     if out.programs and job.stored:
         out.check_printable(job)
@@ -108,7 +108,7 @@ def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
     from sweeps.cli.options import assumed_lines, grouped_lines
     from sweeps.cli.write import answer_lines
     from sweeps.job import RECORDED
-    from sweeps.result import of_dataset
+    from sweeps.result import fitted, of_dataset
     from sweeps.store.read import open_dataset
 
     if out.programs:
@@ -125,12 +125,12 @@ def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
         else:
             answer = list(answer_lines(out.path))
     finally:
-        sys.stdout.writelines(line + "\n" for line in answer)
+        sys.stdout.writelines(fitted(answer))
         sys.stdout.write(out.ends.getvalue())
     lines = [one.words for one in job.touched]
     lines += [] if answer and not verbose else [*summary(out.path)]
-    lines += (grouped_lines if job.program.training else assumed_lines)(job, brief=True)
-    sys.stdout.writelines(line + "\n" for line in lines)
+    lines += assumed_lines(job) if verbose else grouped_lines(job, brief=True)
+    sys.stdout.writelines(fitted(lines))
 
 
 def _check_options(given: Mapping[str, Any]) -> None:
@@ -232,6 +232,7 @@ def summary(path: Path) -> Iterator[str]:
 def info_command(file: str, verifying: bool, showing: bool) -> int:
     """Say what is in a stored sweep: dimensions, variables, origin."""
     from sweeps.errors import RunError
+    from sweeps.result import fitted
     from sweeps.store.read import describe, verify
 
     path = Path(file)
@@ -248,8 +249,8 @@ def info_command(file: str, verifying: bool, showing: bool) -> int:
         return 0
     for name in ("title", "summary", "history", "source", "Conventions", "references"):
         if about.attrs.get(name):
-            sys.stdout.write(f"{name:<12}{about.attrs[name]}\n")
-    sys.stdout.writelines(line + "\n" for line in summary(path))
+            sys.stdout.writelines(fitted([f"{name:<12}{about.attrs[name]}"]))
+    sys.stdout.writelines(fitted(summary(path)))
     return 0
 
 

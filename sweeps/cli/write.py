@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import sys
 import time
@@ -24,6 +25,7 @@ from sweeps.result import (
     Record,
     Result,
     csv_lines,
+    fitted,
     hold,
     json_lines,
     stored_as,
@@ -226,7 +228,7 @@ class Output:
         if self.programs:
             sys.stdout.writelines(self.text(result))
         else:
-            sys.stdout.writelines(line if line.endswith("\n") else f"{line}\n" for line in lines)
+            sys.stdout.writelines(fitted(lines))
 
     def text(self, result: Result) -> Iterator[str]:
         """Yield a result's records as the text that is asked for."""
@@ -440,14 +442,15 @@ def figures_of(dataset: xr.Dataset, declared: Figures | None = None) -> list[Fig
 TABLES = ("curves", "scaling", "best")  # The kinds of figures that are tables as well
 _MOST_ROWS = 24
 _BEST = 8
+FOLLOWING = ("gpus_per_node", "mesh_nx", "mesh_ny", "mesh_nz")  # Axes that others tell
 _MOST_READ = 10_000_000  # Cells from which nothing is read just to show some of them
 
 
 def answer_lines(path: Path) -> Iterator[str]:
     """Yield what a stored sweep says: its first lines or map as a table, or its best cells."""
-    from sweeps.plots.data import subject_of
+    from sweeps.plots.data import PLACE, subject_of
     from sweeps.plots.defaults import main_variable
-    from sweeps.plots.draw import best_cells, tabulate
+    from sweeps.plots.draw import best_cells, effects, tabulate
     from sweeps.result import aligned
     from sweeps.store.read import open_dataset
 
@@ -457,9 +460,13 @@ def answer_lines(path: Path) -> Iterator[str]:
             return
         own = [one for one in figures_of(dataset) if one.kind in TABLES]
         shown = tabulate(dataset, own[0]) if own else best_cells(dataset, main, _BEST)
-    title, names, (heads, *rows) = shown
+        changes = [*effects(dataset, own[0])] if own else []
+    title, names, (heads, *rows), gaps = shown
     yield title
-    yield from aligned([heads, *rows[:_MOST_ROWS]], left=names)
+    yield from (f"  {line}" for line in changes)
+    table, told = [heads, *rows[:_MOST_ROWS]], heads[-1].startswith(PLACE)
+    yield from aligned(table, left=names, keys=names, last=told)
+    yield from (f"  {gap}" for gap in gaps)
     if len(rows) > _MOST_ROWS:
         yield f"  ... and {len(rows) - _MOST_ROWS} more: --csv or --json give all"
     yield ""
@@ -484,7 +491,8 @@ def _wanted(result: Result, *, training: bool) -> list[str]:
     # Of what some plans have alone, what none here has is left out.
     perhaps = {*times, "bubble_fraction"}
     more = display.rows("communication", "step", "rates", "cost", place="table")
-    usual = (*PLAN, memory, *times, *more)
+    first = [name for name in ("step_time", "tokens_per_second_per_gpu", "mfu") if name in more]
+    usual = dict.fromkeys((*PLAN, *first, memory, *times, *more))
     return [
         name
         for name in usual
@@ -492,27 +500,102 @@ def _wanted(result: Result, *, training: bool) -> list[str]:
     ] or list(values)
 
 
+_MOST_COMPARED = 5000  # Cells among which the best is looked for before a table
+# What is compared: one of two that wins is named.
+_SAID = {"message_bytes": "message", "world_size": "GPUs", "global_batch": "sequences a step",
+         "sequence_length": "tokens a sequence"}  # fmt: skip
+_RIVALS = ("algorithm", "topology", "hardware", "software", "mechanism", "model", "schedule")
+
+
+def extremes(result: Result, *, training: bool) -> Iterator[str]:
+    """Yield in a line or two what a table of many cells says: the ends, and what wins where."""
+    rows = list(result.values(_MOST_COMPARED + 1))
+    variables = {column.name for column in result.layout.variables}
+    main = next((name for name in ("step_time", "time") if name in variables), "")
+    done = [row for row in rows if main and np.isfinite(float(row[main]))]
+    if not done or len(rows) > _MOST_COMPARED:
+        return
+    axes = [n for n in rows[0] if n not in variables and len({row[n] for row in rows}) > 1]
+
+    def place(row: Mapping[str, Any]) -> str:
+        return ", ".join(
+            str(row[name]) if name in _RIVALS
+            else f"{_SAID.get(name) or name.replace('_', ' ')} {shown(name, row[name])}"
+            for name in axes if name not in FOLLOWING
+        )  # fmt: skip
+
+    least, most = (best(done, key=lambda row: float(row[main])) for best in (min, max))
+    if training:
+        fits = [row for row in done if not float(row.get("headroom", 0.0)) < 0.0]
+        few = f"; {len(rows) - len(fits):,} of {len(rows):,} don't fit or can't be"
+        least = min(fits, key=lambda row: float(row[main]), default=least)
+        words = "shortest step" if fits else "nothing fits: the shortest step would be"
+        rate = f", MFU {shown('mfu', least['mfu'])}" if "mfu" in least else ""
+        yield f"{words} {shown(main, least[main])}{rate}: {place(least)}" + few * (
+            0 < len(fits) < len(rows)
+        )
+    else:
+        yield (
+            f"from {shown(main, least[main])} ({place(least)}) "
+            f"to {shown(main, most[main])} ({place(most)})"
+        )
+    rival = next((name for name in axes if name in _RIVALS), "")
+    if rival:
+        yield from _winners(done, main, rival, [n for n in axes if n not in (rival, *FOLLOWING)])
+
+
+def _winners(
+    rows: Sequence[Mapping[str, Any]], main: str, rival: str, others: Sequence[str]
+) -> Iterator[str]:
+    """Yield which of what is compared has the least, in how many cases."""
+    cases: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        cases.setdefault(tuple(row[name] for name in others), []).append(row)
+    won: dict[str, int] = {}
+    compared = [own for own in cases.values() if len(own) > 1]
+    for own in compared:
+        best = str(min(own, key=lambda row: float(row[main]))[rival])
+        won[best] = won.get(best, 0) + 1
+    if not compared:
+        return
+    order = sorted(won.items(), key=lambda item: -item[1])
+    texts = [f"{name} in {count:,}" for name, count in order]
+    of = f" of {len(compared):,}" if len(compared) > 1 else ""
+    told = f"{texts[0]}{of}" + "".join(f", {text}" for text in texts[1:])
+    yield f"least time by {rival}: " + (told if of else order[0][0])
+
+
 def as_table(result: Result, *, training: bool, most: int = 40) -> Iterator[str]:
     """Yield the cells as a table with aligned columns, cut after some rows."""
+    yield from extremes(result, training=training)
     rows = []
     wanted = _wanted(result, training=training)
     variables = {column.name for column in result.layout.variables}
-    for record in result.values(most):
+    records = list(result.values(most))
+    if all(one.get("algorithm") == one.get("chosen_algorithm") for one in records):
+        wanted = [name for name in wanted if name != "chosen_algorithm"]
+    for record in records:
         row = {
-            name: shown(name, value)
-            for name, value in record.items()
-            if name not in variables or name in wanted
+            name: shown(name, record[name])
+            for name in (*(name for name in record if name not in variables), *wanted)
+            if name in record
         }
         why = set(str(record.get("status", "ok")).split()) - {"ok", ONE_RANK}
         if why:
             row["why"] = " ".join(sorted(why))
         rows.append(row)
+    if any("why" in row for row in rows):
+        # Behind what is missing, not behind all columns.
+        head = [*itertools.takewhile(lambda name: name not in ("time", "step_time"), rows[0])]
+        order = dict.fromkeys([*head, *(n for n in ("step_time", "time") if n in rows[0]), "why"])
+        rows = [{name: row.get(name, "") for name in dict.fromkeys([*order, *row])} for row in rows]
     yield from table_lines(
         rows,
         lambda _, text: text,
         most=most,
         total=result.cells,
         title=lambda name: display.title(name) if name in variables else name,
+        keys=sum(name not in variables for name in next(iter(rows), {})),
     )
 
 

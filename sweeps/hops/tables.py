@@ -14,7 +14,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
 from sweeps.hops.study import LEVEL_NAMES, PASSES, Scenario, Study, messages_of, parted, rows_of
-from sweeps.result import Result, of_columns, table_lines
+from sweeps.result import Result, of_columns, prose, table_lines
 from sweeps.spec.units import format_quantity
 
 MB, MIB = 1e6, 2.0**20
@@ -92,13 +92,17 @@ def report_lines(study: Study, *, verbose: bool = False) -> Iterator[str]:
     for case in study.cases:
         yield f"\n{case.name} ({case.where}, {case.switching.replace('_', ' ')})\n"
         records = [r for r in strategy_records(study) if r["case"] == case.name]
-        yield from table_lines([_row(study, r) for r in records], _text, most=1000)
+        # The notebook's own table has both units.
+        both = case is study.cases[0]
+        yield from table_lines(
+            [_row(study, r, both=both) for r in records], _text, most=1000, keys=2
+        )
     if len(study.cases) > 1:
         yield "\nside by side\n"
-        yield from table_lines(_paired_rows(study), _text, most=1000)
+        yield from table_lines(_paired_rows(study), _text, most=1000, keys=2)
     yield "\nper message, by mix of hops\n"
     rows = [_message(study, record) for record in message_records(study)]
-    yield from table_lines(rows, _text, most=1000)
+    yield from table_lines(rows, _text, most=1000, keys=2)
     if verbose:
         yield from _derivations(study)
     if any(case.note for case in study.cases):
@@ -134,8 +138,8 @@ def _length(study: Study, record: dict[str, Any]) -> dict[str, Any]:
     return {"seq": f"{record['sequence_length']:.0f}"} if several else {}
 
 
-def _row(study: Study, record: dict[str, Any]) -> dict[str, Any]:
-    return {
+def _row(study: Study, record: dict[str, Any], *, both: bool) -> dict[str, Any]:
+    row = {
         "Layer": record["layer"],
         "Mode": record["mode"],
         **_length(study, record),
@@ -146,6 +150,7 @@ def _row(study: Study, record: dict[str, Any]) -> dict[str, Any]:
         "Latency_ms": f"{1e3 * record['latency_s']:.3f}",
         "Energy_mJ": f"{1e3 * record['energy_j']:.3f}",
     }
+    return {name: text for name, text in row.items() if both or not name.endswith("MiB")}
 
 
 def _paired_rows(study: Study) -> Iterator[dict[str, Any]]:
@@ -248,7 +253,7 @@ def _groups(mode: str) -> Iterator[tuple[str, int, int]]:
 def _wrapped(text: str) -> Iterator[str]:
     import textwrap
 
-    yield from (f"{line}\n" for line in textwrap.wrap(text, 100))
+    yield from (f"{line}\n" for line in textwrap.wrap(text, prose()))
 
 
 # A study as a dataset in a file, and what charts compare it.

@@ -194,7 +194,7 @@ def draw_best(figure: Figure, view: View) -> Canvas:
     return made.canvas
 
 
-def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]]]:
+def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], list[str]]:
     """Return a map as a table: its title, its columns of names, and the best at samples."""
     panels = panels_of(figure, view)
     drawn = _prepared(figure, view, panels)
@@ -209,7 +209,7 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]]]:
         for row in down:
             cells = [names[place] for place in which[row, across]]
             rows.append([*panel, given(drawn.y[row]), *cells])
-    return figure["title"] or _title(figure, view), len(of) + 1, rows
+    return figure["title"] or _title(figure, view), len(of) + 1, rows, []
 
 
 _MOST = {"time": "is fastest", "step_time": "is fastest", "energy": "takes the least energy"}

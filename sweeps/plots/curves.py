@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError
-from sweeps.plots.data import PLAN_NAMES, View, evenly
+from sweeps.plots.data import PLACE, PLAN_NAMES, View, evenly, word_of
 from sweeps.plots.declare import (
     baseline_words,
     by_column,
@@ -62,6 +62,7 @@ _MOST_LINES = 24
 _FEW_COLOURS = 3  # more values of a number than these are told apart by a colour scale
 
 
+GAPS = "Gaps:"  # how a note begins that says why values are missing
 _OVER = re.compile(r"Over (.*): ([\d,]+) cells for each")
 
 
@@ -230,7 +231,7 @@ def _notes(
     if hidden:
         notes.append(f"Not shown, as a logarithmic axis has no 0 or infinity: {hidden} points.")
     if np.isnan(values).any():
-        notes.append(f"Gaps: {why or tried or 'the file has no value there'}.")
+        notes.append(f"{GAPS} {why or tried or 'the file has no value there'}.")
     return notes
 
 
@@ -343,11 +344,11 @@ def draw_curves(figure: Figure, view: View) -> Canvas:
     return made.canvas
 
 
-def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]]]:
+def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], list[str]]:
     """Return a figure's title and its values: a row a line, a column a sample of ``x``.
 
-    Between them how many columns on the left are names.  Of a reduction a last column says where
-    its last value was found.
+    Between them how many columns on the left are names, behind them why some lack a value.  Of a
+    reduction a last column says where its last value was found.
     """
     x, y = figure["x"], figure["y"]
     view, table = by_column(view, x, y, more=better_of(figure["better"], view.units(y)))
@@ -362,18 +363,29 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]]]:
     bare = {dim: view.labels(dim, bare=True) for dim in (figure["panels"], *by) if dim}
     found = _places(view, y, [*([figure["panels"]] if labelled[0] else []), *by, x])
     rows = [[*compress(heads, labelled), f"{plain(x)} {first}", *others]]
-    rows[0] += [f"found, at {others[-1]}, with"] if found and others else []
+    rows[0] += [f"{PLACE} {plain(x)} {others[-1]}"] if found and others else []
     for panel, values in enumerate(plot.curves):
         name = bare[figure["panels"]][panel] if labelled[0] else ""
         for line, own in zip(plot.lines, values, strict=True):
             if not np.isnan(own).all():
                 texts = ["-" if np.isnan(one) else scale.given(one) for one in own[at]]
                 cell = (*([panel] if labelled[0] else []), *line.place, -1)
-                texts += [", ".join(f"{plain(dim)} {one[cell]}" for dim, one in found.items())]
+                told = (_said(dim, str(one[cell])) for dim, one in found.items())
+                texts += [", ".join(filter(None, told))]
                 own_names = (bare[dim][k] for dim, k in zip(by, line.place, strict=True))
                 names = [name, " · ".join(own_names)]  # The heading says what they are
                 rows.append([*compress(names, labelled), *texts][: len(rows[0])])
-    return figure["title"] or _title(figure, view, table), sum(labelled), rows
+    gaps = [note for note in plot.notes if note.startswith(GAPS)]
+    return figure["title"] or _title(figure, view, table), sum(labelled), rows, gaps
+
+
+def _said(dim: str, text: str) -> str:
+    """Return an entry of a plan in short, as ``tp 8``; nothing of what is off."""
+    if dim == "recompute":
+        return "" if text == "none" else f"{plain(text)} recompute"
+    if dim in PLAN_NAMES and dim not in ("tp", "pp", "dp", "micro_batch") and text in ("0", "1"):
+        return f"ZeRO {text}" if dim == "zero_stage" and text == "1" else ""
+    return f"{word_of(dim) if dim in PLAN_NAMES else plain(dim)} {text}"
 
 
 def _places(view: View, y: str, dims: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -387,7 +399,11 @@ def _places(view: View, y: str, dims: Sequence[str]) -> dict[str, NDArray[Any]]:
         words = str(attrs.get("flag_meanings", "")).split()
         texts = [words[one] if words else scale.given(one) for one in values.ravel().tolist()]
         found[dim] = np.array(texts).reshape(values.shape)
-    return found
+    return {dim: found[dim] for dim in sorted(found, key=_order)}
+
+
+def _order(dim: str) -> int:
+    return PLAN_NAMES.index(dim) if dim in PLAN_NAMES else -1
 
 
 def _title(figure: Figure, view: View, table: str) -> str:

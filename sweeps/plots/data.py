@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Plans as figures name them: which dimensions plans vary along, what tells one from another.
 
 # What a plan chooses, in the order in which people name it.
+PLACE = "best plan at"  # how the heading begins of where a table's best values were found
 PLAN_NAMES = (
     *(name for name, _, _ in DEGREES), "zero_stage", "sequence_parallel", *PLAN_LABELS
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sweeps.errors import InputError, RunError
-from sweeps.plots.data import cell_names, subject_of, view_of
-from sweeps.plots.declare import check_figures, resolve
+from sweeps.plots.data import cell_names, entries, find, subject_of, view_of
+from sweeps.plots.declare import check_figures, in_percent, resolve
 from sweeps.plots.frame import better_of
 from sweeps.plots.schema import BREAKDOWNS, Figure
 from sweeps.plots.style import (
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 _RESOLUTION = 150  # dots per inch of a PNG
+_NO_CHANGE = 0.05  # percent
 
 
 def draw(dataset: xr.Dataset, figure: Figure | Mapping[str, Any], stem: Path) -> list[Path]:
@@ -47,21 +48,60 @@ def draw(dataset: xr.Dataset, figure: Figure | Mapping[str, Any], stem: Path) ->
 
 def tabulate(
     dataset: xr.Dataset, figure: Figure | Mapping[str, Any]
-) -> tuple[str, int, list[list[str]]]:
-    """Return lines or a map as a table: its title, its columns of names, and its rows."""
+) -> tuple[str, int, list[list[str]], list[str]]:
+    """Return lines or a map as a table: title, number of columns of names, rows, why some lack."""
     figure = _resolved(dataset, figure)
     if figure.kind == "best":
         from sweeps.plots.best import table_of
     else:
         from sweeps.plots.curves import table_of
     view = view_of(dataset, figure["at"])
-    title, names, rows = table_of(figure, view)
+    title, names, rows, gaps = table_of(figure, view)
     held = ", ".join(view.phrase(dim) for dim in figure["at"] if dim in view.held)
-    return f"{title} ({held})" if held else title, names, rows
+    return f"{title} ({held})" if held else title, names, rows, gaps
 
 
-def best_cells(dataset: xr.Dataset, name: str, most: int) -> tuple[str, int, list[list[str]]]:
-    """Return a variable's best cells as a table: its title, its columns of names, and its rows."""
+def effects(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Iterator[str]:
+    """Yield what each entry changes beside a figure's baseline, all else at the baseline."""
+    figure = _resolved(dataset, figure)
+    base = figure.options.get("relative_to")
+    if not base:
+        return
+    view = view_of(dataset, figure["at"])
+    dims = [dim for dim in (figure["panels"], *figure["lines"], figure["x"]) if view.has(dim or "")]
+    if figure["best_of"] or set(view.dataset[figure["y"]].dims) - set(dims):
+        return
+    values = in_percent(figure, view, view.numbers(figure["y"], dims), dims) - 100.0
+    found = {dim: find(base[dim], entries(view.dataset, dim)) for dim in dims if dim in base}
+    places = {dim: place for dim, place in found.items() if place is not None}
+    for dim, usual in places.items():
+        own = values
+        for place, other in enumerate(dims):
+            if other in places and other != dim:
+                own = np.take(own, [places[other]], axis=place)
+        names = view.labels(dim, bare=True)
+        for entry in (one for one in range(len(names)) if one != usual):
+            changes = np.take(own, [entry], axis=dims.index(dim))
+            if np.isnan(changes).all():
+                continue
+            ends = []
+            for which in (np.nanargmin, np.nanargmax):
+                where = np.unravel_index(which(changes), changes.shape)
+                free = [d for d in dims if d not in base]
+                whose = [view.labels(d)[where[dims.index(d)]] for d in free]
+                change = float(changes[where])
+                text = "0 %" if abs(change) < _NO_CHANGE else f"{change:+.1f} %"
+                ends.append(text + f" ({', '.join(whose)})" * bool(whose))
+            same = ends[0].split(" (")[0] == ends[1].split(" (")[0]
+            yield f"{plain(dim)} {names[entry]} rather than {names[usual]}: " + (
+                ends[0].split(" (")[0] if same else f"{ends[0]} to {ends[1]}"
+            )
+
+
+def best_cells(
+    dataset: xr.Dataset, name: str, most: int
+) -> tuple[str, int, list[list[str]], list[str]]:
+    """Return a variable's best cells as a table, as `tabulate` does."""
     view = view_of(dataset, {})
     one = view.dataset.variables[name]
     more = better_of(None, view.units(name))
@@ -73,7 +113,7 @@ def best_cells(dataset: xr.Dataset, name: str, most: int) -> tuple[str, int, lis
     scale = scale_of(view.units(name))
     texts = [scale.given(value) for value in values[places].tolist()]
     title = f"{long_name(name, view.attrs(name), short=True)}: the best of {values.size:,} cells"
-    return title, 1, [["", plain(name)], *map(list, zip(cells, texts, strict=True))]
+    return title, 1, [["", plain(name)], *map(list, zip(cells, texts, strict=True))], []
 
 
 def _resolved(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Figure:

@@ -330,7 +330,7 @@ def report(ranks: Ranks) -> Iterator[str]:
         ):
             if len(parts) > (name == "stream"):
                 mostly = _mostly(trace, ranks.patterns) if name == "stream" else {}
-                yield from (f"  {line}" for line in _parts(name, heading, parts, mostly))
+                yield from _parts(name, heading, parts, mostly)
         if ranks.exposed and overlap.exposed:
             yield from (f"  {line}" for line in _reasons(ranks.exposed[place]))
         yield from (f"  note: {note}" for note in overlap.notes)
@@ -411,11 +411,12 @@ def _parts(
     for label, part in list(parts.items())[:_MOST]:
         last = _time(part.host) if name == "step" else f"{part.rows:,}"
         rows.append([str(label), *_row(part), last])
-    ends = ["mostly" if mostly else "", *(mostly.get(label, "") for label in parts)]
-    for line, end in zip(aligned(rows, left=0, indent=""), ends, strict=False):
-        yield f"{line}  {end}".rstrip()
+    ends = ["mostly", *(mostly.get(label, "") for label in parts)]
+    if mostly:
+        rows = [[*row, end] for row, end in zip(rows, ends, strict=False)]
+    yield from aligned(rows, left=0, keys=1, last=bool(mostly))
     if len(parts) > _MOST:
-        yield f"... and {len(parts) - _MOST:,} more: --csv, --json or --output give them all"
+        yield f"  ... and {len(parts) - _MOST:,} more: --csv, --json or --output give them all"
 
 
 def _reasons(found: Sequence[Exposure]) -> Iterator[str]:
@@ -450,7 +451,7 @@ def _together(ranks: Ranks) -> Iterator[str]:
             row += [parts, _time(skew.waiting[place])]
         rows.append(row)
     yield "all together"
-    yield from (f"  {line}" for line in aligned(rows, left=0, indent=""))
+    yield from aligned(rows, left=0)
 
 
 def kernel_lines(ranks: Ranks) -> Iterator[str]:

@@ -255,7 +255,7 @@ class Recommendation:
     def __str__(self) -> str:
         how = f"aggregate {self.aggregate}"
         how = how if self.method == "ring_exchange" else f"num_sm {self.num_sm}"
-        gain = f"{self.saved * 1e6:+,.1f} us saved, {self.speedup:.3f} x"
+        gain = f"{self.saved * 1e6:+,.1f} us saved, {self.speedup:.3f}x"
         text = f"TP={self.tp_size} {self.operator} {self.phase}: {self.method} ({how}), "
         text += f"overlap {self.overlap_ratio:.2f}, {gain}"
         return f"{text}; {self.reason}" if self.reason else text

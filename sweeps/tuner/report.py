@@ -170,7 +170,7 @@ class TuningReport:
             f"{config.head_size}; {config.max_token_len} tokens"
         )
         yield f"  {self._counted()}"
-        for choice in self.choices:
+        for choice in sorted(self.choices, key=lambda one: one.tp_size != self.best.tp_size):
             yield ""
             yield from self._of_choice(choice)
         yield ""

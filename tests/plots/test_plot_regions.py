@@ -78,7 +78,7 @@ def test_a_map_is_a_table_of_the_best() -> None:
     with open_dataset(gallery / "all-reduce-algorithms.nc") as stored:
         figure = {"kind": "best", "value": "chosen_algorithm", "panels": "topology",
                   "at": {"algorithm": "auto"}}  # fmt: skip
-        _, names, (heads, *rows) = tabulate(stored, figure)
+        _, names, (heads, *rows), _ = tabulate(stored, figure)
         chosen = stored.chosen_algorithm
         words = dict(zip(chosen.flag_values, chosen.flag_meanings.split(), strict=True))
         of = chosen.sel(algorithm="auto", message_bytes=[1024, 8 * 2**30])

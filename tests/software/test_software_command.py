@@ -206,7 +206,7 @@ def test_many_times_have_their_errors_and_networks(sweeps: Runner) -> None:
             count, mean = 0, math.nan
         assert float(row["measured_rows"]) == count
         assert float(row["expected_error"] or "nan") == pytest.approx(mean / 100, nan_ok=True)
-    told = sweeps("collective --N 8,16 --M 1GiB").out.splitlines()
+    told = sweeps("collective --N 8,16 --M 1GiB").out.splitlines()[1:]
     assert [line.split()[1] for line in told[:3]] == ["topology", "switch", "hierarchical"]
     assert told[0].endswith("error  of rows")
     assert [line.split()[-2:] for line in told[1:3]] == [["6.7%", "182"], ["9.1%", "78"]]

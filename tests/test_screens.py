@@ -1,0 +1,122 @@
+"""What a terminal shows: lines fit it, nothing is lost by that, and the answer comes first."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from sweeps.result import aligned, fitted
+from tests.cli_runner import Runner
+
+NOT_GIVEN = "not given, so taken as"
+STEP = "analysis --model llama3-8b --gpus 64 --seq-len 8192 --global-batch 512"
+COMMANDS = (
+    "collective --N 16 --M 1GiB",
+    "collective --N 8,64 --M 1KiB,1GiB --hardware dgx-h100,dgx-b200",
+    "collective --topology switch --algorithm ring,direct --N 8,64 --M 1MiB",
+    f"{STEP} --tp 8 --pp 2",
+    f"{STEP} --tp 4,8 --pp 1,2 --recompute none,full",
+    "hops",
+    "overlap --kind all --compute 50ms --comm 10ms",
+    "list --topology ring",
+    "catalog dgx-h100",
+    "show ring.all_reduce.ring",
+    "run quickstart --dry-run",
+)
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
+    return Runner(capsys)
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Give commands a terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    return monkeypatch
+
+
+def numbers(text: str) -> set[str]:
+    """Return the numbers in what a command says before what wasn't given."""
+    return set(re.findall(r"\d[\d.,]*", text.split(NOT_GIVEN, maxsplit=1)[0]))
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_lines_fit_the_terminal_and_nothing_is_lost(
+    cli: Runner, narrow: pytest.MonkeyPatch, line: str
+) -> None:
+    whole = ""
+    for columns in (1000, 80) if line != COMMANDS[1] else (1000, 80, 50):
+        narrow.setenv("COLUMNS", str(columns))
+        told = cli(line).out
+        assert max(map(len, told.splitlines())) <= columns
+        whole = whole or told
+        assert numbers(whole) <= numbers(told)
+
+
+@pytest.mark.parametrize("line", COMMANDS[:4])
+def test_what_was_assumed_is_a_line_a_group_and_opened_by_verbose(
+    cli: Runner, narrow: pytest.MonkeyPatch, line: str
+) -> None:
+    _, folded = cli(line).out.split(NOT_GIVEN)
+    groups = folded.splitlines()[1:]
+    assert 2 < len(groups) < 24
+    assert all(len(group) <= 80 and re.match(r"  \S", group) for group in groups)
+    assert groups[-1] == "  --verbose names every value with its source"
+    if line.startswith(STEP):  # what it opens is tested elsewhere
+        return
+    left_out = sum(int(count) for count in re.findall(r"and (\d+) more$", folded, re.MULTILINE))
+    opened = cli(f"{line} --verbose").out.split(NOT_GIVEN)[1]
+    assert left_out > 3
+    assert opened.count(" = ") > left_out
+
+
+def test_of_many_cells_the_ends_and_the_winner_come_first(
+    cli: Runner, narrow: pytest.MonkeyPatch
+) -> None:
+    lines = cli(COMMANDS[2]).out.splitlines()
+    assert re.fullmatch(r"from \S+ us \(direct, ranks 8\) to \S+ ms \(ring, ranks 64\)", lines[0])
+    assert lines[1] == "least time by algorithm: direct in 2 of 2"
+    shortest = cli(COMMANDS[4]).out
+    assert re.match(r"shortest step \S+ s, MFU \S+%: recompute none, tp \d, pp \d", shortest)
+
+
+def test_a_wide_table_stands_in_blocks_with_its_keys() -> None:
+    heads = ["name", *(f"column_{place}" for place in range(12))]
+    rows = [heads, ["one", *(f"{place}.5 ms" for place in range(12))]]
+    lines = list(aligned(rows, left=1, keys=1))
+    assert len(lines) == 2  # the tests' terminal is wide
+
+
+def test_blocks_begin_with_the_keys(narrow: pytest.MonkeyPatch) -> None:
+    heads = ["name", *(f"column_{place}" for place in range(12))]
+    rows = [heads, ["one", *(f"{place}.25 ms" for place in range(12))]]
+    text = "\n".join(aligned(rows, left=1, keys=1))
+    blocks = text.split("\n\n")
+    assert len(blocks) == 2
+    assert all(block.splitlines()[-1].startswith("  one  ") for block in blocks)
+    assert [f"{place}.25 ms" in text for place in range(12)] == [True] * 12
+
+
+def test_heads_and_long_cells_take_several_lines(narrow: pytest.MonkeyPatch) -> None:
+    words = "a cell of many words that nobody reads at once, and so it is cut where words end"
+    rows = [["what", "first_long_name", "second long name"], ["1.5 ms", "2.5 ms", words]]
+    lines = list(aligned(rows, left=3, indent=""))
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines).split()).endswith("cut where words end")
+    assert sum("1.5 ms" in line for line in lines) == 1
+
+
+def test_a_row_of_one_cell_stands_above_those_that_follow() -> None:
+    lines = list(aligned([["", "a"], ["a heading that is long"], ["b", "1"]], indent=""))
+    assert lines == ["   a", "a heading that is long", "b  1"]
+
+
+def test_prose_goes_on_below_itself(narrow: pytest.MonkeyPatch) -> None:
+    text = "name          " + "word " * 30
+    lines = [line.rstrip("\n") for line in fitted([text, "  short", "two\nlines"])]
+    assert lines[1].startswith(" " * 14 + "word")
+    assert lines[-3:] == ["  short", "two", "lines"]
+    assert max(map(len, lines)) <= 80
