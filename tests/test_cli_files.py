@@ -228,7 +228,7 @@ y = "best"
         last = dataset.isel(world_size=-1)
         # What has no value is called otherwise where a label has the name.
         assert dataset.best_recompute.attrs["flag_meanings"] == "no_value none full"
-        assert row.endswith(f"recompute none, tp {int(last.best_tp)}")
+        assert row.endswith(f"  tp {int(last.best_tp)}")
         assert f"{float(last.best):.4g} s" in row
 
 

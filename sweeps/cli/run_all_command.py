@@ -130,17 +130,16 @@ def command(**given: Any) -> int:
     Every network, operation and several numbers of ranks, and each suggested analysis.
     """
     from sweeps.cli.write import Output
-    from sweeps.result import csv_lines, of_rows, provenance_of
+    from sweeps.result import of_rows, provenance_of
 
-    out = Output(given, "run-all")
+    out = Output({**given, "as_csv": not given["as_json"]}, "run-all")
     out.check()
     collectives = _collectives()
     found = {"collective": collectives.evaluated(), **dict(_analyses())}
     rows = [{"command": name, **row} for name, own in found.items() for row in own.records()]
     attrs = provenance_of(title=TITLE, stated={"commands": list(found)}, given=given)
     result = of_rows(rows, _fields(found.values()), attrs)
-    lines = csv_lines(rows, result.header())
-    out.deliver(result, lines, draw=lambda stem: _draw(collectives, stem))
+    out.deliver(result, draw=lambda stem: _draw(collectives, stem))
     return 0
 
 
