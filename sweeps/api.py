@@ -168,6 +168,7 @@ def sweep(
 def sensitivity(
     quantity: str | None = None,
     *,
+    reduction: str | None = None,
     hardware_folders: Sequence[str | Path] = (),
     **constants: Any,
 ) -> xr.Dataset:
@@ -177,10 +178,14 @@ def sensitivity(
     ----------
     quantity : str, optional
         The answer, such as ``"peak_memory"``; the time, or the step time, by default.
+    reduction : str, optional
+        ``"min"``, ``"max"`` or ``"mean"`` of it, over everything that has several values; found
+        again with each constant moved.
     hardware_folders : sequence of path
         Folders of own machines.
     **constants
-        One value by quantity or label, as `sweep` takes it.  Numbers are SI.
+        One value by quantity or label, as `sweep` takes it; several where there is a reduction.
+        Numbers are SI.
 
     Returns
     -------
@@ -188,7 +193,8 @@ def sensitivity(
         Along ``constant``, the one that moves most first: ``lower_change`` and ``upper_change``,
         shares of the answer, with the constant at x0.9 and at x1.1 and all others as they are; the
         answers there, and where each value comes from.  Whole numbers are at the next ones
-        outwards, and what has a limit stays within it: ``lower_value`` and ``upper_value``.
+        outwards, and what has a limit stays within it: ``lower_value`` and ``upper_value``.  Of a
+        least or greatest value also where it is: ``lower_place`` and ``upper_place``.
 
     Raises
     ------
@@ -207,8 +213,13 @@ def sensitivity(
 
     folders = [Path(folder) for folder in hardware_folders]
     job = prepare(_stated(constants), command=["sweeps.sensitivity"], folders=folders)
-    usual = "step_time" if job.program.training else "time"
-    found = sensitivity_of(job, quantity or usual, folders)
+    asked = quantity or ("step_time" if job.program.training else "time")
+    if reduction is not None:
+        stated = _stated(constants)
+        one = {"quantity": asked, "operation": reduction, "over": [*stated.get("axes", {})]}
+        stated |= {"quantities": [], "reductions": [{**one, "name": "answer"}]}
+        job = prepare(stated, command=["sweeps.sensitivity"], folders=folders)
+    found = sensitivity_of(job, job.sweep.reductions[0] if reduction else asked, folders)
     return found.result({}, command=["sweeps.sensitivity"]).dataset()
 
 

@@ -2,14 +2,14 @@
 
 Each constant is taken at x0.9 and x1.1, all others as they are: set-ups along one axis, which the
 engine evaluates in one pass.  A constant that the user gives is moved before anything is resolved,
-so that what follows from it follows.
+so that what follows from it follows.  The answer of a reduction is found again at each set-up.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 
 from overhead.quantity import VOCABULARY
-from sweeps.engine.describe import coordinate
+from sweeps.engine.describe import coordinate, layout_of
 from sweeps.engine.grid import Column
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault, nearest
-from sweeps.job import Job
+from sweeps.job import PLAIN_RESULTS, Job
 from sweeps.origin import GIVEN, Origin, words_of
 from sweeps.result import Result, aligned, of_columns, prose
 from sweeps.spec.axis import Axis
 from sweeps.spec.resolve import Resolved, resolve
-from sweeps.spec.sweep import Sweep
+from sweeps.spec.sweep import Reduction, Sweep
 from sweeps.spec.units import format_quantity
 
 # What constants are multiplied by.
@@ -39,6 +39,8 @@ POINT = "setup"
 DIGITS = 9
 # Rows of the table; what moves an answer by less than can be read isn't worth a row.
 SHOWN, LEAST = 15, 5e-5
+# Results of reductions, in words.
+RESULTS = {"min": "least", "max": "greatest", "mean": "mean"}
 # Moved by more than this, the answer isn't the same number.
 SAME = 1e-12
 
@@ -51,6 +53,7 @@ class Side:
     answer: float = math.nan  # NaN where there is none
     change: float = math.nan  # Of the answer, as a share of it
     note: str = ""  # Where the point isn't the one asked for, or why there is no answer
+    place: str = ""  # Of a least or greatest value: where it is now, if not where it was
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,18 @@ class Sensitivity:
     moved: tuple[Moved, ...]  # The one that moves it most first
     asked: Mapping[str, Any]  # What was given, numbers and labels
     models: tuple[str, ...]  # Whose shapes aren't varied
+    reduction: Reduction | None = None  # Whose result the answer is
+    axes: Mapping[str, int] = field(default_factory=dict)  # What it is over, and how long they are
+    place: str = ""  # Where the least or greatest value is
+
+    @property
+    def words(self) -> str:
+        """What the answer is."""
+        if self.reduction is None:
+            return self.quantity
+        which = f", where {self.reduction.where}" if self.reduction.where else ""
+        result = RESULTS[self.reduction.operation]
+        return f"{result} {self.quantity} over {', '.join(self.axes)}{which}"
 
     def result(
         self, given: Mapping[str, Any], more: Sequence[Column] = (), command: Sequence[str] = ()
@@ -114,22 +129,37 @@ class Sensitivity:
                 "upper_change": one.upper.change,
                 "note": "; ".join(dict.fromkeys(s.note for s in (one.lower, one.upper) if s.note)),
             }
+            | (
+                {
+                    "lower_place": one.lower.place or self.place,
+                    "upper_place": one.upper.place or self.place,
+                }
+                if self.place
+                else {}
+            )
             for one in self.moved
         ]
-        asked = VOCABULARY[self.quantity]
+        asked, stated = VOCABULARY[self.quantity], {"quantity": self.quantity, **self.asked}
+        meaning = asked.meaning
+        if self.reduction is not None:
+            meaning = f"{RESULTS[self.reduction.operation]} {meaning} over {', '.join(self.axes)}"
+            stated |= {"operation": self.reduction.operation, "where": self.reduction.where}
+            stated |= {"lengths": dict(self.axes)}
 
         def column(name: str) -> Column:
             words, units = COLUMNS[name]
             values = np.array([row[name] for row in rows])
-            about = {"long_name": words.format(asked.meaning)}
+            about = {"long_name": words.format(meaning)}
             if values.dtype.kind == "f":
                 about["units"] = units or asked.units
             return Column(name, ("constant",), values.dtype, about, values)
 
-        every = {name: column(name) for name in COLUMNS}
+        every = {name: column(name) for name in COLUMNS if name in rows[0]}
         answer = np.array(self.answer)
-        own = Column(self.quantity, (), answer.dtype, asked.attrs(), answer)
-        named = {"constant", "units", "kind", "origin", "note"}
+        about = {**asked.attrs(), "long_name": meaning}
+        own = Column(self.quantity, (), answer.dtype, about, answer)
+        named = {"constant", "units", "kind", "origin", "note", "lower_place", "upper_place"}
+        others = [*(one for name, one in every.items() if name not in named), *more]
         record = {"quantity": self.quantity, self.quantity: self.answer}
         for one in more:
             assert one.values is not None
@@ -139,12 +169,15 @@ class Sensitivity:
             [
                 *(one for name, one in every.items() if name in named),
                 *(coordinate(name, (), value) for name, value in self.asked.items()),
+                # Words are coordinates.
+                *(one for one in others if one.dtype.kind == "U"),
             ],
-            [own, *(one for name, one in every.items() if name not in named), *more],
-            title=f"What constants move the {self.quantity.replace('_', ' ')} by",
-            stated={"sensitivity": {"quantity": self.quantity, **self.asked}},
+            [own, *(one for one in others if one.dtype.kind != "U")],
+            title=f"What constants move the {self.words.split(' over ')[0].replace('_', ' ')} by",
+            stated={"sensitivity": stated},
             given=given,
-            summary="Each constant by itself at x0.9 and x1.1, all others as they are",
+            summary=f"Of the {self.words}: each constant by itself at x0.9 and x1.1, "
+            "all others as they are",
             rows=[record | row for row in rows],
             command=command,
         )
@@ -159,10 +192,10 @@ class Sensitivity:
             sides = [one for one in (first.lower, first.upper) if not math.isnan(one.change)]
             texts = (f"{one.change:+.2%} at {_shown(first.name, one.value)}" for one in sides)
             own = _shown(first.name, first.value)
-            yield f"{self.quantity} is {value}; {first.name}, {own}, moves it most:"
+            yield f"{self.words} is {value}; {first.name}, {own}, moves it most:"
             yield f"  {', '.join(texts)}"
         else:
-            yield f"{self.quantity} is {value}; no constant moves it"
+            yield f"{self.words} is {value}; no constant moves it"
         yield "each constant by itself at x0.9 and x1.1, all others as they are (of whole numbers"
         yield "the next ones outwards, of limits the limit: these stand beside):"
         rows: list[Sequence[str]] = [("", "value", "x0.9", "x1.1", "from")]
@@ -187,6 +220,16 @@ class Sensitivity:
             for side in one.holes
         ]
         yield from _listed("no answer at", holes)
+        if self.place:
+            found: dict[str, list[str]] = {}
+            for one in self.moved:
+                for side in (one.lower, one.upper):
+                    if side.place:
+                        text = f"{one.name} {_shown(one.name, side.value)}"
+                        found.setdefault(side.place, []).append(text)
+            yield from _listed("it is at", [self.place])
+            texts = [f"{place} with {', '.join(moved)}" for place, moved in found.items()]
+            yield from _listed("elsewhere", texts) if texts else iter(["nowhere else with any"])
         zero = [
             one.name
             for one in self.moved
@@ -198,8 +241,11 @@ class Sensitivity:
             yield from _listed("move nothing", idle)
         elif idle:
             yield f"{len(idle)} more move nothing (--verbose)"
-        models = ", ".join(self.models)
-        yield f"not varied: labels{f', and the shapes of {models}' if models else ''}"
+        kept = [f"what is along {', '.join(self.axes)}"] if self.axes else []
+        kept += [f"the shapes of {', '.join(self.models)}"] if self.models else []
+        yield from wrap(
+            ", and ".join([", ".join(["not varied: labels", *kept[:-1]]), *kept[-1:]]), prose()
+        )
 
 
 def _listed(title: str, texts: Sequence[str]) -> Iterator[str]:
@@ -250,6 +296,8 @@ COLUMNS = {
     "upper_value": ("value at its upper point, x1.1, in its unit", "1"),
     "lower_answer": ("{}, with the constant at its lower point", ""),
     "upper_answer": ("{}, with the constant at its upper point", ""),
+    "lower_place": ("where it is, with the constant at its lower point", "1"),
+    "upper_place": ("where it is, with the constant at its upper point", "1"),
     "lower_change": ("change of the answer at the constant's lower point, as a share of it", "1"),
     "upper_change": ("change of the answer at the constant's upper point, as a share of it", "1"),
 }
@@ -277,16 +325,21 @@ def points_of(name: str, value: float) -> tuple[Side, Side]:
     return lower, upper
 
 
-def sensitivity_of(job: Job, quantity: str, folders: Sequence[Path] = ()) -> Sensitivity:
-    """Return what each constant moves a quantity of a job's one cell by."""
-    job = _of_one_cell(job)
+def sensitivity_of(job: Job, asked: str | Reduction, folders: Sequence[Path] = ()) -> Sensitivity:
+    """Return what each constant moves an answer by: of a job's one cell, or of a reduction."""
+    reduction = None if isinstance(asked, str) else asked
+    quantity = asked if isinstance(asked, str) else asked.quantity
+    if reduction is None:
+        job = _of_one_cell(job)
+    else:
+        _check_one_result(job, reduction)
     if quantity not in VOCABULARY:
         raise InputError(
             fault("sensitivity", quantity, "is unknown", nearest(quantity, VOCABULARY))
         )
     if quantity in job.program.grid.columns:
         raise InputError(fault("sensitivity", quantity, "is given", "what is computed"))
-    base = _program([job.resolved], quantity)
+    base = _program([job.resolved], quantity, reduction)
     given, known = job.sweep.constants, job.resolved.constants
     own = {name for model in job.resolved.models for name in model.figures} - given.keys()
     used = (base.used() | given.keys()) - own - {*FIXED}
@@ -302,10 +355,16 @@ def sensitivity_of(job: Job, quantity: str, folders: Sequence[Path] = ()) -> Sen
                 places[name, at] = (len(setups) - 1, "")
             except InputError as error:
                 places[name, at] = (-1, "; ".join(error.faults))
-    answers, reasons = _answers(_program(setups, quantity), quantity, len(setups))
+    if reduction is None:
+        answers, reasons = _answers(_program(setups, quantity), quantity, len(setups))
+        where = [""] * len(setups)
+    else:
+        answers, where = _results(setups, reduction)
+        reasons = ["no cell has a value"] * len(setups)
     (answer, *_) = answers
     if not math.isfinite(answer) or answer == 0.0:
-        wrong = reasons[0] or f"is {answer:g}: shares of it aren't defined"
+        wrong = f"is {answer:g}: shares of it aren't defined"
+        wrong = reasons[0] if reasons[0] and math.isnan(answer) else wrong
         raise InputError(fault("sensitivity", quantity, wrong, "a question that has an answer"))
 
     def side(name: str, at: int) -> Side:
@@ -317,15 +376,19 @@ def sensitivity_of(job: Job, quantity: str, folders: Sequence[Path] = ()) -> Sen
             return replace(one, note=why)
         own = answers[place]
         note = "; ".join(filter(None, (one.note, reasons[place] if math.isnan(own) else "")))
-        return replace(one, answer=own, change=own / answer - 1.0, note=note)
+        moved = where[place] if where[place] != where[0] and not math.isnan(own) else ""
+        return replace(one, answer=own, change=own / answer - 1.0, note=note, place=moved)
 
     def origins(name: str) -> tuple[Origin, ...]:
         return (Origin(None, GIVEN),) if name in given else job.resolved.origins[name]
 
     rows = [Moved(n, known[n], origins(n), side(n, 0), side(n, 1)) for n in names]
-    asked = {**given, **job.sweep.labels}
     models = tuple(model.name for model in job.resolved.models)
-    return Sensitivity(quantity, answer, in_order(rows), asked, models)
+    axes = {} if reduction is None else {axis.name: len(axis) for axis in job.resolved.axes}
+    return Sensitivity(
+        quantity, answer, in_order(rows), {**given, **job.sweep.labels}, models, reduction, axes,
+        where[0],
+    )  # fmt: skip
 
 
 def in_order(rows: Sequence[Moved]) -> tuple[Moved, ...]:
@@ -366,7 +429,27 @@ def _moved(job: Job, name: str, value: float, folders: Sequence[Path]) -> Resolv
     return replace(job.resolved, constants={**job.resolved.constants, name: value})
 
 
-def _program(setups: Sequence[Resolved], quantity: str) -> Program:
+def _check_one_result(job: Job, reduction: Reduction) -> None:
+    """Refuse a reduction whose result isn't one number."""
+    if reduction.operation not in PLAIN_RESULTS:
+        wrong, allowed = "has no single number", f"one of {', '.join(PLAIN_RESULTS)}"
+        raise InputError(fault("sensitivity", reduction.operation, wrong, allowed))
+    sizes = job.program.grid.sizes
+    kept = [
+        f"{dim} {sizes[dim]}"
+        for variable in job.program.variables
+        if variable.name == reduction.quantity
+        for dim in variable.dims
+        if dim not in reduction.over and sizes[dim] > 1
+    ]
+    if kept:
+        wrong, allowed = "a sensitivity is of one answer", "one value, or a reduction over it"
+        raise InputError(fault("sensitivity", ", ".join(kept), wrong, allowed))
+
+
+def _program(
+    setups: Sequence[Resolved], quantity: str, reduction: Reduction | None = None
+) -> Program:
     """Return set-ups as one program: what differs among them lies along one axis."""
     first = setups[0]
     names = dict.fromkeys(name for one in setups for name in one.constants)
@@ -385,7 +468,73 @@ def _program(setups: Sequence[Resolved], quantity: str) -> Program:
             columns[name] = np.array(texts)
     same = {name: text for name, text in first.labels.items() if name not in columns}
     axes = [Axis(POINT, columns)] if columns else []
-    return Program(axes, constants, same, (quantity,), implied=first.implied)
+    if reduction is None:
+        return Program(axes, constants, same, (quantity,), implied=first.implied)
+    conditions = (reduction.where,) if reduction.where else ()
+    return Program(
+        [*axes, *first.axes], constants, same, (quantity,), fields=first.fields,
+        implied=first.implied, conditions=conditions,
+    )  # fmt: skip
+
+
+def _results(setups: Sequence[Resolved], reduction: Reduction) -> tuple[list[float], list[str]]:
+    """Return a reduction's result at every set-up, and where it is."""
+    alike: list[list[int]] = []
+    for number, one in enumerate(setups):
+        for places in alike:
+            if _alike(one, setups[places[0]]):
+                places.append(number)
+                break
+        else:
+            alike.append([number])
+    answers, where = [math.nan] * len(setups), [""] * len(setups)
+    for places in alike:
+        program = _program([setups[place] for place in places], reduction.quantity, reduction)
+        # A set-up more would change no bit.
+        found = _reduced(program, reduction, len(places))
+        for place, (answer, at) in zip(places, found, strict=True):
+            answers[place], where[place] = answer, at
+    return answers, where
+
+
+def _alike(one: Resolved, other: Resolved) -> bool:
+    """Whether the same lies along the axes of two set-ups."""
+
+    def arrays(which: Resolved) -> dict[Any, Any]:
+        found: dict[Any, Any] = {(a.name, n): v for a in which.axes for n, v in a.columns.items()}
+        return found | {(dims, name): values for name, (dims, values) in which.fields.items()}
+
+    mine, others = arrays(one), arrays(other)
+    return mine.keys() == others.keys() and all(
+        np.array_equal(values, others[key], equal_nan=values.dtype.kind == "f")
+        for key, values in mine.items()
+    )
+
+
+def _reduced(program: Program, reduction: Reduction, count: int) -> list[tuple[float, str]]:
+    """Return a reduction's result at each of some set-ups along the axis of them."""
+    from sweeps.engine.reduce import feed, reduced_columns, reducers_of
+
+    layout = layout_of(program, {}, {}, brief=True)
+    over = tuple(axis.name for axis in program.grid.axes if axis.name != POINT)
+    reducers = reducers_of(program, [replace(reduction, over=over)], layout)
+    feed(program, reducers)
+    result, *others = reduced_columns(reducers, layout)
+    assert result.values is not None
+    answers = np.broadcast_to(result.values, (count,)).tolist()
+    texts: list[list[str]] = [[] for _ in range(count)]
+    for column in others if reduction.operation != "mean" else ():
+        assert column.values is not None
+        dim = column.name.removeprefix(f"{reduction.name}_")
+        words = str(column.attrs.get("flag_meanings", "")).split()
+        for own, value in zip(texts, np.broadcast_to(column.values, (count,)), strict=True):
+            shown = words[int(value)] if words else _plain(dim, float(value))
+            own.append(f"{dim} {shown}")
+    return [(answer, ", ".join(text)) for answer, text in zip(answers, texts, strict=True)]
+
+
+def _plain(dim: str, value: float) -> str:
+    return _shown(dim, value) if dim in VOCABULARY else f"{value:g}"
 
 
 def _answers(program: Program, quantity: str, count: int) -> tuple[list[float], list[str]]:

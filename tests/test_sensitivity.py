@@ -139,7 +139,7 @@ def test_the_figure_has_a_bar_a_constant_the_longest_on_top(tmp_path: Path) -> N
 
 
 def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     asked = {
         "model": "llama3-8b", "hardware": "dgx-h100", "gpus": 8, "global_batch": 64,
@@ -160,6 +160,64 @@ def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
     least = of.lower_answer.item() / (1.0 + of.lower_loss.item())
     assert least == pytest.approx(min(again.found.values), rel=1e-12)
     line = "plan --model llama3-8b --gpus 8 -b 64 --recompute none --cp 1 --zero-stage 1 --pp 1"
-    told = Runner(capsys)(f"{line} --sensitivity").out
+    path = tmp_path / "plan.nc"
+    told = Runner(capsys)(f"{line} --sensitivity --output {path}").out
+    with sweeps.open(path) as stored:
+        assert stored.lower_best.sel(constant="intra_bandwidth").item()
     assert "plans were ranked again, not searched again" in " ".join(told.split())
     assert Runner(capsys)(f"{line} --gpus 8,16 --sensitivity", fine=False).code == 2
+
+
+def test_the_least_of_plans_is_found_again_with_each_constant_moved(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    axes = {"tp": [1, 2, 4], "pp": [1, 2], "micro_batch": [1, 2], "recompute": ["none", "full"]}
+    known = {name: value for name, value in STEP.items() if name not in axes}
+    found = sweeps.sensitivity("step_time", reduction="min", **known, **axes)
+
+    def least(**moved: float) -> tuple[float, str]:
+        times = sweeps.sweep("step_time", **{**known, **axes, **moved}).step_time
+        best = times.where(times == times.min(), drop=True)
+        return times.min().item(), f"micro_batch {best.micro_batch.item():g}, tp {best.tp.item():g}"
+
+    time, place = least()
+    assert found.step_time.item() == time
+    for name, side in (("memory_capacity", "upper"), ("zero_stage", "lower"),
+                       ("sequence_length", "upper"), ("matmul_efficiency", "lower")):  # fmt: skip
+        of = found.sel(constant=name)
+        time, place = least(**{name: of[f"{side}_value"].item()})
+        assert of[f"{side}_answer"].item() == time
+        assert place in of[f"{side}_place"].item()
+    # What lies along axes isn't moved.
+    assert not {*axes} & {*found.constant.values.tolist()}
+    spec = tmp_path / "plans.toml"
+    constants = "\n".join(f"{name} = {value!r}" for name, value in known.items())
+    lines = "\n".join(f"{name} = {values!r}" for name, values in axes.items())
+    spec.write_text(
+        f"quantities = []\n[constants]\n{constants}\n[axes]\n{lines}\n[[reductions]]\n"
+        f"name = 'least'\nquantity = 'step_time'\noperation = 'min'\nover = {[*axes]}\n"
+        "[[reductions]]\nname = 'each'\nquantity = 'step_time'\noperation = 'min'\n"
+        "over = ['tp', 'pp', 'recompute']\n",
+        encoding="utf-8",
+    )
+    runner, path = Runner(capsys), tmp_path / "moved.nc"
+    told = runner(f"run {spec} --sensitivity least --output {path}").out
+    assert told.startswith("least step_time over tp, pp, micro_batch, recompute is ")
+    assert "elsewhere:" in told
+    with sweeps.open(path) as stored:
+        assert stored.step_time.item() == found.step_time.item()
+        assert stored.upper_place.values.tolist() == found.upper_place.values.tolist()
+    for asked, why in (("leest", "did you mean 'least'"), ("each", "is of one answer"),
+                       ("least --dry-run", "--dry-run")):  # fmt: skip
+        wrong = runner(f"run {spec} --sensitivity {asked}", fine=False)
+        assert (wrong.code, why in wrong.err) == (2, True), wrong.err
+
+
+def test_a_mean_is_a_result_too_and_fronts_are_none() -> None:
+    ring = {**PURE, "ranks": [4, 8]}
+    found = sweeps.sensitivity(reduction="mean", **ring)
+    assert found.time.item() == pytest.approx((2 * 3 / 4 + 2 * 7 / 8) / 2 * 1e9 / 50e9)
+    assert found.sel(constant="message_bytes").upper_change.item() == pytest.approx(0.1)
+    assert "upper_place" not in found.coords
+    with pytest.raises(InputError, match="one of min, max, mean"):
+        sweeps.sensitivity(reduction="quantile", **ring)

@@ -34,6 +34,8 @@ FORMATS = ("netcdf", "zarr")
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
 @click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
 @click.option("--verbose", "-v", is_flag=True, help="Show the formulas too.")
+@click.option("--sensitivity", metavar="NAME",
+              help="What 10 % of each constant moves a reduction's result by.")  # fmt: skip
 @click.option("--assert", "asserts", multiple=True, metavar="CONTRACT",
               help="Exit with 3 unless it holds, such as 'step_time < 8 s'.")  # fmt: skip
 def command(spec: str, **given: Any) -> int:
@@ -79,6 +81,8 @@ def command(spec: str, **given: Any) -> int:
         options=options,
         where=f"{found.name}: ",
     )
+    if given["sensitivity"]:
+        return _sensitivity(job, given, found.stem)
     # Undrawn unless asked for: figures of what is large, which declares none of its own.
     asked = bool(sweep.figures) if given["plot"] is None else given["plot"]
     # Formulas are notes here, beside records.
@@ -100,6 +104,30 @@ def command(spec: str, **given: Any) -> int:
     if given["page"]:
         write_stored(out.path, page, {}, overwrite=True, notes=out.notes)
     out.hold_stored((*sweep.asserts, *out.contracts))
+    return 0
+
+
+def _sensitivity(job: Any, given: Mapping[str, Any], name: str) -> int:
+    """Say what constants move a reduction's result, or the quantity of a single cell, by."""
+    from sweeps.cli.options import show_sensitivity
+    from sweeps.errors import InputError, fault, nearest
+
+    idle = {"page": False, "dry_run": False, "workers": 0, "scheduler": None, "resume": False,
+            "asserts": (), "kind": None}  # fmt: skip
+    wrong = "is of the sweep itself"
+    faults = [
+        fault("--assert" if option == "asserts" else f"--{option}".replace("_", "-"),
+              given[option], wrong, "leave it out beside --sensitivity")
+        for option, usual in idle.items() if given[option] != usual
+    ]  # fmt: skip
+    if faults:
+        raise InputError(faults)
+    asked, own = given["sensitivity"], {one.name: one for one in job.sweep.reductions}
+    if asked not in own and job.program.grid.cells > 1:
+        allowed = nearest(asked, own) if own else "a sweep with a reduction, or of one cell"
+        raise InputError(fault("--sensitivity", asked, "is no reduction of this sweep", allowed))
+    found = {"sensitivity": own.get(asked, asked), "plot": bool(given["plot"])}
+    show_sensitivity(job, {**given, **found}, name)
     return 0
 
 
@@ -154,7 +182,7 @@ def _check_options(given: Mapping[str, Any]) -> None:
 
 # What is of sweeps of formulas alone, and what it is where nothing is said.
 OF_SWEEPS = {"settings": (), "verbose": False, "max_memory": "2GiB", "resume": False, "workers": 0,
-             "scheduler": None, "formulas": (), "page": False}  # fmt: skip
+             "scheduler": None, "formulas": (), "page": False, "sensitivity": None}  # fmt: skip
 
 
 def _check_of_study(given: Mapping[str, Any], kind: str) -> None:
