@@ -112,7 +112,23 @@ class Scenario:
         levels = load_hardware(self.where, self.folders).figures
         pods = {"nodes_per_pod": levels["nodes_per_pod"].value} if "pod_bandwidth" in levels else {}
         own = {name: value for name, value in self.given.items() if not name.startswith("card_")}
+        figures = {name: figure.value for name, figure in levels.items()} | dict(self.given)
+        own |= _through_cards(figures, self.given)
         return {"ranks": float(ranks), **pods, **own, **_spread(levels, ranks, stride)}
+
+
+def _through_cards(figures: Mapping[str, float], given: Mapping[str, float]) -> dict[str, float]:
+    """Return the figures of links between nodes with what is given of PCIe at either end."""
+    found = {}
+    if "card_bandwidth" in given:
+        # What streams goes at the slowest link's rate.
+        for name in ("inter_bandwidth", "pod_bandwidth"):
+            if name in figures:
+                found[name] = min(figures[name], given["card_bandwidth"])
+    for figure in ("latency", "energy_per_bit"):
+        if f"card_{figure}" in given:
+            found[f"inter_{figure}"] = figures[f"inter_{figure}"] + 2.0 * given[f"card_{figure}"]
+    return found
 
 
 def _spread(levels: Mapping[str, Any], ranks: int, stride: int) -> dict[str, float]:

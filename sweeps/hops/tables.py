@@ -227,7 +227,7 @@ def _numbers(study: Study, case: Scenario, record: Mapping[str, Any]) -> Iterato
             what = f"{times}{PASSES} messages of {message:.0f} byte over {path}"
         elif case.algorithm:
             figures = case.constants(ranks, stride)
-            given = "".join(f" --{n.replace('_', '-')} {v:g}" for n, v in figures.items())
+            given = "".join(f" --{n.replace('_', '-')} {v:.15g}" for n, v in figures.items())
             what += f": sweeps collective --topology hierarchical --algorithm {case.algorithm}" + (
                 f" --M {message:.0f} --hardware {case.where}{given} --verbose"
             )

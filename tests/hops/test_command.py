@@ -165,6 +165,28 @@ def test_link_figures_are_changed_as_collective_changes_them(cli: Runner) -> Non
     slow = cli("hops --json --hardware dgx-h100 --card-bandwidth 10GB/s --card-latency 1us").records
     (cross,) = [r for r in slow if r["mode"] == "PP-Cross"]
     assert cross["latency_s"] == pytest.approx(2.7e-6 + 2e-6 + BLOCK / 10e9)
+    # What leaves a node in an all_reduce passes PCIe at either end, too.
+    flags = "--card-bandwidth 10GB/s --card-latency 1us --card-energy-per-bit 5pJ/bit"
+    done = cli(f"hops --hardware dgx-h100 --combined tp8-dp2 {flags} --json").records
+    found = {(r["layer"], r["mode"]): r for r in done}
+    size = 2 * 3 * 14336 * 4096
+    link = "--inter-bandwidth 10GB/s --inter-latency 4.7us --inter-energy-per-bit 54pJ/bit"
+    for ranks, nodes, message in (
+        (16, "", size),
+        (2, "--gpus-per-node 1 --nics-per-node 1", size // 8),
+    ):
+        (one,) = cli(
+            f"collective --topology hierarchical --algorithm nccl --N {ranks} --M {message} {nodes}"
+            f" --hardware dgx-h100 {link} --json"
+        ).records
+        if ranks == 16:
+            told = found["MLP", "DP-16"]["latency_s"], found["MLP", "DP-16"]["energy_j"]
+        else:
+            both, inner = found["MLP", "TP-8 x DP-2"], found["MLP", "TP-8"]
+            told = (both["latency_s"] - inner["latency_s"],
+                    (both["energy_j"] - 2 * inner["energy_j"]) / 8)  # fmt: skip
+        assert told == pytest.approx((one["latency_s"], one["energy_j"]), rel=1e-9)
+    assert found["MLP", "DP-8"]["energy_j"] == pytest.approx(0.279039, rel=1e-5)
     for flags, told in (
         ("--hardware dgx-h100 --wiring in_node_links --card-latency 1us", "there is no link from"),
         ("--spec own.toml --intra-latency 1us", "which has its links in its file"),
