@@ -483,6 +483,13 @@ def _mathml(node: ast.expr, outer: int = 0) -> str:
             return _fenced(made) if outer > _BINARY[ast.Div][1] + 1 else made
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
             return f"<msup>{_mathml(left, 4)}{_mathml(right)}</msup>"
+        case ast.BinOp(left=left, op=ast.Mult(), right=right) if _is(left, right):
+            return f"<msup>{_mathml(left, 4)}<mn>2</mn></msup>"
+        case ast.BinOp(
+            left=ast.BinOp(left=first, op=ast.Mult() as op, right=left), op=ast.Mult(), right=right
+        ) if _is(left, right):
+            square = ast.BinOp(left, ast.Mult(), right)
+            return _mathml(ast.BinOp(first, op, square), outer)
         case ast.BinOp(left=left, op=op, right=right):
             own = _BINARY[type(op)][1]
             second = own + 1 if isinstance(op, ast.Sub | ast.Mod) else own
@@ -498,8 +505,32 @@ def _mathml(node: ast.expr, outer: int = 0) -> str:
     raise ValueError(message)
 
 
+def _is(one: ast.expr, other: ast.expr) -> bool:
+    """Return whether two factors are one quantity, whose product is its square."""
+    return isinstance(one, ast.Name) and isinstance(other, ast.Name) and one.id == other.id
+
+
 def _mathml_call(name: str, args: list[str]) -> str:
     match name:
+        case "expm1":
+            less = f"{_sign(_SIGNS[ast.Sub])}<mn>1</mn>"
+            return _fenced(f"<msup><mi>e</mi>{args[0]}</msup>{less}")
+        case "power_sum":
+            *both, power = args
+            powers = _sign("+").join(f"<msup>{_fenced(one)}{power}</msup>" for one in both)
+            root = f"<mfrac><mn>1</mn>{power}</mfrac>"
+            return f"<msup>{_fenced(powers)}{root}</msup>"
+        case "never_drawn":
+            total, marked, draws = args
+            left = f"<mrow>{total}{_sign(_SIGNS[ast.Sub])}{marked}</mrow>"
+            drawn = [
+                _fenced(f'<mfrac linethickness="0">{one}{draws}</mfrac>') for one in (left, total)
+            ]
+            return f"<mfrac>{''.join(drawn)}</mfrac>"
+        case "square_divisor":
+            least = f"{_sign('|')}{args[0]},<mi>k</mi>{_sign('≤')}<msqrt>{args[0]}</msqrt>"
+            shown = f'<mi mathvariant="normal">max</mi>{_fenced(f"<mi>k</mi>{least}", "{", "}")}'
+            return f"<mrow>{shown}</mrow>"
         case "sqrt":
             return f"<msqrt>{args[0]}</msqrt>"
         case "ceil":
@@ -517,6 +548,10 @@ def _mathml_call(name: str, args: list[str]) -> str:
             )
             return f"<mrow><mo>{{</mo><mtable>{cells}</mtable></mrow>"
     comma = _sign(",")
+    if name.startswith("negative_binomial"):
+        mark = "P" if name.endswith("tail") else "Q"
+        below = '<mi mathvariant="normal">NB</mi>'
+        return f"<mrow><msub><mi>{mark}</mi>{below}</msub>{_fenced(comma.join(args))}</mrow>"
     shown = f'<mi mathvariant="normal">{escape(_NAMES.get(name, name))}</mi>'
     if name == "log2":
         shown = '<msub><mi mathvariant="normal">log</mi><mn>2</mn></msub>'

@@ -136,6 +136,12 @@ def test_site_is_the_same_again(files: Mapping[str, str]) -> None:
         ("ranks - (hops - latency)", "N−(h−α)"),
         ("(ranks < hops)*latency", "(N<h)\N{INVISIBLE TIMES}α"),
         ("ceil(ranks/hops) + minimum(ranks, 2)", "⌈Nh⌉+min(N,2)"),
+        ("ranks*ranks - 1", "N2−1"),
+        ("hops*ranks*ranks", "h\N{INVISIBLE TIMES}N2"),
+        ("power_sum(hops, ranks, 4)", "((h)4+(N)4)14"),
+        ("never_drawn(hops, ranks, 3)", "(h−N3)(h3)"),
+        ("square_divisor(ranks)", "max{k|N,k≤N}"),
+        ("expm1(ranks)", "(eN−1)"),
         ("where(ranks > 1, latency, 0)", "{αif\N{NO-BREAK SPACE}N>10else\N{NO-BREAK SPACE}"),
     ],
 )  # fmt: skip

@@ -145,6 +145,9 @@ def expert_contention(expert_sms: Array, sms: Array) -> Array:
     return xp.minimum(expert_sms / sms, 1.0)
 
 
+PLAIN = r"\_"  # An underscore in a symbol
+
+
 def _chunks() -> None:
     """Declare what is sent and multiplied in one chunk."""
     for part, whole in (("routed_elements", "routed_elements"), ("expert_tokens", "expert_tokens")):
@@ -153,7 +156,7 @@ def _chunks() -> None:
     for way, parts in (("dispatch", ("ep_dispatch", "etp_all_gather")),
                        ("combine", ("ep_combine", "etp_reduce_scatter"))):  # fmt: skip
         for part in parts:
-            define(f"chunk_{part}_time", rf"\tau_{{\mathrm{{{part.replace('_', '')},q}}}}", "s",
+            define(f"chunk_{part}_time", rf"\tau_{{\mathrm{{{part.replace('_', PLAIN)},q}}}}", "s",
                    f"time of a chunk's {part.replace('_', ' ')}", minimum=0)  # fmt: skip
             call(returns=f"chunk_{part}_time", of=f"{part}_time", bind=bind)
         total(f"chunk_{way}_time", [f"chunk_{part}_time" for part in parts])
@@ -163,7 +166,7 @@ def _chunks() -> None:
         products = [f"expert_{name}_{kind}_time" for name in ("up", "down") for kind in kinds]
         for name in products:
             words = name.removesuffix("_time").replace("_", " ")
-            mark = name.replace("_", "")
+            mark = name.replace("_", PLAIN)
             define(f"chunk_{name}", rf"t_{{\mathrm{{{mark},q}}}}", "s", f"a chunk's {words}",
                    minimum=0)  # fmt: skip
             call(returns=f"chunk_{name}", of=name, bind=tokens)
