@@ -45,12 +45,20 @@ WHY = {
     "embedding, output layer and loss": "ours has fewer stages, so that the last one's logits "
     "weigh less",
     "the pipeline's bubble": "ours has fewer stages, or interleaves them",
-    "recomputation": "their rows don't say what is recomputed: taken is as little as fits",
+    "recomputation": "theirs recomputes more than has to be, by our memory; where their rows "
+    "don't say what, taken is as little as fits",
 }
 # Stronger reasons: a plan of their own that is faster, and what can't be told apart.
 ANOTHER = "another of theirs is faster"
 WITHIN = "the loss is within our error for such a step"
 UNKNOWN = "a term that we lack, or their choice"
+# Tokens of the fullest GPU's experts by the mean, for which a plan may leave room: that of eight
+# ranks by the power law that ai-dynamo/aiconfigurator measures skewed experts with (1.01).  Recipes
+# force routing even, runs don't: Nemotron-3 Nano, nothing recomputed, ran out of memory on 16 H100,
+# on hot ranks, where even experts fit by what is predicted (NVIDIA-NeMo/Megatron-Bridge,
+# skills/nemo-mbridge-perf-activation-recompute/SKILL.md @067f987df0).
+UNEVEN = 1.7
+ROOM = "theirs has room for uneven experts"
 # What is computed of a recipe's plan and of ours.
 TOLD = ("step_time", "peak_memory", "error_band", *PARTS)
 
@@ -74,6 +82,8 @@ class Expert:
     gained: tuple[str, ...] = ()
     band: float = 0.0  # The error that its step time is said to have, as a fraction
     why: str = ""  # Why it loses more than is allowed; empty where it doesn't
+    # Memory of its fullest GPU and of ours with `UNEVEN` experts; NaN without experts or a plan
+    uneven: tuple[float, float] = (math.nan, math.nan)
 
     @property
     def loss(self) -> float:
@@ -226,13 +236,23 @@ class _Best:
     ours: Detail | None
     splits: tuple[tuple[str, float], ...]  # Each with the step time of its best plan
     capacity: float
+    uneven: float  # Memory of the fullest GPU with uneven experts; NaN without
 
 
 def _best(found: Found) -> _Best:
     splits = tuple((one.split, one.known["step_time"]) for one in found.splits)
     capacity = float(found.space.resolved.constants["memory_capacity"])
     (ours,) = details(found.best[:1], TOLD) or (None,)
-    return _Best(ours, splits, capacity)
+    return _Best(ours, splits, capacity, _uneven(ours.plan if ours else None))
+
+
+def _uneven(plan: Execution | None) -> float:
+    """Return the memory of a plan's fullest GPU if one has more tokens for its experts."""
+    if plan is None or not plan.routed:
+        return math.nan
+    given = {**plan.given, "expert_imbalance": UNEVEN}
+    (detail,) = details([replace(plan, given=given, known={})], ("peak_memory",))
+    return detail["peak_memory"]
 
 
 def _one(case: Case, found: _Best, alone: Point) -> Expert:
@@ -268,6 +288,7 @@ def _one(case: Case, found: _Best, alone: Point) -> Expert:
         tuple(lost),
         tuple(gained),
         values["error_band"],
+        uneven=(_uneven(plan), found.uneven),
     )
 
 
@@ -275,7 +296,8 @@ def explained(experts: Sequence[Expert], bound: float = NEAR) -> list[Expert]:
     """Return plans with why they lose more than the bound.
 
     The strongest reason is told: that they measured another plan of theirs to be faster, which our
-    model has faster, too; that the loss is within the error of a predicted step; else the term.
+    model has faster, too; that ours wouldn't fit with uneven experts, where theirs does; that the
+    loss is within the error of a predicted step; else the term.
     """
     return [replace(one, why=_why(one, experts)) if one.loss > bound else one for one in experts]
 
@@ -291,6 +313,11 @@ def _why(one: Expert, experts: Sequence[Expert]) -> str:
                              f" and {theirs:+.0%} measured, tokens a second"))  # fmt: skip
     if told:
         return max(told)[1]
+    theirs, ours = one.uneven
+    if theirs <= one.capacity < ours:
+        sizes = (f"{1e-9 * size:.4g}" for size in (ours, one.capacity, theirs))
+        told_of = "with {} times the mean on a GPU ours needs {} of {} GB, theirs {}"
+        return f"{ROOM}: {told_of.format(UNEVEN, *sizes)}"
     if one.loss <= one.band:
         return f"{WITHIN} (within {one.band:.0%})"
     part = _part(one)

@@ -126,6 +126,12 @@ def test_each_loss_has_its_strongest_reason(own: dict[str, Expert]) -> None:
     # What is lost can't be told apart from an error of its size.
     (near,) = explained([replace(cut, band=cut.loss + 0.01)])
     assert near.why == f"the loss is within our error for such a step (within {near.band:.0%})"
+    # Ours would run out of memory if one GPU's experts got more tokens.
+    room = replace(cut, band=1.0, uneven=(0.9 * cut.capacity, 1.1 * cut.capacity))
+    assert explained([room])[0].why.startswith("theirs has room for uneven experts: with 1.7 times")
+    both = replace(room, uneven=(1.05 * cut.capacity, 1.1 * cut.capacity))
+    assert explained([both])[0].why.startswith("the loss is within our error")
+    assert math.isnan(cut.uneven[0])  # It has none.
     # Another plan of the same question, half as long by our model and as measured.
     other = replace(cut.case, name="other", measured=cut.case.measured / 2.0)
     faster = replace(cut, case=other, step_time=cut.step_time / 2.0)
@@ -137,6 +143,13 @@ def test_each_loss_has_its_strongest_reason(own: dict[str, Expert]) -> None:
     slower = explained([cut, replace(faster, step_time=2.0 * cut.step_time)])[0]
     assert "another" not in slower.why
     assert any(line == f"  why: {first.why}" for line in choice_lines([first], 0.03, every=True))
+
+
+def test_uneven_experts_take_more_memory() -> None:
+    (case,) = cases(None, "E0291")
+    (one,) = (found for found in beside([case]) if isinstance(found, Expert))
+    assert one.memory < one.uneven[0] < one.capacity < one.uneven[1]
+    assert explained([one])[0].why.startswith("theirs has room for uneven experts")
 
 
 def test_a_plan_that_can_t_be_says_why(own: dict[str, Expert]) -> None:
