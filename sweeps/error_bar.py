@@ -196,8 +196,10 @@ class Sensitivity:
             yield f"  {', '.join(texts)}"
         else:
             yield f"{self.words} is {value}; no constant moves it"
-        yield "each constant by itself at x0.9 and x1.1, all others as they are (of whole numbers"
-        yield "the next ones outwards, of limits the limit: these stand beside):"
+        told_of = (
+            "each constant by itself at x0.9 and x1.1, all others as they are (of whole numbers "
+        )
+        yield from wrap(f"{told_of}the next ones outwards, of limits the limit):", prose())
         rows: list[Sequence[str]] = [("", "value", "x0.9", "x1.1", "from")]
         for one in shown:
             cells = (_cell(one, one.lower, LOWER), _cell(one, one.upper, UPPER))

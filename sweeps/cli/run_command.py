@@ -143,6 +143,7 @@ def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
         out.write(job, job.sweep.figures)
         with open_dataset(out.path) as dataset:
             out.show(of_dataset(dataset, RECORDED, job.masks))
+        out.notes.writelines(one.words + "\n" for one in job.touched)
         return
     out.ends = io.StringIO()
     answer: list[str] = []
@@ -155,8 +156,8 @@ def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
     finally:
         sys.stdout.writelines(fitted(answer))
         sys.stdout.write(out.ends.getvalue())
-    lines = [one.words for one in job.touched]
-    lines += [] if answer and not verbose else [*summary(out.path)]
+    lines = [] if answer and not verbose else [*summary(out.path)]
+    lines += [one.words for one in job.touched]
     lines += assumed_lines(job) if verbose else grouped_lines(job, brief=True)
     sys.stdout.writelines(fitted(lines))
 
