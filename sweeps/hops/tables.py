@@ -87,7 +87,9 @@ def report_lines(study: Study, *, verbose: bool = False) -> Iterator[str]:
         yield f"gradients of {texts[0]}, activations of {texts[1]}\n"
     yield "\nlinks\n"
     yield from table_lines(_links(study), _text)
-    if any(LEVEL_NAMES["card"] in case.links.names for case in study.cases):
+    given = {"card_latency", "card_energy_per_bit"}
+    if any(LEVEL_NAMES["card"] in one.links.names and not given <= {*one.given}
+           for one in study.cases):  # fmt: skip
         yield from _wrapped(PCIE)
     for case in study.cases:
         yield f"\n{case.name} ({case.where}, {case.switching.replace('_', ' ')})\n"

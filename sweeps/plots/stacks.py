@@ -253,7 +253,11 @@ def _end_text(stacks: Stacks, panel: int, place: int, factor: float) -> str:
         return (stacks.missing[panel][place] if stacks.missing else "") or "none"
     bar_note = stacks.bar_notes[panel][place] if stacks.bar_notes else ""
     joint = "\n" if stacks.standing else " · "
-    return number(total / factor) + (f"{joint}{bar_note}" if bar_note else "")
+    text = number(total / factor)
+    if "e-" in text:
+        # Too little for the axis' unit: in its own.
+        text = scale_of(stacks.units).text(total)
+    return text + (f"{joint}{bar_note}" if bar_note else "")
 
 
 def _write_totals(axes: Axes, stacks: Stacks, index: int, made: Frame) -> None:

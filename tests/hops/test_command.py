@@ -169,6 +169,7 @@ def test_link_figures_are_changed_as_collective_changes_them(cli: Runner) -> Non
     flags = "--card-bandwidth 10GB/s --card-latency 1us --card-energy-per-bit 5pJ/bit"
     done = cli(f"hops --hardware dgx-h100 --combined tp8-dp2 {flags} --json").records
     found = {(r["layer"], r["mode"]): r for r in done}
+    assert "isn't counted" not in cli(f"hops --hardware dgx-h100 {flags}").out
     size = 2 * 3 * 14336 * 4096
     link = "--inter-bandwidth 10GB/s --inter-latency 4.7us --inter-energy-per-bit 54pJ/bit"
     for ranks, nodes, message in (

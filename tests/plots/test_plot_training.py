@@ -24,7 +24,7 @@ from sweeps.plots.declare import check_figures, resolve
 from sweeps.plots.defaults import default_figures
 from sweeps.plots.draw import draw
 from sweeps.plots.schema import known_parts, labelled, stacked
-from sweeps.plots.stacks import Stacks
+from sweeps.plots.stacks import Stacks, _end_text
 from sweeps.plots.style import region_colour, style
 from tests.plots.training_datasets import CAPACITY, MEMORY, STEP, make_training
 
@@ -482,6 +482,12 @@ def test_a_bar_that_stands_for_nothing_keeps_its_place() -> None:
     stacks = Stacks(["", ""], ["a", "b"], ["part"], parts, None, "", "s", [])
     assert np.isnan(stacks.totals[0, 1])
     assert np.isnan(stacks.tops[0, 1])
+
+
+def test_what_is_too_short_for_the_axis_has_its_own_unit() -> None:
+    parts = np.array([[[1.27, 75.4e-6, 0.0]]])
+    stacks = Stacks([""], ["a", "b", "c"], ["part"], parts, None, "", "s", [])
+    assert [_end_text(stacks, 0, place, 1.0) for place in range(3)] == ["1.27", "75.4 µs", "0"]
 
 
 # What a sweep gives.
