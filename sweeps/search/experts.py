@@ -38,8 +38,8 @@ NEAR, NEAR_SHARE, FIT_SHARE = 0.03, 0.8, 0.98
 MOST = 12
 # Why plans that lose do so, by the part of a step in which they lose most.
 WHY = {
-    "waiting for the host": "ours has larger micro-batches; room that theirs leave in the memory "
-    "may be for what no recipe tells: buffers of graphs and exchanges, uneven experts",
+    "waiting for the host": "ours has larger micro-batches or fewer experts on a GPU; room that "
+    "theirs leave in the memory may be for what no recipe tells: buffers of graphs and exchanges",
     "expert parallelism's communication": "ours keeps exchanges inside nodes, or more experts on a "
     "GPU, in memory that theirs leave free",
     "embedding, output layer and loss": "ours has fewer stages, so that the last one's logits "
