@@ -368,7 +368,9 @@ def write_sweep(
         by_quantity: dict[str, list[Reducer]] = {}
         for made in reducers:
             by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
-        touched = reduce_some(job.program, by_quantity, found.seconds, report)
+        # Bounds take one process, and computing everything takes as many as there are.
+        seconds = found.seconds / max(means.processes, 1)
+        touched = reduce_some(job.program, by_quantity, seconds, report)
         if touched and not by_quantity:
             job.touched[:] = touched
             return _write(output, job.result_of(reducers, iter(())), means, storage, progress)
