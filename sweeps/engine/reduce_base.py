@@ -12,9 +12,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.quantity import VOCABULARY
 from sweeps.engine.grid import Column
 from sweeps.errors import RunError
 from sweeps.spec.sweep import Reduction
+from sweeps.spec.units import format_quantity
 
 # How a variable's dimensions split into those that a reduction keeps and those that it reduces.
 
@@ -368,8 +370,9 @@ class Task:
             "Holes (NaN) are left out; a result that has nothing else is NaN.",
         ]
         if self.reduction.where:
-            said.append(f"Only cells with {self.reduction.where} count.")
-            long_name += f", where {self.reduction.where}"
+            where = _in_words(self.reduction.where)
+            said.append(f"Only cells with {where} count.")
+            long_name += f", where {where}"
         if self.absent:
             said.append(
                 f"{self.reduction.quantity} is the same all along {', '.join(self.absent)}."
@@ -532,3 +535,16 @@ def flag_words(words: Sequence[str]) -> list[str]:
             unique, number = f"{plain}_{number}", number + 1
         found[unique] = None
     return list(found)
+
+
+_COMPARED = re.compile(r"\((\w+) ([<>=!]=?) ([\d.e+-]+)\)")
+
+
+def _in_words(where: str) -> str:
+    """Return a condition with its numbers in units: peak_memory <= 72 GB."""
+
+    def shown(found: re.Match[str]) -> str:
+        name, sign, number = found.groups()
+        return f"{name} {sign} {format_quantity(float(number), VOCABULARY[name].units)}"
+
+    return _COMPARED.sub(shown, where).replace(" & ", " and ")

@@ -351,6 +351,8 @@ def _dim(view: View, dim: str) -> dict[str, Any]:
         "label": label,
         "key": dim if named else "",
         "number": number,
+        # Of the best ones the first is shown.
+        "first": dim.endswith("_rank"),
         # Whether a best one is looked for along it, or it is what is asked about.
         "chosen": dim not in _CONDITIONS and (is_of_plans(dim, values) or not number),
     }

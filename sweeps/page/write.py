@@ -99,6 +99,12 @@ def script(kind: str, code: str = "") -> str:
     return "\n".join(["(() => {", '"use strict";', *own, code, "boot();", "})();", ""])
 
 
+def look_of() -> str:
+    """Return the style of a page, without spaces that mean nothing."""
+    text = (FILES / "page.css").read_text(encoding="utf-8")
+    return re.sub(r"\s*([{};,])\s*|(?<=:)\s+", r"\1", text)
+
+
 def compose(page: Page, name: str) -> bytes:
     """Return a page as the text of its file; `name` is what faults call it.
 
@@ -108,7 +114,7 @@ def compose(page: Page, name: str) -> bytes:
         If it is larger than what opens in a browser at once.
     """
     code = script(page.kind, page.code)
-    look = (FILES / "page.css").read_text(encoding="utf-8")
+    look = look_of()
     data = data_of(page)
     packed = gzip.compress(page.values, mtime=0) if page.values else b""
     parts = {

@@ -253,7 +253,8 @@ def _usual_selection(
         values = subject.dims[dim]
         if isinstance(values, int):
             selection[dim] = 0
-        elif subject.labels(dim):
+        elif subject.labels(dim) or dim.endswith("_rank"):
+            # Of the best ones the first.
             selection[dim] = values[0]
         elif dim in _USUAL:
             away = np.abs(np.log(np.maximum(values, 1e-300)) - np.log(_USUAL[dim]))

@@ -99,7 +99,7 @@ def test_what_a_page_shows_is_what_is_stored(tmp_path: Path, name: str) -> None:
 @needs_node
 def test_the_best_cells_are_those_of_the_first_screen(tmp_path: Path) -> None:
     dataset = stored(PLANS)
-    _, _, (_, *rows) = best_cells(dataset, "step_time", 8)
+    _, _, (_, *rows), _ = best_cells(dataset, "step_time", 8)
     code = """
     const sweep = openSweep(data, bytes);
     const dims = sweep.dims.map((dim) => dim.name);
@@ -308,7 +308,7 @@ def kept_of(text: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", write.KINDS)
 def test_the_code_of_a_page_is_small(kind: str) -> None:
-    others = sum((write.FILES / name).stat().st_size for name in ("page.html", "page.css"))
+    others = (write.FILES / "page.html").stat().st_size + len(write.look_of().encode())
     assert len(write.script(kind).encode()) + others <= 100_000
     # Indentation is left out of a page: each line has all of a text that it begins.
     files = (*write.SHARED, *write.KINDS[kind])
@@ -373,6 +373,56 @@ def test_a_run_leaves_its_page_beside_its_file(cli: Runner, tmp_path: Path) -> N
     assert len(ran.rows) == 2
     _, data, _ = parts_of((tmp_path / "x.html").read_bytes())
     assert data["spec"] == spec
+
+
+REDUCED = """
+title = "Best"
+quantities = []
+[axes.plan]
+every = "tp,pp"
+world_size = 64
+tp = "1,8"
+[axes]
+micro_batch = [1, 2]
+inter_bandwidth = ["100 Gbit/s", "400 Gbit/s"]
+[constants]
+model = "llama3-8b"
+hardware = "dgx-h100"
+sequence_length = 8192
+global_batch = 128
+[[reductions]]
+quantity = "step_time"
+operation = "top"
+over = ["plan", "micro_batch"]
+name = "best"
+where = "peak_memory <= 72 GB"
+[[reductions]]
+quantity = "peak_memory"
+operation = "min"
+over = ["micro_batch", "inter_bandwidth"]
+name = "least"
+"""
+
+
+@needs_node
+def test_a_page_of_reductions_tells_what_was_found(cli: Runner, tmp_path: Path) -> None:
+    (tmp_path / "best.toml").write_text(REDUCED, encoding="utf-8")
+    assert cli("run best.toml --output best.nc --no-plot").code == 0
+    dataset = sweeps.open(tmp_path / "best.nc").load()
+    assert dataset.best.attrs["long_name"].endswith(", where peak_memory <= 72 GB")
+    page = page_of(dataset, figures_of(dataset), "best.nc")
+    code = """
+    const page = asked_of({ y: "best", x: "inter_bandwidth" });
+    const [cell] = page.best.cells;
+    const found = foundAt(sweep, page.asked.array, cell);
+    process.stdout.write(JSON.stringify([cell.best_rank, found]));
+    """
+    rank, found = told_by_script(tmp_path, page, HELD + code)
+    first = dataset.isel(best_rank=0, inter_bandwidth=1)
+    plan = dataset.isel(plan=int(first.best_plan))
+    assert rank == 0  # Of the best ones the first, not one in their midst
+    assert f"tp {float(plan.tp):g}" in found
+    assert f"micro batch {float(first.best_micro_batch):g}" in found
 
 
 @pytest.mark.parametrize(("more", "told"), [

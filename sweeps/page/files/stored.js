@@ -6,6 +6,8 @@ const BARS = 12;
 const PARTS = 7;
 const PANELS = 9;
 const region = (id) => document.getElementById(id);
+const fill = (id, ...parts) => region(id).replaceChildren(...parts);
+const said = (...words) => make("p", { className: "answer" }, ...words);
 
 function start(data, bytes) {
   const sweep = openSweep(data, bytes);
@@ -69,7 +71,7 @@ function fieldsOf(page) {
 function firstState(page) {
   const { sweep, numbers, quantities } = page;
   const at = Object.fromEntries(sweep.dims.map((dim) => {
-    return [dim.name, dim.chosen ? "*" : dim.number ? Math.floor(dim.size / 2) : 0];
+    return [dim.name, dim.chosen ? "*" : dim.number && !dim.first ? Math.floor(dim.size / 2) : 0];
   }));
   const y = numbers[0] || quantities[0];
   const usual = {
@@ -82,7 +84,7 @@ function firstState(page) {
 
 // Whether the best one of what has lines is looked for: not fewer ranks, say.
 function isChosen({ sweep }, by) {
-  return Boolean(by) && sweep.dims.find((dim) => dim.name === by.dim).chosen;
+  return Boolean(by) && dimOf(sweep, by.dim).chosen;
 }
 
 // What may have a panel for each entry.
@@ -101,14 +103,14 @@ function viewsOf({ sweep, numbers }) {
 // A dimension's entry as the address has it: its value, or # and its place.
 function entryOf(sweep, dim, place) {
   if (place === "*") return "*";
-  const about = sweep.dims.find((one) => one.name === dim);
+  const about = dimOf(sweep, dim);
   if (!about.key) return `#${place}`;
   const array = sweep.arrays[about.key];
   return array.texts ? array.texts[array.values[place]] : String(array.values[place]);
 }
 
 function placeOf(sweep, dim, text) {
-  const about = sweep.dims.find((one) => one.name === dim);
+  const about = dimOf(sweep, dim);
   if (!about) return undefined;
   if (text === "*") return "*";
   const place = [...Array(about.size).keys()].find((n) => entryOf(sweep, dim, n) === text);
@@ -246,7 +248,7 @@ function lower(text) {
 function questions(page) {
   const { state, sweep } = page;
   const others = sweep.data.figures.filter((one) => one.name !== state.fig);
-  region("questions").replaceChildren(...others.map((one) => {
+  fill("questions", ...others.map((one) => {
     const at = { ...firstState(page).at, ...state.at, ...one.state.at };
     const usual = { c: "", p: "", sort: "", by: "", also: "", rel: {}, lx: "", ly: "", unit: "", best: "", cell: "" };
     return button(one.title, () => state.set({ ...usual, ...one.state, at, fig: one.name }));
@@ -259,29 +261,29 @@ function answer(page) {
   const { array, more, all, axes } = page.asked;
   const lines = [];
   if (array.texts) {
-    lines.push(make("p", { className: "answer" }, shares(page)));
+    lines.push(said(shares(page)));
   } else if (state.view === "lines" && state.also) {
     const [head, ...texts] = errorsOf(page);
-    lines.push(make("p", { className: "answer" }, head || why(page)), ...texts.map((text) => make("p", {}, text)));
-    region("answer").replaceChildren(...lines);
+    lines.push(said(head || why(page)), ...texts.map((text) => make("p", {}, text)));
+    fill("answer", ...lines);
     return;
   } else if (best.cells.length && state.view === "bars") {
-    lines.push(make("p", { className: "answer" }, largestOf(page, best.cells[0])));
+    lines.push(said(largestOf(page, best.cells[0])));
   } else if (best.cells.length) {
     const [first] = best.cells;
     const conditions = axes.filter((dim) => !best.dims.includes(dim));
     const at = conditions.length ? ` at ${nameOf(sweep, first, conditions)}` : "";
     const told = /^(least|greatest|best) /i.test(array.title) ? capital(array.title)
       : `${more ? "Greatest" : "Least"} ${array.title}`;
-    const said = (best.each ? best.cells : [first]).map((one, n) => {
+    const each = (best.each ? best.cells : [first]).map((one, n) => {
       const [head, name] = bestName(page, one);
       return [n ? "; " : "", head && `${head} `, make("strong", {}, shownText(array, numberAt(array, one))), name ? ` (${name})` : ""];
     });
-    lines.push(make("p", { className: "answer" }, `${told}${at}: `, ...said.flat()));
+    lines.push(said(`${told}${at}: `, ...each.flat()));
   } else {
-    lines.push(make("p", { className: "answer" }, why(page)));
+    lines.push(said(why(page)));
   }
-  const besides = [];
+  const besides = best.cells.length && !best.each ? foundAt(sweep, array, best.cells[0]) : [];
   if (best.cells.length && !best.each && !array.texts) {
     for (const name of [...(state.view === "bars" ? [array.name] : []), ...tellers(page)]) {
       const one = sweep.arrays[name];
@@ -295,7 +297,7 @@ function answer(page) {
   if (besides.length) lines.push(make("p", { className: "quiet" }, besides.join(" · ")));
   const ranges = state.view === "lines" ? rangesOf(page) : "";
   if (ranges) lines.push(make("p", { className: "quiet" }, ranges));
-  region("answer").replaceChildren(...lines);
+  fill("answer", ...lines);
 }
 
 // What fills the best cell's total most.
@@ -326,6 +328,19 @@ function why(page) {
   const { array, cell } = page.asked;
   if (best.count) return "No cell keeps your limits: loosen one.";
   return `No value here: ${reasonAt(sweep, array, cell)}.`;
+}
+
+// Where a reduction's result was found: the plan, and what else it was sought along.
+function foundAt(sweep, array, cell) {
+  return Object.values(sweep.arrays).flatMap((one) => {
+    const [head, name] = [`${array.name}_`, one.name.slice(array.name.length + 1)];
+    if (!one.name.startsWith(head) || one.dims.join() !== array.dims.join()) return [];
+    const number = numberAt(one, cell);
+    if (Number.isNaN(number)) return [];
+    const rows = Object.values(sweep.arrays).filter((each) => each.plan && each.dims.join() === name && each.name !== name);
+    return rows.length ? rows.filter((each) => !isWithout(each, { [name]: number })).map((each) => saidOf(each, { [name]: number }))
+      : [`${name.replaceAll("_", " ")} ${shownText(one, number)}`];
+  });
 }
 
 // What tells a best cell from the others: of one for each panel that, and the rest.
@@ -485,7 +500,7 @@ function controls(page) {
   made.push(folded, make("div", { className: "row" },
     button("Table (CSV)", () => download(`${stem(sweep.data.file)}.csv`, csvOf(rowsShown(page)), "text/csv")),
     sweep.data.spec ? button("Spec", () => download(`${stem(sweep.data.file)}.toml`, sweep.data.spec, "text/plain")) : null));
-  region("controls").replaceChildren(...made);
+  fill("controls", ...made);
   const again = last && region("controls").querySelector(`[data-control="${CSS.escape(last)}"]`);
   const target = again && (again.querySelector("input:checked") || again.querySelector("select, input"));
   if (target) target.focus();
@@ -558,7 +573,8 @@ function showCell(page, cell, head) {
     lines.push(note(`${array.meaning}: ${numberText(number, sweep.data.digits)} ${unit}`.trim()));
   }
   const columns = sweep.data.arrays.filter((one) => one.role === "column").map((one) => one.name);
-  const others = [...columns, ...page.quantities.filter((name) => name !== array.name)];
+  const others = [...columns, ...page.quantities.filter((name) => name !== array.name)]
+    .filter((name) => sweep.arrays[name].dims.every((dim) => page.asked.matters.has(dim)));
   const rows = others.map((name) => {
     return [make("dt", {}, capital(sweep.arrays[name].meaning || sweep.arrays[name].label)),
       make("dd", {}, shownText(sweep.arrays[name], numberAt(sweep.arrays[name], cell)))];
@@ -571,19 +587,20 @@ function showCell(page, cell, head) {
     };
     return made;
   };
-  if (array.formula) {
+  const { formula = "", comment } = array;
+  if (formula || comment) {
     const list = make("dl", {});
-    for (const [name, text] of putIn(sweep, array.formula, cell)) {
+    for (const [name, text] of putIn(sweep, formula, cell)) {
       list.append(make("dt", {}, name), make("dd", {}, text));
     }
-    lines.push(folded("formula", "Formula and source", make("p", {}, make("code", {}, array.formula)), list,
-      note([array.references, array.comment].filter(Boolean).join(". "))));
+    lines.push(folded("formula", formula ? "Formula and source" : "How it is found", make("p", {}, make("code", {}, formula)), list,
+      note([array.references, comment].filter(Boolean).join(". "))));
   }
   if (rows.length) lines.push(folded("all", "Every coordinate and quantity of this cell", make("dl", {}, ...rows.flat())));
   const text = textOfCell(sweep, cell);
   lines.push(make("div", { className: "row" },
     button("Pin as A", () => state.set({ a: text })), button("Pin as B", () => state.set({ b: text }))));
-  region("cell").replaceChildren(...lines);
+  fill("cell", ...lines);
 }
 
 // The numbers put into a formula, of those that the sweep has.
@@ -602,7 +619,7 @@ function listBest(page) {
   const { sweep, best, state } = page;
   const { array } = page.asked;
   if (array.texts || state.also || best.cells.length < 2) {
-    region("best").replaceChildren();
+    fill("best", );
     return;
   }
   const told = [array.name, ...tellers(page)];
@@ -611,7 +628,7 @@ function listBest(page) {
     ...told.map((name) => shownText(sweep.arrays[name], numberAt(sweep.arrays[name], cell))),
   ]);
   const heads = ["", ...told.map((name) => sweep.arrays[name].title)];
-  region("best").replaceChildren(make("h2", {}, best.each ? "The best in each panel" : `The best of ${grouped(best.total)}`), table(heads, rows));
+  fill("best", make("h2", {}, best.each ? "The best in each panel" : `The best of ${grouped(best.total)}`), table(heads, rows));
 }
 
 function choose(page, cell) {
@@ -628,7 +645,7 @@ function compare(page) {
   const keys = ["a", "b"].filter((key) => state[key]);
   const pinned = keys.map((key) => cellFrom(sweep, state[key]));
   if (!pinned.length) {
-    region("compare").replaceChildren();
+    fill("compare", );
     return;
   }
   const both = pinned.length === 2;
@@ -655,7 +672,7 @@ function compare(page) {
   const notes = [...(common.length ? [`both: ${common.join(" · ")}`] : []),
     ...(same ? [`${same} quantities are the same in both`] : []),
     ...holes];
-  region("compare").replaceChildren(make("h2", {}, both ? "A and B compared" : "Pinned; pin another cell to compare"),
+  fill("compare", make("h2", {}, both ? "A and B compared" : "Pinned; pin another cell to compare"),
     note(notes.join("; ")), table(heads, rows),
     make("div", { className: "row" }, button("Take the pins out", () => state.set({ a: "", b: "" }))));
 }

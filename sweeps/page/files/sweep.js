@@ -35,6 +35,11 @@ function restored(bytes, from, count, type) {
   return values;
 }
 
+// What is told of a dimension.
+function dimOf(sweep, name) {
+  return sweep.dims.find((one) => one.name === name);
+}
+
 // A cell is the place along each dimension: { dim: place }.
 
 function rawAt(array, cell) {
@@ -152,7 +157,7 @@ function frontOf(xs, ys, kept, more) {
 function alongOf(sweep, name) {
   const array = sweep.arrays[name];
   if (!array) {
-    const dim = sweep.dims.find((one) => one.name === name);
+    const dim = dimOf(sweep, name);
     const entries = [...Array(dim.size).keys()];
     const texts = entries.map((place) => nameOf(sweep, { [name]: place }, [name]));
     return { name, dim: name, label: capital(dim.label), units: "1", texts, places: entries };
@@ -253,7 +258,7 @@ function nameOf(sweep, cell, dims) {
   }
   for (const dim of dims) {
     if (!named.has(dim)) {
-      const one = sweep.dims.find((each) => each.name === dim);
+      const one = dimOf(sweep, dim);
       parts.push(one.key ? saidOf(sweep.arrays[one.key], cell) : `${one.label} #${cell[dim]}`);
     }
   }

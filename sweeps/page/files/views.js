@@ -381,7 +381,7 @@ function limitsOf(page) {
     box.replaceChildren(input);
   };
   typed();
-  region("limits").replaceChildren(make("h2", {}, "Only cells with"), make("div", { className: "row" }, ...list),
+  fill("limits", make("h2", {}, "Only cells with"), make("div", { className: "row" }, ...list),
     make("div", { className: "row" },
       choice("Number", names.map((name) => [name, capital(sweep.arrays[name].title)]), chosen.name, (name) => {
         chosen.name = name;
@@ -404,5 +404,5 @@ function about(page) {
     lines.push(make("details", {}, make("summary", {}, `What is the same everywhere: ${data.constants.length} values and their origins`),
       make("dl", {}, ...rows)));
   }
-  region("about").replaceChildren(...lines.filter(Boolean));
+  fill("about", ...lines.filter(Boolean));
 }
