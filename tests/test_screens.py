@@ -7,6 +7,7 @@ import re
 import pytest
 
 from sweeps.result import aligned, fitted
+from sweeps.spec.catalog import find_sweep, read_toml, spec_names
 from tests.cli_runner import Runner
 
 NOT_GIVEN = "not given, so taken as"
@@ -120,3 +121,9 @@ def test_prose_goes_on_below_itself(narrow: pytest.MonkeyPatch) -> None:
     assert lines[1].startswith(" " * 14 + "word")
     assert lines[-3:] == ["  short", "two", "lines"]
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("name", spec_names("sweeps"))
+def test_a_figures_title_is_read_at_a_glance(name: str) -> None:
+    figures = read_toml(find_sweep(name)).get("figures", [])
+    assert [one["title"] for one in figures if len(one.get("title", "")) > 70] == []
