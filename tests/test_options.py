@@ -95,6 +95,7 @@ OF_TRAINING: Cases = {
     "framework": "torchtitan", "precision": "fp8", "recipe": "fp32_adam",
     "attention_kernel": "unfused", "weight_bytes": "4", "gradient_bytes": "4",
     "optimizer_bytes": "8", "memory_capacity": "40GB",
+    "host_memory_capacity": ("1GB", f"{DENSE} --optimizer-offload 1"),
     "latency_per": ("message", f"{DENSE} --cp 4 --cp-kind all_to_all --topology ring "
     "--algorithm direct --software none"),
     "bandwidth": ("'30 GB/s'", f"{DENSE} --topology ring --software none"),
