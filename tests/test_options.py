@@ -243,6 +243,7 @@ OF_FITS: Cases = {
 SWEEP = "run small.toml"
 OF_RUNS: Cases = {
     "settings": "ranks=4", "dry_run": "", "kind": "zarr", "verbose": "", "page": "",
+    "sensitivity": ("time", f"{SWEEP} --set ranks=8"),
 }  # fmt: skip
 TUNED = "tune --model qwen3-0.6b --max-tp-size 2 --operators qkv --output-dir"
 OF_TUNER: Cases = {
