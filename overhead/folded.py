@@ -50,7 +50,7 @@ constant("virtual_stages", 2.0, "Two chunks a rank: one on the way down, one on 
 # Bubbles.
 
 
-@formula(returns="bubble_time", assumes=(EVEN, AT_LEAST_H2, BOUND), when=ZB_V, **SPLIT)
+@formula(returns="even_bubble_time", assumes=(EVEN, AT_LEAST_H2, BOUND), when=ZB_V, **SPLIT)
 def zero_bubble_v_bubble_time(
     pp: Array, stage_forward_time: Array, stage_backward_time: Array, stage_weight_time: Array
 ) -> Array:
@@ -68,7 +68,7 @@ def _half_excess(forward: Array, inputs: Array, weights: Array, transfer: Array 
     return xp.maximum(around - (forward + inputs + weights), 0.0)
 
 
-@formula(returns="bubble_time", assumes=STEADY_ENDS, when=V_HALF, **PATTERN)
+@formula(returns="even_bubble_time", assumes=STEADY_ENDS, when=V_HALF, **PATTERN)
 def v_half_bubble_time(
     pp: Array,
     stage_forward_time: Array,
@@ -95,7 +95,7 @@ def _min_excess(forward: Array, inputs: Array, weights: Array, transfer: Array |
     return xp.maximum(around - (forward + inputs + weights), 0.0)
 
 
-@formula(returns="bubble_time", assumes=STEADY_ENDS, when=V_MIN, **PATTERN)
+@formula(returns="even_bubble_time", assumes=STEADY_ENDS, when=V_MIN, **PATTERN)
 def v_min_bubble_time(
     pp: Array,
     stage_forward_time: Array,
@@ -118,7 +118,7 @@ def v_min_bubble_time(
 
 
 @formula(
-    returns="bubble_time",
+    returns="even_bubble_time",
     source="dualpipe",
     where="README, table of bubbles; a rank's two chunks are each half of a stage",
     assumes=(EVEN, "there are no fewer micro-batches than 2*pp"),
@@ -249,7 +249,7 @@ FIRST = "the first rank's extra work is waited for in every micro-batch"
 
 
 @formula(
-    returns="imbalance_time",
+    returns="uneven_time",
     source="derivation",
     assumes=(FIRST,),
     when={"schedule": "|".join((FOLDED[0], FOLDED[1], PAIRED[1])), **UNEVEN},
@@ -262,7 +262,7 @@ def folded_imbalance_time(
 
 
 @formula(
-    returns="imbalance_time",
+    returns="uneven_time",
     source="derivation",
     assumes=(FIRST, "beside it the others' transfers arrive"),
     when={**V_MIN, **UNEVEN},

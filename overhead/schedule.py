@@ -10,7 +10,8 @@ from __future__ import annotations
 from numpy.typing import ArrayLike
 
 from overhead.arrays import xp
-from overhead.formula import formula, product, total
+from overhead.formula import alias, formula, product, total
+from overhead.labels import EVEN_SCHEDULES, LABELS
 from overhead.quantity import Array, define
 from overhead.source import cite
 
@@ -65,15 +66,14 @@ define(
 )
 for _name, _mark, _meaning in (
     ("bubble_time", "bubble", "time for which a device waits for the pipeline to fill and drain"),
+    ("even_bubble_time", "even", "bubble of a pipeline all of whose stages take equally long"),
     ("exposed_p2p_time", "p2p", "time that transfers between stages add to the pipeline"),
 ):
     define(_name, rf"T_\mathrm{{{_mark}}}", "s", _meaning, minimum=0)
-define(
-    "imbalance_time",
-    r"T_\mathrm{uneven}",
-    "s",
-    "time that the first and the last stage's extra work adds to the pipeline",
-)
+define("imbalance_time", r"T_\mathrm{ends}", "s",
+       "time that the first and the last stage's extra work adds to the pipeline")  # fmt: skip
+define("uneven_time", r"T_\mathrm{uneven}", "s", "time of a pipeline beyond that of equal stages; "
+       "below nothing where the ends have less to do than the others")  # fmt: skip
 define("pipeline_time", "T_p", "s", "time of the pipeline", minimum=0, above=True)
 define("bubble_fraction", r"\beta_p", "1", "bubble over the pipeline's whole time", minimum=0)
 define("bubble_over_ideal", r"\beta_0", "1", "bubble over the pipeline's ideal time", minimum=0)
@@ -115,6 +115,9 @@ STAGGERED = {**H2, "optimizer": "staggered"}
 DUAL = {"schedule": "dual_pipe"}
 FORWARD = {"schedule": "forward_only"}
 UNEVEN = {"stages": "uneven"}
+# Schedules that have forms for ends which differ.
+_FORMS = (name for name in LABELS["schedule"].values if name not in EVEN_SCHEDULES)
+PARTED = {**UNEVEN, "schedule": "|".join(_FORMS)}
 
 EVEN = "all stages take equally long"
 ASYNCHRONOUS = "a transfer occupies no device"
@@ -277,6 +280,26 @@ total("pipeline_time", ("busy_time", "bubble_time", "exposed_p2p_time", "imbalan
       when=UNEVEN, name="uneven_pipeline_time")  # fmt: skip
 
 
+# A device between the ends waits less where these have less to do.
+
+alias("bubble_time", "even_bubble_time", "Bubble of a pipeline, its stages taken as even")
+alias("imbalance_time", "uneven_time", "Time that uneven ends add", when=PARTED)
+ENDED = {**PARTED, "shapes": "known"}
+
+
+@formula(returns="bubble_time", source="derivation", when=ENDED)
+def ended_bubble_time(even_bubble_time: Array, uneven_time: Array) -> Array:
+    """Bubble of a stage between the ends, less what shorter ends save."""
+    return xp.maximum(even_bubble_time + xp.minimum(uneven_time, 0.0), 0.0)
+
+
+@formula(returns="imbalance_time", source="derivation", when=ENDED)
+def ended_imbalance_time(even_bubble_time: Array, uneven_time: Array) -> Array:
+    """Time that longer ends add; below nothing only where no stage is between them."""
+    saved = xp.minimum(even_bubble_time + uneven_time, 0.0)
+    return xp.where(uneven_time < 0.0, saved, uneven_time)
+
+
 @formula(source="derivation")
 def bubble_fraction(bubble_time: Array, pipeline_time: Array) -> Array:
     """Bubble over the pipeline's whole time."""
@@ -331,7 +354,7 @@ def dual_pipe_busy_time(
 
 
 @formula(
-    returns="bubble_time",
+    returns="even_bubble_time",
     source="narayanan2021",
     where="section 2.2.1 (GPipe: Huang et al. 2019, section 2.3)",
     assumes=(EVEN,),
@@ -343,7 +366,11 @@ def plain_bubble_time(pp: Array, stage_forward_time: Array, stage_backward_time:
 
 
 @formula(
-    returns="bubble_time", source="huang2019", where="section 2.3", assumes=(EVEN,), when=FORWARD
+    returns="even_bubble_time",
+    source="huang2019",
+    where="section 2.3",
+    assumes=(EVEN,),
+    when=FORWARD,
 )
 def forward_only_bubble_time(pp: Array, stage_forward_time: Array) -> Array:
     """Bubble of forwards alone (prefill)."""
@@ -351,7 +378,7 @@ def forward_only_bubble_time(pp: Array, stage_forward_time: Array) -> Array:
 
 
 @formula(
-    returns="bubble_time",
+    returns="even_bubble_time",
     source="narayanan2021",
     where="section 2.2.2",
     assumes=(EVEN, WHOLE_GROUPS),
@@ -365,7 +392,7 @@ def interleaved_bubble_time(
 
 
 @formula(
-    returns="bubble_time",
+    returns="even_bubble_time",
     source="qi2023",
     where="section 2.3, table 2; where weights take longer than a forward, by simulation",
     assumes=(EVEN, AT_LEAST_PP),
@@ -381,7 +408,7 @@ def zero_bubble_h1_bubble_time(
 
 
 @formula(
-    returns="bubble_time",
+    returns="even_bubble_time",
     source="qi2023",
     where="section 2.3, table 2; its least by simulation",
     assumes=(EVEN, AT_LEAST_H2, "all devices update together"),
@@ -399,7 +426,7 @@ def zero_bubble_h2_bubble_time(
 
 
 @formula(
-    returns="bubble_time",
+    returns="even_bubble_time",
     source="qi2023",
     where="section 2.3, table 2, and section 4; its least by simulation",
     assumes=(EVEN, AT_LEAST_H2, "each device updates when it is done"),
@@ -415,7 +442,7 @@ def staggered_zero_bubble_h2_bubble_time(
 
 
 @formula(
-    returns="bubble_time",
+    returns="even_bubble_time",
     source="deepseekv3",
     where="section 3.2.1, table 2; at least the pair that the middle ranks don't overlap",
     assumes=(EVEN, AT_LEAST_DUAL),
@@ -531,7 +558,7 @@ ENDS = ("only the first and the last stage differ from the others",)
 
 
 @formula(
-    returns="imbalance_time",
+    returns="uneven_time",
     source="derivation",
     assumes=(*ENDS, "the slowest forward and the slowest backward are in one stage"),
     when={"schedule": "gpipe|forward_only", **UNEVEN},
@@ -570,7 +597,7 @@ def _plain(micro_batches: Array, pp: Array, first: Array, last: Array, p2p_time:
 
 
 @formula(
-    returns="imbalance_time",
+    returns="uneven_time",
     source="derivation",
     assumes=(*ENDS, ASYNCHRONOUS, "extra work is a fraction of a stage's"),
     when={**PLAIN, **UNEVEN},
@@ -587,7 +614,7 @@ def one_f_one_b_imbalance_time(
 
 
 @formula(
-    returns="imbalance_time",
+    returns="uneven_time",
     source="derivation",
     assumes=(*ENDS, WHOLE_GROUPS, "extra work is in the first and in the last chunk"),
     when={**INTERLEAVED, **UNEVEN},

@@ -14,13 +14,10 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.formula import alias, call, constant, declare, formula, total
-from overhead.labels import EVEN_SCHEDULES, LABELS
 from overhead.quantity import Array
+from overhead.schedule import PARTED
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
-UNEVEN = {"stages": "uneven"}
-# Schedules that have forms for ends which differ.
-PARTED = tuple(name for name in LABELS["schedule"].values if name not in EVEN_SCHEDULES)
 
 
 @formula(assumes=("stages between the ends take equally long",), **PIPELINE)
@@ -235,7 +232,7 @@ def forward_only_stage_forward_time(
 
 @formula(
     returns="stage_forward_time",
-    when={**UNEVEN, "schedule": "|".join(PARTED)},
+    when=PARTED,
     **PIPELINE,
 )
 def uneven_stage_forward_time(
@@ -249,7 +246,7 @@ alias(
     "stage_backward_time",
     "middle_backward_time",
     "Time of a stage's backward of one micro-batch, the ends' extra work apart",
-    when={**UNEVEN, "schedule": "|".join(PARTED)},
+    when=PARTED,
     **PIPELINE,
 )
 

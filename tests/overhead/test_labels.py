@@ -124,7 +124,7 @@ def test_what_follows_of_a_plan() -> None:
     for schedule in LABELS["schedule"].values:
         forms = [
             one
-            for one in REGISTRY.candidates("bubble_time")
+            for one in REGISTRY.candidates("even_bubble_time")
             if isinstance(one, Formula) and schedule in one.holds.get("schedule", ())
         ]
         even = all("stages" not in one.holds or "even" in one.holds["stages"] for one in forms)

@@ -167,6 +167,18 @@ def test_the_pipeline_is_the_schedule_s(schedule: str) -> None:
     assert float(held["imbalance_time"]) == pytest.approx(16 * last, rel=0.01)
 
 
+def test_a_bubble_is_shorter_beside_shorter_ends() -> None:
+    """Of 29 layers on 8 stages the ends have three and those between them four."""
+    plan = {**GPT, **SILENT, "layers": 29, "pp": 8, "micro_batches": 16}
+    held = evaluation(plan, schedule="one_f_one_b")
+    idle = float(held["pipeline_time"] - held["busy_time"])
+    assert float(held["uneven_time"]) < 0.0
+    assert float(held["imbalance_time"]) == 0.0
+    assert float(held["bubble_time"]) == pytest.approx(idle)
+    assert float(held["bubble_time"]) < float(held["even_bubble_time"])
+    assert float(held["bubble_fraction"]) == pytest.approx(idle / float(held["pipeline_time"]))
+
+
 @pytest.mark.parametrize("schedule", EVEN_ONLY)
 def test_schedules_for_even_stages_work_with_either_label(schedule: str) -> None:
     plan = {**GPT, **SILENT, "pp": 4, "global_batch": 16}

@@ -77,7 +77,9 @@ def test_parts_sum_and_none_is_longer_than_the_step(
     np.testing.assert_allclose(sum(parts.values()), time, rtol=1e-11)
     for part, value in parts.items():
         assert np.all(value <= time * (1 + 1e-12)), part
-        assert part == "imbalance_time" or np.all(value >= 0.0), part
+        # Of two stages both are ends, and may have less to do than the one between that is told.
+        ends = (part == "imbalance_time") & (np.asarray(plan["pp"]) <= 2)
+        assert np.all(ends | (value >= -1e-12 * time)), part
     computed = sum(parts[f"{part}_part_time"] for part in ("matmul", "attention", "elementwise"))
     assert np.all(time >= computed)
     assert np.all(time >= held["pipeline_time"])
