@@ -48,7 +48,8 @@ MOST_CELLS = 10**7
 MOST_PANELS = 9
 DIGITS = 7
 # More is better of these shares, as of all rates.
-_MORE = {"mfu", "causal_mfu", "hfu", "goodput", "headroom"}
+_CHANGES = ("upper_change", "lower_change")  # What a constant moves an answer by
+_MORE = {"mfu", "causal_mfu", "hfu", "goodput", "headroom", *_CHANGES}
 # What an answer takes as it is given, of labels: a smaller model isn't a better one.
 _CONDITIONS = ("model", "collective", "environment", "fabric")
 # What is told of a best cell besides.
@@ -104,6 +105,10 @@ def page_of(
     packed.check_size(name)
     asked = list(_asked(figures, subject, held, packed))
     title = str(dataset.attrs.get("title") or name)
+    if not asked and set(_CHANGES) <= set(packed.names):
+        y, x = _CHANGES
+        state = {"view": "points", "y": y, "x": x, "at": dict.fromkeys(packed.dims, "*")}
+        asked = [{"name": "sensitivity", "title": title, "state": state}]
     phrases = [view.phrase(one) for one in view.held]
     first = asked[0]["title"] if asked else title
     return Page(
@@ -213,7 +218,7 @@ class _Packed:
             "label": style.sentence(style.long_name(name, attrs, short=True)),
             "title": _title(name, attrs),
             "units": units,
-            "percent": display.percent(name),
+            "percent": display.percent(name) or name in _CHANGES,
         }
         if role == "column":
             # People say some values without their names: 64 ranks, but tp 8.

@@ -147,6 +147,26 @@ def test_a_link_shows_what_is_stored(browser: Any, files: dict[str, Path]) -> No
     opened.close()
 
 
+# How many dots of a plot are opaque, but for its grid.
+DOTS = """() => {
+  const canvas = document.querySelector("#figure canvas");
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  let found = 0;
+  for (let n = 0; n < data.length; n += 4) found += data[n + 3] > 200 && data[n] < 40;
+  return found;
+}"""
+
+
+def test_over_names_there_are_marks(browser: Any, files: dict[str, Path]) -> None:
+    opened = Opened(browser, files[PLANS])
+    opened.page.goto(f"{files[PLANS].as_uri()}#fig=none&view=lines&x=plan")
+    opened.page.reload()
+    opened.page.wait_for_selector("html[data-ready]")
+    assert stored(PLANS).sizes["plan"] > 60
+    assert opened.page.evaluate(DOTS) > 200
+    opened.close()
+
+
 def test_a_reader_limits_compares_and_passes_on(browser: Any, files: dict[str, Path]) -> None:
     opened = Opened(browser, files[PLANS])
     page = opened.page

@@ -375,6 +375,20 @@ def test_a_run_leaves_its_page_beside_its_file(cli: Runner, tmp_path: Path) -> N
     assert data["spec"] == spec
 
 
+def test_a_page_of_a_sensitivity_shows_what_moves_the_answer() -> None:
+    changes = {
+        "upper_change": ("constant", [0.1, -0.02]),
+        "lower_change": ("constant", [-0.1, 0.02]),
+    }
+    dataset = xr.Dataset({"step_time": 18.0, **changes}, {"constant": ["a", "b"]})
+    page = page_of(dataset.assign_attrs(title="What moves it"), [], "s.nc")
+    (asked,) = page.data["figures"]
+    assert (page.title, asked["state"]["y"]) == ("What moves it", "upper_change")
+    told = {one["name"]: one for one in page.data["arrays"]}
+    assert all(told[name]["percent"] for name in changes)
+    assert told["upper_change"]["better"] == "more"
+
+
 REDUCED = """
 title = "Best"
 quantities = []

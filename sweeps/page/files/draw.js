@@ -190,7 +190,7 @@ function drawLines(host, asked) {
     // Between names there is nothing.
     if (!one.dots && !asked.x.texts) ctx.stroke();
     ctx.setLineDash([]);
-    if (!under) for (const [x, y] of one.points.length <= 60 || one.dots ? one.points : []) {
+    if (!under) for (const [x, y] of one.points.length <= 60 || one.dots || asked.x.texts ? one.points : []) {
       if (Number.isFinite(y)) disc(ctx, px(x), py(y), 3);
     }
   }));
@@ -339,7 +339,7 @@ function drawPoints(host, asked) {
     const spots = [[0, -9], [10, 4], [-10, 4], [0, 19], [12, -8], [-12, -8], [12, 16], [-12, 16]];
     const free = spots.find(([dx, dy]) => {
       const [x, y] = [px(xs[n]) + dx, py(ys[n]) + dy];
-      return y < frame.top + frame.height && !boxes.some(([a, b]) => Math.abs(a - x) < 12 && Math.abs(b - y) < 14);
+      return x > frame.left + 6 && y < frame.top + frame.height && !boxes.some(([a, b]) => Math.abs(a - x) < 12 && Math.abs(b - y) < 14);
     });
     if (!free) return;
     const [x, y] = [px(xs[n]) + free[0], py(ys[n]) + free[1]];

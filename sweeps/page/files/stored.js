@@ -73,7 +73,7 @@ function firstState(page) {
   const at = Object.fromEntries(sweep.dims.map((dim) => {
     return [dim.name, dim.chosen ? "*" : dim.number && !dim.first ? Math.floor(dim.size / 2) : 0];
   }));
-  const y = numbers[0] || quantities[0];
+  const y = numbers.find((name) => sweep.arrays[name].dims.length) || numbers[0] || quantities[0];
   const usual = {
     fig: "none", view: "lines", y, x: axisName(page, "", sweep.arrays[y]), by: "", c: "", p: "", g: (sweep.data.groups[0] || {}).name || "", sort: "", at,
     also: "", rel: {},
