@@ -84,6 +84,7 @@ def test_points_are_whole_numbers_within_their_domain() -> None:
     assert lower.value == 0.9 * 0.95
     assert (upper.value, upper.note) == (1.0, "the limit, 1")
     assert points_of("fabric_share", 1.0)[1].note == "at its limit"
+    assert points_of("memory_efficiency", 0.92)[1].value == 1.0
 
 
 def test_what_has_no_answer_or_several_is_refused() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from overhead.quantity import define
 from overhead.source import cite
 
@@ -51,7 +53,9 @@ for _name, _symbol, _meaning in (
         "rate of an unfused attention's matrix products by that of others",
     ),
 ):
-    define(_name, _symbol, "1", _meaning, minimum=0, above=True)
+    # No kernel outruns the memory, nor the peak.
+    _most = 1 if _name in ("memory_efficiency", "attention_efficiency") else math.inf
+    define(_name, _symbol, "1", _meaning, minimum=0, maximum=_most, above=True)
 define(
     "odd_size_loss", r"\lambda_o", "1",
     "loss of a matrix product's rate where tiles of 128 don't fill the hidden size", minimum=0,
