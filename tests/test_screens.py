@@ -127,3 +127,40 @@ def test_prose_goes_on_below_itself(narrow: pytest.MonkeyPatch) -> None:
 def test_a_figures_title_is_read_at_a_glance(name: str) -> None:
     figures = read_toml(find_sweep(name)).get("figures", [])
     assert [one["title"] for one in figures if len(one.get("title", "")) > 70] == []
+
+
+def test_bytes_of_a_row_are_all_in_powers_of_two_or_of_ten(cli: Runner) -> None:
+    for line in ("collective --N 8,16 --M 1KiB,64MiB,1GiB", "collective --N 8 --M 1GiB"):
+        told = cli(line).out.split(NOT_GIVEN)[0]
+        assert re.search(r" [KMG]iB\b", told)
+        assert not re.search(r" [kMG]B(?!/)", told)
+    for line in ("collective --N 8,16 --M 1kB,1GB", "collective --N 8 --M 1GB", f"{STEP} --tp 8"):
+        told = cli(line).out.split(NOT_GIVEN)[0]
+        assert re.search(r" [kMG]B(?!/)", told)
+        assert not re.search(r" [KMG]iB\b", told)
+
+
+def test_commands_begin_with_their_answer(cli: Runner) -> None:
+    told = cli("overlap --compute 1ms,10ms,50ms --comm 10ms").out.splitlines()[0]
+    assert told == (
+        "overlap gains most, 2x, with compute time 10 ms; least, 1.1x, with compute time 1 ms"
+    )
+    told = cli("hops").out.splitlines()[1]
+    assert told.startswith("  corrected links: 0.2 to 0.58 times the time, 1 times the energy of ")
+
+
+def test_validate_begins_with_its_errors_and_ends_with_a_verdict(cli: Runner) -> None:
+    line = "validate training --source torchtitan_202412"
+    first, *_, last = cli(line).out.splitlines()
+    rate = re.match(r"time of a step: \d+ measured rows, (\S+)% off in the mean", first)
+    assert rate
+    assert last.startswith("verdict: ")
+    strict = cli(f"{line} --strict", fine=False).code
+    assert strict == ("with --strict" in last)
+
+
+def test_of_several_prices_a_machine_each_is_named(cli: Runner) -> None:
+    line = "buy --model llama3-8b --hardware dgx-h100,dgx-b200 --tokens 1T --days 9 --price 2,3"
+    done = cli(line, fine=False)
+    told = "sweeps: --price = '2,3': has several values; one value, or dgx-h100=VALUE,..\n"
+    assert (done.code, done.err) == (2, told)

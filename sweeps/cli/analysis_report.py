@@ -450,7 +450,7 @@ def _ways(one: CollectiveReport) -> Iterator[Sequence[str]]:
         if count > 0.0:
             yield (
                 f"    {way}",
-                f"{count:g} x {shown('message_bytes', one.message_bytes)}",
+                f"{count:g} x {size_of(one.message_bytes)}",
                 size_of(count * one.volume_bytes),
                 shown("time", one.latency_s),
                 shown("time", whole),

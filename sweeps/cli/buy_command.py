@@ -105,8 +105,12 @@ def _asked(
         asked = {"world_size": "8", **usual, **values, **own, "hardware": machine}
         request = read_request(asked, objective="time", folders=folders)
         if request.axes:
-            names = ", ".join(axis.name for axis in request.axes)
-            raise InputError(fault(names, "several values", "one is wanted", "one value"))
+            raise InputError([
+                fault(flags.flag_of(axis.name), str(asked.get(axis.name, "several values")),
+                      "has several values",
+                      f"one value, or {machine}=VALUE,.." if axis.name in EACH else "one value")
+                for axis in request.axes
+            ])  # fmt: skip
         points[machine] = request.first
     wish = Wish(tokens, days, inf if budget is None else budget)
     return wish, readings, assumed, points

@@ -33,7 +33,7 @@ from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault, needs
 from sweeps.job import BOUND, Job, prepare
 from sweeps.result import Result, command_line
-from sweeps.spec.units import format_quantity
+from sweeps.spec.units import format_bytes, format_quantity, is_binary
 
 
 @click.command(flags.COLLECTIVE, cls=flags.SweepCommand)
@@ -117,7 +117,10 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
     yield f"{labels['collective']} of {message} on a {where}, algorithm {used}{taken}"
     for name in display.rows("collective", place="report"):
         if name in record:
-            shown = format_quantity(record[name], VOCABULARY[name].units)
+            units = VOCABULARY[name].units
+            shown = format_quantity(record[name], units)
+            if units == "byte":
+                shown = format_bytes(record[name], binary=is_binary(constants["message_bytes"]))
             shown += "  (an upper bound)" * (name == "time" and bool(record.get(BOUND, 0.0)))
             yield f"  {display.words(name):<26}{shown}"
         if name == "time" and library:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,10 @@ def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
         (case,) = job.program.cases
         yield from report_lines(job, case, given["verbose"])
     else:
-        yield from table_lines(_rows(job), total=job.program.grid.cells)
+        rows = [*_rows(job)]
+        yield from _gain(rows)
+        yield from table_lines(rows, total=job.program.grid.cells)
+        yield ""
         if given["verbose"]:
             for case in job.program.cases:
                 yield from statement_lines(job, case)
@@ -116,6 +120,29 @@ def _rows(job: Job) -> Iterator[dict[str, Any]]:
         if status != "ok":
             row["why"] = status
         yield row
+
+
+def _gain(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the answer in a line: where overlap gains most and least."""
+    from sweeps.result import shown
+
+    done = [row for row in rows if row.get("overlap_speedup", 0.0) > 0.0]
+    if not done:
+        return
+    asked = [*itertools.takewhile(lambda name: name != "overlapped_time", done[0])]
+
+    def place(row: Mapping[str, Any]) -> str:
+        texts = {name: shown(name, row[name]) for name in asked}
+        return ", ".join(
+            text if isinstance(row[name], str) else f"{name.replace('_', ' ')} {text}"
+            for name, text in texts.items()
+        )
+
+    most, least = (best(done, key=lambda row: row["overlap_speedup"]) for best in (max, min))
+    yield (
+        f"overlap gains most, {most['overlap_speedup']:.4g}x, with {place(most)}; "
+        f"least, {least['overlap_speedup']:.4g}x, with {place(least)}"
+    )
 
 
 # Timelines.

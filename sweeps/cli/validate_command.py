@@ -69,7 +69,9 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     out.check()
     records, skipped = _compared(tables or TABLES, given)
     result = _result(records, tables or TABLES, given)
-    lines = report(records, skipped, given["verbose"])
+    lines = [
+        *_answer(records), *report(records, skipped, given["verbose"]), *_verdict(records, bound)
+    ]  # fmt: skip
     out.deliver(result, lines, draw=lambda stem: _draw(records, stem))
     return int(given["strict"] and _beyond(records, bound))
 
@@ -219,6 +221,40 @@ def report(records: Sequence[Record], skipped: Sequence[Skipped], verbose: bool)
     if skipped:
         yield f"left out, {len(skipped)} rows:"
         yield from skipped_lines(skipped, every=verbose)
+
+
+def _answer(records: Sequence[Record]) -> Iterator[str]:
+    """Yield in a line a kind how far off predictions are."""
+    from sweeps.validate.scores import score
+
+    for kind, words in WORDS.items():
+        own = [one for one in records if one.case.kind == kind and one.case.is_measured]
+        if not own:
+            continue
+        found = score(own)
+        said = "" if math.isnan(found.within) else f"; {found.within:.0%} as near as said (aim 80%)"
+        yield (
+            f"{words}: {found.rows:,} measured rows, {found.mape:.1%} off in the mean, half of "
+            f"them within {found.median:.1%}{said}"
+        )
+    yield ""
+
+
+def _verdict(records: Sequence[Record], bound: float) -> Iterator[str]:
+    """Yield which classes are beyond a bound, as --strict has it."""
+    from sweeps.validate.scores import scores_by
+
+    beyond = []
+    for kind, words in WORDS.items():
+        own = [one for one in records if one.case.kind == kind and one.case.is_measured]
+        found = scores_by(own, "class").items()
+        beyond += [f"{name} ({words}, {one.mape:.1%})" for name, one in found if one.mape > bound]
+    yield ""
+    if beyond:
+        text = "; ".join(beyond)
+        yield f"verdict: more than {bound:.0%} off in the mean: {text}; exit code 1 with --strict"
+    else:
+        yield f"verdict: every class of what was measured is within {bound:.0%} in the mean"
 
 
 def _draw(records: Sequence[Record], stem: Path) -> list[Path]:

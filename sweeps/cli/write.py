@@ -32,7 +32,7 @@ from sweeps.result import (
     table_lines,
 )
 from sweeps.spec.sweep import Contract, read_contract
-from sweeps.spec.units import format_quantity
+from sweeps.spec.units import format_bytes, format_quantity, is_binary
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -565,6 +565,21 @@ def _winners(
     yield f"least time by {rival}: " + (told if of else order[0][0])
 
 
+def _of_row(result: Result, record: Mapping[str, Any]) -> Callable[[str, Any], str]:
+    """Return what writes a cell: all bytes in powers of two where the message is, else of ten."""
+    held = {c.name: c.values for c in result.layout.coordinates if not c.dims}
+    message = record.get("message_bytes", held.get("message_bytes"))
+    binary = message is not None and is_binary(float(message))
+
+    def cell(name: str, value: Any) -> str:
+        known = name in VOCABULARY and message is not None and name != "message_bytes"
+        if known and VOCABULARY[name].units == "byte":
+            return format_bytes(float(value), binary=binary)
+        return shown(name, value)
+
+    return cell
+
+
 def as_table(result: Result, *, training: bool, most: int = 40) -> Iterator[str]:
     """Yield the cells as a table with aligned columns, cut after some rows."""
     yield from extremes(result, training=training)
@@ -575,8 +590,9 @@ def as_table(result: Result, *, training: bool, most: int = 40) -> Iterator[str]
     if all(one.get("algorithm") == one.get("chosen_algorithm") for one in records):
         wanted = [name for name in wanted if name != "chosen_algorithm"]
     for record in records:
+        cell = _of_row(result, record)
         row = {
-            name: shown(name, record[name])
+            name: cell(name, record[name])
             for name in (*(name for name in record if name not in variables), *wanted)
             if name in record
         }

@@ -76,6 +76,7 @@ def message_records(study: Study) -> Iterator[dict[str, Any]]:
 def report_lines(study: Study, *, verbose: bool = False) -> Iterator[str]:
     """Yield a study for people: links, a table for each case, all side by side, messages, notes."""
     yield f"{study.title}\n"
+    yield from _answer(study)
     if study.summary:
         yield from _wrapped(study.summary)
     if study.whole:
@@ -112,6 +113,23 @@ def report_lines(study: Study, *, verbose: bool = False) -> Iterator[str]:
     for case in study.cases:
         if case.note:
             yield from _wrapped(f"{case.name}: {case.note}")
+
+
+def _answer(study: Study) -> Iterator[str]:
+    """Yield what each further case changes of the first, a line each."""
+    first, *others = (
+        [one for one in strategy_records(study) if one["case"] == case.name] for case in study.cases
+    )
+    for own in others:
+        texts = []
+        for name, what in (("latency_s", "the time"), ("energy_j", "the energy")):
+            pairs = [(a[name], b[name]) for a, b in zip(own, first, strict=True) if b[name]]
+            ends = [f"{best(a / b for a, b in pairs):.2g}" for best in (min, max)] if pairs else []
+            if ends:
+                both = f"{ends[0]} to {ends[1]}" if ends[0] != ends[1] else ends[0]
+                texts.append(f"{both} times {what}")
+        if texts:
+            yield f"  {own[0]['case']}: {', '.join(texts)} of {first[0]['case']}, by strategy\n"
 
 
 def _text(name: str, value: Any) -> str:

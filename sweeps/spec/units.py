@@ -389,6 +389,21 @@ def format_quantity(value: float, units: str, *, binary: bool = True) -> str:
     return shown
 
 
+def format_bytes(value: float, *, binary: bool) -> str:
+    """Write bytes in powers of two, or of ten: those of one row are all in one of the two."""
+    if not binary or not math.isfinite(value) or abs(value) < 1024.0:
+        return format_quantity(value, "byte", binary=False)
+    prefix, power = next(
+        (one for one in reversed(_BINARY.items()) if abs(value) >= 2.0 ** one[1]), ("", 0)
+    )
+    return f"{value / 2.0**power:.4g} {prefix}B"
+
+
+def is_binary(value: float) -> bool:
+    """Return whether people write a number of bytes in KiB, MiB or GiB."""
+    return bool(_binary_size(float(value)))
+
+
 def _binary_size(value: float) -> str:
     """Return a number of bytes in KiB, MiB, .. where that is exact and the decimal isn't short."""
     if math.isinf(value) or not value.is_integer() or float(f"{value:.3g}") == value:
