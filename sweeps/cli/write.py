@@ -565,6 +565,9 @@ def _winners(
     yield f"least time by {rival}: " + (told if of else order[0][0])
 
 
+_SENT = ("sent_bytes", "link_bytes")  # What stands beside a message's size
+
+
 def _of_row(result: Result, record: Mapping[str, Any]) -> Callable[[str, Any], str]:
     """Return what writes a cell: all bytes in powers of two where the message is, else of ten."""
     held = {c.name: c.values for c in result.layout.coordinates if not c.dims}
@@ -572,8 +575,7 @@ def _of_row(result: Result, record: Mapping[str, Any]) -> Callable[[str, Any], s
     binary = message is not None and is_binary(float(message))
 
     def cell(name: str, value: Any) -> str:
-        known = name in VOCABULARY and message is not None and name != "message_bytes"
-        if known and VOCABULARY[name].units == "byte":
+        if message is not None and name in _SENT:
             return format_bytes(float(value), binary=binary)
         return shown(name, value)
 
