@@ -519,7 +519,7 @@ def extremes(result: Result, *, training: bool) -> Iterator[str]:
 
     def place(row: Mapping[str, Any]) -> str:
         return ", ".join(
-            str(row[name]) if name in _RIVALS
+            str(row[name]) if name in (*_RIVALS, "collective")
             else f"{_SAID.get(name) or name.replace('_', ' ')} {shown(name, row[name])}"
             for name in axes if name not in FOLLOWING
         )  # fmt: skip
