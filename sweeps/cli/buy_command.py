@@ -199,6 +199,12 @@ def _lines(
     )
     if made:
         yield from aligned([HEAD, *(_row(one.machine, one.least, wish) for one in made)], left=1)
+    lacking = [
+        one.machine for one in made
+        if one.least and one.least.detail and isnan(one.least.detail["run_cost"])
+    ]  # fmt: skip
+    if lacking:
+        yield f"  cost: no price is known of {', '.join(lacking)}; give --price or --capital"
     yield ""
     for one in [*made, *(one for one in found if one.least is None)]:
         yield from _of_machine(one, wish)

@@ -117,6 +117,13 @@ def test_each_machine_has_its_own_price(sweeps: Runner) -> None:
         assert np.isfinite(row["training_energy_j"])
 
 
+def test_a_cost_that_is_not_known_says_why(sweeps: Runner) -> None:
+    line = "buy --model llama3-8b -b 64 -s 4096 --tokens 1B --days 30"
+    told = "cost: no price is known of dgx-h100; give --price or --capital"
+    assert told in sweeps(line).out
+    assert told not in sweeps(f"{line} --price 2").out
+
+
 def test_a_budget_says_which_machines_it_doesn_t_bind() -> None:
     points = {name: point(hardware=name) for name in ("dgx-h100", "aws-p5")}
     (note,) = _unpriced(points, "1M")
