@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from overhead.arrays import xp
@@ -365,13 +366,13 @@ define("power_slowdown", r"\kappa_P", "1",
        "loss of a GPU's rate by the square of the share of its power that a limit takes",
        minimum=0)  # fmt: skip
 define("clock_share", r"\gamma_\mathrm{clk}", "1", "rate of a GPU under its limit by that without",
-       minimum=0, above=True)  # fmt: skip
-for _name, _mark, _meaning in (
-    ("full_matmul_efficiency", "m", "share of the best product's rate"),
-    ("full_attention_efficiency", "a", "share of the peak that the attention kernel reaches"),
+       minimum=0, above=True, maximum=1)  # fmt: skip
+for _name, _mark, _meaning, _most in (
+    ("full_matmul_efficiency", "m", "share of the best product's rate", math.inf),
+    ("full_attention_efficiency", "a", "share of the peak that the attention kernel reaches", 1),
 ):
     define(_name, rf"\eta_{{{_mark},0}}", "1", f"{_meaning} without a limit of power", minimum=0,
-           above=True)  # fmt: skip
+           above=True, maximum=_most)  # fmt: skip
 LIMITED: dict[str, Any] = {"when": {"clock": "limited"}}
 # Beyond what was measured a GPU is as slow as at the lowest limit that was.
 LEAST_LIMIT = 0.35
