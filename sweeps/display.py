@@ -219,8 +219,21 @@ _PHRASES = {
     "oversubscription": "{}:1 oversubscription", "mechanism": "{}",
     "compute_time": "computation {}", "communication_time": "communication {}",
     "efficiency_of": "efficiency of the {}",
+    "tp_mechanism": "tensor parallelism overlapped by {}",
+    "cp_mechanism": "context parallelism overlapped by {}",
+    "ep_mechanism": "expert parallelism overlapped by {}",
+    "dp_mechanism": "data parallelism overlapped by {}",
+    "context_parallel": "context parallelism by {}", "dispatcher": "tokens to experts by {}",
+    "attention_kernel": "attention by {}", "sharding": "{} sharding",
 }  # fmt: skip
+_SPOKEN = ("context_parallel", "dispatcher", "attention_kernel", "sharding")
 _LAST = ("inter_bandwidth", "intra_bandwidth", "price")  # behind what has no phrase
+# Values of labels that say little by themselves.
+_MEANT = {
+    "efficiency": "a share given", "decomposed": "products in chunks", "chunked": "chunks",
+    "userbuffers": "userbuffers", "deduplicated": "one copy a node",
+    "unfused": "unfused kernels", "mixed": "all-to-all and ring",
+}  # fmt: skip
 _PHRASES_OF_NONE = {"software": "without a library"}
 
 
@@ -234,7 +247,8 @@ def phrase(name: str, value: str) -> str | None:
     """Return what people say of a value of a quantity; None where its name comes first."""
     if value == "none" and name in _PHRASES_OF_NONE:
         return _PHRASES_OF_NONE[name]
-    value = value.replace("_", " ") if name == "mechanism" else value
+    if name.endswith("mechanism") or name in _SPOKEN:
+        value = _MEANT.get(value, value.replace("_", " "))
     if name not in _PHRASES:
         return None
     said = _PHRASES[name].format(value)
@@ -270,8 +284,17 @@ _AXES = {
     "topology": "topology", "nics_per_node": "network cards a node",
     "num_sm": "multiprocessors given", "rank_tokens": "tokens of a rank",
     "inter_latency": "latency between nodes", "intra_latency": "latency inside nodes",
-    "collective": "operation", "expert_imbalance": "busiest expert by the mean",
-    "oversubscription": "oversubscription",
+    "collective": "operation", "expert_imbalance": "load of the busiest expert",
+    "oversubscription": "oversubscription", "recompute": "recomputation", "mask": "mask",
+    "schedule": "schedule of the pipeline", "attention_kernel": "kernel of the attention",
+    "tp_mechanism": "how tensor parallelism overlaps",
+    "cp_mechanism": "how context parallelism overlaps",
+    "ep_mechanism": "how expert parallelism overlaps",
+    "dp_mechanism": "how data parallelism overlaps", "efficiency_of": "what the efficiency is of",
+    "software": "library", "library": "library", "fabric": "fabric", "framework": "framework",
+    "precision": "precision", "recipe": "recipe of precisions", "link": "link",
+    "context_parallel": "way of context parallelism", "sharding": "sharding",
+    "environment": "who issues operations", "floor": "wait for the host",
 }  # fmt: skip
 
 

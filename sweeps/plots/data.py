@@ -156,6 +156,9 @@ def worded(name: str, value: Any, units: str) -> str:
     text = value.decode() if isinstance(value, bytes) else value
     if name not in PLAN_NAMES:
         return text
+    said = display.phrase(name, text)
+    if said:
+        return said
     text = _VALUES.get(text, plain(text))
     return text if name == "schedule" else f"{text} {word}"
 

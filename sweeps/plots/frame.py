@@ -291,9 +291,10 @@ def _planned(sheet: Sheet, legend: Legend) -> tuple[_Geometry, list[Line], list[
     axis_room = _TICK_LABELS + labels * SIZE_TEXT * LINE_HEIGHT
     bottom = axis_room + 0.2 + len(below) * SIZE_NOTE * LINE_HEIGHT
     planned, aspect = plan(top, bottom, axis_room), use().aspect
-    if aspect is not None:  # Panels take the height that the page has for them
-        free = (planned.size[0] / aspect - planned.size[1]) / rows
-        panel = panel[0], panel[1] + max(free, 0.0)
+    if aspect is not None:  # Panels take the room that the page has for them
+        high = (planned.size[0] / aspect - planned.size[1]) / rows
+        wide = (planned.size[1] * aspect - planned.size[0]) / columns
+        panel = panel[0] + max(wide, 0.0), panel[1] + max(high, 0.0)
         planned = plan(top, bottom, axis_room)
     return planned, above, below
 

@@ -8,7 +8,7 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.plots.data import View, cell_names
+from sweeps.plots.data import View, cell_names, worded
 from sweeps.plots.frame import axis_of, linear_ticks, log_ticks, value_ticks
 from sweeps.plots.style import long_name, number, parse, scale_of, sentence, shortened, symbol
 
@@ -95,6 +95,19 @@ def test_names() -> None:
     assert sentence("time of it") == "Time of it"
     assert sentence("all_reduce time") == "all_reduce time"
     assert shortened("a name of many words", 12) == "a name of…"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("dp_mechanism", "megatron_buckets", "data parallelism overlapped by megatron buckets"),
+        ("tp_mechanism", "decomposed", "tensor parallelism overlapped by products in chunks"),
+        ("context_parallel", "ring", "context parallelism by ring"),
+        ("recompute", "none", "no recompute"),
+    ],
+)
+def test_choices_of_a_plan_are_said_in_words(name: str, value: str, text: str) -> None:
+    assert worded(name, value, "1") == text
 
 
 def test_ticks_of_bytes_are_powers_of_two() -> None:

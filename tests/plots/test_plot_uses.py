@@ -66,6 +66,10 @@ def test_no_text_meets_another(path: Path, name: str, monkeypatch: pytest.Monkey
         draw_figures(path, dataset=open_dataset(path))
     assert len(drawn) >= 3
     assert [texts_that_meet(canvas) for canvas in drawn] == [[]] * len(drawn)
+    aspect = USES[name].aspect
+    if aspect is not None:  # panels take the page's width
+        shapes = [canvas.get_size_inches() for canvas in drawn]
+        assert min(wide / high for wide, high in shapes) > aspect - 1e-6
 
 
 def range_not_used(canvas: Canvas) -> list[tuple[str, float]]:
