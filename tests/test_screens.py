@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -164,3 +165,13 @@ def test_of_several_prices_a_machine_each_is_named(cli: Runner) -> None:
     done = cli(line, fine=False)
     told = "sweeps: --price = '2,3': has several values; one value, or dgx-h100=VALUE,..\n"
     assert (done.code, done.err) == (2, told)
+
+
+def test_a_sweeps_table_begins_with_what_it_says(cli: Runner, tmp_path: Path) -> None:
+    sets = "--set axes.hardware=dgx-a100,dgx-h100 --set axes.world_size=256,512"
+    found = cli(f"run models-on-machines {sets} --no-plot --output {tmp_path / 'a.nc'}").out
+    title, won, reached, *_ = found.splitlines()
+    assert title.startswith("How much does a GPU of each machine train?")
+    assert won.startswith("  highest in each of 10 cases: dgx-h100, 1")
+    assert won.endswith("% more than the next")
+    assert reached.startswith("  the best at 512 GPUs: from 167.1 /s (llama3-405b, dgx-h100: tp 4")

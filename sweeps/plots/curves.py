@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError
-from sweeps.plots.data import PLACE, PLAN_NAMES, View, evenly, word_of
+from sweeps.plots.data import PLACE, PLAN_NAMES, View, evenly, said, word_of
 from sweeps.plots.declare import (
     baseline_words,
     by_column,
@@ -377,6 +377,68 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], lis
                 rows.append([*compress(names, labelled), *texts][: len(rows[0])])
     gaps = [note for note in plot.notes if note.startswith(GAPS)]
     return figure["title"] or _title(figure, view, table), sum(labelled), rows, gaps
+
+
+_MOST_WINNERS = 3  # that a sentence names
+
+
+def findings(figure: Figure, view: View) -> Iterator[str]:
+    """Yield in sentences which line is best in how many cases, and what the best reach last."""
+    x, y = figure["x"], figure["y"]
+    view, _ = by_column(view, x, y, more=better_of(figure["better"], view.units(y)))
+    panels = panels_of(figure, view)
+    plot = prepare(figure, view, panels)
+    if len(plot.lines) < 2:
+        return
+    cost = np.where(np.isnan(plot.curves), np.inf, -plot.curves if plot.more else plot.curves)
+    best = cost.min(axis=1, keepdims=True)
+    tied = cost <= best + _SAME * np.abs(best)
+    compared = np.isfinite(cost).sum(axis=1) > 1
+    won: dict[tuple[int, ...], int] = {}
+    for panel, point in np.argwhere(compared).tolist():
+        names = tuple(np.flatnonzero(tied[panel, :, point]).tolist())
+        won[names] = won.get(names, 0) + 1
+    total = int(compared.sum())
+    if not total:
+        return
+    adjective = next((word for name, word in _BEST.items() if y in (name, f"best_{name}")),
+                     "highest" if plot.more else "lowest")  # fmt: skip
+    order = sorted(won, key=lambda names: -won[names])
+    texts = []
+    for names in order[:_MOST_WINNERS]:
+        everyone = len(names) == len(plot.lines)
+        which = "all alike" if everyone else joined([plot.lines[k].label for k in names])
+        texts.append(f"{which} in {won[names]:,}")
+    left = total - sum(won[names] for names in order[:_MOST_WINNERS])
+    texts += [f"others in {left:,}"] if left else []
+    if len(won) > 1:
+        yield f"{adjective} of the {total:,} cases: {', '.join(texts)}"
+    else:
+        next_best = np.sort(cost, axis=1)[:, 1][compared]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.abs(best[:, 0][compared] / next_best - 1.0)
+        ends = [number(100 * float(end), 2) for end in (part.min(), part.max())]
+        much = f", {' to '.join(dict.fromkeys(ends))} % {'more' if plot.more else 'less'}"
+        where = f"in each of {total:,} cases" if total > 1 else "in the only case"
+        alone = len(order[0]) == 1 and bool((next_best != 0.0).all())
+        name = texts[0].rsplit(" in ", 1)[0]
+        yield f"{adjective} {where}: {name}" + (f"{much} than the next" if alone else "")
+    last = np.where(np.isfinite(best[:, 0, -1]), (-1 if plot.more else 1) * best[:, 0, -1], np.nan)
+    if len(panels) < 2 or np.isnan(last).all():
+        return
+    bare = view.labels(figure["panels"], bare=True)
+    found = _places(view, y, [figure["panels"], *(d for d in figure["lines"] if view.has(d)), x])
+    scale = scale_of(str(plot.attrs.get("units", "1")))
+    told = []
+    for panel in (int(np.nanargmin(last)), int(np.nanargmax(last))):
+        line = plot.lines[int(np.argmin(cost[panel, :, -1]))]
+        cell = (panel, *line.place, -1)
+        plan = ", ".join(filter(None, (_said(dim, str(one[cell])) for dim, one in found.items())))
+        many = int(tied[panel, :, -1].sum()) > 1
+        where = bare[panel] if many else f"{bare[panel]}, {line.label}"
+        told.append(f"{scale.given(last[panel])} ({where}{': ' if plan else ''}{plan})")
+    at = said(x, scale_of(view.units(x)).given(plot.x[-1]))
+    yield f"the best at {at}: from {told[0]} to {told[1]}"
 
 
 def _said(dim: str, text: str) -> str:

@@ -62,12 +62,16 @@ def tabulate(
 
 
 def effects(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Iterator[str]:
-    """Yield what each entry changes beside a figure's baseline, all else at the baseline."""
+    """Yield what a figure's table says: what each entry changes beside its baseline, or wins."""
     figure = _resolved(dataset, figure)
     base = figure.options.get("relative_to")
-    if not base:
-        return
     view = view_of(dataset, figure["at"])
+    if not base:
+        if figure.kind != "best":
+            from sweeps.plots.curves import findings
+
+            yield from findings(figure, view)
+        return
     dims = [dim for dim in (figure["panels"], *figure["lines"], figure["x"]) if view.has(dim or "")]
     if figure["best_of"] or set(view.dataset[figure["y"]].dims) - set(dims):
         return
