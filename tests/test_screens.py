@@ -175,3 +175,17 @@ def test_a_sweeps_table_begins_with_what_it_says(cli: Runner, tmp_path: Path) ->
     assert won.startswith("  highest in each of 10 cases: dgx-h100, 1")
     assert won.endswith("% more than the next")
     assert reached.startswith("  the best at 512 GPUs: from 167.1 /s (llama3-405b, dgx-h100: tp 4")
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("running", "rows within 10% of what was measured; exit code 1 with --strict"),
+        ("userbuffers", "of the layers have a setting near our best (aim 95%)"),
+        ("nccl-collectives", "half of the points within 10% in"),
+    ],
+)
+def test_every_table_of_validate_ends_with_a_verdict(cli: Runner, table: str, words: str) -> None:
+    last = cli(f"validate {table}").out.splitlines()[-1]
+    assert last.startswith("verdict: ")
+    assert words in last

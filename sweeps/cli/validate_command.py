@@ -257,6 +257,11 @@ def _verdict(records: Sequence[Record], bound: float) -> Iterator[str]:
         yield f"verdict: every class of what was measured is within {bound:.0%} in the mean"
 
 
+def _judged(words: str, *, fine: bool) -> list[str]:
+    """Return the last lines of a table: the verdict, and what --strict makes of it."""
+    return ["", f"verdict: {words}" + ("" if fine else "; exit code 1 with --strict")]
+
+
 def _draw(records: Sequence[Record], stem: Path) -> list[Path]:
     """Draw a figure for each kind of what was measured."""
     import numpy as np
@@ -298,9 +303,12 @@ def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     from sweeps.errors import InputError, fault
     from sweeps.result import provenance_of
     from sweeps.search.experts import (
+        FIT_SHARE,
         NEAR,
+        NEAR_SHARE,
         beside,
         choice_lines,
+        choice_of,
         choice_result,
         explained,
         falls_short,
@@ -334,8 +342,13 @@ def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     lines = [*choice_lines(experts, bound, every=given["verbose"]), ""]
     lines += [f"left out, {len(skipped)} rows:"] if skipped else []
     lines += skipped_lines(skipped, every=given["verbose"])
-    out.deliver(choice_result(experts, attrs), lines)
-    return int(given["strict"] and falls_short(experts, bound))
+    whole, fine = choice_of(experts, bound), not falls_short(experts, bound)
+    words = (
+        f"{whole.near:.0%} of {whole.recipes} plans within {bound:.0%} of our best (aim "
+        f"{NEAR_SHARE:.0%}), and {whole.fit:.0%} fit the memory (aim {FIT_SHARE:.0%})"
+    )
+    out.deliver(choice_result(experts, attrs), [*lines, *_judged(words, fine=fine)])
+    return int(given["strict"] and not fine)
 
 
 # Operations rather than steps: the tables that a sweep's [measured] takes.
@@ -364,6 +377,9 @@ def _heads(path: str, *names: str) -> bool:
     except (OSError, UnicodeDecodeError):
         return False
     return all(name in heading for name in names)
+
+
+_HALF = 0.1  # what half of the points of a group should be within
 
 
 def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
@@ -396,7 +412,10 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         inputs=job.identity["inputs"],
     )
     result = error_result(rows, attrs)
-    out.deliver(result, error_lines(rows), ERRORS)
+    known = [row["median_error"] for row in rows if not math.isnan(row["median_error"])]
+    near = sum(one <= _HALF for one in known)
+    words = f"half of the points within {_HALF:.0%} in {near} of {len(known)} groups"
+    out.deliver(result, [*error_lines(rows), *_judged(words, fine=True)], ERRORS)
     return 0
 
 
@@ -438,8 +457,11 @@ def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         references="each row's source_ref says where it stands",
         inputs=rows,
     )
-    out.deliver(running_result(rows, attrs), running_lines(rows))
-    return int(given["strict"] and any(abs(row["error"]) > bound for row in rows))
+    near = sum(abs(row["error"]) <= bound for row in rows)
+    fine = near == len(rows)
+    words = f"{near} of {len(rows)} rows within {bound:.0%} of what was measured"
+    out.deliver(running_result(rows, attrs), [*running_lines(rows), *_judged(words, fine=fine)])
+    return int(given["strict"] and not fine)
 
 
 # NVIDIA's settings of tensor-parallel overlap.
@@ -476,5 +498,8 @@ def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         references="NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/comm_overlap.py",
         inputs=rows,
     )
-    out.deliver(preset_result(rows, attrs), preset_lines(rows), preset_charts(rows))
-    return int(given["strict"] and preset_summary(rows)["near"] < ENOUGH)
+    near = preset_summary(rows)["near"]
+    words = f"{near:.1%} of the layers have a setting near our best (aim {ENOUGH:.0%})"
+    lines = [*preset_lines(rows), *_judged(words, fine=near >= ENOUGH)]
+    out.deliver(preset_result(rows, attrs), lines, preset_charts(rows))
+    return int(given["strict"] and near < ENOUGH)
