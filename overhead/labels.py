@@ -264,6 +264,8 @@ def usual_spelling(word: str, known: Iterable[str]) -> str:
 ELSEWHERE = {
     "1f1b": "onefoneb", "interleaved1f1b": "interleaved", "zbh1": "zerobubbleh1",
     "zbh2": "zerobubbleh2", "zbv": "zerobubblev", "zbvzerobubble": "zerobubblev",
+    "deepep": "deduplicated", "hybridep": "deduplicated", "flex": "deduplicated",
+    "ulysses": "alltoall", "a2a": "alltoall", "a2a+p2p": "mixed",
 }  # fmt: skip
 
 

@@ -240,11 +240,16 @@ def test_a_name_that_may_mean_two_isn_t_guessed() -> None:
     assert usual_spelling("reduc", ["reduce"]) == "reduc"
 
 
-def test_schedules_are_known_by_what_frameworks_call_them() -> None:
+def test_labels_are_known_by_what_frameworks_call_them() -> None:
+    assert usual_spelling("DeepEP", LABELS["dispatcher"].values) == "deduplicated"
+    assert usual_spelling("alltoall", LABELS["dispatcher"].values) == "all_to_all"
+    assert usual_spelling("Ulysses", LABELS["context_parallel"].values) == "all_to_all"
+    assert usual_spelling("a2a+p2p", LABELS["context_parallel"].values) == "mixed"
     known = LABELS["schedule"].values
     assert usual_spelling("1F1B", known) == LABELS["schedule"].default
     assert usual_spelling("Interleaved1F1B", known) == "interleaved"
     assert (
         usual_spelling("ZBVZeroBubble", known) == usual_spelling("ZB-V", known) == "zero_bubble_v"
     )
-    assert {usual_spelling(name, known) for name in ELSEWHERE} < set(known)
+    every = {value for label in LABELS.values() for value in label.values}
+    assert {usual_spelling(name, every) for name in ELSEWHERE} < every
