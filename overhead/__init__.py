@@ -5,14 +5,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from overhead.collective import CollectiveKind, CollectiveResult, collective
 from overhead.collectives.algorithm import ALGORITHMS, Algorithm, algorithm
 from overhead.collectives.cost import Cost, Level, flat
 from overhead.everything import load
 from overhead.formula import REGISTRY, Formula, formula
 from overhead.quantity import VOCABULARY, Quantity, define
 from overhead.source import SOURCES, Source, cite
-from overhead.topology import TopologyDesc, TopologyKind, build_topology
+from overhead.topology import (
+    CollectiveKind,
+    CollectiveResult,
+    TopologyDesc,
+    TopologyKind,
+    build_topology,
+    collective,
+)
 
 if TYPE_CHECKING:
     from overhead.analysis import AnalysisResult, analyze_config

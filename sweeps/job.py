@@ -62,7 +62,7 @@ class Job:
     @cached_property
     def attrs(self) -> Mapping[str, str]:
         """Global attributes: made when a file or a dataset is, for they read all of the code."""
-        from sweeps.store.metadata import fingerprint, provenance
+        from sweeps.store.encode import fingerprint, provenance
 
         code, inputs = self.identity["code"], self.identity["inputs"]
         found = provenance(
@@ -88,7 +88,7 @@ class Job:
     @cached_property
     def identity(self) -> Mapping[str, Any]:
         """What a result depends on beside the spec's text: ``code``, its digest, and ``inputs``."""
-        from sweeps.store.metadata import code_digest, versions
+        from sweeps.store.encode import code_digest, versions
 
         machines = {
             machine.name: (machine.figures, machine.in_network, machine.scale_out_in_network)

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from overhead.collective import statement
 from overhead.collectives.algorithm import ALGORITHMS, STATED, Algorithm
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Formula
 from overhead.quantity import VOCABULARY, Array, Quantity
 from overhead.recording import RecordingError
+from overhead.topology import statement
 from sweeps.errors import InputError, fault
 
 # Where a stated expression is compared with the code.

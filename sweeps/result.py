@@ -679,7 +679,7 @@ def provenance_of(
     figures of machines that can change.
     """
     from sweeps.spec.units import to_toml
-    from sweeps.store.metadata import code_digest, fingerprint, provenance
+    from sweeps.store.encode import code_digest, fingerprint, provenance
 
     text = to_toml({"title": title, **stated})
     depends = {**stored_as(given), "inputs": inputs}

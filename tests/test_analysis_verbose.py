@@ -13,7 +13,7 @@ import pytest
 from overhead import Config, analyze_config
 from overhead.communication.totals import OPERATIONS
 from sweeps.cli.analysis_job import evaluation_of
-from sweeps.cli.run_all_command import analyses
+from sweeps.cli.run_command import analyses
 from tests.analysis_cases import LLAMA, SIZES, job_of
 from tests.cli_runner import Runner
 

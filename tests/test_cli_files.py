@@ -20,7 +20,7 @@ from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.labels import LABELS
 from sweeps.cli import COMMANDS
 from sweeps.cli.flags import SECTIONS
-from sweeps.cli.run_all_command import SUGGESTED, analyses
+from sweeps.cli.run_command import SUGGESTED, analyses
 from sweeps.spec.units import format_quantity
 from tests.cli_runner import Runner
 

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overhead.collective import collective
 from overhead.formula import REGISTRY
 from overhead.graph import Evaluation
 from overhead.hops import LevelHops, Links, message_time, ring_all_reduce
 from overhead.labels import ELSEWHERE, LABELS, usual_spelling
-from overhead.topology import build_topology
+from overhead.topology import build_topology, collective
 from sweeps.hops.study import Scenario, from_machine
 from sweeps.job import prepare
 from sweeps.spec.catalog import load_hardware, load_model, shipped

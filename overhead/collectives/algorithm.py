@@ -319,7 +319,7 @@ class Algorithm:
     @property
     def statements(self) -> dict[str, str]:
         """The expressions of ``steps``, ``time``, ``sent_bytes`` and ``link_bytes``."""
-        from overhead.collective import statement  # noqa: PLC0415 - it imports algorithms
+        from overhead.topology import statement  # noqa: PLC0415 - it imports algorithms
 
         return {name: self.stated.get(name) or statement(self, name) for name in STATED}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from overhead.arrays import xp
-from overhead.collectives.level_timing import HIERARCHY
-from overhead.collectives.level_timing import THREE_LEVEL_CAPACITY as THREE
-from overhead.collectives.level_timing import TWO_LEVEL_CAPACITY as TWO
+from overhead.collectives.timing import HIERARCHY
+from overhead.collectives.timing import THREE_LEVEL_CAPACITY as THREE
+from overhead.collectives.timing import TWO_LEVEL_CAPACITY as TWO
 from overhead.formula import formula, product
 from overhead.quantity import Array
 

@@ -27,8 +27,16 @@ from sweeps.engine.reduce_base import Reducer, Task
 from sweeps.errors import RunError, fault
 from sweeps.job import Job
 from sweeps.spec.sweep import Reduction, partners
-from sweeps.store.encode import RunningChecksum, Storage, checksum, stored, stored_checksum
-from sweeps.store.metadata import check_layout, code_digest, versions
+from sweeps.store.encode import (
+    RunningChecksum,
+    Storage,
+    check_layout,
+    checksum,
+    code_digest,
+    stored,
+    stored_checksum,
+    versions,
+)
 from sweeps.store.publish import NewFile, publish_folder, system_calls
 from sweeps.store.write import Written
 from sweeps.store.zarr_store import ZarrFile, ZarrStore, crc, zarr_variables

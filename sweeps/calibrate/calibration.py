@@ -32,7 +32,7 @@ from sweeps.calibrate.model import (
     rows_at,
     rows_of,
 )
-from sweeps.calibrate.peers import Verdict, peers_of, published, verdict_of
+from sweeps.calibrate.normal import Verdict, peers_of, published, verdict_of
 from sweeps.errors import InputError, fault
 from sweeps.plots.measured import MOST_CURVES, Curve, Panel
 from sweeps.spec.machine import Machine

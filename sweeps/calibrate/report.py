@@ -17,7 +17,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.calibrate.calibration import Calibration
 from sweeps.calibrate.fit import DIGITS, WIDTH, Outlier
 from sweeps.calibrate.model import bus_factor
-from sweeps.calibrate.peers import BETWEEN, TABLE, WIDER, Verdict
+from sweeps.calibrate.normal import BETWEEN, TABLE, WIDER, Verdict
 from sweeps.errors import InputError, RunError, fault
 from sweeps.origin import MEASURED, Origin
 from sweeps.result import Field, Result, aligned, of_rows, provenance_of

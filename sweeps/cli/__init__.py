@@ -42,8 +42,8 @@ COMMANDS = {
 # Small commands that stand in another's file, as functions of their names.
 FILES = {
     "plot": "run", "info": "run", "list": "catalog", "show": "catalog", "docs": "catalog",
-    "schema": "catalog", "list-cmds": "run-all", "normal": "calibrate",
-    "fit-constants": "calibrate",
+    "schema": "catalog", "list-cmds": "run", "run-all": "run", "normal": "calibrate",
+    "fit-constants": "calibrate", "buy": "plan", "trace": "overlap",
 }  # fmt: skip
 
 

@@ -300,7 +300,7 @@ def _used(job: Job) -> set[str]:
 
 def price_words(machine: Machine) -> str:
     """Return what a report says of a machine's price: how old it is; nothing where it has none."""
-    from sweeps.store.metadata import created
+    from sweeps.store.encode import created
 
     figure = machine.figures.get("price")
     if figure is None:

@@ -9,7 +9,6 @@ from functools import cache, cached_property
 import numpy as np
 
 from overhead.arrays import xp
-from overhead.collective import NOT_OF_ONE_RANK
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Requirement
 from overhead.collectives.choices import all_of
 from overhead.formula import REGISTRY
@@ -17,6 +16,7 @@ from overhead.graph import Builder, Missing, Node
 from overhead.overlap import mechanisms
 from overhead.plan import CONTEXT, DATA, FRAMEWORK, GROUPED, PLAN, SCHEDULE, requirements
 from overhead.quantity import Array
+from overhead.topology import NOT_OF_ONE_RANK
 
 NOT_DEFINED = "algorithm_not_defined_on_topology"
 ONE_RANK = "one_rank_has_no_bandwidth"

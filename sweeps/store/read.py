@@ -21,14 +21,18 @@ from sweeps.store.encode import (
     RunningChecksum,
     Storage,
     Stored,
+    attributes,
     checksum,
     create,
+    labels,
+    normalised,
     slabs,
     stored_checksum,
+    stored_dtype,
     target_of,
     targets,
+    values_of,
 )
-from sweeps.store.metadata import attributes, labels, normalised, stored_dtype, values_of
 from sweeps.store.publish import LIBRARY_ERRORS, NETCDF, library_calls, reserve, system_calls
 from sweeps.store.zarr_store import ZarrFile, is_zarr, open_zarr
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.engine.grid import Block, Layout
-from sweeps.store.encode import Storage, Stored, stored, target_of, targets
-from sweeps.store.metadata import check_layout
+from sweeps.store.encode import Storage, Stored, check_layout, stored, target_of, targets
 from sweeps.store.publish import (
     check_output,
     hold,

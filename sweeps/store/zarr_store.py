@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from sweeps.engine.grid import Column, Layout
 from sweeps.errors import InputError, fault
-from sweeps.store.encode import FORMAT, Storage, Stored, checksum, chunk_shape
-from sweeps.store.metadata import is_label, normalised
+from sweeps.store.encode import FORMAT, Storage, Stored, checksum, chunk_shape, is_label, normalised
 from sweeps.store.publish import NewFile, to_disk
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from sweeps.blocks.estimate import estimate, limits_for
-from sweeps.blocks.pools import processes
-from sweeps.blocks.run import Cut, Means, Pool, cut_for, here, run_in_blocks, write_sweep
+from sweeps.blocks.run import Cut, Means, Pool, cut_for, here, processes, run_in_blocks, write_sweep
 from sweeps.job import Job, prepare
 from sweeps.store.encode import Storage
 from sweeps.store.write import write

@@ -13,7 +13,7 @@ import xarray as xr
 from sweeps.calibrate.calibration import CalibrationRequest, calibrate
 from sweeps.calibrate.logs import LogTest, read_table_log
 from sweeps.calibrate.model import Model, machine_for
-from sweeps.calibrate.peers import TABLE
+from sweeps.calibrate.normal import TABLE
 from sweeps.calibrate.report import write_hardware
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import SIZES, log_text, rows_of_groups, timed, write_logs

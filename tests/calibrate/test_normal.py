@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from sweeps.calibrate.logs import read_table_log
-from sweeps.calibrate.peers import TABLE
+from sweeps.calibrate.normal import TABLE
 from tests.cli_runner import Runner
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from sweeps.calibrate.logs import read_table_log
 from sweeps.calibrate.model import Stated, cases_of, machine_for, rows_of
-from sweeps.calibrate.peers import (
+from sweeps.calibrate.normal import (
     FAST,
     HEALTHY,
     LESS_LONG,

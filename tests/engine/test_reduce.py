@@ -15,7 +15,7 @@ from sweeps.engine.reduce_base import flag_words
 from sweeps.errors import InputError, RunError
 from sweeps.job import prepare
 from sweeps.spec.sweep import REDUCTIONS, Reduction
-from sweeps.store.metadata import check_layout
+from sweeps.store.encode import check_layout
 from sweeps.store.read import to_dataset
 from tests.engine.reduce_cases import (
     ATTRS,

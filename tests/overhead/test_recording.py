@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead.collective import statement
 from overhead.collectives.algorithm import STATED
 from overhead.everything import algorithms, formulas
 from overhead.expression import evaluate, latex, popcount_sum
 from overhead.expression import greatest_common_divisor as gcd
 from overhead.recording import Recorded, RecordingError, record, text, ufunc_of
+from overhead.topology import statement
 
 NAMES = ("a", "b", "c")
 OPERATORS = {

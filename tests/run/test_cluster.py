@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.blocks import pools
-from sweeps.blocks.pools import cluster
-from sweeps.blocks.run import Assignment, Cut, run_in_blocks
+from sweeps.blocks import run as pools
+from sweeps.blocks.run import Assignment, Cut, cluster, run_in_blocks
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError, RunError
 from sweeps.job import Job, prepare
@@ -142,8 +141,8 @@ def test_a_cluster_that_loses_a_worker_and_then_its_scheduler(
 CLIENT = """
 import sys
 from pathlib import Path
-from sweeps.blocks import pools
-from sweeps.blocks.pools import cluster
+from sweeps.blocks import run as pools
+from sweeps.blocks.run import cluster
 from sweeps.blocks.run import run_in_blocks
 from tests.run.sweep import large
 from tests.run.test_cluster import CUT

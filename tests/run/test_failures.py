@@ -19,7 +19,7 @@ from sweeps.blocks.work import Work
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError, RunError
 from sweeps.job import Job, prepare
-from sweeps.store import metadata, publish
+from sweeps.store import encode, publish
 from sweeps.store.read import open_dataset, verify
 from tests.run.sweep import (
     HANG_SECONDS,
@@ -245,10 +245,10 @@ def test_another_sweep_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.M
     own = prepare(SMALL, options={"formulas": "another"})
     assert "own formulas changed" in refusal(own, path, resume=True)
     with monkeypatch.context() as patch:
-        patch.setattr(metadata, "code_digest", lambda: "0")
+        patch.setattr(encode, "code_digest", lambda: "0")
         assert "the code changed" in refusal(prepare(SMALL), path, resume=True)
     with monkeypatch.context() as patch:
-        patch.setattr(metadata, "versions", lambda *_: {"numpy": "0.1"})
+        patch.setattr(encode, "versions", lambda *_: {"numpy": "0.1"})
         assert "versions changed" in refusal(prepare(SMALL), path, resume=True)
     # Nothing of all this has touched the blocks.
     run_in_blocks(small(), path, SMALL_CUT, resume=True)

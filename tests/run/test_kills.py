@@ -192,7 +192,7 @@ def test_killed_again_and_again(tmp_path: Path, runs: Runs, complete: tuple[byte
 PARENT = """
 import multiprocessing, sys
 from pathlib import Path
-from sweeps.blocks.pools import processes
+from sweeps.blocks.run import processes
 from sweeps.blocks.run import Cut, run_in_blocks
 from sweeps.engine.evaluate import Limits
 from tests.run.sweep import large

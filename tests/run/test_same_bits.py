@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.blocks import pools as processes_module
+from sweeps.blocks import run as processes_module
 from sweeps.blocks.estimate import names_of
-from sweeps.blocks.pools import processes
-from sweeps.blocks.run import Assignment, Cut, Pool, here, run_in_blocks
+from sweeps.blocks.run import Assignment, Cut, Pool, here, processes, run_in_blocks
 from sweeps.blocks.work import compute_block
 from sweeps.engine.describe import Cuts, Steps
 from sweeps.engine.evaluate import Limits, blocks_over

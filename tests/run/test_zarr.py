@@ -11,8 +11,7 @@ import pytest
 import xarray as xr
 
 import sweeps
-from sweeps.blocks.pools import processes
-from sweeps.blocks.run import Assignment, Cut, Means, here, run_in_blocks, write_sweep
+from sweeps.blocks.run import Assignment, Cut, Means, here, processes, run_in_blocks, write_sweep
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError
 from sweeps.store.encode import Storage

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import InputError
-from sweeps.store.metadata import code_digest, created, fingerprint, portable, provenance, versions
+from sweeps.store.encode import code_digest, created, fingerprint, portable, provenance, versions
 
 
 def attrs(**changes: object) -> dict[str, str]:
