@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from overhead.communication import context, data, expert, pipeline, tensor
+from overhead.communication import activations, context, data, expert
 from overhead.communication.operation import DIMENSIONS, Operation
 from overhead.formula import alias, total
 from overhead.labels import LABELS
@@ -16,8 +16,10 @@ from overhead.quantity import define
 
 OPERATIONS: dict[str, Operation] = {
     one.name: one
-    for module in (tensor, context, pipeline, expert, data)
+    for dimension in DIMENSIONS
+    for module in (activations, context, expert, data)
     for one in module.OPERATIONS
+    if one.dimension == dimension
 }
 
 # A dimension's totals by the end of their names: symbol, unit, meaning, and parts of operations.

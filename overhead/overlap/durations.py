@@ -375,7 +375,7 @@ def bandwidth_to_peers(port_bandwidth: Array, ranks: Array, link_bandwidth: Arra
 
 
 # What communicates in turn is the collective that `overhead.collectives` has, in one node; it
-# moves what tensor-parallel ranks of a step move (`overhead.communication.tensor`).
+# moves what tensor-parallel ranks of a step move (`overhead.communication.activations`).
 
 for _kind, _name, _moved in (
     ("all_gather", "gather", "tp_gather_message_bytes"),

@@ -43,7 +43,7 @@ COMMANDS = {
 FILES = {
     "plot": "run", "info": "run", "list": "catalog", "show": "catalog", "docs": "catalog",
     "schema": "catalog", "list-cmds": "run", "run-all": "run", "normal": "calibrate",
-    "fit-constants": "calibrate", "buy": "plan", "trace": "overlap",
+    "fit-constants": "calibrate", "buy": "plan", "trace": "overlap", "page": "analysis",
 }  # fmt: skip
 
 

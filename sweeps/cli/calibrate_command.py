@@ -11,8 +11,8 @@ import click
 from sweeps.cli.options import folders_of, result_options
 
 if TYPE_CHECKING:
-    from sweeps.calibrate.calibration import Calibration
     from sweeps.calibrate.normal import Normal
+    from sweeps.calibrate.report import Calibration
     from sweeps.cli.write import Output
     from sweeps.validate.fit import Fit
 
@@ -45,8 +45,14 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     nccl-collectives; several at once are one fabric.
     """
     from overhead.labels import LABELS
-    from sweeps.calibrate.calibration import CalibrationRequest, calibrate
-    from sweeps.calibrate.report import FIELDS, check_target, result_of, write_hardware
+    from sweeps.calibrate.report import (
+        FIELDS,
+        CalibrationRequest,
+        calibrate,
+        check_target,
+        result_of,
+        write_hardware,
+    )
     from sweeps.cli.write import Output
     from sweeps.errors import InputError, fault, needs
 
@@ -115,7 +121,7 @@ def _lines(found: Calibration, given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _draw(found: Calibration, stem: Path) -> list[Path]:
-    from sweeps.calibrate.calibration import curves_of
+    from sweeps.calibrate.report import curves_of
     from sweeps.plots.measured import draw_calibrated
 
     panels, more = curves_of(found)

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sweeps.result import Result
-    from sweeps.search.buy import Offer, Tried, Wish
-    from sweeps.search.interface import Plans
+    from sweeps.search.interface import Offer, Plans, Tried, Wish
     from sweeps.search.request import Point, Request
 
 # Options of ``sweeps plan``, and how what is written in them is read.
@@ -421,7 +420,7 @@ def buy_command(**given: Any) -> int:
     from sweeps.cli.write import Output, Progress
     from sweeps.own_formulas import load_formulas
     from sweeps.result import Result, fitted
-    from sweeps.search.buy import FIGURE, layout, offer
+    from sweeps.search.interface import FIGURE, layout, offer
 
     load_formulas(given["formulas"])
     wish, readings, assumed, points = _asked(given)
@@ -451,7 +450,7 @@ def _asked(
     given: Mapping[str, Any],
 ) -> tuple[Wish, Sequence[str], Sequence[str], dict[str, Point]]:
     """Return what is wanted, how it was read, what is assumed, and each machine's question."""
-    from sweeps.search.buy import Wish
+    from sweeps.search.interface import Wish
     from sweeps.search.request import read_request
 
     faults: list[str] = []

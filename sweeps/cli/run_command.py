@@ -50,9 +50,9 @@ def command(spec: str, **given: Any) -> int:
 
     SPEC is a path, or the name of a sweep that is shipped.
     """
+    from sweeps.cli.analysis_command import write_stored
     from sweeps.cli.collective_command import statements
     from sweeps.cli.options import file_options, folders_of
-    from sweeps.cli.page_command import write_stored
     from sweeps.cli.write import Output
     from sweeps.hops.study import is_study
     from sweeps.job import prepare

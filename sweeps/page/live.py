@@ -24,8 +24,7 @@ from sweeps.engine.validity import NOT_KNOWN, NOTES, Faults, training_faults
 from sweeps.errors import InputError, fault, needs
 from sweeps.job import Job, prepare
 from sweeps.origin import words_of
-from sweeps.page.merge import Merged, Point, merged, status
-from sweeps.page.trace import Traceable, computed, traced
+from sweeps.page.trace import Merged, Point, Traceable, computed, merged, status, traced
 from sweeps.page.write import FILES, Page
 from sweeps.plots.style import as_read
 from sweeps.search.request import DEFAULT_THRESHOLD, habits_of

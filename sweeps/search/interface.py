@@ -1,20 +1,40 @@
-"""The interface for notebooks: a question in, plans out."""
+"""Questions in, answers out: the plans of a model on a machine; the fewest GPUs for a training."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from overhead.graph import derive
 from overhead.labels import LABELS
+from overhead.memory.stage import PEAK_PARTS
+from overhead.step.parts import PARTS
+from sweeps.engine.describe import coordinate
+from sweeps.engine.grid import Layout, row_numbers
 from sweeps.errors import InputError, fault
 from sweeps.result import Result, provenance_of
-from sweeps.search.answer import Answer, table_layout
+from sweeps.search.answer import (
+    BETTER,
+    PLAN,
+    RUN,
+    Answer,
+    answer,
+    placed,
+    plan_choices,
+    table_layout,
+)
 from sweeps.search.answer import answer as answer_point
-from sweeps.search.repair import Best, best_at
-from sweeps.search.request import DEFAULT_THRESHOLD, Execution, Request, read_request
+from sweeps.search.repair import MEASURES, Best, best_at, flag_column, number_column
+from sweeps.search.request import DEFAULT_THRESHOLD, Execution, Point, Request, read_request
+from sweeps.search.search import COMMUNICATION, Detail, details
+from sweeps.search.space import common_of
 from sweeps.spec.catalog import load_hardware
 
 if TYPE_CHECKING:
@@ -230,3 +250,215 @@ def stated(request: Request) -> dict[str, Any]:
         "constants": {name: value for name, value in given.items() if name not in varying},
         "choices": {name: values.tolist() for name, values in first.choices.items()},
     }
+
+
+# Of numbers of nodes those are tried that degrees divide well: no prime factor is larger.
+LARGEST_PRIME = 7
+# With so many times the GPUs of the fastest no number makes it.
+FUTILE = 4.0
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is wanted of a run."""
+
+    tokens: float  # That it trains on
+    days: float  # In which it has to be done
+    budget: float = np.inf  # What it may cost [USD]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A number of GPUs of a machine, its best plan and what a run takes."""
+
+    gpus: int
+    detail: Detail | None  # Of the best plan; None where none can run
+
+    @property
+    def days(self) -> float:
+        """The days of the run; infinite where no plan can run."""
+        return np.inf if self.detail is None else self.detail["run_days"]
+
+    @property
+    def cost(self) -> float:
+        """What the run costs; NaN where no price is known."""
+        return np.nan if self.detail is None else self.detail["run_cost"]
+
+    def fails(self, wish: Wish) -> str:
+        """Return why it isn't enough, in words; nothing where it is."""
+        if self.detail is None:
+            return "no plan can run"
+        if self.days > wish.days:
+            return f"{self.days:.4g} days, {self.days - wish.days:.2g} too many"
+        if self.cost > wish.budget:
+            return f"{self.cost:,.0f} USD, {self.cost - wish.budget:,.0f} over the budget"
+        return ""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What was found of one machine."""
+
+    machine: str
+    tried: tuple[Tried, ...]  # From few GPUs to many
+    least: Tried | None  # The least that makes it in time
+    why: str = ""  # Why there is none
+
+    @property
+    def neighbour(self) -> Tried | None:
+        """Of the smaller numbers that were tried the fastest, which just fails."""
+        smaller = [one for one in self.tried if self.least and one.gpus < self.least.gpus]
+        return min(smaller, key=lambda one: one.days, default=None)
+
+
+def sizes(node: int, least: float) -> Iterator[int]:
+    """Yield numbers of GPUs from one on: of whole nodes, whose number divides well."""
+    for count in itertools.count(max(int(np.ceil(least / node)), 1)):
+        rest = count
+        for prime in range(2, LARGEST_PRIME + 1):
+            while rest % prime == 0:
+                rest //= prime
+        if rest == 1:
+            yield count * node
+
+
+def run_of(point: Point, tokens: float) -> Tried:
+    """Return the best plan at a point with what a run on so many tokens takes."""
+    try:
+        plan = answer(point).recommended
+    except InputError:
+        plan = None
+    if plan is None:
+        return Tried(point.world_size, None)
+    names = (*MEASURES, *RUN, *PARTS, *PEAK_PARTS, *COMMUNICATION)
+    (one,) = details([plan.changed({"training_tokens": tokens})], names)
+    return Tried(point.world_size, one)
+
+
+def offer(
+    point: Point, wish: Wish, machine: str, progress: Callable[[int, int], None] | None = None
+) -> Offer:
+    """Return the least number of a machine's GPUs that makes it in time.
+
+    Days don't fall steadily with GPUs, for some numbers divide badly.  Of each doubling one number
+    is tried of which plans keep their stages busy, until one makes it; then, from few to many, the
+    others that would, were a GPU to do a tenth better than in the last two.
+    """
+    tried: dict[int, Tried] = {}
+
+    def at(gpus: int) -> Tried:
+        if gpus not in tried:
+            tried[gpus] = run_of(point.with_constants(world_size=float(gpus)), wish.tokens)
+            if progress is not None:
+                progress(len(tried), max(len(tried) + 4, 12))
+        return tried[gpus]
+
+    def offered(least: Tried | None, why: str = "") -> Offer:
+        return Offer(machine, tuple(tried[gpus] for gpus in sorted(tried)), least, why)
+
+    given = common_of(point)[2].constants
+    node, bound = _bound(given, wish)
+
+    def filled(gpus: int) -> float:
+        return most_filled(given, gpus)
+
+    known: list[Tried] = []
+    most, needed = FUTILE**2 * max(bound, node), 0.0
+    for gpus in _rungs(node, bound, filled):
+        if gpus > most:
+            break
+        if filled(gpus) == 0.0 or (one := at(gpus)).detail is None:
+            continue
+        known.append(one)
+        needed = min(two.gpus * two.days for two in known[-2:]) / wish.days / (1.0 + BETTER)
+        if one.days <= wish.days:
+            break
+        most = FUTILE * min(known, key=lambda other: other.days).gpus
+    if not known:
+        return offered(None, f"no plan can run on up to {most:,.0f} GPUs")
+    best = min(known, key=lambda other: other.days)
+    if best.days > wish.days * (1.0 + BETTER):
+        words = f"the fastest of those tried, {best.gpus:,} GPUs, take {best.days:.4g} days"
+        return offered(None, f"the batch doesn't feed enough GPUs: {words}")
+    top = best.gpus * (1.0 if best.days <= wish.days else 2.0)
+    for gpus in itertools.takewhile(lambda gpus: gpus < top, sizes(node, needed)):
+        if gpus * filled(gpus) >= needed and at(gpus).days <= wish.days:
+            best = at(gpus)
+            break
+    # For the figure: what half and twice as many do.
+    for share in (0.5, 2.0):
+        at(next(_rungs(node, max(share * best.gpus, node), filled)))
+    made = [one for one in tried.values() if one.days <= wish.days]
+    if not made:
+        words = f"the fastest of those tried, {best.gpus:,} GPUs, take {best.days:.4g} days"
+        return offered(None, f"the batch doesn't feed enough GPUs: {words}")
+    least = min(made, key=lambda one: one.gpus)
+    return offered(least, least.fails(wish))
+
+
+def _rungs(node: int, least: float, filled: Callable[[int], float]) -> Iterator[int]:
+    """Yield a number of GPUs of each doubling: the first of those whose stages are fullest."""
+    for power in itertools.count():
+        low, high = (max(least, float(node)) * 2.0**n for n in (power, power + 1))
+        some = [*itertools.takewhile(high.__gt__, sizes(node, low))]
+        yield max(some, key=filled)
+
+
+def _bound(given: Mapping[str, float], wish: Wish) -> tuple[int, float]:
+    """Return the GPUs of a node, and how many are needed at least: all at their peak, always."""
+    node = given.get("gpus_per_node", np.nan)
+    flops = float(derive("causal_model_flops_per_token", given)) * wish.tokens
+    seconds = wish.days * given["day"]
+    return int(node) if np.isfinite(node) else 1, flops / (given["peak_flops"] * seconds)
+
+
+def most_filled(given: Mapping[str, float], gpus: int) -> float:
+    """Return the largest share of layers that stages can have of their fullest's; 0 of no plan.
+
+    What isn't a stage's divides the batch, heads or tokens, whatever the plan.
+    """
+    layers = int(given["layers"])
+    rest = math.prod(int(given[name]) for name in ("global_batch", "heads", "sequence_length"))
+    stages = [pp for pp in range(1, layers + 1) if gpus % pp == 0 and rest % (gpus // pp) == 0]
+    return max((layers / pp / -(-layers // pp) for pp in stages), default=0.0)
+
+
+# All that was tried, as a table: a row a number of GPUs of a machine.
+
+
+def layout(found: Sequence[Offer], wish: Wish, first: Point, attrs: Mapping[str, str]) -> Layout:
+    """Return all that was tried and can run as a table."""
+    rows = [(one, own) for one in found for own in one.tried if own.detail is not None]
+    known = [own.detail for _, own in rows if own.detail is not None]
+    if not known:
+        raise InputError(fault("plans", "..", "none can run, so that there is no table",
+                               "more days, another machine or a smaller batch"))  # fmt: skip
+    variables = []
+    for name in known[0].values:
+        values = [detail[name] for detail in known]
+        if not np.all(np.isnan(values)):
+            variables.append(placed(number_column(name, values)))
+    computed = [column.name for column in variables]
+    told = ["least" if own is one.least else "too_slow" if own.days > wish.days else "in_time"
+            for one, own in rows]  # fmt: skip
+    variables.append(placed(flag_column("verdict", "whether it makes it in time", told)))
+    names = [one.machine for one, _ in rows]
+    variables.append(placed(flag_column("hardware", LABELS["hardware"].meaning, names)))
+    gpus = np.array([float(own.gpus) for _, own in rows])
+    columns = [
+        row_numbers(PLAN, len(rows)),
+        placed(replace(coordinate("world_size", (), gpus), dims=())),
+        *(placed(column) for column in plan_choices([detail.plan for detail in known])),
+    ]
+    given: dict[str, Any] = {**first.constants, **first.labels, "training_tokens": wish.tokens}
+    for name in ("world_size", "hardware", *computed):
+        given.pop(name, None)
+    constants = [coordinate(name, (), np.array(value)) for name, value in given.items()]
+    return Layout({PLAN: len(rows)}, (*columns, *constants), tuple(variables), attrs)
+
+
+FIGURE = {
+    "title": "How many GPUs of which machine: days of the training over what it costs",
+    "kind": "best_plans", "name": "days-over-dollars", "plans": [PLAN], "x": "run_cost",
+    "y": "run_days", "by": "hardware", "better": "less",
+}  # fmt: skip

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sweeps.calibrate.calibration import CalibrationRequest, calibrate
 from sweeps.calibrate.logs import LogTest, read_table_log
 from sweeps.calibrate.model import Model, machine_for
 from sweeps.calibrate.normal import TABLE
-from sweeps.calibrate.report import write_hardware
+from sweeps.calibrate.report import CalibrationRequest, calibrate, write_hardware
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import SIZES, log_text, rows_of_groups, timed, write_logs
 from tests.cli_runner import Runner

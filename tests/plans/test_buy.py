@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sweeps.cli.plan_command import _unpriced
-from sweeps.search.buy import Offer, Wish, _bound, _rungs, most_filled, offer, run_of, sizes
+from sweeps.search.interface import Offer, Wish, _bound, _rungs, most_filled, offer, run_of, sizes
 from sweeps.search.space import common_of
 from tests.cli_runner import Runner
 from tests.plans.cases import point
