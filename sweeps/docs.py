@@ -41,7 +41,7 @@ from sweeps.result import LINE
 from sweeps.store.publish import check_output, publish_folder, system_calls, temporary
 
 if TYPE_CHECKING:
-    from sweeps.spec.figures import Figure
+    from sweeps.spec.machine import Figure
 
 STYLE = Path(__file__).parent / "page" / "files" / "site.css"
 MENU = {

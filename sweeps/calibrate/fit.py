@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
 from sweeps.calibrate.model import Model, Rows
-from sweeps.spec.figures import ISSUE
+from sweeps.spec.machine import ISSUE
 from sweeps.validate import SIZE_CLASSES, class_of
 
 Floats = NDArray[np.float64]

@@ -41,8 +41,7 @@ from sweeps.calibrate.logs import (
 )
 from sweeps.errors import Faults, InputError, fault
 from sweeps.spec.catalog import load_hardware
-from sweeps.spec.figures import CONSTANTS, FABRIC, ISSUE, SHARED
-from sweeps.spec.machine import Machine
+from sweeps.spec.machine import CONSTANTS, FABRIC, ISSUE, SHARED, Machine
 from sweeps.spec.resolve import resolve
 from sweeps.spec.software import Profile, load_software, on_fabric, own_library
 from sweeps.spec.sweep import read_sweep

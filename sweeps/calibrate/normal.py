@@ -31,8 +31,7 @@ from sweeps.errors import InputError, fault
 from sweeps.origin import GIVEN, Origin
 from sweeps.result import Field, Record, Result, aligned, of_rows, provenance_of
 from sweeps.spec.catalog import load_hardware, load_model
-from sweeps.spec.figures import rates_of
-from sweeps.spec.machine import Machine
+from sweeps.spec.machine import Machine, rates_of
 from sweeps.spec.units import format_quantity
 
 Floats = NDArray[np.float64]

@@ -46,8 +46,7 @@ from sweeps.origin import MEASURED, Origin
 from sweeps.plots.measured import MOST_CURVES, Curve, Panel
 from sweeps.result import Field, Result, aligned, of_rows, provenance_of
 from sweeps.spec.catalog import machine_content
-from sweeps.spec.figures import CONSTANTS, ISSUE
-from sweeps.spec.machine import Machine, read_machine
+from sweeps.spec.machine import CONSTANTS, ISSUE, Machine, read_machine
 from sweeps.spec.units import format_quantity
 from sweeps.store.publish import NewFile, check_output
 from sweeps.validate import SIZE_CLASSES, class_of

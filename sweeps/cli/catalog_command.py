@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from sweeps.spec.figures import Figure
     from sweeps.spec.framework import Choice, Framework
-    from sweeps.spec.machine import Machine
+    from sweeps.spec.machine import Figure, Machine
     from sweeps.spec.model import Model
     from sweeps.spec.software import Profile
 
@@ -499,7 +498,7 @@ def _spec_schema() -> Schema:
 
 
 def _figure(units: str, words: str = "") -> Schema:
-    from sweeps.spec.figures import ORIGINS
+    from sweeps.spec.machine import ORIGINS
 
     value = {"type": ["number", "string"], "description": f"{words} [{units}]".strip()}
     parts = {"value": value, "kind": {"enum": list(ORIGINS)}, "source": TEXT,
@@ -509,8 +508,7 @@ def _figure(units: str, words: str = "") -> Schema:
 
 def _hardware_schema() -> Schema:
     from overhead.quantity import VOCABULARY
-    from sweeps.spec.figures import CONSTANTS, ISSUE
-    from sweeps.spec.machine import KEYS, TABLES
+    from sweeps.spec.machine import CONSTANTS, ISSUE, KEYS, TABLES
 
     words: Schema = {"anyOf": [TEXT, WORDS, {"type": "number"}]}
     found = {place: _table({}) for place in (*TABLES, "software")}
@@ -533,7 +531,7 @@ def _hardware_schema() -> Schema:
 def _model_schema() -> Schema:
     from overhead.quantity import VOCABULARY
     from overhead.transformer import FURTHER_SHAPES, SHAPES
-    from sweeps.spec.figures import ORIGINS
+    from sweeps.spec.machine import ORIGINS
     from sweeps.spec.model import KEYS
 
     def value(name: str) -> Schema:

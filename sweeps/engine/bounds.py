@@ -21,11 +21,10 @@ from overhead.graph import Node
 from overhead.quantity import VOCABULARY
 from overhead.recording import RecordingError, recording
 from sweeps.engine import interval
-from sweeps.engine.boxes import Best, Boxes, Floats, Front, Places, cells_of, halved
 from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import blocks_over, settings
 from sweeps.engine.grid import Case, Variable
-from sweeps.engine.interval import Interval
+from sweeps.engine.interval import Best, Boxes, Floats, Front, Interval, Places, cells_of, halved
 from sweeps.engine.program import Program
 
 Progress = Callable[[int, int], None]

@@ -13,8 +13,7 @@ from overhead.labels import LABELS, usual_spelling
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, RunError, fault, nearest
 from sweeps.origin import Origin, assumed
-from sweeps.spec.figures import FigureReader
-from sweeps.spec.machine import Machine, read_machine
+from sweeps.spec.machine import FigureReader, Machine, read_machine
 
 if TYPE_CHECKING:
     from sweeps.spec.framework import Framework

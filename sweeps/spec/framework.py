@@ -13,7 +13,7 @@ from overhead.memory.quantities import RECIPES, Recipe
 from overhead.step import quantities as step
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, assumed
-from sweeps.spec.figures import (
+from sweeps.spec.machine import (
     KERNELS,
     ORIGINS,
     PRECISIONS,
@@ -21,9 +21,9 @@ from sweeps.spec.figures import (
     Entry,
     Figure,
     FigureReader,
+    Machine,
     rates_of,
 )
-from sweeps.spec.machine import Machine
 
 # Constants of a step's time that hold where neither a machine's nor a framework's file has one.
 #

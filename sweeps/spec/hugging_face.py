@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import InputError, fault
-from sweeps.spec.figures import Figure, FigureReader
+from sweeps.spec.machine import Figure, FigureReader
 from sweeps.spec.model import Model, attention_label, join_figures, shape_faults, shape_value
 
 _SIZES = {

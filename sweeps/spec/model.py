@@ -14,7 +14,7 @@ from overhead.labels import chosen
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FLAGS, FURTHER_SHAPES, HYBRID_FLAGS, HYBRID_SHAPES, SHAPES, VITAL
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.figures import ORIGINS, Figure, FigureReader
+from sweeps.spec.machine import ORIGINS, Figure, FigureReader
 from sweeps.spec.units import parse_quantity
 
 # What has no default, since a wrong guess would change every number.

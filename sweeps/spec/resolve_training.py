@@ -39,7 +39,6 @@ from sweeps.spec.catalog import (
     usual_framework,
     usual_operation,
 )
-from sweeps.spec.figures import rates_of
 from sweeps.spec.framework import (
     NUMBER_DEFAULTS,
     SETTINGS,
@@ -47,7 +46,7 @@ from sweeps.spec.framework import (
     stated_figure,
     training_constants,
 )
-from sweeps.spec.machine import Machine, cut_domain
+from sweeps.spec.machine import Machine, cut_domain, rates_of
 from sweeps.spec.model import Model, complete_shapes
 from sweeps.spec.resolve import DEFAULTS, LINK_GIVEN, LINKS, Resolved, Resolver
 from sweeps.spec.software import userbuffers_figures

@@ -20,7 +20,7 @@ from overhead.quantity import VOCABULARY, Array
 from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.origin import SPECIFICATION, Origin, assumed
 from sweeps.spec.catalog import find_spec, read_toml, shipped
-from sweeps.spec.figures import (
+from sweeps.spec.machine import (
     CONSTANTS,
     FABRIC,
     ISSUE,
@@ -31,8 +31,8 @@ from sweeps.spec.figures import (
     Entry,
     Figure,
     FigureReader,
+    Machine,
 )
-from sweeps.spec.machine import Machine
 
 LIBRARIES = LABELS["library"].values
 # What a library without it, as XLA without protocols, takes in its place: the machine's latency.

@@ -15,7 +15,7 @@ from overhead.collectives.choices import TAKEN, candidates
 from overhead.quantity import VOCABULARY
 from sweeps.engine.program import Program
 from sweeps.spec.catalog import load_hardware
-from sweeps.spec.figures import CONSTANTS
+from sweeps.spec.machine import CONSTANTS
 from sweeps.spec.software import load_software
 
 # Every algorithm of a form of its own, and one of each network that is priced by its schedule.

@@ -13,7 +13,7 @@ from overhead.labels import LABELS, NO_LIBRARY
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
 from sweeps.spec.catalog import hardware_names, load_hardware, shipped
-from sweeps.spec.figures import CONSTANTS
+from sweeps.spec.machine import CONSTANTS
 from sweeps.spec.software import LIBRARY_OF, Profile, load_software, own_library
 
 NAMES = sorted(path.stem for path in shipped("software").glob("*.toml"))

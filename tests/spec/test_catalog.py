@@ -20,8 +20,7 @@ from sweeps.spec.catalog import (
     shipped,
     spec_names,
 )
-from sweeps.spec.figures import KERNELS, ORIGINS
-from sweeps.spec.machine import Machine
+from sweeps.spec.machine import KERNELS, ORIGINS, Machine
 
 ACCELERATORS = (
     "aws-p4d",

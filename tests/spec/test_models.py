@@ -24,7 +24,7 @@ from sweeps.spec.catalog import (
     shipped,
     spec_names,
 )
-from sweeps.spec.figures import ORIGINS
+from sweeps.spec.machine import ORIGINS
 from sweeps.spec.model import Model, read_model
 from tests.spec.model_files import NEAR, TOTALS, anything, outcome
 

@@ -12,7 +12,6 @@ from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
 from sweeps.origin import Origin
 from sweeps.spec.catalog import load_framework, load_hardware, shipped
-from sweeps.spec.figures import KERNELS, ORIGINS, PRECISIONS, Figure
 from sweeps.spec.framework import (
     ATTENTION_RULE,
     INPUT_WIDTHS,
@@ -21,7 +20,7 @@ from sweeps.spec.framework import (
     TYPICAL_BEST,
     training_constants,
 )
-from sweeps.spec.machine import Machine
+from sweeps.spec.machine import KERNELS, ORIGINS, PRECISIONS, Figure, Machine
 
 MEGATRON = load_framework("megatron-lm")
 # What a step takes of a machine and of the software, whatever these are.
