@@ -51,7 +51,7 @@ NUMBERS = {
 LABELS = (
     "framework", "hardware", "attention_kernel", "schedule", "context_parallel", "sharding",
     "mask", "recipe", "dispatcher", "tp_mechanism", "cp_mechanism", "ep_mechanism",
-    "dp_mechanism", "class",
+    "dp_mechanism", "fabric", "class",
 )  # fmt: skip
 # A cell that isn't a number but says something all the same.
 WORDS = {"kv_heads": ("MLA",)}
