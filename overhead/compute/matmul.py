@@ -297,7 +297,7 @@ for _name in (*LINEAR, *ADAPTED):
 def _adapters(rank: Array, tokens: Array, width: Array, layers: Array, *machine: Array) -> Array:
     floor, efficiency, best, element, share, bandwidth = machine
     each = 2.0 * rank * tokens * width / (efficiency * best)
-    moved = 2.0 * element * tokens * width / (share * bandwidth)
+    moved = 3.5 * element * tokens * width / (share * bandwidth)
     return xp.where(rank * width > 0.0, 2.0 * layers * floor + each + moved, 0.0)
 
 
@@ -312,8 +312,10 @@ for _class, _width in (("dense", "mlp_adapter_width"), ("moe", "shared_adapter_w
             "activation_bytes", "memory_efficiency", "memory_bandwidth",
         ),
         assumes=(
-            "an adapter's products are in 16 bits, read their inputs, and add to the output",
-            "in each direction of the backward as much as forward",
+            "an adapter's products are in 16 bits",
+            "dropout of its input, its scaling and the sum with the layer's output are operations "
+            "of their own: of a forward and its gradients' two passes each moves 3.5 elements in "
+            "the mean",
         ),
         **LORA,
     )  # fmt: skip

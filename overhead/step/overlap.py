@@ -185,6 +185,39 @@ def _tp_backward_again(
     return once + exposed(again, overlap, forward)
 
 
+def _frozen(time: Array, overlap: Array, inputs: Array, reductions: Array) -> Array:
+    # Of a frozen weight there is no gradient, beside whose product its input's could be added up
+    return reductions + exposed(xp.maximum(time - reductions, 0.0), overlap, inputs)
+
+
+def _dense_frozen(time: Array, overlap: Array, inputs: Array, reduction: Array) -> Array:
+    return _frozen(time, overlap, inputs, 2.0 * reduction)
+
+
+def _moe_frozen(
+    time: Array, overlap: Array, inputs: Array, reduction: Array, blocks: Array
+) -> Array:
+    return _frozen(time, overlap, inputs, blocks * reduction)
+
+
+def _dense_frozen_again(
+    again: Array, forward: Array, time: Array, overlap: Array, inputs: Array, reduction: Array
+) -> Array:
+    return _dense_frozen(time, overlap, inputs, reduction) + exposed(again, overlap, forward)
+
+
+def _moe_frozen_again(again: Array, forward: Array, *taken: Array) -> Array:
+    return _moe_frozen(*taken) + exposed(again, taken[1], forward)
+
+
+FROZEN: dict[str, Any] = {
+    "source": "transformerengine",
+    "where": "transformer_engine/pytorch/module/linear.py, ub_bulk_wgrad: reductions of inputs'"
+    " gradients run beside weights' gradients, or with ub_overlap_rs_dgrad, off unless set, in"
+    " their own product",
+}
+
+
 def _tensor(of: str, layer: str) -> None:
     """Declare what tensor parallelism exposes in layers of one class."""
     forward = f"{of}_layer_matmul_forward_time"
@@ -203,6 +236,14 @@ def _tensor(of: str, layer: str) -> None:
         when=REPEATED,
         **BOUND,
     )
+    kept = {"tuning": "lora", "tp_mechanism": "efficiency"}
+    frozen: tuple[str, ...] = (time, "tp_hidden_share", inputs, "tp_reduction_time")
+    once, repeated = _dense_frozen, _dense_frozen_again
+    if of == "moe":
+        frozen, once, repeated = (*frozen, "moe_layer_blocks"), _moe_frozen, _moe_frozen_again
+    taken = (again, f"{of}_layer_matmul_again_time", *frozen)
+    declare(f"{of}_exposed_tp_backward_time", frozen, once, when=kept, **FROZEN)
+    declare(f"{of}_exposed_tp_backward_time", taken, repeated, when={**kept, **REPEATED}, **FROZEN)
 
 
 _tensor("dense", "tp_layer")
