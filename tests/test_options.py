@@ -255,7 +255,7 @@ OF_TUNER: Cases = {
     "latency": "'9 us'", "launch_time": "'99 us'", "sm_bandwidth": "'9 GB/s'",
     "validate": "own.yaml", "tp_size": "2", "flags": "'--tp-comm-overlap'", "sweep": "none-such",
     "sm_margin": "", "pipeline": "--no-pipeline", "resume": "", "te_version": "1.13",
-    "write_workload": "other",
+    "write_workload": "other", "verbose": "",
 }  # fmt: skip
 
 

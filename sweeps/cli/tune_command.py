@@ -65,6 +65,7 @@ VALUES: tuple[tuple[tuple[str, ...], str, str], ...] = (
 SWITCHES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("--sm-margin",), "sm_margin", "Bulk's products keep off communication's multiprocessors."),
     (("--resume",), "resume", "Don't run cases again that have traces (--command)."),
+    (("--verbose", "-v"), "verbose", "Every figure that is taken, with its source."),
 )
 RATES = (
     "sms", "bandwidth", "copy_engine_bandwidth", "latency", "launch_time", "sm_bandwidth",
@@ -225,6 +226,7 @@ def command(**given: Any) -> int:
     predicted for a machine, from recorded traces, or by a command that runs each case.  Results: a
     report, a summary, one configuration (YAML) a size with the flags that it needs, and the best.
     """
+    _refuse_idle(given)
     if given["validate"] is not None:
         return _validate(given)
     if given["sweep"] is not None:
@@ -238,7 +240,8 @@ def command(**given: Any) -> int:
         click.echo(f"wrote {given['write_workload']}; record and tune:\n{command}")
         return 0
     from sweeps.cli.write import Output
-    from sweeps.tuner.report import charts_of, result_of_tuning
+    from sweeps.plots.breakdown import draw_tuning
+    from sweeps.tuner.report import result_of_tuning
     from sweeps.tuner.tuner import TPOverlapTuner
 
     out = Output(given, "tune")
@@ -249,9 +252,43 @@ def command(**given: Any) -> int:
     tuner = TPOverlapTuner(config, threshold, lambda line: click.echo(f"running {line}", err=True))
     report = tuner.run(overwrite=given["overwrite"])
     result = result_of_tuning(report, given)
-    out.deliver(result, [report.summary()], charts_of(report))
+    lines = [report.summary(), *(config.machine.lines() if given["verbose"] else ())]
+    out.deliver(result, lines, draw=lambda stem: draw_tuning(report, stem))
     out.notes.write(f"\nwrote {report.output_dir}{'/'}\n")
     return 0
+
+
+# What takes the place of a tuning, and the options that it heeds.
+SHOWN = {"as_csv", "as_json"}
+FILES = {"output", "overwrite", "plot", "compress", "digits", "dtype", "asserts", *SHOWN}
+INSTEAD: dict[str, set[str]] = {
+    "validate": {"model_name", "tp_size", "max_token_len", "precision", "flags", "te_version",
+                 *SHOWN},
+    "sweep": {"hardware_folder", *FILES},
+    "write_workload": {*NAMES, *WHOLE, *SHARES, *RATES, "model_name", "operators", "sm_margin",
+                       "pipeline", "hardware_folder"} - {"from_traces", "command", "output_dir"},
+}  # fmt: skip
+
+
+def _refuse_idle(given: Mapping[str, Any]) -> None:
+    """Refuse options that would do nothing beside one that takes the place of a tuning."""
+    from sweeps.errors import InputError, fault
+
+    context = click.get_current_context()
+    mode = next((name for name in INSTEAD if given[name] is not None), None)
+    flags = {one.name: one.opts[0] for one in context.command.params if one.name}
+    idle = {"tp_size", "flags"} if mode is None else {*flags} - INSTEAD[mode] - {mode}
+    stated = [
+        name for name in flags
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ]  # fmt: skip
+    wrong, allowed = f"is not of {flags[mode or 'validate']}", "leave it out"
+    if mode is None:
+        wrong, allowed = "is what --validate checks for", "--validate FILE, too"
+    shown = {name: "set" if given[name] is True else given[name] for name in stated}
+    faults = [fault(flags[name], shown[name], wrong, allowed) for name in stated if name in idle]
+    if faults:
+        raise InputError(faults)
 
 
 def _validate(given: Mapping[str, Any]) -> int:
@@ -267,6 +304,12 @@ def _validate(given: Mapping[str, Any]) -> int:
         from dataclasses import asdict
 
         sys.stdout.write(json.dumps([asdict(one) for one in found], indent=1) + "\n")
+    elif given["as_csv"]:
+        from dataclasses import asdict
+
+        from sweeps.result import csv_lines
+
+        sys.stdout.writelines(csv_lines(map(asdict, found)))
     else:
         sys.stdout.writelines(one.shown(str(path)) + "\n" for one in found)
         counts = Counter(one.severity for one in found)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+    from sweeps.tuner.report import TuningReport
+
 _ADDED_UP = 1e-6  # relative difference from which parts aren't all of their total
 _REASON_LETTERS = 40
 _REST = 15  # the colour of what no part is
@@ -269,6 +271,40 @@ def draw_benefit(
             _fill(made.axes[place], best[i, j], axes, labels=(lowest, first))
         made.legend(legend)
         return save(made.canvas, stem)
+
+
+def draw_tuning(report: TuningReport, stem: Path) -> list[Path]:
+    """Draw what the overlap that was chosen leaves of each linear layer's time, and what it saves.
+
+    Layers without a baseline aren't there: nothing says what overlap saves of them.
+    """
+    choices = [one for one in report.choices if one.passes]
+    operators = [o for o in report.config.operators if any(o in one.passes for one in choices)]
+    if not operators:
+        return []
+    parts = np.full((len(choices), 2, len(operators)), np.nan)
+    notes = [["" for _ in operators] for _ in choices]
+    for k, choice in enumerate(choices):
+        for j, operator in enumerate(operators):
+            if operator in choice.passes:
+                before, after = choice.baselines[operator].e2e, choice.e2e(operator)
+                parts[k, :, j] = after, max(before - after, 0.0)
+                notes[k][j] = f"{before / after:.2f}x"
+    stacks = Stacks(
+        [f"TP={one.tp_size}" for one in choices], operators,
+        ["With the overlap that was chosen", "Saved by it"], parts, None, "", "s", [],
+        quantity="time", colours=(0, 7), bar_notes=tuple(map(tuple, notes)),
+    )  # fmt: skip
+    config = report.config
+    how = "predicted" if config.from_traces is None and config.command is None else "measured"
+    sheet = Sheet(
+        "What does overlap save of each linear layer?",
+        fixed=f"{config.model_name} · {config.max_token_len} tokens · {config.precision} · "
+        f"{config.machine.name} · forward and backward, {how}",
+        panels=stacks.panels,
+    )
+    with style():
+        return save(draw_stacks(stacks, sheet), stem.with_name(f"{stem.name}-saved"))
 
 
 def _fill(

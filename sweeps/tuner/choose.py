@@ -13,13 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sweeps.tuner.predict import TOLERANCE, CaseTimes, PassTimes
-from sweeps.tuner.userbuffers import COLUMN, PHASES, flag_group
+from sweeps.tuner.userbuffers import COLUMN, PHASES, LayerOverlap, flag_group
 
 OBJECTIVES = ("e2e", "ratio")
 ALIKE = 0.003
 """Cases of a layer that differ by less than this share, about 1 % of one phase, are as good."""
 GROUPS = ("ag", "rs", "bulk_dgrad", "bulk_wgrad")
 """What Megatron-LM switches; scattered input gradients take the place of the last two."""
+OTHER = {"ring_exchange": "pipeline", "pipeline": "ring_exchange"}
+"""What a reduce_scatter with its own product can overlap by instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Choice:
     baselines: Mapping[str, CaseTimes]  # By operator the case without overlap
     reasons: Mapping[str, str]  # By layer why it runs in turn, or as it does
     notes: tuple[str, ...] = ()  # What is to be known of the whole
+    # By layer the best case of the other method that it could overlap by: a ring, or a pipeline
+    others: Mapping[str, CaseTimes] = field(default_factory=dict)
 
     def e2e(self, operator: str) -> float:
         """Return a linear layer's time, forward and backward."""
@@ -131,9 +135,14 @@ def choose(
         for operator in operators
         if operator in known.baselines
     }
+    others = {
+        layer: known.best(layer, [OTHER[result.case.method]])
+        for layer, result in chosen.items()
+        if result.case.method in OTHER
+    }
     return Choice(
         tp_size, chosen, frozenset(groups), scattered, passes, dict(known.baselines), reasons,
-        tuple(notes),
+        tuple(notes), {layer: other for layer, other in others.items() if other is not None},
     )  # fmt: skip
 
 
@@ -251,13 +260,17 @@ class Recommendation:
     speedup: float  # Time without any overlap by the time with this one
     effective: bool  # Whether the overlap reaches the threshold, and saves time
     reason: str = ""  # Why it isn't effective, or what to know
+    other: LayerOverlap | None = None  # The best case of the other method
+    other_saved: float = float("nan")  # What that saves, in seconds
 
     def __str__(self) -> str:
-        how = f"aggregate {self.aggregate}"
-        how = how if self.method == "ring_exchange" else f"num_sm {self.num_sm}"
+        how = _how(self.method, self.aggregate, self.num_sm)
         gain = f"{self.saved * 1e6:+,.1f} us saved, {self.speedup:.3f}x"
-        text = f"TP={self.tp_size} {self.operator} {self.phase}: {self.method} ({how}), "
+        text = f"TP={self.tp_size} {self.operator} {self.phase}: {how}, "
         text += f"overlap {self.overlap_ratio:.2f}, {gain}"
+        if self.other is not None:
+            how = _how(self.other.method, self.other.aggregate, self.other.num_sm)
+            text += f"; {how} would save {self.other_saved * 1e6:,.1f} us"
         return f"{text}; {self.reason}" if self.reason else text
 
     def record(self) -> dict[str, Any]:
@@ -276,7 +289,14 @@ class Recommendation:
             "speedup": self.speedup,
             "effective": self.effective,
             "reason": self.reason,
+            "other_config_id": self.other and self.other.config_id,
+            "other_saved_time_us": self.other and round(self.other_saved * 1e6, 6),
         }
+
+
+def _how(method: str, aggregate: int, num_sm: int) -> str:
+    own = f"aggregate {aggregate}" if method == "ring_exchange" else f"num_sm {num_sm}"
+    return f"{method} ({own})"
 
 
 def recommend(choices: Iterable[Choice], threshold: float) -> list[Recommendation]:
@@ -297,6 +317,7 @@ def recommend(choices: Iterable[Choice], threshold: float) -> list[Recommendatio
                 reasons.append("nothing to compare with: its baseline is missing")
             effective = ratio >= threshold and not saved <= 0.0
             speedup = float("nan") if base is None else base.e2e / result.e2e
+            other = None if base is None else choice.others.get(layer)
             found.append(
                 Recommendation(
                     case.tp_size,
@@ -311,6 +332,8 @@ def recommend(choices: Iterable[Choice], threshold: float) -> list[Recommendatio
                     speedup,
                     effective,
                     "; ".join(reasons),
+                    None if other is None else other.case,
+                    float("nan") if base is None or other is None else base.e2e - other.e2e,
                 )
             )
     return found

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from overhead.graph import Evaluation
 from overhead.labels import HIERARCHY, LABELS
 from overhead.overlap.durations import PAIRS
+from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault
 from sweeps.origin import GIVEN, Origin, assumed
 from sweeps.spec.catalog import load_framework, load_hardware
@@ -26,6 +27,7 @@ from sweeps.spec.framework import training_constants
 from sweeps.spec.machine import Machine
 from sweeps.spec.resolve import figure_of
 from sweeps.spec.software import TILED, USERBUFFERS, own_library, priced, userbuffers_figures
+from sweeps.spec.units import format_quantity
 from sweeps.tuner.userbuffers import (
     ALL_GATHER,
     BASELINE,
@@ -69,6 +71,13 @@ class Rates:
 
     def __getitem__(self, quantity: str) -> float:
         return float(self.figures[quantity].value)
+
+    def lines(self) -> Iterator[str]:
+        """Yield each figure with where it comes from, as people read it."""
+        yield f"\ntaken of {self.name}:\n"
+        for name, one in self.figures.items():
+            shown = format_quantity(one.value, VOCABULARY[name].units)
+            yield f"  {name} = {shown}  [{one.words}]\n"
 
 
 def read_rates(

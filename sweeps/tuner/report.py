@@ -312,24 +312,6 @@ def result_of_tuning(report: TuningReport, given: Mapping[str, Any]) -> Result:
     return of_rows(rows, fields_of(rows, _FLAGS), attrs, whole)
 
 
-def charts_of(report: TuningReport) -> list[dict[str, Any]]:
-    """Return declarations of charts of the configurations that were chosen."""
-    places = {result.case.config_id: place for place, result in enumerate(report.results)}
-    rows = sorted(
-        places[result.case.config_id]
-        for choice in report.choices
-        for result in choice.layers.values()
-    )
-    if not rows:
-        return []
-    parts = ["forward_e2e_time", "backward_e2e_time"]
-    title = "Time of each linear layer with the overlap that was chosen"
-    return [
-        {"kind": "bars", "name": "chosen", "x": ["row"], "parts": parts, "at": {"row": rows},
-         "title": title}
-    ]  # fmt: skip
-
-
 # A tuning's files: report, summary, a configuration for each size with its flags.
 
 

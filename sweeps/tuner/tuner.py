@@ -218,21 +218,27 @@ class TPOverlapTuner:
         counts = range(most + 1, MOST_SMS + 1)
         if config.from_traces is not None or config.command is not None or not counts:
             return
-        for operator, phase in product(config.operators, PHASES[1:]):
-            # Where input gradients are scattered with their own product nothing runs in bulk.
-            if operator not in COLUMN or choice.scattered_dgrad:
-                continue
+        for operator, phase in product(config.operators, PHASES):
+            method = self._method(operator, phase, scattered=choice.scattered_dgrad)
             now = choice.layers.get(f"{operator}_{phase}") or choice.baselines[operator]
-            if now.case.is_baseline or now.case.num_sm == most:
-                case = LayerOverlap(choice.tp_size, operator, phase, "bulk")
-                more = self._predicted([replace(case, num_sm=count) for count in counts])
-                best = min(more, key=lambda one: one.e2e)
-                if best.e2e < now.e2e * (1.0 - ALIKE):
-                    saved = 1e6 * (now.e2e - best.e2e)
-                    yield (
-                        f"tp{choice.tp_size}_{operator}_{phase}: --max-num-sm {most} binds: "
-                        f"{best.case.num_sm} multiprocessors would save {saved:,.1f} us more"
-                    )
+            if not method or (now.case.method == method and now.case.num_sm != most):
+                continue
+            case = LayerOverlap(choice.tp_size, operator, phase, method)
+            more = self._predicted([replace(case, num_sm=count) for count in counts])
+            best = min(more, key=lambda one: one.e2e)
+            if best.e2e < now.e2e * (1.0 - ALIKE):
+                yield (
+                    f"tp{choice.tp_size}_{operator}_{phase}: --max-num-sm {most} binds: {method} "
+                    f"with {best.case.num_sm} multiprocessors would save "
+                    f"{1e6 * (now.e2e - best.e2e):,.1f} us more"
+                )
+
+    def _method(self, operator: str, phase: str, *, scattered: bool) -> str:
+        """Return the method by which a layer may take more multiprocessors; or none."""
+        if operator in COLUMN and phase != "fprop" and not scattered:
+            return "bulk"
+        scatters = phase == ("dgrad" if operator in COLUMN else "fprop")
+        return "pipeline" if scatters and self.config.splits else ""
 
     def _report(
         self, results: list[CaseTimes], notes: list[str], folder: Path | None

@@ -62,6 +62,16 @@ def test_records(cli: Runner) -> None:
     assert "wrote o/" in done.err
 
 
+def test_figures_of_a_tuning(cli: Runner) -> None:
+    """The figure says what overlap saves of each linear layer."""
+    out = cli(f"{QWEN} --max-tp-size 2 --output-dir o --plot --output mine.nc --verbose").out
+    assert "drew mine-saved.png" in out
+    assert "  sms = 132  [assumed: " in out
+    assert " (dgx-h100)]" in out
+    text = Path("mine-saved.svg").read_text()
+    assert "What does overlap save of each linear layer?" in text
+
+
 def test_the_nominal_grid(cli: Runner) -> None:
     done = cli(f"{QWEN} --grid nominal --json --output-dir o", fine=False)
     found = json.loads(done.out)
@@ -202,6 +212,37 @@ def test_validate_with_bad_input(cli: Runner, more: str) -> None:
     done = validated(cli, "{}\n", more)
     assert done.code == 2
     assert done.err.startswith("sweeps: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("tune --validate own.yaml --plot --max-num-sm 9", ["--plot = 'set'", "--max-num-sm"]),
+        ("tune --validate own.yaml --sweep tp-overlap", ["--sweep"]),
+        ("tune --sweep tp-overlap --model llama3-8b --verbose", ["--model-name", "--verbose"]),
+        (f"{QWEN} --write-workload w --csv --resume", ["--csv", "--resume"]),
+        (f"{QWEN} --tp-size 2 --flags x", ["--tp-size", "--flags"]),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(
+    cli: Runner, line: str, named: list[str], tmp_path: Path
+) -> None:
+    Path("own.yaml").write_text("qkv_fprop: {method: ring_exchange}\n")
+    done = cli(line, fine=False)
+    assert done.code == 2
+    told = done.err.splitlines()
+    assert len(told) == len(named)
+    for name in named:
+        assert any(line.startswith(f"sweeps: {name}") for line in told), (name, told)
+    assert [path.name for path in tmp_path.iterdir()] == ["own.yaml"]
+
+
+def test_findings_as_records(cli: Runner) -> None:
+    text = "foo: {}\nqkv_fprop: {method: ring}\n"
+    records = json.loads(validated(cli, text, "--json").out)
+    rows = validated(cli, text, "--csv").rows
+    assert [row["text"] for row in rows] == [one["text"] for one in records]
+    assert {row["severity"] for row in rows} == {"error", "note"}
 
 
 def test_validate_what_isn_t_there(cli: Runner) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -117,3 +119,38 @@ def test_a_limit_that_binds_is_told() -> None:
     (told,) = (one for one in notes[4] if one.startswith("tp4_qkv_wgrad"))
     assert "--max-num-sm 4 binds" in told
     assert "us more" in told
+
+
+@pytest.mark.parametrize("pipeline", [None, False])
+def test_a_limit_that_binds_a_pipeline_is_told(pipeline: bool | None) -> None:
+    """Also where a ring was chosen, for no pipeline may take as much as it needs."""
+    config = TPOverlapTunerConfig("llama3-70b", operators=("proj",), pipeline=pipeline)
+    report = TPOverlapTuner(config).run(write=False)
+    (choice,) = (one for one in report.choices if one.tp_size == 8)
+    assert choice.layers["proj_fprop"].case.method == "ring_exchange"
+    told = [one for one in report.notes if one.startswith("tp8_proj_fprop: --max-num-sm 16 binds")]
+    assert len(told) == (pipeline is None)
+    found = re.search(r"with (\d+) multiprocessors would save ([\d.]+) us more", "".join(told))
+    if found is None:
+        return
+    wider = replace(config, min_num_sm=int(found[1]), max_num_sm=int(found[1]))
+    (other,) = (one for one in TPOverlapTuner(wider).run(write=False).choices if one.tp_size == 8)
+    saved = choice.layers["proj_fprop"].e2e - other.layers["proj_fprop"].e2e
+    assert 1e6 * saved == pytest.approx(float(found[2]), abs=0.06)
+
+
+def test_what_the_other_method_would_save_is_told() -> None:
+    """A ring or a pipeline isn't told by time alone: both times stand there."""
+    config = TPOverlapTunerConfig("llama3-70b", max_token_len=2048)
+    report = TPOverlapTuner(config).run(write=False)
+    times = {one.case.config_id: one.e2e for one in report.results if one.done}
+    found = [one for one in report.choices_told if one.other is not None]
+    assert {(one.operator, one.phase) for one in found} == {("proj", "fprop"), ("fc2", "fprop")}
+    for one in found:
+        record = one.record()
+        assert {one.method, one.other and one.other.method} == {"ring_exchange", "pipeline"}
+        # What the one gains over the other is what their cases' times differ by.
+        gained = times[record["other_config_id"]] - times[one.config_id]
+        assert one.saved - one.other_saved == pytest.approx(gained)
+        assert one.saved >= one.other_saved - 1e-3 * times[one.config_id]
+        assert f"would save {1e6 * one.other_saved:,.1f} us" in str(one)
