@@ -20,8 +20,9 @@ from overhead.analysis import faults
 from overhead.graph import Evaluation
 from overhead.labels import LABELS, PLAIN, complete
 from sweeps.errors import InputError, fault
-from sweeps.search.request import DEFAULT_THRESHOLD, Execution, divisors
+from sweeps.search.request import DEFAULT_THRESHOLD, Execution
 from sweeps.search.search import details
+from sweeps.spec.axis import divisors
 from sweeps.spec.catalog import load_model, model_names
 from sweeps.spec.resolve import resolve
 from sweeps.spec.sweep import Sweep

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from overhead.labels import needed_shapes
 from overhead.memory.quantities import MODULES
 from sweeps.errors import InputError, fault, nearest, needs
-from sweeps.spec.axis import Axis, every_plan
+from sweeps.spec.axis import Axis, divisors, every_plan
 from sweeps.spec.sweep import Sweep, read_sweep
 
 if TYPE_CHECKING:
@@ -94,15 +94,10 @@ def habits_of(framework: str, attention_kernel: str) -> Habits:
     return replace(known, recompute=several)
 
 
-def divisors(number: int) -> tuple[int, ...]:
-    """Return the divisors of a number, in order."""
-    small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
-    return tuple(sorted({*small, *(number // k for k in small)}))
-
-
 def micro_batches(global_batch: float) -> tuple[int, ...]:
     """Return the micro-batches that any number of data-parallel ranks leaves possible."""
-    return divisors(int(global_batch)) if float(global_batch).is_integer() else (1,)
+    whole = float(global_batch).is_integer()
+    return divisors(int(global_batch), "global_batch") if whole else (1,)
 
 
 def virtual_stages(layers: int, stages: Iterable[int]) -> tuple[int, ...]:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.search.request import Execution, Objective, divisors
+from sweeps.search.request import Execution, Objective
 from sweeps.search.search import Detail, Found, details, effort
+from sweeps.spec.axis import divisors
 from sweeps.spec.units import format_quantity
 
 ASKED = ("step_time", "peak_memory")

@@ -301,12 +301,16 @@ def pieces(value: Any) -> list[Any]:
 
 # Degrees that an enumeration may vary; what they leave of the GPUs is data-parallel.
 ENUMERATED = ("tp", "cp", "pp", "ep")
-# More plans than this are a slip of the pen.
+# More plans than this are a slip of the pen, as are more GPUs or sequences to divide.
 MOST_PLANS = 10**6
+MOST_DIVIDED = 10**12
 
 
-def divisors(number: int) -> tuple[int, ...]:
-    """Return the divisors of a number, in order."""
+def divisors(number: int, name: str = "number") -> tuple[int, ...]:
+    """Return the divisors of a number, in order; of one too large, refuse what it is of."""
+    if number > MOST_DIVIDED:
+        wrong = "more than plans can divide"
+        raise InputError(fault(name, f"{number:.4g}", wrong, f"at most {MOST_DIVIDED:,}"))
     small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
     return tuple(sorted({*small, *(number // k for k in small)}))
 
@@ -346,7 +350,7 @@ def _of_world(
     dense = [name for name in degrees if name != "ep"]
     splits: list[tuple[tuple[int, ...], int]] = [((), world)]
     for name in dense:
-        own = [d for d in divisors(world) if d in allowed.get(name, {d})]
+        own = [d for d in divisors(world, "world_size") if d in allowed.get(name, {d})]
         splits = [
             ((*values, d), left // d) for values, left in splits for d in own if left % d == 0
         ]
