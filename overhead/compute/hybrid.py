@@ -521,6 +521,7 @@ def hybrid_half_elementwise_bytes(
     hidden_size: Array,
     sequence_shards: Array,
     qkv_width: Array,
+    merged_bytes: Array,
     linear_share: Array,
     mamba: Array,
     linear_convolved_width: Array,
@@ -531,8 +532,9 @@ def hybrid_half_elementwise_bytes(
     tp: Array,
 ) -> Array:
     """Bytes that a hybrid's layer's forward moves beside its MLP, in the mean."""
+    merged = (1.0 - linear_share) * merged_bytes
     plain = half_elementwise_bytes(activation_bytes, dropout, mask_bytes, rank_tokens,
-                                   hidden_size, sequence_shards, qkv_width)  # fmt: skip
+                                   hidden_size, sequence_shards, qkv_width, merged)  # fmt: skip
     states = 4.0 * single_bytes * linear_out_width * linear_key_size / MAMBA_CHUNK
     moved = activation_bytes * (2.0 * linear_convolved_width + 3.0 * linear_out_width)
     # What isn't fused costs the factor; Mamba-2's kernels are the same ones in any framework.

@@ -25,6 +25,39 @@ CASTS: dict[str, Any] = {
 }
 
 
+# In a ring each block of keys and values that comes round gives a part of the result, in single
+# precision added up with those before.
+
+define("merged_share", "f_m", "1", "tokens to which a block that comes round brings scores",
+       minimum=0, maximum=1)  # fmt: skip
+constant("merged_share", 1.0, "All of a rank's", like="rank_tokens")
+constant("merged_share", 0.75, "Half of the blocks bring scores to the later half of a rank's "
+         "tokens alone", like="rank_tokens", name="causal_merged_share",
+         when={"mask": "causal"})  # fmt: skip
+define("merged_bytes", "B_m", "byte", "bytes that adding up the parts of a layer's attention, of "
+       "all blocks that come round, moves forward", minimum=0)  # fmt: skip
+constant("merged_bytes", 0.0, "There is one part", like="rank_tokens")
+
+
+def _merged(*taken: Array) -> Array:
+    ranks, share, activation_bytes, single_bytes, tokens, width = taken
+    element = activation_bytes + 2.0 * single_bytes
+    return xp.maximum(ranks - 1.0, 0.0) * share * element * tokens * width
+
+
+for _around, _ranks in (("ring", "cp"), ("mixed", "ring_ranks")):
+    declare(
+        "merged_bytes",
+        (_ranks, "merged_share", "activation_bytes", "single_bytes", "rank_tokens",
+         "attention_width"),
+        _merged,
+        source="liu2023",
+        where="section 3: the output and its denominator are kept up to date block by block",
+        assumes=("a part is read, and the sum read and written, by one kernel",),
+        when={"context_parallel": _around},
+    )  # fmt: skip
+
+
 @formula(
     assumes=(
         "two norms read and write, two sums with the residual read two and write one",
@@ -40,11 +73,12 @@ def half_elementwise_bytes(
     hidden_size: Array,
     sequence_shards: Array,
     qkv_width: Array,
+    merged_bytes: Array,
 ) -> Array:
     """Bytes that a layer's forward moves beside its MLP: norms, residuals, rotation."""
     element = 10.0 * activation_bytes + 2.0 * dropout * mask_bytes
     between = element * rank_tokens * hidden_size / sequence_shards
-    return between + 2.0 * activation_bytes * rank_tokens * qkv_width
+    return between + 2.0 * activation_bytes * rank_tokens * qkv_width + merged_bytes
 
 
 @formula(assumes=("the activation function and the gate's product are one kernel",), **KERNELS)
@@ -185,6 +219,24 @@ for _class, _, _ in quantities.CLASSES:
             else (),
             **KERNELS,
         )
+
+def _merge(factor: Array, moved: Array, share: Array, bandwidth: Array) -> Array:
+    return factor * moved / (share * bandwidth)
+
+
+def _merge_both(*taken: Array) -> Array:
+    return 3.0 * _merge(*taken)
+
+
+for _name, _kernel, _words in (
+    ("merge_forward_time", _merge, "forward"),
+    ("merge_time", _merge_both, "forward, and its gradients backward"),
+):
+    define(_name, rf"t_{{\mathrm{{{_name.removesuffix('_time').replace('_', ',')}}}}}", "s",
+           f"time in which the parts of a layer's attention are added up, {_words}",
+           minimum=0)  # fmt: skip
+    declare(_name, ("elementwise_factor", "merged_bytes", "memory_efficiency", "memory_bandwidth"),
+            _kernel, **KERNELS)  # fmt: skip
 
 # Time in which the host launches a layer: what it launches of each kind, at one time for each.
 #

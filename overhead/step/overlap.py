@@ -408,9 +408,9 @@ for _when in (NAMED_RING, NAMED_MIXED):
 
 for _name, _mark, _words, _parts in (
     ("context_attention_forward_time", "f", "forward",
-     ("attention_forward_time", "exposed_cp_forward_time")),
+     ("attention_forward_time", "merge_forward_time", "exposed_cp_forward_time")),
     ("context_attention_time", "fb", "forward and backward",
-     ("attention_time", "layer_exposed_cp_time")),
+     ("attention_time", "merge_time", "layer_exposed_cp_time")),
 ):  # fmt: skip
     define(_name, rf"t_{{\mathrm{{attn+cp,{_mark}}}}}", "s", "time of a layer's attention with what"
            f" context parallelism exposes, {_words}", minimum=0)  # fmt: skip
