@@ -57,7 +57,7 @@ VALUES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("--launch-time",), "launch_time", "Of a product, beside its work."),
     (("--sm-bandwidth",), "sm_bandwidth", "That one multiprocessor of a collective reaches."),
     (("--validate",), "validate", "Check a configuration of one's own (FILE.yaml), and stop."),
-    (("--tp-size",), "tp_size", "Tensor-parallel size that --validate checks for."),
+    (("--tp-size",), "tp_size", "The one size to tune, or that --validate checks for."),
     (("--te-version",), "te_version", "Transformer Engine's release that files are for."),
     (("--flags",), "flags", "Megatron-LM's flags that --validate checks beside it."),
     (("--sweep",), "sweep", "Sweep overlap's gain: a spec, such as tp-overlap."),
@@ -70,7 +70,7 @@ SWITCHES: tuple[tuple[tuple[str, ...], str, str], ...] = (
 RATES = (
     "sms", "bandwidth", "copy_engine_bandwidth", "latency", "launch_time", "sm_bandwidth",
 )  # fmt: skip
-WHOLE = ("max_tp_size", "max_token_len", "min_num_sm", "max_num_sm")
+WHOLE = ("max_tp_size", "tp_size", "max_token_len", "min_num_sm", "max_num_sm")
 SHARES = ("tolerance", "overlap_threshold")
 NAMES = ("hardware", "precision", "grid", "search", "objective", "output_dir", "from_traces",
          "command", "te_version")  # fmt: skip
@@ -159,6 +159,8 @@ def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
             rates[name] = rate or 0.0
     if given["model_name"] is None:
         faults.faults.append(needs("a tuning", "a model", "--model-name, such as Qwen/Qwen3-0.6B"))
+    if given["tp_size"] is not None and given["max_tp_size"] is not None:
+        faults.add("--max-tp-size", given["max_tp_size"], "--tp-size is given too", "one")
     faults.tell()
     operators = [w for w in (given["operators"] or "").replace(",", " ").split() if w]
     if given["operators"] is not None and not operators:
@@ -277,7 +279,7 @@ def _refuse_idle(given: Mapping[str, Any]) -> None:
     context = click.get_current_context()
     mode = next((name for name in INSTEAD if given[name] is not None), None)
     flags = {one.name: one.opts[0] for one in context.command.params if one.name}
-    idle = {"tp_size", "flags"} if mode is None else {*flags} - INSTEAD[mode] - {mode}
+    idle = {"flags"} if mode is None else {*flags} - INSTEAD[mode] - {mode}
     stated = [
         name for name in flags
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE

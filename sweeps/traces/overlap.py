@@ -437,6 +437,7 @@ def _by_hta(trace: Trace, *, include_last_step: bool) -> Overlap:
 
 def _refuse_without_rows(trace: Trace) -> None:
     wrong = f"has no rows of GPU work in {readable_size(trace.nbytes)} of JSON"
+    wrong += f" ({'; '.join(trace.notes)})" if trace.notes else ""
     allowed = "a trace recorded with ProfilerActivity.CUDA"
     raise InputError(fault("trace", trace.file, wrong, allowed))
 

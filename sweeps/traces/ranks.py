@@ -29,7 +29,7 @@ from sweeps.traces.overlap import (
     steps_of,
 )
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns
-from sweeps.traces.reader import Trace, nanoseconds, read_trace
+from sweeps.traces.reader import Trace, counted, nanoseconds, read_trace
 
 # The same collective operation on several ranks: how long it carried data, how long it waited.
 #
@@ -318,7 +318,8 @@ _HEADINGS = (
 
 
 def report(ranks: Ranks) -> Iterator[str]:
-    """Yield the report's lines: each trace's, then of all together."""
+    """Yield the report's lines: the answer, each trace's, then of all together."""
+    yield _answer(ranks)
     if ranks.mode == "hta":
         yield "by HolisticTraceAnalysis' definitions (rows, classes and roundings as it has them)"
     for place, (trace, overlap) in enumerate(zip(ranks.traces, ranks.overlaps, strict=True)):
@@ -339,10 +340,29 @@ def report(ranks: Ranks) -> Iterator[str]:
     yield from (f"note: {note}" for note in ranks.notes)
 
 
+def _answer(ranks: Ranks) -> str:
+    """Say how much communication shows, on the rank where it is most, and mostly why."""
+    place = max(range(len(ranks.overlaps)), key=lambda k: ranks.overlaps[k].exposed)
+    worst = ranks.overlaps[place]
+    who = f" on rank {ranks.numbers()[place]}, the most of {len(ranks.traces)}"
+    who = who if len(ranks.traces) > 1 else ""
+    if not worst.communication:
+        idle = _percent(worst.idle / worst.end_to_end) if worst.end_to_end else "-"
+        return f"no communication; idle {idle} of the time"
+    found = f"{_percent(worst.of_communication)} of the communication is hidden"
+    share = _percent(worst.exposed / worst.end_to_end)
+    found += f"; {_time(worst.exposed)} shows{who}, {share} of the time"
+    if ranks.exposed and worst.exposed:
+        costs = {reason: _cost(ranks.exposed[place], reason) for reason in ADVICE}
+        most = max(costs, key=lambda one: costs[one])
+        found += f"; {_percent(costs[most] / worst.exposed)} of that: {most}"
+    return found
+
+
 def _title(trace: Trace, overlap: Overlap) -> str:
     who = "" if trace.rank is None else f"rank {trace.rank}"
     who += f" of {trace.world_size}" if who and trace.world_size else ""
-    rows = f"{overlap.rows:,} rows of GPU work"
+    rows = f"{counted(overlap.rows)} of GPU work"
     streams = len(overlap.by_stream)
     rows += f" on {streams} stream{'s' * (streams != 1)}" if streams else ""
     return f"{trace.file}: " + ", ".join(text for text in (who, trace.device, rows) if text)

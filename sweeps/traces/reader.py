@@ -177,6 +177,8 @@ class EventFile:
         except (ValueError, RecursionError):
             self._not_json(buffer)
         if isinstance(content, dict):
+            if "traceEvents" in content:
+                self._refuse("is JSON but not a trace: its traceEvents aren't a list")
             names = ", ".join(list(map(str, content))[:6]) or "nothing"
             self._refuse(f"is JSON but not a trace: it has no traceEvents, but {names}")
         self._refuse(f"is JSON but not a trace: {type(content).__name__}")
@@ -483,7 +485,10 @@ class _ColumnParts:
 
     def made(self, *values: Sequence[Any]) -> list[NDArray[Any]]:
         """Return some rows' columns; raise where a value can't be."""
-        return [np.array(v, dtype=t) for v, t in zip(values, self.types, strict=True)]
+        made = [np.array(v, dtype=t) for v, t in zip(values, self.types, strict=True)]
+        if any(column.ndim > 1 for column in made):
+            raise TypeError  # lists of one length, such as an address in two halves
+        return made
 
     def add(self, made: list[NDArray[Any]]) -> None:
         """Add some rows."""

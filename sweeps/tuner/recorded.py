@@ -16,6 +16,7 @@ import signal
 import string
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,13 +25,22 @@ from numpy.typing import NDArray
 
 from sweeps.errors import InputError, fault
 from sweeps.spec.catalog import shipped
+from sweeps.spec.units import format_quantity
 from sweeps.traces.overlap import steps_of, sweep
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns
 from sweeps.traces.ranks import split_devices
 from sweeps.traces.reader import Trace, nanoseconds, read_trace
-from sweeps.tuner.predict import CaseTimes, PassTimes
+from sweeps.tuner.predict import CHANGEABLE, CaseTimes, PassTimes
 from sweeps.tuner.settings import TPOverlapTunerConfig, case_companion, layer_values, to_yaml
-from sweeps.tuner.userbuffers import COLUMN, PHASES, LayerOverlap, parse_case, products_of
+from sweeps.tuner.userbuffers import (
+    COLUMN,
+    OPERATORS,
+    PHASES,
+    LayerOverlap,
+    missing_operators,
+    parse_case,
+    products_of,
+)  # fmt: skip
 
 _SECOND = 1e9
 _USERBUFFERS = re.compile(r"userbuffers")
@@ -366,8 +376,29 @@ else (no attention runs). All cases, searched and compared:
 
 One case by itself, in a folder with its tp_comm_overlap_cfg.yaml:
 
-    torchrun --nproc-per-node 4 {program} FOLDER tp4_qkv_fprop_ring_agg0
+    torchrun --nproc-per-node {size} {program} FOLDER tp{size}_{operator}_baseline
 """
+
+
+def _options(config: TPOverlapTunerConfig) -> Iterator[str]:
+    """Yield the options of a tuning that aren't as they are by default."""
+    size = "max_tp_size" if config.tp_size is None else "tp_size"
+    always = ("model_name", "max_token_len", "hardware", "precision", size)
+    for own in fields(config):
+        value = getattr(config, own.name)
+        if own.name in always or (own.name in _SETTINGS and value != own.default):
+            yield f"--{own.name.replace('_', '-')} {shlex.quote(str(value))}"
+    lacking = missing_operators(config.model)
+    if set(config.operators) != {name for name in OPERATORS if name not in lacking}:
+        yield f"--operators {' '.join(config.operators)}"
+    yield from (["--sm-margin"] if config.sm_margin else [])
+    if config.pipeline is not None:
+        yield "--pipeline" if config.pipeline else "--no-pipeline"
+    for name, value in config.rates.items():
+        yield f"--{name.replace('_', '-')} '{format_quantity(value, CHANGEABLE[name])}'"
+
+
+_SETTINGS = ("min_num_sm", "max_num_sm", "grid", "search", "objective", "tolerance", "te_version")
 
 
 def write_workload(folder: Path, config: TPOverlapTunerConfig) -> str:
@@ -383,15 +414,14 @@ def write_workload(folder: Path, config: TPOverlapTunerConfig) -> str:
         sizes[operator] = int(whole[operator, "fprop"][side])
     program = folder / WORKLOAD
     command = (
-        f"sweeps tune --model-name {shlex.quote(config.model_name)} --max-token-len "
-        f"{config.max_token_len} --hardware {config.hardware} --precision {config.precision} "
-        f"--max-tp-size {config.max_tp_size} --command 'torchrun --nproc-per-node {{tp_size}} "
-        f"{program} {{folder}} {{config_id}}'"
+        f"sweeps tune {' '.join(_options(config))} --command 'torchrun --nproc-per-node "
+        f"{{tp_size}} {program} {{folder}} {{config_id}}'"
     )
+    first = {"size": max(config.sizes), "operator": config.operators[0]}
     texts = {
         WORKLOAD: (shipped("tuner") / WORKLOAD).read_text(encoding="utf-8"),
         "model.json": json.dumps(sizes, indent=1) + "\n",
-        "README.md": HOW.format(program=program, command=command, **sizes),
+        "README.md": HOW.format(program=program, command=command, **first, **sizes),
     }
     held = [name for name in texts if (folder / name).exists()]
     if held:

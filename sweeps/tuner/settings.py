@@ -68,8 +68,10 @@ class TPOverlapTunerConfig:
     resume: bool = False
     hardware_folders: Sequence[Path] = ()
     te_version: str | None = None
+    tp_size: int | None = None  # The only size that is tried, in place of all up to the largest
 
     def __post_init__(self) -> None:
+        self.max_tp_size = self.tp_size or self.max_tp_size
         faults = self._plain_faults()
         try:
             self.version = NEWEST if self.te_version is None else read_version(self.te_version)
@@ -96,7 +98,7 @@ class TPOverlapTunerConfig:
             if max(self.sizes, default=1) > self.machine.ranks:
                 wrong = f"{self.hardware} has {self.machine.ranks} GPUs in a node"
                 allowed = "tensor parallelism within one"
-                faults.append(fault("--max-tp-size", self.max_tp_size, wrong, allowed))
+                faults.append(fault(self._size_flag, self.max_tp_size, wrong, allowed))
         except InputError as error:
             faults += error.faults
         if faults:
@@ -115,7 +117,7 @@ class TPOverlapTunerConfig:
         if self.max_tp_size not in TP_SIZES:
             wrong = "isn't a size that is tried"
             allowed = "2, 4 or 8: tensor parallelism stays in one machine"
-            found.append(fault("--max-tp-size", self.max_tp_size, wrong, allowed))
+            found.append(fault(self._size_flag, self.max_tp_size, wrong, allowed))
         for flag, count in (("--min-num-sm", self.min_num_sm), ("--max-num-sm", self.max_num_sm)):
             if not _whole(count) or not 1 <= count <= MOST_SMS:
                 found.append(
@@ -167,7 +169,7 @@ class TPOverlapTunerConfig:
             or self.max_token_len < 1
         ):
             return []
-        for size in tp_sizes(self.max_tp_size):
+        for size in self._asked_sizes:
             reasons = list(split_faults(self.model.shapes, size))
             if self.max_token_len % size:
                 reasons.append(f"{self.max_token_len} tokens can't be split over {size} ranks")
@@ -177,7 +179,16 @@ class TPOverlapTunerConfig:
         if self.sizes:
             return []
         wrong = self.skipped[min(self.skipped)]
-        return [fault("--max-tp-size", self.max_tp_size, wrong, "another model or token length")]
+        allowed = "another model or token length"
+        return [fault(self._size_flag, self.max_tp_size, wrong, allowed)]
+
+    @property
+    def _size_flag(self) -> str:
+        return "--max-tp-size" if self.tp_size is None else "--tp-size"
+
+    @property
+    def _asked_sizes(self) -> tuple[int, ...]:
+        return tp_sizes(self.max_tp_size) if self.tp_size is None else (self.tp_size,)
 
     # What the seed's interface gives of a model.
 
@@ -214,7 +225,7 @@ class TPOverlapTunerConfig:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Tensor-parallel sizes that are tried."""
-        return tuple(n for n in tp_sizes(self.max_tp_size) if n not in self.skipped)
+        return tuple(n for n in self._asked_sizes if n not in self.skipped)
 
     @property
     def attention(self) -> str:
@@ -231,7 +242,7 @@ class TPOverlapTunerConfig:
     def cases(self) -> tuple[LayerOverlap, ...]:
         """Return the grid: legal cases, or all with ``grid = "nominal"``."""
         nominal = self.grid == "nominal"
-        sizes = tp_sizes(self.max_tp_size) if nominal else self.sizes
+        sizes = self._asked_sizes if nominal else self.sizes
         return grid_cases(sizes, self.operators, self.counts, nominal=nominal, pipeline=self.splits)
 
     @property
@@ -253,6 +264,7 @@ class TPOverlapTunerConfig:
             "num_kv_heads": self.num_kv_heads,
             "head_size": self.head_size,
             "max_tp_size": self.max_tp_size,
+            "tp_size": self.tp_size,
             "max_token_len": self.max_token_len,
             "operators": list(self.operators),
             "min_num_sm": self.min_num_sm,

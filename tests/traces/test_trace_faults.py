@@ -75,7 +75,7 @@ def test_cut_off(tmp_path: Path, share: float, part: int, monkeypatch: pytest.Mo
         ("hello", "isn't JSON near its byte 0"),
         ('{"a": 1, "b": 2}', "is JSON but not a trace: it has no traceEvents, but a, b"),
         ("{}", "it has no traceEvents, but nothing"),
-        ('{"traceEvents": {"a": 1}}', "it has no traceEvents, but traceEvents"),
+        ('{"traceEvents": {"a": 1}}', "its traceEvents aren't a list"),
         ('"traceEvents"', "is JSON but not a trace: str"),
         ("17", "is JSON but not a trace: int"),
         ('{"a": {"traceEvents": []}}', "isn't JSON before its traceEvents"),
@@ -114,6 +114,21 @@ def test_without_gpu_rows(tmp_path: Path) -> None:
     for mode in ("full", "hta"):
         with pytest.raises(InputError):
             analyse(read_trace(path), mode)  # type: ignore[arg-type]
+
+
+def test_rows_that_can_t_be_are_why_there_are_none(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.json", [kernel(GEMM, 0, -5), kernel(GEMM, float("nan"), 1)])
+    line = told(path)
+    assert "has no rows of GPU work in" in line
+    assert "left out: 1 row without a start or a duration; left out: 1 row of negative" in line
+
+
+def test_lists_in_place_of_numbers(tmp_path: Path) -> None:
+    """Lists of one length are an array, too, of one dimension more."""
+    odd = kernel(GEMM, 0, 10)
+    odd["args"] |= {"stream": [7], "device": [0, 1], "correlation": {}}
+    found = analyse(read_trace(write(tmp_path / "t.json", [odd, odd])))
+    assert (found.rows, found.computation) == (2, pytest.approx(10e-6))
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,38 @@ def test_records(cli: Runner) -> None:
     assert len(done.rows) == 204 + 12
     assert done.rows[0]["config_id"] == "tp2_fc1_fprop_baseline"
     assert "wrote o/" in done.err
+
+
+def test_one_size(cli: Runner, tmp_path: Path) -> None:
+    out = cli("tune --model-name llama3-8b --tp-size 4 --output-dir o").out
+    assert out.startswith("on at TP 4: ")
+    report = json.loads(Path("o/tuning_report.json").read_text())
+    assert {one["tp_size"] for one in report["cases"]} == {1, 4}
+    every = cli("tune --model-name llama3-8b --json --output-dir all", fine=False).out
+    assert report["best_configs"]["4"] == json.loads(every)["best_configs"]["4"]
+    for more, named in (("8 --max-tp-size 8", "--max-tp-size"), ("3", "--tp-size = 3")):
+        done = cli(f"tune --model-name llama3-8b --tp-size {more}", fine=False)
+        assert (done.code, named in done.err) == (2, True)
+    told = cli(f"{QWEN} --tp-size 2 --write-workload w").out
+    assert "--tp-size 2" in told
+    assert "--max-tp-size" not in told
+    words = "torchrun --nproc-per-node 2 w/workload.py FOLDER tp2_fc1_baseline"
+    assert words in Path("w/README.md").read_text()
+
+
+def test_a_workload_is_tuned_as_it_was_asked(cli: Runner) -> None:
+    """The command that it prints asks what was asked, and nothing else."""
+    asked = (
+        "--operators qkv proj --max-num-sm 8 --search grid --tolerance 0.1 --sm-margin "
+        "--no-pipeline --te-version 2.3 --latency '2 us'"
+    )
+    told = cli(f"{QWEN} {asked} --write-workload w").out
+    command = shlex.split(told.splitlines()[1])
+    place = command.index("--command")
+    words = " ".join(command[1:place]).replace("--latency 2 us", "--latency '2 us'")
+    plain = cli(f"{QWEN} {asked} --json --output-dir one", fine=False).out
+    again = cli(f"{words} --json --output-dir two", fine=False).out
+    assert json.loads(again) == json.loads(plain)
 
 
 def test_figures_of_a_tuning(cli: Runner) -> None:
@@ -221,7 +254,7 @@ def test_validate_with_bad_input(cli: Runner, more: str) -> None:
         ("tune --validate own.yaml --sweep tp-overlap", ["--sweep"]),
         ("tune --sweep tp-overlap --model llama3-8b --verbose", ["--model-name", "--verbose"]),
         (f"{QWEN} --write-workload w --csv --resume", ["--csv", "--resume"]),
-        (f"{QWEN} --tp-size 2 --flags x", ["--tp-size", "--flags"]),
+        (f"{QWEN} --flags x", ["--flags"]),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(
