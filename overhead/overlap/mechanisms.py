@@ -389,6 +389,7 @@ ASSUMED: dict[tuple[str, str], dict[str, tuple[float, str]]] = {
         "launch_time": (0.0, "kernels start while others run"),
         "activation_bytes": (2.0, "16 bit"),
         "sms": (132.0, "an H100 SXM's"),
+        "num_sm": (16.0, "the default"),
     },
     ("communication", "sms"): {"num_sm": (16.0, "the default")},
 }

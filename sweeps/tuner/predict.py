@@ -81,13 +81,13 @@ class Rates:
 
 
 def read_rates(
-    hardware: str,
+    hardware: str | Machine,
     precision: str = "bf16",
     given: Mapping[str, float] | None = None,
     folders: tuple[Path, ...] = (),
 ) -> Rates:
     """Read what a prediction takes of a machine."""
-    machine = load_hardware(hardware, folders)
+    machine = load_hardware(hardware, folders) if isinstance(hardware, str) else hardware
     constants = training_constants(machine, load_framework(FRAMEWORK), precision=precision)
     if "sms" in (given or {}):
         constants["sms"] = Origin((given or {})["sms"], GIVEN)
@@ -98,14 +98,16 @@ def read_rates(
         found |= dict.fromkeys(names, Origin(value, GIVEN))
     if machine.scale_up_kind in {"torus", "mesh"}:
         wrong = f"its devices stand in a {machine.scale_up_kind}"
-        raise InputError(fault("hardware", hardware, wrong, "userbuffers need NVLink and a GPU"))
+        raise InputError(
+            fault("hardware", machine.name, wrong, "userbuffers need NVLink and a GPU")
+        )
     if "sms" not in found:
         wrong = "its number of streaming multiprocessors isn't known"
-        raise InputError(fault("hardware", hardware, wrong, "give it: --sms"))
+        raise InputError(fault("hardware", machine.name, wrong, "give it: --sms"))
     lacking = [name for name in TAKEN if not found[name].value > -1.0]
     if lacking:
         wrong = f"{', '.join(lacking)} in {precision} isn't known"
-        raise InputError(fault("hardware", hardware, wrong, "another machine or --precision"))
+        raise InputError(fault("hardware", machine.name, wrong, "another machine or --precision"))
     ranks = int(machine.figures["gpus_per_node"].value)
     linked = machine.scale_up_kind == "fully_connected"
     bare = {"bandwidth", "latency"} & set(given or ())

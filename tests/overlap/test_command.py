@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from overhead.graph import Evaluation
 from overhead.overlap.mechanisms import MECHANISMS
 from overhead.overlap.timeline import TIMELINES
+from sweeps.tuner.predict import TAKEN, read_rates
 from tests.cli_runner import Runner
 
 NEEDS = {
@@ -119,6 +121,29 @@ def test_pieces_are_compared_with_the_whole_product(cli: Runner) -> None:
     assert "speedup                       1.436x" in text
     assert f"computation                   {whole * 1e6:.1f} us" in text
     assert f"computation in 8 pieces       {whole * 8 / 7 * 1e6:.1f} us" in text
+
+
+@pytest.mark.parametrize("machine", ["dgx-h100", "dgx-b200"])
+def test_a_cut_product_is_told_as_a_tuning_has_it(cli: Runner, machine: str) -> None:
+    """A library's tiles are smaller where pieces are, and pieces run side by side."""
+    line = "overlap --rows 8192 --columns 3584 --depth 8192 --comm 0.4ms --ranks 8"
+    line += f" --hardware {machine}"
+    text = " ".join(cli(f"{line} --kind ring_exchange").out.split())
+    found = re.search(r"has it: the product ([\d.]+) us, overlapped ([\d.]+) us, (\d.\d+)x\)", text)
+    assert found is not None
+    rates = read_rates(machine)
+    held = {name: rates[name] for name in TAKEN}
+    held |= {"matmul_rows": 8192.0, "matmul_columns": 3584.0, "matmul_depth": 8192.0}
+    held |= {"communication_time": 4e-4, "ranks": 8.0}
+    tuned = Evaluation(held, {"compute": "tiles", "mechanism": "ring_exchange"})
+    assert float(found[1]) == pytest.approx(1e6 * float(tuned["whole_product_time"]), abs=0.06)
+    assert float(found[2]) == pytest.approx(1e6 * float(tuned["overlapped_time"]), abs=0.06)
+    own = cli(f"{line} --kind ring_exchange --tile-columns 128").out
+    assert "seven tiles" not in own
+    assert "seven tiles" not in cli(f"{line} --kind bulk_shared".replace(" --ranks 8", "")).out
+    parts = cli(f"{line} --kind reduce_scatter_pipeline".replace("--ranks", "--splits")).out
+    assert "num_sm = 16" in parts
+    assert "seven tiles" in parts
 
 
 def test_layers_wait_for_what_they_need_unless_said_otherwise(cli: Runner) -> None:
