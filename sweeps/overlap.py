@@ -388,7 +388,17 @@ def report_lines(job: Job, case: Case, verbose: bool) -> Iterator[str]:
     found = values_of(job, case, names)
     measured = "overlapped_time" in job.sweep.given
     mechanism = MECHANISMS[case.labels["mechanism"]]
-    yield "measured" if measured else f"{mechanism.name}: {mechanism.title}"
+    whole, time, hidden = (
+        format_quantity(found[f"{name}_time"], "s")
+        for name in ("sequential", "overlapped", "hidden")
+    )
+    gain = f"{found['overlap_speedup']:.4g}x as fast"
+    shown = f": {hidden} is hidden" if found["hidden_time"] > 0.0 else ""
+    if time == whole:
+        yield f"overlap gains nothing: it takes {time} either way"
+    else:
+        yield f"overlapped it takes {time} rather than {whole}, {gain}{shown}"
+    yield f"  {'measured' if measured else f'{mechanism.name}: {mechanism.title}'}"
     for name, words in LINES:
         yield _line(words, format_quantity(found[name], "s"))
     if mechanism.name == "fused_messages" and not measured:

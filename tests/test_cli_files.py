@@ -161,8 +161,8 @@ def test_a_run_writes_prints_and_draws(cli: Runner, spec: Path, tmp_path: Path) 
     done = cli("run mine.toml")
     assert "wrote outputs/mine.nc" in done.out
     # The first figure as a table comes before all else.
-    title, won, heads, *rows = done.out[: done.out.index("\n\n")].splitlines()
-    assert won.startswith("  fastest in each of 5 cases: torus, ")
+    won, title, heads, *rows = done.out[: done.out.index("\n\n")].splitlines()
+    assert won.startswith("fastest in each of 5 cases: torus, ")
     assert title.startswith("How long does all_reduce take, by message size and topology?")
     assert re.split(r"\s{2,}", heads.strip())[:2] == ["topology", "message bytes 1 KiB"]
     with sweeps.open(tmp_path / "outputs/mine.nc") as dataset:

@@ -40,7 +40,17 @@ from sweeps.calibrate.model import (
     rows_at,
     rows_of,
 )
-from sweeps.calibrate.normal import BETWEEN, TABLE, WIDER, Verdict, peers_of, published, verdict_of
+from sweeps.calibrate.normal import (
+    BETWEEN,
+    TABLE,
+    UNKNOWN,
+    WIDER,
+    Band,
+    Verdict,
+    peers_of,
+    published,
+    verdict_of,
+)
 from sweeps.errors import InputError, RunError, fault
 from sweeps.origin import MEASURED, Origin
 from sweeps.plots.measured import MOST_CURVES, Curve, Panel
@@ -208,6 +218,7 @@ _CLASSES = {
 
 def report_lines(found: Calibration, *, verbose: bool = False) -> Iterator[str]:
     """Yield a calibration's report: the verdict first."""
+    yield from _answer(found)
     yield from _verdicts(found, verbose)
     yield ""
     yield from _logs(found, verbose)
@@ -318,6 +329,35 @@ def _outlier(found: Calibration, one: Outlier) -> list[str]:
         format_quantity(float(rows.time[one.row]), "s"),
         f"{factor:.2f} times {word} than {beside}",
     ]
+
+
+def _answer(found: Calibration) -> Iterator[str]:
+    """Yield whether the fabric is as it should be, in a line."""
+    wrong = [one for one in found.verdicts if not one.healthy]
+    unknown = sum(UNKNOWN in one.words for one in found.verdicts)
+    count = len(found.verdicts)
+    curves = f"{count} curve{'s' * (count != 1)}"
+    if not wrong:
+        told = f"; {unknown} can't be judged" if unknown else ""
+        judged = "healthy" if unknown < count else "not known"
+        yield f"{judged}: {curves} of {found.machine.name} beside published ones{told}"
+        return
+    (first, worst), *_ = sorted(_slowest(wrong), key=lambda one: -one[1][0])
+    ratio, name, band = worst
+    side = f"normal is {band.low:.2f} to {band.high:.2f}"
+    yield (
+        f"not healthy: {', '.join(first.words)} in {len(wrong)} of {curves} of "
+        f"{found.machine.name}: {first.case.operation} of {first.case.placed} takes {ratio:.2f} "
+        f"times the {name}'s usual time ({side})"
+    )
+
+
+def _slowest(wrong: Sequence[Verdict]) -> Iterator[tuple[Verdict, tuple[float, str, Band]]]:
+    """Yield verdicts with the part that is furthest out of its band."""
+    for verdict in wrong:
+        parts = [(verdict.peer.part(name), name, band) for name, band in verdict.bands.items()]
+        there = [one for one in parts if math.isfinite(one[0])]
+        yield verdict, max(there, key=lambda one: max(one[0] / one[2].high, one[2].low / one[0]))
 
 
 def _verdicts(found: Calibration, verbose: bool) -> Iterator[str]:

@@ -120,6 +120,8 @@ def run(args: Sequence[str] | None = None) -> int:
         return _report(error.faults, 3)
     except RunError as error:
         return _report([str(error)], 1)
+    except click.MissingParameter as error:
+        return _report([_lacking(error)], 2)
     except click.UsageError as error:
         return _report([error.format_message()], 2)
     except (KeyboardInterrupt, click.Abort):
@@ -132,6 +134,29 @@ def run(args: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _report(["out of memory; ask for fewer cells, or for a reduction"], 1)
     return result if isinstance(result, int) else 0
+
+
+# What a command is called with at least, for whoever left that out.
+EXAMPLES = {
+    "buy": "--model llama3-70b --tokens 15T --days 90",
+    "info": "outputs/models-on-machines.nc",
+    "plot": "outputs/models-on-machines.nc",
+    "run": "models-on-machines",
+    "schema": "specs",
+    "show": "switch.all_reduce.ring",
+    "trace": "rank0.json.gz",
+}
+
+
+def _lacking(error: click.MissingParameter) -> str:
+    """Return what a command lacks, with an example."""
+    command = error.ctx.info_name if error.ctx else None
+    if command not in EXAMPLES or error.param is None or error.ctx is None:
+        return error.format_message()
+    option = isinstance(error.param, click.Option)
+    what = error.param.opts[0] if option else error.param.make_metavar(error.ctx).rstrip(".")
+    example = f"such as 'sweeps {command} {EXAMPLES[command]}'"
+    return f"sweeps {command} needs {what}; give it, {example}"
 
 
 def _report(lines: Sequence[str], code: int) -> int:

@@ -203,9 +203,10 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
         for name in ("dp", "tp", "cp", "pp", "ep")
         if name != "ep" or evaluation[name] > 1.0
     )
-    step = "forward" if labels["schedule"] == "forward_only" else "training step"
-    yield f"{step} of {_model(job, evaluation)} on {_some(world, 'GPU')}: {degrees}"
-    yield from _answer(evaluation, result)
+    step = "a forward" if labels["schedule"] == "forward_only" else "a step"
+    told = "; ".join(_answer(evaluation, result, step)) or degrees
+    yield f"{_model(job, evaluation)} on {_some(world, 'GPU')}: {told}"
+    yield f"  {degrees}"
     if "recompute" in job.resolved.origins and result.memory_is_whole:
         yield from lightest_lines(evaluation, float(result.per_gpu_memory_bytes))
     batch = evaluation.value("global_batch", {})
@@ -225,21 +226,21 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     yield ""
 
 
-def _answer(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
+def _answer(evaluation: Evaluation, result: AnalysisResult, step: str) -> Iterator[str]:
     """Yield what is asked first: how long a step takes, and whether it fits."""
     time = _number(evaluation, "step_time")
     over = result.per_gpu_memory_bytes > _number(evaluation, "memory_capacity")
     host = _host(evaluation)
     if not np.isnan(time):
         rate, mfu = (_number(evaluation, name) for name in ("tokens_per_second", "mfu"))
-        more = "" if np.isnan(rate) else f": {rate:,.0f} tokens a second"
+        more = "" if np.isnan(rate) else f", {rate:,.0f} tokens a second"
         more += "" if np.isnan(mfu) else f", MFU {shown('mfu', mfu)}"
         can = not over and "FIT" not in host
-        yield f"  a step {'takes' if can else 'would take'} {shown('step_time', time)}{more}"
+        yield f"{step} {'takes' if can else 'would take'} {shown('step_time', time)}{more}"
     if over or result.memory_is_whole:
-        yield f"  {'DOES NOT FIT' if over else 'it fits'}: {_needs(evaluation, result)}"
+        yield f"{'it DOES NOT FIT' if over else 'it fits'}: {_needs(evaluation, result)}"
     if "FIT" in host:
-        yield f"  the host's memory: {host}"
+        yield f"the host's memory: {host}"
 
 
 def _settings(evaluation: Evaluation) -> Iterator[str]:

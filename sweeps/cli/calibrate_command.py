@@ -172,7 +172,7 @@ def _normal(what: str, given: dict[str, Any]) -> Normal:
     from overhead.labels import LABELS
     from sweeps.calibrate.logs import known_operations, operation_of
     from sweeps.calibrate.normal import normal_collective, normal_mfu
-    from sweeps.errors import InputError, fault
+    from sweeps.errors import InputError, fault, needs
     from sweeps.spec.axis import label_values, numbers_of
 
     hardware = given["hardware"] or LABELS["hardware"].default
@@ -181,6 +181,8 @@ def _normal(what: str, given: dict[str, Any]) -> Normal:
         if precision not in (known := label_values("precision")):
             raise InputError(fault("--precision", precision, "unknown", ", ".join(known)))
         return normal_mfu(given["model"] or "llama3-70b", hardware, precision)
+    if not what:
+        raise InputError(needs("a band", "an operation, or mfu", "one, such as all_reduce"))
     operation = operation_of(what)
     if not operation:
         allowed = f"mfu, or {known_operations(what)}"
@@ -268,9 +270,21 @@ def fit_constants_command(tables: tuple[str, ...], **given: Any) -> int:
 
 def fit_lines(fitted: Fit, rows: list[dict[str, Any]], leave: Mapping[str, str]) -> Iterator[str]:
     """Yield constants, then errors by class and by source, for people."""
+    import numpy as np
+
     from sweeps.result import aligned
     from sweeps.validate.fit import error_table
 
+    errors = [
+        f"{100.0 * float(np.mean(np.abs(np.expm1(residuals)))):.2g}%{name}"
+        for name, residuals in (
+            ("", fitted.residuals),
+            *((f" without its own {name}", found) for name, found in fitted.left_out.items()),
+        )
+    ]
+    steps = f"{len(fitted.cases):,} measured steps"
+    yield f"{len(rows)} constants fitted to {steps}: mean error of a row {', '.join(errors)}"
+    yield ""
     table = [["constant", "prior", "value", "x/÷", "rows"]]
     for row in rows:
         shown = [f"{row[name]:.4g}" for name in ("prior", "value")]

@@ -414,11 +414,11 @@ def docs_command(
     """
     from sweeps.cli import COMMANDS, commands, run
     from sweeps.docs import Site, guide, read_jobs, run_job, write_notebooks, write_site
-    from sweeps.errors import InputError, fault
+    from sweeps.errors import InputError, needs
     from sweeps.own_formulas import load_formulas
 
     if not folder and (notebooks or not with_jobs):
-        raise InputError(fault("FOLDER", "..", "is missing", "name a folder, or give --jobs alone"))
+        raise InputError(needs("a site", "a folder", "one to make, such as 'sweeps docs site'"))
     jobs = read_jobs()
     if with_jobs or notebooks:
         jobs = tuple(run_job(one, run, draw=notebooks) for one in jobs)

@@ -106,15 +106,13 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
     texts = job.program.faults.texts
     found = [name for name in str(record["status"]).split() if name != "ok"]
     notes = _refuse(constants, labels, found, record["time"], texts)
-    ranks = format_quantity(constants["ranks"], "1") if "ranks" in constants else ""
-    message = format_quantity(constants["message_bytes"], "byte")
     used = record["chosen_algorithm"]
-    where = f"{labels['topology']} network of {ranks or _sizes(constants)} ranks"
     library = dict(_library(job, labels))
     taken = f", software {labels['software']}" if library else ""
     if taken and labels["library"] != XLA:
         taken += f", protocol {library['protocol']}"
-    yield f"{labels['collective']} of {message} on a {where}, algorithm {used}{taken}"
+    yield _answer(record, constants, labels)
+    yield f"  on a {labels['topology']} network, algorithm {used}{taken}"
     for name in display.rows("collective", place="report"):
         if name in record:
             units = VOCABULARY[name].units
@@ -133,6 +131,25 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
     yield from assumed_lines(job) if verbose else grouped_lines(job, brief=True)
 
 
+def _answer(
+    record: Mapping[str, Any], constants: Mapping[str, float], labels: Mapping[str, str]
+) -> str:
+    """Return what is asked: how long it takes, how near to the bound that is, and what it pays."""
+    ranks = format_quantity(constants["ranks"], "1") if "ranks" in constants else ""
+    message = format_quantity(constants["message_bytes"], "byte")
+    time, bound = float(record["time"]), float(record.get("lower_bound_ratio", np.nan))
+    latency = float(record.get("latency_time", np.nan)) / time if time else np.nan
+    said = []
+    if bound > 0.0:
+        said.append("the lower bound" if bound < AT_BOUND else f"{bound:.3g} x the lower bound")
+    if np.isfinite(latency):
+        paid = "latency" if latency >= 0.5 else "bandwidth"
+        said.append(f"{max(latency, 1.0 - latency):.0%} {paid}")
+    of = f"{labels['collective']} of {message} on {ranks or _sizes(constants)} ranks"
+    return f"{of}: {format_quantity(time, 's')}" + (f" ({', '.join(said)})" if said else "")
+
+
+AT_BOUND = 1.005  # times above the lower bound below this are at it
 # The parts of a time that a library's profile tells apart, each below its sum.
 PARTS_OF = {
     "latency_time": ("paid_launch_time", "step_part_time", "wait_part_time"),

@@ -8,6 +8,7 @@ of the vocabulary and of the labels.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -217,7 +218,7 @@ def given_options(given: Mapping[str, Any], usual: Iterable[str]) -> dict[str, s
     context = click.get_current_context(silent=True)
     more = [str(one.name) for one in context.meta.get(EXTRA, ())] if context else []
     found = {name: read(name, given[name]) for name in (*usual, *more)}
-    slow = [(name, text) for name, text in found.items() if name.endswith("bandwidth") and text]
+    slow = [(n, t) for n, t in found.items() if n.endswith(("bandwidth", "latency")) and t]
     faults = [line for name, text in slow for line in _slow(name, text)]
     if faults:
         raise InputError(faults)
@@ -226,19 +227,25 @@ def given_options(given: Mapping[str, Any], usual: Iterable[str]) -> dict[str, s
 
 # No link is slower; a bare number below is one of Gbit/s or GB/s, without its unit.
 SLOWEST = 1e6
+LATEST = 0.1  # and no latency is longer: a bare number above is one of microseconds
 
 
 def _slow(name: str, text: str) -> Iterator[str]:
-    """Yield a fault for each small number without a unit among bandwidths."""
-    for part in (part for piece in text.split(",") for part in piece.split(":")[:2]):
-        try:
-            value = float(part)
-        except ValueError:
-            continue  # with a unit, or what is refused elsewhere
-        if 0.0 < value < SLOWEST:
-            wrong = "bytes a second, for it has no unit: no link is as slow"
-            said = part.strip()
-            yield fault(flag_of(name), said, wrong, f"'{said} Gbit/s' or '{said} GB/s'")
+    """Yield a fault for each number without a unit that no link has."""
+    bare = {}
+    parts = [part.strip() for piece in text.split(",") for part in piece.split(":")[:2]]
+    for part in parts:
+        with suppress(ValueError):  # of what has a unit, or is refused elsewhere
+            bare[part] = float(part)
+    if name.endswith("latency"):
+        small, units, is_wrong = "seconds", ("us", "ns"), min(bare.values(), default=0.0) > LATEST
+        wrong = parts[:1] if is_wrong and len(bare) == len({*parts}) else []
+    else:
+        small, units = "bytes a second", ("Gbit/s", "GB/s")
+        wrong = [part for part, value in bare.items() if 0.0 < value < SLOWEST]
+    for part in wrong:
+        what = f"{small}, for it has no unit: no link is as slow"
+        yield fault(flag_of(name), part, what, f"'{part} {units[0]}' or '{part} {units[1]}'")
 
 
 # Numbers from here on are SI, smaller ones billions of parameters, or GB.

@@ -277,12 +277,12 @@ def _several(found: Sequence[Calculation], asked: Asked) -> Iterator[str]:
 
 def _lines(one: Calculation, asked: Asked) -> Iterator[str]:
     cluster = one.cluster
+    yield from _recommended(one)
+    yield ""
     yield from _head(asked)
     yield from _asked(one)
     yield ""
     yield from _table(one)
-    yield ""
-    yield from _recommended(one)
     if cluster.experts:
         yield ""
         yield from _experts(one)
@@ -359,7 +359,8 @@ def _recommended(one: Calculation) -> Iterator[str]:
         ranks = least.memory * least.tp * least.pp / (cluster.threshold * cluster.memory)
         yield f"  or split over TP x PP of at least {np.ceil(ranks):g}, or shard it (ZeRO)"
         return
-    yield f"recommended: TP={best.tp}, PP={best.pp}, DP={best.dp}"
+    who = f"{cluster.parameters / 1e9:.4g} billion parameters on {cluster.gpus:,} GPUs"
+    yield f"recommended: TP={best.tp}, PP={best.pp}, DP={best.dp}, for {who}"
     yield from _bullet(
         f"{_gb(best.memory)} fit into {limit}: {best.memory / cluster.memory:.0%} full"
     )

@@ -162,11 +162,10 @@ WORTH = 0.01
 
 def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterator[str]:
     """Yield the report of a question that has an answer."""
-    yield heading(answer)
-    yield from (f"  ({line})" for line in asked.readings)
+    yield heading(answer, reached(answer.main[0]))
     yield f"recommended: {answer.main[0].plan.name}"
     yield from bullets(answer.reasons)
-    yield ""
+    yield from question_lines(answer, asked)
     yield from training_lines(answer.main[0], asked, answer.point.folders)
     if given["lost_nodes"]:
         yield from _lost(answer, given["lost_nodes"])
@@ -186,17 +185,28 @@ def bullets(lines: Sequence[str]) -> Iterator[str]:
         yield from wrap(line, prose(), initial_indent="  - ", subsequent_indent="    ")
 
 
-def heading(answer: Answer) -> str:
-    """Return what is asked, in a line."""
-    constants, labels = answer.point.constants, answer.point.labels
-    model = labels.get("model", "a model")
+def heading(answer: Answer, told: str) -> str:
+    """Return the answer, in a line."""
+    model = answer.point.labels.get("model", "a model")
     machine = answer.found.space.resolved.labels.get("hardware", "")
-    batch, length = constants["global_batch"], constants["sequence_length"]
-    tokens = batch * length
-    return (
-        f"plans of {model} on {answer.point.world_size:,} GPUs ({machine}): {batch:g} sequences of "
-        f"{length:g} tokens a step, {tokens / 1e6:.3g} M tokens"
-    )
+    return f"{model} on {answer.point.world_size:,} GPUs ({machine}): {told}"
+
+
+def reached(plan: Detail) -> str:
+    """Return how fast a plan is and how full it makes the memory."""
+    time, mfu = (shown(name, plan[name]) for name in ("step_time", "mfu"))
+    share = plan["peak_memory"] / plan.capacity
+    full = f", memory {percent(share, 0)} full" if np.isfinite(share) else ""
+    return f"{time} a step, MFU {mfu}{full}"
+
+
+def question_lines(answer: Answer, asked: Asked) -> Iterator[str]:
+    """Yield what was asked, as it was read."""
+    batch, length = (answer.point.constants[n] for n in ("global_batch", "sequence_length"))
+    tokens = batch * length / 1e6
+    yield f"asked: {batch:g} sequences of {length:g} tokens a step, {tokens:.3g} M tokens"
+    yield from (f"  ({line})" for line in asked.readings)
+    yield ""
 
 
 def space_lines(answer: Answer) -> Iterator[str]:
@@ -495,7 +505,7 @@ def assumed_lines(answer: Answer, asked: Asked, *, verbose: bool) -> Iterator[st
 
 def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[str]:
     """Yield whether the recommended plan stays the best with each constant moved."""
-    yield heading(answer)
+    yield heading(answer, reached(answer.main[0]))
     yield f"recommended: {answer.main[0].plan.name}"
     places = {(one.name, which): side for one in found.own.moved
               for which, side in zip(POINTS, (one.lower, one.upper), strict=True)}  # fmt: skip
@@ -522,10 +532,7 @@ def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[
 
 def nothing_lines(answer: Answer, asked: Asked) -> Iterator[str]:
     """Yield the report of a question without an answer: the nearest plan, and what would help."""
-    yield heading(answer)
-    yield from (f"  ({line})" for line in asked.readings)
-    yield from space_lines(answer)
-    yield "no plan can run"
+    yield heading(answer, "no plan can run")
     nearest = answer.nearest
     if nearest is None:
         yield "  no split of the GPUs can be, whatever else is chosen"
@@ -547,6 +554,8 @@ def nothing_lines(answer: Answer, asked: Asked) -> Iterator[str]:
         time = shown("step_time", detail["step_time"])
         lines.append(f"{one.words}: {detail.plan.name} ({time} a step)")
     yield from bullets(lines)
+    yield from question_lines(answer, asked)
+    yield from space_lines(answer)
 
 
 # A given plan explained: what a step and the memory are made of, and what it loses.
@@ -576,8 +585,8 @@ def explain(request: Request, asked: Asked, given: Mapping[str, Any]) -> int:
 def _lines(
     own: Answer, detail: Detail, best: Answer, asked: Asked, given: Mapping[str, Any]
 ) -> Iterator[str]:
-    yield heading(own)
-    yield from (f"  ({line})" for line in asked.readings)
+    told = reached(detail)
+    yield heading(own, told if detail.fits else f"{told}: DOES NOT FIT")
     yield f"explained: {detail.plan.name}"
     free = [name.replace("_", " ") for name in CHOICES
             if name in own.found.space.choices and name not in asked.explain
@@ -585,7 +594,7 @@ def _lines(
     if free:
         yield f"  (of what isn't said, the best was taken: {', '.join(free)})"
     yield from bullets(list(_reasons(detail, best, own)))
-    yield ""
+    yield from question_lines(own, asked)
     yield from _step(detail)
     yield from _rates(detail)
     yield from _memory(detail)

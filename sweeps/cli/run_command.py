@@ -220,10 +220,11 @@ def dry_run(job: Any, given: Mapping[str, Any]) -> Iterator[str]:
 
 def _error_lines(path: Path) -> Iterator[str]:
     from sweeps.store.read import open_dataset
-    from sweeps.validate.scores import error_lines, error_rows
+    from sweeps.validate.scores import error_answer, error_lines, error_rows
 
-    yield "predicted beside measured, errors by table and message size:"
     with open_dataset(path) as dataset:
+        yield from error_answer(dataset)
+        yield "predicted beside measured, errors by table and message size:"
         yield from error_lines(error_rows(dataset))
 
 

@@ -268,13 +268,14 @@ def _draw(records: Sequence[Record], stem: Path) -> list[Path]:
 
     from overhead.quantity import VOCABULARY
     from sweeps.plots.measured import Cloud, draw_predicted
+    from sweeps.plots.style import as_read
 
     made = []
     for kind, words in WORDS.items():
         own = [one for one in records if one.case.kind == kind and one.case.is_measured]
         if not own:
             continue
-        units = VOCABULARY[own[0].case.quantity].units
+        units = as_read(own[0].case.quantity, VOCABULARY[own[0].case.quantity].units)
         cloud = Cloud(
             {"long_name": words, "units": units},
             [record.case.group for record in own],

@@ -462,8 +462,8 @@ def answer_lines(path: Path) -> Iterator[str]:
         shown = tabulate(dataset, own[0]) if own else best_cells(dataset, main, _BEST)
         changes = [*effects(dataset, own[0])] if own else []
     title, names, (heads, *rows), gaps = shown
+    yield from changes  # The answer, then what was asked
     yield title
-    yield from (f"  {line}" for line in changes)
     table, told = [heads, *rows[:_MOST_ROWS]], heads[-1].startswith(PLACE)
     yield from aligned(table, left=names, keys=names, last=told)
     yield from (f"  {gap}" for gap in gaps)

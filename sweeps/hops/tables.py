@@ -75,8 +75,8 @@ def message_records(study: Study) -> Iterator[dict[str, Any]]:
 
 def report_lines(study: Study, *, verbose: bool = False) -> Iterator[str]:
     """Yield a study for people: links, a table for each case, all side by side, messages, notes."""
-    yield f"{study.title}\n"
     yield from _answer(study)
+    yield f"{study.title}\n"
     if study.summary:
         yield from _wrapped(study.summary)
     if study.whole:
@@ -116,10 +116,17 @@ def report_lines(study: Study, *, verbose: bool = False) -> Iterator[str]:
 
 
 def _answer(study: Study) -> Iterator[str]:
-    """Yield what each further case changes of the first, a line each."""
+    """Yield which strategy takes longest, then what each further case changes of the first."""
     first, *others = (
         [one for one in strategy_records(study) if one["case"] == case.name] for case in study.cases
     )
+    told = []
+    for own in (first, *others):
+        one = max(own, key=lambda record: record["latency_s"])
+        time, energy = (format_quantity(one[f"{name}"], unit)
+                        for name, unit in (("latency_s", "s"), ("energy_j", "J")))  # fmt: skip
+        told.append(f"{one['layer']} {one['mode']} {time}, {energy} ({own[0]['case']})")
+    yield f"longest communication: {'; '.join(told)}\n"
     for own in others:
         texts = []
         for name, what in (("latency_s", "the time"), ("energy_j", "the energy")):

@@ -26,6 +26,7 @@ from sweeps.job import Job, prepare
 from sweeps.origin import words_of
 from sweeps.page.trace import Merged, Point, Traceable, computed, merged, status, traced
 from sweeps.page.write import FILES, Page
+from sweeps.plots.schema import colour_of
 from sweeps.plots.style import as_read
 from sweeps.search.request import DEFAULT_THRESHOLD, habits_of
 from sweeps.search.space import FULL, REFUSED, UNSUPPORTED
@@ -378,10 +379,15 @@ def page_of(
             for name, text in program.faults.texts.items()
         ],
         "parts": {
-            "step": [[name, display.words(name)] for name in STEP_PARTS],
+            "step": [[name, display.words(name), colour_of(name)] for name in STEP_PARTS],
             "run": [[name, display.row(name).title or "goodput"] for name in RUN],
-            "memory": [[n, display.words(n.removeprefix("peak_"))] for n in PEAK_PARTS],
-            "dimensions": [[name, words] for name, words in DIMENSIONS.items()],
+            "memory": [
+                [n, display.words(n.removeprefix("peak_")), colour_of(n)] for n in PEAK_PARTS
+            ],
+            "dimensions": [
+                [name, words, colour_of(f"{name}_communication_time")]
+                for name, words in DIMENSIONS.items()
+            ],
         },
         "search": _search(program, resolved),
         "given": [[name, flag_of(name), text] for name, text in given.items()],

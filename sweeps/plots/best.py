@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from sweeps import display
 from sweeps.plots.data import View, evenly
-from sweeps.plots.frame import Axis, Frame, Legend, axis_of, better_of, frame, panel_size, scale_for
-from sweeps.plots.marks import joined, panels_of, sheet_of, short_name, status_bits
+from sweeps.plots.frame import Axis, Legend, axis_of, better_of, frame, panel_size, scale_for
+from sweeps.plots.marks import in_panel, joined, panels_of, sheet_of, short_name, status_bits
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
     HATCHES,
@@ -24,6 +24,7 @@ from sweeps.plots.style import (
     SIZE_TEXT,
     STIPPLE,
     STROKES,
+    Scale,
     number,
     plain,
     region_colour,
@@ -161,6 +162,7 @@ class _Map:
     regions: list[_Region]
     first_hole: int
     notes: list[str]
+    near: NDArray[np.bool_]  # What is stippled: near to a bound, or to the second best
 
 
 def draw_best(figure: Figure, view: View) -> Canvas:
@@ -172,8 +174,14 @@ def draw_best(figure: Figure, view: View) -> Canvas:
         figure, view, _title(figure, view), drawn.notes, panels,
         xlabel=xaxis.label, ylabel=yaxis.label,
     )  # fmt: skip
-    legend = _legend(figure, view, drawn)
+    size = SIZE_TEXT if len(panels) == 1 else SIZE_NOTE
+    names = [
+        _names_in(drawn, index, (xaxis, yaxis), panel_size(len(panels)), size)
+        for index in range(len(panels))
+    ]
+    legend = _legend(figure, view, drawn, {place for named in names for place in named})
     made = frame(sheet, legend)
+    given = scale_of(view.units(figure["x"]))
     for index, axes in enumerate(made.axes):
         lowest, first = made.outer(index)
         xaxis.apply(axes, "x", labels=lowest)
@@ -184,12 +192,17 @@ def draw_best(figure: Figure, view: View) -> Canvas:
             mask = drawn.which[index] == place
             if mask.any():
                 axes.add_patch(_patch(_look(region), mask, *borders))
-        close = _close(figure, drawn.margin[index])
-        if close.any():
-            axes.add_patch(_patch(_CLOSE, close, *borders))
+        if drawn.near[index].any():
+            axes.add_patch(_patch(_CLOSE, drawn.near[index], *borders))
+        _draw_borders(axes, drawn.which[index], borders, "solid", 0.8)
         for level, stroke in zip(figure["levels"], cycle(STROKES)):
-            _draw_level(axes, drawn.margin[index] >= level, borders, stroke)
-        _name_regions(axes, drawn, index, (xaxis, yaxis), made)
+            _draw_borders(axes, drawn.margin[index] >= level, borders, stroke, 1.3)
+        taken = []
+        for place, where in names[index].items():
+            name = drawn.regions[place].name
+            _write(axes, where, name, size)
+            taken.append(_box(where, name, size, made.panel))
+        _write_crossovers(axes, drawn, index, borders, given, taken, made.panel)
     made.legend(legend)
     return made.canvas
 
@@ -212,6 +225,21 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], lis
     return figure["title"] or _title(figure, view), len(of) + 1, rows, []
 
 
+def findings(figure: Figure, view: View) -> Iterator[str]:
+    """Yield in sentences which are best most often, panel by panel."""
+    panels = panels_of(figure, view)
+    drawn = _prepared(figure, view, panels)
+    for name, which in zip(panels, drawn.which, strict=True):
+        there = which[which < drawn.first_hole]
+        places, counts = np.unique(there, return_counts=True)
+        order = np.argsort(-counts, kind="stable")[:_MOST_TOLD]
+        told = [f"{drawn.regions[places[k]].name} in {counts[k] / there.size:.0%}" for k in order]
+        more = len(places) - len(told)
+        told += [f"{more} other{'s' * (more > 1)} in the rest"] if more > 0 else []
+        yield f"{f'{name}: ' if name else ''}{', '.join(told)} of {there.size:,} cases"
+
+
+_MOST_TOLD = 3
 _MOST = {"time": "is fastest", "step_time": "is fastest", "energy": "takes the least energy"}
 
 
@@ -247,13 +275,26 @@ def _prepared(figure: Figure, view: View, panels: Sequence[str]) -> _Map:
         regions = _compared(found.sets, names)
         which, regions = _gathered(which, regions, notes)
         margin = found.margin
+    near = _near(figure, view, margin, [*panel_dims, y_name, x_name], over)
     first_hole = len(regions)
     if (which == HOLE).any():
         which = which.copy()
         for text in _fill_holes(view, which, over, dims[len(over) :], first_hole):
             hatch = HATCHES[(len(regions) - first_hole) % len(HATCHES)]
             regions.append(_Region(text, HOLE_COLOUR, MUTED, hatch))
-    return _Map(x, y, which, margin, regions, first_hole, notes)
+    return _Map(x, y, which, margin, regions, first_hole, notes, near)
+
+
+def _near(
+    figure: Figure, view: View, margin: NDArray[np.float64], dims: list[str], over: list[str]
+) -> NDArray[np.bool_]:
+    """Return where the best is within a fraction of its bound, or the second best of it."""
+    if figure["bound"] is None:
+        return _close(figure, margin)
+    ratio = view.numbers(figure["bound"], [*over, *dims])
+    for _ in over:
+        ratio = np.nanmin(ratio, axis=0)
+    return np.asarray(np.broadcast_to(ratio <= 1.0 + figure["within"], margin.shape))
 
 
 def _on_axes(figure: Figure, view: View) -> tuple[View, list[str]]:
@@ -398,33 +439,34 @@ def _close(figure: Figure, margin: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.asarray((margin > 1 + EQUAL) & (margin <= 1 + figure["within"]))
 
 
-def _draw_level(
+def _draw_borders(
     axes: Axes,
-    above: NDArray[np.bool_],
-    borders: tuple[NDArray[np.float64], NDArray[np.float64]],
+    cells: NDArray[Any],
+    borders: Sequence[NDArray[np.float64]],
     stroke: Any,
+    width: float,
 ) -> None:
-    """Draw a line between cells above a level and others, along the cells: nothing lies between."""
+    """Draw lines between cells that differ, along the cells: nothing lies between."""
     from matplotlib.collections import LineCollection
 
     columns, rows = borders
     pieces = [
         [(columns[j + 1], rows[i]), (columns[j + 1], rows[i + 1])]
-        for i, j in np.argwhere(above[:, 1:] != above[:, :-1])
+        for i, j in np.argwhere(cells[:, 1:] != cells[:, :-1])
     ]
     pieces += [
         [(columns[j], rows[i + 1]), (columns[j + 1], rows[i + 1])]
-        for i, j in np.argwhere(above[1:] != above[:-1])
+        for i, j in np.argwhere(cells[1:] != cells[:-1])
     ]
     axes.add_collection(
-        LineCollection(pieces, colors=INK, linewidths=1.3, linestyles=[stroke], zorder=3)
+        LineCollection(pieces, colors=INK, linewidths=width, linestyles=[stroke], zorder=3)
     )
 
 
-def _name_regions(
-    axes: Axes, drawn: _Map, index: int, scales: tuple[Axis, Axis], made: Frame
-) -> None:
-    """Write a region's name into it where it fits."""
+def _names_in(
+    drawn: _Map, index: int, scales: tuple[Axis, Axis], panel: tuple[float, float], size: float
+) -> dict[int, tuple[float, float]]:
+    """Return where the names of regions fit into them, as fractions of the panel."""
     even = []
     for axis, count in zip(scales, reversed(_GRID), strict=True):
         space = np.geomspace if axis.scale == "log" else np.linspace
@@ -434,30 +476,95 @@ def _name_regions(
     rows = np.searchsorted(edges(drawn.y, scales[1].scale), even[1]) - 1
     columns, rows = columns.clip(0, len(drawn.x) - 1), rows.clip(0, len(drawn.y) - 1)
     cells = drawn.which[index][np.ix_(rows, columns)]
-    size = SIZE_TEXT if len(made.axes) == 1 else SIZE_NOTE
+    found = {}
     for number_, region in enumerate(drawn.regions[: drawn.first_hole]):
-        wide = (text_width(region.name, size) + 0.12) / made.panel[0]
-        high = size * 1.6 / 72 / made.panel[1]
-        place = label_place(cells == number_, (wide, high))
+        place = label_place(cells == number_, _extent(region.name, size, panel))
         if place is not None:
-            axes.text(
-                *place, region.name, size=size, ha="center", va="center",
-                transform=axes.transAxes, zorder=5,
-                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5},
-            )  # fmt: skip
+            found[number_] = place
+    return found
 
 
-def _legend(figure: Figure, view: View, drawn: _Map) -> Legend:
+def _extent(text: str, size: float, panel: tuple[float, float]) -> tuple[float, float]:
+    """Return a text's width and height with what is kept free about it, by the panel's."""
+    return (text_width(text, size) + 0.12) / panel[0], size * 1.6 / 72 / panel[1]
+
+
+Box = tuple[float, float, float, float]
+
+
+def _box(middle: tuple[float, float], text: str, size: float, panel: tuple[float, float]) -> Box:
+    wide, high = _extent(text, size, panel)
+    x, y = middle
+    return x - wide / 2, y - high / 2, x + wide / 2, y + high / 2
+
+
+def _write(axes: Axes, middle: tuple[float, float], text: str, size: float) -> None:
+    axes.text(
+        *middle, text, size=size, ha="center", va="center", transform=axes.transAxes, zorder=5,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5},
+    )  # fmt: skip
+
+
+def _write_crossovers(
+    axes: Axes,
+    drawn: _Map,
+    index: int,
+    borders: Sequence[NDArray[np.float64]],
+    scale: Scale,
+    taken: list[Box],
+    panel: tuple[float, float],
+) -> None:
+    """Write where along the horizontal axis the longest borders are, beside them."""
+    which = drawn.which[index]
+    left, right = which[:, :-1], which[:, 1:]
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    known = (left < drawn.first_hole) & (right < drawn.first_hole)
+    for row, column in np.argwhere((left != right) & known).tolist():
+        pair = (int(left[row, column]), int(right[row, column]))
+        found.setdefault(pair, []).append((row, column))
+    longest = sorted(found.values(), key=len, reverse=True)[:_MOST_CROSSOVERS]
+    for cells in (one for one in longest if len(one) >= _LEAST_BORDER * len(which)):
+        middle = float(np.median([row for row, _ in cells]))
+        for row, column in sorted(cells, key=lambda cell: abs(cell[0] - middle)):
+            where = borders[0][column + 1]
+            text = scale.text(float(where), 2)
+            height = float(np.sqrt(borders[1][row] * borders[1][row + 1]))
+            x, y = in_panel(axes, where, height)
+            wide, _ = _extent(text, SIZE_NOTE, panel)
+            sides = [(x + wide / 2, y), (x - wide / 2, y)]
+            boxes = [(place, _box(place, text, SIZE_NOTE, panel)) for place in sides]
+            place, box = next((one for one in boxes if _is_free(one[1], taken)), (None, None))
+            if place is not None and box is not None:
+                _write(axes, place, text, SIZE_NOTE)
+                taken.append(box)
+                break
+
+
+_MOST_CROSSOVERS = 4  # that a panel tells in numbers
+_LEAST_BORDER = 0.2  # of the panel's height
+
+
+def _is_free(box: Box, taken: Sequence[Box]) -> bool:
+    inside = min(box[:2]) >= 0.0 and max(box[2:]) <= 1.0
+    return inside and not any(
+        box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
+        for other in taken
+    )
+
+
+def _legend(figure: Figure, view: View, drawn: _Map, named: Collection[int]) -> Legend:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    handles: list[Any] = [Patch(**_look(region)) for region in drawn.regions]
-    labels = [region.name for region in drawn.regions]
-    if _close(figure, drawn.margin).any():
+    own = [region for place, region in enumerate(drawn.regions) if place not in named]
+    handles: list[Any] = [Patch(**_look(region)) for region in own]
+    labels = [region.name for region in own]
+    if drawn.near.any():
         handles.append(Patch(**_CLOSE))
-        labels.append(f"second best within {100 * figure['within']:.3g} %")
+        share = f"within {100 * figure['within']:.3g} %"
+        labels.append(f"{share} of the bound" if figure["bound"] else f"second best {share}")
     for level, stroke in zip(figure["levels"], cycle(STROKES)):
         handles.append(Line2D([], [], color=INK, linewidth=1.3, linestyle=stroke))
         labels.append(f"second best / best = {number(level)}")
     over = [dim for dim in figure["over"] if view.has(dim)]
-    return Legend(handles, labels, joined(over) if over else "")
+    return Legend(handles, labels, joined(over) if over and own else "")

@@ -27,7 +27,6 @@ from sweeps.plots.style import (
     scale_colour,
     scale_of,
     sentence,
-    together,
     unbroken,
 )
 
@@ -39,11 +38,9 @@ _PANEL = (5.6, 4.4)
 _BEYOND = 1.35  # how far the axis goes on after the capacity, by it
 _MOST_COLOURS = 7
 _FEW_COLOURS = 3  # more numbers than these are told apart by a colour scale
-_NAME_LINES = 5
 _LOG_FROM = 4.0  # ratio of the times from which their axis is logarithmic: the best ones matter
 _PALE = "#b8b8b8"
 _CAPACITY: dict[str, Any] = {"color": INK, "linewidth": 1.8, "linestyle": (0, (4, 1.5))}
-_NO_SAMPLE: dict[str, Any] = {"linestyle": "none", "marker": ""}
 _FRONT: dict[str, Any] = {"color": ALARM, "linewidth": 1.4}
 
 
@@ -86,9 +83,9 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
     notes = _notes(figure, view, points, axes_of[0])
     sheet = sheet_of(
         figure, view, title, notes, [""], xlabel=axes_of[0].label, ylabel=axes_of[1].label,
-        panel=_PANEL,
+        panel=_PANEL, table=_table(figure, view, points, best),
     )  # fmt: skip
-    legend = _legend(figure, view, points, best, front)
+    legend = _legend(figure, view, points, front)
     made = frame(sheet, legend)
     axes = made.axes[0]
     axes_of[0].apply(axes, "x")
@@ -225,19 +222,19 @@ def _draw(
 def _notes(figure: Figure, view: View, points: _Points, xaxis: Axis) -> list[str]:
     """Say how many plans there are, how many don't fit, and why others are missing."""
     count = int(np.count_nonzero(points.fits))
-    notes = [f"{count:,} plan{'s' if count > 1 else ''} shown that fit."]
+    notes = [f"{count:,} plan{'s' if count > 1 else ''} fit{'s' if count == 1 else ''}."]
     outside = points.outside
     if outside.any():
         beyond = int(np.count_nonzero(outside & (points.x > xaxis.high)))
         scale = scale_of(view.units(figure["x"]))
         most = unbroken(scale.text(float(points.x[outside].max())))
-        far = f", {beyond:,} of them beyond the axis, up to {most}" if beyond else ""
-        notes.append(f"Grey: {np.count_nonzero(outside):,} that don't{far}.")
+        far = f" ({beyond:,} beyond the axis, up to {most})" if beyond else ""
+        notes.append(f"Grey: {np.count_nonzero(outside):,} don't{far}.")
     none = ~points.fits & ~outside
     if none.any():
         shape = tuple(view.dataset.sizes[dim] for dim in points.dims)
         why = "; ".join(reasons(view, none.reshape(shape), points.dims))
-        notes.append(f"Not shown: {np.count_nonzero(none):,}{f' ({why})' if why else ''}.")
+        notes.append(f"{np.count_nonzero(none):,} can't be{f' ({why})' if why else ''}.")
     return notes
 
 
@@ -245,7 +242,6 @@ def _legend(
     figure: Figure,
     view: View,
     points: _Points,
-    best: NDArray[np.int64],
     front: NDArray[np.int64],
 ) -> Legend:
     from matplotlib.lines import Line2D
@@ -265,16 +261,19 @@ def _legend(
         name = sentence(short_name(view, figure["capacity"]).removeprefix("memory: "))
         handles.append(Line2D([], [], **_CAPACITY))
         labels.append(f"{name}: {text}")
+    return Legend(handles, labels)
+
+
+def _table(
+    figure: Figure, view: View, points: _Points, best: NDArray[np.int64]
+) -> list[tuple[str, ...]]:
+    """Return the numbered plans as rows: number, values, name."""
     shape = tuple(view.dataset.sizes[dim] for dim in points.dims)
     places = [np.asarray(one) for one in np.unravel_index(best, shape)] if shape else []
     names = cell_names(view.dataset, points.dims, places)
-    for rank, (place, name) in enumerate(zip(best.tolist(), names, strict=True), 1):
-        values = [
-            unbroken(scale_of(view.units(figure[key])).text(float(one[place])))
-            for key, one in (("y", points.y), ("x", points.x))
-        ]
-        # A sample where it says more than the number does.
-        look = points.look(int(points.colour[place])) if len(points.names) > 1 else _NO_SAMPLE
-        handles.append(Line2D([], [], **look))
-        labels.append(together(" · ".join(filter(None, [f"{rank}: {', '.join(values)}", name]))))
-    return Legend(handles, labels, most=_NAME_LINES)
+    scales = [(scale_of(view.units(figure[key])), one)
+              for key, one in (("y", points.y), ("x", points.x))]  # fmt: skip
+    return [
+        (f"{rank}", *(scale.text(float(one[place])) for scale, one in scales), name)
+        for rank, (place, name) in enumerate(zip(best.tolist(), names, strict=True), 1)
+    ]

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _ADDED_UP = 1e-6  # relative difference from which parts aren't all of their total
 _REASON_LETTERS = 40
 _REST = 15  # the colour of what no part is
+_MOST_PARTS = 7  # that one tells apart at a glance; the least are put together
 _TITLES = {
     "memory": "What fills the memory of {whose} GPU",
     "step_parts": "Where does a step's time go",
@@ -88,6 +89,8 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
     if below:
         taken = ", ".join(labels[place].split(": ")[-1] for place in below)
         notes.append(f"Below zero, so taken off the part beside it: {taken}.")
+    if not chosen:
+        values, labels, colours = _few(values, labels, colours)
     kept = [place for place in range(len(labels)) if np.any(np.nan_to_num(values[:, place]))]
     kept = kept or [0]
     limits, limit = _limits(figure, view, bars, units)
@@ -104,6 +107,24 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
         bar_notes=_bar_notes(figure, view, bars, halted), alarm=halted & ~missing,
         missing=_reasons(view, bars, missing),
     )  # fmt: skip
+
+
+def _few(
+    values: NDArray[np.float64], labels: list[str], colours: list[int]
+) -> tuple[NDArray[np.float64], list[str], list[int]]:
+    """Put the parts that are least, wherever they are most, together behind the others."""
+    shares = np.nan_to_num(values / values.sum(axis=1, keepdims=True)).max(axis=(0, 2))
+    there = [place for place in range(len(labels)) if shares[place] > 0.0]
+    if len(there) <= _MOST_PARTS:
+        return values, labels, colours
+    order = sorted(there, key=lambda place: -shares[place])
+    kept, least = sorted(order[: _MOST_PARTS - 1]), order[_MOST_PARTS - 1 :]
+    rest = values[:, least].sum(axis=1, keepdims=True)
+    return (
+        np.concatenate([values[:, kept], rest], axis=1),
+        [*(labels[place] for place in kept), f"the rest: {len(least)} small parts"],
+        [*(colours[place] for place in kept), _REST],
+    )
 
 
 def folded(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[int]]:

@@ -338,12 +338,16 @@ class View:
             return cell_names(self.dataset, [dim], [np.arange(self.dataset.sizes[dim])])
         columns = [(name, values) for name, values in columns if len(set(values)) > 1]
         named = [(name, values) for name, values in columns if is_label(values)]
-        texts = [
-            ", ".join(shown(values[i], self.units(name)) for name, values in named or columns)
-            for i in range(self.dataset.sizes[dim])
-        ]
-        if len(set(texts)) == len(texts):
-            return texts
+        shorter = [(name, values) for name, values in named if not name.endswith("_id")]
+        for used in (shorter, named or columns):  # An identifier only where nothing else tells
+            texts = [
+                ", ".join(
+                    filter(None, (shown(values[i], self.units(name)) for name, values in used))
+                )
+                for i in range(self.dataset.sizes[dim])
+            ]
+            if len(set(texts)) == len(texts):
+                return texts
         return [f"{text} #{i}".strip() for i, text in enumerate(texts)]
 
     @property

@@ -67,10 +67,11 @@ def effects(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Iterator
     base = figure.options.get("relative_to")
     view = view_of(dataset, figure["at"])
     if not base:
-        if figure.kind != "best":
+        if figure.kind == "best":
+            from sweeps.plots.best import findings
+        else:
             from sweeps.plots.curves import findings
-
-            yield from findings(figure, view)
+        yield from findings(figure, view)
         return
     dims = [dim for dim in (figure["panels"], *figure["lines"], figure["x"]) if view.has(dim or "")]
     if figure["best_of"] or set(view.dataset[figure["y"]].dims) - set(dims):
@@ -116,7 +117,11 @@ def best_cells(
     cells = cell_names(view.dataset, [str(dim) for dim in one.dims], places)
     scale = scale_of(view.units(name))
     texts = [scale.given(value) for value in values[places].tolist()]
-    title = f"{long_name(name, view.attrs(name), short=True)}: the best of {values.size:,} cells"
+    degree = "most" if more else "least"
+    what = long_name(name, view.attrs(name), short=True)
+    title = f"{degree} {what} of {values.size:,} cells"
+    if texts:
+        title += f": {texts[0]}, with {cells[0]}"
     return title, 1, [["", plain(name)], *map(list, zip(cells, texts, strict=True))], []
 
 

@@ -50,6 +50,7 @@ _ROW = 0.178  # a legend's line
 _APART = 0.037  # between a legend's labels
 _LEGEND_TEXT = 2.4  # the widest line in a legend
 _LEAST_WIDTH = 6.0
+_COLUMN_GAP = 0.15  # between columns of a table below
 _NARROW = 5.0  # a sheet below it has two lines of what is held
 _HINTED = 0.97  # of a line's room: letters that are fitted to dots take a little more
 
@@ -91,6 +92,7 @@ class Sheet:
     strip_label: str = ""  # The axes' labels, once for all panels; the last for the second panels
     fixed: str = ""  # What is held fixed, under the title
     notes: Sequence[str] = ()  # What stands below
+    table: Sequence[Sequence[str]] = ()  # Rows above the notes, such as of numbered points
     panels: Sequence[str] = ("",)  # A heading for each panel; one empty text for a single panel
     # Inches for the vertical axis' labels, and for what stands beside the panels
     left: float = 1.05
@@ -256,6 +258,12 @@ def frame(sheet: Sheet, legend: Legend) -> Frame:
     for line in reversed(below):
         made.text(_EDGE, y, line, size=SIZE_NOTE, color=MUTED, va="bottom")
         y += SIZE_NOTE * LINE_HEIGHT
+    wide = [max(text_width(cell, SIZE_NOTE) for cell in column) + _COLUMN_GAP
+            for column in zip(*sheet.table, strict=True)]  # fmt: skip
+    for row in reversed(sheet.table):
+        for place, cell in enumerate(row):
+            made.text(_EDGE + sum(wide[:place]), y, cell, size=SIZE_NOTE, va="bottom")
+        y += SIZE_NOTE * LINE_HEIGHT
     return made
 
 
@@ -289,7 +297,7 @@ def _planned(sheet: Sheet, legend: Legend) -> tuple[_Geometry, list[Line], list[
     top = 0.12 + sum(points * LINE_HEIGHT for _, points, _ in above) + 0.16 + heading
     labels = len(_xlabel(sheet, plan(0.0, 0.0).grid[0]))
     axis_room = _TICK_LABELS + labels * SIZE_TEXT * LINE_HEIGHT
-    bottom = axis_room + 0.2 + len(below) * SIZE_NOTE * LINE_HEIGHT
+    bottom = axis_room + 0.2 + (len(below) + len(sheet.table)) * SIZE_NOTE * LINE_HEIGHT
     planned, aspect = plan(top, bottom, axis_room), use().aspect
     if aspect is not None:  # Panels take the room that the page has for them
         high = (planned.size[0] / aspect - planned.size[1]) / rows
@@ -316,7 +324,7 @@ def _words(sheet: Sheet, width: float) -> tuple[list[Line], list[str]]:
         *((line, SIZE_TITLE, "bold") for line in title),
         *((line, SIZE_TEXT, "normal") for line in fixed),
     ]
-    return above, [line for note in sheet.notes for line in wrap(note, width, SIZE_NOTE)]
+    return above, wrap(" ".join(sheet.notes), width, SIZE_NOTE)
 
 
 # Where an axis has its ticks, and what stands at them.
@@ -326,6 +334,7 @@ _MANY_MINOR = 40
 _TWO_DECADES = 100.0
 _STEPS = {2.0: (1, 2, 5, 10, 20, 30), 10.0: (1, 2, 3, 6, 9)}  # powers from tick to tick
 _MANTISSAS = (1.0, 2.0, 5.0)
+_LEAST_SHOWN = 0.05  # of the unit that all of an axis' numbers have
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,12 +354,17 @@ def _with_units(positions: list[float], units: str, minor: list[float]) -> Ticks
     if len(names) != 1 and units == "s-1" and max(positions, default=0.0) < _LARGEST_COUNT:
         labels = tuple(f"{position:,.10g}" for position in positions)
         return Ticks(tuple(positions), labels, tuple(minor))
-    if len(names) != 1:
+    sizes = [abs(position) for position in positions if position]
+    fit = [
+        (factor, name) for factor, name in map(scale.pick, sorted(sizes))
+        if len(names) == 1 or (min(sizes) >= _LEAST_SHOWN * factor and max(sizes) < 1e4 * factor)
+    ]  # fmt: skip
+    if not fit or (scale.binary and len(names) > 1):
         labels = tuple(scale.text(position, 4) for position in positions)
         return Ticks(tuple(positions), labels, tuple(minor))
-    factors = [scale.pick(position)[0] for position in positions if position]
-    labels = tuple(number(position / factors[0], 4) for position in positions)
-    return Ticks(tuple(positions), labels, tuple(minor), names.pop())
+    factor, name = fit[0]
+    labels = tuple(number(position / factor, 4) for position in positions)
+    return Ticks(tuple(positions), labels, tuple(minor), name)
 
 
 def value_ticks(values: list[float], units: str) -> Ticks:

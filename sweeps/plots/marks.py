@@ -87,9 +87,9 @@ def sheet_of(
     **measures: Any,
 ) -> Sheet:
     """Return the words of a figure."""
-    below = list(notes)
+    below = [*filter(None, [figure["note"]]), *notes]
     if view.is_assumed():
-        below.append("Assumed values and their sources are in the file.")
+        below.append("Assumed values: see the file.")
     return Sheet(
         figure["title"] or sentence(title),
         fixed=" · ".join(unbroken(view.phrase(name)) for name in view.held),

@@ -174,6 +174,7 @@ _COMMON = {
     "kind": Key("text", None, "the kind of figure"),
     "name": Key("text", None, "what its file is called after"),
     "title": Key("text", None, "its title; composed from the metadata by default"),
+    "note": Key("text", None, "a sentence below it"),
     "at": Key("selection", {}, "dimensions held at one value, or cut down to a list of values"),
 }
 _PANELS = {"panels": Key("dimension", None, "a panel for every entry of this dimension")}
@@ -250,9 +251,14 @@ KINDS: Mapping[str, Kind] = {
             "within": Key(
                 "number", 0.1, "stipple where the second best is worse by at most this fraction"
             ),
+            "bound": Key(
+                "variable",
+                None,
+                "a ratio to a lower bound: stipple where it is within that fraction",
+            ),
             "levels": Key("numbers", (), "lines at these ratios of the second best to the best"),
         },
-        ("value",),
+        ("value", "bound"),
         ("x", "y", "over", "panels"),
         "over",
         axes=("x", "y"),
@@ -433,6 +439,15 @@ _COLOURS = {part.variables[0]: part.colour for part in _STEP} | {
     for measure in _ALL_COMMUNICATION
 }
 _MOST_COLOURS = 16
+
+
+def colour_of(name: str) -> int | None:
+    """Return the area's colour of a part of a step or of its memory, the same everywhere."""
+    own = name.removeprefix("peak_")
+    for part in _MEMORY:
+        if own in part.variables:
+            return part.colour + _MOST_COLOURS // 2 * (own != part.variables[0])
+    return _COLOURS.get(name)
 
 
 def known_parts(kind: str, names: Collection[str], measure: str = "time") -> tuple[str, ...]:

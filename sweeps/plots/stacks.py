@@ -204,7 +204,7 @@ def _draw_panel(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Frame
         axes.set_yticks(places, _names(stacks) if first else [""] * len(places))
     axes.grid(visible=False, axis="x" if standing else "y")
     _draw_capacity(axes, stacks, index, places)
-    _write_totals(axes, stacks, index, made)
+    _write_totals(axes, stacks, index, value, made)
 
 
 def _names(stacks: Stacks) -> list[str]:
@@ -260,11 +260,11 @@ def _end_text(stacks: Stacks, panel: int, place: int, factor: float) -> str:
     return text + (f"{joint}{bar_note}" if bar_note else "")
 
 
-def _write_totals(axes: Axes, stacks: Stacks, index: int, made: Frame) -> None:
+def _write_totals(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Frame) -> None:
     """Write each bar's total at its end, in the alarm's colour where it exceeds the capacity."""
     standing = stacks.standing
     roomy = made.geometry.columns <= _TOTALS_UP_TO or not standing
-    factor = _factor(stacks)
+    factor, _ = scale_of(stacks.units).pick(value.high)  # as the axis' numbers
     for place, total in enumerate(stacks.totals[index]):
         over = bool(stacks.beyond[index, place])
         over = over or (stacks.alarm is not None and bool(stacks.alarm[index, place]))

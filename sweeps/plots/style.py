@@ -18,7 +18,7 @@ from sweeps.spec.units import parse_quantity
 # areas: as a line on white it can't be seen.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#333333")
 _AREA_COLOURS = (*COLOURS[:6], "#F0E442", "#999999")
-_DARKEST_TO_PALEST = 0.88  # of the colour scale, so that its lines stand out on white
+_DARKEST_TO_PALEST = 0.82  # of the colour scale, so that its lines stand out on white
 _TINTS = (0.12, 0.62)  # how much white areas have, in the first and in the second round
 STROKES: tuple[Any, ...] = (
     "solid",
@@ -160,7 +160,7 @@ def scale_colour(share: float) -> str:
     from matplotlib.colors import to_hex
 
     low, high = (0.3, 1.0) if use().dark else (0.0, _DARKEST_TO_PALEST)
-    return str(to_hex(mpl.colormaps["cividis"](low + (high - low) * share)))
+    return str(to_hex(mpl.colormaps["viridis"](low + (high - low) * share)))
 
 
 # A line is broken by trial: the same words are measured again and again.

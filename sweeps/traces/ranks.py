@@ -323,7 +323,8 @@ def report(ranks: Ranks) -> Iterator[str]:
     if ranks.mode == "hta":
         yield "by HolisticTraceAnalysis' definitions (rows, classes and roundings as it has them)"
     for place, (trace, overlap) in enumerate(zip(ranks.traces, ranks.overlaps, strict=True)):
-        yield _title(trace, overlap)
+        yield _answer(trace, overlap)
+        yield f"  {_title(trace, overlap)}"
         yield from (f"  {line}" for line in _figures(overlap))
         for name, heading, parts in (
             ("step", ("on the host",), overlap.by_step),
@@ -365,7 +366,22 @@ def _title(trace: Trace, overlap: Overlap) -> str:
     rows = f"{counted(overlap.rows)} of GPU work"
     streams = len(overlap.by_stream)
     rows += f" on {streams} stream{'s' * (streams != 1)}" if streams else ""
-    return f"{trace.file}: " + ", ".join(text for text in (who, trace.device, rows) if text)
+    return ", ".join(text for text in (who, trace.device, rows) if text)
+
+
+def _answer(trace: Trace, overlap: Overlap) -> str:
+    """Return what a trace shows, in a line."""
+    whole = overlap.end_to_end or 1.0
+    if not overlap.communication:
+        told = f"computing takes {_percent(overlap.computation / whole)}, nothing communicates"
+    else:
+        shown = f"{_time(overlap.exposed)} ({_percent(overlap.exposed / whole)}) is exposed"
+        told = f"{_percent(overlap.of_communication)} of communication is hidden, {shown}"
+    return (
+        f"{trace.file}: of {_time(overlap.end_to_end)} {told}"
+        if overlap.end_to_end
+        else (f"{trace.file}: no GPU work")
+    )
 
 
 def _figures(overlap: Overlap) -> Iterator[str]:

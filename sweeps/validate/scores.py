@@ -233,6 +233,23 @@ def error_rows(dataset: xr.Dataset, by: Sequence[str] = ("table",)) -> list[dict
     return rows
 
 
+def error_answer(dataset: xr.Dataset) -> Iterator[str]:
+    """Yield how far predictions are off in the middle, a line each way that was predicted."""
+    wanted = dataset["relative_error"].dims
+    others = [str(dim) for dim in wanted if dim not in ("case", "message_bytes")]
+    errors = np.abs(dataset["relative_error"].transpose(*others, ...).to_numpy())
+    for place in np.ndindex(*errors.shape[: len(others)]):
+        found = errors[place][np.isfinite(errors[place])]
+        if found.size:
+            names = [str(_values(dataset, dim)[k]) for dim, k in zip(others, place, strict=True)]
+            who = (
+                " ".join(f"{dim} {name}" for dim, name in zip(others, names, strict=True)) or "all"
+            )
+            ends = [_summary_percent(float(one), "") for one in np.quantile(found, (0.5, 0.9))]
+            points = f"{found.size:,} points"
+            yield f"{who}: half of {points} within {ends[0]}, nine of ten within {ends[1]}"
+
+
 def error_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield rows of errors as a table for a terminal."""
     if not rows:

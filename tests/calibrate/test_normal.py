@@ -85,7 +85,7 @@ def test_records_are_rows(run: Runner) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("normal", "OPERATION"),
+        ("normal", "a band needs an operation, or mfu; give one, such as all_reduce"),
         ("normal all_shuffle", "is not an operation"),
         ("normal all_reduce --model llama3-70b", "--model = 'llama3-70b': doesn't apply to"),
         ("normal mfu --ranks 8", "--ranks = 8: doesn't apply to mfu"),

@@ -50,7 +50,7 @@ def test_curves_say_what_they_show(networks: Make, tmp_path: Path) -> None:
         "100 µs",
         "hierarchical",
         "lower bound",
-        "Assumed values and their sources are in the file.",
+        "Assumed values: see the file.",
     ):
         assert words in text
 

@@ -447,7 +447,7 @@ def test_the_same_data_give_the_same_bytes(place: int, tmp_path: Path) -> None:
     text = unescape(first[1].read_text(encoding="utf-8"))
     assert "llama3-70b · dgx-h100 · 512 GPUs" in text
     assert "causal" not in text  # an assumption, which the file has
-    assert "Assumed values and their sources are in the file." in text
+    assert "Assumed values: see the file." in text
 
 
 # Parts.

@@ -32,7 +32,8 @@ def texts(path: Path) -> str:
 def test_report(sweeps: Runner) -> None:
     told = sweeps(f"trace {TWO}").out
     for words in (
-        "sampled_rank-0.json.gz: rank 0 of 128, 1,204 rows of GPU work on 5 streams",
+        "sampled_rank-0.json.gz: of 1.223 s 14.95 % of communication is hidden, 337 ms (27.56 %) ",
+        "  rank 0 of 128, 1,204 rows of GPU work on 5 streams",
         "14.95 % of communication, 28.16 % of the smaller (computation)",
         "19.93 % of communication",
         "note: 2 of 128 ranks",

@@ -284,7 +284,7 @@ function draw(page) {
   figure("run", "Time of a whole run, with what interrupts it", rows(
     (one) => data.parts.run.map(([name]) => 100 * one.would(name)),
     (one) => `${shown(page, "goodput", one.would("goodput"))} of use`,
-  ), data.parts.run.map(([, words]) => words), "%", []);
+  ), data.parts.run, "%", []);
   clearTimeout(page.later);
   page.ticket = null;
   page.later = setTimeout(() => {
@@ -394,7 +394,7 @@ function bars(page, id, title, units, parts, rows, limits = []) {
     return shown(page, id === "step" ? "step_time" : "peak_memory",
       one.would(id === "step" ? "step_time" : "peak_memory"));
   });
-  figure(id, title, made, parts.map(([, words]) => words), units, limits);
+  figure(id, title, made, parts, units, limits);
 }
 
 function communication(page, rows) {
@@ -402,24 +402,24 @@ function communication(page, rows) {
   const made = rows((one) => dimensions.map(([name]) => one.would(`${name}_communication_time`)),
     (one) => shown(page, "step_time", one.would("communication_upper_bound")));
   figure("communication", "Communication of a step, nothing hidden", made,
-    dimensions.map(([, words]) => words), "s", []);
+    dimensions, "s", []);
 }
 
-// A bar for each row; only parts that a row has are named.
-function figure(id, title, rows, words, units, limits) {
+// A bar for each row; only parts, [name, words, colour], that a row has are named.
+function figure(id, title, rows, parts, units, limits) {
   at(`${id}-title`).textContent = rows.length ? title : "";
   const host = at(`${id}-figure`);
   if (!rows.length) {
     host.replaceChildren();
     return;
   }
-  const below = belowText(rows.map((row) => row.values), words);
+  const below = belowText(rows.map((row) => row.values), parts.map(([, words]) => words));
   rows = rows.map((row) => ({ ...row, values: folded(row.values) }));
-  const some = words.map((_, place) => rows.some((row) => row.values[place] > 0));
+  const some = parts.map((_, place) => rows.some((row) => row.values[place] > 0));
   const kept = (list) => list.filter((_, place) => some[place]);
   drawBars(host, {
     rows: rows.map((row) => ({ ...row, values: kept(row.values) })), units, limits, label: title,
-    parts: kept(words.map((label, place) => ({ label, colour: areaColour(place) }))),
+    parts: kept(parts.map(([, label, colour], place) => ({ label, colour: areaColour(colour ?? place) }))),
   });
   host.append(below);
 }
