@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -27,7 +26,7 @@ from sweeps.job import Job, prepare
 from sweeps.spec.axis import Axis, names_of, numbers_of
 from sweeps.spec.resolve import resolve
 from sweeps.spec.sweep import Sweep
-from sweeps.spec.units import format_quantity, to_toml, with_unit
+from sweeps.spec.units import format_quantity, put_in, to_toml, with_unit
 
 # Flags, the quantity, and what it is; in groups, as help shows them.
 GROUPS: dict[str, tuple[tuple[tuple[str, ...], str, str], ...]] = {
@@ -503,12 +502,8 @@ def statement_lines(job: Job, case: Case) -> Iterator[str]:
     yield f"{declared.name}: {declared.statement}"
     values = values_of(job, case, declared.inputs)
     if len(values) == len(set(declared.inputs)):
-
-        def put_in(match: re.Match[str]) -> str:
-            return f"{values[match.group()]:.6g}" if match.group() in values else match.group()
-
         shown: Any = evaluated(declared.expression, values)
-        yield f"  = {re.sub(r'[A-Za-z_][A-Za-z_0-9]*', put_in, declared.expression)}"
+        yield f"  = {put_in(declared.expression, values)}"
         yield f"  = {format_quantity(float(shown), 's')}"
     yield "  where"
     for name in declared.inputs:

@@ -20,12 +20,13 @@ from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots
-from sweeps.cli.collective_command import evaluated, put_in
+from sweeps.cli.collective_command import evaluated
 from sweeps.cli.flags import flag_of
 from sweeps.cli.options import grouped_lines, price_words
 from sweeps.cli.write import shown, size_of
 from sweeps.job import Job
 from sweeps.result import aligned
+from sweeps.spec.units import put_in
 
 # What a training step's communication hides behind: how much of it, and why not all.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,7 +33,7 @@ from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault, needs
 from sweeps.job import BOUND, Job, prepare
 from sweeps.result import Result, command_line
-from sweeps.spec.units import format_bytes, format_quantity, is_binary
+from sweeps.spec.units import format_bytes, format_quantity, is_binary, put_in
 
 
 @click.command(flags.COLLECTIVE, cls=flags.SweepCommand)
@@ -283,13 +283,15 @@ def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield f"{'.'.join(algorithm.key)}: {algorithm.title}"
     for name, expression in algorithm.statements.items():
-        result = evaluated(expression, values)
-        units = VOCABULARY[name].units
+        result, units = evaluated(expression, values), VOCABULARY[name].units
         yield f"  {name} = {expression}"
         yield f"    = {put_in(expression, values)}"
-        yield f"    = {format_quantity(result, units)}"
+        yield from _addends(expression, values, units)
+        binary = units == "byte" and is_binary(values.get("message_bytes", 1.0))
+        text = format_bytes(result, binary=True) if binary else format_quantity(result, units)
+        yield f"    = {text}"
         if name == "time" and unequal:
-            yield from _composed(job, algorithm, record)
+            yield from _composed(job, algorithm)
     yield "  where"
     for name in dict.fromkeys(n for text in algorithm.statements.values() for n in names(text)):
         quantity = VOCABULARY[name]
@@ -298,28 +300,57 @@ def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
     for phrase in algorithm.assumes:
         yield f"  assumes {phrase}"
     yield f"  source  {algorithm.reference}"
+    if float(record.get("lower_bound", np.nan)) > 0.0:
+        yield ""
+        yield "lower bound: no algorithm is faster on these links"
+        labels = {**case.labels, **algorithm.labels}
+        for name in ("latency_bound", "bandwidth_bound", "lower_bound"):
+            yield from _declared(job, algorithm, labels, name)
     yield ""
 
 
-def _composed(job: Job, algorithm: Algorithm, record: Mapping[str, Any]) -> Iterator[str]:
+def _addends(expression: str, values: Mapping[str, float], units: str) -> Iterator[str]:
+    """Yield what each term of a sum comes to."""
+    terms: list[str] = []
+    part = ast.parse(expression, mode="eval").body
+    while isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add):
+        terms.insert(0, ast.unparse(part.right))
+        part = part.left
+    terms.insert(0, ast.unparse(part))
+    if len(terms) > 1:
+        yield "    = " + " + ".join(format_quantity(evaluated(one, values), units) for one in terms)
+
+
+def _declared(
+    job: Job, algorithm: Algorithm, labels: Mapping[str, str], quantity: str
+) -> Iterator[str]:
+    """Yield a quantity's formula with the numbers put in, and its result."""
+    (case,) = job.program.cases
+    builder, evaluator = job.program.builder(case), Evaluator(job.program.grid, dict(case.fixed))
+    declared = REGISTRY.returning(quantity, labels)
+    if not isinstance(declared, Formula):
+        return
+
+    def value(name: str) -> float:
+        return float(np.asarray(evaluator.value(builder.node(name, algorithm))).reshape(-1)[0])
+
+    with np.errstate(all="ignore"):
+        values = {name: value(name) for name in declared.inputs}
+        result = value(quantity)
+    yield f"  {declared.statement}"
+    yield f"    = {put_in(declared.expression, values)}"
+    yield f"    = {format_quantity(result, VOCABULARY[quantity].units)}"
+
+
+def _composed(job: Job, algorithm: Algorithm) -> Iterator[str]:
     """Yield how the time comes about where it isn't the stated one."""
     (case,) = job.program.cases
     labels = {**case.labels, **algorithm.labels}
     if algorithm.bound:
         yield f"    ({algorithm.bound})"
-    builder, evaluator = job.program.builder(case), Evaluator(job.program.grid, dict(case.fixed))
     yield "  which becomes, as asked for,"
     for quantity in ("time", *(PHASES if labels["phases"] == "pipelined" else ())):
-        declared = REGISTRY.returning(quantity, labels)
-        assert isinstance(declared, Formula)
-        values = {}
-        with np.errstate(all="ignore"):
-            for name in declared.inputs:
-                node = builder.node(name, algorithm)
-                values[name] = float(np.asarray(evaluator.value(node)).reshape(-1)[0])
-        yield f"  {declared.statement}"
-        yield f"    = {put_in(declared.expression, values)}"
-        yield f"    = {format_quantity(record[quantity], VOCABULARY[quantity].units)}"
+        yield from _declared(job, algorithm, labels, quantity)
 
 
 def _values(job: Job, algorithm: Algorithm) -> dict[str, float]:
@@ -341,13 +372,3 @@ def evaluated(expression: str, values: Mapping[str, float]) -> float:
     with np.errstate(all="ignore"):
         arrays = {name: np.float64(value) for name, value in values.items()}
         return float(evaluate(expression, arrays))
-
-
-def put_in(expression: str, values: Mapping[str, float]) -> str:
-    """Return an expression with values in the place of names."""
-
-    def number(found: re.Match[str]) -> str:
-        name = found.group()
-        return f"{values[name]:.6g}" if name in values else name
-
-    return re.sub(r"[A-Za-z_][A-Za-z_0-9]*", number, expression)

@@ -536,3 +536,19 @@ def _value(value: Any) -> str:
         return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + " }"
     # JSON escapes what TOML does, but for one character.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def put_in(expression: str, values: Mapping[str, float]) -> str:
+    """Return an expression with values, and their units, in the place of names."""
+
+    def number(found: re.Match[str]) -> str:
+        name = found.group()
+        if name not in values:
+            return name
+        units = VOCABULARY[name].units if name in VOCABULARY else "1"
+        if units == "1":
+            return f"{values[name]:.6g}"
+        text = format_quantity(values[name], units)
+        return f"({text})" if "/" in text else text
+
+    return re.sub(r"[A-Za-z_][A-Za-z_0-9]*", number, expression)
