@@ -373,8 +373,22 @@ def _prepared(
         published=published,
         conditions=tuple(dict.fromkeys(one.where for one in sweep.reductions if one.where)),
     )
+    _check_computed(sweep, program)
     if measured is not None:
         resolved = replace(resolved, origins={**measured.origins, **resolved.origins})
         (time,) = (variable.dims for variable in program.variables if variable.name == "time")
         measured.check_size({dim: program.grid.sizes[dim] for dim in time})
     return Job(sweep, resolved, program, text, command, measured, options)
+
+
+def _check_computed(sweep: Sweep, program: Program) -> None:
+    """Refuse reductions of what a model or a machine gives."""
+    given = program.grid.columns
+    faults = [
+        fault("reductions.quantity", name, "is given here, not computed", "another one")
+        for one in sweep.reductions
+        for name in one.quantities
+        if name in given
+    ]
+    if faults:
+        raise InputError(faults)

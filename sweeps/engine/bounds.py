@@ -156,8 +156,7 @@ class Work:
                 high = values[stops[at] - 1].reshape(shape)
                 if node.name in self.falling:
                     low, high = high, low
-                nan = np.isnan(low) | np.isnan(high)
-                return Interval(low, high, nan if nan.any() else None)
+                return Interval(low, high)
             every = tuple(
                 0 if p not in own else starts[places[p]] if p in places else index.get(p, 0)
                 for p in range(self.grid.ndim)
@@ -185,7 +184,7 @@ class Work:
                 assert node.run is not None
                 values = [known[id(one)] for one in node.inputs]
                 run: Any = node.run
-                if run in INSTEAD and any(map(_is_bounded, values)):
+                if run in INSTEAD and any(map(is_bounded, values)):
                     run = INSTEAD[run]
                 known[id(node)] = run(*values)
             for one in done:
@@ -277,12 +276,8 @@ class Work:
             assert node.given is not None
             own = {p for p, length in enumerate(node.given.shape) if length > 1}
             if own & set(self.axes):
-                values = node.given.reshape(-1)
-                ends = (
-                    sorted((values[0], values[-1])) if not np.isnan(values).any() else (np.nan,) * 2
-                )
-                low, high = (np.full((1,) * self.grid.ndim, end) for end in ends)
-                return Interval(low, high, np.isnan(low) if np.isnan(low).any() else None)
+                ends = sorted(node.given.reshape(-1)[[0, -1]])
+                return Interval(*(np.full((1,) * self.grid.ndim, end) for end in ends))
             return node.given[tuple(
                 piece if length > 1 else slice(None)
                 for piece, length in zip(region, node.given.shape, strict=True)
@@ -304,7 +299,7 @@ class Work:
         return Boxes(point, starts, stops, bound).take(~np.isnan(bound[0]))
 
 
-def _is_bounded(value: Any) -> bool:
+def is_bounded(value: Any) -> bool:
     """Whether a value, or the pair that a choice gives, is an interval."""
     return isinstance(value, Interval) or (
         isinstance(value, tuple) and any(isinstance(one, Interval) for one in value)

@@ -26,7 +26,8 @@ class Interval(Recorded):
     """Numbers, or truths, between two arrays of bounds.
 
     Of truths the lower bound says where it surely holds, the upper one where it may; of sets of
-    bits likewise.  `nan` says where a number may be missing: None where none may.
+    bits likewise.  `nan` says where a number may be missing: None where none may.  Where it surely
+    is, the lower bound lies above the upper one.
     """
 
     def __init__(self, low: Array, high: Array, nan: Array | None = None) -> None:
@@ -61,8 +62,16 @@ class Interval(Recorded):
         """Return it as another type."""
         if dtype is None or self.low.dtype == np.dtype(dtype) == self.high.dtype:
             return self
-        if np.dtype(dtype).kind == "b" and self.low.dtype.kind != "b":
+        kinds = np.dtype(dtype).kind, self.low.dtype.kind
+        if kinds[0] == "b" != kinds[1]:
             return _compared(np.not_equal, self, of(0.0))
+        if (
+            kinds[0] in "iu"
+            and kinds[1] == "f"
+            and (self.nan is not None or _infinite(self) is not None)
+        ):
+            msg = "a whole number that may be missing or infinite"
+            raise RecordingError(msg)
         return Interval(self.low.astype(dtype), self.high.astype(dtype), self.nan)
 
     def reshape(self, *shape: Any) -> Interval:
@@ -109,8 +118,10 @@ def of(value: Any) -> Interval:
     if array.dtype.kind not in "fiub":
         msg = f"{type(value).__name__} beside an interval"
         raise RecordingError(msg)
-    nan = np.isnan(array) if array.dtype.kind == "f" else None
-    return Interval(array, array, nan if nan is not None and nan.any() else None)
+    if array.dtype.kind != "f" or not np.isnan(array).any():
+        return Interval(array, array)
+    nan = np.isnan(array)
+    return Interval(np.where(nan, np.inf, array), np.where(nan, -np.inf, array), nan)
 
 
 def _joined(*nans: Array | None) -> Array | None:
@@ -207,7 +218,8 @@ def _divide(one: Interval, other: Interval) -> Interval:
     ends = [x / y for x in (one.low, one.high) for y in (other.low, other.high)]
     low, high = _least(ends), _most(ends)
     if some:
-        # Above nought on both sides the quotient is, whatever it is divided by.
+        # Above nought on both sides the quotient is, whatever it is divided by; noughts between
+        # bounds are taken to have the lower bound's sign.
         rising = (other.low == 0.0) & ~np.signbit(other.low) & (one.low >= 0.0)
         zero = zero & ~rising
         low, high = np.where(zero, -np.inf, low), np.where(zero, np.inf, high)
@@ -225,7 +237,10 @@ def _maximum(one: Interval, other: Interval) -> Interval:
 
 
 def _hull(one: Interval, other: Interval) -> Interval:
+    """Return what is either: of sets of bits those that both have, and those that one may have."""
     nan = _joined(one.nan, other.nan)
+    if one.dtype.kind in "iu" and other.dtype.kind in "iu":
+        return Interval(one.low & other.low, one.high | other.high)
     return Interval(np.minimum(one.low, other.low), np.maximum(one.high, other.high), nan)
 
 
@@ -281,7 +296,10 @@ def _power(one: Interval, other: Interval) -> Interval:
     low, high = _least(ends), _most(ends)
     wide = _widened(low, high, ULPS)
     same = one.point & other.point
-    return _made(np.where(same, low, wide[0]), np.where(same, high, wide[1]), nan)
+    low, high = np.where(same, low, wide[0]), np.where(same, high, wide[1])
+    # A negative power of a nought is infinite, with the nought's sign.
+    nought = _has_zero(one) & np.signbit(one.low) & (other.low < 0.0)
+    return _made(np.where(nought, -np.inf, low), np.where(nought, np.inf, high), nan)
 
 
 def _remainder(one: Interval, other: Interval) -> Interval:
@@ -294,7 +312,7 @@ def _remainder(one: Interval, other: Interval) -> Interval:
 
 
 def _floor_divide(one: Interval, other: Interval) -> Interval:
-    same = one.point & other.point
+    same = one.point & other.point & (other.low != 0.0)
     whole = np.floor_divide(one.low, other.low)
     near = _divide(one, other)
     nan = _joined(near.nan, _zero_or_none(other), _infinite(one))
@@ -341,6 +359,12 @@ def _bits(ufunc: np.ufunc) -> Callable[[Interval, Interval], Interval]:
         return Interval(ufunc(one.low, other.low), ufunc(one.high, other.high))
 
     return run
+
+
+def _either(one: Interval, other: Interval) -> Interval:
+    """Return the bits that one of two sets has, and the other hasn't."""
+    found = _bits(np.bitwise_or)(one, other)
+    return Interval((one.low & ~other.high) | (other.low & ~one.high), found.high)
 
 
 def _not(one: Interval) -> Interval:
@@ -412,12 +436,14 @@ def best_of(*values: Any) -> tuple[Interval, list[Array]]:
     return first, perhaps
 
 
-def select(best: tuple[Interval, list[Array]], *values: Any) -> Interval:
+def select(best: tuple[Any, Any], *values: Any) -> Interval:
     """Return what `overhead.collectives.choices.select` may give."""
-    shape = np.broadcast_shapes(*(one.shape for one in best[1]), *(np.shape(v) for v in values))
+    marks = best[1]
+    every = marks if isinstance(marks, list) else [marks == at for at in range(len(values))]
+    shape = np.broadcast_shapes(*(one.shape for one in every), *(np.shape(v) for v in values))
     low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
     nan: Array | None = None
-    for value, perhaps in zip(map(of, values), best[1], strict=True):
+    for value, perhaps in zip(map(of, values), every, strict=True):
         low = np.where(perhaps, np.minimum(low, value.low), low)
         high = np.where(perhaps, np.maximum(high, value.high), high)
         nan = _joined(nan, None if value.nan is None else value.nan & perhaps)
@@ -454,6 +480,7 @@ RULES: dict[np.ufunc, Callable[..., Any]] = {
     np.floor_divide: _floor_divide,
     np.bitwise_or: _bits(np.bitwise_or),
     np.bitwise_and: _bits(np.bitwise_and),
+    np.bitwise_xor: _either,
     np.logical_or: _logical(np.logical_or),
     np.logical_and: _logical(np.logical_and),
     np.logical_not: lambda one: _not(_truth(one)),

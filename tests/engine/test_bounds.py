@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from overhead.recording import RecordingError
+from overhead.collectives import choices
+from overhead.recording import RecordingError, recording
 from sweeps.engine import bounds, interval, reduce
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.reduce import feed
@@ -146,7 +148,7 @@ def test_no_result_of_numbers_between_bounds_lies_beyond_those_of_the_interval()
     rng = np.random.default_rng(17)
     special = np.array([0.0, 1.0, 2.0, 3.0, 0.5, 1e-300, 1e300, np.inf, -1.0, -2.5])
     for ufunc, rule in interval.RULES.items():
-        truths = ufunc in (np.invert, np.bitwise_and, np.bitwise_or)
+        truths = ufunc in (np.invert, np.bitwise_and, np.bitwise_or, np.bitwise_xor)
         ends = rng.choice(special, (ufunc.nin, 2, 400)) * rng.choice([1.0, rng.random()], 400)
         if truths:
             ends = rng.random(ends.shape) < 0.5
@@ -171,6 +173,107 @@ def test_no_result_of_numbers_between_bounds_lies_beyond_those_of_the_interval()
             within = (found.low <= values) & (values <= found.high)
             assert np.all(within | none), ufunc
             assert not none.any() or (found.nan is not None and np.all(found.nan[none])), ufunc
+
+
+Values = list[Any]
+ONE = (np.negative, np.absolute, np.square, np.floor, np.ceil, np.sqrt, np.exp, np.log2)
+TWO = (np.add, np.subtract, np.multiply, np.minimum, np.maximum, np.fmin, np.fmax, np.remainder)
+COMPARED = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
+
+
+def number_of(rng: np.random.Generator, depth: int, count: int) -> Callable[[Values], Any]:
+    """Return a random expression of so many inputs."""
+    if depth == 0 or rng.random() < 0.1:
+        at = int(rng.integers(count))
+        return lambda values: values[at]
+    kind, several = rng.random(), [number_of(rng, depth - 1, count) for _ in range(4)]
+    one, two, three, four = several
+    if kind < 0.2:
+        alone = ONE[rng.integers(len(ONE))]
+        return lambda values: alone(one(values))
+    if kind < 0.5:
+        pair = TWO[rng.integers(len(TWO))]
+        return lambda values: pair(one(values), two(values))
+    if kind < 0.6:
+        # Noughts without a sign: of -0.0 below a fraction line bounds know nothing.
+        return lambda values: one(values) / (two(values) + 0.0)
+    if kind < 0.8:
+        held = truth_of(rng, depth - 1, count)
+        return lambda values: np.where(held(values), one(values), two(values))
+    best = lambda values: _run(choices.best_of, one(values), two(values))  # noqa: E731
+    if kind < 0.9:
+        return lambda values: best(values)[0]
+    return lambda values: _run(choices.select, best(values), three(values), four(values))
+
+
+def truth_of(rng: np.random.Generator, depth: int, count: int) -> Callable[[Values], Any]:
+    """Return a random condition."""
+    kind = rng.random()
+    if depth <= 0 or kind < 0.6:
+        compare = COMPARED[rng.integers(len(COMPARED))]
+        one, two = (number_of(rng, max(depth - 1, 0), count) for _ in range(2))
+        return lambda values: compare(one(values), two(values))
+    if kind < 0.75:
+        missing, asked = number_of(rng, depth - 1, count), rng.choice([np.isnan, np.isfinite])
+        return lambda values: asked(missing(values))
+    yes, other = (truth_of(rng, depth - 1, count) for _ in range(2))
+    if kind < 0.85:
+        return lambda values: ~np.asarray(yes(values))
+    return lambda values: yes(values) | other(values)
+
+
+def reasons_of(rng: np.random.Generator, depth: int, count: int) -> Callable[[Values], Any]:
+    """Return random sets of bits."""
+    none, bit = np.zeros(1, dtype=np.int64), 1 << int(rng.integers(4))
+    if depth == 0 or rng.random() < 0.3:
+        held = truth_of(rng, 2, count)
+        return lambda values: np.where(held(values), none, none + bit)
+    one, two = (reasons_of(rng, depth - 1, count) for _ in range(2))
+    if rng.random() < 0.4:
+        return lambda values: one(values) | two(values)
+    if rng.random() < 0.4:
+        return lambda values: choices.all_of(one(values), two(values))
+    chosen = truth_of(rng, 1, count)
+    return lambda values: np.where(chosen(values), one(values), two(values))
+
+
+def _run(function: Any, *values: Any) -> Any:
+    """Run what bounds run, and kernels."""
+    bounded = any(map(bounds.is_bounded, values))
+    return (bounds.INSTEAD[function] if bounded else function)(
+        *(one if isinstance(one, tuple) else np.asarray(one) for one in values)
+    )
+
+
+@drawing(share=4.0, least=200)
+def test_random_expressions_lie_within_their_bounds(rng: np.random.Generator) -> None:
+    size, count = 32, int(rng.integers(2, 5))
+    special = np.array([0.0, 1.0, 2.0, 0.5, 1e-300, 1e300, np.inf, -np.inf, -1.0, -2.5, 7.0])
+    ends = np.sort(
+        np.where(rng.random((count, 2, size)) < 0.4, rng.choice(special, (count, 2, size)),
+                 rng.uniform(-2.0, 8.0, (count, 2, size))), axis=1
+    )  # fmt: skip
+    plain = rng.random(count) < 0.4
+    ends[plain, 1] = ends[plain, 0]
+    ends[plain] = np.where(rng.random(size) < 0.1, np.nan, ends[plain])
+    given = [e[0] if one else interval.Interval(*e) for e, one in zip(ends, plain, strict=True)]
+    bits = rng.random() < 0.3
+    asked = (reasons_of if bits else number_of)(rng, 2 if bits else 4, count)
+    with np.errstate(all="ignore"):
+        with recording():
+            found = interval.of(asked(given))
+        for _ in range(8):
+            share = rng.choice([0.0, 0.5, 1.0, rng.random()], (count, size))
+            between = np.clip(ends[:, 0] + share * (ends[:, 1] - ends[:, 0]), *ends.swapaxes(0, 1))
+            points = np.where(np.isnan(between) | (share == 1.0), ends[:, 1], between)
+            value = np.asarray(asked([one[0] if p else v for one, p, v in zip(
+                ends, plain, points, strict=True)]))  # fmt: skip
+            if bits:
+                assert not np.any((found.low & ~value) | (value & ~found.high))
+                continue
+            none = np.isnan(value)
+            assert np.all(none | ((found.low <= value) & (value <= found.high)))
+            assert not none.any() or np.all(np.broadcast_to(found.nan, none.shape)[none])
 
 
 def test_what_a_run_leaves_out_is_told_and_nothing_else_changes() -> None:
@@ -305,3 +408,13 @@ def test_conditions_on_what_isn_t_there_are_refused(where: str, why: str) -> Non
             "reductions": [{"quantity": "step_time", "operation": "min", "over": ["tp"],
                             "where": where}],
         }).reducers()  # fmt: skip
+
+
+def test_a_reduction_of_what_a_model_gives_is_refused() -> None:
+    stated = {"title": "layers", "quantities": [], "axes": {"tp": [1, 2]}, "constants": STEP}
+    for asked in (
+        {"quantity": "layers", "operation": "min"},
+        {"quantity": "step_time", "operation": "pareto", "against": "layers"},
+    ):
+        with pytest.raises(InputError, match="'layers': is given here, not computed"):
+            prepare({**stated, "reductions": [{**asked, "over": ["tp"]}]})
