@@ -256,6 +256,8 @@ def stated(request: Request) -> dict[str, Any]:
 LARGEST_PRIME = 7
 # With so many times the GPUs of the fastest no number makes it.
 FUTILE = 4.0
+# More than these are a slip of the pen.
+MOST_GPUS = 10**7
 
 
 @dataclass(frozen=True)
@@ -358,6 +360,9 @@ def offer(
 
     given = common_of(point)[2].constants
     node, bound = _bound(given, wish)
+    if not bound <= MOST_GPUS:
+        words = f"{bound:.3g} GPUs would be needed at their peak"
+        return offered(None, f"{words}, and no more than {MOST_GPUS:,} are tried")
 
     def filled(gpus: int) -> float:
         return most_filled(given, gpus)

@@ -182,7 +182,10 @@ def bracket(times: Sequence[tuple[int, float]], least: int, most: int) -> tuple[
         return least, most
     ordered = sorted(times)
     low = min(time for _, time in ordered) * (1.0 + TOLERANCE)
-    place = next(k for k, (_, time) in enumerate(ordered) if time <= low)
+    # Of links too slow for any number there is no least time: all stay possible.
+    place = next((k for k, (_, time) in enumerate(ordered) if time <= low), None)
+    if place is None:
+        return least, most
     below = ordered[place - 1][0] if place else least
     above = ordered[place + 1][0] if place + 1 < len(ordered) else most
     return max(below, least), min(above, most)

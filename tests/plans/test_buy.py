@@ -58,6 +58,14 @@ def test_too_few_days_say_so() -> None:
     assert "the batch doesn't feed enough GPUs" in none.why
 
 
+@pytest.mark.parametrize("days", [1e-6, 1e-320])
+def test_days_that_no_cluster_can_meet_are_said_at_once(days: float) -> None:
+    none = offer(point(), Wish(tokens=1e12, days=days), "dgx-h100")
+    assert none.least is None
+    assert not none.tried
+    assert "no more than 10,000,000 are tried" in none.why
+
+
 def test_a_start_that_no_plan_divides_is_no_end() -> None:
     """840 GPUs and twice as many have the factors 3, 5 and 7, which a batch of 2048 hasn't."""
     long = Wish(tokens=1e12, days=1.0)

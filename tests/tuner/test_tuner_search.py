@@ -87,6 +87,7 @@ def test_between_the_neighbours_of_the_best() -> None:
     assert bracket([(1, 1.0), (2, 5.0)], 1, 16) == (1, 2)
     assert bracket([(8, 5.0), (16, 4.0)], 1, 20) == (8, 20)
     assert bracket([(1, 4.0), (2, 4.0), (4, 4.0)], 1, 4) == (1, 2)
+    assert bracket([(1, float("nan")), (2, float("nan"))], 1, 4) == (1, 4)
     assert bracket([], 3, 9) == (3, 9)
 
 
