@@ -238,7 +238,9 @@ def rows_of(
     columns, split = _joined(parts)
     if len(split) and "layers" in given:
         held = Evaluation({**given, **columns}, labels)
-        ends = {name: np.asarray(held[name]) for name in ENDS if name not in given}
+        ends = {
+            name: np.broadcast_to(held[name], split.shape) for name in ENDS if name not in given
+        }
         columns |= {name: values for name, values in ends.items() if values.any()}
     return Rows(columns, split, len(splits["dp"]), first, count, fallen)
 

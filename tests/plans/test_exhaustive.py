@@ -114,6 +114,11 @@ def test_ends_count_as_layers_where_only_so_stages_are_even() -> None:
     assert counted == {1.0}
     even = read_request({**SMALL, **shapes, "layers": 16, "gpus": 8, "pp": 8}).first
     assert "embedding_as_layer" not in search(space_of(even)).space.rows.columns
+    # Given, it is every plan's, and the output layer counts as much unless told.
+    told = read_request({**SMALL, **shapes, "gpus": 8, "pp": 8, "embedding_as_layer": 1}).first
+    best = search(space_of(told)).best
+    assert {one["loss_as_layer"] for one in best} == {1.0}
+    assert best[0]["step_time"] <= found.best[0]["step_time"]
 
 
 def test_modules_are_tried_as_if_each_were_asked_for() -> None:
