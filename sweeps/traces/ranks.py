@@ -319,11 +319,12 @@ _HEADINGS = (
 
 def report(ranks: Ranks) -> Iterator[str]:
     """Yield the report's lines: the answer, each trace's, then of all together."""
-    yield _answer(ranks)
+    if len(ranks.traces) > 1:
+        yield _worst(ranks)
     if ranks.mode == "hta":
         yield "by HolisticTraceAnalysis' definitions (rows, classes and roundings as it has them)"
     for place, (trace, overlap) in enumerate(zip(ranks.traces, ranks.overlaps, strict=True)):
-        yield _answer(trace, overlap)
+        yield _answer(trace, overlap, ranks.exposed[place] if ranks.exposed else ())
         yield f"  {_title(trace, overlap)}"
         yield from (f"  {line}" for line in _figures(overlap))
         for name, heading, parts in (
@@ -341,23 +342,12 @@ def report(ranks: Ranks) -> Iterator[str]:
     yield from (f"note: {note}" for note in ranks.notes)
 
 
-def _answer(ranks: Ranks) -> str:
-    """Say how much communication shows, on the rank where it is most, and mostly why."""
+def _worst(ranks: Ranks) -> str:
+    """Say on which rank most communication shows."""
     place = max(range(len(ranks.overlaps)), key=lambda k: ranks.overlaps[k].exposed)
     worst = ranks.overlaps[place]
-    who = f" on rank {ranks.numbers()[place]}, the most of {len(ranks.traces)}"
-    who = who if len(ranks.traces) > 1 else ""
-    if not worst.communication:
-        idle = _percent(worst.idle / worst.end_to_end) if worst.end_to_end else "-"
-        return f"no communication; idle {idle} of the time"
-    found = f"{_percent(worst.of_communication)} of the communication is hidden"
-    share = _percent(worst.exposed / worst.end_to_end)
-    found += f"; {_time(worst.exposed)} shows{who}, {share} of the time"
-    if ranks.exposed and worst.exposed:
-        costs = {reason: _cost(ranks.exposed[place], reason) for reason in ADVICE}
-        most = max(costs, key=lambda one: costs[one])
-        found += f"; {_percent(costs[most] / worst.exposed)} of that: {most}"
-    return found
+    rank = f"rank {ranks.numbers()[place]} of {len(ranks.traces)} traces"
+    return f"most is exposed on {rank}: {_time(worst.exposed)} of {_time(worst.end_to_end)}"
 
 
 def _title(trace: Trace, overlap: Overlap) -> str:
@@ -369,19 +359,19 @@ def _title(trace: Trace, overlap: Overlap) -> str:
     return ", ".join(text for text in (who, trace.device, rows) if text)
 
 
-def _answer(trace: Trace, overlap: Overlap) -> str:
-    """Return what a trace shows, in a line."""
-    whole = overlap.end_to_end or 1.0
-    if not overlap.communication:
-        told = f"computing takes {_percent(overlap.computation / whole)}, nothing communicates"
-    else:
-        shown = f"{_time(overlap.exposed)} ({_percent(overlap.exposed / whole)}) is exposed"
-        told = f"{_percent(overlap.of_communication)} of communication is hidden, {shown}"
-    return (
-        f"{trace.file}: of {_time(overlap.end_to_end)} {told}"
-        if overlap.end_to_end
-        else (f"{trace.file}: no GPU work")
-    )
+def _answer(trace: Trace, overlap: Overlap, exposed: Sequence[Exposure]) -> str:
+    """Return what a trace shows, in a line, and why most of what is exposed is."""
+    whole = overlap.end_to_end
+    if not whole:
+        return f"{trace.file}: no GPU work"
+    told = f"computing takes {_percent(overlap.computation / whole)}, nothing communicates"
+    if overlap.communication:
+        told = f"{_percent(overlap.of_communication)} of communication is hidden, "
+        told += f"{_time(overlap.exposed)} ({_percent(overlap.exposed / whole)}) is exposed"
+    if exposed and overlap.exposed:
+        most = max(ADVICE, key=lambda reason: _cost(exposed, reason))
+        told += f", {_percent(_cost(exposed, most) / overlap.exposed)} of it: {most}"
+    return f"{trace.file}: of {_time(whole)} {told}"
 
 
 def _figures(overlap: Overlap) -> Iterator[str]:

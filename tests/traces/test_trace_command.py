@@ -50,13 +50,14 @@ def test_report(sweeps: Runner) -> None:
 def test_the_answer_stands_first(sweeps: Runner, tmp_path: Path) -> None:
     told = " ".join(sweeps(f"trace {TWO}").out.split())
     assert told.startswith(
-        "14.95 % of the communication is hidden; 337 ms shows on rank 0, the most of 2, 27.56 % of"
-        " the time; 86.15 % of that: waits for data"
+        "most is exposed on rank 0 of 2 traces: 337 ms of 1.223 s sampled_rank-0.json.gz: of "
+        "1.223 s 14.95 % of communication is hidden, 337 ms (27.56 %) is exposed, 86.15 % of it: "
+        "waits for data"
     )
     alone = write(tmp_path / "t.json", [kernel(GEMM, 0, 6), kernel(GEMM, 8, 2)])
     told = sweeps(f"trace {alone}").out
-    assert told.startswith("no communication; idle 20.00 % of the time\n")
-    assert ": 2 rows of GPU work on 1 stream" in told
+    assert told.startswith("t.json: of 10 us computing takes 80.00 %, nothing communicates\n")
+    assert "  2 rows of GPU work on 1 stream" in told
 
 
 def test_report_by_holistic_trace_analysis(sweeps: Runner) -> None:
