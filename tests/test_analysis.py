@@ -590,8 +590,19 @@ def test_the_lightest_recomputation_that_fits_is_told_where_none_is_stated(cli: 
     (held,) = fewer.records
     assert held["per_gpu_memory_bytes"] > 0.95 * 79.11 * 2**30
     assert "--recompute" not in cli(f"{line} --seq-len 4096").out
-    alone = cli("analysis --model llama3-8b --gpus 8 --seq-len 8192 --global-batch 64").out
-    assert "nor with all layers recomputed (--recompute full): 141.7 GB" in alone
+    alone = cli("analysis --model llama3-70b --gpus 8 --seq-len 4096 --global-batch 8").out
+    assert "nor with all layers recomputed (--recompute full): 1.141 TB" in alone
+
+
+def test_the_first_stage_of_zero_that_fits_is_told(cli: Runner) -> None:
+    line = "analysis --model llama3-8b --gpus 8 --seq-len 8192 --global-batch 64"
+    (told,) = (one for one in cli(line).out.splitlines() if "--zero-stage" in one)
+    stage, rest = told.split("--zero-stage ")[1].split(" it fits: ")
+    time, memory = rest.split(", ")
+    again = " ".join(cli(f"{line} --zero-stage {stage}").out.split())
+    assert f"a step takes {time}" in again
+    assert f"it fits: {memory}" in again
+    assert "DOES NOT FIT" in cli(f"{line} --zero-stage {int(stage) - 1}").out
 
 
 def test_plans_on_a_part_of_a_domain_can_run(cli: Runner) -> None:

@@ -151,6 +151,21 @@ def _drawn(step: StepTimeline) -> Mapping[str, list[Span]]:
     return shown if len(shown) <= MOST_ROWS else {name: rows[name] for name in step.stages}
 
 
+def sharded_line(evaluation: Evaluation, memory: float) -> str:
+    """Return, where a plan doesn't fit, the first stage of ZeRO with which it does; or nothing."""
+    capacity, stage = evaluation["memory_capacity"], evaluation["zero_stage"]
+    if not memory > capacity or "hsdp_shard" in evaluation.given:
+        return ""
+    for more in range(int(stage) + 1, 4 if evaluation["dp"] > 1.0 else 0):
+        again = Evaluation({**evaluation.given, "zero_stage": float(more)}, evaluation.labels)
+        least = analyze(again).per_gpu_memory_bytes
+        if least <= capacity and not faults(again):
+            time = again.value("step_time", {})
+            takes = "" if time is None else f"{shown('step_time', float(time))}, "
+            return f"  with --zero-stage {more} it fits: {takes}{shown('memory', least)}"
+    return ""
+
+
 def lightest_lines(evaluation: Evaluation, memory: float) -> Iterator[str]:
     """Yield, where a plan doesn't fit and doesn't say what it recomputes, the least that fits."""
     capacity = evaluation["memory_capacity"]

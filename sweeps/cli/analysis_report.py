@@ -19,7 +19,7 @@ from overhead.quantity import VOCABULARY, Array
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer import SHAPES
 from sweeps import display
-from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots
+from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots, sharded_line
 from sweeps.cli.collective_command import evaluated
 from sweeps.cli.flags import flag_of
 from sweeps.cli.options import grouped_lines, price_words
@@ -208,8 +208,12 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     told = "; ".join(_answer(evaluation, result, step)) or degrees
     yield f"{_model(job, evaluation)} on {_some(world, 'GPU')}: {told}"
     yield f"  {degrees}"
-    if "recompute" in job.resolved.origins and result.memory_is_whole:
-        yield from lightest_lines(evaluation, float(result.per_gpu_memory_bytes))
+    if result.memory_is_whole:
+        memory = float(result.per_gpu_memory_bytes)
+        if line := sharded_line(evaluation, memory):
+            yield line
+        elif "recompute" in job.resolved.origins:
+            yield from lightest_lines(evaluation, memory)
     batch = evaluation.value("global_batch", {})
     length = evaluation.value("sequence_length", {})
     tokens = "" if length is None else f" of {length:g} tokens"
