@@ -155,12 +155,12 @@ def sweep(
     >>> found.time.sel(topology="torus", ranks=64).dims
     ()
     """
-    stated = _stated(axes)
+    table = _spec_of(axes)
     if quantities is not None:
         names = quantities.split(",") if isinstance(quantities, str) else list(quantities)
-        stated["quantities"] = names
+        table["quantities"] = names
     folders = [Path(folder) for folder in hardware_folders]
-    job = prepare(stated, command=["sweeps.sweep"], folders=folders)
+    job = prepare(table, command=["sweeps.sweep"], folders=folders)
     job.program.limits = limits_of(array)
     return job.dataset()
 
@@ -212,20 +212,20 @@ def sensitivity(
     from sweeps.error_bar import sensitivity_of
 
     folders = [Path(folder) for folder in hardware_folders]
-    job = prepare(_stated(constants), command=["sweeps.sensitivity"], folders=folders)
+    job = prepare(_spec_of(constants), command=["sweeps.sensitivity"], folders=folders)
     asked = quantity or ("step_time" if job.program.training else "time")
     if reduction is not None:
-        stated = _stated(constants)
-        one = {"quantity": asked, "operation": reduction, "over": [*stated.get("axes", {})]}
-        stated |= {"quantities": [], "reductions": [{**one, "name": "answer"}]}
-        job = prepare(stated, command=["sweeps.sensitivity"], folders=folders)
+        table = _spec_of(constants)
+        one = {"quantity": asked, "operation": reduction, "over": [*table.get("axes", {})]}
+        table |= {"quantities": [], "reductions": [{**one, "name": "answer"}]}
+        job = prepare(table, command=["sweeps.sensitivity"], folders=folders)
     found = sensitivity_of(job, job.sweep.reductions[0] if reduction else asked, folders)
     return found.result({}, command=["sweeps.sensitivity"]).dataset()
 
 
-def _stated(axes: Mapping[str, Any]) -> dict[str, Any]:
+def _spec_of(axes: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a spec file would state of values by quantity or label."""
-    stated: dict[str, Any] = {"title": "Sweep"}
+    table: dict[str, Any] = {"title": "Sweep"}
     varying: dict[str, Any] = {}
     constants: dict[str, Any] = {}
     for name, value in axes.items():
@@ -234,8 +234,8 @@ def _stated(axes: Mapping[str, Any]) -> dict[str, Any]:
             isinstance(plain, str) and ("," in plain or ":" in plain or plain == "all")
         )
         (constants if single else varying)[name] = plain
-    stated |= {"axes": varying} if varying else {}
-    return stated | ({"constants": constants} if constants else {})
+    table |= {"axes": varying} if varying else {}
+    return table | ({"constants": constants} if constants else {})
 
 
 def _plain(value: Any) -> Any:
@@ -315,9 +315,9 @@ def reasons(dataset: xr.Dataset) -> xr.DataArray:
         "; ".join(word for mask, word in zip(masks, words, strict=True) if int(code) & mask)
         for code in codes
     ]
-    told = status.copy(data=np.array(texts, dtype=object)[place.reshape(status.shape)])
-    told.attrs = {"long_name": str(status.attrs.get("long_name", ""))}
-    return told.rename("reasons")
+    found = status.copy(data=np.array(texts, dtype=object)[place.reshape(status.shape)])
+    found.attrs = {"long_name": str(status.attrs.get("long_name", ""))}
+    return found.rename("reasons")
 
 
 def open(path: str | Path) -> xr.Dataset:

@@ -139,12 +139,12 @@ class Sensitivity:
             )
             for one in self.moved
         ]
-        asked, stated = VOCABULARY[self.quantity], {"quantity": self.quantity, **self.asked}
+        asked, inputs = VOCABULARY[self.quantity], {"quantity": self.quantity, **self.asked}
         meaning = asked.meaning
         if self.reduction is not None:
             meaning = f"{RESULTS[self.reduction.operation]} {meaning} over {', '.join(self.axes)}"
-            stated |= {"operation": self.reduction.operation, "where": self.reduction.where}
-            stated |= {"lengths": dict(self.axes)}
+            inputs |= {"operation": self.reduction.operation, "where": self.reduction.where}
+            inputs |= {"lengths": dict(self.axes)}
 
         def column(name: str) -> Column:
             words, units = COLUMNS[name]
@@ -174,7 +174,7 @@ class Sensitivity:
             ],
             [own, *(one for one in others if one.dtype.kind != "U")],
             title=f"What constants move the {self.words.split(' over ')[0].replace('_', ' ')} by",
-            stated={"sensitivity": stated},
+            spec={"sensitivity": inputs},
             given=given,
             summary=f"Of the {self.words}: each constant by itself at x0.9 and x1.1, "
             "all others as they are",
@@ -184,11 +184,11 @@ class Sensitivity:
 
     def lines(self, *, every: bool = False) -> Iterator[str]:
         """Yield it for people, the answer first; `every`: all constants, with their sources."""
-        told = [one for one in self.moved if one.most > SAME and not one.switch]
-        shown = told if every else [one for one in told if one.most >= LEAST][:SHOWN]
+        effects = [one for one in self.moved if one.most > SAME and not one.switch]
+        shown = effects if every else [one for one in effects if one.most >= LEAST][:SHOWN]
         value = format_quantity(self.answer, VOCABULARY[self.quantity].units)
-        if told:
-            first = told[0]
+        if effects:
+            first = effects[0]
             sides = [one for one in (first.lower, first.upper) if not math.isnan(one.change)]
             texts = (f"{one.change:+.2%} at {_shown(first.name, one.value)}" for one in sides)
             own = _shown(first.name, first.value)
@@ -196,19 +196,19 @@ class Sensitivity:
             yield f"  {', '.join(texts)}"
         else:
             yield f"{self.words} is {value}; no constant moves it"
-        told_of = (
+        method = (
             "each constant by itself at x0.9 and x1.1, all others as they are (of whole numbers "
         )
-        yield from wrap(f"{told_of}the next ones outwards, of limits the limit):", prose())
+        yield from wrap(f"{method}the next ones outwards, of limits the limit):", prose())
         rows: list[Sequence[str]] = [("", "value", "x0.9", "x1.1", "from")]
         for one in shown:
             cells = (_cell(one, one.lower, LOWER), _cell(one, one.upper, UPPER))
             origin = words_of(one.origins) if every else _brief(one.origins)
             rows.append((one.name, _shown(one.name, one.value), *cells, origin))
         yield from _table(rows)
-        if told[len(shown) :]:
-            most = f"{100.0 * told[len(shown)].most:.2g} %"
-            yield f"  ... and {len(told) - len(shown)} more move it, by {most} at most (--verbose)"
+        if rest := effects[len(shown) :]:
+            most = f"{100.0 * rest[0].most:.2g} %"
+            yield f"  ... and {len(rest)} more move it, by {most} at most (--verbose)"
         yield from self._rest(every=every)
 
     def _rest(self, *, every: bool) -> Iterator[str]:

@@ -82,8 +82,10 @@ class Job:
         """Return the errors that times of libraries' profiles have to be expected to have."""
         from sweeps.spec.software import load_software
 
-        told = {name: load_software(name).error_words for name in sorted(_profiles(self.resolved))}
-        return " | ".join(f"{name}: {words}" for name, words in told.items() if words)
+        errors = {
+            name: load_software(name).error_words for name in sorted(_profiles(self.resolved))
+        }
+        return " | ".join(f"{name}: {words}" for name, words in errors.items() if words)
 
     @cached_property
     def identity(self) -> Mapping[str, Any]:
@@ -300,7 +302,7 @@ def _without_values(column: Column) -> Column:
 
 
 def prepare(
-    stated: Mapping[str, Any] | Sweep,
+    spec: Mapping[str, Any] | Sweep,
     *,
     text: str = "",
     command: Sequence[str] = ("sweeps",),
@@ -311,7 +313,7 @@ def prepare(
 ) -> Job:
     """Make a sweep ready to run."""
     try:
-        return _prepared(stated, text, tuple(command), bare_is_si, folders, dict(options or {}))
+        return _prepared(spec, text, tuple(command), bare_is_si, folders, dict(options or {}))
     except InputError as error:
         if not where:
             raise
@@ -339,18 +341,18 @@ def _published(resolved: Resolved) -> bool:
 
 
 def _prepared(
-    stated: Mapping[str, Any] | Sweep,
+    spec: Mapping[str, Any] | Sweep,
     text: str,
     command: tuple[str, ...],
     bare_is_si: bool,
     folders: Sequence[Path],
     options: Mapping[str, Any],
 ) -> Job:
-    if isinstance(stated, Sweep):
-        sweep = stated
+    if isinstance(spec, Sweep):
+        sweep = spec
     else:
-        sweep = read_sweep(stated, bare_is_si=bare_is_si, folders=folders)
-        text = text or to_toml(with_si_units(stated) if bare_is_si else stated)
+        sweep = read_sweep(spec, bare_is_si=bare_is_si, folders=folders)
+        text = text or to_toml(with_si_units(spec) if bare_is_si else spec)
     measured = None
     if sweep.measured:
         from sweeps.validate.measured import join_measured

@@ -186,8 +186,8 @@ def _sweep(
 
 def _text(sweep: Sweep, asked: Mapping[str, str | None]) -> str:
     """Return the spec that states the sweep."""
-    stated: dict[str, Any] = {"title": sweep.title, "summary": sweep.summary}
-    stated["quantities"] = list(sweep.quantities)
+    spec: dict[str, Any] = {"title": sweep.title, "summary": sweep.summary}
+    spec["quantities"] = list(sweep.quantities)
 
     def text(name: str) -> Any:
         return with_unit(name, asked[name]) if name in sweep.given and name in VOCABULARY else None
@@ -195,7 +195,7 @@ def _text(sweep: Sweep, asked: Mapping[str, str | None]) -> str:
     axes = {a.name: text(a.name) or [str(v) for v in a.columns[a.name]] for a in sweep.axes}
     constants = {**sweep.labels, **{name: text(name) for name in sweep.constants}}
     tables = {"axes": axes, "constants": constants}
-    return to_toml({**stated, **{name: table for name, table in tables.items() if table}})
+    return to_toml({**spec, **{name: table for name, table in tables.items() if table}})
 
 
 # What mechanisms take of what is given, and what they lack.

@@ -5,7 +5,7 @@ has a `Job`, and gives it to `sweeps.cli.write.Output`, which prints it and is t
 file.  In a command with ``@output_options``::
 
     out = Output(given, "hops")  # the options; outputs/hops.nc where no file is named
-    attrs = provenance_of(title=.., stated={"hops": ..}, given=given)
+    attrs = provenance_of(title=.., spec={"hops": ..}, given=given)
     result = Result(Layout(sizes, coordinates, variables, attrs))  # columns with their values
     out.write(result, figures=[..])  # --output, --plot: whole or not at all
     out.show(result, lines)  # --csv, --json; else lines for people
@@ -307,7 +307,7 @@ def of_columns(
     variables: Sequence[Column],
     *,
     title: str,
-    stated: Mapping[str, Any],
+    spec: Mapping[str, Any],
     given: Mapping[str, Any],
     summary: str = "",
     rows: Sequence[Record] | None = None,
@@ -319,7 +319,7 @@ def of_columns(
     attrs = provenance_of(
         title=title,
         summary=summary,
-        stated=stated,
+        spec=spec,
         given=given,
         references="; ".join(
             dict.fromkeys(one for text in sources for one in text.split("; ") if one)
@@ -665,7 +665,7 @@ def stored_as(given: Mapping[str, Any]) -> dict[str, Any]:
 def provenance_of(
     *,
     title: str,
-    stated: Mapping[str, Any],
+    spec: Mapping[str, Any],
     given: Mapping[str, Any],
     summary: str = "",
     references: str = "",
@@ -675,13 +675,13 @@ def provenance_of(
 ) -> dict[str, str]:
     """Return the global attributes of a result: what was asked, by which code, when, of what.
 
-    `stated` says what was asked, and `inputs` what it depends on beside: a digest of a file, or
+    `spec` says what was asked, and `inputs` what it depends on beside: a digest of a file, or
     figures of machines that can change.
     """
     from sweeps.spec.units import to_toml
     from sweeps.store.encode import code_digest, fingerprint, provenance
 
-    text = to_toml({"title": title, **stated})
+    text = to_toml({"title": title, **spec})
     depends = {**stored_as(given), "inputs": inputs}
     return provenance(
         title=title,

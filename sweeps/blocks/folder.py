@@ -115,7 +115,7 @@ BLOCK = re.compile(r"(\d{8,})\.block")
 
 
 @dataclass(frozen=True)
-class Stated:
+class FirstStart:
     """What the first start of a sweep has fixed."""
 
     attrs: Mapping[str, str]  # The file's global attributes: its dates are those of the first start
@@ -146,7 +146,7 @@ def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def stated_in(text: str) -> Stated | None:
+def first_start_in(text: str) -> FirstStart | None:
     """Return what a plan's file says; None where it is torn."""
     try:
         content = json.loads(text)
@@ -155,7 +155,7 @@ def stated_in(text: str) -> Stated | None:
         return None
     if known != _digest(content) or content.pop("format") != FORMAT:
         return None
-    return Stated(**{**content, "limits": Limits(*content["limits"])})
+    return FirstStart(**{**content, "limits": Limits(*content["limits"])})
 
 
 class Folder:
@@ -168,13 +168,13 @@ class Folder:
         """Return the name of a block's file."""
         return self.path / f"{index:08d}.block"
 
-    def stated(self) -> Stated | None:
+    def first_start(self) -> FirstStart | None:
         """Return what the first start has fixed; None where there was none, or it is damaged."""
         try:
             text = (self.path / PLAN).read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
             return None
-        return stated_in(text)
+        return first_start_in(text)
 
     def is_damaged(self) -> bool:
         """Return whether a plan that can't be read has blocks, so that a start would lose them.
@@ -182,7 +182,7 @@ class Folder:
         A start that was cut short leaves a torn plan without blocks, and an end that was, blocks
         without a plan: neither is a loss.
         """
-        if not (self.path / PLAN).exists() or self.stated() is not None:
+        if not (self.path / PLAN).exists() or self.first_start() is not None:
             return False
         names = self.path.iterdir()
         return any(BLOCK.fullmatch(path.name) and looks_complete(path) for path in names)
@@ -191,7 +191,7 @@ class Folder:
         """Return whether there is a folder."""
         return self.path.is_dir()
 
-    def begin(self, stated: Stated) -> None:
+    def begin(self, start: FirstStart) -> None:
         """Make the folder, with nothing but the plan in it.
 
         Blocks without a plan have no owner.
@@ -201,7 +201,7 @@ class Folder:
         self.path.mkdir(exist_ok=True)
         to_disk(self.path.parent)
         with NewFile(self.path / PLAN) as file:
-            file.write(stated.text().encode())
+            file.write(start.text().encode())
             file.publish()
 
     def put_recipe(self, content: bytes) -> Path:
@@ -248,7 +248,7 @@ def _is_not_empty(error: OSError) -> bool:
     return error.errno in {errno.ENOTEMPTY, errno.EEXIST}
 
 
-def refusal(output: Path, found: Stated, wanted: Mapping[str, str]) -> InputError:
+def refusal(output: Path, found: FirstStart, wanted: Mapping[str, str]) -> InputError:
     """Return why a sweep can't go on with what is there."""
     changed = [name for name in wanted if found.identity.get(name) != wanted[name]]
     text = " and ".join(changed) or "the way in which it is cut"
@@ -257,7 +257,7 @@ def refusal(output: Path, found: Stated, wanted: Mapping[str, str]) -> InputErro
     return InputError(fault("--resume", str(output), wrong, allowed))
 
 
-def _since(found: Stated) -> str:
+def _since(found: FirstStart) -> str:
     return str(found.attrs.get("date_created", "its start"))
 
 
@@ -267,7 +267,7 @@ def damaged(output: Path) -> InputError:
     return InputError(fault("output", str(output), wrong, "--overwrite starts afresh"))
 
 
-def unfinished(output: Path, found: Stated, done: int) -> InputError:
+def unfinished(output: Path, found: FirstStart, done: int) -> InputError:
     """Return why a sweep isn't simply begun again."""
     wrong = f"was begun {_since(found)} and has {done} of {found.blocks} blocks"
     allowed = "--resume goes on with it, --overwrite starts afresh"

@@ -34,7 +34,7 @@ from sweeps.blocks.estimate import (
     estimate,
     limits_for,
 )
-from sweeps.blocks.folder import Folder, Stated, damaged, refusal, unfinished
+from sweeps.blocks.folder import FirstStart, Folder, damaged, refusal, unfinished
 from sweeps.blocks.work import (
     Reader,
     Recipe,
@@ -296,22 +296,22 @@ def run_in_blocks(
     with output_lock(output, overwrite=overwrite, folder=zarr) as target:
         folder = Folder(target)
         with system_calls(output):
-            stated = _stated(job, output, folder, cut, overwrite=overwrite, resume=resume)
+            start = _first_start(job, output, folder, cut, overwrite=overwrite, resume=resume)
         own = chosen if zarr else None
-        recipe = recipe_of(job, stated.limits, stated.per_block, formulas, own)
+        recipe = recipe_of(job, start.limits, start.per_block, formulas, own)
         work = Work(recipe, job.program)
-        with _message_of_kept(job, output, folder, recipe, stated):
-            missing = _missing(folder, recipe, stated)
-            require(_needed(job, chosen, len(missing) / stated.blocks, zarr=zarr), output)
+        with _message_of_kept(job, output, folder, recipe, start):
+            missing = _missing(folder, recipe, start)
+            require(_needed(job, chosen, len(missing) / start.blocks, zarr=zarr), output)
             if zarr:
                 prepare_store(job, work, folder, output)
-            _compute(Assignment(work, folder, output, missing), stated.blocks, pool, progress)
-            read = Reader(work, folder, output, stated.blocks)
+            _compute(Assignment(work, folder, output, missing), start.blocks, pool, progress)
+            read = Reader(work, folder, output, start.blocks)
             if zarr:
                 report = progress("gathering") if progress else None
-                written = gather_store(job, read, target, stated.attrs, overwrite, report)
+                written = gather_store(job, read, target, start.attrs, overwrite, report)
             else:
-                written = _gather(job, read, stated, target, chosen, overwrite, progress)
+                written = _gather(job, read, start, target, chosen, overwrite, progress)
         with system_calls(output):
             folder.remove()
         return written
@@ -336,11 +336,11 @@ def _digest(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _stated(
+def _first_start(
     job: Job, output: Path, folder: Folder, cut: Cut, *, overwrite: bool, resume: bool
-) -> Stated:
+) -> FirstStart:
     """Return what is fixed for this sweep: by its first start, which this may be."""
-    found = folder.stated()
+    found = folder.first_start()
     wanted = identity(job)
     if not overwrite and folder.is_damaged():
         raise damaged(output)
@@ -356,36 +356,36 @@ def _stated(
             raise unfinished(output, found, done)
     names = recipe_of(job, cut.limits, cut.per_block).names
     steps = len(Steps(job.program, names, cut.limits))
-    stated = Stated(dict(job.attrs), wanted, cut.limits, cut.per_block, steps)
-    folder.begin(stated)
-    return stated
+    start = FirstStart(dict(job.attrs), wanted, cut.limits, cut.per_block, steps)
+    folder.begin(start)
+    return start
 
 
-def _missing(folder: Folder, recipe: Recipe, stated: Stated) -> tuple[int, ...]:
+def _missing(folder: Folder, recipe: Recipe, start: FirstStart) -> tuple[int, ...]:
     """Return the blocks that aren't there."""
     with system_calls(folder.path):
-        done = folder.done(recipe.owner, stated.blocks)
-    return tuple(index for index in range(stated.blocks) if index not in done)
+        done = folder.done(recipe.owner, start.blocks)
+    return tuple(index for index in range(start.blocks) if index not in done)
 
 
 @contextlib.contextmanager
 def _message_of_kept(
-    job: Job, output: Path, folder: Folder, recipe: Recipe, stated: Stated
+    job: Job, output: Path, folder: Folder, recipe: Recipe, start: FirstStart
 ) -> Iterator[None]:
     """Add to what fails while a sweep runs what is left of it, and what it takes to go on."""
     try:
         yield
     except RunError as error:
         try:
-            left = len(_missing(folder, recipe, stated))
+            left = len(_missing(folder, recipe, start))
         except (InputError, RunError):
             raise error from None
-        if left == stated.blocks:
+        if left == start.blocks:
             raise
         zarr = recipe.storage is not None
-        needed = _needed(job, recipe.storage or Storage(), left / stated.blocks, zarr=zarr)
+        needed = _needed(job, recipe.storage or Storage(), left / start.blocks, zarr=zarr)
         disk = f" (needs {readable(needed)} of disk)" if needed > free_bytes(output.parent) else ""
-        done = f"{stated.blocks - left} of {stated.blocks} blocks are kept"
+        done = f"{start.blocks - left} of {start.blocks} blocks are kept"
         message = f"{error}; {done}: --resume goes on with them{disk}"
         raise RunError(message) from error
 
@@ -410,35 +410,35 @@ def _compute(
 def _gather(
     job: Job,
     read: Reader,
-    stated: Stated,
+    start: FirstStart,
     target: Path,
     storage: Storage,
     overwrite: bool,
     progress: Callable[[str], Progress] | None,
 ) -> Written:
     """Write the blocks' contents to the file."""
-    layout, blocks = _result(job, read, stated, progress("reducing") if progress else None)
+    layout, blocks = _result(job, read, start, progress("reducing") if progress else None)
     plan = planned(read.output, layout, storage, overwrite=overwrite)
     report = progress("gathering") if progress else None
     return write_under_lock(read.output, target, layout, blocks, plan, storage, overwrite, report)
 
 
 def _result(
-    job: Job, read: Reader, stated: Stated, report: Progress | None
+    job: Job, read: Reader, start: FirstStart, report: Progress | None
 ) -> tuple[Layout, Iterator[Block]]:
     """Return the layout and the blocks of the whole result, from the blocks' files."""
     reducers: list[Reducer] = job.reducers()
-    for index in range(stated.blocks if reducers else 0):
+    for index in range(start.blocks if reducers else 0):
         merge_states(reducers, read(index))
         if report is not None:
-            report(index + 1, stated.blocks)
+            report(index + 1, start.blocks)
     stored = (
         block
-        for index in range(stated.blocks if read.work.recipe.stored else 0)
+        for index in range(start.blocks if read.work.recipe.stored else 0)
         for block in stored_blocks(read(index))
     )
     layout, blocks = job.result_of(reducers, stored)
-    return dataclasses.replace(layout, attrs=stated.attrs), blocks
+    return dataclasses.replace(layout, attrs=start.attrs), blocks
 
 
 # Whether a sweep is written while it is computed, or kept in blocks, and how it is cut.
@@ -535,7 +535,7 @@ def write_sweep(
     found = estimate(job, limits)
     with system_calls(output):
         folder = Folder(target)
-        begun = folder.stated() is not None or folder.is_damaged()
+        begun = folder.first_start() is not None or folder.is_damaged()
     goes_on = begun and not means.overwrite
     alone = job.measured is not None and not begun
     directly = alone or not (goes_on or (begun and means.resume) or keeps_blocks(found, means))

@@ -52,7 +52,7 @@ NAMES = tuple(name for name, _ in TERMS)
 DEVIATIONS = np.array([deviation for terms in GROUPS.values() for deviation in terms.values()])
 # Which rows tell a group: those where the wire takes most of the time, hardly any, or a part.
 LONG, SHORT = 0.5, 0.2
-TOLD_BY = {
+DETERMINED_BY = {
     "rate": "long", "fabric rate": "long", "ramp": "middling", "copy": "middling",
     "fabric ramp": "middling",
 }  # fmt: skip
@@ -132,7 +132,7 @@ class Fit:
 def fit_profile(model: Model) -> Fit:
     """Fit a machine's constants to rows."""
     problem = _Problem(model)
-    kept = problem.untold()
+    kept = problem.undetermined()
     free = [name for name in GROUPS if name not in kept]
     groups: tuple[str, ...] = ()
     scores = (np.nan, np.nan)
@@ -255,7 +255,7 @@ class _Problem:
         spread = max(float(np.average(np.minimum(found.errors[0] ** 2, 9.0), weights=own)), 1.0)
         matrix = (slopes * own) @ slopes.T / spread + np.diag(DEVIATIONS**-2.0)
         covariance = np.linalg.inv(matrix)
-        told = {}
+        relative = {}
         links = NAMES.index(LINKS)
         for place in np.flatnonzero(marks[0]):
             name = NAMES[place]
@@ -267,10 +267,10 @@ class _Problem:
                 part[links] = 1.0
             # A rate at its bound has no slope, and isn't the profile's.
             if np.abs(part @ slopes).max() * UNIT >= _NOTICED or abs(part @ found.theta[0]) > 0.01:
-                told[name] = float(np.sqrt(part @ covariance @ part))
-        return told
+                relative[name] = float(np.sqrt(part @ covariance @ part))
+        return relative
 
-    def untold(self) -> dict[str, str]:
+    def undetermined(self) -> dict[str, str]:
         """Return the groups that rows can't tell, and why."""
         rows = self.model.rows
         at = self.state(np.zeros((1, len(NAMES))), _marks([tuple(GROUPS)]), np.ones((1, len(rows))))
@@ -282,7 +282,7 @@ class _Problem:
         }
         found: dict[str, str] = {}
         for group in GROUPS:
-            told_by = TOLD_BY.get(group, "short")
+            length = DETERMINED_BY.get(group, "short")
             own = np.array([name == group for _, name in TERMS])
             noticed = (slopes[own] >= _NOTICED).any(axis=0) | (group == "host")
             if not noticed.any():
@@ -290,9 +290,9 @@ class _Problem:
                 found[group] = "no log spans nodes" if between else "no row pays it"
                 continue
             own_rows = rows.between if group.startswith("fabric") else np.ones(len(rows), np.bool_)
-            sizes = np.unique(rows.message_bytes[which[told_by] & own_rows])
+            sizes = np.unique(rows.message_bytes[which[length] & own_rows])
             if len(sizes) < _SIZES:
-                found[group] = f"no two {told_by} messages that tell it"
+                found[group] = f"no two {length} messages that tell it"
             elif group == "step" and len(np.unique(rows.ranks[which["short"] & noticed])) < 2:
                 found[group] = "one number of ranks doesn't tell it from the launch"
         return found
@@ -363,8 +363,8 @@ def _folds(rows: Rows) -> tuple[Marks, Floats]:
     if len(ranks) > 1:
         folds.append(rows.ranks <= ranks[(len(ranks) - 1) // 2])
         shares.append(2.0)
-    told = [place for place, one in enumerate(folds) if one.any() and not one.all()]
-    return np.array(folds)[told], np.array(shares)[told]
+    parted = [place for place, one in enumerate(folds) if one.any() and not one.all()]
+    return np.array(folds)[parted], np.array(shares)[parted]
 
 
 def _left_out(problem: _Problem, errors: Floats, folds: Marks, shares: Floats) -> Floats:

@@ -149,7 +149,7 @@ _DEVICE = re.compile(r"\b(?:MI|GB|[A-Z])\d{2,3}[A-Z]?\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class LogDefaults:
     """What the user says of logs that don't say it: 0 and nothing where they do."""
 
     operation: str = ""  # The collective
@@ -177,11 +177,11 @@ class PlacedTest:
         return f"{self.nodes} x {self.ranks // self.nodes} ranks"
 
 
-def cases_of(tests: Sequence[LogTest], machine: Machine, stated: Stated) -> list[PlacedTest]:
+def cases_of(tests: Sequence[LogTest], machine: Machine, defaults: LogDefaults) -> list[PlacedTest]:
     """Place tests on a machine's nodes."""
     faults = Faults()
     of_it = (test for test in tests if test.hardware in ("", machine.name))
-    every = [faults.of(_case, test, machine, stated) for test in of_it]
+    every = [faults.of(_case, test, machine, defaults) for test in of_it]
     cases = faults.checked([case for case in every if case is not None])
     if not cases:
         named = ", ".join(dict.fromkeys(test.hardware for test in tests))
@@ -190,11 +190,11 @@ def cases_of(tests: Sequence[LogTest], machine: Machine, stated: Stated) -> list
     return cases
 
 
-def _case(test: LogTest, machine: Machine, stated: Stated) -> PlacedTest:
-    operation = _operation(test, stated)
+def _case(test: LogTest, machine: Machine, defaults: LogDefaults) -> PlacedTest:
+    operation = _operation(test, defaults)
     test = replace(test, operation=operation)
-    ranks = _ranks(test, operation, stated)
-    nodes, notes = _nodes(test, ranks, machine, stated)
+    ranks = _ranks(test, operation, defaults)
+    nodes, notes = _nodes(test, ranks, machine, defaults)
     rows, odd = checked_rates(test, ranks)
     placed = f"{nodes} x {ranks // nodes}" if nodes > 1 else f"{ranks}"
     return PlacedTest(
@@ -208,12 +208,12 @@ def _case(test: LogTest, machine: Machine, stated: Stated) -> PlacedTest:
     )
 
 
-def _operation(test: LogTest, stated: Stated) -> str:
+def _operation(test: LogTest, defaults: LogDefaults) -> str:
     own = test.operation or operation_of(test.path.name)
-    if test.operation and stated.operation and test.operation != stated.operation:
+    if test.operation and defaults.operation and test.operation != defaults.operation:
         wrong = f"{test.where}: the log is of {test.operation}"
-        raise InputError(fault("--op", stated.operation, wrong, "leave it out: the log says it"))
-    found = stated.operation or own
+        raise InputError(fault("--op", defaults.operation, wrong, "leave it out: the log says it"))
+    found = defaults.operation or own
     if not found:
         message = (
             f"{test.where}: neither the log nor its name says which operation it is of; "
@@ -223,11 +223,11 @@ def _operation(test: LogTest, stated: Stated) -> str:
     return found
 
 
-def _ranks(test: LogTest, operation: str, stated: Stated) -> int:
-    if test.ranks and stated.ranks and test.ranks != stated.ranks:
+def _ranks(test: LogTest, operation: str, defaults: LogDefaults) -> int:
+    if test.ranks and defaults.ranks and test.ranks != defaults.ranks:
         wrong = f"{test.where}: the log has {test.ranks}"
-        raise InputError(fault("--ranks", stated.ranks, wrong, "leave it out: the log says it"))
-    ranks = test.ranks or stated.ranks
+        raise InputError(fault("--ranks", defaults.ranks, wrong, "leave it out: the log says it"))
+    ranks = test.ranks or defaults.ranks
     if not ranks:
         implied = implied_ranks(operation, test.rows)
         hint = f"--ranks {implied}, which busbw by algbw implies" if implied else "--ranks N"
@@ -240,14 +240,14 @@ def _ranks(test: LogTest, operation: str, stated: Stated) -> int:
 
 
 def _nodes(
-    test: LogTest, ranks: int, machine: Machine, stated: Stated
+    test: LogTest, ranks: int, machine: Machine, defaults: LogDefaults
 ) -> tuple[int, tuple[str, ...]]:
     """Return the nodes of a test, and what was assumed of them."""
     most = int(machine.figures["gpus_per_node"].value)
     hosts = list(test.hosts.values())
     notes: tuple[str, ...] = ()
-    if stated.gpus_per_node:
-        nodes = -(-ranks // stated.gpus_per_node)
+    if defaults.gpus_per_node:
+        nodes = -(-ranks // defaults.gpus_per_node)
     elif test.nodes:
         nodes = test.nodes
     elif len(hosts) > 1 and most > MOST_IN_A_HOST:
@@ -259,8 +259,8 @@ def _nodes(
         )
     elif hosts:
         if len(set(hosts)) > 1:
-            told = ", ".join(f"{host} {count}" for host, count in test.hosts.items())
-            message = f"{test.where}: nodes have unequal ranks ({told}); as many on each node"
+            counts = ", ".join(f"{host} {count}" for host, count in test.hosts.items())
+            message = f"{test.where}: nodes have unequal ranks ({counts}); as many on each node"
             raise InputError(message)
         nodes = len(hosts)
     else:

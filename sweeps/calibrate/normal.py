@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from sweeps.calibrate.logs import LogTest, read_table_log
 from sweeps.calibrate.model import (
+    LogDefaults,
     Model,
     PlacedTest,
     Rows,
-    Stated,
     bus_factor,
     cases_of,
     machine_for,
@@ -191,7 +191,7 @@ def published() -> tuple[Peer, ...]:
 
 
 def _of_machine(tests: Sequence[LogTest], machine: Machine) -> list[Peer]:
-    cases = cases_of(tests, machine, Stated())
+    cases = cases_of(tests, machine, LogDefaults())
     return peers_of(cases, rows_of(cases, ("out-of-place",)), machine)
 
 
@@ -283,7 +283,7 @@ class Normal:
     def result(self, given: Mapping[str, Any]) -> Result:
         """Return it as a dataset of rows."""
         attrs = provenance_of(
-            title=self.title, stated={"normal": self.asked}, given=given, references=self.sources,
+            title=self.title, spec={"normal": self.asked}, given=given, references=self.sources,
             inputs=[list(map(dict, self.rows))],
         )  # fmt: skip
         return of_rows(self.rows, self.fields, attrs)

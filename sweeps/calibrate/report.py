@@ -30,10 +30,10 @@ from sweeps.calibrate.fit import (
 )
 from sweeps.calibrate.logs import PLACEMENTS, check_operation, read_logs
 from sweeps.calibrate.model import (
+    LogDefaults,
     Model,
     PlacedTest,
     Rows,
-    Stated,
     bus_factor,
     cases_of,
     machine_for,
@@ -107,8 +107,8 @@ def calibrate(request: CalibrationRequest) -> Calibration:
     operation = check_operation(request.operation)
     machine = machine_for(request.hardware, request.fabric, request.folders)
     tests = read_logs(request.logs, operation)
-    stated = Stated(operation, request.ranks, request.gpus_per_node)
-    cases = cases_of(tests, machine, stated)
+    defaults = LogDefaults(operation, request.ranks, request.gpus_per_node)
+    cases = cases_of(tests, machine, defaults)
     placements = PLACEMENTS if request.placement == "both" else (request.placement,)
     rows = rows_of(cases, placements)
     if not len(rows):
@@ -120,7 +120,7 @@ def calibrate(request: CalibrationRequest) -> Calibration:
     fit = fit_profile(model)
     known = published()
     peers = peers_of(cases, rows, machine)
-    told = [case for place, case in enumerate(cases) if (rows.case == place).any()]
+    curves = [case for place, case in enumerate(cases) if (rows.case == place).any()]
     return Calibration(
         request=request,
         machine=machine,
@@ -132,7 +132,7 @@ def calibrate(request: CalibrationRequest) -> Calibration:
         scatter=scatter(rows, fit.after),
         outliers=fall_out(rows, fit.after),
         scores=scores_of(rows, fit.before, fit.after),
-        verdicts=[verdict_of(case, one, known) for case, one in zip(told, peers, strict=True)],
+        verdicts=[verdict_of(case, one, known) for case, one in zip(curves, peers, strict=True)],
         wrong=tuple(_wrong(cases, placements)),
     )
 
@@ -249,10 +249,10 @@ def _logs(found: Calibration, verbose: bool) -> Iterator[str]:
         for note in case.notes:
             notes.setdefault(note, []).append(case.test.name)
     for note, names in notes.items():
-        told = (
+        tests = (
             ", ".join(dict.fromkeys(names)) if verbose or len(names) < 4 else f"{len(names)} tests"
         )
-        yield f"  note, {told}: {note}"
+        yield f"  note, {tests}: {note}"
 
 
 def _constants(found: Calibration) -> Iterator[str]:
@@ -554,7 +554,7 @@ def result_of(found: Calibration, given: Mapping[str, Any]) -> Result:
     asked = {name: given[name] for name in ("algorithm", "placement", "op") if given[name]}
     attrs = provenance_of(
         title="Collective operations: measured, and predicted with fitted constants",
-        stated={"hardware": found.machine.name, **asked, "logs": logs},
+        spec={"hardware": found.machine.name, **asked, "logs": logs},
         given=given,
         references=f"logs {', '.join(path.name for path in paths)}, on the figures of "
         f"{found.machine.name}",
@@ -587,10 +587,10 @@ def hardware_text(found: Calibration, name: str) -> str:
     content["name"] = name
     content["title"] = f"{base.title}, calibrated"
     fit = found.fit
-    told = ", ".join(fit.groups) or "nothing: the profile predicts these logs as well as any fit"
+    groups = ", ".join(fit.groups) or "nothing: the profile predicts these logs as well as any fit"
     content["summary"] = (
         f"{base.summary.strip()} Constants of its library fitted to measured collectives by sweeps "
-        f"calibrate, on those of {base.name}: {told}; the rest is as there.\n"
+        f"calibrate, on those of {base.name}: {groups}; the rest is as there.\n"
     )
     software = content.setdefault("software", {})
     if base.fabric:
@@ -608,8 +608,8 @@ def _hardware_file_logs(found: Calibration) -> str:
     """Return what the figures come from: logs, their dates, rows and versions."""
     paths = dict.fromkeys(case.test.path for case in found.cases)
     names = [path.name for path in paths]
-    told = ", ".join(names[:_NAMED])
-    told += f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    logs = ", ".join(names[:_NAMED])
+    logs += f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     dates = sorted(
         f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}" for path in paths
     )
@@ -619,7 +619,7 @@ def _hardware_file_logs(found: Calibration) -> str:
         for program, version in case.test.versions.items():
             versions[f"{program} {version}"] = None
     which = f"; {', '.join(versions)}" if versions else "; versions not in the logs"
-    return f"fitted by sweeps calibrate to {told} ({len(found.rows)} rows, files of {dated}{which})"
+    return f"fitted by sweeps calibrate to {logs} ({len(found.rows)} rows, files of {dated}{which})"
 
 
 def _figure(found: Calibration, constant: str, logs: str) -> dict[str, Any]:

@@ -133,9 +133,9 @@ def command(**given: Any) -> int:
     from sweeps.result import command_line
 
     load_formulas(given["formulas"])
-    stated, readings = stated_analysis(given)
+    spec, readings = stated_analysis(given)
     job = analysis_job(
-        stated,
+        spec,
         command=command_line(),
         folders=folders_of(given),
         options=file_options(given),
@@ -189,15 +189,13 @@ def page_command(file: str | None, **given: Any) -> int:
     the best cell within limits that its reader sets, each number with its reasons and source.
     Of a plan (--model, --hardware, --gpus ..) it is a calculator that follows every slider.
     """
-    stated = [name for name in flags.OF_TRAINING if given[name] is not None]
+    own = [name for name in flags.OF_TRAINING if given[name] is not None]
     if file is None:
         write_live(given)
         return 0
-    if stated:
+    if own:
         wrong = f"a page of {file} has its own values"
-        raise InputError(
-            [fault(flags.flag_of(n), given[n], wrong, "one of the two") for n in stated]
-        )
+        raise InputError([fault(flags.flag_of(n), given[n], wrong, "one of the two") for n in own])
     path = Path(file)
     output = Path(given["output"] or path.with_suffix(".html"))
     write_stored(path, output, given, overwrite=given["overwrite"])
@@ -211,13 +209,13 @@ def write_live(given: dict[str, Any]) -> None:
 
     if not any(given[name] for name in ("model", "parameters", "layers")):
         raise InputError(needs("a page", "what it is of", "FILE.nc, or --model NAME"))
-    stated, readings = stated_analysis(given)
+    spec, readings = stated_analysis(given)
     options = flags.given_options(given, flags.OF_TRAINING)
     names = [options["model"] or "model", options["hardware"] or LABELS["hardware"].default]
     output = Path(given["output"] or f"{'-'.join(Path(name).stem for name in names)}.html")
     _check(output, overwrite=given["overwrite"])
     page = page_of(
-        stated, options, flags.flag_of, grouped_lines,
+        spec, options, flags.flag_of, grouped_lines,
         command=command_line(), folders=folders_of(given),
     )  # fmt: skip
     sys.stdout.writelines(f"({line})\n" for line in readings)

@@ -286,14 +286,14 @@ LACKING = {
 
 
 def analysis_job(
-    stated: Mapping[str, Any],
+    spec: Mapping[str, Any],
     *,
     command: Sequence[str] = ("sweeps", "analysis"),
     folders: Sequence[Path] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Job:
     """Make a sweep of training steps ready to run."""
-    sweep = read_sweep(stated, bare_is_si=True, folders=folders)
+    sweep = read_sweep(spec, bare_is_si=True, folders=folders)
     _check_model(sweep.given)
     job = prepare(
         replace(sweep, quantities=(*ASKED, *_of_a_run(sweep, folders)), optional=True),
@@ -305,7 +305,7 @@ def analysis_job(
     job = _with_sides(job)
     _check_needed(job)
     wanted = [name for name in job.program.wanted if not _of_one_layer(job, name)]
-    text = to_toml(with_si_units({**stated, "quantities": wanted}))
+    text = to_toml(with_si_units({**spec, "quantities": wanted}))
     return replace(job, sweep=replace(job.sweep, quantities=tuple(wanted)), text=text)
 
 

@@ -365,8 +365,8 @@ def _needs(evaluation: Evaluation, result: AnalysisResult) -> str:
 
 def _host(evaluation: Evaluation) -> str:
     needs, has = (_number(evaluation, f"host_memory{what}") for what in ("", "_capacity"))
-    told = f"{size_of(needs)} a GPU of {size_of(has)}"
-    return f"{told}: DOES NOT FIT" if needs > has else told if needs > 0.0 else ""
+    size = f"{size_of(needs)} a GPU of {size_of(has)}"
+    return f"{size}: DOES NOT FIT" if needs > has else size if needs > 0.0 else ""
 
 
 def _line(words: str, text: str) -> str:

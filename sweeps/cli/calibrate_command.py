@@ -255,7 +255,7 @@ def fit_constants_command(tables: tuple[str, ...], **given: Any) -> int:
     ]  # fmt: skip
     attrs = provenance_of(
         title="Constants of a training step, fitted to measured steps",
-        stated={"tables": list(tables) or ["training"]},
+        spec={"tables": list(tables) or ["training"]},
         given=given,
         references="each row's source_ref says where it stands",
         inputs=rows,

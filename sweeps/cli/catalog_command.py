@@ -85,7 +85,7 @@ def command(
     from sweeps.result import fitted
 
     found = [_load(name, machines, models, frameworks) for name in names]
-    with redirect_stdout(StringIO()) as told:
+    with redirect_stdout(StringIO()) as screen:
         for one in found:
             if isinstance(one, Machine):
                 _show_machine(one)
@@ -95,7 +95,7 @@ def command(
                 _show_library(one)
             else:
                 _show_model(one, seq_length)
-    sys.stdout.writelines(fitted(told.getvalue().splitlines()))
+    sys.stdout.writelines(fitted(screen.getvalue().splitlines()))
     return 0
 
 

@@ -57,10 +57,10 @@ def command(**given: Any) -> int:
         )
         options["algorithm"] = algorithm
     _check_needed(options)
-    stated = stated_sweep(options, "Collective operations")
+    spec = stated_sweep(options, "Collective operations")
     folders = folders_of(given)
     job = prepare(
-        stated,
+        spec,
         command=command_line(),
         folders=folders,
         options=file_options(given),

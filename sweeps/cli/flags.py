@@ -282,15 +282,15 @@ def in_tokens(options: dict[str, Any], batch: str) -> tuple[str, ...]:
     lines = []
     if counts_tokens(options.get("global_batch")):
         if options.get("tokens_per_step") is not None:
-            told, wrong = options["tokens_per_step"], f"stands beside {batch} in tokens"
-            raise InputError(fault(flag_of("tokens_per_step"), told, wrong, "one of the two"))
+            value, wrong = options["tokens_per_step"], f"stands beside {batch} in tokens"
+            raise InputError(fault(flag_of("tokens_per_step"), value, wrong, "one of the two"))
         options["tokens_per_step"] = options.pop("global_batch")
         lines = _readings(batch, "tokens_per_step", options["tokens_per_step"], " a step")
     elif options.get("tokens_per_step") is not None:
         if options.get("global_batch") is not None:
-            told = options["global_batch"]
+            value = options["global_batch"]
             wrong = f"stands beside {flag_of('tokens_per_step')}"
-            raise InputError(fault(batch, told, wrong, "one of the two"))
+            raise InputError(fault(batch, value, wrong, "one of the two"))
         flag, text = flag_of("tokens_per_step"), options["tokens_per_step"]
         lines = _readings(flag, "tokens_per_step", text, " a step")
     length = options.get("sequence_length")

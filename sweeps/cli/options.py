@@ -98,12 +98,12 @@ def stated_sweep(given: Mapping[str, str | None], title: str) -> dict[str, Any]:
             continue
         many = "," in text or ":" in text or text.strip() == "all"
         (axes if many else constants)[name] = text
-    stated: dict[str, Any] = {"title": title}
+    spec: dict[str, Any] = {"title": title}
     if axes:
-        stated["axes"] = axes
+        spec["axes"] = axes
     if constants:
-        stated["constants"] = constants
-    return stated
+        spec["constants"] = constants
+    return spec
 
 
 def folders_of(given: Mapping[str, Any]) -> list[Path]:
@@ -305,10 +305,10 @@ def price_words(machine: Machine) -> str:
     figure = machine.figures.get("price")
     if figure is None:
         return ""
-    told = f"the price, {figure.value:g} USD/h for a GPU of {machine.name}"
+    words = f"the price, {figure.value:g} USD/h for a GPU of {machine.name}"
     whose = f"({figure.kind}: {figure.source})"
     if not figure.date:
-        return f"{told}, has no date {whose}"
+        return f"{words}, has no date {whose}"
     months = [12 * int(text[:4]) + int(text[5:7]) for text in (created(), figure.date)]
     age = months[0] - months[1]
-    return f"{told}, is of {figure.date}, {age} months old {whose}: --price gives today's"
+    return f"{words}, is of {figure.date}, {age} months old {whose}: --price gives today's"

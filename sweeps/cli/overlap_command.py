@@ -212,11 +212,11 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any])
         kinds = {case.labels["mechanism"] for case in job.program.cases}
         usual = default_folder() / ("overlap" if len(kinds) > 1 else f"overlap-{kinds.pop()}")
         stem = Path(given["output"]).with_suffix("") if given["output"] else usual
-        held = {name: format_quantity(value, VOCABULARY[name].units)
+        constants = {name: format_quantity(value, VOCABULARY[name].units)
                 for name, value in job.sweep.constants.items()}  # fmt: skip
         fixed = " · ".join(
             unbroken(display.phrase(name, text) or f"{plain(name)} {text}")
-            for name, text in held.items()
+            for name, text in constants.items()
         )
         sequential = {
             name: values_of(job, case, ["sequential_time"])["sequential_time"]

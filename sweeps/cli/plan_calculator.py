@@ -227,7 +227,7 @@ def _result(
     attrs = provenance_of(
         title="Parallel strategy calculator",
         summary="Model states alone, nothing sharded; of the rows that fit fewest bytes win.",
-        stated={
+        spec={
             "calculator": {name: asked.given[name] for name in asked.given},
             "experts": asked.experts or "none",
             "memory_threshold": given["memory_threshold"],

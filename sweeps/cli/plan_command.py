@@ -118,8 +118,8 @@ def read_options(given: Mapping[str, Any]) -> Asked:
     """Read what click gives."""
     model = given["model"] is not None
     shaped = [name for name in SHAPES if given[name] is not None]
-    stated = given["params"] is not None
-    calculator = not model and (stated or not {"heads", "vocabulary_size"} & set(shaped))
+    counted = given["params"] is not None
+    calculator = not model and (counted or not {"heads", "vocabulary_size"} & set(shaped))
     faults = list(_contradictions(given, model=model, calculator=calculator))
     assumed: list[str] = []
     values: dict[str, str] = {}
@@ -528,18 +528,18 @@ def _provenance(
     points: Mapping[str, Point], wish: Wish, given: Mapping[str, Any]
 ) -> dict[str, str]:
     from sweeps.result import provenance_of
-    from sweeps.search.interface import stated
+    from sweeps.search.interface import spec_of
     from sweeps.search.request import Request
     from sweeps.spec.catalog import load_hardware
 
-    asked = {name: stated(Request(point)) for name, point in points.items()}
+    asked = {name: spec_of(Request(point)) for name, point in points.items()}
     machines = [load_hardware(name, point.folders) for name, point in points.items()]
     formulas = file_options(given)["formulas"]
     wanted = {"tokens": wish.tokens, "days": wish.days}
     return provenance_of(
         title="GPUs for a training in time",
         summary="For each machine numbers of GPUs with their best plan, days and cost.",
-        stated={"title": "GPUs for a training in time", **wanted, "machines": asked},
+        spec={"title": "GPUs for a training in time", **wanted, "machines": asked},
         given=given,
         references="formulas of the training step: sweeps list",
         inputs=[formulas, *((machine.name, machine.figures) for machine in machines)],

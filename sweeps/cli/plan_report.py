@@ -512,8 +512,8 @@ def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[
     fallen = {key: one for key, one in found.rivals.items() if not one.survives}
     survives = "is as good as the best" if fallen else "stays as good as the best"
     count = len(found.rivals)
-    told = f"at {count - len(fallen)} of {count} points" if fallen else f"at all {count} points"
-    text = (f"{survives} (within {RESOLUTION:.1%}) {told}: each constant that wasn't given, by "
+    where = f"at {count - len(fallen)} of {count} points" if fallen else f"at all {count} points"
+    text = (f"{survives} (within {RESOLUTION:.1%}) {where}: each constant that wasn't given, by "
             f"itself at x0.9 and x1.1. {found.kept} plans were ranked again, not searched again: "
             "the best of all, of each split, of the Pareto front")  # fmt: skip
     yield from bullets([text])

@@ -430,7 +430,7 @@ def run_all_command(**given: Any) -> int:
     collectives = _collectives()
     found = {"collective": collectives.evaluated(), **dict(_analyses())}
     rows = [{"command": name, **row} for name, own in found.items() for row in own.records()]
-    attrs = provenance_of(title=TITLE, stated={"commands": list(found)}, given=given)
+    attrs = provenance_of(title=TITLE, spec={"commands": list(found)}, given=given)
     result = of_rows(rows, _fields(found.values()), attrs)
     out.deliver(result, draw=lambda stem: _draw(collectives, stem))
     return 0

@@ -122,7 +122,7 @@ def _result(records: Sequence[Record], tables: Sequence[str], given: Mapping[str
     sources = dict.fromkeys(record.case.source for record in records)
     attrs = provenance_of(
         title="Training runs: predicted and measured",
-        stated=_stated(tables, given),
+        spec=_spec_of(tables, given),
         given=given,
         references=f"{', '.join(sources)}: each row's source_ref says where it stands",
         inputs=[record.fields() for record in records],
@@ -130,7 +130,7 @@ def _result(records: Sequence[Record], tables: Sequence[str], given: Mapping[str
     return result_of(records, attrs)
 
 
-def _stated(tables: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+def _spec_of(tables: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is asked, for the file."""
     chosen = {name: list(given[name]) for name in ("classes", "sources") if given[name]}
     rules = {"rules": Path(given["rules"]).name} if given["rules"] else {}
@@ -335,7 +335,7 @@ def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         raise InputError([f"TABLE: {line.strip()}" for line in skipped_lines(skipped)])
     attrs = provenance_of(
         title="Plans that experts published, beside the best of our search",
-        stated=_stated(tables, given),
+        spec=_spec_of(tables, given),
         given=given,
         references="each row's source_ref says where its recipe stands",
         inputs=[one.fields() for one in experts],
@@ -397,17 +397,17 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         raise InputError(fault("TABLE", ", ".join(tables), wrong, allowed))
     out = Output(given, "validate")
     out.check()
-    stated = {"constants": {"algorithm": "nccl"}, "measured": {"table": tables[0]}}
+    spec = {"constants": {"algorithm": "nccl"}, "measured": {"table": tables[0]}}
     if tables[0] == "nccl-collectives":
         from sweeps.spec.catalog import find_sweep, read_toml
 
-        stated["measured"] = read_toml(find_sweep("nccl-measured"))["measured"]
+        spec["measured"] = read_toml(find_sweep("nccl-measured"))["measured"]
     folders = folders_of(given)
-    job = prepare(stated, command=command_line(), folders=folders)
+    job = prepare(spec, command=command_line(), folders=folders)
     rows = error_rows(job.dataset())
     attrs = provenance_of(
         title="Collective operations: errors of predictions beside measurements",
-        stated={**stated, "tables": list(tables)},
+        spec={**spec, "tables": list(tables)},
         given=given,
         references=job.attrs["references"],
         inputs=job.identity["inputs"],
@@ -446,14 +446,14 @@ def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     out = Output(given, "validate")
     out.check()
 
-    def ask(stated: Mapping[str, Any], where: str) -> float:
-        (quantity,) = stated["quantities"]
-        return float(prepare(stated, folders=folders_of(given), where=where).dataset()[quantity])
+    def ask(spec: Mapping[str, Any], where: str) -> float:
+        (quantity,) = spec["quantities"]
+        return float(prepare(spec, folders=folders_of(given), where=where).dataset()[quantity])
 
     rows = running_rows(find_csv(tables[0], "TABLE", tuple(RUNNING)), ask)
     attrs = provenance_of(
         title=RUNNING.get(tables[0], RUNNING["running"]),
-        stated=_stated(tables, given),
+        spec=_spec_of(tables, given),
         given=given,
         references="each row's source_ref says where it stands",
         inputs=rows,
@@ -494,7 +494,7 @@ def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     rows = preset_rows(find_csv(tables[0], "TABLE", (USERBUFFERS,)), folders_of(given))
     attrs = provenance_of(
         title="NVIDIA's settings of tensor-parallel overlap, beside the best of the prediction",
-        stated=_stated(tables, given),
+        spec=_spec_of(tables, given),
         given=given,
         references="NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/comm_overlap.py",
         inputs=rows,

@@ -464,8 +464,8 @@ def answer_lines(path: Path) -> Iterator[str]:
     title, names, (heads, *rows), gaps = shown
     yield from changes  # The answer, then what was asked
     yield title
-    table, told = [heads, *rows[:_MOST_ROWS]], heads[-1].startswith(PLACE)
-    yield from aligned(table, left=names, keys=names, last=told)
+    table, last = [heads, *rows[:_MOST_ROWS]], heads[-1].startswith(PLACE)
+    yield from aligned(table, left=names, keys=names, last=last)
     yield from (f"  {gap}" for gap in gaps)
     if len(rows) > _MOST_ROWS:
         yield f"  ... and {len(rows) - _MOST_ROWS} more: --csv or --json give all"
@@ -561,8 +561,8 @@ def _winners(
     order = sorted(won.items(), key=lambda item: -item[1])
     texts = [f"{name} in {count:,}" for name, count in order]
     of = f" of {len(compared):,}" if len(compared) > 1 else ""
-    told = f"{texts[0]}{of}" + "".join(f", {text}" for text in texts[1:])
-    yield f"least time by {rival}: " + (told if of else order[0][0])
+    line = f"{texts[0]}{of}" + "".join(f", {text}" for text in texts[1:])
+    yield f"least time by {rival}: " + (line if of else order[0][0])
 
 
 _SENT = ("sent_bytes", "link_bytes")  # What stands beside a message's size
@@ -570,8 +570,8 @@ _SENT = ("sent_bytes", "link_bytes")  # What stands beside a message's size
 
 def _of_row(result: Result, record: Mapping[str, Any]) -> Callable[[str, Any], str]:
     """Return what writes a cell: all bytes in powers of two where the message is, else of ten."""
-    held = {c.name: c.values for c in result.layout.coordinates if not c.dims}
-    message = record.get("message_bytes", held.get("message_bytes"))
+    scalars = {c.name: c.values for c in result.layout.coordinates if not c.dims}
+    message = record.get("message_bytes", scalars.get("message_bytes"))
     binary = message is not None and is_binary(float(message))
 
     def cell(name: str, value: Any) -> str:

@@ -335,8 +335,8 @@ class Program:
                 raise InputError(fault("reductions.where", text, wrong, allowed))
 
             def run(*values: Array, text: str = text, asked: Sequence[str] = asked) -> Array:
-                held = evaluate(text, dict(zip(asked, values, strict=True)))
-                return np.where(held, 1.0, 0.0)
+                mask = evaluate(text, dict(zip(asked, values, strict=True)))
+                return np.where(mask, 1.0, 0.0)
 
             inputs = tuple(builder.node(name) for name in asked)
             key = ("condition", text, *(node.key for node in inputs))

@@ -290,7 +290,7 @@ MESSAGE = ("path_time", "path_energy")
 
 
 def result_of(
-    study: Study, stated: Mapping[str, str], given: Mapping[str, Any], *, messages: bool = False
+    study: Study, inputs: Mapping[str, str], given: Mapping[str, Any], *, messages: bool = False
 ) -> Result:
     """Return a study as a dataset; as records, its strategies or its messages."""
     mixes = _mixes(study)
@@ -321,7 +321,7 @@ def result_of(
         variables,
         title=study.title,
         summary=study.summary,
-        stated={"hops": dict(stated)},
+        spec={"hops": dict(inputs)},
         given=given,
         rows=list(message_records(study) if messages else strategy_records(study)),
     )

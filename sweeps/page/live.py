@@ -329,7 +329,7 @@ def _same(one: float, other: float) -> bool:
 
 
 def page_of(
-    stated: Mapping[str, Any],
+    spec: Mapping[str, Any],
     options: Mapping[str, str | None],
     flag_of: Flags,
     listed: Callable[[Job], Iterable[str]],
@@ -341,7 +341,7 @@ def page_of(
 
     Parameters
     ----------
-    stated : mapping
+    spec : mapping
         A plan, as a spec file would state it: one value of each.
     options : mapping of str to str or None
         What the user gave, by quantity or label, as it was written.
@@ -360,7 +360,7 @@ def page_of(
         If several values of something are given, or what a step needs isn't.
     """
     given = {name: text for name, text in options.items() if text is not None}
-    sweep = read_sweep(stated, bare_is_si=True, folders=folders)
+    sweep = read_sweep(spec, bare_is_si=True, folders=folders)
     if sweep.axes:
         names = [name for axis in sweep.axes for name in axis.columns]
         raise InputError([fault(flag_of(n), given.get(n, ".."), "is several", ONE) for n in names])

@@ -191,8 +191,8 @@ def table_layout(
     front = {plan.key for plan in answer.found.front}
     first = answer.found.recommended.key
     why = {**dict.fromkeys(front, "on_the_front"), first: "recommended"}
-    told = [why.get(plan.key, "best_of_its_split") for plan in plans]
-    variables.append(placed(flag_column("place", "why the plan is here", told)))
+    places = [why.get(plan.key, "best_of_its_split") for plan in plans]
+    variables.append(placed(flag_column("place", "why the plan is here", places)))
     coordinates = [row_numbers(PLAN, len(plans))]
     coordinates += [placed(column) for column in plan_choices(plans)]
     return Layout({PLAN: len(plans)}, (*coordinates, *_given(answer)), tuple(variables), attrs)
@@ -323,12 +323,12 @@ def _fewer_replicas(plan: Execution, left: int) -> Iterator[Way]:
     if plan["virtual_stages"] > 1.0:
         kept = float(np.ceil(kept / plan["pp"])) * plan["pp"]
     batch = dp * plan["micro_batch"] * count
-    told = f"the plan with dp {dp:g} of {plan['dp']:g}"
+    text = f"the plan with dp {dp:g} of {plan['dp']:g}"
     idle = f", {left - dp * size:g} GPUs idle" if left > dp * size else ""
     for words, numbers in (
-        (f"{told}{idle}, the same batch in up to {kept:g} micro-batches of {count:g}",
+        (f"{text}{idle}, the same batch in up to {kept:g} micro-batches of {count:g}",
          {**fewer, "micro_batches": kept}),
-        (f"{told}{idle}, as many micro-batches: a batch of {batch:g}",
+        (f"{text}{idle}, as many micro-batches: a batch of {batch:g}",
          {**fewer, "global_batch": batch}),
     ):  # fmt: skip
         (one,) = details([plan.changed(numbers)], ("tokens_per_second", "peak_memory"))
@@ -348,19 +348,19 @@ def _other_plans(
         idle = f", {left - count} idle" if count < left else ""
         batch = batch_for(point, float(node))
         other = point if batch is None else point.with_constants(global_batch=batch)
-        told = {False: (point, "the same batch"), True: (other, f"a batch of {batch or 0.0:g}")}
-        open_ = [kind for kind in told if kind not in best or best[kind][2] < most]
+        batches = {False: (point, "the same batch"), True: (other, f"a batch of {batch or 0.0:g}")}
+        open_ = [kind for kind in batches if kind not in best or best[kind][2] < most]
         if not open_:
             break
         for kind in open_:
             if kind and batch is None:
                 continue
-            found = _searched(told[kind][0])
+            found = _searched(batches[kind][0])
             if found is not None and found.recommended is not None:
                 rate = _rate(found)
                 densest = max(densest, rate / count)
                 if kind not in best or rate > best[kind][2]:
-                    words = f"{count} GPUs{idle}, {told[kind][1]}"
+                    words = f"{count} GPUs{idle}, {batches[kind][1]}"
                     best[kind] = (words, found.recommended, rate, True)
         if progress is not None:
             progress(place + 1, len(counts))
@@ -394,15 +394,15 @@ def range_figures(request: Request) -> list[dict[str, Any]]:
     first = {axis.name: axis.columns[axis.name][0].item() for axis in plain}
     if "world_size" in several and sizes["world_size"] > 2:
         lines = [name for name in labels if name in COMPARED][:1]
-        held = {name: first[name] for name in first if name not in ("world_size", *lines)}
+        constants = {name: first[name] for name in first if name not in ("world_size", *lines)}
         figures.append({"kind": "scaling", "name": "time-over-gpus", "x": "world_size",
-                        "y": "step_time", "lines": lines, "at": held})  # fmt: skip
+                        "y": "step_time", "lines": lines, "at": constants})  # fmt: skip
     if len(several) >= 2:
         x, y = several[:2]
         panels = [name for name in labels if name in COMPARED and sizes[name] <= MOST_PANELS][:1]
-        held = {name: first[name] for name in first if name not in (x, y, *panels)}
+        constants = {name: first[name] for name in first if name not in (x, y, *panels)}
         figure = {"kind": "best", "name": "best-split", "x": x, "y": y, "value": "best_split",
-                  "over": [], "at": held}  # fmt: skip
+                  "over": [], "at": constants}  # fmt: skip
         figures.append({**figure, "panels": panels[0]} if panels else figure)
     return figures
 

@@ -341,11 +341,11 @@ def script_differences(cluster: Cluster, row: ScriptRow) -> dict[str, list[tuple
     own = row.volumes["dp"]
     parts["dp"] = (own, row.ours.volumes["dp"] / 1e9,
                    [("gradients divided among tensor-parallel ranks", own / tp - own)])  # fmt: skip
-    return {name: [*_told(given), *_rest(name, theirs, ours, given, row)]
+    return {name: [*_notable(given), *_rest(name, theirs, ours, given, row)]
             for name, (theirs, ours, given) in parts.items()}  # fmt: skip
 
 
-LEAST_TOLD = 1e-6  # GB: less is rounding
+LEAST_NOTABLE = 1e-6  # GB: less is rounding
 # What is left in a dimension when all other reasons are taken off.
 REST = {
     "memory": "bytes of numbers that were given",
@@ -355,8 +355,8 @@ REST = {
 }
 
 
-def _told(reasons: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-    return [(text, value) for text, value in reasons if abs(value) > LEAST_TOLD]
+def _notable(reasons: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    return [(text, value) for text, value in reasons if abs(value) > LEAST_NOTABLE]
 
 
 def _rest(
@@ -364,7 +364,7 @@ def _rest(
 ) -> list[tuple[str, float]]:
     left = ours - theirs - sum(value for _, value in reasons)
     routed = "experts of other sizes, divided by expert parallelism"
-    return _told([(routed if row.ours.volumes["ep"] else REST[name], left)])
+    return _notable([(routed if row.ours.volumes["ep"] else REST[name], left)])
 
 
 def sizes_of(cluster: Cluster) -> dict[str, float]:
@@ -391,9 +391,9 @@ def _experts(cluster: Cluster) -> dict[str, float]:
     )
     width = np.round((cluster.parameters - others) / (layers * cluster.experts * 2.0 * hidden))
     if width < 1.0:
-        told = f"{cluster.parameters:g}"
+        text = f"{cluster.parameters:g}"
         wrong = f"leave nothing for experts: attention and embedding alone have {others:.3g}"
-        raise InputError(fault("--params", told, wrong, "more, or smaller --hidden-size, --layers"))
+        raise InputError(fault("--params", text, wrong, "more, or smaller --hidden-size, --layers"))
     return {
         "experts": float(cluster.experts),
         "experts_per_token": cluster.size("experts_per_token"),

@@ -303,21 +303,21 @@ def explained(experts: Sequence[Expert], bound: float = NEAR) -> list[Expert]:
 
 
 def _why(one: Expert, experts: Sequence[Expert]) -> str:
-    told = []
+    reasons = []
     for other in experts:
         if _question(other) == _question(one) and math.isfinite(other.case.measured):
             ours = _rate(other, other.step_time) / _rate(one, one.step_time) - 1.0
             theirs = _rate(other, other.case.measured) / _rate(one, one.case.measured) - 1.0
             if ours > NEAR and theirs > NEAR:
-                told.append((theirs, f"{ANOTHER}: {other.case.name}, {ours:+.0%} by our model"
+                reasons.append((theirs, f"{ANOTHER}: {other.case.name}, {ours:+.0%} by our model"
                              f" and {theirs:+.0%} measured, tokens a second"))  # fmt: skip
-    if told:
-        return max(told)[1]
+    if reasons:
+        return max(reasons)[1]
     theirs, ours = one.uneven
     if theirs <= one.capacity < ours:
         sizes = (f"{1e-9 * size:.4g}" for size in (ours, one.capacity, theirs))
-        told_of = "with {} times the mean on a GPU ours needs {} of {} GB, theirs {}"
-        return f"{ROOM}: {told_of.format(UNEVEN, *sizes)}"
+        sizes_text = "with {} times the mean on a GPU ours needs {} of {} GB, theirs {}"
+        return f"{ROOM}: {sizes_text.format(UNEVEN, *sizes)}"
     if one.loss <= one.band:
         return f"{WITHIN} (within {one.band:.0%})"
     part = _part(one)
@@ -454,17 +454,17 @@ def _lines(one: Expert) -> Iterator[str]:
         + (f"; {one.reason}" if one.reason else "")
     )
     memory = f" ({one.memory / 1e9:.4g} of {one.capacity / 1e9:.4g} GB)" if one.theirs else ""
-    yield f"  theirs: {one.theirs.name if one.theirs else _stated(case)}{memory}"
+    yield f"  theirs: {one.theirs.name if one.theirs else _setting(case)}{memory}"
     yield f"  ours:   {one.ours.name if one.ours else 'nothing fits'}"
-    told = [f"theirs loses in {', '.join(one.lost[:3])}"] if one.lost else []
-    told += [f"gains in {', '.join(one.gained[:2])}"] if one.gained else []
-    if told:
-        yield f"  {'; '.join(told)}"
+    parts = [f"theirs loses in {', '.join(one.lost[:3])}"] if one.lost else []
+    parts += [f"gains in {', '.join(one.gained[:2])}"] if one.gained else []
+    if parts:
+        yield f"  {'; '.join(parts)}"
     if one.why:
         yield f"  why: {one.why}"
 
 
-def _stated(case: Case) -> str:
+def _setting(case: Case) -> str:
     names = [*("tp", "cp", "pp", "dp", "ep"), "virtual_stages", "micro_batch"]
     return ", ".join(f"{name} {case.numbers[name]:g}" for name in names if name in case.numbers)
 

@@ -138,9 +138,9 @@ class Plans:
             What computes it; by default the command that runs.
         """
         whole = {"training": {"tokens": self.tokens or "", "days": self.days or ""}}
-        told = {**(whole if self.tokens or self.days else {}),
+        asked = {**(whole if self.tokens or self.days else {}),
                 **({"splits": self.splits} if self.splits != KEPT_SPLITS else {})}  # fmt: skip
-        attrs = _provenance(self.request, told, given, formulas, command)
+        attrs = _provenance(self.request, asked, given, formulas, command)
         if self.best is not None:
             return Result(self.best.layout(attrs))
         assert self.answer is not None
@@ -208,7 +208,7 @@ def _plain(value: Any) -> Any:
 
 def _provenance(
     request: Request,
-    told: Mapping[str, Any],
+    inputs: Mapping[str, Any],
     given: Mapping[str, Any],
     formulas: str,
     command: Sequence[str],
@@ -225,7 +225,7 @@ def _provenance(
     return provenance_of(
         title=f"Best parallel plans of {', '.join(named('model', 'a model'))}",
         summary=f"Of all parallel plans those with {request.first.objective.words}.",
-        stated={**stated(request), **told},
+        spec={**spec_of(request), **inputs},
         given=given,
         references="formulas of the training step: sweeps list",
         inputs=[formulas, *((machine.name, machine.figures) for machine in machines)],
@@ -233,7 +233,7 @@ def _provenance(
     )
 
 
-def stated(request: Request) -> dict[str, Any]:
+def spec_of(request: Request) -> dict[str, Any]:
     """Return a question as text that says it whole."""
     first = request.first
     axes = {
@@ -444,9 +444,9 @@ def layout(found: Sequence[Offer], wish: Wish, first: Point, attrs: Mapping[str,
         if not np.all(np.isnan(values)):
             variables.append(placed(number_column(name, values)))
     computed = [column.name for column in variables]
-    told = ["least" if own is one.least else "too_slow" if own.days > wish.days else "in_time"
+    verdicts = ["least" if own is one.least else "too_slow" if own.days > wish.days else "in_time"
             for one, own in rows]  # fmt: skip
-    variables.append(placed(flag_column("verdict", "whether it makes it in time", told)))
+    variables.append(placed(flag_column("verdict", "whether it makes it in time", verdicts)))
     names = [one.machine for one, _ in rows]
     variables.append(placed(flag_column("hardware", LABELS["hardware"].meaning, names)))
     gpus = np.array([float(own.gpus) for _, own in rows])

@@ -112,13 +112,13 @@ def layout(layers: int, chunks: int, ends: tuple[int, int], further: int = 0) ->
     E is the embedding, t a layer, m one that predicts a further token, L the loss.
     """
     places = -(-(layers + sum(ends)) // chunks)
-    held = [places - ends[0], *[places] * (chunks - 2), places - ends[1]]
-    free = sum(held) - layers
+    layers_of = [places - ends[0], *[places] * (chunks - 2), places - ends[1]]
+    free = sum(layers_of) - layers
     for place in reversed(range(chunks)):
-        fewer = min(free, held[place])
-        held[place] -= fewer
+        fewer = min(free, layers_of[place])
+        layers_of[place] -= fewer
         free -= fewer
-    each = ["t" * count for count in held]
+    each = ["t" * count for count in layers_of]
     each[0], each[-1] = f"E{each[0]}", f"{each[-1]}{'m' * further}L"
     return "|".join(each)
 
@@ -189,8 +189,8 @@ def deepspeed(plan: Execution) -> Settings:
         if plan["virtual_stages"] > 1.0:
             missing.append("its pipeline isn't interleaved")
     if plan.routed:
-        told = f"deepspeed.moe.layer.MoE(.., ep_size={plan['ep']:g})"
-        missing.append(f"in code: {told}")
+        text = f"deepspeed.moe.layer.MoE(.., ep_size={plan['ep']:g})"
+        missing.append(f"in code: {text}")
         if plan["etp"] > 1.0:
             missing.append("with enable_expert_tensor_parallelism=True")
     if plan.labels["recompute"] != "none":

@@ -80,7 +80,7 @@ def nearest_plan(space: Space) -> Nearest | None:
             best = found
     assert best is not None
     (one,) = executions_at(space, np.array([best[2]]))
-    return Nearest(one, limits.told(best[3]), best[0] == 0.0)
+    return Nearest(one, limits.reasons(best[3]), best[0] == 0.0)
 
 
 def remedies(point: Point, nearest: Nearest | None) -> Iterator[Remedy]:
@@ -110,8 +110,8 @@ def _lifted(point: Point) -> Iterator[Remedy]:
     """Yield the best plan without one of the user's choices, then without any of degrees."""
     stated = [name for name in CHOICES if name in point.choices]
     for name in stated:
-        told = SHORT.get(name, name)
-        yield from _tried(f"any {told}", point.with_choices(**{name: None}))
+        text = SHORT.get(name, name)
+        yield from _tried(f"any {text}", point.with_choices(**{name: None}))
     degrees = [name for name in stated if name in DEGREES]
     if len(degrees) > 1:
         free = point.with_choices(**dict.fromkeys(degrees, None))
@@ -158,8 +158,8 @@ def _fitting(point: Point) -> Iterator[Remedy]:
     node = space.resolved.constants.get("gpus_per_node", np.nan)
     for number in filled(point.world_size, node):
         idle = point.world_size - number
-        told = f", {idle} idle" if idle > 0 else ""
-        yield from _tried(f"{number} GPUs{told}", point.with_constants(world_size=float(number)))
+        rest = f", {idle} idle" if idle > 0 else ""
+        yield from _tried(f"{number} GPUs{rest}", point.with_constants(world_size=float(number)))
 
 
 def batch_for(point: Point, gpus_per_node: float) -> float | None:

@@ -120,7 +120,7 @@ def every_split(
     names = ("tp", "cp", "pp", *(("ep",) if experts else ()))
     if not experts and "ep" in limits and 1.0 not in limits["ep"]:
         allowed = "leave it out, or a model with experts"
-        raise InputError(fault("ep", _told(limits["ep"]), "the model has no experts", allowed))
+        raise InputError(fault("ep", _listed(limits["ep"]), "the model has no experts", allowed))
     own = {name: values for name, values in limits.items() if name in names}
     try:
         columns = every_plan(names, {**own, "world_size": np.array([float(world_size)])})
@@ -135,19 +135,19 @@ def every_split(
     return columns
 
 
-def _told(values: NDArray[np.float64]) -> str:
+def _listed(values: NDArray[np.float64]) -> str:
     return ",".join(f"{value:g}" for value in values)
 
 
 def _contradiction(world_size: int, limits: Mapping[str, NDArray[np.float64]]) -> list[str]:
     """Say that the degrees that are allowed never make up the GPUs."""
-    stated = {name: _told(limits[name]) for name in ("tp", "cp", "pp", "dp", "ep", "etp")
+    texts = {name: _listed(limits[name]) for name in ("tp", "cp", "pp", "dp", "ep", "etp")
               if name in limits}  # fmt: skip
-    if not stated:
+    if not texts:
         return []
     wrong = f"never multiply, with what is free, to {world_size} GPUs"
     allowed = f"divisors of {world_size} whose product divides it, or another number of GPUs"
-    return [fault(", ".join(stated), "; ".join(stated.values()), wrong, allowed)]
+    return [fault(", ".join(texts), "; ".join(texts.values()), wrong, allowed)]
 
 
 def _rows(columns: Columns, kept: NDArray[np.bool_]) -> Columns:
@@ -324,10 +324,10 @@ def _read(named: Mapping[str, Any], folders: Sequence[Path]) -> Sweep:
             isinstance(value, str) and ("," in value or ":" in value or value.strip() == "all")
         )
         (axes if many else constants)[name] = value
-    stated: dict[str, Any] = {"title": "Parallel plans", "quantities": ["step_time"]}
-    stated |= {"axes": axes} if axes else {}
-    stated |= {"constants": constants} if constants else {}
-    return read_sweep(stated, bare_is_si=True, folders=folders)
+    spec: dict[str, Any] = {"title": "Parallel plans", "quantities": ["step_time"]}
+    spec |= {"axes": axes} if axes else {}
+    spec |= {"constants": constants} if constants else {}
+    return read_sweep(spec, bare_is_si=True, folders=folders)
 
 
 def _check(sweep: Sweep) -> None:

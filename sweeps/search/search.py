@@ -257,8 +257,8 @@ def blocks_of(space: Space) -> Iterator[Block]:
                 inside = [slice(own.start + cut.start, own.start + cut.stop)
                           for own, cut in zip(whole, part, strict=True)]  # fmt: skip
                 for case in cases:
-                    held = [case.fixed.get(at, own) for at, own in enumerate(inside)]
-                    yield Block(space, case, evaluator, tuple(held))
+                    indices = [case.fixed.get(at, own) for at, own in enumerate(inside)]
+                    yield Block(space, case, evaluator, tuple(indices))
 
 
 def _take(block: Block, counts: Counts, keeper: _Keeper) -> int:

@@ -177,7 +177,7 @@ class Limits:
                 found = found | np.where(cut(again, region), self.bits[AGAIN], 0)
         return np.asarray(found, dtype=np.int64)
 
-    def told(self, bits: int) -> dict[str, str]:
+    def reasons(self, bits: int) -> dict[str, str]:
         """Return the reasons of some bits, with what must hold."""
         return {name: self.texts[name] for name, bit in self.bits.items() if bits & bit}
 
@@ -237,9 +237,11 @@ def rows_of(
             first += int(np.count_nonzero(kept)) if of_one else 0
     columns, split = _joined(parts)
     if len(split) and "layers" in given:
-        held = Evaluation({**given, **columns}, labels)
+        evaluation = Evaluation({**given, **columns}, labels)
         ends = {
-            name: np.broadcast_to(held[name], split.shape) for name in ENDS if name not in given
+            name: np.broadcast_to(evaluation[name], split.shape)
+            for name in ENDS
+            if name not in given
         }
         columns |= {name: values for name, values in ends.items() if values.any()}
     return Rows(columns, split, len(splits["dp"]), first, count, fallen)
@@ -361,7 +363,7 @@ def space_of(point: Point) -> Space:
     sweep = Sweep(
         "", axes=tuple(axes), constants={**constants, **numbers}, labels={**labels, **names}
     )
-    resolved = _told(resolve(sweep, point.folders), point)
+    resolved = _with_origins(resolve(sweep, point.folders), point)
     plan = _graph(resolved, point)
     return Space(
         point, rows, resolved, plan, Limits(plan, point.threshold, labels["framework"]), choices
@@ -397,7 +399,7 @@ def common_of(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]
     return constants, labels, once
 
 
-def _told(resolved: Resolved, point: Point) -> Resolved:
+def _with_origins(resolved: Resolved, point: Point) -> Resolved:
     """Say of what was decided here, rather than given, where it comes from."""
     origins = {
         "framework": "the default",
@@ -448,10 +450,10 @@ def _agreeing(choices: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     chunks = choices["virtual_stages"]
     kept = [str(name) for name in choices["schedule"] if _has_chunks(name, chunks).any()]
     if not kept:
-        told = ",".join(f"{value:g}" for value in chunks)
+        text = ",".join(f"{value:g}" for value in chunks)
         wrong = f"doesn't go with schedule {', '.join(map(str, choices['schedule']))}"
         allowed = "1, more with schedule interleaved, or 2 with a folded one"
-        raise InputError(fault("virtual_stages", told, wrong, allowed))
+        raise InputError(fault("virtual_stages", text, wrong, allowed))
     return {**choices, "schedule": np.array(kept)}
 
 
@@ -500,6 +502,6 @@ def _check_size(rows: Rows, choices: Mapping[str, NDArray[Any]]) -> None:
     others = {name: len(v) for name, v in choices.items() if name not in IN_ROWS}
     cells = len(rows) * int(np.prod(list(others.values()), dtype=object))
     if cells > MOST_CELLS:
-        told = " x ".join(f"{name} {size}" for name, size in {PLAN: len(rows), **others}.items())
+        sizes = " x ".join(f"{name} {size}" for name, size in {PLAN: len(rows), **others}.items())
         allowed = f"{MOST_CELLS:,} at most: limit some of the choices"
-        raise InputError(fault("choices", told, f"{cells:,} plans", allowed))
+        raise InputError(fault("choices", sizes, f"{cells:,} plans", allowed))

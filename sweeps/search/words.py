@@ -100,7 +100,7 @@ def _degrees(plan: Execution) -> Iterator[Change]:
 
 
 def _traded(plan: Execution, words: str, name: str, numbers: dict[str, float]) -> Change:
-    told = f"{words} {numbers[name]:g}, dp {numbers['dp']:g}"
+    text = f"{words} {numbers[name]:g}, dp {numbers['dp']:g}"
     new: dict[str, float] = dict(numbers)
     if name == "tp":
         if "etp" in plan.given and plan["etp"] == plan["tp"]:
@@ -114,10 +114,10 @@ def _traded(plan: Execution, words: str, name: str, numbers: dict[str, float]) -
         chunks = max(np.floor(plan["virtual_stages"] * plan["pp"] / numbers["pp"]), 1.0)
         new["virtual_stages"] = chunks if numbers["pp"] > 1.0 else 1.0
         several = new["virtual_stages"] > 1.0
-        told += f", {new['virtual_stages']:g} chunks" if several else ", not interleaved"
+        text += f", {new['virtual_stages']:g} chunks" if several else ", not interleaved"
         if new["virtual_stages"] == 1.0:
             labels = {"schedule": "one_f_one_b"}
-    return Change(told, new, labels)
+    return Change(text, new, labels)
 
 
 def _experts(plan: Execution) -> Iterator[Change]:
@@ -266,8 +266,8 @@ def because(
         yield _next(best, details[1], objective)
     yield from _within(found, best)
     yield from _placed(best)
-    told = list(_tempting(changes, best, found.space.point.threshold))
-    yield from told[:1]
+    tempting = list(_tempting(changes, best, found.space.point.threshold))
+    yield from tempting[:1]
     yield from _network(changes)
 
 
@@ -276,19 +276,19 @@ def _first(found: Found, best: Detail, objective: Objective) -> str:
     several = f"{runnable:,} plans that can run" if runnable > 1 else "plans: no other can run"
     if objective.name in ("time", "tokens"):
         rate = best["tokens_per_second_per_gpu"]
-        told = f"a step takes {seconds(best['step_time'])}, {rate:,.0f} tokens a second and GPU"
+        text = f"a step takes {seconds(best['step_time'])}, {rate:,.0f} tokens a second and GPU"
         mfu = best["mfu"]
-        told += f", MFU {percent(mfu)}" if np.isfinite(mfu) else ""
+        text += f", MFU {percent(mfu)}" if np.isfinite(mfu) else ""
     else:
-        told = f"a step takes {seconds(best['step_time'])}"
+        text = f"a step takes {seconds(best['step_time'])}"
     least = min(found.values)
     if found.values[0] > least:
         gap = found.values[0] / least - 1.0 if least else 0.0
         return (
             f"it is within {percent(abs(gap), 2)} of {objective.words} of {several}, and has the "
-            f"least to set up: {told}"
+            f"least to set up: {text}"
         )
-    return f"it has {objective.words} of {several}: {told}"
+    return f"it has {objective.words} of {several}: {text}"
 
 
 def bound_by(detail: Detail) -> str:
@@ -321,20 +321,20 @@ def memory_words(detail: Detail, threshold: float) -> str:
     if not np.isfinite(capacity):
         return f"the fullest GPU needs {format_quantity(peak, 'byte')}"
     share = peak / capacity
-    told = f"the fullest GPU needs {_size(peak)} of {_size(capacity)} ({percent(share, 0)})"
+    text = f"the fullest GPU needs {_size(peak)} of {_size(capacity)} ({percent(share, 0)})"
     left = threshold * capacity - peak
     if peak > capacity:
-        told += f": {_size(peak - capacity)} too much"
+        text += f": {_size(peak - capacity)} too much"
     elif threshold < 1.0:
         way = f"{_size(left)} below" if left >= 0.0 else f"{_size(-left)} above"
-        told += f", {way} the threshold of {percent(threshold, 0)}"
+        text += f", {way} the threshold of {percent(threshold, 0)}"
     else:
-        told += f": {_size(capacity - peak)} are left"
+        text += f": {_size(capacity - peak)} are left"
     parts = {name: sum(detail.values.get(part, 0.0) for part in own) for name, own in HELD.items()}
-    held = [f"{name} {percent(value / peak, 0)}"
+    parts_of = [f"{name} {percent(value / peak, 0)}"
             for name, value in sorted(parts.items(), key=lambda item: -item[1])
             if value >= 0.05 * peak]  # fmt: skip
-    return told + (f"; {', '.join(held)}" if held else "")
+    return text + (f"; {', '.join(parts_of)}" if parts_of else "")
 
 
 def _size(nbytes: float) -> str:
@@ -360,13 +360,13 @@ def _next(best: Detail, other: Detail, objective: Objective) -> str:
         gap = other[objective.quantity] / best[objective.quantity] - 1.0
     else:
         gap = other["step_time"] / best["step_time"] - 1.0
-    told = f"the next split, {other.plan.split} ({other.plan.way}), is {gap:+.1%}"
+    text = f"the next split, {other.plan.split} ({other.plan.way}), is {gap:+.1%}"
     if other["step_time"] != best["step_time"]:
-        told += f" ({seconds(other['step_time'])} a step)"
+        text += f" ({seconds(other['step_time'])} a step)"
     lost, gained = differences(best, other)
-    told += f": it loses in {', '.join(lost[:3])}" if lost else ""
-    told += f"{'; it' if lost else ': it'} gains in {', '.join(gained[:2])}" if gained else ""
-    return told
+    text += f": it loses in {', '.join(lost[:3])}" if lost else ""
+    text += f"{'; it' if lost else ': it'} gains in {', '.join(gained[:2])}" if gained else ""
+    return text
 
 
 def _within(found: Found, best: Detail) -> Iterator[str]:
@@ -379,11 +379,11 @@ def _within(found: Found, best: Detail) -> Iterator[str]:
     error = (
         f" (four in five times the model is within {percent(band, 0)})" if np.isfinite(band) else ""
     )
-    told = f"{more}{len(near)} plans are within {percent(CLOSE, 0)} of it{error}"
+    text = f"{more}{len(near)} plans are within {percent(CLOSE, 0)} of it{error}"
     simplest = min(near, key=effort)
     if effort(simplest) < effort(found.recommended):
-        told += f"; with less to set up: {simplest.name}"
-    yield told
+        text += f"; with less to set up: {simplest.name}"
+    yield text
 
 
 def _placed(best: Detail) -> Iterator[str]:
@@ -392,16 +392,16 @@ def _placed(best: Detail) -> Iterator[str]:
     node = plan.given.get("gpus_per_node", np.inf)
     if plan.labels["topology"] != "hierarchical" or plan["world_size"] <= node:
         return
-    told = []
+    places = []
     if plan["tp"] > 1.0:
         inside = plan["tp"] <= node and node % plan["tp"] == 0.0
-        told.append(f"tp {plan['tp']:g} {'stays in a node' if inside else 'crosses nodes'}")
+        places.append(f"tp {plan['tp']:g} {'stays in a node' if inside else 'crosses nodes'}")
     if plan.routed and plan["ep"] > 1.0:
         ranks = plan["ep"] * plan["etp"]
         inside = ranks <= node and node % ranks == 0.0
-        told.append(f"ep {plan['ep']:g} {'stays in a node' if inside else 'crosses nodes'}")
-    if told:
-        yield f"{', '.join(told)} of {node:g} GPUs"
+        places.append(f"ep {plan['ep']:g} {'stays in a node' if inside else 'crosses nodes'}")
+    if places:
+        yield f"{', '.join(places)} of {node:g} GPUs"
 
 
 def _tempting(changes: Sequence[Effect], best: Detail, threshold: float) -> Iterator[str]:
@@ -422,6 +422,6 @@ def _tempting(changes: Sequence[Effect], best: Detail, threshold: float) -> Iter
 
 def _network(changes: Sequence[Effect]) -> Iterator[str]:
     """Say what more bandwidth would give."""
-    told = [f"{one.change.words} {one.slower:+.1%}" for one in changes if one.change.machine]
-    if told:
-        yield f"the same plan on another network: {', '.join(told)} of the step"
+    costs = [f"{one.change.words} {one.slower:+.1%}" for one in changes if one.change.machine]
+    if costs:
+        yield f"the same plan on another network: {', '.join(costs)} of the step"

@@ -633,10 +633,10 @@ def _scaling(
     if blocks and narrow:
         why = "reuse_grad_buf_for_mxfp8_param_ag: weights are gathered in 16 bits, then scaled"
         given = dict.fromkeys(("weight_bytes", "gathered_bytes"), Origin(2.0, SPECIFICATION, why))
-    held = given["weight_bytes"].value if given else float(narrow)
+    size = given["weight_bytes"].value if given else float(narrow)
     where = f"{TE}/utils.py, is_non_tn_fp8_gemm_supported, and module/base.py, get_weight_workspace"
     words = f"{where}: kept between micro-batches, {why}"
-    kept = Origin(copies - held, SPECIFICATION, words)
+    kept = Origin(copies - size, SPECIFICATION, words)
     if not framework.name.startswith("megatron"):
         kept = assumed(0.0, "weights are cast anew for each product")
     return given | {

@@ -142,9 +142,9 @@ def _read(
     return found, faults
 
 
-def _where(stated: Any) -> tuple[str, list[str]]:
+def _where(conditions: Any) -> tuple[str, list[str]]:
     """Return the condition on the cells that count, in canonical units, and the faults."""
-    listed = stated if isinstance(stated, list) else [stated]
+    listed = conditions if isinstance(conditions, list) else [conditions]
     pieces = [piece for text in listed for piece in re.split(r"\band\b", str(text))]
     found, faults = [], []
     for piece in map(str.strip, pieces):
@@ -205,9 +205,9 @@ def _pair(
     return against, greatest, faults
 
 
-def _over(stated: Any, dims: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+def _over(entries: Any, dims: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
     """Return the dimensions that disappear, in the sweep's order, and the faults."""
-    listed = stated if isinstance(stated, list) else str(stated).split(",")
+    listed = entries if isinstance(entries, list) else str(entries).split(",")
     over = [str(dim).strip() for dim in listed]
     faults = [
         fault("reductions.over", dim, "not an axis", nearest(dim, dims))
@@ -277,7 +277,7 @@ SETTINGS_KEYS = {
 }
 
 
-def changed(stated: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+def changed(spec: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """Return a stated sweep with changes; a bare name of an axis or constant is found there."""
     faults = []
     for setting in settings:
@@ -294,16 +294,16 @@ def changed(stated: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
             faults.append(fault("--set", setting, "can't be changed so", allowed))
         elif key:
             for table in ("axes", "constants"):
-                if isinstance(stated.get(table), dict):
-                    stated[table].pop(key, None)
-            values = stated.setdefault(section, {})
+                if isinstance(spec.get(table), dict):
+                    spec[table].pop(key, None)
+            values = spec.setdefault(section, {})
             if isinstance(values, dict):
                 values[key] = with_unit(key, value)
         else:
-            stated[section] = value.split(",") if section == "quantities" else value
+            spec[section] = value.split(",") if section == "quantities" else value
     if faults:
         raise InputError(faults)
-    return stated
+    return spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +351,7 @@ def load_sweep(
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise InputError(fault("SPEC", str(path), reason, "a TOML file")) from None
     try:
-        stated = tomllib.loads(text)
+        spec = tomllib.loads(text)
     except ValueError as error:  # also from a number with thousands of digits
         message = f"{path.name}: not TOML: {error}"
         raise InputError(message) from None
@@ -359,21 +359,21 @@ def load_sweep(
         message = f"{path.name}: not a sweep: nested too deeply"
         raise InputError(message) from None
     if settings:
-        stated = changed(stated, settings)
-        text = to_toml(stated)
-    sweep = read_sweep(stated, bare_is_si=False, where=f"{path.name}: ", folders=folders)
+        spec = changed(spec, settings)
+        text = to_toml(spec)
+    sweep = read_sweep(spec, bare_is_si=False, where=f"{path.name}: ", folders=folders)
     return sweep, text
 
 
 def read_sweep(
-    stated: Mapping[str, Any],
+    spec: Mapping[str, Any],
     *,
     bare_is_si: bool,
     where: str = "",
     folders: Sequence[Path] | None = None,
 ) -> Sweep:
     """Check what a user states and make a sweep of it."""
-    reader = _SweepReader(stated, bare_is_si, folders)
+    reader = _SweepReader(spec, bare_is_si, folders)
     sweep = reader.read()
     reader.faults = [where + line for line in reader.faults]
     return reader.checked(sweep)
@@ -383,20 +383,20 @@ class _SweepReader(Faults):
     """Reads a stated sweep, gathering faults."""
 
     def __init__(
-        self, stated: Mapping[str, Any], bare_is_si: bool, folders: Sequence[Path] | None
+        self, spec: Mapping[str, Any], bare_is_si: bool, folders: Sequence[Path] | None
     ) -> None:
         super().__init__()
-        self.stated, self.bare_is_si, self.folders = stated, bare_is_si, folders
+        self.spec, self.bare_is_si, self.folders = spec, bare_is_si, folders
 
     def read(self) -> Sweep:
-        for key in self.stated:
+        for key in self.spec:
             if key not in SETTINGS_KEYS:
                 self.add(key, "..", "no such key", nearest(key, SETTINGS_KEYS))
         axes = self._axes()
         constants, labels = self._constants()
         self._twice(axes, constants, labels)
         # Axes with faults are axes too.
-        dims = list(stated) if isinstance(stated := self.stated.get("axes"), Mapping) else []
+        dims = list(table) if isinstance(table := self.spec.get("axes"), Mapping) else []
         given = {*constants, *labels, *(name for axis in axes for name in axis.columns)}
         training = is_training(given)
         quantities = self._quantities(training=training)
@@ -414,14 +414,14 @@ class _SweepReader(Faults):
         asserts = self._asserts(given, {one.name: one.units for one in reductions})
         asked = {*quantities, *(one.name for one in reductions)}
         quantities = (*quantities, *dict.fromkeys(o.name for o in asserts if o.name not in asked))
-        nothing = set(quantities) <= given and not (reductions or self.stated.get("measured"))
+        nothing = set(quantities) <= given and not (reductions or self.spec.get("measured"))
         if nothing and not self.faults:
             shown = ", ".join(quantities)
             why = "are given" if quantities else "ask for nothing"
             self.add("quantities", shown, why, "what is to be computed")
         return Sweep(
-            title=str(self.stated.get("title", "")),
-            summary=str(self.stated.get("summary", "")),
+            title=str(self.spec.get("title", "")),
+            summary=str(self.spec.get("summary", "")),
             quantities=quantities,
             axes=tuple(axes),
             constants=constants,
@@ -430,12 +430,12 @@ class _SweepReader(Faults):
             figures=tuple(self._tables("figures")),
             measured=self._table("measured"),
             asserts=tuple(asserts),
-            optional=training and "quantities" not in self.stated,
-            usual="quantities" not in self.stated,
+            optional=training and "quantities" not in self.spec,
+            usual="quantities" not in self.spec,
         )
 
     def _table(self, key: str) -> Mapping[str, Any]:
-        value = self.stated.get(key, {})
+        value = self.spec.get(key, {})
         if not isinstance(value, Mapping):
             self.add(key, value, "not a table", f"[{key}] with keys below it")
             return {}
@@ -444,7 +444,7 @@ class _SweepReader(Faults):
                 for name, own in value.items()}  # fmt: skip
 
     def _tables(self, key: str) -> Sequence[Mapping[str, Any]]:
-        value = self.stated.get(key, [])
+        value = self.spec.get(key, [])
         if not isinstance(value, list) or not all(isinstance(row, Mapping) for row in value):
             self.add(key, value, "not a list of tables", f"[[{key}]]")
             return []
@@ -490,8 +490,8 @@ class _SweepReader(Faults):
             self.add("axes", name, "can't be a dimension's name", allowed)
             return None
         columns: dict[str, NDArray[Any]] = {}
-        stated = table.get("every", [])
-        every = stated if isinstance(stated, list) else str(stated).split(",")
+        listed = table.get("every", [])
+        every = listed if isinstance(listed, list) else str(listed).split(",")
         for key, value in table.items():
             if key == "every":
                 continue
@@ -610,7 +610,7 @@ class _SweepReader(Faults):
             usual = [name for name in usual if name != "pod_time"]
         usual = list(TRAINING_QUANTITIES) if training else usual
         usual = list(OUTPUTS) if is_overlap(inputs) else usual
-        value = self.stated.get("quantities", usual)
+        value = self.spec.get("quantities", usual)
         listed = value if isinstance(value, list) else str(value).split(",")
         names = tuple(str(name).strip() for name in listed if str(name).strip())
         for name in names:

@@ -435,12 +435,12 @@ _RANGE_ARITHMETIC = re.compile(r"[\d.eE+*/()\s-]+")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def with_si_units(stated: Mapping[str, Any]) -> dict[str, Any]:
+def with_si_units(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Give the numbers without a unit in a stated sweep their SI unit."""
     tables = ("axes", "constants")
     return {
         key: _labelled(value) if key in tables and isinstance(value, Mapping) else value
-        for key, value in stated.items()
+        for key, value in spec.items()
     }
 
 
@@ -497,11 +497,11 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def to_toml(stated: Mapping[str, Any]) -> str:
+def to_toml(spec: Mapping[str, Any]) -> str:
     """Write a stated sweep as TOML."""
-    plain = [f"{_key(k)} = {_value(v)}" for k, v in stated.items() if not _table(v)]
+    plain = [f"{_key(k)} = {_value(v)}" for k, v in spec.items() if not _table(v)]
     parts = ["\n".join(plain)] if plain else []
-    for key, value in stated.items():
+    for key, value in spec.items():
         if isinstance(value, Mapping):
             parts.append(_lines(f"[{_key(key)}]", value))
         elif _table(value):

@@ -683,7 +683,7 @@ def _attributes(
     return provenance_of(
         title=_TITLES[ranks.mode],
         summary=_SUMMARY,
-        stated={"mode": ranks.mode, "patterns_sha256": patterns, "traces": files},
+        spec={"mode": ranks.mode, "patterns_sha256": patterns, "traces": files},
         given=given,
         inputs=notes,
         command=command,

@@ -264,7 +264,7 @@ def _finite(value: Any) -> Any:
 QUANTITIES = ("sequential_time", "overlapped_time", "overlap_speedup")
 
 
-def result_of(study: BenefitStudy, stated: Mapping[str, str], given: Mapping[str, Any]) -> Result:
+def result_of(study: BenefitStudy, inputs: Mapping[str, str], given: Mapping[str, Any]) -> Result:
     """Return a study as a dataset."""
     values = benefit(study)
     dims = study.dims
@@ -287,7 +287,7 @@ def result_of(study: BenefitStudy, stated: Mapping[str, str], given: Mapping[str
         variables,
         title=study.title,
         summary=study.summary,
-        stated={"tp_overlap": dict(stated)},
+        spec={"tp_overlap": dict(inputs)},
         given=given,
         rows=list(records_of(study, values)),
     )
@@ -304,7 +304,7 @@ def result_of_tuning(report: TuningReport, given: Mapping[str, Any]) -> Result:
     rows: list[dict[str, Any]] = whole["cases"]
     attrs = provenance_of(
         title=f"Overlap of tensor parallelism in {report.config.model_name}: cases",
-        stated={"tune": {name: str(one) for name, one in whole["config"].items()}},
+        spec={"tune": {name: str(one) for name, one in whole["config"].items()}},
         given=given,
         comment="; ".join(report.notes),
         inputs=whole,

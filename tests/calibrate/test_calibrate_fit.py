@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sweeps.calibrate.fit import Fit, bounded, fall_out, fit_profile, follow
 from sweeps.calibrate.logs import read_table_log
-from sweeps.calibrate.model import Model, Rows, Stated, cases_of, machine_for, rows_of
+from sweeps.calibrate.model import LogDefaults, Model, Rows, cases_of, machine_for, rows_of
 from sweeps.validate import class_of
 from tests.calibrate.simulated import Group, timed
 
@@ -209,7 +209,7 @@ def test_left_out_sizes_of_published_curves() -> None:
         if len({row.size for row in test.rows}) < 12:
             continue
         machine = machine_for(test.hardware, test.fabric)
-        rows = rows_of(cases_of([test], machine, Stated()), ("out-of-place",))
+        rows = rows_of(cases_of([test], machine, LogDefaults()), ("out-of-place",))
         sizes = np.unique(rows.message_bytes)
         even = np.isin(rows.message_bytes, sizes[::2])
         known, others = rows.where(even), rows.where(~even)
@@ -244,7 +244,7 @@ def published(hardware: str) -> Rows:
         one for one in read_table_log("nccl-collectives")
         if one.hardware == hardware and one.part.startswith("aiconfigurator")
     ]  # fmt: skip
-    return rows_of(cases_of(tests, machine_for(hardware), Stated()), ("out-of-place",))
+    return rows_of(cases_of(tests, machine_for(hardware), LogDefaults()), ("out-of-place",))
 
 
 @pytest.mark.parametrize("hardware", MACHINES)

@@ -16,7 +16,7 @@ from sweeps.calibrate.logs import (
     read_logs,
     read_text_log,
 )
-from sweeps.calibrate.model import PlacedTest, Stated, bus_factor, cases_of
+from sweeps.calibrate.model import LogDefaults, PlacedTest, bus_factor, cases_of
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import header, log_text, row_text, timed
@@ -32,8 +32,8 @@ def read(text: str, name: str = "a.log") -> LogTest:
     return test
 
 
-def placed(text: str, name: str = "a.log", stated: Stated | None = None) -> PlacedTest:
-    (case,) = cases_of([read(text, name)], H100, stated or Stated())
+def placed(text: str, name: str = "a.log", defaults: LogDefaults | None = None) -> PlacedTest:
+    (case,) = cases_of([read(text, name)], H100, defaults or LogDefaults())
     return case
 
 
@@ -160,7 +160,7 @@ def test_rccl_in_place_alone() -> None:
         "     1048576        262144     float     sum      -1   100.00   10.49   18.35      0\n"
     )
     (case,) = cases_of(
-        [read(text, "all_reduce.log")], load_hardware("mi300x"), Stated(operation="all_reduce")
+        [read(text, "all_reduce.log")], load_hardware("mi300x"), LogDefaults(operation="all_reduce")
     )
     assert case.rows[0].placement == "in-place"
     assert case.test.versions == {"rccl-tests": "develop:ae3e635"}
@@ -195,7 +195,7 @@ def test_json_lists_a_device_for_each_process() -> None:
         "results": [result(1 << power, 1e-5 * power, 16) for power in (10, 20, 30)],
     }
     (test,) = read_json_log(Path("a.json"), json.dumps(content))
-    (case,) = cases_of([test], H100, Stated())
+    (case,) = cases_of([test], H100, LogDefaults())
     assert (case.operation, case.ranks, case.nodes) == GROUP
     assert [row.placement for row in case.rows] == ["out-of-place"] * 3
     assert test.versions == {"NCCL": "2.29.7"}
@@ -207,7 +207,7 @@ def test_a_table_with_lines(tmp_path: Path) -> None:
         "# a remark\ncollective,ranks,nodes,message_bytes,time_us\nall_reduce,8,1,1024,12\n"
         "all_reduce,8,1,1048576,40\nall_to_all,8,1,1048576,30\n"
     )
-    cases = cases_of(read_logs([str(path)]), H100, Stated())
+    cases = cases_of(read_logs([str(path)]), H100, LogDefaults())
     assert [case.operation for case in cases] == ["all_reduce", "all_to_all"]
     assert [row.line for row in cases[0].rows] == [3, 4]
 
@@ -257,7 +257,7 @@ def test_unknown_ranks_are_a_fault_that_says_what_the_rates_imply() -> None:
     bare = "".join(line for line in TEXT.splitlines(keepends=True) if "Rank" not in line)
     with pytest.raises(InputError, match="give --ranks 16, which busbw by algbw implies"):
         placed(bare)
-    case = placed(bare, stated=Stated(ranks=16))
+    case = placed(bare, defaults=LogDefaults(ranks=16))
     assert (case.ranks, case.nodes) == (16, 2)
     assert "no hosts in the log" in case.notes[0]
 
@@ -267,9 +267,9 @@ def test_a_wrong_operation_is_told() -> None:
     with pytest.raises(InputError, match="neither the log nor its name says which operation"):
         placed(bare)
     with pytest.raises(InputError, match="which no number of ranks has; is it another operation"):
-        placed(bare, stated=Stated(operation="all_gather"))
+        placed(bare, defaults=LogDefaults(operation="all_gather"))
     with pytest.raises(InputError, match="the log is of all_reduce"):
-        placed(TEXT, stated=Stated(operation="all_gather"))
+        placed(TEXT, defaults=LogDefaults(operation="all_gather"))
     with pytest.raises(InputError, match="is not an operation"):
         check_operation("gossip")
 
@@ -292,7 +292,7 @@ def test_another_gpu_is_noted() -> None:
 def test_a_rack_is_one_node() -> None:
     text = log_text(timed([("all_reduce", 16, 4)], {}), ("all_reduce", 16, 4))
     text = text.replace("NVIDIA H100 80GB HBM3", "NVIDIA GB200")
-    (case,) = cases_of([read(text)], load_hardware("gb200-nvl72"), Stated())
+    (case,) = cases_of([read(text)], load_hardware("gb200-nvl72"), LogDefaults())
     assert case.nodes == 1
     assert "4 hosts taken for one node" in case.notes[0]
 

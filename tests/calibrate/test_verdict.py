@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sweeps.calibrate.logs import read_table_log
-from sweeps.calibrate.model import Stated, cases_of, machine_for, rows_of
+from sweeps.calibrate.model import LogDefaults, cases_of, machine_for, rows_of
 from sweeps.calibrate.normal import (
     FAST,
     HEALTHY,
@@ -25,7 +25,7 @@ from sweeps.calibrate.normal import (
 )
 
 OTHERS = published()
-CASE = cases_of(read_table_log(TABLE), machine_for("dgx-h100"), Stated())[0]
+CASE = cases_of(read_table_log(TABLE), machine_for("dgx-h100"), LogDefaults())[0]
 # Curves of one node; on each there is a size at least that tells.
 ONE_NODE = [one for one in OTHERS if one.nodes == 1 and len(one.sizes) > 5]
 
@@ -89,7 +89,7 @@ def test_percentiles_count_faster_peers() -> None:
 @pytest.mark.parametrize("fabric", ["", "efa"])
 def test_rows_on_another_network_are_priced_there(fabric: str) -> None:
     machine = machine_for("dgx-h100", fabric)
-    cases = cases_of(read_table_log(TABLE), machine, Stated())
+    cases = cases_of(read_table_log(TABLE), machine, LogDefaults())
     rows = rows_of(cases, ("out-of-place",))
     assert machine.fabric == (fabric or "infiniband")
     assert len(rows) > 100

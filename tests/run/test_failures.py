@@ -172,7 +172,7 @@ def test_a_torn_plan_is_none_unless_there_are_blocks(tmp_path: Path, blocks: int
     text = plan.read_text(encoding="utf-8")
     for torn in ("", text[: len(text) // 2], text.replace('"steps": ', '"steps": 1')):
         plan.write_text(torn, encoding="utf-8")
-        assert folder.stated() is None
+        assert folder.first_start() is None
         if blocks:
             # No crash leaves that: a disk that changes bytes does. Work isn't thrown away unasked.
             told = refusal(small(), path, resume=True)
@@ -288,10 +288,10 @@ def test_how_it_was_cut_first_stays(tmp_path: Path, counting: list[int]) -> None
 
     path = tmp_path / "x.nc"
     folder = begun(path)
-    stated = folder.stated()
-    assert stated is not None
+    start = folder.first_start()
+    assert start is not None
     run_in_blocks(small(), path, Cut(Limits(block=1), 1), resume=True)
-    assert sorted(set(counting)) == list(range(stated.blocks))
+    assert sorted(set(counting)) == list(range(start.blocks))
     assert path.read_bytes() == whole(small)
 
 
@@ -340,7 +340,7 @@ def test_a_killed_run_s_lock_holds_nobody_up(tmp_path: Path) -> None:
         run_in_blocks(small(), path, SMALL_CUT, resume=True)
     one.kill()
     one.communicate()
-    assert Folder(path).stated() is not None
+    assert Folder(path).first_start() is not None
     run_in_blocks(small(), path, SMALL_CUT, overwrite=True)
     assert path.read_bytes() == whole(small)
     assert names(tmp_path) == ["x.nc"]
