@@ -1,4 +1,4 @@
-"""What a sweep must give, a cell at a time: one call of `overhead.topology` for each."""
+"""What a sweep must give, a cell at a time: one call of `overhead.collective` for each."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ def test_an_operation_that_a_network_lacks_has_no_standard(
     names = dict(zip(status.flag_meanings.split(), status.flag_masks, strict=True))
     assert int(status) == names["algorithm_not_defined_on_topology"]
     with pytest.raises(ValueError, match="broadcast: line has no nccl algorithm"):
-        overhead.topology("broadcast", 1e6, overhead.TopologyDesc("line", {}), algorithm="nccl")
+        overhead.collective("broadcast", 1e6, overhead.TopologyDesc("line", {}), algorithm="nccl")
 
 
 def test_a_name_of_another_network_gives_none() -> None:

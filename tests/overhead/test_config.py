@@ -146,7 +146,7 @@ def test_a_time_is_that_of_the_collective_on_the_groups_network() -> None:
                 bandwidth=450e9 if inside else 50e9,
                 latency=0.8e-6 if inside else 2.7e-6,
             )
-            alone = overhead.topology(
+            alone = overhead.collective(
                 one.operation.collective, one.message_bytes, network, algorithm="nccl"
             )
             assert one.latency_s == pytest.approx(float(alone.latency_s), rel=1e-12)
@@ -183,7 +183,7 @@ def test_an_operation_costs_the_same_alone_and_in_a_step() -> None:
     assert charged["none"] == pytest.approx(136.1e-6, rel=1e-3)
     for library, time in charged.items():
         network = replace(build_topology("switch", 8, intra_bandwidth=450e9), library=library)
-        alone = overhead.topology("all_gather", size, network, algorithm="ring")
+        alone = overhead.collective("all_gather", size, network, algorithm="ring")
         assert float(alone.latency_s) == time
 
 
@@ -235,7 +235,7 @@ def test_sides_of_a_mesh() -> None:
     for sides in ((4, 4), (16, 1), (2, 8)):
         config = Config(**plan, **link, mesh_nx=sides[0], mesh_ny=sides[1])
         network = build_topology("torus", 16, mesh_nx=sides[0], mesh_ny=sides[1], **link)
-        alone = overhead.topology("all_reduce", 14e9, network, algorithm="nccl")
+        alone = overhead.collective("all_reduce", 14e9, network, algorithm="nccl")
         told = analyze_config(config).dp_allreduce_latency_s
         assert told == pytest.approx(float(alone.latency_s), rel=1e-12)
         times.append(float(told))
