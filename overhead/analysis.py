@@ -353,9 +353,9 @@ def _upper_bound(
 
 
 def _summary(result: AnalysisResult, size: Array) -> Iterable[str]:
-    held = "memory of a GPU" if result.memory_is_whole else "model states of a GPU"
+    what = "memory of a GPU" if result.memory_is_whole else "model states of a GPU"
     yield f"{_range(size)} GPUs on {_range(result.num_nodes)} nodes"
-    yield f"{held}: {_range(result.per_gpu_memory_bytes / 1e9)} GB"
+    yield f"{what}: {_range(result.per_gpu_memory_bytes / 1e9)} GB"
     for name, time in result.dimension_times.items():
         if name in result.collective_reports:
             yield f"{DIMENSIONS[name]}: {_range(time)} s"

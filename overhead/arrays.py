@@ -134,18 +134,18 @@ def running_maximum(values: Any) -> Any:
     return xp.stack(found)
 
 
-class _Held(threading.local):
+class _Namespaces(threading.local):
     functions: Any = np
 
 
-_HELD = _Held()
+_CURRENT = _Namespaces()
 
 
 class _Namespace:
     """The functions of the arrays with which this thread computes."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_HELD.functions, name)
+        return getattr(_CURRENT.functions, name)
 
 
 if TYPE_CHECKING:
@@ -183,15 +183,15 @@ def using(namespace: ModuleType | None, device: Any = None) -> Iterator[None]:
     if namespace is None:
         yield
         return
-    before = _HELD.functions
+    before = _CURRENT.functions
     # JAX computes in float32 unless it is told not to.
     jax = sys.modules["jax"] if namespace.__name__ == "jax.numpy" else None
     with jax.enable_x64(True) if jax else nullcontext():
-        _HELD.functions = _functions(namespace, device)
+        _CURRENT.functions = _functions(namespace, device)
         try:
             yield
         finally:
-            _HELD.functions = before
+            _CURRENT.functions = before
 
 
 def in_numpy(value: Any) -> Any:

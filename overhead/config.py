@@ -214,7 +214,7 @@ class Config:
     dp_mechanism: str = STEP_DEFAULTS["dp_mechanism"]
     more: Mapping[str, ArrayLike] = field(default_factory=dict)
 
-    def stated(self) -> dict[str, Array]:
+    def inputs(self) -> dict[str, Array]:
         """Return what the fields give, by quantity.
 
         Raises
@@ -242,26 +242,26 @@ class Config:
         Raises
         ------
         ValueError
-            As `stated`.
+            As `inputs`.
         """
-        stated = self.stated()
-        _check_sides(stated)
+        inputs = self.inputs()
+        _check_sides(inputs)
         shapes = (*VITAL, *DERIVED)
         defaults = {**MEMORY_DEFAULTS, **COMMUNICATION_DEFAULTS, **NETWORK_DEFAULTS, **BYTES}
-        if self._library(stated) != NO_LIBRARY:
+        if self._library(inputs) != NO_LIBRARY:
             defaults |= default_library()
         values = {
             name: np.asarray(value)
-            for name, value in without_following(defaults, stated).items()
+            for name, value in without_following(defaults, inputs).items()
             if name not in shapes
-        } | stated
-        if not {"global_batch", "micro_batches"} & set(stated):
+        } | inputs
+        if not {"global_batch", "micro_batches"} & set(inputs):
             values["micro_batches"] = np.asarray(1.0)
-        if not {"dp", "world_size"} & set(stated):
+        if not {"dp", "world_size"} & set(inputs):
             values["dp"] = np.asarray(1.0)
-        if "tp_overlap" in stated and "tp_whole_overlap" not in stated:
-            values["tp_whole_overlap"] = stated["tp_overlap"]
-        if "nics_per_node" not in stated:
+        if "tp_overlap" in inputs and "tp_whole_overlap" not in inputs:
+            values["tp_whole_overlap"] = inputs["tp_overlap"]
+        if "nics_per_node" not in inputs:
             values.setdefault("ranks_per_nic", np.asarray(1.0))
         return values
 
@@ -276,32 +276,32 @@ class Config:
         topology = usual_spelling(str(self.topology_kind), NETWORKS)
         if topology not in NETWORKS:
             raise ValueError(_unknown("topology", topology, NETWORKS))
-        stated = self.stated()
+        inputs = self.inputs()
         plain = bool(np.all(np.asarray(self.virtual_stages) == 1.0))
         schedule = self.schedule or (PLAIN if plain else INTERLEAVED)
-        library = self._library(stated)
+        library = self._library(inputs)
         labels = {name: getattr(self, name) for name in CHOSEN}
         labels |= {"schedule": schedule, "library": library}
         for name in labels:
             value = labels[name] = usual_spelling(labels[name], LABELS[name].values)
             if value not in LABELS[name].values:
                 raise ValueError(_unknown(name, value, LABELS[name].values))
-        waits = (default_library() if library != NO_LIBRARY else {}) | stated
+        waits = (default_library() if library != NO_LIBRARY else {}) | inputs
         labels |= {
             "topology": topology,
             "algorithm": self._algorithm(topology),
             "link": LABELS["link"].default,
-            "sharding": HYBRID if "hsdp_shard" in stated else FULL,
+            "sharding": HYBRID if "hsdp_shard" in inputs else FULL,
             **({"environment": IN_A_STEP} if library != NO_LIBRARY else {}),
             "floor": "some" if any(np.any(waits.get(n, ZERO) > 0.0) for n in FLOORS) else "none",
         }
-        return complete(labels, stated) | implied(stated)
+        return complete(labels, inputs) | implied(inputs)
 
-    def _library(self, stated: Mapping[str, Array]) -> str:
+    def _library(self, inputs: Mapping[str, Array]) -> str:
         """Return the library whose profile prices collectives."""
         if self.library is not None:
             return self.library
-        return NO_LIBRARY if BARE & set(stated) else LIBRARY
+        return NO_LIBRARY if BARE & set(inputs) else LIBRARY
 
     def _algorithm(self, topology: str) -> str:
         if not self.tree_algo:
@@ -313,15 +313,15 @@ class Config:
         return found
 
 
-def _check_sides(stated: Mapping[str, Array]) -> None:
+def _check_sides(inputs: Mapping[str, Array]) -> None:
     """Refuse sides of a mesh or torus that aren't all there, or don't multiply to its ranks."""
-    if ("mesh_nx" in stated) != ("mesh_ny" in stated):
+    if ("mesh_nx" in inputs) != ("mesh_ny" in inputs):
         message = "mesh_nx and mesh_ny: only one is given; give both"
         raise ValueError(message)
-    world = stated.get("world_size")
-    if "mesh_nx" not in stated or world is None:
+    world = inputs.get("world_size")
+    if "mesh_nx" not in inputs or world is None:
         return
-    sides = stated["mesh_nx"] * stated["mesh_ny"] * stated.get("mesh_nz", np.asarray(1.0))
+    sides = inputs["mesh_nx"] * inputs["mesh_ny"] * inputs.get("mesh_nz", np.asarray(1.0))
     if np.any(sides != world):
         message = f"mesh_nx x mesh_ny x mesh_nz = {sides}: isn't the number of GPUs, {world}"
         raise ValueError(message)

@@ -81,10 +81,10 @@ def _algorithms(algorithms: Sequence[Algorithm]) -> Iterator[str]:
     )
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for one in algorithms:
-        stated = [f"`{text}`" for text in one.statements.values()]
-        stated[1] += f" ({one.bound})" * bool(one.bound)
+        statements = [f"`{text}`" for text in one.statements.values()]
+        statements[1] += f" ({one.bound})" * bool(one.bound)
         place = f"{one.source.key}{', ' + one.where if one.where else ''}"
-        cells = [one.collective, one.name, *stated, place]
+        cells = [one.collective, one.name, *statements, place]
         yield "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 

@@ -12,7 +12,7 @@ from overhead.arrays import xp
 from overhead.formula import alias, constant, formula, total
 from overhead.labels import FOLDED, PAIRED
 from overhead.quantity import Array
-from overhead.schedule import AT_LEAST_H2, AT_LEAST_PP, EVEN, HELD, UNEVEN
+from overhead.schedule import AT_LEAST_H2, AT_LEAST_PP, EVEN, KEPT, UNEVEN
 from overhead.source import cite
 
 cite(
@@ -212,20 +212,20 @@ def dual_pipe_v_p2p_time(p2p_time: Array, pp: Array, micro_batches: Array) -> Ar
 # Micro-batches in flight, in whole stages' worth: two chunks are one.
 
 
-@formula(returns="in_flight_micro_batches", assumes=HELD, when=ZB_V, **SPLIT)
+@formula(returns="in_flight_micro_batches", assumes=KEPT, when=ZB_V, **SPLIT)
 def zero_bubble_v_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     """Micro-batches in flight in ZB-V: in every rank as many as in 1F1B's first."""
     return xp.where(stage < pp, xp.minimum(micro_batches, pp), 0.0)
 
 
-@formula(returns="in_flight_micro_batches", assumes=(*HELD, STEADY), when=V_HALF, **PATTERN)
+@formula(returns="in_flight_micro_batches", assumes=(*KEPT, STEADY), when=V_HALF, **PATTERN)
 def v_half_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     """Micro-batches in flight in V-half: those of half the stages, and one."""
     most = xp.where(pp > 1.0, xp.floor(pp / 2.0) + 1.0, 1.0)
     return xp.where(stage < pp, xp.minimum(micro_batches, most), 0.0)
 
 
-@formula(returns="in_flight_micro_batches", assumes=(*HELD, STEADY), when=V_MIN, **PATTERN)
+@formula(returns="in_flight_micro_batches", assumes=(*KEPT, STEADY), when=V_MIN, **PATTERN)
 def v_min_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     """Micro-batches in flight in V-min: those of a third of the stages, and one; at most."""
     return xp.where(stage < pp, xp.minimum(micro_batches, xp.floor((pp + 4.0) / 3.0)), 0.0)
@@ -235,7 +235,7 @@ def v_min_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     returns="in_flight_micro_batches",
     source="dualpipe",
     where="README, table of memory: 2*pp + 1 chunks",
-    assumes=HELD,
+    assumes=KEPT,
     when=DUAL_V,
 )
 def dual_pipe_v_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:

@@ -45,7 +45,7 @@ class Formula:
         Its assumptions, a phrase each.
     when : mapping of str to str
         The labels for which it holds, such as ``{"topology": "hierarchical"}``; empty: always.
-    stated : str
+    own_expression : str
         The statement of a kernel that can't be recorded, or is shaped for speed; empty: it is
         what the kernel does.
     replaces : str
@@ -64,7 +64,7 @@ class Formula:
     where: str = ""
     assumes: tuple[str, ...] = ()
     when: Mapping[str, str] = field(default_factory=dict)
-    stated: str = ""
+    own_expression: str = ""
     replaces: str = ""
     words: str = ""
     place: str = ""
@@ -104,12 +104,16 @@ class Formula:
         RecordingError
             If it isn't stated, and the kernel can't be recorded.
         """
-        return ex.parse(self.stated) if self.stated else record(self.kernel, self.inputs)
+        return (
+            ex.parse(self.own_expression)
+            if self.own_expression
+            else record(self.kernel, self.inputs)
+        )
 
     @cached_property
     def expression(self) -> str:
         """The statement: what the kernel does, in the names of its inputs."""
-        return self.stated or text(self.tree)
+        return self.own_expression or text(self.tree)
 
     @cached_property
     def ufunc(self) -> Callable[..., Any] | None:
@@ -154,7 +158,9 @@ class Formula:
             if name not in VOCABULARY:
                 message = f"{self.name}: '{name}' is not in the vocabulary"
                 raise ValueError(message)
-        strange = set(ex.names(self.stated)) - set(self.inputs) if self.stated else None
+        strange = (
+            set(ex.names(self.own_expression)) - set(self.inputs) if self.own_expression else None
+        )
         if strange:
             message = f"{self.name}: the expression names {sorted(strange)}, which it isn't given"
             raise ValueError(message)
@@ -507,7 +513,7 @@ def formula(
             where=where,
             assumes=assumes,
             when=dict(when or {}),
-            stated=expression,
+            own_expression=expression,
             replaces=replaces,
             words=title or summary(kernel),
             place=place or place_of(kernel.__code__),

@@ -147,7 +147,7 @@ class Builder:
     place: tuple[Any, ...] = ()  # The labels and given quantities, as part of a key
     scopes: dict[tuple[Any, ...], Builder] = field(default_factory=dict)
     found: tuple[Algorithm, ...] | None = None
-    held: dict[Algorithm | None, Mapping[str, str]] = field(default_factory=dict)
+    labels_of: dict[Algorithm | None, Mapping[str, str]] = field(default_factory=dict)
     own: frozenset[tuple[str, Any]] = frozenset()  # What differs from the first builder
     others: dict[int, int] = field(default_factory=dict)  # What differs from others, as bits
 
@@ -393,10 +393,10 @@ class Builder:
         """Return what gives a quantity: of algorithms in the network, and of others."""
         each: dict[Formula | Call | None, None] = {}
         for algorithm in found or (None,):
-            if algorithm not in self.held:
+            if algorithm not in self.labels_of:
                 kind = algorithm.labels if algorithm else {"in_network": "no"}
-                self.held[algorithm] = {**self.labels, **kind}
-            declared, looked = REGISTRY.found(quantity, self.held[algorithm])
+                self.labels_of[algorithm] = {**self.labels, **kind}
+            declared, looked = REGISTRY.found(quantity, self.labels_of[algorithm])
             each[declared] = None
             self.graph.looked[-1] |= looked
             if not looked & FORM:

@@ -466,7 +466,7 @@ def dual_pipe_bubble_time(
 # The first stage is ``stage = 0``, the last ``stage = pp - 1``; beyond there is none, and none in
 # flight, so that stages can stand along an axis that is longer than some of the pipelines.
 
-HELD = ("activations are held until the weights' gradients are done",)
+KEPT = ("activations are held until the weights' gradients are done",)
 
 
 @formula(returns="in_flight_micro_batches", source="huang2019", where="section 2.3", when=GPIPE)
@@ -503,7 +503,7 @@ def interleaved_in_flight(
     returns="in_flight_micro_batches",
     source="qi2023",
     where="section 2.3, table 2",
-    assumes=HELD,
+    assumes=KEPT,
     when=H1,
 )
 def zero_bubble_h1_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
@@ -515,7 +515,7 @@ def zero_bubble_h1_in_flight(micro_batches: Array, stage: Array, pp: Array) -> A
     returns="in_flight_micro_batches",
     source="qi2023",
     where="section 2.3, table 2",
-    assumes=HELD,
+    assumes=KEPT,
     when=H2,
 )
 def zero_bubble_h2_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
@@ -527,7 +527,7 @@ def zero_bubble_h2_in_flight(micro_batches: Array, stage: Array, pp: Array) -> A
     returns="in_flight_micro_batches",
     source="deepseekv3",
     where="section 3.2.1, table 2",
-    assumes=(*HELD, "a device holds the weights of two stages"),
+    assumes=(*KEPT, "a device holds the weights of two stages"),
     when=DUAL,
 )
 def dual_pipe_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:

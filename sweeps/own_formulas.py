@@ -53,7 +53,7 @@ def _load(path: Path) -> None:
 
 def _check_formula(own: Formula) -> None:
     """Refuse a stated expression that isn't what the code computes, and code that has none."""
-    if not own.stated:
+    if not own.own_expression:
         try:
             own.tree  # noqa: B018
         except RecordingError as error:
@@ -68,22 +68,22 @@ def _check_formula(own: Formula) -> None:
             # It fails where it is asked for as well, and is named there.
             return np.nan
 
-    _compare(f"{own.name}: the expression", own.stated, own.inputs, computed)
+    _compare(f"{own.name}: the expression", own.own_expression, own.inputs, computed)
 
 
 def _check_algorithm(own: Algorithm) -> None:
     """Refuse a statement that isn't what the code gives, and code that gives none."""
     for quantity in STATED:
         name = f"{'.'.join(own.key)}: {quantity}"
-        stated = own.stated.get(quantity, "")
+        expression = own.own_statements.get(quantity, "")
         try:
             derived = statement(own, quantity)
         except RecordingError as error:
-            if stated:
+            if expression:
                 continue
             message = f"{name} doesn't follow from its code ({error}); state it"
             raise ValueError(message) from None
-        if not stated:
+        if not expression:
             continue
 
         def computed(points: Mapping[str, Array], derived: str = derived) -> Any:
@@ -94,12 +94,12 @@ def _check_algorithm(own: Algorithm) -> None:
             return found
 
         needed = (name for one in own.requires for name in one.inputs)
-        _compare(f"{name} =", stated, (*names(stated), *names(derived), *needed), computed)
+        _compare(f"{name} =", expression, (*names(expression), *names(derived), *needed), computed)
 
 
 def _compare(
     what: str,
-    stated: str,
+    expression: str,
     inputs: Sequence[str],
     computed: Callable[[Mapping[str, Array]], Any],
 ) -> None:
@@ -110,7 +110,7 @@ def _compare(
         if points.keys() >= {"ranks", *sizes}:
             points["ranks"] = np.prod([points[size] for size in sizes], axis=0)
     with np.errstate(all="ignore"):
-        ours = np.broadcast_to(evaluate(stated, points), POINTS)
+        ours = np.broadcast_to(evaluate(expression, points), POINTS)
         theirs = np.broadcast_to(computed(points), POINTS)
         both = np.isfinite(ours) & np.isfinite(theirs)
         wrong = both & ~np.isclose(ours, theirs, rtol=1e-6, atol=0.0)
@@ -118,7 +118,7 @@ def _compare(
         at = int(np.argmax(wrong))
         where = ", ".join(f"{name} = {values[at]:.6g}" for name, values in points.items())
         message = (
-            f"{what} {stated} gives {ours[at]:.6g} and the code {theirs[at]:.6g} where {where}"
+            f"{what} {expression} gives {ours[at]:.6g} and the code {theirs[at]:.6g} where {where}"
         )
         raise ValueError(message)
 

@@ -25,7 +25,7 @@ from sweeps.docs import (
     notebook,
     read_jobs,
     run_job,
-    told,
+    section,
     write_notebooks,
     write_site,
 )
@@ -189,7 +189,7 @@ def test_command_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
 def test_job_prints_what_the_guide_shows(place: int, job: Job) -> None:
     before = {*ALGORITHMS}
     done = run_job(job, run)
-    text = told(place, done)
+    text = section(place, done)
     assert before == {*ALGORITHMS}
     assert text in DOCUMENT.read_text(encoding="utf-8"), (
         "sweeps docs --jobs > outputs/gallery/jobs.md"

@@ -247,7 +247,7 @@ class Algorithm:
         Takes the network's shape as arrays that broadcast; gives a `Cost`.
     inputs : tuple of str
         The quantities that the kernel takes.
-    stated : mapping of str to str
+    own_statements : mapping of str to str
         Those of the `statements` that say it better than what follows from the kernel.
     source, where, assumes
         As of a `Formula`.
@@ -267,7 +267,7 @@ class Algorithm:
     name: str
     kernel: Callable[..., Cost]
     inputs: tuple[str, ...]
-    stated: Mapping[str, str]
+    own_statements: Mapping[str, str]
     key_of_source: str
     where: str = ""
     assumes: tuple[str, ...] = ()
@@ -321,7 +321,7 @@ class Algorithm:
         """The expressions of ``steps``, ``time``, ``sent_bytes`` and ``link_bytes``."""
         from overhead.topology import statement  # noqa: PLC0415 - it imports algorithms
 
-        return {name: self.stated.get(name) or statement(self, name) for name in STATED}
+        return {name: self.own_statements.get(name) or statement(self, name) for name in STATED}
 
     @property
     def expression(self) -> str:
@@ -372,7 +372,7 @@ class Algorithm:
             message = f"{self.name}: no network '{self.topology}' or collective '{self.collective}'"
             raise ValueError(message)
         # Parsing some of these takes longer than all else that a command does before it answers.
-        named = {name for text in self.stated.values() for name in ex.words(text)}
+        named = {name for text in self.own_statements.values() for name in ex.words(text)}
         for name in (*self.inputs, *named):
             if name not in VOCABULARY:
                 message = f"{'.'.join(self.key)}: '{name}' is not in the vocabulary"
@@ -506,12 +506,12 @@ def algorithm(
         If it is declared already.
     """
     texts = zip(STATED, (steps, time, sent, carried), strict=True)
-    stated = {quantity: text for quantity, text in texts if text}
+    own_statements = {quantity: text for quantity, text in texts if text}
 
     def declare(kernel: Kernel) -> Kernel:
         common = Algorithm(
-            "", "", name, kernel, parameters(kernel), stated, source, where, assumes, requires,
-            in_network, exact_chunks, form,
+            "", "", name, kernel, parameters(kernel), own_statements, source, where, assumes,
+            requires, in_network, exact_chunks, form,
             (kernel.__code__.co_filename, kernel.__code__.co_firstlineno),
         )  # fmt: skip
         for network in _together(topology):
@@ -536,7 +536,7 @@ def _doubled(half: Algorithm, topology: str) -> Algorithm:
         topology=topology,
         collective="all_reduce",
         kernel=kernel,
-        stated={name: f"2*({text})" for name, text in half.stated.items()},
+        own_statements={name: f"2*({text})" for name, text in half.own_statements.items()},
     )
 
 
@@ -551,7 +551,9 @@ def _mirrored(forward: Algorithm, topology: str) -> Algorithm:
         topology=topology,
         collective="reduce",
         kernel=kernel,
-        stated={name: text for name, text in forward.stated.items() if name != "sent_bytes"},
+        own_statements={
+            name: text for name, text in forward.own_statements.items() if name != "sent_bytes"
+        },
     )
 
 

@@ -54,7 +54,7 @@ class Family:
     shards: str
     # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
     # stages by that
-    held: str
+    resident: str
     # Of these parameters the trained ones, which alone have gradients
     trained: str
     # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
@@ -147,7 +147,7 @@ def backward_gathers(
 
 def _pieces(
     trained: Array,
-    held: Array,
+    resident: Array,
     zero_stage: Array,
     weight_copies: Array,
     layers: Array,
@@ -159,7 +159,7 @@ def _pieces(
     buckets = xp.maximum(xp.ceil(reduction_bytes * trained / size), 1.0)
     whole = xp.where(bucket_bytes > 0.0, buckets, 1.0)
     pieces = xp.where(zero_stage < 3.0, whole, weight_copies * xp.maximum(layers, 1.0))
-    return xp.where(xp.where(zero_stage < 3.0, trained, held) > 0.0, pieces, 0.0)
+    return xp.where(xp.where(zero_stage < 3.0, trained, resident) > 0.0, pieces, 0.0)
 
 
 def _reduced(reduction_bytes: Array, trained: Array, pieces: Array) -> Array:
@@ -172,11 +172,11 @@ def _gathered(
     weight_bytes: Array,
     gathered_bytes: Array,
     trained: Array,
-    held: Array,
+    resident: Array,
     pieces: Array,
 ) -> Array:
     """Weights of one message: updated ones, or with ZeRO-3 all."""
-    moved = xp.where(zero_stage < 3.0, weight_bytes * trained, gathered_bytes * held)
+    moved = xp.where(zero_stage < 3.0, weight_bytes * trained, gathered_bytes * resident)
     return xp.asarray(moved / xp.maximum(pieces, 1.0))
 
 
@@ -190,7 +190,7 @@ def declare_pieces(
 ) -> None:
     """Declare of how many messages a round of a family's parameters consists."""
     pieces = f"{family.name}_messages"
-    sizes = (family.trained, family.held, "zero_stage", "weight_copies", family.layers)
+    sizes = (family.trained, family.resident, "zero_stage", "weight_copies", family.layers)
     formula(
         returns=pieces,
         inputs=(*sizes, bucket, "reduction_bytes"),
@@ -202,7 +202,7 @@ def declare_pieces(
 
 def _declare_messages(family: Family) -> None:
     """Declare a family's messages, and of how many a round consists."""
-    name, mark, held = family.name, family.mark, family.held
+    name, mark, resident = family.name, family.mark, family.resident
     pieces = f"{name}_messages"
     define(pieces, f"k_{{{mark}}}", "1", f"messages in which {family.words} go", minimum=0)
     for part, symbol, what in (
@@ -221,7 +221,7 @@ def _declare_messages(family: Family) -> None:
     )(_reduced)
     formula(
         returns=f"{name}_gather_bytes",
-        inputs=("zero_stage", "weight_bytes", "gathered_bytes", family.trained, held, pieces),
+        inputs=("zero_stage", "weight_bytes", "gathered_bytes", family.trained, resident, pieces),
         name=f"{name}_gather_bytes",
         **ZERO,
     )(_gathered)

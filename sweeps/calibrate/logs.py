@@ -149,7 +149,7 @@ _START = (
 _TIMES = ("time", "cputime")
 _COLUMNS = 4  # of a placement: time, algbw, busbw, and what was wrong
 _OLD = "bytes"  # heading of the first versions, whose times are in ms
-_TOLD = 3  # lines that a note names
+_MOST_LINES = 3  # lines that a note names
 _LONGEST = 4096  # characters; a longer line is another program's
 GIGA = 1e9
 
@@ -364,8 +364,8 @@ class _Section:
 
     def _left_out(self) -> Iterator[str]:
         if self.cut:
-            lines = ", ".join(map(str, self.cut[:_TOLD]))
-            more = f" and {len(self.cut) - _TOLD} more" if len(self.cut) > _TOLD else ""
+            lines = ", ".join(map(str, self.cut[:_MOST_LINES]))
+            more = f" and {len(self.cut) - _MOST_LINES} more" if len(self.cut) > _MOST_LINES else ""
             plural = "rows that are" if len(self.cut) > 1 else "a row that is"
             yield f"left out {plural} cut off or mixed with other output: line {lines}{more}"
         if self.empty:

@@ -318,7 +318,7 @@ def _outliers(found: Calibration, verbose: bool) -> Iterator[str]:
 def _outlier(found: Calibration, one: Outlier) -> list[str]:
     rows = found.rows
     case = found.cases[int(rows.case[one.row])]
-    beside = "predicted" if one.reason == "fit" else "its neighbours in size"
+    reference = "predicted" if one.reason == "fit" else "its neighbours in size"
     by = one.excess if one.reason == "fit" else one.beside
     factor, word = (1.0 + by, "slower") if by > 0.0 else (1.0 / (1.0 + by), "faster")
     return [
@@ -327,7 +327,7 @@ def _outlier(found: Calibration, one: Outlier) -> list[str]:
         case.placed,
         format_quantity(float(rows.message_bytes[one.row]), "byte"),
         format_quantity(float(rows.time[one.row]), "s"),
-        f"{factor:.2f} times {word} than {beside}",
+        f"{factor:.2f} times {word} than {reference}",
     ]
 
 

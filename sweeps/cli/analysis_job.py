@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # Rows of a figure up to which each stream has its own.
 MOST_ROWS = 24
 # A difference that is more than rounding.
-TOLD = 1e-9
+ROUNDING = 1e-9
 MARK = "Step time by its formula"
 UNEVEN = "the form is near, not exact, with transfers or ends that differ much from other stages"
 # Why the form of a schedule's time isn't that of its course.
@@ -87,7 +87,7 @@ def write_timeline(job: Job, step: StepTimeline, given: Mapping[str, Any]) -> No
 
     notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
     path = Path(given["timeline"])
-    differs = abs(step.difference) > TOLD
+    differs = abs(step.difference) > ROUNDING
     marks = {MARK: step.step_time} if differs else {}
     if path.suffix == ".et":
         count, groups = write_chakra(step, evaluation_of(job), path, overwrite=given["overwrite"])

@@ -496,7 +496,7 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     yield f"  (four in five published runs are within that; {settings})"
     if _number(evaluation, "host_bound") > 0.0:
         yield "  (host-bound: layers wait for their launches longer than they compute)"
-    for name in _told(job):
+    for name in _quantities(job):
         value = _number(evaluation, name)
         if not np.isnan(value) and (value > 0.0 or name != "bubble_fraction"):
             yield _line(display.words(name), shown(name, value))
@@ -504,7 +504,7 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     yield from overlap_lines(evaluation)
 
 
-def _told(job: Job) -> tuple[str, ...]:
+def _quantities(job: Job) -> tuple[str, ...]:
     """Return what is told of a step and its run, of failures where anything was said of them."""
     failures = ("failures",) if "goodput" in job.sweep.quantities else ()
     return display.rows("rates", *failures, "training", "cost", place="report")

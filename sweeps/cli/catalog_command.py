@@ -224,7 +224,7 @@ def _show_model(model: Model, seq_length: str) -> None:
     own = {
         name: figure
         for name, figure in model.figures.items()
-        if name in model.stated or name in {"kv_heads", "head_size"}
+        if name in model.own or name in {"kv_heads", "head_size"}
     }
     width = max(map(len, (*own, *PASS)))
     for name, figure in own.items():

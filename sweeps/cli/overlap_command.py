@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PIPELINE = "pipeline"
 # A difference of a form from its course that is more than rounding.
-TOLD = 1e-9
+ROUNDING = 1e-9
 
 
 @click.command("overlap")
@@ -261,7 +261,7 @@ def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
             continue
         end = max(span.end for span in spans)
         time = values_of(job, case, ["overlapped_time"])["overlapped_time"]
-        if abs(time - end) > TOLD * end:
+        if abs(time - end) > ROUNDING * end:
             more = f"{100.0 * abs(time / end - 1.0):.2g} % {'more' if time > end else 'less'}"
             ends, form = shown("time", end), shown("time", time)
             yield (

@@ -37,7 +37,7 @@ from sweeps.spec.axis import numbers_of, parse_values
 from sweeps.spec.units import parse_quantity, spelled_out
 
 # How far a number of parameters may be from that of the sizes, unsaid.
-TOLD = 0.01
+LEAST_DIFFERENCE = 0.01
 TITLES = {"tp": "TP", "pp": "PP", "dp": "DP", "ep": "EP"}
 NUMBERS = (
     ("parameters", "--params", "1"),
@@ -86,7 +86,7 @@ def planned(asked: Asked, given: Mapping[str, Any]) -> Asked:
     ]
     if clusters[0].experts:
         notes.append(_invented(shapes))
-    if abs(made / clusters[0].parameters - 1.0) > TOLD:
+    if abs(made / clusters[0].parameters - 1.0) > LEAST_DIFFERENCE:
         notes.append(f"these make {made / 1e9:.4g} billion parameters, not {count:.4g}: memory "
                      "and time are of the sizes")  # fmt: skip
     readings = (*asked.readings, *notes)
@@ -439,7 +439,10 @@ def _differences(one: Calculation, asked: Asked) -> Iterator[str]:
                 "activations count as split along the sequence; if every rank of a stage sent "
                 f"them whole, fewest bytes would be {other.name}"
             )
-    if not one.cluster.experts and abs(one.derived / one.cluster.parameters - 1.0) > TOLD:
+    if (
+        not one.cluster.experts
+        and abs(one.derived / one.cluster.parameters - 1.0) > LEAST_DIFFERENCE
+    ):
         whose = "the sizes given" if set(SCRIPT) & set(one.cluster.sizes) else "its sizes of layers"
         yield from _bullet(
             f"{whose} make {one.derived / 1e9:.3g} billion parameters, not "

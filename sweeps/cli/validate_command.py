@@ -307,10 +307,10 @@ def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         FIT_SHARE,
         NEAR,
         NEAR_SHARE,
-        beside,
         choice_lines,
         choice_of,
         choice_result,
+        comparisons,
         explained,
         falls_short,
     )
@@ -328,7 +328,7 @@ def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     rules = (*shipped_rules(), *(read_rules(Path(given["rules"])) if given["rules"] else ()))
     runs = read_runs(find_runs(tables[0])).runs
     cases = _chosen(cases_of_runs(runs, rules, folders, (PLAN,)), given)
-    found = list(beside(cases.cases, folders))
+    found = list(comparisons(cases.cases, folders))
     experts = explained([one for one in found if not isinstance(one, Skipped)], bound)
     skipped = [*cases.skipped, *(one for one in found if isinstance(one, Skipped))]
     if not experts:

@@ -23,7 +23,7 @@ from sweeps.origin import Origin, Origins, attributes
 from sweeps.spec.axis import Axis
 
 # A formula's text grows with the networks and algorithms of a sweep; this many are told.
-TOLD = 60
+MOST_PARTS = 60
 
 
 def layout_of(
@@ -126,9 +126,9 @@ def _sources(program: Program, variable: Variable) -> dict[str, str]:
     if not declared:
         return {}
     statements = list(dict.fromkeys(_statement(one, variable.name) for one in declared))
-    more = f"; and {len(statements) - TOLD} more" if len(statements) > TOLD else ""
+    more = f"; and {len(statements) - MOST_PARTS} more" if len(statements) > MOST_PARTS else ""
     attrs = {
-        "formula": "; ".join(statements[:TOLD]) + more,
+        "formula": "; ".join(statements[:MOST_PARTS]) + more,
         "references": "; ".join(references(declared)),
     }
     if variable.name == "chunks":

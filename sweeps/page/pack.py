@@ -53,7 +53,7 @@ _MORE = {"mfu", "causal_mfu", "hfu", "goodput", "headroom", *_CHANGES}
 # What an answer takes as it is given, of labels: a smaller model isn't a better one.
 _CONDITIONS = ("model", "collective", "environment", "fabric")
 # What is told of a best cell besides.
-_TOLD = ("peak_memory", "mfu", "busbw", "lower_bound_ratio", "cost_per_trillion_tokens",
+_FACTS = ("peak_memory", "mfu", "busbw", "lower_bound_ratio", "cost_per_trillion_tokens",
          "chosen_algorithm")  # fmt: skip
 _GROUPS = {"memory": "Memory, by part", "step_parts": "Time of a step, by part",
            "communication": "Communication, by dimension"}  # fmt: skip
@@ -98,12 +98,12 @@ def page_of(
     """
     load()
     subject = subject_of(dataset)
-    held = dict(_entries(subject, at or {}))
+    entries = dict(_entries(subject, at or {}))
     _check_quantities(dataset, quantities)
-    view = view_of(dataset, held)
+    view = view_of(dataset, entries)
     packed = _Packed(view, quantities)
     packed.check_size(name)
-    asked = list(_asked(figures, subject, held, packed))
+    asked = list(_asked(figures, subject, entries, packed))
     title = str(dataset.attrs.get("title") or name)
     if not asked and set(_CHANGES) <= set(packed.names):
         y, x = _CHANGES
@@ -127,7 +127,7 @@ def page_of(
             "digits": DIGITS,
             "dims": [_dim(view, dim) for dim in packed.dims],
             "naming": _naming(view, packed.dims),
-            "told": [one for one in _TOLD if one in packed.names],
+            "told": [one for one in _FACTS if one in packed.names],
             "constants": list(_constants(view)),
             "figures": asked,
             "groups": list(packed.groups.values()),
@@ -249,8 +249,8 @@ class _Packed:
         self._pack(name, variable.dims, _numbers(values, exact=exact), [], role=role, **about)
 
     def _status_of(self, attrs: Mapping[str, Any]) -> str:
-        beside = str(attrs.get("ancillary_variables", "")).split()
-        return next((one for one in self.states if one in beside), "")
+        companions = str(attrs.get("ancillary_variables", "")).split()
+        return next((one for one in self.states if one in companions), "")
 
     def _pack(
         self,

@@ -178,9 +178,11 @@ class Traceable(Broadcast):
                 with recording():
                     return kernel(*values)
             except RecordingError:
-                if not declared.stated:
+                if not declared.own_expression:
                     raise
-                return evaluate(declared.stated, dict(zip(declared.inputs, values, strict=True)))
+                return evaluate(
+                    declared.own_expression, dict(zip(declared.inputs, values, strict=True))
+                )
 
         return run
 

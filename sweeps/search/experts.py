@@ -60,7 +60,7 @@ UNKNOWN = "a term that we lack, or their choice"
 UNEVEN = 1.7
 ROOM = "theirs has room for uneven experts"
 # What is computed of a recipe's plan and of ours.
-TOLD = ("step_time", "peak_memory", "error_band", *PARTS)
+QUANTITIES = ("step_time", "peak_memory", "error_band", *PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def plan_alone(case: Case) -> Point:
     )
 
 
-def beside(cases: Iterable[Case], folders: Sequence[Path] = ()) -> Iterator[Expert | Skipped]:
+def comparisons(cases: Iterable[Case], folders: Sequence[Path] = ()) -> Iterator[Expert | Skipped]:
     """Yield recipes beside the best plans for them; those of equal questions are searched once."""
     known: dict[str, _Best] = {}
     for case in cases:
@@ -242,7 +242,7 @@ class _Best:
 def _best(found: Found) -> _Best:
     splits = tuple((one.split, one.known["step_time"]) for one in found.splits)
     capacity = float(found.space.resolved.constants["memory_capacity"])
-    (ours,) = details(found.best[:1], TOLD) or (None,)
+    (ours,) = details(found.best[:1], QUANTITIES) or (None,)
     return _Best(ours, splits, capacity, _uneven(ours.plan if ours else None))
 
 
@@ -264,11 +264,11 @@ def _one(case: Case, found: _Best, alone: Point) -> Expert:
         reason = ", ".join(near.reasons).replace("_", " ")
     elif plan is None:
         reason = ", ".join(space.rows.fallen).replace("_", " ") or reason
-    values: Mapping[str, float] = dict.fromkeys(TOLD, math.nan)
+    values: Mapping[str, float] = dict.fromkeys(QUANTITIES, math.nan)
     lost: list[str] = []
     gained: list[str] = []
     if plan is not None:
-        (detail,) = details([plan], TOLD)
+        (detail,) = details([plan], QUANTITIES)
         values = detail.values
         if found.ours is not None:
             lost, gained = differences(found.ours, detail)

@@ -222,7 +222,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 COMPUTING = ("matrix products", "attention", "element-wise work")
 SENDING = tuple(name for name in GROUPS if name.endswith(("communication", "transfers")))
 # Memory by part, as people speak of it.
-HELD: Mapping[str, tuple[str, ...]] = {
+MEMORY_GROUPS: Mapping[str, tuple[str, ...]] = {
     "weights": ("peak_weight_memory", "peak_gathered_memory"),
     "gradients": ("peak_gradient_memory", "peak_pending_gradient_memory", "peak_bucket_memory"),
     "the optimizer": ("peak_optimizer_memory",),
@@ -330,7 +330,10 @@ def memory_words(detail: Detail, threshold: float) -> str:
         text += f", {way} the threshold of {percent(threshold, 0)}"
     else:
         text += f": {_size(capacity - peak)} are left"
-    parts = {name: sum(detail.values.get(part, 0.0) for part in own) for name, own in HELD.items()}
+    parts = {
+        name: sum(detail.values.get(part, 0.0) for part in own)
+        for name, own in MEMORY_GROUPS.items()
+    }
     parts_of = [f"{name} {percent(value / peak, 0)}"
             for name, value in sorted(parts.items(), key=lambda item: -item[1])
             if value >= 0.05 * peak]  # fmt: skip

@@ -222,7 +222,7 @@ class Framework:
     path: Path  # Its file
     # By quantity: ``host_time``, ``tp_overlap``, ..  What the file doesn't state is the rule's
     figures: Mapping[str, Figure]
-    stated: frozenset[str] = frozenset()  # The quantities that the file states
+    own: frozenset[str] = frozenset()  # The quantities that the file states
     # Labels that hold if the user gives no others
     choices: Mapping[str, Choice] = field(default_factory=dict)
     # The recipe of bytes a parameter for each precision that the file states
@@ -259,7 +259,7 @@ class Framework:
                 whole,
                 name=f"{whole.name}+{name}",
                 figures={**whole.figures, **part.figures},
-                stated=whole.stated | part.stated,
+                own=whole.own | part.own,
                 choices={**whole.choices, **part.choices},
                 precisions={**whole.precisions, **part.precisions},
                 plan={**whole.plan, **part.plan},
@@ -372,7 +372,7 @@ class _FrameworkFile(FigureReader):
             summary=summary,
             path=self.path,
             figures=figures,
-            stated=frozenset(figures),
+            own=frozenset(figures),
             choices=self._choices(f"{prefix}labels", _LABELS),
             precisions=self._choices(f"{prefix}recipes", _RECIPES),
             plan=self._figures(f"{prefix}plan", _PLAN),
@@ -533,7 +533,7 @@ def _output(machine: Machine, precision: str, found: Mapping[str, Origin]) -> Or
     return best if same else best.derived(best.value * ratio, ", by the peaks in 16 bits")
 
 
-def stated_figure(machine: Machine, quantity: str, precision: str) -> Origin | None:
+def figure_for(machine: Machine, quantity: str, precision: str) -> Origin | None:
     """Return a figure of a precision, or of its twin where both have the same peak."""
     figure = machine.figures.get(f"{quantity}_{precision}")
     if figure is not None:
@@ -549,10 +549,10 @@ def stated_figure(machine: Machine, quantity: str, precision: str) -> Origin | N
 
 def _best(machine: Machine, precision: str) -> Origin:
     """Return the best measured matrix multiplication, or what is typical of the peak."""
-    stated = stated_figure(machine, "best_matmul_flops", precision)
+    figure = figure_for(machine, "best_matmul_flops", precision)
     peak = machine.figures.get(f"peak_flops_{precision}")
-    if stated is not None:
-        return stated
+    if figure is not None:
+        return figure
     if peak is None:
         return _unknown(machine)
     share = TYPICAL_BEST
@@ -563,7 +563,7 @@ def _best(machine: Machine, precision: str) -> Origin:
 def _efficiency(machine: Machine, precision: str) -> Origin:
     """Return the share of the best matrix multiplication that long runs sustain."""
     rule = MACHINE_RULE["matmul_efficiency"]
-    return stated_figure(machine, "matmul_efficiency", precision) or rule.origin
+    return figure_for(machine, "matmul_efficiency", precision) or rule.origin
 
 
 def _attention(machine: Machine, precision: str, kernel: str) -> dict[str, Origin]:

@@ -486,7 +486,7 @@ def read_config(path: Path) -> Model:
         source=f"{path}",
         hugging_face=(),
         figures=figures,
-        stated=frozenset(config.figures),
+        own=frozenset(config.figures),
         labels=attention_label(figures),
     )
 

@@ -42,7 +42,7 @@ class Model:
     # By quantity, in the vocabulary's order: all shapes, those that weren't stated among them; or
     # ``parameters`` alone
     figures: Mapping[str, Figure]
-    stated: frozenset[str]  # The quantities that its file states; the others are defaults
+    own: frozenset[str]  # The quantities that its file states; the others are defaults
     # ``attention``: ``mha`` (heads of their own, grouped or not) or ``mla`` (latent); none for a
     # bare count
     labels: Mapping[str, str]
@@ -193,18 +193,18 @@ def _head_faults(full: Mapping[str, float], wrong: Any) -> None:
         wrong("head_size", "is not whole as hidden_size/heads", "state head_size")
 
 
-def join_figures(stated: Mapping[str, Figure]) -> dict[str, Figure]:
+def join_figures(own: Mapping[str, Figure]) -> dict[str, Figure]:
     """Return stated shapes and those that weren't, in the vocabulary's order."""
-    values = {name: figure.value for name, figure in stated.items()}
+    values = {name: figure.value for name, figure in own.items()}
     added = {
         name: Figure(value, "1", "assumed", why)
         for name, (value, why) in complete_shapes(values).items()
     }
     none = Figure(0.0, "1", "assumed", "not stated: none")
-    given = {**dict.fromkeys(HYBRID_FLAGS, none), **stated} if "linear_layers" in stated else stated
-    given = {"index_layers": none, **given} if _INDEX[0] in stated else given
+    given = {**dict.fromkeys(HYBRID_FLAGS, none), **own} if "linear_layers" in own else own
+    given = {"index_layers": none, **given} if _INDEX[0] in own else given
     further = {name: given[name] for name in FURTHER_SHAPES if name in given}
-    return {name: (stated.get(name) or added[name]) for name in SHAPES} | further
+    return {name: (own.get(name) or added[name]) for name in SHAPES} | further
 
 
 def attention_label(figures: Mapping[str, Figure]) -> dict[str, str]:
@@ -236,11 +236,11 @@ class _ModelFile(FigureReader):
         self.unknown("", self.content, KEYS)
         name = self.name()
         kind, source = self._origin(self.content, "")
-        stated = self._counts(kind, source)
+        own = self._counts(kind, source)
         if "shapes" in self.content or not any(name in self.content for name in COUNTS):
-            stated = self._shapes(kind, source)
-        whole = bool(stated) and not self.faults and "parameters" not in stated
-        figures = join_figures(stated) if whole else stated
+            own = self._shapes(kind, source)
+        whole = bool(own) and not self.faults and "parameters" not in own
+        figures = join_figures(own) if whole else own
         return Model(
             name=name,
             title=self.text("", self.content, "title"),
@@ -250,7 +250,7 @@ class _ModelFile(FigureReader):
             source=source,
             hugging_face=self._names(),
             figures=figures,
-            stated=frozenset(stated),
+            own=frozenset(own),
             labels=attention_label(figures) if whole else {},
         )
 
@@ -286,11 +286,11 @@ class _ModelFile(FigureReader):
             for name, given in table.items()
             if name in (*SHAPES, *FURTHER_SHAPES)
         }
-        stated = {name: figure for name, figure in figures.items() if figure}
-        if len(stated) == len(figures):
-            values = {name: figure.value for name, figure in stated.items()}
+        known = {name: figure for name, figure in figures.items() if figure}
+        if len(known) == len(figures):
+            values = {name: figure.value for name, figure in known.items()}
             self.faults += shape_faults(values, f"{self.path}: shapes.")
-        return stated
+        return known
 
     def _figure(self, place: str, given: object, kind: str, source: str) -> Figure | None:
         """Read ``80``, or ``{ value = 80, kind = .., source = .. }`` with an origin of its own."""

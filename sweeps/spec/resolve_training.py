@@ -43,7 +43,7 @@ from sweeps.spec.framework import (
     NUMBER_DEFAULTS,
     SETTINGS,
     Framework,
-    stated_figure,
+    figure_for,
     training_constants,
 )
 from sweeps.spec.machine import Machine, cut_domain, rates_of
@@ -420,9 +420,7 @@ class TrainingResolver(Resolver):
         if "userbuffers" in self._values("tp_mechanism"):
             found |= userbuffers_figures(machine, rates_of(labels["precision"]), found)
         # Where the rule gives a rate, no run has been compared.
-        fitted = (
-            stated_figure(machine, "matmul_efficiency", rates_of(labels["precision"])) is not None
-        )
+        fitted = figure_for(machine, "matmul_efficiency", rates_of(labels["precision"])) is not None
         unknown = found["matmul_efficiency"].kind == UNKNOWN
         why = f"whether {machine.name}'s rates in {labels['precision']} were compared with runs"
         kind = MEASURED if fitted or unknown else ASSUMED

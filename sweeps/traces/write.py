@@ -293,10 +293,10 @@ class _Stage:
             for name, count in counts.items():
                 number = self._whole((row, name), count)
                 share = behind / whole if whole > 0.0 else 0.0
-                beside = min(self._whole((row, name, HIDDEN), number * share), number)
+                behind_count = min(self._whole((row, name, HIDDEN), number * share), number)
                 time = times[name] * whole / alone if alone > 0.0 else 0.0
-                hidden.append(Messages(OPERATIONS[name], beside, time))
-                exposed.append(Messages(OPERATIONS[name], number - beside, time))
+                hidden.append(Messages(OPERATIONS[name], behind_count, time))
+                exposed.append(Messages(OPERATIONS[name], number - behind_count, time))
         return hidden, _in_turns(exposed)
 
     def _chain(
@@ -524,7 +524,7 @@ def write_chakra(
     """
     traces, groups = chakra_traces(course, evaluation)
     files = {path.with_name(f"{path.stem}.{rank}.et"): own for rank, own in enumerate(traces)}
-    told = path.with_name(f"{path.stem}.groups.json")
+    groups_path = path.with_name(f"{path.stem}.groups.json")
     members = {str(number): own for number, own in groups.items()}
-    _write({**files, told: [json.dumps(members).encode() + b"\n"]}, overwrite=overwrite)
-    return len(files), told
+    _write({**files, groups_path: [json.dumps(members).encode() + b"\n"]}, overwrite=overwrite)
+    return len(files), groups_path

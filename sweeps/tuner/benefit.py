@@ -84,8 +84,8 @@ def read_study(path: Path, folders: Sequence[Path] = ()) -> BenefitStudy:
     table, shape = reader.table(TABLE), reader.table(f"{TABLE}.shape")
     reader.unknown(TABLE, table, ("hardware", "precision", "sm_margin", "shape", *AXES))
     reader.unknown(f"{TABLE}.shape", shape, SHAPE)
-    held = {**SHAPE, **shape}
-    for name, value in held.items():
+    shapes = {**SHAPE, **shape}
+    for name, value in shapes.items():
         flag = name == "gated"
         good = isinstance(value, bool) if flag else _number(value) and value > 0
         if not good:
@@ -108,7 +108,7 @@ def read_study(path: Path, folders: Sequence[Path] = ()) -> BenefitStudy:
     summary = reader.text("", content, "summary", default="")
     figures = content.get("figures", [])
     reader.tell()
-    study = BenefitStudy(title, summary, machines, axes, held, margin, tuple(figures))
+    study = BenefitStudy(title, summary, machines, axes, shapes, margin, tuple(figures))
     _check(study, path)
     return study
 

@@ -79,14 +79,14 @@ def read_folder(
         raise InputError(fault("--from-traces", str(folder), wrong, "a folder with case folders"))
     root = case_folder(folder)
     names = sorted(p.name for p in root.iterdir() if p.is_dir())
-    held = {name: parse_case(name) for name in names}
-    if not any(held.values()):
+    cases_of = {name: parse_case(name) for name in names}
+    if not any(cases_of.values()):
         allowed = f"such as {cases[0].config_id}/*.pt.trace.json"
         wrong = "has no folder with the name of a case"
         raise InputError(fault("--from-traces", str(folder), wrong, allowed))
     by_case: dict[LayerOverlap, str] = {}
     for name in names:
-        for case in held[name]:
+        for case in cases_of[name]:
             # A name with a phase is about that phase, and comes before one without.
             if case not in by_case or case.config_id == name:
                 by_case[case] = name
@@ -102,14 +102,16 @@ def read_folder(
             read[found] = _read(root / found, case, patterns, config)
         results.append(_result(case, read[found]))
     results = _plausible(results)
-    odd = [name for name in names if not held[name]]
+    odd = [name for name in names if not cases_of[name]]
     notes = [f"{name}: isn't the name of a case; left out" for name in odd]
     return results, notes
 
 
-def _wanted(cases: Sequence[LayerOverlap], held: Iterable[LayerOverlap]) -> Iterator[LayerOverlap]:
+def _wanted(
+    cases: Sequence[LayerOverlap], by_case: Iterable[LayerOverlap]
+) -> Iterator[LayerOverlap]:
     yield from cases
-    for case in held:
+    for case in by_case:
         if case not in cases and case.legality.level == "legal":
             yield case
 
@@ -423,9 +425,9 @@ def write_workload(folder: Path, config: TPOverlapTunerConfig) -> str:
         "model.json": json.dumps(sizes, indent=1) + "\n",
         "README.md": HOW.format(program=program, command=command, **first, **sizes),
     }
-    held = [name for name in texts if (folder / name).exists()]
-    if held:
-        wrong = f"{', '.join(held)} is there already"
+    present = [name for name in texts if (folder / name).exists()]
+    if present:
+        wrong = f"{', '.join(present)} is there already"
         raise InputError(fault("--write-workload", str(folder), wrong, "another folder"))
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -107,11 +107,11 @@ class TPOverlapTuner:
         given = self.config.output_dir
         stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
         folder = Path(given) if given else Path("outputs") / "tp_overlap_tuner" / stamp
-        held = (folder / "tuning_report.json").exists()
+        finished = (folder / "tuning_report.json").exists()
         if folder.exists() and not folder.is_dir():
             wrong, allowed = "is not a folder", "another name"
             raise InputError(fault("--output-dir", str(folder), wrong, allowed))
-        if held and not overwrite:
+        if finished and not overwrite:
             wrong, allowed = "holds results already", "--overwrite, or another folder"
             raise InputError(fault("--output-dir", str(folder), wrong, allowed))
         return folder

@@ -165,20 +165,20 @@ def test_other_threads_make_arrays_while_one_records() -> None:
 
 def test_an_expression_is_stated_only_where_it_does_not_follow() -> None:
     for formula in formulas():
-        if not formula.stated:
+        if not formula.own_expression:
             assert isinstance(formula.tree, ast.expr)
             continue
         try:
             derived = text(record(formula.kernel, formula.inputs))
         except RecordingError:
             continue
-        assert derived != formula.stated, f"{formula.name}: expression= says nothing new"
+        assert derived != formula.own_expression, f"{formula.name}: expression= says nothing new"
 
 
 def test_an_algorithm_states_only_what_does_not_follow() -> None:
     for algorithm in algorithms():
         for quantity in STATED:
-            if quantity not in algorithm.stated:
+            if quantity not in algorithm.own_statements:
                 assert statement(algorithm, quantity)
                 continue
             try:
@@ -188,7 +188,7 @@ def test_an_algorithm_states_only_what_does_not_follow() -> None:
             name = ".".join((*algorithm.key, quantity))
             # A half, or what runs backwards, may need the words.
             if algorithm.collective not in ("all_reduce", "reduce"):
-                assert derived != algorithm.stated[quantity], name
+                assert derived != algorithm.own_statements[quantity], name
 
 
 def test_a_recorded_value_is_no_number() -> None:

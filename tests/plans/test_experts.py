@@ -11,9 +11,9 @@ import pytest
 
 from sweeps.search.experts import (
     Expert,
-    beside,
     choice_lines,
     choice_of,
+    comparisons,
     explained,
     falls_short,
     plan_alone,
@@ -48,7 +48,7 @@ def cases(path: Path | None = None, *names: str) -> list[Case]:
 def own(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Expert]:
     path = tmp_path_factory.mktemp("plans") / "own.csv"
     path.write_text(OWN)
-    found = [one for one in beside(cases(path)) if not isinstance(one, Skipped)]
+    found = [one for one in comparisons(cases(path)) if not isinstance(one, Skipped)]
     return {one.case.name: one for one in found}
 
 
@@ -147,7 +147,7 @@ def test_each_loss_has_its_strongest_reason(own: dict[str, Expert]) -> None:
 
 def test_uneven_experts_take_more_memory() -> None:
     (case,) = cases(None, "E0291")
-    (one,) = (found for found in beside([case]) if isinstance(found, Expert))
+    (one,) = (found for found in comparisons([case]) if isinstance(found, Expert))
     assert one.memory < one.uneven[0] < one.capacity < one.uneven[1]
     assert explained([one])[0].why.startswith("theirs has room for uneven experts")
 
