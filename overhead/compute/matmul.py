@@ -7,7 +7,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute import quantities
-from overhead.formula import alias, call, constant, formula
+from overhead.formula import alias, call, constant, formula, product
 from overhead.quantity import Array
 
 # Of four smooth and three tiled forms this one fits the measured products best; tiles and waves
@@ -232,6 +232,10 @@ def sized_matmul_efficiency(
     return matmul_efficiency * xp.where(odd, 1.0 - odd_size_loss, 1.0)
 
 
+constant("grouped_matmul_share", 1.0, "Experts' products are as fast as others",
+         like="matmul_efficiency")  # fmt: skip
+product("grouped_matmul_efficiency", ("grouped_matmul_share", "sized_matmul_efficiency"))
+
 # What stays in 16 bit whatever the other products are in.
 PLAIN = {"matmul_input_bytes": "activation_bytes", "best_matmul_flops": "output_matmul_flops"}
 
@@ -267,7 +271,10 @@ def _product(
 
 GROUPED: dict[str, Any] = {
     "of": "grouped_matmul_time",
-    "further": {"matmul_groups": "local_experts"},
+    "further": {
+        "matmul_groups": "local_experts",
+        "matmul_efficiency": "grouped_matmul_efficiency",
+    },
 }
 for _name, _sizes in LINEAR.items():
     _product(_name, *_sizes)

@@ -40,6 +40,11 @@ for _name, _symbol, _meaning in (
         r"\eta'_m",
         "share of the best product's rate that a long run sustains at this hidden size",
     ),
+    (
+        "grouped_matmul_efficiency",
+        r"\eta_g",
+        "share of the best product's rate that a long run sustains in products of groups",
+    ),
     ("memory_efficiency", r"\eta_b", "share of the memory's bandwidth that a kernel reaches"),
     ("attention_efficiency", r"\eta_a", "share of the peak that the attention kernel reaches"),
     (
@@ -56,6 +61,9 @@ for _name, _symbol, _meaning in (
     # No kernel outruns the memory, nor the peak.
     _most = 1 if _name in ("memory_efficiency", "attention_efficiency") else math.inf
     define(_name, _symbol, "1", _meaning, minimum=0, maximum=_most, above=True)
+define("grouped_matmul_share", r"\sigma_g", "1",
+       "rate of experts' products in one kernel by that of a product by itself", minimum=0,
+       maximum=1, above=True)  # fmt: skip
 define(
     "odd_size_loss", r"\lambda_o", "1",
     "loss of a matrix product's rate where tiles of 128 don't fill the hidden size", minimum=0,

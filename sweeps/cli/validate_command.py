@@ -60,7 +60,7 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     if any(table in RUNNING or _heads(table, "quantity", "given") for table in tables):
         _refuse(given, ("rules", "verbose"), "is not of a table of what running takes")
         return _running(tables, given)
-    if any(_is_of_plans(table) for table in tables):
+    if any(_is_of_plans(table, given["kind"]) for table in tables):
         return _plans(tables, given)
     if not given["strict"]:
         _refuse(given, ("bound",), "is what --strict allows", "--strict, too")
@@ -291,11 +291,13 @@ def _draw(records: Sequence[Record], stem: Path) -> list[Path]:
 # Plans that experts published.
 
 
-def _is_of_plans(name: str) -> bool:
+def _is_of_plans(name: str, kind: str) -> bool:
+    """Return whether a table's plans are asked for: of measured ones, too, a kind tells steps."""
     from sweeps.validate.run_table import find_runs, read_runs
     from sweeps.validate.training_rows import PLAN
 
-    return any(run.texts.get("kind") == PLAN for run in read_runs(find_runs(name)).runs)
+    plans = [run.texts.get("kind") == PLAN for run in read_runs(find_runs(name)).runs]
+    return any(plans) if kind == "all" else all(plans)
 
 
 def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:

@@ -163,6 +163,7 @@ FRAMEWORK_RULE: dict[str, Figure] = {
         20.0, "assumed", "those of the forward pass once more, where all is recomputed"
     ),
     "matmul_share": _figure(1.0, "assumed", "the machine's own rate"),
+    "grouped_matmul_share": _figure(1.0, "assumed", "experts' products are as fast as others"),
     "launch_wait": _figure(0.0, "assumed", "the host launches ahead of the GPU"),
     "launch_share": _figure(1.0, "assumed", "each operation launched by itself"),
     "ends_as_layers": _figure(
@@ -307,6 +308,7 @@ _FIGURES: dict[str, Entry] = {
         Entry("scatter_gather", "1", integer=True, maximum=1.0),
         *map(_number, ("forward_operations", "backward_operations", "recompute_operations")),
         Entry("matmul_share", "1", above=True, maximum=1.0),
+        Entry("grouped_matmul_share", "1", above=True, maximum=1.0),
         *map(_share, ("launch_share", "launch_wait")),
         *(Entry(name, "1", integer=True, maximum=1.0) for name in ("ends_as_layers", "dropout")),
         # Of its memory; what isn't stated has the model's own default.

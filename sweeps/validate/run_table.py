@@ -61,6 +61,8 @@ MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "peak_mem_gib", "value")
 RESULTS = ("time", "step_time", "memory", "peak_memory", "allocated_memory")
 # So many faults of one file are told; the same slip is often in every line.
 TOLD = 20
+# A cell that ends so says nothing, whatever stands before it.
+_UNSTATED = ("unknown", "(not stated)")
 _NUMBER = re.compile(r"(?P<number>[-+]?\d[\d.,]*(?:[eE][-+]?\d+)?)\s*(?P<remark>\(.*\))?")
 
 
@@ -152,15 +154,66 @@ def read_runs(path: Path) -> RunTable:
     """Read a table of runs."""
     load()
     content, lines = read_csv(path, "TABLE")
-    header = [cell.strip() for cell in lines[0][1]]
+    header, rows = [cell.strip() for cell in lines[0][1]], lines[1:]
+    if RECIPE_MARK in header:
+        header, rows = _of_recipes(header, rows)
     faults = _heading_faults(path, header)
     if faults:
         raise InputError(faults)
-    runs = [_run(path, header, number, row, faults) for number, row in lines[1:]]
+    runs = [_run(path, header, number, row, faults) for number, row in rows]
     if faults:
         more = [f"{path.name}: {len(faults) - TOLD} more faults"] if len(faults) > TOLD else []
         raise InputError([*faults[:TOLD], *more])
     return RunTable(path, hashlib.sha256(content).hexdigest(), tuple(runs))
+
+
+# A table of published recipes has columns of its own, of which rows of runs are made: what another
+# column is called here, and what its words are here.
+RECIPE_MARK = "recipe_source"
+_RENAMED = {
+    "sequence_length": "seq_len", "hardware": "gpu_type", "vp": "vpp", "zero": "zero_or_sharding",
+    "sequence_parallel": "sp", "duplicate_of": "linked_training_row",
+}  # fmt: skip
+_REWORDED = {
+    "kind": {"measured": ""},
+    "sp": {"": "yes when TP>1"},
+    "recompute": {"": "unspecified (recipe)"},
+    "precision": {
+        "fp8_mx": "mxfp8", "fp8_cs": "fp8 current-scaling", "fp8_sc": "fp8 block-scaling",
+        "fp8_ds": "fp8 delayed-scaling",
+    },
+    "dispatcher": {"flex": "deduplicated", "alltoall": "all_to_all"},
+    "embedding_as_layer": {"no": "0", "yes": "1"},
+    "loss_as_layer": {"no": "0", "yes": "1"},
+    "zero_or_sharding": {"layer-wise distributed optimizer": "distributed optimizer (layer-wise)"},
+}  # fmt: skip
+_TRAYS = {"GB200": "4", "GB300": "4", "VR200": "4"}
+
+
+def _of_recipes(
+    header: Sequence[str], lines: Sequence[tuple[int, list[str]]]
+) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Turn a table of recipes into one of runs."""
+    names = ("source_id", "source_ref", "gpus_per_node", "cuda_graphs")
+    known = {*TEXTS, *NUMBERS, "dispatcher"} - set(names)
+    kept = {_RENAMED.get(name, name): name for name in header if _RENAMED.get(name, name) in known}
+    rows = []
+    for number, cells in lines:
+        own = dict(zip(header, (cell.strip() for cell in cells), strict=False))
+        texts = {new: _REWORDED.get(new, {}).get(own.get(old, ""), own.get(old, ""))
+                 for new, old in kept.items()}  # fmt: skip
+        texts["source_id"] = f"mbridge_{own.get('release') or 'main'}"
+        texts["source_ref"] = own.get("measured_source") or own.get(RECIPE_MARK, "")
+        texts["gpus_per_node"] = _TRAYS.get(own.get("hardware", "").split("-")[0], "8")
+        graphs, scope = own.get("cuda_graph_impl", ""), own.get("cuda_graph_scope", "")
+        whole = "full_iteration" in (graphs, scope)
+        texts["cuda_graphs"] = "whole iteration" if whole else scope.replace(";", "+") or graphs
+        if graphs == "local" and not scope:
+            texts["cuda_graphs"] = "transformer_engine"
+        if own.get("task") in {"sft", "lora"}:
+            texts["notes"] = {"sft": "SFT", "lora": "LoRA"}[own["task"]]
+        rows.append((number, [texts[name] for name in (*kept, *names)]))
+    return [*kept, *names], rows
 
 
 def _heading_faults(path: Path, header: Sequence[str]) -> list[str]:
@@ -202,8 +255,8 @@ def _run(
     remarks: dict[str, str] = {}
     for name, cell in zip(header, (cell.strip() for cell in row), strict=True):
         if name in TEXTS or name in LABELS or cell in WORDS.get(name, ()):
-            texts[name] = cell
-        elif cell:
+            texts[name] = "" if cell == "unknown" else cell
+        elif cell and not cell.endswith(_UNSTATED):
             value, remark = _number(cell)
             wrong = _wrong(name, value)
             if wrong:
