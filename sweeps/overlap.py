@@ -19,7 +19,7 @@ from overhead.overlap.timeline import PIPELINES
 from overhead.quantity import VOCABULARY
 from sweeps.display import noun
 from sweeps.engine.evaluate import Evaluator
-from sweeps.engine.grid import Case
+from sweeps.engine.grid import LabelCase
 from sweeps.engine.program import Program
 from sweeps.errors import Faults, InputError, fault, needs
 from sweeps.job import Job, prepare
@@ -275,7 +275,7 @@ def _check_taken(
 # A job's cells.
 
 
-def values_of(job: Job, case: Case, names: Sequence[str]) -> dict[str, float]:
+def values_of(job: Job, case: LabelCase, names: Sequence[str]) -> dict[str, float]:
     """Return quantities that a case has one value of; what can't be had is left out."""
     builder = job.program.builder(case)
     evaluator = Evaluator(job.program.grid, dict(case.fixed))
@@ -366,7 +366,7 @@ ABOUT = {
 }
 
 
-def check_cell(job: Job, case: Case) -> None:
+def check_cell(job: Job, case: LabelCase) -> None:
     """Refuse a cell that can't be."""
     evaluator = Evaluator(job.program.grid, dict(case.fixed))
     status = int(np.asarray(evaluator.value(case.status)).reshape(-1)[0])
@@ -380,7 +380,7 @@ def check_cell(job: Job, case: Case) -> None:
         raise InputError(faults)
 
 
-def report_lines(job: Job, case: Case, verbose: bool) -> Iterator[str]:
+def report_lines(job: Job, case: LabelCase, verbose: bool) -> Iterator[str]:
     """Yield the report of one case."""
     check_cell(job, case)
     names = (*BOTH, *(name for name, _ in (*LINES, *RATIOS, *SPEEDUPS)), "overlap_efficiency")
@@ -442,7 +442,7 @@ def _bound(found: Mapping[str, float]) -> str:
     return "the communication; what is longer than the computation can't hide"
 
 
-def _notes(case: Case, found: Mapping[str, float]) -> Iterator[str]:
+def _notes(case: LabelCase, found: Mapping[str, float]) -> Iterator[str]:
     """Yield what a reader may trip over."""
     compute, communication = (found[name] for name in BOTH)
     mechanism = case.labels["mechanism"]
@@ -461,7 +461,7 @@ def _notes(case: Case, found: Mapping[str, float]) -> Iterator[str]:
 OWN_TILE = {"tile_rows", "tile_columns", "tile_time", "best_matmul_flops", "activation_bytes"}
 
 
-def _as_tuned(job: Job, case: Case) -> Iterator[str]:
+def _as_tuned(job: Job, case: LabelCase) -> Iterator[str]:
     """Yield what a cut product takes with the tiles that libraries choose, as a tuning has it.
 
     One tile in whole waves shows what a cut does to a shape; measured pieces cost less, for a
@@ -493,7 +493,7 @@ def _as_tuned(job: Job, case: Case) -> Iterator[str]:
     )
 
 
-def statement_lines(job: Job, case: Case) -> Iterator[str]:
+def statement_lines(job: Job, case: LabelCase) -> Iterator[str]:
     """Yield the mechanism's formula and source, with the numbers put in."""
     declared = REGISTRY.returning("overlapped_time", case.labels)
     if declared is None or isinstance(declared, Call):

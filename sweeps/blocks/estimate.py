@@ -12,7 +12,7 @@ from overhead.collectives.choices import best_of
 from overhead.graph import Node
 from sweeps.engine.describe import Stage, Steps
 from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Limits
-from sweeps.engine.grid import Case
+from sweeps.engine.grid import LabelCase
 from sweeps.engine.program import Program
 from sweeps.engine.reduce_base import Reducer, Split, split
 from sweeps.engine.reduce_quantile import MOST_BINS, MOST_HELD, is_exact
@@ -236,7 +236,7 @@ def _weight(node: Node) -> int:
     return OF_A_CHOICE if node.run is best_of else 1
 
 
-def _nodes(program: Program) -> Iterator[tuple[Case, list[Node]]]:
+def _nodes(program: Program) -> Iterator[tuple[LabelCase, list[Node]]]:
     for case in program.cases:
         stack: list[Node] = [*case.nodes.values(), case.status]
         found: dict[int, Node] = {}
@@ -248,7 +248,7 @@ def _nodes(program: Program) -> Iterator[tuple[Case, list[Node]]]:
         yield case, list(found.values())
 
 
-def _case_bytes(program: Program, case: Case, nodes: Sequence[Node], limits: Limits) -> int:
+def _case_bytes(program: Program, case: LabelCase, nodes: Sequence[Node], limits: Limits) -> int:
     fixed = {program.grid.names[position] for position in case.fixed}
     largest, total = 1, 0
     for node in nodes:

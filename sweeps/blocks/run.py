@@ -36,7 +36,7 @@ from sweeps.blocks.estimate import (
 )
 from sweeps.blocks.folder import FirstStart, Folder, damaged, refusal, unfinished
 from sweeps.blocks.work import (
-    Reader,
+    BlockReader,
     Recipe,
     Work,
     compute_block,
@@ -306,7 +306,7 @@ def run_in_blocks(
             if zarr:
                 prepare_store(job, work, folder, output)
             _compute(Assignment(work, folder, output, missing), start.blocks, pool, progress)
-            read = Reader(work, folder, output, start.blocks)
+            read = BlockReader(work, folder, output, start.blocks)
             if zarr:
                 report = progress("gathering") if progress else None
                 written = gather_store(job, read, target, start.attrs, overwrite, report)
@@ -409,7 +409,7 @@ def _compute(
 
 def _gather(
     job: Job,
-    read: Reader,
+    read: BlockReader,
     start: FirstStart,
     target: Path,
     storage: Storage,
@@ -424,7 +424,7 @@ def _gather(
 
 
 def _result(
-    job: Job, read: Reader, start: FirstStart, report: Progress | None
+    job: Job, read: BlockReader, start: FirstStart, report: Progress | None
 ) -> tuple[Layout, Iterator[Block]]:
     """Return the layout and the blocks of the whole result, from the blocks' files."""
     reducers: list[Reducer] = job.reducers()

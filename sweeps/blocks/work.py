@@ -346,7 +346,7 @@ def _content(folder: Path) -> bytes:
 ATTEMPTS = 3
 
 
-class Reader:
+class BlockReader:
     """Reads a sweep's blocks."""
 
     def __init__(self, work: Work, folder: Folder, output: Path, count: int) -> None:
@@ -405,7 +405,7 @@ def _prepare(store: ZarrStore, layout: Layout, work: Work, output: Path) -> None
 
 def gather_store(
     job: Job,
-    read: Reader,
+    read: BlockReader,
     target: Path,
     attrs: Mapping[str, str],
     overwrite: bool,

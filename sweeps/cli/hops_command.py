@@ -12,7 +12,7 @@ import click
 from sweeps.cli.options import folders_of, output_options, value_options
 
 if TYPE_CHECKING:
-    from sweeps.hops.study import Scenario, Study
+    from sweeps.hops.study import HopStudy, Scenario
 
 DEFAULT = "llama3-8b-hops"
 # Flags, the option, and what it is.
@@ -104,7 +104,7 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     return 0
 
 
-def _study(given: Mapping[str, Any]) -> Study:
+def _study(given: Mapping[str, Any]) -> HopStudy:
     """Return the study that is asked for: the spec's, changed by flags."""
     from dataclasses import replace
 
@@ -173,7 +173,7 @@ def _combined(text: str) -> tuple[tuple[int, int], ...]:
     return found
 
 
-def _cases(study: Study, given: Mapping[str, Any], folders: list[Path]) -> tuple[Scenario, ...]:
+def _cases(study: HopStudy, given: Mapping[str, Any], folders: list[Path]) -> tuple[Scenario, ...]:
     """Return the study's cases, or one for each machine and switching that is given."""
     from dataclasses import replace
 
@@ -269,7 +269,7 @@ def _check_levels(
         raise InputError(lines)
 
 
-def _check_ranks(study: Study) -> None:
+def _check_ranks(study: HopStudy) -> None:
     """Refuse more ranks, or more levels, than a network has."""
     from sweeps.errors import InputError, fault
     from sweeps.hops.study import levels_of

@@ -23,7 +23,7 @@ from overhead.recording import RecordingError, recording
 from sweeps.engine import interval
 from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import blocks_over, settings
-from sweeps.engine.grid import Case, Variable
+from sweeps.engine.grid import LabelCase, Variable
 from sweeps.engine.interval import Best, Boxes, Floats, Front, Interval, Places, cells_of, halved
 from sweeps.engine.program import Program
 
@@ -76,7 +76,7 @@ class Work:
     def __init__(
         self,
         program: Program,
-        case: Case,
+        case: LabelCase,
         variable: Variable,
         reducer: Any,
         axes: Sequence[str],

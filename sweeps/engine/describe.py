@@ -17,7 +17,16 @@ from overhead.formula import Call, Formula
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.engine.evaluate import Evaluator, Limits
-from sweeps.engine.grid import FLAGS, Block, Case, Column, Layout, Region, Variable, row_numbers
+from sweeps.engine.grid import (
+    FLAGS,
+    Block,
+    Column,
+    LabelCase,
+    Layout,
+    Region,
+    Variable,
+    row_numbers,
+)
 from sweeps.engine.program import Group, Program
 from sweeps.origin import Origin, Origins, attributes
 from sweeps.spec.axis import Axis
@@ -208,7 +217,7 @@ class Cuts(Sequence[Region]):
 class Stage:
     """Variables of the same dimensions in one case, and the parts that they are computed in."""
 
-    case: Case  # The case whose formulas hold
+    case: LabelCase  # The case whose formulas hold
     dims: tuple[str, ...]  # The variables' dimensions
     variables: tuple[Variable, ...]  # What is computed
     cuts: Cuts  # The parts, of the case's own points
@@ -231,7 +240,7 @@ class Steps:
         self.program, self.limits, self.partners = program, limits or program.limits, partners
         self.stages = tuple(self._staged(names))
         self._ends = tuple(accumulate(len(stage.cuts) for stage in self.stages))
-        self._latest: tuple[Case, Evaluator] | None = None
+        self._latest: tuple[LabelCase, Evaluator] | None = None
         self._group: tuple[Stage, Group] | None = None
 
     def _staged(self, names: Sequence[str]) -> Iterator[Stage]:

@@ -166,7 +166,7 @@ FLAGS = ("status", "chosen_algorithm")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class LabelCase:
     """One set of the labels that decide which formulas hold."""
 
     labels: Mapping[str, str]  # The labels

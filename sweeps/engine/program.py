@@ -21,7 +21,7 @@ from overhead.labels import HIERARCHY, NO_LIBRARY, complete
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.display import noun
 from sweeps.engine.evaluate import Evaluator, Limits, blocks_over, settings
-from sweeps.engine.grid import FLAGS, Array, Block, Case, Field, Grid, Region, Variable
+from sweeps.engine.grid import FLAGS, Array, Block, Field, Grid, LabelCase, Region, Variable
 from sweeps.engine.validity import Faults, collective_faults, status
 from sweeps.errors import InputError, fault, needs
 from sweeps.spec.axis import Axis, is_overlap
@@ -38,7 +38,7 @@ class Holes:
     """
 
     def __init__(
-        self, program: Program, case: Case, evaluator: Evaluator, positions: Sequence[int]
+        self, program: Program, case: LabelCase, evaluator: Evaluator, positions: Sequence[int]
     ) -> None:
         self.program, self.case, self.evaluator = program, case, evaluator
         self.positions = frozenset(positions)
@@ -46,7 +46,7 @@ class Holes:
         if evaluator.cells(case.status) <= evaluator.limits.whole:
             status = in_numpy(evaluator.value(case.status))
             self.found = int(np.bitwise_or.reduce(status, axis=None))
-        self._sharing: list[tuple[Case, Evaluator]] | None = None
+        self._sharing: list[tuple[LabelCase, Evaluator]] | None = None
         self._known: dict[int, tuple[Region, Array | None]] = {}
 
     def at(self, region: Region, bits: int) -> Array | None:
@@ -67,7 +67,7 @@ class Holes:
                 return None
         return wrong
 
-    def _cases(self) -> list[tuple[Case, Evaluator]]:
+    def _cases(self) -> list[tuple[LabelCase, Evaluator]]:
         """Return the cases that share the variables' values: the case itself first."""
         if self._sharing is None:
             own = self._fixed_places(self.case)
@@ -79,10 +79,10 @@ class Holes:
             self._sharing = [(self.case, self.evaluator), *others]
         return self._sharing
 
-    def _fixed_places(self, case: Case) -> dict[int, slice]:
+    def _fixed_places(self, case: LabelCase) -> dict[int, slice]:
         return {p: part for p, part in case.fixed.items() if p in self.positions}
 
-    def _of_case(self, case: Case, evaluator: Evaluator, region: Region, bits: int) -> Array:
+    def _of_case(self, case: LabelCase, evaluator: Evaluator, region: Region, bits: int) -> Array:
         """Return where no cell of a case along the dimensions that the variables lack can be."""
         grid = self.program.grid
         own = {grid.position(dim) for dim in case.status.dims} - set(case.fixed)
@@ -112,7 +112,7 @@ class Group:
     """Variables of the same dimensions in one case, computed together block by block."""
 
     def __init__(
-        self, program: Program, case: Case, evaluator: Evaluator, dims: tuple[str, ...]
+        self, program: Program, case: LabelCase, evaluator: Evaluator, dims: tuple[str, ...]
     ) -> None:
         self.case, self.evaluator, self.faults = case, evaluator, program.faults
         grid = program.grid
@@ -243,7 +243,7 @@ class Program:
         """The quantities asked for, and the status: found when asked for, by trials on the grid."""
         return tuple(self._variable(name) for name in (*self.wanted, "status"))
 
-    def _cases(self) -> Iterator[Case]:
+    def _cases(self) -> Iterator[LabelCase]:
         faults: list[str] = []
         # What some networks have and others don't is a hole there; what none has is a fault.
         lacking: dict[str, Missing] = {}
@@ -275,7 +275,7 @@ class Program:
                 faults.append(fault("algorithm", str(choice), wrong, allowed))
                 continue
             found |= set(nodes)
-            yield Case(builder.labels, fixed, nodes, reasons, builder.algorithms())
+            yield LabelCase(builder.labels, fixed, nodes, reasons, builder.algorithms())
         never = {name: one for name, one in lacking.items() if name not in found}
         if self.optional:
             if "step_time" in never and "error_band" in self.wanted:
@@ -351,7 +351,7 @@ class Program:
                 dims |= self._varying(case, case.nodes[text])
         return self.grid.ordered(dims)
 
-    def builder(self, case: Case) -> Builder:
+    def builder(self, case: LabelCase) -> Builder:
         """Return a builder of further nodes for a case."""
         if id(case) not in self._builders:
             self._builders[id(case)] = Builder(
@@ -469,10 +469,10 @@ class Program:
         return Variable(name, self.grid.ordered(dims), tuple(declarations.values()))
 
     @staticmethod
-    def _node(case: Case, name: str) -> Node | None:
+    def _node(case: LabelCase, name: str) -> Node | None:
         return case.status if name == "status" else case.nodes.get(name)
 
-    def _varying(self, case: Case, node: Node) -> frozenset[str]:
+    def _varying(self, case: LabelCase, node: Node) -> frozenset[str]:
         """Return the dimensions along which a node's value really varies.
 
         A kernel may take an input without every part of its cost depending on it: the shapes of a
@@ -489,7 +489,7 @@ class Program:
         fixed = {self.grid.names[position] for position in case.fixed}
         return frozenset(kept | (node.dims & fixed))
 
-    def _trial(self, case: Case, node: Node) -> Any:
+    def _trial(self, case: LabelCase, node: Node) -> Any:
         grid = self.grid
         region = [slice(0, min(2, length)) for length in grid.shape]
         for position, part in case.fixed.items():
@@ -520,7 +520,7 @@ class Program:
             self._trial_memo: dict[tuple[int, ...], dict[int, Any]] = {}
         return self._trial_memo
 
-    def _switched(self, keys: Sequence[tuple[Case, Any]]) -> frozenset[str]:
+    def _switched(self, keys: Sequence[tuple[LabelCase, Any]]) -> frozenset[str]:
         """Return the switching dimensions along which the formulas differ."""
         found = set()
         for axis in self.switching:
@@ -563,7 +563,7 @@ class Program:
         self, names: Sequence[str], cells: int, arrays: Mapping[str, Array]
     ) -> Iterator[Block]:
         wanted = [variable.name for variable in self.variables if variable.name in names]
-        known: tuple[Case, Evaluator] | None = None
+        known: tuple[LabelCase, Evaluator] | None = None
         for case, dims, variables in self.stages(wanted):
             if known is None or known[0] is not case:
                 known = (case, Evaluator(self.grid, dict(case.fixed), self.limits))
@@ -572,7 +572,7 @@ class Program:
 
     def stages(
         self, names: Sequence[str]
-    ) -> Iterator[tuple[Case, tuple[str, ...], list[Variable]]]:
+    ) -> Iterator[tuple[LabelCase, tuple[str, ...], list[Variable]]]:
         """Yield what is computed together: variables of the same dimensions, case by case."""
         known = {variable.name: variable for variable in self.variables}
         wanted = [known[name] for name in names if name in known]
@@ -589,7 +589,7 @@ class Program:
             for dims, variables in largest:
                 yield case, dims, variables
 
-    def _place(self, case: Case, variable: Variable) -> tuple[Any, ...]:
+    def _place(self, case: LabelCase, variable: Variable) -> tuple[Any, ...]:
         fixed = {self.grid.names[p]: s.start for p, s in case.fixed.items()}
         return (variable.name, *((dim, fixed[dim]) for dim in variable.dims if dim in fixed))
 

@@ -142,7 +142,7 @@ def _spread(levels: Mapping[str, Any], ranks: int, stride: int) -> dict[str, flo
 
 
 @dataclass(frozen=True)
-class Study:
+class HopStudy:
     """What is computed."""
 
     title: str  # What it is about
@@ -273,7 +273,7 @@ def parted(network: Hops, level: int) -> tuple[int, int]:
     return 0, (1, (network.ranks or 2) - 1)[level]
 
 
-def rows_of(study: Study, case: Scenario) -> Iterator[Row]:
+def rows_of(study: HopStudy, case: Scenario) -> Iterator[Row]:
     """Yield the rows of the per-strategy table."""
     weights = study.weights(case)
     for layer, count in study.layers.items():
@@ -307,13 +307,13 @@ def _times(one: Traffic, count: float) -> Traffic:
     )
 
 
-def _data(study: Study, case: Scenario, weights: float, ranks: int, stride: int = 1) -> Traffic:
+def _data(study: HopStudy, case: Scenario, weights: float, ranks: int, stride: int = 1) -> Traffic:
     whole = case.all_reduce(weights * np.ones_like(study.sequence_length), ranks, stride)
     half = 0.5 if case.volume == "reduce_scatter" else 1.0
     return replace(whole, rank_bytes=half * whole.rank_bytes, total_bytes=half * whole.total_bytes)
 
 
-def _tensor(study: Study, case: Scenario, ranks: int) -> Traffic:
+def _tensor(study: HopStudy, case: Scenario, ranks: int) -> Traffic:
     if case.tensor == "messages":
         hops = case.network.hops(0, min(1, ranks - 1))
         return messages(
@@ -322,7 +322,7 @@ def _tensor(study: Study, case: Scenario, ranks: int) -> Traffic:
     return _times(case.all_reduce(study.activations, ranks), PASSES)
 
 
-def messages_of(study: Study, case: Scenario) -> Iterator[Message]:
+def messages_of(study: HopStudy, case: Scenario) -> Iterator[Message]:
     """Yield each message that the strategies send, on each mix of hops that it passes.
 
     An operation by an algorithm of the machine's is no row of such messages.
@@ -389,7 +389,7 @@ def is_study(path: Path) -> bool:
         return False
 
 
-def read_study(path: Path, folders: Sequence[Path] = ()) -> Study:
+def read_study(path: Path, folders: Sequence[Path] = ()) -> HopStudy:
     """Read a study."""
     reader = _StudyFile(path, read_toml(path), folders)
     study = reader.checked(reader.study())
@@ -404,7 +404,7 @@ class _StudyFile(FigureReader):
         super().__init__(path, content)
         self.folders = folders
 
-    def study(self) -> Study | None:
+    def study(self) -> HopStudy | None:
         """Read all of it."""
         content = self.content
         self.unknown("", content, KEYS)
@@ -437,7 +437,7 @@ class _StudyFile(FigureReader):
         self._check_ranks(cases, ranks)
         if self.faults or not cases:
             return None
-        return Study(
+        return HopStudy(
             title, summary, model, lengths, gradient, activation,
             tuple(int(n) for n in ranks["data_parallel"]),
             tuple(int(n) for n in ranks["tensor_parallel"]),

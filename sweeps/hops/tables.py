@@ -13,7 +13,7 @@ from overhead.hops import RING, message_energy, message_time
 from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
-from sweeps.hops.study import LEVEL_NAMES, PASSES, Scenario, Study, messages_of, parted, rows_of
+from sweeps.hops.study import LEVEL_NAMES, PASSES, HopStudy, Scenario, messages_of, parted, rows_of
 from sweeps.result import Result, of_columns, prose, table_lines
 from sweeps.spec.units import format_quantity
 
@@ -24,7 +24,7 @@ PCIE = (
 )
 
 
-def strategy_records(study: Study) -> Iterator[dict[str, Any]]:
+def strategy_records(study: HopStudy) -> Iterator[dict[str, Any]]:
     """Yield a record for each case, layer, strategy and sequence length."""
     for case in study.cases:
         for row in rows_of(study, case):
@@ -51,7 +51,7 @@ def strategy_records(study: Study) -> Iterator[dict[str, Any]]:
                 }
 
 
-def message_records(study: Study) -> Iterator[dict[str, Any]]:
+def message_records(study: HopStudy) -> Iterator[dict[str, Any]]:
     """Yield a record for each case, message, mix of hops and sequence length."""
     for case in study.cases:
         for one in messages_of(study, case):
@@ -73,7 +73,7 @@ def message_records(study: Study) -> Iterator[dict[str, Any]]:
                 }
 
 
-def report_lines(study: Study, *, verbose: bool = False) -> Iterator[str]:
+def report_lines(study: HopStudy, *, verbose: bool = False) -> Iterator[str]:
     """Yield a study for people: links, a table for each case, all side by side, messages, notes."""
     yield from _answer(study)
     yield f"{study.title}\n"
@@ -115,7 +115,7 @@ def report_lines(study: Study, *, verbose: bool = False) -> Iterator[str]:
             yield from _wrapped(f"{case.name}: {case.note}")
 
 
-def _answer(study: Study) -> Iterator[str]:
+def _answer(study: HopStudy) -> Iterator[str]:
     """Yield which strategy takes longest, then what each further case changes of the first."""
     first, *others = (
         [one for one in strategy_records(study) if one["case"] == case.name] for case in study.cases
@@ -143,7 +143,7 @@ def _text(name: str, value: Any) -> str:
     return str(value)
 
 
-def _links(study: Study) -> Iterator[dict[str, Any]]:
+def _links(study: HopStudy) -> Iterator[dict[str, Any]]:
     for case in study.cases:
         links = case.links
         figures = zip(
@@ -160,12 +160,12 @@ def _links(study: Study) -> Iterator[dict[str, Any]]:
             }
 
 
-def _length(study: Study, record: dict[str, Any]) -> dict[str, Any]:
+def _length(study: HopStudy, record: dict[str, Any]) -> dict[str, Any]:
     several = len(study.sequence_length) > 1
     return {"seq": f"{record['sequence_length']:.0f}"} if several else {}
 
 
-def _row(study: Study, record: dict[str, Any], *, both: bool) -> dict[str, Any]:
+def _row(study: HopStudy, record: dict[str, Any], *, both: bool) -> dict[str, Any]:
     row = {
         "Layer": record["layer"],
         "Mode": record["mode"],
@@ -180,7 +180,7 @@ def _row(study: Study, record: dict[str, Any], *, both: bool) -> dict[str, Any]:
     return {name: text for name, text in row.items() if both or not name.endswith("MiB")}
 
 
-def _paired_rows(study: Study) -> Iterator[dict[str, Any]]:
+def _paired_rows(study: HopStudy) -> Iterator[dict[str, Any]]:
     """Yield latency and energy of all cases in one row, and the first case's by the others'."""
     by_case = [[r for r in strategy_records(study) if r["case"] == c.name] for c in study.cases]
     for rows in zip(*by_case, strict=True):
@@ -196,7 +196,7 @@ def _paired_rows(study: Study) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _message(study: Study, record: dict[str, Any]) -> dict[str, Any]:
+def _message(study: HopStudy, record: dict[str, Any]) -> dict[str, Any]:
     return {
         "Case": record["case"],
         "Message": record["message"],
@@ -208,7 +208,7 @@ def _message(study: Study, record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _derivations(study: Study) -> Iterator[str]:
+def _derivations(study: HopStudy) -> Iterator[str]:
     """Yield the formulas with their sources, and where each strategy's numbers come from."""
     yield "\nformulas\n"
     shown: dict[str, Formula] = {}
@@ -230,7 +230,7 @@ def _derivations(study: Study) -> Iterator[str]:
                 yield from _numbers(study, case, record)
 
 
-def _numbers(study: Study, case: Scenario, record: Mapping[str, Any]) -> Iterator[str]:
+def _numbers(study: HopStudy, case: Scenario, record: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a strategy's time and energy are made of."""
     layer, mode, count = record["layer"], record["mode"], record["layers"]
     times = f"{count:.0f} layers x " if count > 1.0 else ""
@@ -290,7 +290,7 @@ MESSAGE = ("path_time", "path_energy")
 
 
 def result_of(
-    study: Study, inputs: Mapping[str, str], given: Mapping[str, Any], *, messages: bool = False
+    study: HopStudy, inputs: Mapping[str, str], given: Mapping[str, Any], *, messages: bool = False
 ) -> Result:
     """Return a study as a dataset; as records, its strategies or its messages."""
     mixes = _mixes(study)
@@ -342,18 +342,18 @@ def _attrs_of(name: str, declared: Iterable[Formula | Call | None]) -> dict[str,
     return attrs
 
 
-def _of_cases(study: Study, name: str) -> Column:
+def _of_cases(study: HopStudy, name: str) -> Column:
     words = {"hardware": "machine or network", "switching": "how links pass a message on"}
     values = [case.where if name == "hardware" else case.switching for case in study.cases]
     return coordinate(name, ("case",), values, words=words[name])
 
 
-def _variable(study: Study, name: str, dims: tuple[str, ...], values: NDArray[Any]) -> Column:
+def _variable(study: HopStudy, name: str, dims: tuple[str, ...], values: NDArray[Any]) -> Column:
     declared = [REGISTRY.returning(name, {"switching": case.switching}) for case in study.cases]
     return Column(name, dims, np.dtype(np.float64), _attrs_of(name, declared), values)
 
 
-def _strategies(study: Study) -> dict[str, NDArray[Any]]:
+def _strategies(study: HopStudy) -> dict[str, NDArray[Any]]:
     rows = [[row.traffic for row in rows_of(study, case)] for case in study.cases]
     taken = {
         "strategy_time": [[one.time for one in row] for row in rows],
@@ -368,7 +368,7 @@ def _strategies(study: Study) -> dict[str, NDArray[Any]]:
     }
 
 
-def _mixes(study: Study) -> dict[str, dict[str, tuple[float, ...]]]:
+def _mixes(study: HopStudy) -> dict[str, dict[str, tuple[float, ...]]]:
     """Return, by mix of hops in words, what it is in each case that has it."""
     mixes: dict[str, dict[str, tuple[float, ...]]] = {}
     for case in study.cases:
@@ -377,7 +377,7 @@ def _mixes(study: Study) -> dict[str, dict[str, tuple[float, ...]]]:
     return mixes
 
 
-def _paths(study: Study, case: Scenario) -> list[tuple[float, ...]]:
+def _paths(study: HopStudy, case: Scenario) -> list[tuple[float, ...]]:
     """Return what lies between the first rank and those that strategies reach, each once."""
     most = max([2, *study.data_parallel, *study.tensor_parallel])
     others = [np.arange(1, min(most, case.network.ranks or most))]
@@ -388,7 +388,7 @@ def _paths(study: Study, case: Scenario) -> list[tuple[float, ...]]:
 
 
 def _messages(
-    study: Study, mixes: Mapping[str, Mapping[str, tuple[float, ...]]]
+    study: HopStudy, mixes: Mapping[str, Mapping[str, tuple[float, ...]]]
 ) -> dict[str, NDArray[Any]]:
     shape = (len(study.cases), len(mixes), len(study.message_bytes))
     time, energy = np.full(shape, np.nan), np.full(shape, np.nan)
@@ -406,7 +406,7 @@ def _messages(
     return {"path_time": time, "path_energy": energy}
 
 
-def charts_of(study: Study) -> list[dict[str, Any]]:
+def charts_of(study: HopStudy) -> list[dict[str, Any]]:
     """Return declarations of the charts that compare a study's strategies and cases."""
     mixes = _mixes(study)
     several = len(study.cases) > 1

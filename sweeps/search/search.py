@@ -15,7 +15,7 @@ from overhead.graph import Evaluation, MissingQuantities
 from overhead.labels import CHUNKED
 from sweeps import display
 from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, Limits, blocks_over, settings
-from sweeps.engine.grid import Array, Case, Region
+from sweeps.engine.grid import Array, LabelCase, Region
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault
 from sweeps.search.request import Execution, executions_at
@@ -202,7 +202,7 @@ class Block:
     """A part of the grid under one set of labels."""
 
     space: Space  # Of what
-    case: Case  # The labels, and what is computed under them
+    case: LabelCase  # The labels, and what is computed under them
     evaluator: Evaluator  # Computes it
     region: Region  # Where
 

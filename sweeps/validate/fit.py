@@ -58,7 +58,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FitPlan:
     """What is fitted, to which rows."""
 
     terms: tuple[Term, ...]
@@ -83,7 +83,7 @@ class Fit:
         return np.array([term.prior for term in self.terms]) * np.exp(self.logs)
 
 
-def read_plan(path: Path | None = None) -> Plan:
+def read_plan(path: Path | None = None) -> FitPlan:
     """Read what is fitted: terms with priors, and sources that are left out."""
     where = path or shipped("measured") / "fit.toml"
     content = read_toml(where)
@@ -108,13 +108,13 @@ def read_plan(path: Path | None = None) -> Plan:
             )  # fmt: skip
     if faults:
         raise InputError(faults)
-    return Plan(tuple(terms), dict(content.get("leave", {})))
+    return FitPlan(tuple(terms), dict(content.get("leave", {})))
 
 
 _KEYS = ("kind", "files", "generation", "figure", "prior", "width", "because")
 
 
-def taken(cases: Sequence[Case], plan: Plan) -> list[Case]:
+def taken(cases: Sequence[Case], plan: FitPlan) -> list[Case]:
     """Return the cases that are fitted: steps, but for sources that are left out."""
     return [
         case
@@ -125,7 +125,7 @@ def taken(cases: Sequence[Case], plan: Plan) -> list[Case]:
     ]
 
 
-def stated(plan: Plan, folders: Sequence[Path] = ()) -> Floats:
+def stated(plan: FitPlan, folders: Sequence[Path] = ()) -> Floats:
     """Return logarithms of the catalogue's constants over their priors, NaN where it has none."""
     found = []
     for term in plan.terms:
@@ -225,7 +225,7 @@ def _chosen(case: Case) -> tuple[str, ...]:
 
 def fit(
     cases: Sequence[Case],
-    plan: Plan,
+    plan: FitPlan,
     folders: Sequence[Path] = (),
     *,
     rounds: int = ROUNDS,
@@ -342,7 +342,7 @@ def write_constants(fitted: Fit, folder: Path) -> list[Path]:
     """
     texts: dict[Path, str] = {}
     numbers = zip(fitted.terms, fitted.values(), fitted.spread, fitted.jacobian.T, strict=True)
-    before = stated(Plan(fitted.terms, {}), (folder / "hardware", folder / "frameworks"))
+    before = stated(FitPlan(fitted.terms, {}), (folder / "hardware", folder / "frameworks"))
     for (term, value, spread, column), log in zip(numbers, before.tolist(), strict=True):
         if abs(np.log(value / term.prior) - log) < STAY * spread:
             continue

@@ -47,7 +47,7 @@ _CHOSEN = assumed(None, "a switch within one node, hierarchical over several")
 
 
 @dataclass(frozen=True, slots=True)
-class Cases:
+class TableCases:
     """The cases of a table."""
 
     axis: Axis  # The cases, with their columns
@@ -55,7 +55,7 @@ class Cases:
     origins: Origins  # Where columns come from that the table doesn't have
 
 
-def cases_of(table: Table, sweep: Sweep, folders: Sequence[Path] = ()) -> Cases:
+def cases_of(table: Table, sweep: Sweep, folders: Sequence[Path] = ()) -> TableCases:
     """Group a table's rows to cases, and complete these to what the engine needs."""
     faults = _conflicts(table, sweep)
     if faults:
@@ -68,7 +68,7 @@ def cases_of(table: Table, sweep: Sweep, folders: Sequence[Path] = ()) -> Cases:
     rows = [_Row(dict(zip(names, key, strict=True)), sweep) for key in places]
     _place(rows, folders, "topology" in names or "topology" in sweep.given)
     axis, origins = _axis(table, rows, of_row)
-    return Cases(axis, of_row, origins)
+    return TableCases(axis, of_row, origins)
 
 
 class _Row:
@@ -379,7 +379,7 @@ def _where(table: Table, where: Mapping[str, Any]) -> Table:
     return replace(table, columns={name: column[kept] for name, column in table.columns.items()})
 
 
-def _table(table: Table, cases: Cases) -> MeasuredTable:
+def _table(table: Table, cases: TableCases) -> MeasuredTable:
     sizes, place = np.unique(table.columns["message_bytes"], return_inverse=True)
     time = np.full((len(cases.axis), len(sizes)), np.nan)
     cell = cases.of_row * len(sizes) + place

@@ -13,7 +13,7 @@ import pytest
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_framework, load_hardware, shipped
 from sweeps.validate.fit import (
-    Plan,
+    FitPlan,
     Term,
     fit,
     read_plan,
@@ -52,7 +52,7 @@ def as_if(cases: list[Case], value: float, folder: Path) -> list[Case]:
 
 def test_a_known_constant_is_found_again(tmp_path: Path) -> None:
     cases = as_if(cases_on("dgx-h100", "bf16")[:20], 0.7, tmp_path)
-    found = fit(cases, Plan((RATE,), {}))
+    found = fit(cases, FitPlan((RATE,), {}))
     assert found.values()[0] == pytest.approx(0.7, rel=0.01)
     assert np.max(np.abs(found.residuals)) < 0.01
     assert found.spread[0] < 0.1
@@ -60,23 +60,23 @@ def test_a_known_constant_is_found_again(tmp_path: Path) -> None:
 
 def test_a_prior_holds_where_rows_are_few(tmp_path: Path) -> None:
     cases = as_if(cases_on("dgx-h100", "bf16")[:20], 0.6, tmp_path)
-    many, one = fit(cases, Plan((RATE,), {})), fit(cases[:1], Plan((RATE,), {}))
+    many, one = fit(cases, FitPlan((RATE,), {})), fit(cases[:1], FitPlan((RATE,), {}))
     assert abs(one.logs[0]) < abs(many.logs[0])
     assert one.spread[0] > many.spread[0]
     narrow = replace(RATE, width=1e-4)
-    assert fit(cases, Plan((narrow,), {})).values()[0] == pytest.approx(0.8, rel=1e-3)
+    assert fit(cases, FitPlan((narrow,), {})).values()[0] == pytest.approx(0.8, rel=1e-3)
 
 
 def test_an_outlier_hardly_counts(tmp_path: Path) -> None:
     cases = as_if(cases_on("dgx-h100", "bf16")[:20], 0.7, tmp_path)
     cases[0] = replace(cases[0], measured=3.0 * cases[0].measured)
-    assert fit(cases, Plan((RATE,), {})).values()[0] == pytest.approx(0.7, rel=0.02)
+    assert fit(cases, FitPlan((RATE,), {})).values()[0] == pytest.approx(0.7, rel=0.02)
 
 
 def test_what_is_left_out_is_worse() -> None:
     cases = cases_on("dgx-h100", "fp8")
     term = replace(RATE, figure="matmul_efficiency_fp8")
-    found = fit(cases, Plan((term, HOST), {}))
+    found = fit(cases, FitPlan((term, HOST), {}))
     own = np.mean(np.abs(found.residuals))
     for what in ("row", "model", "source"):
         assert np.mean(np.abs(found.left_out[what])) >= own
@@ -88,7 +88,7 @@ def test_files_are_written(tmp_path: Path) -> None:
     shutil.copytree(shipped("frameworks"), tmp_path / "frameworks")
     cases = as_if(cases_on("dgx-h100", "bf16")[:10], 0.75, tmp_path)
     plain = Term("framework", ("torchtitan",), "hopper", "step_overhead", 1e-3, 0.5)
-    found = fit(cases, Plan((RATE, HOST, plain), {}), rounds=2)
+    found = fit(cases, FitPlan((RATE, HOST, plain), {}), rounds=2)
     write_constants(found, tmp_path)
     figure = load_hardware(str(tmp_path / "hardware" / "dgx-h100.toml")).figures
     assert figure["matmul_efficiency_bf16"].value == pytest.approx(found.values()[0], rel=1e-2)
@@ -104,7 +104,7 @@ def test_what_hardly_moves_is_not_written(tmp_path: Path) -> None:
     shutil.copytree(shipped("frameworks"), tmp_path / "frameworks")
     before = (tmp_path / "hardware" / "dgx-h100.toml").read_text(encoding="utf-8")
     share = load_hardware("dgx-h100").figures["matmul_efficiency_bf16"].value
-    found = fit(cases_on("dgx-h100", "bf16")[:5], Plan((RATE,), {}), rounds=0)
+    found = fit(cases_on("dgx-h100", "bf16")[:5], FitPlan((RATE,), {}), rounds=0)
     assert found.values()[0] == pytest.approx(share)
     assert not write_constants(found, tmp_path)
     assert (tmp_path / "hardware" / "dgx-h100.toml").read_text(encoding="utf-8") == before
