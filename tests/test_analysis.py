@@ -204,7 +204,7 @@ def test_a_whole_step(cli: Runner) -> None:
         "fits, ",
         "upper bound of a step's",
         "MFU",
-        "+- 14%",
+        "+- 12%",
         "+- 18%",
     ):
         assert words in out
@@ -220,7 +220,7 @@ def test_a_whole_step(cli: Runner) -> None:
     tokens = 512 * 8192 / found["step_time_s"]
     assert found["tokens_per_second"] == pytest.approx(tokens, rel=1e-12)
     # What a person reads is what a program reads.
-    assert re.search(rf"all together +{found['step_time_s']:.4g} s, \+- 14%", out)
+    assert re.search(rf"all together +{found['step_time_s']:.4g} s, \+- 12%", out)
     assert f"{found['mfu']:.1%}" in out
 
 
@@ -622,10 +622,10 @@ def test_a_torus_is_priced_by_the_best_of_its_algorithms_where_xla_runs_it(cli: 
         return float(one["step_time_s"])
 
     usual = time("--framework maxtext")
-    # XLA reaches 0.95 of a link.
-    assert usual == time("--framework maxtext --algorithm auto") == pytest.approx(22.55, abs=0.05)
+    # XLA reaches 0.95 of a link; experts' products run at half the rate of others there.
+    assert usual == time("--framework maxtext --algorithm auto") == pytest.approx(25.16, abs=0.05)
     # One ring, as NCCL's, leaves most of a torus's links idle; no choice beats the best.
-    assert time("--framework maxtext --algorithm nccl") > 2.5 * usual
+    assert time("--framework maxtext --algorithm nccl") > 2.3 * usual
     told = cli(f"{line.replace(' --json', '')} --framework maxtext").out
     assert "algorithm auto" in told
     # On GPUs XLA calls NCCL.

@@ -220,6 +220,7 @@ for _class, _, _ in quantities.CLASSES:
             **KERNELS,
         )
 
+
 def _merge(factor: Array, moved: Array, share: Array, bandwidth: Array) -> Array:
     return factor * moved / (share * bandwidth)
 

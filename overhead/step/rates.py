@@ -255,9 +255,9 @@ ERRORS: dict[str, Any] = {
 # By class of run: with all settings known, and with some assumed.
 BANDS = {
     "dense, one node": (0.075, 0.09),
-    "dense, several nodes": (0.13, 0.14),
+    "dense, several nodes": (0.09, 0.12),
     "dense, several nodes, sharded weights": (0.08, 0.10),
-    "experts": (0.16, 0.25),
+    "experts": (0.16, 0.20),
     "rates or cuts without runs": (0.25, 0.25),
     "hybrids": (0.30, 0.30),
     "memory": (0.04, 0.18),

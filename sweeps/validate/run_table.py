@@ -195,7 +195,8 @@ def _of_recipes(
 ) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Turn a table of recipes into one of runs."""
     names = ("source_id", "source_ref", "gpus_per_node", "cuda_graphs")
-    known = {*TEXTS, *NUMBERS, "dispatcher"} - set(names)
+    further = "dispatcher", "embedding_as_layer", "loss_as_layer"
+    known = {*TEXTS, *NUMBERS, *further} - set(names)
     kept = {_RENAMED.get(name, name): name for name in header if _RENAMED.get(name, name) in known}
     rows = []
     for number, cells in lines:

@@ -217,6 +217,32 @@ def test_experts_move_what_is_routed() -> None:
     assert busy - half == pytest.approx(2 * (expected - half))
 
 
+def test_parts_of_a_ring_are_added_up() -> None:
+    """By hand: 3 blocks after the first, 2 + 8 bytes an element; a causal mask halves half."""
+    plan = {**LLAMA, "cp": 4, "elementwise_factor": 4, "memory_bandwidth": 1e12}
+    plan = {**plan, "memory_efficiency": 1}
+    tokens = value(plan, "rank_tokens")
+    names = ("merged_bytes", "half_elementwise_bytes", "merge_forward_time", "merge_time")
+    around = {"context_parallel": "ring"}
+    causal = [value(plan, name, **around, mask="causal") for name in names]
+    plain = [value(plan, name, context_parallel="all_to_all", mask="causal") for name in names]
+    merged = 3 * 0.75 * 10 * tokens * 4096
+    assert causal[0] == pytest.approx(merged)
+    assert causal[1] - plain[1] == pytest.approx(merged)
+    assert causal[2:] == pytest.approx([4 * merged / 1e12, 12 * merged / 1e12])
+    assert plain[0] == plain[2] == plain[3] == 0
+    assert value(plan, "merged_bytes", **around, mask="full") == pytest.approx(merged / 0.75)
+    assert value({**plan, "cp": 1}, "merged_bytes", **around) == 0
+
+
+def test_experts_products_may_run_at_a_rate_of_their_own() -> None:
+    names = ("expert_up_forward_time", "qkv_forward_time")
+    usual = [value(MIXTRAL, name) for name in names]
+    half = [value({**MIXTRAL, "grouped_matmul_share": 0.5}, name) for name in names]
+    assert half[1] == usual[1]
+    assert 1.5 * usual[0] < half[0] < 2.0 * usual[0]
+
+
 # Recomputation and the host.
 
 

@@ -146,3 +146,14 @@ def test_attention_of_packed_sequences_stays_within_documents() -> None:
     # A window within documents: tokens beyond it are left out of each.
     both = found("causal_attention_span", document_length=1024, window=256)
     assert both == [256 * (1 - 256 / 2048)]
+
+
+def test_reductions_beside_frozen_weights_are_waited_for() -> None:
+    names = ("dense_exposed_tp_backward_time", "tp_reduction_time", "tp_layer_backward_time")
+    shown, reduction, whole = found(*names, lora_rank=16, tp_overlap=0.7)
+    # Two blocks' inputs' gradients are added up with no product of weights' gradients beside.
+    assert shown == pytest.approx(2 * reduction + 0.3 * (whole - 2 * reduction))
+    (beside,) = found(names[0], tp_overlap=0.7)
+    assert beside < shown
+    (again,) = found(names[0], lora_rank=16, tp_overlap=0.7, recompute="full")
+    assert again > shown

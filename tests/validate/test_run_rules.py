@@ -46,6 +46,7 @@ def settings(**texts: str) -> Settings:
         ("interconnect", "4x100Gb RoCE per node", {"nics_per_node": 4, "card_gigabits": 100}),
         ("interconnect", "NVLink; 800 Gb/s per node", {"node_gigabits": 800}),
         ("interconnect", "NVLink4; 400Gb/s CX-7 per GPU", {"gpu_gigabits": 400}),
+        ("interconnect", "4x100Gb/s Omni-Path", {"nics_per_node": 4, "card_gigabits": 100}),
         ("interconnect", "NVLink3 single node", {}),
         ("unit", "GiB", {"unit_bytes": 2.0**30}),
         ("unit", "GB (1e9)", {"unit_bytes": 1e9}),
@@ -154,3 +155,11 @@ def test_later_rules_win(tmp_path: Path) -> None:
     assert small.words == big.words == {"framework": "torchtitan"}
     assert (list(small.assumed), list(big.assumed)) == ([], ["tp"])
     assert (small.skip, odd.skip) == ("", "odd")
+
+
+def test_a_network_is_told_by_its_words_and_by_when_its_settings_were_mended() -> None:
+    words = {"interconnect": "NVLink3; 4x100Gb/s Omni-Path per node", "source_id": "bloom_prequel"}
+    late = settings(**words, notes="2022-02-25; settings improved").words["fabric"]
+    early = settings(**words, notes="2022-02-24").words["fabric"]
+    assert (early, late) == ("omni_path_untuned", "omni_path")
+    assert settings(interconnect=words["interconnect"]).words["fabric"] == "omni_path"

@@ -44,6 +44,37 @@ def test_what_isn_t_said_isn_t_there(path: Path) -> None:
     assert run.texts["notes"] == ""
 
 
+def test_cells_that_say_nothing(path: Path) -> None:
+    path.write_text(f"{HEADINGS},heads,pp,sp\n{GOOD},64 or 96 (not stated),unknown,unknown\n")
+    (run,) = read_runs(path).runs
+    assert not {"heads", "pp"} & set(run.numbers)
+    assert run.texts["sp"] == ""
+
+
+def test_a_table_of_recipes_is_one_of_runs(path: Path) -> None:
+    """A row of NVIDIA's recipes, as a collection of them has it, and a plan that wasn't run."""
+    headings = (
+        "row_id,kind,model,task,release,hardware,gpus,precision,sequence_length,global_batch,"
+        "micro_batch,tp,pp,vp,cp,dp,ep,sequence_parallel,zero,recompute,dispatcher,"
+        "embedding_as_layer,cuda_graph_impl,cuda_graph_scope,step_time_s,recipe_source"
+    )
+    plan = "qwen3_30b_a3b,pretrain,26.02,GB200-NVL72,8,fp8_mx,4096,512,4,1,1,1,1,8,8,no,"
+    plan += "distributed optimizer (ZeRO-1),none,flex,yes"
+    path.write_text(
+        f"{headings}\nE1,measured,{plan},transformer_engine,moe_router;moe_preprocess,11.0,a.py:1\n"
+        f"E2,plan,{plan},local,full_iteration,,a.py:1\n"
+    )
+    first, second = read_runs(path).runs
+    texts = first.texts
+    assert (texts["kind"], second.texts["kind"]) == ("", "plan")
+    assert (first.source, texts["gpu_type"], texts["sp"]) == ("mbridge_26.02", "GB200-NVL72", "no")
+    assert (texts["precision"], texts["dispatcher"]) == ("mxfp8", "deduplicated")
+    assert texts["cuda_graphs"] == "moe_router+moe_preprocess"
+    assert second.texts["cuda_graphs"] == "whole iteration"
+    assert first.numbers["seq_len"] == 4096 and first.numbers["vpp"] == 1
+    assert first.numbers["gpus_per_node"] == 4 and first.numbers["embedding_as_layer"] == 1
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
