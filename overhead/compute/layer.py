@@ -229,7 +229,7 @@ def _merge_both(*taken: Array) -> Array:
     return 3.0 * _merge(*taken)
 
 
-for _name, _kernel, _words in (
+for _name, _merging, _words in (
     ("merge_forward_time", _merge, "forward"),
     ("merge_time", _merge_both, "forward, and its gradients backward"),
 ):
@@ -237,7 +237,7 @@ for _name, _kernel, _words in (
            f"time in which the parts of a layer's attention are added up, {_words}",
            minimum=0)  # fmt: skip
     declare(_name, ("elementwise_factor", "merged_bytes", "memory_efficiency", "memory_bandwidth"),
-            _kernel, **KERNELS)  # fmt: skip
+            _merging, **KERNELS)  # fmt: skip
 
 # Time in which the host launches a layer: what it launches of each kind, at one time for each.
 #

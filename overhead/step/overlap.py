@@ -218,8 +218,8 @@ FROZEN: dict[str, Any] = {
 }
 
 
-def _tensor(of: str, layer: str) -> None:
-    """Declare what tensor parallelism exposes in layers of one class."""
+def _tensor(of: str, layer: str, once: Any, repeated: Any, *blocks: str) -> None:
+    """Declare what tensor parallelism exposes in layers of one class, also of frozen weights."""
     forward = f"{of}_layer_matmul_forward_time"
     inputs, weights = f"{of}_layer_input_gradient_time", f"{of}_layer_weight_gradient_time"
     time, again = f"{layer}_forward_time", f"{layer}_recompute_time"
@@ -237,17 +237,15 @@ def _tensor(of: str, layer: str) -> None:
         **BOUND,
     )
     kept = {"tuning": "lora", "tp_mechanism": "efficiency"}
-    frozen: tuple[str, ...] = (time, "tp_hidden_share", inputs, "tp_reduction_time")
-    once, repeated = _dense_frozen, _dense_frozen_again
-    if of == "moe":
-        frozen, once, repeated = (*frozen, "moe_layer_blocks"), _moe_frozen, _moe_frozen_again
+    frozen = (time, "tp_hidden_share", inputs, "tp_reduction_time", *blocks)
     taken = (again, f"{of}_layer_matmul_again_time", *frozen)
-    declare(f"{of}_exposed_tp_backward_time", frozen, once, when=kept, **FROZEN)
-    declare(f"{of}_exposed_tp_backward_time", taken, repeated, when={**kept, **REPEATED}, **FROZEN)
+    name = f"{of}_exposed_tp_backward_time"
+    declare(name, frozen, once, when=kept, **FROZEN)
+    declare(name, taken, repeated, when={**kept, **REPEATED}, **FROZEN)
 
 
-_tensor("dense", "tp_layer")
-_tensor("moe", "tp_moe_layer")
+_tensor("dense", "tp_layer", _dense_frozen, _dense_frozen_again)
+_tensor("moe", "tp_moe_layer", _moe_frozen, _moe_frozen_again, "moe_layer_blocks")
 
 
 # Context parallelism hides behind scores and values; in a ring, behind all blocks but one.
