@@ -147,6 +147,7 @@ def job_of(
                 values[name] = read
     faults.tell()
     every = asked.get("mechanism") == "all"
+    _check_apart(labels, values, every)
     labels["mechanism"] = _suited(_sweep(labels, values, hardware), labels, folders, every)
     sweep = _sweep(labels, values, hardware)
     job = prepare(
@@ -158,6 +159,19 @@ def job_of(
     )
     _check_taken(job, values, labels)
     return job
+
+
+def _check_apart(
+    labels: dict[str, tuple[str, ...]], values: Mapping[str, Any], every: bool
+) -> None:
+    """Keep pipelines, whose computing is their stages', from what has durations of its own."""
+    others = tuple(one for one in labels["mechanism"] if one != "pipeline")
+    given = [flag_of(name) for name in BOTH if name in values]
+    if every and given:
+        labels["mechanism"] = others
+    elif given and others != labels["mechanism"] and (others or "stage_forward_time" in values):
+        wrong = f"{' and '.join(given)} would stand in place of what its stages do"
+        raise InputError(fault("--kind", "pipeline", wrong, "--kind pipeline without them"))
 
 
 def _sweep(

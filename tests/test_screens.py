@@ -148,7 +148,7 @@ def test_commands_begin_with_their_answer(cli: Runner) -> None:
     )
     first, told, *_ = cli("hops").out.splitlines()
     assert first.startswith("longest communication: MLP DP-16 18.67 ms, 493.3 mJ (notebook); MLP ")
-    assert told.startswith("  corrected links: 0.2 to 0.58 times the time, 1 times the energy of ")
+    assert told.startswith("  corrected links: 0.2 to 0.58 times the time, just the energy of ")
 
 
 def test_validate_begins_with_its_errors_and_ends_with_a_verdict(cli: Runner) -> None:

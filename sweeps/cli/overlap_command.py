@@ -206,48 +206,43 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any])
     notes.writelines(f"  ({line})\n" for line in _differences(job, courses))
     if given["plot"]:
         from sweeps.cli.write import default_folder
+        from sweeps.plots.data import worded
         from sweeps.plots.style import plain, unbroken
         from sweeps.plots.timeline import draw_stages, draw_timelines
 
         kinds = {case.labels["mechanism"] for case in job.program.cases}
-        usual = default_folder() / ("overlap" if len(kinds) > 1 else f"overlap-{kinds.pop()}")
+        one = kinds.pop() if len(kinds) == 1 else ""
+        usual = default_folder() / (f"overlap-{one}" if one else "overlap")
         stem = Path(given["output"]).with_suffix("") if given["output"] else usual
         constants = {name: format_quantity(value, VOCABULARY[name].units)
                 for name, value in job.sweep.constants.items()}  # fmt: skip
-        fixed = " · ".join(
-            unbroken(display.phrase(name, text) or f"{plain(name)} {text}")
-            for name, text in constants.items()
-        )
+        about = [unbroken(display.phrase(name, text) or f"{plain(name)} {text}")
+                 for name, text in constants.items()]  # fmt: skip
+        fixed = " · ".join([plain(one), *about] if one not in ("", PIPELINE) else about)
         sequential = {
             name: values_of(job, case, ["sequential_time"])["sequential_time"]
             for name, case in zip(courses, job.program.cases, strict=True)
         }
-        title = "What of the communication hides behind computation? Predicted"
         stem = stem.with_name(f"{stem.name}-timeline")
-        staged = _staged(job, courses)
-        others = {name: spans for name, spans in courses.items() if name not in staged}
-        made: list[Path] = []
-        if others:
-            marks = {name: sequential[name] for name in others}
-            made += draw_timelines(others, stem, title=title, fixed=fixed, sequential=marks)
-        if staged:
-            stem = stem.with_name(f"{stem.name}-{PIPELINE}") if others else stem
-            marks = {name: sequential[name] for name in staged}
-            names = [case.labels.get("schedule", "") for case in job.program.cases]
-            title = f"Pipeline{f' by {names[0]}' if len(staged) == 1 else 's'}, predicted"
-            made += draw_stages(staged, stem, title=title, fixed=fixed, marks=marks)
+        if PIPELINE in (one, *kinds):
+            names = [worded("schedule", case.labels["schedule"], "1") for case in job.program.cases]
+            by = f" by {names[0]}" if len(names) == 1 else "s"
+            title = f"What does each stage do? Pipeline{by}, predicted"
+            made = draw_stages(_staged(courses), stem, title=title, fixed=fixed, marks=sequential)
+        else:
+            title = "What of the communication hides behind computation? Predicted"
+            made = draw_timelines(courses, stem, title=title, fixed=fixed, sequential=sequential)
         for path in made:
             notes.write(f"drew {path}\n")
 
 
-def _staged(job: Job, courses: Mapping[str, list[Span]]) -> dict[str, dict[str, list[Span]]]:
+def _staged(courses: Mapping[str, list[Span]]) -> dict[str, dict[str, list[Span]]]:
     """Return the courses of pipelines, with what each stage does and sends on a row."""
     staged: dict[str, dict[str, list[Span]]] = {}
-    for (name, spans), case in zip(courses.items(), job.program.cases, strict=True):
-        if case.labels["mechanism"] == PIPELINE:
-            rows = staged.setdefault(name, {})
-            for span in spans:
-                rows.setdefault(span.row.partition(" sends")[0], []).append(span)
+    for name, spans in courses.items():
+        rows = staged.setdefault(name, {})
+        for span in spans:
+            rows.setdefault(span.row.partition(" sends")[0], []).append(span)
     return staged
 
 

@@ -134,7 +134,7 @@ def _answer(study: HopStudy) -> Iterator[str]:
             ends = [f"{best(a / b for a, b in pairs):.2g}" for best in (min, max)] if pairs else []
             if ends:
                 both = f"{ends[0]} to {ends[1]}" if ends[0] != ends[1] else ends[0]
-                texts.append(f"{both} times {what}")
+                texts.append(f"{both} times {what}" if both != "1" else f"just {what}")
         if texts:
             yield f"  {own[0]['case']}: {', '.join(texts)} of {first[0]['case']}, by strategy\n"
 
