@@ -360,7 +360,10 @@ def chosen(given: Container[str]) -> dict[str, str]:
 
 # Any of these says what communication takes of the GPU's multiprocessors.
 CONTENTION = "overlap_contention"
-TAKEN_SMS = ("communication_sms", "communication_channels", "communication_streams")
+TAKEN_SMS = (
+    "communication_sms", "communication_channels", "communication_streams",
+    "communication_priority",
+)  # fmt: skip
 # What a GPU reaches, which a limit of its power makes less.
 CLOCKED = {"matmul_efficiency", "attention_efficiency"}
 

@@ -36,7 +36,8 @@ def _text(time: str, overlap: str, computing: str) -> str:
 
 
 # What hides slows down what it hides behind: by a share that is given, or by the multiprocessors
-# that its kernels take, one a channel.  On DGX H100 NCCL's search ends at 12 channels in a node and
+# that its kernels take, one a channel, where they come first.  Behind a product that fills the GPU
+# they wait, and nothing is gained.  On DGX H100 NCCL's search ends at 12 channels in a node and
 # 8 across nodes, 0.09 and 0.06 of the multiprocessors: the share that fits took is 0.08.
 
 _counted: dict[str, Any] = {"when": {"contention": "counted"}}
@@ -46,6 +47,10 @@ for _name, _mark, _meaning in (
     ("communication_sms", "SM,o", "multiprocessors that communication takes beside computing"),
 ):
     define(_name, rf"n_{{\mathrm{{{_mark}}}}}", "1", _meaning, minimum=0)
+define("communication_priority", r"\pi_{\mathrm{o}}", "1", "share of the communication beside "
+       "computing whose kernels come first, as by a stream of high priority", minimum=0,
+       maximum=1)  # fmt: skip
+constant("communication_priority", 1.0, "Communication's kernels come first", like="sms")
 constant("communication_streams", 1.0, "One collective at a time", like="sms")
 alias("communication_channels", "communicator_channels", "Those of a communicator")
 product(
@@ -59,15 +64,19 @@ product(
 
 @formula(
     source=mechanisms.ENGINE,
-    where="bulk overlap, as the form of bulk_shared has it",
+    where="bulk overlap, as the forms of bulk_shared and bulk_queued have it",
     assumes=(
         "a product slows down by the multiprocessors that it has less, none by a copy engine",
+        "a product that comes first fills the GPU: communication waits for its end",
     ),
     **_counted,
 )
-def overlap_contention(communication_sms: Array, sms: Array) -> Array:
+def overlap_contention(
+    communication_priority: Array, communication_sms: Array, sms: Array
+) -> Array:
     """Time that hidden communication costs the computing beside it, by its own."""
-    return xp.minimum(communication_sms / sms, 1.0)
+    taken = xp.minimum(communication_sms / sms, 1.0)
+    return communication_priority * taken + (1.0 - communication_priority)
 
 
 # Tensor parallelism hides behind a layer's products.  Inputs that are gathered again travel while

@@ -260,6 +260,19 @@ def test_contention_follows_from_the_multiprocessors_taken(
     assert shared - 2.0 == pytest.approx(contention(communication_channels=channels))
 
 
+@given(priority=st.floats(0, 1), channels=st.integers(1, 32), times=st.integers(1, 40))
+@settings(max_examples=30, deadline=None)
+def test_contention_follows_from_who_comes_first(
+    priority: float, channels: int, times: int
+) -> None:
+    """Of each collective beside a longer product the one or the other comes first."""
+    first = overlapped("bulk_shared", 1.0 * times, 1.0, num_sm=channels, sms=132) - times
+    queued = overlapped("bulk_queued", 1.0 * times, 1.0) - times
+    taken = contention(communication_channels=channels, communication_priority=priority)
+    assert taken == pytest.approx(priority * first + (1.0 - priority) * queued)
+    assert contention(communication_sms=0.0, communication_priority=0.0) == 1.0
+
+
 def test_contention_of_fits_is_that_of_nccls_channels() -> None:
     """On DGX H100 its search ends at 8 channels across nodes and at 12 in one."""
     least, most = (contention(communication_channels=n) for n in (8, 12))
