@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from overhead.expression import evaluate as evaluated
 from overhead.formula import REGISTRY, Call
-from overhead.graph import Builder, Evaluation, Missing
+from overhead.graph import Builder, Missing
 from overhead.labels import LABELS
 from overhead.overlap.mechanisms import HEEDED, MECHANISMS, OUTPUTS
 from overhead.overlap.timeline import PIPELINES
@@ -433,7 +433,6 @@ def report_lines(job: Job, case: LabelCase, verbose: bool) -> Iterator[str]:
     if found["exposed_time"] > LEAST * found["overlapped_time"]:
         yield _line("exposed because", mechanism.exposed)
     yield from _notes(case, found)
-    yield from _as_tuned(job, case)
     if verbose:
         yield from statement_lines(job, case)
 
@@ -469,42 +468,6 @@ def _notes(case: LabelCase, found: Mapping[str, float]) -> Iterator[str]:
     if mechanism == "layer_by_layer":
         yield "  (a plain transformer's next layer needs the all_reduce: it hides only behind what"
         yield "  doesn't, say another half of the batch; --independent-share says how much that is)"
-
-
-# What says that a tile, or the rate of one, is the user's own.
-OWN_TILE = {"tile_rows", "tile_columns", "tile_time", "best_matmul_flops", "activation_bytes"}
-
-
-def _as_tuned(job: Job, case: LabelCase) -> Iterator[str]:
-    """Yield what a cut product takes with the tiles that libraries choose, as a tuning has it.
-
-    One tile in whole waves shows what a cut does to a shape; measured pieces cost less, for a
-    library takes smaller tiles, and pieces run side by side.
-    """
-    from sweeps.tuner.predict import TAKEN, read_rates
-
-    machines = job.resolved.machines
-    cut = values_of(job, case, ("product_chunks",)).get("product_chunks", 1.0) > 1.0
-    if case.labels.get("compute") != "waves" or len(machines) != 1 or not cut:
-        return
-    if OWN_TILE & job.sweep.given:
-        return
-    try:
-        rates = read_rates(machines[0])
-    except InputError:  # such as a torus, which has no userbuffers
-        return
-    sizes = ("matmul_rows", "matmul_columns", "matmul_depth", "communication_time", "sms")
-    takes = [name for name in MECHANISMS[case.labels["mechanism"]].takes if name not in BOTH]
-    held = {name: rates[name] for name in TAKEN}
-    held |= values_of(job, case, (*sizes, *takes, "num_sm"))
-    labels = {"compute": "tiles", "mechanism": case.labels["mechanism"]}
-    tuned = Evaluation(held, labels)
-    names = ("whole_product_time", "overlapped_time")
-    alone, both = (format_quantity(float(tuned[name]), "s") for name in names)
-    yield (
-        "  (with the best of seven tiles, pieces side by side, in a long run, as 'sweeps tune' has "
-        f"it: the product {alone}, overlapped {both}, {tuned['overlap_speedup']:.4g}x)"
-    )
 
 
 def statement_lines(job: Job, case: LabelCase) -> Iterator[str]:

@@ -31,14 +31,9 @@ def exposed(time: Array, overlap: Array, computing: Array) -> Array:
     return xp.maximum(xp.maximum((1.0 - overlap) * time, time - computing), 0.0)
 
 
-def _text(time: str, overlap: str, computing: str) -> str:
-    return f"maximum(maximum((1 - {overlap})*{time}, {time} - {computing}), 0)"
-
-
 # What hides slows down what it hides behind: by a share that is given, or by the multiprocessors
-# that its kernels take, one a channel, where they come first.  Behind a product that fills the GPU
-# they wait, and nothing is gained.  On DGX H100 NCCL's search ends at 12 channels in a node and
-# 8 across nodes, 0.09 and 0.06 of the multiprocessors: the share that fits took is 0.08.
+# that its kernels take where they come first, one a channel.  On DGX H100 NCCL's search ends at 12
+# channels in a node and 8 across, 0.09 and 0.06 of the multiprocessors: fits took a share of 0.08.
 
 _counted: dict[str, Any] = {"when": {"contention": "counted"}}
 for _name, _mark, _meaning in (

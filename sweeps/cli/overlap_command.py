@@ -16,6 +16,7 @@ from sweeps.overlap import FLAGS
 
 if TYPE_CHECKING:
     from overhead.overlap.timeline import Span
+    from sweeps.engine.grid import LabelCase
     from sweeps.job import Job
     from sweeps.traces.ranks import Ranks
 
@@ -83,6 +84,7 @@ def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
     if job.program.grid.cells == 1:
         (case,) = job.program.cases
         yield from report_lines(job, case, given["verbose"])
+        yield from _as_tuned(job, case)
     else:
         rows = [*_rows(job)]
         yield from _gain(rows)
@@ -143,6 +145,47 @@ def _gain(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield (
         f"overlap gains most, {most['overlap_speedup']:.4g}x, with {place(most)}; "
         f"least, {least['overlap_speedup']:.4g}x, with {place(least)}"
+    )
+
+
+# What says that a tile, or the rate of one, is the user's own.
+OWN_TILE = {"tile_rows", "tile_columns", "tile_time", "best_matmul_flops", "activation_bytes"}
+
+
+def _as_tuned(job: Job, case: LabelCase) -> Iterator[str]:
+    """Yield what a cut product takes with the tiles that libraries choose, as a tuning has it.
+
+    One tile in whole waves shows what a cut does to a shape; measured pieces cost less, for a
+    library takes smaller tiles, and pieces run side by side.
+    """
+    from overhead.graph import Evaluation
+    from overhead.overlap.mechanisms import MECHANISMS
+    from sweeps.errors import InputError
+    from sweeps.overlap import BOTH, values_of
+    from sweeps.spec.units import format_quantity
+    from sweeps.tuner.predict import TAKEN, read_rates
+
+    machines = job.resolved.machines
+    cut = values_of(job, case, ("product_chunks",)).get("product_chunks", 1.0) > 1.0
+    if case.labels.get("compute") != "waves" or len(machines) != 1 or not cut:
+        return
+    if OWN_TILE & job.sweep.given:
+        return
+    try:
+        rates = read_rates(machines[0])
+    except InputError:  # such as a torus, which has no userbuffers
+        return
+    sizes = ("matmul_rows", "matmul_columns", "matmul_depth", "communication_time", "sms")
+    takes = [name for name in MECHANISMS[case.labels["mechanism"]].takes if name not in BOTH]
+    held = {name: rates[name] for name in TAKEN}
+    held |= values_of(job, case, (*sizes, *takes, "num_sm"))
+    labels = {"compute": "tiles", "mechanism": case.labels["mechanism"]}
+    tuned = Evaluation(held, labels)
+    names = ("whole_product_time", "overlapped_time")
+    alone, both = (format_quantity(float(tuned[name]), "s") for name in names)
+    yield (
+        "  (with the best of seven tiles, pieces side by side, in a long run, as 'sweeps tune' has "
+        f"it: the product {alone}, overlapped {both}, {tuned['overlap_speedup']:.4g}x)"
     )
 
 
