@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -334,16 +334,43 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     shape = ", ".join(f"{len(values)} {name}" for name, values in study.axes.items())
     about = f"{study.title}: {len(study.hardware)} machines, {shape}: {study.cells:,} cells"
     out = Output(given, path.stem)
-    out.notes.write(about + "\n")
     if given.get("dry_run"):
+        out.notes.write(about + "\n")
         return 0
     result = result_of(study, {"spec": path.name}, given)
     figures = [dict(one) for one in study.figures]
     with out.answered_first():
         out.write(result, figures, lambda stem: _draw(study, result, stem))
-        out.show(result)
+        out.show(result, [*_where_it_pays(study, _speedup(result)), about])
     out.hold_stored(out.contracts)
     return 0
+
+
+def _speedup(result: Result) -> Any:
+    (speedup,) = (c.values for c in result.layout.variables if c.name == "overlap_speedup")
+    return speedup
+
+
+def _where_it_pays(study: BenefitStudy, speedup: Any) -> Iterator[str]:
+    """Yield where overlap gains most, then what it gains over sizes, by machine and ranks."""
+    import numpy as np
+
+    from sweeps.result import aligned
+
+    best = speedup.max(axis=-1)
+    machine, *place = (int(one) for one in np.unravel_index(best.argmax(), best.shape))
+    axes = zip(("tp", "hidden_size", "tokens"), place, strict=True)
+    tp, hidden, tokens = (f"{study.axes[name][k]:g}" for name, k in axes)
+    pays = (best > 1.0).mean()
+    yield (
+        f"overlap pays in {pays:.0%} of the sizes, most {best.max():.2f}x on "
+        f"{study.hardware[machine].name} at TP {tp}, hidden size {hidden}, {tokens} tokens"
+    )
+    sizes = study.axes["tp"]
+    rows = [["from size to size", *(f"TP {size:g}" for size in sizes)]]
+    for own, rates in zip(best, study.hardware, strict=True):
+        rows.append([rates.name, *(f"{one.min():.2f} to {one.max():.2f}x" for one in own)])
+    yield from aligned(rows)
 
 
 def _draw(study: BenefitStudy, result: Result, stem: Path) -> list[Path]:
@@ -356,7 +383,5 @@ def _draw(study: BenefitStudy, result: Result, stem: Path) -> list[Path]:
         f"{shown['ffn_ratio']:g} times as wide{', gated' if shown['gated'] else ''}"
     )
     names = [rates.name for rates in study.hardware]
-    (speedup,) = (c.values for c in result.layout.variables if c.name == "overlap_speedup")
-    assert speedup is not None
     stem = stem.with_name(f"{stem.name}-where-it-pays")
-    return draw_benefit(speedup, names, study.axes, stem, fixed)
+    return draw_benefit(_speedup(result), names, study.axes, stem, fixed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,16 @@ from sweeps.spec.catalog import read_toml
 from sweeps.spec.machine import FigureReader
 from sweeps.spec.units import parse_quantity
 from sweeps.tuner.predict import PRECISIONS, Rates, predict, predict_phases, read_rates
-from sweeps.tuner.userbuffers import COLUMN, LAYERS, MOST_SMS, OPERATORS, PHASES, LayerOverlap
+from sweeps.tuner.userbuffers import (
+    COLUMN,
+    LAYERS,
+    MOST_SMS,
+    OPERATORS,
+    PHASES,
+    REDUCE_SCATTER,
+    LayerOverlap,
+    phase_collective,
+)
 from sweeps.validate.run_table import read_csv
 
 Floats = NDArray[np.float64]
@@ -212,29 +222,28 @@ def _one_size(
     """Return the times of one size without overlap, and with all of it, over multiprocessors."""
     counts = study.axes["num_sm"].astype(int).tolist()
     cases = [LayerOverlap(size, operator, "fprop") for operator in OPERATORS]
-    groups: list[slice] = []
-
-    def add(more: list[LayerOverlap]) -> None:
-        groups.append(slice(len(cases), len(cases) + len(more)))
-        cases.extend(more)
-
-    for operator in OPERATORS:
-        for phase in PHASES[:2] if operator not in COLUMN else PHASES[:1]:
-            add([LayerOverlap(size, operator, phase, "ring_exchange", k) for k in (0, 1)])
-    rings = len(groups)
-    for operator in COLUMN:
-        for phase in PHASES[1:]:
-            add([LayerOverlap(size, operator, phase, "bulk", num_sm=n) for n in counts])
+    # Of each layer the places of its rings, which take no multiprocessors, and of what takes them.
+    groups: list[tuple[str, slice, slice]] = []
+    for operator, phase in product(OPERATORS, PHASES):
+        collective = phase_collective(operator, phase)
+        bulk = operator in COLUMN and phase != "fprop"
+        layer = LayerOverlap(size, operator, phase)
+        rings = [replace(layer, method="ring_exchange", aggregate=k) for k in (0, 1)]
+        rings = [] if bulk or not collective else rings
+        counted = [replace(layer, method="bulk" if bulk else "pipeline", num_sm=n) for n in counts]
+        counted = counted if bulk or collective == REDUCE_SCATTER else []
+        start, end = len(cases), len(cases) + len(rings)
+        groups.append((operator, slice(start, end), slice(end, end + len(counted))))
+        cases += rings + counted
     found = predict(shapes, tokens, cases, rates, sm_margin=study.sm_margin)
     time = np.asarray(found.forward.e2e + found.backward.e2e)
-    place = {operator: k for k, operator in enumerate(OPERATORS)}
     base = time[:, : len(OPERATORS)]
     total = np.repeat(base.sum(axis=1)[:, None], len(counts), axis=1)
-    for k, group in enumerate(groups):
-        own = time[:, group]
-        if k < rings:
-            own = own.min(axis=1)[:, None]
-        total = total + own - base[:, [place[cases[group.start].operator]]]
+    for operator, rings_at, counted_at in groups:
+        ring = time[:, rings_at].min(axis=1, keepdims=True, initial=np.inf)
+        own = np.minimum(ring, time[:, counted_at]) if counted_at.start < counted_at.stop else ring
+        if np.isfinite(own).all():
+            total = total + own - base[:, [OPERATORS.index(operator)]]
     return base.sum(axis=1), total
 
 

@@ -307,6 +307,7 @@ num_sm = "1,8"
 def test_the_shipped_sweep(cli: Runner) -> None:
     out = cli("tune --sweep tp-overlap --plot").out
     assert "1,890 cells" in out
+    assert out.startswith("overlap pays in 100% of the sizes, most 1.")
     names = {path.name for path in Path("outputs").iterdir()}
     assert {"tp-overlap.nc", "tp-overlap-where-it-pays.png", "tp-overlap-num-sm.svg"} <= names
     with sweeps.open("outputs/tp-overlap.nc") as held:
@@ -330,7 +331,6 @@ def test_a_sweep_s_cell_is_a_tuning(cli: Runner, tmp_path: Path) -> None:
     study = read_study(path)
     values = benefit(study)
     line = "tune --model-name llama3-70b --min-num-sm 8 --max-num-sm 8 --json --output-dir o"
-    line += " --no-pipeline"
     found = json.loads(cli(line, fine=False).out)
     for k, size in enumerate((2, 8)):
         own = found["best_configs"][str(size)]
