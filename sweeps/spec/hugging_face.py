@@ -104,7 +104,7 @@ def _no_biases(config: _Config) -> None:
 
 
 def _window(config: _Config) -> None:
-    """Read a window that ``use_sliding_window`` switches on, in all layers or in none."""
+    """Read a window that ``use_sliding_window`` switches on, in all layers, some or none."""
     layers = config.figures.get("layers")
     count = int(layers.value) if layers else 0
     if not config.flag("use_sliding_window") or config.content.get("sliding_window") is None:
@@ -126,11 +126,10 @@ def _window(config: _Config) -> None:
         windowed = max(count - first, 0)
     if windowed == 0:
         config.set("window", 0.0, f"{key}: no layer has a window")
-    elif windowed == count:
-        config.maybe("window", "sliding_window")
-    else:
-        wrong = f"gives a window to {windowed} of {count} layers"
-        config.refuse(key, wrong, "a window in all layers or in none is known")
+        return
+    config.maybe("window", "sliding_window")
+    if windowed < count:
+        config.set("windowed_layers", float(windowed), f"{key}: so many of {count} have a window")
 
 
 def _llama(config: _Config) -> None:
