@@ -128,6 +128,7 @@ class Job:
     python: str = ""  # Or the code
     files: Mapping[str, str] = field(default_factory=dict)  # Files of one's own that it reads
     figure: str = ""  # The file of the figure to look at, where there is one
+    lines: int = SCREEN  # How much of what it prints is shown
     screen: str = ""  # The first lines of what it prints; empty: it wasn't run
     picture: bytes = b""  # The figure, small; empty: it wasn't drawn
 
@@ -159,11 +160,11 @@ def run_job(job: Job, run: Callable[[Sequence[str]], int], *, draw: bool = False
             if code:
                 message = f"{line}: ends with exit code {code}"
                 raise RunError(message)
-            shown += [f"$ {line}", *_first(printed), ""]
+            shown += [f"$ {line}", *_first(printed, job.lines), ""]
         if job.python:
             with redirect_stdout(StringIO()) as said:
                 exec(job.python, {})
-            shown = _first(said.getvalue())
+            shown = _first(said.getvalue(), job.lines)
             if job.figure:
                 from matplotlib import pyplot
 
@@ -230,11 +231,11 @@ def _lines(text: str) -> list[str]:
     return text.strip().splitlines()
 
 
-def _first(text: str) -> list[str]:
+def _first(text: str, most: int) -> list[str]:
     """Return the first screen: what stands before the files written and the values taken."""
-    lines = [line.rstrip() for line in text.strip().splitlines()[:SCREEN]]
+    lines = [line.rstrip() for line in text.strip().splitlines()[:most]]
     ends = (place for place, line in enumerate(lines) if line.startswith(("wrote ", "not given,")))
-    return lines[: next(ends, SCREEN)]
+    return lines[: next(ends, most)]
 
 
 def _asked(job: Job) -> str:

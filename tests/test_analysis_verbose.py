@@ -14,6 +14,7 @@ from overhead import Config, analyze_config
 from overhead.communication.totals import OPERATIONS
 from sweeps.cli.analysis_job import evaluation_of
 from sweeps.cli.run_command import analyses
+from sweeps.plots.style import parse
 from tests.analysis_cases import LLAMA, SIZES, job_of
 from tests.cli_runner import Runner
 
@@ -29,6 +30,15 @@ def cli(
 
 
 # How it comes about.
+
+
+UNITS = re.compile(r"\d[\d.]*(?:e[+-]?\d+)? [pnumkKMGTP]?i?(?:B/s|B|s|J|W)(?![A-Za-z])")
+
+
+def _in_si(found: re.Match[str]) -> str:
+    value = parse(found.group())
+    assert value is not None, found.group()
+    return repr(value)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +64,8 @@ def test_verbose_puts_the_numbers_in(cli: Runner, line: str) -> None:
         "gcd": lambda a, b: math.gcd(int(a), int(b)),
     }
     checked = 0
-    for name, _, numbers, shown in blocks:
+    for name, _, told_numbers, shown in blocks:
+        numbers = UNITS.sub(_in_si, told_numbers)
         assert not set(re.findall(r"[A-Za-z_]\w*", numbers)) - set(functions) - {"e"}, numbers
         known = evaluation.value(name, {})
         floats = re.sub(r"(?<![\w.])\d[\d.]*(e[+-]?\d+)?", r"number(\g<0>)", numbers)

@@ -99,7 +99,7 @@ def test_parts_of_phases_in_a_pipeline_add_up(cli: Runner) -> None:
     assert "    bandwidth part          32.44 us\n" in told
     assert "  phases hidden behind it   216.9 us\n" in told
     assert "  latency_time = phase_1_passes*phase_1_latency_time + " in told
-    assert "    = 8*3e-05 + 1*3e-05 + 1*0\n    = 270 us\n" in told
+    assert "    = 8*30 us + 1*30 us + 1*0 s\n    = 270 us\n" in told
 
 
 def test_a_time_that_is_an_upper_bound_says_so_wherever_it_is_shown(

@@ -179,7 +179,7 @@ def test_site_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_command_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["docs"]) == 2
-    assert capsys.readouterr().err.startswith("sweeps: FOLDER = ")
+    assert capsys.readouterr().err.startswith("sweeps: a site needs a folder; ")
 
 
 # The guide.

@@ -151,6 +151,60 @@ def test_commands_begin_with_their_answer(cli: Runner) -> None:
     assert told.startswith("  corrected links: 0.2 to 0.58 times the time, just the energy of ")
 
 
+FIRST = (
+    ("collective --N 16 --M 1GiB",
+     r"all_reduce of 1 GiB on 16 ranks: \S+ ms \(\S+ x the lower bound"),
+    (f"{STEP} --tp 8", r"llama3-8b on 64 GPUs: a step takes \S+ s, \S+ tokens a second, MFU"),
+    (f"{STEP} --micro-batch 8", r"llama3-8b on 64 GPUs: a step would take .*; it DOES NOT FIT: "),
+    ("plan --model llama3-8b --gpus 8 -s 8192 --tp 1 --cp 1 --pp 1",
+     r"llama3-8b on 8 GPUs \(dgx-h100\): \S+ s a step, MFU \S+%, memory \d+% full"),
+    ("plan --model llama3-405b --gpus 8 -s 8192 --tp 8",
+     r"llama3-405b on 8 GPUs \(dgx-h100\): no plan can run"),
+    ("plan --params 70 --gpus 64",
+     r"recommended: TP=8, PP=4, DP=2, for 70 billion parameters on 64"),
+    ("buy --model llama3-8b --tokens 1T --days 30 --price 2.5 --tp 1 --cp 1 --pp 1",
+     r"llama3-8b on 1 T tokens in 30 days: \d+ GPUs of dgx-h100, \S+ days, \S+ USD"),
+    ("overlap --compute 50ms --comm 10ms --efficiency 0.8",
+     r"overlapped it takes 52 ms rather than 60 ms, 1.154x as fast: 8 ms is hidden"),
+    ("normal all_reduce",
+     r"Normal all_reduce of 8 ranks on NVIDIA DGX H100: \S+ us for 1 KiB, busbw"),
+    ("normal mfu", r"Normal MFU of llama3-70b \(bf16\) on NVIDIA DGX H100: \S+ %, \S+ to \S+ %"),
+    ("run nccl-measured --no-plot", r"software nccl: half of 907 points within \d+ %"),
+    ("run all-reduce-algorithms --no-plot", r"switch: direct in \d+%, .* of 470 cases"),
+    ("run llama3-70b-plans --no-plot", r"least time of a step of 768 cells: \S+ s, with tp "),
+    ("run tp-overlap --no-plot", r"overlap pays in 315 of 315 cases: from \S+x .* to \S+x"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "answer"), FIRST)
+def test_the_first_line_is_the_answer(
+    cli: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str, answer: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    monkeypatch.chdir(tmp_path)
+    assert re.match(answer, cli(line, fine=False).out)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("run", "sweeps run needs SPEC; give it, such as 'sweeps run models-on-machines'"),
+        ("trace", "sweeps trace needs FILE; give it, such as 'sweeps trace rank0.json.gz'"),
+        ("buy", "sweeps buy needs --tokens; give it, such as 'sweeps buy --model llama3-70b"),
+        ("docs", "a site needs a folder; give one to make, such as 'sweeps docs site'"),
+        ("normal", "a band needs an operation, or mfu; give one, such as all_reduce"),
+        ("collective --N 8 --M 1MiB --latency 5",
+         "--latency = '5': seconds, for it has no unit: no link is as slow; '5 us' or '5 ns'"),
+    ],
+)  # fmt: skip
+def test_what_a_newcomer_leaves_out_is_said_with_an_example(
+    cli: Runner, line: str, told: str
+) -> None:
+    done = cli(line, fine=False)
+    assert done.code == 2
+    assert done.err.startswith(f"sweeps: {told}")
+
+
 def test_validate_begins_with_its_errors_and_ends_with_a_verdict(cli: Runner) -> None:
     line = "validate training --source torchtitan_202412"
     first, *_, last = cli(line).out.splitlines()

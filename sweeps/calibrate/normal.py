@@ -375,7 +375,14 @@ def _ratios(own: Peer, others: Sequence[Peer], size: float) -> tuple[float, floa
 
 def collective_lines(found: Normal) -> Iterator[str]:
     """Yield a band of a collective for people."""
-    yield found.title
+    least, most = found.rows[0], found.rows[-1]
+    time, rate = least["time_typical_s"], most["busbw_typical"]
+    yield (
+        f"{found.title}: {format_quantity(float(f'{time:.3g}'), 's')} for "
+        f"{format_quantity(least['message_bytes'], 'byte')}, busbw "
+        f"{format_quantity(float(f'{rate:.3g}'), 'byte s-1')} for "
+        f"{format_quantity(most['message_bytes'], 'byte')}"
+    )
     table = [["size", "time low", "typical", "high", "busbw low", "typical", "high", "peers", ""]]
     classes = dict.fromkeys(str(row["class"]) for row in found.rows)
     marks = dict(zip(classes, ("", "*", "**", "***", "****"), strict=False))
@@ -482,7 +489,8 @@ def _runs(machine: Machine, precision: str) -> list[tuple[float, float, float, b
 
 def mfu_lines(found: Normal) -> Iterator[str]:
     """Yield a band of MFU for people."""
-    yield found.title
+    low, middle, high = (100.0 * found.rows[-1][f"mfu_{one}"] for one in ("low", "typical", "high"))
+    yield f"{found.title}: {middle:.1f} %, {low:.1f} to {high:.1f} %"
     table = [["GPUs", "low", "typical", "high", "runs"]]
     for row in found.rows:
         each = (f"{100.0 * row[f'mfu_{name}']:.1f} %" for name in ("low", "typical", "high"))

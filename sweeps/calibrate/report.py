@@ -340,15 +340,17 @@ def _answer(found: Calibration) -> Iterator[str]:
     if not wrong:
         told = f"; {unknown} can't be judged" if unknown else ""
         judged = "healthy" if unknown < count else "not known"
-        yield f"{judged}: {curves} of {found.machine.name} beside published ones{told}"
+        yield f"{judged}: {curves} on {found.machine.name} beside published ones{told}"
         return
     (first, worst), *_ = sorted(_slowest(wrong), key=lambda one: -one[1][0])
     ratio, name, band = worst
-    side = f"normal is {band.low:.2f} to {band.high:.2f}"
+    messages = "short" if name == "latency" else "long"
+    normal = f"normal is {band.low:.2f} to {band.high:.2f}"
+    whose = f"{first.case.operation} of {first.case.placed}"
     yield (
-        f"not healthy: {', '.join(first.words)} in {len(wrong)} of {curves} of "
-        f"{found.machine.name}: {first.case.operation} of {first.case.placed} takes {ratio:.2f} "
-        f"times the {name}'s usual time ({side})"
+        f"not healthy: {', '.join(first.words)}: {whose} takes "
+        f"{ratio:.2f} times as long as usual for {messages} messages ({normal}); {len(wrong)} "
+        f"of {curves} on {found.machine.name}"
     )
 
 

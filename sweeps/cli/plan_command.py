@@ -363,15 +363,19 @@ def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
 def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
     from sweeps import display
     from sweeps.cli.plan_report import range_rows
+    from sweeps.cli.write import shown
     from sweeps.result import aligned
 
     assert plans.best is not None
     first = plans.request.first
     count = len(plans.best.plans)
-    yield f"the plan with {first.objective.words} at each of {count:,} points"
+    times = [float(one["step_time"]) for one in result.values() if one.get("step_time")]
+    ends = [f"{shown('step_time', end)}" for end in (max(times), min(times))] if times else []
+    told = f": steps of {' to '.join(dict.fromkeys(ends))}" if ends else ""
+    yield f"the plan with {first.objective.words} at each of {count:,} points{told}"
     yield from (f"  ({line})" for line in asked.readings)
-    shown = ("plan", "step", "memory", "rates", "cost")
-    rows = range_rows(result, display.rows(*shown, place="best"))
+    groups = ("plan", "step", "memory", "rates", "cost")
+    rows = range_rows(result, display.rows(*groups, place="best"))
     yield from aligned(rows, left=len(plans.request.axes) + 1, indent="")
     lines = dict.fromkeys(line for own in plans.best.refused.values() for line in own)
     yield from (f"refused at some points: {line}" for line in lines)
@@ -564,12 +568,13 @@ def _lines(
     budget = f", for up to {wish.budget:,.0f} USD" if wish.budget < inf else ""
     model = first.labels.get("model", "the model")
     batch, length = (first.constants[name] for name in USUAL)
-    yield f"{model} on {wish.tokens / 1e12:.4g} T tokens in {wish.days:g} days{budget}"
-    yield f"  {batch:g} sequences of {length:g} tokens a step"
-    yield from (f"  ({line})" for line in readings)
     made = sorted(
         (one for one in found if one.least is not None), key=lambda one: _order(one.least, wish)
     )
+    asked = f"{model} on {wish.tokens / 1e12:.4g} T tokens in {wish.days:g} days{budget}"
+    yield f"{asked}: {_first(made, wish)}"
+    yield f"  {batch:g} sequences of {length:g} tokens a step"
+    yield from (f"  ({line})" for line in readings)
     if made:
         yield from aligned([HEAD, *(_row(one.machine, one.least, wish) for one in made)], left=1)
     lacking = [
@@ -600,6 +605,20 @@ def _order(one: Tried | None, wish: Wish) -> tuple[bool, float]:
     assert one.detail is not None
     hours = one.detail["run_gpu_hours"]
     return bool(one.fails(wish)), hours if isnan(one.cost) else one.cost
+
+
+def _first(made: Sequence[Offer], wish: Wish) -> str:
+    """Return what to buy, in a few words."""
+    from sweeps.cli.write import shown
+
+    if not made or made[0].least is None or made[0].least.detail is None:
+        return "no machine can"
+    least, detail = made[0].least, made[0].least.detail
+    if why := least.fails(wish):
+        return f"no machine can; nearest are {least.gpus:,} GPUs of {made[0].machine} ({why})"
+    cost = "" if isnan(least.cost) else f", {shown('run_cost', detail['run_cost'])}"
+    days = shown("run_days", detail["run_days"])
+    return f"{least.gpus:,} GPUs of {made[0].machine}, {days}{cost}"
 
 
 def _row(machine: str, one: Tried | None, wish: Wish) -> list[str]:

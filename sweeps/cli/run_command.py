@@ -286,7 +286,8 @@ def info_command(file: str, verifying: bool, showing: bool) -> int:
         return 0
     for name in ("title", "summary", "history", "source", "Conventions", "references"):
         if about.attrs.get(name):
-            sys.stdout.writelines(fitted([f"{name:<12}{about.attrs[name]}"]))
+            text = " ".join(str(about.attrs[name]).split())
+            sys.stdout.writelines(fitted([f"{name:<12}{text}"]))
     sys.stdout.writelines(fitted(summary(path)))
     return 0
 

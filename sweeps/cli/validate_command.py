@@ -418,7 +418,7 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     known = [row["median_error"] for row in rows if not math.isnan(row["median_error"])]
     near = sum(one <= _HALF for one in known)
     words = f"half of the points within {_HALF:.0%} in {near} of {len(known)} groups"
-    out.deliver(result, [*error_lines(rows), *_judged(words, fine=True)], ERRORS)
+    out.deliver(result, [words, "", *error_lines(rows), *_judged(words, fine=True)], ERRORS)
     return 0
 
 
@@ -463,7 +463,8 @@ def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     near = sum(abs(row["error"]) <= bound for row in rows)
     fine = near == len(rows)
     words = f"{near} of {len(rows)} rows within {bound:.0%} of what was measured"
-    out.deliver(running_result(rows, attrs), [*running_lines(rows), *_judged(words, fine=fine)])
+    lines = [words, "", *running_lines(rows), *_judged(words, fine=fine)]
+    out.deliver(running_result(rows, attrs), lines)
     return int(given["strict"] and not fine)
 
 

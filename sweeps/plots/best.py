@@ -528,8 +528,7 @@ def _write_crossovers(
         for row, column in sorted(cells, key=lambda cell: abs(cell[0] - middle)):
             where = borders[0][column + 1]
             text = scale.text(float(where), 2)
-            height = float(np.sqrt(borders[1][row] * borders[1][row + 1]))
-            x, y = in_panel(axes, where, height)
+            x, y = in_panel(axes, where, drawn.y[row])
             wide, _ = _extent(text, SIZE_NOTE, panel)
             sides = [(x + wide / 2, y), (x - wide / 2, y)]
             boxes = [(place, _box(place, text, SIZE_NOTE, panel)) for place in sides]

@@ -260,7 +260,7 @@ def _together(lines: Sequence[Line], curves: NDArray[np.float64], scale: str) ->
         how = f" within {number(100 * max(offs), 1)} %" if max(offs) > _SAME else ""
         said.append(f"{names}{how}{where}")
     more = [f"and {len(said) - _MOST_SAID} more"] if len(said) > _MOST_SAID else []
-    return [f"On top of each other: {'; '.join([*said[:_MOST_SAID], *more])}."] if said else []
+    return [f"Coincide: {'; '.join([*said[:_MOST_SAID], *more])}."] if said else []
 
 
 def _meet(one: NDArray[np.float64], other: NDArray[np.float64], apart: float) -> bool:

@@ -52,6 +52,7 @@ _LEGEND_TEXT = 2.4  # the widest line in a legend
 _LEAST_WIDTH = 6.0
 _COLUMN_GAP = 0.15  # between columns of a table below
 _NARROW = 5.0  # a sheet below it has two lines of what is held
+ASSUMED_NOTE = "Assumed values: see the file."
 _HINTED = 0.97  # of a line's room: letters that are fitted to dots take a little more
 
 
@@ -324,7 +325,12 @@ def _words(sheet: Sheet, width: float) -> tuple[list[Line], list[str]]:
         *((line, SIZE_TITLE, "bold") for line in title),
         *((line, SIZE_TEXT, "normal") for line in fixed),
     ]
-    return above, wrap(" ".join(sheet.notes), width, SIZE_NOTE)
+    below = wrap(" ".join(sheet.notes), width, SIZE_NOTE)
+    if (
+        len(below) > 1 and sheet.notes[-1] == ASSUMED_NOTE
+    ):  # One line, and what is of all figures last
+        below = wrap(" ".join(sheet.notes[:-1]), width, SIZE_NOTE)
+    return above, below
 
 
 # Where an axis has its ticks, and what stands at them.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sweeps import display
 from sweeps.errors import InputError
 from sweeps.plots.data import View
-from sweeps.plots.frame import Axis, Sheet
+from sweeps.plots.frame import ASSUMED_NOTE, Axis, Sheet
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
     INK,
@@ -89,7 +89,7 @@ def sheet_of(
     """Return the words of a figure."""
     below = [*filter(None, [figure["note"]]), *notes]
     if view.is_assumed():
-        below.append("Assumed values: see the file.")
+        below.append(ASSUMED_NOTE)
     return Sheet(
         figure["title"] or sentence(title),
         fixed=" · ".join(unbroken(view.phrase(name)) for name in view.held),

@@ -360,7 +360,7 @@ def _from_arithmetic(text: str, asked: _Asked) -> float:
     return asked.finite(value * wanted.denominator / wanted.numerator)
 
 
-def format_quantity(value: float, units: str, *, binary: bool = True) -> str:
+def format_quantity(value: float, units: str, *, binary: bool = True, digits: int = 4) -> str:
     """Write a value in canonical units as people do: four digits at most, prefix and unit.
 
     Bytes are MiB or GiB where they are that exactly, unless other bytes stand beside them.
@@ -370,7 +370,7 @@ def format_quantity(value: float, units: str, *, binary: bool = True) -> str:
         return "-"
     if units == "1":
         whole = value.is_integer() and abs(value) < 1e15
-        return f"{int(value)}" if whole else f"{value:.4g}"
+        return f"{int(value)}" if whole else f"{value:.{digits}g}"
     if units == "byte" and binary and (exact := _binary_size(value)):
         return exact
     symbol, prefixes = _about(units)[2:]
@@ -382,7 +382,7 @@ def format_quantity(value: float, units: str, *, binary: bool = True) -> str:
     powers = {"": 0, **{prefix: (_SMALL | _LARGE)[prefix] for prefix in prefixes.split()}}
     for prefix, power in sorted(powers.items(), key=lambda item: item[1]):
         scaled = value / 10**power if power > 0 else value * 10**-power
-        shown = f"{scaled:.4g} {prefix}{symbol}"
+        shown = f"{scaled:.{digits}g} {prefix}{symbol}"
         # By the rounded number: 999.96 is written 1000, which belongs to the next prefix.
         if abs(float(f"{scaled:.4g}")) < 1000:
             break
@@ -538,6 +538,9 @@ def _value(value: Any) -> str:
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+_PUT_IN = ("s", "byte", "byte s-1", "J", "W")  # Units that are read at a glance in a formula
+
+
 def put_in(expression: str, values: Mapping[str, float]) -> str:
     """Return an expression with values, and their units, in the place of names."""
 
@@ -546,9 +549,9 @@ def put_in(expression: str, values: Mapping[str, float]) -> str:
         if name not in values:
             return name
         units = VOCABULARY[name].units if name in VOCABULARY else "1"
-        if units == "1":
+        if units not in _PUT_IN:
             return f"{values[name]:.6g}"
-        text = format_quantity(values[name], units)
+        text = format_quantity(values[name], units, digits=6)
         return f"({text})" if "/" in text else text
 
     return re.sub(r"[A-Za-z_][A-Za-z_0-9]*", number, expression)

@@ -21,6 +21,7 @@ from sweeps.errors import InputError, RunError
 from sweeps.plots.defaults import default_figures
 from sweeps.plots.draw import draw
 from sweeps.plots.measured import median_error
+from sweeps.plots.style import scale_of
 from tests.plots.conftest import ATTRS, coordinate
 
 Make = Callable[..., xr.Dataset]
@@ -76,11 +77,34 @@ def test_panels_have_headings_and_one_legend(networks: Make, tmp_path: Path) -> 
 def test_a_map_names_its_regions_ties_and_holes(algorithms: Make, tmp_path: Path) -> None:
     text = drawn(algorithms(), tmp_path, kind="best", levels=[2])
     lines = text.splitlines()
-    assert lines.count("halving") == 2  # in the region and in the legend
+    assert lines.count("halving") == 1  # a region with its name isn't in the legend
     assert "doubling = oneshot" in lines  # two ranks: both are one message
     assert "network too small" in lines
     assert "second best within 10 %" in lines
     assert "second best / best = 2" in lines
+
+
+def test_a_map_tells_where_the_best_changes_and_where_the_bound_is_near(
+    networks: Make, tmp_path: Path
+) -> None:
+    made = networks(points=97).sel(collective="all_reduce", topology=["switch", "torus"])
+    lines = drawn(made, tmp_path, kind="best").splitlines()
+    told = {line for line in lines if re.fullmatch(r"[\d.]+ [KM]iB", line)}
+    told -= {"1 KiB", "32 KiB", "1 MiB", "32 MiB"}  # the axis'
+    sizes = made["message_bytes"].values
+    first = made["time"].transpose("topology", "ranks", "message_bytes").values.argmin(axis=0)
+    changes = np.argwhere(first[:, 1:] != first[:, :-1])[:, 1]
+    between = {scale_of("byte").text(float(np.sqrt(sizes[k] * sizes[k + 1])), 2) for k in changes}
+    assert told
+    assert told <= between
+    made["ratio"] = xr.where(made["message_bytes"] > 2.0**20, 1.05, 2.0).broadcast_like(
+        made["time"]
+    )
+    made["ratio"].attrs = {"units": "1"}
+    text = drawn(made, tmp_path, kind="best", bound="ratio", note="A word below.")
+    assert "within 10 % of the bound" in text
+    assert "second best within" not in text
+    assert "A word below." in text
 
 
 def test_a_map_of_flags_shows_what_was_chosen(algorithms: Make, tmp_path: Path) -> None:
@@ -94,7 +118,7 @@ def test_scaling_has_a_tick_at_each_number_of_ranks(networks: Make, tmp_path: Pa
     at = {"collective": "p2p", "message_bytes": "8GiB"}
     lines = drawn(networks(), tmp_path, kind="scaling", at=at).splitlines()
     assert {"2", "16", "128", "1024"} <= set(lines)
-    assert "Gaps: ranks make no square." in lines
+    assert "Gaps: ranks make no square." in " ".join(lines)
 
 
 def test_measured_shows_the_median_error(measured: Make, tmp_path: Path) -> None:
@@ -291,7 +315,7 @@ def test_a_title_says_which_line_is_best_where(tmp_path: Path) -> None:
     text = drawn(made, tmp_path, kind="curves")
     # They meet at 9e-5 s / 1e-11 s a byte = 9e6 bytes
     assert "Tree is fastest up to 8.58 MiB, ring and switch above" in text
-    assert "On top of each other: ring and switch." in text
+    assert "Coincide: ring and switch." in text
     text = drawn(straight(tree=(1e-5, 1e-9), ring=(1e-4, 1e-9)), tmp_path, kind="curves")
     assert "How long does the operation take, by message size and topology?" in text  # equal later
     text = drawn(straight(tree=(1e-5, 1e-11), ring=(1e-4, 2e-11)), tmp_path, kind="curves")

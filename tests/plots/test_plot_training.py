@@ -170,7 +170,21 @@ def test_a_dimensions_forwards_are_not_counted_twice() -> None:
     assert known_parts("communication", there) == ("tp_communication_time",)
 
 
-def test_a_part_below_nought_is_taken_off_its_neighbour() -> None:
+def test_at_most_seven_parts_stand_alone() -> None:
+    made = make_training(recompute=("full",), micro_batch=(1,))
+    canvas = canvas_of(made, kind="step_parts", at={"plan": [17, 18]})
+    names = [text.get_text() for text in canvas.legends[0].get_texts()]
+    assert len(names) == 7
+    least = next(name for name in names if name.startswith("The rest: "))
+    parts = int(least.split()[2])
+    every = [name for name in made.data_vars if name in known_parts("step_parts", made.data_vars)]
+    there = [name for name in every if np.nansum(np.abs(made[name].values[..., 17:19])) > 0.0]
+    assert 6 + parts in (len(there), len(there) + 1)  # with what no part explains
+    assert totals(canvas) == pytest.approx(dict(enumerate(made["step_time"].values[17:19])))
+
+
+def test_a_part_below_nought_is_taken_off_its_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweeps.plots.breakdown._MOST_PARTS", 99)
     made = make_training(recompute=("none",), micro_batch=(1,))
     usual = lengths(canvas_of(made, kind="step_parts", at={"plan": [17, 18]}))
     made["exposed_ep_time"] = made["exposed_ep_time"] - 0.01
@@ -551,7 +565,10 @@ def test_known_parts_are_quantities_of_the_vocabulary() -> None:
     assert {VOCABULARY[name].units for name in every} == {"s", "byte", "J"}
 
 
-def test_a_part_that_is_the_same_everywhere_is_a_coordinate() -> None:
+def test_a_part_that_is_the_same_everywhere_is_a_coordinate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sweeps.plots.breakdown._MOST_PARTS", 99)
     made = make_training(recompute=("full",), micro_batch=(1,))
     constant = made.drop_vars("step_overhead").assign_coords(step_overhead=0.02)
     constant["step_overhead"].attrs = made["step_overhead"].attrs

@@ -17,7 +17,7 @@ from matplotlib.text import Text
 
 from sweeps.cli import run
 from sweeps.plots import breakdown, draw, measured, timeline
-from sweeps.plots.style import USES, use, using
+from sweeps.plots.style import MUTED, USES, use, using
 from sweeps.store.read import open_dataset
 
 SWEEPS = Path(__file__).parents[2] / "specs" / "sweeps"
@@ -27,6 +27,7 @@ SHIPPED = sorted({path.stem for path in SWEEPS.glob("*.toml")} - {
 })  # fmt: skip
 GALLERY = Path(__file__).parents[2] / "outputs" / "gallery"
 FILES = sorted(GALLERY.glob("*.nc"))
+MOST_LETTERS = 70
 
 
 def texts_that_meet(canvas: Canvas, size: float = 1.0) -> list[tuple[str, ...]]:
@@ -66,6 +67,8 @@ def test_no_text_meets_another(path: Path, name: str, monkeypatch: pytest.Monkey
         draw_figures(path, dataset=open_dataset(path))
     assert len(drawn) >= 3
     assert [texts_that_meet(canvas) for canvas in drawn] == [[]] * len(drawn)
+    if name == "screen":
+        assert [words_of(canvas) for canvas in drawn] == [([], [])] * len(drawn)
     aspect = USES[name].aspect
     if aspect is not None:  # panels take the page's width
         shapes = [canvas.get_size_inches() for canvas in drawn]
@@ -136,8 +139,20 @@ def test_every_figure_can_be_read(
     assert run([*line.split(), "--plot", "--output", "a.nc"]) == 0
     assert drawn
     for name, canvas in drawn:
+        title, notes = words_of(canvas)
+        assert (name, title) == (name, [])
+        assert len(notes) <= 2 * (not line.startswith("run "))  # one line below a shipped sweep's
         assert (name, texts_that_meet(canvas), range_not_used(canvas)) == (name, [], [])
         assert (name, texts_that_meet(canvas, 0.5)) == (name, [])
+
+
+def words_of(canvas: Canvas) -> tuple[list[str], list[str]]:
+    """Return titles that aren't read at a glance, and footnotes if they take several lines."""
+    titles = [one for one in canvas.texts if one.get_weight() == "bold"]
+    whole = " ".join(one.get_text() for one in titles)
+    notes = [one.get_text() for one in canvas.texts
+             if one.get_color() == MUTED and one.get_verticalalignment() == "bottom"]  # fmt: skip
+    return [whole] * (len(whole) > MOST_LETTERS), notes * (len(notes) > 1)
 
 
 def test_an_outlier_is_found() -> None:
