@@ -216,9 +216,6 @@ def setting_of(given: Mapping[str, Any]) -> Setting:
     )
 
 
-DEFAULT_THRESHOLD = 0.5
-
-
 @click.command("tune", cls=OperatorsCommand)
 @tune_options
 @output_options
@@ -245,13 +242,13 @@ def command(**given: Any) -> int:
     from sweeps.cli.write import Output
     from sweeps.plots.breakdown import draw_tuning
     from sweeps.tuner.report import result_of_tuning
-    from sweeps.tuner.tuner import TPOverlapTuner
+    from sweeps.tuner.tuner import THRESHOLD, TPOverlapTuner
 
     out = Output(given, "tune")
     out.check()
     config = config_of(given)
     text = given["overlap_threshold"]
-    threshold = DEFAULT_THRESHOLD if text is None else number_of("overlap_threshold", text)
+    threshold = THRESHOLD if text is None else number_of("overlap_threshold", text)
     tuner = TPOverlapTuner(config, threshold, lambda line: click.echo(f"running {line}", err=True))
     report = tuner.run(overwrite=given["overwrite"])
     result = result_of_tuning(report, given)

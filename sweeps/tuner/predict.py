@@ -31,7 +31,6 @@ from sweeps.spec.units import format_quantity
 from sweeps.tuner.userbuffers import (
     ALL_GATHER,
     BASELINE,
-    LAST_SPLIT_SMS,
     OPERATORS,
     PHASES,
     REDUCE_SCATTER,
@@ -512,7 +511,7 @@ def predict_phases(
         # Hiding is all that overlap gains: userbuffers have a start, too, and no faster links.
         least = np.maximum(times["gemm"], times["comm"])
         for mechanism, where in _groups(problem, phase, sm_margin=sm_margin).items():
-            part = _FORMS[mechanism](problem, phase, where)
+            part = _FORMS[mechanism](problem, phase, where, mechanism)
             part["e2e"] = np.maximum(part["e2e"], least[:, where] + part.get("other", 0.0))
             part["comm"] = np.maximum(part["comm"], times["comm"][:, where])
             for name, values in part.items():
@@ -597,8 +596,7 @@ def _pipeline(
     problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str
 ) -> dict[str, Any]:
     rate = _by_sms(problem, phase, where, np.full(len(where), REDUCE_SCATTER))
-    parts = {"splits": float(SPLITS), "last_split_sms": float(LAST_SPLIT_SMS)}
-    found = problem.evaluation(phase, mechanism, where, **rate, **parts)
+    found = problem.evaluation(phase, mechanism, where, **rate, splits=float(SPLITS))
     return {
         "gemm": found["product_time"],
         "comm": found["split_communication_time"],
@@ -608,15 +606,11 @@ def _pipeline(
     }
 
 
-def _form(function: Any, mechanism: str) -> Any:
-    return lambda problem, phase, where: function(problem, phase, where, mechanism)
-
-
 _FORMS = {
-    "ring_exchange": _form(_ring, "ring_exchange"),
-    "ring_exchange_aggregate": _form(_ring, "ring_exchange_aggregate"),
-    "reduce_scatter_ring": _form(_ring, "reduce_scatter_ring"),
-    "reduce_scatter_pipeline": _form(_pipeline, "reduce_scatter_pipeline"),
-    "bulk_margin": _form(_bulk, "bulk_margin"),
-    "bulk_shared": _form(_bulk, "bulk_shared"),
+    "ring_exchange": _ring,
+    "ring_exchange_aggregate": _ring,
+    "reduce_scatter_ring": _ring,
+    "reduce_scatter_pipeline": _pipeline,
+    "bulk_margin": _bulk,
+    "bulk_shared": _bulk,
 }

@@ -31,8 +31,6 @@ METHODS = ("ring_exchange", "pipeline", "bulk", "external")
 ALL_GATHER, REDUCE_SCATTER = "all_gather", "reduce_scatter"
 MOST_SMS = 32
 """Userbuffers' arrays have room for so many (NVTE_MAX_SMS)."""
-LAST_SPLIT_SMS = 32
-"""Multiprocessors of a pipelined reduce_scatter's last part, whatever is configured."""
 KERNEL_RANKS = (2, 4, 8, 16, 32)
 """Tensor-parallel sizes that userbuffers' kernels exist for."""
 
