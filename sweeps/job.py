@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sweeps.engine.describe import Steps, layout_of, references
+from sweeps.engine.describe import layout_of, references
 from sweeps.engine.grid import Block, Column, Layout
-from sweeps.engine.program import Program
+from sweeps.engine.program import Program, Steps
 from sweeps.errors import InputError, fault
 from sweeps.result import Result
 from sweeps.spec.resolve import Resolved, resolve

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from overhead.collectives.algorithm import Algorithm
 from overhead.collectives.choices import best_of
 from overhead.graph import Node
-from sweeps.engine.describe import Stage, Steps
 from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Limits
 from sweeps.engine.grid import LabelCase
-from sweeps.engine.program import Program
+from sweeps.engine.program import Program, Stage, Steps
 from sweeps.engine.reduce_base import Reducer, Split, split
 from sweeps.engine.reduce_quantile import MOST_BINS, MOST_HELD, is_exact
 from sweeps.errors import InputError, fault

@@ -41,6 +41,7 @@ from sweeps.blocks.work import (
     Work,
     compute_block,
     gather_store,
+    keep_freed,
     merge_states,
     packed,
     prepare_store,
@@ -48,9 +49,9 @@ from sweeps.blocks.work import (
     stored_blocks,
 )
 from sweeps.engine.bounds import reduce_some
-from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Block, Layout
+from sweeps.engine.program import Steps
 from sweeps.engine.reduce_base import Reducer
 from sweeps.errors import InputError, RunError, fault
 from sweeps.job import Job
@@ -524,6 +525,7 @@ def write_sweep(
     tell: Callable[[Estimate], None] | None = None,
 ) -> Written:
     """Compute a sweep into a file, in whatever way suits it."""
+    keep_freed()
     pool = means.pool()
     if means.zarr:
         require_zarr(str(output))

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.blocks.folder import BlockFile, Folder, Record
-from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Block, Layout
-from sweeps.engine.program import Program
+from sweeps.engine.program import Program, Steps
 from sweeps.engine.reduce import part, task_of
 from sweeps.engine.reduce_base import Reducer, Task
 from sweeps.errors import RunError, fault
@@ -79,8 +78,6 @@ class Recipe:
 
     def program(self) -> Program:
         """Make the program, in a process that has nothing of it."""
-        from sweeps.engine.program import Program
-
         if (code_here(), versions(["numpy"])["numpy"]) != (self.code, self.numpy):
             message = (
                 "a worker runs other code or another numpy than the sweep was started with; "

@@ -21,11 +21,10 @@ from overhead.graph import Node
 from overhead.quantity import VOCABULARY
 from overhead.recording import RecordingError, recording
 from sweeps.engine import interval
-from sweeps.engine.describe import Steps
-from sweeps.engine.evaluate import blocks_over, settings
+from sweeps.engine.evaluate import Cuts, settings
 from sweeps.engine.grid import LabelCase, Variable
 from sweeps.engine.interval import Best, Boxes, Floats, Front, Interval, Places, cells_of, halved
-from sweeps.engine.program import Program
+from sweeps.engine.program import Program, Steps
 
 Progress = Callable[[int, int], None]
 
@@ -253,7 +252,7 @@ class Work:
 
     def parts(self) -> Iterator[tuple[slice, ...]]:
         """Yield parts of the discrete points, as slices along their dimensions."""
-        yield from blocks_over(self.lengths, self.most) if self.lengths else iter([()])
+        yield from Cuts(self.lengths, self.most) if self.lengths else iter([()])
 
     def roots(self, part: Sequence[slice]) -> Boxes:
         """Return the boxes of some discrete points."""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,18 +12,8 @@ from overhead.expression import latex
 from overhead.formula import Call, Formula
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.engine.evaluate import Evaluator, Limits
-from sweeps.engine.grid import (
-    FLAGS,
-    Block,
-    Column,
-    LabelCase,
-    Layout,
-    Region,
-    Variable,
-    row_numbers,
-)
-from sweeps.engine.program import Group, Program
+from sweeps.engine.grid import FLAGS, Column, Layout, Variable, row_numbers
+from sweeps.engine.program import Program
 from sweeps.origin import Origin, Origins, attributes
 from sweeps.spec.axis import Axis
 
@@ -172,114 +158,3 @@ def _latex(declared: Formula | Algorithm, name: str) -> str:
 def references(declared: Iterable[Formula | Algorithm]) -> list[str]:
     """Return the publications of declarations, each once, without the places in them."""
     return list(dict.fromkeys(one.source.at() for one in declared))
-
-
-# The work of a program as a row of numbered steps, so that any run of them can be computed alone.
-
-
-class Cuts(Sequence[Region]):
-    """The regions that `sweeps.engine.evaluate.blocks_over` yields, each by its number."""
-
-    def __init__(self, shape: Sequence[int], cells: int) -> None:
-        self.shape = tuple(shape)
-        inner, split = 1, len(shape)
-        while split > 0 and inner * shape[split - 1] <= cells:
-            split -= 1
-            inner *= shape[split]
-        self._whole = tuple(slice(0, length) for length in shape[split:])
-        self._outer = tuple(shape[: max(0, split - 1)])
-        self._length = shape[split - 1] if split else 1
-        self._run = self._length
-        if split:
-            self._run = -(-self._length // -(-self._length // max(1, cells // inner)))
-        self._runs = -(-self._length // self._run)
-        self._split = split > 0
-
-    def __len__(self) -> int:
-        return math.prod(self._outer) * self._runs
-
-    def __getitem__(self, index: Any) -> Any:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        if not self._split:
-            return self._whole
-        rest, run = divmod(index, self._runs)
-        point = []
-        for size in reversed(self._outer):
-            rest, one = divmod(rest, size)
-            point.append(slice(one, one + 1))
-        start = run * self._run
-        part = slice(start, min(start + self._run, self._length))
-        return (*reversed(point), part, *self._whole)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Variables of the same dimensions in one case, and the parts that they are computed in."""
-
-    case: LabelCase  # The case whose formulas hold
-    dims: tuple[str, ...]  # The variables' dimensions
-    variables: tuple[Variable, ...]  # What is computed
-    cuts: Cuts  # The parts, of the case's own points
-
-
-class Steps:
-    """A program's work: step after step, each a part of some variables.
-
-    The steps come in the order of `Program.blocks`, and each gives the same bits whichever others
-    are computed, so that a sweep can be cut into runs of steps anywhere.
-    """
-
-    def __init__(
-        self,
-        program: Program,
-        names: Sequence[str],
-        limits: Limits | None = None,
-        partners: Mapping[str, Sequence[str]] | None = None,
-    ) -> None:
-        self.program, self.limits, self.partners = program, limits or program.limits, partners
-        self.stages = tuple(self._staged(names))
-        self._ends = tuple(accumulate(len(stage.cuts) for stage in self.stages))
-        self._latest: tuple[LabelCase, Evaluator] | None = None
-        self._group: tuple[Stage, Group] | None = None
-
-    def _staged(self, names: Sequence[str]) -> Iterator[Stage]:
-        for case, dims, variables in self.program.stages(names):
-            lengths = [
-                1 if position in case.fixed else self.program.grid.shape[position]
-                for position in map(self.program.grid.position, dims)
-            ]
-            yield Stage(case, dims, tuple(variables), Cuts(lengths, self.limits.block))
-
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    def stage_of(self, step: int) -> tuple[Stage, int]:
-        """Return a step's stage, and which of its parts it is."""
-        number = bisect_right(self._ends, step)
-        before = self._ends[number - 1] if number else 0
-        return self.stages[number], step - before
-
-    def first(self, stage: Stage) -> int:
-        """Return the number of a stage's first step."""
-        number = self.stages.index(stage)
-        return self._ends[number - 1] if number else 0
-
-    def run(self, start: int, stop: int) -> Iterator[Block]:
-        """Compute some steps."""
-        for step in range(start, min(stop, len(self))):
-            stage, part = self.stage_of(step)
-            group, cut = self._grouped(stage), stage.cuts[part]
-            yield from group.at(cut, stage.variables, partners=self.partners)
-
-    def _grouped(self, stage: Stage) -> Group:
-        """Return what computes a stage; the last case's small values are kept."""
-        if self._group is None or self._group[0] is not stage:
-            self._group = None
-            if self._latest is None or self._latest[0] is not stage.case:
-                self._latest = None
-                grid = self.program.grid
-                evaluator = Evaluator(grid, dict(stage.case.fixed), self.limits)
-                self._latest = (stage.case, evaluator)
-            self._group = (stage, Group(self.program, stage.case, self._latest[1], stage.dims))
-        return self._group[1]

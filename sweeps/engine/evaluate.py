@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -89,24 +89,40 @@ def settings(run: int) -> Iterator[None]:
             np.setbufsize(before)
 
 
-def blocks_over(shape: Sequence[int], cells: int) -> Iterator[Region]:
-    """Cut a shape into regions of at most so many cells, runs of the last dimensions."""
-    inner, split = 1, len(shape)
-    while split > 0 and inner * shape[split - 1] <= cells:
-        split -= 1
-        inner *= shape[split]
-    whole = tuple(slice(0, length) for length in shape[split:])
-    if split == 0:
-        yield whole
-        return
-    # The first dimension that doesn't fit is cut into runs, those before it into single points.
-    length = shape[split - 1]
-    run = -(-length // -(-length // max(1, cells // inner)))
-    outer = [range(n) for n in shape[: split - 1]]
-    for point in product(*outer):
-        single = tuple(slice(index, index + 1) for index in point)
-        for start in range(0, length, run):
-            yield (*single, slice(start, min(start + run, length)), *whole)
+class Cuts(Sequence[Region]):
+    """A shape cut into regions of at most so many cells, runs of the last dimensions, by number."""
+
+    def __init__(self, shape: Sequence[int], cells: int) -> None:
+        self.shape = tuple(shape)
+        inner, split = 1, len(shape)
+        while split > 0 and inner * shape[split - 1] <= cells:
+            split -= 1
+            inner *= shape[split]
+        self._whole = tuple(slice(0, length) for length in shape[split:])
+        self._outer = tuple(shape[: max(0, split - 1)])
+        self._length = shape[split - 1] if split else 1
+        self._run = self._length
+        if split:
+            self._run = -(-self._length // -(-self._length // max(1, cells // inner)))
+        self._runs = -(-self._length // self._run)
+        self._split = split > 0
+
+    def __len__(self) -> int:
+        return math.prod(self._outer) * self._runs
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        if not self._split:
+            return self._whole
+        rest, run = divmod(index, self._runs)
+        point = []
+        for size in reversed(self._outer):
+            rest, one = divmod(rest, size)
+            point.append(slice(one, one + 1))
+        start = run * self._run
+        part = slice(start, min(start + self._run, self._length))
+        return (*reversed(point), part, *self._whole)
 
 
 class Evaluator:
@@ -149,11 +165,10 @@ class Evaluator:
         """Return a node's value over a region (everything where none is given)."""
         if node.given is not None:
             return cut(self._given(node), region or self.everything)
-        if self.cells(node) <= self.limits.whole:
-            whole = self._whole.get(id(node))
-            if whole is None:
-                whole = self._run(node, None)
-                self._whole[id(node)] = whole
+        whole = self._whole.get(id(node))
+        if whole is None and self.cells(node) <= self.limits.whole:
+            whole = self._whole[id(node)] = self._run(node, None)
+        if whole is not None:
             return whole if region is None else self._cut(whole, region)
         if region is None:
             return self._run(node, None)
@@ -161,10 +176,24 @@ class Evaluator:
         known = self._parts.get(id(node))
         if known is not None and known[0] == where:
             return known[1]
-        in_place = node.run is best_of and self.limits.arrays is None
-        part = self._least(node, region) if in_place else self._run(node, region)
+        if self.limits.arrays is None and node.run is best_of:
+            part: Any = self._least(node, region)
+        elif self.limits.arrays is None and isinstance(node.ufunc, np.ufunc):
+            part = self._again(node, [self.value(one, region) for one in node.inputs])
+        else:
+            part = self._run(node, region)
         self._parts[id(node)] = (where, part)
         return part
+
+    def _again(self, node: Node, inputs: Sequence[Array]) -> Array:
+        """Return a ufunc's value in an array kept for the next block: new memory takes as long."""
+        shape = np.broadcast_shapes(*(one.shape for one in inputs))
+        kept = self._kept.get(id(node))
+        if kept is None or kept.shape != shape:
+            kept = self._kept[id(node)] = np.empty(shape)
+        assert node.ufunc is not None
+        node.ufunc(*inputs, out=kept)
+        return kept
 
     def _least(self, node: Node, region: Region) -> tuple[Array, Array]:
         """Return the least of the inputs and which it is, in arrays kept for the next block."""
@@ -270,7 +299,7 @@ class Evaluator:
         if places is None:
             places = tuple(sorted(self.grid.position(dim) for dim in node.dims))
             self._places[id(node)] = places
-        return tuple((region[p].start, region[p].stop) for p in places)
+        return tuple([(region[p].start, region[p].stop) for p in places])
 
     def _cut(self, whole: Any, region: Region) -> Any:
         if hasattr(whole, "shape"):

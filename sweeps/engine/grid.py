@@ -110,14 +110,13 @@ def _order(axis: Axis) -> tuple[int, int]:
     return (1, len(axis))
 
 
+WHOLE = slice(None)
+
+
 def cut(values: Array, region: Region) -> Array:
     """Return the part of an open-grid array at a region; what doesn't vary is kept whole."""
-    return values[
-        tuple(
-            part if length > 1 else slice(None)
-            for part, length in zip(region, values.shape, strict=True)
-        )
-    ]
+    parts = [part if n > 1 else WHOLE for part, n in zip(region, values.shape, strict=True)]
+    return values[tuple(parts)]
 
 
 # What is run, with errors that name the declaration: a user's own may fail.

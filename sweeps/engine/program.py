@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import accumulate, product
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from overhead.graph import EVERYTHING, Builder, Graph, Missing, Node, Undecided
 from overhead.labels import HIERARCHY, NO_LIBRARY, complete
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.display import noun
-from sweeps.engine.evaluate import Evaluator, Limits, blocks_over, settings
+from sweeps.engine.evaluate import Cuts, Evaluator, Limits, settings
 from sweeps.engine.grid import FLAGS, Array, Block, Field, Grid, LabelCase, Region, Variable
 from sweeps.engine.validity import Faults, collective_faults, status
 from sweeps.errors import InputError, fault, needs
@@ -93,7 +94,7 @@ class Holes:
             cells *= region[position].stop - region[position].start
         wrong: Array | None = None
         most = max(1, evaluator.limits.block // cells)
-        for part in blocks_over([grid.shape[p] for p in idle], most):
+        for part in Cuts([grid.shape[p] for p in idle], most):
             for position, piece in zip(idle, part, strict=True):
                 place[position] = piece
             status = evaluator.reasons(case.status, tuple(place)) & bits
@@ -116,7 +117,6 @@ class Group:
     ) -> None:
         self.case, self.evaluator, self.faults = case, evaluator, program.faults
         grid = program.grid
-        self.run_length = grid.shape[-1]
         self.positions = [grid.position(dim) for dim in dims]
         self.lengths = [1 if p in case.fixed else grid.shape[p] for p in self.positions]
         self.idle = set(range(len(grid.shape))) - set(self.positions) - set(case.fixed)
@@ -124,21 +124,14 @@ class Group:
         self.holes = Holes(program, case, evaluator, self.positions)
         self.buffers: dict[str, Array] = {}
 
-    def run(
-        self, variables: Sequence[Variable], cells: int, arrays: Mapping[str, Array]
-    ) -> Iterator[Block]:
-        """Yield the variables' blocks, or fill the arrays given with them."""
-        for part in blocks_over(self.lengths, cells):
-            yield from self.at(part, variables, arrays)
-
     def at(
         self,
         part: Region,
         variables: Sequence[Variable],
         arrays: Mapping[str, Array] | None = None,
         partners: Mapping[str, Sequence[str]] | None = None,
-    ) -> Iterator[Block]:
-        """Yield the variables' blocks at one part of the case's own points."""
+    ) -> list[Block]:
+        """Return the variables' blocks at one part of the case's own points."""
         region, place = list(self.everything), []
         shape = [1] * len(region)
         for position, piece in zip(self.positions, part, strict=True):
@@ -148,6 +141,7 @@ class Group:
             shape[position] = actual.stop - actual.start
         for position in self.idle:
             region[position] = slice(0, 1)
+        found = []
         for variable in variables:
             name, own = variable.name, tuple(place)
             if arrays and name in arrays:
@@ -158,13 +152,13 @@ class Group:
                 out = self._buffer(name, shape, dtype_of(name))
             extents = [piece.stop - piece.start for piece in place]
             others: dict[str, Array] = {}
-            with settings(self.run_length):
-                self._fill(name, tuple(region), out)
-                for other in (partners or {}).get(name, ()):
-                    values = self._buffer(f"{name} with {other}", shape, np.dtype(np.float64))
-                    self._fill(other, tuple(region), values)
-                    others[other] = values.reshape(extents)
-            yield Block(name, own, out.reshape(extents), others)
+            self._fill(name, tuple(region), out)
+            for other in (partners or {}).get(name, ()):
+                values = self._buffer(f"{name} with {other}", shape, np.dtype(np.float64))
+                self._fill(other, tuple(region), values)
+                others[other] = values.reshape(extents)
+            found.append(Block(name, own, out.reshape(extents), others))
+        return found
 
     def _buffer(self, name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         """Return an array that holds a variable's values until its next block."""
@@ -547,28 +541,20 @@ class Program:
 
     def fill(self, arrays: Mapping[str, Array], cells: int = 0) -> None:
         """Compute variables into arrays of their shapes (C order), without copies."""
-        for _ in self._run(tuple(arrays), cells, arrays):
-            pass
+        self._steps(tuple(arrays), cells).fill(arrays)
 
     def blocks(self, names: Sequence[str] | None = None, cells: int = 0) -> Iterator[Block]:
         """Compute variables block by block."""
         wanted = tuple(v.name for v in self.variables if names is None or v.name in names)
-        yield from self._run(wanted, cells, {})
+        yield from (steps := self._steps(wanted, cells)).run(0, len(steps))
+
+    def _steps(self, names: Sequence[str], cells: int) -> Steps:
+        wanted = [variable.name for variable in self.variables if variable.name in names]
+        return Steps(self, wanted, replace(self.limits, block=cells or self.limits.block))
 
     def shape(self, variable: Variable) -> tuple[int, ...]:
         """Return a variable's shape."""
         return tuple(self.grid.sizes[dim] for dim in variable.dims)
-
-    def _run(
-        self, names: Sequence[str], cells: int, arrays: Mapping[str, Array]
-    ) -> Iterator[Block]:
-        wanted = [variable.name for variable in self.variables if variable.name in names]
-        known: tuple[LabelCase, Evaluator] | None = None
-        for case, dims, variables in self.stages(wanted):
-            if known is None or known[0] is not case:
-                known = (case, Evaluator(self.grid, dict(case.fixed), self.limits))
-            group = Group(self, case, known[1], dims)
-            yield from group.run(variables, cells or self.limits.block, arrays)
 
     def stages(
         self, names: Sequence[str]
@@ -592,6 +578,91 @@ class Program:
     def _place(self, case: LabelCase, variable: Variable) -> tuple[Any, ...]:
         fixed = {self.grid.names[p]: s.start for p, s in case.fixed.items()}
         return (variable.name, *((dim, fixed[dim]) for dim in variable.dims if dim in fixed))
+
+
+# The work of a program as a row of numbered steps, so that any run of them can be computed alone.
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Variables of the same dimensions in one case, and the parts that they are computed in."""
+
+    case: LabelCase  # The case whose formulas hold
+    dims: tuple[str, ...]  # The variables' dimensions
+    variables: tuple[Variable, ...]  # What is computed
+    cuts: Cuts  # The parts, of the case's own points
+
+
+class Steps:
+    """A program's work: step after step, each a part of some variables.
+
+    Each gives the same bits whichever others
+    are computed, so that a sweep can be cut into runs of steps anywhere.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        names: Sequence[str],
+        limits: Limits | None = None,
+        partners: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self.program, self.limits, self.partners = program, limits or program.limits, partners
+        self.stages = tuple(self._staged(names))
+        self._ends = tuple(accumulate(len(stage.cuts) for stage in self.stages))
+        self._latest: tuple[LabelCase, Evaluator] | None = None
+        self._group: tuple[Stage, Group] | None = None
+
+    def _staged(self, names: Sequence[str]) -> Iterator[Stage]:
+        for case, dims, variables in self.program.stages(names):
+            lengths = [
+                1 if position in case.fixed else self.program.grid.shape[position]
+                for position in map(self.program.grid.position, dims)
+            ]
+            yield Stage(case, dims, tuple(variables), Cuts(lengths, self.limits.block))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def stage_of(self, step: int) -> tuple[Stage, int]:
+        """Return a step's stage, and which of its parts it is."""
+        number = bisect_right(self._ends, step)
+        before = self._ends[number - 1] if number else 0
+        return self.stages[number], step - before
+
+    def first(self, stage: Stage) -> int:
+        """Return the number of a stage's first step."""
+        number = self.stages.index(stage)
+        return self._ends[number - 1] if number else 0
+
+    def run(self, start: int, stop: int) -> Iterator[Block]:
+        """Compute some steps."""
+        for step in range(start, min(stop, len(self))):
+            stage, part = self.stage_of(step)
+            group, cut = self._grouped(stage), stage.cuts[part]
+            with settings(self.program.grid.shape[-1]):
+                found = group.at(cut, stage.variables, partners=self.partners)
+            yield from found
+
+    def fill(self, arrays: Mapping[str, Array]) -> None:
+        """Compute all steps into arrays."""
+        with settings(self.program.grid.shape[-1]):
+            for stage in self.stages:
+                group = self._grouped(stage)
+                for cut in stage.cuts:
+                    group.at(cut, stage.variables, arrays)
+
+    def _grouped(self, stage: Stage) -> Group:
+        """Return what computes a stage; the last case's small values are kept."""
+        if self._group is None or self._group[0] is not stage:
+            self._group = None
+            if self._latest is None or self._latest[0] is not stage.case:
+                self._latest = None
+                grid = self.program.grid
+                evaluator = Evaluator(grid, dict(stage.case.fixed), self.limits)
+                self._latest = (stage.case, evaluator)
+            self._group = (stage, Group(self.program, stage.case, self._latest[1], stage.dims))
+        return self._group[1]
 
 
 def _faults(*, training: bool, overlap: bool) -> Faults:

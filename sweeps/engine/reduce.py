@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
 from sweeps.engine.bounds import TIMED, Touched, reduce_some, sample_of
-from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Column, Layout
-from sweeps.engine.program import Program
+from sweeps.engine.program import Program, Steps
 from sweeps.engine.reduce_base import (
     FEW,
     ExactSum,

@@ -43,7 +43,14 @@ class Faults:
 
     def masking(self, variable: str) -> int:
         """Return the bits of all faults that a variable's value doesn't survive."""
-        return sum(bit for fault, bit in self.bits.items() if self.concerns(fault, variable))
+        if variable not in self._masks:
+            own = (bit for fault, bit in self.bits.items() if self.concerns(fault, variable))
+            self._masks[variable] = sum(own)
+        return self._masks[variable]
+
+    @cached_property
+    def _masks(self) -> dict[str, int]:
+        return {}
 
     def named(self, status: int) -> tuple[str, ...]:
         """Return the names of the faults in a status."""

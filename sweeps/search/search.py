@@ -14,7 +14,7 @@ from overhead.communication.operation import DIMENSIONS
 from overhead.graph import Evaluation, MissingQuantities
 from overhead.labels import CHUNKED
 from sweeps import display
-from sweeps.engine.evaluate import BLOCK_CELLS, Evaluator, Limits, blocks_over, settings
+from sweeps.engine.evaluate import BLOCK_CELLS, Cuts, Evaluator, Limits, settings
 from sweeps.engine.grid import Array, LabelCase, Region
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault
@@ -253,7 +253,7 @@ def blocks_of(space: Space) -> Iterator[Block]:
             continue
         for first in range(rows.start, rows.stop, ROWS):
             whole[place] = slice(first, min(first + ROWS, rows.stop))
-            for part in blocks_over([own.stop - own.start for own in whole], BLOCK_CELLS):
+            for part in Cuts([own.stop - own.start for own in whole], BLOCK_CELLS):
                 inside = [slice(own.start + cut.start, own.start + cut.stop)
                           for own, cut in zip(whole, part, strict=True)]  # fmt: skip
                 for case in cases:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweeps.engine.evaluate import Evaluator, Limits, blocks_over, limits_of, settings
+from sweeps.engine.evaluate import Cuts, Evaluator, Limits, limits_of, settings
 from sweeps.engine.program import Program
 from tests.benchmarks.test_speed import CONSTANTS, LABELS, grid
 
@@ -25,7 +25,7 @@ def least(program: Program, limits: Limits) -> tuple[float, float]:
     evaluator = Evaluator(program.grid, {}, limits)
     start, found = time.perf_counter(), np.inf
     with settings(shape[-1]):
-        for region in blocks_over(shape, limits.block):
+        for region in Cuts(shape, limits.block):
             found = min(found, float(evaluator.value(node, region).min()))
     return found, time.perf_counter() - start
 

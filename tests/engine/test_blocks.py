@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sweeps.engine.evaluate import blocks_over
+from sweeps.engine.evaluate import Cuts
 from sweeps.engine.program import Program
 from sweeps.job import prepare
 from sweeps.spec.axis import DEFAULT_QUANTITIES
@@ -178,7 +178,9 @@ def test_only_the_names_asked_for_come() -> None:
 def test_regions_cover_a_shape_once_and_in_order(shape: list[int], cells: int) -> None:
     seen = np.zeros(shape, dtype=np.int64)
     starts = []
-    for region in blocks_over(shape, cells):
+    cuts = Cuts(shape, cells)
+    for number in range(len(cuts)):
+        region = cuts[number]
         part = seen[region]
         assert part.size <= cells
         seen[region] += 1

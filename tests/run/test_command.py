@@ -14,9 +14,9 @@ from sweeps.blocks import run
 from sweeps.blocks.estimate import Estimate, duration, estimate, limits_for
 from sweeps.blocks.run import Assignment, Means, cut_for, here, keeps_blocks
 from sweeps.cli.write import Progress
-from sweeps.engine.describe import Steps
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Block
+from sweeps.engine.program import Steps
 from sweeps.errors import InputError
 from sweeps.job import prepare
 from sweeps.result import recorded

@@ -16,8 +16,8 @@ from sweeps.blocks import run as processes_module
 from sweeps.blocks.estimate import names_of
 from sweeps.blocks.run import Assignment, Cut, Pool, here, processes, run_in_blocks
 from sweeps.blocks.work import compute_block
-from sweeps.engine.describe import Cuts, Steps
-from sweeps.engine.evaluate import Limits, blocks_over
+from sweeps.engine.evaluate import Limits
+from sweeps.engine.program import Steps
 from sweeps.errors import RunError
 from sweeps.store.read import verify
 from tests.engine.reduce_cases import Case, bits, cases, feed, partitions, results
@@ -25,12 +25,6 @@ from tests.engine.reduce_cases import whole as all_of
 from tests.run.sweep import large, names, whole
 
 EVERYTHING = 10**9
-
-
-@given(shape=st.lists(st.integers(1, 6), max_size=4), cells=st.integers(1, 300))
-def test_a_region_is_found_by_its_number(shape: list[int], cells: int) -> None:
-    cuts = Cuts(shape, cells)
-    assert [cuts[number] for number in range(len(cuts))] == list(blocks_over(shape, cells))
 
 
 @pytest.mark.parametrize("cells", [1, 7, 64, EVERYTHING])
