@@ -1,8 +1,8 @@
 """What each given and each assumed constant moves an answer by: its honest error bar.
 
 Each constant is taken at x0.9 and x1.1, all others as they are: set-ups along one axis, which the
-engine evaluates in one pass.  A constant that the user gives is moved before anything is resolved,
-so that what follows from it follows.  The answer of a reduction is found again at each set-up.
+engine evaluates in one pass.  A constant is moved before anything is resolved, as if a user gave
+it, so that what follows from it follows.  The answer of a reduction is found again at each set-up.
 """
 
 from __future__ import annotations
@@ -358,7 +358,7 @@ def sensitivity_of(job: Job, asked: str | Reduction, folders: Sequence[Path] = (
             except InputError as error:
                 places[name, at] = (-1, "; ".join(error.faults))
     if reduction is None:
-        answers, reasons = _answers(_program(setups, quantity), quantity, len(setups))
+        answers, reasons = _answers(setups, quantity)
         where = [""] * len(setups)
     else:
         answers, where = _results(setups, reduction)
@@ -423,12 +423,15 @@ def _of_one_cell(job: Job) -> Job:
 
 
 def _moved(job: Job, name: str, value: float, folders: Sequence[Path]) -> Resolved:
-    """Return what everything is with one constant at another value."""
-    if name in job.sweep.constants:
-        constants = {**job.sweep.constants, name: value}
-        found = resolve(replace(job.sweep, constants=constants), folders)
-        return replace(found, implied=job.resolved.implied)
-    return replace(job.resolved, constants={**job.resolved.constants, name: value})
+    """Return what everything is with one constant at another value, as if a user gave it."""
+    constants = {**job.sweep.constants, name: value}
+    try:
+        return resolve(replace(job.sweep, constants=constants), folders)
+    except InputError:
+        if name in job.sweep.constants:
+            raise
+        # What isn't for users to give.
+        return replace(job.resolved, constants={**job.resolved.constants, name: value})
 
 
 def _check_one_result(job: Job, reduction: Reduction) -> None:
@@ -454,43 +457,26 @@ def _program(
 ) -> Program:
     """Return set-ups as one program: what differs among them lies along one axis."""
     first = setups[0]
-    names = dict.fromkeys(name for one in setups for name in one.constants)
-    labels = dict.fromkeys(name for one in setups for name in one.labels)
     columns: dict[str, Any] = {}
     constants: dict[str, float] = {}
-    for name in names:
-        values = np.array([one.constants.get(name, np.nan) for one in setups])
+    for name in first.constants:
+        values = np.array([one.constants[name] for one in setups])
         if np.array_equal(values, np.full_like(values, values[0]), equal_nan=True):
             constants[name] = float(values[0])
         else:
             columns[name] = values
-    for name in labels:
-        texts = [one.labels.get(name, first.labels.get(name, "")) for one in setups]
-        if len(set(texts)) > 1:
-            columns[name] = np.array(texts)
-    same = {name: text for name, text in first.labels.items() if name not in columns}
     axes = [Axis(POINT, columns)] if columns else []
-    if reduction is None:
-        return Program(axes, constants, same, (quantity,), implied=first.implied)
-    conditions = (reduction.where,) if reduction.where else ()
+    conditions = (reduction.where,) if reduction and reduction.where else ()
     return Program(
-        [*axes, *first.axes], constants, same, (quantity,), fields=first.fields,
+        [*axes, *first.axes], constants, first.labels, (quantity,), fields=first.fields,
         implied=first.implied, conditions=conditions,
     )  # fmt: skip
 
 
 def _results(setups: Sequence[Resolved], reduction: Reduction) -> tuple[list[float], list[str]]:
     """Return a reduction's result at every set-up, and where it is."""
-    alike: list[list[int]] = []
-    for number, one in enumerate(setups):
-        for places in alike:
-            if _alike(one, setups[places[0]]):
-                places.append(number)
-                break
-        else:
-            alike.append([number])
     answers, where = [math.nan] * len(setups), [""] * len(setups)
-    for places in alike:
+    for places in _groups(setups):
         program = _program([setups[place] for place in places], reduction.quantity, reduction)
         # A set-up more would change no bit.
         found = _reduced(program, reduction, len(places))
@@ -499,8 +485,27 @@ def _results(setups: Sequence[Resolved], reduction: Reduction) -> tuple[list[flo
     return answers, where
 
 
+def _groups(setups: Sequence[Resolved]) -> list[list[int]]:
+    """Return the places of set-ups that one program serves."""
+    found: list[list[int]] = []
+    for number, one in enumerate(setups):
+        for places in found:
+            if _alike(one, setups[places[0]]):
+                places.append(number)
+                break
+        else:
+            found.append([number])
+    return found
+
+
 def _alike(one: Resolved, other: Resolved) -> bool:
-    """Whether the same lies along the axes of two set-ups."""
+    """Whether the same is known of two set-ups, and the same lies along their axes."""
+    if (one.constants.keys(), one.labels, one.implied) != (
+        other.constants.keys(),
+        other.labels,
+        other.implied,
+    ):
+        return False
 
     def arrays(which: Resolved) -> dict[Any, Any]:
         found: dict[Any, Any] = {(a.name, n): v for a in which.axes for n, v in a.columns.items()}
@@ -539,10 +544,16 @@ def _plain(dim: str, value: float) -> str:
     return _shown(dim, value) if dim in VOCABULARY else f"{value:g}"
 
 
-def _answers(program: Program, quantity: str, count: int) -> tuple[list[float], list[str]]:
+def _answers(setups: Sequence[Resolved], quantity: str) -> tuple[list[float], list[str]]:
     """Return the quantity at every set-up, and why it isn't there."""
-    arrays = program.evaluate()
-    status = np.broadcast_to(arrays["status"].reshape(-1), (count,)).tolist()
-    mask = program.faults.masking(quantity)
-    reasons = [", ".join(program.faults.named(bits & mask)).replace("_", " ") for bits in status]
-    return np.broadcast_to(arrays[quantity].reshape(-1), (count,)).tolist(), reasons
+    answers, reasons = [math.nan] * len(setups), [""] * len(setups)
+    for places in _groups(setups):
+        program = _program([setups[place] for place in places], quantity)
+        arrays, mask = program.evaluate(), program.faults.masking(quantity)
+        found = (
+            np.broadcast_to(arrays[n].reshape(-1), (len(places),)) for n in (quantity, "status")
+        )
+        for place, answer, bits in zip(places, *(each.tolist() for each in found), strict=True):
+            answers[place] = answer
+            reasons[place] = ", ".join(program.faults.named(bits & mask)).replace("_", " ")
+    return answers, reasons

@@ -71,6 +71,19 @@ def test_a_step_is_sorted_has_origins_holes_and_what_a_sweep_gives() -> None:
     assert found.step_time.item() == sweeps.sweep("step_time", **STEP).step_time.item()
 
 
+def test_a_constant_moves_the_answer_as_if_it_were_given() -> None:
+    asked = {"topology": "hierarchical", "ranks": 64, "message_bytes": 1e8, "hardware": "dgx-h100",
+             "software": "nccl"}  # fmt: skip
+    found = sweeps.sensitivity(**asked)
+    # An oversubscription that is given counts the leaf switches of the group.
+    known = found.constant.values[np.isfinite(found.upper_answer.values)].tolist()
+    moved = [*known[:3], "oversubscription"]
+    for name in moved:
+        of = found.sel(constant=name)
+        alone = sweeps.sweep("time", **{**asked, name: of.upper_value.item()}).time.item()
+        assert of.upper_answer.item() == alone, name
+
+
 def test_points_are_whole_numbers_within_their_domain() -> None:
     def values(name: str, value: float) -> tuple[float, float]:
         lower, upper = points_of(name, value)
