@@ -21,6 +21,7 @@ from sweeps.engine.evaluate import limits_of
 from sweeps.engine.program import Program
 from sweeps.errors import InputError
 from sweeps.job import prepare
+from tests.strategies import quantities
 
 TOPOLOGIES = ("ring", "switch", "tree", "hierarchical", "mesh", "torus")
 MESSAGES = np.array([[1024.0], [2.0**20], [2.0**30]])
@@ -66,6 +67,24 @@ def test_collectives(topology: str, name: str) -> None:
     assert compared >= 5 * 13
 
 
+# Of JAX some: each operation is compiled once for each shape.
+SHARES = {"strict": 1, "torch": 1, "jax": 40}
+
+
+@LIBRARIES
+def test_every_formula(name: str) -> None:
+    namespace, kind = library(name), type(made(library(name), 1.0))
+    own = formulas()[:: SHARES[name]]
+    assert len(own) * SHARES[name] > 1600
+    for formula in own:
+        columns = quantities(formula.inputs, np.random.default_rng(3))
+        plain = formula.kernel(*columns.values())
+        with using(namespace):
+            found = formula.kernel(*map(xp.asarray, columns.values()))
+        assert isinstance(found, kind), formula.name
+        np.testing.assert_allclose(in_numpy(found), plain, rtol=1e-12, err_msg=formula.name)
+
+
 SWEEPS: dict[str, dict[str, Any]] = {
     "a choice among algorithms": {
         "algorithm": "auto", "topology": ["switch", "hierarchical"], "ranks": [8, 16, 12],
@@ -94,8 +113,9 @@ def test_sweeps_by_the_standard(case: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 # Starting JAX's operations, each compiled once, takes seconds.
-@pytest.mark.parametrize("name", ["jax", "torch"])
-@pytest.mark.parametrize("case", [*SWEEPS][:1])
+@pytest.mark.parametrize(
+    ("case", "name"), [*((case, "torch") for case in SWEEPS), ("a choice among algorithms", "jax")]
+)
 def test_sweeps_by_other_libraries(case: str, name: str) -> None:
     library(name)
     same(case, name)
