@@ -163,12 +163,15 @@ WORTH = 0.01
 def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterator[str]:
     """Yield the report of a question that has an answer."""
     yield heading(answer, reached(answer.main[0]))
+    run = list(training_lines(answer.main[0], asked, answer.point.folders))
+    lost = list(_lost(answer, given["lost_nodes"])) if given["lost_nodes"] else []
+    yield from run[:1]
+    yield from lost[:1]
     yield f"recommended: {answer.main[0].plan.name}"
     yield from bullets(answer.reasons)
     yield from question_lines(answer, asked)
-    yield from training_lines(answer.main[0], asked, answer.point.folders)
-    if given["lost_nodes"]:
-        yield from _lost(answer, given["lost_nodes"])
+    yield from ("the whole run", *run[1:]) if run else ()
+    yield from lost[1:]
     yield from _best(answer, given["top"] or SHOWN_SPLITS)
     yield from _front(answer)
     yield from _experts(answer)
@@ -426,15 +429,18 @@ def _lost(answer: Answer, nodes: int) -> Iterator[str]:
     from sweeps.cli.write import Progress
 
     text = "a node lost" if nodes == 1 else f"{nodes} nodes lost"
+    progress = Progress("searching")
+    ways = nodes_lost(answer, nodes, progress)
+    progress.end()
+    best_way = next((one for one in ways if one.fits), None)
+    otherwise = f"{-best_way.loss:.1%} of tokens a second" if best_way else "nothing can run"
+    yield f"{text}: a spare takes over, or else {otherwise}"
     yield f"{text}: what can be done, by tokens a second beside the whole cluster's"
     (best,) = details([answer.main[0].plan], ("outage_time", "checkpoint_interval"))
     restart = shown("outage_time", best["outage_time"])
     again = shown("checkpoint_interval", best["checkpoint_interval"] / 2.0)
     yield from bullets([f"0.0%: a spare takes over: {restart} of restart and on average {again} "
                         "of work done again, once"])  # fmt: skip
-    progress = Progress("searching")
-    ways = nodes_lost(answer, nodes, progress)
-    progress.end()
     for one in ways:
         short = "" if one.fits else "; does not fit"
         if one.loss < SMALLEST_LOSS:

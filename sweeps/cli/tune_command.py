@@ -13,7 +13,6 @@ import click
 from sweeps.cli.options import folders_of, output_options
 
 if TYPE_CHECKING:
-
     from sweeps.result import Result
     from sweeps.tuner.benefit import BenefitStudy
     from sweeps.tuner.settings import TPOverlapTunerConfig
