@@ -1,0 +1,264 @@
+"""What a backward computes again, by label `recompute`.
+
+``selective`` repeats modules, by default scores and values, ``full`` and ``uniform`` the whole
+forward, ``block`` that of some layers, ``full_early_stop`` all of it but the last product of a
+dense layer, whose result no gradient needs, and ``per_op`` what lies between the products of
+which every second one was kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from overhead.arrays import xp
+from overhead.compute import quantities
+from overhead.formula import alias, constant, declare, formula, product, total
+from overhead.quantity import Array, define
+
+PAPER: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5"}
+EARLY: dict[str, Any] = {
+    "source": "chen2016",
+    "where": "section 4.1; PyTorch's checkpointing without re-entrance stops at what is needed",
+}
+PER_OP: dict[str, Any] = {
+    "source": "torchtitan",
+    "where": "torchtitan/models/llama3/infra/parallelize.py, _save_list and _custom_policy",
+    "assumes": (
+        "products of keys, of the attention's context and of the gate are repeated",
+        "scores and values are kept",
+    ),
+    "when": {"recompute": "per_op"},
+}
+
+
+# What is repeated of whole layers' forwards: of all, of some, of a layer's modules.
+ALL = {"recompute": "full|uniform"}
+SOME, CHOSEN = {"recompute": "block"}, {"recompute": "selective"}
+PIECES = {"recompute": "full|uniform|block|selective"}
+# Where forwards of whole layers are repeated, communication hides behind all their products.
+PRODUCTS_AGAIN = {"recompute": "full|uniform|full_early_stop|per_op"}
+MODULES: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/transformer_config.py: recompute_modules",
+}
+BLOCK: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/transformer_block.py: recompute_method block",
+    "assumes": ("the mean of a chunk's layers",),
+}
+define("layer_attention_again_time", r"t_\mathrm{a,r}", "s",
+       "time of the forward's scores and values that the backward of a layer repeats",
+       minimum=0)  # fmt: skip
+_again = "layer_attention_again_time"
+alias(_again, "attention_forward_time", when={"recompute": "full|uniform|full_early_stop"}, **PAPER)
+product(_again, ("recomputed_share", "attention_forward_time"), name=f"{_again}_of_some",
+        when=SOME, **BLOCK)  # fmt: skip
+product(_again, ("recompute_core_attn", "attention_forward_time"), name=f"{_again}_of_modules",
+        when=CHOSEN, **MODULES)  # fmt: skip
+
+for _class, _, _ in quantities.CLASSES:
+    _again = f"{_class}_layer_recompute_time"
+    constant(_again, 0.0, "Nothing is computed again", like="attention_forward_time", **PAPER)
+    for _kind, _when in (("matmul", PRODUCTS_AGAIN), ("elementwise", ALL)):
+        _part, _whole = f"{_class}_layer_{_kind}_again_time", f"{_class}_layer_{_kind}_forward_time"
+        alias(_part, _whole, when=_when, **PAPER)
+        product(_part, ("recomputed_share", _whole), name=f"{_part}_of_some", when=SOME, **BLOCK)
+    total(
+        _again,
+        (
+            f"{_class}_layer_matmul_again_time",
+            "layer_attention_again_time",
+            f"{_class}_layer_elementwise_again_time",
+        ),
+        name=f"{_again}_of_parts",
+        when=PIECES,
+        **PAPER,
+    )
+
+
+# A layer's modules.
+
+
+@formula(
+    returns="dense_layer_matmul_again_time",
+    assumes=("projections through latent vectors take as long as their share of the weights",),
+    when=CHOSEN,
+    **MODULES,
+)
+def dense_module_matmul_time(
+    recompute_mla_up_proj: Array,
+    kv_rank: Array,
+    query_down_weights: Array,
+    key_value_down_weights: Array,
+    qkv_width: Array,
+    hidden_size: Array,
+    qkv_forward_time: Array,
+    recompute_mlp: Array,
+    mlp_up_forward_time: Array,
+    mlp_down_forward_time: Array,
+) -> Array:
+    """Time of the matrix products of a dense layer's modules that are repeated."""
+    down = (query_down_weights + key_value_down_weights) / hidden_size
+    up = xp.maximum(1.0 - down / xp.maximum(qkv_width, 1.0), 0.0)
+    projected = recompute_mla_up_proj * xp.where(kv_rank > 0.0, up * qkv_forward_time, 0.0)
+    return projected + recompute_mlp * (mlp_up_forward_time + mlp_down_forward_time)
+
+
+@formula(returns="moe_layer_matmul_again_time", when=CHOSEN, **MODULES)
+def moe_module_matmul_time(
+    dense_layer_matmul_again_time: Array,
+    recompute_mlp: Array,
+    mlp_up_forward_time: Array,
+    mlp_down_forward_time: Array,
+    recompute_moe: Array,
+    router_forward_time: Array,
+    expert_up_forward_time: Array,
+    expert_down_forward_time: Array,
+    recompute_shared_experts: Array,
+    shared_up_forward_time: Array,
+    shared_down_forward_time: Array,
+) -> Array:
+    """Time of the matrix products of a mixture's modules that are repeated."""
+    mlp = recompute_mlp * (mlp_up_forward_time + mlp_down_forward_time)
+    routed = router_forward_time + expert_up_forward_time + expert_down_forward_time
+    shared = xp.maximum(recompute_moe, recompute_shared_experts)
+    half = xp.maximum(dense_layer_matmul_again_time - mlp, 0.0)
+    both = shared_up_forward_time + shared_down_forward_time
+    return half + recompute_moe * routed + shared * both
+
+
+@formula(
+    returns="dense_layer_elementwise_again_time",
+    assumes=("casts aren't repeated",),
+    when=CHOSEN,
+    **MODULES,
+)
+def dense_module_elementwise_time(
+    elementwise_factor: Array,
+    activation_bytes: Array,
+    rank_tokens: Array,
+    recompute_layernorm: Array,
+    hidden_size: Array,
+    sequence_shards: Array,
+    recompute_mla_up_proj: Array,
+    kv_rank: Array,
+    qkv_width: Array,
+    recompute_mlp: Array,
+    gated: Array,
+    mlp_width: Array,
+    memory_efficiency: Array,
+    memory_bandwidth: Array,
+) -> Array:
+    """Time of the element-wise work of a dense layer's modules that are repeated."""
+    norms = 4.0 * recompute_layernorm * hidden_size / sequence_shards
+    rotation = 2.0 * recompute_mla_up_proj * xp.where(kv_rank > 0.0, qkv_width, 0.0)
+    inside = (2.0 + gated) * recompute_mlp * mlp_width
+    moved = elementwise_factor * activation_bytes * rank_tokens * (norms + rotation + inside)
+    return moved / (memory_efficiency * memory_bandwidth)
+
+
+@formula(
+    returns="moe_layer_elementwise_again_time",
+    assumes=("casts aren't repeated",),
+    when=CHOSEN,
+    **MODULES,
+)
+def moe_module_elementwise_time(
+    dense_layer_elementwise_again_time: Array,
+    dense_elementwise_bytes: Array,
+    moe_elementwise_bytes: Array,
+    half_elementwise_bytes: Array,
+    recompute_mlp: Array,
+    recompute_moe: Array,
+    recompute_moe_act: Array,
+    recompute_shared_experts: Array,
+    gated: Array,
+    activation_bytes: Array,
+    local_experts: Array,
+    expert_tokens: Array,
+    expert_width: Array,
+    rank_tokens: Array,
+    shared_width: Array,
+    elementwise_factor: Array,
+    memory_efficiency: Array,
+    memory_bandwidth: Array,
+) -> Array:
+    """Time of the element-wise work of a mixture's modules that are repeated."""
+    rate = memory_efficiency * memory_bandwidth
+    mlp = recompute_mlp * (dense_elementwise_bytes - half_elementwise_bytes)
+    inside = recompute_moe_act * local_experts * expert_tokens * expert_width
+    inside = inside + recompute_shared_experts * rank_tokens * shared_width
+    parts = (2.0 + gated) * activation_bytes * inside
+    whole = moe_elementwise_bytes - half_elementwise_bytes
+    moved = elementwise_factor * (xp.where(recompute_moe > 0.0, whole, parts) - mlp)
+    return xp.maximum(dense_layer_elementwise_again_time + moved / rate, 0.0)
+
+
+@formula(returns="dense_layer_recompute_time", when={"recompute": "full_early_stop"}, **EARLY)
+def early_stop_dense_layer_recompute_time(
+    qkv_forward_time: Array,
+    attention_output_forward_time: Array,
+    mlp_up_forward_time: Array,
+    attention_forward_time: Array,
+    dense_layer_elementwise_forward_time: Array,
+) -> Array:
+    """Time of what a dense layer computes again: all but its last product."""
+    products = qkv_forward_time + attention_output_forward_time + mlp_up_forward_time
+    return products + attention_forward_time + dense_layer_elementwise_forward_time
+
+
+total(
+    "moe_layer_recompute_time",
+    ("moe_layer_matmul_forward_time", "attention_forward_time",
+     "moe_layer_elementwise_forward_time"),
+    assumes=("the probabilities' gradient needs the experts' outputs, so nothing is left out",),
+    name="moe_layer_recompute_time_of_early_stop",
+    when={"recompute": "full_early_stop"},
+    **EARLY,
+)  # fmt: skip
+
+
+KEYS = "rank_key_value_weights/(2*hidden_size*maximum(qkv_width, 1))*qkv_forward_time"
+
+
+def _keys(weights: Array, hidden_size: Array, width: Array, time: Array) -> Array:
+    return weights / (2.0 * hidden_size * xp.maximum(width, 1.0)) * time
+
+
+@formula(returns="dense_layer_recompute_time", **PER_OP)
+def per_op_dense_layer_recompute_time(
+    rank_key_value_weights: Array,
+    hidden_size: Array,
+    qkv_width: Array,
+    qkv_forward_time: Array,
+    attention_output_forward_time: Array,
+    gated: Array,
+    mlp_up_forward_time: Array,
+    dense_layer_elementwise_forward_time: Array,
+) -> Array:
+    """Time of what a dense layer computes again: every second product, and what is cheap."""
+    keys = _keys(rank_key_value_weights, hidden_size, qkv_width, qkv_forward_time)
+    gate = gated / (1.0 + gated) * mlp_up_forward_time
+    return keys + attention_output_forward_time + gate + dense_layer_elementwise_forward_time
+
+
+@formula(returns="moe_layer_recompute_time", **PER_OP)
+def per_op_moe_layer_recompute_time(
+    rank_key_value_weights: Array,
+    hidden_size: Array,
+    qkv_width: Array,
+    qkv_forward_time: Array,
+    attention_output_forward_time: Array,
+    router_forward_time: Array,
+    gated: Array,
+    shared_up_forward_time: Array,
+    expert_up_forward_time: Array,
+    expert_down_forward_time: Array,
+    moe_layer_elementwise_forward_time: Array,
+) -> Array:
+    """Time of what a mixture-of-experts layer computes again: routed experts as a whole."""
+    keys = _keys(rank_key_value_weights, hidden_size, qkv_width, qkv_forward_time)
+    shared = gated / (1.0 + gated) * shared_up_forward_time
+    half = keys + attention_output_forward_time + router_forward_time + shared
+    experts = expert_up_forward_time + expert_down_forward_time
+    return half + experts + moe_layer_elementwise_forward_time
