@@ -6,7 +6,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute import quantities
-from overhead.formula import alias, constant, declare, formula, product, total
+from overhead.formula import alias, constant, declare, formula, total
 from overhead.quantity import Array, define
 
 KERNELS: dict[str, Any] = {"source": "megatron", "where": "megatron/core/fusions"}

@@ -12,7 +12,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute import quantities
-from overhead.formula import alias, constant, declare, formula, product, total
+from overhead.formula import alias, constant, formula, product, total
 from overhead.quantity import Array, define
 
 PAPER: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5"}
