@@ -478,14 +478,9 @@ def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     """Lay settings of overlap beside ours, and tell what theirs lose by our model."""
     from sweeps.cli.write import Output
     from sweeps.errors import InputError, fault
+    from sweeps.plots.breakdown import draw_presets
     from sweeps.result import provenance_of
-    from sweeps.tuner.benefit import (
-        preset_charts,
-        preset_lines,
-        preset_result,
-        preset_rows,
-        preset_summary,
-    )
+    from sweeps.tuner.benefit import preset_lines, preset_result, preset_rows, preset_summary
     from sweeps.validate.run_table import find_csv
 
     if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
@@ -505,5 +500,5 @@ def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     near = preset_summary(rows)["near"]
     words = f"{near:.1%} of the layers have a setting near our best (aim {ENOUGH:.0%})"
     lines = [*preset_lines(rows), *_judged(words, fine=near >= ENOUGH)]
-    out.deliver(preset_result(rows, attrs), lines, preset_charts(rows))
+    out.deliver(preset_result(rows, attrs), lines, draw=lambda stem: draw_presets(rows, stem))
     return int(given["strict"] and near < ENOUGH)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -326,6 +326,33 @@ def draw_tuning(report: TuningReport, stem: Path) -> list[Path]:
     )
     with style():
         return save(draw_stacks(stacks, sheet), stem.with_name(f"{stem.name}-saved"))
+
+
+_MOST_LAYERS = 12
+
+
+def draw_presets(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
+    """Draw the layers of NVIDIA's settings that lose most, the worst first."""
+    worst = sorted(rows, key=lambda row: -row["loss"])[:_MOST_LAYERS]
+    names, ways = [], []
+    for row in worst:
+        preset = row["preset"].removeprefix("userbuffers_").partition("_mbs")[0]
+        names.append(f"{row['layer'].replace('_', ' ')} · {preset.replace('_', ' ')}")
+        both = (
+            row[f"{whose}_method"].replace("_exchange", "").replace("_", " ")
+            for whose in ("their", "our")
+        )
+        ways.append("{}, ours {}".format(*both))
+    parts = 100.0 * np.array([[[row["loss"] for row in worst]]])
+    stacks = Stacks(
+        [""], names, ["loss"], parts, None, "", "%", [], quantity="loss", bar_notes=(tuple(ways),)
+    )
+    sheet = Sheet(
+        f"What do NVIDIA's settings lose of our best? {len(worst)} of {len(rows)} layers",
+        fixed="the layers that lose most, predicted",
+    )
+    with style():
+        return save(draw_stacks(stacks, sheet), stem.with_name(f"{stem.name}-loss"))
 
 
 def _fill(

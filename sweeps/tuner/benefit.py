@@ -415,14 +415,6 @@ def fields_of(rows: Sequence[Mapping[str, Any]], chosen: Sequence[str] = ()) -> 
     return fields
 
 
-def preset_charts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the declaration of a chart: the layers whose setting loses most."""
-    worst = sorted(range(len(rows)), key=lambda place: -rows[place]["loss"])[:20]
-    title = "What NVIDIA's settings lose of our best, the 20 layers that lose most"
-    return [{"kind": "bars", "name": "loss", "x": ["row"], "parts": ["loss"], "at": {"row": worst},
-             "title": title}]  # fmt: skip
-
-
 def preset_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield what people read: how near, each layer by preset, what was assumed."""
     found = preset_summary(rows)
