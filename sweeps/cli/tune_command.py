@@ -240,8 +240,7 @@ def command(**given: Any) -> int:
         return 0
     from sweeps.cli.write import Output
     from sweeps.plots.breakdown import draw_tuning
-    from sweeps.tuner.report import result_of_tuning
-    from sweeps.tuner.tuner import THRESHOLD, TPOverlapTuner
+    from sweeps.tuner.tuner import THRESHOLD, TPOverlapTuner, result_of_tuning
 
     out = Output(given, "tune")
     out.check()
@@ -322,7 +321,7 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     from sweeps.cli.write import Output
     from sweeps.errors import InputError, fault
     from sweeps.tuner.benefit import is_study, read_study
-    from sweeps.tuner.report import result_of
+    from sweeps.tuner.tuner import result_of
 
     if not is_study(path):
         wrong, allowed = "has no table tp_overlap", "such as tp-overlap"

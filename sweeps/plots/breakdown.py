@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-    from sweeps.tuner.report import TuningReport
+    from sweeps.tuner.tuner import TuningReport
 
 _ADDED_UP = 1e-6  # relative difference from which parts aren't all of their total
 _REASON_LETTERS = 40
