@@ -63,13 +63,12 @@ class Legend:
     handles: Sequence[Any] = ()
     labels: Sequence[str] = ()
     heading: str = ""
-    most: int = 3  # lines of a label
 
     def lines(self) -> list[list[str]]:
         """Return each label's lines."""
         # What stands between dots stays on a line.
         whole = [together(label) if " · " in label else label for label in self.labels]
-        return [wrap(label, _LEGEND_TEXT, SIZE_TEXT, most=self.most) for label in whole]
+        return [wrap(label, _LEGEND_TEXT, SIZE_TEXT) for label in whole]
 
     def size(self) -> tuple[float, float]:
         """Return its width and height in inches; 0 for an empty one."""
@@ -88,17 +87,16 @@ class Sheet:
     """The words of a figure, and the measures that depend on its kind."""
 
     title: str  # In bold
-    xlabel: str = ""  # The axes' labels, once for all panels; the last for the second panels
-    ylabel: str = ""  # The axes' labels, once for all panels; the last for the second panels
-    strip_label: str = ""  # The axes' labels, once for all panels; the last for the second panels
+    # The axes' labels, once for all panels; the last for the second panels
+    xlabel: str = ""
+    ylabel: str = ""
+    strip_label: str = ""
     fixed: str = ""  # What is held fixed, under the title
     notes: Sequence[str] = ()  # What stands below
     table: Sequence[Sequence[str]] = ()  # Rows above the notes, such as of numbered points
     panels: Sequence[str] = ("",)  # A heading for each panel; one empty text for a single panel
-    # Inches for the vertical axis' labels, and for what stands beside the panels
-    left: float = 1.05
-    # Inches for the vertical axis' labels, and for what stands beside the panels
-    right: float = 0.25
+    left: float = 1.05  # Inches for the vertical axis' labels
+    right: float = 0.25  # and for what stands beside the panels
     strip: float = 0.0  # Height in inches of a second panel under each; 0 for none
     # A panel's width and height in inches; by default from the number of panels
     panel: tuple[float, float] | None = None
