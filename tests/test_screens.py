@@ -172,7 +172,7 @@ FIRST = (
     ("run nccl-measured --no-plot", r"software nccl: half of 907 points within \d+ %"),
     ("run all-reduce-algorithms --no-plot", r"switch: direct in \d+%, .* of 470 cases"),
     ("run llama3-70b-plans --no-plot", r"least time of a step of 768 cells: \S+ s, with tp "),
-    ("run tp-overlap --no-plot", r"overlap pays in 315 of 315 cases: from \S+x .* to \S+x"),
+    ("run tp-overlap --no-plot", r"overlap pays in 100% of the sizes, most \S+x on "),
 )  # fmt: skip
 
 
@@ -183,6 +183,13 @@ def test_the_first_line_is_the_answer(
     monkeypatch.setenv("COLUMNS", "1000")
     monkeypatch.chdir(tmp_path)
     assert re.match(answer, cli(line, fine=False).out)
+
+
+def test_a_sweeps_table_has_the_units_of_other_commands(cli: Runner, tmp_path: Path) -> None:
+    told = cli(f"run quickstart --no-plot --output {tmp_path / 'a.nc'}").out
+    assert re.match(r"fastest of the \d+ cases: ", told)
+    assert re.search(r"\d us\b", told)
+    assert "\u00b5" not in told
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,8 @@ def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
         if job.measured is not None:
             answer = [*_error_lines(out.path), ""]
         else:
-            answer = list(answer_lines(out.path))
+            # A terminal has "us", as every other command; the figures have the sign.
+            answer = [line.replace("\u00b5", "u") for line in answer_lines(out.path)]
     finally:
         sys.stdout.writelines(fitted(answer))
         sys.stdout.write(out.ends.getvalue())
