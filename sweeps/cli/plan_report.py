@@ -188,11 +188,11 @@ def bullets(lines: Sequence[str]) -> Iterator[str]:
         yield from wrap(line, prose(), initial_indent="  - ", subsequent_indent="    ")
 
 
-def heading(answer: Answer, told: str) -> str:
+def heading(answer: Answer, text: str) -> str:
     """Return the answer, in a line."""
     model = answer.point.labels.get("model", "a model")
     machine = answer.found.space.resolved.labels.get("hardware", "")
-    return f"{model} on {answer.point.world_size:,} GPUs ({machine}): {told}"
+    return f"{model} on {answer.point.world_size:,} GPUs ({machine}): {text}"
 
 
 def reached(plan: Detail) -> str:
@@ -223,7 +223,7 @@ def space_lines(answer: Answer) -> Iterator[str]:
     if counts.fallen:
         yield "  the others fall for (one plan for several, maybe):"
     rows = sorted(counts.fallen.items(), key=lambda item: -item[1])
-    lines = [[f"{count:,}", name.replace("_", " "), _short(texts.get(name, ""))]
+    lines = [[f"{count:,}", name.replace("_", " "), texts.get(name, "").partition("; or ")[0]]
              for name, count in rows]  # fmt: skip
     widths = [max((len(line[place]) for line in lines), default=0) for place in (0, 1)]
     for count, name, text in lines:
@@ -232,11 +232,6 @@ def space_lines(answer: Answer) -> Iterator[str]:
             head.rstrip()
         ]
     yield ""
-
-
-def _short(text: str) -> str:
-    """Return what must hold, of several the first."""
-    return text.split("; or ", 1)[0]
 
 
 def _best(answer: Answer, count: int) -> Iterator[str]:
@@ -472,19 +467,16 @@ def _packed(settings: Settings) -> Iterator[str]:
         return
     section, row = "", ""
     for line in settings.lines:
-        if line.startswith("[") or not line:
-            if row:
-                yield row
-            row, section = "", line
-            if section:
-                yield section
-            continue
+        heads = line.startswith("[") or not line
         joined = f"{row}{'; ' if section else ' '}{line}" if row else line
-        if len(joined) > prose() - 4 and row:
-            yield row
-            row = line
-        else:
+        if not heads and (not row or len(joined) <= prose() - 4):
             row = joined
+            continue
+        if row:
+            yield row
+        row, section = ("", line) if heads else (line, section)
+        if heads and line:
+            yield line
     if row:
         yield row
 
