@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -30,12 +29,12 @@ class Refused:
         self.capsys.readouterr()
         cells, original = 0, Group.at
 
-        def counted(*args: Any, **named: Any) -> Iterator[Block]:
+        def counted(*args: Any, **named: Any) -> list[Block]:
             nonlocal cells
-            for block in original(*args, **named):
-                cells += block.values.size
-                assert cells <= FEW_CELLS
-                yield block
+            blocks = original(*args, **named)
+            cells += sum(block.values.size for block in blocks)
+            assert cells <= FEW_CELLS
+            return blocks
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Group, "at", counted)

@@ -126,7 +126,7 @@ def test_an_algorithm_is_taken_by_name_by_all_and_by_auto(folder: Path) -> None:
             "--software", "none")  # fmt: skip
     verbose = sweeps(*base, "--N", "8", "--algorithm", "magic", "--verbose", cwd=folder)
     assert "ring.all_reduce.magic: Magic: half of a message" in verbose
-    assert "= 8/2*8e-07 + 0.5*1e+09/4.5e+11" in verbose
+    assert "= 8/2*800 ns + 0.5*1 GB/(450 GB/s)" in verbose
     assert "Notes on magic" in verbose
     for choice, count in (("all", 5), ("auto,ring", 2)):
         out = sweeps(*base, "--N", "8", "--algorithm", choice, "--json", cwd=folder)

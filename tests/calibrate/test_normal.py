@@ -91,7 +91,7 @@ def test_records_are_rows(run: Runner) -> None:
         ("normal mfu --ranks 8", "--ranks = 8: doesn't apply to mfu"),
         ("normal mfu --model llama9", "llama9"),
         ("normal mfu --precision int3", "--precision = 'int3'"),
-        ("normal mfu --hardware tpu-v4", "no bf16 run on it is published"),
+        ("normal mfu --hardware gaudi3", "no bf16 run on it is published"),
         ("normal all_reduce --hardware tpu-v4", "on which nccl-tests doesn't run"),
         ("normal all_reduce --ranks 9 --nodes 2", "--ranks = 9"),
         ("normal all_reduce --ranks 64 --nodes 2", "as many on each node"),
