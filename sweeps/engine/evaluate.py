@@ -176,24 +176,10 @@ class Evaluator:
         known = self._parts.get(id(node))
         if known is not None and known[0] == where:
             return known[1]
-        if self.limits.arrays is None and node.run is best_of:
-            part: Any = self._least(node, region)
-        elif self.limits.arrays is None and isinstance(node.ufunc, np.ufunc):
-            part = self._again(node, [self.value(one, region) for one in node.inputs])
-        else:
-            part = self._run(node, region)
+        in_place = node.run is best_of and self.limits.arrays is None
+        part = self._least(node, region) if in_place else self._run(node, region)
         self._parts[id(node)] = (where, part)
         return part
-
-    def _again(self, node: Node, inputs: Sequence[Array]) -> Array:
-        """Return a ufunc's value in an array kept for the next block: new memory takes as long."""
-        shape = np.broadcast_shapes(*(one.shape for one in inputs))
-        kept = self._kept.get(id(node))
-        if kept is None or kept.shape != shape:
-            kept = self._kept[id(node)] = np.empty(shape)
-        assert node.ufunc is not None
-        node.ufunc(*inputs, out=kept)
-        return kept
 
     def _least(self, node: Node, region: Region) -> tuple[Array, Array]:
         """Return the least of the inputs and which it is, in arrays kept for the next block."""
