@@ -509,6 +509,7 @@ def test_a_precision_that_the_machine_lacks_is_said(cli: Runner) -> None:
     out = cli(f"analysis --model llama3-8b --hardware dgx-a100 --precision fp8 {plan}").out
     assert "nan" not in out
     assert "step: its time isn't known: dgx-a100's file has no peak_flops" in out
+    assert "how long a step takes isn't known" in out.splitlines()[0]
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,8 @@ def _answer(evaluation: Evaluation, result: AnalysisResult, step: str) -> Iterat
         more += "" if np.isnan(mfu) else f", MFU {shown('mfu', mfu)}"
         can = not over and "FIT" not in host
         yield f"{step} {'takes' if can else 'would take'} {shown('step_time', time)}{more}"
+    elif evaluation.value("step_time", {}) is not None:
+        yield f"how long {step} takes isn't known (why: below)"
     if over or result.memory_is_whole:
         yield f"{'it DOES NOT FIT' if over else 'it fits'}: {_needs(evaluation, result)}"
     if "FIT" in host:
