@@ -148,6 +148,10 @@ def _where(conditions: Any) -> tuple[str, list[str]]:
     pieces = [piece for text in listed for piece in re.split(r"\band\b", str(text))]
     found, faults = [], []
     for piece in map(str.strip, pieces):
+        if other := re.search(r"\b(or|not)\b", piece):
+            wrong, allowed = f"{other[0]!r} can't be asked", "conditions joined by 'and'"
+            faults.append(fault("reductions.where", piece, wrong, allowed))
+            continue
         try:
             try:
                 asked = names(piece)

@@ -398,6 +398,7 @@ def test_cells_count_where_a_condition_holds_in_every_reduction() -> None:
         ("peak_memory < 3 s", "is a time, not an amount of data"),
         ("latency_time < 1", "neither given nor computed"),
         ("cost < 1e6", "varies along price, and step_time doesn't"),
+        ("time < 1 s or busbw > 1e9", "'or' can't be asked; conditions joined by 'and'"),
     ],
 )
 def test_conditions_on_what_isn_t_there_are_refused(where: str, why: str) -> None:
