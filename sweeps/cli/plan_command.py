@@ -634,6 +634,7 @@ def _row(machine: str, one: Tried | None, wish: Wish) -> list[str]:
 def _of_machine(one: Offer, wish: Wish) -> Iterator[str]:
     """Yield what binds on a machine: its plan, and the number of GPUs that just fails."""
     from sweeps.cli.plan_report import bullets
+    from sweeps.cli.write import shown
     from sweeps.search.request import DEFAULT_THRESHOLD
     from sweeps.search.words import bound_by, memory_words
 
@@ -652,6 +653,11 @@ def _of_machine(one: Offer, wish: Wish) -> Iterator[str]:
         short = less.fails(wish) or "it would do"
         plan = f" ({less.detail.plan.split})" if less.detail else ""
         lines.append(f"fewer just fail: {less.gpus:,} GPUs{plan}: {short}")
+    in_time = (own for own in one.tried if own.detail is not None and not own.fails(wish))
+    cheapest = min(in_time, key=lambda own: own.cost, default=one.least)
+    if cheapest.detail is not None and cheapest.cost < one.least.cost:
+        cost, days = (shown(name, cheapest.detail[name]) for name in ("run_cost", "run_days"))
+        lines.append(f"more cost less: {cheapest.gpus:,} GPUs take {days} and {cost}")
     lines.append(f"tried: {', '.join(f'{own.gpus:,}' for own in one.tried)} GPUs")
     yield from bullets(lines)
     yield ""

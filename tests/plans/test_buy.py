@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from sweeps.cli.plan_command import _unpriced
-from sweeps.search.interface import Offer, Wish, _bound, _rungs, most_filled, offer, run_of, sizes
+from sweeps.cli.plan_command import _of_machine, _unpriced
+from sweeps.search.interface import (
+    Offer,
+    Tried,
+    Wish,
+    _bound,
+    _rungs,
+    most_filled,
+    offer,
+    run_of,
+    sizes,
+)
 from sweeps.search.space import common_of
 from tests.cli_runner import Runner
 from tests.plans.cases import point
@@ -56,6 +68,18 @@ def test_too_few_days_say_so() -> None:
     none = offer(point(global_batch=8), Wish(tokens=1e12, days=10.0), "dgx-h100")
     assert none.least is None
     assert "the batch doesn't feed enough GPUs" in none.why
+
+
+def test_more_gpus_that_cost_less_are_said(found: Offer) -> None:
+    assert found.least is not None
+    detail = cast(Any, {"run_days": 2.0, "run_cost": found.least.cost / 2.0})
+    more = replace(found, tried=(*found.tried, Tried(8 * found.least.gpus, detail)))
+    (line,) = (one for one in _of_machine(more, WISH) if "more cost less" in one)
+    assert f"{8 * found.least.gpus:,} GPUs take 2 days" in line
+    late = replace(
+        found, tried=(*found.tried, Tried(4096, cast(Any, {**detail, "run_days": 99.0})))
+    )
+    assert not any("4,096 GPUs take" in one for one in _of_machine(late, WISH))
 
 
 @pytest.mark.parametrize("days", [1e-6, 1e-320])
