@@ -402,7 +402,7 @@ def test_communication_says_what_it_hides_behind(cli: Runner) -> None:
 
 def test_megatron_hides_reductions_of_gradients_unless_told_otherwise(cli: Runner) -> None:
     plan = "--gpus 64 --tp 8 --pp 8 --global-batch 64 --seq-length 2048"
-    line = f"analysis --model gpt3-175b --hardware dgx-a100 {plan} --software none"
+    line = f"analysis --model gpt3-175b --hardware dgx-a100 {plan} --software none --sp 0"
 
     def exposed(more: str = "") -> str:
         out = cli(f"{line} {more}").out
@@ -410,13 +410,32 @@ def test_megatron_hides_reductions_of_gradients_unless_told_otherwise(cli: Runne
 
     # 1536 all_reduces of 308 us each way; those of the backward cost 8 % of themselves.
     assert "511.4 ms" in exposed()
-    assert exposed("--framework megatron-lm+serial_tp --sp 0 --recompute none") == exposed()
+    assert exposed("--framework megatron-lm+serial_tp --recompute none") == exposed()
     # A share that is given holds for all of it; before 2022 nothing hid.
     assert "947.1 ms" in exposed("--tp-overlap 0")
-    assert "947.1 ms" in exposed("--framework megatron-lm+runs_2021 --sp 0")
+    assert "947.1 ms" in exposed("--framework megatron-lm+runs_2021")
     # torchtitan waits.
-    plain = "--sp 0 --recompute none --zero-stage 0 --embedding-as-layer 0 --loss-as-layer 0"
+    plain = "--recompute none --zero-stage 0 --embedding-as-layer 0 --loss-as-layer 0"
     assert "947.1 ms" in exposed(f"--framework torchtitan {plain}")
+
+
+def test_software_that_is_not_named_trains_as_if_it_were(cli: Runner) -> None:
+    """A machine or model of the catalogue brings the habits of what trains; bare sizes don't."""
+    step = "analysis --model llama3-70b --gpus 64 --tp 8 --pp 2 --seq-len 8192 --json"
+    (usual,), (told,) = (cli(f"{step}{more}").records for more in ("", " --framework megatron-lm"))
+    # One setting less is unknown.
+    assert told | {"error_band": 0} == usual | {"error_band": 0}
+    assert "ZeRO stage 1; sequence parallelism on" in cli(step.replace(" --json", "")).out
+    cuts = cli(f"{step} --virtual-stages 2 --micro-batches 4 --framework megatron-lm").records[0]
+    assert cuts["schedule"] == "interleaved"
+    # Along an axis each has its own, as alone.
+    names = ("megatron-lm", "torchtitan", "deepspeed")
+    both = cli(f"{step} --pp 1 --framework {','.join(names)}").records
+    for name, row in zip(names, both, strict=True):
+        (alone,) = cli(f"{step} --pp 1 --framework {name}").records
+        assert {key: alone.get(key, name) for key in row} == row
+    (bare,) = cli("analysis --params 7e9 --dp 8 --json").records
+    assert bare["optimizer_memory_bytes"] == 84e9
 
 
 LLAMA_405B = "--model llama3-405b --gpus 8192 --tp 8 --pp 16 --sp --seq-len 8192"
@@ -591,7 +610,9 @@ def test_the_lightest_recomputation_that_fits_is_told_where_none_is_stated(cli: 
     (held,) = fewer.records
     assert held["per_gpu_memory_bytes"] > 0.95 * 79.11 * 2**30
     assert "--recompute" not in cli(f"{line} --seq-len 4096").out
-    alone = cli("analysis --model llama3-70b --gpus 8 --seq-len 4096 --global-batch 8").out
+    alone = cli(
+        "analysis --model llama3-70b --gpus 8 --seq-len 4096 --global-batch 8 --zero-stage 0"
+    ).out
     assert "nor with all layers recomputed (--recompute full): 1.141 TB" in alone
 
 
@@ -671,7 +692,7 @@ def test_what_recipes_set_is_an_option_of_the_framework(cli: Runner) -> None:
 def test_the_host_s_memory_is_an_option(cli: Runner) -> None:
     """Where a machine's file has another: what is offloaded fits, or doesn't, in that."""
     step = "analysis --model llama3-8b --gpus 8 --global-batch 64 --seq-len 8192 --recompute full"
-    step += " --optimizer-offload 1 --json --host-memory-capacity"
+    step += " --optimizer-offload 1 --zero-stage 0 --json --host-memory-capacity"
     full, roomy = (cli(f"{step} {size}").records[0] for size in ("100GB", "200GB"))
     assert (full["status"], roomy["status"]) == ("host_memory_full", "ok")
     assert "--host-memory-capacity" in cli("plan --help").out

@@ -68,7 +68,7 @@ def refused(
             ("--cp, --seq-length = '3, 8192'", "not divisible by cp", "2*cp must divide"),
         ),
         (
-            f"{LLAMA} --cp 16 --num-gpus 16",
+            f"{LLAMA} --cp 16 --cp-kind all_to_all --num-gpus 16",
             ("--cp, --kv-heads = '16, 8'", "not divisible by cp", "must divide the key and value"),
         ),
         (
@@ -134,7 +134,8 @@ def test_plans_that_cannot_be(refused: Refused, line: str, parts: tuple[str, ...
 
 
 def test_all_faults_are_told_at_once(refused: Refused) -> None:
-    lines = refused(f"{LLAMA} --dp 2 --tp 3 --cp 5 --cp-kind ring --num-gpus 8 --global-batch 3")
+    plan = "--dp 2 --tp 3 --cp 5 --cp-kind ring --sp 0"
+    lines = refused(f"{LLAMA} {plan} --num-gpus 8 --global-batch 3")
     told = [line.split(" = ")[0] for line in lines]
     assert told == [
         "dp*tp*cp*pp",

@@ -73,7 +73,7 @@ OF_TRAINING: Cases = {
     "global_batch": ("256", DENSE.replace("--micro-batches 8", "")),
     "tokens_per_step": ("4M", DENSE.replace("--micro-batches 8", "")),
     "micro_batches": ("16", DENSE.replace("--micro-batches 8", "")), "zero_stage": "3",
-    "sequence_parallel": "on", "context_parallel": ("all_gather", f"{DENSE} --cp 2"),
+    "sequence_parallel": "off", "context_parallel": ("all_gather", f"{DENSE} --cp 2"),
     "ulysses_ranks": ("2", f"{DENSE} --cp 4 --cp-kind mixed"),
     "hsdp_shard": ("2", f"{DENSE} --zero-stage 3"), "schedule": "gpipe",
     "embedding_as_layer": ("on", DENSE.replace("--pp 2", "--pp 4 --layers 31")),

@@ -33,6 +33,7 @@ _VALUES = {"none": "no", "one_f_one_b": "1F1B"}
 
 # Of a plan that does without a choice nothing is said, but of these.
 _ALWAYS = ("tp", "pp", "dp", "micro_batch", "schedule", "world_size", "hardware", "model")
+_WAYS = {"context_parallel": "cp", "schedule": "pp", "dispatcher": "ep"}  # of splitting, by degree
 _SWITCHED = ("zero_stage", "sequence_parallel")  # without at 0; degrees are without at 1
 
 
@@ -361,8 +362,13 @@ class View:
             and not (name in LABELS and LABELS[name].follows)
         ]
         usual = [name for name in PLAN_NAMES if name in given and self._is_usual(name)]
+        # A way of splitting what isn't split.
+        usual += [way for way, of in _WAYS.items() if of in scalars and self._is_one(of)]
         asked = dict.fromkeys([*self.chosen, "precision", *sorted(given)])
         return display.phrased(name for name in asked if name in scalars and name not in usual)
+
+    def _is_one(self, name: str) -> bool:
+        return bool(self.dataset.variables[name].values.item() == 1.0)
 
     def _is_usual(self, name: str) -> bool:
         """Return whether a plan's choice is that of a plan that does without."""

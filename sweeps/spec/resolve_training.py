@@ -42,7 +42,6 @@ from sweeps.spec.catalog import (
 from sweeps.spec.framework import (
     NUMBER_DEFAULTS,
     SETTINGS,
-    Framework,
     figure_for,
     training_constants,
 )
@@ -85,7 +84,8 @@ class TrainingResolver(Resolver):
         """Return the sweep with all that follows."""
         self.fields = {}
         self.models: list[Model] = []
-        self.named = "framework" in self.given
+        # What is named of the catalogue runs as software runs it; bare sizes are a textbook's.
+        self.named = not {"framework", "hardware", "model"}.isdisjoint(self.given)
         unknown = [name for name in SETTINGS if name not in self.given]
         why = f"not given are {', '.join(unknown)}" if unknown else "all are given"
         self._constant("unknown_settings", assumed(float(len(unknown)), why))
@@ -129,8 +129,7 @@ class TrainingResolver(Resolver):
                 pairs = zip(self.machines, usual, strict=True)
                 wrong = ", ".join(f"{one.value} trains on {machine.name}" for machine, one in pairs)
                 raise InputError(fault("framework", "not given", wrong, "one beside each machine"))
-            # A machine's own brings its habits, as if it were named.
-            self.named = bool(self.machines[0].framework)
+            self.named = self.named or bool(self.machines[0].framework)
             self._label("framework", usual[0])
         grids = [one for one in self.machines if one.torus_dimensions]
         if not grids or {"topology", "nodes_per_pod"} & self.sweep.given:
@@ -180,11 +179,6 @@ class TrainingResolver(Resolver):
     # Labels.
 
     def _labels(self) -> None:
-        framework = self._only_framework()
-        for name, choice in (framework.choices if framework else {}).items():
-            # A framework's habits are a user's who names it; its kernels come with its constants.
-            if name in STEP_DEFAULTS and (self.named or name == "attention_kernel"):
-                self._label(name, choice.origin.of(self.labels["framework"]))
         if {"latency", "intra_latency"} & self.given:
             self._constant("in_network_latency_factor", assumed(1.0, LINK_GIVEN))
         if "virtual_stages" in self.given:
@@ -192,8 +186,37 @@ class TrainingResolver(Resolver):
         if "hsdp_shard" in self.given:
             self._label("sharding", assumed(HYBRID, SHARD_GIVEN))
         for name, value in STEP_DEFAULTS.items():
-            self._label(name, assumed(value))
+            self._usual_label(name, value)
         self._overlap()
+
+    def _habits(self, name: str, part: str, other: Origin) -> list[Origin]:
+        """Return what the software takes if the user says nothing: one, or along its axis."""
+        # The kernel of attention comes with the software's constants.
+        if not self.named and name != "attention_kernel":
+            return [other]
+        axis = self._axis_of("framework")
+        names = [self.labels["framework"]] if axis is None else map(str, axis.columns["framework"])
+        loaded = [(one, getattr(load_framework(one, self.folders), part)) for one in names]
+        return [own[name].origin.of(one) if name in own else other for one, own in loaded]
+
+    def _usual_label(self, name: str, other: str) -> None:
+        """Take a label as the software that trains has it, if it says."""
+        found, axis = self._habits(name, "choices", assumed(other)), self._axis_of("framework")
+        if name in self.given or axis is None:
+            self._label(name, found[0])
+        else:
+            self._along(axis, name, found)
+            self.given.add(name)
+
+    def _usual_number(self, name: str, other: Origin) -> None:
+        """Take a number of the plan as the software that trains has it, if it says."""
+        found, axis = self._habits(name, "plan", other), self._axis_of("framework")
+        if name in self.given or axis is None:
+            self._constant(name, found[0])
+        else:
+            self._spread(name, np.array([float(one.value) for one in found]), [axis])
+            self.origins[name] = once(found)
+            self.given.add(name)
 
     def _overlap(self) -> None:
         """Check and complete what is given of overlap."""
@@ -217,10 +240,6 @@ class TrainingResolver(Resolver):
                 faults.append(fault(share, value, wrong, f"{label} = {SHARED}, or no share"))
         if faults:
             raise InputError(faults)
-
-    def _only_framework(self) -> Framework | None:
-        names = self._values("framework")
-        return load_framework(names.pop(), self.folders) if len(names) == 1 else None
 
     # The model.
 
@@ -303,9 +322,6 @@ class TrainingResolver(Resolver):
     # The plan.
 
     def _plan(self) -> None:
-        framework = self._only_framework() if self.named else None
-        for name, figure in (framework.plan if framework else {}).items():
-            self._constant(name, figure.origin.of(self.labels["framework"]))
         one = assumed(1.0, "not given, so not split")
         for name in ("tp", "cp", "pp", "ep"):
             self._constant(name, one)
@@ -318,16 +334,16 @@ class TrainingResolver(Resolver):
             self._constant("micro_batch", assumed(1.0, "one sequence"))
         if not {"global_batch", "micro_batches", "tokens_per_step"} & self.given:
             self._constant("micro_batches", assumed(1.0, "one micro-batch a step"))
-        experts = self._first("experts") or 0.0
-        axis = self._axis_of("experts")
-        if axis is not None and "sequence_parallel" not in self.given:
+        experts, axis = self._first("experts") or 0.0, self._axis_of("experts")
+        if axis is not None and not self.named and "sequence_parallel" not in self.given:
             routed = (axis.columns["experts"] > 0).astype(np.float64)
             self._extend(axis, {"sequence_parallel": routed})
             self.given.add("sequence_parallel")
             why = "with experts, as Megatron-LM demands"
             self.origins["sequence_parallel"] = (assumed(None, why),)
         why = "as Megatron-LM demands of experts" if experts else "off"
-        self._constant("sequence_parallel", assumed(float(experts > 0), why))
+        self._usual_number("sequence_parallel", assumed(float(experts > 0), why))
+        self._usual_number("zero_stage", NUMBER_DEFAULTS["zero_stage"])
 
     # Domains of many hosts.
 
