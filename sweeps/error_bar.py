@@ -8,7 +8,7 @@ it, so that what follows from it follows.  The answer of a reduction is found ag
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import wrap
@@ -346,51 +346,81 @@ def sensitivity_of(job: Job, asked: str | Reduction, folders: Sequence[Path] = (
     own = {name for model in job.resolved.models for name in model.figures} - given.keys()
     used = (base.used() | given.keys()) - own - {*FIXED}
     names = [name for name, value in known.items() if name in used and math.isfinite(value)]
-    found = {name: points_of(name, known[name]) for name in names}
-    setups, places = [job.resolved], {}
-    for name, sides in found.items():
-        for at, point in enumerate(sides):
-            if math.isnan(point.value):
-                continue
-            try:
-                setups.append(_moved(job, name, point.value, folders))
-                places[name, at] = (len(setups) - 1, "")
-            except InputError as error:
-                places[name, at] = (-1, "; ".join(error.faults))
+    setups = Setups(job.resolved, names, given, lambda name, v: _moved(job, name, v, folders))
     if reduction is None:
-        answers, reasons = _answers(setups, quantity)
-        where = [""] * len(setups)
+        answers, reasons = _answers(setups.every, quantity)
+        where = [""] * len(setups.every)
     else:
-        answers, where = _results(setups, reduction)
-        reasons = ["no cell has a value"] * len(setups)
+        answers, where = _results(setups.every, reduction)
+        reasons = ["no cell has a value"] * len(setups.every)
     (answer, *_) = answers
     if not math.isfinite(answer) or answer == 0.0:
         wrong = f"is {answer:g}: shares of it aren't defined"
         wrong = reasons[0] if reasons[0] and math.isnan(answer) else wrong
         raise InputError(fault("sensitivity", quantity, wrong, "a question that has an answer"))
-
-    def side(name: str, at: int) -> Side:
-        one = found[name][at]
-        if (name, at) not in places:
-            return one
-        place, why = places[name, at]
-        if place < 0:
-            return replace(one, note=why)
-        own = answers[place]
-        note = "; ".join(filter(None, (one.note, reasons[place] if math.isnan(own) else "")))
-        moved = where[place] if where[place] != where[0] and not math.isnan(own) else ""
-        return replace(one, answer=own, change=own / answer - 1.0, note=note, place=moved)
-
-    def origins(name: str) -> tuple[Origin, ...]:
-        return (Origin(None, GIVEN),) if name in given else job.resolved.origins[name]
-
-    rows = [Moved(n, known[n], origins(n), side(n, 0), side(n, 1)) for n in names]
+    rows = setups.rows(answers, reasons, where)
     models = tuple(model.name for model in job.resolved.models)
     axes = {} if reduction is None else {axis.name: len(axis) for axis in job.resolved.axes}
     return Sensitivity(
-        quantity, answer, in_order(rows), {**given, **job.sweep.labels}, models, reduction, axes,
-        where[0],
-    )  # fmt: skip
+        quantity, answer, rows, {**given, **job.sweep.labels}, models, reduction, axes, where[0]
+    )
+
+
+class Setups:
+    """What everything is as it is, and with each constant at its two points, one after the other.
+
+    `moved` says what is with a constant at another value, as if a user gave it.
+    """
+
+    def __init__(
+        self,
+        base: Resolved,
+        names: Sequence[str],
+        given: Mapping[str, Any],
+        moved: Callable[[str, float], Resolved],
+    ) -> None:
+        self.given = given
+        self.sides = {name: points_of(name, base.constants[name]) for name in names}
+        self.every = [base]
+        self.places: dict[tuple[str, int], int] = {}  # Of a constant's points among them
+        self._refused: dict[tuple[str, int], str] = {}
+        for name, at, value in ((n, at, side.value) for n, sides in self.sides.items()
+                                for at, side in enumerate(sides)):  # fmt: skip
+            if math.isnan(value):
+                continue
+            try:
+                self.every.append(moved(name, value))
+            except InputError as error:
+                if name in given:
+                    self._refused[name, at] = "; ".join(error.faults)
+                    continue
+                # What isn't for users to give.
+                self.every.append(replace(base, constants={**base.constants, name: value}))
+            self.places[name, at] = len(self.every) - 1
+
+    def rows(
+        self, answers: Sequence[float], reasons: Sequence[str], where: Sequence[str] = ()
+    ) -> tuple[Moved, ...]:
+        """Return the constants with the answers at their points, the one that moves most first."""
+        known, origins = self.every[0].constants, self.every[0].origins
+
+        def side(name: str, at: int) -> Side:
+            one, place = self.sides[name][at], self.places.get((name, at))
+            if place is None:
+                return replace(one, note=self._refused.get((name, at), one.note))
+            own = answers[place]
+            note = "; ".join(filter(None, (one.note, reasons[place] if math.isnan(own) else "")))
+            there = bool(where) and where[place] != where[0] and not math.isnan(own)
+            change, elsewhere = own / answers[0] - 1.0, where[place] if there else ""
+            return replace(one, answer=own, change=change, note=note, place=elsewhere)
+
+        def of(name: str) -> tuple[Origin, ...]:
+            return (Origin(None, GIVEN),) if name in self.given else origins[name]
+
+        return in_order(
+            [Moved(name, known[name], of(name), side(name, 0), side(name, 1))
+             for name in self.sides]
+        )  # fmt: skip
 
 
 def in_order(rows: Sequence[Moved]) -> tuple[Moved, ...]:
@@ -425,13 +455,7 @@ def _of_one_cell(job: Job) -> Job:
 def _moved(job: Job, name: str, value: float, folders: Sequence[Path]) -> Resolved:
     """Return what everything is with one constant at another value, as if a user gave it."""
     constants = {**job.sweep.constants, name: value}
-    try:
-        return resolve(replace(job.sweep, constants=constants), folders)
-    except InputError:
-        if name in job.sweep.constants:
-            raise
-        # What isn't for users to give.
-        return replace(job.resolved, constants={**job.resolved.constants, name: value})
+    return resolve(replace(job.sweep, constants=constants), folders)
 
 
 def _check_one_result(job: Job, reduction: Reduction) -> None:

@@ -182,6 +182,26 @@ def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
     assert Runner(capsys)(f"{line} --gpus 8,16 --sensitivity", fine=False).code == 2
 
 
+@pytest.mark.parametrize(
+    ("hardware", "name", "gpus"),
+    [("dgx-h100", "gpus_per_node", 504), ("tpu-v5p", "intra_latency", 64)],
+)
+def test_what_follows_from_a_plan_s_constant_follows(hardware: str, name: str, gpus: int) -> None:
+    """GPUs of a network card follow from those of a node; a step's latency from a link's."""
+    asked = {"model": "llama3-8b", "hardware": hardware, "gpus": gpus, "global_batch": 2 * gpus,
+             "sequence_length": 4096, "recompute": "full", "cp": 1, "tp": 1}  # fmt: skip
+    plans = sweeps.plans(**asked)
+    best, of = plans.recommended, plans.sensitivity.sel(constant=name)
+    assert best is not None
+    numbers = ("pp", "micro_batch", "virtual_stages", "zero_stage")
+    same = {one: best[one] for one in numbers}
+    for side in ("lower", "upper"):
+        value, labels = of[f"{side}_value"].item(), {"schedule": best.labels["schedule"]}
+        again = sweeps.plans(**{**asked, **same, **labels, name: value}).answer
+        assert again is not None
+        assert of[f"{side}_answer"].item() == again.found.values[0]
+
+
 def test_the_least_of_plans_is_found_again_with_each_constant_moved(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

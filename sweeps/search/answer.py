@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from overhead.step.parts import PARTS
 from sweeps import display
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column, Layout, row_numbers
-from sweeps.error_bar import FIXED, Moved, Sensitivity, in_order, points_of
+from sweeps.error_bar import FIXED, Sensitivity, Setups
 from sweeps.errors import InputError
 from sweeps.origin import attributes
 from sweeps.search.launch import Settings, settings_of
@@ -43,8 +44,9 @@ from sweeps.search.search import (
     details,
     search,
 )
-from sweeps.search.space import space_of
+from sweeps.search.space import common_of, space_of
 from sweeps.search.words import Effect, because, effects
+from sweeps.spec.resolve import Resolved
 
 # What is told of one plan.
 WHOLE = (*MEASURES, *PARTS, *PEAK_PARTS, *COMMUNICATION, "fullest_stage", "micro_batches")
@@ -462,75 +464,99 @@ class Survival:
 def survival(answer: Answer) -> Survival:
     """Rank the plans that were kept again, with each constant that wasn't given at x0.9 and x1.1.
 
+    What follows from a constant follows, as if a user gave it.
+
     They aren't searched again: the best of all, of each split, and of the Pareto front compete.
     """
     found, point = answer.found, answer.point
     plans = list({one.key: one for one in (*found.best, *kept_plans(answer, 10**9))}.values())
     resolved, plan = found.space.resolved, found.space.plan
     assert plan is not None
+    common = common_of(point)[2]
     own = {name for model in resolved.models for name in model.figures}
     left = {*own, *FIXED, *CHOICES, *point.constants, "memory_share", "unknown_settings"}
     names = [
         name
-        for name, value in resolved.constants.items()
-        if name in plan.used() - left and name in resolved.origins and np.isfinite(value)
+        for name, value in common.constants.items()
+        if name in plan.used() - left and name in common.origins and np.isfinite(value)
     ]
-    sides = {name: points_of(name, resolved.constants[name]) for name in names}
-    setups = [(name, which, side.value) for name in names
-              for which, side in zip(POINTS, sides[name], strict=True)
-              if not np.isnan(side.value)]  # fmt: skip
-    values, why = _ranked(plans, setups, point)
+    setups = Setups(
+        common, names, {}, lambda name, value: common_of(point.with_constants(**{name: value}))[2]
+    )
+    values, why = _ranked(plans, setups.every, point)
     worst = np.where(why == "", -values if point.objective.more else values, np.inf)
     best = np.argmin(worst, axis=0)
     rivals: dict[tuple[str, str], Rival] = {}
-    for place, (name, which, _) in enumerate(setups, 1):
+    for (name, at), place in setups.places.items():
         some = bool(np.isfinite(worst[best[place], place]))
         lost = values[0, place] / values[best[place], place]
         lost = 1.0 / lost - 1.0 if point.objective.more else lost - 1.0
         reason = str(why[0, place])
         rival = plans[int(best[place])] if some else None
-        rivals[name, which] = Rival(rival, np.nan if reason or not some else float(lost), reason)
-        side = sides[name][POINTS.index(which)]
-        value = np.nan if reason else float(values[0, place])
-        note = "; ".join(filter(None, (side.note, reason)))
-        moved = replace(side, answer=value, change=value / values[0, 0] - 1.0, note=note)
-        sides[name] = (moved, sides[name][1]) if which == POINTS[0] else (sides[name][0], moved)
-    rows = [Moved(n, resolved.constants[n], resolved.origins[n], *sides[n]) for n in names]
+        lost = np.nan if reason or not some else float(lost)
+        rivals[name, POINTS[at]] = Rival(rival, lost, reason)
+    answers = np.where(why[0] == "", values[0], np.nan).tolist()
+    rows = setups.rows(answers, why[0].tolist())
     asked = {**point.constants, **point.labels}
     models = tuple(model.name for model in resolved.models)
-    quantity, value = point.objective.quantity, float(values[0, 0])
-    return Survival(Sensitivity(quantity, value, in_order(rows), asked, models), rivals, len(plans))
+    own_value = Sensitivity(point.objective.quantity, answers[0], rows, asked, models)
+    return Survival(own_value, rivals, len(plans))
 
 
 def _ranked(
-    plans: Sequence[Execution], setups: Sequence[tuple[str, str, float]], point: Point
+    plans: Sequence[Execution], setups: Sequence[Resolved], point: Point
 ) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
-    """Return plans' values as they are and with each constant moved, and why they can't run."""
-    count = 1 + len(setups)
-    values = np.full((len(plans), count), np.nan)
-    why = np.full((len(plans), count), "", dtype=object)
-    groups: dict[tuple[object, ...], list[int]] = {}
+    """Return plans' values in each set-up, the first as they are, and why they can't run."""
+    values = np.full((len(plans), len(setups)), np.nan)
+    why = np.full(values.shape, "", dtype=object)
+    of_plans: dict[tuple[object, ...], list[int]] = {}
     for place, plan in enumerate(plans):
-        groups.setdefault((*sorted(plan.labels.items()), *sorted(plan.given)), []).append(place)
-    for places in groups.values():
+        of_plans.setdefault((*sorted(plan.labels.items()), *sorted(plan.given)), []).append(place)
+    # What follows from a constant may be numbers that weren't there, and labels.
+    changes = [_changed(setups[0], one) for one in setups]
+    of_setups: dict[tuple[object, ...], list[int]] = {}
+    for at, (numbers, labels) in enumerate(changes):
+        new = sorted(numbers.keys() - setups[0].constants.keys())
+        of_setups.setdefault((*new, *sorted(labels.items())), []).append(at)
+    for places, some in product(of_plans.values(), of_setups.values()):
         given: dict[str, NDArray[np.float64]] = {}
         for name in plans[places[0]].given:
             own = np.array([[plans[place].given[name]] for place in places])
             given[name] = own[:1] if np.all(own == own[0]) else own
-        for at, (name, _, value) in enumerate(setups, 1):
-            if given[name].shape[1] == 1:
-                given[name] = np.repeat(given[name], count, axis=1)
-            given[name][:, at] = value
-        one = Evaluation(given, plans[places[0]].labels)
-        shape = (len(places), count)
-        with np.errstate(all="ignore"):
-            values[places] = np.broadcast_to(one[point.objective.quantity], shape)
-            for fallen in faults(one):
-                text = fallen.requirement.fault.replace("_", " ")
-                why[places] = np.where(np.broadcast_to(fallen.where, shape), text, why[places])
-            full = one["peak_memory"] > point.threshold * one["memory_capacity"]
-        why[places] = np.where(np.broadcast_to(full, shape), NO_ROOM, why[places])
-        why[places] = np.where(
-            (why[places] == "") & np.isnan(values[places]), NO_VALUE, why[places]
-        )
+        for column, at in enumerate(some):
+            for name, value in changes[at][0].items():
+                held = given.get(name, np.full((1, 1), np.nan))
+                if held.shape[1] == 1:
+                    given[name] = held = np.repeat(held, len(some), axis=1)
+                held[:, column] = value
+        labels = {**plans[places[0]].labels, **changes[some[0]][1]}
+        here = np.ix_(places, some)
+        values[here], why[here] = _run(Evaluation(given, labels), point, (len(places), len(some)))
     return values, why
+
+
+def _changed(base: Resolved, moved: Resolved) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the numbers and the labels that a set-up has otherwise than another."""
+    known = base.constants
+    numbers = {
+        name: value for name, value in moved.constants.items()
+        if not np.array_equal(value, known.get(name, np.inf), equal_nan=True)
+    }  # fmt: skip
+    labels = {**base.labels, **base.implied}
+    others = {**moved.labels, **moved.implied}
+    return numbers, {name: text for name, text in others.items() if labels.get(name) != text}
+
+
+def _run(
+    one: Evaluation, point: Point, shape: tuple[int, int]
+) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
+    """Return what plans are ranked by, and why those that can't run can't."""
+    why = np.full(shape, "", dtype=object)
+    with np.errstate(all="ignore"):
+        values = np.broadcast_to(one[point.objective.quantity], shape)
+        for fallen in faults(one):
+            text = fallen.requirement.fault.replace("_", " ")
+            why = np.where(np.broadcast_to(fallen.where, shape), text, why)
+        full = one["peak_memory"] > point.threshold * one["memory_capacity"]
+    why = np.where(np.broadcast_to(full, shape), NO_ROOM, why)
+    return values, np.where((why == "") & np.isnan(values), NO_VALUE, why)
