@@ -123,6 +123,7 @@ class FirstStart:
     limits: Limits  # How much is computed at a time
     per_block: int  # Steps of a block
     steps: int  # Steps in all
+    bounded: bool = False  # Whether blocks are parts of what bounds leave
 
     @property
     def blocks(self) -> int:
@@ -138,6 +139,7 @@ class FirstStart:
             "limits": [self.limits.block, self.limits.whole],
             "per_block": self.per_block,
             "steps": self.steps,
+            "bounded": self.bounded,
         }
         return json.dumps({**content, "sha256": _digest(content)}, indent=1)
 

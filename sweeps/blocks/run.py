@@ -37,18 +37,20 @@ from sweeps.blocks.estimate import (
 from sweeps.blocks.folder import FirstStart, Folder, damaged, refusal, unfinished
 from sweeps.blocks.work import (
     BlockReader,
+    Chunks,
     Recipe,
     Work,
     compute_block,
     gather_store,
     keep_freed,
+    merge_bounds,
     merge_states,
     packed,
     prepare_store,
     recipe_of,
     stored_blocks,
 )
-from sweeps.engine.bounds import reduce_some
+from sweeps.engine.bounds import Long, reduce_some
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Block, Layout
 from sweeps.engine.program import Steps
@@ -249,6 +251,7 @@ class Cut:
 
     limits: Limits  # How much is computed at a time, and kept
     per_block: int  # Steps of a block
+    bounded: bool = False  # Whether steps are parts of what bounds leave
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +302,7 @@ def run_in_blocks(
         with system_calls(output):
             start = _first_start(job, output, folder, cut, overwrite=overwrite, resume=resume)
         own = chosen if zarr else None
-        recipe = recipe_of(job, start.limits, start.per_block, formulas, own)
+        recipe = recipe_of(job, start.limits, start.per_block, formulas, own, bounded=start.bounded)
         work = Work(recipe, job.program)
         with _message_of_kept(job, output, folder, recipe, start):
             missing = _missing(folder, recipe, start)
@@ -352,12 +355,17 @@ def _first_start(
         if resume:
             folder.sweep_strays()
             return found
-        done = len(folder.done(recipe_of(job, found.limits, found.per_block).owner, found.blocks))
+        recipe = recipe_of(job, found.limits, found.per_block, bounded=found.bounded)
+        done = len(folder.done(recipe.owner, found.blocks))
         if done or not same:
             raise unfinished(output, found, done)
     names = recipe_of(job, cut.limits, cut.per_block).names
-    steps = len(Steps(job.program, names, cut.limits))
-    start = FirstStart(dict(job.attrs), wanted, cut.limits, cut.per_block, steps)
+    steps = len(
+        Chunks(job.program, [one.task for one in job.reducers()])
+        if cut.bounded
+        else Steps(job.program, names, cut.limits)
+    )
+    start = FirstStart(dict(job.attrs), wanted, cut.limits, cut.per_block, steps, cut.bounded)
     folder.begin(start)
     return start
 
@@ -429,10 +437,16 @@ def _result(
 ) -> tuple[Layout, Iterator[Block]]:
     """Return the layout and the blocks of the whole result, from the blocks' files."""
     reducers: list[Reducer] = job.reducers()
+    chunks = read.work.chunks_of_bounds
     for index in range(start.blocks if reducers else 0):
-        merge_states(reducers, read(index))
+        if chunks is not None:
+            merge_bounds(chunks, read(index))
+        else:
+            merge_states(reducers, read(index))
         if report is not None:
             report(index + 1, start.blocks)
+    if chunks is not None:
+        job.touched[:] = chunks.fill(reducers)
     stored = (
         block
         for index in range(start.blocks if read.work.recipe.stored else 0)
@@ -549,7 +563,14 @@ def write_sweep(
             by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
         # Bounds take one process, and computing everything takes as many as there are.
         seconds = found.seconds / max(means.processes, 1)
-        touched = reduce_some(job.program, by_quantity, seconds, report)
+        try:
+            touched = reduce_some(job.program, by_quantity, seconds, report, kept=True)
+        except Long:
+            cut = Cut(limits, 1, bounded=True)
+            return run_in_blocks(
+                job, output, cut, pool=pool, overwrite=means.overwrite, storage=storage,
+                formulas=means.formulas, progress=progress,
+            )  # fmt: skip
         if touched and not by_quantity:
             job.touched[:] = touched
             return _write(output, job.result_of(reducers, iter(())), means, storage, progress)

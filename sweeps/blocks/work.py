@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import pickle
 import sys
 import tempfile
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.blocks.folder import BlockFile, Folder, Record
+from sweeps.engine import bounds
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Block, Layout
 from sweeps.engine.program import Program, Steps
@@ -70,6 +72,7 @@ class Recipe:
     numpy: str  # numpy's version
     # How values are stored where blocks are parts of a Zarr store; else they are in files
     storage: Storage | None = None
+    bounded: bool = False  # Whether blocks are parts of what bounds leave
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -127,12 +130,15 @@ def recipe_of(
     per_block: int,
     formulas: Sequence[tuple[str, str]] = (),
     storage: Storage | None = None,
+    *,
+    bounded: bool = False,
 ) -> Recipe:
     """Return a job as data."""
     program, resolved = job.program, job.resolved
     reduced = (name for one in job.sweep.reductions for name in one.quantities)
     wanted = dict.fromkeys((*job.sweep.quantities, *reduced))
     cut = f"{job.attrs['fingerprint']} {limits.block} {limits.whole} {per_block}"
+    cut += " bounded" if bounded else ""
     return Recipe(
         axes=tuple(resolved.axes),
         constants=dict(resolved.constants),
@@ -151,6 +157,7 @@ def recipe_of(
         code=job.identity["code"],
         numpy=versions(["numpy"])["numpy"],
         storage=storage,
+        bounded=bounded,
     )
 
 
@@ -213,6 +220,10 @@ class Work:
             # Without labels: the results' metadata is for the one who gathers them.
             task = task_of(one, dims[one.quantity], sizes, {})
             self._tasks.setdefault(one.quantity, []).append((number, task))
+        self.chunks_of_bounds: Chunks | None = None
+        if recipe.bounded:
+            ((*several,),) = self._tasks.values()
+            self.chunks_of_bounds = Chunks(self.program, [task for _, task in several])
 
     def span(self, index: int) -> tuple[int, int]:
         """Return the steps of a block: the first, and the one after the last."""
@@ -221,6 +232,11 @@ class Work:
 
     def records(self, index: int) -> Iterator[Record]:
         """Compute a block."""
+        if self.chunks_of_bounds is not None:
+            number, state = self.chunks_of_bounds.run(index)
+            for name, values in state.items():
+                yield Record({"bounded": number, "key": name}, values)
+            return
         parts: dict[tuple[int, tuple[tuple[int, int], ...]], Reducer] = {}
         for block in self.steps.run(*self.span(index)):
             if block.name in self.recipe.stored:
@@ -233,9 +249,9 @@ class Work:
                 if key not in parts:
                     parts[key] = part(task, box)
                 parts[key].update(block.region, block.values, block.partners)
-        for (number, bounds), made in parts.items():
+        for (number, extent), made in parts.items():
             for name, values in made.state().items():
-                about = {"reduction": number, "box": [list(pair) for pair in bounds], "key": name}
+                about = {"reduction": number, "box": [list(pair) for pair in extent], "key": name}
                 yield Record(about, values)
 
     def write(self, index: int, path: Path, output: Path) -> int:
@@ -308,6 +324,66 @@ def merge_states(reducers: Sequence[Reducer], records: Sequence[Record]) -> None
         made = reducers[number].part(box)
         made.restore(state)
         reducers[number].merge(made)
+
+
+# What bounds leave, part by part.
+
+PARTS = 16  # Passes of a part, each of some discrete points
+
+
+class Chunks:
+    """Reductions of one variable in parts, each found by itself: by any process, at any time.
+
+    What a process has found in one part leaves out boxes in its others.
+    """
+
+    def __init__(self, program: Program, tasks: Sequence[Task]) -> None:
+        found = bounds.works_of(program, tasks)
+        assert found is not None
+        self.tasks = tasks
+        self.best = [bounds.nothing_of(task) for task in tasks]
+        self.cells, self.boxes = [0] * len(tasks), [0] * len(tasks)
+        self.spans = []
+        for number, own in enumerate(found):
+            for work in own:
+                work.most = bounds.POINTS
+                count = len(work.parts())
+                self.spans += [
+                    (number, work, range(first, min(first + PARTS, count)))
+                    for first in range(0, count, PARTS)
+                ]
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def run(self, index: int) -> tuple[int, dict[str, NDArray[Any]]]:
+        """Find a part; return which task it is of, and what is known of it now."""
+        number, work, some = self.spans[index]
+        before = np.array([work.computed, work.bounded])
+        bounds.search(work, self.best[number], lambda *_: None, some)
+        state = self.best[number].state(self.tasks[number].split.kept_shape)
+        return number, {**state, "took": np.array([work.computed, work.bounded]) - before}
+
+    def add(self, number: int, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take in what was found in a part; what is there already changes nothing."""
+        self.best[number].join(state)
+        computed, bounded = state["took"].tolist()
+        self.cells[number] += computed
+        self.boxes[number] += bounded
+
+    def fill(self, reducers: Sequence[Reducer]) -> Iterator[bounds.Touched]:
+        """Fill reducers with what was found, and yield what it took."""
+        for number, made in enumerate(reducers):
+            total = math.prod(made.task.split.shape)
+            state = self.best[number].state(made.task.split.kept_shape)
+            made.restore({"seen": np.array(total, dtype=np.int64), **state})
+            yield bounds.Touched(made.task.name, self.cells[number], self.boxes[number], total)
+
+
+def merge_bounds(chunks: Chunks, records: Sequence[Record]) -> None:
+    """Take what bounds have left of a part into the whole."""
+    state = {record.about["key"]: record.values for record in records}
+    chunks.add(records[0].about["bounded"], state)
 
 
 _HERE = threading.local()

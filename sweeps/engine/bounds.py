@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -40,6 +40,8 @@ WAITING = 1 << 20
 KEPT_SMALL, KEPT_LEAST = 16, 8
 # Cells of boxes that are computed at once.
 CELLS = 1 << 20
+# Seconds of bounding from which what is found is kept, and the most results it may have.
+LASTING, KEPT_RESULTS = 10.0, 1 << 16
 # Seconds of computing everything from which it is worth trying, and the share of them that the
 # trial, and all that comes of it, may take.
 WORTH, TRIAL, SHARE = 3.0, 0.05, 0.12
@@ -77,7 +79,7 @@ class Work:
         program: Program,
         case: LabelCase,
         variable: Variable,
-        reducer: Any,
+        task: Any,
         axes: Sequence[str],
         *,
         kept: bool = False,
@@ -85,8 +87,8 @@ class Work:
         # Where the continuous axes are kept, upper bounds are asked for, too.
         self.upper = kept
         self.program, self.case, self.grid = program, case, program.grid
-        self.split = reducer.task.split
-        asked = reducer.task.reduction
+        self.split = task.split
+        asked = task.reduction
         self.signs = [
             -1.0 if asked.operation == "max" or name in asked.greatest else 1.0
             for name in asked.quantities
@@ -250,9 +252,9 @@ class Work:
 
     # The first boxes: each discrete point with all of the continuous axes.
 
-    def parts(self) -> Iterator[tuple[slice, ...]]:
-        """Yield parts of the discrete points, as slices along their dimensions."""
-        yield from Cuts(self.lengths, self.most) if self.lengths else iter([()])
+    def parts(self) -> Sequence[tuple[slice, ...]]:
+        """Return parts of the discrete points, as slices along their dimensions."""
+        return Cuts(self.lengths, self.most) if self.lengths else [()]
 
     def roots(self, part: Sequence[slice]) -> Boxes:
         """Return the boxes of some discrete points."""
@@ -348,8 +350,10 @@ def continuous(program: Program, dims: Sequence[str]) -> list[str]:
     return found
 
 
-def search(work: Work, best: Best | Front, stop: Callable[[int, int], None]) -> None:
-    """Find the best cells of a variable under one set of labels.
+def search(
+    work: Work, best: Best | Front, stop: Callable[[int, int], None], some: range | None = None
+) -> None:
+    """Find the best cells of a variable under one set of labels; of some of its parts.
 
     `stop` is told how many of how many discrete points have been bounded, and may raise
     `Abandoned`.
@@ -360,7 +364,8 @@ def search(work: Work, best: Best | Front, stop: Callable[[int, int], None]) -> 
     def go_on() -> None:
         stop(done, total)
 
-    for part in work.parts():
+    parts = work.parts()
+    for part in (parts[at] for at in some or range(len(parts))):
         boxes = _left(work, best, work.roots(part))
         _try(work, best, boxes)
         boxes = _left(work, best, boxes)
@@ -509,34 +514,20 @@ def reduce(
     reducers: Sequence[Any],
     seconds: float,
     progress: Progress | None = None,
+    *,
+    kept: bool = False,
 ) -> tuple[Touched, ...] | None:
     """Fill reducers of one variable by bounds; None where everything has to be computed.
 
-    `seconds`: what computing everything takes.
+    `seconds`: what computing everything takes.  `kept`: whether to raise `Long` where it is long.
     """
     if seconds < WORTH:
         return None
-    name = reducers[0].task.reduction.quantity
-    (variable,) = (one for one in program.variables if one.name == name)
-    works = []
-    for made in reducers:
-        operation, parts = made.task.reduction.operation, made.task.split
-        axes, kept = continuous(program, parts.reduced_dims), False
-        lengths = program.grid.sizes
-        others = [d for d in continuous(program, parts.kept_dims) if lengths[d] >= KEPT_LEAST]
-        if operation != "pareto" and others and _cells(lengths, others) > _cells(lengths, axes):
-            # Along long kept axes few of the discrete choices are ever the best.
-            axes, kept = others, True
-        if operation not in BOUNDED or not axes:
-            return None
-        works.append([
-            Work(program, case, variable, made, axes, kept=kept)
-            for case, _, _ in program.stages([name])
-            if case.nodes.keys() >= {*made.task.reduction.quantities}
-        ])  # fmt: skip
-    if not all(_is_whole(program, variable, work) for own in works for work in own):
+    works = works_of(program, [made.task for made in reducers])
+    if works is None:
         return None
     budget = Budget(seconds, len(reducers) * sum(map(_points, works[0])), progress)
+    budget.kept = kept and suits(works, [made.task for made in reducers])
     found = []
     try:
         for made, own in zip(reducers, works, strict=True):
@@ -553,16 +544,42 @@ def reduce_some(
     by_quantity: dict[str, list[Any]],
     seconds: float,
     progress: Progress | None = None,
+    *,
+    kept: bool = False,
 ) -> tuple[Touched, ...]:
     """Fill what reducers bounds can fill, and take them away from those by quantity."""
     each = seconds / max(len(by_quantity), 1)
     found: list[Touched] = []
     for name, several in list(by_quantity.items()):
-        known = reduce(program, several, each, progress)
+        known = reduce(program, several, each, progress, kept=kept and len(by_quantity) == 1)
         if known is not None:
             found += known
             del by_quantity[name]
     return tuple(found)
+
+
+def works_of(program: Program, tasks: Sequence[Any]) -> list[list[Work]] | None:
+    """Return what bounds are of, for each task on one variable; None where there are none."""
+    name = tasks[0].reduction.quantity
+    (variable,) = (one for one in program.variables if one.name == name)
+    works = []
+    for task in tasks:
+        operation, parts = task.reduction.operation, task.split
+        axes, kept = continuous(program, parts.reduced_dims), False
+        lengths = program.grid.sizes
+        others = [d for d in continuous(program, parts.kept_dims) if lengths[d] >= KEPT_LEAST]
+        if operation != "pareto" and others and _cells(lengths, others) > _cells(lengths, axes):
+            # Along long kept axes few of the discrete choices are ever the best.
+            axes, kept = others, True
+        if operation not in BOUNDED or not axes:
+            return None
+        works.append([
+            Work(program, case, variable, task, axes, kept=kept)
+            for case, _, _ in program.stages([name])
+            if case.nodes.keys() >= {*task.reduction.quantities}
+        ])  # fmt: skip
+    whole = all(_is_whole(program, variable, work) for own in works for work in own)
+    return works if whole else None
 
 
 def _cells(lengths: Mapping[str, int], dims: Sequence[str]) -> int:
@@ -580,15 +597,26 @@ def _points(work: Work) -> int:
     return math.prod(work.lengths)
 
 
+def suits(works: Sequence[Sequence[Work]], tasks: Sequence[Any]) -> bool:
+    """Whether parts can be kept: bounds of each hold by themselves, and files are small."""
+    sizes = (task.split.kept_cells * task.reduction.count for task in tasks)
+    return max(sizes) <= KEPT_RESULTS and not any(work.upper for own in works for work in own)
+
+
+def nothing_of(task: Any) -> Best | Front:
+    """Return what is known before anything is computed."""
+    asked, split = task.reduction, task.split
+    if asked.operation == "pareto":
+        return Front()
+    count = min(asked.count, split.reduced_cells) if asked.operation == "top" else 1
+    return Best(split.kept_cells, count, split.reduced_cells)
+
+
 def _filled(
     reducer: Any, works: Sequence[Work], budget: Budget
 ) -> tuple[dict[str, NDArray[Any]], Touched]:
     task, split = reducer.task, reducer.task.split
-    asked = task.reduction
-    found: Best | Front = Front()
-    if asked.operation != "pareto":
-        count = min(asked.count, split.reduced_cells) if asked.operation == "top" else 1
-        found = Best(split.kept_cells, count, split.reduced_cells)
+    found = nothing_of(task)
     for work in works:
         work.check = budget.check
         work.most = POINTS if budget.seconds > LONG else BOXES
@@ -603,6 +631,10 @@ def _filled(
     return state, Touched(task.name, cells, boxes, total)
 
 
+class Long(Exception):
+    """Bounds pay, and take long enough to be kept, part by part."""
+
+
 class Budget:
     """How long bounds may take, beside computing everything."""
 
@@ -610,6 +642,7 @@ class Budget:
         self.seconds, self.points, self.progress = seconds, points, progress
         self.before, self.start = 0, time.perf_counter()
         self.longest = self.latest = 0.0  # Of passes, and when the latest ended
+        self.kept = False  # Whether to raise `Long`
 
     def check(self) -> float:
         """Return how long bounds have taken; give up where one more pass is beyond their share."""
@@ -625,6 +658,8 @@ class Budget:
         whole = now * self.points / max(self.before + done, 1)
         if now > TRIAL * self.seconds and whole > self.seconds / 2:
             raise Abandoned
+        if self.kept and now > TRIAL * LASTING and LASTING < whole <= self.seconds / 2:
+            raise Long
         if self.progress is not None:
             self.progress(self.before + done, self.points)
 

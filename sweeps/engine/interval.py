@@ -7,7 +7,7 @@ to the last bit.  What rounds otherwise (powers, logarithms) is widened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -601,6 +601,13 @@ class Best:
             "places": np.ascontiguousarray(self.places.T).reshape(kept),
         }
 
+    def join(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take in what others have found, as `state` gives it."""
+        keys, places = (state[name].reshape(self.count, -1).T for name in ("keys", "places"))
+        results = np.repeat(np.arange(len(keys)), self.count)
+        some = places.ravel() != self.none
+        self.add(results[some], keys.ravel()[np.newaxis, some], places.ravel()[some])
+
 
 class Front:
     """The cells of each result that no other has both keys of better, or the same at once."""
@@ -646,6 +653,10 @@ class Front:
     def state(self, _: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return what a reducer of `sweeps.engine.reduce` takes."""
         return dict(zip(("cells", "first", "second", "places"), self.points, strict=True))
+
+    def join(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take in what others have found, as `state` gives it."""
+        self.add(state["cells"], np.stack([state["first"], state["second"]]), state["places"])
 
 
 # Parts of boxes.
